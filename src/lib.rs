@@ -1,0 +1,54 @@
+//! **Tourbillon**: a lock-free, multi-producer, sharded timer engine for servers. Link it in, arm a timeout for every
+//! connection and every request, and forget about it.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tourbillon::Timer;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let timer = Timer::new()?;
+//! let timeout = timer.schedule(Duration::from_millis(20), || println!("20 ms have passed"))?;
+//! timeout.reset(Duration::from_secs(30)); // one compare-and-swap: no lock, no message, no wake-up
+//! assert!(timeout.cancel()); // has not run and never will; the closure is dropped here
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The way of a timeout
+//!
+//! ```text
+//! producer                         worker (one per shard, pinned)                       executor
+//! ────────                         ──────────────────────────────                       ────────
+//! schedule ─► entry from the       turn:                                                thread pool
+//!             producer's free        1 unlink what the cancelled queue holds            (or inline, or
+//!             list               ┌►  2 transfer ≤ 100,000 from the inbox                 the user's own)
+//!          ─► shard's inbox ─────┘     into the wheel, slot = tick & mask
+//!                                    3 expire the due slots ──► batch (one intrusive ─────► run, panics
+//! reset  ─► CAS on the entry           list of entries, ≤ 256)                              isolated
+//! cancel ─► CAS on the entry         4 find the next occupied slot (bitmap), and park
+//!          ─► cancelled queue          until then, or until a producer brings
+//!                                      something earlier
+//! ```
+//!
+//! # Layers
+//!
+//! Each knows only those before it: `sync` (the one door to atomics), `time` (ticks, clocks), `entry` (one cache line per
+//! timeout, and the word that decides), `arena` (where entries live), `wheel` (slots, levels, bitmaps: no thread, no
+//! clock), `shard` (inbox, cancelled queue, wheel, and a turn through them: no thread), `worker` (the threads), `executor`
+//! (where tasks run), `timer` (what you touch).
+//!
+//! # Promises
+//!
+//! * Never early: no task runs before its deadline by the clock that [`std::time::Instant`] shows.
+//! * Exactly one of fired, cancelled, handed back by shutdown happens to every timeout that was accepted.
+//! * `cancel` returned true: it has not run and never will. `reset` returned true: it won't fire before the new deadline.
+//! * A refused timeout's task comes back in the error.
+//! * A panicking task takes no other with it, nor a thread.
+//! * Not promised: the order of timeouts that are due in the same tick, or on different shards.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod sync;
+mod time;
+
+pub use time::{Clock, ManualClock};

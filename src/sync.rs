@@ -1,0 +1,90 @@
+//! The one door to atomics, cells, locks and threads: std's, or loom's under `--cfg loom`.
+//!
+//! No other module names `std::sync::atomic`, so whatever is written against this module can be model-checked as it
+//! stands. Two things have no counterpart in loom and are left out of the models: crossbeam's queues (loom sees them as
+//! one indivisible step) and the timed half of a park (loom has no clock; its park ends only by an unpark, which is the
+//! harder case for the protocols that are checked).
+
+#[cfg(not(loom))]
+mod imp {
+    pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+    pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+    pub(crate) use std::thread;
+
+    use std::time::Duration;
+
+    /// Blocks the calling thread until it is unparked, or for `timeout`.
+    pub(crate) fn park_for(timeout: Option<Duration>) {
+        match timeout {
+            Some(timeout) => thread::park_timeout(timeout),
+            None => thread::park(),
+        }
+    }
+}
+
+#[cfg(loom)]
+mod imp {
+    pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+    pub(crate) use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
+    pub(crate) use loom::thread;
+
+    use std::time::Duration;
+
+    pub(crate) fn park_for(_timeout: Option<Duration>) {
+        thread::park();
+    }
+}
+
+pub(crate) use imp::*;
+
+/// A cell whose owner is settled by a protocol and not by the borrow checker. Loom checks the protocol.
+#[derive(Debug)]
+pub(crate) struct ProtocolCell<T>(#[cfg(not(loom))] std::cell::UnsafeCell<T>, #[cfg(loom)] loom::cell::UnsafeCell<T>);
+
+impl<T> ProtocolCell<T> {
+    #[cfg(any(loom, test))]
+    pub(crate) fn new(value: T) -> Self {
+        #[cfg(not(loom))]
+        return Self(std::cell::UnsafeCell::new(value));
+        #[cfg(loom)]
+        return Self(loom::cell::UnsafeCell::new(value));
+    }
+
+    /// Lets `read` look at the value through a pointer that is valid for reads during the call.
+    #[inline]
+    pub(crate) fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
+        #[cfg(not(loom))]
+        return read(self.0.get());
+        #[cfg(loom)]
+        return self.0.with(read);
+    }
+
+    /// Lets `write` change the value through a pointer that is valid for writes during the call.
+    #[inline]
+    pub(crate) fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
+        #[cfg(not(loom))]
+        return write(self.0.get());
+        #[cfg(loom)]
+        return self.0.with_mut(write);
+    }
+}
+
+/// Takes a lock whose holder may have panicked: none of our locks guards an invariant that a panic could break, because
+/// no user code runs under them.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Asks the processor to fetch the cache line at `address`, which need not be valid. The hint that hides the latency of
+/// walking a list whose nodes were last written by another core.
+#[inline(always)]
+pub(crate) fn prefetch<T>(address: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+    // SAFETY: a prefetch neither faults nor changes memory, whatever the address; SSE is part of x86-64.
+    unsafe {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
+    let _ = address;
+}

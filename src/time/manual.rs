@@ -1,0 +1,117 @@
+//! A clock that stands still until it is moved.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::Clock;
+
+/// Whoever has to be told that a manual clock has moved: an engine with workers.
+pub(crate) trait Follower: Send + Sync {
+    /// Returns when all that has become due has run.
+    fn catch_up(&self);
+    /// Whether there is nobody left to tell.
+    fn is_gone(&self) -> bool;
+}
+
+/// A clock for tests and simulations: it stands still until [`advance`](Self::advance) moves it. Clones share one time.
+///
+/// With an engine that has workers, `advance` returns when all that became due has run, so a test needs no sleep and no
+/// retry. With a driven engine it moves the clock, and [`Driver::turn`](crate::Driver::turn) does the rest.
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::{ManualClock, Timer};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let clock = ManualClock::new();
+/// let (timer, mut driver) = Timer::builder().clock(clock.clone()).build_driven()?;
+/// let timeout = timer.schedule(Duration::from_secs(3600), || println!("an hour has passed"))?;
+/// clock.advance(Duration::from_secs(3599));
+/// assert_eq!(driver.turn(), 0);
+/// clock.advance(Duration::from_secs(1));
+/// assert_eq!(driver.turn(), 1);
+/// assert!(timeout.is_expired());
+/// # Ok(())
+/// # }
+/// ```
+// Not one of the engine's own protocols: a test tool, in plain std types so that models can use it as a constant.
+#[derive(Clone)]
+pub struct ManualClock {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    start: Instant,
+    advanced_ns: AtomicU64,
+    followers: Mutex<Vec<Arc<dyn Follower>>>,
+}
+
+impl ManualClock {
+    /// A clock that shows the real time of its making, and stays there.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "two clocks made by default would not be equal")]
+    pub fn new() -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                start: Instant::now(),
+                advanced_ns: AtomicU64::new(0),
+                followers: Mutex::new(Vec::new()),
+            }),
+        }
+    }
+
+    /// The time that this clock shows. Neither blocks nor allocates.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        // Acquire: whoever sees the moved clock sees what the mover did before.
+        let ns = self.shared.advanced_ns.load(Ordering::Acquire);
+        self.shared.start + Duration::from_nanos(ns)
+    }
+
+    /// Moves the clock forward, by at most 292 years in total, and returns when every engine with workers on this clock
+    /// has run all that became due, and whatever that scheduled for a time that has come, too. Called from one of an
+    /// engine's own tasks it does not wait for that engine.
+    ///
+    /// What an engine hands to an executor of the user's own (not [`ThreadPool`](crate::ThreadPool) or
+    /// [`Inline`](crate::Inline)) is waited for only once it has begun to run.
+    pub fn advance(&self, by: Duration) {
+        let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        // The far end is an instant that can still be added to without overflow.
+        const FARTHEST_NS: u64 = u64::MAX / 2;
+        let moved = |now: u64| Some(now.saturating_add(by).min(FARTHEST_NS));
+        // AcqRel: pairs with the Acquire in `now`; the update never fails, as `moved` never answers None.
+        let _ = self.shared.advanced_ns.fetch_update(Ordering::AcqRel, Ordering::Acquire, moved);
+        // Not under the lock: a task may build, or drop, another engine on this clock.
+        let followers = self.followers().clone();
+        followers.iter().for_each(|follower| follower.catch_up());
+    }
+
+    pub(crate) fn follow(&self, follower: Arc<dyn Follower>) {
+        let mut followers = self.followers();
+        followers.retain(|known| !known.is_gone());
+        followers.push(follower);
+    }
+
+    fn followers(&self) -> std::sync::MutexGuard<'_, Vec<Arc<dyn Follower>>> {
+        self.shared.followers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Instant {
+        ManualClock::now(self)
+    }
+
+    fn as_manual(&self) -> Option<&ManualClock> {
+        Some(self)
+    }
+}
+
+impl fmt::Debug for ManualClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let advanced = Duration::from_nanos(self.shared.advanced_ns.load(Ordering::Relaxed));
+        f.debug_struct("ManualClock").field("advanced", &advanced).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,159 @@
+//! Ticks, and all rounding between ticks and instants. It lives here and nowhere else, and it rounds up.
+
+use std::time::{Duration, Instant};
+
+/// A point in time in ticks since the engine started. Saturates: [`Tick::NEVER`] is later than all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Tick(u64);
+
+impl Tick {
+    /// A deadline that never comes. Ticks are 56 bits wide (the state word keeps 8 for itself): at 1 ms that is two
+    /// million years, at 1 µs 2,283 years, at 1 ns 2.3 years.
+    pub(crate) const NEVER: Tick = Tick(u64::MAX >> 8);
+    pub(crate) const ZERO: Tick = Tick(0);
+
+    /// `ticks`, or never if that is more than a tick can hold.
+    #[inline]
+    pub(crate) const fn new(ticks: u64) -> Self {
+        if ticks < Self::NEVER.0 { Self(ticks) } else { Self::NEVER }
+    }
+
+    #[inline]
+    pub(crate) const fn get(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn next(self) -> Self {
+        Self::new(self.0 + 1)
+    }
+}
+
+/// The engine's time scale: where tick zero is, and how long a tick is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scale {
+    start: Instant,
+    tick_ns: u64,
+}
+
+/// Nanoseconds in a duration; what does not fit in 64 bits (584 years) saturates.
+#[inline]
+fn saturating_ns(duration: Duration) -> u64 {
+    duration.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(duration.subsec_nanos()))
+}
+
+impl Scale {
+    /// `tick` is between 1 ns and 584 years: the builder has checked it.
+    pub(crate) fn new(start: Instant, tick: Duration) -> Self {
+        Self { start, tick_ns: saturating_ns(tick).max(1) }
+    }
+
+    pub(crate) fn tick_duration(&self) -> Duration {
+        Duration::from_nanos(self.tick_ns)
+    }
+
+    #[inline]
+    fn since_start(&self, at: Instant) -> u64 {
+        saturating_ns(at.saturating_duration_since(self.start))
+    }
+
+    /// The last tick that has come by `now`.
+    #[inline]
+    pub(crate) fn tick_at(&self, now: Instant) -> Tick {
+        Tick::new(self.since_start(now) / self.tick_ns)
+    }
+
+    /// The tick of a deadline `delay` after `now`: rounded up, so that it is never early; not pushed on if it lies on a
+    /// tick; and, if there is no delay at all, the tick that has already come, so that it runs at once.
+    #[inline]
+    pub(crate) fn tick_after(&self, now: Instant, delay: Duration) -> Tick {
+        let now_ns = self.since_start(now);
+        if delay.is_zero() {
+            return Tick::new(now_ns / self.tick_ns);
+        }
+        self.tick_not_before(now_ns.saturating_add(saturating_ns(delay)))
+    }
+
+    /// The tick of a given deadline, rounded up. Takes no look at the clock: a deadline that has passed, but whose tick,
+    /// rounded up, has not come yet, is due with that tick.
+    #[inline]
+    pub(crate) fn tick_of_deadline(&self, deadline: Instant) -> Tick {
+        self.tick_not_before(self.since_start(deadline))
+    }
+
+    #[inline]
+    fn tick_not_before(&self, since_start_ns: u64) -> Tick {
+        if since_start_ns == u64::MAX {
+            return Tick::NEVER;
+        }
+        Tick::new(since_start_ns.div_ceil(self.tick_ns))
+    }
+
+    /// When a tick comes. What lies beyond what an `Instant` can hold, never included, is the farthest instant that can
+    /// be had (centuries from now).
+    pub(crate) fn instant_of(&self, tick: Tick) -> Instant {
+        let ns = tick.0.saturating_mul(self.tick_ns);
+        let mut since_start = Duration::from_nanos(ns);
+        loop {
+            if let Some(instant) = self.start.checked_add(since_start) {
+                return instant;
+            }
+            since_start /= 2;
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_deadline_on_a_tick_is_not_pushed_on() {
+        let start = Instant::now();
+        let scale = Scale::new(start, MS);
+        assert_eq!(scale.tick_after(start, 7 * MS), Tick::new(7));
+        assert_eq!(scale.tick_after(start + 3 * MS, 7 * MS), Tick::new(10));
+        assert_eq!(scale.tick_after(start, 7 * MS + Duration::from_nanos(1)), Tick::new(8));
+    }
+
+    #[test]
+    fn no_delay_and_past_deadlines_are_due_at_once() {
+        let start = Instant::now();
+        let scale = Scale::new(start, MS);
+        let now = start + 10 * MS + Duration::from_nanos(5);
+        assert_eq!(scale.tick_after(now, Duration::ZERO), Tick::new(10));
+        assert_eq!(scale.tick_of_deadline(start), Tick::ZERO);
+        assert_eq!(scale.tick_of_deadline(start - MS), Tick::ZERO);
+    }
+
+    #[test]
+    fn far_deadlines_saturate_to_never_and_stay_an_instant() {
+        let start = Instant::now();
+        for tick in [Duration::from_nanos(1), Duration::from_micros(1), MS, Duration::from_secs(1 << 40)] {
+            let scale = Scale::new(start, tick);
+            assert_eq!(scale.tick_after(start + MS, Duration::MAX), Tick::NEVER);
+            assert!(scale.instant_of(Tick::NEVER) > start);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_tick_never_comes_before_its_deadline_and_less_than_a_tick_after(
+            tick_ns in 1_u64..10_000_000_000, now_ns in 0_u64..1 << 54, delay_ns in 1_u64..1 << 54,
+        ) {
+            let start = Instant::now();
+            let scale = Scale::new(start, Duration::from_nanos(tick_ns));
+            let now = start + Duration::from_nanos(now_ns);
+            let deadline = now + Duration::from_nanos(delay_ns);
+            let tick = scale.tick_after(now, Duration::from_nanos(delay_ns));
+            prop_assert_eq!(tick, scale.tick_of_deadline(deadline));
+            let comes = scale.instant_of(tick);
+            prop_assert!(comes >= deadline);
+            prop_assert!(comes - deadline < Duration::from_nanos(tick_ns));
+            prop_assert_eq!(scale.tick_at(comes), tick);
+            prop_assert!(scale.tick_at(comes - Duration::from_nanos(1)) < tick);
+        }
+    }
+}
