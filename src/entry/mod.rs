@@ -1,0 +1,161 @@
+//! One cache line per timeout.
+//!
+//! An entry lives in the [arena](crate::arena) and is recycled. Its parts belong, at any moment, to exactly one party:
+//!
+//! | part | free | in the inbox | in the wheel | expired, in a batch | cancelled |
+//! |---|---|---|---|---|---|
+//! | `state` | - | anyone, by RMW | anyone, by RMW | anyone, by RMW | anyone, by RMW |
+//! | `next` | free list | inbox | worker (slot list) | batch | where it was linked |
+//! | `back` | - | - | worker (slot list) | - | where it was linked |
+//! | `task` | - | pending: nobody; it goes to whoever wins the word | as before | the runner | the canceller, then the cancelled queue's link |
+//! | `home` | - | read only until it is free again | | | |
+
+mod state;
+mod task;
+
+use std::mem::MaybeUninit;
+use std::ptr::{self, NonNull};
+
+pub(crate) use state::{Cancel, Expire, HandleGone, Reset, State, Transfer};
+pub(crate) use task::Task;
+
+use crate::sync::ProtocolCell;
+
+/// A pointer to an entry, or null.
+pub(crate) type Link = *mut Entry;
+
+/// One timeout.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Entry {
+    pub(crate) state: State,
+    /// The one forward link: of the free list, the inbox, a wheel slot or a batch, of one at a time.
+    next: ProtocolCell<Link>,
+    /// In a wheel slot: the address of the link that points here (Linux's `hlist`), so that an entry can be unlinked, and
+    /// the slot found if it becomes empty, without a field that names the slot. Null when in no slot.
+    back: ProtocolCell<*mut Link>,
+    /// The mailbox of the shard that it was scheduled on, as the shard layer wrote it.
+    home: ProtocolCell<*const ()>,
+    body: ProtocolCell<MaybeUninit<Body>>,
+}
+
+/// The task while there is one; the cancelled queue's link afterwards.
+union Body {
+    task: std::mem::ManuallyDrop<Task>,
+    next_cancelled: Link,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Entry>() == 64, "an entry is one cache line");
+
+impl Entry {
+    /// An entry outside of any arena, for tests and models. The arena itself uses zeroed memory.
+    #[cfg(any(loom, test))]
+    pub(crate) fn new_free() -> Self {
+        Self {
+            state: State::free_word(),
+            next: ProtocolCell::new(ptr::null_mut()),
+            back: ProtocolCell::new(ptr::null_mut()),
+            home: ProtocolCell::new(ptr::null()),
+            body: ProtocolCell::new(MaybeUninit::uninit()),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn next(&self) -> Link {
+        // SAFETY: by the table above, only the owner of the list that the entry is in reads or writes the link.
+        self.next.with(|next| unsafe { *next })
+    }
+
+    #[inline]
+    pub(crate) fn set_next(&self, link: Link) {
+        // SAFETY: as in `next`.
+        self.next.with_mut(|next| unsafe { *next = link });
+    }
+
+    /// The address of the forward link, for the slot lists.
+    pub(crate) fn next_place(&self) -> *mut Link {
+        self.next.with_mut(|next| next)
+    }
+
+    pub(crate) fn back(&self) -> *mut Link {
+        // SAFETY: only the worker that owns the wheel reads or writes `back`.
+        self.back.with(|back| unsafe { *back })
+    }
+
+    pub(crate) fn set_back(&self, place: *mut Link) {
+        // SAFETY: as in `back`.
+        self.back.with_mut(|back| unsafe { *back = place });
+    }
+
+    pub(crate) fn is_in_a_slot(&self) -> bool {
+        !self.back().is_null()
+    }
+
+    #[inline]
+    pub(crate) fn home(&self) -> *const () {
+        // SAFETY: written before the entry was published, and not again before it is free.
+        self.home.with(|home| unsafe { *home })
+    }
+
+    /// Fills in a free entry. Only its sole owner calls this.
+    #[inline]
+    pub(crate) fn fill(&self, home: *const (), task: Task) {
+        // SAFETY: the caller is the sole owner.
+        self.home.with_mut(|place| unsafe { *place = home });
+        let body = Body { task: std::mem::ManuallyDrop::new(task) };
+        // SAFETY: the caller is the sole owner; a free entry's body holds nothing that would need a drop.
+        self.body.with_mut(|place| unsafe { (*place).write(body) });
+        self.set_back(ptr::null_mut());
+    }
+
+    /// Moves the task out.
+    ///
+    /// # Safety
+    /// The caller won the transition out of PENDING (or the entry was never published), and calls this once.
+    #[inline]
+    pub(crate) unsafe fn take_task(&self) -> Task {
+        self.body.with(|place| {
+            // SAFETY: the winner is the only one to touch the body.
+            let body = unsafe { &*place };
+            // SAFETY: filled by `fill`, and read out once.
+            let body = unsafe { body.assume_init_read() };
+            // SAFETY: `fill` wrote the task, and nothing else writes the body before the winner has taken it.
+            std::mem::ManuallyDrop::into_inner(unsafe { body.task })
+        })
+    }
+
+    /// The cancelled queue's link. Only whoever owns the body after a won cancel uses it: the canceller until it has
+    /// pushed the entry, then the worker.
+    pub(crate) fn set_next_cancelled(&self, link: Link) {
+        // SAFETY: see above; the task has been moved out.
+        self.body.with_mut(|place| unsafe { (*place).write(Body { next_cancelled: link }) });
+    }
+
+    pub(crate) fn next_cancelled(&self) -> Link {
+        self.body.with(|place| {
+            // SAFETY: the body is the caller's.
+            let body = unsafe { &*place };
+            // SAFETY: the canceller wrote it before it pushed the entry.
+            let body = unsafe { body.assume_init_ref() };
+            // SAFETY: as above: it is a link that stands there.
+            unsafe { body.next_cancelled }
+        })
+    }
+}
+
+// SAFETY: entries are shared between producers, workers and the pool; who may touch which part when is the table above,
+// and the state word decides it.
+unsafe impl Sync for Entry {}
+// SAFETY: as above; the task inside is `Send`.
+unsafe impl Send for Entry {}
+
+/// An entry by reference, for as long as the protocol says that it exists.
+///
+/// # Safety
+/// `entry` points into an arena that is alive, and the caller is one of the entry's owners for all of `'a`.
+#[inline]
+pub(crate) unsafe fn entry_ref<'a>(entry: NonNull<Entry>) -> &'a Entry {
+    // SAFETY: as above; all fields have interior mutability, so shared references never conflict.
+    unsafe { entry.as_ref() }
+}

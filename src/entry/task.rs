@@ -1,0 +1,186 @@
+//! What a timeout runs: a closure, inline up to [`INLINE_BYTES`] bytes of captures, boxed beyond.
+
+use std::fmt;
+use std::mem::{ManuallyDrop, MaybeUninit, align_of, size_of};
+
+const INLINE_WORDS: usize = 3;
+/// Captures up to this size need no heap allocation.
+pub(crate) const INLINE_BYTES: usize = INLINE_WORDS * size_of::<usize>();
+
+/// A type-erased `FnOnce() + Send`. Dropping it drops the closure without running it.
+pub(crate) struct Task {
+    kind: &'static Kind,
+    captures: [MaybeUninit<usize>; INLINE_WORDS],
+}
+
+/// The two things one can do with captures, written once per closure type and place (inline or boxed).
+struct Kind {
+    run: unsafe fn(*mut u8),
+    /// `None` if there is nothing to drop.
+    discard: Option<unsafe fn(*mut u8)>,
+}
+
+// SAFETY: a task is built only from closures that are `Send` (see `Task::new`), and holds nothing else.
+unsafe impl Send for Task {}
+
+const fn is_inline<F>() -> bool {
+    size_of::<F>() <= INLINE_BYTES && align_of::<F>() <= align_of::<usize>()
+}
+
+/// # Safety
+/// `captures` points at a valid `F`, which is moved out.
+unsafe fn run_inline<F: FnOnce()>(captures: *mut u8) {
+    // SAFETY: as above.
+    let task = unsafe { captures.cast::<F>().read() };
+    task();
+}
+
+/// # Safety
+/// `captures` points at a valid `F`, which is dropped.
+unsafe fn discard_inline<F>(captures: *mut u8) {
+    // SAFETY: as above.
+    unsafe { captures.cast::<F>().drop_in_place() };
+}
+
+/// # Safety
+/// `captures` points at a pointer that came from `Box::<F>::into_raw`, which is taken over.
+unsafe fn run_boxed<F: FnOnce()>(captures: *mut u8) {
+    // SAFETY: as above.
+    let task = unsafe { unbox::<F>(captures) };
+    task();
+}
+
+/// # Safety
+/// As for [`run_boxed`].
+unsafe fn discard_boxed<F>(captures: *mut u8) {
+    // SAFETY: as above.
+    drop(unsafe { unbox::<F>(captures) });
+}
+
+/// # Safety
+/// As for [`run_boxed`].
+unsafe fn unbox<F>(captures: *mut u8) -> Box<F> {
+    // SAFETY: the caller says that a pointer stands there.
+    let raw = unsafe { captures.cast::<*mut F>().read() };
+    // SAFETY: the caller says that it is a box's, and gives up that box.
+    unsafe { Box::from_raw(raw) }
+}
+
+struct Kinds<F>(F);
+
+impl<F: FnOnce()> Kinds<F> {
+    const INLINE: Kind = Kind {
+        run: run_inline::<F>,
+        discard: if std::mem::needs_drop::<F>() { Some(discard_inline::<F>) } else { None },
+    };
+    const BOXED: Kind = Kind { run: run_boxed::<F>, discard: Some(discard_boxed::<F>) };
+}
+
+impl Task {
+    /// Allocates only if the captures don't fit inline.
+    #[inline]
+    pub(crate) fn new<F: FnOnce() + Send + 'static>(task: F) -> Self {
+        let mut captures = [MaybeUninit::uninit(); INLINE_WORDS];
+        let place: *mut u8 = captures.as_mut_ptr().cast();
+        if is_inline::<F>() {
+            // SAFETY: `is_inline` says that an `F` fits here in size and alignment.
+            unsafe { place.cast::<F>().write(task) };
+            Self { kind: &Kinds::<F>::INLINE, captures }
+        } else {
+            // SAFETY: three words have room for one pointer.
+            unsafe { place.cast::<*mut F>().write(Box::into_raw(Box::new(task))) };
+            Self { kind: &Kinds::<F>::BOXED, captures }
+        }
+    }
+
+    pub(crate) fn run(self) {
+        // The captures are moved out by `run`, even if it panics, so the task must not drop them again.
+        let mut this = ManuallyDrop::new(self);
+        let place = this.captures.as_mut_ptr().cast();
+        // SAFETY: `kind` was chosen in `new` together with the captures, and they are used up here once.
+        unsafe { (this.kind.run)(place) };
+    }
+
+    /// Gives the closure back.
+    ///
+    /// # Safety
+    /// The task was made by `Task::new::<F>` with this very `F`.
+    pub(crate) unsafe fn into_inner<F>(self) -> F {
+        let mut this = ManuallyDrop::new(self);
+        let place: *mut u8 = this.captures.as_mut_ptr().cast();
+        if is_inline::<F>() {
+            // SAFETY: the caller names the right type, and `is_inline` decides as it did in `new`.
+            unsafe { place.cast::<F>().read() }
+        } else {
+            // SAFETY: likewise.
+            *unsafe { unbox::<F>(place) }
+        }
+    }
+}
+
+impl Drop for Task {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(discard) = self.kind.discard {
+            // SAFETY: `kind` was chosen in `new` together with the captures; `run` and `into_inner` forget the task, so
+            // they are still there.
+            unsafe { discard(self.captures.as_mut_ptr().cast()) };
+        }
+    }
+}
+
+impl fmt::Debug for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Task")
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn runs_and_drops<F: FnOnce() + Send + 'static>(make: impl Fn(Arc<()>) -> F) {
+        let witness = Arc::new(());
+        Task::new(make(Arc::clone(&witness))).run();
+        assert_eq!(Arc::strong_count(&witness), 1, "run uses the captures up");
+        drop(Task::new(make(Arc::clone(&witness))));
+        assert_eq!(Arc::strong_count(&witness), 1, "a drop drops the captures");
+        // SAFETY: the type is the one that went in.
+        let back = unsafe { Task::new(make(Arc::clone(&witness))).into_inner::<F>() };
+        assert_eq!(Arc::strong_count(&witness), 2, "the closure comes back whole");
+        back();
+        assert_eq!(Arc::strong_count(&witness), 1);
+    }
+
+    #[test]
+    fn a_task_runs_or_drops_its_captures_exactly_once_inline_and_boxed() {
+        runs_and_drops(|w| move || drop(w));
+        let large = [7_u64; 8];
+        runs_and_drops(move |w| {
+            move || {
+                assert_eq!(large.iter().sum::<u64>(), 56);
+                drop(w);
+            }
+        });
+    }
+
+    #[test]
+    fn captures_of_24_bytes_are_inline_and_25_are_not() {
+        assert!(is_inline::<[u64; 3]>());
+        assert!(!is_inline::<[u8; 25]>());
+        assert!(!is_inline::<u128>(), "an over-aligned capture can't be inline");
+    }
+
+    #[test]
+    fn a_panicking_task_drops_its_captures_once() {
+        let witness = Arc::new(());
+        let inner = Arc::clone(&witness);
+        let task = Task::new(move || {
+            let _keep = &inner;
+            panic!("on purpose");
+        });
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| task.run())).is_err());
+        assert_eq!(Arc::strong_count(&witness), 1);
+    }
+}
