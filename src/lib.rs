@@ -48,6 +48,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod arena;
 mod entry;
 mod sync;
 mod time;

@@ -1,0 +1,152 @@
+//! One thread's free entries.
+
+use std::cell::Cell;
+use std::ptr::{self, NonNull};
+
+use super::chunk::Run;
+use super::{Arena, Magazine};
+use crate::entry::{Entry, entry_ref};
+use crate::sync::prefetch;
+
+/// Entries in a full magazine. Two of them stay with a thread, so that taking and giving back in turn does not go to the
+/// depot each time.
+const MAGAZINE: usize = if cfg!(loom) { 1 } else { 64 };
+
+/// A thread's own free entries: two magazines and a run of fresh ones. Not for two threads at a time.
+#[derive(Debug)]
+pub(crate) struct Local {
+    free: Cell<*mut Entry>,
+    free_len: Cell<usize>,
+    spare: Cell<Option<NonNull<Entry>>>,
+    fresh: Cell<Option<Run>>,
+}
+
+// SAFETY: free entries belong to whoever holds them.
+unsafe impl Send for Local {}
+
+impl Local {
+    pub(crate) fn new() -> Self {
+        Self {
+            free: Cell::new(ptr::null_mut()),
+            free_len: Cell::new(0),
+            spare: Cell::new(None),
+            fresh: Cell::new(None),
+        }
+    }
+
+    /// A free entry, which is the caller's. Allocates only if the arena has none.
+    ///
+    /// # Safety
+    /// `arena` is the one that this `Local` has always been used with.
+    #[inline]
+    pub(crate) unsafe fn take(&self, arena: &Arena) -> NonNull<Entry> {
+        if let Some(entry) = NonNull::new(self.free.get()) {
+            // SAFETY: a free entry of this list.
+            let next = unsafe { entry_ref(entry) }.next();
+            prefetch(next);
+            self.free.set(next);
+            self.free_len.set(self.free_len.get() - 1);
+            return entry;
+        }
+        self.take_slowly(arena)
+    }
+
+    #[cold]
+    fn take_slowly(&self, arena: &Arena) -> NonNull<Entry> {
+        let magazine = match self.spare.take() {
+            Some(first) => Some(Magazine { first, len: MAGAZINE }),
+            None if self.fresh.get().is_none() => arena.take_magazine(),
+            None => None,
+        };
+        if let Some(magazine) = magazine {
+            // SAFETY: free entries that came with the magazine.
+            self.free.set(unsafe { entry_ref(magazine.first) }.next());
+            self.free_len.set(magazine.len - 1);
+            return magazine.first;
+        }
+        let run = self.fresh.take().or_else(|| arena.take_run()).unwrap_or_else(|| arena.grow());
+        if run.len > 1 {
+            // SAFETY: a run has `len` entries one after the other.
+            self.fresh.set(Some(Run { first: unsafe { run.first.add(1) }, len: run.len - 1 }));
+        }
+        run.first
+    }
+
+    /// Puts an entry back.
+    ///
+    /// # Safety
+    /// The caller is the entry's sole owner and gives it up; `arena` is where it came from, and the one that this `Local`
+    /// has always been used with.
+    #[inline]
+    pub(crate) unsafe fn put(&self, arena: &Arena, entry: NonNull<Entry>) {
+        if self.free_len.get() == MAGAZINE {
+            self.change_magazine(arena);
+        }
+        // SAFETY: the caller is the sole owner.
+        unsafe { entry_ref(entry) }.set_next(self.free.get());
+        self.free.set(entry.as_ptr());
+        self.free_len.set(self.free_len.get() + 1);
+    }
+
+    #[cold]
+    fn change_magazine(&self, arena: &Arena) {
+        if let Some(first) = self.spare.replace(NonNull::new(self.free.get())) {
+            arena.return_magazine(Magazine { first, len: MAGAZINE });
+        }
+        self.free.set(ptr::null_mut());
+        self.free_len.set(0);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    /// Takes `n` distinct entries.
+    fn take(local: &Local, arena: &Arena, n: usize) -> Vec<NonNull<Entry>> {
+        // SAFETY: the tests use one arena per local.
+        let taken: Vec<_> = (0..n).map(|_| unsafe { local.take(arena) }).collect();
+        assert_eq!(taken.iter().collect::<HashSet<_>>().len(), n, "no entry is given out twice");
+        taken
+    }
+
+    fn put(local: &Local, arena: &Arena, entries: Vec<NonNull<Entry>>) {
+        // SAFETY: taken before, and given up.
+        entries.into_iter().for_each(|entry| unsafe { local.put(arena, entry) });
+    }
+
+    #[test]
+    fn entries_are_recycled_within_a_thread() {
+        let arena = Arena::new(0).expect("memory");
+        let local = Local::new();
+        for n in [1, 63, 64, 65, 127, 128, 129, 1000] {
+            let taken = take(&local, &arena, n);
+            put(&local, &arena, taken);
+        }
+        let capacity = arena.capacity();
+        for _ in 0..100 {
+            let taken = take(&local, &arena, 1000);
+            put(&local, &arena, taken);
+        }
+        assert_eq!(arena.capacity(), capacity, "nothing was allocated once there was enough");
+    }
+
+    #[test]
+    fn entries_come_home_from_a_thread_that_only_gives_back() {
+        let arena = Arena::new(0).expect("memory");
+        let (producer, worker) = (Local::new(), Local::new());
+        for _ in 0..1000 {
+            let taken = take(&producer, &arena, 640);
+            put(&worker, &arena, taken);
+        }
+        assert!(arena.capacity() <= 2048, "{} entries for 640 in use", arena.capacity());
+    }
+
+    #[test]
+    fn what_was_reserved_is_used_before_memory_is_allocated() {
+        let arena = Arena::new(1000).expect("memory");
+        take(&Local::new(), &arena, 1000);
+        assert_eq!(arena.capacity(), 1000);
+    }
+}

@@ -1,0 +1,181 @@
+//! Where entries live: chunks, free lists, and the way home.
+//!
+//! ```text
+//!   chunk ──run of 64──► Local (one per producer, one per worker) ──► entry in use
+//!                          ▲   │ magazine full                            │ last owner lets go
+//!                          │   ▼                                          │
+//!                          └─ depot (SegQueue of magazines of 64) ◄───────┘ (into the Local of that thread)
+//! ```
+//!
+//! Entries are recycled and never given back to the allocator while the engine lives, so an address that the protocol
+//! still allows somebody to touch is always an entry. Nothing here is shared by two threads but the depot and the chunk
+//! counter, and those are touched once for 64 entries (magazines and depot: Bonwick and Adams, "Magazines and Vmem",
+//! 2001).
+//!
+//! # The end
+//!
+//! A handle may outlive its engine, and costs no reference count. So when the engine's last owner has gone, the arena is
+//! walked once ([`Arena::orphan_all`]): each entry ever handed out gets the ORPHAN mark by a read-modify-write on its
+//! state word, and those whose HANDLE bit was set are counted. From then on the memory belongs to the handles that were
+//! counted, and the last of them frees it. Invariant: **a handle's last access to the engine's memory is its
+//! read-modify-write on the state word** (`handle_lets_go` while the engine still owns the entry, `free` otherwise). If it
+//! comes before the walk's, the walk does not count the handle and the handle touches nothing any more; if it comes after,
+//! the walk has counted the handle, and its answer says so.
+
+mod chunk;
+mod local;
+mod per_thread;
+
+use std::ptr::{self, NonNull};
+
+use crossbeam_queue::SegQueue;
+
+use chunk::{Chunk, Run};
+pub(crate) use local::Local;
+pub(crate) use per_thread::{PerThread, current as current_thread, with_remembered};
+
+use crate::entry::{Entry, entry_ref};
+use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
+
+/// Chunks double up to this many entries (2 MiB).
+const LARGEST_CHUNK: usize = 32_768;
+const FIRST_CHUNK: usize = if cfg!(loom) { 1 } else { 64 };
+
+/// More than any number of handles; see [`Arena::orphan_all`].
+const ORPHAN_BIAS: usize = usize::MAX / 2;
+
+/// A list of free entries, linked through `next`, on its way between threads.
+#[derive(Debug)]
+struct Magazine {
+    first: NonNull<Entry>,
+    len: usize,
+}
+
+// SAFETY: free entries belong to whoever holds the magazine.
+unsafe impl Send for Magazine {}
+
+/// All memory of one engine's entries.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    newest: AtomicPtr<Chunk>,
+    depot: SegQueue<Magazine>,
+    orphans: AtomicUsize,
+}
+
+// SAFETY: chunks are only read, and counted up atomically, until the arena is dropped.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// An arena with memory for `capacity` entries, touched in advance. None if that memory can't be had.
+    pub(crate) fn new(capacity: usize) -> Option<Self> {
+        let arena = Self {
+            newest: AtomicPtr::new(ptr::null_mut()),
+            depot: SegQueue::new(),
+            orphans: AtomicUsize::new(ORPHAN_BIAS),
+        };
+        if capacity > 0 {
+            let chunk = Chunk::new(capacity)?;
+            chunk.touch();
+            // Relaxed: nobody else knows the arena yet.
+            arena.newest.store(Box::into_raw(chunk), Ordering::Relaxed);
+        }
+        Some(arena)
+    }
+
+    /// A magazine that came home, from the depot.
+    fn take_magazine(&self) -> Option<Magazine> {
+        self.depot.pop()
+    }
+
+    fn return_magazine(&self, magazine: Magazine) {
+        self.depot.push(magazine);
+    }
+
+    /// Fresh entries from the newest chunk; none if a new chunk is needed.
+    fn take_run(&self) -> Option<Run> {
+        // Acquire: pairs with the Release in `grow`: the chunk must be seen initialised.
+        let newest = self.newest.load(Ordering::Acquire);
+        // SAFETY: chunks live as long as the arena.
+        unsafe { newest.as_ref() }.and_then(Chunk::take_run)
+    }
+
+    /// Adds a chunk and takes a run of it. Aborts, as every allocation in Rust does, if there is no memory.
+    #[cold]
+    fn grow(&self) -> Run {
+        loop {
+            // Acquire: as in `take_run`.
+            let newest = self.newest.load(Ordering::Acquire);
+            // SAFETY: chunks live as long as the arena.
+            let len = unsafe { newest.as_ref() }.map_or(FIRST_CHUNK, |chunk| (chunk.len() * 2).min(LARGEST_CHUNK));
+            let Some(mut chunk) = Chunk::new(len) else {
+                std::alloc::handle_alloc_error(std::alloc::Layout::new::<[Entry; FIRST_CHUNK]>());
+            };
+            chunk.older = newest;
+            let run = chunk.take_run().expect("a new chunk has entries");
+            let chunk = Box::into_raw(chunk);
+            // Release: pairs with the Acquire in `take_run`.
+            match self.newest.compare_exchange(newest, chunk, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return run,
+                Err(_) => {
+                    // Another thread was first. Its chunk will do for both.
+                    // SAFETY: ours was not published, so nobody else knows it.
+                    drop(unsafe { Box::from_raw(chunk) });
+                    if let Some(run) = self.take_run() {
+                        return run;
+                    }
+                }
+            }
+        }
+    }
+
+    fn chunks(&self) -> impl Iterator<Item = &Chunk> {
+        // Acquire: as in `take_run`.
+        let mut next = self.newest.load(Ordering::Acquire);
+        std::iter::from_fn(move || {
+            // SAFETY: chunks live as long as the arena, and `older` is not changed after a chunk's publication.
+            let chunk = unsafe { next.as_ref() }?;
+            next = chunk.older;
+            Some(chunk)
+        })
+    }
+
+    /// Entries for which there is memory.
+    pub(crate) fn capacity(&self) -> usize {
+        self.chunks().map(Chunk::len).sum()
+    }
+
+    /// The engine's last owner has gone. True if no handle is left, and the memory is the caller's to free; otherwise it
+    /// belongs to the handles, and to the last of those that [`orphan_lets_go`](Self::orphan_lets_go).
+    pub(crate) fn orphan_all(&self) -> bool {
+        let held = self
+            .chunks()
+            .flat_map(Chunk::issued)
+            // SAFETY: chunks live as long as the arena.
+            .filter(|&entry| unsafe { entry_ref(entry) }.state.orphan())
+            .count();
+        // Handles that were counted early in the walk may have let go already; the bias keeps the number above zero
+        // until all are counted. AcqRel: the last one to subtract frees what all the others have used.
+        let surplus = ORPHAN_BIAS - held;
+        self.orphans.fetch_sub(surplus, Ordering::AcqRel) == surplus
+    }
+
+    /// A handle that the last walk counted has gone. True if it was the last one: free the memory.
+    pub(crate) fn orphan_lets_go(&self) -> bool {
+        // AcqRel: as in `orphan_all`.
+        self.orphans.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // Acquire: as in `take_run`.
+        let mut next = self.newest.load(Ordering::Acquire);
+        while !next.is_null() {
+            // SAFETY: made by `Box::into_raw`, and given up here once.
+            let chunk = unsafe { Box::from_raw(next) };
+            next = chunk.older;
+        }
+    }
+}

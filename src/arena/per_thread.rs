@@ -1,0 +1,241 @@
+//! One value per thread and object, found by a small number that the thread holds for its life.
+//!
+//! The well-kept crate for this, `thread_local`, can't be used: it gives a thread's number to another thread while the
+//! first may still run destructors of its thread-locals, and one of those may well drop a `Timeout`. Here such a late
+//! caller is told that it has no number, and takes a slower way.
+
+use std::ptr;
+
+use crate::sync::{AtomicPtr, Ordering};
+
+/// Buckets double in size: 1, 2, 4, ... values. 24 of them hold 16 million threads that live at one time.
+const BUCKETS: usize = 24;
+
+/// A value for each thread that asked for one. Values stay until the table is dropped; when a thread ends, the next
+/// thread to start inherits its number and so its value.
+#[derive(Debug)]
+pub(crate) struct PerThread<T> {
+    buckets: [AtomicPtr<AtomicPtr<T>>; BUCKETS],
+}
+
+impl<T: Sync> PerThread<T> {
+    pub(crate) fn new() -> Self {
+        Self { buckets: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())) }
+    }
+
+    /// The value of the thread with this number, made by `make` at the first call. Allocates at a thread's first call
+    /// only; lock-free.
+    #[inline]
+    pub(crate) fn get_or(&self, number: ThreadNumber, make: impl FnOnce() -> T) -> &T {
+        let (bucket, index) = locate(number.0);
+        // Acquire: pairs with the Release of the exchange in `grow`: the slots must be seen initialised.
+        let slots = self.buckets[bucket].load(Ordering::Acquire);
+        let slots = if slots.is_null() { self.grow(bucket) } else { slots };
+        // SAFETY: a published bucket has 2^bucket slots, and `locate` stays below that.
+        let slot = unsafe { slots.add(index) };
+        // SAFETY: as above; slots stay where they are until the table is dropped.
+        let slot = unsafe { &*slot };
+        // Acquire: pairs with the Release below, for another thread that had the number before, and for `iter`.
+        let value = slot.load(Ordering::Acquire);
+        if !value.is_null() {
+            // SAFETY: values are never moved or dropped before the table.
+            return unsafe { &*value };
+        }
+        let value = Box::into_raw(Box::new(make()));
+        // Only this thread holds the number, so nobody else stores here. Release: pairs with the Acquire above.
+        slot.store(value, Ordering::Release);
+        // SAFETY: as above.
+        unsafe { &*value }
+    }
+
+    #[cold]
+    fn grow(&self, bucket: usize) -> *mut AtomicPtr<T> {
+        let slots: Box<[AtomicPtr<T>]> = (0..1_usize << bucket).map(|_| AtomicPtr::new(ptr::null_mut())).collect();
+        let slots = Box::into_raw(slots).cast::<AtomicPtr<T>>();
+        let published =
+            self.buckets[bucket].compare_exchange(ptr::null_mut(), slots, Ordering::AcqRel, Ordering::Acquire);
+        match published {
+            Ok(_) => slots,
+            Err(first) => {
+                // SAFETY: ours was not published, so nobody else knows it.
+                drop(unsafe { bucket_box(slots, bucket) });
+                first
+            }
+        }
+    }
+
+    /// The values of all threads that have one at this moment.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.buckets.iter().enumerate().flat_map(|(bucket, slots)| {
+            // Acquire: as in `get_or`.
+            let slots = slots.load(Ordering::Acquire);
+            let len = if slots.is_null() { 0 } else { 1 << bucket };
+            (0..len).filter_map(move |index| {
+                // SAFETY: a published bucket has `len` slots.
+                let slot = unsafe { slots.add(index) };
+                // SAFETY: as above.
+                let value = unsafe { &*slot }.load(Ordering::Acquire);
+                // SAFETY: a value, once stored, stays until the table is dropped.
+                unsafe { value.as_ref() }
+            })
+        })
+    }
+}
+
+/// # Safety
+/// `slots` came from `Box::into_raw` of a slice of 2^bucket slots, and is given up.
+unsafe fn bucket_box<T>(slots: *mut AtomicPtr<T>, bucket: usize) -> Box<[AtomicPtr<T>]> {
+    // SAFETY: as above.
+    unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(slots, 1 << bucket)) }
+}
+
+impl<T> Drop for PerThread<T> {
+    fn drop(&mut self) {
+        for (bucket, slots) in self.buckets.iter().enumerate() {
+            // Acquire: what other threads stored must be seen; whoever drops the table has synchronised with them anyway.
+            let slots = slots.load(Ordering::Acquire);
+            if slots.is_null() {
+                continue;
+            }
+            // SAFETY: published by `grow`, and this is the only drop.
+            for slot in unsafe { bucket_box(slots, bucket) } {
+                let value = slot.load(Ordering::Acquire);
+                if !value.is_null() {
+                    // SAFETY: stored by `get_or` from a box, and given up here once.
+                    drop(unsafe { Box::from_raw(value) });
+                }
+            }
+        }
+    }
+}
+
+/// Bucket and index of a number: bucket b holds the numbers 2^b - 1 ..= 2^(b+1) - 2.
+#[inline]
+fn locate(number: usize) -> (usize, usize) {
+    let bucket = (number + 1).ilog2() as usize;
+    (bucket.min(BUCKETS - 1), number + 1 - (1 << bucket))
+}
+
+/// A thread's number: small, and its own until the thread can run no more code of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ThreadNumber(usize);
+
+pub(crate) use numbers::{current, with_remembered};
+
+#[cfg(not(loom))]
+mod numbers {
+    use super::ThreadNumber;
+    use std::cell::Cell;
+    use std::sync::{Mutex, PoisonError};
+
+    /// Numbers that were given back, and how many there are in all.
+    static FREE: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
+
+    thread_local! {
+        /// What this thread looked up last: an object's identity and an address. In front of everything else because a
+        /// thread nearly always uses one engine. No destructor, so that it costs one access and nothing more.
+        static REMEMBERED: Cell<(u64, *const ())> = const { Cell::new((0, std::ptr::null())) };
+        static NUMBER: Held = Held(take());
+    }
+
+    struct Held(usize);
+
+    fn take() -> usize {
+        let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+        free.0.pop().unwrap_or_else(|| {
+            free.1 += 1;
+            free.1 - 1
+        })
+    }
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            // First forget, then give back: a destructor that runs after this one must not find what will be another
+            // thread's. It finds no number either, as this thread-local is now dead.
+            REMEMBERED.set((0, std::ptr::null()));
+            FREE.lock().unwrap_or_else(PoisonError::into_inner).0.push(self.0);
+        }
+    }
+
+    /// This thread's number; none if the thread is so far gone that it has given it back.
+    pub(crate) fn current() -> Option<ThreadNumber> {
+        NUMBER.try_with(|held| ThreadNumber(held.0)).ok()
+    }
+
+    /// The address that was remembered for this identity (never 0); or what `find` finds, which is remembered if it says
+    /// so.
+    #[inline]
+    pub(crate) fn with_remembered<T>(identity: u64, find: impl FnOnce() -> (*const T, bool)) -> *const T {
+        let (known, address) = REMEMBERED.get();
+        if known == identity {
+            return address.cast();
+        }
+        let (address, keep) = find();
+        if keep {
+            REMEMBERED.set((identity, address.cast()));
+        }
+        address
+    }
+}
+
+#[cfg(loom)]
+mod numbers {
+    use super::ThreadNumber;
+
+    loom::lazy_static! {
+        static ref NEXT: loom::sync::atomic::AtomicUsize = loom::sync::atomic::AtomicUsize::new(0);
+    }
+    loom::thread_local! {
+        static NUMBER: usize = NEXT.fetch_add(1, loom::sync::atomic::Ordering::Relaxed);
+    }
+
+    pub(crate) fn current() -> Option<ThreadNumber> {
+        Some(NUMBER.with(|number| ThreadNumber(*number)))
+    }
+
+    pub(crate) fn with_remembered<T>(_: u64, find: impl FnOnce() -> (*const T, bool)) -> *const T {
+        find().0
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[test]
+    fn every_number_has_a_place_of_its_own() {
+        let mut seen = std::collections::HashSet::new();
+        for number in 0..1000 {
+            let (bucket, index) = locate(number);
+            assert!(index < 1 << bucket);
+            assert!(seen.insert((bucket, index)));
+        }
+    }
+
+    #[test]
+    fn a_thread_finds_its_value_again_and_threads_that_live_together_share_none() {
+        let table: PerThread<AtomicUsize> = PerThread::new();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let number = current().expect("a living thread has a number");
+                    for _ in 0..100 {
+                        let value = table.get_or(number, || AtomicUsize::new(0));
+                        // Not a read-modify-write: shared by two threads, counts would be lost.
+                        value.store(value.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        let total: usize = table.iter().map(|value| value.load(Ordering::Relaxed)).sum();
+        assert_eq!(total, 800);
+    }
+
+    #[test]
+    fn the_number_of_a_thread_that_ended_is_used_again() {
+        let number = || std::thread::spawn(|| current().map(|number| number.0)).join().ok().flatten();
+        let numbers: std::collections::HashSet<_> = (0..100).map(|_| number()).collect();
+        assert!(numbers.len() < 50, "100 threads, one after the other, used {} numbers", numbers.len());
+    }
+}
