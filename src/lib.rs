@@ -52,5 +52,6 @@ mod arena;
 mod entry;
 mod sync;
 mod time;
+mod wheel;
 
 pub use time::{Clock, ManualClock};

@@ -1,0 +1,100 @@
+//! One level: a ring of slots, each `2^shift` ticks wide.
+
+use super::occupancy::Occupancy;
+
+#[derive(Debug)]
+pub(super) struct Level {
+    /// log2 of a slot's width in ticks.
+    shift: u32,
+    /// How many ticks before a block begins its cascade is started: half a block, none on level 0.
+    lead: u64,
+    /// Index of this level's slot 0 in the wheel's array.
+    base: usize,
+    ring: usize,
+    /// All blocks before this one were opened by an event, which may be ahead of the cursor.
+    opened: u64,
+    occupancy: Occupancy,
+}
+
+impl Level {
+    pub(super) fn new(shift: u32, base: usize, ring: usize) -> Self {
+        debug_assert!(ring.is_power_of_two());
+        let lead = if shift == 0 { 0 } else { 1 << (shift - 1) };
+        Self { shift, lead, base, ring, opened: 0, occupancy: Occupancy::new(ring) }
+    }
+
+    /// The block (slot-wide stretch of time) that a tick lies in.
+    pub(super) fn block_of(&self, tick: u64) -> u64 {
+        tick >> self.shift
+    }
+
+    /// When a block begins.
+    pub(super) fn begins(&self, block: u64) -> u64 {
+        block << self.shift
+    }
+
+    /// When a block has to be looked at: its cascade starts, or, on level 0, it is due.
+    pub(super) fn opens(&self, block: u64) -> u64 {
+        self.begins(block) - self.lead
+    }
+
+    /// The first block that has not been opened when all ticks before `cursor` have been processed.
+    #[inline]
+    pub(super) fn first_unopened(&self, cursor: u64) -> u64 {
+        let by_time = if self.lead == 0 { cursor } else { ((cursor + self.lead - 1) >> self.shift) + 1 };
+        by_time.max(self.opened)
+    }
+
+    pub(super) fn open(&mut self, block: u64) {
+        self.opened = block + 1;
+    }
+
+    pub(super) fn lead(&self) -> u64 {
+        self.lead
+    }
+
+    /// Whether the ring reaches as far as this block.
+    pub(super) fn reaches(&self, block: u64, cursor: u64) -> bool {
+        block - self.first_unopened(cursor) < self.ring as u64
+    }
+
+    /// Whether time has run away from the ring: a whole revolution and more lies between the cursor and `now`.
+    pub(super) fn is_outrun(&self, cursor: u64, now: u64) -> bool {
+        self.block_of(now).saturating_sub(self.first_unopened(cursor)) >= self.ring as u64
+    }
+
+    fn slot_of(&self, block: u64) -> usize {
+        #[expect(clippy::cast_possible_truncation, reason = "masked to less than the ring's length")]
+        let slot = (block & (self.ring as u64 - 1)) as usize;
+        slot
+    }
+
+    /// The place in the wheel's array of a block.
+    pub(super) fn place(&self, block: u64) -> usize {
+        self.base + self.slot_of(block)
+    }
+
+    pub(super) fn holds_place(&self, place: usize) -> bool {
+        (self.base..self.base + self.ring).contains(&place)
+    }
+
+    pub(super) fn mark(&mut self, place: usize, occupied: bool) {
+        let slot = place - self.base;
+        if occupied { self.occupancy.set(slot) } else { self.occupancy.clear(slot) }
+    }
+
+    /// The next block that is not opened yet and has something in its slot.
+    pub(super) fn next_occupied(&self, cursor: u64) -> Option<u64> {
+        let first = self.first_unopened(cursor);
+        self.occupancy.distance_to_next(self.slot_of(first)).map(|distance| first + distance as u64)
+    }
+
+    /// The occupied places in the order of their blocks, each cleared as it is named.
+    pub(super) fn take_occupied(&mut self, cursor: u64) -> impl Iterator<Item = usize> {
+        std::iter::from_fn(move || {
+            let place = self.place(self.next_occupied(cursor)?);
+            self.mark(place, false);
+            Some(place)
+        })
+    }
+}

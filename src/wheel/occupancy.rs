@@ -1,0 +1,96 @@
+//! Which slots of a level hold anything: one bit a slot, and one bit a word of those, so that the next occupied slot is
+//! a few instructions away however many empty ones lie between.
+
+const BITS: usize = u64::BITS as usize;
+
+#[derive(Debug)]
+pub(super) struct Occupancy {
+    words: Box<[u64]>,
+    /// Bit w of the summary says whether `words[w]` is not zero.
+    summary: Box<[u64]>,
+    slots: usize,
+}
+
+impl Occupancy {
+    pub(super) fn new(slots: usize) -> Self {
+        let words = slots.div_ceil(BITS);
+        Self {
+            words: vec![0; words].into_boxed_slice(),
+            summary: vec![0; words.div_ceil(BITS)].into_boxed_slice(),
+            slots,
+        }
+    }
+
+    #[inline]
+    pub(super) fn set(&mut self, slot: usize) {
+        debug_assert!(slot < self.slots);
+        self.words[slot / BITS] |= 1 << (slot % BITS);
+        self.summary[slot / BITS / BITS] |= 1 << (slot / BITS % BITS);
+    }
+
+    #[inline]
+    pub(super) fn clear(&mut self, slot: usize) {
+        let word = slot / BITS;
+        self.words[word] &= !(1 << (slot % BITS));
+        if self.words[word] == 0 {
+            self.summary[word / BITS] &= !(1 << (word % BITS));
+        }
+    }
+
+    /// How many slots after `from`, going round, the next occupied one is (0 if it is `from` itself).
+    pub(super) fn distance_to_next(&self, from: usize) -> Option<usize> {
+        match self.first_at_or_after(from) {
+            Some(slot) => Some(slot - from),
+            None => self.first_at_or_after(0).map(|slot| slot + self.slots - from),
+        }
+    }
+
+    fn first_at_or_after(&self, from: usize) -> Option<usize> {
+        let word = from / BITS;
+        let rest = self.words[word] & (u64::MAX << (from % BITS));
+        if rest != 0 {
+            return Some(word * BITS + rest.trailing_zeros() as usize);
+        }
+        let word = self.first_word_at_or_after(word + 1)?;
+        Some(word * BITS + self.words[word].trailing_zeros() as usize)
+    }
+
+    fn first_word_at_or_after(&self, from: usize) -> Option<usize> {
+        let first = from / BITS;
+        let mut mask = u64::MAX << (from % BITS);
+        for (index, summary) in self.summary.iter().enumerate().skip(first) {
+            let rest = summary & mask;
+            if rest != 0 {
+                return Some(index * BITS + rest.trailing_zeros() as usize);
+            }
+            mask = u64::MAX;
+        }
+        None
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn the_next_occupied_slot_is_the_one_that_a_search_by_hand_finds(
+            bits in 0_u32..15, ops in prop::collection::vec((any::<bool>(), any::<u32>()), 0..200), from in any::<u32>(),
+        ) {
+            let slots = 1_usize << bits;
+            let mut occupancy = Occupancy::new(slots);
+            let mut model = BTreeSet::new();
+            for (set, slot) in ops {
+                let slot = slot as usize % slots;
+                if set { occupancy.set(slot); model.insert(slot); } else { occupancy.clear(slot); model.remove(&slot); }
+            }
+            let from = from as usize % slots;
+            let expected = model.range(from..).next().map(|slot| slot - from)
+                .or_else(|| model.first().map(|slot| slot + slots - from));
+            prop_assert_eq!(occupancy.distance_to_next(from), expected);
+        }
+    }
+}

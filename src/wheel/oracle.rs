@@ -1,0 +1,46 @@
+//! What a wheel *is*: a set of things with deadlines, of which those are due whose deadline has come. Forty lines that
+//! nobody can doubt, to hold the real one against.
+
+use std::collections::BTreeMap;
+
+#[derive(Debug, Default)]
+pub(super) struct Oracle {
+    by_id: BTreeMap<usize, u64>,
+}
+
+impl Oracle {
+    pub(super) fn insert(&mut self, id: usize, deadline: u64) {
+        assert!(self.by_id.insert(id, deadline).is_none());
+    }
+
+    pub(super) fn reset(&mut self, id: usize, deadline: u64) {
+        *self.by_id.get_mut(&id).expect("it is pending") = deadline;
+    }
+
+    pub(super) fn cancel(&mut self, id: usize) {
+        assert!(self.by_id.remove(&id).is_some());
+    }
+
+    /// The ids that are due, taken out.
+    pub(super) fn expire(&mut self, now: u64) -> Vec<usize> {
+        let due: Vec<_> = self.by_id.iter().filter(|(_, deadline)| **deadline <= now).map(|(id, _)| *id).collect();
+        due.iter().for_each(|id| self.cancel(*id));
+        due
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<u64> {
+        self.by_id.values().copied().min()
+    }
+
+    pub(super) fn deadline(&self, id: usize) -> Option<u64> {
+        self.by_id.get(&id).copied()
+    }
+
+    pub(super) fn ids(&self) -> Vec<usize> {
+        self.by_id.keys().copied().collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+}

@@ -1,0 +1,291 @@
+//! The wheel against the oracle: any operations, any sizes, months of time. And what it costs, which an oracle can't see.
+
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+
+use proptest::prelude::*;
+
+use super::oracle::Oracle;
+use super::*;
+use crate::entry::{Expire, Reset, Task};
+
+/// A wheel with its entries, used as the shard uses it.
+struct Bench {
+    wheel: Wheel,
+    oracle: Oracle,
+    entries: BTreeMap<usize, Box<Entry>>,
+    next_id: usize,
+    now: u64,
+    /// Entries looked at, to see the work and not only the answers.
+    popped: u64,
+}
+
+impl Bench {
+    fn new(ticks_per_wheel: usize, levels: usize) -> Self {
+        let wheel = Wheel::new(ticks_per_wheel, levels);
+        Self { wheel, oracle: Oracle::default(), entries: BTreeMap::new(), next_id: 0, now: 0, popped: 0 }
+    }
+
+    fn schedule(&mut self, deadline: u64) -> usize {
+        let (id, deadline) = (self.next_id, Tick::new(deadline));
+        self.next_id += 1;
+        let entry = Box::new(Entry::new_free());
+        entry.fill(std::ptr::without_provenance(id), Task::new(|| ()));
+        entry.state.arm(deadline, true);
+        // SAFETY: the entry stays in its box until it is out of the wheel.
+        unsafe { self.wheel.insert(NonNull::from(&*entry), deadline) };
+        self.entries.insert(id, entry);
+        self.oracle.insert(id, deadline.get());
+        id
+    }
+
+    fn reset(&mut self, id: usize, deadline: u64) {
+        let deadline = Tick::new(deadline);
+        let entry = &self.entries[&id];
+        match entry.state.reset(deadline) {
+            Reset::Later => {}
+            Reset::Earlier => {
+                // What the worker does with the mail.
+                let entry = NonNull::from(&**entry);
+                // SAFETY: pending entries are in the wheel.
+                unsafe { self.wheel.remove(entry) };
+                // SAFETY: just removed.
+                unsafe { self.wheel.insert(entry, deadline) };
+            }
+            other => panic!("{other:?}"),
+        }
+        self.oracle.reset(id, deadline.get());
+    }
+
+    fn cancel(&mut self, id: usize) {
+        let entry = self.entries.remove(&id).expect("it is pending");
+        // SAFETY: pending entries are in the wheel.
+        unsafe { self.wheel.remove(NonNull::from(&*entry)) };
+        self.oracle.cancel(id);
+    }
+
+    /// One turn with a budget. Returns what fired.
+    fn turn(&mut self, budget: usize) -> Vec<usize> {
+        let (now, mut fired) = (Tick::new(self.now), Vec::new());
+        let mut budget = Budget::new(budget);
+        while let Some(entry) = self.wheel.pop_due(now, &mut budget) {
+            self.popped += 1;
+            // SAFETY: entries in the wheel are in their boxes.
+            let this = unsafe { entry_ref(entry) };
+            match this.state.expire(now) {
+                Expire::Fire => {
+                    let id = this.home().addr();
+                    assert!(self.oracle.deadline(id).is_some_and(|deadline| deadline <= self.now), "early");
+                    fired.push(id);
+                }
+                // SAFETY: just popped.
+                Expire::NotBefore(deadline) => unsafe { self.wheel.insert(entry, deadline) },
+                other => panic!("{other:?}"),
+            }
+        }
+        let mut cascades = Budget::new(100_000);
+        self.wheel.step_cascades(&mut cascades);
+        fired.iter().for_each(|id| drop(self.entries.remove(id)));
+        fired
+    }
+
+    /// Turns until nothing is left over, as a worker does, and compares with the oracle.
+    fn advance_to(&mut self, now: u64, budget: usize) {
+        self.now = now;
+        let mut fired = Vec::new();
+        loop {
+            fired.extend(self.turn(budget));
+            match self.wheel.next_due() {
+                Some(at) if at.get() <= self.now => {}
+                _ => break,
+            }
+        }
+        fired.sort_unstable();
+        assert_eq!(fired, self.oracle.expire(now));
+        assert_eq!(self.wheel.len(), self.oracle.len());
+        // It may want to be looked at earlier than the next deadline, for a cascade or a reset, but not later.
+        let finite = |deadline: &u64| *deadline != Tick::NEVER.get();
+        if let Some(next) = self.oracle.next_deadline().filter(finite) {
+            assert!(self.wheel.next_due().is_some_and(|due| due.get() <= next), "would sleep past {next}");
+        }
+    }
+
+    fn finish(mut self) {
+        let left = self.oracle.len();
+        let popped = std::iter::from_fn(|| self.wheel.pop_any()).count();
+        assert_eq!(popped, left, "all that is left can be taken out");
+        assert_eq!(self.wheel.len(), 0);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Schedule(u64),
+    Reset(usize, u64),
+    Cancel(usize),
+    /// By so many ticks.
+    Advance(u64),
+    /// To the next time that the wheel asks for.
+    Sleep,
+}
+
+/// Delays and jumps of all magnitudes, up to some months of milliseconds.
+fn ticks() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        0_u64..10,
+        0_u64..2_000,
+        0_u64..1_000_000,
+        0_u64..10_000_000_000,
+        (0_u32..34).prop_map(|bit| 1 << bit),
+        (0_u32..34).prop_map(|bit| (1 << bit) - 1),
+        Just(u64::MAX),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let jump = ticks().prop_map(|ticks| if ticks == u64::MAX { 1 } else { ticks });
+    prop_oneof![
+        4 => ticks().prop_map(Op::Schedule),
+        2 => (any::<usize>(), ticks()).prop_map(|(id, ticks)| Op::Reset(id, ticks)),
+        1 => any::<usize>().prop_map(Op::Cancel),
+        2 => jump.prop_map(Op::Advance),
+        2 => Just(Op::Sleep),
+    ]
+}
+
+fn run(ticks_per_wheel: usize, levels: usize, ops: Vec<Op>, budget: usize) {
+    let mut bench = Bench::new(ticks_per_wheel, levels);
+    let pick = |bench: &Bench, n: usize| {
+        let ids = bench.oracle.ids();
+        (!ids.is_empty()).then(|| ids[n % ids.len()])
+    };
+    for op in ops {
+        let after = |bench: &Bench, ticks: u64| bench.now.saturating_add(ticks);
+        match op {
+            Op::Schedule(delay) => {
+                let deadline = after(&bench, delay);
+                bench.schedule(deadline);
+            }
+            Op::Reset(n, delay) => {
+                if let Some(id) = pick(&bench, n) {
+                    let deadline = after(&bench, delay);
+                    bench.reset(id, deadline);
+                }
+            }
+            Op::Cancel(n) => {
+                if let Some(id) = pick(&bench, n) {
+                    bench.cancel(id);
+                }
+            }
+            Op::Advance(by) => {
+                let now = after(&bench, by);
+                bench.advance_to(now, budget);
+            }
+            Op::Sleep => {
+                if let Some(at) = bench.wheel.next_due() {
+                    let now = at.get().max(bench.now);
+                    bench.advance_to(now, budget);
+                }
+            }
+        }
+    }
+    bench.finish();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_wheel_of_any_size_does_what_the_oracle_does(
+        (bits, levels) in (1_u32..10, prop_oneof![Just(1_usize), Just(2), Just(4), Just(6)]),
+        ops in prop::collection::vec(op(), 1..200),
+        budget in prop_oneof![1_usize..10, Just(100_000)],
+    ) {
+        run(1 << bits, levels, ops, budget);
+    }
+}
+
+#[test]
+fn a_wheel_of_one_slot_works() {
+    let ops = vec![Op::Schedule(3), Op::Schedule(0), Op::Sleep, Op::Advance(2), Op::Advance(1)];
+    run(1, 1, ops, 10);
+}
+
+/// akka-core#1016: a delay that is an exact multiple of the wheel's period.
+#[test]
+fn multiples_of_every_period_fire_exactly_then() {
+    for levels in [1, 2, 4] {
+        for delay in [8_u64, 16, 64, 128, 512, 1024, 4096, 65_536] {
+            for offset in [0_u64, 1, 7, 8, 9] {
+                let mut bench = Bench::new(8, levels);
+                bench.advance_to(offset, 100);
+                bench.schedule(offset + delay);
+                bench.advance_to(offset + delay - 1, 100);
+                assert_eq!(bench.oracle.len(), 1);
+                bench.advance_to(offset + delay, 100);
+                assert_eq!(bench.oracle.len(), 0);
+            }
+        }
+    }
+}
+
+/// What an oracle can't see: right answers at the wrong cost.
+#[test]
+fn a_jump_of_the_clock_costs_slots_and_not_ticks() {
+    for levels in [1, 2, 4] {
+        let mut bench = Bench::new(64, levels);
+        for deadline in 1..1000 {
+            bench.schedule(deadline * 1_000);
+        }
+        bench.schedule(u64::MAX);
+        let begun = std::time::Instant::now();
+        bench.advance_to(1 << 50, 100_000);
+        assert!(begun.elapsed().as_secs() < 10, "went through the ticks one by one");
+        assert!(bench.popped <= 2 * 1000, "looked {} times at 999 entries", bench.popped);
+        bench.finish();
+    }
+}
+
+#[test]
+fn a_fat_slot_cascades_in_small_parts_before_it_is_due() {
+    let mut bench = Bench::new(512, 4);
+    let due = 30 * 1024;
+    let many = 200_000;
+    for n in 0..many {
+        bench.schedule(due + n % 512);
+    }
+    let mut most_in_a_tick = 0;
+    let mut now = 0;
+    while now < due - 1 {
+        now = bench.wheel.next_due().expect("something is pending").get().max(now + 1);
+        let before = bench.wheel.cascaded();
+        bench.advance_to(now.min(due - 1), 100_000);
+        most_in_a_tick = most_in_a_tick.max(bench.wheel.cascaded() - before);
+    }
+    assert_eq!(bench.wheel.cascaded(), many, "all are in place before the first is due");
+    assert!(most_in_a_tick <= many / 10, "{most_in_a_tick} of {many} were moved in one tick");
+    bench.entries.clear();
+}
+
+#[test]
+fn a_budget_of_one_is_enough_for_everything() {
+    let mut bench = Bench::new(4, 3);
+    for deadline in [0, 1, 5, 5, 17, 300, 301, 5_000] {
+        bench.schedule(deadline);
+    }
+    bench.advance_to(10_000, 1);
+    assert_eq!(bench.oracle.len(), 0);
+}
+
+#[test]
+fn an_empty_wheel_wants_nothing_and_never_is_never() {
+    let mut bench = Bench::new(512, 4);
+    assert_eq!(bench.wheel.next_due(), None);
+    let id = bench.schedule(u64::MAX);
+    assert_eq!(bench.wheel.next_due(), None);
+    bench.advance_to(1 << 55, 10);
+    bench.cancel(id);
+    let id = bench.schedule(bench.now + 3);
+    bench.cancel(id);
+    assert_eq!(bench.wheel.next_due(), None, "a slot that a cancel has emptied wakes nobody");
+}
