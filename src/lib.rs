@@ -50,6 +50,7 @@
 
 mod arena;
 mod entry;
+mod shard;
 mod sync;
 mod time;
 mod wheel;

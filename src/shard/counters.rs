@@ -1,0 +1,53 @@
+//! What is counted, each counter written by one thread only, so that counting is a load and a store.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// A counter with one writer and any number of readers.
+#[derive(Debug)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Default for Counter {
+    fn default() -> Self {
+        Self(AtomicU64::new(0))
+    }
+}
+
+impl Counter {
+    /// By the writer alone: not a read-modify-write.
+    #[inline]
+    pub(crate) fn add(&self, n: u64) {
+        self.set(self.get() + n);
+    }
+
+    /// By the writer alone. Release: pairs with the Acquire in `get`, so that a reader who sees what was counted here, and
+    /// then looks at another counter, does not find that one older.
+    #[inline]
+    pub(crate) fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// Written by a shard's worker.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Out of the inbox, cancelled ones included.
+    pub(crate) transferred: Counter,
+    pub(crate) fired: Counter,
+    /// Linked again, because the deadline had been moved.
+    pub(crate) relinked: Counter,
+    pub(crate) cascaded: Counter,
+    /// Handed back by shutdown.
+    pub(crate) returned: Counter,
+    pub(crate) turns: Counter,
+    /// Turns that left something over for the next.
+    pub(crate) over_budget: Counter,
+    /// Returns from a park.
+    pub(crate) wakeups: Counter,
+    /// Entries in the wheel.
+    pub(crate) linked: Counter,
+}

@@ -1,0 +1,302 @@
+//! What all shards, producers and handles of one engine share, and when it goes.
+
+use std::any::Any;
+use std::fmt;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use crossbeam_utils::CachePadded;
+
+use super::in_flight::InFlight;
+use super::mailbox::Mailbox;
+use super::producer::Producer;
+use crate::arena::{Arena, PerThread, current_thread, with_remembered};
+use crate::entry::{Entry, HandleGone, entry_ref};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, lock};
+use crate::time::{Scale, Source, Tick};
+
+/// Whoever can make a shard's worker run: start it, or unpark it.
+pub(crate) trait Wake: Send + Sync {
+    /// False if it could not be started.
+    fn wake(&self, shard: usize) -> bool;
+}
+
+/// Called with what a task panicked with.
+pub(crate) type PanicHook = Box<dyn Fn(&(dyn Any + Send)) + Send + Sync>;
+
+/// An exact bound on pending timeouts.
+#[derive(Debug)]
+struct Limit {
+    max: usize,
+    used: CachePadded<AtomicUsize>,
+}
+
+/// How a hub is made.
+pub(crate) struct HubPlan {
+    pub(crate) shards: usize,
+    pub(crate) scale: Scale,
+    pub(crate) source: Source,
+    pub(crate) capacity: usize,
+    pub(crate) max_pending: Option<usize>,
+    pub(crate) on_panic: Option<PanicHook>,
+}
+
+/// The shared part of one engine.
+pub(crate) struct Hub {
+    /// Never used again by another engine.
+    id: u64,
+    owners: AtomicUsize,
+    pub(crate) arena: Arena,
+    scale: Scale,
+    source: Source,
+    mailboxes: Box<[Mailbox]>,
+    producers: PerThread<CachePadded<Producer>>,
+    /// For threads that are so far gone that they have no number any more.
+    late: Mutex<Producer>,
+    next_home: AtomicUsize,
+    limit: Option<Limit>,
+    pub(crate) in_flight: InFlight,
+    pub(crate) panicked: AtomicU64,
+    pub(crate) on_panic: Option<PanicHook>,
+    waker: OnceLock<Box<dyn Wake>>,
+}
+
+/// Ids start at 1: 0 is no engine's.
+static NEXT_ID: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+
+impl Hub {
+    /// None if the memory for `capacity` entries can't be had.
+    pub(crate) fn create(plan: HubPlan) -> Option<HubRef> {
+        let hub = Box::new(Self {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            owners: AtomicUsize::new(1),
+            arena: Arena::new(plan.capacity)?,
+            scale: plan.scale,
+            source: plan.source,
+            mailboxes: (0..plan.shards).map(Mailbox::new).collect(),
+            producers: PerThread::new(),
+            late: Mutex::new(Producer::new(0)),
+            next_home: AtomicUsize::new(0),
+            limit: plan.max_pending.map(|max| Limit { max, used: CachePadded::new(AtomicUsize::new(0)) }),
+            in_flight: InFlight::new(),
+            panicked: AtomicU64::new(0),
+            on_panic: plan.on_panic,
+            waker: OnceLock::new(),
+        });
+        let hub = NonNull::from(Box::leak(hub));
+        // SAFETY: just made.
+        unsafe { hub.as_ref() }.mailboxes.iter().for_each(|mailbox| mailbox.set_hub(hub));
+        Some(HubRef(hub))
+    }
+
+    /// Sets who wakes the workers. Once, before anybody schedules.
+    pub(crate) fn set_waker(&self, waker: Box<dyn Wake>) {
+        let unset = self.waker.set(waker).is_ok();
+        debug_assert!(unset);
+    }
+
+    pub(super) fn wake(&self, shard: usize) -> bool {
+        self.waker.get().is_some_and(|waker| waker.wake(shard))
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn scale(&self) -> Scale {
+        self.scale
+    }
+
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> Instant {
+        self.source.now()
+    }
+
+    pub(crate) fn current_tick(&self) -> Tick {
+        self.scale.tick_at(self.now())
+    }
+
+    pub(crate) fn mailboxes(&self) -> &[Mailbox] {
+        &self.mailboxes
+    }
+
+    pub(crate) fn mailbox(&self, shard: usize) -> &Mailbox {
+        &self.mailboxes[shard]
+    }
+
+    /// Lets `work` use the calling thread's producer. It must not run user code: that could come back here.
+    #[inline]
+    pub(crate) fn with_producer<R>(&self, work: impl FnOnce(&Producer) -> R) -> R {
+        let mine = with_remembered(self.id, || match current_thread() {
+            Some(number) => {
+                let mine: &Producer = self.producers.get_or(number, || CachePadded::new(self.new_producer()));
+                (std::ptr::from_ref(mine), true)
+            }
+            None => (std::ptr::null(), false),
+        });
+        // SAFETY: producers stay where they are as long as the hub, and the address was found for this hub's id.
+        match unsafe { mine.as_ref() } {
+            Some(mine) => work(mine),
+            None => work(&lock(&self.late)),
+        }
+    }
+
+    fn new_producer(&self) -> Producer {
+        let shard = self.next_home.fetch_add(1, Ordering::Relaxed) % self.mailboxes.len();
+        Producer::new(shard)
+    }
+
+    /// Sums a counter over all producers.
+    pub(crate) fn sum(&self, counter: impl Fn(&Producer) -> u64) -> u64 {
+        let late = counter(&lock(&self.late));
+        late + self.producers.iter().map(|producer| counter(producer)).sum::<u64>()
+    }
+
+    /// Takes `n` places under the limit on pending timeouts; all of them or none.
+    #[inline]
+    pub(crate) fn take_places(&self, n: usize) -> bool {
+        let Some(limit) = &self.limit else { return true };
+        let add = |used: usize| used.checked_add(n).filter(|&used| used <= limit.max);
+        // Acquire: pairs with the Release of whoever gave the place back.
+        limit.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, add).is_ok()
+    }
+
+    /// Gives places back, by whoever won an entry's way out of PENDING.
+    #[inline]
+    pub(crate) fn give_places_back(&self, n: usize) {
+        if let Some(limit) = &self.limit {
+            limit.used.fetch_sub(n, Ordering::AcqRel);
+        }
+    }
+
+    /// Timeouts that were accepted, and neither fired nor cancelled nor handed back yet.
+    pub(crate) fn pending(&self) -> usize {
+        if let Some(limit) = &self.limit {
+            return limit.used.load(Ordering::Acquire);
+        }
+        // What ends is read before what begins, so that all that was scheduled before this call, and ends during it, is
+        // still counted.
+        let shards: u64 = self.mailboxes.iter().map(|m| m.counters.fired.get() + m.counters.returned.get()).sum();
+        let cancelled = self.sum(|producer| producer.cancelled.get());
+        let scheduled = self.sum(|producer| producer.scheduled.get());
+        usize::try_from(scheduled.saturating_sub(shards + cancelled)).unwrap_or(usize::MAX)
+    }
+
+    /// Gives an entry back through the calling thread's free list.
+    ///
+    /// # Safety
+    /// The caller is the entry's sole owner; it is this hub's.
+    #[inline]
+    pub(crate) unsafe fn put_entry(&self, entry: NonNull<Entry>) {
+        // SAFETY: the producer is this thread's, the arena is the hub's; the rest is handed on.
+        self.with_producer(|mine| unsafe { mine.put_entry(&self.arena, entry) });
+    }
+
+    /// A handle lets go of its entry, and whoever is last frees it, or the whole hub. See `arena/mod.rs`, "The end".
+    ///
+    /// # Safety
+    /// The caller owns the entry's handle and gives it up.
+    #[inline]
+    pub(crate) unsafe fn drop_handle(entry: NonNull<Entry>) {
+        // SAFETY: a handle keeps its entry alive.
+        let home = unsafe { entry_ref(entry) }.home().cast::<Mailbox>();
+        // SAFETY: as above.
+        let orphaned = match unsafe { entry_ref(entry) }.state.handle_lets_go() {
+            HandleGone::EngineOwns => false,
+            HandleGone::Orphan => true,
+            // SAFETY: the handle is the last owner; so `home` is alive, see there.
+            HandleGone::Last => unsafe { Self::free_entry(home, entry) },
+        };
+        if orphaned {
+            // SAFETY: the last walk counted this handle, so the hub lives until it is counted off.
+            let hub = unsafe { (*home).hub() };
+            // SAFETY: as above.
+            if unsafe { hub.as_ref() }.arena.orphan_lets_go() {
+                // SAFETY: the last one frees; the hub came from a box.
+                drop(unsafe { Box::from_raw(hub.as_ptr()) });
+            }
+        }
+    }
+
+    /// Gives an entry back whose last owner is a handle. True if the engine is gone and counted on the handle.
+    ///
+    /// # Safety
+    /// The caller's handle is the last owner, and `home` is the entry's.
+    unsafe fn free_entry(home: *const Mailbox, entry: NonNull<Entry>) -> bool {
+        // SAFETY: the handle is not counted off before `free` below, so the hub is alive until then.
+        let state = &unsafe { entry_ref(entry) }.state;
+        if !state.is_orphan() {
+            // SAFETY: as above.
+            let hub = unsafe { (*home).hub() };
+            // SAFETY: as above.
+            let hub = unsafe { hub.as_ref() };
+            // SAFETY: the handle is the sole owner.
+            unsafe { hub.put_entry(entry) };
+        }
+        // From here on the hub may be gone, unless the answer is true.
+        state.free()
+    }
+}
+
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hub").field("id", &self.id).field("shards", &self.mailboxes.len()).finish_non_exhaustive()
+    }
+}
+
+// SAFETY: everything in it is made to be shared; the raw pointers in mailboxes point at entries, whose protocol says who
+// may touch them.
+unsafe impl Send for Hub {}
+// SAFETY: as above.
+unsafe impl Sync for Hub {}
+
+/// A counted owner of a hub: the `Timer`s together, each worker, each batch under way. Handles are not counted.
+pub(crate) struct HubRef(NonNull<Hub>);
+
+// SAFETY: a hub is `Send` and `Sync`.
+unsafe impl Send for HubRef {}
+// SAFETY: as above.
+unsafe impl Sync for HubRef {}
+
+impl Deref for HubRef {
+    type Target = Hub;
+
+    #[inline]
+    fn deref(&self) -> &Hub {
+        // SAFETY: a counted owner keeps the hub alive.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Clone for HubRef {
+    fn clone(&self) -> Self {
+        // Relaxed: a new owner is made from one that is there.
+        self.owners.fetch_add(1, Ordering::Relaxed);
+        Self(self.0)
+    }
+}
+
+impl Drop for HubRef {
+    fn drop(&mut self) {
+        // AcqRel: the last owner sees all that the others did.
+        if self.owners.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let nobody_left = self.arena.orphan_all();
+            if nobody_left {
+                // SAFETY: no owner and no handle is left; it came from a box in `create`.
+                drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+            }
+        }
+    }
+}
+
+impl fmt::Debug for HubRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}

@@ -1,0 +1,236 @@
+//! The side of a shard that producers see: inbox, cancelled queue, mail, and the doorbell that ties them together.
+
+use std::ptr::NonNull;
+
+use crossbeam_queue::SegQueue;
+use crossbeam_utils::CachePadded;
+
+use super::cancelled::Cancelled;
+use super::counters::Counters;
+use super::hub::Hub;
+use super::inbox::{Closed, Inbox, Pushed};
+use super::stack::WAKE_DEPTH;
+use crate::entry::Entry;
+use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Condvar, Mutex, Ordering, lock};
+use crate::time::Tick;
+
+/// What the worker has been told; nothing while it is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Order {
+    /// Close the shard, end, and return what was pending.
+    StopAndReturn = 1,
+    /// Close the shard, end, and drop what was pending: nobody waits for it.
+    StopAndDiscard = 2,
+}
+
+/// The address of an entry on its way to the worker. It can't be stale: see IN_MAIL in `entry/state.rs`.
+#[derive(Debug)]
+pub(super) struct Mail(pub(super) NonNull<Entry>);
+
+// SAFETY: an address; the state word says who may touch the entry.
+unsafe impl Send for Mail {}
+
+/// One per shard. Entries point at it (`Entry::home`), so it stays where it is as long as any entry of its engine is held.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    pub(super) inbox: CachePadded<Inbox>,
+    pub(super) cancelled: CachePadded<Cancelled>,
+    /// Entries that were reset to an earlier deadline.
+    pub(super) earlier: SegQueue<Mail>,
+    /// When the worker will wake by itself, as of its falling asleep. Written by the worker only.
+    wake_at: CachePadded<AtomicU64>,
+    order: AtomicU8,
+    /// Turns that were asked for and done, for a clock that is moved by hand.
+    asked: AtomicU64,
+    done: Mutex<u64>,
+    done_changed: Condvar,
+    pub(crate) counters: CachePadded<Counters>,
+    /// The hub that this is a part of, set once before anybody sees either.
+    hub: AtomicPtr<Hub>,
+    index: usize,
+}
+
+impl Mailbox {
+    pub(super) fn new(index: usize) -> Self {
+        Self {
+            inbox: CachePadded::new(Inbox::new()),
+            cancelled: CachePadded::new(Cancelled::new()),
+            earlier: SegQueue::new(),
+            wake_at: CachePadded::new(AtomicU64::new(u64::MAX)),
+            order: AtomicU8::new(0),
+            asked: AtomicU64::new(0),
+            done: Mutex::new(0),
+            done_changed: Condvar::new(),
+            counters: CachePadded::default(),
+            hub: AtomicPtr::new(std::ptr::null_mut()),
+            index,
+        }
+    }
+
+    pub(super) fn set_hub(&self, hub: NonNull<Hub>) {
+        self.hub.store(hub.as_ptr(), Ordering::Relaxed);
+    }
+
+    /// The hub that this mailbox is a part of.
+    #[inline]
+    pub(crate) fn hub(&self) -> NonNull<Hub> {
+        // Relaxed: written before the mailbox was shown to anyone.
+        let hub = self.hub.load(Ordering::Relaxed);
+        debug_assert!(!hub.is_null());
+        // SAFETY: set by `set_hub` before the mailbox was shown to anyone, and not null there.
+        unsafe { NonNull::new_unchecked(hub) }
+    }
+
+    /// Gives a filled-in entry to the worker, and wakes it if it would sleep past the deadline.
+    ///
+    /// # Safety
+    /// As for [`Inbox::push`].
+    #[inline]
+    pub(crate) unsafe fn post(&self, entry: NonNull<Entry>, deadline: Tick) -> Result<(), Closed> {
+        // SAFETY: handed on.
+        unsafe { self.post_chain(entry, entry, 1, deadline) }
+    }
+
+    /// Gives a chain of entries, all of one deadline, to the worker: all or none.
+    ///
+    /// # Safety
+    /// As for [`Inbox::push`].
+    #[inline]
+    pub(crate) unsafe fn post_chain(
+        &self,
+        first: NonNull<Entry>,
+        last: NonNull<Entry>,
+        len: usize,
+        deadline: Tick,
+    ) -> Result<(), Closed> {
+        // SAFETY: handed on.
+        match unsafe { self.inbox.push(first, last, len) }? {
+            Pushed::Awake => {}
+            Pushed::Asleep if !self.sleeps_past(deadline) => {}
+            Pushed::Asleep | Pushed::AsleepAndDeep => self.ring(),
+        }
+        Ok(())
+    }
+
+    /// Gives a cancelled entry to the worker. Wakes it only if too many of them wait.
+    ///
+    /// # Safety
+    /// As for [`Cancelled::push`].
+    #[inline]
+    pub(crate) unsafe fn post_cancelled(&self, entry: NonNull<Entry>) {
+        // SAFETY: handed on.
+        if unsafe { self.cancelled.push(entry) } {
+            self.ring();
+        }
+    }
+
+    /// Tells the worker that an entry was reset to an earlier deadline.
+    pub(crate) fn post_earlier(&self, entry: NonNull<Entry>, deadline: Tick) {
+        self.earlier.push(Mail(entry));
+        if self.earlier.len() >= WAKE_DEPTH { self.ring() } else { self.ring_if_it_sleeps_past(deadline) }
+    }
+
+    /// Wakes the worker if it would sleep past `deadline`. What the caller did before is seen by the worker before it
+    /// sleeps again, whichever way this goes.
+    pub(crate) fn ring_if_it_sleeps_past(&self, deadline: Tick) {
+        if self.inbox.is_asleep() && self.sleeps_past(deadline) {
+            self.ring();
+        }
+    }
+
+    /// To be called after a read-modify-write on the inbox has seen ASLEEP, and not before: only then is what is read
+    /// here at least as new as that sleep. (Read before it, the worker may have woken and slept again in between, with
+    /// another `wake_at`; the model `wake_at_read_first` in loom-tests shows what happens then.)
+    fn sleeps_past(&self, deadline: Tick) -> bool {
+        deadline.get() < self.wake_at.load(Ordering::Relaxed)
+    }
+
+    /// Wakes the worker, or starts it if it has never run.
+    #[cold]
+    pub(crate) fn ring(&self) {
+        if self.inbox.wake() {
+            // SAFETY: the caller has an entry of this hub, or a reference to the hub.
+            let hub = unsafe { self.hub().as_ref() };
+            if !hub.wake(self.index) {
+                self.inbox.put_back_to_sleep();
+            }
+        }
+    }
+
+    /// The worker is about to park until `until` (never if none). False if there is something to do first.
+    pub(crate) fn fall_asleep(&self, until: Option<Tick>) -> bool {
+        // Relaxed: published by the release of the exchange in `fall_asleep`.
+        self.wake_at.store(until.map_or(u64::MAX, Tick::get), Ordering::Relaxed);
+        if !self.inbox.fall_asleep() {
+            return false;
+        }
+        // Only now: whoever fills one of these queues does a read-modify-write on the inbox afterwards, so either that
+        // one sees ASLEEP, or these looks see what it did.
+        let called = !self.earlier.is_empty() || self.cancelled.is_deep() || self.is_stopped() || self.is_asked();
+        if called {
+            // If somebody else has cleared it by now, there is one unpark too many: the next park returns at once.
+            self.inbox.wake();
+        }
+        !called
+    }
+
+    /// Gives the worker an order. Does not wake it.
+    pub(crate) fn order(&self, order: Order) {
+        // Release: pairs with the Acquire in `is_stopped`.
+        self.order.store(order as u8, Ordering::Release);
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.order.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether nobody waits for what was pending.
+    pub(crate) fn is_unwanted(&self) -> bool {
+        self.order.load(Ordering::Acquire) == Order::StopAndDiscard as u8
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.inbox.is_closed()
+    }
+
+    /// Entries waiting in the inbox, up to 65,535.
+    pub(crate) fn inbox_depth(&self) -> usize {
+        self.inbox.depth()
+    }
+
+    /// The number of the newest turn that was asked for; to be read by the worker before the turn.
+    pub(crate) fn asked(&self) -> u64 {
+        // Acquire: pairs with the AcqRel in `ask`: the turn sees the clock as the asker has moved it.
+        self.asked.load(Ordering::Acquire)
+    }
+
+    fn is_asked(&self) -> bool {
+        self.asked() != *lock(&self.done)
+    }
+
+    /// The worker has done all that was due when it was `asked`.
+    pub(crate) fn answer(&self, asked: u64) {
+        let mut done = lock(&self.done);
+        if *done != asked {
+            *done = asked;
+            self.done_changed.notify_all();
+        }
+    }
+
+    /// Asks a running worker to look at the clock, and waits until it has done all that is due by it.
+    pub(crate) fn ask_and_wait(&self) {
+        let mine = self.asked.fetch_add(1, Ordering::AcqRel) + 1;
+        self.ring();
+        let mut done = lock(&self.done);
+        while *done < mine && !self.is_closed() {
+            done = self.done_changed.wait(done).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+    }
+
+    /// Lets go of whoever waits for an answer: the shard is closed, there will be none.
+    pub(super) fn answer_all(&self) {
+        let _done = lock(&self.done);
+        self.done_changed.notify_all();
+    }
+}

@@ -1,0 +1,272 @@
+//! A shard: inbox, cancelled queue, mail and wheel, and the turn that goes through them. No thread: whoever owns the
+//! [`Shard`] turns it. The protocols between producers and owner are in `README.md` here, each with its proof.
+
+mod batch;
+mod cancelled;
+mod counters;
+mod hub;
+mod in_flight;
+mod inbox;
+mod mailbox;
+mod producer;
+mod stack;
+
+use std::ptr::NonNull;
+
+pub(crate) use batch::Batch;
+pub(crate) use hub::{Hub, HubPlan, HubRef, PanicHook, Wake};
+pub(crate) use mailbox::{Mailbox, Order};
+
+use crate::arena::Local;
+use crate::entry::{Entry, Expire, Task, Transfer, entry_ref};
+use crate::time::Tick;
+use crate::wheel::{Budget, Wheel};
+use batch::MAX_BATCH;
+use stack::Taken;
+
+/// How much one turn may do of each kind of work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) transfer: usize,
+    /// Entries looked at because their slot came up, entries moved by cascades, and cancelled entries: so many of each.
+    pub(crate) expiry: usize,
+}
+
+/// What a turn has done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    pub(crate) fired: usize,
+    /// Something was left over: turn again at once.
+    pub(crate) more: bool,
+}
+
+/// What was still pending when a shard was closed.
+#[derive(Debug)]
+pub(crate) struct Left {
+    pub(crate) deadline: Tick,
+    pub(crate) task: Task,
+}
+
+/// The owner's side of a shard.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    index: usize,
+    wheel: Wheel,
+    limits: Limits,
+    /// Taken out of the queues, and not gone through yet.
+    inbox: Taken,
+    cancelled: Taken,
+    free: Local,
+    /// The last tick that was turned to: the clock is not trusted to be monotonic.
+    now: Tick,
+}
+
+// SAFETY: the entries in its lists belong to the shard's owner as far as their links go; the rest is plain data.
+unsafe impl Send for Shard {}
+
+impl Shard {
+    pub(crate) fn new(index: usize, wheel: Wheel, limits: Limits) -> Self {
+        let (inbox, cancelled) = (Taken::NONE, Taken::NONE);
+        Self { index, wheel, limits, inbox, cancelled, free: Local::new(), now: Tick::ZERO }
+    }
+
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Does all that is due by `now`, within the limits, and hands what expired to `sink`, which must not panic. The hub
+    /// must be the one that this shard has always been turned with.
+    pub(crate) fn turn(&mut self, hub: &HubRef, now: Tick, sink: &mut impl FnMut(Batch)) -> Turn {
+        let mailbox = hub.mailbox(self.index);
+        self.now = self.now.max(now);
+        let mut more = self.collect_cancelled(hub, mailbox);
+        more |= self.read_mail(hub, mailbox);
+        more |= self.transfer(hub, mailbox);
+        let mut budget = Budget::new(self.limits.expiry);
+        let fired = self.expire(hub, mailbox, &mut budget, sink);
+        more |= budget.is_spent();
+        let mut budget = Budget::new(self.limits.expiry);
+        self.wheel.step_cascades(&mut budget);
+        let counters = &mailbox.counters;
+        counters.cascaded.set(self.wheel.cascaded());
+        counters.linked.set(self.wheel.len() as u64);
+        counters.turns.add(1);
+        counters.over_budget.add(u64::from(more));
+        Turn { fired, more }
+    }
+
+    /// Goes through the queues, within the limits, without expiring anything: so that [`next_due`](Self::next_due) knows
+    /// of all that has been brought.
+    pub(crate) fn sort_in(&mut self, hub: &HubRef) {
+        let mailbox = hub.mailbox(self.index);
+        self.collect_cancelled(hub, mailbox);
+        self.read_mail(hub, mailbox);
+        self.transfer(hub, mailbox);
+        mailbox.counters.linked.set(self.wheel.len() as u64);
+    }
+
+    /// When the shard has to be turned next, if nobody brings anything earlier: [`Tick::ZERO`] for at once, none for never.
+    pub(crate) fn next_due(&self) -> Option<Tick> {
+        if self.inbox.is_empty() && self.cancelled.is_empty() { self.wheel.next_due() } else { Some(Tick::ZERO) }
+    }
+
+    fn collect_cancelled(&mut self, hub: &HubRef, mailbox: &Mailbox) -> bool {
+        if self.cancelled.is_empty() {
+            self.cancelled = mailbox.cancelled.take();
+        }
+        for _ in 0..self.limits.expiry {
+            // SAFETY: taken out of the queue, so they are the worker's.
+            let Some(entry) = (unsafe { self.cancelled.pop(Entry::next_cancelled) }) else { return false };
+            self.unlink_and_let_go(hub, entry);
+        }
+        !self.cancelled.is_empty()
+    }
+
+    fn read_mail(&mut self, hub: &HubRef, mailbox: &Mailbox) -> bool {
+        let mut relinked = 0;
+        let mut more = true;
+        for _ in 0..self.limits.expiry {
+            let Some(mail) = mailbox.earlier.pop() else {
+                more = false;
+                break;
+            };
+            // SAFETY: while IN_MAIL is set the engine does not let go of the entry.
+            match unsafe { entry_ref(mail.0) }.state.arrive() {
+                Transfer::Pending(deadline) => {
+                    self.unlink(mail.0);
+                    // SAFETY: in no slot now, and the engine's until it comes out again.
+                    unsafe { self.wheel.insert(mail.0, deadline) };
+                    relinked += 1;
+                }
+                Transfer::Cancelled => self.unlink_and_let_go(hub, mail.0),
+            }
+        }
+        mailbox.counters.relinked.add(relinked);
+        more
+    }
+
+    fn transfer(&mut self, hub: &HubRef, mailbox: &Mailbox) -> bool {
+        if self.inbox.is_empty() {
+            self.inbox = mailbox.inbox.take();
+        }
+        let mut transferred = 0;
+        while transferred < self.limits.transfer {
+            // SAFETY: taken out of the inbox, so they are the worker's.
+            let Some(entry) = (unsafe { self.inbox.pop(Entry::next) }) else { break };
+            // SAFETY: the engine has not let go of it.
+            match unsafe { entry_ref(entry) }.state.link() {
+                // SAFETY: in no slot yet, and the engine's until it comes out again.
+                Transfer::Pending(deadline) => unsafe { self.wheel.insert(entry, deadline) },
+                Transfer::Cancelled => self.let_go(hub, entry),
+            }
+            transferred += 1;
+        }
+        mailbox.counters.transferred.add(transferred as u64);
+        !self.inbox.is_empty()
+    }
+
+    fn expire(&mut self, hub: &HubRef, mailbox: &Mailbox, budget: &mut Budget, sink: &mut impl FnMut(Batch)) -> usize {
+        let (mut fired, mut relinked) = (0, 0);
+        let mut batch: Option<Batch> = None;
+        while let Some(entry) = self.wheel.pop_due(self.now, budget) {
+            // SAFETY: the engine has not let go of it.
+            match unsafe { entry_ref(entry) }.state.expire(self.now) {
+                Expire::Fire => {
+                    fired += 1;
+                    let open = batch.get_or_insert_with(|| Batch::new(hub.clone()));
+                    // SAFETY: just won, and popped out of its slot.
+                    unsafe { open.push(entry) };
+                    if open.len() == MAX_BATCH {
+                        Self::hand_over(mailbox, hub, batch.take(), sink);
+                    }
+                }
+                Expire::NotBefore(deadline) => {
+                    relinked += 1;
+                    // SAFETY: in no slot now, and the engine's until it comes out again.
+                    unsafe { self.wheel.insert(entry, deadline) };
+                }
+                // SAFETY: as above. It stays linked, so that a shutdown before it arrives still finds it.
+                Expire::InMail => unsafe { self.wheel.insert(entry, self.now.next()) },
+                // The cancelled queue, or the mail, brings it, and finds it in no slot.
+                Expire::Cancelled => {}
+            }
+        }
+        Self::hand_over(mailbox, hub, batch, sink);
+        mailbox.counters.relinked.add(relinked);
+        fired
+    }
+
+    fn hand_over(mailbox: &Mailbox, hub: &HubRef, batch: Option<Batch>, sink: &mut impl FnMut(Batch)) {
+        let Some(batch) = batch else { return };
+        // Before they run: a task that schedules must find the room that it has made.
+        mailbox.counters.fired.add(batch.len() as u64);
+        hub.give_places_back(batch.len());
+        sink(batch);
+    }
+
+    fn unlink(&mut self, entry: NonNull<Entry>) {
+        // SAFETY: the engine has not let go of it.
+        if unsafe { entry_ref(entry) }.is_in_a_slot() {
+            // SAFETY: it is in a slot, and only of this wheel.
+            unsafe { self.wheel.remove(entry) };
+        }
+    }
+
+    fn unlink_and_let_go(&mut self, hub: &HubRef, entry: NonNull<Entry>) {
+        self.unlink(entry);
+        self.let_go(hub, entry);
+    }
+
+    /// The engine lets go of an entry that is no longer pending and in no list.
+    #[inline]
+    fn let_go(&mut self, hub: &HubRef, entry: NonNull<Entry>) {
+        // SAFETY: the engine has not let go of it before.
+        if unsafe { entry_ref(entry) }.state.engine_lets_go() {
+            // SAFETY: the last owner is the sole owner; `free` has only been used with this hub.
+            unsafe { self.free.put(&hub.arena, entry) };
+        }
+    }
+
+    /// Closes the shard for good and returns what was still pending in it. Whatever is scheduled afterwards is refused;
+    /// whatever was accepted before is in the answer, or was cancelled, or has been handed to an executor.
+    pub(crate) fn close(&mut self, hub: &HubRef) -> Vec<Left> {
+        let mailbox = hub.mailbox(self.index);
+        let pushed = mailbox.inbox.close();
+        let pushed_back = mailbox.cancelled.close();
+        // First those that are known to be cancelled: some are in no slot any more.
+        for mut list in [std::mem::replace(&mut self.cancelled, Taken::NONE), pushed_back] {
+            // SAFETY: taken out of the queue, so they are the worker's.
+            while let Some(entry) = unsafe { list.pop(Entry::next_cancelled) } {
+                self.unlink_and_let_go(hub, entry);
+            }
+        }
+        let mut left = Vec::new();
+        for mut list in [std::mem::replace(&mut self.inbox, Taken::NONE), pushed] {
+            // SAFETY: taken out of the inbox, so they are the worker's.
+            while let Some(entry) = unsafe { list.pop(Entry::next) } {
+                self.withdraw(hub, entry, &mut left);
+            }
+        }
+        while let Some(entry) = self.wheel.pop_any() {
+            self.withdraw(hub, entry, &mut left);
+        }
+        // The addresses in the mail are not looked at: their entries were in the wheel, and nobody reads the mail again.
+        mailbox.counters.returned.add(left.len() as u64);
+        mailbox.counters.linked.set(0);
+        hub.give_places_back(left.len());
+        mailbox.answer_all();
+        left
+    }
+
+    fn withdraw(&mut self, hub: &HubRef, entry: NonNull<Entry>, left: &mut Vec<Left>) {
+        // SAFETY: the engine has not let go of it.
+        let this = unsafe { entry_ref(entry) };
+        if this.state.withdraw() {
+            // SAFETY: just won.
+            let task = unsafe { this.take_task() };
+            left.push(Left { deadline: this.state.deadline(), task });
+        }
+        // A cancel that has won but not queued the entry yet still holds the handle, and finds the queue closed.
+        self.let_go(hub, entry);
+    }
+}
