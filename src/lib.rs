@@ -54,5 +54,7 @@ mod shard;
 mod sync;
 mod time;
 mod wheel;
+mod worker;
 
 pub use time::{Clock, ManualClock};
+pub use worker::{Pinning, WaitStrategy};

@@ -1,0 +1,212 @@
+//! The threads: one per shard, which turns it, and sleeps until the next deadline.
+
+mod idle;
+mod pin;
+
+use std::sync::OnceLock;
+
+pub use idle::WaitStrategy;
+pub use pin::Pinning;
+pub(crate) use pin::allowed_cores;
+
+use crate::shard::{Batch, HubRef, Left, Order, Shard, Wake};
+use crate::sync::thread::{self, JoinHandle, Thread};
+use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, lock};
+
+/// Where a worker puts what has expired. Must not panic, and must not call back into the worker.
+pub(crate) trait Sink: Send {
+    fn accept(&mut self, batch: Batch);
+}
+
+/// How workers are made.
+#[derive(Debug)]
+pub(crate) struct WorkerPlan {
+    pub(crate) wait: WaitStrategy,
+    pub(crate) thread_name: String,
+    /// A core for each shard, or none.
+    pub(crate) cores: Vec<Option<usize>>,
+}
+
+/// A worker that has not been needed yet.
+struct Waiting {
+    shard: Shard,
+    sink: Box<dyn Sink>,
+    hub: HubRef,
+}
+
+enum Seat {
+    Waiting(Box<Waiting>),
+    Running(JoinHandle<Vec<Left>>),
+    Gone,
+}
+
+struct Post {
+    /// Of the running thread. In front of the lock, so that a wake-up takes none.
+    thread: OnceLock<Thread>,
+    seat: Mutex<Seat>,
+    /// The core that it is pinned to, plus one; 0 if none.
+    pinned: AtomicUsize,
+}
+
+/// All workers of one engine, started one by one when they are first needed.
+pub(crate) struct Workers {
+    plan: WorkerPlan,
+    posts: Box<[Post]>,
+}
+
+impl Workers {
+    /// Workers for these shards, not started yet. They own the hub until [`end`](Self::end) or [`stop`](Self::stop) is
+    /// called: one of the two must be.
+    pub(crate) fn new(
+        plan: WorkerPlan,
+        shards: Vec<Shard>,
+        hub: &HubRef,
+        sink: impl Fn() -> Box<dyn Sink>,
+    ) -> Arc<Self> {
+        let post = |shard| Post {
+            thread: OnceLock::new(),
+            seat: Mutex::new(Seat::Waiting(Box::new(Waiting { shard, sink: sink(), hub: hub.clone() }))),
+            pinned: AtomicUsize::new(0),
+        };
+        Arc::new(Self { plan, posts: shards.into_iter().map(post).collect() })
+    }
+
+    /// The core that a worker has been pinned to.
+    pub(crate) fn pinned_to(&self, shard: usize) -> Option<usize> {
+        self.posts[shard].pinned.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    pub(crate) fn is_started(&self, shard: usize) -> bool {
+        self.posts[shard].thread.get().is_some()
+    }
+
+    /// Starts a worker. False if the system has no thread for it now.
+    #[cold]
+    fn start(this: &Arc<Self>, index: usize) -> bool {
+        let post = &this.posts[index];
+        let mut seat = lock(&post.seat);
+        match std::mem::replace(&mut *seat, Seat::Gone) {
+            Seat::Waiting(waiting) => {
+                // The thread takes what it needs from here; if it can't be started, it is still here.
+                let offer = Arc::new(Mutex::new(Some(waiting)));
+                let (taken, workers) = (Arc::clone(&offer), Arc::clone(this));
+                let run = move || match lock(&taken).take() {
+                    Some(waiting) => workers.run(*waiting),
+                    None => Vec::new(),
+                };
+                let builder = thread::Builder::new().name(format!("{}-{index}", this.plan.thread_name));
+                match builder.spawn(run) {
+                    Ok(handle) => {
+                        let _ = post.thread.set(handle.thread().clone());
+                        *seat = Seat::Running(handle);
+                        true
+                    }
+                    Err(_) => {
+                        if let Some(waiting) = lock(&offer).take() {
+                            *seat = Seat::Waiting(waiting);
+                        }
+                        false
+                    }
+                }
+            }
+            Seat::Running(handle) => {
+                // Somebody else has started it in the meantime.
+                handle.thread().unpark();
+                *seat = Seat::Running(handle);
+                true
+            }
+            // Stopped: its shard is closed, or is being closed.
+            Seat::Gone => true,
+        }
+    }
+
+    /// A worker's life.
+    fn run(&self, waiting: Waiting) -> Vec<Left> {
+        let Waiting { mut shard, mut sink, hub } = waiting;
+        let index = shard.index();
+        pin::minimize_timer_slack();
+        if let Some(core) = self.plan.cores[index].filter(|&core| pin::pin_current_thread(core)) {
+            self.posts[index].pinned.store(core + 1, Ordering::Relaxed);
+        }
+        let mailbox = hub.mailbox(index);
+        while !mailbox.is_stopped() {
+            let asked = mailbox.asked();
+            let turn = shard.turn(&hub, hub.current_tick(), &mut |batch| sink.accept(batch));
+            if turn.more {
+                continue;
+            }
+            mailbox.answer(asked);
+            if idle::wait(self.plan.wait, &hub, &shard) {
+                mailbox.counters.wakeups.add(1);
+            }
+        }
+        let left = shard.close(&hub);
+        if mailbox.is_unwanted() {
+            discard(left);
+            return Vec::new();
+        }
+        left
+    }
+
+    /// Closes all shards, waits for the workers, and returns what was still pending. Not to be called by a worker.
+    pub(crate) fn end(&self, hub: &HubRef) -> Vec<Left> {
+        let seats = self.order_to_stop(hub, Order::StopAndReturn);
+        let close = |seat| match seat {
+            Seat::Waiting(mut waiting) => waiting.shard.close(hub),
+            // A worker runs no user code that could panic outside of a catch; if it did, what it had is lost.
+            Seat::Running(handle) => handle.join().unwrap_or_default(),
+            Seat::Gone => Vec::new(),
+        };
+        seats.into_iter().flat_map(close).collect()
+    }
+
+    /// Orders the workers to close their shards and end, and waits for nobody. What was pending is dropped by them.
+    pub(crate) fn stop(&self, hub: &HubRef) {
+        for seat in self.order_to_stop(hub, Order::StopAndDiscard) {
+            if let Seat::Waiting(mut waiting) = seat {
+                discard(waiting.shard.close(hub));
+            }
+        }
+    }
+
+    /// Tells all workers before anybody waits for the first.
+    fn order_to_stop(&self, hub: &HubRef, order: Order) -> Vec<Seat> {
+        let tell = |(index, post): (usize, &Post)| {
+            hub.mailbox(index).order(order);
+            let seat = std::mem::replace(&mut *lock(&post.seat), Seat::Gone);
+            // Not through the doorbell, which would start a worker that has never run: straight to the thread. An unpark
+            // that comes while it is awake makes its next park return at once, so the order can't be missed.
+            if let Seat::Running(handle) = &seat {
+                handle.thread().unpark();
+            }
+            seat
+        };
+        self.posts.iter().enumerate().map(tell).collect()
+    }
+}
+
+/// Drops tasks that will never run, each by itself, so that one that panics in its destructor takes no other with it.
+pub(crate) fn discard(left: Vec<Left>) {
+    for left in left {
+        let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || drop(left)));
+        if let Err(panic) = dropped {
+            // Its payload may panic when dropped, too: leak it rather than that.
+            std::mem::forget(panic);
+        }
+    }
+}
+
+/// The hub's way to the workers.
+pub(crate) struct Doorbell(pub(crate) Arc<Workers>);
+
+impl Wake for Doorbell {
+    fn wake(&self, shard: usize) -> bool {
+        match self.0.posts[shard].thread.get() {
+            Some(thread) => {
+                thread.unpark();
+                true
+            }
+            None => Workers::start(&self.0, shard),
+        }
+    }
+}

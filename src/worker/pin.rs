@@ -1,0 +1,84 @@
+//! Which core a worker runs on: only ever one out of the process's own cpuset.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use core_affinity::CoreId;
+
+/// Which cores the workers are pinned to. What came of it is in [`Stats`](crate::Stats): `ShardStats::pinned_to`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Pinning {
+    /// Each worker gets a core of its own out of the process's cpuset if there are more cores than workers, so that at
+    /// least one is left without; otherwise none is pinned. Engines of one process start at different cores.
+    #[default]
+    Auto,
+    /// The operating system decides, and may move workers about.
+    None,
+    /// Worker i is pinned to core `cores[i % cores.len()]`. Each must be in the process's cpuset.
+    Cores(Vec<usize>),
+}
+
+/// The cores that this process may use, by the operating system's numbers; none where it can't be asked.
+pub(crate) fn allowed_cores() -> Vec<usize> {
+    core_affinity::get_core_ids().unwrap_or_default().into_iter().map(|core| core.id).collect()
+}
+
+/// Where the next engine with automatic pinning starts to count, so that engines don't all sit on one core.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+impl Pinning {
+    /// A core for each of `shards` workers, as far as there is one. `allowed` is what [`allowed_cores`] said.
+    pub(crate) fn plan(&self, shards: usize, allowed: &[usize]) -> Vec<Option<usize>> {
+        match self {
+            Pinning::None => vec![None; shards],
+            Pinning::Cores(cores) => (0..shards).map(|shard| cores.get(shard % cores.len().max(1)).copied()).collect(),
+            Pinning::Auto if shards < allowed.len() => {
+                // From the last core down: interrupts tend to be served by the first.
+                let first = NEXT.fetch_add(shards, Ordering::Relaxed);
+                let core = |shard| allowed[allowed.len() - 1 - (first + shard) % allowed.len()];
+                (0..shards).map(|shard| Some(core(shard))).collect()
+            }
+            Pinning::Auto => vec![None; shards],
+        }
+    }
+}
+
+/// Pins the calling thread. False if the system refused; the thread then runs where it may.
+pub(super) fn pin_current_thread(core: usize) -> bool {
+    core_affinity::set_for_current(CoreId { id: core })
+}
+
+/// Asks the kernel to end this thread's timed waits when they end, and not up to 50 µs later, which is the default. (On
+/// other systems than Linux there is nothing to ask.)
+pub(super) fn minimize_timer_slack() {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    // SAFETY: PR_SET_TIMERSLACK takes one number, in ns, and changes nothing but the calling thread's slack. (0 would
+    // mean the default.) A refusal leaves the slack as it was.
+    unsafe {
+        libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn automatic_pinning_gives_each_worker_a_core_of_its_own_or_none() {
+        let allowed = [1, 3, 5, 7];
+        for shards in 1..4 {
+            let plan: std::collections::BTreeSet<_> = Pinning::Auto.plan(shards, &allowed).into_iter().collect();
+            assert_eq!(plan.len(), shards);
+            assert!(plan.iter().all(|core| core.is_some_and(|core| allowed.contains(&core))));
+        }
+        for shards in 4..9 {
+            assert_eq!(Pinning::Auto.plan(shards, &allowed), vec![None; shards]);
+        }
+    }
+
+    #[test]
+    fn given_cores_are_used_in_turn() {
+        let pinning = Pinning::Cores(vec![2, 4]);
+        assert_eq!(pinning.plan(3, &[]), [Some(2), Some(4), Some(2)]);
+    }
+}
