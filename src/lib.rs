@@ -50,6 +50,7 @@
 
 mod arena;
 mod entry;
+mod executor;
 mod shard;
 mod sync;
 mod time;

@@ -1,0 +1,177 @@
+//! Where expired timeouts run: on a pool of threads, on the worker itself, or wherever the user says.
+
+mod inline;
+mod pool;
+
+use std::any::Any;
+use std::cell::Cell;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+pub use inline::Inline;
+pub use pool::ThreadPool;
+
+use crate::shard::{Batch, Hub};
+use crate::sync::Ordering;
+use crate::worker::Sink;
+
+/// Where an engine's expired timeouts run.
+///
+/// Implemented by [`ThreadPool`] (the default), [`Inline`], every `Fn(Expired)`, and `Arc`s of these.
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::{Expired, Timer};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (send, receive) = std::sync::mpsc::channel();
+/// let timer = Timer::builder().executor(move |expired: Expired| {
+///     // A batch may be sent to where it should run.
+///     let _ = send.send(expired);
+/// }).build()?;
+/// timer.schedule_detached(Duration::from_millis(5), || println!("runs on the main thread"))?;
+/// receive.recv()?.run();
+/// # Ok(())
+/// # }
+/// ```
+pub trait Executor: Send + Sync + 'static {
+    /// Runs a batch, or sees to it that it is run. Called by a worker, which does nothing else meanwhile: it should return
+    /// soon. If it drops the batch, or panics, the batch runs right there, on the worker: an expired timeout is never lost.
+    fn execute(&self, expired: Expired);
+
+    /// Whether every batch that it was given is run without further ado, so that a shutdown may wait for all of them.
+    #[doc(hidden)]
+    fn runs_all(&self) -> bool {
+        false
+    }
+}
+
+impl<F: Fn(Expired) + Send + Sync + 'static> Executor for F {
+    fn execute(&self, expired: Expired) {
+        self(expired);
+    }
+}
+
+impl<E: Executor + ?Sized> Executor for Arc<E> {
+    fn execute(&self, expired: Expired) {
+        (**self).execute(expired);
+    }
+
+    fn runs_all(&self) -> bool {
+        (**self).runs_all()
+    }
+}
+
+thread_local! {
+    /// The engine whose task this thread is running; 0 if none.
+    static RUNNING: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Whether the calling thread is running a task of this engine.
+pub(crate) fn is_running_a_task_of(hub: &Hub) -> bool {
+    RUNNING.get() == hub.id()
+}
+
+/// A batch of expired timeouts, to be [`run`](Self::run). Dropping it runs it, too.
+#[must_use = "an expired batch should be run; dropping it runs it here and now"]
+pub struct Expired {
+    batch: Batch,
+    /// Whether it has been counted as being in flight: from the start if the executor is sure to run it, otherwise from
+    /// when it begins to run.
+    counted: bool,
+}
+
+impl Expired {
+    /// How many timeouts are in it that have not been run yet.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a batch that is given to an executor is never empty")]
+    pub fn len(&self) -> usize {
+        self.batch.len()
+    }
+
+    /// Runs all of them, one after the other, on the calling thread. A panic in one is caught, counted, and given to the
+    /// builder's `on_panic`; the others run.
+    pub fn run(mut self) {
+        self.run_all();
+    }
+
+    fn new(batch: Batch, counted: bool) -> Self {
+        if counted {
+            batch.hub().in_flight.begin();
+        }
+        Self { batch, counted }
+    }
+
+    fn run_all(&mut self) {
+        if !self.counted {
+            self.counted = true;
+            self.batch.hub().in_flight.begin();
+        }
+        let outer = RUNNING.replace(self.batch.hub().id());
+        while let Some(task) = self.batch.pop() {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| task.run())) {
+                report(self.batch.hub(), panic);
+            }
+        }
+        RUNNING.set(outer);
+    }
+}
+
+/// Counts a panic and tells the user.
+#[cold]
+fn report(hub: &Hub, panic: Box<dyn Any + Send>) {
+    hub.panicked.fetch_add(1, Ordering::Relaxed);
+    if let Some(hook) = &hub.on_panic {
+        // If the hook panics, too, there is nobody left to tell.
+        let told = catch_unwind(AssertUnwindSafe(|| hook(&*panic)));
+        told.unwrap_or_else(std::mem::forget);
+    }
+    let dropped = catch_unwind(AssertUnwindSafe(move || drop(panic)));
+    dropped.unwrap_or_else(std::mem::forget);
+}
+
+impl Drop for Expired {
+    fn drop(&mut self) {
+        if self.batch.len() > 0 {
+            self.run_all();
+        }
+        if self.counted {
+            self.batch.hub().in_flight.end();
+        }
+    }
+}
+
+impl fmt::Debug for Expired {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Expired").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// Hands a worker's batches to the user's executor.
+pub(crate) struct Dispatch {
+    executor: Arc<dyn Executor>,
+    counted: bool,
+}
+
+impl Dispatch {
+    pub(crate) fn new(executor: Arc<dyn Executor>) -> Self {
+        let counted = executor.runs_all();
+        Self { executor, counted }
+    }
+}
+
+impl Sink for Dispatch {
+    fn accept(&mut self, batch: Batch) {
+        let expired = Expired::new(batch, self.counted);
+        // If the executor panics, unwinding drops the batch, which runs it.
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.executor.execute(expired))) {
+            std::mem::forget(panic);
+        }
+    }
+}
+
+/// Runs a batch here and now: the driven mode's sink.
+pub(crate) fn run_here(batch: Batch) {
+    Expired::new(batch, true).run();
+}
