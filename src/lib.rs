@@ -54,8 +54,13 @@ mod executor;
 mod shard;
 mod sync;
 mod time;
+mod timer;
 mod wheel;
 mod worker;
 
+pub use executor::{Executor, Expired, Inline, ThreadPool};
 pub use time::{Clock, ManualClock};
+pub use timer::{
+    BuildError, Builder, Driver, ScheduleError, ShardStats, ShutdownError, Stats, Timeout, TimeoutGuard, Timer, Unfired,
+};
 pub use worker::{Pinning, WaitStrategy};

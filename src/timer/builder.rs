@@ -1,0 +1,328 @@
+//! How an engine is made.
+
+use std::any::Any;
+use std::fmt;
+use std::num::NonZero;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Timer;
+use super::driver::{Bell, Driver, RingBell};
+use super::engine::{Engine, FollowClock, Turner};
+use super::error::{BuildError, check_count, check_duration};
+use crate::executor::{Dispatch, Executor, ThreadPool};
+use crate::shard::{Hub, HubPlan, HubRef, Limits, PanicHook, Shard};
+use crate::sync::Mutex;
+use crate::time::{Clock, Scale, Source};
+use crate::wheel::{MAX_TICK_BITS, Wheel};
+use crate::worker::{Doorbell, Pinning, WaitStrategy, WorkerPlan, Workers, allowed_cores};
+
+const MAX_SHARDS: usize = 1024;
+const MAX_TICKS_PER_WHEEL: usize = 1 << 20;
+/// 2^40 entries of 64 bytes: more than any machine has.
+const MAX_CAPACITY: usize = 1 << 40;
+const DEFAULT_TICK: Duration = Duration::from_millis(1);
+const DEFAULT_TICKS_PER_WHEEL: usize = 512;
+const DEFAULT_LIMIT: usize = 100_000;
+/// What the default number of levels makes addressable.
+const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+/// Cores for each shard by default.
+const CORES_PER_SHARD: usize = 4;
+
+/// Makes a [`Timer`]. Each option has a default that is right for a server that changes nothing.
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::{Inline, Timer};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let timer = Timer::builder()
+///     .tick_duration(Duration::from_micros(100))
+///     .capacity(100_000)
+///     .executor(Inline)
+///     .build()?;
+/// # drop(timer);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a Builder does nothing until `build` is called"]
+pub struct Builder {
+    shards: Option<usize>,
+    tick_duration: Duration,
+    ticks_per_wheel: usize,
+    levels: Option<usize>,
+    limits: Limits,
+    max_pending_timeouts: Option<usize>,
+    capacity: usize,
+    pinning: Pinning,
+    wait: WaitStrategy,
+    executor: Option<Arc<dyn Executor>>,
+    source: Source,
+    thread_name: String,
+    on_panic: Option<PanicHook>,
+}
+
+impl Builder {
+    pub(super) fn new() -> Self {
+        Self {
+            shards: None,
+            tick_duration: DEFAULT_TICK,
+            ticks_per_wheel: DEFAULT_TICKS_PER_WHEEL,
+            levels: None,
+            limits: Limits { transfer: DEFAULT_LIMIT, expiry: DEFAULT_LIMIT },
+            max_pending_timeouts: None,
+            capacity: 0,
+            pinning: Pinning::default(),
+            wait: WaitStrategy::default(),
+            executor: None,
+            source: Source::Monotonic,
+            thread_name: "tourbillon".to_owned(),
+            on_panic: None,
+        }
+    }
+
+    /// How many shards, each with a wheel and a worker thread of its own. 1 to 1,024.
+    ///
+    /// Default: one for every four cores, at least one: a worker takes in several million timeouts a second, so it is the
+    /// server's own threads that need the cores. (Driven engines: one.)
+    pub fn shards(mut self, shards: usize) -> Self {
+        self.shards = Some(shards);
+        self
+    }
+
+    /// How long a tick is: deadlines are rounded up to it. From 1 ns; less than what the system takes to wake a thread
+    /// (some 50 µs) is of use with [`WaitStrategy::Spin`] or [`WaitStrategy::Hybrid`] only.
+    ///
+    /// Default: 1 ms, which is finer than any timeout of a server needs, and costs nothing: ticks in which nothing is due
+    /// are skipped.
+    pub fn tick_duration(mut self, tick: Duration) -> Self {
+        self.tick_duration = tick;
+        self
+    }
+
+    /// How many ticks one wheel spans, rounded up to a power of two; up to 1,048,576. Each shard keeps two slots of 8
+    /// bytes for each tick and level (one if there is only one level).
+    ///
+    /// Default: 512.
+    pub fn ticks_per_wheel(mut self, ticks: usize) -> Self {
+        self.ticks_per_wheel = ticks;
+        self
+    }
+
+    /// How many wheels of a shard stand one upon the other, each `ticks_per_wheel` times coarser than the one below. What
+    /// lies beyond the last waits there for as many rounds as it takes. 1 is Netty's hashed wheel: each timeout beyond one
+    /// revolution is looked at in every round, and after a jump of the clock by more than one revolution, what is due
+    /// runs in the order of slots and not of ticks.
+    ///
+    /// Default: as many as make a year addressable; 4 at 1 ms and 512 ticks.
+    pub fn levels(mut self, levels: usize) -> Self {
+        self.levels = Some(levels);
+        self
+    }
+
+    /// How many timeouts a worker takes out of its inbox in one turn at most. What is left over goes on in the next turn,
+    /// at once.
+    ///
+    /// Default: 100,000, as in Netty.
+    pub fn transfer_limit(mut self, limit: usize) -> Self {
+        self.limits.transfer = limit;
+        self
+    }
+
+    /// How many timeouts a worker looks at in one turn at most because their slot has come up; the same bound holds, each
+    /// by itself, for cancelled ones to collect, for resets to an earlier deadline, and for those a cascade moves. What is
+    /// left over goes on in the next turn, at once.
+    ///
+    /// Default: 100,000.
+    pub fn expiry_limit(mut self, limit: usize) -> Self {
+        self.limits.expiry = limit;
+        self
+    }
+
+    /// How many timeouts may be pending in the whole engine: never one more, and none is refused while there is room. Costs
+    /// one read-modify-write on a shared counter for each schedule, cancel and batch of expired ones, and nothing if it is
+    /// not set.
+    ///
+    /// Default: no bound.
+    pub fn max_pending_timeouts(mut self, max: usize) -> Self {
+        self.max_pending_timeouts = Some(max);
+        self
+    }
+
+    /// Memory for how many timeouts is reserved, and touched, by `build`: 64 bytes each. More are allocated when they are
+    /// needed; none is given back before the engine goes. Cancelled ones count until their worker has collected them, of
+    /// which up to 8,192 a shard may wait.
+    ///
+    /// Default: 0.
+    pub fn capacity(mut self, timeouts: usize) -> Self {
+        self.capacity = timeouts;
+        self
+    }
+
+    /// Which cores the workers run on. Default: [`Pinning::Auto`].
+    pub fn pinning(mut self, pinning: Pinning) -> Self {
+        self.pinning = pinning;
+        self
+    }
+
+    /// How the workers wait. Default: [`WaitStrategy::Park`].
+    pub fn wait(mut self, wait: WaitStrategy) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Where expired timeouts run. Not used by a driven engine, which runs them in `turn`.
+    ///
+    /// Default: a [`ThreadPool`] of its own, with as many threads as there are cores, two at least.
+    pub fn executor(mut self, executor: impl Executor) -> Self {
+        self.executor = Some(Arc::new(executor));
+        self
+    }
+
+    /// Where the engine reads the time. Default: the system's monotonic clock, [`std::time::Instant::now`].
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.source = Source::Custom(Box::new(clock));
+        self
+    }
+
+    /// What the threads are called: `name-0` and so on for the workers, `name-pool-0` for the default pool's. (Linux shows
+    /// the first 15 bytes.) Default: `tourbillon`.
+    pub fn thread_name(mut self, name: &str) -> Self {
+        // A NUL can't be in a thread's name, and would panic when the thread is started.
+        self.thread_name = name.replace('\0', "");
+        self
+    }
+
+    /// Called with what a task panicked with, on the thread that ran it. Default: the panic is only counted (and, as
+    /// always, shown by the panic hook).
+    pub fn on_panic(mut self, hook: impl Fn(&(dyn Any + Send)) + Send + Sync + 'static) -> Self {
+        self.on_panic = Some(Box::new(hook));
+        self
+    }
+
+    /// Makes an engine with a worker thread for each shard. Threads start with the first timeout, so this neither blocks
+    /// nor starts any.
+    ///
+    /// # Errors
+    /// If an option makes no sense or can't be had; the error names it and what would do.
+    pub fn build(mut self) -> Result<Timer, BuildError> {
+        let shards = self.shards.unwrap_or_else(default_shards);
+        let cores = self.plan_cores(shards)?;
+        let (hub, shards) = self.make_hub(shards)?;
+        let executor = self
+            .executor
+            .take()
+            .unwrap_or_else(|| Arc::new(ThreadPool::by_cores(&format!("{}-pool", self.thread_name))));
+        let plan = WorkerPlan { wait: self.wait, thread_name: self.thread_name.clone(), cores };
+        let workers = Workers::new(plan, shards, &hub, || Box::new(Dispatch::new(Arc::clone(&executor))));
+        hub.set_waker(Box::new(Doorbell(crate::sync::Arc::clone(&workers))));
+        let engine = Arc::new(Engine::new(hub, Turner::Workers(workers), self.slots()));
+        if let Some(clock) = engine.hub.source().as_manual() {
+            clock.follow(Arc::new(FollowClock(Arc::downgrade(&engine))));
+        }
+        Ok(Timer::new_on(engine))
+    }
+
+    /// Makes an engine without threads, which is turned by the [`Driver`]. `executor`, `wait` and `pinning` are not used.
+    ///
+    /// # Errors
+    /// As for [`build`](Self::build).
+    pub fn build_driven(mut self) -> Result<(Timer, Driver), BuildError> {
+        let (hub, shards) = self.make_hub(self.shards.unwrap_or(1))?;
+        let bell = Arc::new(Bell::default());
+        hub.set_waker(Box::new(RingBell(Arc::clone(&bell))));
+        let shards = Arc::new(Mutex::new(shards));
+        let driver = Driver::new(hub.clone(), Arc::clone(&shards), bell);
+        let engine = Arc::new(Engine::new(hub, Turner::Driver(shards), self.slots()));
+        Ok((Timer::new_on(engine), driver))
+    }
+
+    fn slots(&self) -> usize {
+        self.ticks_per_wheel.next_power_of_two()
+    }
+
+    fn make_hub(&mut self, shards: usize) -> Result<(HubRef, Vec<Shard>), BuildError> {
+        check_count("shards", shards, MAX_SHARDS)?;
+        check_duration("tick_duration", self.tick_duration)?;
+        check_count("ticks_per_wheel", self.ticks_per_wheel, MAX_TICKS_PER_WHEEL)?;
+        check_count("transfer_limit", self.limits.transfer, usize::MAX)?;
+        check_count("expiry_limit", self.limits.expiry, usize::MAX)?;
+        if let Some(max) = self.max_pending_timeouts {
+            check_count("max_pending_timeouts", max, usize::MAX)?;
+        }
+        if self.capacity > MAX_CAPACITY {
+            return Err(BuildError::Capacity { timeouts: self.capacity });
+        }
+        let levels = self.checked_levels()?;
+        let source = std::mem::replace(&mut self.source, Source::Monotonic);
+        let plan = HubPlan {
+            shards,
+            scale: Scale::new(source.now(), self.tick_duration),
+            source,
+            capacity: self.capacity,
+            max_pending: self.max_pending_timeouts,
+            on_panic: self.on_panic.take(),
+        };
+        let hub = Hub::create(plan).ok_or(BuildError::Capacity { timeouts: self.capacity })?;
+        let shard = |index| Shard::new(index, Wheel::new(self.slots(), levels), self.limits);
+        Ok((hub, (0..shards).map(shard).collect()))
+    }
+
+    fn checked_levels(&self) -> Result<usize, BuildError> {
+        let ticks_per_wheel = self.slots();
+        let bits = ticks_per_wheel.ilog2();
+        let Some(levels) = self.levels else { return Ok(self.levels_for_a_year(bits)) };
+        check_count("levels", levels, usize::MAX)?;
+        if levels > 1 && bits == 0 {
+            return Err(BuildError::TooFewTicks { levels });
+        }
+        let max = (MAX_TICK_BITS / bits.max(1)).max(1) as usize;
+        if levels > max {
+            return Err(BuildError::TooManyLevels { levels, ticks_per_wheel, max });
+        }
+        Ok(levels)
+    }
+
+    fn levels_for_a_year(&self, bits: u32) -> usize {
+        let ticks = A_YEAR.as_nanos().div_ceil(self.tick_duration.as_nanos().max(1));
+        let ticks = u64::try_from(ticks).unwrap_or(u64::MAX).max(1);
+        let wanted = (u64::BITS - (ticks - 1).leading_zeros()).div_ceil(bits.max(1));
+        MAX_TICK_BITS.checked_div(bits).map_or(1, |most| wanted.clamp(1, most) as usize)
+    }
+
+    fn plan_cores(&self, shards: usize) -> Result<Vec<Option<usize>>, BuildError> {
+        let allowed = allowed_cores();
+        if let Pinning::Cores(cores) = &self.pinning {
+            if cores.is_empty() {
+                return Err(BuildError::Zero { option: "the number of cores in Pinning::Cores" });
+            }
+            if let Some(&core) = cores.iter().find(|core| !allowed.contains(core)) {
+                return Err(BuildError::UnknownCore { core, allowed });
+            }
+        }
+        Ok(self.pinning.plan(shards, &allowed))
+    }
+}
+
+fn default_shards() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    (cores / CORES_PER_SHARD).clamp(1, MAX_SHARDS)
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("shards", &self.shards)
+            .field("tick_duration", &self.tick_duration)
+            .field("ticks_per_wheel", &self.ticks_per_wheel)
+            .field("levels", &self.levels)
+            .field("limits", &self.limits)
+            .field("max_pending_timeouts", &self.max_pending_timeouts)
+            .field("capacity", &self.capacity)
+            .field("pinning", &self.pinning)
+            .field("wait", &self.wait)
+            .field("source", &self.source)
+            .field("thread_name", &self.thread_name)
+            .finish_non_exhaustive()
+    }
+}

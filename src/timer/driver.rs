@@ -1,0 +1,113 @@
+//! An engine without threads: whoever has the driver turns it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::engine::{DrivenShards, close_driven};
+use crate::executor::run_here;
+use crate::shard::{HubRef, Shard, Wake};
+use crate::sync::{Mutex, lock};
+use crate::time::Tick;
+use crate::worker::discard;
+
+type Callback = Box<dyn Fn() + Send + Sync>;
+
+/// Turns an engine that has no threads of its own: from an event loop of yours, or step by step in a test. Made by
+/// [`Builder::build_driven`](crate::Builder::build_driven).
+///
+/// **Nothing happens by itself**: timeouts fire only in [`turn`](Self::turn), on the thread that calls it. Ask
+/// [`next_wakeup`](Self::next_wakeup) how long the loop may sleep, and have it woken by
+/// [`on_earlier`](Self::on_earlier) if other threads schedule, too.
+///
+/// Dropping the driver ends the engine: what is pending is dropped, and further timeouts are refused.
+pub struct Driver {
+    hub: HubRef,
+    shards: DrivenShards,
+    bell: Arc<Bell>,
+}
+
+/// What a producer does when it brings something that is due before the driver said it would come back.
+#[derive(Default)]
+pub(super) struct Bell(Mutex<Option<Arc<Callback>>>);
+
+/// The hub's way to the bell.
+pub(super) struct RingBell(pub(super) Arc<Bell>);
+
+impl Wake for RingBell {
+    fn wake(&self, _shard: usize) -> bool {
+        let callback = lock(&self.0.0).clone();
+        if let Some(callback) = callback {
+            callback();
+        }
+        true
+    }
+}
+
+impl Driver {
+    pub(super) fn new(hub: HubRef, shards: DrivenShards, bell: Arc<Bell>) -> Self {
+        Self { hub, shards, bell }
+    }
+
+    /// Runs all that is due, here and now, within the builder's `transfer_limit` and `expiry_limit`; returns how many
+    /// timeouts fired. What a limit leaves over waits for the next turn: [`next_wakeup`](Self::next_wakeup) then says at
+    /// once. A panic in a task is caught as in a pool. The builder's executor is not used.
+    pub fn turn(&mut self) -> usize {
+        let now = self.hub.current_tick();
+        let mut shards = lock(&self.shards);
+        let fired = shards.iter_mut().map(|shard| shard.turn(&self.hub, now, &mut run_here).fired).sum();
+        // The last `Timer` may have been dropped meanwhile, by one of these tasks, say.
+        let over = self.hub.mailboxes().iter().any(|mailbox| mailbox.is_stopped());
+        let left = if over { close_driven(&self.hub, &mut shards) } else { Vec::new() };
+        drop(shards);
+        discard(left);
+        fired
+    }
+
+    /// When to call [`turn`](Self::turn) next; none if nothing is pending (or only timeouts that never fire). May be
+    /// earlier than the earliest deadline, when the wheel has to be prepared for it, and is in the past if there is
+    /// something to do at once. Sorts in what has been scheduled since the last turn.
+    ///
+    /// From here on, until the next turn, a producer that brings something due before that rings
+    /// [`on_earlier`](Self::on_earlier).
+    #[must_use]
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        let mut shards = lock(&self.shards);
+        let earliest = shards.iter_mut().filter_map(|shard| self.settle(shard)).min()?;
+        Some(self.hub.scale().instant_of(earliest))
+    }
+
+    /// Brings one shard to rest, as a worker that goes to sleep does, and says when it is due.
+    fn settle(&self, shard: &mut Shard) -> Option<Tick> {
+        loop {
+            shard.sort_in(&self.hub);
+            let due = shard.next_due();
+            if due == Some(Tick::ZERO) || self.hub.mailbox(shard.index()).fall_asleep(due) {
+                return due;
+            }
+        }
+    }
+
+    /// Sets what is called, on the producer's thread, when something is scheduled, or reset, to be due before the time that
+    /// [`next_wakeup`](Self::next_wakeup) last said (or when very many cancelled timeouts wait to be collected). It should
+    /// wake the loop that turns this driver (an eventfd, mio's `Waker`), and must not block. It replaces what was set
+    /// before.
+    pub fn on_earlier(&self, callback: impl Fn() + Send + Sync + 'static) {
+        *lock(&self.bell.0) = Some(Arc::new(Box::new(callback)));
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let left = close_driven(&self.hub, &mut lock(&self.shards));
+        discard(left);
+        // The callback may hold the loop's own things: let go of them now, and not when the last handle goes.
+        *lock(&self.bell.0) = None;
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").field("hub", &self.hub).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,195 @@
+//! The handle of one timeout.
+
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+use crate::entry::{Cancel, Entry, Reset, entry_ref};
+use crate::shard::{Hub, Mailbox};
+use crate::time::Tick;
+
+/// A handle of one scheduled timeout: 8 bytes, good for as long as you keep it, even after its [`Timer`](crate::Timer) is
+/// gone.
+///
+/// Dropping it detaches: the timeout still fires. Keep a [`TimeoutGuard`] ([`cancel_on_drop`](Self::cancel_on_drop)) if it
+/// should not.
+///
+/// None of its methods blocks or allocates, except that a [`reset`](Self::reset) to an earlier deadline may allocate a
+/// queue block once in a while, and that a thread's first use of an engine allocates a little state.
+#[must_use = "dropping a Timeout detaches it: it still fires, and can't be cancelled or reset any more \
+              (schedule_detached makes none in the first place)"]
+pub struct Timeout {
+    entry: NonNull<Entry>,
+}
+
+const _: () = assert!(size_of::<Option<Timeout>>() == 8);
+
+// SAFETY: all that a handle does with its entry goes through the state word, and what that word allows.
+unsafe impl Send for Timeout {}
+// SAFETY: as above.
+unsafe impl Sync for Timeout {}
+
+impl Timeout {
+    /// # Safety
+    /// The entry was armed with a handle, which is the caller's to make, once.
+    pub(super) unsafe fn new(entry: NonNull<Entry>) -> Self {
+        Self { entry }
+    }
+
+    fn entry(&self) -> &Entry {
+        // SAFETY: a handle keeps its entry alive.
+        unsafe { entry_ref(self.entry) }
+    }
+
+    fn mailbox(&self) -> &Mailbox {
+        // SAFETY: the schedule wrote it there, and the mailbox, a part of the hub, lives as long as the handle.
+        unsafe { &*self.entry().home().cast::<Mailbox>() }
+    }
+
+    fn hub(&self) -> &Hub {
+        // SAFETY: the hub lives as long as any handle.
+        unsafe { self.mailbox().hub().as_ref() }
+    }
+
+    /// Cancels the timeout. True: it has not run and never will, and its task was dropped by this call, on this thread.
+    /// False: it has been expired (its task has run, or is about to), cancelled, or handed back by a shutdown before.
+    ///
+    /// One compare-and-swap; if the worker has already linked the timeout into its wheel, one push more. Wakes nobody,
+    /// unless thousands of cancelled timeouts wait to be collected.
+    pub fn cancel(&self) -> bool {
+        let entry = self.entry();
+        let cancel = entry.state.cancel();
+        if cancel == Cancel::TooLate {
+            return false;
+        }
+        // SAFETY: just won.
+        let task = unsafe { entry.take_task() };
+        if cancel == Cancel::WonLinked {
+            // SAFETY: won, and the task is out; the handle is here.
+            unsafe { self.mailbox().post_cancelled(self.entry) };
+        }
+        let hub = self.hub();
+        hub.give_places_back(1);
+        hub.with_producer(|mine| mine.cancelled.add(1));
+        // Last, as it may run, and panic in, user code.
+        drop(task);
+        true
+    }
+
+    /// Pushes the timeout's deadline to `delay` from now, be that later or earlier. True: it is still pending, and will not
+    /// fire before the new deadline. False: it is no longer pending, nothing was changed.
+    ///
+    /// To a later deadline it is one compare-and-swap, no message, no wake-up: the worker finds the new deadline when the
+    /// old one comes up (after the "touch" of Kafka's and Tokio's timers). To an earlier one the worker is told.
+    pub fn reset(&self, delay: Duration) -> bool {
+        let hub = self.hub();
+        self.reset_to(hub, hub.scale().tick_after(hub.now(), delay))
+    }
+
+    /// As [`reset`](Self::reset), to a point in time. One that has passed makes it fire at once.
+    pub fn reset_at(&self, deadline: Instant) -> bool {
+        let hub = self.hub();
+        self.reset_to(hub, hub.scale().tick_of_deadline(deadline))
+    }
+
+    #[inline]
+    fn reset_to(&self, hub: &Hub, deadline: Tick) -> bool {
+        match self.entry().state.reset(deadline) {
+            Reset::TooLate => return false,
+            Reset::Later => {}
+            Reset::Earlier => self.mailbox().ring_if_it_sleeps_past(deadline),
+            Reset::EarlierByMail => self.mailbox().post_earlier(self.entry, deadline),
+        }
+        hub.with_producer(|mine| mine.reset.add(1));
+        true
+    }
+
+    /// Whether it has neither been expired nor cancelled.
+    #[must_use]
+    pub fn is_pending(&self) -> bool {
+        self.entry().state.is_pending()
+    }
+
+    /// Whether its deadline has come and it was given to the executor: its task has run, is running, or is about to.
+    #[must_use]
+    pub fn is_expired(&self) -> bool {
+        self.entry().state.is_expired()
+    }
+
+    /// Whether it was cancelled, or handed back unfired by a shutdown.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.entry().state.is_cancelled()
+    }
+
+    /// The deadline as of the last successful reset, rounded up to the tick at which it is due; of a timeout that is no
+    /// longer pending, the last one. A deadline that is too far for an [`Instant`] (never, say) is shown as one centuries
+    /// from now.
+    #[must_use]
+    pub fn deadline(&self) -> Instant {
+        self.hub().scale().instant_of(self.entry().state.deadline())
+    }
+
+    /// Makes a guard that cancels the timeout when it is dropped.
+    pub fn cancel_on_drop(self) -> TimeoutGuard {
+        TimeoutGuard { timeout: ManuallyDrop::new(self) }
+    }
+}
+
+impl Drop for Timeout {
+    fn drop(&mut self) {
+        // SAFETY: this is the entry's handle, and it is given up here once.
+        unsafe { Hub::drop_handle(self.entry) };
+    }
+}
+
+impl fmt::Debug for Timeout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match () {
+            () if self.is_pending() => "pending",
+            () if self.is_expired() => "expired",
+            () => "cancelled",
+        };
+        f.debug_struct("Timeout").field("state", &state).field("deadline", &self.deadline()).finish()
+    }
+}
+
+/// A [`Timeout`] that is cancelled when dropped. It has all of the handle's methods.
+#[must_use = "dropping a TimeoutGuard cancels the timeout"]
+pub struct TimeoutGuard {
+    timeout: ManuallyDrop<Timeout>,
+}
+
+impl TimeoutGuard {
+    /// Gives the plain handle back: it no longer cancels when dropped.
+    pub fn into_timeout(self) -> Timeout {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: the guard is forgotten, so the handle is taken out once.
+        unsafe { ManuallyDrop::take(&mut this.timeout) }
+    }
+}
+
+impl Deref for TimeoutGuard {
+    type Target = Timeout;
+
+    fn deref(&self) -> &Timeout {
+        &self.timeout
+    }
+}
+
+impl Drop for TimeoutGuard {
+    fn drop(&mut self) {
+        // SAFETY: the guard goes, so the handle is taken out once.
+        let timeout = unsafe { ManuallyDrop::take(&mut self.timeout) };
+        // The handle is let go even if the task panics in its destructor.
+        timeout.cancel();
+    }
+}
+
+impl fmt::Debug for TimeoutGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TimeoutGuard").field(&*self.timeout).finish()
+    }
+}
