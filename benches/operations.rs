@@ -1,0 +1,69 @@
+//! What each operation costs its caller, for developers: `cargo bench`. For comparisons with others see `perf`.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use tourbillon::{Inline, Timeout, Timer};
+
+const FAR: Duration = Duration::from_secs(60);
+
+fn timer() -> Timer {
+    Timer::builder().capacity(1 << 17).executor(Inline).build().expect("the options make sense")
+}
+
+/// A request's deadline: armed, and cancelled when a thousand others are outstanding.
+fn schedule_and_cancel(c: &mut Criterion) {
+    let timer = timer();
+    let mut ring: Vec<Option<Timeout>> = (0..1_000).map(|_| None).collect();
+    let mut next = 0;
+    c.bench_function("schedule + cancel, ring of 1,000", |b| {
+        b.iter(|| {
+            let timeout = timer.schedule(FAR, move || _ = black_box(next)).expect("not shut down");
+            if let Some(oldest) = ring[next].replace(timeout) {
+                assert!(oldest.cancel());
+            }
+            next = (next + 1) % ring.len();
+        });
+    });
+}
+
+/// A connection's idle timeout: pushed out at every packet, of any of 100,000 connections.
+fn reset(c: &mut Criterion) {
+    let timer = timer();
+    let timeouts: Vec<_> = (0..100_000).map(|_| timer.schedule(FAR, || ()).expect("not shut down")).collect();
+    let mut random = 88_172_645_463_325_252_usize;
+    let mut pick = || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        &timeouts[random % timeouts.len()]
+    };
+    c.bench_function("reset, one of 100,000", |b| b.iter(|| assert!(pick().reset(FAR))));
+    let mut deadline = std::time::Instant::now() + FAR;
+    c.bench_function("reset_at, one of 100,000", |b| {
+        b.iter(|| {
+            deadline += Duration::from_micros(10);
+            assert!(pick().reset_at(deadline));
+        });
+    });
+}
+
+/// All the way of a timeout without the threads: inbox, wheel, batch, task.
+fn schedule_and_fire(c: &mut Criterion) {
+    let (timer, mut driver) = Timer::builder().capacity(1 << 17).build_driven().expect("the options make sense");
+    let mut group = c.benchmark_group("fire");
+    group.throughput(criterion::Throughput::Elements(1_000));
+    group.bench_function("schedule and turn, 1,000 at a time", |b| {
+        b.iter(|| {
+            for n in 0..1_000 {
+                timer.schedule_detached(Duration::ZERO, move || _ = black_box(n)).expect("not shut down");
+            }
+            assert_eq!(driver.turn(), 1_000);
+        });
+    });
+    group.finish();
+}
+
+criterion_group!(benches, schedule_and_cancel, reset, schedule_and_fire);
+criterion_main!(benches);
