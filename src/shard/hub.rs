@@ -5,7 +5,6 @@ use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
-use std::time::Instant;
 
 use crossbeam_utils::CachePadded;
 
@@ -15,7 +14,7 @@ use super::producer::Producer;
 use crate::arena::{Arena, PerThread, current_thread, with_remembered};
 use crate::entry::{Entry, HandleGone, entry_ref};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, lock};
-use crate::time::{Scale, Source, Tick};
+use crate::time::Timeline;
 
 /// Whoever can make a shard's worker run: start it, or unpark it.
 pub(crate) trait Wake: Send + Sync {
@@ -36,8 +35,7 @@ struct Limit {
 /// How a hub is made.
 pub(crate) struct HubPlan {
     pub(crate) shards: usize,
-    pub(crate) scale: Scale,
-    pub(crate) source: Source,
+    pub(crate) timeline: Timeline,
     pub(crate) capacity: usize,
     pub(crate) max_pending: Option<usize>,
     pub(crate) on_panic: Option<PanicHook>,
@@ -49,8 +47,7 @@ pub(crate) struct Hub {
     id: u64,
     owners: AtomicUsize,
     pub(crate) arena: Arena,
-    scale: Scale,
-    source: Source,
+    timeline: Timeline,
     mailboxes: Box<[Mailbox]>,
     producers: PerThread<CachePadded<Producer>>,
     /// For threads that are so far gone that they have no number any more.
@@ -73,8 +70,7 @@ impl Hub {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             owners: AtomicUsize::new(1),
             arena: Arena::new(plan.capacity)?,
-            scale: plan.scale,
-            source: plan.source,
+            timeline: plan.timeline,
             mailboxes: (0..plan.shards).map(Mailbox::new).collect(),
             producers: PerThread::new(),
             late: Mutex::new(Producer::new(0)),
@@ -105,21 +101,9 @@ impl Hub {
         self.id
     }
 
-    pub(crate) fn scale(&self) -> Scale {
-        self.scale
-    }
-
-    pub(crate) fn source(&self) -> &Source {
-        &self.source
-    }
-
     #[inline]
-    pub(crate) fn now(&self) -> Instant {
-        self.source.now()
-    }
-
-    pub(crate) fn current_tick(&self) -> Tick {
-        self.scale.tick_at(self.now())
+    pub(crate) fn timeline(&self) -> &Timeline {
+        &self.timeline
     }
 
     pub(crate) fn mailboxes(&self) -> &[Mailbox] {

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use super::saturating_ns;
+
 /// A point in time in ticks since the engine started. Saturates: [`Tick::NEVER`] is later than all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Tick(u64);
@@ -28,47 +30,52 @@ impl Tick {
     }
 }
 
-/// The engine's time scale: where tick zero is, and how long a tick is.
+/// The engine's time scale: where tick zero is, and how long a tick is. Time is counted in nanoseconds since that start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
     start: Instant,
     tick_ns: u64,
-}
-
-/// Nanoseconds in a duration; what does not fit in 64 bits (584 years) saturates.
-#[inline]
-fn saturating_ns(duration: Duration) -> u64 {
-    duration.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(duration.subsec_nanos()))
+    /// 2^64 / `tick_ns`, rounded down: division by a multiplication, see [`ticks_in`](Self::ticks_in).
+    reciprocal: u64,
 }
 
 impl Scale {
     /// `tick` is between 1 ns and 584 years: the builder has checked it.
     pub(crate) fn new(start: Instant, tick: Duration) -> Self {
-        Self { start, tick_ns: saturating_ns(tick).max(1) }
+        let tick_ns = saturating_ns(tick).max(1);
+        Self { start, tick_ns, reciprocal: u64::try_from((1_u128 << 64) / u128::from(tick_ns)).unwrap_or(u64::MAX) }
     }
 
     pub(crate) fn tick_duration(&self) -> Duration {
         Duration::from_nanos(self.tick_ns)
     }
 
+    /// Nanoseconds since the start; none before it.
     #[inline]
-    fn since_start(&self, at: Instant) -> u64 {
+    pub(crate) fn ns_at(&self, at: Instant) -> u64 {
         saturating_ns(at.saturating_duration_since(self.start))
     }
 
-    /// The last tick that has come by `now`.
+    /// `ns / tick_ns`. The product is at most one too low, as the reciprocal is too low by less than one part in 2^64.
     #[inline]
-    pub(crate) fn tick_at(&self, now: Instant) -> Tick {
-        Tick::new(self.since_start(now) / self.tick_ns)
+    fn ticks_in(&self, ns: u64) -> u64 {
+        #[expect(clippy::cast_possible_truncation, reason = "the upper half of a 128-bit product")]
+        let ticks = ((u128::from(ns) * u128::from(self.reciprocal)) >> 64) as u64;
+        ticks + u64::from(ns - ticks * self.tick_ns >= self.tick_ns)
     }
 
-    /// The tick of a deadline `delay` after `now`: rounded up, so that it is never early; not pushed on if it lies on a
+    /// The last tick that has come by `now_ns`.
+    #[inline]
+    pub(crate) fn tick_at(&self, now_ns: u64) -> Tick {
+        Tick::new(self.ticks_in(now_ns))
+    }
+
+    /// The tick of a deadline `delay` after `now_ns`: rounded up, so that it is never early; not pushed on if it lies on a
     /// tick; and, if there is no delay at all, the tick that has already come, so that it runs at once.
     #[inline]
-    pub(crate) fn tick_after(&self, now: Instant, delay: Duration) -> Tick {
-        let now_ns = self.since_start(now);
+    pub(crate) fn tick_after(&self, now_ns: u64, delay: Duration) -> Tick {
         if delay.is_zero() {
-            return Tick::new(now_ns / self.tick_ns);
+            return self.tick_at(now_ns);
         }
         self.tick_not_before(now_ns.saturating_add(saturating_ns(delay)))
     }
@@ -77,22 +84,25 @@ impl Scale {
     /// rounded up, has not come yet, is due with that tick.
     #[inline]
     pub(crate) fn tick_of_deadline(&self, deadline: Instant) -> Tick {
-        self.tick_not_before(self.since_start(deadline))
+        self.tick_not_before(self.ns_at(deadline))
     }
 
     #[inline]
-    fn tick_not_before(&self, since_start_ns: u64) -> Tick {
-        if since_start_ns == u64::MAX {
-            return Tick::NEVER;
-        }
-        Tick::new(since_start_ns.div_ceil(self.tick_ns))
+    fn tick_not_before(&self, ns: u64) -> Tick {
+        let ticks = self.ticks_in(ns);
+        let whole = ticks * self.tick_ns == ns;
+        if ns == u64::MAX { Tick::NEVER } else { Tick::new(ticks + u64::from(!whole)) }
+    }
+
+    /// When a tick comes, in nanoseconds since the start.
+    pub(crate) fn ns_of(&self, tick: Tick) -> u64 {
+        tick.0.saturating_mul(self.tick_ns)
     }
 
     /// When a tick comes. What lies beyond what an `Instant` can hold, never included, is the farthest instant that can
     /// be had (centuries from now).
     pub(crate) fn instant_of(&self, tick: Tick) -> Instant {
-        let ns = tick.0.saturating_mul(self.tick_ns);
-        let mut since_start = Duration::from_nanos(ns);
+        let mut since_start = Duration::from_nanos(self.ns_of(tick));
         loop {
             if let Some(instant) = self.start.checked_add(since_start) {
                 return instant;
@@ -113,17 +123,16 @@ mod tests {
     fn a_deadline_on_a_tick_is_not_pushed_on() {
         let start = Instant::now();
         let scale = Scale::new(start, MS);
-        assert_eq!(scale.tick_after(start, 7 * MS), Tick::new(7));
-        assert_eq!(scale.tick_after(start + 3 * MS, 7 * MS), Tick::new(10));
-        assert_eq!(scale.tick_after(start, 7 * MS + Duration::from_nanos(1)), Tick::new(8));
+        assert_eq!(scale.tick_after(0, 7 * MS), Tick::new(7));
+        assert_eq!(scale.tick_after(3_000_000, 7 * MS), Tick::new(10));
+        assert_eq!(scale.tick_after(0, 7 * MS + Duration::from_nanos(1)), Tick::new(8));
     }
 
     #[test]
     fn no_delay_and_past_deadlines_are_due_at_once() {
         let start = Instant::now();
         let scale = Scale::new(start, MS);
-        let now = start + 10 * MS + Duration::from_nanos(5);
-        assert_eq!(scale.tick_after(now, Duration::ZERO), Tick::new(10));
+        assert_eq!(scale.tick_after(10_000_005, Duration::ZERO), Tick::new(10));
         assert_eq!(scale.tick_of_deadline(start), Tick::ZERO);
         assert_eq!(scale.tick_of_deadline(start - MS), Tick::ZERO);
     }
@@ -133,12 +142,21 @@ mod tests {
         let start = Instant::now();
         for tick in [Duration::from_nanos(1), Duration::from_micros(1), MS, Duration::from_secs(1 << 40)] {
             let scale = Scale::new(start, tick);
-            assert_eq!(scale.tick_after(start + MS, Duration::MAX), Tick::NEVER);
+            assert_eq!(scale.tick_after(1_000_000, Duration::MAX), Tick::NEVER);
             assert!(scale.instant_of(Tick::NEVER) > start);
         }
     }
 
     proptest! {
+        #[test]
+        fn division_by_the_reciprocal_is_division(ns in any::<u64>(), tick in any::<u64>(), shift in 0_u32..64) {
+            let tick = (tick >> shift).max(1);
+            let scale = Scale::new(Instant::now(), Duration::from_nanos(tick));
+            for ns in [ns, ns >> shift, u64::MAX, u64::MAX / tick * tick, (u64::MAX / tick * tick).wrapping_sub(1), 0] {
+                prop_assert_eq!(scale.ticks_in(ns), ns / tick);
+            }
+        }
+
         #[test]
         fn a_tick_never_comes_before_its_deadline_and_less_than_a_tick_after(
             tick_ns in 1_u64..10_000_000_000, now_ns in 0_u64..1 << 54, delay_ns in 1_u64..1 << 54,
@@ -147,13 +165,13 @@ mod tests {
             let scale = Scale::new(start, Duration::from_nanos(tick_ns));
             let now = start + Duration::from_nanos(now_ns);
             let deadline = now + Duration::from_nanos(delay_ns);
-            let tick = scale.tick_after(now, Duration::from_nanos(delay_ns));
+            let tick = scale.tick_after(now_ns, Duration::from_nanos(delay_ns));
             prop_assert_eq!(tick, scale.tick_of_deadline(deadline));
             let comes = scale.instant_of(tick);
             prop_assert!(comes >= deadline);
             prop_assert!(comes - deadline < Duration::from_nanos(tick_ns));
-            prop_assert_eq!(scale.tick_at(comes), tick);
-            prop_assert!(scale.tick_at(comes - Duration::from_nanos(1)) < tick);
+            prop_assert_eq!(scale.tick_at(scale.ns_at(comes)), tick);
+            prop_assert!(scale.tick_at(scale.ns_at(comes) - 1) < tick);
         }
     }
 }

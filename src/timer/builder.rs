@@ -13,7 +13,7 @@ use super::error::{BuildError, check_count, check_duration};
 use crate::executor::{Dispatch, Executor, ThreadPool};
 use crate::shard::{Hub, HubPlan, HubRef, Limits, PanicHook, Shard};
 use crate::sync::Mutex;
-use crate::time::{Clock, Scale, Source};
+use crate::time::{Clock, Source, Timeline};
 use crate::wheel::{MAX_TICK_BITS, Wheel};
 use crate::worker::{Doorbell, Pinning, WaitStrategy, WorkerPlan, Workers, allowed_cores};
 
@@ -217,7 +217,7 @@ impl Builder {
         let workers = Workers::new(plan, shards, &hub, || Box::new(Dispatch::new(Arc::clone(&executor))));
         hub.set_waker(Box::new(Doorbell(crate::sync::Arc::clone(&workers))));
         let engine = Arc::new(Engine::new(hub, Turner::Workers(workers), self.slots()));
-        if let Some(clock) = engine.hub.source().as_manual() {
+        if let Some(clock) = engine.hub.timeline().as_manual() {
             clock.follow(Arc::new(FollowClock(Arc::downgrade(&engine))));
         }
         Ok(Timer::new_on(engine))
@@ -257,8 +257,7 @@ impl Builder {
         let source = std::mem::replace(&mut self.source, Source::Monotonic);
         let plan = HubPlan {
             shards,
-            scale: Scale::new(source.now(), self.tick_duration),
-            source,
+            timeline: Timeline::new(source, self.tick_duration),
             capacity: self.capacity,
             max_pending: self.max_pending_timeouts,
             on_panic: self.on_panic.take(),

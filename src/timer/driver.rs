@@ -53,7 +53,7 @@ impl Driver {
     /// timeouts fired. What a limit leaves over waits for the next turn: [`next_wakeup`](Self::next_wakeup) then says at
     /// once. A panic in a task is caught as in a pool. The builder's executor is not used.
     pub fn turn(&mut self) -> usize {
-        let now = self.hub.current_tick();
+        let now = self.hub.timeline().current_tick();
         let mut shards = lock(&self.shards);
         let fired = shards.iter_mut().map(|shard| shard.turn(&self.hub, now, &mut run_here).fired).sum();
         // The last `Timer` may have been dropped meanwhile, by one of these tasks, say.
@@ -74,7 +74,7 @@ impl Driver {
     pub fn next_wakeup(&self) -> Option<Instant> {
         let mut shards = lock(&self.shards);
         let earliest = shards.iter_mut().filter_map(|shard| self.settle(shard)).min()?;
-        Some(self.hub.scale().instant_of(earliest))
+        Some(self.hub.timeline().scale().instant_of(earliest))
     }
 
     /// Brings one shard to rest, as a worker that goes to sleep does, and says when it is due.

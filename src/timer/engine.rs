@@ -56,7 +56,7 @@ impl Engine {
             Turner::Driver(shards) => close_driven(&self.hub, &mut lock(shards)),
         };
         self.hub.in_flight.wait();
-        let scale = self.hub.scale();
+        let scale = self.hub.timeline().scale();
         Ok(left.into_iter().map(|left| Unfired::new(scale.instant_of(left.deadline), left.task)).collect())
     }
 }

@@ -77,7 +77,7 @@ impl Timer {
         F: FnOnce() + Send + 'static,
     {
         let hub = &self.engine.hub;
-        let deadline = hub.scale().tick_after(hub.now(), delay);
+        let deadline = hub.timeline().tick_after(delay);
         let entry = schedule::schedule(hub, deadline, true, task)?;
         // SAFETY: just armed with a handle, and this is the one.
         Ok(unsafe { Timeout::new(entry) })
@@ -92,8 +92,7 @@ impl Timer {
         F: FnOnce() + Send + 'static,
     {
         let hub = &self.engine.hub;
-        let now = hub.now();
-        let deadline = hub.scale().tick_after(now, deadline.saturating_duration_since(now));
+        let deadline = hub.timeline().tick_at_or_now(deadline);
         let entry = schedule::schedule(hub, deadline, true, task)?;
         // SAFETY: just armed with a handle, and this is the one.
         Ok(unsafe { Timeout::new(entry) })
@@ -108,7 +107,7 @@ impl Timer {
         F: FnOnce() + Send + 'static,
     {
         let hub = &self.engine.hub;
-        let deadline = hub.scale().tick_after(hub.now(), delay);
+        let deadline = hub.timeline().tick_after(delay);
         schedule::schedule(hub, deadline, false, task).map(drop)
     }
 
@@ -127,7 +126,7 @@ impl Timer {
     {
         let tasks = tasks.into_iter().collect();
         let hub = &self.engine.hub;
-        let deadline = hub.scale().tick_after(hub.now(), delay);
+        let deadline = hub.timeline().tick_after(delay);
         let entries = schedule::schedule_many(hub, deadline, tasks)?;
         // SAFETY: just armed with a handle each, and these are the ones.
         Ok(entries.into_iter().map(|entry| unsafe { Timeout::new(entry) }).collect())
@@ -155,7 +154,7 @@ impl Timer {
     /// How long a tick is.
     #[must_use]
     pub fn tick_duration(&self) -> Duration {
-        self.engine.hub.scale().tick_duration()
+        self.engine.hub.timeline().scale().tick_duration()
     }
 
     /// How many ticks one wheel spans: as given to the builder, rounded up to a power of two.
@@ -167,7 +166,7 @@ impl Timer {
     /// The last tick that has come, by the engine's clock; the first is 0.
     #[must_use]
     pub fn current_tick(&self) -> u64 {
-        self.engine.hub.current_tick().get()
+        self.engine.hub.timeline().current_tick().get()
     }
 
     /// Shuts the engine down: nothing is accepted any more, what is pending is cancelled and returned, the workers end. Waits

@@ -85,13 +85,13 @@ impl Timeout {
     /// old one comes up (after the "touch" of Kafka's and Tokio's timers). To an earlier one the worker is told.
     pub fn reset(&self, delay: Duration) -> bool {
         let hub = self.hub();
-        self.reset_to(hub, hub.scale().tick_after(hub.now(), delay))
+        self.reset_to(hub, hub.timeline().tick_after(delay))
     }
 
     /// As [`reset`](Self::reset), to a point in time. One that has passed makes it fire at once.
     pub fn reset_at(&self, deadline: Instant) -> bool {
         let hub = self.hub();
-        self.reset_to(hub, hub.scale().tick_of_deadline(deadline))
+        self.reset_to(hub, hub.timeline().scale().tick_of_deadline(deadline))
     }
 
     #[inline]
@@ -129,7 +129,7 @@ impl Timeout {
     /// from now.
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        self.hub().scale().instant_of(self.entry().state.deadline())
+        self.hub().timeline().scale().instant_of(self.entry().state.deadline())
     }
 
     /// Makes a guard that cancels the timeout when it is dropped.

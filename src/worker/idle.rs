@@ -25,18 +25,18 @@ pub enum WaitStrategy {
 /// Waits until there may be something to do. Returns whether the worker has slept.
 pub(super) fn wait(strategy: WaitStrategy, hub: &HubRef, shard: &Shard) -> bool {
     let next = shard.next_due();
-    let due = next.map(|tick| hub.scale().instant_of(tick));
-    let (now, by_hand) = (hub.now(), hub.source().as_manual().is_some());
+    let timeline = hub.timeline();
+    let due_ns = next.map(|tick| timeline.scale().ns_of(tick));
+    let (now_ns, by_hand) = (timeline.now_ns(), timeline.as_manual().is_some());
     let wake_up = match strategy {
         WaitStrategy::Spin => {
             std::hint::spin_loop();
             return false;
         }
-        WaitStrategy::Hybrid { spin } => due.map(|due| due.checked_sub(spin).unwrap_or(due)),
-        WaitStrategy::Park => due,
+        WaitStrategy::Hybrid { spin } => due_ns.map(|due| due.saturating_sub(ns_in(spin))),
+        WaitStrategy::Park => due_ns,
     };
-    let timeout = wake_up.map(|at| at.saturating_duration_since(now));
-    if timeout == Some(Duration::ZERO) {
+    if wake_up.is_some_and(|at| at <= now_ns) {
         std::hint::spin_loop();
         return false;
     }
@@ -44,6 +44,11 @@ pub(super) fn wait(strategy: WaitStrategy, hub: &HubRef, shard: &Shard) -> bool 
         return false;
     }
     // Time that is moved by hand does not pass while the worker sleeps: whoever moves it wakes the worker.
-    park_for(timeout.filter(|_| !by_hand));
+    let timeout = wake_up.filter(|_| !by_hand).map(|at| Duration::from_nanos(at - now_ns));
+    park_for(timeout);
     true
+}
+
+fn ns_in(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

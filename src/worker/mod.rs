@@ -131,7 +131,7 @@ impl Workers {
         let mailbox = hub.mailbox(index);
         while !mailbox.is_stopped() {
             let asked = mailbox.asked();
-            let turn = shard.turn(&hub, hub.current_tick(), &mut |batch| sink.accept(batch));
+            let turn = shard.turn(&hub, hub.timeline().current_tick(), &mut |batch| sink.accept(batch));
             if turn.more {
                 continue;
             }
