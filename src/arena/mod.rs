@@ -28,14 +28,12 @@ mod per_thread;
 
 use std::ptr::{self, NonNull};
 
-use crossbeam_queue::SegQueue;
-
 use chunk::{Chunk, Run};
 pub(crate) use local::Local;
 pub(crate) use per_thread::{PerThread, current as current_thread, with_remembered};
 
 use crate::entry::{Entry, entry_ref};
-use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
+use crate::sync::{AtomicPtr, AtomicUsize, Ordering, SegQueue};
 
 /// Chunks double up to this many entries (2 MiB).
 const LARGEST_CHUNK: usize = 32_768;

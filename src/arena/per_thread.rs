@@ -182,11 +182,15 @@ mod numbers {
 mod numbers {
     use super::ThreadNumber;
 
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    // Reset with each schedule. An atomic of std, which loom does not see: the order in which threads get their numbers is
+    // nothing to explore.
     loom::lazy_static! {
-        static ref NEXT: loom::sync::atomic::AtomicUsize = loom::sync::atomic::AtomicUsize::new(0);
+        static ref NEXT: AtomicUsize = AtomicUsize::new(0);
     }
     loom::thread_local! {
-        static NUMBER: usize = NEXT.fetch_add(1, loom::sync::atomic::Ordering::Relaxed);
+        static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn current() -> Option<ThreadNumber> {

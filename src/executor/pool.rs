@@ -3,11 +3,9 @@
 use std::fmt;
 use std::num::NonZero;
 
-use crossbeam_queue::SegQueue;
-
 use super::{Executor, Expired};
 use crate::sync::thread;
-use crate::sync::{Arc, Condvar, Mutex, lock};
+use crate::sync::{Arc, Condvar, Mutex, SegQueue, lock};
 
 /// A pool of threads that run expired timeouts: the default executor. Threads start when they are first needed, one for
 /// each batch that finds none idle, up to the number given, and end when the last clone of the pool is dropped (an engine

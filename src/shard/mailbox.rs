@@ -2,7 +2,6 @@
 
 use std::ptr::NonNull;
 
-use crossbeam_queue::SegQueue;
 use crossbeam_utils::CachePadded;
 
 use super::cancelled::Cancelled;
@@ -11,7 +10,7 @@ use super::hub::Hub;
 use super::inbox::{Closed, Inbox, Pushed};
 use super::stack::WAKE_DEPTH;
 use crate::entry::Entry;
-use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Condvar, Mutex, Ordering, lock};
+use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Condvar, Mutex, Ordering, SegQueue, lock};
 use crate::time::Tick;
 
 /// What the worker has been told; nothing while it is 0.

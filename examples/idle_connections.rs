@@ -1,0 +1,164 @@
+//! A TCP echo server that closes connections on which nothing has come for a while: mio for the sockets, Tourbillon for
+//! the timeouts. Each read pushes its connection's timeout out; the one that fires tells the event loop whom to close.
+//!
+//! ```text
+//! cargo run --example idle_connections -- 127.0.0.1:7007 2    # address, idle seconds
+//! nc 127.0.0.1 7007
+//! ```
+//!
+//! Without arguments it shows itself: a busy and a silent client, and which of the two is closed.
+
+use std::collections::HashMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token, Waker};
+use tourbillon::{TimeoutGuard, Timer};
+
+const LISTENER: Token = Token(0);
+const WAKER: Token = Token(1);
+
+struct Connection {
+    stream: TcpStream,
+    /// Cancelled when the connection is dropped.
+    idle: TimeoutGuard,
+    last_heard: Instant,
+}
+
+struct Server {
+    poll: Poll,
+    listener: TcpListener,
+    timer: Timer,
+    idle_after: Duration,
+    connections: HashMap<Token, Connection>,
+    next: usize,
+    expired: Receiver<Token>,
+    on_idle: Arc<dyn Fn(Token) + Send + Sync>,
+}
+
+impl Server {
+    fn new(address: SocketAddr, idle_after: Duration) -> Result<Self, Box<dyn std::error::Error>> {
+        let poll = Poll::new()?;
+        let mut listener = TcpListener::bind(address)?;
+        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        let waker = Waker::new(poll.registry(), WAKER)?;
+        let (send, expired): (Sender<Token>, _) = channel();
+        // What a timeout does: it names the connection, and wakes the loop, which owns all connections.
+        let on_idle = Arc::new(move |token| {
+            if send.send(token).is_ok() {
+                let _ = waker.wake();
+            }
+        });
+        let (timer, connections, next) = (Timer::new()?, HashMap::new(), WAKER.0 + 1);
+        Ok(Self { poll, listener, timer, idle_after, connections, next, expired, on_idle })
+    }
+
+    /// Serves until `until`, or for ever.
+    fn run(&mut self, until: Option<Instant>) -> Result<(), Box<dyn std::error::Error>> {
+        let mut events = Events::with_capacity(1024);
+        loop {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return Ok(());
+            }
+            match self.poll.poll(&mut events, left) {
+                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error.into()),
+                _ => {}
+            }
+            for event in &events {
+                match event.token() {
+                    LISTENER => self.accept()?,
+                    WAKER => {}
+                    token => self.echo(token),
+                }
+            }
+            while let Ok(token) = self.expired.try_recv() {
+                self.reap(token);
+            }
+        }
+    }
+
+    fn accept(&mut self) -> Result<(), Box<dyn std::error::Error>> {
+        loop {
+            let mut stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error.into()),
+            };
+            let token = Token(self.next);
+            self.next += 1;
+            self.poll.registry().register(&mut stream, token, Interest::READABLE)?;
+            let on_idle = Arc::clone(&self.on_idle);
+            let idle = self.timer.schedule(self.idle_after, move || on_idle(token))?.cancel_on_drop();
+            println!("{token:?} opened");
+            self.connections.insert(token, Connection { stream, idle, last_heard: Instant::now() });
+        }
+    }
+
+    fn echo(&mut self, token: Token) {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let mut buffer = [0; 4096];
+        loop {
+            match connection.stream.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(n) => {
+                    connection.last_heard = Instant::now();
+                    // The whole price of an idle timeout per packet: one compare-and-swap. If it answers false the timeout
+                    // has fired in this very moment, and the connection is about to be closed.
+                    connection.idle.reset(self.idle_after);
+                    if connection.stream.write_all(&buffer[..n]).is_err() {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => break,
+            }
+        }
+        println!("{token:?} closed by its peer");
+        self.connections.remove(&token);
+    }
+
+    fn reap(&mut self, token: Token) {
+        if let Some(connection) = self.connections.remove(&token) {
+            println!("{token:?} closed: nothing came for {:.2?}", connection.last_heard.elapsed());
+        }
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [address, seconds] = arguments.as_slice() {
+        return Server::new(address.parse()?, Duration::from_secs_f64(seconds.parse()?))?.run(None);
+    }
+    if !arguments.is_empty() {
+        return Err("give an address and the idle seconds, such as 127.0.0.1:7007 2, or nothing".into());
+    }
+    let mut server = Server::new("127.0.0.1:0".parse()?, Duration::from_millis(300))?;
+    let address = server.listener.local_addr()?;
+    let silent = std::thread::spawn(move || -> io::Result<Duration> {
+        let mut stream = std::net::TcpStream::connect(address)?;
+        let begun = Instant::now();
+        // Returns when the server closes.
+        let end = stream.read(&mut [0; 16])?;
+        assert_eq!(end, 0, "the silent one is sent nothing");
+        Ok(begun.elapsed())
+    });
+    let busy = std::thread::spawn(move || -> io::Result<()> {
+        let mut stream = std::net::TcpStream::connect(address)?;
+        for _ in 0..20 {
+            stream.write_all(b"tick")?;
+            stream.read_exact(&mut [0; 4])?;
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    });
+    server.run(Some(Instant::now() + Duration::from_millis(1500)))?;
+    busy.join().expect("the busy client does not panic")?;
+    let closed_after = silent.join().expect("the silent client does not panic")?;
+    println!("the busy client was served for 1 s; the silent one was closed after {closed_after:.2?}");
+    Ok(())
+}
