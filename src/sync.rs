@@ -22,6 +22,11 @@ mod imp {
             None => thread::park(),
         }
     }
+
+    /// Leaves the processor to others for a moment.
+    pub(crate) fn sleep_briefly() {
+        thread::sleep(Duration::from_micros(100));
+    }
 }
 
 #[cfg(loom)]
@@ -36,6 +41,10 @@ mod imp {
 
     pub(crate) fn park_for(_timeout: Option<Duration>) {
         thread::park();
+    }
+
+    pub(crate) fn sleep_briefly() {
+        thread::yield_now();
     }
 
     /// Loom's atomics, with one check more: when an atomic goes, all that anybody did to it must have happened before.

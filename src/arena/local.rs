@@ -34,25 +34,25 @@ impl Local {
         }
     }
 
-    /// A free entry, which is the caller's. Allocates only if the arena has none.
+    /// A free entry, which is the caller's; none if the arena has to [`grow`](Self::grow) first.
     ///
     /// # Safety
     /// `arena` is the one that this `Local` has always been used with.
     #[inline]
-    pub(crate) unsafe fn take(&self, arena: &Arena) -> NonNull<Entry> {
+    pub(crate) unsafe fn take(&self, arena: &Arena) -> Option<NonNull<Entry>> {
         if let Some(entry) = NonNull::new(self.free.get()) {
             // SAFETY: a free entry of this list.
             let next = unsafe { entry_ref(entry) }.next();
             prefetch(next);
             self.free.set(next);
             self.free_len.set(self.free_len.get() - 1);
-            return entry;
+            return Some(entry);
         }
         self.take_slowly(arena)
     }
 
     #[cold]
-    fn take_slowly(&self, arena: &Arena) -> NonNull<Entry> {
+    fn take_slowly(&self, arena: &Arena) -> Option<NonNull<Entry>> {
         let magazine = match self.spare.take() {
             Some(first) => Some(Magazine { first, len: MAGAZINE }),
             None if self.fresh.get().is_none() => arena.take_magazine(),
@@ -62,9 +62,22 @@ impl Local {
             // SAFETY: free entries that came with the magazine.
             self.free.set(unsafe { entry_ref(magazine.first) }.next());
             self.free_len.set(magazine.len - 1);
-            return magazine.first;
+            return Some(magazine.first);
         }
-        let run = self.fresh.take().or_else(|| arena.take_run()).unwrap_or_else(|| arena.grow());
+        let run = self.fresh.take().or_else(|| arena.take_run())?;
+        Some(self.begin(run))
+    }
+
+    /// A fresh entry out of new memory.
+    ///
+    /// # Safety
+    /// As for [`take`](Self::take).
+    pub(crate) unsafe fn grow(&self, arena: &Arena) -> NonNull<Entry> {
+        debug_assert!(self.fresh.get().is_none(), "only after `take` has found nothing");
+        self.begin(arena.grow())
+    }
+
+    fn begin(&self, run: Run) -> NonNull<Entry> {
         if run.len > 1 {
             // SAFETY: a run has `len` entries one after the other.
             self.fresh.set(Some(Run { first: unsafe { run.first.add(1) }, len: run.len - 1 }));
@@ -105,8 +118,13 @@ mod tests {
 
     /// Takes `n` distinct entries.
     fn take(local: &Local, arena: &Arena, n: usize) -> Vec<NonNull<Entry>> {
-        // SAFETY: the tests use one arena per local.
-        let taken: Vec<_> = (0..n).map(|_| unsafe { local.take(arena) }).collect();
+        let mut taken = Vec::new();
+        for _ in 0..n {
+            // SAFETY: the tests use one arena per local.
+            let entry = unsafe { local.take(arena) };
+            // SAFETY: as above.
+            taken.push(entry.unwrap_or_else(|| unsafe { local.grow(arena) }));
+        }
         assert_eq!(taken.iter().collect::<HashSet<_>>().len(), n, "no entry is given out twice");
         taken
     }

@@ -52,6 +52,11 @@ impl Cancelled {
         Taken::new(self.head.swap(ptr::null_mut(), Ordering::AcqRel))
     }
 
+    /// How many entries wait, up to 65,535.
+    pub(crate) fn depth(&self) -> usize {
+        depth_of(self.head.load(Ordering::Relaxed))
+    }
+
     /// Whether so many wait that the worker should not go to sleep.
     pub(crate) fn is_deep(&self) -> bool {
         depth_of(self.head.load(Ordering::Acquire)) >= WAKE_DEPTH

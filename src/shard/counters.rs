@@ -48,6 +48,8 @@ pub(crate) struct Counters {
     pub(crate) over_budget: Counter,
     /// Returns from a park.
     pub(crate) wakeups: Counter,
+    /// Entries that were in the inbox when it was last taken, while some of them have not been gone through.
+    pub(crate) backlog: Counter,
     /// Entries in the wheel.
     pub(crate) linked: Counter,
 }

@@ -20,6 +20,8 @@ use crate::time::Timeline;
 pub(crate) trait Wake: Send + Sync {
     /// False if it could not be started.
     fn wake(&self, shard: usize) -> bool;
+    /// Whether a thread other than the caller's turns the shard.
+    fn is_turned_by_another(&self, shard: usize) -> bool;
 }
 
 /// Called with what a task panicked with.
@@ -95,6 +97,10 @@ impl Hub {
 
     pub(super) fn wake(&self, shard: usize) -> bool {
         self.waker.get().is_some_and(|waker| waker.wake(shard))
+    }
+
+    pub(super) fn is_turned_by_another(&self, shard: usize) -> bool {
+        self.waker.get().is_some_and(|waker| waker.is_turned_by_another(shard))
     }
 
     pub(crate) fn id(&self) -> u64 {

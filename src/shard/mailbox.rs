@@ -67,6 +67,13 @@ impl Mailbox {
         }
     }
 
+    /// Whether so many entries wait for a worker that runs that it is likely to have some to give back soon.
+    pub(super) fn is_worth_waiting_for(&self) -> bool {
+        // SAFETY: the caller has a reference to the hub.
+        let hub = unsafe { self.hub().as_ref() };
+        self.inbox_depth().max(self.cancelled.depth()) > 2 * WAKE_DEPTH && hub.is_turned_by_another(self.index)
+    }
+
     pub(super) fn set_hub(&self, hub: NonNull<Hub>) {
         self.hub.store(hub.as_ptr(), Ordering::Relaxed);
     }
@@ -193,9 +200,9 @@ impl Mailbox {
         self.inbox.is_closed()
     }
 
-    /// Entries waiting in the inbox, up to 65,535.
+    /// Entries waiting in the inbox, up to 65,535, and those that the worker has taken and is going through.
     pub(crate) fn inbox_depth(&self) -> usize {
-        self.inbox.depth()
+        self.inbox.depth() + usize::try_from(self.counters.backlog.get()).unwrap_or(usize::MAX)
     }
 
     /// The number of the newest turn that was asked for; to be read by the worker before the turn.

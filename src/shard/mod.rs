@@ -148,6 +148,7 @@ impl Shard {
     fn transfer(&mut self, hub: &HubRef, mailbox: &Mailbox) -> bool {
         if self.inbox.is_empty() {
             self.inbox = mailbox.inbox.take();
+            mailbox.counters.backlog.set(self.inbox.depth() as u64);
         }
         let mut transferred = 0;
         while transferred < self.limits.transfer {
@@ -162,6 +163,7 @@ impl Shard {
             transferred += 1;
         }
         mailbox.counters.transferred.add(transferred as u64);
+        mailbox.counters.backlog.set(self.inbox.depth() as u64);
         !self.inbox.is_empty()
     }
 

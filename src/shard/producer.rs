@@ -3,8 +3,16 @@
 use std::ptr::NonNull;
 
 use super::counters::Counter;
+use super::mailbox::Mailbox;
 use crate::arena::{Arena, Local};
 use crate::entry::Entry;
+use crate::sync::{sleep_briefly, thread};
+
+/// How often a producer yields its processor, and then how often it sleeps (0.1 ms each), while the worker makes no
+/// progress at all, before the arena grows beside a full inbox. 20 ms are more than a thread that can run waits for its
+/// turn; a worker that is stuck for longer is stuck in a task.
+const YIELDS: usize = if cfg!(loom) { 1 } else { 1_024 };
+const SLEEPS: usize = if cfg!(loom) { 0 } else { 200 };
 
 /// One thread's part of one engine. Reached through [`Hub::with_producer`](super::Hub::with_producer) only, which gives it
 /// to no two threads at a time.
@@ -39,14 +47,44 @@ impl Producer {
         self.home
     }
 
-    /// A free entry.
+    /// A free entry, for a timeout on `mailbox`.
     ///
     /// # Safety
     /// The producer is the calling thread's, and `arena` is its hub's.
     #[inline]
-    pub(crate) unsafe fn take_entry(&self, arena: &Arena) -> NonNull<Entry> {
+    pub(crate) unsafe fn take_entry(&self, arena: &Arena, mailbox: &Mailbox) -> NonNull<Entry> {
         // SAFETY: handed on.
-        unsafe { self.free.take(arena) }
+        let entry = unsafe { self.free.take(arena) };
+        // SAFETY: handed on.
+        entry.unwrap_or_else(|| unsafe { self.take_entry_slowly(arena, mailbox) })
+    }
+
+    /// The arena has nothing free. If a heap of entries waits for the worker, many of them may be cancelled ones that it is
+    /// about to give back: then it gets a chance to, before the arena grows. That is what bounds the garbage of a producer
+    /// that schedules and cancels faster than its worker collects.
+    ///
+    /// # Safety
+    /// As for [`take_entry`](Self::take_entry).
+    #[cold]
+    unsafe fn take_entry_slowly(&self, arena: &Arena, mailbox: &Mailbox) -> NonNull<Entry> {
+        let mut tries = 0;
+        let mut progress = mailbox.counters.transferred.get();
+        while tries < YIELDS + SLEEPS && mailbox.is_worth_waiting_for() {
+            if tries < YIELDS {
+                thread::yield_now()
+            } else {
+                sleep_briefly()
+            }
+            // SAFETY: handed on.
+            if let Some(entry) = unsafe { self.free.take(arena) } {
+                return entry;
+            }
+            let now = mailbox.counters.transferred.get();
+            tries = if now == progress { tries + 1 } else { 0 };
+            progress = now;
+        }
+        // SAFETY: handed on.
+        unsafe { self.free.grow(arena) }
     }
 
     /// Puts an entry back.

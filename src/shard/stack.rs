@@ -29,17 +29,25 @@ pub(super) fn address_of(head: Link) -> Link {
 
 /// Entries taken out of a stack, oldest last.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Taken(Link);
+pub(crate) struct Taken {
+    first: Link,
+    depth: usize,
+}
 
 impl Taken {
+    pub(crate) const NONE: Taken = Taken { first: ptr::null_mut(), depth: 0 };
+
     pub(super) fn new(head: Link) -> Self {
-        Self(address_of(head))
+        Self { first: address_of(head), depth: depth_of(head) }
     }
 
-    pub(crate) const NONE: Taken = Taken(ptr::null_mut());
-
     pub(crate) fn is_empty(self) -> bool {
-        self.0.is_null()
+        self.first.is_null()
+    }
+
+    /// How many they were when they were taken, up to 65,535; none once they are gone.
+    pub(super) fn depth(self) -> usize {
+        if self.is_empty() { 0 } else { self.depth }
     }
 
     /// Takes one off, following the link that `next` reads.
@@ -48,10 +56,10 @@ impl Taken {
     /// The entries are the caller's, and still in the list by that link.
     #[inline]
     pub(crate) unsafe fn pop(&mut self, next: impl FnOnce(&Entry) -> Link) -> Option<NonNull<Entry>> {
-        let entry = NonNull::new(self.0)?;
+        let entry = NonNull::new(self.first)?;
         // SAFETY: as above.
-        self.0 = next(unsafe { entry_ref(entry) });
-        crate::sync::prefetch(self.0);
+        self.first = next(unsafe { entry_ref(entry) });
+        crate::sync::prefetch(self.first);
         Some(entry)
     }
 }

@@ -59,7 +59,6 @@ impl Scale {
     /// `ns / tick_ns`. The product is at most one too low, as the reciprocal is too low by less than one part in 2^64.
     #[inline]
     fn ticks_in(&self, ns: u64) -> u64 {
-        #[expect(clippy::cast_possible_truncation, reason = "the upper half of a 128-bit product")]
         let ticks = ((u128::from(ns) * u128::from(self.reciprocal)) >> 64) as u64;
         ticks + u64::from(ns - ticks * self.tick_ns >= self.tick_ns)
     }

@@ -42,6 +42,11 @@ impl Wake for RingBell {
         }
         true
     }
+
+    /// By another perhaps, but when is not for us to say.
+    fn is_turned_by_another(&self, _shard: usize) -> bool {
+        false
+    }
 }
 
 impl Driver {

@@ -29,7 +29,7 @@ where
             return Err(ScheduleError::Full(task));
         }
         // SAFETY: the producer is this thread's, the arena is the hub's.
-        let entry = unsafe { mine.take_entry(&hub.arena) };
+        let entry = unsafe { mine.take_entry(&hub.arena, mailbox) };
         fill(entry, mailbox, deadline, with_handle, task);
         // SAFETY: just filled in, and ours until it is accepted.
         match unsafe { mailbox.post(entry, deadline) } {
@@ -72,7 +72,7 @@ where
         }
         let fill_one = |task| {
             // SAFETY: the producer is this thread's, the arena is the hub's.
-            let entry = unsafe { mine.take_entry(&hub.arena) };
+            let entry = unsafe { mine.take_entry(&hub.arena, mailbox) };
             fill(entry, mailbox, deadline, true, task);
             entry
         };

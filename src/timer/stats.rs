@@ -37,7 +37,8 @@ pub struct Stats {
     pub turns_over_budget: u64,
     /// Scheduled, and neither fired, cancelled nor returned.
     pub pending: usize,
-    /// Entries in the shards' inboxes, cancelled ones included; at most 65,535 of each are counted.
+    /// Entries in the shards' inboxes, and of those that the workers have taken out and are going through; cancelled ones
+    /// included. For each shard at most 65,535 of either are counted.
     pub inbox_depth: usize,
     /// The memory that is reserved for timeouts, in timeouts (of 64 bytes).
     pub capacity: usize,

@@ -209,4 +209,8 @@ impl Wake for Doorbell {
             None => Workers::start(&self.0, shard),
         }
     }
+
+    fn is_turned_by_another(&self, shard: usize) -> bool {
+        self.0.posts[shard].thread.get().is_some_and(|worker| worker.id() != thread::current().id())
+    }
 }
