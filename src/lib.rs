@@ -64,3 +64,8 @@ pub use timer::{
     BuildError, Builder, Driver, ScheduleError, ShardStats, ShutdownError, Stats, Timeout, TimeoutGuard, Timer, Unfired,
 };
 pub use worker::{Pinning, WaitStrategy};
+
+/// The README's examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -34,6 +34,8 @@ impl Chunk {
         // SAFETY: `len` is not zero, so neither is the size.
         let memory = unsafe { std::alloc::alloc_zeroed(layout) };
         let entries = NonNull::new(memory.cast::<Entry>())?;
+        // The stacks in `shard` keep a count above the address. No system gives out others unless asked to.
+        assert!(entries.addr().get() >> 48 == 0, "memory at {entries:p}: addresses above 48 bits are not supported");
         #[cfg(loom)]
         for index in 0..len {
             // SAFETY: in bounds of the allocation. (Zeroed memory is a free entry, but not one that loom knows of.)

@@ -56,7 +56,7 @@ impl Mailbox {
             inbox: CachePadded::new(Inbox::new()),
             cancelled: CachePadded::new(Cancelled::new()),
             earlier: SegQueue::new(),
-            wake_at: CachePadded::new(AtomicU64::new(u64::MAX)),
+            wake_at: CachePadded::new(AtomicU64::new(Tick::NEVER.get())),
             order: AtomicU8::new(0),
             asked: AtomicU64::new(0),
             done: Mutex::new(0),
@@ -167,7 +167,7 @@ impl Mailbox {
     /// The worker is about to park until `until` (never if none). False if there is something to do first.
     pub(crate) fn fall_asleep(&self, until: Option<Tick>) -> bool {
         // Relaxed: published by the release of the exchange in `fall_asleep`.
-        self.wake_at.store(until.map_or(u64::MAX, Tick::get), Ordering::Relaxed);
+        self.wake_at.store(until.unwrap_or(Tick::NEVER).get(), Ordering::Relaxed);
         if !self.inbox.fall_asleep() {
             return false;
         }
