@@ -4,7 +4,7 @@
 //!   chunk ──run of 64──► Local (one per producer, one per worker) ──► entry in use
 //!                          ▲   │ magazine full                            │ last owner lets go
 //!                          │   ▼                                          │
-//!                          └─ depot (SegQueue of magazines of 64) ◄───────┘ (into the Local of that thread)
+//!                          └─ depot (queues of magazines of 64)   ◄───────┘ (into the Local of that thread)
 //! ```
 //!
 //! Entries are recycled and never given back to the allocator while the engine lives, so an address that the protocol
@@ -23,17 +23,19 @@
 //! the walk has counted the handle, and its answer says so.
 
 mod chunk;
+mod depot;
 mod local;
 mod per_thread;
 
-use std::ptr::{self, NonNull};
+use std::ptr;
 
 use chunk::{Chunk, Run};
+use depot::{Depot, Magazine};
 pub(crate) use local::Local;
 pub(crate) use per_thread::{PerThread, current as current_thread, with_remembered};
 
 use crate::entry::{Entry, entry_ref};
-use crate::sync::{AtomicPtr, AtomicUsize, Ordering, SegQueue};
+use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Chunks double up to this many entries (2 MiB).
 const LARGEST_CHUNK: usize = 32_768;
@@ -42,21 +44,11 @@ const FIRST_CHUNK: usize = if cfg!(loom) { 1 } else { 64 };
 /// More than any number of handles; see [`Arena::orphan_all`].
 const ORPHAN_BIAS: usize = usize::MAX / 2;
 
-/// A list of free entries, linked through `next`, on its way between threads.
-#[derive(Debug)]
-struct Magazine {
-    first: NonNull<Entry>,
-    len: usize,
-}
-
-// SAFETY: free entries belong to whoever holds the magazine.
-unsafe impl Send for Magazine {}
-
 /// All memory of one engine's entries.
 #[derive(Debug)]
 pub(crate) struct Arena {
     newest: AtomicPtr<Chunk>,
-    depot: SegQueue<Magazine>,
+    depot: Depot,
     orphans: AtomicUsize,
 }
 
@@ -70,7 +62,7 @@ impl Arena {
     pub(crate) fn new(capacity: usize) -> Option<Self> {
         let arena = Self {
             newest: AtomicPtr::new(ptr::null_mut()),
-            depot: SegQueue::new(),
+            depot: Depot::new(),
             orphans: AtomicUsize::new(ORPHAN_BIAS),
         };
         if capacity > 0 {
@@ -84,11 +76,11 @@ impl Arena {
 
     /// A magazine that came home, from the depot.
     fn take_magazine(&self) -> Option<Magazine> {
-        self.depot.pop()
+        self.depot.take()
     }
 
     fn return_magazine(&self, magazine: Magazine) {
-        self.depot.push(magazine);
+        self.depot.put(magazine);
     }
 
     /// Fresh entries from the newest chunk; none if a new chunk is needed.
