@@ -47,6 +47,22 @@ mod imp {
         thread::yield_now();
     }
 
+    /// What std's thread-locals can do and loom's can't.
+    pub(crate) trait LocalCell<T> {
+        fn get(&'static self) -> T;
+        fn set(&'static self, value: T);
+    }
+
+    impl<T: Copy> LocalCell<T> for thread::LocalKey<std::cell::Cell<T>> {
+        fn get(&'static self) -> T {
+            self.with(std::cell::Cell::get)
+        }
+
+        fn set(&'static self, value: T) {
+            self.with(|cell| cell.set(value));
+        }
+    }
+
     /// Loom's atomics, with one check more: when an atomic goes, all that anybody did to it must have happened before.
     /// So a model fails not only if memory is used after it was freed, but also if nothing but luck kept that from
     /// happening.

@@ -7,12 +7,15 @@ use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
 use std::sync::Arc;
 
 pub use inline::Inline;
 pub use pool::ThreadPool;
 
 use crate::shard::{Batch, Hub};
+#[cfg(loom)]
+use crate::sync::LocalCell;
 use crate::sync::Ordering;
 use crate::worker::Sink;
 
@@ -63,14 +66,42 @@ impl<E: Executor + ?Sized> Executor for Arc<E> {
     }
 }
 
+/// One engine whose task a thread is running, and what it was running when that began: a task may turn another engine.
+struct Running {
+    engine: u64,
+    outer: *const Running,
+}
+
+#[cfg(not(loom))]
 thread_local! {
-    /// The engine whose task this thread is running; 0 if none.
-    static RUNNING: Cell<u64> = const { Cell::new(0) };
+    /// The innermost; null if the thread runs no task.
+    static RUNNING: Cell<*const Running> = const { Cell::new(ptr::null()) };
+}
+// All threads of a model are one thread to the macro of std.
+#[cfg(loom)]
+loom::thread_local! {
+    static RUNNING: Cell<*const Running> = Cell::new(ptr::null());
+}
+
+/// The engines whose tasks the calling thread is running, innermost first.
+fn running() -> impl Iterator<Item = u64> {
+    let mut next = RUNNING.get();
+    std::iter::from_fn(move || {
+        // SAFETY: each `Running` lives in a frame of this thread, and is taken out of the list before that frame ends.
+        let this = unsafe { next.as_ref() }?;
+        next = this.outer;
+        Some(this.engine)
+    })
 }
 
 /// Whether the calling thread is running a task of this engine.
 pub(crate) fn is_running_a_task_of(hub: &Hub) -> bool {
-    RUNNING.get() == hub.id()
+    running().any(|engine| engine == hub.id())
+}
+
+/// Whether the calling thread is running a task of any engine.
+pub(crate) fn is_running_a_task() -> bool {
+    running().next().is_some()
 }
 
 /// A batch of expired timeouts, to be [`run`](Self::run). Dropping it runs it, too.
@@ -108,7 +139,9 @@ impl Expired {
             self.counted = true;
             self.batch.hub().in_flight.begin();
         }
-        let outer = RUNNING.replace(self.batch.hub().id());
+        let outer = RUNNING.get();
+        let this = Running { engine: self.batch.hub().id(), outer };
+        RUNNING.set(&this);
         while let Some(task) = self.batch.pop() {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| task.run())) {
                 report(self.batch.hub(), panic);

@@ -6,6 +6,7 @@ use std::num::NonZero;
 use super::{Executor, Expired};
 use crate::sync::thread;
 use crate::sync::{Arc, Condvar, Mutex, SegQueue, lock};
+use crate::worker::unpin_current_thread;
 
 /// A pool of threads that run expired timeouts: the default executor. Threads start when they are first needed, one for
 /// each batch that finds none idle, up to the number given, and end when the last clone of the pool is dropped (an engine
@@ -97,6 +98,7 @@ impl Shared {
 
     /// A thread's life.
     fn work(&self) {
+        unpin_current_thread();
         loop {
             while let Some(expired) = self.queue.pop() {
                 // `run` catches what tasks do; should it panic all the same, the thread must not be lost with it.

@@ -75,7 +75,7 @@ impl Hub {
             timeline: plan.timeline,
             mailboxes: (0..plan.shards).map(Mailbox::new).collect(),
             producers: PerThread::new(),
-            late: Mutex::new(Producer::new(0)),
+            late: Mutex::new(Producer::new()),
             next_home: AtomicUsize::new(0),
             limit: plan.max_pending.map(|max| Limit { max, used: CachePadded::new(AtomicUsize::new(0)) }),
             in_flight: InFlight::new(),
@@ -125,7 +125,7 @@ impl Hub {
     pub(crate) fn with_producer<R>(&self, work: impl FnOnce(&Producer) -> R) -> R {
         let mine = with_remembered(self.id, || match current_thread() {
             Some(number) => {
-                let mine: &Producer = self.producers.get_or(number, || CachePadded::new(self.new_producer()));
+                let mine: &Producer = self.producers.get_or(number, || CachePadded::new(Producer::new()));
                 (std::ptr::from_ref(mine), true)
             }
             None => (std::ptr::null(), false),
@@ -137,9 +137,11 @@ impl Hub {
         }
     }
 
-    fn new_producer(&self) -> Producer {
-        let shard = self.next_home.fetch_add(1, Ordering::Relaxed) % self.mailboxes.len();
-        Producer::new(shard)
+    /// The mailbox that the calling thread, whose producer this is, schedules on: threads are dealt out to shards in turn.
+    #[inline]
+    pub(crate) fn home_of(&self, mine: &Producer) -> &Mailbox {
+        let deal = || self.next_home.fetch_add(1, Ordering::Relaxed) % self.mailboxes.len();
+        &self.mailboxes[mine.home_or(deal)]
     }
 
     /// Sums a counter over all producers.

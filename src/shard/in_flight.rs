@@ -5,13 +5,15 @@ use crate::sync::{AtomicUsize, Condvar, Mutex, Ordering, lock};
 #[derive(Debug)]
 pub(crate) struct InFlight {
     batches: AtomicUsize,
+    /// How many have ended so far.
+    ended: AtomicUsize,
     at_zero: Mutex<()>,
     zero: Condvar,
 }
 
 impl InFlight {
     pub(super) fn new() -> Self {
-        Self { batches: AtomicUsize::new(0), at_zero: Mutex::new(()), zero: Condvar::new() }
+        Self { batches: AtomicUsize::new(0), ended: AtomicUsize::new(0), at_zero: Mutex::new(()), zero: Condvar::new() }
     }
 
     pub(crate) fn begin(&self) {
@@ -20,12 +22,19 @@ impl InFlight {
     }
 
     pub(crate) fn end(&self) {
+        self.ended.fetch_add(1, Ordering::AcqRel);
         // Release: pairs with the Acquire in `wait`: whoever waits sees what the tasks did.
         if self.batches.fetch_sub(1, Ordering::AcqRel) == 1 {
             // Under the lock, so that it can't fall between the waiter's look and its sleep.
             let _at_zero = lock(&self.at_zero);
             self.zero.notify_all();
         }
+    }
+
+    /// How many batches have ended so far.
+    pub(crate) fn ended(&self) -> usize {
+        // Acquire: whoever sees a batch ended sees what its tasks did.
+        self.ended.load(Ordering::Acquire)
     }
 
     /// Blocks until no batch is under way.

@@ -207,7 +207,7 @@ impl Mailbox {
 
     /// The number of the newest turn that was asked for; to be read by the worker before the turn.
     pub(crate) fn asked(&self) -> u64 {
-        // Acquire: pairs with the AcqRel in `ask`: the turn sees the clock as the asker has moved it.
+        // Acquire: pairs with the release in `ask`: the turn sees the clock as the asker has moved it.
         self.asked.load(Ordering::Acquire)
     }
 
@@ -224,10 +224,17 @@ impl Mailbox {
         }
     }
 
-    /// Asks a running worker to look at the clock, and waits until it has done all that is due by it.
-    pub(crate) fn ask_and_wait(&self) {
+    /// Asks a running worker to look at the clock once more before it sleeps. Returns the number of this question.
+    pub(crate) fn ask(&self) -> u64 {
+        // Release: pairs with the Acquire in `asked`.
         let mine = self.asked.fetch_add(1, Ordering::AcqRel) + 1;
         self.ring();
+        mine
+    }
+
+    /// Asks a running worker to look at the clock, and waits until it has done all that is due by it.
+    pub(crate) fn ask_and_wait(&self) {
+        let mine = self.ask();
         let mut done = lock(&self.done);
         while *done < mine && !self.is_closed() {
             done = self.done_changed.wait(done).unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -158,7 +158,7 @@ impl Shard {
             match unsafe { entry_ref(entry) }.state.link() {
                 // SAFETY: in no slot yet, and the engine's until it comes out again.
                 Transfer::Pending(deadline) => unsafe { self.wheel.insert(entry, deadline) },
-                Transfer::Cancelled => self.let_go(hub, entry),
+                Transfer::Cancelled => let_go(&self.free, hub, entry),
             }
             transferred += 1;
         }
@@ -216,17 +216,7 @@ impl Shard {
 
     fn unlink_and_let_go(&mut self, hub: &HubRef, entry: NonNull<Entry>) {
         self.unlink(entry);
-        self.let_go(hub, entry);
-    }
-
-    /// The engine lets go of an entry that is no longer pending and in no list.
-    #[inline]
-    fn let_go(&mut self, hub: &HubRef, entry: NonNull<Entry>) {
-        // SAFETY: the engine has not let go of it before.
-        if unsafe { entry_ref(entry) }.state.engine_lets_go() {
-            // SAFETY: the last owner is the sole owner; `free` has only been used with this hub.
-            unsafe { self.free.put(&hub.arena, entry) };
-        }
+        let_go(&self.free, hub, entry);
     }
 
     /// Closes the shard for good and returns what was still pending in it. Whatever is scheduled afterwards is refused;
@@ -246,12 +236,11 @@ impl Shard {
         for mut list in [std::mem::replace(&mut self.inbox, Taken::NONE), pushed] {
             // SAFETY: taken out of the inbox, so they are the worker's.
             while let Some(entry) = unsafe { list.pop(Entry::next) } {
-                self.withdraw(hub, entry, &mut left);
+                withdraw(&self.free, hub, entry, &mut left);
             }
         }
-        while let Some(entry) = self.wheel.pop_any() {
-            self.withdraw(hub, entry, &mut left);
-        }
+        let free = &self.free;
+        self.wheel.drain(|entry| withdraw(free, hub, entry, &mut left));
         // The addresses in the mail are not looked at: their entries were in the wheel, and nobody reads the mail again.
         mailbox.counters.returned.add(left.len() as u64);
         mailbox.counters.linked.set(0);
@@ -259,16 +248,27 @@ impl Shard {
         mailbox.answer_all();
         left
     }
+}
 
-    fn withdraw(&mut self, hub: &HubRef, entry: NonNull<Entry>, left: &mut Vec<Left>) {
-        // SAFETY: the engine has not let go of it.
-        let this = unsafe { entry_ref(entry) };
-        if this.state.withdraw() {
-            // SAFETY: just won.
-            let task = unsafe { this.take_task() };
-            left.push(Left { deadline: this.state.deadline(), task });
-        }
-        // A cancel that has won but not queued the entry yet still holds the handle, and finds the queue closed.
-        self.let_go(hub, entry);
+/// The engine lets go of an entry that is no longer pending and in no list.
+#[inline]
+fn let_go(free: &Local, hub: &HubRef, entry: NonNull<Entry>) {
+    // SAFETY: the engine has not let go of it before.
+    if unsafe { entry_ref(entry) }.state.engine_lets_go() {
+        // SAFETY: the last owner is the sole owner; a shard's free list is only used with its own hub.
+        unsafe { free.put(&hub.arena, entry) };
     }
+}
+
+/// Takes an entry that is in no list any more out of PENDING, if it still is, and its task with it.
+fn withdraw(free: &Local, hub: &HubRef, entry: NonNull<Entry>, left: &mut Vec<Left>) {
+    // SAFETY: the engine has not let go of it.
+    let this = unsafe { entry_ref(entry) };
+    if this.state.withdraw() {
+        // SAFETY: just won.
+        let task = unsafe { this.take_task() };
+        left.push(Left { deadline: this.state.deadline(), task });
+    }
+    // A cancel that has won but not queued the entry yet still holds the handle, and finds the queue closed.
+    let_go(free, hub, entry);
 }

@@ -1,5 +1,6 @@
 //! What each thread that uses an engine has of it for itself: free entries, a home shard, counters.
 
+use std::cell::Cell;
 use std::ptr::NonNull;
 
 use super::counters::Counter;
@@ -19,23 +20,23 @@ const SLEEPS: usize = if cfg!(loom) { 0 } else { 200 };
 #[derive(Debug)]
 pub(crate) struct Producer {
     free: Local,
-    /// The shard that this thread schedules on.
-    home: usize,
+    /// The shard that this thread schedules on, once it has scheduled anything.
+    home: Cell<Option<usize>>,
     pub(crate) scheduled: Counter,
     pub(crate) cancelled: Counter,
     pub(crate) reset: Counter,
     pub(crate) rejected: Counter,
 }
 
-// SAFETY: other threads read the counters only, which are atomic; `free` is private to this file, and its methods are
-// called by the thread that the producer belongs to.
+// SAFETY: other threads read the counters only, which are atomic; the rest is private to this file, and is used by the
+// thread that the producer belongs to.
 unsafe impl Sync for Producer {}
 
 impl Producer {
-    pub(super) fn new(home: usize) -> Self {
+    pub(super) fn new() -> Self {
         Self {
             free: Local::new(),
-            home,
+            home: Cell::new(None),
             scheduled: Counter::default(),
             cancelled: Counter::default(),
             reset: Counter::default(),
@@ -43,8 +44,15 @@ impl Producer {
         }
     }
 
-    pub(crate) fn home(&self) -> usize {
-        self.home
+    /// The shard that this thread schedules on; chosen by `choose` at the first call. (Not before: workers and pool threads
+    /// have producers, too, to give entries back, and must not count when shards are dealt out.)
+    #[inline]
+    pub(super) fn home_or(&self, choose: impl FnOnce() -> usize) -> usize {
+        self.home.get().unwrap_or_else(|| {
+            let home = choose();
+            self.home.set(Some(home));
+            home
+        })
     }
 
     /// A free entry, for a timeout on `mailbox`.

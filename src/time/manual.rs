@@ -9,8 +9,13 @@ use super::Clock;
 
 /// Whoever has to be told that a manual clock has moved: an engine with workers.
 pub(crate) trait Follower: Send + Sync {
-    /// Returns when all that has become due has run.
-    fn catch_up(&self);
+    /// Has it look at the clock, and does not wait.
+    fn ring(&self);
+    /// Returns when all that has become due has run. False if it could not wait for that, because the calling thread runs a
+    /// task.
+    fn catch_up(&self) -> bool;
+    /// How much it has done so far: a number that only grows.
+    fn progress(&self) -> u64;
     /// Whether there is nobody left to tell.
     fn is_gone(&self) -> bool;
 }
@@ -71,8 +76,8 @@ impl ManualClock {
     }
 
     /// Moves the clock forward, by at most 292 years in total, and returns when every engine with workers on this clock
-    /// has run all that became due, and whatever that scheduled for a time that has come, too. Called from one of an
-    /// engine's own tasks it does not wait for that engine.
+    /// has run all that became due, and whatever that scheduled for a time that has come, too. Called from a task, of
+    /// whatever engine, it waits for none: that might be waiting for itself.
     ///
     /// What an engine hands to an executor of the user's own (not [`ThreadPool`](crate::ThreadPool) or
     /// [`Inline`](crate::Inline)) is waited for only once it has begun to run.
@@ -84,8 +89,19 @@ impl ManualClock {
         // AcqRel: pairs with the Acquire in `now`; the update never fails, as `moved` never answers None.
         let _ = self.shared.advanced_ns.fetch_update(Ordering::AcqRel, Ordering::Acquire, moved);
         // Not under the lock: a task may build, or drop, another engine on this clock.
-        let followers = self.followers().clone();
-        followers.iter().for_each(|follower| follower.catch_up());
+        let mut followers = self.followers().clone();
+        // First all of them: a task of one may wait for a task of another.
+        followers.iter().for_each(|follower| follower.ring());
+        // Again until a whole round has passed in which nothing was done: a task of one engine may have scheduled on
+        // another, or on itself.
+        loop {
+            let progress = || followers.iter().fold(0_u64, |sum, follower| sum.wrapping_add(follower.progress()));
+            let before = progress();
+            if !followers.iter().all(|follower| follower.catch_up()) || progress() == before {
+                return;
+            }
+            followers = self.followers().clone();
+        }
     }
 
     pub(crate) fn follow(&self, follower: Arc<dyn Follower>) {

@@ -207,14 +207,14 @@ impl Builder {
     /// If an option makes no sense or can't be had; the error names it and what would do.
     pub fn build(mut self) -> Result<Timer, BuildError> {
         let shards = self.shards.unwrap_or_else(default_shards);
+        let (hub, made) = self.make_hub(shards)?;
         let cores = self.plan_cores(shards)?;
-        let (hub, shards) = self.make_hub(shards)?;
         let executor = self
             .executor
             .take()
             .unwrap_or_else(|| Arc::new(ThreadPool::by_cores(&format!("{}-pool", self.thread_name))));
         let plan = WorkerPlan { wait: self.wait, thread_name: self.thread_name.clone(), cores };
-        let workers = Workers::new(plan, shards, &hub, || Box::new(Dispatch::new(Arc::clone(&executor))));
+        let workers = Workers::new(plan, made, &hub, || Box::new(Dispatch::new(Arc::clone(&executor))));
         hub.set_waker(Box::new(Doorbell(crate::sync::Arc::clone(&workers))));
         let engine = Arc::new(Engine::new(hub, Turner::Workers(workers), self.slots()));
         if let Some(clock) = engine.hub.timeline().as_manual() {

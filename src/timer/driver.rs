@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::engine::{DrivenShards, close_driven};
 use crate::executor::run_here;
 use crate::shard::{HubRef, Shard, Wake};
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, MutexGuard, lock};
 use crate::time::Tick;
 use crate::worker::discard;
 
@@ -61,12 +61,18 @@ impl Driver {
         let now = self.hub.timeline().current_tick();
         let mut shards = lock(&self.shards);
         let fired = shards.iter_mut().map(|shard| shard.turn(&self.hub, now, &mut run_here).fired).sum();
-        // The last `Timer` may have been dropped meanwhile, by one of these tasks, say.
-        let over = self.hub.mailboxes().iter().any(|mailbox| mailbox.is_stopped());
-        let left = if over { close_driven(&self.hub, &mut shards) } else { Vec::new() };
-        drop(shards);
-        discard(left);
+        self.end_if_ordered(shards);
         fired
+    }
+
+    /// The last `Timer` may have gone while the shards were locked, by one of the tasks, say, or on another thread: then it
+    /// has left an order to do what it could not do itself.
+    fn end_if_ordered(&self, mut shards: MutexGuard<'_, Vec<Shard>>) {
+        if self.hub.mailboxes().iter().any(|mailbox| mailbox.is_stopped()) {
+            let left = close_driven(&self.hub, &mut shards);
+            drop(shards);
+            discard(left);
+        }
     }
 
     /// When to call [`turn`](Self::turn) next; none if nothing is pending (or only timeouts that never fire). May be
@@ -78,13 +84,17 @@ impl Driver {
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Instant> {
         let mut shards = lock(&self.shards);
-        let earliest = shards.iter_mut().filter_map(|shard| self.settle(shard)).min()?;
-        Some(self.hub.timeline().scale().instant_of(earliest))
+        let earliest = shards.iter_mut().filter_map(|shard| self.settle(shard)).min();
+        self.end_if_ordered(shards);
+        earliest.map(|tick| self.hub.timeline().scale().instant_of(tick))
     }
 
     /// Brings one shard to rest, as a worker that goes to sleep does, and says when it is due.
     fn settle(&self, shard: &mut Shard) -> Option<Tick> {
         loop {
+            if self.hub.mailbox(shard.index()).is_stopped() {
+                return None;
+            }
             shard.sort_in(&self.hub);
             let due = shard.next_due();
             if due == Some(Tick::ZERO) || self.hub.mailbox(shard.index()).fall_asleep(due) {

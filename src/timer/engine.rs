@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use super::error::ShutdownError;
 use super::shutdown::Unfired;
-use crate::executor::is_running_a_task_of;
+use crate::executor::{is_running_a_task, is_running_a_task_of};
 use crate::shard::{HubRef, Left, Order, Shard};
 use crate::sync::{AtomicU8, Mutex, Ordering, lock};
 use crate::time::Follower;
@@ -97,28 +97,39 @@ impl fmt::Debug for Engine {
 /// An engine with workers on a clock that is moved by hand.
 pub(super) struct FollowClock(pub(super) Weak<Engine>);
 
+impl FollowClock {
+    /// The engine, and those of its shards whose workers run. The others have nothing that could be due.
+    fn engine(&self) -> Option<(Arc<Engine>, Vec<usize>)> {
+        let engine = self.0.upgrade()?;
+        let Turner::Workers(workers) = &engine.turner else { return None };
+        let started = (0..engine.hub.mailboxes().len()).filter(|shard| workers.is_started(*shard)).collect();
+        Some((engine, started))
+    }
+}
+
 impl Follower for FollowClock {
-    fn catch_up(&self) {
-        let Some(engine) = self.0.upgrade() else { return };
-        let Turner::Workers(workers) = &engine.turner else { return };
-        let hub = &engine.hub;
-        let started = |index: &usize| workers.is_started(*index);
-        let all = 0..hub.mailboxes().len();
-        if is_running_a_task_of(hub) {
-            // Waiting would be waiting for the caller.
-            all.filter(started).for_each(|index| hub.mailbox(index).ring());
-            return;
+    fn ring(&self) {
+        if let Some((engine, started)) = self.engine() {
+            started.into_iter().for_each(|shard| _ = engine.hub.mailbox(shard).ask());
         }
-        let fired = || hub.mailboxes().iter().map(|mailbox| mailbox.counters.fired.get()).sum::<u64>();
-        loop {
-            let before = fired();
-            all.clone().filter(started).for_each(|index| hub.mailbox(index).ask_and_wait());
-            hub.in_flight.wait();
-            // What ran may have scheduled something for a time that has come already.
-            if engine.has_ended() || fired() == before {
-                return;
-            }
+    }
+
+    fn catch_up(&self) -> bool {
+        // From a task, waiting might be waiting for the caller, or for somebody who waits for it.
+        if is_running_a_task() {
+            return false;
         }
+        if let Some((engine, started)) = self.engine() {
+            started.into_iter().for_each(|shard| engine.hub.mailbox(shard).ask_and_wait());
+            engine.hub.in_flight.wait();
+        }
+        true
+    }
+
+    fn progress(&self) -> u64 {
+        let Some(engine) = self.0.upgrade() else { return 0 };
+        let fired = engine.hub.mailboxes().iter().map(|mailbox| mailbox.counters.fired.get()).sum::<u64>();
+        fired.wrapping_add(engine.hub.in_flight.ended() as u64)
     }
 
     fn is_gone(&self) -> bool {

@@ -19,7 +19,7 @@ where
     F: FnOnce() + Send + 'static,
 {
     hub.with_producer(|mine| {
-        let mailbox = hub.mailbox(mine.home());
+        let mailbox = hub.home_of(mine);
         if mailbox.is_closed() {
             mine.rejected.add(1);
             return Err(ScheduleError::Shutdown(task));
@@ -61,7 +61,7 @@ where
 {
     let len = tasks.len();
     hub.with_producer(|mine| {
-        let mailbox = hub.mailbox(mine.home());
+        let mailbox = hub.home_of(mine);
         if mailbox.is_closed() {
             mine.rejected.add(len as u64);
             return Err(ScheduleError::Shutdown(tasks));

@@ -88,10 +88,13 @@ impl Timeout {
         self.reset_to(hub, hub.timeline().tick_after(delay))
     }
 
-    /// As [`reset`](Self::reset), to a point in time. One that has passed makes it fire at once.
+    /// As [`reset`](Self::reset), to a point in time; one that has passed makes it fire at once. One that has passed makes it fire at once.
     pub fn reset_at(&self, deadline: Instant) -> bool {
-        let hub = self.hub();
-        self.reset_to(hub, hub.timeline().scale().tick_of_deadline(deadline))
+        let (hub, timeline) = (self.hub(), self.hub().timeline());
+        let later = timeline.scale().tick_of_deadline(deadline);
+        // The clock is looked at only if the deadline is an earlier one, and so may have passed.
+        let is_later = later > self.entry().state.deadline();
+        self.reset_to(hub, if is_later { later } else { timeline.tick_at_or_now(deadline) })
     }
 
     #[inline]

@@ -281,22 +281,20 @@ impl Wheel {
         self.next_event().map(|(at, _)| Tick::new(at))
     }
 
-    /// Unlinks and returns any entry; none if the wheel is empty.
-    pub(crate) fn pop_any(&mut self) -> Option<NonNull<Entry>> {
-        while self.swept < self.sweep.len() {
-            match self.sweep.first(self.swept) {
-                Some(entry) => return Some(self.removed(entry)),
-                None => self.swept += 1,
+    /// Unlinks all entries, one after the other, and gives them to `take`. Goes once through all slots.
+    pub(crate) fn drain(&mut self, mut take: impl FnMut(NonNull<Entry>)) {
+        while let Some(entry) = self.next_swept() {
+            // SAFETY: it was just found in a slot of this wheel.
+            unsafe { self.remove(entry) };
+            take(entry);
+        }
+        for place in 0..self.slots.len() {
+            while let Some(entry) = self.slots.first(place) {
+                // SAFETY: as above.
+                unsafe { self.remove(entry) };
+                take(entry);
             }
         }
-        let entry = (0..self.slots.len()).find_map(|place| self.slots.first(place))?;
-        Some(self.removed(entry))
-    }
-
-    fn removed(&mut self, entry: NonNull<Entry>) -> NonNull<Entry> {
-        // SAFETY: the callers have just found it in a slot of this wheel.
-        unsafe { self.remove(entry) };
-        entry
     }
 
     fn next_event(&self) -> Option<(u64, Event)> {

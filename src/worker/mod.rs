@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 pub use idle::WaitStrategy;
 pub use pin::Pinning;
-pub(crate) use pin::allowed_cores;
+pub(crate) use pin::{allowed_cores, unpin_current_thread};
 
 use crate::shard::{Batch, HubRef, Left, Order, Shard, Wake};
 use crate::sync::thread::{self, JoinHandle, Thread};
@@ -125,6 +125,7 @@ impl Workers {
         let Waiting { mut shard, mut sink, hub } = waiting;
         let index = shard.index();
         pin::minimize_timer_slack();
+        pin::unpin_current_thread();
         if let Some(core) = self.plan.cores[index].filter(|&core| pin::pin_current_thread(core)) {
             self.posts[index].pinned.store(core + 1, Ordering::Relaxed);
         }

@@ -20,7 +20,49 @@ pub enum Pinning {
 
 /// The cores that this process may use, by the operating system's numbers; none where it can't be asked.
 pub(crate) fn allowed_cores() -> Vec<usize> {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    if let Some(set) = linux::process_set() {
+        return linux::cores_in(&set);
+    }
     core_affinity::get_core_ids().unwrap_or_default().into_iter().map(|core| core.id).collect()
+}
+
+/// Lets the calling thread run on all cores that the process may use. A new thread inherits the core that its maker is
+/// pinned to, and that may be a worker, or a thread of the user's that is.
+pub(crate) fn unpin_current_thread() {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    if let Some(set) = linux::process_set() {
+        linux::set_for_current(&set);
+    }
+}
+
+#[cfg(all(target_os = "linux", not(miri)))]
+mod linux {
+    use libc::{CPU_ISSET, CPU_SETSIZE, cpu_set_t};
+
+    /// The set of the process's first thread, which is what the process was given (by its cpuset, by taskset), whatever the
+    /// calling thread is pinned to.
+    pub(super) fn process_set() -> Option<cpu_set_t> {
+        // SAFETY: a set of cores is an array of bits, for which zero is a value.
+        let mut set: cpu_set_t = unsafe { std::mem::zeroed() };
+        // SAFETY: no preconditions.
+        let process = unsafe { libc::getpid() };
+        // SAFETY: the size is the set's own.
+        let failed = unsafe { libc::sched_getaffinity(process, size_of::<cpu_set_t>(), &raw mut set) };
+        (failed == 0).then_some(set)
+    }
+
+    pub(super) fn cores_in(set: &cpu_set_t) -> Vec<usize> {
+        let len = usize::try_from(CPU_SETSIZE).unwrap_or(0);
+        // SAFETY: below the set's length.
+        (0..len).filter(|&core| unsafe { CPU_ISSET(core, set) }).collect()
+    }
+
+    pub(super) fn set_for_current(set: &cpu_set_t) {
+        // A refusal leaves the thread where it may run.
+        // SAFETY: 0 is the calling thread; the size is the set's own.
+        unsafe { libc::sched_setaffinity(0, size_of::<cpu_set_t>(), set) };
+    }
 }
 
 /// Where the next engine with automatic pinning starts to count, so that engines don't all sit on one core.
