@@ -1,0 +1,27 @@
+//! A result written for machines.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+/// Writes `result` as indented JSON. Called last, so that a path that can't be written to does not
+/// cost the run: the tables have been printed by then.
+pub(crate) fn write(path: &Path, result: &impl Serialize) -> Result<()> {
+    let mut text = serde_json::to_string_pretty(result).context("cannot turn the result into JSON")?;
+    text.push('\n');
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Says early what [`write()`] would only say at the end of a run: that the folder is not there.
+pub(crate) fn check(path: Option<&Path>) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    anyhow::ensure!(!path.is_dir(), "cannot write {}: it is a folder", path.display());
+    anyhow::ensure!(folder.is_dir(), "cannot write {}: there is no folder {}", path.display(), folder.display());
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! `tourbillon-perf`: the load generator of Tourbillon.
+//!
+//! Three jobs, a folder each. `connections` (what runs when nothing is named) puts the engine under
+//! the load it was made for: real TCP connections and a million timeouts beside them, and balances
+//! the books at the end. `replay` runs a web server's access log through the engine and compares it
+//! with an independent count. `figures` measures single operations.
+
+mod connections;
+mod duration;
+mod engine_options;
+mod figures;
+mod json_file;
+mod number;
+mod process;
+mod replay;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use connections::ConnectionsArgs;
+use figures::FiguresArgs;
+use replay::ReplayArgs;
+
+/// Load generator and measuring tool for the Tourbillon timer engine.
+///
+/// Without a subcommand it runs `connections`: a TCP server on loopback with as many real clients
+/// as the file-descriptor limit allows, and 1,000,000 timeouts without sockets beside them, for 20
+/// seconds. All options below are those of `connections`.
+#[derive(Debug, Parser)]
+#[command(version, args_conflicts_with_subcommands = true, after_help = AFTER_HELP)]
+struct Cli {
+    #[command(subcommand)]
+    job: Option<Job>,
+    #[command(flatten)]
+    connections: ConnectionsArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Job {
+    /// Real connections and 1,000,000 timeouts at once; the books are balanced at the end (default)
+    Connections(ConnectionsArgs),
+    /// Replay a web server's access log as a trace of keep-alive timeouts, and check the count
+    Replay(ReplayArgs),
+    /// First figures: ns per schedule, schedule + cancel, reset; ms for 100,000 on one deadline
+    Figures(FiguresArgs),
+}
+
+const AFTER_HELP: &str = "\
+Exit status: 0 when every check passed, 1 when a check failed or the run could not be done,
+2 when the command line is wrong.
+
+Durations take a unit: 250ms, 15s, 1m30s. Counts may be grouped: 1000000, 1_000_000 or 1,000,000.
+
+Examples:
+  tourbillon-perf                                       the main job, about 20 seconds
+  tourbillon-perf --duration 3s --timeouts 50000 --connections 200
+                                                        the same, short, for CI
+  tourbillon-perf --json run.json                       and the result for machines
+  tourbillon-perf replay access.log --keep-alive 15s    exact, on a clock stepped by hand
+  tourbillon-perf replay access.log --speed 1000        the same on the real clock
+  tourbillon-perf figures --only w2 --repeat 5          one figure, five times
+  tourbillon-perf help connections                      what it does, and what it checks";
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match cli.job {
+        None => connections::run(&cli.connections),
+        Some(Job::Connections(args)) => connections::run(&args),
+        Some(Job::Replay(args)) => replay::run(&args),
+        Some(Job::Figures(args)) => figures::run(&args),
+    };
+    match outcome {
+        Ok(Verdict::Passed) => ExitCode::SUCCESS,
+        Ok(Verdict::Failed) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What a job that ran to its end has to say: it has already printed why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Passed,
+    Failed,
+}
+
+impl Verdict {
+    pub(crate) fn passed_if(all_good: bool) -> Self {
+        if all_good { Self::Passed } else { Self::Failed }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn top_level_options_work_without_naming_the_job() {
+        let cli = Cli::try_parse_from(["tourbillon-perf", "--duration", "3s"]);
+        assert!(cli.is_ok_and(|cli| cli.job.is_none()));
+        let named = Cli::try_parse_from(["tourbillon-perf", "connections", "--duration", "3s"]);
+        assert!(named.is_ok_and(|cli| matches!(cli.job, Some(Job::Connections(_)))));
+    }
+}
