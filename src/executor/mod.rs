@@ -135,10 +135,12 @@ impl Expired {
     }
 
     fn run_all(&mut self) {
+        let in_flight = &self.batch.hub().in_flight;
         if !self.counted {
             self.counted = true;
-            self.batch.hub().in_flight.begin();
+            in_flight.begin();
         }
+        in_flight.run();
         let outer = RUNNING.get();
         let this = Running { engine: self.batch.hub().id(), outer };
         RUNNING.set(&this);

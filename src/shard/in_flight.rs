@@ -4,30 +4,48 @@ use crate::sync::{AtomicUsize, Condvar, Mutex, Ordering, lock};
 
 #[derive(Debug)]
 pub(crate) struct InFlight {
-    batches: AtomicUsize,
+    /// Given to an executor that is sure to run them, or running.
+    under_way: AtomicUsize,
+    running: AtomicUsize,
     /// How many have ended so far.
     ended: AtomicUsize,
-    at_zero: Mutex<()>,
-    zero: Condvar,
+    ending: Mutex<()>,
+    has_ended: Condvar,
 }
 
 impl InFlight {
     pub(super) fn new() -> Self {
-        Self { batches: AtomicUsize::new(0), ended: AtomicUsize::new(0), at_zero: Mutex::new(()), zero: Condvar::new() }
+        Self {
+            under_way: AtomicUsize::new(0),
+            running: AtomicUsize::new(0),
+            ended: AtomicUsize::new(0),
+            ending: Mutex::new(()),
+            has_ended: Condvar::new(),
+        }
     }
 
+    /// A batch is under way.
     pub(crate) fn begin(&self) {
         // Relaxed: the one who waits has made sure in another way that no more batches begin.
-        self.batches.fetch_add(1, Ordering::Relaxed);
+        self.under_way.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// A batch that is under way begins to run.
+    pub(crate) fn run(&self) {
+        // Relaxed: as in `begin`.
+        self.running.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A batch that ran has ended.
     pub(crate) fn end(&self) {
+        // Release: pairs with the Acquire in `ended`.
         self.ended.fetch_add(1, Ordering::AcqRel);
-        // Release: pairs with the Acquire in `wait`: whoever waits sees what the tasks did.
-        if self.batches.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // Under the lock, so that it can't fall between the waiter's look and its sleep.
-            let _at_zero = lock(&self.at_zero);
-            self.zero.notify_all();
+        // Release: pairs with the Acquire of the waiters, who see what the tasks did.
+        let no_other_runs = self.running.fetch_sub(1, Ordering::AcqRel) == 1;
+        if self.under_way.fetch_sub(1, Ordering::AcqRel) == 1 || no_other_runs {
+            // Under the lock, so that it can't fall between a waiter's look and its sleep.
+            let _ending = lock(&self.ending);
+            self.has_ended.notify_all();
         }
     }
 
@@ -39,9 +57,19 @@ impl InFlight {
 
     /// Blocks until no batch is under way.
     pub(crate) fn wait(&self) {
-        let mut at_zero = lock(&self.at_zero);
-        while self.batches.load(Ordering::Acquire) != 0 {
-            at_zero = self.zero.wait(at_zero).unwrap_or_else(std::sync::PoisonError::into_inner);
+        self.wait_for(&self.under_way);
+    }
+
+    /// Blocks until no batch is running, whatever waits in an executor.
+    pub(crate) fn wait_for_running(&self) {
+        self.wait_for(&self.running);
+    }
+
+    fn wait_for(&self, batches: &AtomicUsize) {
+        let mut ending = lock(&self.ending);
+        // Acquire: pairs with the release in `end`.
+        while batches.load(Ordering::Acquire) != 0 {
+            ending = self.has_ended.wait(ending).unwrap_or_else(std::sync::PoisonError::into_inner);
         }
     }
 }

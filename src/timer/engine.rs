@@ -55,7 +55,12 @@ impl Engine {
             Turner::Workers(workers) => workers.end(&self.hub),
             Turner::Driver(shards) => close_driven(&self.hub, &mut lock(shards)),
         };
-        self.hub.in_flight.wait();
+        if is_running_a_task() {
+            // What waits in an executor may wait for the very thread that this is.
+            self.hub.in_flight.wait_for_running();
+        } else {
+            self.hub.in_flight.wait();
+        }
         let scale = self.hub.timeline().scale();
         Ok(left.into_iter().map(|left| Unfired::new(scale.instant_of(left.deadline), left.task)).collect())
     }

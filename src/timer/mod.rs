@@ -171,7 +171,7 @@ impl Timer {
 
     /// Shuts the engine down: nothing is accepted any more, what is pending is cancelled and returned, the workers end. Waits
     /// for them, and for tasks that are already running; with the built-in executors also for those that have expired and
-    /// not yet begun to run. Every timeout that was ever accepted has then run, or was cancelled, or is in the answer.
+    /// not yet begun to run (but not from a task of another engine, on whose thread those may be waiting). Every timeout that was ever accepted has then run, or was cancelled, or is in the answer.
     ///
     /// # Errors
     /// [`ShutdownError::FromTask`] from one of the engine's own tasks, and [`ShutdownError::AlreadyShutdown`] for all calls
