@@ -9,7 +9,7 @@ use super::counters::Counters;
 use super::hub::Hub;
 use super::inbox::{Closed, Inbox, Pushed};
 use super::stack::WAKE_DEPTH;
-use crate::entry::Entry;
+use crate::entry::{Entry, entry_ref};
 use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Condvar, Mutex, Ordering, SegQueue, lock};
 use crate::time::Tick;
 
@@ -131,10 +131,19 @@ impl Mailbox {
         }
     }
 
-    /// Tells the worker that an entry was reset to an earlier deadline.
-    pub(crate) fn post_earlier(&self, entry: NonNull<Entry>, deadline: Tick) {
+    /// Tells the worker that an entry was reset to an earlier deadline, by a caller that holds its handle.
+    ///
+    /// Whether to wake it goes by the deadline that the entry has *after* the look at ASLEEP, not by the caller's own:
+    /// meanwhile it may have been reset to one that is earlier still, by somebody who saw that the mail was on its way,
+    /// woke the worker, and left it to find nothing, as the mail was not there yet.
+    pub(crate) fn post_earlier(&self, entry: NonNull<Entry>) {
         self.earlier.push(Mail(entry));
-        if self.earlier.len() >= WAKE_DEPTH { self.ring() } else { self.ring_if_it_sleeps_past(deadline) }
+        // SAFETY: the handle keeps the entry alive.
+        let state = &unsafe { entry_ref(entry) }.state;
+        let is_full = self.earlier.len() >= WAKE_DEPTH;
+        if self.inbox.is_asleep() && (is_full || self.sleeps_past(state.deadline())) {
+            self.ring();
+        }
     }
 
     /// Wakes the worker if it would sleep past `deadline`. What the caller did before is seen by the worker before it

@@ -58,21 +58,26 @@ impl Driver {
     /// timeouts fired. What a limit leaves over waits for the next turn: [`next_wakeup`](Self::next_wakeup) then says at
     /// once. A panic in a task is caught as in a pool. The builder's executor is not used.
     pub fn turn(&mut self) -> usize {
+        let Some(mut shards) = self.lock_shards() else { return 0 };
         let now = self.hub.timeline().current_tick();
-        let mut shards = lock(&self.shards);
         let fired = shards.iter_mut().map(|shard| shard.turn(&self.hub, now, &mut run_here).fired).sum();
-        self.end_if_ordered(shards);
+        drop(shards);
+        // Perhaps it was one of these tasks that dropped the last `Timer`: then what is pending goes now.
+        drop(self.lock_shards());
         fired
     }
 
-    /// The last `Timer` may have gone while the shards were locked, by one of the tasks, say, or on another thread: then it
-    /// has left an order to do what it could not do itself.
-    fn end_if_ordered(&self, mut shards: MutexGuard<'_, Vec<Shard>>) {
-        if self.hub.mailboxes().iter().any(|mailbox| mailbox.is_stopped()) {
-            let left = close_driven(&self.hub, &mut shards);
-            drop(shards);
-            discard(left);
+    /// The shards; none if the last `Timer` has gone. It may have gone while they were locked: then it has left an order to
+    /// do what it could not do itself, which is done here.
+    fn lock_shards(&self) -> Option<MutexGuard<'_, Vec<Shard>>> {
+        let mut shards = lock(&self.shards);
+        if !self.hub.mailboxes().iter().any(|mailbox| mailbox.is_stopped()) {
+            return Some(shards);
         }
+        let left = close_driven(&self.hub, &mut shards);
+        drop(shards);
+        discard(left);
+        None
     }
 
     /// When to call [`turn`](Self::turn) next; none if nothing is pending (or only timeouts that never fire). May be
@@ -83,9 +88,10 @@ impl Driver {
     /// [`on_earlier`](Self::on_earlier).
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Instant> {
-        let mut shards = lock(&self.shards);
+        let mut shards = self.lock_shards()?;
         let earliest = shards.iter_mut().filter_map(|shard| self.settle(shard)).min();
-        self.end_if_ordered(shards);
+        drop(shards);
+        drop(self.lock_shards());
         earliest.map(|tick| self.hub.timeline().scale().instant_of(tick))
     }
 

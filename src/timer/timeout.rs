@@ -103,7 +103,7 @@ impl Timeout {
             Reset::TooLate => return false,
             Reset::Later => {}
             Reset::Earlier => self.mailbox().ring_if_it_sleeps_past(deadline),
-            Reset::EarlierByMail => self.mailbox().post_earlier(self.entry, deadline),
+            Reset::EarlierByMail => self.mailbox().post_earlier(self.entry),
         }
         hub.with_producer(|mine| mine.reset.add(1));
         true
