@@ -32,6 +32,8 @@ use std::ptr;
 use chunk::{Chunk, Run};
 use depot::{Depot, Magazine};
 pub(crate) use local::Local;
+#[cfg(loom)]
+pub(crate) use per_thread::give_number_back;
 pub(crate) use per_thread::{PerThread, current as current_thread, with_remembered};
 
 use crate::entry::{Entry, entry_ref};

@@ -120,6 +120,8 @@ fn locate(number: usize) -> (usize, usize) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ThreadNumber(usize);
 
+#[cfg(loom)]
+pub(crate) use numbers::give_number_back;
 pub(crate) use numbers::{current, with_remembered};
 
 #[cfg(not(loom))]
@@ -181,7 +183,7 @@ mod numbers {
 #[cfg(loom)]
 mod numbers {
     use super::ThreadNumber;
-
+    use std::cell::Cell;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     // Reset with each schedule. An atomic of std, which loom does not see: the order in which threads get their numbers is
@@ -190,11 +192,16 @@ mod numbers {
         static ref NEXT: AtomicUsize = AtomicUsize::new(0);
     }
     loom::thread_local! {
-        static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed);
+        static NUMBER: Cell<Option<usize>> = Cell::new(Some(NEXT.fetch_add(1, Ordering::Relaxed)));
     }
 
     pub(crate) fn current() -> Option<ThreadNumber> {
-        Some(NUMBER.with(|number| ThreadNumber(*number)))
+        NUMBER.with(Cell::get).map(ThreadNumber)
+    }
+
+    /// Makes the calling thread one that is so far gone that it has no number any more.
+    pub(crate) fn give_number_back() {
+        NUMBER.with(|number| number.set(None));
     }
 
     pub(crate) fn with_remembered<T>(_: u64, find: impl FnOnce() -> (*const T, bool)) -> *const T {

@@ -123,6 +123,15 @@ impl Hub {
     /// Lets `work` use the calling thread's producer. It must not run user code: that could come back here.
     #[inline]
     pub(crate) fn with_producer<R>(&self, work: impl FnOnce(&Producer) -> R) -> R {
+        match self.own_producer() {
+            Some(mine) => work(mine),
+            None => work(&lock(&self.late)),
+        }
+    }
+
+    /// The calling thread's own producer; none if the thread is so far gone that it has to share one.
+    #[inline]
+    fn own_producer(&self) -> Option<&Producer> {
         let mine = with_remembered(self.id, || match current_thread() {
             Some(number) => {
                 let mine: &Producer = self.producers.get_or(number, || CachePadded::new(Producer::new()));
@@ -131,10 +140,7 @@ impl Hub {
             None => (std::ptr::null(), false),
         });
         // SAFETY: producers stay where they are as long as the hub, and the address was found for this hub's id.
-        match unsafe { mine.as_ref() } {
-            Some(mine) => work(mine),
-            None => work(&lock(&self.late)),
-        }
+        unsafe { mine.as_ref() }
     }
 
     /// The mailbox that the calling thread, whose producer this is, schedules on: threads are dealt out to shards in turn.
@@ -227,12 +233,39 @@ impl Hub {
             // SAFETY: as above.
             let hub = unsafe { (*home).hub() };
             // SAFETY: as above.
-            let hub = unsafe { hub.as_ref() };
-            // SAFETY: the handle is the sole owner.
-            unsafe { hub.put_entry(entry) };
+            let alive = unsafe { hub.as_ref() };
+            match alive.own_producer() {
+                // Into this thread's own free list, where nobody else finds the entry before it is marked as free.
+                // SAFETY: the handle is the sole owner, the producer is this thread's.
+                Some(mine) => unsafe { mine.put_entry(&alive.arena, entry) },
+                // SAFETY: as above.
+                None => return unsafe { Self::free_entry_late(hub, entry) },
+            }
         }
         // From here on the hub may be gone, unless the answer is true.
         state.free()
+    }
+
+    /// The same on a thread that has no free list of its own any more. Others take entries from the one that such threads
+    /// share, so the entry must be marked as free before it goes there; and so that the hub does not go in between, the
+    /// thread owns it for that time. If it can't, the engine is about to end, and the entry goes with the arena.
+    ///
+    /// # Safety
+    /// As for [`free_entry`](Self::free_entry); `hub` is the entry's.
+    #[cold]
+    unsafe fn free_entry_late(hub: NonNull<Hub>, entry: NonNull<Entry>) -> bool {
+        let add_one = |owners: usize| (owners > 0).then_some(owners + 1);
+        // SAFETY: the handle is not counted off before `free` below, so the hub is alive until then.
+        let owners = &unsafe { hub.as_ref() }.owners;
+        // Relaxed: as in `HubRef::clone`.
+        let owner = owners.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add_one).ok().map(|_| HubRef(hub));
+        // SAFETY: as above.
+        let orphaned = unsafe { entry_ref(entry) }.state.free();
+        if let Some(owner) = owner {
+            // SAFETY: while there are owners the last walk has not begun; so the entry is free, and nobody's but ours.
+            unsafe { owner.put_entry(entry) };
+        }
+        orphaned
     }
 }
 

@@ -1,0 +1,33 @@
+//! The engine's own source files, compiled a second time against loom and checked there. Not a copy: the same text.
+//!
+//! Empty without `--cfg loom`. `scripts/loom` runs the models, and the mutants that show that the models can fail.
+#![cfg(loom)]
+// The engine's files are linted where they belong. Here much of them is unused, and nothing is public.
+#![allow(dead_code, unreachable_pub, missing_docs, missing_debug_implementations)]
+
+#[path = "../../src/arena/mod.rs"]
+mod arena;
+#[path = "../../src/entry/mod.rs"]
+mod entry;
+#[path = "../../src/executor/mod.rs"]
+mod executor;
+#[path = "../../src/shard/mod.rs"]
+mod shard;
+#[path = "../../src/sync.rs"]
+mod sync;
+#[path = "../../src/time/mod.rs"]
+mod time;
+#[path = "../../src/timer/mod.rs"]
+mod timer;
+#[path = "../../src/wheel/mod.rs"]
+mod wheel;
+#[path = "../../src/worker/mod.rs"]
+mod worker;
+
+pub use executor::*;
+pub use time::*;
+pub use timer::*;
+pub use worker::*;
+
+#[cfg(test)]
+mod models;

@@ -1,0 +1,123 @@
+//! The cancelled queue: whatever a cancel races with, the task is gone when it returns, and the entry comes home.
+
+use super::check::check;
+use super::rig::{Ledger, driven, ticks};
+use crate::sync::thread;
+use crate::timer::{Driver, Timer};
+use loom::sync::Arc;
+
+/// All entries are free: what is scheduled now finds room where it is, and the wheel is empty.
+fn assert_all_home(timer: &Timer, driver: &mut Driver, entries: usize) {
+    driver.turn();
+    let stats = timer.stats();
+    assert_eq!((stats.pending, stats.inbox_depth, stats.shards[0].linked), (0, 0, 0));
+    assert_eq!(stats.capacity, entries);
+}
+
+/// Invariant: a cancel between the push and the link leaves nothing behind. (In another engine the entry stayed in the
+/// wheel: the worker had taken it out of the inbox, and the canceller did not know.)
+/// Legal ends: the worker found it cancelled in the inbox; it linked it, and the cancelled queue brought it.
+#[test]
+fn a_cancel_between_accept_and_link_leaves_nothing_stuck() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, _clock) = driven(|b| b);
+        let timeout = timer.schedule(ticks(5), ledger.task()).expect("open");
+        let seen = ledger.clone();
+        let cancel = thread::spawn(move || {
+            assert!(timeout.cancel());
+            assert_eq!(seen.dropped(), 1, "the task is gone when cancel returns");
+        });
+        driver.turn();
+        cancel.join().expect("no panic");
+        assert_all_home(&timer, &mut driver, 1);
+        ledger.assert_closed(0);
+    });
+}
+
+/// Invariant: a cancel that races with the expiry of its slot has it one way or the other.
+/// Legal ends: it ran, and the cancel was too late; it was cancelled, and the entry was collected, out of its slot or after
+/// it had been popped from there.
+#[test]
+fn a_cancel_races_with_the_expiry_of_its_slot() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, clock) = driven(|b| b);
+        let timeout = timer.schedule(ticks(1), ledger.task()).expect("open");
+        driver.turn();
+        clock.advance(ticks(1));
+        let cancel = thread::spawn(move || timeout.cancel());
+        let fired = driver.turn();
+        let cancelled = cancel.join().expect("no panic");
+        assert_eq!(fired + usize::from(cancelled), 1);
+        assert_all_home(&timer, &mut driver, 1);
+        ledger.assert_closed(fired);
+    });
+}
+
+/// Invariant: two cancelled entries of one slot are unlinked from each other's neighbourhood while the slot is expired.
+/// Legal ends: each has run or was cancelled, and both entries came home.
+#[test]
+fn neighbours_in_a_slot_are_cancelled_while_it_expires() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, clock) = driven(|b| b);
+        let timeouts = [0; 2].map(|_| timer.schedule(ticks(1), ledger.task()).expect("open"));
+        let entries = timer.stats().capacity;
+        driver.turn();
+        clock.advance(ticks(1));
+        let cancels = timeouts.map(|timeout| thread::spawn(move || timeout.cancel()));
+        let fired = driver.turn();
+        let cancelled = cancels.into_iter().filter_map(|thread| thread.join().ok()).filter(|&won| won).count();
+        assert_eq!(fired + cancelled, 2);
+        assert_all_home(&timer, &mut driver, entries);
+        ledger.assert_closed(fired);
+    });
+}
+
+/// Invariant: an entry that is in the mail and is cancelled comes home by the mail alone.
+/// Legal ends: cancelled before it was sent, or while it was under way, or after it had arrived; fired at its new
+/// deadline.
+#[test]
+fn a_cancel_races_with_the_mail() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, _clock) = driven(|b| b);
+        let timeout = Arc::new(timer.schedule(ticks(9), ledger.task()).expect("open"));
+        driver.turn();
+        let (a, b) = (Arc::clone(&timeout), timeout);
+        let reset = thread::spawn(move || a.reset(ticks(0)));
+        let cancel = thread::spawn(move || b.cancel());
+        let mut fired = driver.turn();
+        let (reset, cancelled) = (reset.join().expect("no panic"), cancel.join().expect("no panic"));
+        fired += driver.turn();
+        assert_eq!(fired + usize::from(cancelled), 1);
+        assert!(reset || cancelled);
+        assert_all_home(&timer, &mut driver, 1);
+        ledger.assert_closed(fired);
+    });
+}
+
+/// Invariant: a reset that returned true holds against the worker, by the engine's own clock.
+/// Legal ends: fired at 1, and the reset was too late; fired at 3 by the reset's word.
+#[test]
+fn a_timeout_does_not_fire_before_the_deadline_that_a_reset_gave_it() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, clock) = driven(|b| b);
+        let timeout = timer.schedule(ticks(1), ledger.task()).expect("open");
+        driver.turn();
+        clock.advance(ticks(1));
+        let reset = thread::spawn(move || timeout.reset(ticks(2)));
+        let mut fired = driver.turn();
+        let reset = reset.join().expect("no panic");
+        assert_eq!(fired == 0, reset);
+        clock.advance(ticks(1));
+        assert_eq!(driver.turn(), 0);
+        clock.advance(ticks(1));
+        fired += driver.turn();
+        assert_eq!(fired, 1);
+        assert_all_home(&timer, &mut driver, 1);
+        ledger.assert_closed(1);
+    });
+}

@@ -1,0 +1,152 @@
+//! The end of an engine: whatever races with it, exactly one thing becomes of each timeout.
+
+use super::check::check;
+use super::rig::{Bare, Gate, Ledger, NO_LIMITS, driven, ticks, with_workers};
+use crate::executor::{Inline, run_here};
+use crate::sync::thread;
+use crate::time::Tick;
+
+/// Invariant: a timeout that is scheduled while the shard turns and is closed is refused, or in the answer, or has run.
+/// Legal ends: these three, for each of the two.
+#[test]
+fn a_push_that_races_with_close_has_one_outcome() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (bare, mut shard) = Bare::new(2, NO_LIMITS);
+        let posts = [0; 2].map(|_| bare.arm(Tick::ZERO, true, &ledger));
+        let producers = posts.map(|armed| {
+            let bare = bare.clone();
+            thread::spawn(move || {
+                let (entry, handle) = (armed.entry, armed.handle());
+                let accepted = bare.post(armed);
+                if !accepted {
+                    bare.take_back(entry);
+                    // Never accepted: there is no handle either.
+                    std::mem::forget(handle);
+                }
+                accepted
+            })
+        });
+        let fired = shard.turn(&bare.hub, Tick::ZERO, &mut run_here).fired;
+        let left = shard.close(&bare.hub).len();
+        let accepted = producers.into_iter().filter_map(|producer| producer.join().ok()).filter(|&ok| ok).count();
+        assert_eq!(fired + left, accepted);
+        ledger.assert_closed(fired);
+    });
+}
+
+/// Invariant: a cancel that races with close, of an entry in the wheel or in the inbox, leaves one outcome.
+/// Legal ends: cancelled; in the answer.
+#[test]
+fn a_cancel_that_races_with_close_has_one_outcome() {
+    for linked in [false, true] {
+        check(None, move || {
+            let ledger = Ledger::default();
+            let (timer, mut driver, _clock) = driven(|b| b);
+            let timeout = timer.schedule(ticks(5), ledger.task()).expect("open");
+            if linked {
+                driver.turn();
+            }
+            let cancel = thread::spawn(move || timeout.cancel());
+            let unfired = timer.shutdown().expect("the first").len();
+            let cancelled = cancel.join().expect("no panic");
+            assert_eq!(unfired + usize::from(cancelled), 1);
+            ledger.assert_closed(0);
+        });
+    }
+}
+
+/// Invariant: a reset to earlier that races with close sends mail to nobody, and does no harm.
+/// Legal ends: handed back with the old deadline, and the reset was too late; handed back with the new one.
+#[test]
+fn mail_that_races_with_close_is_not_opened() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, clock) = driven(|b| b);
+        let timeout = timer.schedule(ticks(5), ledger.task()).expect("open");
+        driver.turn();
+        let reset = thread::spawn(move || timeout.reset(ticks(1)));
+        let unfired = timer.shutdown().expect("the first");
+        let reset = reset.join().expect("no panic");
+        let deadline = clock.now() + ticks(if reset { 1 } else { 5 });
+        assert!(unfired.len() == 1 && unfired[0].deadline() == deadline);
+        drop(unfired);
+        ledger.assert_closed(0);
+    });
+}
+
+/// Invariant: the first timeout of an engine starts its worker; if that races with a shutdown, nothing is lost, and nobody
+/// waits for ever.
+/// Legal ends: refused; in the answer; run by the worker.
+#[test]
+fn a_worker_that_is_started_during_a_shutdown_ends() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let (timer, _clock) = with_workers(|b| b.executor(Inline).capacity(1));
+        let (theirs, task) = (timer.clone(), ledger.task());
+        let producer = thread::spawn(move || theirs.schedule_detached(ticks(0), task).is_ok());
+        let unfired = timer.shutdown().expect("the first").len();
+        let accepted = producer.join().expect("no panic");
+        assert_eq!(unfired + ledger.ran(), usize::from(accepted));
+        ledger.assert_closed(ledger.ran());
+    });
+}
+
+/// Invariant: an order to stop reaches a worker that is asleep, or falls asleep; nobody waits for it, and it drops what was
+/// pending. (That it ends is for loom to say: a thread that sleeps on is a deadlock.)
+/// Legal end: the task was dropped.
+#[test]
+fn the_last_timer_that_goes_stops_a_sleeping_worker() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let (timer, _clock) = with_workers(|b| b.executor(Inline).capacity(1));
+        let dropped = Gate::new();
+        timer.schedule_detached(ticks(5), dropped.after(ledger.task())).expect("open");
+        drop(timer);
+        dropped.wait();
+        ledger.assert_closed(0);
+    });
+}
+
+/// Invariant: once the last timer has gone, nothing runs any more, also if the driver is in a turn just then, and what was
+/// pending is dropped in that turn or the next.
+/// Legal end: the task was dropped.
+#[test]
+fn nothing_runs_in_a_driver_after_the_last_timer_has_gone() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, clock) = driven(|b| b.capacity(1));
+        timer.schedule_detached(ticks(1), ledger.task()).expect("open");
+        let worker = thread::spawn(move || {
+            driver.turn();
+            driver
+        });
+        drop(timer);
+        clock.advance(ticks(1));
+        let mut driver = worker.join().expect("no panic");
+        let ran = ledger.ran();
+        assert_eq!(driver.turn(), 0);
+        assert_eq!(ledger.ran(), ran);
+        ledger.assert_closed(ran);
+        drop(driver);
+    });
+}
+
+/// Invariant: the same while the driver asks when to turn next: it gets an answer.
+/// Legal ends: a time; none, as there is nothing left.
+#[test]
+fn a_driver_gets_an_answer_while_the_last_timer_goes() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let (timer, driver, _clock) = driven(|b| b.capacity(1));
+        timer.schedule_detached(ticks(1), ledger.task()).expect("open");
+        let worker = thread::spawn(move || {
+            let _ = driver.next_wakeup();
+            driver
+        });
+        drop(timer);
+        let driver = worker.join().expect("no panic");
+        assert!(driver.next_wakeup().is_none());
+        ledger.assert_closed(0);
+    });
+}

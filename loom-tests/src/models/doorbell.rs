@@ -1,0 +1,208 @@
+//! Sleep and wake: nobody waits for a worker that is asleep, and nobody wakes one for nothing.
+//!
+//! A park has no end here. So a lost wake-up is not a late timeout but a deadlock, which loom reports.
+
+use std::sync::Arc;
+
+use super::check::check;
+use super::rig::{Bare, Ledger, NO_LIMITS, Time, driven, ticks};
+use crate::executor::run_here;
+use crate::shard::Shard;
+use crate::sync::thread;
+use crate::time::Tick;
+
+fn tick(n: u64) -> Tick {
+    Tick::new(n)
+}
+
+/// Goes to sleep once, so that what follows is compared with the end of that sleep.
+fn doze(bare: &Bare, shard: &mut Shard) {
+    shard.turn(&bare.hub, Tick::ZERO, &mut run_here);
+    assert!(bare.hub.mailbox(0).fall_asleep(shard.next_due()));
+}
+
+/// Invariant: a producer whose timeout is due before the worker would wake never leaves it asleep.
+/// Legal end: both have run.
+#[test]
+fn two_producers_wake_a_worker_that_falls_asleep() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (bare, shard) = Bare::new(2, NO_LIMITS);
+        let posts = [0; 2].map(|_| bare.arm(Tick::ZERO, false, &ledger));
+        let ran = ledger.clone();
+        let worker = bare.start(shard, Time::StandsStill, move || ran.ran() == 2);
+        let producers = posts.map(|armed| {
+            let bare = bare.clone();
+            thread::spawn(move || assert!(bare.post(armed)))
+        });
+        producers.into_iter().for_each(|producer| producer.join().expect("no panic"));
+        worker.join().expect("no panic");
+        ledger.assert_closed(2);
+    });
+}
+
+/// The same through the public interface of an engine that is turned by its user.
+#[test]
+fn a_producer_wakes_a_driver_that_falls_asleep() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, clock) = driven(|b| b.capacity(1));
+        let ran = ledger.clone();
+        let worker = thread::spawn(move || {
+            let me = thread::current();
+            driver.on_earlier(move || me.unpark());
+            while ran.ran() < 1 {
+                driver.turn();
+                match driver.next_wakeup() {
+                    Some(at) if at <= clock.now() => {}
+                    _ if ran.ran() == 1 => {}
+                    _ => thread::park(),
+                }
+            }
+            driver
+        });
+        timer.schedule_detached(ticks(0), ledger.task()).expect("open");
+        drop(worker.join().expect("no panic"));
+        ledger.assert_closed(1);
+    });
+}
+
+/// Invariant: what counts for a producer is when *this* sleep ends, not an earlier one. The worker's first sleep ends by
+/// itself before the producer's deadline; the second has no end.
+/// Legal end: both have run.
+#[test]
+fn a_sleep_that_ended_by_itself_is_not_mistaken_for_the_next() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let (bare, shard) = Bare::new(2, NO_LIMITS);
+        assert!(bare.post(bare.arm(tick(1), false, &ledger)));
+        let armed = bare.arm(tick(2), false, &ledger);
+        let ran = ledger.clone();
+        let worker = bare.start(shard, Time::Passes, move || ran.ran() == 2);
+        assert!(bare.post(armed));
+        worker.join().expect("no panic");
+        ledger.assert_closed(2);
+    });
+}
+
+/// Invariant: a timeout that is pulled forward wakes a worker that would sleep past it, be it still in the inbox or in the
+/// wheel.
+/// Legal end: it has run.
+#[test]
+fn a_reset_to_earlier_wakes_the_worker() {
+    check(5, || {
+        let ledger = Ledger::default();
+        let (bare, shard) = Bare::new(1, NO_LIMITS);
+        let armed = bare.arm(tick(9), true, &ledger);
+        let timeout = armed.handle();
+        assert!(bare.post(armed));
+        let ran = ledger.clone();
+        let worker = bare.start(shard, Time::StandsStill, move || ran.ran() == 1);
+        assert!(timeout.reset(ticks(0)));
+        drop(timeout);
+        worker.join().expect("no panic");
+        ledger.assert_closed(1);
+    });
+}
+
+/// Invariant: of two resets of one timeout, both to earlier, the earliest is heard. Only one of them sends the mail, and
+/// that may be the one whose deadline lies beyond the worker's sleep.
+/// Legal end: it has run.
+#[test]
+fn of_two_resets_to_earlier_the_earliest_wakes_the_worker() {
+    check(2, || {
+        let ledger = Ledger::default();
+        let (bare, mut shard) = Bare::new(2, NO_LIMITS);
+        assert!(bare.post(bare.arm(tick(5), false, &ledger)));
+        let armed = bare.arm(tick(9), true, &ledger);
+        let timeout = Arc::new(armed.handle());
+        assert!(bare.post(armed));
+        doze(&bare, &mut shard);
+        let ran = ledger.clone();
+        let worker = bare.start(shard, Time::StandsStill, move || ran.ran() == 1);
+        let theirs = Arc::clone(&timeout);
+        let other = thread::spawn(move || theirs.reset(ticks(8)));
+        assert!(timeout.reset(ticks(0)));
+        other.join().expect("no panic");
+        // If the other reset was the last, it holds, and the timeout has to be pulled forward again.
+        let start = bare.hub.timeline().scale().instant_of(Tick::ZERO);
+        assert!(timeout.deadline() == start || timeout.reset(ticks(0)));
+        assert_eq!(worker.join().expect("no panic").close(&bare.hub).len(), 1);
+        ledger.assert_closed(1);
+    });
+}
+
+/// Invariant: the worker does not sleep on a heap of garbage (two entries here), although no deadline wakes it.
+/// Legal ends: it has collected one or both.
+#[test]
+fn cancelled_entries_wake_the_worker_when_they_are_many() {
+    check(2, || {
+        let ledger = Ledger::default();
+        let (bare, mut shard) = Bare::new(2, NO_LIMITS);
+        let timeouts = [0; 2].map(|_| {
+            let armed = bare.arm(tick(9), true, &ledger);
+            let timeout = armed.handle();
+            assert!(bare.post(armed));
+            timeout
+        });
+        doze(&bare, &mut shard);
+        let hub = Arc::clone(&bare.hub);
+        let worker = bare.start(shard, Time::StandsStill, move || hub.mailbox(0).counters.linked.get() < 2);
+        let cancels = timeouts.map(|timeout| thread::spawn(move || assert!(timeout.cancel())));
+        cancels.into_iter().for_each(|cancel| cancel.join().expect("no panic"));
+        assert!(worker.join().expect("no panic").close(&bare.hub).is_empty());
+        ledger.assert_closed(0);
+    });
+}
+
+/// Invariant: nor does it sleep on a full inbox (two entries here).
+/// Legal ends: it has taken one or both.
+#[test]
+fn entries_in_the_inbox_wake_the_worker_when_they_are_many() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (bare, mut shard) = Bare::new(3, NO_LIMITS);
+        assert!(bare.post(bare.arm(tick(1), false, &ledger)));
+        doze(&bare, &mut shard);
+        let posts = [0; 2].map(|_| bare.arm(tick(5), false, &ledger));
+        let hub = Arc::clone(&bare.hub);
+        let worker = bare.start(shard, Time::StandsStill, move || hub.mailbox(0).counters.transferred.get() > 1);
+        let producers = posts.map(|armed| {
+            let bare = bare.clone();
+            thread::spawn(move || assert!(bare.post(armed)))
+        });
+        producers.into_iter().for_each(|producer| producer.join().expect("no panic"));
+        assert_eq!(worker.join().expect("no panic").close(&bare.hub).len(), 3);
+        ledger.assert_closed(0);
+    });
+}
+
+/// Invariant: what is due later than the worker's own next deadline wakes nobody, whatever the worker is at; nor do resets
+/// and cancels of it.
+/// Legal end: nobody rang.
+#[test]
+fn a_later_deadline_wakes_nobody() {
+    check(4, || {
+        let ledger = Ledger::default();
+        let (bare, mut shard) = Bare::new(2, NO_LIMITS);
+        assert!(bare.post(bare.arm(tick(1), false, &ledger)));
+        doze(&bare, &mut shard);
+        let before = bare.rung();
+        let armed = bare.arm(tick(5), true, &ledger);
+        let theirs = bare.clone();
+        let producer = thread::spawn(move || {
+            let timeout = armed.handle();
+            assert!(theirs.post(armed));
+            assert!(timeout.reset(ticks(7)) && timeout.reset(ticks(3)) && timeout.cancel());
+        });
+        // Naps that end early, for no reason.
+        for _ in 0..2 {
+            shard.turn(&bare.hub, Tick::ZERO, &mut run_here);
+            bare.hub.mailbox(0).fall_asleep(shard.next_due());
+        }
+        producer.join().expect("no panic");
+        assert_eq!(bare.rung(), before);
+        assert_eq!(shard.close(&bare.hub).len(), 1);
+        ledger.assert_closed(0);
+    });
+}

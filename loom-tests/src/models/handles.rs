@@ -1,0 +1,146 @@
+//! A handle that outlives its engine: the memory goes with the last of both, once, and nobody touches it after that.
+//!
+//! What these models claim is checked from outside: freed memory is poisoned and counted (`memory.rs`), and what is freed
+//! must have been used before in the order of memory (`sync.rs`).
+
+use super::check::check;
+use super::rig::{Bare, Ledger, NO_LIMITS, driven, ticks};
+use crate::arena::give_number_back;
+use crate::shard::Batch;
+use crate::sync::thread;
+use crate::time::Tick;
+
+/// Invariant: as in the title, of a handle whose timeout is pending when the engine ends.
+/// Legal ends: the engine frees everything; the handle does.
+#[test]
+fn a_pending_handle_outlives_its_engine() {
+    for linked in [false, true] {
+        check(None, move || {
+            let ledger = Ledger::default();
+            let (timer, mut driver, _clock) = driven(|b| b);
+            let timeout = timer.schedule(ticks(5), ledger.task()).expect("open");
+            if linked {
+                driver.turn();
+            }
+            let handle = thread::spawn(move || {
+                timeout.cancel();
+                assert!(timeout.is_cancelled());
+            });
+            drop(timer);
+            drop(driver);
+            handle.join().expect("no panic");
+            ledger.assert_closed(0);
+        });
+    }
+}
+
+/// Invariant: the same of a handle that is the last owner of its entry, and gives it back while the engine ends.
+/// Legal ends: as above.
+#[test]
+fn a_handle_of_a_timeout_that_has_run_outlives_its_engine() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, _clock) = driven(|b| b);
+        let timeout = timer.schedule(ticks(0), ledger.task()).expect("open");
+        assert_eq!(driver.turn(), 1);
+        let handle = thread::spawn(move || drop(timeout));
+        drop(timer);
+        drop(driver);
+        handle.join().expect("no panic");
+        ledger.assert_closed(1);
+    });
+}
+
+/// Invariant: the same of two handles, one of a timeout that is pending and one of one that has run.
+/// Legal ends: the engine frees everything; one of the two does.
+#[test]
+fn two_handles_outlive_their_engine() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, _clock) = driven(|b| b.capacity(2));
+        let one = timer.schedule(ticks(0), ledger.task()).expect("open");
+        let other = timer.schedule(ticks(5), ledger.task()).expect("open");
+        assert_eq!(driver.turn(), 1);
+        let handles = [one, other].map(|timeout| thread::spawn(move || drop(timeout)));
+        drop(timer);
+        drop(driver);
+        handles.into_iter().for_each(|handle| handle.join().expect("no panic"));
+        ledger.assert_closed(1);
+    });
+}
+
+/// Invariant: a batch that is still under way when all else has gone keeps the engine's memory, also against the handle of
+/// a timeout in it.
+/// Legal ends: the thread that runs the batch frees everything; the handle does.
+#[test]
+fn a_batch_and_a_handle_outlive_their_engine() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let (bare, mut shard) = Bare::new(1, NO_LIMITS);
+        let armed = bare.arm(Tick::ZERO, true, &ledger);
+        let timeout = armed.handle();
+        assert!(bare.post(armed));
+        let mut batches = Vec::new();
+        shard.turn(&bare.hub, Tick::ZERO, &mut |batch: Batch| batches.push(batch));
+        let runner = thread::spawn(move || {
+            for mut batch in batches {
+                while let Some(task) = batch.pop() {
+                    task.run();
+                }
+            }
+        });
+        let handle = thread::spawn(move || drop(timeout));
+        assert!(shard.close(&bare.hub).is_empty());
+        drop((bare, shard));
+        runner.join().expect("no panic");
+        handle.join().expect("no panic");
+        ledger.assert_closed(1);
+    });
+}
+
+/// Invariant: threads that are so far gone that they have no free list of their own any more share one, and an entry that
+/// one of them gives back is not armed by another before it is free.
+/// Legal end: the timeout that was scheduled meanwhile is the engine's, in a recycled entry or in a fresh one.
+#[test]
+fn two_threads_at_their_very_end_share_a_free_list() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, _clock) = driven(|b| b.capacity(3));
+        let [one, other] = [0; 2].map(|_| timer.schedule(ticks(0), ledger.task()).expect("open"));
+        assert_eq!(driver.turn(), 2);
+        let one = thread::spawn(move || {
+            give_number_back();
+            drop(one);
+        });
+        let (theirs, task) = (timer.clone(), ledger.task());
+        let other = thread::spawn(move || {
+            give_number_back();
+            drop(other);
+            theirs.schedule_detached(ticks(5), task).expect("open");
+        });
+        one.join().expect("no panic");
+        other.join().expect("no panic");
+        assert_eq!(timer.shutdown().expect("the first").len(), 1);
+        ledger.assert_closed(2);
+    });
+}
+
+/// Invariant: such a thread's handle may outlive its engine like any other.
+/// Legal ends: the engine frees everything; the handle does.
+#[test]
+fn a_handle_of_a_thread_at_its_very_end_outlives_its_engine() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, _clock) = driven(|b| b);
+        let timeout = timer.schedule(ticks(0), ledger.task()).expect("open");
+        assert_eq!(driver.turn(), 1);
+        let handle = thread::spawn(move || {
+            give_number_back();
+            drop(timeout);
+        });
+        drop(timer);
+        drop(driver);
+        handle.join().expect("no panic");
+        ledger.assert_closed(1);
+    });
+}

@@ -1,0 +1,69 @@
+//! The inbox: what is pushed is taken, once, whoever pushes meanwhile.
+
+use super::check::check;
+use super::rig::{Bare, Ledger, driven, ticks};
+use crate::executor::run_here;
+use crate::shard::Limits;
+use crate::sync::thread;
+use crate::time::Tick;
+use crate::timer::ScheduleError;
+
+/// Invariant: what a producer was told is accepted runs, once, although the worker takes the inbox while it is pushed on,
+/// and goes through it one entry a turn.
+/// Legal end: all have run.
+#[test]
+fn two_producers_lose_nothing_and_double_nothing() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (bare, mut shard) = Bare::new(3, Limits { transfer: 1, expiry: 100 });
+        let arm = || bare.arm(Tick::ZERO, false, &ledger);
+        let producers = [vec![arm(), arm()], vec![arm()]].map(|posts| {
+            let bare = bare.clone();
+            thread::spawn(move || posts.into_iter().for_each(|armed| assert!(bare.post(armed))))
+        });
+        let mut turn = || shard.turn(&bare.hub, Tick::ZERO, &mut run_here).fired;
+        let early = turn() + turn();
+        producers.into_iter().for_each(|producer| producer.join().expect("no panic"));
+        // One an entry is enough, whatever was taken in which turn.
+        assert_eq!((0..3).map(|_| turn()).sum::<usize>() + early, 3);
+        ledger.assert_closed(3);
+    });
+}
+
+/// Invariant: a chain is pushed whole, by one exchange, against another producer's push and the worker's taking.
+/// Legal end: all have run.
+#[test]
+fn a_chain_and_a_single_entry_keep_out_of_each_others_links() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, _clock) = driven(|b| b.transfer_limit(1));
+        let (theirs, tasks) = (timer.clone(), [ledger.task(), ledger.task()]);
+        let chain = thread::spawn(move || drop(theirs.schedule_many(ticks(0), tasks).expect("open")));
+        timer.schedule_detached(ticks(0), ledger.task()).expect("open");
+        driver.turn();
+        chain.join().expect("no panic");
+        while driver.turn() > 0 {}
+        ledger.assert_closed(3);
+    });
+}
+
+/// Invariant: a chain that races with the end is accepted or refused as a whole.
+/// Legal ends: refused, with both tasks; accepted, and both are handed back by the shutdown.
+#[test]
+fn a_chain_is_accepted_whole_or_not_at_all() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let (timer, driver, _clock) = driven(|b| b);
+        let (theirs, tasks) = (timer.clone(), [ledger.task(), ledger.task()]);
+        let chain = thread::spawn(move || match theirs.schedule_many(ticks(1), tasks) {
+            Ok(_handles) => 0,
+            Err(ScheduleError::Shutdown(tasks)) => tasks.len(),
+            Err(_) => panic!("there is no limit"),
+        });
+        let unfired = timer.shutdown().expect("the first").len();
+        let refused = chain.join().expect("no panic");
+        assert!((refused, unfired) == (2, 0) || (refused, unfired) == (0, 2));
+        ledger.assert_closed(0);
+        drop((timer, driver));
+    });
+}

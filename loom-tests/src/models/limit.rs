@@ -1,0 +1,75 @@
+//! The bound on pending timeouts is exact: never one more, and no refusal while there is room.
+
+use super::check::check;
+use super::rig::{Ledger, driven, ticks};
+use crate::sync::thread;
+use crate::timer::ScheduleError;
+
+/// Invariant: of two producers and one place, one gets it, and the other gets its task back.
+/// Legal ends: the one is accepted; the other is.
+#[test]
+fn two_producers_share_one_place() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let (timer, driver, _clock) = driven(|b| b.max_pending_timeouts(1).capacity(2));
+        let producers = [0; 2].map(|_| {
+            let (timer, task) = (timer.clone(), ledger.task());
+            thread::spawn(move || match timer.schedule_detached(ticks(5), task) {
+                Ok(()) => true,
+                Err(ScheduleError::Full(_task)) => false,
+                Err(_) => panic!("it is open"),
+            })
+        });
+        let accepted = producers.into_iter().filter_map(|producer| producer.join().ok()).filter(|&ok| ok).count();
+        assert_eq!((accepted, ledger.dropped(), timer.pending()), (1, 1, 1));
+        drop((timer, driver));
+        ledger.assert_closed(0);
+    });
+}
+
+/// Invariant: a place that a cancel has given back is there for whoever cancelled, whatever the worker and others do, and a
+/// place is given back once.
+/// Legal ends: the timeout ran or was cancelled, and the same thread schedules again.
+#[test]
+fn a_place_that_was_given_back_can_be_taken() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, _clock) = driven(|b| b.max_pending_timeouts(2).capacity(3));
+        timer.schedule_detached(ticks(5), ledger.task()).expect("room");
+        let timeout = timer.schedule(ticks(0), ledger.task()).expect("room");
+        let (theirs, again) = (timer.clone(), ledger.task());
+        let producer = thread::spawn(move || {
+            if timeout.cancel() {
+                theirs.schedule_detached(ticks(5), again).expect("its place is free");
+            } else {
+                again();
+            }
+        });
+        let fired = driver.turn();
+        producer.join().expect("no panic");
+        assert_eq!(timer.pending(), 2 - fired);
+        drop((timer, driver));
+        ledger.assert_closed(2 * fired);
+    });
+}
+
+/// Invariant: the place of a timeout is free before its task runs; a task that schedules again finds it, unless another
+/// producer was quicker.
+/// Legal ends: the task has scheduled another, and the producer was refused; the other way round.
+#[test]
+fn a_task_finds_the_place_that_it_has_made() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, _clock) = driven(|b| b.max_pending_timeouts(1).capacity(3));
+        let (mine, next) = (timer.clone(), ledger.task());
+        let task = move || drop(mine.schedule_detached(ticks(5), next));
+        timer.schedule_detached(ticks(0), task).expect("room");
+        let (theirs, next) = (timer.clone(), ledger.task());
+        let producer = thread::spawn(move || drop(theirs.schedule_detached(ticks(5), next)));
+        assert_eq!(driver.turn(), 1);
+        producer.join().expect("no panic");
+        assert_eq!((timer.pending(), ledger.dropped()), (1, 1));
+        drop((timer, driver));
+        ledger.assert_closed(0);
+    });
+}

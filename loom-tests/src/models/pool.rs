@@ -1,0 +1,123 @@
+//! The pool: what is handed to it runs, whether its threads are asleep, busy, or not there yet; and whoever waits for what
+//! is in flight waits exactly for that.
+
+use super::check::check;
+use super::rig::{Bare, Ledger, NO_LIMITS};
+use crate::executor::{Dispatch, ThreadPool};
+use crate::shard::{Batch, Shard};
+use crate::sync::thread;
+use crate::time::Tick;
+use crate::worker::Sink;
+
+/// So many batches, of one expired timeout each.
+fn batches(bare: &Bare, shard: &mut Shard, ledger: &Ledger, n: usize) -> Vec<Batch> {
+    let mut batches = Vec::new();
+    for _ in 0..n {
+        assert!(bare.post(bare.arm(Tick::ZERO, false, ledger)));
+        shard.turn(&bare.hub, Tick::ZERO, &mut |batch| batches.push(batch));
+    }
+    batches
+}
+
+fn sink_of(pool: &ThreadPool) -> Dispatch {
+    Dispatch::new(std::sync::Arc::new(pool.clone()))
+}
+
+/// Invariant: a batch is never left in the queue while a thread sleeps, and none runs twice.
+/// Legal end: both have run when the wait is over, and what they did is visible.
+#[test]
+fn every_batch_runs_however_many_threads_are_idle() {
+    for (threads, preemptions) in [(1, 3), (2, 2)] {
+        check(preemptions, move || {
+            let ledger = Ledger::default();
+            let (bare, mut shard) = Bare::new(2, NO_LIMITS);
+            let batches = batches(&bare, &mut shard, &ledger, 2);
+            let pool = ThreadPool::new(threads);
+            let mut sink = sink_of(&pool);
+            batches.into_iter().for_each(|batch| sink.accept(batch));
+            bare.hub.in_flight.wait();
+            ledger.assert_closed(2);
+        });
+    }
+}
+
+/// Invariant: a thread that has run out of work and falls asleep is called when more comes.
+/// Legal end: each batch has run when the wait for it is over.
+#[test]
+fn a_thread_that_falls_asleep_is_called() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (bare, mut shard) = Bare::new(2, NO_LIMITS);
+        let batches = batches(&bare, &mut shard, &ledger, 2);
+        let pool = ThreadPool::new(1);
+        let mut sink = sink_of(&pool);
+        for (n, batch) in batches.into_iter().enumerate() {
+            sink.accept(batch);
+            bare.hub.in_flight.wait();
+            assert_eq!(ledger.ran(), n + 1);
+        }
+        drop((pool, sink));
+        ledger.assert_closed(2);
+    });
+}
+
+/// Invariant: two workers share a pool; neither's batch is lost between them.
+/// Legal end: both have run.
+#[test]
+fn two_workers_share_a_pool() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (bare, mut shard) = Bare::new(2, NO_LIMITS);
+        let batches = batches(&bare, &mut shard, &ledger, 2);
+        let pool = ThreadPool::new(1);
+        let workers: Vec<_> = batches
+            .into_iter()
+            .map(|batch| {
+                let mut sink = sink_of(&pool);
+                thread::spawn(move || sink.accept(batch))
+            })
+            .collect();
+        workers.into_iter().for_each(|worker| worker.join().expect("no panic"));
+        drop(pool);
+        bare.hub.in_flight.wait();
+        ledger.assert_closed(2);
+    });
+}
+
+/// Invariant: dropping the last owner of a pool leaves nothing in its queue, and no thread behind. (That the threads end is
+/// for loom to say.)
+/// Legal end: both have run.
+#[test]
+fn what_is_left_in_a_pool_that_is_dropped_runs() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (bare, mut shard) = Bare::new(2, NO_LIMITS);
+        let batches = batches(&bare, &mut shard, &ledger, 2);
+        let pool = ThreadPool::new(1);
+        let mut sink = sink_of(&pool);
+        batches.into_iter().for_each(|batch| sink.accept(batch));
+        drop((pool, sink));
+        bare.hub.in_flight.wait();
+        ledger.assert_closed(2);
+    });
+}
+
+/// Invariant: who waits for what is under way, and who waits for what is running, are both told of the end.
+/// Legal end: both waits are over; after the first kind both batches have run.
+#[test]
+fn two_kinds_of_waiters_are_told_of_the_end() {
+    check(2, || {
+        let ledger = Ledger::default();
+        let (bare, mut shard) = Bare::new(2, NO_LIMITS);
+        let batches = batches(&bare, &mut shard, &ledger, 2);
+        let pool = ThreadPool::new(1);
+        let mut sink = sink_of(&pool);
+        batches.into_iter().for_each(|batch| sink.accept(batch));
+        drop((pool, sink));
+        let theirs = bare.clone();
+        let other = thread::spawn(move || theirs.hub.in_flight.wait_for_running());
+        bare.hub.in_flight.wait();
+        ledger.assert_closed(2);
+        other.join().expect("no panic");
+    });
+}

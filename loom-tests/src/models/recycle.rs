@@ -1,0 +1,134 @@
+//! The arena: an entry is given out to one thread at a time, whatever way it came home.
+
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use super::check::check;
+use super::rig::{Ledger, driven, ticks};
+use crate::arena::{Arena, Local, PerThread, current_thread};
+use crate::entry::{Entry, entry_ref};
+use crate::sync::{AtomicUsize, Ordering, thread};
+
+/// A thread's free list of one arena.
+struct Mine {
+    arena: Arc<Arena>,
+    local: Local,
+}
+
+/// An entry on its way to another thread.
+struct Sent(NonNull<Entry>);
+
+// SAFETY: whoever has it owns the entry.
+unsafe impl Send for Sent {}
+
+impl Mine {
+    fn of(arena: &Arc<Arena>) -> Self {
+        Self { arena: Arc::clone(arena), local: Local::new() }
+    }
+
+    fn take(&self) -> Sent {
+        // SAFETY: a `Local` of this arena alone.
+        let entry = unsafe { self.local.take(&self.arena) };
+        // SAFETY: as above, and `take` has found nothing.
+        let entry = entry.unwrap_or_else(|| unsafe { self.local.grow(&self.arena) });
+        // What an owner does to an entry: loom objects if somebody else does, too.
+        // SAFETY: just taken.
+        let this = unsafe { entry_ref(entry) };
+        this.set_back(ptr::null_mut());
+        Sent(entry)
+    }
+
+    fn put(&self, entry: Sent) {
+        // SAFETY: taken from this arena, and given up.
+        unsafe { self.local.put(&self.arena, entry.0) };
+    }
+}
+
+fn assert_distinct(entries: &[Sent]) {
+    for (index, entry) in entries.iter().enumerate() {
+        assert!(entries[..index].iter().all(|other| other.0 != entry.0), "an entry was given out twice");
+    }
+}
+
+/// Invariant: an entry that one thread gives back and another takes, through the depot, is handed over in order, and
+/// belongs to one of them at a time.
+/// Legal ends: the taker gets what came home, or fresh memory; all that is out is distinct.
+#[test]
+fn what_one_thread_gives_back_another_takes() {
+    check(None, || {
+        let arena = Arc::new(Arena::new(3).expect("memory"));
+        let main = Mine::of(&arena);
+        let out = [main.take(), main.take(), main.take()];
+        let giver = Mine::of(&arena);
+        let giver = thread::spawn(move || {
+            out.into_iter().for_each(|entry| giver.put(entry));
+            vec![giver.take(), giver.take()]
+        });
+        let taker = Mine::of(&arena);
+        let taker = thread::spawn(move || vec![taker.take(), taker.take()]);
+        let mut out = giver.join().expect("no panic");
+        out.append(&mut taker.join().expect("no panic"));
+        out.push(main.take());
+        assert_distinct(&out);
+    });
+}
+
+/// Invariant: threads that find the arena exhausted at the same time make one chunk or two, and share no entry.
+/// Legal ends: one was first and the other uses its chunk; that was used up, and it made another.
+#[test]
+fn two_threads_grow_the_arena_at_once() {
+    check(3, || {
+        let arena = Arc::new(Arena::new(0).expect("memory"));
+        let threads = [0; 2].map(|_| {
+            let mine = Mine::of(&arena);
+            thread::spawn(move || vec![mine.take(), mine.take()])
+        });
+        let mut out = vec![Mine::of(&arena).take()];
+        threads.into_iter().for_each(|thread| out.append(&mut thread.join().expect("no panic")));
+        assert_distinct(&out);
+        assert!(arena.capacity() >= out.len());
+    });
+}
+
+/// Invariant: the handle and the engine let go of an expired entry at the same time; one of them gives it back.
+/// Legal end: it is free, once: of two entries taken then, one is new.
+#[test]
+fn an_entry_that_both_owners_let_go_of_is_given_back_once() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, _clock) = driven(|b| b);
+        let timeout = timer.schedule(ticks(0), ledger.task()).expect("open");
+        let handle = thread::spawn(move || drop(timeout));
+        assert_eq!(driver.turn(), 1);
+        handle.join().expect("no panic");
+        let again = [0; 2].map(|_| timer.schedule(ticks(1), ledger.task()).expect("open"));
+        assert!(again.iter().all(|timeout| timeout.cancel()));
+        ledger.assert_closed(1);
+    });
+}
+
+/// Invariant: threads that use an engine for the first time at the same time get a value of their own each, and who sums
+/// over all sees each of them whole.
+/// Legal ends: any number of the two is seen while they are at it, both afterwards.
+#[test]
+fn two_threads_get_a_value_each() {
+    check(None, || {
+        let table = Arc::new(PerThread::<AtomicUsize>::new());
+        let count = |table: &PerThread<AtomicUsize>| {
+            let mine = table.get_or(current_thread().expect("alive"), || AtomicUsize::new(0));
+            // Not a read-modify-write: shared by two threads, counts would be lost.
+            mine.store(mine.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        };
+        let sum =
+            |table: &PerThread<AtomicUsize>| table.iter().map(|value| value.load(Ordering::Relaxed)).sum::<usize>();
+        // The main thread has the first bucket; the other two share the second, and race for making it.
+        count(&table);
+        let threads = [0; 2].map(|_| {
+            let table = Arc::clone(&table);
+            thread::spawn(move || (0..2).for_each(|_| count(&table)))
+        });
+        assert!((1..=5).contains(&sum(&table)));
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        assert_eq!(sum(&table), 5);
+    });
+}

@@ -1,0 +1,205 @@
+//! The state word: out of PENDING there is one way, and whoever takes it owns the task.
+
+use std::ptr;
+use std::sync::Arc;
+
+use super::check::check;
+use super::rig::Ledger;
+use crate::entry::{Cancel, Entry, Expire, HandleGone, Reset, Task, Transfer};
+use crate::sync::thread;
+use crate::time::Tick;
+
+fn tick(n: u64) -> Tick {
+    Tick::new(n)
+}
+
+/// An entry outside of any arena, with a handle, as it is once the worker has linked it.
+fn linked(ledger: &Ledger, deadline: u64) -> Arc<Entry> {
+    let entry = Arc::new(Entry::new_free());
+    entry.fill(ptr::null(), Task::new(ledger.task()));
+    entry.state.arm(tick(deadline), true);
+    assert_eq!(entry.state.link(), Transfer::Pending(tick(deadline)));
+    entry
+}
+
+fn cancel(entry: &Entry) -> Cancel {
+    let cancel = entry.state.cancel();
+    if cancel != Cancel::TooLate {
+        // SAFETY: just won.
+        drop(unsafe { entry.take_task() });
+    }
+    cancel
+}
+
+fn expire(entry: &Entry, now: u64) -> Expire {
+    let expire = entry.state.expire(tick(now));
+    if expire == Expire::Fire {
+        // SAFETY: just won.
+        unsafe { entry.take_task() }.run();
+    }
+    expire
+}
+
+/// Invariant: the task goes to exactly one winner.
+/// Legal ends: it ran, and both cancels were too late; or one cancel won, and it never runs.
+#[test]
+fn exactly_one_of_expiry_and_two_cancels_wins() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let entry = linked(&ledger, 1);
+        let cancels = [0; 2].map(|_| {
+            let entry = Arc::clone(&entry);
+            thread::spawn(move || cancel(&entry) != Cancel::TooLate)
+        });
+        let fired = expire(&entry, 1) == Expire::Fire;
+        let cancelled = cancels.into_iter().filter_map(|thread| thread.join().ok()).filter(|&won| won).count();
+        assert_eq!(usize::from(fired) + cancelled, 1);
+        ledger.assert_closed(usize::from(fired));
+    });
+}
+
+/// Invariant: a reset that returned true holds: it is not fired before the new deadline, not even by a worker that has
+/// already found it in the old slot.
+/// Legal ends: fired at 1 and the reset was too late; fired at 5 and the reset was in time; cancelled.
+#[test]
+fn a_reset_to_later_holds_against_the_worker_and_a_cancel() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let entry = linked(&ledger, 1);
+        let (a, b) = (Arc::clone(&entry), Arc::clone(&entry));
+        let reset = thread::spawn(move || a.state.reset(tick(5)));
+        let cancel = thread::spawn(move || cancel(&b));
+        let at_1 = expire(&entry, 1);
+        let (reset, cancel) = (reset.join().expect("no panic"), cancel.join().expect("no panic"));
+        let at_4 = expire(&entry, 4);
+        let at_5 = expire(&entry, 5);
+        let fired_early = at_1 == Expire::Fire || at_4 == Expire::Fire;
+        match reset {
+            Reset::Later => assert!(!fired_early),
+            Reset::TooLate => assert!(fired_early || cancel == Cancel::WonLinked),
+            Reset::Earlier | Reset::EarlierByMail => panic!("it was to later"),
+        }
+        let fired = fired_early || at_5 == Expire::Fire;
+        assert_eq!(cancel == Cancel::TooLate, fired);
+        ledger.assert_closed(usize::from(fired));
+    });
+}
+
+/// Invariant: while its address is in the mail an entry is neither fired nor let go of, and it is never in the mail and
+/// the cancelled queue at once.
+/// Legal ends: fired out of its slot; fired when the mail arrived; cancelled, and brought by the mail or by the cancelled
+/// queue.
+#[test]
+fn a_reset_to_earlier_is_by_mail_or_not_at_all() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let entry = linked(&ledger, 5);
+        let (a, b) = (Arc::clone(&entry), Arc::clone(&entry));
+        let reset = thread::spawn(move || a.state.reset(tick(1)));
+        let cancel = thread::spawn(move || cancel(&b));
+        let in_slot = expire(&entry, 5);
+        let (reset, cancel) = (reset.join().expect("no panic"), cancel.join().expect("no panic"));
+        let by_mail = reset == Reset::EarlierByMail;
+        assert!(by_mail || reset == Reset::TooLate);
+        if by_mail {
+            assert_ne!(in_slot, Expire::Fire);
+            assert_ne!(cancel, Cancel::WonLinked, "the mail brings it; the queue must not");
+            match entry.state.arrive() {
+                Transfer::Pending(deadline) => {
+                    assert_eq!((cancel, deadline), (Cancel::TooLate, tick(1)));
+                }
+                Transfer::Cancelled => assert_eq!(cancel, Cancel::Won),
+            }
+        }
+        let fired = in_slot == Expire::Fire || expire(&entry, 5) == Expire::Fire;
+        assert_eq!(cancel == Cancel::TooLate, fired);
+        ledger.assert_closed(usize::from(fired));
+    });
+}
+
+/// Invariant: of engine and handle exactly one is the last owner, and what the other did to the entry is visible to it.
+/// Legal ends: the engine gives the entry back; the handle does.
+#[test]
+fn exactly_one_owner_lets_go_last() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let entry = linked(&ledger, 1);
+        let again = ledger.clone();
+        // What the arena does with an entry that comes back, as far as memory goes.
+        let reuse = move |entry: &Entry| {
+            entry.set_next(ptr::null_mut());
+            entry.fill(ptr::null(), Task::new(again.task()));
+        };
+        let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
+        let handle = thread::spawn(move || {
+            cancel(&theirs);
+            let last = theirs.state.handle_lets_go() == HandleGone::Last;
+            if last {
+                reused(&theirs);
+                assert!(!theirs.state.free());
+            }
+            last
+        });
+        let fired = expire(&entry, 1) == Expire::Fire;
+        let engine_was_last = entry.state.engine_lets_go();
+        if engine_was_last {
+            reuse(&entry);
+        }
+        let handle_was_last = handle.join().expect("no panic");
+        assert!(engine_was_last != handle_was_last);
+        // SAFETY: filled again, by whoever was last.
+        drop(unsafe { entry.take_task() });
+        ledger.assert_closed(usize::from(fired));
+    });
+}
+
+/// Invariant: shutdown and two cancels don't share the task.
+/// Legal ends: withdrawn; cancelled by one of the two.
+#[test]
+fn a_withdrawal_and_two_cancels_share_no_task() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let entry = linked(&ledger, 1);
+        let cancels = [0; 2].map(|_| {
+            let entry = Arc::clone(&entry);
+            thread::spawn(move || cancel(&entry) != Cancel::TooLate)
+        });
+        let withdrawn = entry.state.withdraw();
+        if withdrawn {
+            // SAFETY: just won.
+            unsafe { entry.take_task() }.run();
+        }
+        let cancelled = cancels.into_iter().filter_map(|thread| thread.join().ok()).filter(|&won| won).count();
+        assert_eq!(usize::from(withdrawn) + cancelled, 1);
+        assert!(entry.state.is_cancelled());
+        ledger.assert_closed(usize::from(withdrawn));
+    });
+}
+
+/// Invariant: the worker knows for certain whether a cancelled or reset entry was linked, and at which tick.
+/// Legal ends: the worker found it cancelled, and nobody queues it; it linked it, and the canceller queues it, or, if a
+/// reset to earlier came in between, the mail brings it. A reset before the link is what the link goes by.
+#[test]
+fn a_cancel_a_reset_and_the_link_agree_on_who_came_first() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let entry = Arc::new(Entry::new_free());
+        entry.fill(ptr::null(), Task::new(ledger.task()));
+        entry.state.arm(tick(5), true);
+        let (a, b) = (Arc::clone(&entry), Arc::clone(&entry));
+        let cancel = thread::spawn(move || cancel(&a));
+        let reset = thread::spawn(move || b.state.reset(tick(1)));
+        let transfer = entry.state.link();
+        let (cancel, reset) = (cancel.join().expect("no panic"), reset.join().expect("no panic"));
+        match transfer {
+            Transfer::Cancelled => assert_eq!(cancel, Cancel::Won),
+            Transfer::Pending(at) => {
+                let by_mail = reset == Reset::EarlierByMail;
+                assert_eq!(cancel, if by_mail { Cancel::Won } else { Cancel::WonLinked });
+                assert_eq!(at, tick(if reset == Reset::Earlier { 1 } else { 5 }));
+                assert!(!by_mail || entry.state.arrive() == Transfer::Cancelled);
+            }
+        }
+        ledger.assert_closed(0);
+    });
+}

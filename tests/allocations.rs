@@ -1,0 +1,189 @@
+//! What the heap sees of a timeout: nothing, once an engine has as many entries as it needs. A counting allocator
+//! tells, so this binary has one test, which does one thing after the other.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use tourbillon::{Driver, Executor, Inline, ManualClock, ThreadPool, Timeout, Timer};
+
+use common::{HOUR, MS, eventually, settle};
+
+struct Counting;
+
+static BY_ALL: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static BY_ME: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    BY_ALL.fetch_add(1, Ordering::Relaxed);
+    BY_ME.set(BY_ME.get() + 1);
+}
+
+// SAFETY: all is handed on to the system's allocator; counting neither allocates nor unwinds.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: handed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: handed on.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: handed on.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: handed on.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Allocations of all threads, and of this one, while `work` runs.
+fn allocations_of(work: impl FnOnce()) -> (u64, u64) {
+    let before = (BY_ALL.load(Ordering::Relaxed), BY_ME.get());
+    work();
+    (BY_ALL.load(Ordering::Relaxed) - before.0, BY_ME.get() - before.1)
+}
+
+const STEPS: u64 = 100_000;
+
+/// Queues between threads allocate a block for some thousand timeouts; nothing allocates for each.
+const A_FEW: u64 = STEPS / 500;
+
+/// Does `step` over and over: once to get going, and then without allocating.
+fn assert_allocates_nothing(what: &str, mut step: impl FnMut(u64)) {
+    (0..STEPS).for_each(&mut step);
+    let (by_all, by_me) = allocations_of(|| (0..STEPS).for_each(&mut step));
+    assert_eq!(by_me, 0, "{what}, on the calling thread");
+    assert!(by_all <= A_FEW, "{what}: {by_all} allocations");
+}
+
+fn cancelled(timeout: Timeout) {
+    assert!(timeout.cancel());
+}
+
+fn schedule_and_cancel(timer: &Timer) {
+    assert_allocates_nothing("no captures", |_| cancelled(timer.schedule(HOUR, || ()).expect("accepted")));
+    let captures = [1_u64, 2, 3];
+    let task = move || assert_eq!(captures.iter().sum::<u64>(), 6);
+    assert_eq!(size_of_val(&task), 24);
+    assert_allocates_nothing("24 bytes of captures", |_| cancelled(timer.schedule(HOUR, task).expect("accepted")));
+    let mut ring: Vec<_> = (0..1_000).map(|_| timer.schedule(HOUR, task).expect("accepted")).collect();
+    assert_allocates_nothing("a ring", |n| {
+        let next = timer.schedule(HOUR, task).expect("accepted");
+        let slot = usize::try_from(n % 1_000).expect("small");
+        cancelled(std::mem::replace(&mut ring[slot], next));
+    });
+    let busy = timer.schedule(HOUR, task).expect("accepted");
+    let mut delay = HOUR;
+    assert_allocates_nothing("reset to later", |_| {
+        delay += MS;
+        assert!(busy.reset(delay));
+    });
+    assert_allocates_nothing("a guard", |_| drop(timer.schedule(HOUR, task).expect("accepted").cancel_on_drop()));
+    let start = std::time::Instant::now();
+    assert_allocates_nothing("queries", |_| {
+        assert!(busy.is_pending() && !busy.is_expired() && !busy.is_cancelled() && busy.deadline() > start);
+        assert!(timer.pending() > 0);
+    });
+    ring.into_iter().for_each(cancelled);
+    cancelled(busy);
+}
+
+fn schedule_and_cancel_driven() {
+    let (timer, mut driver, _clock) = common::driven();
+    assert_allocates_nothing("with a driver", |n| {
+        cancelled(timer.schedule(HOUR, || ()).expect("accepted"));
+        if n % 1_000 == 999 {
+            driver.turn();
+        }
+    });
+}
+
+fn large_captures_are_boxed(timer: &Timer) {
+    let large = [7_u8; 25];
+    let task = move || assert_eq!(large[24], 7);
+    let (_, by_me) = allocations_of(|| (0..100).for_each(|_| cancelled(timer.schedule(HOUR, task).expect("accepted"))));
+    assert_eq!(by_me, 100, "one for each");
+}
+
+/// Expiry of clumps on a clock that is moved by hand.
+fn expiry(executor: impl Executor, what: &str) {
+    let clock = ManualClock::new();
+    let timer = Timer::builder().executor(executor).clock(clock.clone()).build().expect("the options make sense");
+    static RAN: AtomicUsize = AtomicUsize::new(0);
+    let clump = || {
+        for _ in 0..10_000 {
+            let task = || {
+                RAN.fetch_add(1, Ordering::Relaxed);
+            };
+            timer.schedule_detached(MS, task).expect("accepted");
+        }
+        clock.advance(MS);
+    };
+    (0..10).for_each(|_| clump());
+    let before = RAN.load(Ordering::Relaxed);
+    let (by_all, _) = allocations_of(|| (0..10).for_each(|_| clump()));
+    assert_eq!(RAN.load(Ordering::Relaxed) - before, 100_000);
+    assert!(by_all <= A_FEW, "{what}: {by_all} allocations for 100,000 timeouts");
+}
+
+fn expiry_in_a_turn() {
+    let (timer, mut driver, clock): (Timer, Driver, ManualClock) = common::driven();
+    assert_allocates_nothing("expiry in a turn", |n| {
+        timer.schedule_detached(Duration::from_millis(n % 7), || ()).expect("accepted");
+        if n % 1_000 == 999 {
+            clock.advance(MS);
+            settle(&mut driver, &clock);
+        }
+    });
+}
+
+fn what_is_reserved_is_not_allocated_later() {
+    let (timer, mut driver, _clock) = common::driven_by(Timer::builder().capacity(200_000));
+    timer.schedule_detached(HOUR, || ()).expect("a thread's first use allocates a little state");
+    let (by_all, _) = allocations_of(|| {
+        for _ in 0..199_000 {
+            timer.schedule_detached(HOUR, || ()).expect("accepted");
+        }
+        driver.turn();
+        driver.turn();
+    });
+    assert_eq!(by_all, 0);
+}
+
+#[test]
+fn in_the_steady_state_timeouts_do_not_allocate() {
+    let reserved = Timer::builder().executor(Inline).capacity(100_000);
+    let timer = reserved.build().expect("the options make sense");
+    let first = timer.schedule(Duration::ZERO, || ()).expect("accepted");
+    eventually("the worker runs", || first.is_expired());
+    schedule_and_cancel(&timer);
+    thread::scope(|scope| {
+        scope.spawn(|| schedule_and_cancel(&timer));
+    });
+    large_captures_are_boxed(&timer);
+    drop(timer);
+    schedule_and_cancel_driven();
+    expiry(Inline, "inline");
+    expiry(ThreadPool::new(2), "on a pool");
+    expiry_in_a_turn();
+    what_is_reserved_is_not_allocated_later();
+}

@@ -1,0 +1,214 @@
+//! What the integration tests share: patience, random numbers, witnesses, and what Linux says about a process.
+
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+use tourbillon::{Builder, Driver, ManualClock, Stats, Timer};
+
+pub(crate) const MS: Duration = Duration::from_millis(1);
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
+pub(crate) const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// How long a test waits for what must happen sometime, on however loaded a machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until `is_so`, and fails if that takes more than [`PATIENCE`].
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        thread::sleep(MS);
+    }
+}
+
+/// Runs `work` on a thread of its own, so that what would hang fails instead.
+pub(crate) fn in_time<R: Send + 'static>(what: &str, work: impl FnOnce() -> R + Send + 'static) -> R {
+    let (send, receive) = channel();
+    let worker = thread::spawn(move || {
+        let _ = send.send(work());
+    });
+    match receive.recv_timeout(PATIENCE) {
+        Ok(result) => result,
+        Err(RecvTimeoutError::Timeout) => panic!("hangs: {what}"),
+        Err(RecvTimeoutError::Disconnected) => match worker.join() {
+            Err(panic) => std::panic::resume_unwind(panic),
+            Ok(()) => unreachable!("it sends before it ends"),
+        },
+    }
+}
+
+/// A driven engine on a clock of its own.
+pub(crate) fn driven_by(builder: Builder) -> (Timer, Driver, ManualClock) {
+    let clock = ManualClock::new();
+    let (timer, driver) = builder.clock(clock.clone()).build_driven().expect("the options make sense");
+    (timer, driver, clock)
+}
+
+pub(crate) fn driven() -> (Timer, Driver, ManualClock) {
+    driven_by(Timer::builder())
+}
+
+/// Turns until there is nothing left to do at this time. Returns how many timeouts fired.
+pub(crate) fn settle(driver: &mut Driver, clock: &ManualClock) -> usize {
+    let mut fired = driver.turn();
+    while driver.next_wakeup().is_some_and(|at| at <= clock.now()) {
+        fired += driver.turn();
+    }
+    fired
+}
+
+/// Every accepted timeout has had exactly one end, or is still pending.
+pub(crate) fn assert_books_balance(stats: &Stats) {
+    let ended = stats.fired + stats.cancelled + stats.returned;
+    assert_eq!(stats.scheduled, ended + stats.pending as u64, "{stats:?}");
+}
+
+/// Counts the calls of closures, each by its number.
+#[derive(Clone)]
+pub(crate) struct Runs(Arc<[AtomicUsize]>);
+
+impl Runs {
+    pub(crate) fn new(len: usize) -> Self {
+        Self((0..len).map(|_| AtomicUsize::new(0)).collect())
+    }
+
+    /// The closure with this number.
+    pub(crate) fn task(&self, id: usize) -> impl FnOnce() + Send + 'static {
+        let runs = self.clone();
+        move || {
+            runs.0[id].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn of(&self, id: usize) -> usize {
+        self.0[id].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn total(&self) -> usize {
+        self.0.iter().map(|runs| runs.load(Ordering::Relaxed)).sum()
+    }
+
+    pub(crate) fn assert_each_ran_once(&self) {
+        for (id, runs) in self.0.iter().enumerate() {
+            assert_eq!(runs.load(Ordering::Relaxed), 1, "runs of task {id}");
+        }
+    }
+}
+
+/// Remembers which threads dropped its witnesses.
+#[derive(Clone, Default)]
+pub(crate) struct Drops(Arc<Mutex<Vec<ThreadId>>>);
+
+/// A capture that tells when it is dropped.
+pub(crate) struct Witness(Drops);
+
+impl Drops {
+    pub(crate) fn witness(&self) -> Witness {
+        Witness(self.clone())
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.lock().expect("no panic under this lock").len()
+    }
+
+    pub(crate) fn forget(&self) {
+        *self.0.lock().expect("no panic under this lock") = Vec::new();
+    }
+
+    pub(crate) fn all_by(&self, thread: ThreadId) -> bool {
+        self.0.lock().expect("no panic under this lock").iter().all(|&by| by == thread)
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        self.0.0.lock().expect("no panic under this lock").push(thread::current().id());
+    }
+}
+
+/// Numbers that look random and are the same in each run (xorshift64*).
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11
+    }
+
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next() % bound as u64).expect("less than a usize")
+    }
+
+    /// Up to `max`, each order of magnitude as likely as any other.
+    pub(crate) fn duration(&mut self, max: Duration) -> Duration {
+        let max_ns = u64::try_from(max.as_nanos()).expect("less than centuries");
+        let bits = self.below(max_ns.ilog2() as usize + 1);
+        Duration::from_nanos(self.next() % (2 << bits).min(max_ns + 1))
+    }
+}
+
+/// A thread of this process, as Linux sees it.
+pub(crate) struct SeenThread {
+    pub(crate) name: String,
+    status: String,
+}
+
+impl SeenThread {
+    fn read(task: &std::path::Path) -> Option<Self> {
+        let name = fs::read_to_string(task.join("comm")).ok()?.trim_end().to_owned();
+        Some(Self { name, status: fs::read_to_string(task.join("status")).ok()? })
+    }
+
+    /// A line of its `status`.
+    pub(crate) fn field(&self, key: &str) -> &str {
+        let value = self.status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+        value.expect("Linux shows this field").trim()
+    }
+
+    /// How often it has gone to sleep of its own accord, which takes a system call.
+    pub(crate) fn sleeps(&self) -> u64 {
+        self.field("voluntary_ctxt_switches").parse().expect("a number")
+    }
+}
+
+/// The living threads whose names begin with `prefix`. (Linux keeps 15 bytes of a name.)
+pub(crate) fn threads_named(prefix: &str) -> Vec<SeenThread> {
+    let tasks = fs::read_dir("/proc/self/task").expect("Linux");
+    let seen = tasks.filter_map(|task| SeenThread::read(&task.ok()?.path()));
+    seen.filter(|thread| thread.name.starts_with(prefix)).collect()
+}
+
+/// The cores that this process may use, from a list such as `0-3,6`.
+pub(crate) fn cores_in(list: &str) -> Vec<usize> {
+    let number = |text: &str| text.parse::<usize>().expect("a core's number");
+    let range = |part: &str| match part.split_once('-') {
+        Some((first, last)) => number(first)..=number(last),
+        None => number(part)..=number(part),
+    };
+    list.split(',').flat_map(range).collect()
+}
+
+pub(crate) fn allowed_cores() -> Vec<usize> {
+    let status = fs::read_to_string("/proc/thread-self/status").expect("Linux");
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    cores_in(list.expect("Linux shows it").trim())
+}
+
+/// Memory of this process that is really there, in bytes.
+pub(crate) fn resident_bytes() -> usize {
+    let statm = fs::read_to_string("/proc/self/statm").expect("Linux");
+    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number of pages");
+    pages * 4096
+}

@@ -1,0 +1,135 @@
+//! An engine with nothing to do does nothing: no tick, no wake-up, no system call. (Linux counts how often a thread
+//! goes to sleep; a thread that sleeps all the time makes no system call.)
+
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::thread;
+use std::time::Duration;
+
+use tourbillon::{Builder, Pinning, Timer, WaitStrategy};
+
+use common::{HOUR, MS, eventually, threads_named};
+
+/// How long nothing may happen.
+const SILENCE: Duration = Duration::from_secs(2);
+
+fn sleeps(name: &str) -> Vec<(String, u64)> {
+    let mut sleeps: Vec<_> = threads_named(name).into_iter().map(|thread| (thread.sleeps(), thread.name)).collect();
+    sleeps.sort();
+    sleeps.into_iter().map(|(sleeps, name)| (name, sleeps)).collect()
+}
+
+/// Does `work`, and checks that none of the engine's threads wakes up during it.
+fn assert_sleeps_through(timer: &Timer, name: &str, work: impl FnOnce()) {
+    eventually("all threads are asleep", || {
+        let before = sleeps(name);
+        thread::sleep(100 * MS);
+        before == sleeps(name)
+    });
+    let (before, stats) = (sleeps(name), timer.stats());
+    assert!(before.iter().any(|(name, _)| name.ends_with("-0")), "a worker runs: {before:?}");
+    work();
+    assert_eq!(sleeps(name), before, "a thread woke up");
+    let after = timer.stats();
+    assert_eq!((after.wakeups, after.turns), (stats.wakeups, stats.turns));
+}
+
+/// An engine whose worker and pool have run once.
+fn warm(builder: Builder, name: &str) -> Timer {
+    let timer = builder.thread_name(name).pinning(Pinning::None).build().expect("the options make sense");
+    let first = timer.schedule(MS, || ()).expect("accepted");
+    eventually("it fires", || first.is_expired());
+    timer
+}
+
+#[test]
+fn an_empty_engine_sleeps() {
+    let timer = warm(Timer::builder(), "idle-a");
+    assert_sleeps_through(&timer, "idle-a", || thread::sleep(SILENCE));
+}
+
+#[test]
+fn an_empty_engine_sleeps_with_a_hybrid_wait_too() {
+    let timer = warm(Timer::builder().wait(WaitStrategy::Hybrid { spin: MS }), "idle-b");
+    drop(timer.schedule(HOUR, || ()).expect("accepted"));
+    assert_sleeps_through(&timer, "idle-b", || thread::sleep(SILENCE));
+}
+
+#[test]
+fn an_engine_whose_only_timeout_is_an_hour_away_sleeps() {
+    let timer = warm(Timer::builder(), "idle-c");
+    drop(timer.schedule(HOUR, || ()).expect("accepted"));
+    assert_sleeps_through(&timer, "idle-c", || thread::sleep(SILENCE));
+}
+
+#[test]
+fn an_engine_with_a_hundred_thousand_timeouts_an_hour_away_sleeps() {
+    let timer = warm(Timer::builder().shards(2), "idle-d");
+    for n in 0..100_000 {
+        drop(timer.schedule(HOUR + Duration::from_millis(n % 5_000), || ()).expect("accepted"));
+    }
+    assert_eq!(timer.pending(), 100_000);
+    assert_sleeps_through(&timer, "idle-d", || thread::sleep(SILENCE));
+}
+
+#[test]
+fn an_engine_whose_timeouts_never_come_sleeps() {
+    let timer = warm(Timer::builder().levels(1).ticks_per_wheel(4), "idle-e");
+    drop(timer.schedule(Duration::MAX, || ()).expect("accepted"));
+    assert_sleeps_through(&timer, "idle-e", || thread::sleep(SILENCE));
+}
+
+#[test]
+fn resets_cancels_and_later_timeouts_wake_nobody() {
+    let timer = warm(Timer::builder(), "idle-f");
+    let timeouts: Vec<_> = (0..1000).map(|_| timer.schedule(HOUR, || ()).expect("accepted")).collect();
+    let far = timer.schedule(9 * HOUR, || ()).expect("accepted");
+    timer.schedule_detached(Duration::ZERO, || ()).expect("it makes the worker take all of them");
+    assert_sleeps_through(&timer, "idle-f", || {
+        for round in 0..50_u32 {
+            timeouts.iter().for_each(|timeout| assert!(timeout.reset(HOUR + round * MS)));
+            assert!(far.reset(8 * HOUR - round * MS), "earlier, but not before what the worker waits for");
+            timer.schedule_detached(2 * HOUR, || ()).expect("accepted");
+            assert!(timer.schedule(2 * HOUR, || ()).expect("accepted").cancel());
+        }
+        timeouts.iter().for_each(|timeout| assert!(timeout.cancel()));
+        thread::sleep(100 * MS);
+    });
+}
+
+#[test]
+fn cancelled_timeouts_wake_the_worker_once_in_thousands() {
+    let timer = warm(Timer::builder(), "idle-h");
+    drop(timer.schedule(HOUR, || ()).expect("accepted"));
+    let before = timer.stats().wakeups;
+    for _ in 0..100_000 {
+        assert!(timer.schedule(2 * HOUR, || ()).expect("accepted").cancel());
+    }
+    let wakeups = timer.stats().wakeups - before;
+    assert!(wakeups <= 30, "{wakeups} wake-ups for 100,000 timeouts");
+}
+
+#[test]
+fn a_shard_sleeps_while_another_works() {
+    let timer = warm(Timer::builder().shards(2), "idle-g");
+    // The second shard gets its worker by the second producer.
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                drop(timer.schedule(HOUR, || ()).expect("accepted"));
+                thread::sleep(20 * MS);
+            });
+        }
+    });
+    eventually("two workers run", || threads_named("idle-g-0").len() + threads_named("idle-g-1").len() == 2);
+    let mine = || timer.stats().shards.iter().map(|shard| shard.turns).collect::<Vec<_>>();
+    let before = mine();
+    for _ in 0..50 {
+        let timeout = timer.schedule(MS, || ()).expect("accepted");
+        eventually("it fires", || timeout.is_expired());
+    }
+    let turned: Vec<_> = mine().iter().zip(&before).map(|(after, before)| after - before).collect();
+    assert_eq!(turned.iter().filter(|&&turns| turns == 0).count(), 1, "{turned:?}");
+}

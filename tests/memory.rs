@@ -1,0 +1,161 @@
+//! What cancelled timeouts hold is bounded, however far away they were: schedule + cancel, over and over, leaves memory
+//! where it was.
+
+mod common;
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use tourbillon::{Driver, Inline, Timeout, Timer};
+
+use common::{HOUR, MS, assert_books_balance, eventually, resident_bytes};
+
+const STEPS: usize = if cfg!(debug_assertions) { 1_000_000 } else { 10_000_000 };
+const RING: usize = 1_000;
+const DELAY: Duration = Duration::from_secs(60);
+
+/// What may be there in the end, in timeouts of 64 bytes: 16 MiB. Without a bound it would be [`STEPS`] of them.
+const MOST: usize = 262_144;
+const MOST_BYTES: usize = MOST * 64 + (8 << 20);
+
+/// Resident memory is the process's: one of these tests at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps a ring of pending timeouts; each step schedules one, and ends the oldest by `end`.
+fn go_around(timer: &Timer, steps: usize, mut end: impl FnMut(usize, Timeout)) {
+    let mut ring = VecDeque::with_capacity(RING + 1);
+    for step in 0..steps {
+        ring.push_back(timer.schedule(DELAY, move || assert!(step == usize::MAX, "none fires")).expect("accepted"));
+        if ring.len() > RING {
+            end(step, ring.pop_front().expect("it is not empty"));
+        }
+    }
+    ring.into_iter().for_each(|timeout| assert!(timeout.cancel()));
+}
+
+fn cancel(_: usize, timeout: Timeout) {
+    assert!(timeout.cancel());
+}
+
+/// Runs `work` on an engine, and checks that it leaves memory where it was.
+fn assert_bounded(work: impl FnOnce(&Timer)) {
+    let _alone = alone();
+    let timer = Timer::builder().executor(Inline).build().expect("the options make sense");
+    let warm_up = timer.schedule(Duration::ZERO, || ()).expect("accepted");
+    eventually("the worker runs", || warm_up.is_expired());
+    let before = resident_bytes();
+    work(&timer);
+    let grown = resident_bytes().saturating_sub(before);
+    let stats = timer.stats();
+    assert!(stats.capacity <= MOST, "memory for {} timeouts, of {} steps", stats.capacity, stats.cancelled);
+    assert!(grown <= MOST_BYTES, "{} KiB more", grown / 1024);
+    assert_eq!(stats.pending, 0);
+    assert_books_balance(&stats);
+}
+
+#[test]
+fn millions_of_schedules_and_cancels_leave_memory_where_it_was() {
+    assert_bounded(|timer| go_around(timer, STEPS, cancel));
+}
+
+#[test]
+fn millions_of_schedules_and_cancels_on_two_threads_leave_memory_where_it_was() {
+    assert_bounded(|timer| {
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| go_around(timer, STEPS / 2, cancel));
+            }
+        });
+    });
+}
+
+#[test]
+fn timeouts_that_are_cancelled_on_another_thread_leave_memory_where_it_was() {
+    assert_bounded(|timer| {
+        let (send, receive) = std::sync::mpsc::sync_channel::<Timeout>(RING);
+        thread::scope(|scope| {
+            scope.spawn(move || receive.into_iter().for_each(|timeout| assert!(timeout.cancel())));
+            go_around(timer, STEPS / 4, |_, timeout| send.send(timeout).expect("it is received"));
+            drop(send);
+        });
+    });
+}
+
+#[test]
+fn timeouts_that_are_reset_before_they_are_cancelled_leave_memory_where_it_was() {
+    assert_bounded(|timer| {
+        go_around(timer, STEPS / 2, |step, timeout| {
+            let delay = DELAY * [1, 2, 3][step % 3] / 2;
+            assert!(timeout.reset(delay) && timeout.cancel());
+        });
+    });
+}
+
+#[test]
+fn timeouts_that_are_linked_when_they_are_cancelled_leave_memory_where_it_was() {
+    assert_bounded(|timer| {
+        // A timeout that is due at once makes the worker take the inbox; then the ring is in the wheel. Half of those
+        // that are cancelled are on their way to an earlier slot.
+        go_around(timer, STEPS / 2, |step, timeout| {
+            if step % 2_000 == 0 {
+                timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");
+                thread::sleep(MS / 2);
+            }
+            assert!(step % 2 == 0 || timeout.reset(DELAY / 2));
+            assert!(timeout.cancel());
+        });
+        eventually("the last has fired", || timer.pending() == 0);
+    });
+}
+
+#[test]
+fn a_bulk_of_cancelled_timeouts_is_collected_though_the_worker_has_no_other_reason_to_wake() {
+    let _alone = alone();
+    let timer = Timer::builder().executor(Inline).build().expect("the options make sense");
+    let timeouts: Vec<_> = (0..100_000).map(|_| timer.schedule(HOUR, || ()).expect("accepted")).collect();
+    eventually("the worker has taken most of them", || timer.stats().shards[0].linked > 80_000);
+    // So that it sleeps.
+    thread::sleep(100 * MS);
+    timeouts.into_iter().for_each(|timeout| assert!(timeout.cancel()));
+    // The bound: 8,192 in each queue.
+    eventually("all but the last few are collected", || {
+        let stats = timer.stats();
+        stats.shards[0].linked + stats.inbox_depth as u64 <= 2 * 8_192
+    });
+}
+
+#[test]
+fn rings_that_fit_into_the_bound_are_collected_when_the_worker_comes_by() {
+    let _alone = alone();
+    let timer = Timer::builder().executor(Inline).build().expect("the options make sense");
+    let keep = timer.schedule(HOUR, || ()).expect("accepted");
+    for _ in 0..3 {
+        go_around(&timer, 5_000, cancel);
+        // One that is due now wakes it.
+        let now = timer.schedule(Duration::ZERO, || ()).expect("accepted");
+        eventually("it comes by", || now.is_expired());
+        eventually("and collects", || timer.stats().shards[0].linked == 1 && timer.stats().inbox_depth == 0);
+    }
+    assert!(keep.cancel());
+}
+
+#[test]
+fn a_driven_engine_that_is_turned_now_and_then_leaves_memory_where_it_was() {
+    let _alone = alone();
+    let (timer, mut driver): (Timer, Driver) = Timer::builder().build_driven().expect("the options make sense");
+    go_around(&timer, STEPS, |step, timeout| {
+        assert!(timeout.cancel());
+        if step % 2_000 == 0 {
+            driver.turn();
+        }
+    });
+    driver.turn();
+    let stats = timer.stats();
+    assert!(stats.capacity <= 4 * (RING + 2_000), "memory for {} timeouts", stats.capacity);
+    assert_eq!((stats.pending, stats.shards[0].linked, stats.inbox_depth), (0, 0, 0));
+}

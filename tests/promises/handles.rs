@@ -1,0 +1,249 @@
+//! Handles: what they cost, who may hold them, and that they may outlive everything.
+
+use std::cell::RefCell;
+use std::fmt::Debug;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tourbillon::{
+    BuildError, Builder, Driver, Executor, Expired, Inline, ManualClock, Pinning, ScheduleError, ShardStats,
+    ShutdownError, Stats, ThreadPool, Timeout, TimeoutGuard, Timer, Unfired, WaitStrategy,
+};
+
+use crate::common::{Drops, HOUR, MS, driven, eventually};
+
+fn is_send_and_sync<T: Send + Sync + 'static>() {}
+fn is_send<T: Send + 'static>() {}
+fn is_error<E: std::error::Error + Send + Sync + 'static>() {}
+
+#[test]
+fn handles_are_eight_bytes_and_public_types_go_where_they_are_needed() {
+    assert_eq!((size_of::<Timeout>(), size_of::<Option<Timeout>>(), size_of::<TimeoutGuard>()), (8, 8, 8));
+    is_send_and_sync::<Timer>();
+    is_send_and_sync::<Timeout>();
+    is_send_and_sync::<TimeoutGuard>();
+    is_send_and_sync::<ManualClock>();
+    is_send_and_sync::<ThreadPool>();
+    is_send_and_sync::<Inline>();
+    is_send_and_sync::<Stats>();
+    is_send::<Builder>();
+    is_send::<Driver>();
+    is_send::<Expired>();
+    is_send::<Unfired>();
+    is_error::<BuildError>();
+    is_error::<ShutdownError>();
+    is_error::<ScheduleError<fn()>>();
+    is_error::<ScheduleError<Vec<fn()>>>();
+}
+
+#[test]
+fn everything_public_is_debug_and_says_what_it_is() {
+    fn shows(value: &impl Debug, name: &str) {
+        assert!(format!("{value:?}").contains(name), "{value:?}");
+    }
+    shows(&Timer::builder(), "Builder");
+    let clock = ManualClock::new();
+    shows(&clock, "ManualClock");
+    let (timer, driver) = Timer::builder().clock(clock).build_driven().expect("the options make sense");
+    shows(&timer, "Timer");
+    shows(&driver, "Driver");
+    shows(&timer.stats(), "Stats");
+    shows(&ShardStats::default(), "ShardStats");
+    let timeout = timer.schedule(HOUR, || ()).expect("accepted");
+    shows(&timeout, "Timeout");
+    shows(&timeout, "pending");
+    timeout.cancel();
+    shows(&timeout, "cancelled");
+    shows(&timer.schedule(HOUR, || ()).expect("accepted").cancel_on_drop(), "TimeoutGuard");
+    shows(&timer.schedule(HOUR, || ()).map(drop), "Ok");
+    shows(&timer.shutdown().expect("the first"), "Unfired");
+    shows(&timer.shutdown().err(), "AlreadyShutdown");
+    shows(&timer.schedule(HOUR, || ()).err(), "Shutdown");
+    shows(&Timer::builder().shards(0).build().err(), "shards");
+    shows(&ThreadPool::new(1), "ThreadPool");
+    shows(&(Inline, Pinning::Auto, WaitStrategy::Park), "Inline, Auto, Park");
+    let (send, receive) = channel();
+    let executor = move |expired: Expired| send.send(format!("{expired:?}")).expect("the test waits");
+    let timer = Timer::builder().executor(executor).build().expect("the options make sense");
+    timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");
+    shows(&receive.recv().expect("it fires"), "Expired");
+}
+
+/// Uses all that a handle can do, on a handle whose engine is gone.
+fn use_after_the_end(timeout: &Timeout, was_cancelled: bool, deadline: Instant) {
+    assert!(!timeout.cancel() && !timeout.reset(MS) && !timeout.reset(HOUR) && !timeout.reset_at(Instant::now()));
+    assert_eq!((timeout.is_pending(), timeout.is_cancelled()), (false, was_cancelled));
+    assert_eq!(timeout.is_expired(), !was_cancelled);
+    assert_eq!(timeout.deadline(), deadline);
+    assert!(format!("{timeout:?}").contains("Timeout"));
+}
+
+#[test]
+fn a_handle_may_outlive_its_driven_engine() {
+    let (timer, mut driver, clock) = driven();
+    let fired = timer.schedule(MS, || ()).expect("accepted");
+    let linked = timer.schedule(HOUR, || ()).expect("accepted");
+    clock.advance(MS);
+    driver.turn();
+    let in_mail = timer.schedule(HOUR, || ()).expect("accepted");
+    driver.turn();
+    assert!(in_mail.reset(20 * MS));
+    let in_inbox = timer.schedule(HOUR, || ()).expect("accepted");
+    let cancelled = timer.schedule(HOUR, || ()).expect("accepted");
+    cancelled.cancel();
+    let handles = [(fired, false), (linked, true), (in_mail, true), (in_inbox, true), (cancelled, true)];
+    let deadlines = handles.each_ref().map(|(handle, _)| handle.deadline());
+    drop(timer);
+    drop(driver);
+    for ((handle, was_cancelled), deadline) in handles.iter().zip(deadlines) {
+        use_after_the_end(handle, *was_cancelled, deadline);
+    }
+    thread::scope(|scope| {
+        for ((handle, was_cancelled), deadline) in handles.into_iter().zip(deadlines) {
+            scope.spawn(move || {
+                use_after_the_end(&handle, was_cancelled, deadline);
+                if was_cancelled { drop(handle) } else { drop(handle.cancel_on_drop()) }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_handle_may_outlive_its_engine_with_workers() {
+    for started in [false, true] {
+        let timer = Timer::builder().build().expect("the options make sense");
+        if started {
+            let fired = timer.schedule(Duration::ZERO, || ()).expect("accepted");
+            eventually("it fires", || fired.is_expired());
+        }
+        let handle = timer.schedule(HOUR, || ()).expect("accepted");
+        let deadline = handle.deadline();
+        drop(timer);
+        eventually("the worker lets go of it", || handle.is_cancelled());
+        thread::spawn(move || use_after_the_end(&handle, true, deadline)).join().expect("its assertions hold");
+    }
+}
+
+#[test]
+fn handles_may_be_used_while_their_engine_goes() {
+    for round in 0..300 {
+        let timer = Timer::builder().executor(Inline).build().expect("the options make sense");
+        let drops = Drops::default();
+        let task = || {
+            let witness = drops.witness();
+            move || drop(witness)
+        };
+        let handles = timer.schedule_many(HOUR, (0..40).map(|_| task())).expect("accepted");
+        if round % 2 == 0 {
+            let first = timer.schedule(Duration::ZERO, || ()).expect("accepted");
+            eventually("the worker has come by", || first.is_expired());
+        }
+        thread::scope(|scope| {
+            for (n, handle) in handles.into_iter().enumerate() {
+                let act = move || match n % 4 {
+                    0 => drop(handle.cancel()),
+                    1 => drop(handle.reset(MS)),
+                    2 => drop(handle.cancel_on_drop()),
+                    _ => drop(handle),
+                };
+                if n < 36 { act() } else { drop(scope.spawn(act)) }
+            }
+            drop(timer);
+        });
+        eventually("all closures are used up", || drops.count() == 40);
+    }
+}
+
+/// Holds what is dropped when its thread ends, as a thread-local.
+struct Late {
+    timeouts: Vec<Timeout>,
+    timer: Option<Timer>,
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        for (n, timeout) in self.timeouts.drain(..).enumerate() {
+            match n % 4 {
+                0 => assert!(timeout.cancel()),
+                1 => assert!(timeout.reset(2 * HOUR) && timeout.is_pending() && timeout.cancel()),
+                2 => drop(timeout.cancel_on_drop()),
+                _ => assert!(timeout.deadline() > Instant::now() && timeout.reset(MS)),
+            }
+        }
+        if let Some(timer) = self.timer.take() {
+            let timeout = timer.schedule(HOUR, || ()).expect("a dying thread may schedule");
+            assert!(timeout.cancel() && timer.stats().scheduled > 0);
+        }
+    }
+}
+
+thread_local! {
+    static LATE: RefCell<Late> = const { RefCell::new(Late { timeouts: Vec::new(), timer: None }) };
+}
+
+#[test]
+fn the_engine_may_be_used_in_destructors_of_thread_locals() {
+    // Whichever of the two is set up first, that thread-local or the engine's own.
+    for ours_first in [true, false] {
+        let timer = Timer::builder().build().expect("the options make sense");
+        let theirs = timer.clone();
+        let user = thread::spawn(move || {
+            if ours_first {
+                LATE.with_borrow_mut(|late| late.timer = None);
+            }
+            let timeouts = (0..400).map(|_| theirs.schedule(HOUR, || ()).expect("accepted")).collect();
+            LATE.with_borrow_mut(|late| *late = Late { timeouts, timer: Some(theirs) });
+        });
+        user.join().expect("its destructors' assertions hold");
+        eventually("those that were reset fire", || timer.stats().fired == 100);
+        let stats = timer.stats();
+        assert_eq!((stats.scheduled, stats.cancelled, stats.pending), (401, 301, 0));
+    }
+}
+
+#[test]
+fn dying_threads_and_those_that_are_born_meanwhile_do_not_get_in_each_others_way() {
+    const THREADS: u64 = 3 * 300;
+    let timer = Timer::builder().executor(Inline).build().expect("the options make sense");
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for _ in 0..THREADS / 3 {
+                    let theirs = timer.clone();
+                    let user = thread::spawn(move || {
+                        // First ours, so that it goes last, when the engine has taken leave of the thread.
+                        LATE.with_borrow_mut(|late| late.timer = None);
+                        let timeouts = (0..40).map(|_| theirs.schedule(HOUR, || ()).expect("accepted")).collect();
+                        LATE.with_borrow_mut(|late| *late = Late { timeouts, timer: Some(theirs) });
+                    });
+                    user.join().expect("its destructors' assertions hold");
+                }
+            });
+        }
+    });
+    eventually("those that were reset fire", || timer.stats().fired == 10 * THREADS);
+    let stats = timer.stats();
+    assert_eq!((stats.scheduled, stats.cancelled, stats.pending), (41 * THREADS, 31 * THREADS, 0));
+}
+
+#[test]
+fn the_last_timer_may_go_in_a_destructor_of_a_thread_local() {
+    let (timer, drops) = (Timer::builder().build().expect("the options make sense"), Drops::default());
+    let witness = drops.witness();
+    timer.schedule_detached(HOUR, move || drop(witness)).expect("accepted");
+    let user = thread::spawn(move || LATE.with_borrow_mut(|late| late.timer = Some(timer)));
+    user.join().expect("its destructors' assertions hold");
+    eventually("the worker drops what is pending", || drops.count() == 1);
+}
+
+#[test]
+fn an_executor_can_be_shared_behind_an_arc_and_chosen_at_run_time() {
+    let chosen: [std::sync::Arc<dyn Executor>; 2] =
+        [std::sync::Arc::new(Inline), std::sync::Arc::new(ThreadPool::new(1))];
+    for executor in chosen {
+        let timer = Timer::builder().executor(executor).build().expect("the options make sense");
+        let timeout = timer.schedule(MS, || ()).expect("accepted");
+        eventually("it fires", || timeout.is_expired());
+    }
+}

@@ -1,0 +1,217 @@
+//! `max_pending_timeouts`: exact, and what it refuses leaves no trace but the closure that comes back.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use tourbillon::{Builder, Inline, ScheduleError, Stats, ThreadPool, Timer};
+
+use crate::common::{Drops, HOUR, MS, Runs, assert_books_balance, driven_by, eventually, settle};
+
+fn limited(max: usize) -> Builder {
+    Timer::builder().max_pending_timeouts(max)
+}
+
+/// The same but for what was refused.
+fn without_rejected(stats: Stats) -> Stats {
+    let mut stats = stats;
+    stats.rejected = 0;
+    stats
+}
+
+#[test]
+fn a_refused_timeout_changes_no_counter_but_that_of_refusals_and_its_closure_comes_back() {
+    let (timer, mut driver, clock) = driven_by(limited(2));
+    drop(timer.schedule_many(HOUR, [|| (), || ()]).expect("there is room"));
+    driver.turn();
+    let before = timer.stats();
+    let (runs, drops) = (Runs::new(5), Drops::default());
+    let error = timer.schedule(MS, runs.task(0)).expect_err("full");
+    assert!(matches!(error, ScheduleError::Full(_)) && error.is_full() && !error.is_shutdown());
+    error.into_inner()();
+    timer.schedule_at(clock.now(), runs.task(1)).expect_err("full").into_inner()();
+    timer.schedule_detached(MS, runs.task(2)).expect_err("full").into_inner()();
+    let many = timer.schedule_many(MS, [3, 4].map(|id| runs.task(id))).expect_err("full").into_inner();
+    many.into_iter().for_each(|task| task());
+    runs.assert_each_ran_once();
+    let witness = drops.witness();
+    let dropped = timer.schedule(MS, move || drop(witness)).expect_err("full");
+    assert_eq!(drops.count(), 0, "it is in the error");
+    drop(dropped);
+    assert_eq!((drops.count(), timer.pending()), (1, 2));
+    assert_eq!(timer.stats().rejected, 6);
+    assert_eq!(without_rejected(timer.stats()), before);
+    clock.advance(HOUR);
+    assert_eq!(settle(&mut driver, &clock), 2, "nothing refused fires");
+}
+
+#[test]
+fn room_is_made_by_cancelling_by_firing_and_by_shutdown_at_once() {
+    let (timer, mut driver, clock) = driven_by(limited(1));
+    for _ in 0..1000 {
+        let timeout = timer.schedule(HOUR, || ()).expect("there is room");
+        assert!(timer.schedule(HOUR, || ()).is_err());
+        assert!(timeout.cancel());
+    }
+    for _ in 0..1000 {
+        timer.schedule_detached(MS, || ()).expect("there is room");
+        clock.advance(MS);
+        assert!(timer.schedule(HOUR, || ()).is_err(), "it is due, but has not fired");
+        assert_eq!(settle(&mut driver, &clock), 1);
+    }
+    drop(timer.schedule(HOUR, || ()).expect("there is room"));
+    assert!(timer.schedule(HOUR, || ()).is_err(), "a dropped handle makes none");
+    assert_eq!(timer.shutdown().expect("the first").len(), 1);
+    assert_eq!(timer.pending(), 0);
+    assert_books_balance(&timer.stats());
+}
+
+#[test]
+fn a_task_finds_the_room_that_it_has_made_itself() {
+    fn again(timer: Timer, left: usize, done: std::sync::mpsc::Sender<bool>) {
+        if left == 0 {
+            return done.send(true).expect("the test waits");
+        }
+        let (next, failed) = (timer.clone(), done.clone());
+        if timer.schedule_detached(Duration::ZERO, move || again(next, left - 1, done)).is_err() {
+            failed.send(false).expect("the test waits");
+        }
+    }
+    let builders = [limited(1).executor(Inline), limited(1).executor(ThreadPool::new(2))];
+    for builder in builders {
+        let (timer, (done, is_done)) = (builder.build().expect("the options make sense"), channel());
+        again(timer, 1000, done);
+        assert!(is_done.recv_timeout(crate::common::PATIENCE).expect("it ends"), "refused while there is room");
+    }
+}
+
+#[test]
+fn many_are_accepted_all_or_none() {
+    let (timer, _driver, _clock) = driven_by(limited(10));
+    let task = || || ();
+    let held = timer.schedule_many(HOUR, (0..4).map(|_| task())).expect("there is room");
+    let refused = timer.schedule_many(HOUR, (0..7).map(|_| task())).expect_err("one too many");
+    assert_eq!(refused.into_inner().len(), 7);
+    assert_eq!(timer.pending(), 4);
+    drop(timer.schedule_many(HOUR, (0..6).map(|_| task())).expect("exactly full"));
+    assert!(held[0].cancel());
+    assert!(timer.schedule_many(HOUR, [task(), task()]).is_err());
+    drop(timer.schedule_many(HOUR, [task()]).expect("room for one"));
+    assert_eq!(timer.pending(), 10);
+}
+
+#[test]
+fn exactly_as_many_as_allowed_are_accepted_of_many_threads() {
+    for round in 0..20 {
+        const MAX: usize = 1000;
+        let timer = limited(MAX).shards(1 + round % 2).build().expect("the options make sense");
+        let accepted: usize = thread::scope(|scope| {
+            let producer = |_| {
+                scope.spawn(|| {
+                    let one_by_one = (0..MAX / 2).filter(|_| timer.schedule_detached(HOUR, || ()).is_ok()).count();
+                    let many = (0..MAX / 4).filter_map(|_| timer.schedule_many(HOUR, [|| (), || ()]).ok());
+                    one_by_one + many.map(|many| many.len()).sum::<usize>()
+                })
+            };
+            let producers: Vec<_> = (0..4).map(producer).collect();
+            producers.into_iter().map(|producer| producer.join().expect("no panic")).sum()
+        });
+        assert!(accepted == MAX || accepted == MAX - 1 && timer.schedule(HOUR, || ()).is_ok(), "{accepted} accepted");
+        assert!(timer.schedule(HOUR, || ()).is_err());
+        assert_eq!(timer.pending(), MAX);
+    }
+}
+
+#[test]
+fn never_more_than_allowed_are_pending_at_once_under_contention() {
+    const MAX: usize = 50;
+    let timer = limited(MAX).executor(Inline).build().expect("the options make sense");
+    // Counted after a timeout was accepted, and discounted before it ends: never more than are pending.
+    let held = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for round in 0..500 {
+                    let timeouts: Vec<_> = (0..MAX / 2).filter_map(|_| timer.schedule(HOUR, || ()).ok()).collect();
+                    let now = held.fetch_add(timeouts.len(), Ordering::SeqCst) + timeouts.len();
+                    assert!(now <= MAX, "{now} pending");
+                    assert!(timer.pending() <= MAX);
+                    held.fetch_sub(timeouts.len(), Ordering::SeqCst);
+                    for timeout in timeouts {
+                        if round % 10 == 0 {
+                            assert!(timeout.reset(Duration::ZERO));
+                        } else {
+                            assert!(timeout.cancel());
+                        }
+                    }
+                }
+            });
+        }
+    });
+    eventually("the rest fires", || timer.pending() == 0);
+    assert_books_balance(&timer.stats());
+}
+
+#[test]
+fn of_two_threads_that_want_the_only_place_at_the_same_moment_one_gets_it() {
+    const ROUNDS: usize = 10_000;
+    let (timer, _driver, _clock) = driven_by(limited(1));
+    let (arrived, accepted) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let meet = |nth: usize| {
+        arrived.fetch_add(1, Ordering::SeqCst);
+        let mut looks = 0;
+        while arrived.load(Ordering::SeqCst) < 2 * nth {
+            looks += 1;
+            if looks % 1_000 == 0 { thread::yield_now() } else { std::hint::spin_loop() }
+        }
+    };
+    let compete = || {
+        for round in 0..ROUNDS {
+            meet(2 * round + 1);
+            let place = timer.schedule(HOUR, || ()).ok();
+            accepted.fetch_add(usize::from(place.is_some()), Ordering::SeqCst);
+            meet(2 * round + 2);
+            assert_eq!(accepted.load(Ordering::SeqCst), round + 1);
+            assert!(place.is_none_or(|timeout| timeout.cancel()));
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(compete);
+        scope.spawn(compete);
+    });
+    assert_eq!((timer.pending(), timer.stats().rejected), (0, ROUNDS as u64));
+}
+
+#[test]
+fn none_is_refused_while_there_is_room_under_contention() {
+    const EACH: usize = 10;
+    const PRODUCERS: usize = 4;
+    let timer = limited(EACH * PRODUCERS).build().expect("the options make sense");
+    thread::scope(|scope| {
+        for _ in 0..PRODUCERS {
+            scope.spawn(|| {
+                for round in 0..2_000 {
+                    // Nobody holds more than a share, so there is always room for a share.
+                    if round % 2 == 0 {
+                        let many = timer.schedule_many(HOUR, (0..EACH).map(|_| || ())).expect("there is room");
+                        many.into_iter().for_each(|timeout| assert!(timeout.cancel()));
+                    } else {
+                        let schedule = |_| timer.schedule(HOUR, || ()).expect("there is room").cancel_on_drop();
+                        drop((0..EACH).map(schedule).collect::<Vec<_>>());
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!((timer.pending(), timer.stats().rejected), (0, 0));
+}
+
+#[test]
+fn without_a_limit_there_is_none() {
+    let (timer, _driver, _clock) = driven_by(Timer::builder());
+    for _ in 0..200_000 {
+        timer.schedule_detached(HOUR, || ()).expect("no limit was set");
+    }
+    assert_eq!((timer.pending(), timer.stats().rejected), (200_000, 0));
+}

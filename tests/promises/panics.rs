@@ -1,0 +1,170 @@
+//! A panic, wherever user code may panic, is counted or goes to the caller, and takes nothing else with it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use tourbillon::{Builder, Inline, ThreadPool, Timer};
+
+use crate::common::{
+    Drops, HOUR, MS, Runs, assert_books_balance, driven, driven_by, eventually, settle, threads_named,
+};
+
+/// A capture that panics when it is dropped (but not while another panic unwinds).
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            panic!("on purpose, in a destructor");
+        }
+    }
+}
+
+fn task_with(bomb: Bomb) -> impl FnOnce() + Send {
+    move || drop(bomb)
+}
+
+#[test]
+fn a_panicking_task_is_counted_and_reported_and_the_rest_of_its_batch_runs() {
+    let heard: Arc<Mutex<Vec<String>>> = Arc::default();
+    let tell = Arc::clone(&heard);
+    let hook = move |payload: &(dyn std::any::Any + Send)| {
+        let text = payload.downcast_ref::<String>().cloned();
+        tell.lock().expect("no panic").push(text.unwrap_or_else(|| "no text".to_owned()));
+    };
+    let (timer, mut driver, clock) = driven_by(Timer::builder().on_panic(hook));
+    let runs = Runs::new(100);
+    for id in 0..100 {
+        let run = runs.task(id);
+        let task = move || {
+            run();
+            assert!(id % 10 != 0, "on purpose, in task {id}");
+        };
+        timer.schedule_detached(MS, task).expect("accepted");
+    }
+    timer.schedule_detached(MS, || std::panic::panic_any(7_u8)).expect("accepted");
+    clock.advance(MS);
+    assert_eq!(settle(&mut driver, &clock), 101);
+    runs.assert_each_ran_once();
+    let mut heard = heard.lock().expect("no panic").clone();
+    heard.sort();
+    assert_eq!(heard.len(), 11);
+    assert_eq!((&*heard[0], &*heard[1]), ("no text", "on purpose, in task 0"));
+    let stats = timer.stats();
+    assert_eq!((stats.panicked, stats.fired, stats.pending), (11, 101, 0));
+}
+
+/// Threads survive panics of tasks, of the hook, and of a payload's destructor.
+fn assert_threads_survive(builder: Builder, name: &'static str) {
+    let hook = |_: &(dyn std::any::Any + Send)| panic!("on purpose, in the hook");
+    let timer = builder.thread_name(name).on_panic(hook).build().expect("the options make sense");
+    for _ in 0..20 {
+        timer.schedule_detached(Duration::ZERO, || panic!("on purpose")).expect("accepted");
+        timer.schedule_detached(Duration::ZERO, || std::panic::panic_any(Bomb)).expect("accepted");
+        timer.schedule_detached(Duration::ZERO, task_with(Bomb)).expect("accepted");
+    }
+    eventually("all have panicked", || timer.stats().panicked == 60);
+    let after = timer.schedule(MS, || ()).expect("accepted");
+    eventually("the threads still work", || after.is_expired());
+    assert!(!threads_named(name).is_empty());
+    assert_eq!(timer.shutdown().expect("the worker has not died").len(), 0);
+    assert_books_balance(&timer.stats());
+}
+
+#[test]
+fn a_panic_never_ends_a_worker_nor_a_pool_thread_even_if_the_hook_panics_too() {
+    assert_threads_survive(Timer::builder(), "panic-a");
+    assert_threads_survive(Timer::builder().executor(ThreadPool::new(1)), "panic-b");
+    assert_threads_survive(Timer::builder().executor(Inline), "panic-c");
+}
+
+#[test]
+fn a_panicking_task_in_a_turn_does_not_unwind_into_the_driver() {
+    let (timer, mut driver, clock) = driven();
+    timer.schedule_detached(MS, || panic!("on purpose")).expect("accepted");
+    clock.advance(MS);
+    assert_eq!(driver.turn(), 1);
+    timer.schedule_detached(MS, || ()).expect("accepted");
+    clock.advance(MS);
+    assert_eq!((driver.turn(), timer.stats().panicked), (1, 1));
+}
+
+#[test]
+fn a_closure_that_panics_when_dropped_by_a_cancel_panics_there_and_harms_nothing_else() {
+    let (timer, mut driver, clock) = driven();
+    for turned in [false, true] {
+        let timeout = timer.schedule(HOUR, task_with(Bomb)).expect("accepted");
+        let guard = timer.schedule(HOUR, task_with(Bomb)).expect("accepted").cancel_on_drop();
+        if turned {
+            driver.turn();
+        }
+        assert!(catch_unwind(AssertUnwindSafe(|| timeout.cancel())).is_err(), "it is the caller's panic");
+        assert!(timeout.is_cancelled() && !timeout.cancel());
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(guard))).is_err());
+        settle(&mut driver, &clock);
+        assert_eq!(timer.pending(), 0);
+    }
+    let stats = timer.stats();
+    assert_eq!((stats.cancelled, stats.panicked, stats.shards[0].linked), (4, 0, 0));
+    for _ in 0..1000 {
+        assert!(timer.schedule(HOUR, || ()).expect("accepted").cancel());
+    }
+}
+
+#[test]
+fn closures_that_panic_when_dropped_with_a_shutdowns_answer_panic_there() {
+    let (timer, _driver, _clock) = driven();
+    timer.schedule_detached(HOUR, task_with(Bomb)).expect("accepted");
+    let left = timer.shutdown().expect("the first");
+    assert_eq!(left.len(), 1);
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(left))).is_err());
+    assert!(timer.is_shutdown() && timer.stats().returned == 1);
+}
+
+#[test]
+fn closures_that_panic_when_dropped_with_their_engine_take_no_other_with_them() {
+    let drops = Drops::default();
+    let fill = |timer: &Timer| {
+        for _ in 0..10 {
+            timer.schedule_detached(HOUR, task_with(Bomb)).expect("accepted");
+            let witness = drops.witness();
+            timer.schedule_detached(HOUR, move || drop(witness)).expect("accepted");
+        }
+    };
+    let (timer, driver, _clock) = driven();
+    fill(&timer);
+    drop(driver);
+    assert_eq!(drops.count(), 10, "with a driver");
+    drop(timer);
+    let timer = Timer::builder().build().expect("the options make sense");
+    fill(&timer);
+    drop(timer);
+    eventually("with a worker that sleeps", || drops.count() == 20);
+    let timer = Timer::builder().thread_name("panic-d").build().expect("the options make sense");
+    let first = timer.schedule(Duration::ZERO, || ()).expect("accepted");
+    eventually("the worker has run", || first.is_expired());
+    fill(&timer);
+    drop(timer);
+    eventually("the worker ends as it should", || drops.count() == 30 && threads_named("panic-d").is_empty());
+}
+
+#[test]
+fn a_panicking_task_uses_up_its_captures_and_its_place() {
+    let (timer, mut driver, clock) = driven_by(Timer::builder().max_pending_timeouts(1));
+    let drops = Drops::default();
+    for round in 1..=100 {
+        let witness = drops.witness();
+        let task = move || {
+            let _witness = witness;
+            panic!("on purpose");
+        };
+        let timeout = timer.schedule(MS, task).expect("there is room");
+        clock.advance(MS);
+        assert_eq!(settle(&mut driver, &clock), 1);
+        assert!(timeout.is_expired());
+        assert_eq!(drops.count(), round);
+    }
+    assert!(timer.stats().capacity <= 256, "entries are used again: {}", timer.stats().capacity);
+}

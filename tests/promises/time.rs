@@ -1,0 +1,214 @@
+//! When timeouts fire: never early, at once if they are due, and never if they are to be never.
+
+use std::time::{Duration, Instant};
+
+use tourbillon::{ManualClock, Timer};
+
+use crate::common::{DAY, Drops, HOUR, MS, Runs, driven, driven_by, settle};
+
+/// The last instant that there is.
+fn end_of_time() -> Instant {
+    let (mut end, mut step) = (Instant::now(), Duration::MAX);
+    while step > Duration::from_nanos(1) {
+        match end.checked_add(step) {
+            Some(later) => end = later,
+            None => step /= 2,
+        }
+    }
+    end
+}
+
+#[test]
+fn a_timeout_never_fires_early_and_fires_with_the_tick_that_its_deadline_is_rounded_up_to() {
+    let micros = Duration::from_micros;
+    // Tick, when it is scheduled, delay, when it fires.
+    let cases = [
+        (micros(1000), micros(0), micros(1), micros(1000)),
+        (micros(1000), micros(0), micros(999), micros(1000)),
+        (micros(1000), micros(0), micros(1001), micros(2000)),
+        (micros(1000), micros(500), micros(400), micros(1000)),
+        (micros(1000), micros(500), micros(501), micros(2000)),
+        (micros(300), micros(299), micros(2), micros(600)),
+        (micros(7), micros(1), micros(700), micros(707)),
+        (Duration::from_secs(3), micros(1), HOUR, HOUR + Duration::from_secs(3)),
+    ];
+    for (tick, at, delay, fires) in cases {
+        let (timer, mut driver, clock) = driven_by(Timer::builder().tick_duration(tick));
+        let start = clock.now();
+        clock.advance(at);
+        let timeout = timer.schedule(delay, || ()).expect("accepted");
+        assert_eq!(timeout.deadline(), start + fires);
+        clock.advance(fires - at - Duration::from_nanos(1));
+        assert_eq!(settle(&mut driver, &clock), 0, "early: {tick:?} {at:?} {delay:?}");
+        clock.advance(Duration::from_nanos(1));
+        assert_eq!(settle(&mut driver, &clock), 1, "late: {tick:?} {at:?} {delay:?}");
+    }
+}
+
+#[test]
+fn a_deadline_on_a_tick_is_not_pushed_on_by_one() {
+    let (timer, mut driver, clock) = driven();
+    for ticks in [1, 2, 7, 511, 512, 513, 1024, 262_144, 1_000_000] {
+        let by_delay = timer.schedule(ticks * MS, || ()).expect("accepted");
+        let by_deadline = timer.schedule_at(clock.now() + ticks * MS, || ()).expect("accepted");
+        let by_reset = timer.schedule(HOUR, || ()).expect("accepted");
+        assert!(by_reset.reset(ticks * MS));
+        let by_reset_at = timer.schedule(HOUR, || ()).expect("accepted");
+        assert!(by_reset_at.reset_at(clock.now() + ticks * MS));
+        for timeout in [&by_delay, &by_deadline, &by_reset, &by_reset_at] {
+            assert_eq!(timeout.deadline(), clock.now() + ticks * MS);
+        }
+        clock.advance(ticks * MS - Duration::from_nanos(1));
+        assert_eq!(settle(&mut driver, &clock), 0);
+        clock.advance(Duration::from_nanos(1));
+        assert_eq!(settle(&mut driver, &clock), 4);
+    }
+}
+
+#[test]
+fn no_delay_runs_at_once_wherever_in_a_tick() {
+    let (timer, mut driver, clock) = driven();
+    for _ in 0..4 {
+        timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");
+        let reset = timer.schedule(HOUR, || ()).expect("accepted");
+        assert!(reset.reset(Duration::ZERO));
+        assert_eq!(driver.turn(), 2);
+        clock.advance(Duration::from_micros(333));
+    }
+}
+
+#[test]
+fn a_past_deadline_runs_at_once_wherever_in_a_tick() {
+    let (timer, mut driver, clock) = driven();
+    let (start, ns) = (clock.now(), Duration::from_nanos(1));
+    for _ in 0..4 {
+        for past in [start - DAY, start, clock.now() - ns, clock.now()] {
+            let timeout = timer.schedule_at(past, || ()).expect("accepted");
+            assert_eq!(driver.turn(), 1, "a deadline {:?} ago", clock.now() - past);
+            assert!(timeout.is_expired());
+        }
+        clock.advance(Duration::from_micros(333));
+    }
+}
+
+#[test]
+fn a_reset_to_a_past_deadline_runs_at_once_wherever_in_a_tick() {
+    let (timer, mut driver, clock) = driven();
+    let (start, ns) = (clock.now(), Duration::from_nanos(1));
+    for _ in 0..4 {
+        for past in [start - DAY, start, clock.now() - ns, clock.now()] {
+            let timeout = timer.schedule(HOUR, || ()).expect("accepted");
+            assert!(timeout.reset_at(past));
+            assert_eq!(driver.turn(), 1, "a deadline {:?} ago", clock.now() - past);
+            assert!(timeout.is_expired());
+        }
+        clock.advance(Duration::from_micros(333));
+    }
+}
+
+#[test]
+fn duration_max_never_fires_and_nothing_overflows() {
+    for tick in [Duration::from_nanos(100), Duration::from_micros(1), MS, Duration::from_secs(u64::MAX >> 30)] {
+        let drops = Drops::default();
+        let (timer, mut driver, clock) = driven_by(Timer::builder().tick_duration(tick));
+        clock.advance(Duration::from_micros(1500));
+        let (start, never) = (clock.now(), || {
+            let witness = drops.witness();
+            move || panic!("never came, with a witness of {} bytes", size_of_val(&witness))
+        });
+        let timeouts = [
+            timer.schedule(Duration::MAX, never()).expect("accepted"),
+            timer.schedule_at(end_of_time(), never()).expect("accepted"),
+            timer.schedule(MS, never()).expect("accepted"),
+            timer.schedule(MS, never()).expect("accepted"),
+        ];
+        timer.schedule_detached(Duration::MAX, never()).expect("accepted");
+        let many = timer.schedule_many(Duration::MAX, [never(), never()]).expect("accepted");
+        assert!(timeouts[2].reset(Duration::MAX));
+        assert!(timeouts[3].reset_at(end_of_time()));
+        for _ in 0..20 {
+            clock.advance(5 * 365 * DAY);
+            assert_eq!(settle(&mut driver, &clock), 0);
+        }
+        for timeout in timeouts.iter().chain(&many) {
+            assert!(timeout.is_pending());
+            assert!(timeout.deadline() > start + 100 * 365 * DAY, "{:?}", timeout.deadline() - start);
+        }
+        assert_eq!(timer.stats().panicked, 0);
+        assert_eq!(timer.pending(), 7);
+        assert!(timeouts[0].reset(tick) && timeouts[1].cancel());
+        assert!(timeouts[0].deadline() <= clock.now() + 2 * tick);
+        assert_eq!(timer.shutdown().expect("the first").into_iter().filter(|left| left.deadline() > start).count(), 6);
+        assert_eq!(drops.count(), 7, "every closure was dropped");
+    }
+}
+
+#[test]
+fn a_clock_at_its_far_end_does_no_harm() {
+    let (timer, mut driver, clock) = driven();
+    clock.advance(Duration::MAX);
+    let far = clock.now();
+    clock.advance(HOUR);
+    assert_eq!(clock.now(), far, "the clock stops where an instant ends to be one");
+    timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");
+    let later = timer.schedule(HOUR, || ()).expect("accepted");
+    assert_eq!(settle(&mut driver, &clock), 1);
+    assert!(later.deadline() > far);
+    assert!(later.reset_at(far - HOUR) && settle(&mut driver, &clock) == 1);
+}
+
+#[test]
+fn the_clock_may_jump_by_any_length_and_all_that_is_due_fires() {
+    for levels in [1, 2, 4] {
+        let (timer, mut driver, clock) = driven_by(Timer::builder().levels(levels).ticks_per_wheel(16));
+        let delays = (0..40).map(|bit| Duration::from_micros(1 << bit));
+        let runs = Runs::new(40);
+        for (id, delay) in delays.clone().enumerate() {
+            timer.schedule_detached(delay, runs.task(id)).expect("accepted");
+        }
+        clock.advance(delays.clone().nth(30).expect("there are 40") + MS);
+        assert_eq!(settle(&mut driver, &clock), 31, "{levels} levels");
+        clock.advance(365 * DAY);
+        assert_eq!(settle(&mut driver, &clock), 9, "{levels} levels");
+        runs.assert_each_ran_once();
+    }
+}
+
+#[test]
+fn a_timeout_does_not_fire_early_by_the_clock_that_the_user_reads() {
+    let (send, receive) = std::sync::mpsc::channel();
+    let timer = Timer::builder().tick_duration(Duration::from_micros(100)).build().expect("the options make sense");
+    for n in 0..50_u32 {
+        let (send, delay) = (send.clone(), n * Duration::from_micros(211));
+        let before = Instant::now();
+        let task = move || send.send((Instant::now(), before + delay)).expect("the test waits");
+        timer.schedule_detached(delay, task).expect("accepted");
+    }
+    for _ in 0..50 {
+        let (ran, deadline) = receive.recv_timeout(crate::common::PATIENCE).expect("it fires sometime");
+        assert!(ran >= deadline, "{:?} early", deadline - ran);
+    }
+}
+
+#[test]
+fn the_defaults_are_those_of_the_documentation() {
+    let timer = Timer::new().expect("the defaults make sense");
+    assert_eq!(timer.tick_duration(), MS);
+    assert_eq!(timer.ticks_per_wheel(), 512);
+    assert!(timer.shards() >= 1);
+    assert_eq!((timer.pending(), timer.is_shutdown()), (0, false));
+}
+
+#[test]
+fn options_can_be_read_back_and_the_wheel_is_rounded_up_to_a_power_of_two() {
+    let tick = Duration::from_micros(123);
+    let clock = ManualClock::new();
+    let builder = Timer::builder().shards(3).tick_duration(tick).ticks_per_wheel(100).clock(clock.clone());
+    let (timer, _driver) = builder.build_driven().expect("the options make sense");
+    assert_eq!((timer.shards(), timer.tick_duration(), timer.ticks_per_wheel()), (3, tick, 128));
+    assert_eq!(timer.current_tick(), 0);
+    clock.advance(10 * tick - Duration::from_nanos(1));
+    assert_eq!(timer.current_tick(), 9);
+    clock.advance(Duration::from_nanos(1));
+    assert_eq!(timer.current_tick(), 10);
+}
