@@ -40,7 +40,8 @@
 //! # Promises
 //!
 //! * Never early: no task runs before its deadline by the clock that [`std::time::Instant`] shows.
-//! * Exactly one of fired, cancelled, handed back by shutdown happens to every timeout that was accepted.
+//! * Exactly one of fired, cancelled, handed back by shutdown happens to every timeout that was accepted. (Without a
+//!   shutdown, what is pending when the last [`Timer`] goes is dropped unrun.)
 //! * `cancel` returned true: it has not run and never will. `reset` returned true: it won't fire before the new deadline.
 //! * A refused timeout's task comes back in the error.
 //! * A panicking task takes no other with it, nor a thread.

@@ -9,8 +9,8 @@ use super::saturating_ns;
 pub(crate) struct Tick(u64);
 
 impl Tick {
-    /// A deadline that never comes. Ticks are 56 bits wide (the state word keeps 8 for itself): at 1 ms that is two
-    /// million years, at 1 µs 2,283 years, at 1 ns 2.3 years.
+    /// A deadline that never comes. Ticks are 56 bits wide (the state word keeps 8 for itself): at 1 ns that is
+    /// 2.3 years; from 10 ns on, the 584 years that 64 bits of nanoseconds hold come first.
     pub(crate) const NEVER: Tick = Tick(u64::MAX >> 8);
     pub(crate) const ZERO: Tick = Tick(0);
 

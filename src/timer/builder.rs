@@ -150,8 +150,9 @@ impl Builder {
     }
 
     /// Memory for how many timeouts is reserved, and touched, by `build`: 64 bytes each. More are allocated when they are
-    /// needed; none is given back before the engine goes. Cancelled ones count until their worker has collected them, of
-    /// which up to 8,192 a shard may wait.
+    /// needed; none is given back before the engine goes. Cancelled ones count until their worker has collected them: up
+    /// to 8,191 in each of the two queues of a shard whose worker sleeps, and somewhat more than 16,384 of one that runs.
+    /// Each thread keeps up to 192 free ones.
     ///
     /// Default: 0.
     pub fn capacity(mut self, timeouts: usize) -> Self {

@@ -62,9 +62,10 @@ impl Timer {
     }
 
     /// Runs `task` after `delay`, rounded up to a tick: never early. No delay runs it at once; `Duration::MAX`, or anything
-    /// else beyond 2^56 ticks, never.
+    /// else that is more than 2^56 ticks or 584 years after the engine's start, never.
     ///
-    /// Does not block. Allocates only if the captures are larger than 24 bytes (or aligned to more than 8), if more
+    /// Takes no lock. Pauses only if it would need new memory while more than 16,384 entries wait for a worker that is
+    /// running, to let that catch up: for as long as it makes progress, or 20 ms. Allocates only if the captures are larger than 24 bytes (or aligned to more than 8), if more
     /// timeouts are pending than ever before (see [`Builder::capacity`]), or at the first use of the engine on a thread;
     /// the first timeout of a shard starts its worker. Wakes the worker only if this timeout is due before the worker
     /// would wake by itself.

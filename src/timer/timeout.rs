@@ -16,8 +16,10 @@ use crate::time::Tick;
 /// Dropping it detaches: the timeout still fires. Keep a [`TimeoutGuard`] ([`cancel_on_drop`](Self::cancel_on_drop)) if it
 /// should not.
 ///
-/// None of its methods blocks or allocates, except that a [`reset`](Self::reset) to an earlier deadline may allocate a
-/// queue block once in a while, and that a thread's first use of an engine allocates a little state.
+/// None of its methods blocks, but that a cancel drops the task, and that of a driven engine a reset to earlier may call
+/// [`on_earlier`](crate::Driver::on_earlier). None allocates, but that a reset to an earlier deadline, and a drop when very
+/// many handles of expired timeouts have been dropped, may allocate a queue block once in a while, and a thread's first use
+/// of an engine a little state.
 #[must_use = "dropping a Timeout detaches it: it still fires, and can't be cancelled or reset any more \
               (schedule_detached makes none in the first place)"]
 pub struct Timeout {
@@ -54,7 +56,7 @@ impl Timeout {
     }
 
     /// Cancels the timeout. True: it has not run and never will, and its task was dropped by this call, on this thread.
-    /// False: it has been expired (its task has run, or is about to), cancelled, or handed back by a shutdown before.
+    /// False: it has been expired (its task has run, or is about to), cancelled, handed back by a shutdown, or dropped with its engine before.
     ///
     /// One compare-and-swap; if the worker has already linked the timeout into its wheel, one push more. Wakes nobody,
     /// unless thousands of cancelled timeouts wait to be collected.
@@ -88,7 +90,7 @@ impl Timeout {
         self.reset_to(hub, hub.timeline().tick_after(delay))
     }
 
-    /// As [`reset`](Self::reset), to a point in time; one that has passed makes it fire at once. One that has passed makes it fire at once.
+    /// As [`reset`](Self::reset), to a point in time; one that has passed makes it fire at once.
     pub fn reset_at(&self, deadline: Instant) -> bool {
         let (hub, timeline) = (self.hub(), self.hub().timeline());
         let later = timeline.scale().tick_of_deadline(deadline);
@@ -121,7 +123,7 @@ impl Timeout {
         self.entry().state.is_expired()
     }
 
-    /// Whether it was cancelled, or handed back unfired by a shutdown.
+    /// Whether it was cancelled, or handed back unfired by a shutdown, or dropped unrun with its engine.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.entry().state.is_cancelled()
