@@ -162,6 +162,17 @@ fn nothing_is_early_lost_or_twice_with_budgets_that_are_always_spent() {
 }
 
 #[test]
+fn nothing_is_early_by_a_nanosecond() {
+    // Ticks this small hide nothing of the clocks: not the producers', and not the workers'.
+    for seed in 40..42 {
+        let tick = || Timer::builder().tick_duration(Duration::from_nanos(1)).executor(Inline);
+        stress(tick(), seed);
+        stress(tick().wait(WaitStrategy::Spin), seed);
+        stress(tick().wait(WaitStrategy::Hybrid { spin: MS }), seed);
+    }
+}
+
+#[test]
 fn a_cancel_that_races_the_expiry_wins_or_the_task_runs_but_never_both() {
     const ROUNDS: usize = 3_000;
     for builder in [tick(100).executor(Inline), tick(100).executor(ThreadPool::new(2))] {

@@ -83,6 +83,16 @@ loom::thread_local! {
     static RUNNING: Cell<*const Running> = Cell::new(ptr::null());
 }
 
+/// Runs `work`, which must not panic, as a part of the engine.
+fn run_as<R>(engine: u64, work: impl FnOnce() -> R) -> R {
+    let outer = RUNNING.get();
+    let this = Running { engine, outer };
+    RUNNING.set(&this);
+    let result = work();
+    RUNNING.set(outer);
+    result
+}
+
 /// The engines whose tasks the calling thread is running, innermost first.
 fn running() -> impl Iterator<Item = u64> {
     let mut next = RUNNING.get();
@@ -141,15 +151,16 @@ impl Expired {
             in_flight.begin();
         }
         in_flight.run();
-        let outer = RUNNING.get();
-        let this = Running { engine: self.batch.hub().id(), outer };
-        RUNNING.set(&this);
+        let engine = self.batch.hub().id();
+        run_as(engine, || self.run_each());
+    }
+
+    fn run_each(&mut self) {
         while let Some(task) = self.batch.pop() {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| task.run())) {
                 report(self.batch.hub(), panic);
             }
         }
-        RUNNING.set(outer);
     }
 }
 
@@ -199,10 +210,11 @@ impl Dispatch {
 impl Sink for Dispatch {
     fn accept(&mut self, batch: Batch) {
         let expired = Expired::new(batch, self.counted);
+        let engine = expired.batch.hub().id();
+        // As if it were a task: should it shut its own engine down, that would wait for this very thread.
         // If the executor panics, unwinding drops the batch, which runs it.
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.executor.execute(expired))) {
-            std::mem::forget(panic);
-        }
+        let executed = run_as(engine, || catch_unwind(AssertUnwindSafe(|| self.executor.execute(expired))));
+        executed.unwrap_or_else(std::mem::forget);
     }
 }
 

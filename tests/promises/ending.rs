@@ -124,6 +124,23 @@ fn the_last_timer_may_be_dropped_while_the_driver_is_asked_when_to_wake_up() {
 }
 
 #[test]
+fn dropping_the_last_timer_of_a_driver_ends_the_engine_at_once() {
+    let (timer, mut driver, clock) = driven();
+    let (drops, runs) = (Drops::default(), Runs::new(1));
+    let (witness, run) = (drops.witness(), runs.task(0));
+    let task = move || {
+        run();
+        drop(witness);
+    };
+    timer.schedule_detached(MS, task).expect("accepted");
+    driver.turn();
+    drop(timer);
+    assert_eq!((drops.count(), driver.next_wakeup()), (1, None));
+    clock.advance(HOUR);
+    assert_eq!((driver.turn(), runs.total()), (0, 0), "nothing unfired runs");
+}
+
+#[test]
 fn dropping_the_driver_ends_the_engine() {
     let (timer, driver, _clock) = driven();
     let drops = Drops::default();

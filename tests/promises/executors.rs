@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Executor, Expired, Inline, ThreadPool, Timer, WaitStrategy};
+use tourbillon::{Executor, Expired, Inline, ManualClock, ShutdownError, ThreadPool, Timer, WaitStrategy};
 
-use crate::common::{HOUR, MS, PATIENCE, Runs, assert_books_balance, eventually, threads_named};
+use crate::common::{HOUR, MS, PATIENCE, Runs, assert_books_balance, eventually, in_time, threads_named};
 
 fn timer_on(executor: impl Executor) -> Timer {
     Timer::builder().executor(executor).build().expect("the options make sense")
@@ -104,6 +104,55 @@ fn batches_that_an_executor_has_kept_may_be_run_or_dropped_after_the_shutdown() 
     assert!(handle.is_cancelled());
 }
 
+/// An engine whose executor does `work` with the timer, on the worker, after its first batch.
+fn timer_whose_executor(work: impl Fn(Timer) + Send + Sync + 'static, clock: &ManualClock) -> Timer {
+    let handed_over: Arc<Mutex<Option<Timer>>> = Arc::default();
+    let mine = Arc::clone(&handed_over);
+    let executor = move |expired: Expired| {
+        expired.run();
+        if let Some(timer) = mine.lock().expect("no panic").take() {
+            work(timer);
+        }
+    };
+    let timer = Timer::builder().executor(executor).clock(clock.clone()).build().expect("the options make sense");
+    *handed_over.lock().expect("no panic") = Some(timer.clone());
+    timer
+}
+
+#[test]
+fn shutdown_from_within_an_executor_is_an_error_and_loses_nothing() {
+    in_time("shutdown from an executor", || {
+        let (send, receive) = channel();
+        let shut_down = move |timer: Timer| send.send(timer.shutdown().err()).expect("the test waits");
+        let timer = timer_whose_executor(shut_down, &ManualClock::new());
+        let far = timer.schedule(HOUR, || ()).expect("accepted");
+        timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");
+        assert_eq!(receive.recv(), Ok(Some(ShutdownError::FromTask)), "the worker can't wait for itself");
+        assert!(far.is_pending());
+        assert_eq!(timer.shutdown().expect("from elsewhere it works").len(), 1);
+    });
+}
+
+#[test]
+fn an_executor_may_advance_the_clock_schedule_and_drop_the_last_timer() {
+    in_time("advance from an executor", || {
+        let (send, receive) = channel();
+        let clock = ManualClock::new();
+        let advances = clock.clone();
+        let work = move |timer: Timer| {
+            let timeout = timer.schedule(MS, || ()).expect("accepted");
+            advances.advance(MS);
+            drop(timer);
+            send.send(timeout).expect("the test waits");
+        };
+        let timer = timer_whose_executor(work, &clock);
+        timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");
+        drop(timer);
+        let timeout = receive.recv().expect("it comes to an end");
+        eventually("it fires, or goes with the engine", || !timeout.is_pending());
+    });
+}
+
 #[test]
 fn inline_runs_on_the_worker_and_a_pool_on_its_own_threads() {
     let named = |executor| Timer::builder().thread_name("exec-a").executor(executor).build().expect("sensible");
@@ -192,7 +241,7 @@ fn a_pool_of_no_threads_has_one() {
 
 #[test]
 fn a_task_may_shut_down_another_engine_that_shares_its_only_pool_thread() {
-    crate::common::in_time("shutdown of an engine whose tasks wait for the caller's thread", || {
+    in_time("shutdown of an engine whose tasks wait for the caller's thread", || {
         let pool = ThreadPool::new(1);
         let (one, other) = (timer_on(pool.clone()), timer_on(pool));
         let ((begun, has_begun), (send, receive)) = (channel(), channel());

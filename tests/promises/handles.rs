@@ -227,6 +227,37 @@ fn dying_threads_and_those_that_are_born_meanwhile_do_not_get_in_each_others_way
     assert_eq!((stats.scheduled, stats.cancelled, stats.pending), (41 * THREADS, 31 * THREADS, 0));
 }
 
+/// Holds handles whose engine is gone, until its thread ends.
+struct Leftover(Vec<(Timeout, Instant)>);
+
+impl Drop for Leftover {
+    fn drop(&mut self) {
+        for (timeout, deadline) in self.0.drain(..) {
+            use_after_the_end(&timeout, true, deadline);
+        }
+    }
+}
+
+thread_local! {
+    static LEFTOVER: RefCell<Leftover> = const { RefCell::new(Leftover(Vec::new())) };
+}
+
+#[test]
+fn a_handle_may_outlive_its_engine_in_a_thread_local() {
+    for in_wheel in [true, false] {
+        let user = thread::spawn(move || {
+            let (timer, mut driver, _clock) = driven();
+            let timeouts: Vec<_> = (0..100).map(|_| timer.schedule(HOUR, || ()).expect("accepted")).collect();
+            if in_wheel {
+                driver.turn();
+            }
+            let held = timeouts.into_iter().map(|timeout| (timeout.deadline(), timeout));
+            LEFTOVER.with_borrow_mut(|left| left.0 = held.map(|(deadline, timeout)| (timeout, deadline)).collect());
+        });
+        user.join().expect("its destructors' assertions hold");
+    }
+}
+
 #[test]
 fn the_last_timer_may_go_in_a_destructor_of_a_thread_local() {
     let (timer, drops) = (Timer::builder().build().expect("the options make sense"), Drops::default());
