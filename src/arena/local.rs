@@ -92,6 +92,9 @@ impl Local {
     /// has always been used with.
     #[inline]
     pub(crate) unsafe fn put(&self, arena: &Arena, entry: NonNull<Entry>) {
+        #[cfg(loom)]
+        // SAFETY: the caller is the sole owner.
+        unsafe { entry_ref(entry) }.set_in_use(false);
         if self.free_len.get() == MAGAZINE {
             self.change_magazine(arena);
         }

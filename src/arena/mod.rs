@@ -138,6 +138,13 @@ impl Arena {
         self.chunks().map(Chunk::len).sum()
     }
 
+    /// Entries that are not free, wherever they are.
+    #[cfg(loom)]
+    pub(crate) fn in_use(&self) -> usize {
+        // SAFETY: chunks live as long as the arena.
+        self.chunks().flat_map(Chunk::issued).filter(|&entry| unsafe { entry_ref(entry) }.is_in_use()).count()
+    }
+
     /// The engine's last owner has gone. True if no handle is left, and the memory is the caller's to free; otherwise it
     /// belongs to the handles, and to the last of those that [`orphan_lets_go`](Self::orphan_lets_go).
     pub(crate) fn orphan_all(&self) -> bool {

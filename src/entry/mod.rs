@@ -37,6 +37,8 @@ pub(crate) struct Entry {
     /// The mailbox of the shard that it was scheduled on, as the shard layer wrote it.
     home: ProtocolCell<*const ()>,
     body: ProtocolCell<MaybeUninit<Body>>,
+    #[cfg(loom)]
+    in_use: std::cell::Cell<bool>,
 }
 
 /// The task while there is one; the cancelled queue's link afterwards.
@@ -58,7 +60,20 @@ impl Entry {
             back: ProtocolCell::new(ptr::null_mut()),
             home: ProtocolCell::new(ptr::null()),
             body: ProtocolCell::new(MaybeUninit::uninit()),
+            #[cfg(loom)]
+            in_use: std::cell::Cell::new(false),
         }
+    }
+
+    /// Kept for the models, which so find an entry that is given out or back twice.
+    #[cfg(loom)]
+    pub(crate) fn set_in_use(&self, in_use: bool) {
+        assert!(self.in_use.replace(in_use) != in_use, "twice {}", if in_use { "in use" } else { "free" });
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.in_use.get()
     }
 
     #[inline]
@@ -101,6 +116,8 @@ impl Entry {
     /// Fills in a free entry. Only its sole owner calls this.
     #[inline]
     pub(crate) fn fill(&self, home: *const (), task: Task) {
+        #[cfg(loom)]
+        self.set_in_use(true);
         // SAFETY: the caller is the sole owner.
         self.home.with_mut(|place| unsafe { *place = home });
         let body = Body { task: std::mem::ManuallyDrop::new(task) };

@@ -131,18 +131,50 @@ impl<T: Copy> LocalCell<T> for thread::LocalKey<std::cell::Cell<T>> {
     }
 }
 
-/// Loom's atomics, with one check more: when an atomic goes, all that anybody did to it must have happened before.
-/// So a model fails not only if memory is used after it was freed, but also if nothing but luck kept that from
-/// happening.
+/// Loom's atomics, with two things more.
+///
+/// When an atomic goes, all that anybody did to it must have happened before. So a model fails not only if memory is used
+/// after it was freed, but also if nothing but luck kept that from happening.
+///
+/// And loads are ordered among each other. When loom looks for what else could have happened it compares a write with the
+/// last load only, and that may be one of the same thread: of a load, and then a load and a compare-and-swap by another
+/// thread, it would never try the swap first.
 macro_rules! checked_atomic {
     ($name:ident $(<$param:ident>)?, $value:ty) => {
         #[derive(Debug)]
-        pub(crate) struct $name $(<$param>)? (loom::sync::atomic::$name $(<$param>)?);
+        pub(crate) struct $name $(<$param>)? {
+            atomic: loom::sync::atomic::$name $(<$param>)?,
+            loads: loom::sync::atomic::AtomicU8,
+        }
 
         impl $(<$param>)? $name $(<$param>)? {
             #[track_caller]
             pub(crate) fn new(value: $value) -> Self {
-                Self(loom::sync::atomic::$name::new(value))
+                let atomic = loom::sync::atomic::$name::new(value);
+                Self { atomic, loads: loom::sync::atomic::AtomicU8::new(0) }
+            }
+
+            #[track_caller]
+            pub(crate) fn load(&self, order: Ordering) -> $value {
+                self.loads.fetch_add(0, Ordering::Relaxed);
+                self.atomic.load(order)
+            }
+
+            #[track_caller]
+            pub(crate) fn fetch_update(
+                &self,
+                success: Ordering,
+                failure: Ordering,
+                change: impl Fn($value) -> Option<$value>,
+            ) -> Result<$value, $value> {
+                let mut value = self.load(failure);
+                while let Some(changed) = change(value) {
+                    match self.atomic.compare_exchange_weak(value, changed, success, failure) {
+                        Ok(_) => return Ok(value),
+                        Err(now) => value = now,
+                    }
+                }
+                Err(value)
             }
         }
 
@@ -150,14 +182,14 @@ macro_rules! checked_atomic {
             type Target = loom::sync::atomic::$name $(<$param>)?;
 
             fn deref(&self) -> &Self::Target {
-                &self.0
+                &self.atomic
             }
         }
 
         impl $(<$param>)? Drop for $name $(<$param>)? {
             fn drop(&mut self) {
                 if !thread::panicking() {
-                    self.0.with_mut(|_| ());
+                    self.atomic.with_mut(|_| ());
                 }
             }
         }

@@ -1,6 +1,9 @@
 //! A clock that stands still until it is moved.
 
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, Ordering};
 use std::fmt;
+#[cfg(not(loom))]
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -41,7 +44,7 @@ pub(crate) trait Follower: Send + Sync {
 /// # Ok(())
 /// # }
 /// ```
-// Not one of the engine's own protocols: a test tool, in plain std types so that models can use it as a constant.
+// Not one of the engine's own protocols: a test tool, in plain std types, except that models see its time move.
 #[derive(Clone)]
 pub struct ManualClock {
     shared: Arc<Shared>,

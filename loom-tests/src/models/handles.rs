@@ -15,7 +15,7 @@ use crate::time::Tick;
 #[test]
 fn a_pending_handle_outlives_its_engine() {
     for linked in [false, true] {
-        check(None, move || {
+        check(3, move || {
             let ledger = Ledger::default();
             let (timer, mut driver, _clock) = driven(|b| b);
             let timeout = timer.schedule(ticks(5), ledger.task()).expect("open");

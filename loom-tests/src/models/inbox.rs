@@ -34,7 +34,7 @@ fn two_producers_lose_nothing_and_double_nothing() {
 /// Legal end: all have run.
 #[test]
 fn a_chain_and_a_single_entry_keep_out_of_each_others_links() {
-    check(3, || {
+    check(2, || {
         let ledger = Ledger::default();
         let (timer, mut driver, _clock) = driven(|b| b.transfer_limit(1));
         let (theirs, tasks) = (timer.clone(), [ledger.task(), ledger.task()]);
@@ -51,7 +51,7 @@ fn a_chain_and_a_single_entry_keep_out_of_each_others_links() {
 /// Legal ends: refused, with both tasks; accepted, and both are handed back by the shutdown.
 #[test]
 fn a_chain_is_accepted_whole_or_not_at_all() {
-    check(None, || {
+    check(3, || {
         let ledger = Ledger::default();
         let (timer, driver, _clock) = driven(|b| b);
         let (theirs, tasks) = (timer.clone(), [ledger.task(), ledger.task()]);

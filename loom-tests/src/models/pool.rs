@@ -78,9 +78,9 @@ fn two_workers_share_a_pool() {
             })
             .collect();
         workers.into_iter().for_each(|worker| worker.join().expect("no panic"));
-        drop(pool);
         bare.hub.in_flight.wait();
         ledger.assert_closed(2);
+        drop(pool);
     });
 }
 

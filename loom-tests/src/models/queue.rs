@@ -10,7 +10,7 @@ use crate::sync::{AtomicUsize, Ordering, SegQueue, thread};
 /// Legal end: both were popped.
 #[test]
 fn what_is_pushed_is_popped_once() {
-    check(3, || {
+    check(2, || {
         let ledger = Ledger::default();
         let queue = Arc::new(SegQueue::new());
         let pushers = [0; 2].map(|_| {

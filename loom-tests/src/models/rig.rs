@@ -10,7 +10,7 @@ use loom::cell::UnsafeCell;
 
 use crate::entry::{Entry, Task, entry_ref};
 use crate::executor::run_here;
-use crate::shard::{Hub, HubPlan, HubRef, Limits, Shard, Wake};
+use crate::shard::{Hub, HubPlan, HubRef, Limits, Mailbox, Shard, Wake};
 use crate::sync::thread::{self, JoinHandle, Thread};
 use crate::sync::{Condvar, Mutex, lock};
 use crate::time::{Clock, ManualClock, Source, Tick, Timeline};
@@ -32,6 +32,14 @@ pub(super) fn driven(options: impl FnOnce(Builder) -> Builder) -> (Timer, Driver
     let clock = ManualClock::new();
     let (timer, driver) = options(builder().clock(clock.clone())).build_driven().expect("a good plan");
     (timer, driver, clock)
+}
+
+/// Entries of this timeout's engine that are not free, its own included.
+pub(super) fn entries_in_use(timeout: &Timeout) -> usize {
+    // SAFETY: see `Armed::handle`; the handle is here, and keeps the entry alive.
+    let entry = unsafe { entry_ref(std::mem::transmute_copy::<Timeout, NonNull<Entry>>(timeout)) };
+    // SAFETY: the handle keeps its engine's memory.
+    unsafe { entry.home().cast::<Mailbox>().as_ref().expect("it is posted").hub().as_ref() }.arena.in_use()
 }
 
 /// An engine with workers, which park without end: no time passes for them unless somebody wakes them.

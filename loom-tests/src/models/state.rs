@@ -128,6 +128,7 @@ fn exactly_one_owner_lets_go_last() {
         // What the arena does with an entry that comes back, as far as memory goes.
         let reuse = move |entry: &Entry| {
             entry.set_next(ptr::null_mut());
+            entry.set_in_use(false);
             entry.fill(ptr::null(), Task::new(again.task()));
         };
         let (theirs, reused) = (Arc::clone(&entry), reuse.clone());

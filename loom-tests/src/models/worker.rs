@@ -9,7 +9,7 @@ use crate::sync::thread;
 /// Legal end: both have run. (Otherwise the main thread waits for ever.)
 #[test]
 fn two_first_timeouts_start_one_worker() {
-    check(3, || {
+    check(2, || {
         let ledger = Ledger::default();
         let (timer, _clock) = with_workers(|b| b.executor(Inline).capacity(2));
         let gates = [Gate::new(), Gate::new()];
@@ -41,7 +41,7 @@ fn a_shutdown_waits_for_the_pool() {
 /// Legal end: it has run when `advance` returns.
 #[test]
 fn a_clock_that_was_moved_has_run_what_became_due() {
-    check(3, || {
+    check(2, || {
         let ledger = Ledger::default();
         let (timer, clock) = followed(|b| b.executor(Inline).capacity(1));
         timer.schedule_detached(ticks(1), ledger.task()).expect("open");
