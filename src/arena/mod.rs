@@ -147,23 +147,41 @@ impl Arena {
 
     /// The engine's last owner has gone. True if no handle is left, and the memory is the caller's to free; otherwise it
     /// belongs to the handles, and to the last of those that [`orphan_lets_go`](Self::orphan_lets_go).
-    pub(crate) fn orphan_all(&self) -> bool {
-        let held = self
+    ///
+    /// # Safety
+    /// `this` is an arena that is alive. By a pointer, as in the call below: the memory may be freed by another thread as
+    /// soon as this one has subtracted, and a reference that is an argument has to be valid until its function returns.
+    pub(crate) unsafe fn orphan_all(this: *const Self) -> bool {
+        // SAFETY: alive until the subtraction.
+        let held = unsafe { &*this }
             .chunks()
             .flat_map(Chunk::issued)
             // SAFETY: chunks live as long as the arena.
             .filter(|&entry| unsafe { entry_ref(entry) }.state.orphan())
             .count();
         // Handles that were counted early in the walk may have let go already; the bias keeps the number above zero
-        // until all are counted. AcqRel: the last one to subtract frees what all the others have used.
+        // until all are counted.
         let surplus = ORPHAN_BIAS - held;
-        self.orphans.fetch_sub(surplus, Ordering::AcqRel) == surplus
+        // SAFETY: as above.
+        unsafe { Self::subtract_orphans(this, surplus) }
     }
 
     /// A handle that the last walk counted has gone. True if it was the last one: free the memory.
-    pub(crate) fn orphan_lets_go(&self) -> bool {
-        // AcqRel: as in `orphan_all`.
-        self.orphans.fetch_sub(1, Ordering::AcqRel) == 1
+    ///
+    /// # Safety
+    /// As for [`orphan_all`](Self::orphan_all).
+    pub(crate) unsafe fn orphan_lets_go(this: *const Self) -> bool {
+        // SAFETY: handed on.
+        unsafe { Self::subtract_orphans(this, 1) }
+    }
+
+    /// # Safety
+    /// As for [`orphan_all`](Self::orphan_all).
+    unsafe fn subtract_orphans(this: *const Self, number: usize) -> bool {
+        // SAFETY: alive until the subtraction.
+        let orphans = unsafe { &(*this).orphans };
+        // AcqRel: the last one to subtract frees what all the others have used.
+        orphans.fetch_sub(number, Ordering::AcqRel) == number
     }
 }
 

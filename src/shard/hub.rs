@@ -215,7 +215,9 @@ impl Hub {
             // SAFETY: the last walk counted this handle, so the hub lives until it is counted off.
             let hub = unsafe { (*home).hub() };
             // SAFETY: as above.
-            if unsafe { hub.as_ref() }.arena.orphan_lets_go() {
+            let arena = unsafe { &raw const (*hub.as_ptr()).arena };
+            // SAFETY: as above.
+            if unsafe { Arena::orphan_lets_go(arena) } {
                 // SAFETY: the last one frees; the hub came from a box.
                 drop(unsafe { Box::from_raw(hub.as_ptr()) });
             }
@@ -311,7 +313,10 @@ impl Drop for HubRef {
     fn drop(&mut self) {
         // AcqRel: the last owner sees all that the others did.
         if self.owners.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let nobody_left = self.arena.orphan_all();
+            // SAFETY: the hub lives until the walk has counted its handles.
+            let arena = unsafe { &raw const (*self.0.as_ptr()).arena };
+            // SAFETY: as above.
+            let nobody_left = unsafe { Arena::orphan_all(arena) };
             if nobody_left {
                 // SAFETY: no owner and no handle is left; it came from a box in `create`.
                 drop(unsafe { Box::from_raw(self.0.as_ptr()) });
