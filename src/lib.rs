@@ -59,12 +59,15 @@ mod timer;
 mod wheel;
 mod worker;
 
+pub use entry::MissedTicks;
 pub use executor::{Executor, Expired, Inline, ThreadPool};
+pub use shard::Lateness;
 pub use time::{Clock, ManualClock};
 pub use timer::{
-    BuildError, Builder, Driver, ScheduleError, ShardStats, ShutdownError, Stats, Timeout, TimeoutGuard, Timer, Unfired,
+    BuildError, Builder, Driver, Group, Health, ScheduleError, Shard, ShardHealth, ShardStats, Shutdown, ShutdownError,
+    Stats, Timeout, TimeoutGuard, Timer, Unfired, WorkerState,
 };
-pub use worker::{Pinning, WaitStrategy};
+pub use worker::{Pinning, Tick, WaitStrategy};
 
 /// The README's examples are tests.
 #[cfg(doctest)]

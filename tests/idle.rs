@@ -46,48 +46,48 @@ fn warm(builder: Builder, name: &str) -> Timer {
 
 #[test]
 fn an_empty_engine_sleeps() {
-    let timer = warm(Timer::builder(), "idle-a");
-    assert_sleeps_through(&timer, "idle-a", || thread::sleep(SILENCE));
+    let timer = warm(Timer::builder(), "still-a");
+    assert_sleeps_through(&timer, "still-a", || thread::sleep(SILENCE));
 }
 
 #[test]
 fn an_empty_engine_sleeps_with_a_hybrid_wait_too() {
-    let timer = warm(Timer::builder().wait(WaitStrategy::Hybrid { spin: MS }), "idle-b");
+    let timer = warm(Timer::builder().wait(WaitStrategy::Hybrid { spin: MS }), "still-b");
     drop(timer.schedule(HOUR, || ()).expect("accepted"));
-    assert_sleeps_through(&timer, "idle-b", || thread::sleep(SILENCE));
+    assert_sleeps_through(&timer, "still-b", || thread::sleep(SILENCE));
 }
 
 #[test]
 fn an_engine_whose_only_timeout_is_an_hour_away_sleeps() {
-    let timer = warm(Timer::builder(), "idle-c");
+    let timer = warm(Timer::builder(), "still-c");
     drop(timer.schedule(HOUR, || ()).expect("accepted"));
-    assert_sleeps_through(&timer, "idle-c", || thread::sleep(SILENCE));
+    assert_sleeps_through(&timer, "still-c", || thread::sleep(SILENCE));
 }
 
 #[test]
 fn an_engine_with_a_hundred_thousand_timeouts_an_hour_away_sleeps() {
-    let timer = warm(Timer::builder().shards(2), "idle-d");
+    let timer = warm(Timer::builder().shards(2), "still-d");
     for n in 0..100_000 {
         drop(timer.schedule(HOUR + Duration::from_millis(n % 5_000), || ()).expect("accepted"));
     }
     assert_eq!(timer.pending(), 100_000);
-    assert_sleeps_through(&timer, "idle-d", || thread::sleep(SILENCE));
+    assert_sleeps_through(&timer, "still-d", || thread::sleep(SILENCE));
 }
 
 #[test]
 fn an_engine_whose_timeouts_never_come_sleeps() {
-    let timer = warm(Timer::builder().levels(1).ticks_per_wheel(4), "idle-e");
+    let timer = warm(Timer::builder().levels(1).ticks_per_wheel(4), "still-e");
     drop(timer.schedule(Duration::MAX, || ()).expect("accepted"));
-    assert_sleeps_through(&timer, "idle-e", || thread::sleep(SILENCE));
+    assert_sleeps_through(&timer, "still-e", || thread::sleep(SILENCE));
 }
 
 #[test]
 fn resets_cancels_and_later_timeouts_wake_nobody() {
-    let timer = warm(Timer::builder(), "idle-f");
+    let timer = warm(Timer::builder(), "still-f");
     let timeouts: Vec<_> = (0..1000).map(|_| timer.schedule(HOUR, || ()).expect("accepted")).collect();
     let far = timer.schedule(9 * HOUR, || ()).expect("accepted");
     timer.schedule_detached(Duration::ZERO, || ()).expect("it makes the worker take all of them");
-    assert_sleeps_through(&timer, "idle-f", || {
+    assert_sleeps_through(&timer, "still-f", || {
         for round in 0..50_u32 {
             timeouts.iter().for_each(|timeout| assert!(timeout.reset(HOUR + round * MS)));
             assert!(far.reset(8 * HOUR - round * MS), "earlier, but not before what the worker waits for");
@@ -101,7 +101,7 @@ fn resets_cancels_and_later_timeouts_wake_nobody() {
 
 #[test]
 fn cancelled_timeouts_wake_the_worker_once_in_thousands() {
-    let timer = warm(Timer::builder(), "idle-h");
+    let timer = warm(Timer::builder(), "still-h");
     drop(timer.schedule(HOUR, || ()).expect("accepted"));
     let before = timer.stats().wakeups;
     for _ in 0..100_000 {
@@ -113,7 +113,7 @@ fn cancelled_timeouts_wake_the_worker_once_in_thousands() {
 
 #[test]
 fn a_shard_sleeps_while_another_works() {
-    let timer = warm(Timer::builder().shards(2), "idle-g");
+    let timer = warm(Timer::builder().shards(2), "still-g");
     // The second shard gets its worker by the second producer.
     thread::scope(|scope| {
         for _ in 0..4 {
@@ -123,7 +123,7 @@ fn a_shard_sleeps_while_another_works() {
             });
         }
     });
-    eventually("two workers run", || threads_named("idle-g-0").len() + threads_named("idle-g-1").len() == 2);
+    eventually("two workers run", || threads_named("still-g-0").len() + threads_named("still-g-1").len() == 2);
     let mine = || timer.stats().shards.iter().map(|shard| shard.turns).collect::<Vec<_>>();
     let before = mine();
     for _ in 0..50 {

@@ -7,16 +7,19 @@
 //! | `state` | - | anyone, by RMW | anyone, by RMW | anyone, by RMW | anyone, by RMW |
 //! | `next` | free list | inbox | worker (slot list) | batch | where it was linked |
 //! | `back` | - | - | worker (slot list) | - | where it was linked |
-//! | `task` | - | pending: nobody; it goes to whoever wins the word | as before | the runner | the canceller, then the cancelled queue's link |
+//! | `task` | - | pending: nobody; it goes to whoever wins the word | as before | the runner | the canceller, then the cancelled queue's link; the runner, if a run of a series was under way |
 //! | `home` | - | read only until it is free again | | | |
 
+mod series;
 mod state;
 mod task;
 
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 
-pub(crate) use state::{Cancel, Expire, HandleGone, Reset, State, Transfer};
+pub use series::MissedTicks;
+pub(crate) use series::{Answering, Plain, Repeat, Rule, Series};
+pub(crate) use state::{Begin, Cancel, Expire, HandleGone, Rearm, Reset, State, Transfer, With};
 pub(crate) use task::Task;
 
 use crate::sync::ProtocolCell;
@@ -120,16 +123,23 @@ impl Entry {
         self.set_in_use(true);
         // SAFETY: the caller is the sole owner.
         self.home.with_mut(|place| unsafe { *place = home });
-        let body = Body { task: std::mem::ManuallyDrop::new(task) };
-        // SAFETY: the caller is the sole owner; a free entry's body holds nothing that would need a drop.
-        self.body.with_mut(|place| unsafe { (*place).write(body) });
+        self.put_task(task);
         self.set_back(ptr::null_mut());
+    }
+
+    /// Puts the task of a free entry in, or that of a series back. Only who owns the body calls this, when nothing is in it.
+    #[inline]
+    pub(crate) fn put_task(&self, task: Task) {
+        let body = Body { task: std::mem::ManuallyDrop::new(task) };
+        // SAFETY: the caller owns the body, which holds nothing that would need a drop.
+        self.body.with_mut(|place| unsafe { (*place).write(body) });
     }
 
     /// Moves the task out.
     ///
     /// # Safety
-    /// The caller won the transition out of PENDING (or the entry was never published), and calls this once.
+    /// The caller won the transition out of PENDING (or the entry was never published), and calls this once; of a series once
+    /// for each time that the task was put in.
     #[inline]
     pub(crate) unsafe fn take_task(&self) -> Task {
         self.body.with(|place| {

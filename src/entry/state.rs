@@ -1,22 +1,25 @@
 //! The state word: one `AtomicU64` that decides everything about a timeout.
 //!
 //! ```text
-//!  63                              8   7     6      5       4       3       2      1  0
-//! ┌─────────────────────────────────┬─────┬──────┬───────┬───────┬───────┬───────┬──────┐
-//! │ deadline in ticks               │  -  │ORPHAN│IN_MAIL│LINKED │ENGINE │HANDLE │ phase│
-//! └─────────────────────────────────┴─────┴──────┴───────┴───────┴───────┴───────┴──────┘
+//!  63                         9    8      7      6       5      4      3       2      1  0
+//! ┌────────────────────────────┬──────┬──────┬───────┬──────┬──────┬───────┬───────┬──────┐
+//! │ deadline in ticks          │ORPHAN│SERIES│IN_MAIL│LINKED│GROUP │ENGINE │HANDLE │ phase│
+//! └────────────────────────────┴──────┴──────┴───────┴──────┴──────┴───────┴───────┴──────┘
 //! ```
 //!
 //! * **phase**: `FREE`, `PENDING`, `EXPIRED`, `CANCELLED`. Out of `PENDING` there is exactly one way, taken by whoever
 //!   wins one compare-and-swap: the worker ([`State::expire`]), a caller ([`State::cancel`]) or shutdown
 //!   ([`State::withdraw`]). The winner, and nobody else, owns the task from then on.
-//! * **HANDLE**, **ENGINE**: the two owners. Whoever lets go last gives the entry back to the arena.
-//! * **LINKED**: the worker has taken the entry out of the inbox. Set once, by the worker, with a read-modify-write on
+//! * **HANDLE**, **ENGINE**, **GROUP**: the owners. Whoever lets go last gives the entry back to the arena.
+//! * **LINKED**: the worker has taken the entry out of the inbox. Set by the worker, with a read-modify-write on
 //!   this word; so a cancel knows for certain whether the worker will still come across the entry by itself (not
 //!   linked: the transfer finds it cancelled) or has to be told (linked: the cancelled queue).
 //! * **IN_MAIL**: the entry was reset to an earlier deadline and its address is in, or on its way to, the shard's
 //!   `earlier` queue. While it is set the worker neither fires nor gives back the entry, so the address in the queue
 //!   can't become stale.
+//! * **SERIES**: the timeout runs again and again. For such a one EXPIRED is not the end: it means that a run has been given
+//!   to the executor, the task belongs to the runner, and the entry is in no list. The runner makes it PENDING
+//!   again ([`State::rearm`]), or ends it ([`State::end_series`]), unless a cancel has been there in between.
 //! * **ORPHAN**: the engine is gone; set on every entry by the arena's last walk. See `arena/mod.rs`.
 //!
 //! Ordering: every transition is `AcqRel`. The release half publishes what its thread did to the entry before (took the
@@ -32,10 +35,15 @@ const EXPIRED: u64 = 2;
 const CANCELLED: u64 = 3;
 const HANDLE: u64 = 1 << 2;
 const ENGINE: u64 = 1 << 3;
-const LINKED: u64 = 1 << 4;
-const IN_MAIL: u64 = 1 << 5;
-const ORPHAN: u64 = 1 << 6;
-const TICK_SHIFT: u32 = 8;
+const GROUP: u64 = 1 << 4;
+const LINKED: u64 = 1 << 5;
+const IN_MAIL: u64 = 1 << 6;
+/// The same bit while a run of a series is under way, when the entry can't be in the mail: it was reset since it expired.
+const MOVED: u64 = IN_MAIL;
+const SERIES: u64 = 1 << 7;
+const ORPHAN: u64 = 1 << 8;
+const OWNERS: u64 = HANDLE | ENGINE | GROUP;
+const TICK_SHIFT: u32 = 9;
 const FLAGS: u64 = (1 << TICK_SHIFT) - 1;
 
 // `Tick::NEVER` is the largest deadline there is: it must fit above the flags.
@@ -53,6 +61,32 @@ const fn phase_of(word: u64) -> u64 {
     word & PHASE
 }
 
+/// A run of a series is under way, or waits for a thread of the executor.
+const fn is_running(word: u64) -> bool {
+    word & (PHASE | SERIES) == EXPIRED | SERIES
+}
+
+/// The word of a pending entry, expired. A series' entry is in no list from then on.
+const fn expired(word: u64) -> u64 {
+    let gone = if word & SERIES == 0 { PHASE } else { PHASE | LINKED | IN_MAIL };
+    (word & !gone) | EXPIRED
+}
+
+/// What an entry is armed with, besides the engine's ownership.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct With(u64);
+
+impl With {
+    pub(crate) const NOTHING: With = With(0);
+    pub(crate) const HANDLE: With = With(HANDLE);
+    pub(crate) const GROUP: With = With(GROUP);
+    pub(crate) const SERIES: With = With(SERIES);
+
+    pub(crate) const fn and(self, other: With) -> With {
+        With(self.0 | other.0)
+    }
+}
+
 /// What a caller has to do after its cancel won.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cancel {
@@ -62,6 +96,8 @@ pub(crate) enum Cancel {
     Won,
     /// The task is the caller's, and the entry has to go on the cancelled queue.
     WonLinked,
+    /// A series was stopped while a run was under way: task and entry are the runner's to clear away.
+    WonRunning,
 }
 
 /// What a caller has to do after a reset.
@@ -93,12 +129,32 @@ pub(crate) enum Expire {
 /// What a handle that lets go leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandleGone {
-    /// The engine still owns the entry and will give it back.
-    EngineOwns,
+    /// The engine, or a group, still owns the entry and will give it back.
+    OthersOwn,
     /// The handle is the last owner: it still owns the entry and has to give it back (see [`State::free`]).
     Last,
     /// The engine is gone and counted on this handle.
     Orphan,
+}
+
+/// What the runner of a series finds when the run's turn has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Begin {
+    /// Run it, for this deadline.
+    Run(Tick),
+    /// It was reset after it had expired: arm it again, and don't run it now.
+    Moved,
+    /// It was cancelled: clear it away.
+    Cancelled,
+}
+
+/// What became of the runner's wish to arm a series again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rearm {
+    /// It is pending again; the entry has to go on the inbox.
+    Pending,
+    /// It was cancelled meanwhile: clear it away.
+    Cancelled,
 }
 
 /// What the worker found when it took an entry out of the inbox.
@@ -124,9 +180,8 @@ impl State {
     /// Makes a free entry pending. Only its sole owner calls this, before it shows the entry to anyone: no
     /// read-modify-write is needed, the push onto the inbox publishes it.
     #[inline]
-    pub(crate) fn arm(&self, deadline: Tick, with_handle: bool) {
-        let handle = if with_handle { HANDLE } else { 0 };
-        self.0.store(pack(deadline, PENDING | ENGINE | handle), Ordering::Relaxed);
+    pub(crate) fn arm(&self, deadline: Tick, with: With) {
+        self.0.store(pack(deadline, PENDING | ENGINE | with.0), Ordering::Relaxed);
     }
 
     /// Takes [`arm`](Self::arm) back, on an entry that was never shown to anyone.
@@ -140,28 +195,47 @@ impl State {
         tick_of(self.0.load(Ordering::Relaxed))
     }
 
+    /// Whether it will run, or, a series, run again. Acquire, here and below: whoever sees an end sees what led to it.
     pub(crate) fn is_pending(&self) -> bool {
-        phase_of(self.0.load(Ordering::Acquire)) == PENDING
+        let word = self.0.load(Ordering::Acquire);
+        phase_of(word) == PENDING || is_running(word)
     }
 
     pub(crate) fn is_expired(&self) -> bool {
-        phase_of(self.0.load(Ordering::Acquire)) == EXPIRED
+        let word = self.0.load(Ordering::Acquire);
+        phase_of(word) == EXPIRED && !is_running(word)
+    }
+
+    /// Whether it runs again and again. Of an entry whose run is the caller's.
+    #[inline]
+    pub(crate) fn is_series(&self) -> bool {
+        // Relaxed: the bit stays as it was armed as long as a run is under way.
+        self.0.load(Ordering::Relaxed) & SERIES != 0
+    }
+
+    /// The deadline, and whether it runs again and again, of an entry whose run is the caller's.
+    #[inline]
+    pub(crate) fn look(&self) -> (Tick, bool) {
+        // Relaxed: as above.
+        let word = self.0.load(Ordering::Relaxed);
+        (tick_of(word), word & SERIES != 0)
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
         phase_of(self.0.load(Ordering::Acquire)) == CANCELLED
     }
 
-    /// PENDING → CANCELLED, by a caller that holds a handle.
+    /// PENDING → CANCELLED, by a caller that owns the entry; of a series also while a run is under way.
     #[inline]
     pub(crate) fn cancel(&self) -> Cancel {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
-            if phase_of(word) != PENDING {
+            if phase_of(word) != PENDING && !is_running(word) {
                 return Cancel::TooLate;
             }
             let cancelled = (word & !PHASE) | CANCELLED;
             match self.0.compare_exchange_weak(word, cancelled, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) if is_running(word) => return Cancel::WonRunning,
                 Ok(_) if word & LINKED != 0 && word & IN_MAIL == 0 => return Cancel::WonLinked,
                 Ok(_) => return Cancel::Won,
                 Err(now) => word = now,
@@ -177,19 +251,21 @@ impl State {
     pub(crate) fn reset(&self, deadline: Tick) -> Reset {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
-            if phase_of(word) != PENDING {
+            let running = is_running(word);
+            if phase_of(word) != PENDING && !running {
                 return Reset::TooLate;
             }
             let old = tick_of(word);
-            if deadline == old {
+            if deadline == old && !running {
                 return Reset::Later;
             }
-            let by_mail = deadline < old && word & LINKED != 0 && word & IN_MAIL == 0;
-            let mail = if by_mail { IN_MAIL } else { 0 };
+            let by_mail = !running && deadline < old && word & LINKED != 0 && word & IN_MAIL == 0;
+            // MOVED, of a run that is under way, is the same bit: the runner finds the new deadline when it arms the entry.
+            let mail = if by_mail || running { IN_MAIL } else { 0 };
             let moved = pack(deadline, (word & FLAGS) | mail);
             match self.0.compare_exchange_weak(word, moved, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) if by_mail => return Reset::EarlierByMail,
-                Ok(_) if deadline < old => return Reset::Earlier,
+                Ok(_) if deadline < old && !running => return Reset::Earlier,
                 Ok(_) => return Reset::Later,
                 Err(now) => word = now,
             }
@@ -221,12 +297,54 @@ impl State {
             if tick_of(word) > now {
                 return Expire::NotBefore(tick_of(word));
             }
-            let expired = (word & !PHASE) | EXPIRED;
-            match self.0.compare_exchange_weak(word, expired, Ordering::AcqRel, Ordering::Relaxed) {
+            match self.0.compare_exchange_weak(word, expired(word), Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return Expire::Fire,
                 Err(now) => word = now,
             }
         }
+    }
+
+    /// PENDING → EXPIRED, whatever the deadline, by a shutdown that fires what is left. True if the task is now the caller's to run.
+    pub(crate) fn expire_early(&self) -> bool {
+        let expire = |word| (phase_of(word) == PENDING).then(|| expired(word));
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, expire).is_ok()
+    }
+
+    /// Of a series that has expired, by its runner: whether the run that it was expired for is still wanted. From here on it
+    /// has begun: a cancel or a reset that comes later acts on the next one.
+    pub(crate) fn begin_run(&self) -> Begin {
+        // Acquire: pairs with the release of a cancel or a reset.
+        let word = self.0.load(Ordering::Acquire);
+        match () {
+            () if phase_of(word) == CANCELLED => Begin::Cancelled,
+            () if word & MOVED != 0 => Begin::Moved,
+            () => Begin::Run(tick_of(word)),
+        }
+    }
+
+    /// EXPIRED → PENDING, of a series, by its runner, which has put the task back and is going to push the entry. The deadline
+    /// is `next`, unless a reset has set another one since the series expired.
+    pub(crate) fn rearm(&self, next: Tick) -> Rearm {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            if phase_of(word) == CANCELLED {
+                // Acquire: pairs with the release of the cancel.
+                self.0.load(Ordering::Acquire);
+                return Rearm::Cancelled;
+            }
+            let deadline = if word & MOVED != 0 { tick_of(word) } else { next };
+            let armed = pack(deadline, (word & OWNERS) | SERIES | PENDING);
+            match self.0.compare_exchange_weak(word, armed, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return Rearm::Pending,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// The end of a series after its last run, by its runner. False if it was cancelled meanwhile.
+    pub(crate) fn end_series(&self) -> bool {
+        let end = |word| is_running(word).then_some(word & !SERIES);
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, end).is_ok()
     }
 
     /// Clears IN_MAIL, by the worker, on an entry that arrived through the `earlier` queue. The word may have been reset
@@ -244,27 +362,32 @@ impl State {
     /// The engine lets go, after the phase has left PENDING. True if it was the last owner, who gives the entry back.
     #[inline]
     pub(crate) fn engine_lets_go(&self) -> bool {
-        // Without HANDLE the engine is alone: nobody can set it again, so a look is enough. The Acquire pairs with the
-        // release of the handle that cleared it.
-        if self.0.load(Ordering::Acquire) & HANDLE == 0 {
+        // Without HANDLE and GROUP the engine is alone: nobody can set them again, so a look is enough. The Acquire pairs with
+        // the release of the owner that was cleared last.
+        if self.0.load(Ordering::Acquire) & (HANDLE | GROUP) == 0 {
             return true;
         }
-        self.0.fetch_and(!ENGINE, Ordering::AcqRel) & HANDLE == 0
+        self.0.fetch_and(!ENGINE, Ordering::AcqRel) & (HANDLE | GROUP) == 0
+    }
+
+    /// The group lets go. True if it was the last owner, who gives the entry back.
+    pub(crate) fn group_lets_go(&self) -> bool {
+        self.0.fetch_and(!GROUP, Ordering::AcqRel) & (HANDLE | ENGINE) == 0
     }
 
     /// The handle lets go.
     #[inline]
     pub(crate) fn handle_lets_go(&self) -> HandleGone {
-        // Acquire: if ENGINE is clear, what the engine did to the entry before it let go must be visible to the last
+        // Acquire: if the others are gone, what they did to the entry before they let go must be visible to the last
         // owner, who is going to reuse it.
         let mut word = self.0.load(Ordering::Acquire);
         loop {
-            if word & ENGINE == 0 {
+            if word & (ENGINE | GROUP) == 0 {
                 return HandleGone::Last;
             }
             match self.0.compare_exchange_weak(word, word & !HANDLE, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) if word & ORPHAN != 0 => return HandleGone::Orphan,
-                Ok(_) => return HandleGone::EngineOwns,
+                Ok(_) => return HandleGone::OthersOwn,
                 Err(now) => word = now,
             }
         }

@@ -1,24 +1,32 @@
-//! What a timeout runs: a closure, inline up to [`INLINE_BYTES`] bytes of captures, boxed beyond.
+//! What a timeout runs: a closure, inline up to [`INLINE_BYTES`] bytes of captures, boxed beyond; or a series, boxed.
 
 use std::fmt;
 use std::mem::{ManuallyDrop, MaybeUninit, align_of, size_of};
+
+use super::series::{Repeat, Series};
+use crate::time::{Tick, Timeline};
 
 const INLINE_WORDS: usize = 3;
 /// Captures up to this size need no heap allocation.
 pub(crate) const INLINE_BYTES: usize = INLINE_WORDS * size_of::<usize>();
 
-/// A type-erased `FnOnce() + Send`. Dropping it drops the closure without running it.
+/// A type-erased `FnOnce() + Send`, or [`Series`]. Dropping it drops the closure without running it.
 pub(crate) struct Task {
     kind: &'static Kind,
     captures: [MaybeUninit<usize>; INLINE_WORDS],
 }
 
-/// The two things one can do with captures, written once per closure type and place (inline or boxed).
+/// What one can do with captures, written once per closure type and place (inline or boxed).
 struct Kind {
+    /// For the last time: uses the captures up.
     run: unsafe fn(*mut u8),
     /// `None` if there is nothing to drop.
     discard: Option<unsafe fn(*mut u8)>,
+    /// A series', which leaves the captures for the next time. `None` for what runs once.
+    run_again: Option<RunAgain>,
 }
+
+type RunAgain = unsafe fn(*mut u8, Tick, &Timeline) -> Option<Tick>;
 
 // SAFETY: a task is built only from closures that are `Send` (see `Task::new`), and holds nothing else.
 unsafe impl Send for Task {}
@@ -66,14 +74,37 @@ unsafe fn unbox<F>(captures: *mut u8) -> Box<F> {
     unsafe { Box::from_raw(raw) }
 }
 
+/// # Safety
+/// As for [`run_boxed`], with a series in the box.
+unsafe fn run_series_once<R: Repeat>(captures: *mut u8) {
+    // SAFETY: as above.
+    let mut series = unsafe { unbox::<Series<R>>(captures) };
+    let _ = series.repeat.run();
+}
+
+/// # Safety
+/// As for [`run_boxed`], with a series in the box, which is not taken over.
+unsafe fn run_series<R: Repeat>(captures: *mut u8, deadline: Tick, timeline: &Timeline) -> Option<Tick> {
+    // SAFETY: a pointer stands there.
+    let series = unsafe { captures.cast::<*mut Series<R>>().read() };
+    // SAFETY: it is a box's, which the caller alone has.
+    unsafe { &mut *series }.run(deadline, timeline)
+}
+
 struct Kinds<F>(F);
+
+impl<R: Repeat> Kinds<Series<R>> {
+    const SERIES: Kind =
+        Kind { run: run_series_once::<R>, discard: Some(discard_boxed::<Series<R>>), run_again: Some(run_series::<R>) };
+}
 
 impl<F: FnOnce()> Kinds<F> {
     const INLINE: Kind = Kind {
         run: run_inline::<F>,
         discard: if std::mem::needs_drop::<F>() { Some(discard_inline::<F>) } else { None },
+        run_again: None,
     };
-    const BOXED: Kind = Kind { run: run_boxed::<F>, discard: Some(discard_boxed::<F>) };
+    const BOXED: Kind = Kind { run: run_boxed::<F>, discard: Some(discard_boxed::<F>), run_again: None };
 }
 
 impl Task {
@@ -87,12 +118,34 @@ impl Task {
             unsafe { place.cast::<F>().write(task) };
             Self { kind: &Kinds::<F>::INLINE, captures }
         } else {
-            // SAFETY: three words have room for one pointer.
-            unsafe { place.cast::<*mut F>().write(Box::into_raw(Box::new(task))) };
-            Self { kind: &Kinds::<F>::BOXED, captures }
+            Self::boxed(task, &Kinds::<F>::BOXED)
         }
     }
 
+    /// Allocates once, for all runs of the series.
+    pub(crate) fn series<R: Repeat>(series: Series<R>) -> Self {
+        // `into_inner` must find it where it is put here.
+        const { assert!(!is_inline::<Series<R>>()) };
+        Self::boxed(series, &Kinds::<Series<R>>::SERIES)
+    }
+
+    fn boxed<T>(value: T, kind: &'static Kind) -> Self {
+        let mut captures = [MaybeUninit::uninit(); INLINE_WORDS];
+        let place: *mut u8 = captures.as_mut_ptr().cast();
+        // SAFETY: three words have room for one pointer.
+        unsafe { place.cast::<*mut T>().write(Box::into_raw(Box::new(value))) };
+        Self { kind, captures }
+    }
+
+    /// A run of a series that expired at `deadline`. Returns the tick of the next run; none if this was the last, as it is
+    /// for what is no series.
+    pub(crate) fn run_again(&mut self, deadline: Tick, timeline: &Timeline) -> Option<Tick> {
+        let run = self.kind.run_again?;
+        // SAFETY: `kind` was chosen in `series` together with the captures, which are still there.
+        unsafe { run(self.captures.as_mut_ptr().cast(), deadline, timeline) }
+    }
+
+    /// Runs it, a series for the last time.
     pub(crate) fn run(self) {
         // The captures are moved out by `run`, even if it panics, so the task must not drop them again.
         let mut this = ManuallyDrop::new(self);
@@ -104,7 +157,7 @@ impl Task {
     /// Gives the closure back.
     ///
     /// # Safety
-    /// The task was made by `Task::new::<F>` with this very `F`.
+    /// The task was made by `Task::new::<F>` with this very `F`, or by `Task::series` with the series that `F` is.
     pub(crate) unsafe fn into_inner<F>(self) -> F {
         let mut this = ManuallyDrop::new(self);
         let place: *mut u8 = this.captures.as_mut_ptr().cast();

@@ -13,11 +13,14 @@ use std::sync::Arc;
 pub use inline::Inline;
 pub use pool::ThreadPool;
 
-use crate::shard::{Batch, Hub};
+use crate::shard::{Batch, Due, Hub, Recorder, TASKS_A_LOOK};
 #[cfg(loom)]
 use crate::sync::LocalCell;
 use crate::sync::Ordering;
-use crate::worker::Sink;
+use crate::worker::{Sink, Tick};
+
+/// Called after a turn.
+pub(crate) type TickHook = Box<dyn Fn(&Tick) + Send + Sync>;
 
 /// Where an engine's expired timeouts run.
 ///
@@ -121,6 +124,8 @@ pub struct Expired {
     /// Whether it has been counted as being in flight: from the start if the executor is sure to run it, otherwise from
     /// when it begins to run.
     counted: bool,
+    /// Whether whoever has it has begun to run it.
+    begun: bool,
 }
 
 impl Expired {
@@ -141,10 +146,11 @@ impl Expired {
         if counted {
             batch.hub().in_flight.begin();
         }
-        Self { batch, counted }
+        Self { batch, counted, begun: false }
     }
 
     fn run_all(&mut self) {
+        self.begun = true;
         let in_flight = &self.batch.hub().in_flight;
         if !self.counted {
             self.counted = true;
@@ -156,17 +162,45 @@ impl Expired {
     }
 
     fn run_each(&mut self) {
-        while let Some(task) = self.batch.pop() {
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| task.run())) {
-                report(self.batch.hub(), panic);
+        let shard = self.batch.shard();
+        let (entries, hub) = self.batch.open();
+        let (timeline, scale) = (hub.timeline(), hub.timeline().scale());
+        let mut lateness = Recorder::new(&hub.mailbox(shard).lateness);
+        let running = hub.running_here();
+        let before = running.map(|running| running.before());
+        if let Some(running) = running {
+            running.begin(shard);
+        }
+        let (mut ran, mut now_ns) = (0, 0);
+        while let Some((due, deadline)) = entries.pop(hub) {
+            if ran % TASKS_A_LOOK == 0 {
+                now_ns = timeline.now_ns();
+                if let Some(running) = running {
+                    running.look(now_ns);
+                }
             }
+            ran += 1;
+            // What a shutdown fires early is not late.
+            if let Some(late_ns) = now_ns.checked_sub(scale.ns_of(deadline)) {
+                lateness.record(late_ns);
+            }
+            let run = match due {
+                Due::Once(task) => catch_unwind(AssertUnwindSafe(|| task.run())),
+                Due::Series(run) => run.run(hub),
+            };
+            if let Err(panic) = run {
+                report(hub, panic);
+            }
+        }
+        if let (Some(running), Some(before)) = (running, before) {
+            running.restore(before);
         }
     }
 }
 
 /// Counts a panic and tells the user.
 #[cold]
-fn report(hub: &Hub, panic: Box<dyn Any + Send>) {
+pub(crate) fn report(hub: &Hub, panic: Box<dyn Any + Send>) {
     hub.panicked.fetch_add(1, Ordering::Relaxed);
     if let Some(hook) = &hub.on_panic {
         // If the hook panics, too, there is nobody left to tell.
@@ -180,6 +214,9 @@ fn report(hub: &Hub, panic: Box<dyn Any + Send>) {
 impl Drop for Expired {
     fn drop(&mut self) {
         if self.batch.len() > 0 {
+            if !self.begun {
+                self.batch.hub().refused.fetch_add(self.batch.len() as u64, Ordering::Relaxed);
+            }
             self.run_all();
         }
         if self.counted {
@@ -198,13 +235,20 @@ impl fmt::Debug for Expired {
 pub(crate) struct Dispatch {
     executor: Arc<dyn Executor>,
     counted: bool,
+    on_tick: Option<Arc<TickHook>>,
 }
 
 impl Dispatch {
-    pub(crate) fn new(executor: Arc<dyn Executor>) -> Self {
+    pub(crate) fn new(executor: Arc<dyn Executor>, on_tick: Option<Arc<TickHook>>) -> Self {
         let counted = executor.runs_all();
-        Self { executor, counted }
+        Self { executor, counted, on_tick }
     }
+}
+
+/// Tells the user of a turn, as if that were a task: what it panics with is reported, and a shutdown in it is refused.
+pub(crate) fn tell_of_turn(hub: &Hub, hook: &TickHook, tick: &Tick) {
+    let told = run_as(hub.id(), || catch_unwind(AssertUnwindSafe(|| hook(tick))));
+    told.unwrap_or_else(|panic| report(hub, panic));
 }
 
 impl Sink for Dispatch {
@@ -215,6 +259,16 @@ impl Sink for Dispatch {
         // If the executor panics, unwinding drops the batch, which runs it.
         let executed = run_as(engine, || catch_unwind(AssertUnwindSafe(|| self.executor.execute(expired))));
         executed.unwrap_or_else(std::mem::forget);
+    }
+
+    fn wants_ticks(&self) -> bool {
+        self.on_tick.is_some()
+    }
+
+    fn tell(&mut self, hub: &Hub, tick: &Tick) {
+        if let Some(hook) = &self.on_tick {
+            tell_of_turn(hub, hook, tick);
+        }
     }
 }
 

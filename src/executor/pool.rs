@@ -5,12 +5,13 @@ use std::num::NonZero;
 
 use super::{Executor, Expired};
 use crate::sync::thread;
-use crate::sync::{Arc, Condvar, Mutex, SegQueue, lock};
+use crate::sync::{Arc, Condvar, Mutex, SegQueue, fork, lock};
 use crate::worker::unpin_current_thread;
 
 /// A pool of threads that run expired timeouts: the default executor. Threads start when they are first needed, one for
 /// each batch that finds none idle, up to the number given, and end when the last clone of the pool is dropped (an engine
-/// drops its own at shutdown) and the queue is empty.
+/// drops its own at shutdown) and the queue is empty. In a child that was forked off after the pool was made, where its threads
+/// are not, batches run on the worker.
 ///
 /// Clones share one pool, so that several engines can share its threads:
 ///
@@ -40,6 +41,8 @@ struct Shared {
     called: Condvar,
     max: usize,
     name: String,
+    /// [`fork::generation`] at its making.
+    generation: usize,
 }
 
 #[derive(Default)]
@@ -65,6 +68,7 @@ impl ThreadPool {
             called: Condvar::new(),
             max: threads.max(1),
             name: name.to_owned(),
+            generation: fork::generation(),
         };
         Self { owners: Arc::new(Owners(Arc::new(shared))) }
     }
@@ -80,6 +84,10 @@ impl ThreadPool {
 impl Shared {
     /// Calls an idle thread, or starts one. False if there is no thread at all to run the queue, now or later.
     fn call(this: &Arc<Self>) -> bool {
+        if fork::is_forked_since(this.generation) {
+            // The threads stayed with the parent.
+            return false;
+        }
         let mut crew = lock(&this.crew);
         if crew.idle > crew.called {
             crew.called += 1;

@@ -3,8 +3,10 @@
 use std::ptr::{self, NonNull};
 
 use super::hub::HubRef;
+use super::series::SeriesRun;
 use crate::entry::{Entry, Link, Task, entry_ref};
 use crate::sync::prefetch;
+use crate::time::Tick;
 
 /// So many entries go to the executor at a time: enough that its queue costs little per timeout, few enough that two
 /// threads can share a clump of some thousands.
@@ -13,26 +15,56 @@ pub(crate) const MAX_BATCH: usize = 256;
 /// Up to [`MAX_BATCH`] expired entries, in the order in which they expired. The engine's ownership of them comes with it.
 #[derive(Debug)]
 pub(crate) struct Batch {
+    entries: Entries,
+    hub: HubRef,
+    shard: usize,
+}
+
+/// The list itself.
+#[derive(Debug)]
+pub(crate) struct Entries {
     first: Link,
     last: Link,
     len: usize,
-    hub: HubRef,
+    /// Of which so many run once; the others are series'.
+    once: usize,
+}
+
+/// What is to be run.
+pub(crate) enum Due {
+    Once(Task),
+    Series(SeriesRun),
 }
 
 // SAFETY: expired entries belong to whoever holds the batch, and their tasks are `Send`.
 unsafe impl Send for Batch {}
 
 impl Batch {
-    pub(super) fn new(hub: HubRef) -> Self {
-        Self { first: ptr::null_mut(), last: ptr::null_mut(), len: 0, hub }
+    pub(super) fn new(hub: HubRef, shard: usize) -> Self {
+        let entries = Entries { first: ptr::null_mut(), last: ptr::null_mut(), len: 0, once: 0 };
+        Self { entries, hub, shard }
+    }
+
+    /// The entries, and the hub that they are to be taken off with.
+    pub(crate) fn open(&mut self) -> (&mut Entries, &HubRef) {
+        (&mut self.entries, &self.hub)
     }
 
     pub(crate) fn hub(&self) -> &HubRef {
         &self.hub
     }
 
+    /// The shard that expired it.
+    pub(crate) fn shard(&self) -> usize {
+        self.shard
+    }
+
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.entries.len
+    }
+
+    pub(super) fn once(&self) -> usize {
+        self.entries.once
     }
 
     /// # Safety
@@ -40,31 +72,41 @@ impl Batch {
     #[inline]
     pub(super) unsafe fn push(&mut self, entry: NonNull<Entry>) {
         // SAFETY: as above.
-        unsafe { entry_ref(entry) }.set_next(ptr::null_mut());
-        match NonNull::new(self.last) {
+        let this = unsafe { entry_ref(entry) };
+        this.set_next(ptr::null_mut());
+        let entries = &mut self.entries;
+        match NonNull::new(entries.last) {
             // SAFETY: entries of the batch are ours.
             Some(last) => unsafe { entry_ref(last) }.set_next(entry.as_ptr()),
-            None => self.first = entry.as_ptr(),
+            None => entries.first = entry.as_ptr(),
         }
-        self.last = entry.as_ptr();
-        self.len += 1;
+        entries.last = entry.as_ptr();
+        entries.len += 1;
+        entries.once += usize::from(!this.state.is_series());
     }
+}
 
-    /// The next task. The engine lets go of its entry.
+impl Entries {
+    /// The next one, with its deadline. The engine lets go of its entry if it runs once.
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<Task> {
+    pub(crate) fn pop(&mut self, hub: &HubRef) -> Option<(Due, Tick)> {
         let entry = NonNull::new(self.first)?;
         // SAFETY: entries of the batch are ours.
         let this = unsafe { entry_ref(entry) };
         self.first = this.next();
         prefetch(self.first);
         self.len -= 1;
-        // SAFETY: the worker won this entry for the batch, and it is taken off once.
+        let (deadline, is_series) = this.state.look();
+        if is_series {
+            // SAFETY: the worker won this entry for the batch, and it is taken off once.
+            return Some((Due::Series(unsafe { SeriesRun::new(entry) }), deadline));
+        }
+        // SAFETY: as above.
         let task = unsafe { this.take_task() };
         if this.state.engine_lets_go() {
             // SAFETY: the last owner is the sole owner; the entry is the hub's.
-            unsafe { self.hub.put_entry(entry) };
+            unsafe { hub.put_entry(entry) };
         }
-        Some(task)
+        Some((Due::Once(task), deadline))
     }
 }

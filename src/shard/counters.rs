@@ -32,11 +32,25 @@ impl Counter {
     }
 }
 
+/// What one thread has done on one shard.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) scheduled: Counter,
+    pub(crate) cancelled: Counter,
+    pub(crate) reset: Counter,
+    pub(crate) rejected: Counter,
+    /// Runs of series that it has begun.
+    pub(crate) runs: Counter,
+    /// Series that ended after a run, other than by a cancel.
+    pub(crate) finished: Counter,
+}
+
 /// Written by a shard's worker.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Out of the inbox, cancelled ones included.
     pub(crate) transferred: Counter,
+    /// Those that run once.
     pub(crate) fired: Counter,
     /// Linked again, because the deadline had been moved.
     pub(crate) relinked: Counter,
@@ -48,6 +62,8 @@ pub(crate) struct Counters {
     pub(crate) over_budget: Counter,
     /// Returns from a park.
     pub(crate) wakeups: Counter,
+    /// Turns that panicked, after which the worker went on.
+    pub(crate) restarts: Counter,
     /// Entries that were in the inbox when it was last taken, while some of them have not been gone through.
     pub(crate) backlog: Counter,
     /// Entries in the wheel.

@@ -8,12 +8,14 @@ use std::sync::OnceLock;
 
 use crossbeam_utils::CachePadded;
 
+use super::counters::Counts;
 use super::in_flight::InFlight;
 use super::mailbox::Mailbox;
 use super::producer::Producer;
+use super::running::Running;
 use crate::arena::{Arena, PerThread, current_thread, with_remembered};
 use crate::entry::{Entry, HandleGone, entry_ref};
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, lock};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fork, lock};
 use crate::time::Timeline;
 
 /// Whoever can make a shard's worker run: start it, or unpark it.
@@ -58,7 +60,11 @@ pub(crate) struct Hub {
     limit: Option<Limit>,
     pub(crate) in_flight: InFlight,
     pub(crate) panicked: AtomicU64,
+    /// Timeouts whose executor dropped the batch or panicked, so that they were run by whoever had it.
+    pub(crate) refused: AtomicU64,
     pub(crate) on_panic: Option<PanicHook>,
+    /// [`fork::generation`] at its making.
+    generation: usize,
     waker: OnceLock<Box<dyn Wake>>,
 }
 
@@ -80,7 +86,9 @@ impl Hub {
             limit: plan.max_pending.map(|max| Limit { max, used: CachePadded::new(AtomicUsize::new(0)) }),
             in_flight: InFlight::new(),
             panicked: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             on_panic: plan.on_panic,
+            generation: fork::generation(),
             waker: OnceLock::new(),
         });
         let hub = NonNull::from(Box::leak(hub));
@@ -143,17 +151,46 @@ impl Hub {
         unsafe { mine.as_ref() }
     }
 
-    /// The mailbox that the calling thread, whose producer this is, schedules on: threads are dealt out to shards in turn.
+    /// The mailbox of the shard that was chosen, or else the one that the calling thread, whose producer this is, schedules on:
+    /// threads are dealt out to shards in turn.
     #[inline]
-    pub(crate) fn home_of(&self, mine: &Producer) -> &Mailbox {
+    pub(crate) fn home_of(&self, mine: &Producer, chosen: Option<usize>) -> &Mailbox {
         let deal = || self.next_home.fetch_add(1, Ordering::Relaxed) % self.mailboxes.len();
-        &self.mailboxes[mine.home_or(deal)]
+        &self.mailboxes[chosen.unwrap_or_else(|| mine.home_or(deal))]
     }
 
-    /// Sums a counter over all producers.
-    pub(crate) fn sum(&self, counter: impl Fn(&Producer) -> u64) -> u64 {
-        let late = counter(&lock(&self.late));
-        late + self.producers.iter().map(|producer| counter(producer)).sum::<u64>()
+    /// Whether this is a child process that was forked after the engine was made: the engine's threads are not here.
+    #[inline]
+    pub(crate) fn is_forked(&self) -> bool {
+        fork::is_forked_since(self.generation)
+    }
+
+    /// Lets the calling thread count something that it did on a shard.
+    #[inline]
+    pub(crate) fn count(&self, shard: usize, add: impl FnOnce(&Counts)) {
+        self.with_producer(|mine| add(self.counts_of(mine, shard)));
+    }
+
+    /// The calling thread's counts for a shard.
+    #[inline]
+    pub(crate) fn counts_of<'a>(&self, mine: &'a Producer, shard: usize) -> &'a Counts {
+        mine.counts(shard, self.mailboxes.len())
+    }
+
+    /// Sums a count over all threads, of one shard or of all.
+    pub(crate) fn sum(&self, shard: Option<usize>, count: impl Fn(&Counts) -> u64) -> u64 {
+        let late = lock(&self.late).sum(shard, &count);
+        late + self.producers.iter().map(|producer| producer.sum(shard, &count)).sum::<u64>()
+    }
+
+    /// Where the calling thread notes what it is running; none if it is so far gone that it has no place of its own.
+    pub(crate) fn running_here(&self) -> Option<&Running> {
+        self.own_producer().map(|mine| &mine.running)
+    }
+
+    /// The tasks that are running: of which shard each, and since when, in nanoseconds of the engine's time.
+    pub(crate) fn running(&self) -> impl Iterator<Item = (usize, u64)> {
+        self.producers.iter().filter_map(|producer| producer.running.get())
     }
 
     /// Takes `n` places under the limit on pending timeouts; all of them or none.
@@ -181,9 +218,9 @@ impl Hub {
         // What ends is read before what begins, so that all that was scheduled before this call, and ends during it, is
         // still counted.
         let shards: u64 = self.mailboxes.iter().map(|m| m.counters.fired.get() + m.counters.returned.get()).sum();
-        let cancelled = self.sum(|producer| producer.cancelled.get());
-        let scheduled = self.sum(|producer| producer.scheduled.get());
-        usize::try_from(scheduled.saturating_sub(shards + cancelled)).unwrap_or(usize::MAX)
+        let ended = self.sum(None, |counts| counts.cancelled.get() + counts.finished.get());
+        let scheduled = self.sum(None, |counts| counts.scheduled.get());
+        usize::try_from(scheduled.saturating_sub(shards + ended)).unwrap_or(usize::MAX)
     }
 
     /// Gives an entry back through the calling thread's free list.
@@ -206,7 +243,7 @@ impl Hub {
         let home = unsafe { entry_ref(entry) }.home().cast::<Mailbox>();
         // SAFETY: as above.
         let orphaned = match unsafe { entry_ref(entry) }.state.handle_lets_go() {
-            HandleGone::EngineOwns => false,
+            HandleGone::OthersOwn => false,
             HandleGone::Orphan => true,
             // SAFETY: the handle is the last owner; so `home` is alive, see there.
             HandleGone::Last => unsafe { Self::free_entry(home, entry) },

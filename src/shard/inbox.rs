@@ -86,15 +86,20 @@ impl Inbox {
         if self.head.load(Ordering::Relaxed).is_null() {
             return Taken::NONE;
         }
+        debug_assert!(!self.is_closed(), "who drains a shard takes by `close`");
         Taken::new(self.head.swap(ptr::null_mut(), Ordering::AcqRel))
     }
 
-    /// Sets ASLEEP, by the worker, if the inbox is empty. After that, whoever wants the worker to run clears it and
+    /// Sets ASLEEP, by the worker, if the inbox is empty, or closed. After that, whoever wants the worker to run clears it and
     /// unparks the worker. Release: publishes `wake_at`; and who reads ASLEEP in a read-modify-write knows that the
     /// worker has not looked at its queues since.
     pub(crate) fn fall_asleep(&self) -> bool {
-        let asleep = ptr::without_provenance_mut(ASLEEP);
-        self.head.compare_exchange(ptr::null_mut(), asleep, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        let set = |empty: usize| {
+            let (empty, asleep) = (ptr::without_provenance_mut(empty), ptr::without_provenance_mut(empty | ASLEEP));
+            self.head.compare_exchange(empty, asleep, Ordering::AcqRel, Ordering::Relaxed)
+        };
+        // Only the worker closes it, so it is not closed in between.
+        set(0).is_ok() || (self.is_closed() && set(CLOSED).is_ok())
     }
 
     /// Clears ASLEEP. True if it was set: the caller then has to unpark the worker.
@@ -136,7 +141,8 @@ impl Inbox {
         }
     }
 
-    /// Closes the inbox for good. What it returns, with all that was taken before, is all that was ever accepted.
+    /// Closes the inbox for good, by the worker, which is awake from here on. What it returns, with all that was taken before,
+    /// is all that was ever accepted; if it was closed before, that is nothing.
     pub(crate) fn close(&self) -> Taken {
         let closed = ptr::without_provenance_mut(CLOSED);
         Taken::new(self.head.swap(closed, Ordering::AcqRel))

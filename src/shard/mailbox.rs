@@ -6,8 +6,11 @@ use crossbeam_utils::CachePadded;
 
 use super::cancelled::Cancelled;
 use super::counters::Counters;
+use super::gather::Gather;
 use super::hub::Hub;
 use super::inbox::{Closed, Inbox, Pushed};
+use super::lateness::Latenesses;
+use super::running::{Ailment, Heartbeat};
 use super::stack::WAKE_DEPTH;
 use crate::entry::{Entry, entry_ref};
 use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Condvar, Mutex, Ordering, SegQueue, lock};
@@ -21,6 +24,11 @@ pub(crate) enum Order {
     StopAndReturn = 1,
     /// Close the shard, end, and drop what was pending: nobody waits for it.
     StopAndDiscard = 2,
+    /// Close the shard, run what was pending, and end.
+    StopAndFire = 3,
+    /// Accept nothing more, and go on until nothing is pending or the drain's time is over; then close the shard, end, and
+    /// return what is left.
+    Drain = 4,
 }
 
 /// The address of an entry on its way to the worker. It can't be stale: see IN_MAIL in `entry/state.rs`.
@@ -40,10 +48,19 @@ pub(crate) struct Mailbox {
     /// When the worker will wake by itself, as of its falling asleep. Written by the worker only.
     wake_at: CachePadded<AtomicU64>,
     order: AtomicU8,
+    /// When a drain is over. Written before the order.
+    drain_until: AtomicU64,
     /// Turns that were asked for and done, for a clock that is moved by hand.
     asked: AtomicU64,
     done: Mutex<u64>,
     done_changed: Condvar,
+    /// Whether the earliest deadline is asked for, too, and the answer: [`Tick::NEVER`] if nothing will ever be due.
+    asked_for_earliest: AtomicU8,
+    earliest: AtomicU64,
+    pub(crate) gather: Gather,
+    pub(crate) lateness: Latenesses,
+    pub(crate) heartbeat: Heartbeat,
+    pub(crate) ailment: Ailment,
     pub(crate) counters: CachePadded<Counters>,
     /// The hub that this is a part of, set once before anybody sees either.
     hub: AtomicPtr<Hub>,
@@ -58,9 +75,16 @@ impl Mailbox {
             earlier: SegQueue::new(),
             wake_at: CachePadded::new(AtomicU64::new(Tick::NEVER.get())),
             order: AtomicU8::new(0),
+            drain_until: AtomicU64::new(0),
             asked: AtomicU64::new(0),
             done: Mutex::new(0),
             done_changed: Condvar::new(),
+            asked_for_earliest: AtomicU8::new(0),
+            earliest: AtomicU64::new(Tick::NEVER.get()),
+            gather: Gather::new(index),
+            lateness: Latenesses::new(),
+            heartbeat: Heartbeat::default(),
+            ailment: Ailment::default(),
             counters: CachePadded::default(),
             hub: AtomicPtr::new(std::ptr::null_mut()),
             index,
@@ -98,6 +122,23 @@ impl Mailbox {
         unsafe { self.post_chain(entry, entry, 1, deadline) }
     }
 
+    /// Gives an entry to the worker once more, which others know already: a series', armed again.
+    ///
+    /// Whether to wake the worker goes by the deadline that the entry has *after* the push: between its arming and the push
+    /// somebody may have reset it to an earlier one, woken the worker, and left it to find nothing, as with the mail. (The
+    /// entry may be gone by now, and be another's: then it was a needless look, or at worst a needless wake-up.)
+    ///
+    /// # Safety
+    /// As for [`Inbox::push`]; the caller has a reference to the hub.
+    pub(super) unsafe fn post_again(&self, entry: NonNull<Entry>) -> Result<(), Closed> {
+        // SAFETY: handed on.
+        let pushed = unsafe { self.inbox.push(entry, entry, 1) }?;
+        // SAFETY: entries are not freed before their hub, and a look at the word is allowed to anybody.
+        let deadline = unsafe { entry_ref(entry) }.state.deadline();
+        self.ring_for(pushed, deadline);
+        Ok(())
+    }
+
     /// Gives a chain of entries, all of one deadline, to the worker: all or none.
     ///
     /// # Safety
@@ -111,12 +152,18 @@ impl Mailbox {
         deadline: Tick,
     ) -> Result<(), Closed> {
         // SAFETY: handed on.
-        match unsafe { self.inbox.push(first, last, len) }? {
+        let pushed = unsafe { self.inbox.push(first, last, len) }?;
+        self.ring_for(pushed, deadline);
+        Ok(())
+    }
+
+    #[inline]
+    fn ring_for(&self, pushed: Pushed, deadline: Tick) {
+        match pushed {
             Pushed::Awake => {}
             Pushed::Asleep if !self.sleeps_past(deadline) => {}
             Pushed::Asleep | Pushed::AsleepAndDeep => self.ring(),
         }
-        Ok(())
     }
 
     /// Gives a cancelled entry to the worker. Wakes it only if too many of them wait.
@@ -168,6 +215,8 @@ impl Mailbox {
             // SAFETY: the caller has an entry of this hub, or a reference to the hub.
             let hub = unsafe { self.hub().as_ref() };
             if !hub.wake(self.index) {
+                // Whoever schedules next tries again; until then the watchdog says so.
+                self.ailment.set_cannot_start();
                 self.inbox.put_back_to_sleep();
             }
         }
@@ -182,7 +231,11 @@ impl Mailbox {
         }
         // Only now: whoever fills one of these queues does a read-modify-write on the inbox afterwards, so either that
         // one sees ASLEEP, or these looks see what it did.
-        let called = !self.earlier.is_empty() || self.cancelled.is_deep() || self.is_stopped() || self.is_asked();
+        let called = !self.earlier.is_empty()
+            || self.cancelled.is_deep()
+            || self.is_asked()
+            || self.is_stopped()
+            || (self.drains_until().is_some() && !self.is_closed());
         if called {
             // If somebody else has cleared it by now, there is one unpark too many: the next park returns at once.
             self.inbox.wake();
@@ -196,13 +249,38 @@ impl Mailbox {
         self.order.store(order as u8, Ordering::Release);
     }
 
+    /// Orders a drain, until `until` at the latest. Does not wake it.
+    pub(crate) fn order_drain(&self, until: Tick) {
+        // Relaxed: published by the order.
+        self.drain_until.store(until.get(), Ordering::Relaxed);
+        self.order(Order::Drain);
+    }
+
+    fn is_ordered(&self, order: Order) -> bool {
+        // Acquire: pairs with the Release in `order`.
+        self.order.load(Ordering::Acquire) == order as u8
+    }
+
+    /// Whether the worker is to end at once.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.order.load(Ordering::Acquire) != 0
+        // Acquire: pairs with the Release in `order`.
+        let order = self.order.load(Ordering::Acquire);
+        order != 0 && order != Order::Drain as u8
+    }
+
+    /// When the drain is over that the worker was ordered to, if it was.
+    pub(crate) fn drains_until(&self) -> Option<Tick> {
+        self.is_ordered(Order::Drain).then(|| Tick::new(self.drain_until.load(Ordering::Relaxed)))
     }
 
     /// Whether nobody waits for what was pending.
     pub(crate) fn is_unwanted(&self) -> bool {
-        self.order.load(Ordering::Acquire) == Order::StopAndDiscard as u8
+        self.is_ordered(Order::StopAndDiscard)
+    }
+
+    /// Whether what was pending is to be run.
+    pub(crate) fn is_to_fire(&self) -> bool {
+        self.is_ordered(Order::StopAndFire)
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -224,8 +302,14 @@ impl Mailbox {
         self.asked() != *lock(&self.done)
     }
 
-    /// The worker has done all that was due when it was `asked`.
-    pub(crate) fn answer(&self, asked: u64) {
+    /// The worker has done all that was due when it was `asked`. `earliest` finds the earliest deadline, if that is wanted.
+    pub(crate) fn answer(&self, asked: u64, earliest: impl FnOnce() -> Tick) {
+        // Acquire: pairs with the Release in `ask_for_earliest`.
+        if self.asked_for_earliest.load(Ordering::Acquire) != 0 {
+            self.asked_for_earliest.store(0, Ordering::Relaxed);
+            // Published by the lock.
+            self.earliest.store(earliest().get(), Ordering::Relaxed);
+        }
         let mut done = lock(&self.done);
         if *done != asked {
             *done = asked;
@@ -245,14 +329,32 @@ impl Mailbox {
     pub(crate) fn ask_and_wait(&self) {
         let mine = self.ask();
         let mut done = lock(&self.done);
-        while *done < mine && !self.is_closed() {
+        while *done < mine {
             done = self.done_changed.wait(done).unwrap_or_else(std::sync::PoisonError::into_inner);
         }
     }
 
-    /// Lets go of whoever waits for an answer: the shard is closed, there will be none.
+    /// Asks a running worker for the earliest deadline, and waits for the answer. Not by two threads at a time.
+    pub(crate) fn ask_for_earliest(&self) -> Tick {
+        self.earliest.store(Tick::NEVER.get(), Ordering::Relaxed);
+        // Release: pairs with the Acquire in `answer`.
+        self.asked_for_earliest.store(1, Ordering::Release);
+        self.ask_and_wait();
+        Tick::new(self.earliest.load(Ordering::Relaxed))
+    }
+
+    /// Lets go of whoever waits for an answer, or will ever ask: the shard is closed, there will be none.
     pub(super) fn answer_all(&self) {
-        let _done = lock(&self.done);
+        *lock(&self.done) = u64::MAX;
         self.done_changed.notify_all();
+    }
+
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Whether the worker waits, and if so, until when ([`Tick::NEVER`]: until it is called).
+    pub(crate) fn sleeps_until(&self) -> Option<Tick> {
+        self.inbox.is_asleep().then(|| Tick::new(self.wake_at.load(Ordering::Relaxed)))
     }
 }

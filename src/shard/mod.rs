@@ -4,18 +4,26 @@
 mod batch;
 mod cancelled;
 mod counters;
+mod gather;
 mod hub;
 mod in_flight;
 mod inbox;
+mod lateness;
 mod mailbox;
 mod producer;
+mod running;
+mod series;
 mod stack;
 
 use std::ptr::NonNull;
 
-pub(crate) use batch::Batch;
+pub(crate) use batch::{Batch, Due};
+pub(crate) use counters::Counts;
 pub(crate) use hub::{Hub, HubPlan, HubRef, PanicHook, Wake};
+pub use lateness::Lateness;
+pub(crate) use lateness::Recorder;
 pub(crate) use mailbox::{Mailbox, Order};
+pub(crate) use running::TASKS_A_LOOK;
 
 use crate::arena::Local;
 use crate::entry::{Entry, Expire, Task, Transfer, entry_ref};
@@ -74,6 +82,16 @@ impl Shard {
         self.index
     }
 
+    /// The tick of the last turn.
+    pub(crate) fn turned_to(&self) -> Tick {
+        self.now
+    }
+
+    /// Entries in the wheel.
+    pub(crate) fn linked(&self) -> usize {
+        self.wheel.len()
+    }
+
     /// Does all that is due by `now`, within the limits, and hands what expired to `sink`, which must not panic. The hub
     /// must be the one that this shard has always been turned with.
     pub(crate) fn turn(&mut self, hub: &HubRef, now: Tick, sink: &mut impl FnMut(Batch)) -> Turn {
@@ -96,13 +114,14 @@ impl Shard {
     }
 
     /// Goes through the queues, within the limits, without expiring anything: so that [`next_due`](Self::next_due) knows
-    /// of all that has been brought.
-    pub(crate) fn sort_in(&mut self, hub: &HubRef) {
+    /// of all that has been brought. True if something was left over.
+    pub(crate) fn sort_in(&mut self, hub: &HubRef) -> bool {
         let mailbox = hub.mailbox(self.index);
-        self.collect_cancelled(hub, mailbox);
-        self.read_mail(hub, mailbox);
-        self.transfer(hub, mailbox);
+        let mut more = self.collect_cancelled(hub, mailbox);
+        more |= self.read_mail(hub, mailbox);
+        more |= self.transfer(hub, mailbox);
         mailbox.counters.linked.set(self.wheel.len() as u64);
+        more
     }
 
     /// When the shard has to be turned next, if nobody brings anything earlier: [`Tick::ZERO`] for at once, none for never.
@@ -147,7 +166,8 @@ impl Shard {
 
     fn transfer(&mut self, hub: &HubRef, mailbox: &Mailbox) -> bool {
         if self.inbox.is_empty() {
-            self.inbox = mailbox.inbox.take();
+            let is_draining = mailbox.drains_until().is_some();
+            self.inbox = if is_draining { mailbox.inbox.close() } else { mailbox.inbox.take() };
             mailbox.counters.backlog.set(self.inbox.depth() as u64);
         }
         let mut transferred = 0;
@@ -175,12 +195,8 @@ impl Shard {
             match unsafe { entry_ref(entry) }.state.expire(self.now) {
                 Expire::Fire => {
                     fired += 1;
-                    let open = batch.get_or_insert_with(|| Batch::new(hub.clone()));
                     // SAFETY: just won, and popped out of its slot.
-                    unsafe { open.push(entry) };
-                    if open.len() == MAX_BATCH {
-                        Self::hand_over(mailbox, hub, batch.take(), sink);
-                    }
+                    unsafe { add_to_batch(&mut batch, entry, hub, mailbox, sink) };
                 }
                 Expire::NotBefore(deadline) => {
                     relinked += 1;
@@ -193,17 +209,9 @@ impl Shard {
                 Expire::Cancelled => {}
             }
         }
-        Self::hand_over(mailbox, hub, batch, sink);
+        hand_over(batch, hub, mailbox, sink);
         mailbox.counters.relinked.add(relinked);
         fired
-    }
-
-    fn hand_over(mailbox: &Mailbox, hub: &HubRef, batch: Option<Batch>, sink: &mut impl FnMut(Batch)) {
-        let Some(batch) = batch else { return };
-        // Before they run: a task that schedules must find the room that it has made.
-        mailbox.counters.fired.add(batch.len() as u64);
-        hub.give_places_back(batch.len());
-        sink(batch);
     }
 
     fn unlink(&mut self, entry: NonNull<Entry>) {
@@ -219,10 +227,47 @@ impl Shard {
         let_go(&self.free, hub, entry);
     }
 
+    /// Whether nothing is left in a shard whose inbox has been closed.
+    pub(crate) fn is_drained(&self, hub: &HubRef) -> bool {
+        hub.mailbox(self.index).is_closed() && self.inbox.is_empty() && self.wheel.len() == 0
+    }
+
+    /// The earliest deadline of all that has been sorted in; [`Tick::NEVER`] if there is none. Looks at the entries of as many
+    /// slots as it takes.
+    pub(crate) fn earliest(&self) -> Tick {
+        self.wheel.earliest()
+    }
+
     /// Closes the shard for good and returns what was still pending in it. Whatever is scheduled afterwards is refused;
     /// whatever was accepted before is in the answer, or was cancelled, or has been handed to an executor.
     pub(crate) fn close(&mut self, hub: &HubRef) -> Vec<Left> {
+        let mut left = Vec::new();
         let mailbox = hub.mailbox(self.index);
+        self.empty(hub, mailbox, |free, entry| withdraw(free, hub, entry, &mut left));
+        mailbox.counters.returned.add(left.len() as u64);
+        hub.give_places_back(left.len());
+        left
+    }
+
+    /// Closes the shard for good, and hands all that was still pending in it to `sink`, whatever its deadline.
+    pub(crate) fn close_and_fire(&mut self, hub: &HubRef, sink: &mut impl FnMut(Batch)) {
+        let mut batch = None;
+        let mailbox = hub.mailbox(self.index);
+        self.empty(hub, mailbox, |free, entry| {
+            // SAFETY: the engine has not let go of it.
+            if unsafe { entry_ref(entry) }.state.expire_early() {
+                // SAFETY: just won, and in no list.
+                unsafe { add_to_batch(&mut batch, entry, hub, mailbox, sink) };
+            } else {
+                // It was cancelled: as in `withdraw`.
+                let_go(free, hub, entry);
+            }
+        });
+        hand_over(batch, hub, mailbox, sink);
+    }
+
+    /// Closes the queues, and gives each entry that is left to `take`, in no list any more.
+    fn empty(&mut self, hub: &HubRef, mailbox: &Mailbox, mut take: impl FnMut(&Local, NonNull<Entry>)) {
         let pushed = mailbox.inbox.close();
         let pushed_back = mailbox.cancelled.close();
         // First those that are known to be cancelled: some are in no slot any more.
@@ -232,22 +277,44 @@ impl Shard {
                 self.unlink_and_let_go(hub, entry);
             }
         }
-        let mut left = Vec::new();
         for mut list in [std::mem::replace(&mut self.inbox, Taken::NONE), pushed] {
             // SAFETY: taken out of the inbox, so they are the worker's.
             while let Some(entry) = unsafe { list.pop(Entry::next) } {
-                withdraw(&self.free, hub, entry, &mut left);
+                take(&self.free, entry);
             }
         }
         let free = &self.free;
-        self.wheel.drain(|entry| withdraw(free, hub, entry, &mut left));
+        self.wheel.drain(|entry| take(free, entry));
         // The addresses in the mail are not looked at: their entries were in the wheel, and nobody reads the mail again.
-        mailbox.counters.returned.add(left.len() as u64);
         mailbox.counters.linked.set(0);
-        hub.give_places_back(left.len());
         mailbox.answer_all();
-        left
     }
+}
+
+/// # Safety
+/// The caller won the entry's way to EXPIRED, and it is in no list.
+#[inline]
+unsafe fn add_to_batch(
+    batch: &mut Option<Batch>,
+    entry: NonNull<Entry>,
+    hub: &HubRef,
+    mailbox: &Mailbox,
+    sink: &mut impl FnMut(Batch),
+) {
+    let open = batch.get_or_insert_with(|| Batch::new(hub.clone(), mailbox.index()));
+    // SAFETY: handed on.
+    unsafe { open.push(entry) };
+    if open.len() == MAX_BATCH {
+        hand_over(batch.take(), hub, mailbox, sink);
+    }
+}
+
+fn hand_over(batch: Option<Batch>, hub: &HubRef, mailbox: &Mailbox, sink: &mut impl FnMut(Batch)) {
+    let Some(batch) = batch else { return };
+    // Before they run: a task that schedules must find the room that it has made. A series keeps its place.
+    mailbox.counters.fired.add(batch.once() as u64);
+    hub.give_places_back(batch.once());
+    sink(batch);
 }
 
 /// The engine lets go of an entry that is no longer pending and in no list.

@@ -2,9 +2,11 @@
 
 use std::cell::Cell;
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 
-use super::counters::Counter;
+use super::counters::{Counter, Counts};
 use super::mailbox::Mailbox;
+use super::running::Running;
 use crate::arena::{Arena, Local};
 use crate::entry::Entry;
 use crate::sync::{sleep_briefly, thread};
@@ -22,10 +24,14 @@ pub(crate) struct Producer {
     free: Local,
     /// The shard that this thread schedules on, once it has scheduled anything.
     home: Cell<Option<usize>>,
-    pub(crate) scheduled: Counter,
-    pub(crate) cancelled: Counter,
-    pub(crate) reset: Counter,
-    pub(crate) rejected: Counter,
+    /// The same for other threads, plus one; 0 if there is none yet.
+    known_home: Counter,
+    /// What it did on its home shard.
+    at_home: Counts,
+    /// What it did on each shard, as far as that is not its home: few threads ever need it.
+    abroad: OnceLock<Box<[Counts]>>,
+    /// The batch of this engine that the thread is running.
+    pub(crate) running: Running,
 }
 
 // SAFETY: other threads read the counters only, which are atomic; the rest is private to this file, and is used by the
@@ -37,10 +43,10 @@ impl Producer {
         Self {
             free: Local::new(),
             home: Cell::new(None),
-            scheduled: Counter::default(),
-            cancelled: Counter::default(),
-            reset: Counter::default(),
-            rejected: Counter::default(),
+            known_home: Counter::default(),
+            at_home: Counts::default(),
+            abroad: OnceLock::new(),
+            running: Running::default(),
         }
     }
 
@@ -51,8 +57,27 @@ impl Producer {
         self.home.get().unwrap_or_else(|| {
             let home = choose();
             self.home.set(Some(home));
+            self.known_home.set(home as u64 + 1);
             home
         })
+    }
+
+    /// The counts, to be written by the thread that the producer belongs to, for one of `shards` shards.
+    #[inline]
+    pub(super) fn counts(&self, shard: usize, shards: usize) -> &Counts {
+        if self.home.get() == Some(shard) {
+            return &self.at_home;
+        }
+        &self.abroad.get_or_init(|| (0..shards).map(|_| Counts::default()).collect())[shard]
+    }
+
+    /// Sums one of the counts over one shard, or over all.
+    pub(super) fn sum(&self, shard: Option<usize>, count: impl Fn(&Counts) -> u64) -> u64 {
+        let is_home = |shard| self.known_home.get() == shard as u64 + 1;
+        let at_home = if shard.is_none_or(is_home) { count(&self.at_home) } else { 0 };
+        let abroad = self.abroad.get().map_or(&[][..], |counts| counts);
+        let abroad = abroad.iter().enumerate().filter(|(index, _)| shard.is_none_or(|shard| shard == *index));
+        at_home + abroad.map(|(_, counts)| count(counts)).sum::<u64>()
     }
 
     /// A free entry, for a timeout on `mailbox`.

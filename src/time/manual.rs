@@ -107,6 +107,11 @@ impl ManualClock {
         }
     }
 
+    /// Whether the other shows the same time, being a clone.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     pub(crate) fn follow(&self, follower: Arc<dyn Follower>) {
         let mut followers = self.followers();
         followers.retain(|known| !known.is_gone());

@@ -2,6 +2,7 @@
 
 mod ahead;
 mod manual;
+mod pause;
 mod tick;
 
 use std::fmt;
@@ -9,8 +10,10 @@ use std::time::{Duration, Instant};
 
 pub(crate) use manual::Follower;
 pub use manual::ManualClock;
-use tick::Scale;
-pub(crate) use tick::Tick;
+#[cfg(loom)]
+pub(crate) use pause::MODEL_PAUSES;
+use pause::Pauses;
+pub(crate) use tick::{Moment, Scale, Tick};
 
 /// Where an engine reads the time.
 ///
@@ -45,7 +48,7 @@ pub trait Clock: Send + Sync + 'static {
 
 /// Nanoseconds in a duration; what does not fit in 64 bits (584 years) saturates.
 #[inline]
-fn saturating_ns(duration: Duration) -> u64 {
+pub(crate) fn saturating_ns(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(duration.subsec_nanos()))
 }
 
@@ -64,19 +67,20 @@ impl Source {
     }
 }
 
-/// An engine's time: its scale, and the clock that it is read from.
+/// An engine's time: its scale, the clock that it is read from, and the pauses in it.
 #[derive(Debug)]
 pub(crate) struct Timeline {
     scale: Scale,
     source: Source,
     base: ahead::Base,
+    pauses: Pauses,
 }
 
 impl Timeline {
     /// Begins now.
     pub(crate) fn new(source: Source, tick: Duration) -> Self {
         let start = source.now();
-        Self { scale: Scale::new(start, tick), source, base: ahead::Base::at(start) }
+        Self { scale: Scale::new(start, tick), source, base: ahead::Base::at(start), pauses: Pauses::none_yet() }
     }
 
     #[inline]
@@ -92,18 +96,23 @@ impl Timeline {
         }
     }
 
-    /// The exact time in nanoseconds since the start, for those who decide what is due.
-    pub(crate) fn now_ns(&self) -> u64 {
+    /// What the clock says.
+    fn clock_ns(&self) -> u64 {
         self.scale.ns_at(self.source.now())
+    }
+
+    /// The exact time in nanoseconds since the start, pauses left out: for those who decide what is due.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.pauses.engine_ns(|| self.clock_ns())
     }
 
     /// The same, or a few microseconds more, for those who turn delays into deadlines: cheaper, and never behind.
     #[inline]
     fn ahead_ns(&self) -> u64 {
-        match &self.source {
+        self.pauses.engine_ns(|| match &self.source {
             Source::Monotonic => ahead::ns_since(self.base),
-            Source::Custom(_) => self.now_ns(),
-        }
+            Source::Custom(_) => self.clock_ns(),
+        })
     }
 
     /// The last tick that has come.
@@ -117,10 +126,60 @@ impl Timeline {
         self.scale.tick_after(self.ahead_ns(), delay)
     }
 
+    /// The same, with the exact time.
+    pub(crate) fn moment_after(&self, delay: Duration) -> Moment {
+        let now_ns = self.ahead_ns();
+        Moment { ns: now_ns.saturating_add(saturating_ns(delay)), tick: self.scale.tick_after(now_ns, delay) }
+    }
+
+    /// The first and the last tick between two delays from now; the first twice if there is none in between.
+    pub(crate) fn ticks_between(&self, earliest: Duration, latest: Duration) -> (Tick, Tick) {
+        let now_ns = self.ahead_ns();
+        let first = self.scale.tick_after(now_ns, earliest);
+        (first, self.scale.tick_at(now_ns.saturating_add(saturating_ns(latest))).max(first))
+    }
+
+    /// The engine's time at a point in time, if no pause comes in between.
+    fn ns_at(&self, at: Instant) -> u64 {
+        self.scale.ns_at(at).saturating_sub(self.pauses.lost_ns(|| self.clock_ns()))
+    }
+
+    /// The tick of a given deadline, rounded up. Looks at the clock in a pause only: a deadline that has passed, but whose
+    /// tick, rounded up, has not come yet, is due with that tick.
+    #[inline]
+    pub(crate) fn tick_of_deadline(&self, deadline: Instant) -> Tick {
+        self.scale.tick_not_before(self.ns_at(deadline))
+    }
+
     /// The tick of a given deadline: rounded up, or, if it has passed, the tick that has already come.
     pub(crate) fn tick_at_or_now(&self, deadline: Instant) -> Tick {
-        let (now_ns, deadline_ns) = (self.now_ns(), self.scale.ns_at(deadline));
+        let (now_ns, deadline_ns) = (self.now_ns(), self.ns_at(deadline));
         self.scale.tick_after(now_ns, Duration::from_nanos(deadline_ns.saturating_sub(now_ns)))
+    }
+
+    /// When a tick comes, if no pause comes in between.
+    pub(crate) fn instant_of(&self, tick: Tick) -> Instant {
+        let lost_ns = self.pauses.lost_ns(|| self.clock_ns());
+        self.scale.instant_after(self.scale.ns_of(tick).saturating_add(lost_ns))
+    }
+
+    /// Stops the engine's time. False if it stands already.
+    pub(crate) fn pause(&self) -> bool {
+        self.pauses.pause(|| self.clock_ns())
+    }
+
+    /// Lets it go on. False if it does not stand.
+    pub(crate) fn resume(&self) -> bool {
+        self.pauses.resume(|| self.clock_ns())
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.pauses.is_paused()
+    }
+
+    /// Whether time does not pass by itself now: somebody has to move the clock, or to end the pause.
+    pub(crate) fn stands_still(&self) -> bool {
+        self.as_manual().is_some() || self.is_paused()
     }
 }
 

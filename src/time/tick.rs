@@ -9,9 +9,9 @@ use super::saturating_ns;
 pub(crate) struct Tick(u64);
 
 impl Tick {
-    /// A deadline that never comes. Ticks are 56 bits wide (the state word keeps 8 for itself): at 1 ns that is
-    /// 2.3 years; from 10 ns on, the 584 years that 64 bits of nanoseconds hold come first.
-    pub(crate) const NEVER: Tick = Tick(u64::MAX >> 8);
+    /// A deadline that never comes. Ticks are 55 bits wide (the state word keeps 9 for itself): at 1 ns that is
+    /// 1.1 years; from 512 ns on, the 584 years that 64 bits of nanoseconds hold come first.
+    pub(crate) const NEVER: Tick = Tick(u64::MAX >> 9);
     pub(crate) const ZERO: Tick = Tick(0);
 
     /// `ticks`, or never if that is more than a tick can hold.
@@ -28,6 +28,15 @@ impl Tick {
     pub(crate) fn next(self) -> Self {
         Self::new(self.0 + 1)
     }
+}
+
+/// A point in time, exactly, and in ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moment {
+    /// Since the engine's start.
+    pub(crate) ns: u64,
+    /// The tick that it was rounded to.
+    pub(crate) tick: Tick,
 }
 
 /// The engine's time scale: where tick zero is, and how long a tick is. Time is counted in nanoseconds since that start.
@@ -79,15 +88,9 @@ impl Scale {
         self.tick_not_before(now_ns.saturating_add(saturating_ns(delay)))
     }
 
-    /// The tick of a given deadline, rounded up. Takes no look at the clock: a deadline that has passed, but whose tick,
-    /// rounded up, has not come yet, is due with that tick.
+    /// The first tick that does not come before `ns`.
     #[inline]
-    pub(crate) fn tick_of_deadline(&self, deadline: Instant) -> Tick {
-        self.tick_not_before(self.ns_at(deadline))
-    }
-
-    #[inline]
-    fn tick_not_before(&self, ns: u64) -> Tick {
+    pub(crate) fn tick_not_before(&self, ns: u64) -> Tick {
         let ticks = self.ticks_in(ns);
         let whole = ticks * self.tick_ns == ns;
         if ns == u64::MAX { Tick::NEVER } else { Tick::new(ticks + u64::from(!whole)) }
@@ -98,10 +101,10 @@ impl Scale {
         tick.0.saturating_mul(self.tick_ns)
     }
 
-    /// When a tick comes. What lies beyond what an `Instant` can hold, never included, is the farthest instant that can
-    /// be had (centuries from now).
-    pub(crate) fn instant_of(&self, tick: Tick) -> Instant {
-        let mut since_start = Duration::from_nanos(self.ns_of(tick));
+    /// The instant so many nanoseconds after the start. What lies beyond what an `Instant` can hold, never included, is the
+    /// farthest instant that can be had (centuries from now).
+    pub(crate) fn instant_after(&self, ns: u64) -> Instant {
+        let mut since_start = Duration::from_nanos(ns);
         loop {
             if let Some(instant) = self.start.checked_add(since_start) {
                 return instant;
@@ -132,8 +135,8 @@ mod tests {
         let start = Instant::now();
         let scale = Scale::new(start, MS);
         assert_eq!(scale.tick_after(10_000_005, Duration::ZERO), Tick::new(10));
-        assert_eq!(scale.tick_of_deadline(start), Tick::ZERO);
-        assert_eq!(scale.tick_of_deadline(start - MS), Tick::ZERO);
+        assert_eq!(scale.tick_not_before(scale.ns_at(start)), Tick::ZERO);
+        assert_eq!(scale.tick_not_before(scale.ns_at(start - MS)), Tick::ZERO);
     }
 
     #[test]
@@ -142,7 +145,7 @@ mod tests {
         for tick in [Duration::from_nanos(1), Duration::from_micros(1), MS, Duration::from_secs(1 << 40)] {
             let scale = Scale::new(start, tick);
             assert_eq!(scale.tick_after(1_000_000, Duration::MAX), Tick::NEVER);
-            assert!(scale.instant_of(Tick::NEVER) > start);
+            assert!(scale.instant_after(scale.ns_of(Tick::NEVER)) > start);
         }
     }
 
@@ -165,8 +168,8 @@ mod tests {
             let now = start + Duration::from_nanos(now_ns);
             let deadline = now + Duration::from_nanos(delay_ns);
             let tick = scale.tick_after(now_ns, Duration::from_nanos(delay_ns));
-            prop_assert_eq!(tick, scale.tick_of_deadline(deadline));
-            let comes = scale.instant_of(tick);
+            prop_assert_eq!(tick, scale.tick_not_before(scale.ns_at(deadline)));
+            let comes = scale.instant_after(scale.ns_of(tick));
             prop_assert!(comes >= deadline);
             prop_assert!(comes - deadline < Duration::from_nanos(tick_ns));
             prop_assert_eq!(scale.tick_at(scale.ns_at(comes)), tick);

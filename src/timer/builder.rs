@@ -10,12 +10,12 @@ use super::Timer;
 use super::driver::{Bell, Driver, RingBell};
 use super::engine::{Engine, FollowClock, Turner};
 use super::error::{BuildError, check_count, check_duration};
-use crate::executor::{Dispatch, Executor, ThreadPool};
+use crate::executor::{Dispatch, Executor, ThreadPool, TickHook};
 use crate::shard::{Hub, HubPlan, HubRef, Limits, PanicHook, Shard};
 use crate::sync::Mutex;
 use crate::time::{Clock, Source, Timeline};
 use crate::wheel::{MAX_TICK_BITS, Wheel};
-use crate::worker::{Doorbell, Pinning, WaitStrategy, WorkerPlan, Workers, allowed_cores};
+use crate::worker::{Doorbell, Pinning, Sink, Tick, WaitStrategy, WorkerPlan, Workers, allowed_cores};
 
 const MAX_SHARDS: usize = 1024;
 const MAX_TICKS_PER_WHEEL: usize = 1 << 20;
@@ -24,6 +24,7 @@ const MAX_CAPACITY: usize = 1 << 40;
 const DEFAULT_TICK: Duration = Duration::from_millis(1);
 const DEFAULT_TICKS_PER_WHEEL: usize = 512;
 const DEFAULT_LIMIT: usize = 100_000;
+const DEFAULT_STUCK_AFTER: Duration = Duration::from_secs(1);
 /// What the default number of levels makes addressable.
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Cores for each shard by default.
@@ -60,6 +61,8 @@ pub struct Builder {
     source: Source,
     thread_name: String,
     on_panic: Option<PanicHook>,
+    on_tick: Option<TickHook>,
+    stuck_after: Duration,
 }
 
 impl Builder {
@@ -78,6 +81,8 @@ impl Builder {
             source: Source::Monotonic,
             thread_name: "tourbillon".to_owned(),
             on_panic: None,
+            on_tick: None,
+            stuck_after: DEFAULT_STUCK_AFTER,
         }
     }
 
@@ -201,6 +206,24 @@ impl Builder {
         self
     }
 
+    /// Called after each turn of a shard in which its time went on or something expired; ticks in which there is nothing to
+    /// do are skipped, and so not told about. By the worker itself, which does nothing else meanwhile (or, in a driven engine,
+    /// by [`Driver::turn`](crate::Driver::turn)). A panic in it is treated as a task's. Costs two looks at the clock each turn.
+    ///
+    /// Default: nothing.
+    pub fn on_tick(mut self, hook: impl Fn(&Tick) + Send + Sync + 'static) -> Self {
+        self.on_tick = Some(Box::new(hook));
+        self
+    }
+
+    /// How long a task may keep a thread, or a worker be late for a turn, before [`Timer::health`] calls it unhealthy.
+    ///
+    /// Default: 1 s.
+    pub fn stuck_after(mut self, bound: Duration) -> Self {
+        self.stuck_after = bound;
+        self
+    }
+
     /// Makes an engine with a worker thread for each shard. Threads start with the first timeout, so this neither blocks
     /// nor starts any.
     ///
@@ -215,9 +238,11 @@ impl Builder {
             .take()
             .unwrap_or_else(|| Arc::new(ThreadPool::by_cores(&format!("{}-pool", self.thread_name))));
         let plan = WorkerPlan { wait: self.wait, thread_name: self.thread_name.clone(), cores };
-        let workers = Workers::new(plan, made, &hub, || Box::new(Dispatch::new(Arc::clone(&executor))));
+        let on_tick = self.on_tick.take().map(Arc::new);
+        let sink = || -> Box<dyn Sink> { Box::new(Dispatch::new(Arc::clone(&executor), on_tick.clone())) };
+        let workers = Workers::new(plan, made, &hub, sink);
         hub.set_waker(Box::new(Doorbell(crate::sync::Arc::clone(&workers))));
-        let engine = Arc::new(Engine::new(hub, Turner::Workers(workers), self.slots()));
+        let engine = Arc::new(Engine::new(hub, Turner::Workers(workers), self.slots(), self.stuck_after));
         if let Some(clock) = engine.hub.timeline().as_manual() {
             clock.follow(Arc::new(FollowClock(Arc::downgrade(&engine))));
         }
@@ -233,8 +258,8 @@ impl Builder {
         let bell = Arc::new(Bell::default());
         hub.set_waker(Box::new(RingBell(Arc::clone(&bell))));
         let shards = Arc::new(Mutex::new(shards));
-        let driver = Driver::new(hub.clone(), Arc::clone(&shards), bell);
-        let engine = Arc::new(Engine::new(hub, Turner::Driver(shards), self.slots()));
+        let driver = Driver::new(hub.clone(), Arc::clone(&shards), bell, self.on_tick.take());
+        let engine = Arc::new(Engine::new(hub, Turner::Driver(shards), self.slots(), self.stuck_after));
         Ok((Timer::new_on(engine), driver))
     }
 
@@ -323,6 +348,7 @@ impl fmt::Debug for Builder {
             .field("wait", &self.wait)
             .field("source", &self.source)
             .field("thread_name", &self.thread_name)
+            .field("stuck_after", &self.stuck_after)
             .finish_non_exhaustive()
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::engine::{DrivenShards, close_driven};
-use crate::executor::run_here;
+use crate::executor::{TickHook, run_here, tell_of_turn};
 use crate::shard::{HubRef, Shard, Wake};
 use crate::sync::{Mutex, MutexGuard, lock};
 use crate::time::Tick;
-use crate::worker::discard;
+use crate::worker::{Stopwatch, discard};
 
 type Callback = Box<dyn Fn() + Send + Sync>;
 
@@ -25,6 +25,7 @@ pub struct Driver {
     hub: HubRef,
     shards: DrivenShards,
     bell: Arc<Bell>,
+    on_tick: Option<TickHook>,
 }
 
 /// What a producer does when it brings something that is due before the driver said it would come back.
@@ -50,8 +51,8 @@ impl Wake for RingBell {
 }
 
 impl Driver {
-    pub(super) fn new(hub: HubRef, shards: DrivenShards, bell: Arc<Bell>) -> Self {
-        Self { hub, shards, bell }
+    pub(super) fn new(hub: HubRef, shards: DrivenShards, bell: Arc<Bell>, on_tick: Option<TickHook>) -> Self {
+        Self { hub, shards, bell, on_tick }
     }
 
     /// Runs all that is due, here and now, within the builder's `transfer_limit` and `expiry_limit`; returns how many
@@ -59,9 +60,21 @@ impl Driver {
     /// once. A panic in a task is caught as in a pool. The builder's executor is not used.
     pub fn turn(&mut self) -> usize {
         let Some(mut shards) = self.lock_shards() else { return 0 };
-        let now = self.hub.timeline().current_tick();
-        let fired = shards.iter_mut().map(|shard| shard.turn(&self.hub, now, &mut run_here).fired).sum();
+        let mut ticks = Vec::new();
+        let turn = |shard: &mut Shard| {
+            let now_ns = self.hub.timeline().now_ns();
+            self.hub.mailbox(shard.index()).heartbeat.beat(now_ns);
+            let now = self.hub.timeline().scale().tick_at(now_ns);
+            let stopwatch = self.on_tick.as_ref().map(|_| Stopwatch::start(shard, now));
+            let turn = shard.turn(&self.hub, now, &mut run_here);
+            ticks.extend(stopwatch.and_then(|stopwatch| stopwatch.stop(&self.hub, shard, turn)));
+            turn.fired
+        };
+        let fired = shards.iter_mut().map(turn).sum();
         drop(shards);
+        if let Some(hook) = &self.on_tick {
+            ticks.iter().for_each(|tick| tell_of_turn(&self.hub, hook, tick));
+        }
         // Perhaps it was one of these tasks that dropped the last `Timer`: then what is pending goes now.
         drop(self.lock_shards());
         fired
@@ -82,7 +95,7 @@ impl Driver {
 
     /// When to call [`turn`](Self::turn) next; none if nothing is pending (or only timeouts that never fire). May be
     /// earlier than the earliest deadline, when the wheel has to be prepared for it, and is in the past if there is
-    /// something to do at once. Sorts in what has been scheduled since the last turn.
+    /// something to do at once; none in a [pause](crate::Timer::pause), whose end rings the bell. Sorts in what has been scheduled since the last turn.
     ///
     /// From here on, until the next turn, a producer that brings something due before that rings
     /// [`on_earlier`](Self::on_earlier).
@@ -92,7 +105,10 @@ impl Driver {
         let earliest = shards.iter_mut().filter_map(|shard| self.settle(shard)).min();
         drop(shards);
         drop(self.lock_shards());
-        earliest.map(|tick| self.hub.timeline().scale().instant_of(tick))
+        let timeline = self.hub.timeline();
+        // In a pause nothing comes by itself but what has come already.
+        let comes = |tick: &Tick| !timeline.is_paused() || *tick <= timeline.current_tick();
+        earliest.filter(comes).map(|tick| timeline.instant_of(tick))
     }
 
     /// Brings one shard to rest, as a worker that goes to sleep does, and says when it is due.

@@ -2,14 +2,16 @@
 
 use std::fmt;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use super::error::ShutdownError;
-use super::shutdown::Unfired;
-use crate::executor::{is_running_a_task, is_running_a_task_of};
+use super::live::Live;
+use super::shutdown::{Shutdown, Unfired};
+use crate::executor::{is_running_a_task, is_running_a_task_of, run_here};
 use crate::shard::{HubRef, Left, Order, Shard};
 use crate::sync::{AtomicU8, Mutex, Ordering, lock};
-use crate::time::Follower;
-use crate::worker::{Workers, discard};
+use crate::time::{Follower, Tick};
+use crate::worker::{End, Workers, discard};
 
 /// Shards that are turned by a [`Driver`](super::Driver); none any more once the engine has ended.
 pub(super) type DrivenShards = Arc<Mutex<Vec<Shard>>>;
@@ -27,12 +29,14 @@ pub(super) struct Engine {
     pub(super) hub: HubRef,
     pub(super) turner: Turner,
     pub(super) ticks_per_wheel: usize,
+    pub(super) stuck_after: Duration,
     state: AtomicU8,
+    _live: Live,
 }
 
 impl Engine {
-    pub(super) fn new(hub: HubRef, turner: Turner, ticks_per_wheel: usize) -> Self {
-        Self { hub, turner, ticks_per_wheel, state: AtomicU8::new(RUNNING) }
+    pub(super) fn new(hub: HubRef, turner: Turner, ticks_per_wheel: usize, stuck_after: Duration) -> Self {
+        Self { hub, turner, ticks_per_wheel, stuck_after, state: AtomicU8::new(RUNNING), _live: Live::begin() }
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -44,16 +48,28 @@ impl Engine {
         self.state.swap(ENDED, Ordering::AcqRel) == RUNNING
     }
 
-    pub(super) fn shutdown(&self) -> Result<Vec<Unfired>, ShutdownError> {
+    pub(super) fn shutdown(&self, how: Shutdown) -> Result<Vec<Unfired>, ShutdownError> {
+        if self.hub.is_forked() {
+            return Err(ShutdownError::Forked);
+        }
         if is_running_a_task_of(&self.hub) {
             return Err(ShutdownError::FromTask);
         }
         if !self.begin_to_end() {
             return Err(ShutdownError::AlreadyShutdown);
         }
+        let how = match how {
+            Shutdown::Cancel => End::Return,
+            Shutdown::FireNow => End::Fire,
+            Shutdown::Drain(most) => {
+                // What waits for time to pass must not wait for a pause to end.
+                self.resume();
+                End::Drain(self.hub.timeline().tick_after(most))
+            }
+        };
         let left = match &self.turner {
-            Turner::Workers(workers) => workers.end(&self.hub),
-            Turner::Driver(shards) => close_driven(&self.hub, &mut lock(shards)),
+            Turner::Workers(workers) => workers.end(&self.hub, how),
+            Turner::Driver(shards) => end_driven(&self.hub, shards, how),
         };
         if is_running_a_task() {
             // What waits in an executor may wait for the very thread that this is.
@@ -61,8 +77,45 @@ impl Engine {
         } else {
             self.hub.in_flight.wait();
         }
-        let scale = self.hub.timeline().scale();
-        Ok(left.into_iter().map(|left| Unfired::new(scale.instant_of(left.deadline), left.task)).collect())
+        let timeline = self.hub.timeline();
+        Ok(left.into_iter().map(|left| Unfired::new(timeline.instant_of(left.deadline), left.task)).collect())
+    }
+
+    pub(super) fn resume(&self) {
+        if self.hub.timeline().resume() {
+            self.call_workers();
+        }
+    }
+
+    /// Has all workers look at the time again, whose speed has changed. (A driver is told, too.)
+    fn call_workers(&self) {
+        match &self.turner {
+            Turner::Workers(workers) => {
+                let started = (0..self.hub.mailboxes().len()).filter(|shard| workers.is_started(*shard));
+                started.for_each(|shard| _ = self.hub.mailbox(shard).ask());
+            }
+            Turner::Driver(_) => self.hub.mailboxes().iter().for_each(|mailbox| mailbox.ring()),
+        }
+    }
+
+    /// The earliest deadline of all that is pending; none if nothing is, or only what will never be due. With workers: waits
+    /// until they have told.
+    fn earliest(&self) -> Option<Tick> {
+        let earliest = match &self.turner {
+            Turner::Workers(workers) => {
+                let started = (0..self.hub.mailboxes().len()).filter(|shard| workers.is_started(*shard));
+                started.map(|shard| self.hub.mailbox(shard).ask_for_earliest()).min()
+            }
+            Turner::Driver(shards) => {
+                let sort_in_and_look = |shard: &mut Shard| {
+                    // Until nothing is left in the queues: a limit holds for each call.
+                    while shard.sort_in(&self.hub) {}
+                    shard.earliest()
+                };
+                lock(shards).iter_mut().map(sort_in_and_look).min()
+            }
+        };
+        earliest.filter(|tick| *tick != Tick::NEVER)
     }
 }
 
@@ -75,10 +128,34 @@ pub(super) fn close_driven(hub: &HubRef, shards: &mut Vec<Shard>) -> Vec<Left> {
     left
 }
 
+/// The same for a shutdown, which may have to run something first: here, and not under the lock.
+fn end_driven(hub: &HubRef, shards: &DrivenShards, how: End) -> Vec<Left> {
+    let mut batches = Vec::new();
+    let mut locked = lock(shards);
+    match how {
+        End::Return => {}
+        End::Fire => {
+            for mut shard in locked.drain(..) {
+                shard.close_and_fire(hub, &mut |batch| batches.push(batch));
+            }
+        }
+        End::Drain(_) => {
+            let now = hub.timeline().current_tick();
+            for shard in locked.iter_mut() {
+                while shard.turn(hub, now, &mut |batch| batches.push(batch)).more {}
+            }
+        }
+    }
+    let left = close_driven(hub, &mut locked);
+    drop(locked);
+    batches.into_iter().for_each(run_here);
+    left
+}
+
 impl Drop for Engine {
     /// The last `Timer` has gone: nothing unfired runs any more, and nobody waits for anything.
     fn drop(&mut self) {
-        if !self.begin_to_end() {
+        if !self.begin_to_end() || self.hub.is_forked() {
             return;
         }
         match &self.turner {
@@ -99,13 +176,14 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// An engine with workers on a clock that is moved by hand.
+/// An engine on a clock that is moved by hand.
 pub(super) struct FollowClock(pub(super) Weak<Engine>);
 
 impl FollowClock {
-    /// The engine, and those of its shards whose workers run. The others have nothing that could be due.
+    /// The engine, and those of its shards whose workers run. The others have nothing that could be due; a driver's are
+    /// turned by the driver.
     fn engine(&self) -> Option<(Arc<Engine>, Vec<usize>)> {
-        let engine = self.0.upgrade()?;
+        let engine = self.0.upgrade().filter(|engine| !engine.hub.is_forked())?;
         let Turner::Workers(workers) = &engine.turner else { return None };
         let started = (0..engine.hub.mailboxes().len()).filter(|shard| workers.is_started(*shard)).collect();
         Some((engine, started))
@@ -139,5 +217,18 @@ impl Follower for FollowClock {
 
     fn is_gone(&self) -> bool {
         self.0.strong_count() == 0
+    }
+}
+
+impl Engine {
+    /// For [`ManualClock::advance_to_next`](crate::ManualClock::advance_to_next): how far the clock has to be moved until
+    /// something is due. None if nothing ever will be, or the caller can't wait for the answer, or time is paused.
+    pub(super) fn until_next(&self) -> Option<Duration> {
+        let timeline = self.hub.timeline();
+        if is_running_a_task() || self.hub.is_forked() || timeline.is_paused() {
+            return None;
+        }
+        let due_ns = timeline.scale().ns_of(self.earliest()?);
+        Some(Duration::from_nanos(due_ns.saturating_sub(timeline.now_ns())))
     }
 }

@@ -8,17 +8,23 @@ use std::time::Duration;
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScheduleError<F> {
-    /// `max_pending_timeouts` are pending. Passing: shed load, or try again when some have fired or been cancelled.
+    /// There is no room within `max_pending_timeouts`. Passing: shed load, or try again when some have fired or been cancelled.
+    /// (Or for good, if `schedule_many` was given more than that at once.)
     Full(F),
     /// The engine has been shut down. For good: schedule on another, or give up.
     Shutdown(F),
+    /// The period of a fixed rate, or the delay of a fixed delay, is zero: it would run without end. Give a longer one.
+    ZeroPeriod(F),
+    /// This process was forked off after the engine was made, and the engine's threads stayed with the parent. For good: make
+    /// an engine of the child's own.
+    Forked(F),
 }
 
 impl<F> ScheduleError<F> {
     /// The task (or tasks) that were not scheduled.
     pub fn into_inner(self) -> F {
         match self {
-            Self::Full(task) | Self::Shutdown(task) => task,
+            Self::Full(task) | Self::Shutdown(task) | Self::ZeroPeriod(task) | Self::Forked(task) => task,
         }
     }
 
@@ -40,6 +46,8 @@ impl<F> fmt::Debug for ScheduleError<F> {
         f.write_str(match self {
             Self::Full(_) => "Full(..)",
             Self::Shutdown(_) => "Shutdown(..)",
+            Self::ZeroPeriod(_) => "ZeroPeriod(..)",
+            Self::Forked(_) => "Forked(..)",
         })
     }
 }
@@ -48,9 +56,14 @@ impl<F> fmt::Display for ScheduleError<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Full(_) => {
-                "the timer has max_pending_timeouts pending: try again when some have fired or been cancelled"
+                "the timer has no room for so many within max_pending_timeouts: try again when some have fired or been cancelled, \
+                 or with fewer at a time"
             }
             Self::Shutdown(_) => "the timer has been shut down: it takes no more timeouts",
+            Self::ZeroPeriod(_) => "the period, or delay, of a series must not be zero",
+            Self::Forked(_) => {
+                "the timer was made before this process was forked, and its threads are in the parent: make one in the child"
+            }
         })
     }
 }
@@ -135,6 +148,8 @@ pub enum ShutdownError {
     FromTask,
     /// The engine has been shut down before.
     AlreadyShutdown,
+    /// This process was forked off after the engine was made: the engine is the parent's to shut down.
+    Forked,
 }
 
 impl fmt::Display for ShutdownError {
@@ -144,6 +159,7 @@ impl fmt::Display for ShutdownError {
                 "shutdown was called from one of the timer's own tasks, which it waits for: call it from another thread"
             }
             Self::AlreadyShutdown => "the timer has been shut down before",
+            Self::Forked => "the timer was made before this process was forked: it is for the parent to shut it down",
         })
     }
 }

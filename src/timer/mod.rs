@@ -4,22 +4,33 @@ mod builder;
 mod driver;
 mod engine;
 mod error;
+mod group;
+mod health;
+mod live;
+mod on_shard;
 mod schedule;
 mod shutdown;
 mod stats;
 mod timeout;
+mod to_next;
 
-use std::sync::Arc;
+use std::hash::Hash;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 pub use builder::Builder;
 pub use driver::Driver;
 pub use error::{BuildError, ScheduleError, ShutdownError};
-pub use shutdown::Unfired;
+pub use group::Group;
+pub use health::{Health, ShardHealth, WorkerState};
+pub use on_shard::Shard;
+pub use shutdown::{Shutdown, Unfired};
 pub use stats::{ShardStats, Stats};
 pub use timeout::{Timeout, TimeoutGuard};
 
+use crate::entry::{MissedTicks, Rule};
 use engine::Engine;
+use schedule::Place;
 
 /// A timer engine: arm a timeout, push it out, cancel it, from any thread.
 ///
@@ -57,31 +68,53 @@ impl Timer {
         Self::builder().build()
     }
 
+    /// The process's own engine, with the defaults, made at the first call and never dropped: for whatever needs a timer now and
+    /// then and has none at hand. Its threads start with its first timeout, and don't keep the process from ending.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Timer;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let timeout = Timer::global().schedule(Duration::from_secs(5), || println!("too late"))?;
+    /// assert!(timeout.cancel());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// Never: the defaults make sense everywhere.
+    pub fn global() -> &'static Timer {
+        static GLOBAL: OnceLock<Timer> = OnceLock::new();
+        GLOBAL.get_or_init(|| Timer::new().expect("the defaults make sense everywhere"))
+    }
+
     fn new_on(engine: Arc<Engine>) -> Self {
         Self { engine }
     }
 
+    #[inline]
+    fn place(&self) -> Place<'_> {
+        Place { engine: &self.engine, shard: None, group: None }
+    }
+
     /// Runs `task` after `delay`, rounded up to a tick: never early. No delay runs it at once; `Duration::MAX`, or anything
-    /// else that is more than 2^56 ticks or 584 years after the engine's start, never.
+    /// else that is more than 2^55 ticks or 584 years after the engine's start, never.
     ///
     /// Takes no lock. Pauses only if it would need new memory while more than 16,384 entries wait for a worker that is
-    /// running, to let that catch up: for as long as it makes progress, or 20 ms. Allocates only if the captures are larger than 24 bytes (or aligned to more than 8), if more
-    /// timeouts are pending than ever before (see [`Builder::capacity`]), or at the first use of the engine on a thread;
-    /// the first timeout of a shard starts its worker. Wakes the worker only if this timeout is due before the worker
-    /// would wake by itself.
+    /// running, to let that catch up: for as long as it makes progress, or 20 ms. Allocates only if the captures are larger
+    /// than 24 bytes (or aligned to more than 8), if more timeouts are pending than ever before (see [`Builder::capacity`]),
+    /// or at the first use of the engine on a thread; the first timeout of a shard starts its worker. Wakes the worker only
+    /// if this timeout is due before the worker would wake by itself.
     ///
     /// # Errors
-    /// [`ScheduleError::Full`] or [`ScheduleError::Shutdown`], with the task.
+    /// [`ScheduleError::Full`], [`ScheduleError::Shutdown`] or [`ScheduleError::Forked`], with the task.
     #[inline]
     pub fn schedule<F>(&self, delay: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
     where
         F: FnOnce() + Send + 'static,
     {
-        let hub = &self.engine.hub;
-        let deadline = hub.timeline().tick_after(delay);
-        let entry = schedule::schedule(hub, deadline, true, task)?;
-        // SAFETY: just armed with a handle, and this is the one.
-        Ok(unsafe { Timeout::new(entry) })
+        self.place().schedule(delay, task)
     }
 
     /// As [`schedule`](Self::schedule), at a point in time. One that has passed runs at once.
@@ -92,24 +125,53 @@ impl Timer {
     where
         F: FnOnce() + Send + 'static,
     {
-        let hub = &self.engine.hub;
-        let deadline = hub.timeline().tick_at_or_now(deadline);
-        let entry = schedule::schedule(hub, deadline, true, task)?;
-        // SAFETY: just armed with a handle, and this is the one.
-        Ok(unsafe { Timeout::new(entry) })
+        self.place().schedule_at(deadline, task)
     }
 
     /// As [`schedule`](Self::schedule), for a timeout that is never cancelled or reset: no handle, and no cost for one.
     ///
     /// # Errors
     /// As for [`schedule`](Self::schedule).
+    #[inline]
     pub fn schedule_detached<F>(&self, delay: Duration, task: F) -> Result<(), ScheduleError<F>>
     where
         F: FnOnce() + Send + 'static,
     {
-        let hub = &self.engine.hub;
-        let deadline = hub.timeline().tick_after(delay);
-        schedule::schedule(hub, deadline, false, task).map(drop)
+        self.place().schedule_detached(delay, task)
+    }
+
+    /// As [`schedule`](Self::schedule), anywhere between two delays from now, wherever it suits the engine: at a tick that
+    /// others have taken whose ranges overlap, so that the worker wakes less often, but not at one that a thousand have
+    /// taken, so that they don't all run at once. For whatever need not be exact: idle timeouts, retries, reports.
+    ///
+    /// Never before `earliest`; not for after `latest`, unless that is less than a tick from `earliest`, or before it: then as
+    /// `schedule(earliest, ..)`. A [`reset`](Timeout::reset) of it is exact. (After the timer slack of Linux, and the range
+    /// timers of Envoy.)
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Timer;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let timer = Timer::new()?;
+    /// let idle = timer.schedule_between(Duration::from_secs(60), Duration::from_secs(65), || println!("idle"))?;
+    /// # drop(idle);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`schedule`](Self::schedule).
+    pub fn schedule_between<F>(
+        &self,
+        earliest: Duration,
+        latest: Duration,
+        task: F,
+    ) -> Result<Timeout, ScheduleError<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        self.place().schedule_between(earliest, latest, task)
     }
 
     /// Schedules many tasks with one delay: all of them or none. One clock read and one exchange on the shard's inbox for
@@ -125,15 +187,146 @@ impl Timer {
     where
         F: FnOnce() + Send + 'static,
     {
-        let tasks = tasks.into_iter().collect();
-        let hub = &self.engine.hub;
-        let deadline = hub.timeline().tick_after(delay);
-        let entries = schedule::schedule_many(hub, deadline, tasks)?;
-        // SAFETY: just armed with a handle each, and these are the ones.
-        Ok(entries.into_iter().map(|entry| unsafe { Timeout::new(entry) }).collect())
+        self.place().schedule_many(delay, tasks)
     }
 
-    /// How many timeouts are pending: scheduled, and neither fired nor cancelled. Calls that are in progress on other
+    /// Runs `task` again and again: the first time after `initial`, the k-th time k `period`s after that. Deadlines come from
+    /// this schedule and not from when runs end, so a series does not drift; if a run ends when the next one was already
+    /// due, what was missed is [skipped](MissedTicks::Skip).
+    ///
+    /// Runs of one series never overlap. A panic ends it. Its handle stops it ([`cancel`](Timeout::cancel)) and moves its
+    /// next run ([`reset`](Timeout::reset)). It counts as one timeout that is pending, also while it runs. Allocates once, for
+    /// all its runs.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU32, Ordering};
+    /// use std::time::Duration;
+    /// use tourbillon::{ManualClock, Timer};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let clock = ManualClock::new();
+    /// let timer = Timer::builder().clock(clock.clone()).build()?;
+    /// let runs = Arc::new(AtomicU32::new(0));
+    /// let count = Arc::clone(&runs);
+    /// let second = Duration::from_secs(1);
+    /// let heartbeat = timer.schedule_at_fixed_rate(second, second, move || _ = count.fetch_add(1, Ordering::Relaxed))?;
+    /// for _ in 0..3 {
+    ///     clock.advance(second);
+    /// }
+    /// assert_eq!(runs.load(Ordering::Relaxed), 3);
+    /// assert!(heartbeat.cancel());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`schedule`](Self::schedule), and [`ScheduleError::ZeroPeriod`].
+    pub fn schedule_at_fixed_rate<F>(
+        &self,
+        initial: Duration,
+        period: Duration,
+        task: F,
+    ) -> Result<Timeout, ScheduleError<F>>
+    where
+        F: FnMut() + Send + 'static,
+    {
+        self.schedule_at_fixed_rate_with(initial, period, MissedTicks::default(), task)
+    }
+
+    /// As [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate), with a choice of what happens to runs that were missed.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn schedule_at_fixed_rate_with<F>(
+        &self,
+        initial: Duration,
+        period: Duration,
+        missed: MissedTicks,
+        task: F,
+    ) -> Result<Timeout, ScheduleError<F>>
+    where
+        F: FnMut() + Send + 'static,
+    {
+        self.place().schedule_plain_series(initial, Rule::fixed_rate(period, missed), task)
+    }
+
+    /// As [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate), but each run comes `delay` after the one before has ended.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn schedule_with_fixed_delay<F>(
+        &self,
+        initial: Duration,
+        delay: Duration,
+        task: F,
+    ) -> Result<Timeout, ScheduleError<F>>
+    where
+        F: FnMut() + Send + 'static,
+    {
+        self.place().schedule_plain_series(initial, Rule::fixed_delay(delay), task)
+    }
+
+    /// As [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate), but the task answers each time how long after that answer to
+    /// run it next (with no delay: on the next tick), or none if it is done. For schedules of one's own: retries that back
+    /// off, calendars.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Timer;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let timer = Timer::new()?;
+    /// let mut pause = Duration::from_millis(100);
+    /// let retries = timer.schedule_repeating(Duration::ZERO, move || {
+    ///     let done = false; // try something here
+    ///     pause *= 2;
+    ///     (!done).then_some(pause)
+    /// })?;
+    /// # drop(retries);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`schedule`](Self::schedule).
+    pub fn schedule_repeating<F>(&self, initial: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
+    where
+        F: FnMut() -> Option<Duration> + Send + 'static,
+    {
+        self.place().schedule_repeating(initial, task)
+    }
+
+    /// The shard of a key, to schedule on: all timeouts of one key live there, so that they expire in the order of their ticks,
+    /// and no two workers ever handle them. (In the order of their ticks they also *run* only with an executor that keeps
+    /// it: [`Inline`](crate::Inline), or a pool of one thread.) The shards are the same in each run of a program, as far as
+    /// the key hashes the same.
+    ///
+    /// Otherwise a timeout goes to the home shard of the thread that schedules it, which is what costs least.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Timer;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let timer = Timer::builder().shards(4).build()?;
+    /// let connection_id = 4711;
+    /// timer.shard_for(&connection_id).schedule_detached(Duration::from_secs(1), || println!("first"))?;
+    /// timer.shard_for(&connection_id).schedule_detached(Duration::from_secs(2), || println!("second"))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn shard_for<K: Hash + ?Sized>(&self, key: &K) -> Shard<'_> {
+        Shard::of_key(&self.engine, key)
+    }
+
+    /// A new group of timeouts, which can be cancelled all at once.
+    pub fn group(&self) -> Group {
+        Group::new(self.clone())
+    }
+
+    /// How many timeouts are pending: scheduled, and neither fired nor cancelled; a series counts as one. Calls that are in progress on other
     /// threads may be missing.
     #[must_use]
     pub fn pending(&self) -> usize {
@@ -170,15 +363,47 @@ impl Timer {
         self.engine.hub.timeline().current_tick().get()
     }
 
+    /// How the workers and the tasks are doing. Allocates; costs the producers nothing.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        Health::of(&self.engine)
+    }
+
+    /// Stops the engine's time: ticks stand still, and nothing becomes due until [`resume`](Self::resume), so that all that is
+    /// pending is delayed by the pause. Scheduling, cancelling and resetting go on working. What was due before may still
+    /// run. Does nothing if the engine is paused already. May wait for another thread that pauses or resumes.
+    pub fn pause(&self) {
+        self.engine.hub.timeline().pause();
+    }
+
+    /// Ends a [`pause`](Self::pause): ticks go on from where they stood. Does nothing without one.
+    pub fn resume(&self) {
+        self.engine.resume();
+    }
+
+    /// Whether the engine is paused.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.engine.hub.timeline().is_paused()
+    }
+
     /// Shuts the engine down: nothing is accepted any more, what is pending is cancelled and returned, the workers end. Waits
     /// for them, and for tasks that are already running; with the built-in executors also for those that have expired and
     /// not yet begun to run (but not from a task of another engine, on whose thread those may be waiting). Every timeout that was ever accepted has then run, or was cancelled, or is in the answer.
     ///
     /// # Errors
     /// [`ShutdownError::FromTask`] from one of the engine's own tasks, and [`ShutdownError::AlreadyShutdown`] for all calls
-    /// after the first, which then may still be at it.
+    /// after the first, which then may still be at it; [`ShutdownError::Forked`] in a child process.
     pub fn shutdown(&self) -> Result<Vec<Unfired>, ShutdownError> {
-        self.engine.shutdown()
+        self.shutdown_with(Shutdown::Cancel)
+    }
+
+    /// As [`shutdown`](Self::shutdown), with a choice of what becomes of what is pending. What is left is returned.
+    ///
+    /// # Errors
+    /// As for [`shutdown`](Self::shutdown).
+    pub fn shutdown_with(&self, how: Shutdown) -> Result<Vec<Unfired>, ShutdownError> {
+        self.engine.shutdown(how)
     }
 
     /// Whether a shutdown has begun.

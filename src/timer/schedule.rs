@@ -1,130 +1,438 @@
 //! The way of a timeout into the engine, on the producer's side.
 
 use std::ptr::NonNull;
+use std::time::{Duration, Instant};
 
+use super::engine::Engine;
 use super::error::ScheduleError;
-use crate::entry::{Entry, Task, entry_ref};
-use crate::shard::{HubRef, Mailbox};
+use super::group::Members;
+use super::timeout::Timeout;
+use crate::entry::{Answering, Entry, Plain, Repeat, Rule, Series, Task, With, entry_ref};
+use crate::shard::Mailbox;
 use crate::time::Tick;
 
-/// Fills in an entry and gives it to the calling thread's home shard.
-#[inline]
-pub(super) fn schedule<F>(
-    hub: &HubRef,
-    deadline: Tick,
-    with_handle: bool,
-    task: F,
-) -> Result<NonNull<Entry>, ScheduleError<F>>
-where
-    F: FnOnce() + Send + 'static,
-{
-    hub.with_producer(|mine| {
-        let mailbox = hub.home_of(mine);
-        if mailbox.is_closed() {
-            mine.rejected.add(1);
-            return Err(ScheduleError::Shutdown(task));
-        }
-        if !hub.take_places(1) {
-            mine.rejected.add(1);
-            return Err(ScheduleError::Full(task));
-        }
-        // SAFETY: the producer is this thread's, the arena is the hub's.
-        let entry = unsafe { mine.take_entry(&hub.arena, mailbox) };
-        fill(entry, mailbox, deadline, with_handle, task);
-        // SAFETY: just filled in, and ours until it is accepted.
-        match unsafe { mailbox.post(entry, deadline) } {
-            Ok(()) => {
-                mine.scheduled.add(1);
-                Ok(entry)
-            }
-            Err(_closed) => {
-                // SAFETY: the entry was not accepted, so it is still ours, with the task that was just put in.
-                let task = unsafe { take_back(entry) };
-                // SAFETY: as for taking it; it is ours alone.
-                unsafe { mine.put_entry(&hub.arena, entry) };
-                hub.give_places_back(1);
-                mine.rejected.add(1);
-                Err(ScheduleError::Shutdown(task))
-            }
-        }
-    })
+/// Where timeouts are to go: every way to schedule, once for [`Timer`](super::Timer), [`Shard`](super::Shard) and
+/// [`Group`](super::Group).
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) engine: &'a Engine,
+    /// The calling thread's home shard if none.
+    pub(super) shard: Option<usize>,
+    pub(super) group: Option<&'a Members>,
 }
 
-/// The same for many tasks with one deadline: all of them, by one exchange on the inbox, or none.
-pub(super) fn schedule_many<F>(
-    hub: &HubRef,
-    deadline: Tick,
-    tasks: Vec<F>,
-) -> Result<Vec<NonNull<Entry>>, ScheduleError<Vec<F>>>
-where
-    F: FnOnce() + Send + 'static,
-{
-    let len = tasks.len();
-    hub.with_producer(|mine| {
-        let mailbox = hub.home_of(mine);
-        if mailbox.is_closed() {
-            mine.rejected.add(len as u64);
-            return Err(ScheduleError::Shutdown(tasks));
+/// What can be scheduled: what runs once, or a series. Goes into an entry as a task, and comes back if it is refused.
+trait Work: Sized {
+    const WITH: With;
+
+    fn into_task(self) -> Task;
+
+    /// # Safety
+    /// The task is what this type's `into_task` made.
+    unsafe fn from_task(task: Task) -> Self;
+}
+
+struct Once<F>(F);
+
+impl<F: FnOnce() + Send + 'static> Work for Once<F> {
+    const WITH: With = With::NOTHING;
+
+    #[inline]
+    fn into_task(self) -> Task {
+        Task::new(self.0)
+    }
+
+    unsafe fn from_task(task: Task) -> Self {
+        // SAFETY: handed on.
+        Self(unsafe { task.into_inner() })
+    }
+}
+
+impl<R: Repeat> Work for Series<R> {
+    const WITH: With = With::SERIES;
+
+    fn into_task(self) -> Task {
+        Task::series(self)
+    }
+
+    unsafe fn from_task(task: Task) -> Self {
+        // SAFETY: handed on.
+        unsafe { task.into_inner() }
+    }
+}
+
+/// Why something was not scheduled.
+#[derive(Clone, Copy)]
+enum Refusal {
+    Full,
+    Shutdown,
+    Forked,
+}
+
+impl Refusal {
+    fn of<F>(self, task: F) -> ScheduleError<F> {
+        match self {
+            Self::Full => ScheduleError::Full(task),
+            Self::Shutdown => ScheduleError::Shutdown(task),
+            Self::Forked => ScheduleError::Forked(task),
         }
-        if !hub.take_places(len) {
-            mine.rejected.add(len as u64);
-            return Err(ScheduleError::Full(tasks));
+    }
+}
+
+impl Place<'_> {
+    #[inline]
+    pub(super) fn schedule<F>(self, delay: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        self.once(self.engine.hub.timeline().tick_after(delay), task)
+    }
+
+    pub(super) fn schedule_at<F>(self, deadline: Instant, task: F) -> Result<Timeout, ScheduleError<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        self.once(self.engine.hub.timeline().tick_at_or_now(deadline), task)
+    }
+
+    #[inline]
+    pub(super) fn schedule_detached<F>(self, delay: Duration, task: F) -> Result<(), ScheduleError<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        let deadline = self.engine.hub.timeline().tick_after(delay);
+        match self.put(deadline, With::NOTHING, Once(task)) {
+            Ok(_) => Ok(()),
+            Err((why, Once(task))) => Err(why.of(task)),
         }
-        let fill_one = |task| {
+    }
+
+    pub(super) fn schedule_between<F>(
+        self,
+        earliest: Duration,
+        latest: Duration,
+        task: F,
+    ) -> Result<Timeout, ScheduleError<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        let hub = &self.engine.hub;
+        let (earliest, latest) = hub.timeline().ticks_between(earliest, latest);
+        let deadline = hub.with_producer(|mine| hub.home_of(mine, self.shard).gather.choose(earliest, latest));
+        self.once(deadline, task)
+    }
+
+    #[inline]
+    fn once<F>(self, deadline: Tick, task: F) -> Result<Timeout, ScheduleError<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        match self.put(deadline, With::HANDLE, Once(task)) {
+            // SAFETY: just armed with a handle, and this is the one.
+            Ok(entry) => Ok(unsafe { Timeout::new(entry) }),
+            Err((why, Once(task))) => Err(why.of(task)),
+        }
+    }
+
+    pub(super) fn schedule_plain_series<F>(
+        self,
+        initial: Duration,
+        rule: Rule,
+        task: F,
+    ) -> Result<Timeout, ScheduleError<F>>
+    where
+        F: FnMut() + Send + 'static,
+    {
+        if rule.is_without_pause() {
+            return Err(ScheduleError::ZeroPeriod(task));
+        }
+        self.series(initial, rule, Plain(task)).map_err(|(why, Plain(task))| why.of(task))
+    }
+
+    pub(super) fn schedule_repeating<F>(self, initial: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
+    where
+        F: FnMut() -> Option<Duration> + Send + 'static,
+    {
+        self.series(initial, Rule::AsAnswered, Answering(task)).map_err(|(why, Answering(task))| why.of(task))
+    }
+
+    fn series<R: Repeat>(self, initial: Duration, rule: Rule, repeat: R) -> Result<Timeout, (Refusal, R)> {
+        let first = self.engine.hub.timeline().moment_after(initial);
+        match self.put(first.tick, With::HANDLE, Series::new(rule, first, repeat)) {
+            // SAFETY: just armed with a handle, and this is the one.
+            Ok(entry) => Ok(unsafe { Timeout::new(entry) }),
+            Err((why, series)) => Err((why, series.repeat)),
+        }
+    }
+
+    /// Fills in an entry and gives it to its shard.
+    #[inline]
+    fn put<W: Work>(self, deadline: Tick, with: With, work: W) -> Result<NonNull<Entry>, (Refusal, W)> {
+        let hub = &self.engine.hub;
+        if hub.is_forked() {
+            return Err((Refusal::Forked, work));
+        }
+        let with = with.and(W::WITH).and(self.owner());
+        let entry = hub.with_producer(|mine| {
+            let mailbox = hub.home_of(mine, self.shard);
+            let counts = hub.counts_of(mine, mailbox.index());
+            if mailbox.is_closed() {
+                counts.rejected.add(1);
+                return Err((Refusal::Shutdown, work));
+            }
+            if !hub.take_places(1) {
+                counts.rejected.add(1);
+                return Err((Refusal::Full, work));
+            }
             // SAFETY: the producer is this thread's, the arena is the hub's.
             let entry = unsafe { mine.take_entry(&hub.arena, mailbox) };
-            fill(entry, mailbox, deadline, true, task);
-            entry
-        };
-        let entries: Vec<_> = tasks.into_iter().map(fill_one).collect();
-        let (Some(&first), Some(&last)) = (entries.first(), entries.last()) else { return Ok(entries) };
-        for pair in entries.windows(2) {
-            // SAFETY: ours until they are accepted.
-            unsafe { entry_ref(pair[0]) }.set_next(pair[1].as_ptr());
-        }
-        // SAFETY: just filled in and linked, and ours until they are accepted.
-        match unsafe { mailbox.post_chain(first, last, len, deadline) } {
-            Ok(()) => {
-                mine.scheduled.add(len as u64);
-                Ok(entries)
-            }
-            Err(_closed) => {
-                let take_back_one = |entry| {
-                    // SAFETY: the entries were not accepted, so they are still ours, with the tasks just put in.
-                    let task = unsafe { take_back(entry) };
+            fill(entry, mailbox, deadline, with, work);
+            // SAFETY: just filled in, and ours until it is accepted.
+            match unsafe { mailbox.post(entry, deadline) } {
+                Ok(()) => {
+                    counts.scheduled.add(1);
+                    Ok(entry)
+                }
+                Err(_closed) => {
+                    // SAFETY: the entry was not accepted, so it is still ours, with the work that was just put in.
+                    let work = unsafe { take_back(entry) };
                     // SAFETY: as for taking it; it is ours alone.
                     unsafe { mine.put_entry(&hub.arena, entry) };
-                    task
-                };
-                let tasks = entries.into_iter().map(take_back_one).collect();
-                hub.give_places_back(len);
-                mine.rejected.add(len as u64);
-                Err(ScheduleError::Shutdown(tasks))
+                    hub.give_places_back(1);
+                    counts.rejected.add(1);
+                    Err((Refusal::Shutdown, work))
+                }
             }
+        })?;
+        if let Some(group) = self.group {
+            // SAFETY: armed with the group as an owner, which it becomes here, once.
+            unsafe { group.add(hub, &[entry]) };
         }
-    })
+        Ok(entry)
+    }
+
+    fn owner(self) -> With {
+        if self.group.is_some() { With::GROUP } else { With::NOTHING }
+    }
+
+    /// Many tasks with one deadline: all of them, by one exchange on the inbox, or none.
+    pub(super) fn schedule_many<F>(
+        self,
+        delay: Duration,
+        tasks: impl IntoIterator<Item = F>,
+    ) -> Result<Vec<Timeout>, ScheduleError<Vec<F>>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        let tasks: Vec<F> = tasks.into_iter().collect();
+        let hub = &self.engine.hub;
+        if hub.is_forked() {
+            return Err(ScheduleError::Forked(tasks));
+        }
+        let deadline = hub.timeline().tick_after(delay);
+        let with = With::HANDLE.and(self.owner());
+        let len = tasks.len();
+        let entries = hub.with_producer(|mine| {
+            let mailbox = hub.home_of(mine, self.shard);
+            let counts = hub.counts_of(mine, mailbox.index());
+            if mailbox.is_closed() {
+                counts.rejected.add(len as u64);
+                return Err(ScheduleError::Shutdown(tasks));
+            }
+            if !hub.take_places(len) {
+                counts.rejected.add(len as u64);
+                return Err(ScheduleError::Full(tasks));
+            }
+            let fill_one = |task| {
+                // SAFETY: the producer is this thread's, the arena is the hub's.
+                let entry = unsafe { mine.take_entry(&hub.arena, mailbox) };
+                fill(entry, mailbox, deadline, with, Once(task));
+                entry
+            };
+            let entries: Vec<_> = tasks.into_iter().map(fill_one).collect();
+            let (Some(&first), Some(&last)) = (entries.first(), entries.last()) else { return Ok(entries) };
+            for pair in entries.windows(2) {
+                // SAFETY: ours until they are accepted.
+                unsafe { entry_ref(pair[0]) }.set_next(pair[1].as_ptr());
+            }
+            // SAFETY: just filled in and linked, and ours until they are accepted.
+            match unsafe { mailbox.post_chain(first, last, len, deadline) } {
+                Ok(()) => {
+                    counts.scheduled.add(len as u64);
+                    Ok(entries)
+                }
+                Err(_closed) => {
+                    let take_back_one = |entry| {
+                        // SAFETY: the entries were not accepted, so they are still ours, with the tasks just put in.
+                        let Once(task) = unsafe { take_back(entry) };
+                        // SAFETY: as for taking it; it is ours alone.
+                        unsafe { mine.put_entry(&hub.arena, entry) };
+                        task
+                    };
+                    let tasks = entries.into_iter().map(take_back_one).collect();
+                    hub.give_places_back(len);
+                    counts.rejected.add(len as u64);
+                    Err(ScheduleError::Shutdown(tasks))
+                }
+            }
+        })?;
+        if let Some(group) = self.group {
+            // SAFETY: armed with the group as an owner, which it becomes here, once.
+            unsafe { group.add(hub, &entries) };
+        }
+        // SAFETY: just armed with a handle each, and these are the ones.
+        Ok(entries.into_iter().map(|entry| unsafe { Timeout::new(entry) }).collect())
+    }
 }
 
 /// Fills in a free entry of ours.
 #[inline]
-fn fill<F>(entry: NonNull<Entry>, mailbox: &Mailbox, deadline: Tick, with_handle: bool, task: F)
-where
-    F: FnOnce() + Send + 'static,
-{
+fn fill<W: Work>(entry: NonNull<Entry>, mailbox: &Mailbox, deadline: Tick, with: With, work: W) {
     // SAFETY: the callers have just taken it from the arena.
     let entry = unsafe { entry_ref(entry) };
-    entry.fill(std::ptr::from_ref(mailbox).cast(), Task::new(task));
-    entry.state.arm(deadline, with_handle);
+    entry.fill(std::ptr::from_ref(mailbox).cast(), work.into_task());
+    entry.state.arm(deadline, with);
 }
 
 /// # Safety
-/// The entry was filled in with an `F`, and never accepted.
-unsafe fn take_back<F>(entry: NonNull<Entry>) -> F {
+/// The entry was filled in with this kind of work, and never accepted.
+unsafe fn take_back<W: Work>(entry: NonNull<Entry>) -> W {
     // SAFETY: as above: it is ours.
     let entry = unsafe { entry_ref(entry) };
     entry.state.disarm();
     // SAFETY: never published.
     let task = unsafe { entry.take_task() };
     // SAFETY: the caller names the type.
-    unsafe { task.into_inner() }
+    unsafe { W::from_task(task) }
 }
+
+/// The ways to schedule, for a type with a `place`, each as [`Timer`](super::Timer) has it.
+macro_rules! schedule_methods {
+    ($where:literal) => {
+        #[doc = concat!("As [`Timer::schedule`](crate::Timer::schedule), ", $where, ".")]
+        ///
+        /// # Errors
+        /// As there.
+        pub fn schedule<F>(&self, delay: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
+        where
+            F: FnOnce() + Send + 'static,
+        {
+            self.place().schedule(delay, task)
+        }
+
+        #[doc = concat!("As [`Timer::schedule_at`](crate::Timer::schedule_at), ", $where, ".")]
+        ///
+        /// # Errors
+        /// As there.
+        pub fn schedule_at<F>(&self, deadline: Instant, task: F) -> Result<Timeout, ScheduleError<F>>
+        where
+            F: FnOnce() + Send + 'static,
+        {
+            self.place().schedule_at(deadline, task)
+        }
+
+        #[doc = concat!("As [`Timer::schedule_detached`](crate::Timer::schedule_detached), ", $where, ".")]
+        ///
+        /// # Errors
+        /// As there.
+        pub fn schedule_detached<F>(&self, delay: Duration, task: F) -> Result<(), ScheduleError<F>>
+        where
+            F: FnOnce() + Send + 'static,
+        {
+            self.place().schedule_detached(delay, task)
+        }
+
+        #[doc = concat!("As [`Timer::schedule_between`](crate::Timer::schedule_between), ", $where, ".")]
+        ///
+        /// # Errors
+        /// As there.
+        pub fn schedule_between<F>(
+            &self,
+            earliest: Duration,
+            latest: Duration,
+            task: F,
+        ) -> Result<Timeout, ScheduleError<F>>
+        where
+            F: FnOnce() + Send + 'static,
+        {
+            self.place().schedule_between(earliest, latest, task)
+        }
+
+        #[doc = concat!("As [`Timer::schedule_many`](crate::Timer::schedule_many), ", $where, ".")]
+        ///
+        /// # Errors
+        /// As there.
+        pub fn schedule_many<F>(
+            &self,
+            delay: Duration,
+            tasks: impl IntoIterator<Item = F>,
+        ) -> Result<Vec<Timeout>, ScheduleError<Vec<F>>>
+        where
+            F: FnOnce() + Send + 'static,
+        {
+            self.place().schedule_many(delay, tasks)
+        }
+
+        #[doc = concat!("As [`Timer::schedule_at_fixed_rate`](crate::Timer::schedule_at_fixed_rate), ", $where, ".")]
+        ///
+        /// # Errors
+        /// As there.
+        pub fn schedule_at_fixed_rate<F>(
+            &self,
+            initial: Duration,
+            period: Duration,
+            task: F,
+        ) -> Result<Timeout, ScheduleError<F>>
+        where
+            F: FnMut() + Send + 'static,
+        {
+            self.schedule_at_fixed_rate_with(initial, period, MissedTicks::default(), task)
+        }
+
+        #[doc = concat!("As [`Timer::schedule_at_fixed_rate_with`](crate::Timer::schedule_at_fixed_rate_with), ", $where, ".")]
+        ///
+        /// # Errors
+        /// As there.
+        pub fn schedule_at_fixed_rate_with<F>(
+            &self,
+            initial: Duration,
+            period: Duration,
+            missed: MissedTicks,
+            task: F,
+        ) -> Result<Timeout, ScheduleError<F>>
+        where
+            F: FnMut() + Send + 'static,
+        {
+            self.place().schedule_plain_series(initial, Rule::fixed_rate(period, missed), task)
+        }
+
+        #[doc = concat!("As [`Timer::schedule_with_fixed_delay`](crate::Timer::schedule_with_fixed_delay), ", $where, ".")]
+        ///
+        /// # Errors
+        /// As there.
+        pub fn schedule_with_fixed_delay<F>(
+            &self,
+            initial: Duration,
+            delay: Duration,
+            task: F,
+        ) -> Result<Timeout, ScheduleError<F>>
+        where
+            F: FnMut() + Send + 'static,
+        {
+            self.place().schedule_plain_series(initial, Rule::fixed_delay(delay), task)
+        }
+
+        #[doc = concat!("As [`Timer::schedule_repeating`](crate::Timer::schedule_repeating), ", $where, ".")]
+        ///
+        /// # Errors
+        /// As there.
+        pub fn schedule_repeating<F>(&self, initial: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
+        where
+            F: FnMut() -> Option<Duration> + Send + 'static,
+        {
+            self.place().schedule_repeating(initial, task)
+        }
+    };
+}
+
+pub(super) use schedule_methods;

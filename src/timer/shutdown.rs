@@ -1,9 +1,40 @@
-//! What a shutdown hands back.
+//! How an engine is shut down, and what a shutdown hands back.
 
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::entry::Task;
+
+/// What becomes of the timeouts that are pending when an engine is shut down with
+/// [`Timer::shutdown_with`](crate::Timer::shutdown_with). New ones are refused in any case, and a series does not go on
+/// after the run that it is in, or that this gives it.
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::{Shutdown, Timer};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let timer = Timer::new()?;
+/// timer.schedule_detached(Duration::from_millis(20), || println!("in time"))?;
+/// timer.schedule_detached(Duration::from_secs(3600), || println!("not today"))?;
+/// let unfired = timer.shutdown_with(Shutdown::Drain(Duration::from_millis(100)))?;
+/// assert_eq!(unfired.len(), 1);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Shutdown {
+    /// They are cancelled, and handed back.
+    #[default]
+    Cancel,
+    /// They run now, through the executor, whatever their deadlines (as Pekko's `TaskRunOnClose`).
+    FireNow,
+    /// The engine goes on until nothing is pending, or for so long at most, by its clock; what is left then is cancelled and
+    /// handed back. Ends a pause. Of a driven engine, for which nobody but its driver could wait: what is due now runs,
+    /// on the calling thread, and the rest is handed back at once.
+    Drain(Duration),
+}
 
 /// A timeout that was still pending when its engine was shut down. Dropping it drops the task; [`run`](Self::run) runs it.
 /// Its [`Timeout`](crate::Timeout) reads `is_cancelled`.
@@ -18,13 +49,13 @@ impl Unfired {
         Self { deadline, task }
     }
 
-    /// When it would have fired, as of its last reset.
+    /// When it would have fired, as of its last reset. (Of a series: the next time.)
     #[must_use]
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Runs the task, here and now, whatever its deadline.
+    /// Runs the task, here and now, whatever its deadline; that of a series once.
     ///
     /// # Panics
     /// If the task does: nothing catches it here.

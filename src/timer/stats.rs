@@ -1,73 +1,85 @@
 //! A snapshot of an engine's counters.
 
 use super::engine::{Engine, Turner};
+use crate::shard::{Counts, Lateness};
 use crate::sync::Ordering;
 
 /// Counters of one engine since its start, as of one moment. Taking it costs the producers nothing: each of their counters
 /// is written by one thread, without a read-modify-write, and summed here.
 ///
 /// As the counters are read one after the other while the engine runs, they may differ by what happened meanwhile. On an
-/// engine at rest the books balance: `scheduled == fired + cancelled + returned + pending`.
+/// engine at rest the books balance: `scheduled + repeated == fired + cancelled + returned + pending`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Timeouts that were accepted.
+    /// Timeouts that were accepted; a series counts as one.
     pub scheduled: u64,
-    /// Timeouts that were given to the executor.
+    /// Timeouts that were given to the executor, and runs of series.
     pub fired: u64,
-    /// Timeouts whose `cancel` returned true.
+    /// Runs of series that did not end it: `fired - repeated` timeouts have fired for good.
+    pub repeated: u64,
+    /// Timeouts whose `cancel` returned true, and those that a group has cancelled.
     pub cancelled: u64,
     /// Timeouts that a shutdown handed back, or, if the last timer was dropped, that were dropped with it.
     pub returned: u64,
-    /// Timeouts that were refused: too many pending, or shut down.
+    /// Timeouts that were not accepted: too many pending, or shut down.
     pub rejected: u64,
-    /// Tasks that panicked.
+    /// Tasks that panicked (and calls of `on_tick`).
     pub panicked: u64,
+    /// Timeouts whose executor dropped the batch, or panicked. They were run all the same, by whoever had the batch: the
+    /// worker, as a rule. They are counted in `fired`, too.
+    pub refused: u64,
     /// Resets that returned true.
     pub reset: u64,
     /// Timeouts that the worker linked again because their deadline had been moved.
     pub relinked: u64,
     /// Timeouts that were moved from a level of the wheel to a lower one.
     pub cascaded: u64,
+    /// Entries that the workers took out of their inboxes, those included that had been cancelled by then.
+    pub transferred: u64,
     /// Times a worker returned from a park.
     pub wakeups: u64,
     /// Turns of all shards.
     pub turns: u64,
     /// Turns that left something over for the next, because a limit was reached.
     pub turns_over_budget: u64,
-    /// Scheduled, and neither fired, cancelled nor returned.
+    /// Turns that panicked, after which the worker went on.
+    pub restarts: u64,
+    /// Scheduled, and neither fired for good, cancelled nor returned.
     pub pending: usize,
     /// Entries in the shards' inboxes, and of those that the workers have taken out and are going through; cancelled ones
     /// included. For each shard at most 65,535 of either are counted.
     pub inbox_depth: usize,
     /// The memory that is reserved for timeouts, in timeouts (of 64 bytes).
     pub capacity: usize,
-    /// The same for each shard, as far as it is counted there.
+    /// How late tasks began to run.
+    pub lateness: Lateness,
+    /// The same for each shard.
     pub shards: Vec<ShardStats>,
 }
 
-/// Counters of one shard.
+/// Counters of one shard. All as in [`Stats`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "each is explained in Stats")]
 pub struct ShardStats {
-    /// Entries that the worker took out of its inbox, those included that had been cancelled by then.
-    pub transferred: u64,
-    /// As in [`Stats`].
+    pub scheduled: u64,
     pub fired: u64,
-    /// As in [`Stats`].
+    pub repeated: u64,
+    pub cancelled: u64,
     pub returned: u64,
-    /// As in [`Stats`].
+    pub rejected: u64,
+    pub reset: u64,
     pub relinked: u64,
-    /// As in [`Stats`].
     pub cascaded: u64,
-    /// As in [`Stats`].
+    pub transferred: u64,
     pub wakeups: u64,
-    /// As in [`Stats`].
     pub turns: u64,
-    /// As in [`Stats`].
     pub turns_over_budget: u64,
-    /// As in [`Stats`].
+    pub restarts: u64,
+    pub pending: usize,
     pub inbox_depth: usize,
+    pub lateness: Lateness,
     /// Entries in the wheel as of the last turn, cancelled ones included that have not been collected yet.
     pub linked: u64,
     /// The core that the worker is pinned to; none if it is not, or has not been started.
@@ -77,25 +89,31 @@ pub struct ShardStats {
 impl Stats {
     pub(super) fn of(engine: &Engine) -> Self {
         let hub = &engine.hub;
-        // Before the counters of what was scheduled, see `Hub::pending`.
         let shards: Vec<_> = (0..hub.mailboxes().len()).map(|index| ShardStats::of(engine, index)).collect();
         let sum = |of: fn(&ShardStats) -> u64| shards.iter().map(of).sum::<u64>();
+        let mut lateness = Lateness::default();
+        shards.iter().for_each(|shard| lateness.add(&shard.lateness));
         Self {
+            scheduled: sum(|shard| shard.scheduled),
             fired: sum(|shard| shard.fired),
+            repeated: sum(|shard| shard.repeated),
+            cancelled: sum(|shard| shard.cancelled),
             returned: sum(|shard| shard.returned),
-            cancelled: hub.sum(|producer| producer.cancelled.get()),
-            pending: hub.pending(),
-            scheduled: hub.sum(|producer| producer.scheduled.get()),
-            rejected: hub.sum(|producer| producer.rejected.get()),
+            rejected: sum(|shard| shard.rejected),
             panicked: hub.panicked.load(Ordering::Relaxed),
-            reset: hub.sum(|producer| producer.reset.get()),
+            refused: hub.refused.load(Ordering::Relaxed),
+            reset: sum(|shard| shard.reset),
             relinked: sum(|shard| shard.relinked),
             cascaded: sum(|shard| shard.cascaded),
+            transferred: sum(|shard| shard.transferred),
             wakeups: sum(|shard| shard.wakeups),
             turns: sum(|shard| shard.turns),
             turns_over_budget: sum(|shard| shard.turns_over_budget),
+            restarts: sum(|shard| shard.restarts),
+            pending: shards.iter().map(|shard| shard.pending).sum(),
             inbox_depth: shards.iter().map(|shard| shard.inbox_depth).sum(),
             capacity: hub.arena.capacity(),
+            lateness,
             shards,
         }
     }
@@ -103,18 +121,34 @@ impl Stats {
 
 impl ShardStats {
     fn of(engine: &Engine, index: usize) -> Self {
-        let mailbox = engine.hub.mailbox(index);
+        let hub = &engine.hub;
+        let mailbox = hub.mailbox(index);
         let counters = &mailbox.counters;
+        // What ends is read before what begins, as in `Hub::pending`.
+        let (once, returned) = (counters.fired.get(), counters.returned.get());
+        let sum = |count: fn(&Counts) -> u64| hub.sum(Some(index), count);
+        let (finished, cancelled) = (sum(|counts| counts.finished.get()), sum(|counts| counts.cancelled.get()));
+        let (runs, scheduled) = (sum(|counts| counts.runs.get()), sum(|counts| counts.scheduled.get()));
+        let pending = scheduled.saturating_sub(once + returned + cancelled + finished);
         Self {
-            transferred: counters.transferred.get(),
-            fired: counters.fired.get(),
-            returned: counters.returned.get(),
+            scheduled,
+            fired: once + runs,
+            // A shutdown may have ended a series in place of the run that it was about to begin.
+            repeated: runs.saturating_sub(finished),
+            cancelled,
+            returned,
+            rejected: sum(|counts| counts.rejected.get()),
+            reset: sum(|counts| counts.reset.get()),
             relinked: counters.relinked.get(),
             cascaded: counters.cascaded.get(),
+            transferred: counters.transferred.get(),
             wakeups: counters.wakeups.get(),
             turns: counters.turns.get(),
             turns_over_budget: counters.over_budget.get(),
+            restarts: counters.restarts.get(),
+            pending: usize::try_from(pending).unwrap_or(usize::MAX),
             inbox_depth: mailbox.inbox_depth(),
+            lateness: mailbox.lateness.snapshot(),
             linked: counters.linked.get(),
             pinned_to: match &engine.turner {
                 Turner::Workers(workers) => workers.pinned_to(index),

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-use crate::entry::{Cancel, Entry, Reset, entry_ref};
+use crate::entry::{Cancel, Entry, Reset, Task, entry_ref};
 use crate::shard::{Hub, Mailbox};
 use crate::time::Tick;
 
@@ -32,6 +32,45 @@ const _: () = assert!(size_of::<Option<Timeout>>() == 8);
 unsafe impl Send for Timeout {}
 // SAFETY: as above.
 unsafe impl Sync for Timeout {}
+
+/// What became of a cancel.
+pub(super) enum Cancelled {
+    TooLate,
+    /// The task, for the caller to drop; none if it is running, and dropped by its runner.
+    Yes(Option<Task>),
+}
+
+/// Cancels a timeout.
+///
+/// # Safety
+/// The caller is one of the entry's owners.
+#[inline]
+pub(super) unsafe fn cancel(entry: NonNull<Entry>) -> Cancelled {
+    // SAFETY: an owner keeps the entry alive.
+    let this = unsafe { entry_ref(entry) };
+    // SAFETY: the schedule wrote it there, and the mailbox, a part of the hub, lives as long as any owner.
+    let mailbox = unsafe { &*this.home().cast::<Mailbox>() };
+    let task = match this.state.cancel() {
+        Cancel::TooLate => return Cancelled::TooLate,
+        Cancel::WonRunning => None,
+        Cancel::Won => {
+            // SAFETY: just won.
+            Some(unsafe { this.take_task() })
+        }
+        Cancel::WonLinked => {
+            // SAFETY: just won.
+            let task = unsafe { this.take_task() };
+            // SAFETY: won, and the task is out; the owner is here.
+            unsafe { mailbox.post_cancelled(entry) };
+            Some(task)
+        }
+    };
+    // SAFETY: the hub lives as long as any owner.
+    let hub = unsafe { mailbox.hub().as_ref() };
+    hub.give_places_back(1);
+    hub.count(mailbox.index(), |counts| counts.cancelled.add(1));
+    Cancelled::Yes(task)
+}
 
 impl Timeout {
     /// # Safety
@@ -60,24 +99,19 @@ impl Timeout {
     ///
     /// One compare-and-swap; if the worker has already linked the timeout into its wheel, one push more. Wakes nobody,
     /// unless thousands of cancelled timeouts wait to be collected.
+    ///
+    /// Of a series, true means that it is over: no run begins after this. One that is under way goes on, and drops the task when
+    /// it ends; so a task may cancel its own series.
     pub fn cancel(&self) -> bool {
-        let entry = self.entry();
-        let cancel = entry.state.cancel();
-        if cancel == Cancel::TooLate {
-            return false;
+        // SAFETY: the handle is an owner.
+        match unsafe { cancel(self.entry) } {
+            Cancelled::TooLate => false,
+            Cancelled::Yes(task) => {
+                // Here, as it may run, and panic in, user code.
+                drop(task);
+                true
+            }
         }
-        // SAFETY: just won.
-        let task = unsafe { entry.take_task() };
-        if cancel == Cancel::WonLinked {
-            // SAFETY: won, and the task is out; the handle is here.
-            unsafe { self.mailbox().post_cancelled(self.entry) };
-        }
-        let hub = self.hub();
-        hub.give_places_back(1);
-        hub.with_producer(|mine| mine.cancelled.add(1));
-        // Last, as it may run, and panic in, user code.
-        drop(task);
-        true
     }
 
     /// Pushes the timeout's deadline to `delay` from now, be that later or earlier. True: it is still pending, and will not
@@ -85,6 +119,8 @@ impl Timeout {
     ///
     /// To a later deadline it is one compare-and-swap, no message, no wake-up: the worker finds the new deadline when the
     /// old one comes up (after the "touch" of Kafka's and Tokio's timers). To an earlier one the worker is told.
+    ///
+    /// Of a series, it is the next run that is moved, also while one is under way; a fixed rate goes on from there.
     pub fn reset(&self, delay: Duration) -> bool {
         let hub = self.hub();
         self.reset_to(hub, hub.timeline().tick_after(delay))
@@ -93,7 +129,7 @@ impl Timeout {
     /// As [`reset`](Self::reset), to a point in time; one that has passed makes it fire at once.
     pub fn reset_at(&self, deadline: Instant) -> bool {
         let (hub, timeline) = (self.hub(), self.hub().timeline());
-        let later = timeline.scale().tick_of_deadline(deadline);
+        let later = timeline.tick_of_deadline(deadline);
         // The clock is looked at only if the deadline is an earlier one, and so may have passed.
         let is_later = later > self.entry().state.deadline();
         self.reset_to(hub, if is_later { later } else { timeline.tick_at_or_now(deadline) })
@@ -107,17 +143,18 @@ impl Timeout {
             Reset::Earlier => self.mailbox().ring_if_it_sleeps_past(deadline),
             Reset::EarlierByMail => self.mailbox().post_earlier(self.entry),
         }
-        hub.with_producer(|mine| mine.reset.add(1));
+        hub.count(self.mailbox().index(), |counts| counts.reset.add(1));
         true
     }
 
-    /// Whether it has neither been expired nor cancelled.
+    /// Whether it has neither been expired nor cancelled; of a series, whether it will run again, or is running.
     #[must_use]
     pub fn is_pending(&self) -> bool {
         self.entry().state.is_pending()
     }
 
-    /// Whether its deadline has come and it was given to the executor: its task has run, is running, or is about to.
+    /// Whether its deadline has come and it was given to the executor: its task has run, is running, or is about to. Of a
+    /// series: whether it has ended by itself.
     #[must_use]
     pub fn is_expired(&self) -> bool {
         self.entry().state.is_expired()
@@ -130,11 +167,12 @@ impl Timeout {
     }
 
     /// The deadline as of the last successful reset, rounded up to the tick at which it is due; of a timeout that is no
-    /// longer pending, the last one. A deadline that is too far for an [`Instant`] (never, say) is shown as one centuries
+    /// longer pending, the last one; of a series, that of the next run, or of the one under way. In a
+    /// [pause](crate::Timer::pause), as if that ended now. A deadline that is too far for an [`Instant`] (never, say) is shown as one centuries
     /// from now.
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        self.hub().timeline().scale().instant_of(self.entry().state.deadline())
+        self.hub().timeline().instant_of(self.entry().state.deadline())
     }
 
     /// Makes a guard that cancels the timeout when it is dropped.

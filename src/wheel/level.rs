@@ -89,6 +89,17 @@ impl Level {
         self.occupancy.distance_to_next(self.slot_of(first)).map(|distance| first + distance as u64)
     }
 
+    /// The occupied places in the order of their blocks, with when each begins, or later.
+    pub(super) fn occupied(&self, cursor: u64) -> impl Iterator<Item = (u64, usize)> {
+        let mut next = self.first_unopened(cursor);
+        let end = next + self.ring as u64;
+        std::iter::from_fn(move || {
+            let block = next + self.occupancy.distance_to_next(self.slot_of(next))? as u64;
+            next = block + 1;
+            (block < end).then(|| (self.begins(block), self.place(block)))
+        })
+    }
+
     /// The occupied places in the order of their blocks, each cleared as it is named.
     pub(super) fn take_occupied(&mut self, cursor: u64) -> impl Iterator<Item = usize> {
         std::iter::from_fn(move || {

@@ -109,7 +109,7 @@ enum Event {
 }
 
 /// The largest `levels × log2(ticks_per_wheel)`: all of a tick's bits.
-pub(crate) const MAX_TICK_BITS: u32 = 56;
+pub(crate) const MAX_TICK_BITS: u32 = 55;
 
 impl Wheel {
     /// `ticks_per_wheel` is a power of two, and at least 2 if there is more than one level; the builder has checked both
@@ -279,6 +279,23 @@ impl Wheel {
             return Some(Tick::new(self.cursor));
         }
         self.next_event().map(|(at, _)| Tick::new(at))
+    }
+
+    /// The earliest deadline that an entry has by its own word; [`Tick::NEVER`] if there is none. Slots are looked at in the
+    /// order of the time that they stand for, until none can hold anything earlier than what was found.
+    pub(crate) fn earliest(&self) -> Tick {
+        let at_once = [self.slots.earliest_in(self.due_place), self.sweep.earliest()];
+        let cascading = self.cascades.iter().map(|cascade| self.slots.earliest_in(cascade.place));
+        let found = at_once.into_iter().chain(cascading).min().unwrap_or(Tick::NEVER);
+        self.levels.iter().fold(found, |mut found, level| {
+            for (begins, place) in level.occupied(self.cursor) {
+                if begins >= found.get() {
+                    break;
+                }
+                found = found.min(self.slots.earliest_in(place));
+            }
+            found
+        })
     }
 
     /// Unlinks all entries, one after the other, and gives them to `take`. Goes once through all slots.

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
 use crate::entry::{Entry, Link, entry_ref};
+use crate::time::Tick;
 
 #[derive(Debug)]
 pub(super) struct Slots {
@@ -33,6 +34,21 @@ impl Slots {
 
     pub(super) fn first(&self, slot: usize) -> Option<NonNull<Entry>> {
         NonNull::new(self.head(slot).get())
+    }
+
+    /// The earliest deadline of the pending entries in a slot, by their own words; [`Tick::NEVER`] if there are none.
+    pub(super) fn earliest_in(&self, slot: usize) -> Tick {
+        // SAFETY: entries in a slot are valid.
+        let entries =
+            std::iter::successors(self.first(slot), |entry| NonNull::new(unsafe { entry_ref(*entry) }.next()));
+        // SAFETY: as above.
+        let states = entries.map(|entry| &unsafe { entry_ref(entry) }.state);
+        states.filter(|state| state.is_pending()).map(|state| state.deadline()).min().unwrap_or(Tick::NEVER)
+    }
+
+    /// The same of all slots.
+    pub(super) fn earliest(&self) -> Tick {
+        (0..self.len).map(|slot| self.earliest_in(slot)).min().unwrap_or(Tick::NEVER)
     }
 
     /// # Safety

@@ -24,17 +24,21 @@ pub enum WaitStrategy {
 
 /// Waits until there may be something to do. Returns whether the worker has slept.
 pub(super) fn wait(strategy: WaitStrategy, hub: &HubRef, shard: &Shard) -> bool {
-    let next = shard.next_due();
+    let drained = hub.mailbox(shard.index()).drains_until();
+    let next = shard.next_due().into_iter().chain(drained).min();
     let timeline = hub.timeline();
     let due_ns = next.map(|tick| timeline.scale().ns_of(tick));
-    let (now_ns, by_hand) = (timeline.now_ns(), timeline.as_manual().is_some());
+    // In this order: a pause that ends in between calls the worker.
+    let stands_still = timeline.stands_still();
+    let now_ns = timeline.now_ns();
     let wake_up = match strategy {
         WaitStrategy::Spin => {
             std::hint::spin_loop();
             return false;
         }
-        WaitStrategy::Hybrid { spin } => due_ns.map(|due| due.saturating_sub(ns_in(spin))),
-        WaitStrategy::Park => due_ns,
+        // Time that stands still is nothing to spin for.
+        WaitStrategy::Hybrid { spin } if !stands_still => due_ns.map(|due| due.saturating_sub(ns_in(spin))),
+        WaitStrategy::Hybrid { .. } | WaitStrategy::Park => due_ns,
     };
     if wake_up.is_some_and(|at| at <= now_ns) {
         std::hint::spin_loop();
@@ -43,8 +47,8 @@ pub(super) fn wait(strategy: WaitStrategy, hub: &HubRef, shard: &Shard) -> bool 
     if !hub.mailbox(shard.index()).fall_asleep(next) {
         return false;
     }
-    // Time that is moved by hand does not pass while the worker sleeps: whoever moves it wakes the worker.
-    let timeout = wake_up.filter(|_| !by_hand).map(|at| Duration::from_nanos(at - now_ns));
+    // Time that is moved by hand, or paused, does not pass while the worker sleeps: whoever lets it go on wakes the worker.
+    let timeout = wake_up.filter(|_| !stands_still).map(|at| Duration::from_nanos(at - now_ns));
     park_for(timeout);
     true
 }

@@ -2,20 +2,37 @@
 
 mod idle;
 mod pin;
+mod tick;
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 pub use idle::WaitStrategy;
 pub use pin::Pinning;
 pub(crate) use pin::{allowed_cores, unpin_current_thread};
+pub(crate) use tick::Stopwatch;
+pub use tick::Tick;
 
-use crate::shard::{Batch, HubRef, Left, Order, Shard, Wake};
+use crate::shard::{Batch, Hub, HubRef, Left, Mailbox, Order, Shard, Wake};
 use crate::sync::thread::{self, JoinHandle, Thread};
-use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, lock};
+use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, lock, park_for};
+use crate::time;
 
 /// Where a worker puts what has expired. Must not panic, and must not call back into the worker.
 pub(crate) trait Sink: Send {
     fn accept(&mut self, batch: Batch);
+    /// Whether turns are to be told about.
+    fn wants_ticks(&self) -> bool;
+    fn tell(&mut self, hub: &Hub, tick: &Tick);
+}
+
+/// How an engine's workers are made to end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum End {
+    Return,
+    Fire,
+    /// Until then at the latest.
+    Drain(time::Tick),
 }
 
 /// How workers are made.
@@ -46,6 +63,26 @@ struct Post {
     seat: Mutex<Seat>,
     /// The core that it is pinned to, plus one; 0 if none.
     pinned: AtomicUsize,
+}
+
+/// What came of a worker's step.
+enum Step {
+    Done,
+    /// The drain that was ordered is over.
+    Drained,
+}
+
+/// How long a worker rests after a turn that panicked, doubled for each that follows on it.
+const FIRST_REST: Duration = Duration::from_millis(1);
+
+/// Runs a step of a worker. None if it panicked: a turn runs no user code outside of a catch but the clock, which is read
+/// before the wheel is touched, so that the worker can go on where it was.
+fn supervised(step: impl FnOnce() -> Step) -> Option<Step> {
+    #[cfg(not(loom))]
+    return std::panic::catch_unwind(std::panic::AssertUnwindSafe(step)).map_err(std::mem::forget).ok();
+    // A model must see its own panics.
+    #[cfg(loom)]
+    Some(step())
 }
 
 /// All workers of one engine, started one by one when they are first needed.
@@ -87,6 +124,7 @@ impl Workers {
         let mut seat = lock(&post.seat);
         match std::mem::replace(&mut *seat, Seat::Gone) {
             Seat::Waiting(waiting) => {
+                let hub = waiting.hub.clone();
                 // The thread takes what it needs from here; if it can't be started, it is still here.
                 let offer = Arc::new(Mutex::new(Some(waiting)));
                 let (taken, workers) = (Arc::clone(&offer), Arc::clone(this));
@@ -97,6 +135,7 @@ impl Workers {
                 let builder = thread::Builder::new().name(format!("{}-{index}", this.plan.thread_name));
                 match builder.spawn(run) {
                     Ok(handle) => {
+                        hub.mailbox(index).ailment.set_panics(0);
                         let _ = post.thread.set(handle.thread().clone());
                         *seat = Seat::Running(handle);
                         true
@@ -123,6 +162,7 @@ impl Workers {
     /// A worker's life.
     fn run(&self, waiting: Waiting) -> Vec<Left> {
         let Waiting { mut shard, mut sink, hub } = waiting;
+        let mut panics = 0_u32;
         let index = shard.index();
         pin::minimize_timer_slack();
         pin::unpin_current_thread();
@@ -131,15 +171,24 @@ impl Workers {
         }
         let mailbox = hub.mailbox(index);
         while !mailbox.is_stopped() {
-            let asked = mailbox.asked();
-            let turn = shard.turn(&hub, hub.timeline().current_tick(), &mut |batch| sink.accept(batch));
-            if turn.more {
-                continue;
+            match supervised(|| self.step(&hub, &mut shard, &mut *sink)) {
+                Some(Step::Drained) => break,
+                Some(Step::Done) if panics == 0 => {}
+                Some(Step::Done) => {
+                    panics = 0;
+                    mailbox.ailment.set_panics(0);
+                }
+                None => {
+                    panics += 1;
+                    mailbox.counters.restarts.add(1);
+                    mailbox.ailment.set_panics(u64::from(panics));
+                    park_for(Some(FIRST_REST * (1 << panics.min(10))));
+                }
             }
-            mailbox.answer(asked);
-            if idle::wait(self.plan.wait, &hub, &shard) {
-                mailbox.counters.wakeups.add(1);
-            }
+        }
+        if mailbox.is_to_fire() {
+            shard.close_and_fire(&hub, &mut |batch| sink.accept(batch));
+            return Vec::new();
         }
         let left = shard.close(&hub);
         if mailbox.is_unwanted() {
@@ -149,21 +198,58 @@ impl Workers {
         left
     }
 
+    /// One turn, and the wait for the next.
+    fn step(&self, hub: &HubRef, shard: &mut Shard, sink: &mut dyn Sink) -> Step {
+        let mailbox = hub.mailbox(shard.index());
+        let asked = mailbox.asked();
+        let now_ns = hub.timeline().now_ns();
+        mailbox.heartbeat.beat(now_ns);
+        let now = hub.timeline().scale().tick_at(now_ns);
+        let stopwatch = sink.wants_ticks().then(|| Stopwatch::start(shard, now));
+        let turn = shard.turn(hub, now, &mut |batch| sink.accept(batch));
+        if let Some(tick) = stopwatch.and_then(|stopwatch| stopwatch.stop(hub, shard, turn)) {
+            sink.tell(hub, &tick);
+        }
+        if turn.more {
+            return Step::Done;
+        }
+        if mailbox.drains_until().is_some_and(|until| until <= now || shard.is_drained(hub)) {
+            return Step::Drained;
+        }
+        mailbox.answer(asked, || shard.earliest());
+        if idle::wait(self.plan.wait, hub, shard) {
+            mailbox.counters.wakeups.add(1);
+        }
+        Step::Done
+    }
+
     /// Closes all shards, waits for the workers, and returns what was still pending. Not to be called by a worker.
-    pub(crate) fn end(&self, hub: &HubRef) -> Vec<Left> {
-        let seats = self.order_to_stop(hub, Order::StopAndReturn);
-        let close = |seat| match seat {
-            Seat::Waiting(mut waiting) => waiting.shard.close(hub),
+    pub(crate) fn end(&self, hub: &HubRef, how: End) -> Vec<Left> {
+        let seats = self.order_to_stop(
+            |mailbox| match how {
+                End::Return => mailbox.order(Order::StopAndReturn),
+                End::Fire => mailbox.order(Order::StopAndFire),
+                End::Drain(until) => mailbox.order_drain(until),
+            },
+            hub,
+        );
+        let close = |seat| match (seat, how) {
+            (Seat::Waiting(mut waiting), End::Fire) => {
+                let Waiting { shard, sink, .. } = &mut *waiting;
+                shard.close_and_fire(hub, &mut |batch| sink.accept(batch));
+                Vec::new()
+            }
+            (Seat::Waiting(mut waiting), _) => waiting.shard.close(hub),
             // A worker runs no user code that could panic outside of a catch; if it did, what it had is lost.
-            Seat::Running(handle) => handle.join().unwrap_or_default(),
-            Seat::Gone => Vec::new(),
+            (Seat::Running(handle), _) => handle.join().unwrap_or_default(),
+            (Seat::Gone, _) => Vec::new(),
         };
         seats.into_iter().flat_map(close).collect()
     }
 
     /// Orders the workers to close their shards and end, and waits for nobody. What was pending is dropped by them.
     pub(crate) fn stop(&self, hub: &HubRef) {
-        for seat in self.order_to_stop(hub, Order::StopAndDiscard) {
+        for seat in self.order_to_stop(|mailbox| mailbox.order(Order::StopAndDiscard), hub) {
             if let Seat::Waiting(mut waiting) = seat {
                 discard(waiting.shard.close(hub));
             }
@@ -171,9 +257,9 @@ impl Workers {
     }
 
     /// Tells all workers before anybody waits for the first.
-    fn order_to_stop(&self, hub: &HubRef, order: Order) -> Vec<Seat> {
+    fn order_to_stop(&self, order: impl Fn(&Mailbox), hub: &HubRef) -> Vec<Seat> {
         let tell = |(index, post): (usize, &Post)| {
-            hub.mailbox(index).order(order);
+            order(hub.mailbox(index));
             let seat = std::mem::replace(&mut *lock(&post.seat), Seat::Gone);
             // Not through the doorbell, which would start a worker that has never run: straight to the thread. An unpark
             // that comes while it is awake makes its next park return at once, so the order can't be missed.

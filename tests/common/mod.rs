@@ -66,7 +66,7 @@ pub(crate) fn settle(driver: &mut Driver, clock: &ManualClock) -> usize {
 /// Every accepted timeout has had exactly one end, or is still pending.
 pub(crate) fn assert_books_balance(stats: &Stats) {
     let ended = stats.fired + stats.cancelled + stats.returned;
-    assert_eq!(stats.scheduled, ended + stats.pending as u64, "{stats:?}");
+    assert_eq!(stats.scheduled + stats.repeated, ended + stats.pending as u64, "{stats:?}");
 }
 
 /// Counts the calls of closures, each by its number.

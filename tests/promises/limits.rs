@@ -14,9 +14,9 @@ fn limited(max: usize) -> Builder {
 }
 
 /// The same but for what was refused.
-fn without_rejected(stats: Stats) -> Stats {
-    let mut stats = stats;
+fn without_rejected(mut stats: Stats) -> Stats {
     stats.rejected = 0;
+    stats.shards.iter_mut().for_each(|shard| shard.rejected = 0);
     stats
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::check::check;
 use super::rig::Ledger;
-use crate::entry::{Cancel, Entry, Expire, HandleGone, Reset, Task, Transfer};
+use crate::entry::{Cancel, Entry, Expire, HandleGone, Reset, Task, Transfer, With};
 use crate::sync::thread;
 use crate::time::Tick;
 
@@ -17,7 +17,7 @@ fn tick(n: u64) -> Tick {
 fn linked(ledger: &Ledger, deadline: u64) -> Arc<Entry> {
     let entry = Arc::new(Entry::new_free());
     entry.fill(ptr::null(), Task::new(ledger.task()));
-    entry.state.arm(tick(deadline), true);
+    entry.state.arm(tick(deadline), With::HANDLE);
     assert_eq!(entry.state.link(), Transfer::Pending(tick(deadline)));
     entry
 }
@@ -186,7 +186,7 @@ fn a_cancel_a_reset_and_the_link_agree_on_who_came_first() {
         let ledger = Ledger::default();
         let entry = Arc::new(Entry::new_free());
         entry.fill(ptr::null(), Task::new(ledger.task()));
-        entry.state.arm(tick(5), true);
+        entry.state.arm(tick(5), With::HANDLE);
         let (a, b) = (Arc::clone(&entry), Arc::clone(&entry));
         let cancel = thread::spawn(move || cancel(&a));
         let reset = thread::spawn(move || b.state.reset(tick(1)));

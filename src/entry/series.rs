@@ -1,0 +1,205 @@
+//! What runs again and again, and when: the arithmetic of a series. Knows nothing of entries and threads.
+
+use std::time::Duration;
+
+use crate::time::{Moment, Tick, Timeline, saturating_ns};
+
+/// What a fixed rate does when a run has ended so late that its successor was already due.
+///
+/// The k-th run is due at the first one's deadline plus k periods, however long runs take, so a series does not drift. But what
+/// if a run took five periods, or the machine stood still? (Tokio's `MissedTickBehavior` has the same three answers.)
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+/// use std::time::Duration;
+/// use tourbillon::{ManualClock, MissedTicks, Timer};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let clock = ManualClock::new();
+/// let timer = Timer::builder().clock(clock.clone()).build()?;
+/// let second = Duration::from_secs(1);
+/// let runs_in_a_jump = |missed| -> Result<usize, Box<dyn std::error::Error>> {
+///     let runs = Arc::new(AtomicUsize::new(0));
+///     let count = Arc::clone(&runs);
+///     let task = move || _ = count.fetch_add(1, Ordering::Relaxed);
+///     let series = timer.schedule_at_fixed_rate_with(second, second, missed, task)?;
+///     clock.advance(10 * second); // the machine stood still for 10 s
+///     series.cancel();
+///     Ok(runs.load(Ordering::Relaxed))
+/// };
+/// assert_eq!(runs_in_a_jump(MissedTicks::Skip)?, 1);
+/// assert_eq!(runs_in_a_jump(MissedTicks::Delay)?, 1);
+/// assert_eq!(runs_in_a_jump(MissedTicks::Burst)?, 10);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MissedTicks {
+    /// The late run stands for all that were missed: go on at the first point of the schedule that is still to come.
+    #[default]
+    Skip,
+    /// Make up for them: run them at once, one after the other, until the schedule is caught up with.
+    Burst,
+    /// Go on one period from now, and from there: the schedule is moved.
+    Delay,
+}
+
+/// What decides when the next run is due. In nanoseconds of the engine's time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rule {
+    FixedRate {
+        period_ns: u64,
+        missed: MissedTicks,
+    },
+    FixedDelay {
+        delay_ns: u64,
+    },
+    /// Whatever the task answers.
+    AsAnswered,
+}
+
+impl Rule {
+    pub(crate) fn fixed_rate(period: Duration, missed: MissedTicks) -> Self {
+        Self::FixedRate { period_ns: saturating_ns(period), missed }
+    }
+
+    pub(crate) fn fixed_delay(delay: Duration) -> Self {
+        Self::FixedDelay { delay_ns: saturating_ns(delay) }
+    }
+
+    /// Whether runs would follow each other without end.
+    pub(crate) fn is_without_pause(self) -> bool {
+        matches!(self, Self::FixedRate { period_ns: 0, .. } | Self::FixedDelay { delay_ns: 0 })
+    }
+
+    /// When the run after the one that was due at `due_ns`, and has ended at `now_ns`, is due; none if there is none.
+    fn next_ns(self, answer: Answer, due_ns: u64, now_ns: u64) -> Option<u64> {
+        match (answer, self) {
+            (Answer::Done, _) => None,
+            // Not in this tick again: a task that says so without end would starve all others.
+            (Answer::After(delay), _) => Some(now_ns.saturating_add(saturating_ns(delay).max(1))),
+            (Answer::ByRule, Self::FixedDelay { delay_ns }) => Some(now_ns.saturating_add(delay_ns)),
+            (Answer::ByRule, Self::FixedRate { period_ns, missed }) => {
+                let next = due_ns.saturating_add(period_ns);
+                Some(match missed {
+                    _ if next > now_ns => next,
+                    MissedTicks::Burst => next,
+                    MissedTicks::Delay => now_ns.saturating_add(period_ns),
+                    MissedTicks::Skip => {
+                        next.saturating_add(((now_ns - next) / period_ns + 1).saturating_mul(period_ns))
+                    }
+                })
+            }
+            (Answer::ByRule, Self::AsAnswered) => None,
+        }
+    }
+}
+
+/// What a run says about the next one.
+pub(crate) enum Answer {
+    ByRule,
+    After(Duration),
+    Done,
+}
+
+/// A closure of the user's that can be called again.
+pub(crate) trait Repeat: Send + 'static {
+    fn run(&mut self) -> Answer;
+}
+
+/// One that has nothing to say about the next run.
+pub(crate) struct Plain<F>(pub(crate) F);
+
+impl<F: FnMut() + Send + 'static> Repeat for Plain<F> {
+    fn run(&mut self) -> Answer {
+        (self.0)();
+        Answer::ByRule
+    }
+}
+
+/// One that answers when to run next.
+pub(crate) struct Answering<F>(pub(crate) F);
+
+impl<F: FnMut() -> Option<Duration> + Send + 'static> Repeat for Answering<F> {
+    fn run(&mut self) -> Answer {
+        (self.0)().map_or(Answer::Done, Answer::After)
+    }
+}
+
+/// A closure with its schedule.
+pub(crate) struct Series<R> {
+    rule: Rule,
+    /// When the next run is due by the schedule: exactly, and as it was armed. If it expires at another tick, it was reset.
+    due: Moment,
+    pub(crate) repeat: R,
+}
+
+impl<R: Repeat> Series<R> {
+    pub(crate) fn new(rule: Rule, first: Moment, repeat: R) -> Self {
+        Self { rule, due: first, repeat }
+    }
+
+    /// The run that expired at `deadline`. Returns the tick of the next one; none if it was the last.
+    pub(crate) fn run(&mut self, deadline: Tick, timeline: &Timeline) -> Option<Tick> {
+        let scale = timeline.scale();
+        if deadline != self.due.tick {
+            // It was reset: the schedule goes on from there.
+            self.due = Moment { ns: scale.ns_of(deadline), tick: deadline };
+        }
+        let answer = self.repeat.run();
+        let next_ns = self.rule.next_ns(answer, self.due.ns, timeline.now_ns())?;
+        self.due = Moment { ns: next_ns, tick: scale.tick_not_before(next_ns) };
+        Some(self.due.tick)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn next(missed: MissedTicks, period_ns: u64, due_ns: u64, now_ns: u64) -> u64 {
+        Rule::FixedRate { period_ns, missed }.next_ns(Answer::ByRule, due_ns, now_ns).expect("a rate has no end")
+    }
+
+    proptest! {
+        #[test]
+        fn a_rate_stays_on_its_schedule_and_skip_is_the_first_point_to_come(
+            period in 1_u64..1_000, due in 0_u64..10_000, late in 0_u64..10_000,
+        ) {
+            let now = due + late;
+            let points = || (1..).map(|k| due + k * period);
+            prop_assert_eq!(next(MissedTicks::Burst, period, due, now), due + period);
+            let skip = points().find(|&at| at > now);
+            prop_assert_eq!(Some(next(MissedTicks::Skip, period, due, now)), skip);
+            let delay = if due + period > now { due + period } else { now + period };
+            prop_assert_eq!(next(MissedTicks::Delay, period, due, now), delay);
+        }
+
+        #[test]
+        fn no_schedule_overflows(
+            period in prop_oneof![1_u64..10, Just(u64::MAX), Just(u64::MAX / 2)],
+            due in prop_oneof![0_u64..10, Just(u64::MAX - 1)], now in prop_oneof![0_u64..10, Just(u64::MAX - 1)],
+        ) {
+            for missed in [MissedTicks::Skip, MissedTicks::Burst, MissedTicks::Delay] {
+                prop_assert!(next(missed, period, due, now) >= period.min(due));
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_counts_from_the_end_of_the_run_and_is_never_at_once() {
+        let after = |delay| Rule::AsAnswered.next_ns(Answer::After(delay), 5, 100);
+        assert_eq!(after(Duration::from_nanos(7)), Some(107));
+        assert_eq!(after(Duration::ZERO), Some(101));
+        assert_eq!(after(Duration::MAX), Some(u64::MAX));
+        assert_eq!(Rule::AsAnswered.next_ns(Answer::Done, 5, 100), None);
+    }
+
+    #[test]
+    fn a_fixed_delay_counts_from_the_end_of_the_run() {
+        assert_eq!(Rule::FixedDelay { delay_ns: 10 }.next_ns(Answer::ByRule, 5, 100), Some(110));
+    }
+}

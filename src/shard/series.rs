@@ -1,0 +1,111 @@
+//! A run of a series, in the hands of its runner: the task runs, and the entry goes back to the inbox, for the next time.
+//! See `README.md` here, section 6.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+
+use super::hub::HubRef;
+use super::mailbox::Mailbox;
+use crate::entry::{Begin, Entry, Rearm, Task, entry_ref};
+use crate::time::Tick;
+
+/// What a task panicked with, if it did.
+pub(crate) type Ran = Result<(), Box<dyn Any + Send>>;
+
+/// Of a series that has expired: its entry is in no list, and its task is this one's.
+#[derive(Debug)]
+pub(crate) struct SeriesRun {
+    entry: NonNull<Entry>,
+}
+
+impl SeriesRun {
+    /// # Safety
+    /// The worker won the entry's way to EXPIRED, and has given it to the caller, once.
+    pub(super) unsafe fn new(entry: NonNull<Entry>) -> Self {
+        Self { entry }
+    }
+
+    fn entry(&self) -> &Entry {
+        // SAFETY: the engine has not let go of it: that is for this run to do.
+        unsafe { entry_ref(self.entry) }
+    }
+
+    fn mailbox<'a>(&self, _hub: &'a HubRef) -> &'a Mailbox {
+        // SAFETY: the schedule wrote it there; the mailbox is a part of the hub.
+        unsafe { &*self.entry().home().cast::<Mailbox>() }
+    }
+
+    /// Runs it, if it is still wanted, and arms it for the next time. A panic ends the series, and is handed to the caller.
+    pub(crate) fn run(self, hub: &HubRef) -> Ran {
+        let next = match self.entry().state.begin_run() {
+            Begin::Cancelled => return self.clear_away(hub),
+            // The word says when.
+            Begin::Moved => Tick::NEVER,
+            Begin::Run(deadline) => {
+                hub.count(self.mailbox(hub).index(), |counts| counts.runs.add(1));
+                // SAFETY: the task belongs to the run.
+                let mut task = unsafe { self.entry().take_task() };
+                match catch_unwind(AssertUnwindSafe(|| task.run_again(deadline, hub.timeline()))) {
+                    Ok(Some(next)) => {
+                        self.entry().put_task(task);
+                        next
+                    }
+                    Ok(None) => return self.end(hub, task),
+                    Err(panic) => {
+                        // If it panics when it is dropped, too, that is not told.
+                        self.end(hub, task).unwrap_or_else(std::mem::forget);
+                        return Err(panic);
+                    }
+                }
+            }
+        };
+        match self.entry().state.rearm(next) {
+            Rearm::Pending => self.push(hub),
+            Rearm::Cancelled => self.clear_away(hub),
+        }
+    }
+
+    /// To the inbox again. From here on the entry is the worker's, unless the engine has been shut down: then the series
+    /// ends.
+    fn push(self, hub: &HubRef) -> Ran {
+        let mailbox = self.mailbox(hub);
+        // SAFETY: the entry is in no list, and ours to give to the worker.
+        if unsafe { mailbox.post_again(self.entry) }.is_ok() {
+            return Ok(());
+        }
+        if !self.entry().state.withdraw() {
+            // A cancel was first, and has taken the task.
+            self.let_go(hub);
+            return Ok(());
+        }
+        hub.count(mailbox.index(), |counts| counts.finished.add(1));
+        hub.give_places_back(1);
+        self.clear_away(hub)
+    }
+
+    /// After the last run.
+    fn end(self, hub: &HubRef, task: Task) -> Ran {
+        if self.entry().state.end_series() {
+            hub.count(self.mailbox(hub).index(), |counts| counts.finished.add(1));
+            hub.give_places_back(1);
+        }
+        self.let_go(hub);
+        catch_unwind(AssertUnwindSafe(|| drop(task)))
+    }
+
+    /// It is not pending any more, and its task is still in it.
+    fn clear_away(self, hub: &HubRef) -> Ran {
+        // SAFETY: nobody took the task from under the run.
+        let task = unsafe { self.entry().take_task() };
+        self.let_go(hub);
+        catch_unwind(AssertUnwindSafe(|| drop(task)))
+    }
+
+    fn let_go(&self, hub: &HubRef) {
+        if self.entry().state.engine_lets_go() {
+            // SAFETY: the last owner is the sole owner; the entry is the hub's.
+            unsafe { hub.put_entry(self.entry) };
+        }
+    }
+}

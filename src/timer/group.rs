@@ -1,0 +1,174 @@
+//! Timeouts that go together: a connection's, say, which are all cancelled when it closes.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+use super::Timer;
+use super::error::ScheduleError;
+use super::schedule::{Place, schedule_methods};
+use super::timeout::{Cancelled, Timeout, cancel};
+use crate::entry::{Entry, MissedTicks, Rule, entry_ref};
+use crate::executor::report;
+use crate::shard::HubRef;
+use crate::sync::{Mutex, lock};
+
+/// Timeouts that can be cancelled all at once. Made by [`Timer::group`](crate::Timer::group); has all of the timer's ways to
+/// schedule.
+///
+/// A timeout of a group is one like any other: its handle cancels and resets it, it may fire, it may be detached. The
+/// group's [`cancel_all`](Self::cancel_all) cancels those that are still pending. A group takes a lock of its own to
+/// schedule, which nobody waits for who does not use the same group.
+///
+/// Dropping a group lets go of its timeouts, which stay what they are; unless it was made with
+/// [`cancel_on_drop`](Self::cancel_on_drop). A group keeps its engine alive, as a `Timer` does.
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Timer;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let timer = Timer::new()?;
+/// let connection = timer.group().cancel_on_drop();
+/// let idle = connection.schedule(Duration::from_secs(60), || println!("idle for a minute"))?;
+/// connection.schedule_detached(Duration::from_secs(5), || println!("no request within 5 s"))?;
+/// idle.reset(Duration::from_secs(60));
+/// drop(connection);
+/// assert!(idle.is_cancelled());
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a Group is only good for scheduling in it"]
+pub struct Group {
+    timer: Timer,
+    members: Members,
+    cancels_on_drop: bool,
+}
+
+/// The timeouts that a group owns a share of.
+pub(super) struct Members(Mutex<List>);
+
+struct List {
+    entries: Vec<NonNull<Entry>>,
+    /// At this length those that are over are let go of: twice what was pending the last time, so that each is looked at a
+    /// few times at most, and what is over is never more than what is pending (and a handful).
+    prune_at: usize,
+}
+
+const SMALLEST_PRUNE: usize = 16;
+
+// SAFETY: a group is an owner of its entries, by a bit in their state word; what it does with them goes through that word.
+unsafe impl Send for List {}
+
+impl Members {
+    pub(super) fn none() -> Self {
+        Self(Mutex::new(List { entries: Vec::new(), prune_at: SMALLEST_PRUNE }))
+    }
+
+    /// # Safety
+    /// The entries are the hub's, and were armed with this group as an owner.
+    pub(super) unsafe fn add(&self, hub: &HubRef, entries: &[NonNull<Entry>]) {
+        let mut list = lock(&self.0);
+        if list.entries.len() + entries.len() > list.prune_at {
+            list.entries.retain(|&entry| {
+                // SAFETY: the group is an owner.
+                let is_pending = unsafe { entry_ref(entry) }.state.is_pending();
+                if !is_pending {
+                    // SAFETY: an owner of an entry of this hub, and it goes out of the list.
+                    unsafe { let_go(hub, entry) };
+                }
+                is_pending
+            });
+            list.prune_at = (2 * (list.entries.len() + entries.len())).max(SMALLEST_PRUNE);
+        }
+        list.entries.extend_from_slice(entries);
+    }
+
+    fn take(&self) -> Vec<NonNull<Entry>> {
+        let mut list = lock(&self.0);
+        list.prune_at = SMALLEST_PRUNE;
+        std::mem::take(&mut list.entries)
+    }
+
+    fn pending(&self) -> usize {
+        let list = lock(&self.0);
+        // SAFETY: the group is an owner.
+        list.entries.iter().filter(|&&entry| unsafe { entry_ref(entry) }.state.is_pending()).count()
+    }
+}
+
+/// # Safety
+/// The caller gives up a group's ownership of an entry of this hub.
+unsafe fn let_go(hub: &HubRef, entry: NonNull<Entry>) {
+    // SAFETY: as above.
+    if unsafe { entry_ref(entry) }.state.group_lets_go() {
+        // SAFETY: the last owner is the sole owner.
+        unsafe { hub.put_entry(entry) };
+    }
+}
+
+impl Group {
+    pub(super) fn new(timer: Timer) -> Self {
+        Self { timer, members: Members::none(), cancels_on_drop: false }
+    }
+
+    /// Makes it cancel what is pending in it when it is dropped.
+    pub fn cancel_on_drop(mut self) -> Self {
+        self.cancels_on_drop = true;
+        self
+    }
+
+    /// Cancels all that are pending in the group, and returns how many those were. What somebody schedules in it meanwhile may
+    /// be missed. Takes time in proportion to how many are pending; their tasks are dropped here, and if one of them panics
+    /// at that, it is counted and reported as a task that panicked when it ran.
+    ///
+    /// For each timeout this is its [`cancel`](Timeout::cancel).
+    pub fn cancel_all(&self) -> usize {
+        let hub = &self.timer.engine.hub;
+        // Not under the lock: a task may hold the group, and schedule in it when it is dropped.
+        let cancel_one = |entry| {
+            // SAFETY: taken out of the list, so this is the group's ownership.
+            let cancelled = unsafe { cancel(entry) };
+            // SAFETY: as above, and given up here.
+            unsafe { let_go(hub, entry) };
+            match cancelled {
+                Cancelled::TooLate => 0,
+                Cancelled::Yes(task) => {
+                    let dropped = catch_unwind(AssertUnwindSafe(|| drop(task)));
+                    dropped.unwrap_or_else(|panic| report(hub, panic));
+                    1
+                }
+            }
+        };
+        self.members.take().into_iter().map(cancel_one).sum()
+    }
+
+    /// How many are pending in it. Looks at each.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.members.pending()
+    }
+
+    fn place(&self) -> Place<'_> {
+        Place { engine: &self.timer.engine, shard: None, group: Some(&self.members) }
+    }
+
+    schedule_methods!("in this group");
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if self.cancels_on_drop {
+            self.cancel_all();
+        }
+        // SAFETY: taken out of the list, so this is the group's ownership, which is given up.
+        self.members.take().into_iter().for_each(|entry| unsafe { let_go(&self.timer.engine.hub, entry) });
+    }
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group").field("pending", &self.pending()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,77 @@
+//! What a turn is told about.
+
+use std::time::Duration;
+
+use crate::shard::{HubRef, Shard, Turn};
+use crate::time;
+
+/// A turn of one shard, for [`Builder::on_tick`](crate::Builder::on_tick). (After the `WheelTick` event of the C# wheels.)
+#[derive(Clone, Debug)]
+pub struct Tick {
+    shard: usize,
+    number: u64,
+    expired: usize,
+    linked: usize,
+    took: Duration,
+}
+
+impl Tick {
+    /// The shard that was turned.
+    #[must_use]
+    pub fn shard(&self) -> usize {
+        self.shard
+    }
+
+    /// The tick that it was turned to: all that was due by then, and within the limits of a turn, has expired. Ticks in which
+    /// there was nothing to do have been skipped.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// How many timeouts expired in it.
+    #[must_use]
+    pub fn expired(&self) -> usize {
+        self.expired
+    }
+
+    /// How many are in the shard's wheel after it, those included that have been cancelled and not been collected yet.
+    #[must_use]
+    pub fn linked(&self) -> usize {
+        self.linked
+    }
+
+    /// How long the turn took, by the engine's clock: with [`Inline`](crate::Inline), or a driver, with all tasks in it.
+    #[must_use]
+    pub fn took(&self) -> Duration {
+        self.took
+    }
+}
+
+/// What was before a turn that is to be told about.
+pub(crate) struct Stopwatch {
+    before: time::Tick,
+    now: time::Tick,
+}
+
+impl Stopwatch {
+    pub(crate) fn start(shard: &Shard, now: time::Tick) -> Self {
+        Self { before: shard.turned_to(), now }
+    }
+
+    /// None if neither time went on nor anything expired.
+    pub(crate) fn stop(self, hub: &HubRef, shard: &Shard, turn: Turn) -> Option<Tick> {
+        if shard.turned_to() == self.before && turn.fired == 0 {
+            return None;
+        }
+        let timeline = hub.timeline();
+        let began_ns = hub.mailbox(shard.index()).heartbeat.last().unwrap_or(0);
+        Some(Tick {
+            shard: shard.index(),
+            number: self.now.max(self.before).get(),
+            expired: turn.fired,
+            linked: shard.linked(),
+            took: Duration::from_nanos(timeline.now_ns().saturating_sub(began_ns)),
+        })
+    }
+}
