@@ -43,6 +43,15 @@ pub(crate) struct Counts {
     pub(crate) runs: Counter,
     /// Series that ended after a run, other than by a cancel.
     pub(crate) finished: Counter,
+    /// Series that ended because their shard was closed before the next run.
+    pub(crate) returned: Counter,
+}
+
+impl Counts {
+    /// Timeouts that came to an end here.
+    pub(crate) fn ended(&self) -> u64 {
+        self.cancelled.get() + self.finished.get() + self.returned.get()
+    }
 }
 
 /// Written by a shard's worker.

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use crossbeam_utils::CachePadded;
 
+use super::Left;
 use super::counters::Counts;
 use super::in_flight::InFlight;
 use super::mailbox::Mailbox;
@@ -63,6 +64,8 @@ pub(crate) struct Hub {
     /// Timeouts whose executor dropped the batch or panicked, so that they were run by whoever had it.
     pub(crate) refused: AtomicU64,
     pub(crate) on_panic: Option<PanicHook>,
+    /// What belongs into a shutdown's answer and was not in a shard when that was closed; none unless a shutdown is waiting.
+    pub(crate) left_outside: Mutex<Option<Vec<Left>>>,
     /// [`fork::generation`] at its making.
     generation: usize,
     waker: OnceLock<Box<dyn Wake>>,
@@ -88,6 +91,7 @@ impl Hub {
             panicked: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             on_panic: plan.on_panic,
+            left_outside: Mutex::new(None),
             generation: fork::generation(),
             waker: OnceLock::new(),
         });
@@ -218,7 +222,7 @@ impl Hub {
         // What ends is read before what begins, so that all that was scheduled before this call, and ends during it, is
         // still counted.
         let shards: u64 = self.mailboxes.iter().map(|m| m.counters.fired.get() + m.counters.returned.get()).sum();
-        let ended = self.sum(None, |counts| counts.cancelled.get() + counts.finished.get());
+        let ended = self.sum(None, Counts::ended);
         let scheduled = self.sum(None, |counts| counts.scheduled.get());
         usize::try_from(scheduled.saturating_sub(shards + ended)).unwrap_or(usize::MAX)
     }

@@ -306,8 +306,8 @@ impl Mailbox {
     pub(crate) fn answer(&self, asked: u64, earliest: impl FnOnce() -> Tick) {
         // Acquire: pairs with the Release in `ask_for_earliest`.
         if self.asked_for_earliest.load(Ordering::Acquire) != 0 {
-            self.asked_for_earliest.store(0, Ordering::Relaxed);
-            // Published by the lock.
+            // Published by the lock. It stays asked for: this may be the answer to somebody who asked before, when the turn whose
+            // answer is waited for is still to come.
             self.earliest.store(earliest().get(), Ordering::Relaxed);
         }
         let mut done = lock(&self.done);
@@ -340,6 +340,7 @@ impl Mailbox {
         // Release: pairs with the Acquire in `answer`.
         self.asked_for_earliest.store(1, Ordering::Release);
         self.ask_and_wait();
+        self.asked_for_earliest.store(0, Ordering::Relaxed);
         Tick::new(self.earliest.load(Ordering::Relaxed))
     }
 

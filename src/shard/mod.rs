@@ -24,6 +24,8 @@ pub use lateness::Lateness;
 pub(crate) use lateness::Recorder;
 pub(crate) use mailbox::{Mailbox, Order};
 pub(crate) use running::TASKS_A_LOOK;
+#[cfg(loom)]
+pub(crate) use series::SeriesRun;
 
 use crate::arena::Local;
 use crate::entry::{Entry, Expire, Task, Transfer, entry_ref};

@@ -5,9 +5,11 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
+use super::Left;
 use super::hub::HubRef;
 use super::mailbox::Mailbox;
 use crate::entry::{Begin, Entry, Rearm, Task, entry_ref};
+use crate::sync::lock;
 use crate::time::Tick;
 
 /// What a task panicked with, if it did.
@@ -22,7 +24,7 @@ pub(crate) struct SeriesRun {
 impl SeriesRun {
     /// # Safety
     /// The worker won the entry's way to EXPIRED, and has given it to the caller, once.
-    pub(super) unsafe fn new(entry: NonNull<Entry>) -> Self {
+    pub(crate) unsafe fn new(entry: NonNull<Entry>) -> Self {
         Self { entry }
     }
 
@@ -38,10 +40,10 @@ impl SeriesRun {
 
     /// Runs it, if it is still wanted, and arms it for the next time. A panic ends the series, and is handed to the caller.
     pub(crate) fn run(self, hub: &HubRef) -> Ran {
-        let next = match self.entry().state.begin_run() {
+        let (next, has_run) = match self.entry().state.begin_run() {
             Begin::Cancelled => return self.clear_away(hub),
             // The word says when.
-            Begin::Moved => Tick::NEVER,
+            Begin::Moved => (Tick::NEVER, false),
             Begin::Run(deadline) => {
                 hub.count(self.mailbox(hub).index(), |counts| counts.runs.add(1));
                 // SAFETY: the task belongs to the run.
@@ -49,7 +51,7 @@ impl SeriesRun {
                 match catch_unwind(AssertUnwindSafe(|| task.run_again(deadline, hub.timeline()))) {
                     Ok(Some(next)) => {
                         self.entry().put_task(task);
-                        next
+                        (next, true)
                     }
                     Ok(None) => return self.end(hub, task),
                     Err(panic) => {
@@ -61,27 +63,46 @@ impl SeriesRun {
             }
         };
         match self.entry().state.rearm(next) {
-            Rearm::Pending => self.push(hub),
+            Rearm::Pending => self.push(hub, has_run),
             Rearm::Cancelled => self.clear_away(hub),
         }
     }
 
     /// To the inbox again. From here on the entry is the worker's, unless the engine has been shut down: then the series
     /// ends.
-    fn push(self, hub: &HubRef) -> Ran {
+    fn push(self, hub: &HubRef, has_run: bool) -> Ran {
         let mailbox = self.mailbox(hub);
         // SAFETY: the entry is in no list, and ours to give to the worker.
         if unsafe { mailbox.post_again(self.entry) }.is_ok() {
             return Ok(());
+        }
+        if !has_run && mailbox.is_to_fire() && self.entry().state.expire_early() {
+            return self.run(hub);
         }
         if !self.entry().state.withdraw() {
             // A cancel was first, and has taken the task.
             self.let_go(hub);
             return Ok(());
         }
-        hub.count(mailbox.index(), |counts| counts.finished.add(1));
         hub.give_places_back(1);
-        self.clear_away(hub)
+        if has_run {
+            hub.count(mailbox.index(), |counts| counts.finished.add(1));
+            return self.clear_away(hub);
+        }
+        // A reset had put the run off, and the series waited for it: as if it had waited in the shard.
+        hub.count(mailbox.index(), |counts| counts.returned.add(1));
+        let deadline = self.entry().state.deadline();
+        // SAFETY: just won.
+        let task = unsafe { self.entry().take_task() };
+        self.let_go(hub);
+        let unwanted = match &mut *lock(&hub.left_outside) {
+            Some(left) => {
+                left.push(Left { deadline, task });
+                None
+            }
+            None => Some(task),
+        };
+        catch_unwind(AssertUnwindSafe(|| drop(unwanted)))
     }
 
     /// After the last run.

@@ -54,6 +54,8 @@ struct Shared {
     start: Instant,
     advanced_ns: AtomicU64,
     followers: Mutex<Vec<Arc<dyn Follower>>>,
+    /// Held by who looks for the next deadline and goes there: of two at once, the second would go too far.
+    stepping: Mutex<()>,
 }
 
 impl ManualClock {
@@ -66,6 +68,7 @@ impl ManualClock {
                 start: Instant::now(),
                 advanced_ns: AtomicU64::new(0),
                 followers: Mutex::new(Vec::new()),
+                stepping: Mutex::new(()),
             }),
         }
     }
@@ -110,6 +113,11 @@ impl ManualClock {
     /// Whether the other shows the same time, being a clone.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// One step at a time. Not from a task, which a step waits for.
+    pub(crate) fn step(&self) -> std::sync::MutexGuard<'_, ()> {
+        self.shared.stepping.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn follow(&self, follower: Arc<dyn Follower>) {

@@ -12,7 +12,7 @@ pub(crate) use manual::Follower;
 pub use manual::ManualClock;
 #[cfg(loom)]
 pub(crate) use pause::MODEL_PAUSES;
-use pause::Pauses;
+pub(crate) use pause::Pauses;
 pub(crate) use tick::{Moment, Scale, Tick};
 
 /// Where an engine reads the time.

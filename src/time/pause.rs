@@ -17,7 +17,7 @@ const ANNOUNCED: u64 = u64::MAX;
 
 /// The pauses of one engine. All times are nanoseconds since its start.
 #[derive(Debug)]
-pub(super) struct Pauses {
+pub(crate) struct Pauses {
     word: AtomicU64,
     /// Held by who begins or ends a pause.
     changing: Mutex<()>,
@@ -28,7 +28,7 @@ pub(super) struct Pauses {
 pub(crate) static MODEL_PAUSES: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 impl Pauses {
-    pub(super) fn none_yet() -> Self {
+    pub(crate) fn none_yet() -> Self {
         Self { word: AtomicU64::new(0), changing: Mutex::new(()) }
     }
 
@@ -49,7 +49,7 @@ impl Pauses {
 
     /// The engine's time, from what the clock says when `clock_ns` looks at it.
     #[inline]
-    pub(super) fn engine_ns(&self, clock_ns: impl Fn() -> u64) -> u64 {
+    pub(crate) fn engine_ns(&self, clock_ns: impl Fn() -> u64) -> u64 {
         loop {
             let word = self.look();
             if word & PAUSED != 0 {
@@ -63,17 +63,17 @@ impl Pauses {
     }
 
     /// How far the engine's time is behind the clock now.
-    pub(super) fn lost_ns(&self, clock_ns: impl Fn() -> u64) -> u64 {
+    pub(crate) fn lost_ns(&self, clock_ns: impl Fn() -> u64) -> u64 {
         let word = self.look();
         if word & PAUSED == 0 { word } else { clock_ns().saturating_sub(word & !PAUSED) }
     }
 
-    pub(super) fn is_paused(&self) -> bool {
+    pub(crate) fn is_paused(&self) -> bool {
         self.look() & PAUSED != 0
     }
 
     /// Stops the engine's time. False if it stands already.
-    pub(super) fn pause(&self, clock_ns: impl Fn() -> u64) -> bool {
+    pub(crate) fn pause(&self, clock_ns: impl Fn() -> u64) -> bool {
         let _changing = lock(&self.changing);
         let lost = self.look();
         if lost & PAUSED != 0 {
@@ -88,7 +88,7 @@ impl Pauses {
     }
 
     /// Lets the engine's time go on from where it stands. False if it does not stand.
-    pub(super) fn resume(&self, clock_ns: impl Fn() -> u64) -> bool {
+    pub(crate) fn resume(&self, clock_ns: impl Fn() -> u64) -> bool {
         let _changing = lock(&self.changing);
         let word = self.look();
         if word & PAUSED == 0 {

@@ -67,7 +67,8 @@ impl Engine {
                 End::Drain(self.hub.timeline().tick_after(most))
             }
         };
-        let left = match &self.turner {
+        *lock(&self.hub.left_outside) = Some(Vec::new());
+        let mut left = match &self.turner {
             Turner::Workers(workers) => workers.end(&self.hub, how),
             Turner::Driver(shards) => end_driven(&self.hub, shards, how),
         };
@@ -77,6 +78,7 @@ impl Engine {
         } else {
             self.hub.in_flight.wait();
         }
+        left.extend(lock(&self.hub.left_outside).take().unwrap_or_default());
         let timeline = self.hub.timeline();
         Ok(left.into_iter().map(|left| Unfired::new(timeline.instant_of(left.deadline), left.task)).collect())
     }

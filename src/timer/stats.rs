@@ -125,15 +125,16 @@ impl ShardStats {
         let mailbox = hub.mailbox(index);
         let counters = &mailbox.counters;
         // What ends is read before what begins, as in `Hub::pending`.
-        let (once, returned) = (counters.fired.get(), counters.returned.get());
         let sum = |count: fn(&Counts) -> u64| hub.sum(Some(index), count);
+        let once = counters.fired.get();
+        let returned = counters.returned.get() + sum(|counts| counts.returned.get());
         let (finished, cancelled) = (sum(|counts| counts.finished.get()), sum(|counts| counts.cancelled.get()));
         let (runs, scheduled) = (sum(|counts| counts.runs.get()), sum(|counts| counts.scheduled.get()));
         let pending = scheduled.saturating_sub(once + returned + cancelled + finished);
         Self {
             scheduled,
             fired: once + runs,
-            // A shutdown may have ended a series in place of the run that it was about to begin.
+            // Read one after the other: a run may have ended in between.
             repeated: runs.saturating_sub(finished),
             cancelled,
             returned,

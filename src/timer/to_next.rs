@@ -1,6 +1,7 @@
 //! A manual clock that goes from deadline to deadline.
 
 use super::Timer;
+use crate::executor::is_running_a_task;
 use crate::time::ManualClock;
 
 impl ManualClock {
@@ -29,6 +30,10 @@ impl ManualClock {
     /// # }
     /// ```
     pub fn advance_to_next(&self, timer: &Timer) -> bool {
+        if is_running_a_task() {
+            return false;
+        }
+        let _step = self.step();
         let engine = &timer.engine;
         let is_its_clock = engine.hub.timeline().as_manual().is_some_and(|clock| clock.is_same(self));
         let Some(until) = is_its_clock.then(|| engine.until_next()).flatten() else { return false };

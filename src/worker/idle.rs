@@ -22,6 +22,9 @@ pub enum WaitStrategy {
     Spin,
 }
 
+/// How often a worker that drains its shard looks whether all that was left has been cancelled.
+const DRAIN_LOOK: Duration = Duration::from_millis(10);
+
 /// Waits until there may be something to do. Returns whether the worker has slept.
 pub(super) fn wait(strategy: WaitStrategy, hub: &HubRef, shard: &Shard) -> bool {
     let drained = hub.mailbox(shard.index()).drains_until();
@@ -49,7 +52,9 @@ pub(super) fn wait(strategy: WaitStrategy, hub: &HubRef, shard: &Shard) -> bool 
     }
     // Time that is moved by hand, or paused, does not pass while the worker sleeps: whoever lets it go on wakes the worker.
     let timeout = wake_up.filter(|_| !stands_still).map(|at| Duration::from_nanos(at - now_ns));
-    park_for(timeout);
+    // A cancel wakes nobody, but it may have been the last thing that a drain waits for.
+    let at_most = drained.map(|_| DRAIN_LOOK);
+    park_for(timeout.into_iter().chain(at_most).min());
     true
 }
 

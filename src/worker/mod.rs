@@ -173,11 +173,7 @@ impl Workers {
         while !mailbox.is_stopped() {
             match supervised(|| self.step(&hub, &mut shard, &mut *sink)) {
                 Some(Step::Drained) => break,
-                Some(Step::Done) if panics == 0 => {}
-                Some(Step::Done) => {
-                    panics = 0;
-                    mailbox.ailment.set_panics(0);
-                }
+                Some(Step::Done) => panics = 0,
                 None => {
                     panics += 1;
                     mailbox.counters.restarts.add(1);
@@ -207,6 +203,9 @@ impl Workers {
         let now = hub.timeline().scale().tick_at(now_ns);
         let stopwatch = sink.wants_ticks().then(|| Stopwatch::start(shard, now));
         let turn = shard.turn(hub, now, &mut |batch| sink.accept(batch));
+        if mailbox.ailment.is_panicking() {
+            mailbox.ailment.set_panics(0);
+        }
         if let Some(tick) = stopwatch.and_then(|stopwatch| stopwatch.stop(hub, shard, turn)) {
             sink.tell(hub, &tick);
         }

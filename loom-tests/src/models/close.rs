@@ -5,6 +5,7 @@ use super::rig::{Bare, Gate, Ledger, NO_LIMITS, driven, ticks, with_workers};
 use crate::executor::{Inline, run_here};
 use crate::sync::thread;
 use crate::time::Tick;
+use crate::timer::Shutdown;
 
 /// Invariant: a timeout that is scheduled while the shard turns and is closed is refused, or in the answer, or has run.
 /// Legal ends: these three, for each of the two.
@@ -148,5 +149,53 @@ fn a_driver_gets_an_answer_while_the_last_timer_goes() {
         let driver = worker.join().expect("no panic");
         assert!(driver.next_wakeup().is_none());
         ledger.assert_closed(0);
+    });
+}
+
+/// Invariant: a timeout that is scheduled while a drain begins has one outcome, and the drain ends.
+/// Legal ends: refused; it ran.
+#[test]
+fn a_push_that_races_with_a_drain_has_one_outcome() {
+    check(2, || {
+        let ledger = Ledger::default();
+        let (timer, _clock) = with_workers(|b| b.executor(Inline).capacity(2));
+        timer.schedule_detached(ticks(0), ledger.task()).expect("open");
+        let (other, task) = (timer.clone(), ledger.task());
+        let producer = thread::spawn(move || other.schedule_detached(ticks(0), task).is_ok());
+        let unfired = timer.shutdown_with(Shutdown::Drain(ticks(5))).expect("the first");
+        let accepted = producer.join().expect("no panic");
+        assert!(unfired.is_empty());
+        ledger.assert_closed(1 + usize::from(accepted));
+    });
+}
+
+/// Invariant: a reset to earlier wakes a worker that drains its shard, as it does any other.
+/// Legal end: it ran, and the drain is over. (Otherwise the worker sleeps for ever.)
+#[test]
+fn a_reset_to_earlier_wakes_a_worker_that_drains() {
+    check(1, || {
+        let ledger = Ledger::default();
+        let (timer, _clock) = with_workers(|b| b.executor(Inline).capacity(1));
+        let timeout = timer.schedule(ticks(5), ledger.task()).expect("open");
+        let reset = thread::spawn(move || assert!(timeout.reset(ticks(0))));
+        let unfired = timer.shutdown_with(Shutdown::Drain(ticks(9))).expect("the first");
+        reset.join().expect("no panic");
+        assert!(unfired.is_empty());
+        ledger.assert_closed(1);
+    });
+}
+
+/// Invariant: what is pending when an engine is shut down by firing runs, or was cancelled by who raced with that.
+/// Legal ends: these two.
+#[test]
+fn a_cancel_races_with_a_shutdown_that_fires() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (timer, _clock) = with_workers(|b| b.executor(Inline).capacity(1));
+        let timeout = timer.schedule(ticks(5), ledger.task()).expect("open");
+        let cancel = thread::spawn(move || timeout.cancel());
+        assert!(timer.shutdown_with(Shutdown::FireNow).expect("the first").is_empty());
+        let cancelled = cancel.join().expect("no panic");
+        ledger.assert_closed(usize::from(!cancelled));
     });
 }

@@ -125,7 +125,7 @@ fn of_two_resets_to_earlier_the_earliest_wakes_the_worker() {
         assert!(timeout.reset(ticks(0)));
         other.join().expect("no panic");
         // If the other reset was the last, it holds, and the timeout has to be pulled forward again.
-        let start = bare.hub.timeline().scale().instant_of(Tick::ZERO);
+        let start = bare.hub.timeline().instant_of(Tick::ZERO);
         assert!(timeout.deadline() == start || timeout.reset(ticks(0)));
         assert_eq!(worker.join().expect("no panic").close(&bare.hub).len(), 1);
         ledger.assert_closed(1);

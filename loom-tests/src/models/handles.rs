@@ -6,7 +6,7 @@
 use super::check::check;
 use super::rig::{Bare, Ledger, NO_LIMITS, driven, ticks};
 use crate::arena::give_number_back;
-use crate::shard::Batch;
+use crate::shard::{Batch, Due};
 use crate::sync::thread;
 use crate::time::Tick;
 
@@ -84,7 +84,8 @@ fn a_batch_and_a_handle_outlive_their_engine() {
         shard.turn(&bare.hub, Tick::ZERO, &mut |batch: Batch| batches.push(batch));
         let runner = thread::spawn(move || {
             for mut batch in batches {
-                while let Some(task) = batch.pop() {
+                let (entries, hub) = batch.open();
+                while let Some((Due::Once(task), _)) = entries.pop(hub) {
                     task.run();
                 }
             }

@@ -20,7 +20,7 @@ fn batches(bare: &Bare, shard: &mut Shard, ledger: &Ledger, n: usize) -> Vec<Bat
 }
 
 fn sink_of(pool: &ThreadPool) -> Dispatch {
-    Dispatch::new(std::sync::Arc::new(pool.clone()))
+    Dispatch::new(std::sync::Arc::new(pool.clone()), None)
 }
 
 /// Invariant: a batch is never left in the queue while a thread sleeps, and none runs twice.

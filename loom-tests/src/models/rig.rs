@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use loom::alloc::Track;
 use loom::cell::UnsafeCell;
 
-use crate::entry::{Entry, Task, entry_ref};
+use crate::entry::{Answering, Entry, Expire, Rule, Series, Task, With, entry_ref};
 use crate::executor::run_here;
-use crate::shard::{Hub, HubPlan, HubRef, Limits, Mailbox, Shard, Wake};
+use crate::shard::{Hub, HubPlan, HubRef, Limits, Mailbox, SeriesRun, Shard, Wake};
 use crate::sync::thread::{self, JoinHandle, Thread};
 use crate::sync::{Condvar, Mutex, lock};
-use crate::time::{Clock, ManualClock, Source, Tick, Timeline};
+use crate::time::{Clock, ManualClock, Moment, Source, Tick, Timeline};
 use crate::timer::{Builder, Driver, Timeout, Timer};
 use crate::wheel::Wheel;
 use crate::worker::Pinning;
@@ -129,8 +129,30 @@ impl Bare {
         // SAFETY: just taken.
         let this = unsafe { entry_ref(entry) };
         this.fill(std::ptr::from_ref(mailbox).cast(), Task::new(ledger.task()));
-        this.state.arm(deadline, with_handle);
+        this.state.arm(deadline, if with_handle { With::HANDLE } else { With::NOTHING });
         Armed { entry, deadline }
+    }
+
+    /// A series that has expired, so that its run is the caller's, and its handle. It is next due when its task says so.
+    pub(super) fn expired_series(
+        &self,
+        ledger: &Ledger,
+        answer: impl FnMut() -> Option<Duration> + Send + 'static,
+    ) -> (SeriesRun, Timeout) {
+        let mailbox = self.hub.mailbox(0);
+        // SAFETY: this thread's producer, and its hub's arena.
+        let entry = self.hub.with_producer(|mine| unsafe { mine.take_entry(&self.hub.arena, mailbox) });
+        // SAFETY: just taken.
+        let this = unsafe { entry_ref(entry) };
+        let first = Moment { ns: 0, tick: Tick::ZERO };
+        let task = Answering(ledger.repeated(answer));
+        this.fill(std::ptr::from_ref(mailbox).cast(), Task::series(Series::new(Rule::AsAnswered, first, task)));
+        this.state.arm(Tick::ZERO, With::HANDLE.and(With::SERIES));
+        this.state.link();
+        assert_eq!(this.state.expire(Tick::ZERO), Expire::Fire);
+        let handle = Armed { entry, deadline: Tick::ZERO }.handle();
+        // SAFETY: just won, and in no list.
+        (unsafe { SeriesRun::new(entry) }, handle)
     }
 
     /// True if it was accepted.
@@ -221,6 +243,15 @@ impl Gate {
         }
     }
 
+    /// The task, which opens the gate when it is dropped.
+    pub(super) fn held_by<T: FnMut() + Send + 'static>(&self, mut task: T) -> impl FnMut() + Send + use<T> {
+        let opener = Opener(self.clone());
+        move || {
+            let _held = &opener;
+            task();
+        }
+    }
+
     pub(super) fn wait(&self) {
         let (open, opened) = &*self.0;
         let mut open = lock(open);
@@ -268,6 +299,18 @@ impl Ledger {
         self.ends().push(Arc::clone(&end));
         let coin = Coin { ledger: self.clone(), captured: UnsafeCell::new(()), end, ran: false, _leak: Track::new(()) };
         move || coin.run()
+    }
+
+    /// A task that can be called again: each call is checked to follow on the one before, and its dropping is counted as that of
+    /// a task that never ran.
+    pub(super) fn repeated<R, T: FnMut() -> R + Send>(&self, mut task: T) -> impl FnMut() -> R + Send + use<R, T> {
+        let end = Arc::new(End(UnsafeCell::new(())));
+        self.ends().push(Arc::clone(&end));
+        let coin = Coin { ledger: self.clone(), captured: UnsafeCell::new(()), end, ran: false, _leak: Track::new(()) };
+        move || {
+            coin.captured.with_mut(|_| ());
+            task()
+        }
     }
 
     fn ends(&self) -> std::sync::MutexGuard<'_, Vec<Arc<End>>> {

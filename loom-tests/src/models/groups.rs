@@ -1,0 +1,56 @@
+//! Groups: one more owner, and a cancel of many.
+
+use super::check::check;
+use super::rig::{Ledger, driven, entries_in_use, ticks};
+use crate::sync::thread;
+
+/// Invariant: a group that is cancelled while its timeout expires, and another is cancelled by its handle, has each one way or the
+/// other, and all entries come home.
+/// Legal ends: each ran, or was cancelled by one of the two.
+#[test]
+fn a_group_is_cancelled_while_its_timeouts_expire() {
+    check(2, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, clock) = driven(|b| b.capacity(3));
+        let group = timer.group();
+        let handle = group.schedule(ticks(1), ledger.task()).expect("open");
+        group.schedule_detached(ticks(1), ledger.task()).expect("open");
+        driver.turn();
+        clock.advance(ticks(1));
+        let all = thread::spawn(move || {
+            let cancelled = group.cancel_all();
+            drop(group);
+            cancelled
+        });
+        let one = thread::spawn(move || handle.cancel());
+        let fired = driver.turn();
+        let cancelled = all.join().expect("no panic") + usize::from(one.join().expect("no panic"));
+        assert_eq!(fired + cancelled, 2);
+        driver.turn();
+        assert_eq!((timer.pending(), timer.stats().shards[0].linked), (0, 0));
+        let probe = timer.schedule(ticks(9), || ()).expect("open");
+        assert_eq!(entries_in_use(&probe), 1);
+        probe.cancel();
+        ledger.assert_closed(fired);
+    });
+}
+
+/// Invariant: of engine, handle and group exactly one gives the entry back.
+/// Legal ends: any of the three is last.
+#[test]
+fn a_group_a_handle_and_the_engine_let_go_at_once() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, _clock) = driven(|b| b.capacity(2));
+        let group = timer.group();
+        let handle = group.schedule(ticks(0), ledger.task()).expect("open");
+        let owners = [thread::spawn(move || drop(group)), thread::spawn(move || drop(handle))];
+        assert_eq!(driver.turn(), 1);
+        owners.into_iter().for_each(|owner| owner.join().expect("no panic"));
+        let probe = timer.schedule(ticks(9), || ()).expect("open");
+        assert_eq!(entries_in_use(&probe), 1);
+        probe.cancel();
+        drop(driver);
+        ledger.assert_closed(1);
+    });
+}

@@ -1,0 +1,95 @@
+//! Pauses: the engine's time stands where nobody has been past it, and never goes back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::check::check;
+use super::rig::{Ledger, driven, ticks};
+use crate::sync::thread;
+use crate::time::{MODEL_PAUSES, Pauses};
+
+/// A clock that goes on by one with each look, and is the same for all threads. (Not loom's: that a clock is monotonic is not
+/// by the memory model.)
+#[derive(Clone, Default)]
+struct Looks(Arc<AtomicU64>);
+
+impl Looks {
+    fn look(&self) -> u64 {
+        // A place for another thread to come in between, as there is one around each look at a clock.
+        thread::yield_now();
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+fn pausable() {
+    MODEL_PAUSES.store(true, Ordering::Relaxed);
+}
+
+/// Invariant: nobody has seen more of the engine's time than stands in a pause, and after it nobody sees less.
+/// Legal ends: the reader was before the pause, in it, or after it.
+#[test]
+fn in_a_pause_nobody_has_seen_more_than_stands_there() {
+    pausable();
+    check(None, || {
+        let (pauses, clock) = (Arc::new(Pauses::none_yet()), Looks::default());
+        let (theirs, their_clock) = (Arc::clone(&pauses), clock.clone());
+        let reader = thread::spawn(move || {
+            let first = theirs.engine_ns(|| their_clock.look());
+            let second = theirs.engine_ns(|| their_clock.look());
+            assert!(second >= first, "time went back from {first} to {second}");
+            second
+        });
+        assert!(pauses.pause(|| clock.look()));
+        let stands_at = pauses.engine_ns(|| clock.look());
+        let seen = reader.join().expect("no panic");
+        assert!(seen <= stands_at, "{seen} was seen of {stands_at}");
+        assert!(pauses.resume(|| clock.look()));
+        assert!(pauses.engine_ns(|| clock.look()) >= stands_at);
+    });
+}
+
+/// Invariant: of two that pause, and two that resume, one does it, and no time is lost or won by the other.
+/// Legal ends: either.
+#[test]
+fn two_pauses_at_once_are_one() {
+    pausable();
+    check(3, || {
+        let (pauses, clock) = (Arc::new(Pauses::none_yet()), Looks::default());
+        let (theirs, their_clock) = (Arc::clone(&pauses), clock.clone());
+        let other = thread::spawn(move || theirs.pause(|| their_clock.look()));
+        let mine = pauses.pause(|| clock.look());
+        assert!(mine != other.join().expect("no panic"));
+        let stands_at = pauses.engine_ns(|| clock.look());
+        let (theirs, their_clock) = (Arc::clone(&pauses), clock.clone());
+        let other = thread::spawn(move || theirs.resume(|| their_clock.look()));
+        let mine = pauses.resume(|| clock.look());
+        assert!(mine != other.join().expect("no panic"));
+        assert!((stands_at..stands_at + 9).contains(&pauses.engine_ns(|| clock.look())));
+    });
+}
+
+/// Invariant: what is scheduled in a pause does not run in it, though a turn began before.
+/// Legal end: it runs when its time has passed after the pause.
+#[test]
+fn what_is_scheduled_in_a_pause_runs_after_it() {
+    pausable();
+    check(2, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, clock) = driven(|b| b.capacity(1));
+        let (paused, its_clock) = (timer.clone(), clock.clone());
+        let task = ledger.task();
+        let producer = thread::spawn(move || {
+            paused.pause();
+            its_clock.advance(ticks(5));
+            paused.schedule_detached(ticks(1), task).expect("open");
+        });
+        driver.turn();
+        producer.join().expect("no panic");
+        assert_eq!((driver.turn(), ledger.ran()), (0, 0));
+        timer.resume();
+        assert_eq!(driver.turn(), 0);
+        clock.advance(ticks(1));
+        assert_eq!(driver.turn(), 1);
+        ledger.assert_closed(1);
+    });
+}

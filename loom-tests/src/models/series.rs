@@ -1,0 +1,145 @@
+//! Runs of a series: they follow each other, and a cancel, a reset or a shutdown acts on the next.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::check::check;
+use super::rig::{Bare, Gate, Ledger, NO_LIMITS, Time, driven, entries_in_use, ticks, with_workers};
+use crate::executor::ThreadPool;
+use crate::sync::thread;
+use crate::timer::{Driver, Timer};
+
+/// Counted past loom, so that counting orders nothing.
+#[derive(Clone, Default)]
+struct Runs(Arc<AtomicUsize>);
+
+impl Runs {
+    fn add(&self) -> usize {
+        self.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+fn assert_all_home(timer: &Timer, driver: &mut Driver) {
+    driver.turn();
+    let stats = timer.stats();
+    assert_eq!((stats.pending, stats.inbox_depth, stats.shards[0].linked), (0, 0, 0));
+    let one = timer.schedule(ticks(9), || ()).expect("open");
+    assert_eq!(entries_in_use(&one), 1);
+    one.cancel();
+}
+
+/// Invariant: a cancel that races with a run is true, and no run begins after it.
+/// Legal ends: it never ran; it ran once, and not again.
+#[test]
+fn a_cancel_races_with_a_run_of_a_series() {
+    check(3, || {
+        let (ledger, runs) = (Ledger::default(), Runs::default());
+        let (timer, mut driver, clock) = driven(|b| b);
+        let count = runs.clone();
+        let task = ledger.repeated(move || _ = count.add());
+        let series = timer.schedule_at_fixed_rate(ticks(0), ticks(1), task).expect("open");
+        let cancel = thread::spawn(move || assert!(series.cancel()));
+        driver.turn();
+        cancel.join().expect("no panic");
+        let before = runs.get();
+        clock.advance(ticks(1));
+        driver.turn();
+        assert!(before <= 1 && runs.get() == before, "{before} runs, then {}", runs.get());
+        assert_all_home(&timer, &mut driver);
+        ledger.assert_closed(0);
+    });
+}
+
+/// Invariant: a reset that races with a run moves the next one, wherever it falls: before the run, in it, or between the
+/// arming and the push.
+/// Legal ends: it ran at first, and again at the new deadline; it ran at the new deadline only.
+#[test]
+fn a_reset_races_with_a_run_of_a_series() {
+    check(3, || {
+        let (ledger, runs) = (Ledger::default(), Runs::default());
+        let (timer, mut driver, clock) = driven(|b| b);
+        let count = runs.clone();
+        let task = ledger.repeated(move || _ = count.add());
+        let series = timer.schedule_at_fixed_rate(ticks(0), ticks(3), task).expect("open");
+        let reset = thread::spawn(move || {
+            assert!(series.reset(ticks(2)));
+            series
+        });
+        driver.turn();
+        let series = reset.join().expect("no panic");
+        let before = runs.get();
+        assert!(before <= 1);
+        clock.advance(ticks(1));
+        driver.turn();
+        assert_eq!(runs.get(), before, "not before the deadline that the reset gave it");
+        clock.advance(ticks(1));
+        driver.turn();
+        assert_eq!(runs.get(), before + 1, "and then");
+        assert!(series.cancel());
+        drop(series);
+        assert_all_home(&timer, &mut driver);
+        ledger.assert_closed(0);
+    });
+}
+
+/// Invariant: a handle that goes while its series runs and ends leaves the entry to be given back once.
+/// Legal ends: the handle was last; the runner was.
+#[test]
+fn a_handle_goes_while_its_series_ends() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, _clock) = driven(|b| b.capacity(2));
+        let series = timer.schedule_repeating(ticks(0), ledger.repeated(|| None)).expect("open");
+        let handle = thread::spawn(move || drop(series));
+        assert_eq!(driver.turn(), 1);
+        handle.join().expect("no panic");
+        assert_all_home(&timer, &mut driver);
+        ledger.assert_closed(0);
+    });
+}
+
+/// Invariant: a series that is armed again, and reset to earlier between its arming and its push, does not leave the worker
+/// asleep past that.
+/// Legal end: it ran a second time. (Otherwise the worker sleeps for ever.)
+#[test]
+fn a_series_that_is_armed_again_wakes_a_worker_that_would_sleep_past_it() {
+    check(2, || {
+        let (ledger, runs) = (Ledger::default(), Runs::default());
+        let (bare, shard) = Bare::new(2, NO_LIMITS);
+        let count = runs.clone();
+        // After the first run: never, as far as the schedule goes.
+        let (run, series) = bare.expired_series(&ledger, move || (count.add() < 2).then_some(Duration::MAX));
+        let seen = runs.clone();
+        let worker = bare.start(shard, Time::Passes, move || seen.get() == 2);
+        let reset = thread::spawn(move || assert!(series.reset(ticks(1))));
+        run.run(&bare.hub).expect("no panic");
+        reset.join().expect("no panic");
+        drop(worker.join().expect("no panic"));
+        ledger.assert_closed(0);
+    });
+}
+
+/// Invariant: a shutdown that races with a run waits for it; the series ends with it, or is handed back.
+/// Legal ends: it never ran, and is in the answer; it ran, and is in the answer; it ran, and is gone.
+#[test]
+fn a_shutdown_races_with_a_run_of_a_series() {
+    check(2, || {
+        let (ledger, runs) = (Ledger::default(), Runs::default());
+        let (timer, _clock) = with_workers(|b| b.executor(ThreadPool::new(1)).capacity(1));
+        let (count, gate) = (runs.clone(), Gate::new());
+        let task = ledger.repeated(move || _ = count.add());
+        let series = timer.schedule_at_fixed_rate(ticks(0), ticks(1), gate.held_by(task)).expect("open");
+        let unfired = timer.shutdown().expect("the first");
+        assert!(series.is_cancelled());
+        assert!(unfired.len() + runs.get() >= 1);
+        assert_eq!(timer.pending(), 0);
+        drop(unfired);
+        gate.wait();
+        ledger.assert_closed(0);
+    });
+}
