@@ -73,3 +73,8 @@ pub use worker::{Pinning, Tick, WaitStrategy};
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// So are those of the guide for whoever comes from another timer.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/COMING_FROM.md")]
+struct ComingFrom;
