@@ -174,19 +174,28 @@ impl Expired {
         let (mut ran, mut now_ns) = (0, 0);
         while let Some((due, deadline)) = entries.pop(hub) {
             if ran % TASKS_A_LOOK == 0 {
-                now_ns = timeline.now_ns();
+                // A clock of the user's may panic, which must not cost a task its run.
+                now_ns = catch_unwind(AssertUnwindSafe(|| timeline.now_ns())).unwrap_or_else(|panic| {
+                    std::mem::forget(panic);
+                    now_ns
+                });
                 if let Some(running) = running {
                     running.look(now_ns);
                 }
             }
             ran += 1;
-            // What a shutdown fires early is not late.
-            if let Some(late_ns) = now_ns.checked_sub(scale.ns_of(deadline)) {
-                lateness.record(late_ns);
-            }
+            let mut record = || {
+                // What a shutdown fires early is not late.
+                if let Some(late_ns) = now_ns.checked_sub(scale.ns_of(deadline)) {
+                    lateness.record(late_ns);
+                }
+            };
             let run = match due {
-                Due::Once(task) => catch_unwind(AssertUnwindSafe(|| task.run())),
-                Due::Series(run) => run.run(hub),
+                Due::Once(task) => {
+                    record();
+                    catch_unwind(AssertUnwindSafe(|| task.run()))
+                }
+                Due::Series(run) => run.run(hub, record),
             };
             if let Err(panic) = run {
                 report(hub, panic);

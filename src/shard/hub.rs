@@ -107,7 +107,7 @@ impl Hub {
         debug_assert!(unset);
     }
 
-    pub(super) fn wake(&self, shard: usize) -> bool {
+    pub(crate) fn wake(&self, shard: usize) -> bool {
         self.waker.get().is_some_and(|waker| waker.wake(shard))
     }
 

@@ -289,6 +289,7 @@ impl Shard {
         self.wheel.drain(|entry| take(free, entry));
         // The addresses in the mail are not looked at: their entries were in the wheel, and nobody reads the mail again.
         mailbox.counters.linked.set(0);
+        mailbox.ailment.set_closed();
         mailbox.answer_all();
     }
 }

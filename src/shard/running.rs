@@ -43,18 +43,31 @@ impl Running {
     }
 }
 
-/// When a shard's last turn began. Written by its owner.
+/// When a shard's last turn began, and when the next one has to. Written by its owner. In nanoseconds of the engine's time.
 #[derive(Debug, Default)]
-pub(crate) struct Heartbeat(AtomicU64);
+pub(crate) struct Heartbeat {
+    /// Plus one; 0 if it was never turned.
+    last: AtomicU64,
+    next: AtomicU64,
+}
 
 impl Heartbeat {
     pub(crate) fn beat(&self, now_ns: u64) {
-        self.0.store(now_ns.saturating_add(1), Ordering::Relaxed);
+        self.last.store(now_ns.saturating_add(1), Ordering::Relaxed);
     }
 
-    /// In nanoseconds of the engine's time; none if it was never turned.
+    /// None if it was never turned.
     pub(crate) fn last(&self) -> Option<u64> {
-        self.0.load(Ordering::Relaxed).checked_sub(1)
+        self.last.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// By a driver, after a turn: workers say it with their sleep.
+    pub(crate) fn rest_until(&self, ns: u64) {
+        self.next.store(ns, Ordering::Relaxed);
+    }
+
+    pub(crate) fn next(&self) -> u64 {
+        self.next.load(Ordering::Relaxed)
     }
 }
 
@@ -64,6 +77,7 @@ pub(crate) struct Ailment(AtomicU64);
 
 impl Ailment {
     const CANNOT_START: u64 = u64::MAX;
+    const CLOSED: u64 = u64::MAX - 1;
 
     /// So many turns have panicked since the last that did not.
     pub(crate) fn set_panics(&self, turns: u64) {
@@ -78,7 +92,16 @@ impl Ailment {
         self.0.load(Ordering::Relaxed) == Self::CANNOT_START
     }
 
+    /// The shard has been closed: it will not be turned any more, and that is as it should be.
+    pub(crate) fn set_closed(&self) {
+        self.0.store(Self::CLOSED, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == Self::CLOSED
+    }
+
     pub(crate) fn is_panicking(&self) -> bool {
-        !matches!(self.0.load(Ordering::Relaxed), 0 | Self::CANNOT_START)
+        !matches!(self.0.load(Ordering::Relaxed), 0 | Self::CANNOT_START | Self::CLOSED)
     }
 }

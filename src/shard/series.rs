@@ -39,12 +39,14 @@ impl SeriesRun {
     }
 
     /// Runs it, if it is still wanted, and arms it for the next time. A panic ends the series, and is handed to the caller.
-    pub(crate) fn run(self, hub: &HubRef) -> Ran {
+    /// `begins` is called if it is run.
+    pub(crate) fn run(self, hub: &HubRef, begins: impl FnOnce()) -> Ran {
         let (next, has_run) = match self.entry().state.begin_run() {
             Begin::Cancelled => return self.clear_away(hub),
             // The word says when.
             Begin::Moved => (Tick::NEVER, false),
             Begin::Run(deadline) => {
+                begins();
                 hub.count(self.mailbox(hub).index(), |counts| counts.runs.add(1));
                 // SAFETY: the task belongs to the run.
                 let mut task = unsafe { self.entry().take_task() };
@@ -77,7 +79,7 @@ impl SeriesRun {
             return Ok(());
         }
         if !has_run && mailbox.is_to_fire() && self.entry().state.expire_early() {
-            return self.run(hub);
+            return self.run(hub, || ());
         }
         if !self.entry().state.withdraw() {
             // A cancel was first, and has taken the task.

@@ -58,6 +58,9 @@ struct Shared {
     stepping: Mutex<()>,
 }
 
+/// The far end is an instant that can still be added to without overflow.
+const FARTHEST_NS: u64 = u64::MAX / 2;
+
 impl ManualClock {
     /// A clock that shows the real time of its making, and stays there.
     #[must_use]
@@ -89,8 +92,6 @@ impl ManualClock {
     /// [`Inline`](crate::Inline)) is waited for only once it has begun to run.
     pub fn advance(&self, by: Duration) {
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
-        // The far end is an instant that can still be added to without overflow.
-        const FARTHEST_NS: u64 = u64::MAX / 2;
         let moved = |now: u64| Some(now.saturating_add(by).min(FARTHEST_NS));
         // AcqRel: pairs with the Acquire in `now`; the update never fails, as `moved` never answers None.
         let _ = self.shared.advanced_ns.fetch_update(Ordering::AcqRel, Ordering::Acquire, moved);
@@ -108,6 +109,12 @@ impl ManualClock {
             }
             followers = self.followers().clone();
         }
+    }
+
+    /// Whether it can be moved so far.
+    pub(crate) fn reaches(&self, by: Duration) -> bool {
+        let left = FARTHEST_NS - self.shared.advanced_ns.load(Ordering::Relaxed);
+        by <= Duration::from_nanos(left)
     }
 
     /// Whether the other shows the same time, being a clone.

@@ -134,9 +134,9 @@ impl Timeline {
 
     /// The first and the last tick between two delays from now; the first twice if there is none in between.
     pub(crate) fn ticks_between(&self, earliest: Duration, latest: Duration) -> (Tick, Tick) {
-        let now_ns = self.ahead_ns();
-        let first = self.scale.tick_after(now_ns, earliest);
-        (first, self.scale.tick_at(now_ns.saturating_add(saturating_ns(latest))).max(first))
+        // The earliest counts from a time that is never behind, the latest from one that is never ahead.
+        let first = self.scale.tick_after(self.ahead_ns(), earliest);
+        (first, self.scale.tick_at(self.now_ns().saturating_add(saturating_ns(latest))).max(first))
     }
 
     /// The engine's time at a point in time, if no pause comes in between.

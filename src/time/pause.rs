@@ -8,7 +8,9 @@
 //! announces itself in the word, and reads the clock afterwards. If a reader's second look does not see the announcement, its
 //! look at the clock came before that of the pause. (A reader that does see it waits for the two instructions in between.)
 
-use crate::sync::{AtomicU64, Mutex, Ordering, lock, thread};
+#[cfg(not(target_arch = "x86_64"))]
+use crate::sync::fence;
+use crate::sync::{AtomicU64, Mutex, Ordering, fork, lock, thread};
 
 /// The rest of the word says where the engine's time stands; otherwise it says how far it is behind the clock.
 const PAUSED: u64 = 1 << 63;
@@ -21,15 +23,38 @@ pub(crate) struct Pauses {
     word: AtomicU64,
     /// Held by who begins or ends a pause.
     changing: Mutex<()>,
+    /// [`fork::generation`] at its making.
+    generation: usize,
 }
 
 /// Models that don't pause leave the word out, which they would otherwise look at from everywhere.
 #[cfg(loom)]
 pub(crate) static MODEL_PAUSES: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
+/// Takes the announcement back when it goes.
+struct Announced<'a> {
+    word: &'a AtomicU64,
+    then: u64,
+}
+
+impl Drop for Announced<'_> {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire in `look`.
+        self.word.store(self.then, Ordering::Release);
+    }
+}
+
+/// What the memory model has no word for: a look at the clock is neither a load nor a store. On x86-64 locked instructions and
+/// what the system reads its clock with keep the order by themselves.
+#[inline]
+fn put_clock_and_word_in_order() {
+    #[cfg(not(target_arch = "x86_64"))]
+    fence(Ordering::SeqCst);
+}
+
 impl Pauses {
     pub(crate) fn none_yet() -> Self {
-        Self { word: AtomicU64::new(0), changing: Mutex::new(()) }
+        Self { word: AtomicU64::new(0), changing: Mutex::new(()), generation: fork::generation() }
     }
 
     #[inline]
@@ -39,12 +64,22 @@ impl Pauses {
             return 0;
         }
         // Acquire: the look at the clock that follows, or the use of what stands here, comes after this.
-        let mut word = self.word.load(Ordering::Acquire);
-        while word == ANNOUNCED {
+        let word = self.word.load(Ordering::Acquire);
+        if word == ANNOUNCED { self.look_again() } else { word }
+    }
+
+    #[cold]
+    fn look_again(&self) -> u64 {
+        // In a child whose parent was forked just then nobody would ever change the word.
+        while !fork::is_forked_since(self.generation) {
+            // Acquire: as in `look`.
+            let word = self.word.load(Ordering::Acquire);
+            if word != ANNOUNCED {
+                return word;
+            }
             thread::yield_now();
-            word = self.word.load(Ordering::Acquire);
         }
-        word
+        0
     }
 
     /// The engine's time, from what the clock says when `clock_ns` looks at it.
@@ -56,6 +91,7 @@ impl Pauses {
                 return word & !PAUSED;
             }
             let ns = clock_ns();
+            put_clock_and_word_in_order();
             if self.look() == word {
                 return ns.saturating_sub(word);
             }
@@ -64,8 +100,17 @@ impl Pauses {
 
     /// How far the engine's time is behind the clock now.
     pub(crate) fn lost_ns(&self, clock_ns: impl Fn() -> u64) -> u64 {
-        let word = self.look();
-        if word & PAUSED == 0 { word } else { clock_ns().saturating_sub(word & !PAUSED) }
+        loop {
+            let word = self.look();
+            if word & PAUSED == 0 {
+                return word;
+            }
+            let ns = clock_ns();
+            // Should the pause have ended in between, this would be too much, and deadlines too early.
+            if self.look() == word {
+                return ns.saturating_sub(word & !PAUSED);
+            }
+        }
     }
 
     pub(crate) fn is_paused(&self) -> bool {
@@ -81,9 +126,10 @@ impl Pauses {
         }
         // A swap, not a store: it is done, for all to see, before the clock is read.
         self.word.swap(ANNOUNCED, Ordering::AcqRel);
-        let stands_at = clock_ns().saturating_sub(lost).min(!PAUSED - 1);
-        // Release: pairs with the Acquire in `look`.
-        self.word.store(PAUSED | stands_at, Ordering::Release);
+        put_clock_and_word_in_order();
+        // Should the user's clock panic, there is no pause.
+        let mut announced = Announced { word: &self.word, then: lost };
+        announced.then = PAUSED | clock_ns().saturating_sub(lost).min(!PAUSED - 1);
         true
     }
 

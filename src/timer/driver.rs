@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::engine::{DrivenShards, close_driven};
+use super::engine::{DrivenShards, close_driven, settle};
 use crate::executor::{TickHook, run_here, tell_of_turn};
 use crate::shard::{HubRef, Shard, Wake};
 use crate::sync::{Mutex, MutexGuard, lock};
@@ -67,6 +67,8 @@ impl Driver {
             let now = self.hub.timeline().scale().tick_at(now_ns);
             let stopwatch = self.on_tick.as_ref().map(|_| Stopwatch::start(shard, now));
             let turn = shard.turn(&self.hub, now, &mut run_here);
+            let due = shard.next_due().map_or(u64::MAX, |due| self.hub.timeline().scale().ns_of(due.max(now)));
+            self.hub.mailbox(shard.index()).heartbeat.rest_until(due);
             ticks.extend(stopwatch.and_then(|stopwatch| stopwatch.stop(&self.hub, shard, turn)));
             turn.fired
         };
@@ -102,7 +104,7 @@ impl Driver {
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Instant> {
         let mut shards = self.lock_shards()?;
-        let earliest = shards.iter_mut().filter_map(|shard| self.settle(shard)).min();
+        let earliest = shards.iter_mut().filter_map(|shard| settle(&self.hub, shard)).min();
         drop(shards);
         drop(self.lock_shards());
         let timeline = self.hub.timeline();
@@ -111,23 +113,9 @@ impl Driver {
         earliest.filter(comes).map(|tick| timeline.instant_of(tick))
     }
 
-    /// Brings one shard to rest, as a worker that goes to sleep does, and says when it is due.
-    fn settle(&self, shard: &mut Shard) -> Option<Tick> {
-        loop {
-            if self.hub.mailbox(shard.index()).is_stopped() {
-                return None;
-            }
-            shard.sort_in(&self.hub);
-            let due = shard.next_due();
-            if due == Some(Tick::ZERO) || self.hub.mailbox(shard.index()).fall_asleep(due) {
-                return due;
-            }
-        }
-    }
-
     /// Sets what is called, on the producer's thread, when something is scheduled, or reset, to be due before the time that
     /// [`next_wakeup`](Self::next_wakeup) last said (or when very many cancelled timeouts wait to be collected). It should
-    /// wake the loop that turns this driver (an eventfd, mio's `Waker`), and must not block. It replaces what was set
+    /// wake the loop that turns this driver (an eventfd, mio's `Waker`), and must neither block nor schedule. It replaces what was set
     /// before.
     pub fn on_earlier(&self, callback: impl Fn() + Send + Sync + 'static) {
         *lock(&self.bell.0) = Some(Arc::new(Box::new(callback)));

@@ -8,7 +8,7 @@ use super::error::ShutdownError;
 use super::live::Live;
 use super::shutdown::{Shutdown, Unfired};
 use crate::executor::{is_running_a_task, is_running_a_task_of, run_here};
-use crate::shard::{HubRef, Left, Order, Shard};
+use crate::shard::{HubRef, Left, Mailbox, Order, Shard};
 use crate::sync::{AtomicU8, Mutex, Ordering, lock};
 use crate::time::{Follower, Tick};
 use crate::worker::{End, Workers, discard};
@@ -55,9 +55,10 @@ impl Engine {
         if is_running_a_task_of(&self.hub) {
             return Err(ShutdownError::FromTask);
         }
-        if !self.begin_to_end() {
+        if self.has_ended() {
             return Err(ShutdownError::AlreadyShutdown);
         }
+        // Before there is no way back, as a clock of the user's may panic.
         let how = match how {
             Shutdown::Cancel => End::Return,
             Shutdown::FireNow => End::Fire,
@@ -67,6 +68,9 @@ impl Engine {
                 End::Drain(self.hub.timeline().tick_after(most))
             }
         };
+        if !self.begin_to_end() {
+            return Err(ShutdownError::AlreadyShutdown);
+        }
         *lock(&self.hub.left_outside) = Some(Vec::new());
         let mut left = match &self.turner {
             Turner::Workers(workers) => workers.end(&self.hub, how),
@@ -89,13 +93,32 @@ impl Engine {
         }
     }
 
+    /// The shards whose workers run. The others have nothing that could be due; a driver's are turned by the driver.
+    fn started(&self) -> impl Iterator<Item = &Mailbox> {
+        self.hub.mailboxes().iter().filter(|mailbox| match &self.turner {
+            Turner::Workers(workers) => workers.is_started(mailbox.index()),
+            Turner::Driver(_) => false,
+        })
+    }
+
+    /// Waits until the workers have done all that is due, and all that they have handed over has run.
+    fn catch_up(&self) {
+        self.started().for_each(|mailbox| mailbox.ask_and_wait());
+        if let Turner::Workers(_) = &self.turner {
+            self.hub.in_flight.wait();
+        }
+    }
+
+    /// How much it has done so far: a number that only grows.
+    fn progress(&self) -> u64 {
+        let fired = self.hub.mailboxes().iter().map(|mailbox| mailbox.counters.fired.get()).sum::<u64>();
+        fired.wrapping_add(self.hub.in_flight.ended() as u64)
+    }
+
     /// Has all workers look at the time again, whose speed has changed. (A driver is told, too.)
     fn call_workers(&self) {
         match &self.turner {
-            Turner::Workers(workers) => {
-                let started = (0..self.hub.mailboxes().len()).filter(|shard| workers.is_started(*shard));
-                started.for_each(|shard| _ = self.hub.mailbox(shard).ask());
-            }
+            Turner::Workers(_) => self.started().for_each(|mailbox| _ = mailbox.ask()),
             Turner::Driver(_) => self.hub.mailboxes().iter().for_each(|mailbox| mailbox.ring()),
         }
     }
@@ -104,20 +127,40 @@ impl Engine {
     /// until they have told.
     fn earliest(&self) -> Option<Tick> {
         let earliest = match &self.turner {
-            Turner::Workers(workers) => {
-                let started = (0..self.hub.mailboxes().len()).filter(|shard| workers.is_started(*shard));
-                started.map(|shard| self.hub.mailbox(shard).ask_for_earliest()).min()
-            }
+            Turner::Workers(_) => self.started().map(|mailbox| mailbox.ask_for_earliest()).min(),
             Turner::Driver(shards) => {
+                let mut to_call = Vec::new();
                 let sort_in_and_look = |shard: &mut Shard| {
+                    let mailbox = self.hub.mailbox(shard.index());
+                    // The driver may count on being called for what is brought: leave it as it was.
+                    let is_at_rest = mailbox.sleeps_until().is_some();
                     // Until nothing is left in the queues: a limit holds for each call.
                     while shard.sort_in(&self.hub) {}
+                    if is_at_rest && settle(&self.hub, shard) == Some(Tick::ZERO) {
+                        to_call.push(shard.index());
+                    }
                     shard.earliest()
                 };
-                lock(shards).iter_mut().map(sort_in_and_look).min()
+                let earliest = lock(shards).iter_mut().map(sort_in_and_look).min();
+                to_call.into_iter().for_each(|shard| _ = self.hub.wake(shard));
+                earliest
             }
         };
         earliest.filter(|tick| *tick != Tick::NEVER)
+    }
+}
+
+/// Brings one shard to rest, as a worker that goes to sleep does, and says when it is due.
+pub(super) fn settle(hub: &HubRef, shard: &mut Shard) -> Option<Tick> {
+    loop {
+        if hub.mailbox(shard.index()).is_stopped() {
+            return None;
+        }
+        shard.sort_in(hub);
+        let due = shard.next_due();
+        if due == Some(Tick::ZERO) || hub.mailbox(shard.index()).fall_asleep(due) {
+            return due;
+        }
     }
 }
 
@@ -182,20 +225,15 @@ impl fmt::Debug for Engine {
 pub(super) struct FollowClock(pub(super) Weak<Engine>);
 
 impl FollowClock {
-    /// The engine, and those of its shards whose workers run. The others have nothing that could be due; a driver's are
-    /// turned by the driver.
-    fn engine(&self) -> Option<(Arc<Engine>, Vec<usize>)> {
-        let engine = self.0.upgrade().filter(|engine| !engine.hub.is_forked())?;
-        let Turner::Workers(workers) = &engine.turner else { return None };
-        let started = (0..engine.hub.mailboxes().len()).filter(|shard| workers.is_started(*shard)).collect();
-        Some((engine, started))
+    fn engine(&self) -> Option<Arc<Engine>> {
+        self.0.upgrade().filter(|engine| !engine.hub.is_forked())
     }
 }
 
 impl Follower for FollowClock {
     fn ring(&self) {
-        if let Some((engine, started)) = self.engine() {
-            started.into_iter().for_each(|shard| _ = engine.hub.mailbox(shard).ask());
+        if let Some(engine) = self.engine() {
+            engine.started().for_each(|mailbox| _ = mailbox.ask());
         }
     }
 
@@ -204,17 +242,14 @@ impl Follower for FollowClock {
         if is_running_a_task() {
             return false;
         }
-        if let Some((engine, started)) = self.engine() {
-            started.into_iter().for_each(|shard| engine.hub.mailbox(shard).ask_and_wait());
-            engine.hub.in_flight.wait();
+        if let Some(engine) = self.engine() {
+            engine.catch_up();
         }
         true
     }
 
     fn progress(&self) -> u64 {
-        let Some(engine) = self.0.upgrade() else { return 0 };
-        let fired = engine.hub.mailboxes().iter().map(|mailbox| mailbox.counters.fired.get()).sum::<u64>();
-        fired.wrapping_add(engine.hub.in_flight.ended() as u64)
+        self.0.upgrade().map_or(0, |engine| engine.progress())
     }
 
     fn is_gone(&self) -> bool {
@@ -230,7 +265,16 @@ impl Engine {
         if is_running_a_task() || self.hub.is_forked() || timeline.is_paused() {
             return None;
         }
-        let due_ns = timeline.scale().ns_of(self.earliest()?);
+        // What is running now may be a series, which is in no wheel meanwhile.
+        let earliest = loop {
+            let before = self.progress();
+            self.catch_up();
+            let earliest = self.earliest();
+            if self.progress() == before {
+                break earliest?;
+            }
+        };
+        let due_ns = timeline.scale().ns_of(earliest);
         Some(Duration::from_nanos(due_ns.saturating_sub(timeline.now_ns())))
     }
 }

@@ -51,50 +51,66 @@ pub(super) struct Members(Mutex<List>);
 
 struct List {
     entries: Vec<NonNull<Entry>>,
-    /// At this length those that are over are let go of: twice what was pending the last time, so that each is looked at a
-    /// few times at most, and what is over is never more than what is pending (and a handful).
-    prune_at: usize,
+    /// Where to look next for entries that are over.
+    cursor: usize,
 }
 
-const SMALLEST_PRUNE: usize = 16;
+/// So many entries of the list are looked at for each that is added, and let go of if they are over: so the list shrinks by two
+/// for each schedule while there are such in it.
+const LOOKS: usize = 3;
 
 // SAFETY: a group is an owner of its entries, by a bit in their state word; what it does with them goes through that word.
 unsafe impl Send for List {}
 
 impl Members {
     pub(super) fn none() -> Self {
-        Self(Mutex::new(List { entries: Vec::new(), prune_at: SMALLEST_PRUNE }))
+        Self(Mutex::new(List { entries: Vec::new(), cursor: 0 }))
     }
 
     /// # Safety
     /// The entries are the hub's, and were armed with this group as an owner.
     pub(super) unsafe fn add(&self, hub: &HubRef, entries: &[NonNull<Entry>]) {
         let mut list = lock(&self.0);
-        if list.entries.len() + entries.len() > list.prune_at {
-            list.entries.retain(|&entry| {
-                // SAFETY: the group is an owner.
-                let is_pending = unsafe { entry_ref(entry) }.state.is_pending();
-                if !is_pending {
-                    // SAFETY: an owner of an entry of this hub, and it goes out of the list.
-                    unsafe { let_go(hub, entry) };
-                }
-                is_pending
-            });
-            list.prune_at = (2 * (list.entries.len() + entries.len())).max(SMALLEST_PRUNE);
-        }
+        // SAFETY: handed on.
+        unsafe { list.prune(hub, LOOKS * entries.len()) };
         list.entries.extend_from_slice(entries);
     }
 
     fn take(&self) -> Vec<NonNull<Entry>> {
-        let mut list = lock(&self.0);
-        list.prune_at = SMALLEST_PRUNE;
-        std::mem::take(&mut list.entries)
+        std::mem::take(&mut lock(&self.0).entries)
     }
 
-    fn pending(&self) -> usize {
-        let list = lock(&self.0);
-        // SAFETY: the group is an owner.
-        list.entries.iter().filter(|&&entry| unsafe { entry_ref(entry) }.state.is_pending()).count()
+    /// # Safety
+    /// The entries are the hub's.
+    unsafe fn pending(&self, hub: &HubRef) -> usize {
+        let mut list = lock(&self.0);
+        let all = list.entries.len();
+        // SAFETY: handed on.
+        unsafe { list.prune(hub, all) };
+        list.entries.len()
+    }
+}
+
+impl List {
+    /// Looks at so many entries, and lets go of those that are over.
+    ///
+    /// # Safety
+    /// The entries are the hub's.
+    unsafe fn prune(&mut self, hub: &HubRef, looks: usize) {
+        for _ in 0..looks.min(self.entries.len()) {
+            if self.cursor >= self.entries.len() {
+                self.cursor = 0;
+            }
+            let entry = self.entries[self.cursor];
+            // SAFETY: the group is an owner.
+            if unsafe { entry_ref(entry) }.state.is_pending() {
+                self.cursor += 1;
+            } else {
+                self.entries.swap_remove(self.cursor);
+                // SAFETY: an owner of an entry of this hub, and it is out of the list.
+                unsafe { let_go(hub, entry) };
+            }
+        }
     }
 }
 
@@ -120,8 +136,9 @@ impl Group {
     }
 
     /// Cancels all that are pending in the group, and returns how many those were. What somebody schedules in it meanwhile may
-    /// be missed. Takes time in proportion to how many are pending; their tasks are dropped here, and if one of them panics
-    /// at that, it is counted and reported as a task that panicked when it ran.
+    /// be missed. Takes time in proportion to how many are pending, and to those that are over and that the group has not come
+    /// across yet: it looks at three for each that is scheduled in it. Tasks are dropped here, and if one of them panics at
+    /// that, it is counted and reported as one that panicked when it ran.
     ///
     /// For each timeout this is its [`cancel`](Timeout::cancel).
     pub fn cancel_all(&self) -> usize {
@@ -147,7 +164,8 @@ impl Group {
     /// How many are pending in it. Looks at each.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.members.pending()
+        // SAFETY: the members are this engine's.
+        unsafe { self.members.pending(&self.timer.engine.hub) }
     }
 
     fn place(&self) -> Place<'_> {

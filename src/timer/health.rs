@@ -23,7 +23,7 @@ pub struct ShardHealth {
     /// How long ago its last turn began; none if there was none. A worker that has nothing to do does not turn.
     pub last_turn: Option<Duration>,
     /// By how much it is behind: how long ago it should have turned and has not, or for how long it has been at one
-    /// turn.
+    /// turn. (Of a driven shard: since when its driver should have turned it, by what was pending at its last turn.)
     pub behind: Duration,
     /// Entries that wait in its inbox.
     pub backlog: usize,
@@ -51,6 +51,8 @@ pub enum WorkerState {
     Driven,
     /// The engine has been shut down.
     Ended,
+    /// This process was forked off after the engine was made, and the worker stayed with the parent.
+    Forked,
 }
 
 impl Health {
@@ -58,7 +60,8 @@ impl Health {
     #[must_use]
     pub fn is_healthy(&self) -> bool {
         self.shards.iter().all(|shard| {
-            let is_there = !matches!(shard.worker, WorkerState::CannotStart | WorkerState::Panicking);
+            let is_there =
+                !matches!(shard.worker, WorkerState::CannotStart | WorkerState::Panicking | WorkerState::Forked);
             is_there && shard.stuck_task.is_none() && shard.behind <= self.stuck_after
         })
     }
@@ -72,11 +75,12 @@ impl Health {
 impl ShardHealth {
     fn of(engine: &Engine, index: usize) -> Self {
         let (hub, mailbox) = (&engine.hub, engine.hub.mailbox(index));
-        if mailbox.ailment.cannot_start() {
+        if mailbox.ailment.cannot_start() && !hub.is_forked() {
             mailbox.ring();
         }
         let worker = match &engine.turner {
-            _ if mailbox.is_closed() && mailbox.drains_until().is_none() => WorkerState::Ended,
+            _ if hub.is_forked() => WorkerState::Forked,
+            _ if mailbox.ailment.is_closed() => WorkerState::Ended,
             Turner::Driver(_) => WorkerState::Driven,
             Turner::Workers(_) if mailbox.ailment.cannot_start() => WorkerState::CannotStart,
             Turner::Workers(_) if mailbox.ailment.is_panicking() => WorkerState::Panicking,
@@ -90,12 +94,13 @@ impl ShardHealth {
         let due_ns = match mailbox.sleeps_until() {
             // It sleeps: until then it has nothing to do.
             Some(until) => Some(timeline.scale().ns_of(until)),
+            None if worker == WorkerState::Driven => last_ns.map(|_| mailbox.heartbeat.next()),
             // It is at a turn, which has taken since then.
             None => last_ns,
         };
         let now_ns = timeline.now_ns();
         let ago = |ns: u64| Duration::from_nanos(now_ns.saturating_sub(ns));
-        let is_alive = !matches!(worker, WorkerState::Ended | WorkerState::NotStarted);
+        let is_alive = !matches!(worker, WorkerState::Ended | WorkerState::NotStarted | WorkerState::Forked);
         Self {
             worker,
             last_turn: last_ns.map(ago),

@@ -299,7 +299,8 @@ impl Timer {
 
     /// The shard of a key, to schedule on: all timeouts of one key live there, so that they expire in the order of their ticks,
     /// and no two workers ever handle them. (In the order of their ticks they also *run* only with an executor that keeps
-    /// it: [`Inline`](crate::Inline), or a pool of one thread.) The shards are the same in each run of a program, as far as
+    /// it: [`Inline`](crate::Inline), or a pool of one thread. And of an inbox that holds more than
+    /// [`Builder::transfer_limit`], what is left for the next turn may come after what is due later.) The shards are the same in each run of a program, as far as
     /// the key hashes the same.
     ///
     /// Otherwise a timeout goes to the home shard of the thread that schedules it, which is what costs least.
@@ -371,9 +372,12 @@ impl Timer {
 
     /// Stops the engine's time: ticks stand still, and nothing becomes due until [`resume`](Self::resume), so that all that is
     /// pending is delayed by the pause. Scheduling, cancelling and resetting go on working. What was due before may still
-    /// run. Does nothing if the engine is paused already. May wait for another thread that pauses or resumes.
+    /// run. Does nothing if the engine is paused, or shut down, already. May wait for another thread that pauses or
+    /// resumes.
     pub fn pause(&self) {
-        self.engine.hub.timeline().pause();
+        if !self.engine.has_ended() {
+            self.engine.hub.timeline().pause();
+        }
     }
 
     /// Ends a [`pause`](Self::pause): ticks go on from where they stood. Does nothing without one.

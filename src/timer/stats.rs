@@ -20,7 +20,8 @@ pub struct Stats {
     pub repeated: u64,
     /// Timeouts whose `cancel` returned true, and those that a group has cancelled.
     pub cancelled: u64,
-    /// Timeouts that a shutdown handed back, or, if the last timer was dropped, that were dropped with it.
+    /// Timeouts that a shutdown handed back, or, if the last timer was dropped, that were dropped with it. (And series that
+    /// waited in an executor of the user's own, were put off by a reset there, and were brought when the shutdown was over.)
     pub returned: u64,
     /// Timeouts that were not accepted: too many pending, or shut down.
     pub rejected: u64,

@@ -114,8 +114,9 @@ impl Timeout {
         }
     }
 
-    /// Pushes the timeout's deadline to `delay` from now, be that later or earlier. True: it is still pending, and will not
-    /// fire before the new deadline. False: it is no longer pending, nothing was changed.
+    /// Pushes the timeout's deadline to `delay` from now, be that later or earlier. True: it is still pending, and will
+    /// not fire before the new deadline. False: it is no longer pending, or this is a child process that was forked off after
+    /// the engine was made, where nothing will fire; nothing was changed.
     ///
     /// To a later deadline it is one compare-and-swap, no message, no wake-up: the worker finds the new deadline when the
     /// old one comes up (after the "touch" of Kafka's and Tokio's timers). To an earlier one the worker is told.
@@ -137,6 +138,9 @@ impl Timeout {
 
     #[inline]
     fn reset_to(&self, hub: &Hub, deadline: Tick) -> bool {
+        if hub.is_forked() {
+            return false;
+        }
         match self.entry().state.reset(deadline) {
             Reset::TooLate => return false,
             Reset::Later => {}

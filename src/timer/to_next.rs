@@ -7,7 +7,7 @@ use crate::time::ManualClock;
 impl ManualClock {
     /// Moves the clock to the next deadline of `timer`, and, if that has workers, returns when all that is due then has run.
     /// (With a driven engine, [`Driver::turn`](crate::Driver::turn) does the rest.) False, and the clock stays where it is,
-    /// if nothing is pending that will ever be due, if the timer is paused, or on another clock, or if this is called from a
+    /// if nothing is pending that will ever be due (within the 292 years that the clock can go), if the timer is paused, or on another clock, or if this is called from a
     /// task. What is due already counts as the next deadline: the clock then stays, and what is due runs.
     ///
     /// ```
@@ -37,7 +37,10 @@ impl ManualClock {
         let engine = &timer.engine;
         let is_its_clock = engine.hub.timeline().as_manual().is_some_and(|clock| clock.is_same(self));
         let Some(until) = is_its_clock.then(|| engine.until_next()).flatten() else { return false };
-        self.advance(until);
-        true
+        let is_in_reach = self.reaches(until);
+        if is_in_reach {
+            self.advance(until);
+        }
+        is_in_reach
     }
 }

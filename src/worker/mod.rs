@@ -113,8 +113,10 @@ impl Workers {
         self.posts[shard].pinned.load(Ordering::Relaxed).checked_sub(1)
     }
 
+    /// Whether a shard's worker has been started, if only just now: whoever starts it holds the lock until it can be woken. If
+    /// not, it will see all that was done before this call.
     pub(crate) fn is_started(&self, shard: usize) -> bool {
-        self.posts[shard].thread.get().is_some()
+        !matches!(*lock(&self.posts[shard].seat), Seat::Waiting(_))
     }
 
     /// Starts a worker. False if the system has no thread for it now.
@@ -232,18 +234,23 @@ impl Workers {
             },
             hub,
         );
-        let close = |seat| match (seat, how) {
-            (Seat::Waiting(mut waiting), End::Fire) => {
-                let Waiting { shard, sink, .. } = &mut *waiting;
-                shard.close_and_fire(hub, &mut |batch| sink.accept(batch));
-                Vec::new()
+        let mut left = Vec::new();
+        let mut running = Vec::new();
+        // First the shards that have no worker: nobody else closes them while the others drain.
+        for seat in seats {
+            match (seat, how) {
+                (Seat::Waiting(mut waiting), End::Fire) => {
+                    let Waiting { shard, sink, .. } = &mut *waiting;
+                    shard.close_and_fire(hub, &mut |batch| sink.accept(batch));
+                }
+                (Seat::Waiting(mut waiting), _) => left.extend(waiting.shard.close(hub)),
+                (Seat::Running(handle), _) => running.push(handle),
+                (Seat::Gone, _) => {}
             }
-            (Seat::Waiting(mut waiting), _) => waiting.shard.close(hub),
-            // A worker runs no user code that could panic outside of a catch; if it did, what it had is lost.
-            (Seat::Running(handle), _) => handle.join().unwrap_or_default(),
-            (Seat::Gone, _) => Vec::new(),
-        };
-        seats.into_iter().flat_map(close).collect()
+        }
+        // A worker runs no user code that could panic outside of a catch; if it did, what it had is lost.
+        left.extend(running.into_iter().flat_map(|worker| worker.join().unwrap_or_default()));
+        left
     }
 
     /// Orders the workers to close their shards and end, and waits for nobody. What was pending is dropped by them.

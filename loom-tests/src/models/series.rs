@@ -1,14 +1,14 @@
 //! Runs of a series: they follow each other, and a cancel, a reset or a shutdown acts on the next.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::check::check;
 use super::rig::{Bare, Gate, Ledger, NO_LIMITS, Time, driven, entries_in_use, ticks, with_workers};
 use crate::executor::ThreadPool;
 use crate::sync::thread;
-use crate::timer::{Driver, Timer};
+use crate::timer::{Driver, Timeout, Timer};
 
 /// Counted past loom, so that counting orders nothing.
 #[derive(Clone, Default)]
@@ -111,13 +111,24 @@ fn a_series_that_is_armed_again_wakes_a_worker_that_would_sleep_past_it() {
     check(2, || {
         let (ledger, runs) = (Ledger::default(), Runs::default());
         let (bare, shard) = Bare::new(2, NO_LIMITS);
-        let count = runs.clone();
-        // After the first run: never, as far as the schedule goes.
-        let (run, series) = bare.expired_series(&ledger, move || (count.add() < 2).then_some(Duration::MAX));
+        let (count, handle) = (runs.clone(), Arc::new(Mutex::new(None::<Timeout>)));
+        let (reset, its_handle) = (Arc::new(Mutex::new(None)), Arc::clone(&handle));
+        let resetter = Arc::clone(&reset);
+        // The first run starts the thread that resets: before the run it might be put off itself, and none would follow.
+        let (run, series) = bare.expired_series(&ledger, move || {
+            let is_first = count.add() == 1;
+            if let Some(series) = its_handle.lock().expect("no panic").take() {
+                let thread = thread::spawn(move || assert!(series.reset(ticks(1))));
+                *resetter.lock().expect("no panic") = Some(thread);
+            }
+            // After the first run: never, as far as the schedule goes.
+            is_first.then_some(Duration::MAX)
+        });
+        *handle.lock().expect("no panic") = Some(series);
         let seen = runs.clone();
         let worker = bare.start(shard, Time::Passes, move || seen.get() == 2);
-        let reset = thread::spawn(move || assert!(series.reset(ticks(1))));
-        run.run(&bare.hub).expect("no panic");
+        run.run(&bare.hub, || ()).expect("no panic");
+        let reset = reset.lock().expect("no panic").take().expect("it has run");
         reset.join().expect("no panic");
         drop(worker.join().expect("no panic"));
         ledger.assert_closed(0);
