@@ -142,7 +142,21 @@ mod numbers {
 
     struct Held(usize);
 
+    /// The child of a fork has forgotten what it remembered, so that whoever looks it up finds out that it is a child.
+    #[cfg(all(any(target_os = "linux", target_os = "macos"), not(miri)))]
+    fn forget_in_children() {
+        extern "C" fn forget() {
+            REMEMBERED.set((0, std::ptr::null()));
+        }
+        static REGISTER: std::sync::Once = std::sync::Once::new();
+        REGISTER.call_once(|| crate::sync::fork::in_children(forget));
+    }
+
+    #[cfg(not(all(any(target_os = "linux", target_os = "macos"), not(miri))))]
+    fn forget_in_children() {}
+
     fn take() -> usize {
+        forget_in_children();
         let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
         free.0.pop().unwrap_or_else(|| {
             free.1 += 1;

@@ -82,6 +82,7 @@ impl With {
     pub(crate) const GROUP: With = With(GROUP);
     pub(crate) const SERIES: With = With(SERIES);
 
+    #[inline]
     pub(crate) const fn and(self, other: With) -> With {
         With(self.0 | other.0)
     }

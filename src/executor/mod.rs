@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub use inline::Inline;
 pub use pool::ThreadPool;
 
-use crate::shard::{Batch, Due, Hub, Recorder, TASKS_A_LOOK};
+use crate::shard::{Batch, Hub, Recorder, TASKS_A_LOOK};
 #[cfg(loom)]
 use crate::sync::LocalCell;
 use crate::sync::Ordering;
@@ -172,7 +172,8 @@ impl Expired {
             running.begin(shard);
         }
         let (mut ran, mut now_ns) = (0, 0);
-        while let Some((due, deadline)) = entries.pop(hub) {
+        while let Some(due) = entries.pop() {
+            let (deadline, is_series) = due.look();
             if ran % TASKS_A_LOOK == 0 {
                 // A clock of the user's may panic, which must not cost a task its run.
                 now_ns = catch_unwind(AssertUnwindSafe(|| timeline.now_ns())).unwrap_or_else(|panic| {
@@ -190,12 +191,12 @@ impl Expired {
                     lateness.record(late_ns);
                 }
             };
-            let run = match due {
-                Due::Once(task) => {
-                    record();
-                    catch_unwind(AssertUnwindSafe(|| task.run()))
-                }
-                Due::Series(run) => run.run(hub, record),
+            let run = if is_series {
+                due.into_run().run(hub, record)
+            } else {
+                record();
+                let task = due.into_task(hub);
+                catch_unwind(AssertUnwindSafe(|| task.run()))
             };
             if let Err(panic) = run {
                 report(hub, panic);

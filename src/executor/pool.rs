@@ -84,10 +84,6 @@ impl ThreadPool {
 impl Shared {
     /// Calls an idle thread, or starts one. False if there is no thread at all to run the queue, now or later.
     fn call(this: &Arc<Self>) -> bool {
-        if fork::is_forked_since(this.generation) {
-            // The threads stayed with the parent.
-            return false;
-        }
         let mut crew = lock(&this.crew);
         if crew.idle > crew.called {
             crew.called += 1;
@@ -136,6 +132,10 @@ impl Shared {
 impl Executor for ThreadPool {
     fn execute(&self, expired: Expired) {
         let shared = &self.owners.0;
+        if fork::is_forked_since(shared.generation) {
+            // The threads stayed with the parent, and what is in the queue is a copy of what they run.
+            return expired.run();
+        }
         shared.queue.push(expired);
         if !Shared::call(shared) {
             // No thread can be had: better here than never.

@@ -30,11 +30,8 @@ pub(crate) struct Entries {
     once: usize,
 }
 
-/// What is to be run.
-pub(crate) enum Due {
-    Once(Task),
-    Series(SeriesRun),
-}
+/// An entry that is to be run. The engine's ownership of it comes with it.
+pub(crate) struct Due(NonNull<Entry>);
 
 // SAFETY: expired entries belong to whoever holds the batch, and their tasks are `Send`.
 unsafe impl Send for Batch {}
@@ -87,26 +84,45 @@ impl Batch {
 }
 
 impl Entries {
-    /// The next one, with its deadline. The engine lets go of its entry if it runs once.
+    /// The next one.
     #[inline]
-    pub(crate) fn pop(&mut self, hub: &HubRef) -> Option<(Due, Tick)> {
+    pub(crate) fn pop(&mut self) -> Option<Due> {
         let entry = NonNull::new(self.first)?;
         // SAFETY: entries of the batch are ours.
-        let this = unsafe { entry_ref(entry) };
-        self.first = this.next();
+        self.first = unsafe { entry_ref(entry) }.next();
         prefetch(self.first);
         self.len -= 1;
-        let (deadline, is_series) = this.state.look();
-        if is_series {
-            // SAFETY: the worker won this entry for the batch, and it is taken off once.
-            return Some((Due::Series(unsafe { SeriesRun::new(entry) }), deadline));
-        }
-        // SAFETY: as above.
-        let task = unsafe { this.take_task() };
-        if this.state.engine_lets_go() {
+        Some(Due(entry))
+    }
+}
+
+impl Due {
+    fn entry(&self) -> &Entry {
+        // SAFETY: it is ours.
+        unsafe { entry_ref(self.0) }
+    }
+
+    /// Its deadline, and whether it is a series'.
+    #[inline]
+    pub(crate) fn look(&self) -> (Tick, bool) {
+        self.entry().state.look()
+    }
+
+    /// What runs once. The engine lets go of the entry.
+    #[inline]
+    pub(crate) fn into_task(self, hub: &HubRef) -> Task {
+        // SAFETY: the worker won this entry for the batch, and it was taken off once.
+        let task = unsafe { self.entry().take_task() };
+        if self.entry().state.engine_lets_go() {
             // SAFETY: the last owner is the sole owner; the entry is the hub's.
-            unsafe { hub.put_entry(entry) };
+            unsafe { hub.put_entry(self.0) };
         }
-        Some((Due::Once(task), deadline))
+        task
+    }
+
+    /// A run of a series.
+    pub(crate) fn into_run(self) -> SeriesRun {
+        // SAFETY: the worker won this entry for the batch, and it was taken off once.
+        unsafe { SeriesRun::new(self.0) }
     }
 }

@@ -137,14 +137,35 @@ impl Hub {
     pub(crate) fn with_producer<R>(&self, work: impl FnOnce(&Producer) -> R) -> R {
         match self.own_producer() {
             Some(mine) => work(mine),
-            None => work(&lock(&self.late)),
+            None => self.with_late_producer(work),
         }
     }
 
-    /// The calling thread's own producer; none if the thread is so far gone that it has to share one.
+    /// The same, but that in a child process that was forked off after the engine was made there is none.
+    #[inline]
+    pub(crate) fn with_producer_here<R>(&self, work: impl FnOnce(Option<&Producer>) -> R) -> R {
+        match self.own_producer() {
+            Some(mine) => work(Some(mine)),
+            None if self.is_forked() => work(None),
+            None => work(Some(&lock(&self.late))),
+        }
+    }
+
+    #[cold]
+    fn with_late_producer<R>(&self, work: impl FnOnce(&Producer) -> R) -> R {
+        if self.is_forked() {
+            // Somebody may have held the lock when the process was forked.
+            return work(&Producer::new());
+        }
+        work(&lock(&self.late))
+    }
+
+    /// The calling thread's own producer; none if the thread is so far gone that it has to share one, or is a forked child's.
     #[inline]
     fn own_producer(&self) -> Option<&Producer> {
         let mine = with_remembered(self.id, || match current_thread() {
+            // What the threads of the parent were at when it was forked, they are at for ever.
+            _ if self.is_forked() => (std::ptr::null(), false),
             Some(number) => {
                 let mine: &Producer = self.producers.get_or(number, || CachePadded::new(Producer::new()));
                 (std::ptr::from_ref(mine), true)

@@ -34,6 +34,7 @@ impl Latenesses {
 /// One batch's, on its way into a shard's.
 pub(crate) struct Recorder<'a> {
     into: &'a Latenesses,
+    last_ns: u64,
     bucket: usize,
     times: u64,
     max_ns: u64,
@@ -41,18 +42,21 @@ pub(crate) struct Recorder<'a> {
 
 impl<'a> Recorder<'a> {
     pub(crate) fn new(into: &'a Latenesses) -> Self {
-        Self { into, bucket: 0, times: 0, max_ns: 0 }
+        Self { into, last_ns: 0, bucket: 0, times: 0, max_ns: 0 }
     }
 
     #[inline]
     pub(crate) fn record(&mut self, ns: u64) {
-        let bucket = bucket_of(ns);
-        if bucket != self.bucket {
-            self.flush();
-            self.bucket = bucket;
+        if ns != self.last_ns {
+            self.last_ns = ns;
+            self.max_ns = self.max_ns.max(ns);
+            let bucket = bucket_of(ns);
+            if bucket != self.bucket {
+                self.flush();
+                self.bucket = bucket;
+            }
         }
         self.times += 1;
-        self.max_ns = self.max_ns.max(ns);
     }
 
     fn flush(&mut self) {
@@ -90,8 +94,8 @@ fn highest_in(bucket: usize) -> u64 {
 /// How late tasks began to run after their deadlines, rounded up to ticks: a histogram, each of whose values is exact to a
 /// sixteenth. Of those that were handed back, or fired by a shutdown before they were due, nothing is recorded.
 ///
-/// The clock is read for every eighth task of a batch, so a task may have begun later than is recorded here by as long as up
-/// to seven others, that stood before it, took.
+/// The clock is read for every 64th task of a batch, so a task may have begun later than is recorded here by as long as up
+/// to 63 others, that stood before it, took.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Lateness {
     counts: Vec<u64>,

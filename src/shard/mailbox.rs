@@ -350,6 +350,7 @@ impl Mailbox {
         self.done_changed.notify_all();
     }
 
+    #[inline]
     pub(crate) fn index(&self) -> usize {
         self.index
     }

@@ -17,7 +17,7 @@ mod stack;
 
 use std::ptr::NonNull;
 
-pub(crate) use batch::{Batch, Due};
+pub(crate) use batch::Batch;
 pub(crate) use counters::Counts;
 pub(crate) use hub::{Hub, HubPlan, HubRef, PanicHook, Wake};
 pub use lateness::Lateness;
@@ -167,26 +167,33 @@ impl Shard {
     }
 
     fn transfer(&mut self, hub: &HubRef, mailbox: &Mailbox) -> bool {
-        if self.inbox.is_empty() {
+        // What a turn before has left over goes first.
+        let mut transferred = self.link(hub, self.limits.transfer);
+        let has_room = transferred < self.limits.transfer;
+        if has_room {
             let is_draining = mailbox.drains_until().is_some();
             self.inbox = if is_draining { mailbox.inbox.close() } else { mailbox.inbox.take() };
             mailbox.counters.backlog.set(self.inbox.depth() as u64);
+            transferred += self.link(hub, self.limits.transfer - transferred);
         }
-        let mut transferred = 0;
-        while transferred < self.limits.transfer {
+        mailbox.counters.transferred.add(transferred as u64);
+        mailbox.counters.backlog.set(self.inbox.depth() as u64);
+        !self.inbox.is_empty() || (!has_room && mailbox.inbox.depth() > 0)
+    }
+
+    /// Links up to `room` of the entries that were taken out of the inbox. Returns how many were gone through.
+    fn link(&mut self, hub: &HubRef, room: usize) -> usize {
+        for linked in 0..room {
             // SAFETY: taken out of the inbox, so they are the worker's.
-            let Some(entry) = (unsafe { self.inbox.pop(Entry::next) }) else { break };
+            let Some(entry) = (unsafe { self.inbox.pop(Entry::next) }) else { return linked };
             // SAFETY: the engine has not let go of it.
             match unsafe { entry_ref(entry) }.state.link() {
                 // SAFETY: in no slot yet, and the engine's until it comes out again.
                 Transfer::Pending(deadline) => unsafe { self.wheel.insert(entry, deadline) },
                 Transfer::Cancelled => let_go(&self.free, hub, entry),
             }
-            transferred += 1;
         }
-        mailbox.counters.transferred.add(transferred as u64);
-        mailbox.counters.backlog.set(self.inbox.depth() as u64);
-        !self.inbox.is_empty()
+        room
     }
 
     fn expire(&mut self, hub: &HubRef, mailbox: &Mailbox, budget: &mut Budget, sink: &mut impl FnMut(Batch)) -> usize {

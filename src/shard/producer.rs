@@ -17,13 +17,16 @@ use crate::sync::{sleep_briefly, thread};
 const YIELDS: usize = if cfg!(loom) { 1 } else { 1_024 };
 const SLEEPS: usize = if cfg!(loom) { 0 } else { 200 };
 
+/// The home of a thread that has not scheduled anything.
+const NOWHERE: usize = usize::MAX;
+
 /// One thread's part of one engine. Reached through [`Hub::with_producer`](super::Hub::with_producer) only, which gives it
 /// to no two threads at a time.
 #[derive(Debug)]
 pub(crate) struct Producer {
     free: Local,
-    /// The shard that this thread schedules on, once it has scheduled anything.
-    home: Cell<Option<usize>>,
+    /// The shard that this thread schedules on, once it has scheduled anything; [`NOWHERE`] before.
+    home: Cell<usize>,
     /// The same for other threads, plus one; 0 if there is none yet.
     known_home: Counter,
     /// What it did on its home shard.
@@ -42,7 +45,7 @@ impl Producer {
     pub(super) fn new() -> Self {
         Self {
             free: Local::new(),
-            home: Cell::new(None),
+            home: Cell::new(NOWHERE),
             known_home: Counter::default(),
             at_home: Counts::default(),
             abroad: OnceLock::new(),
@@ -54,20 +57,24 @@ impl Producer {
     /// have producers, too, to give entries back, and must not count when shards are dealt out.)
     #[inline]
     pub(super) fn home_or(&self, choose: impl FnOnce() -> usize) -> usize {
-        self.home.get().unwrap_or_else(|| {
-            let home = choose();
-            self.home.set(Some(home));
-            self.known_home.set(home as u64 + 1);
-            home
-        })
+        let home = self.home.get();
+        if home != NOWHERE {
+            return home;
+        }
+        let home = choose();
+        self.home.set(home);
+        self.known_home.set(home as u64 + 1);
+        home
     }
 
     /// The counts, to be written by the thread that the producer belongs to, for one of `shards` shards.
     #[inline]
     pub(super) fn counts(&self, shard: usize, shards: usize) -> &Counts {
-        if self.home.get() == Some(shard) {
-            return &self.at_home;
-        }
+        if self.home.get() == shard { &self.at_home } else { self.counts_abroad(shard, shards) }
+    }
+
+    #[cold]
+    fn counts_abroad(&self, shard: usize, shards: usize) -> &Counts {
         &self.abroad.get_or_init(|| (0..shards).map(|_| Counts::default()).collect())[shard]
     }
 

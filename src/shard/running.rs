@@ -4,12 +4,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The clock is read for every so many tasks of a batch.
-pub(crate) const TASKS_A_LOOK: usize = 8;
+pub(crate) const TASKS_A_LOOK: usize = 64;
 
 /// Written by the thread that runs the batch, read by anybody.
 #[derive(Debug, Default)]
 pub(crate) struct Running {
-    /// When the task that is running began, or one of the seven before it in its batch: nanoseconds of the engine's time,
+    /// When the task that is running began, or one of the 63 before it in its batch: nanoseconds of the engine's time,
     /// plus one. 0 if none is running.
     since: AtomicU64,
     shard: AtomicU64,

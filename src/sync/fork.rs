@@ -11,10 +11,17 @@ pub(crate) fn generation() -> usize {
         imp::FORKS.fetch_add(1, Ordering::Relaxed);
     }
     static REGISTER: Once = Once::new();
-    // A refusal (there is no memory) leaves forks unnoticed.
-    // SAFETY: the handler only changes an atomic, which is allowed in a child of a process with threads.
-    REGISTER.call_once(|| _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) });
+    REGISTER.call_once(|| in_children(in_child));
     imp::FORKS.load(Ordering::Relaxed)
+}
+
+/// Has `run` called in every child that is forked off from now on, by its only thread.
+#[cfg(all(any(target_os = "linux", target_os = "macos"), not(miri), not(loom)))]
+pub(crate) fn in_children(run: extern "C" fn()) {
+    // A refusal (there is no memory) leaves forks unnoticed.
+    // SAFETY: what is registered here only changes atomics and thread-locals without destructors, which is allowed in a child of
+    // a process with threads.
+    unsafe { libc::pthread_atfork(None, None, Some(run)) };
 }
 
 /// Whether there was a fork since `generation` was the number. After a call of `generation`.

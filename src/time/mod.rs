@@ -109,7 +109,7 @@ impl Timeline {
     /// The same, or a few microseconds more, for those who turn delays into deadlines: cheaper, and never behind.
     #[inline]
     fn ahead_ns(&self) -> u64 {
-        self.pauses.engine_ns(|| match &self.source {
+        self.pauses.engine_ns_ahead(|| match &self.source {
             Source::Monotonic => ahead::ns_since(self.base),
             Source::Custom(_) => self.clock_ns(),
         })
@@ -123,19 +123,27 @@ impl Timeline {
     /// The tick of a deadline `delay` from now: see [`Scale::tick_after`].
     #[inline]
     pub(crate) fn tick_after(&self, delay: Duration) -> Tick {
-        self.scale.tick_after(self.ahead_ns(), delay)
+        self.tick_from(self.ahead_ns(), delay)
+    }
+
+    /// The tick of a deadline `delay` after `now_ns`. In a pause no delay means the next tick: the current one has come already,
+    /// and nothing that is scheduled in a pause runs in it.
+    #[inline]
+    fn tick_from(&self, now_ns: u64, delay: Duration) -> Tick {
+        let tick = self.scale.tick_after(now_ns, delay);
+        if delay.is_zero() && self.is_paused() { tick.next() } else { tick }
     }
 
     /// The same, with the exact time.
     pub(crate) fn moment_after(&self, delay: Duration) -> Moment {
         let now_ns = self.ahead_ns();
-        Moment { ns: now_ns.saturating_add(saturating_ns(delay)), tick: self.scale.tick_after(now_ns, delay) }
+        Moment { ns: now_ns.saturating_add(saturating_ns(delay)), tick: self.tick_from(now_ns, delay) }
     }
 
     /// The first and the last tick between two delays from now; the first twice if there is none in between.
     pub(crate) fn ticks_between(&self, earliest: Duration, latest: Duration) -> (Tick, Tick) {
         // The earliest counts from a time that is never behind, the latest from one that is never ahead.
-        let first = self.scale.tick_after(self.ahead_ns(), earliest);
+        let first = self.tick_from(self.ahead_ns(), earliest);
         (first, self.scale.tick_at(self.now_ns().saturating_add(saturating_ns(latest))).max(first))
     }
 
@@ -154,7 +162,7 @@ impl Timeline {
     /// The tick of a given deadline: rounded up, or, if it has passed, the tick that has already come.
     pub(crate) fn tick_at_or_now(&self, deadline: Instant) -> Tick {
         let (now_ns, deadline_ns) = (self.now_ns(), self.ns_at(deadline));
-        self.scale.tick_after(now_ns, Duration::from_nanos(deadline_ns.saturating_sub(now_ns)))
+        self.tick_from(now_ns, Duration::from_nanos(deadline_ns.saturating_sub(now_ns)))
     }
 
     /// When a tick comes, if no pause comes in between.

@@ -98,6 +98,13 @@ impl Pauses {
         }
     }
 
+    /// The same for a clock that may be ahead: what is scheduled from it may be late if a pause comes in between, but not early.
+    #[inline]
+    pub(crate) fn engine_ns_ahead(&self, clock_ns: impl FnOnce() -> u64) -> u64 {
+        let word = self.look();
+        if word & PAUSED != 0 { word & !PAUSED } else { clock_ns().saturating_sub(word) }
+    }
+
     /// How far the engine's time is behind the clock now.
     pub(crate) fn lost_ns(&self, clock_ns: impl Fn() -> u64) -> u64 {
         loop {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::Timer;
 use super::error::ScheduleError;
 use super::schedule::{Place, schedule_methods};
-use super::timeout::{Cancelled, Timeout, cancel};
+use super::timeout::{Timeout, cancel};
 use crate::entry::{Entry, MissedTicks, Rule, entry_ref};
 use crate::executor::report;
 use crate::shard::HubRef;
@@ -145,18 +145,15 @@ impl Group {
         let hub = &self.timer.engine.hub;
         // Not under the lock: a task may hold the group, and schedule in it when it is dropped.
         let cancel_one = |entry| {
+            let dispose = |task| {
+                let dropped = catch_unwind(AssertUnwindSafe(|| drop(task)));
+                dropped.unwrap_or_else(|panic| report(hub, panic));
+            };
             // SAFETY: taken out of the list, so this is the group's ownership.
-            let cancelled = unsafe { cancel(entry) };
+            let cancelled = unsafe { cancel(entry, dispose) };
             // SAFETY: as above, and given up here.
             unsafe { let_go(hub, entry) };
-            match cancelled {
-                Cancelled::TooLate => 0,
-                Cancelled::Yes(task) => {
-                    let dropped = catch_unwind(AssertUnwindSafe(|| drop(task)));
-                    dropped.unwrap_or_else(|panic| report(hub, panic));
-                    1
-                }
-            }
+            usize::from(cancelled)
         };
         self.members.take().into_iter().map(cancel_one).sum()
     }

@@ -28,7 +28,7 @@ pub struct ShardHealth {
     /// Entries that wait in its inbox.
     pub backlog: usize,
     /// The longest that one of its tasks has been running up to now, on whatever thread, if that is longer than
-    /// `stuck_after`. (Or that task and up to seven short ones before it: the clock is not read for each.)
+    /// `stuck_after`. (Or that task and up to 63 others before it in its batch: the clock is not read for each.)
     pub stuck_task: Option<Duration>,
     /// Turns that panicked since the engine's start, after which the worker went on with its wheel as it was.
     pub restarts: u64,

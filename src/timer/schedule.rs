@@ -122,7 +122,7 @@ impl Place<'_> {
         self.once(deadline, task)
     }
 
-    #[inline]
+    #[inline(always)]
     fn once<F>(self, deadline: Tick, task: F) -> Result<Timeout, ScheduleError<F>>
     where
         F: FnOnce() + Send + 'static,
@@ -166,14 +166,13 @@ impl Place<'_> {
     }
 
     /// Fills in an entry and gives it to its shard.
-    #[inline]
+    // Always inlined: there is one of it for each type of work and way to schedule, without what the others need.
+    #[inline(always)]
     fn put<W: Work>(self, deadline: Tick, with: With, work: W) -> Result<NonNull<Entry>, (Refusal, W)> {
         let hub = &self.engine.hub;
-        if hub.is_forked() {
-            return Err((Refusal::Forked, work));
-        }
         let with = with.and(W::WITH).and(self.owner());
-        let entry = hub.with_producer(|mine| {
+        let entry = hub.with_producer_here(|mine| {
+            let Some(mine) = mine else { return Err((Refusal::Forked, work)) };
             let mailbox = hub.home_of(mine, self.shard);
             let counts = hub.counts_of(mine, mailbox.index());
             if mailbox.is_closed() {
@@ -211,6 +210,7 @@ impl Place<'_> {
         Ok(entry)
     }
 
+    #[inline]
     fn owner(self) -> With {
         if self.group.is_some() { With::GROUP } else { With::NOTHING }
     }

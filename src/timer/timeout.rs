@@ -33,25 +33,19 @@ unsafe impl Send for Timeout {}
 // SAFETY: as above.
 unsafe impl Sync for Timeout {}
 
-/// What became of a cancel.
-pub(super) enum Cancelled {
-    TooLate,
-    /// The task, for the caller to drop; none if it is running, and dropped by its runner.
-    Yes(Option<Task>),
-}
-
-/// Cancels a timeout.
+/// Cancels a timeout. At last its task is given to `dispose`, unless it is running, and dropped by its runner. False if the
+/// timeout was not pending any more.
 ///
 /// # Safety
 /// The caller is one of the entry's owners.
 #[inline]
-pub(super) unsafe fn cancel(entry: NonNull<Entry>) -> Cancelled {
+pub(super) unsafe fn cancel(entry: NonNull<Entry>, dispose: impl FnOnce(Task)) -> bool {
     // SAFETY: an owner keeps the entry alive.
     let this = unsafe { entry_ref(entry) };
     // SAFETY: the schedule wrote it there, and the mailbox, a part of the hub, lives as long as any owner.
     let mailbox = unsafe { &*this.home().cast::<Mailbox>() };
     let task = match this.state.cancel() {
-        Cancel::TooLate => return Cancelled::TooLate,
+        Cancel::TooLate => return false,
         Cancel::WonRunning => None,
         Cancel::Won => {
             // SAFETY: just won.
@@ -69,7 +63,10 @@ pub(super) unsafe fn cancel(entry: NonNull<Entry>) -> Cancelled {
     let hub = unsafe { mailbox.hub().as_ref() };
     hub.give_places_back(1);
     hub.count(mailbox.index(), |counts| counts.cancelled.add(1));
-    Cancelled::Yes(task)
+    if let Some(task) = task {
+        dispose(task);
+    }
+    true
 }
 
 impl Timeout {
@@ -104,14 +101,7 @@ impl Timeout {
     /// it ends; so a task may cancel its own series.
     pub fn cancel(&self) -> bool {
         // SAFETY: the handle is an owner.
-        match unsafe { cancel(self.entry) } {
-            Cancelled::TooLate => false,
-            Cancelled::Yes(task) => {
-                // Here, as it may run, and panic in, user code.
-                drop(task);
-                true
-            }
-        }
+        unsafe { cancel(self.entry, drop) }
     }
 
     /// Pushes the timeout's deadline to `delay` from now, be that later or earlier. True: it is still pending, and will

@@ -6,7 +6,7 @@
 use super::check::check;
 use super::rig::{Bare, Ledger, NO_LIMITS, driven, ticks};
 use crate::arena::give_number_back;
-use crate::shard::{Batch, Due};
+use crate::shard::Batch;
 use crate::sync::thread;
 use crate::time::Tick;
 
@@ -85,8 +85,8 @@ fn a_batch_and_a_handle_outlive_their_engine() {
         let runner = thread::spawn(move || {
             for mut batch in batches {
                 let (entries, hub) = batch.open();
-                while let Some((Due::Once(task), _)) = entries.pop(hub) {
-                    task.run();
+                while let Some(due) = entries.pop() {
+                    due.into_task(hub).run();
                 }
             }
         });
