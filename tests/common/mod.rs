@@ -5,11 +5,11 @@
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use tourbillon::{Builder, Driver, ManualClock, Stats, Timer};
+use tourbillon::{Builder, Driver, Executor, Expired, Inline, ManualClock, Stats, ThreadPool, Timeout, Timer};
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
@@ -211,4 +211,120 @@ pub(crate) fn resident_bytes() -> usize {
     let statm = fs::read_to_string("/proc/self/statm").expect("Linux");
     let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number of pages");
     pages * 4096
+}
+
+/// An engine of one kind, on a clock of its own.
+pub(crate) struct Rig {
+    pub(crate) timer: Timer,
+    pub(crate) clock: ManualClock,
+    pub(crate) kind: &'static str,
+    /// None if it has workers.
+    pub(crate) driver: Option<Driver>,
+}
+
+impl Rig {
+    pub(crate) fn driven(builder: Builder) -> Self {
+        let (timer, driver, clock) = driven_by(builder);
+        Self { timer, clock, kind: "driven", driver: Some(driver) }
+    }
+
+    fn with_workers(builder: Builder, kind: &'static str) -> Self {
+        let clock = ManualClock::new();
+        let timer = builder.clock(clock.clone()).build().expect("the options make sense");
+        Self { timer, clock, kind, driver: None }
+    }
+
+    pub(crate) fn inline(builder: Builder) -> Self {
+        Self::with_workers(builder.executor(Inline), "inline")
+    }
+
+    pub(crate) fn pool(builder: Builder) -> Self {
+        Self::with_workers(builder.executor(ThreadPool::new(4)), "a pool")
+    }
+
+    /// One of each kind.
+    pub(crate) fn each(builder: impl Fn() -> Builder) -> [Self; 3] {
+        [Self::driven(builder()), Self::inline(builder()), Self::pool(builder())]
+    }
+
+    /// Runs what is due now.
+    pub(crate) fn settle(&mut self) {
+        self.advance(Duration::ZERO);
+    }
+
+    /// Moves the clock, and runs what is due then.
+    pub(crate) fn advance(&mut self, by: Duration) {
+        self.clock.advance(by);
+        if let Some(driver) = &mut self.driver {
+            settle(driver, &self.clock);
+        }
+    }
+
+    /// Moves the clock so many times by a millisecond, and runs what is due after each.
+    pub(crate) fn walk(&mut self, ms: usize) {
+        (0..ms).for_each(|_| self.advance(MS));
+    }
+}
+
+/// Notes what a clock shows.
+#[derive(Clone)]
+pub(crate) struct Times {
+    clock: ManualClock,
+    start: Instant,
+    seen: Arc<Mutex<Vec<Duration>>>,
+}
+
+impl Times {
+    /// From now on.
+    pub(crate) fn on(clock: &ManualClock) -> Self {
+        Self { clock: clock.clone(), start: clock.now(), seen: Arc::default() }
+    }
+
+    pub(crate) fn note(&self) {
+        self.seen.lock().expect("no panic under this lock").push(self.clock.now() - self.start);
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.seen.lock().expect("no panic under this lock").len()
+    }
+
+    /// In milliseconds since the start.
+    pub(crate) fn in_ms(&self) -> Vec<u128> {
+        self.seen.lock().expect("no panic under this lock").iter().map(Duration::as_millis).collect()
+    }
+}
+
+/// A place for the handle of a timeout whose task needs it.
+#[derive(Clone, Default)]
+pub(crate) struct Own(Arc<OnceLock<Timeout>>);
+
+impl Own {
+    pub(crate) fn set(&self, timeout: Timeout) {
+        assert!(self.0.set(timeout).is_ok(), "once");
+    }
+
+    pub(crate) fn get(&self) -> &Timeout {
+        self.0.get().expect("it is set before the clock is moved")
+    }
+}
+
+/// An executor that keeps what it is given, until somebody runs it.
+#[derive(Clone, Default)]
+pub(crate) struct Keeps(Arc<Mutex<Vec<Expired>>>);
+
+impl Executor for Keeps {
+    fn execute(&self, expired: Expired) {
+        self.0.lock().expect("no panic under this lock").push(expired);
+    }
+}
+
+impl Keeps {
+    pub(crate) fn batches(&self) -> usize {
+        self.0.lock().expect("no panic under this lock").len()
+    }
+
+    pub(crate) fn run(&self) {
+        let kept = std::mem::take(&mut *self.0.lock().expect("no panic under this lock"));
+        kept.into_iter().for_each(Expired::run);
+    }
 }

@@ -1,0 +1,383 @@
+//! `shutdown_with`: what becomes of what is pending, in each of the three ways, with workers and with a driver.
+
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tourbillon::{Builder, Inline, ManualClock, Shutdown, ShutdownError, ThreadPool, Timer, Unfired};
+
+use crate::common::{
+    Drops, HOUR, Keeps, MS, Rig, Runs, Times, assert_books_balance, driven, eventually, in_time, settle,
+};
+
+fn on_workers(builder: Builder) -> (Timer, ManualClock) {
+    let clock = ManualClock::new();
+    (builder.clock(clock.clone()).build().expect("the options make sense"), clock)
+}
+
+/// Shuts down on another thread, and moves the clock by a millisecond at a time, as often as that takes. Returns the answer,
+/// and how far the clock had to be moved.
+fn drain(timer: &Timer, clock: &ManualClock, most: Duration) -> (Vec<Unfired>, Duration) {
+    let (own, start) = (timer.clone(), clock.now());
+    let draining = thread::spawn(move || own.shutdown_with(Shutdown::Drain(most)));
+    eventually("the drain has begun", || timer.is_shutdown());
+    // The worker may not have seen the order yet, and must be asleep when nothing is due.
+    while !draining.is_finished() && clock.now() - start < 2 * most {
+        thread::sleep(2 * MS);
+        if !draining.is_finished() {
+            clock.advance(MS);
+        }
+    }
+    let answer = in_time("a drain whose time is over", || draining.join().expect("no panic"));
+    (answer.expect("the first"), clock.now() - start)
+}
+
+#[test]
+fn shutdown_is_shutdown_with_cancel_and_cancel_is_the_default() {
+    assert_eq!(Shutdown::default(), Shutdown::Cancel);
+    for mut rig in Rig::each(Timer::builder) {
+        let runs = Runs::new(3);
+        let due = rig.timer.schedule(MS, runs.task(0)).expect("accepted");
+        rig.advance(MS);
+        let left = rig.timer.schedule(HOUR, runs.task(1)).expect("accepted");
+        rig.timer.schedule_detached(Duration::MAX, runs.task(2)).expect("accepted");
+        let unfired = rig.timer.shutdown_with(Shutdown::Cancel).expect("the first");
+        assert_eq!(unfired.len(), 2, "{}", rig.kind);
+        assert!(due.is_expired() && left.is_cancelled() && rig.timer.is_shutdown());
+        assert_eq!(rig.timer.shutdown_with(Shutdown::FireNow).err(), Some(ShutdownError::AlreadyShutdown));
+        unfired.into_iter().for_each(|left| left.run());
+        runs.assert_each_ran_once();
+        assert_books_balance(&rig.timer.stats());
+    }
+}
+
+#[test]
+fn fire_now_runs_all_that_is_pending_whatever_its_deadline_and_returns_nothing() {
+    for mut rig in Rig::each(|| Timer::builder().shards(2).max_pending_timeouts(2_000)) {
+        let runs = Runs::new(1_000);
+        let timer = rig.timer.clone();
+        let schedule = |id: usize| {
+            let delay = [Duration::ZERO, MS, HOUR, 100_000 * HOUR, Duration::MAX][id % 5];
+            timer.schedule(delay, runs.task(id)).expect("accepted")
+        };
+        let mut handles: Vec<_> = (0..500).map(schedule).collect();
+        // Those that are linked by now, and those that are not.
+        rig.settle();
+        handles.extend((500..1_000).map(schedule));
+        let cancelled = [2, 7, 502, 507];
+        for first in [0, 500] {
+            assert!(handles[first + 1].reset(2 * HOUR) && handles[first + 3].reset(MS) && handles[first + 2].cancel());
+            thread::scope(|scope| scope.spawn(|| assert!(handles[first + 7].cancel())).join().expect("no panic"));
+        }
+        let left = rig.timer.shutdown_with(Shutdown::FireNow).expect("the first");
+        assert!(left.is_empty(), "{}", rig.kind);
+        for (id, timeout) in handles.iter().enumerate() {
+            let is_cancelled = cancelled.contains(&id);
+            assert_eq!((timeout.is_cancelled(), timeout.is_expired()), (is_cancelled, !is_cancelled));
+            assert_eq!(runs.of(id), usize::from(!is_cancelled));
+        }
+        let stats = rig.timer.stats();
+        assert_eq!((rig.timer.pending(), stats.fired, stats.cancelled, stats.returned), (0, 996, 4, 0));
+        assert_books_balance(&stats);
+    }
+}
+
+#[test]
+fn fire_now_gives_a_series_one_more_run_and_no_other() {
+    for mut rig in Rig::each(|| Timer::builder().max_pending_timeouts(3)) {
+        let (times, drops) = (Times::on(&rig.clock), Drops::default());
+        let noting = || {
+            let (times, witness) = (times.clone(), drops.witness());
+            move || {
+                let _held = &witness;
+                times.note();
+            }
+        };
+        let rate = rig.timer.schedule_at_fixed_rate(MS, MS, noting()).expect("accepted");
+        let delay = rig.timer.schedule_with_fixed_delay(HOUR, MS, noting()).expect("accepted");
+        let note = noting();
+        let again = move || {
+            note();
+            Some(Duration::ZERO)
+        };
+        let repeating = rig.timer.schedule_repeating(2 * MS, again).expect("accepted");
+        rig.advance(MS);
+        assert!(rig.timer.shutdown_with(Shutdown::FireNow).expect("the first").is_empty());
+        assert_eq!((times.in_ms(), drops.count()), (vec![1; 4], 3), "{}", rig.kind);
+        assert_eq!(rig.timer.pending(), 0);
+        assert!([&rate, &delay, &repeating].iter().all(|series| !series.is_pending() && !series.cancel()));
+        assert_eq!(rig.timer.stats().fired, 4);
+        assert_books_balance(&rig.timer.stats());
+    }
+}
+
+#[test]
+fn fire_now_runs_what_a_worker_that_was_never_needed_has_none_of_and_works_in_a_pause() {
+    for rig in Rig::each(Timer::builder) {
+        assert!(rig.timer.shutdown_with(Shutdown::FireNow).expect("the first").is_empty());
+    }
+    for rig in Rig::each(Timer::builder) {
+        let runs = Runs::new(1);
+        rig.timer.pause();
+        rig.timer.schedule_detached(HOUR, runs.task(0)).expect("accepted");
+        let timer = rig.timer.clone();
+        let left = in_time("a shutdown", move || timer.shutdown_with(Shutdown::FireNow)).expect("the first");
+        assert!(left.is_empty() && runs.total() == 1, "{}", rig.kind);
+    }
+}
+
+#[test]
+fn fire_now_goes_through_the_executor_and_lateness_knows_of_none_of_it() {
+    let keeps = Keeps::default();
+    let (timer, _clock) = on_workers(Timer::builder().executor(keeps.clone()));
+    let (runs, panics) = (Runs::new(1_000), 3);
+    (0..1_000).for_each(|id| timer.schedule_detached(HOUR, runs.task(id)).expect("accepted"));
+    (0..panics).for_each(|_| timer.schedule_detached(HOUR, || panic!("on purpose")).expect("accepted"));
+    assert!(timer.shutdown_with(Shutdown::FireNow).expect("the first").is_empty());
+    assert_eq!(runs.total(), 0, "an executor of the user's own runs them when it likes");
+    keeps.run();
+    runs.assert_each_ran_once();
+    let stats = timer.stats();
+    assert_eq!((stats.fired, stats.panicked, stats.lateness.count()), (1_003, 3, 0));
+}
+
+#[test]
+fn what_fire_now_runs_can_schedule_nothing_more() {
+    for rig in Rig::each(Timer::builder) {
+        let (own, runs) = (rig.timer.clone(), Runs::new(1));
+        let next = runs.task(0);
+        let task = move || own.schedule(MS, next).expect_err("refused").into_inner()();
+        rig.timer.schedule_detached(HOUR, task).expect("accepted");
+        drop(rig.timer.shutdown_with(Shutdown::FireNow).expect("the first"));
+        assert_eq!((runs.total(), rig.timer.stats().panicked), (1, 0), "{}", rig.kind);
+    }
+}
+
+#[test]
+fn a_drain_runs_what_becomes_due_in_its_time_and_returns_the_rest() {
+    for builder in [Timer::builder().executor(Inline), Timer::builder().executor(ThreadPool::new(2)).shards(2)] {
+        let (timer, clock) = on_workers(builder);
+        let (times, runs, start) = (Times::on(&clock), Runs::new(3), clock.now());
+        for ms in [0, 1, 5, 20] {
+            let times = times.clone();
+            timer.schedule_detached(ms * MS, move || times.note()).expect("accepted");
+        }
+        let far = timer.schedule(21 * MS, runs.task(0)).expect("accepted");
+        timer.schedule_detached(Duration::MAX, runs.task(1)).expect("accepted");
+        let elsewhere = || timer.schedule_detached(HOUR, runs.task(2)).expect("accepted");
+        thread::scope(|scope| scope.spawn(elsewhere).join().expect("no panic"));
+        let (left, took) = drain(&timer, &clock, 20 * MS);
+        assert_eq!(times.in_ms(), [0, 1, 5, 20]);
+        assert_eq!(took, 20 * MS, "to the end, and not longer");
+        let mut deadlines: Vec<_> = left.iter().map(|left| left.deadline()).collect();
+        deadlines.sort();
+        assert_eq!((deadlines.len(), deadlines[0], deadlines[1]), (3, start + 21 * MS, start + HOUR));
+        assert!(far.is_cancelled() && runs.total() == 0);
+        left.into_iter().for_each(|left| left.run());
+        runs.assert_each_ran_once();
+        assert_books_balance(&timer.stats());
+    }
+}
+
+#[test]
+fn a_drain_ends_as_soon_as_nothing_is_left() {
+    let (timer, clock) = on_workers(Timer::builder().shards(2));
+    let left = in_time("an empty drain", move || timer.shutdown_with(Shutdown::Drain(HOUR)));
+    assert!(left.expect("the first").is_empty());
+    for shards in [1, 2] {
+        let (timer, clock) = on_workers(Timer::builder().shards(shards));
+        let ran = timer.schedule(MS, || ()).expect("accepted");
+        clock.advance(MS);
+        let last = timer.schedule(7 * MS, || ()).expect("accepted");
+        // What has been cancelled is not waited for.
+        assert!(timer.schedule(HOUR, || ()).expect("accepted").cancel());
+        let (left, took) = drain(&timer, &clock, HOUR);
+        assert!(left.is_empty() && ran.is_expired() && last.is_expired());
+        assert_eq!(took, 7 * MS);
+    }
+    drop(clock);
+    let timer = Timer::new().expect("the defaults make sense");
+    let last = timer.schedule(20 * MS, || ()).expect("accepted");
+    let start = Instant::now();
+    let own = timer.clone();
+    let left = in_time("a drain", move || own.shutdown_with(Shutdown::Drain(HOUR))).expect("the first");
+    assert!(left.is_empty() && last.is_expired() && start.elapsed() >= 20 * MS);
+    assert_books_balance(&timer.stats());
+}
+
+#[test]
+fn a_drain_ends_when_the_last_that_it_waits_for_is_cancelled() {
+    for builder in [Timer::builder(), Timer::builder().executor(Inline).shards(2)] {
+        let timer = builder.build().expect("the options make sense");
+        let group = timer.group();
+        let held = timer.schedule(HOUR, || ()).expect("accepted");
+        group.schedule_detached(HOUR, || ()).expect("accepted");
+        let own = timer.clone();
+        let draining = thread::spawn(move || own.shutdown_with(Shutdown::Drain(2 * HOUR)));
+        eventually("the drain has begun", || timer.schedule(Duration::ZERO, || ()).is_err());
+        assert!(held.cancel() && group.cancel_all() == 1);
+        let left = in_time("a drain with nothing left", || draining.join().expect("no panic")).expect("the first");
+        assert!(left.is_empty());
+        assert_books_balance(&timer.stats());
+    }
+}
+
+#[test]
+fn a_reset_to_earlier_or_later_works_in_a_drain() {
+    let (timer, clock) = on_workers(Timer::builder());
+    let times = Times::on(&clock);
+    let noting = || {
+        let times = times.clone();
+        move || times.note()
+    };
+    let earlier = timer.schedule(HOUR, noting()).expect("accepted");
+    let later = timer.schedule(2 * MS, noting()).expect("accepted");
+    let beyond = timer.schedule(3 * MS, noting()).expect("accepted");
+    let own = timer.clone();
+    let draining = thread::spawn(move || own.shutdown_with(Shutdown::Drain(10 * MS)));
+    eventually("the drain has begun", || timer.is_shutdown());
+    assert!(earlier.reset(5 * MS) && later.reset(7 * MS) && beyond.reset(11 * MS));
+    for _ in 0..10 {
+        assert!(!draining.is_finished());
+        thread::sleep(5 * MS);
+        clock.advance(MS);
+    }
+    let left = in_time("a drain", || draining.join().expect("no panic")).expect("the first");
+    assert_eq!((times.in_ms(), left.len()), (vec![5, 7], 1));
+    assert!(beyond.is_cancelled());
+}
+
+#[test]
+fn a_schedule_in_a_drain_gives_the_closure_back_from_outside_and_from_a_task() {
+    let (timer, clock) = on_workers(Timer::builder());
+    let (own, runs) = (timer.clone(), Runs::new(2));
+    let next = runs.task(0);
+    let task = move || own.schedule(MS, next).expect_err("refused").into_inner()();
+    timer.schedule_detached(5 * MS, task).expect("accepted");
+    let series_runs = Times::on(&clock);
+    let noted = series_runs.clone();
+    let series = timer.schedule_at_fixed_rate(MS, MS, move || noted.note()).expect("accepted");
+    let own = timer.clone();
+    let draining = thread::spawn(move || own.shutdown_with(Shutdown::Drain(HOUR)));
+    eventually("it is refused", || timer.schedule(Duration::ZERO, || ()).is_err());
+    let error = timer.schedule(MS, runs.task(1)).expect_err("refused");
+    assert!(error.is_shutdown());
+    error.into_inner()();
+    assert!(timer.schedule_at_fixed_rate(MS, MS, || ()).expect_err("refused").is_shutdown());
+    assert_eq!(timer.shutdown().err(), Some(ShutdownError::AlreadyShutdown));
+    for _ in 0..5 {
+        thread::sleep(5 * MS);
+        clock.advance(MS);
+    }
+    assert!(in_time("a drain", || draining.join().expect("no panic")).expect("the first").is_empty());
+    runs.assert_each_ran_once();
+    assert_eq!(series_runs.in_ms(), [1], "a series does not go on");
+    assert!(!series.is_pending());
+    assert_books_balance(&timer.stats());
+}
+
+#[test]
+fn a_drain_ends_a_pause() {
+    for builder in [Timer::builder(), Timer::builder().executor(Inline)] {
+        let timer = builder.build().expect("the options make sense");
+        let soon = timer.schedule(20 * MS, || ()).expect("accepted");
+        timer.pause();
+        let own = timer.clone();
+        let left = in_time("a drain", move || own.shutdown_with(Shutdown::Drain(HOUR))).expect("the first");
+        assert!(left.is_empty() && (soon.is_expired() && !timer.is_paused()));
+    }
+    let (timer, clock) = on_workers(Timer::builder());
+    timer.pause();
+    clock.advance(HOUR);
+    let soon = timer.schedule(5 * MS, || ()).expect("accepted");
+    let (left, took) = drain(&timer, &clock, 10 * MS);
+    assert!(left.is_empty() && soon.is_expired());
+    assert_eq!(took, 5 * MS);
+}
+
+#[test]
+fn a_driven_engine_drains_what_is_due_now_on_the_calling_thread() {
+    let (timer, mut driver, clock) = driven();
+    let (ran_by, runs) = (Arc::new(Mutex::new(None)), Runs::new(2));
+    let by = Arc::clone(&ran_by);
+    let task = move || *by.lock().expect("no panic") = Some(thread::current().id());
+    let due = timer.schedule(5 * MS, task).expect("accepted");
+    settle(&mut driver, &clock);
+    let moved = timer.schedule(HOUR, runs.task(0)).expect("accepted");
+    let rest = timer.schedule(6 * MS, runs.task(1)).expect("accepted");
+    clock.advance(5 * MS);
+    assert!(moved.reset(Duration::ZERO));
+    let left = timer.shutdown_with(Shutdown::Drain(HOUR)).expect("the first");
+    assert_eq!(*ran_by.lock().expect("no panic"), Some(thread::current().id()));
+    assert_eq!((left.len(), runs.of(0), runs.of(1)), (1, 1, 0));
+    assert!(due.is_expired() && moved.is_expired() && rest.is_cancelled());
+    assert_eq!((driver.turn(), driver.next_wakeup(), timer.pending()), (0, None, 0));
+    assert_books_balance(&timer.stats());
+}
+
+#[test]
+fn a_driven_engine_drains_thousands_within_its_limits_and_a_series_once() {
+    let (timer, _driver, clock) =
+        crate::common::driven_by(Timer::builder().expiry_limit(7).transfer_limit(11).shards(3));
+    let (runs, times) = (Runs::new(3_000), Times::on(&clock));
+    (0..3_000).for_each(|id| timer.schedule_detached(MS, runs.task(id)).expect("accepted"));
+    let noted = times.clone();
+    let series = timer.schedule_at_fixed_rate(MS, MS, move || noted.note()).expect("accepted");
+    clock.advance(10 * MS);
+    let left = timer.shutdown_with(Shutdown::Drain(Duration::ZERO)).expect("the first");
+    runs.assert_each_ran_once();
+    assert_eq!((left.len(), times.count(), series.is_pending()), (0, 1, false));
+    assert_books_balance(&timer.stats());
+}
+
+#[test]
+fn from_a_task_of_its_own_an_engine_is_shut_down_in_no_way() {
+    for how in [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(HOUR)] {
+        for mut rig in Rig::each(Timer::builder) {
+            let (own, (tell, told)) = (rig.timer.clone(), channel());
+            let answers = tell.clone();
+            let once = rig.timer.clone();
+            let task = move || answers.send(once.shutdown_with(how).err()).expect("the test waits");
+            rig.timer.schedule_detached(MS, task).expect("accepted");
+            let series = move || tell.send(own.shutdown_with(how).err()).expect("the test waits");
+            let series = rig.timer.schedule_at_fixed_rate(MS, HOUR, series).expect("accepted");
+            rig.advance(MS);
+            for _ in 0..2 {
+                assert_eq!(told.recv(), Ok(Some(ShutdownError::FromTask)), "{how:?}, {}", rig.kind);
+            }
+            assert!(!rig.timer.is_shutdown() && series.is_pending(), "nothing was changed");
+            drop(rig.timer.schedule(HOUR, || ()).expect("it goes on"));
+        }
+    }
+}
+
+#[test]
+fn a_schedule_that_races_a_shutdown_of_whatever_kind_has_one_end() {
+    for (round, how) in [Shutdown::FireNow, Shutdown::Drain(5 * MS)].into_iter().cycle().take(40).enumerate() {
+        let builder = if round % 3 == 0 { Timer::builder().executor(Inline) } else { Timer::builder().shards(2) };
+        let timer = builder.build().expect("the options make sense");
+        let runs = Runs::new(3 * 20_000);
+        let (accepted, left) = thread::scope(|scope| {
+            let produce = |producer: usize| {
+                let (timer, runs) = (&timer, &runs);
+                scope.spawn(move || {
+                    let ids = producer * 20_000..(producer + 1) * 20_000;
+                    let delay = |id: usize| [Duration::ZERO, MS, HOUR][id % 3];
+                    ids.take_while(|&id| timer.schedule(delay(id), runs.task(id)).is_ok()).count()
+                })
+            };
+            let producers: Vec<_> = (0..3).map(produce).collect();
+            thread::sleep(MS);
+            let left = timer.shutdown_with(how).expect("the first");
+            (producers.into_iter().map(|producer| producer.join().expect("no panic")).sum::<usize>(), left)
+        });
+        let (ran, returned) = (runs.total(), left.len());
+        assert_eq!(accepted, ran + returned, "{how:?}");
+        assert!(how != Shutdown::FireNow || returned == 0);
+        left.into_iter().for_each(|left| left.run());
+        assert_eq!(runs.total(), accepted);
+        assert!((0..60_000).all(|id| runs.of(id) <= 1));
+        assert_books_balance(&timer.stats());
+    }
+}
