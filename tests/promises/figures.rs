@@ -1,1 +1,199 @@
+//! `stats`: what is counted, by whom, and how late is how late.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use tourbillon::{Expired, Lateness, ManualClock, Stats, Timer};
+
+use crate::common::{HOUR, Keeps, MS, Random, Rig, Runs, assert_books_balance, driven, driven_by, settle};
+
+/// What a percentile of these is, to a sixteenth.
+fn assert_percentiles(lateness: &Lateness, mut exact: Vec<Duration>) {
+    exact.sort();
+    assert_eq!(lateness.count(), exact.len() as u64);
+    assert_eq!(lateness.max(), *exact.last().expect("some"));
+    for percent in [0.0, 1.0, 25.0, 50.0, 75.0, 90.0, 99.0, 99.9, 100.0] {
+        let share = percent / 100.0 * exact.len() as f64;
+        let rank = (0..exact.len()).find(|rank| *rank as f64 + 1.0 >= share).expect("at most all");
+        let (said, exact) = (lateness.percentile(percent), exact[rank]);
+        assert!(said >= exact && said <= exact + exact / 16, "p{percent}: {said:?} for {exact:?}");
+    }
+    assert_eq!(lateness.percentile(100.0), lateness.max());
+    assert_eq!((lateness.percentile(-5.0), lateness.percentile(500.0)), (lateness.percentile(0.0), lateness.max()));
+}
+
+#[test]
+fn lateness_is_what_lies_between_the_deadline_and_the_beginning_of_the_run() {
+    let (timer, mut driver, clock) = driven();
+    let none = timer.stats().lateness;
+    assert_eq!((none.count(), none.max(), none.percentile(99.0)), (0, Duration::ZERO, Duration::ZERO));
+    let (mut random, mut exact) = (Random::new(8), Vec::new());
+    for _ in 0..1_000 {
+        let (delay, late) = (random.below(500) as u32 * MS, random.duration(2 * HOUR));
+        timer.schedule_detached(delay, || ()).expect("accepted");
+        // From a tick on, so that the deadline is exact.
+        clock.advance(delay + late);
+        assert_eq!(settle(&mut driver, &clock), 1);
+        exact.push(late);
+        let into_tick = (clock.now() - timer_start(&timer, &clock)).subsec_nanos() % 1_000_000;
+        clock.advance(MS - Duration::from_nanos(u64::from(into_tick)));
+    }
+    assert_percentiles(&timer.stats().lateness, exact.clone());
+    assert_percentiles(&timer.stats().shards[0].lateness, exact);
+}
+
+/// When the engine's time began.
+fn timer_start(timer: &Timer, clock: &ManualClock) -> std::time::Instant {
+    // A deadline of tick zero, shown.
+    let probe = timer.schedule_at(clock.now(), || ()).expect("accepted");
+    let current = Duration::from_millis(timer.current_tick());
+    let start = probe.deadline() - current;
+    assert!(probe.cancel());
+    start
+}
+
+#[test]
+fn what_is_on_time_is_not_late_with_workers_either() {
+    for mut rig in Rig::each(Timer::builder) {
+        for ms in 0..20 {
+            rig.timer.schedule_detached(ms * MS, || ()).expect("accepted");
+        }
+        let series = rig.timer.schedule_at_fixed_rate(MS, MS, || ()).expect("accepted");
+        rig.settle();
+        rig.walk(20);
+        let lateness = rig.timer.stats().lateness;
+        assert_eq!((lateness.count(), lateness.max()), (40, Duration::ZERO), "{}", rig.kind);
+        rig.timer.schedule_detached(5 * MS, || ()).expect("accepted");
+        assert!(series.cancel());
+        rig.advance(8 * MS);
+        assert_eq!(rig.timer.stats().lateness.max(), 3 * MS);
+    }
+}
+
+#[test]
+fn what_did_not_run_was_not_late() {
+    let (clock, keeps) = (ManualClock::new(), Keeps::default());
+    let builder = Timer::builder().clock(clock.clone()).executor(keeps.clone());
+    let timer = builder.build().expect("the options make sense");
+    let cancelled = timer.schedule_at_fixed_rate(MS, MS, || ()).expect("accepted");
+    let put_off = timer.schedule_at_fixed_rate(MS, MS, || ()).expect("accepted");
+    clock.advance(MS);
+    assert!(cancelled.cancel() && put_off.reset(Duration::ZERO));
+    clock.advance(MS / 2);
+    keeps.run();
+    assert_eq!((timer.stats().fired, timer.stats().lateness.count()), (0, 0), "neither has run");
+    clock.advance(Duration::ZERO);
+    keeps.run();
+    assert_eq!((timer.stats().fired, timer.stats().lateness.count()), (1, 1));
+}
+
+#[test]
+fn runs_of_series_are_counted_in_fired_and_those_that_go_on_in_repeated() {
+    for mut rig in Rig::each(Timer::builder) {
+        let mut left = 5;
+        let task = move || {
+            left -= 1;
+            (left > 0).then_some(MS)
+        };
+        let ends = rig.timer.schedule_repeating(MS, task).expect("accepted");
+        let goes_on = rig.timer.schedule_at_fixed_rate(2 * MS, 2 * MS, || ()).expect("accepted");
+        rig.timer.schedule_detached(3 * MS, || ()).expect("accepted");
+        rig.walk(10);
+        assert!(ends.is_expired() && goes_on.is_pending());
+        let stats = rig.timer.stats();
+        assert_eq!((stats.scheduled, stats.fired, stats.repeated), (3, 11, 9), "{}", rig.kind);
+        assert_eq!((stats.fired - stats.repeated, stats.pending), (2, 1), "for good");
+        assert!(goes_on.cancel());
+        let stats = rig.timer.stats();
+        assert_eq!((stats.fired, stats.repeated, stats.cancelled, stats.pending), (11, 9, 1, 0));
+        assert_books_balance(&stats);
+    }
+}
+
+#[test]
+fn an_executor_that_drops_or_panics_is_counted_in_refused_and_all_runs_all_the_same() {
+    let calls = AtomicUsize::new(0);
+    let clock = ManualClock::new();
+    let executor = move |expired: Expired| match calls.fetch_add(1, Ordering::Relaxed) % 3 {
+        0 => expired.run(),
+        1 => drop(expired),
+        _ => {
+            let _held = expired;
+            panic!("on purpose, in an executor");
+        }
+    };
+    let timer = Timer::builder().executor(executor).clock(clock.clone()).build().expect("the options make sense");
+    let runs = Runs::new(9 * 10);
+    for round in 0..9 {
+        for id in 10 * round..10 * (round + 1) {
+            timer.schedule_detached(MS, runs.task(id)).expect("accepted");
+        }
+        clock.advance(MS);
+    }
+    runs.assert_each_ran_once();
+    let stats = timer.stats();
+    assert_eq!((stats.fired, stats.refused, stats.panicked), (90, 60, 0));
+    assert_books_balance(&stats);
+}
+
+#[test]
+fn the_whole_is_the_sum_of_the_shards() {
+    let (timer, mut driver, clock) = driven_by(Timer::builder().shards(4).max_pending_timeouts(5_000));
+    let mut random = Random::new(2);
+    let mut held = Vec::new();
+    for n in 0..5_000_u64 {
+        let shard = timer.shard_for(&n);
+        let timeout = match n % 4 {
+            0 => shard.schedule_repeating(random.duration(HOUR), || None).expect("accepted"),
+            1 => shard.schedule_at_fixed_rate(MS, HOUR, || ()).expect("accepted"),
+            _ => shard.schedule(random.duration(HOUR), || ()).expect("accepted"),
+        };
+        held.push(timeout);
+    }
+    (0..10_u8).for_each(|key| assert!(timer.shard_for(&key).schedule(MS, || ()).is_err()));
+    driver.turn();
+    thread::scope(|scope| {
+        scope.spawn(|| held.iter().step_by(7).for_each(|timeout| _ = timeout.cancel()));
+    });
+    held.iter().skip(1).step_by(5).for_each(|timeout| _ = timeout.reset(random.duration(HOUR)));
+    clock.advance(30 * 60 * 1_000 * MS);
+    settle(&mut driver, &clock);
+    let check = |stats: &Stats| {
+        macro_rules! sums {
+            ($($field:ident),*) => {
+                $(assert_eq!(stats.$field, stats.shards.iter().map(|shard| shard.$field).sum(), stringify!($field));)*
+            };
+        }
+        sums!(scheduled, fired, repeated, cancelled, returned, rejected, reset, relinked, cascaded, transferred);
+        sums!(wakeups, turns, turns_over_budget, restarts, pending, inbox_depth);
+        let late: u64 = stats.shards.iter().map(|shard| shard.lateness.count()).sum();
+        assert_eq!((stats.lateness.count(), late), (stats.fired, stats.fired));
+        let max = stats.shards.iter().map(|shard| shard.lateness.max()).max();
+        assert_eq!(Some(stats.lateness.max()), max);
+        for shard in &stats.shards {
+            assert!(shard.scheduled > 0 && shard.fired > 0 && shard.cancelled > 0 && shard.reset > 0);
+            let ended = shard.fired + shard.cancelled + shard.returned;
+            assert_eq!(shard.scheduled + shard.repeated, ended + shard.pending as u64, "each shard's books balance");
+        }
+        assert_books_balance(stats);
+    };
+    let stats = timer.stats();
+    assert_eq!((stats.scheduled, stats.rejected, stats.pending), (5_000, 10, timer.pending()));
+    check(&stats);
+    let left = timer.shutdown().expect("the first");
+    let stats = timer.stats();
+    assert_eq!((stats.returned, stats.pending), (left.len() as u64, 0));
+    check(&stats);
+}
+
+#[test]
+fn lateness_shows_itself() {
+    let (timer, mut driver, clock) = driven();
+    timer.schedule_detached(MS, || ()).expect("accepted");
+    clock.advance(3 * MS);
+    driver.turn();
+    let shown = format!("{:?}", timer.stats().lateness);
+    assert!(shown.contains("count: 1") && shown.contains("max: 2ms"), "{shown}");
+    assert_eq!(timer.stats().lateness, timer.stats().lateness.clone());
+}

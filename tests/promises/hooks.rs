@@ -1,1 +1,240 @@
+//! What is called besides tasks: `on_tick` after each turn that has done something, `on_panic` after each panic.
 
+use std::any::Any;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use tourbillon::{Builder, Inline, ManualClock, Shutdown, ShutdownError, ThreadPool, Tick, Timer};
+
+use crate::common::{HOUR, MS, Rig, Runs, assert_books_balance, driven_by, eventually, in_time, settle};
+
+/// What `on_tick` was told.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Vec<Tick>>>);
+
+impl Told {
+    fn hook(&self) -> impl Fn(&Tick) + Send + Sync + 'static {
+        let told = Arc::clone(&self.0);
+        move |tick| told.lock().expect("no panic").push(tick.clone())
+    }
+
+    fn builder(&self) -> Builder {
+        Timer::builder().on_tick(self.hook())
+    }
+
+    fn take(&self) -> Vec<Tick> {
+        std::mem::take(&mut *self.0.lock().expect("no panic"))
+    }
+
+    /// Shard, number, expired.
+    fn take_short(&self) -> Vec<(usize, u64, usize)> {
+        self.take().iter().map(|tick| (tick.shard(), tick.number(), tick.expired())).collect()
+    }
+}
+
+#[test]
+fn a_driven_turn_is_told_of_once_if_time_went_on_or_something_expired_and_skipped_ticks_are_not() {
+    let told = Told::default();
+    let (timer, mut driver, clock) = driven_by(told.builder());
+    driver.turn();
+    assert_eq!(told.take_short(), [], "nothing has happened yet");
+    clock.advance(MS);
+    driver.turn();
+    driver.turn();
+    assert_eq!(told.take_short(), [(0, 1, 0)]);
+    (0..3).for_each(|_| timer.schedule_detached(Duration::ZERO, || ()).expect("accepted"));
+    driver.turn();
+    assert_eq!(told.take_short(), [(0, 1, 3)], "in the same tick, but something expired");
+    timer.schedule_detached(MS, || ()).expect("accepted");
+    timer.schedule_detached(500 * MS, || ()).expect("accepted");
+    let _left = timer.schedule(HOUR, || ()).expect("accepted");
+    driver.turn();
+    assert_eq!(told.take_short(), []);
+    clock.advance(1_000 * MS);
+    driver.turn();
+    let ticks = told.take();
+    assert_eq!(ticks.len(), 1, "a thousand ticks in one turn");
+    assert_eq!((ticks[0].number(), ticks[0].expired(), ticks[0].linked()), (1_001, 2, 1));
+}
+
+#[test]
+fn each_shard_is_told_of_by_itself() {
+    let told = Told::default();
+    let (timer, mut driver, clock) = driven_by(told.builder().shards(3));
+    let key = (0..100_u32).find(|key| timer.shard_for(key).index() == 1).expect("keys are spread");
+    timer.shard_for(&key).schedule_detached(5 * MS, || ()).expect("accepted");
+    clock.advance(5 * MS);
+    driver.turn();
+    assert_eq!(told.take_short(), [(0, 5, 0), (1, 5, 1), (2, 5, 0)]);
+}
+
+#[test]
+fn turns_that_a_limit_cuts_short_are_told_of_one_by_one() {
+    let told = Told::default();
+    let (timer, mut driver, clock) = driven_by(told.builder().expiry_limit(10));
+    (0..25).for_each(|_| timer.schedule_detached(MS, || ()).expect("accepted"));
+    clock.advance(MS);
+    assert_eq!(settle(&mut driver, &clock), 25);
+    assert_eq!(told.take_short().iter().map(|(_, _, expired)| expired).sum::<usize>(), 25);
+}
+
+#[test]
+fn it_took_as_long_as_its_tasks_by_the_engines_clock() {
+    for (rig, told) in [Rig::driven, Rig::inline].map(|make| {
+        let told = Told::default();
+        (make(told.builder()), told)
+    }) {
+        let mut rig = rig;
+        let clock = rig.clock.clone();
+        rig.timer.schedule_detached(MS, move || clock.advance(7 * MS)).expect("accepted");
+        rig.advance(MS);
+        let took: Vec<_> = told.take().iter().filter(|tick| tick.expired() == 1).map(Tick::took).collect();
+        assert_eq!(took, [7 * MS], "{}", rig.kind);
+    }
+}
+
+#[test]
+fn workers_call_it_too_in_the_order_of_ticks_on_their_own_threads() {
+    for executor in ["inline", "a pool"] {
+        let told = Told::default();
+        let names: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (hook, seen) = (told.hook(), Arc::clone(&names));
+        let builder = Timer::builder().shards(1).thread_name("hook-a").on_tick(move |tick| {
+            seen.lock().expect("no panic").push(thread::current().name().unwrap_or_default().to_owned());
+            hook(tick);
+        });
+        let rig = match executor {
+            "inline" => Rig::inline(builder),
+            _ => Rig::pool(builder),
+        };
+        let (runs, mut rig) = (Runs::new(40), rig);
+        (0..40).for_each(|id| rig.timer.schedule_detached((id as u32 % 20) * 5 * MS, runs.task(id)).expect("accepted"));
+        rig.settle();
+        rig.walk(100);
+        let ticks = told.take_short();
+        assert_eq!(ticks.iter().map(|(_, _, expired)| expired).sum::<usize>(), 40);
+        assert!(ticks.is_sorted_by_key(|(_, number, _)| *number), "{ticks:?}");
+        assert!(ticks.iter().all(|(shard, _, _)| *shard == 0));
+        assert!(ticks.iter().filter(|(_, _, expired)| *expired > 0).all(|(_, number, _)| number % 5 == 0));
+        assert!(names.lock().expect("no panic").iter().all(|name| name == "hook-a-0"));
+    }
+}
+
+#[test]
+fn by_the_real_clock_an_idle_engine_is_not_told_of() {
+    let told = Told::default();
+    let timer = told.builder().shards(1).build().expect("the options make sense");
+    let first = timer.schedule(5 * MS, || ()).expect("accepted");
+    eventually("it fires", || first.is_expired());
+    let _far = timer.schedule(HOUR, || ()).expect("accepted");
+    thread::sleep(20 * MS);
+    let _ = told.take();
+    thread::sleep(100 * MS);
+    assert!(told.take().len() <= 1, "a hundred ticks have passed, with nothing to do");
+}
+
+#[test]
+fn a_panic_in_it_is_treated_as_a_tasks() {
+    let heard = Arc::new(AtomicUsize::new(0));
+    let builder = || {
+        let hears = Arc::clone(&heard);
+        let hook = move |payload: &(dyn Any + Send)| {
+            assert_eq!(payload.downcast_ref::<&str>(), Some(&"on purpose"));
+            hears.fetch_add(1, Ordering::SeqCst);
+        };
+        Timer::builder().shards(1).on_panic(hook).on_tick(|_| panic!("on purpose"))
+    };
+    for mut rig in Rig::each(builder) {
+        let runs = Runs::new(10);
+        (0..10).for_each(|id| rig.timer.schedule_detached(id as u32 * MS, runs.task(id)).expect("accepted"));
+        rig.walk(20);
+        runs.assert_each_ran_once();
+        let panicked = rig.timer.stats().panicked;
+        assert!(panicked >= 10, "{panicked}, {}", rig.kind);
+        assert_eq!(rig.timer.stats().restarts, 0);
+        assert_books_balance(&rig.timer.stats());
+        let timer = rig.timer.clone();
+        assert!(in_time("a shutdown", move || timer.shutdown()).expect("the first").is_empty());
+        assert_eq!(heard.swap(0, Ordering::SeqCst) as u64, rig.timer.stats().panicked);
+    }
+}
+
+/// A timer for its own hook.
+type Late = Arc<OnceLock<Timer>>;
+
+#[test]
+fn an_engine_is_not_shut_down_from_its_own_hook() {
+    for how in [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(HOUR)] {
+        for make in [Rig::driven, Rig::inline, Rig::pool] {
+            let (late, answers): (Late, Arc<Mutex<Vec<_>>>) = Default::default();
+            let (own, said) = (Arc::clone(&late), Arc::clone(&answers));
+            let hook = move |_: &Tick| {
+                if let Some(timer) = own.get() {
+                    said.lock().expect("no panic").push(timer.shutdown_with(how).err());
+                }
+            };
+            let mut rig = make(Timer::builder().shards(1).on_tick(hook));
+            late.set(rig.timer.clone()).expect("once");
+            let timeout = rig.timer.schedule(MS, || ()).expect("accepted");
+            rig.advance(MS);
+            let answers = std::mem::take(&mut *answers.lock().expect("no panic"));
+            assert!(!answers.is_empty() && answers.iter().all(|said| *said == Some(ShutdownError::FromTask)));
+            assert!(timeout.is_expired() && !rig.timer.is_shutdown(), "{how:?}, {}", rig.kind);
+            drop(rig.timer.shutdown().expect("the first that counts"));
+        }
+    }
+}
+
+#[test]
+fn a_hook_may_use_its_engine() {
+    for make in [Rig::driven, Rig::inline, Rig::pool] {
+        let late = Late::default();
+        let (own, runs) = (Arc::clone(&late), Runs::new(100));
+        let (count, scheduled) = (runs.clone(), AtomicUsize::new(0));
+        let hook = move |_: &Tick| {
+            let Some(timer) = own.get() else { return };
+            assert!(timer.health().is_healthy() && timer.stats().pending <= 101 && !timer.is_paused());
+            let id = scheduled.fetch_add(1, Ordering::SeqCst);
+            if id < 100 {
+                timer.schedule_detached(MS, count.task(id)).expect("accepted");
+            }
+        };
+        let mut rig = make(Timer::builder().shards(1).on_tick(hook));
+        late.set(rig.timer.clone()).expect("once");
+        rig.timer.schedule_detached(MS, || ()).expect("accepted");
+        rig.walk(150);
+        assert_eq!(rig.timer.stats().panicked, 0);
+        runs.assert_each_ran_once();
+        drop(rig.timer.shutdown());
+    }
+}
+
+#[test]
+fn on_panic_is_told_of_a_task_that_panics_on_the_thread_that_ran_it() {
+    let heard: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
+    let clock = ManualClock::new();
+    let hears = Arc::clone(&heard);
+    let hook = move |payload: &(dyn Any + Send)| {
+        let text = payload.downcast_ref::<String>().cloned().unwrap_or_default();
+        let thread = thread::current().name().unwrap_or_default().to_owned();
+        hears.lock().expect("no panic").push((text, thread));
+    };
+    for (executor, name) in [(0, "tourbillon-pool"), (1, "hook-b-0")] {
+        let builder = Timer::builder().shards(1).thread_name("hook-b").clock(clock.clone()).on_panic(hook.clone());
+        let builder = if executor == 0 { builder.executor(ThreadPool::new(2)) } else { builder.executor(Inline) };
+        let timer = builder.build().expect("the options make sense");
+        let mut runs = 0;
+        let task = move || {
+            runs += 1;
+            assert!(runs < 3, "on purpose, in run {runs}");
+        };
+        let series = timer.schedule_at_fixed_rate(MS, MS, task).expect("accepted");
+        (0..5).for_each(|_| clock.advance(MS));
+        assert!(series.is_expired());
+        let heard = std::mem::take(&mut *heard.lock().expect("no panic"));
+        assert_eq!(heard.len(), 1, "{heard:?}");
+        assert!(heard[0].0 == "on purpose, in run 3" && heard[0].1.starts_with(name), "{heard:?}");
+    }
+}

@@ -4,6 +4,7 @@
 mod common;
 
 mod builder;
+mod clock_failures;
 mod clumps;
 mod ending;
 mod endings;

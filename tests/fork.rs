@@ -1,0 +1,277 @@
+//! What a process finds that was forked off while engines ran: the old ones say so, hang nowhere and run nothing; new ones
+//! work. The child does no more than use the engines and leave with a number that says what went wrong.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tourbillon::{Inline, ManualClock, ScheduleError, Shutdown, ShutdownError, ThreadPool, Timer};
+
+use common::{HOUR, MS, PATIENCE, Runs, assert_books_balance, eventually};
+
+/// One fork at a time: another test's threads would be gone in the child, with the locks they hold.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs `work` in a child, which leaves with what it returns: 0 if all is well. A panic is 99.
+fn in_child(what: &str, work: impl FnOnce() -> i32) {
+    // SAFETY: the child uses this library only, and leaves by `_exit`.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "fork");
+    if child == 0 {
+        let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(99);
+        // SAFETY: always allowed.
+        unsafe { libc::_exit(code) };
+    }
+    let (start, mut status) = (Instant::now(), 0);
+    loop {
+        // SAFETY: our own child, and a place for its status.
+        let waited = unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) };
+        assert!(waited >= 0, "waitpid");
+        if waited == child {
+            break;
+        }
+        if start.elapsed() > PATIENCE {
+            // SAFETY: our own child, which has not been waited for.
+            unsafe { libc::kill(child, libc::SIGKILL) };
+            // SAFETY: as above.
+            unsafe { libc::waitpid(child, &raw mut status, 0) };
+            panic!("the child hangs: {what}");
+        }
+        thread::sleep(MS);
+    }
+    assert!(libc::WIFEXITED(status), "{what}: the child was killed, status {status}");
+    assert_eq!(libc::WEXITSTATUS(status), 0, "{what}: the step of the child that went wrong");
+}
+
+/// The number of the first step that is not so; 0 if all are.
+fn first_wrong(steps: &[bool]) -> i32 {
+    let wrong = steps.iter().position(|is_so| !is_so).map_or(0, |at| at + 1);
+    i32::try_from(wrong).expect("few steps")
+}
+
+fn wait_for(is_so: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    while !is_so() && start.elapsed() < PATIENCE / 3 {
+        thread::sleep(MS);
+    }
+    is_so()
+}
+
+fn engines() -> [(&'static str, Timer); 3] {
+    let build = |builder: tourbillon::Builder| builder.shards(2).build().expect("the options make sense");
+    [
+        ("inline", build(Timer::builder().executor(Inline))),
+        ("a pool", build(Timer::builder())),
+        ("by hand", build(Timer::builder().clock(ManualClock::new()))),
+    ]
+}
+
+#[test]
+fn in_the_child_a_schedule_gives_the_closure_back_and_a_shutdown_says_why() {
+    let _alone = alone();
+    for (kind, timer) in engines() {
+        let runs = Runs::new(6);
+        let before = timer.schedule(Duration::ZERO, || ()).expect("accepted");
+        eventually("a worker runs", || kind == "by hand" || before.is_expired());
+        in_child(kind, || {
+            let error = timer.schedule(MS, runs.task(0)).expect_err("forked");
+            let forked = matches!(error, ScheduleError::Forked(_));
+            let is_other = error.is_shutdown() || error.is_full();
+            error.into_inner()();
+            let many = timer.schedule_many(MS, [1, 2].map(|id| runs.task(id)));
+            let many = matches!(&many, Err(ScheduleError::Forked(tasks)) if tasks.len() == 2);
+            let detached = matches!(timer.schedule_detached(MS, || ()), Err(ScheduleError::Forked(_)));
+            let at = matches!(timer.schedule_at(Instant::now(), || ()), Err(ScheduleError::Forked(_)));
+            let between = matches!(timer.schedule_between(MS, HOUR, || ()), Err(ScheduleError::Forked(_)));
+            let rate = matches!(timer.schedule_at_fixed_rate(MS, MS, || ()), Err(ScheduleError::Forked(_)));
+            let repeating = matches!(timer.schedule_repeating(MS, || None), Err(ScheduleError::Forked(_)));
+            let grouped = matches!(timer.group().schedule(MS, || ()), Err(ScheduleError::Forked(_)));
+            let keyed = matches!(timer.shard_for("key").schedule(MS, || ()), Err(ScheduleError::Forked(_)));
+            let ends = [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(HOUR)]
+                .map(|how| timer.shutdown_with(how).err() == Some(ShutdownError::Forked));
+            first_wrong(&[
+                forked,
+                !is_other,
+                runs.of(0) == 1,
+                many,
+                detached,
+                at,
+                between,
+                rate,
+                repeating,
+                grouped,
+                keyed,
+                ends[0],
+                ends[1],
+                ends[2],
+            ])
+        });
+        // The parent goes on.
+        let after = timer.schedule(HOUR, || ()).expect("accepted");
+        assert!(after.cancel() && !timer.is_shutdown());
+        drop(timer.shutdown().expect("the first"));
+    }
+}
+
+#[test]
+fn in_the_child_handles_and_questions_hang_nowhere() {
+    let _alone = alone();
+    for (kind, timer) in engines() {
+        let (held, group) = (timer.schedule(HOUR, || ()).expect("accepted"), timer.group().cancel_on_drop());
+        let others: Vec<_> = (0..100).map(|_| group.schedule(HOUR, || ()).expect("accepted")).collect();
+        eventually("a worker runs", || kind == "by hand" || timer.stats().transferred > 0);
+        in_child(kind, || {
+            let pending = held.is_pending() && timer.pending() == 101;
+            let reset = held.reset(MS) && held.reset(2 * HOUR);
+            let all = group.cancel_all() == 100 && others.iter().all(|other| other.is_cancelled());
+            let cancelled = held.cancel() && timer.pending() == 0;
+            let _ = (timer.health(), timer.stats(), timer.current_tick(), timer.is_shutdown());
+            timer.pause();
+            timer.resume();
+            first_wrong(&[pending, reset, all, cancelled])
+        });
+        assert_eq!(timer.pending(), 101, "the parent's are the parent's");
+        assert_eq!(timer.shutdown().expect("the first").len(), 101);
+    }
+}
+
+#[test]
+fn in_the_child_the_last_timer_can_be_dropped_and_nothing_runs() {
+    let _alone = alone();
+    for (kind, timer) in engines() {
+        let runs = Arc::new(AtomicUsize::new(0));
+        for delay in [MS, 5 * MS, HOUR] {
+            let ran = Arc::clone(&runs);
+            timer.schedule_detached(delay, move || _ = ran.fetch_add(1, Ordering::SeqCst)).expect("accepted");
+        }
+        let before = runs.load(Ordering::SeqCst);
+        let parents = &timer;
+        in_child(kind, || {
+            let before = runs.load(Ordering::SeqCst);
+            // SAFETY: the child's copy is the only one in its process, and the child leaves without dropping it again.
+            drop(unsafe { std::ptr::read(parents) });
+            thread::sleep(30 * MS);
+            first_wrong(&[runs.load(Ordering::SeqCst) == before])
+        });
+        assert!(before <= 2);
+        // The parent's run there.
+        eventually("they fire in the parent", || kind == "by hand" || runs.load(Ordering::SeqCst) == 2);
+        assert_eq!(timer.shutdown().expect("the first").len(), if kind == "by hand" { 3 } else { 1 });
+        assert_books_balance(&timer.stats());
+    }
+}
+
+#[test]
+fn in_the_child_a_new_engine_works_and_so_does_one_that_is_driven() {
+    let _alone = alone();
+    let (_kind, old) = &engines()[1];
+    let before = old.schedule(Duration::ZERO, || ()).expect("accepted");
+    eventually("a worker runs", || before.is_expired());
+    in_child("a new engine", || {
+        let timer = Timer::builder().shards(2).build().expect("the options make sense");
+        let runs = Runs::new(100);
+        for id in 0..100 {
+            let delay = Duration::from_millis(id as u64 % 5);
+            drop(timer.shard_for(&id).schedule(delay, runs.task(id)).expect("accepted"));
+        }
+        let series = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&series);
+        let repeat = move || _ = count.fetch_add(1, Ordering::SeqCst);
+        let rate = timer.schedule_at_fixed_rate(MS, MS, repeat).expect("accepted");
+        let all_ran = wait_for(|| runs.total() == 100 && series.load(Ordering::SeqCst) >= 3);
+        let left = timer.schedule(HOUR, || ()).expect("accepted");
+        let cancelled = rate.cancel();
+        let shut_down = timer.shutdown().is_ok_and(|unfired| unfired.len() == 1) && left.is_cancelled();
+        let (driven, mut driver) = Timer::builder().build_driven().expect("the options make sense");
+        let due = driven.schedule(Duration::ZERO, || ()).expect("accepted");
+        let turned = driver.turn() == 1 && due.is_expired();
+        first_wrong(&[all_ran, cancelled, shut_down, turned])
+    });
+    let after = old.schedule(MS, || ()).expect("accepted");
+    eventually("the parent goes on", || after.is_expired());
+}
+
+#[test]
+fn in_the_child_a_pool_from_before_runs_what_a_new_engine_gives_it_and_nothing_of_the_parents() {
+    let _alone = alone();
+    let pool = ThreadPool::new(1);
+    let old = Timer::builder().executor(pool.clone()).build().expect("the options make sense");
+    let ((began, has_begun), (release, wait)) = (channel(), channel::<()>());
+    // Its only thread is held up, and something of the parent's waits in its queue.
+    let hold = move || {
+        began.send(()).expect("the test waits");
+        let _ = wait.recv();
+    };
+    old.schedule_detached(Duration::ZERO, hold).expect("accepted");
+    has_begun.recv().expect("it begins");
+    let parents = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&parents);
+    let queued = old.schedule(Duration::ZERO, move || _ = count.fetch_add(1, Ordering::SeqCst)).expect("accepted");
+    eventually("it waits in the queue", || queued.is_expired());
+    thread::sleep(10 * MS);
+    in_child("an old pool", || {
+        let timer = Timer::builder().executor(pool.clone()).build().expect("the options make sense");
+        let runs = Runs::new(50);
+        (0..50).for_each(|id| timer.schedule_detached(MS, runs.task(id)).expect("accepted"));
+        let all_ran = wait_for(|| runs.total() == 50);
+        let ended = timer.shutdown().is_ok_and(|left| left.is_empty());
+        first_wrong(&[all_ran, ended, parents.load(Ordering::SeqCst) == 0])
+    });
+    drop(release);
+    eventually("the parent's runs in the parent", || parents.load(Ordering::SeqCst) == 1);
+    assert_eq!(old.shutdown().expect("the first").len(), 0);
+}
+
+#[test]
+fn the_parent_is_not_disturbed_by_children_that_come_and_go() {
+    let _alone = alone();
+    let timer = Timer::builder().executor(Inline).build().expect("the options make sense");
+    let (runs, start) = (Runs::new(300), Instant::now());
+    for id in 0..300 {
+        let (run, due) = (runs.task(id), Duration::from_millis(id as u64 / 3));
+        let task = move || {
+            assert!(start.elapsed() >= due, "early");
+            run();
+        };
+        timer.schedule_detached(due, task).expect("accepted");
+        if id % 30 == 0 {
+            in_child("a short life", || first_wrong(&[timer.schedule(MS, || ()).is_err()]));
+        }
+    }
+    eventually("all fire", || runs.total() == 300);
+    runs.assert_each_ran_once();
+    assert_eq!(timer.stats().panicked, 0);
+    assert_books_balance(&timer.stats());
+}
+
+#[test]
+fn a_child_of_a_child_is_a_child() {
+    let _alone = alone();
+    let timer = Timer::new().expect("the defaults make sense");
+    in_child("a child that forks", || {
+        let own = Timer::new().expect("the defaults make sense");
+        let works = own.schedule(Duration::ZERO, || ()).is_ok_and(|due| wait_for(|| due.is_expired()));
+        // SAFETY: as in `in_child`.
+        let grandchild = unsafe { libc::fork() };
+        if grandchild == 0 {
+            let both = [&timer, &own].map(|timer| matches!(timer.schedule(MS, || ()), Err(ScheduleError::Forked(_))));
+            // SAFETY: always allowed.
+            unsafe { libc::_exit(first_wrong(&both)) };
+        }
+        let mut status = 0;
+        // SAFETY: the child's own child, and a place for its status.
+        let waited = unsafe { libc::waitpid(grandchild, &raw mut status, 0) };
+        let goes_on = own.schedule(MS, || ()).is_ok_and(|due| wait_for(|| due.is_expired()));
+        first_wrong(&[works, waited == grandchild && status == 0, goes_on])
+    });
+}

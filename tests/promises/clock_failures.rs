@@ -1,0 +1,56 @@
+//! A clock that panics while a batch runs: on the thread of a pool, on a worker and in a driver, no timeout is lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+use tourbillon::{Clock, Inline, ThreadPool, Timer};
+
+use crate::common::{Runs, assert_books_balance, eventually};
+
+/// Fails for the next so many looks of threads other than the test's.
+#[derive(Clone)]
+struct Fails {
+    spared: ThreadId,
+    looks: Arc<AtomicUsize>,
+}
+
+impl Clock for Fails {
+    fn now(&self) -> Instant {
+        if thread::current().id() != self.spared {
+            let fewer = |looks: usize| looks.checked_sub(1);
+            let failed = self.looks.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer).is_ok();
+            assert!(!failed, "on purpose, in a clock");
+        }
+        Instant::now()
+    }
+}
+
+#[test]
+fn a_clock_that_panics_while_a_batch_runs_loses_none_of_it() {
+    for builder in [Timer::builder().executor(ThreadPool::new(1)), Timer::builder().executor(Inline)] {
+        let clock = Fails { spared: thread::current().id(), looks: Arc::default() };
+        let timer = builder.shards(1).clock(clock.clone()).build().expect("the options make sense");
+        let runs = Runs::new(100);
+        let mut tasks: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
+        for id in 0..100 {
+            let (run, looks) = (runs.task(id), Arc::clone(&clock.looks));
+            tasks.push(Box::new(move || {
+                run();
+                // From the third task on, the clock fails a few times: within the batch, and on the worker.
+                if id == 50 {
+                    looks.store(5, Ordering::SeqCst);
+                }
+            }));
+        }
+        drop(timer.schedule_many(Duration::ZERO, tasks).expect("accepted"));
+        eventually("all have run", || runs.total() == 100);
+        runs.assert_each_ran_once();
+        let after = timer.schedule(Duration::ZERO, || ()).expect("accepted");
+        eventually("and it goes on", || after.is_expired() && timer.pending() == 0);
+        eventually("all books are closed", || timer.stats().fired == 101);
+        assert_books_balance(&timer.stats());
+        drop(timer.shutdown().expect("the first"));
+    }
+}
