@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use tourbillon::{Builder, Inline, ManualClock, Shutdown, ShutdownError, ThreadPool, Timer, Unfired};
@@ -16,21 +16,23 @@ fn on_workers(builder: Builder) -> (Timer, ManualClock) {
     (builder.clock(clock.clone()).build().expect("the options make sense"), clock)
 }
 
-/// Shuts down on another thread, and moves the clock by a millisecond at a time, as often as that takes. Returns the answer,
-/// and how far the clock had to be moved.
-fn drain(timer: &Timer, clock: &ManualClock, most: Duration) -> (Vec<Unfired>, Duration) {
-    let (own, start) = (timer.clone(), clock.now());
+/// A drain on another thread, that has begun.
+fn begin_to_drain(timer: &Timer, most: Duration) -> JoinHandle<Result<Vec<Unfired>, ShutdownError>> {
+    let own = timer.clone();
     let draining = thread::spawn(move || own.shutdown_with(Shutdown::Drain(most)));
-    eventually("the drain has begun", || timer.is_shutdown());
-    // The worker may not have seen the order yet, and must be asleep when nothing is due.
-    while !draining.is_finished() && clock.now() - start < 2 * most {
-        thread::sleep(2 * MS);
-        if !draining.is_finished() {
-            clock.advance(MS);
-        }
+    eventually("the drain has begun", || timer.schedule(Duration::ZERO, || ()).is_err());
+    draining
+}
+
+/// Drains, and moves the clock by a millisecond at a time. It must take so long, and no longer.
+fn drain(timer: &Timer, clock: &ManualClock, most: Duration, takes: Duration) -> Vec<Unfired> {
+    let (draining, start) = (begin_to_drain(timer, most), clock.now());
+    while clock.now() - start < takes {
+        thread::sleep(MS);
+        assert!(!draining.is_finished(), "after {:?}", clock.now() - start);
+        clock.advance(MS);
     }
-    let answer = in_time("a drain whose time is over", || draining.join().expect("no panic"));
-    (answer.expect("the first"), clock.now() - start)
+    in_time("a drain that is over", || draining.join().expect("no panic")).expect("the first")
 }
 
 #[test]
@@ -167,9 +169,8 @@ fn a_drain_runs_what_becomes_due_in_its_time_and_returns_the_rest() {
         timer.schedule_detached(Duration::MAX, runs.task(1)).expect("accepted");
         let elsewhere = || timer.schedule_detached(HOUR, runs.task(2)).expect("accepted");
         thread::scope(|scope| scope.spawn(elsewhere).join().expect("no panic"));
-        let (left, took) = drain(&timer, &clock, 20 * MS);
+        let left = drain(&timer, &clock, 20 * MS, 20 * MS);
         assert_eq!(times.in_ms(), [0, 1, 5, 20]);
-        assert_eq!(took, 20 * MS, "to the end, and not longer");
         let mut deadlines: Vec<_> = left.iter().map(|left| left.deadline()).collect();
         deadlines.sort();
         assert_eq!((deadlines.len(), deadlines[0], deadlines[1]), (3, start + 21 * MS, start + HOUR));
@@ -192,9 +193,8 @@ fn a_drain_ends_as_soon_as_nothing_is_left() {
         let last = timer.schedule(7 * MS, || ()).expect("accepted");
         // What has been cancelled is not waited for.
         assert!(timer.schedule(HOUR, || ()).expect("accepted").cancel());
-        let (left, took) = drain(&timer, &clock, HOUR);
+        let left = drain(&timer, &clock, HOUR, 7 * MS);
         assert!(left.is_empty() && ran.is_expired() && last.is_expired());
-        assert_eq!(took, 7 * MS);
     }
     drop(clock);
     let timer = Timer::new().expect("the defaults make sense");
@@ -213,9 +213,7 @@ fn a_drain_ends_when_the_last_that_it_waits_for_is_cancelled() {
         let group = timer.group();
         let held = timer.schedule(HOUR, || ()).expect("accepted");
         group.schedule_detached(HOUR, || ()).expect("accepted");
-        let own = timer.clone();
-        let draining = thread::spawn(move || own.shutdown_with(Shutdown::Drain(2 * HOUR)));
-        eventually("the drain has begun", || timer.schedule(Duration::ZERO, || ()).is_err());
+        let draining = begin_to_drain(&timer, 2 * HOUR);
         assert!(held.cancel() && group.cancel_all() == 1);
         let left = in_time("a drain with nothing left", || draining.join().expect("no panic")).expect("the first");
         assert!(left.is_empty());
@@ -234,13 +232,11 @@ fn a_reset_to_earlier_or_later_works_in_a_drain() {
     let earlier = timer.schedule(HOUR, noting()).expect("accepted");
     let later = timer.schedule(2 * MS, noting()).expect("accepted");
     let beyond = timer.schedule(3 * MS, noting()).expect("accepted");
-    let own = timer.clone();
-    let draining = thread::spawn(move || own.shutdown_with(Shutdown::Drain(10 * MS)));
-    eventually("the drain has begun", || timer.is_shutdown());
+    let draining = begin_to_drain(&timer, 10 * MS);
     assert!(earlier.reset(5 * MS) && later.reset(7 * MS) && beyond.reset(11 * MS));
     for _ in 0..10 {
+        thread::sleep(MS);
         assert!(!draining.is_finished());
-        thread::sleep(5 * MS);
         clock.advance(MS);
     }
     let left = in_time("a drain", || draining.join().expect("no panic")).expect("the first");
@@ -258,16 +254,13 @@ fn a_schedule_in_a_drain_gives_the_closure_back_from_outside_and_from_a_task() {
     let series_runs = Times::on(&clock);
     let noted = series_runs.clone();
     let series = timer.schedule_at_fixed_rate(MS, MS, move || noted.note()).expect("accepted");
-    let own = timer.clone();
-    let draining = thread::spawn(move || own.shutdown_with(Shutdown::Drain(HOUR)));
-    eventually("it is refused", || timer.schedule(Duration::ZERO, || ()).is_err());
+    let draining = begin_to_drain(&timer, HOUR);
     let error = timer.schedule(MS, runs.task(1)).expect_err("refused");
     assert!(error.is_shutdown());
     error.into_inner()();
     assert!(timer.schedule_at_fixed_rate(MS, MS, || ()).expect_err("refused").is_shutdown());
     assert_eq!(timer.shutdown().err(), Some(ShutdownError::AlreadyShutdown));
     for _ in 0..5 {
-        thread::sleep(5 * MS);
         clock.advance(MS);
     }
     assert!(in_time("a drain", || draining.join().expect("no panic")).expect("the first").is_empty());
@@ -291,9 +284,8 @@ fn a_drain_ends_a_pause() {
     timer.pause();
     clock.advance(HOUR);
     let soon = timer.schedule(5 * MS, || ()).expect("accepted");
-    let (left, took) = drain(&timer, &clock, 10 * MS);
+    let left = drain(&timer, &clock, 10 * MS, 5 * MS);
     assert!(left.is_empty() && soon.is_expired());
-    assert_eq!(took, 5 * MS);
 }
 
 #[test]
@@ -329,6 +321,16 @@ fn a_driven_engine_drains_thousands_within_its_limits_and_a_series_once() {
     runs.assert_each_ran_once();
     assert_eq!((left.len(), times.count(), series.is_pending()), (0, 1, false));
     assert_books_balance(&timer.stats());
+}
+
+#[test]
+fn a_driven_engine_drains_what_came_after_a_turn_that_a_limit_cut_short() {
+    let (timer, mut driver, _clock) = crate::common::driven_by(Timer::builder().transfer_limit(2));
+    (0..5).for_each(|_| timer.schedule_detached(HOUR, || ()).expect("accepted"));
+    driver.turn();
+    let due = timer.schedule(Duration::ZERO, || ()).expect("accepted");
+    assert_eq!(timer.shutdown_with(Shutdown::Drain(HOUR)).expect("the first").len(), 5);
+    assert!(due.is_expired());
 }
 
 #[test]

@@ -2,9 +2,11 @@
 //! fires when its tick has come. Whatever a random program of schedules, resets, cancels, drops and clock jumps does,
 //! over months of simulated time, the two must agree after every step.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod programs;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,31 +14,16 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::FileFailurePersistence;
-use tourbillon::{Builder, Driver, ManualClock, Timeout, TimeoutGuard, Timer};
+use tourbillon::{Builder, Driver, Group, ManualClock, Timeout, TimeoutGuard, Timer};
 
-use common::{DAY, assert_books_balance, driven_by};
+use common::{assert_books_balance, driven_by};
+use programs::{Kept, Rule, Step, builders, steps};
 
-/// One step of a program. An [`Index`] chooses among the handles that are held.
-#[derive(Clone, Debug)]
-enum Step {
-    Schedule { delay: Duration, kept: Kept, elsewhere: bool },
-    ScheduleAt { offset: i64 },
-    ScheduleMany { delay: Duration, many: usize },
-    Reset { which: Index, delay: Duration },
-    ResetAt { which: Index, offset: i64 },
-    Cancel { which: Index },
-    Drop { which: Index },
-    Unguard { which: Index },
-    Advance { by: Duration },
-    Turn,
-    Settle,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Kept {
-    Plainly,
-    Guarded,
-    Detached,
+/// A series in the model: when its next run is due by its schedule, and the tick that this was rounded to.
+struct Series {
+    rule: Rule,
+    due_ns: u128,
+    due_tick: u128,
 }
 
 enum Handle {
@@ -65,8 +52,14 @@ struct Pair {
     handles: Vec<(u64, Handle)>,
     /// The model: the ticks of all that is pending.
     pending: BTreeMap<u64, u128>,
+    series: BTreeMap<u64, Series>,
+    groups: [(Group, BTreeSet<u64>); 2],
+    /// What pauses have taken from the engine's time, and where that stands if it is paused.
+    lost_ns: u128,
+    paused_at: Option<u128>,
     next_id: u64,
     fired: u64,
+    repeated: u64,
     cancelled: u64,
 }
 
@@ -78,12 +71,37 @@ impl Pair {
         let clock = ManualClock::new();
         let (timer, driver) = builder.tick_duration(tick).clock(clock.clone()).build_driven().expect("sensible");
         let (start, ran) = (clock.now(), Arc::default());
-        let (handles, pending) = (Vec::new(), BTreeMap::new());
-        Self { timer, driver, clock, start, tick, ran, handles, pending, next_id: 0, fired: 0, cancelled: 0 }
+        let groups = [0, 1].map(|_| (timer.group(), BTreeSet::new()));
+        Self {
+            timer,
+            driver,
+            clock,
+            start,
+            tick,
+            ran,
+            handles: Vec::new(),
+            pending: BTreeMap::new(),
+            series: BTreeMap::new(),
+            groups,
+            lost_ns: 0,
+            paused_at: None,
+            next_id: 0,
+            fired: 0,
+            repeated: 0,
+            cancelled: 0,
+        }
     }
 
+    /// By the engine's time.
     fn now_ns(&self) -> u128 {
-        (self.clock.now() - self.start).as_nanos()
+        self.paused_at.unwrap_or_else(|| (self.clock.now() - self.start).as_nanos() - self.lost_ns)
+    }
+
+    /// What a tick is shown as.
+    fn instant_of(&self, tick: u128) -> Instant {
+        let lost_ns = (self.clock.now() - self.start).as_nanos() - self.now_ns();
+        let ns = u64::try_from(tick * self.tick.as_nanos() + lost_ns).expect("programs don't run for centuries");
+        self.start + Duration::from_nanos(ns)
     }
 
     fn now_tick(&self) -> u128 {
@@ -158,7 +176,63 @@ impl Pair {
             let tick = self.pending.remove(&id).expect("only what is pending fires, and once");
             assert!(tick <= now, "{id} is early: tick {now} instead of {tick}");
             self.fired += 1;
+            self.arm_again(id, tick);
         }
+    }
+
+    fn schedule_series(&mut self, initial: Duration, rule: Rule) {
+        let (due_ns, due_tick) = (self.now_ns() + initial.as_nanos(), self.tick_after(initial));
+        let (id, ran) = (self.next_id, Arc::clone(&self.ran));
+        self.next_id += 1;
+        self.pending.insert(id, due_tick);
+        self.series.insert(id, Series { rule, due_ns, due_tick });
+        let run = move || ran.lock().expect("no panic").push(id);
+        let timeout = match rule {
+            Rule::Rate(period, missed) => self.timer.schedule_at_fixed_rate_with(initial, period, missed, run).ok(),
+            Rule::Delay(delay) => self.timer.schedule_with_fixed_delay(initial, delay, run).ok(),
+            Rule::Answer(delay) => {
+                let run = move || {
+                    run();
+                    Some(delay)
+                };
+                self.timer.schedule_repeating(initial, run).ok()
+            }
+        };
+        self.handles.push((id, Handle::Plain(timeout.expect("accepted"))));
+    }
+
+    /// After a run that was due at `tick`.
+    fn arm_again(&mut self, id: u64, tick: u128) {
+        let (now_ns, tick_ns) = (self.now_ns(), self.tick.as_nanos());
+        let Some(series) = self.series.get_mut(&id) else { return };
+        // It was reset: the schedule goes on from there.
+        if tick != series.due_tick {
+            series.due_ns = tick * tick_ns;
+        }
+        series.due_ns = series.rule.next_ns(series.due_ns, now_ns);
+        series.due_tick = series.due_ns.div_ceil(tick_ns);
+        self.pending.insert(id, series.due_tick);
+        self.repeated += 1;
+    }
+
+    fn schedule_between(&mut self, earliest: Duration, width: Duration) {
+        let first = self.tick_after(earliest);
+        let last = ((self.now_ns() + (earliest + width).as_nanos()) / self.tick.as_nanos()).max(first);
+        let (id, task) = self.accept(first);
+        let timeout = self.timer.schedule_between(earliest, earliest + width, task).expect("accepted");
+        // The engine chooses; what it has chosen it must keep to.
+        let shown_ns = (timeout.deadline() - self.instant_of(0)).as_nanos();
+        let tick = shown_ns / self.tick.as_nanos();
+        assert!((first..=last).contains(&tick) && shown_ns.is_multiple_of(self.tick.as_nanos()));
+        self.pending.insert(id, tick);
+        self.handles.push((id, Handle::Plain(timeout)));
+    }
+
+    fn to_next(&mut self) {
+        let next = self.pending.values().min().filter(|tick| **tick != NEVER && self.paused_at.is_none());
+        let expected = next.map(|tick| self.instant_of(*tick).max(self.clock.now()));
+        assert_eq!(self.clock.advance_to_next(&self.timer), expected.is_some());
+        assert!(expected.is_none_or(|expected| self.clock.now() == expected));
     }
 
     fn settle(&mut self) {
@@ -210,6 +284,31 @@ impl Pair {
                 };
                 self.handles.push((id, Handle::Plain(plain)));
             }
+            Step::Series { initial, rule } => self.schedule_series(initial, rule),
+            Step::Between { earliest, width } => self.schedule_between(earliest, width),
+            Step::ScheduleInGroup { group, delay, kept } => {
+                let (id, task) = self.accept(self.tick_after(delay));
+                let (group, members) = &mut self.groups[group];
+                members.insert(id);
+                let timeout = group.schedule(delay, task).expect("accepted");
+                self.handles.extend(kept.then_some((id, Handle::Plain(timeout))));
+            }
+            Step::CancelAll { group } => {
+                let members = std::mem::take(&mut self.groups[group].1);
+                let pending = members.into_iter().filter(|id| self.pending.remove(id).is_some()).count();
+                assert_eq!(self.groups[group].0.cancel_all(), pending);
+                self.cancelled += pending as u64;
+            }
+            Step::Pause => {
+                self.timer.pause();
+                self.paused_at = Some(self.now_ns());
+            }
+            Step::Resume => {
+                self.lost_ns = (self.clock.now() - self.start).as_nanos() - self.now_ns();
+                self.paused_at = None;
+                self.timer.resume();
+            }
+            Step::ToNext => self.to_next(),
             Step::Advance { by } => self.clock.advance(by),
             Step::Turn => self.turn(),
             Step::Settle => self.settle(),
@@ -224,6 +323,10 @@ impl Pair {
         }
         let stats = self.timer.stats();
         assert_eq!((stats.scheduled, stats.fired, stats.cancelled), (self.next_id, self.fired, self.cancelled));
+        assert_eq!((stats.repeated, self.timer.is_paused()), (self.repeated, self.paused_at.is_some()));
+        for (group, members) in &self.groups {
+            assert_eq!(group.pending(), members.iter().filter(|id| self.pending.contains_key(id)).count());
+        }
         assert_books_balance(&stats);
     }
 
@@ -235,8 +338,7 @@ impl Pair {
         if tick.is_some_and(|tick| *tick <= self.now_tick()) {
             assert!(handle.deadline() <= self.clock.now());
         } else if let Some(tick) = tick.filter(|tick| **tick != NEVER) {
-            let ns = u64::try_from(tick * self.tick.as_nanos()).expect("programs don't run for centuries");
-            assert_eq!(handle.deadline(), self.start + Duration::from_nanos(ns));
+            assert_eq!(handle.deadline(), self.instant_of(*tick));
         }
     }
 
@@ -259,52 +361,6 @@ impl Pair {
         assert_eq!((self.driver.turn(), self.timer.pending()), (0, 0));
         assert_books_balance(&self.timer.stats());
     }
-}
-
-/// Delays of all orders of magnitude, a few that are special, and many that fall together.
-fn delays() -> impl Strategy<Value = Duration> {
-    prop_oneof![
-        8 => (0..54_u32, any::<u64>()).prop_map(|(bits, ns)| Duration::from_nanos(ns % (2 << bits))),
-        4 => (0..600_u64).prop_map(Duration::from_millis),
-        2 => Just(Duration::ZERO),
-        1 => Just(Duration::MAX),
-    ]
-}
-
-/// Points in time from hours ago to days ahead. (Not within the current tick but past: see the promises.)
-fn offsets() -> impl Strategy<Value = i64> {
-    prop_oneof![Just(-3_600_000_000_000), Just(-400_000_000_000_000), 1..1_000_000_000_i64, 1..400_000_000_000_000_i64]
-}
-
-fn steps() -> impl Strategy<Value = Step> {
-    let kept = prop_oneof![3 => Just(Kept::Plainly), 1 => Just(Kept::Guarded), 1 => Just(Kept::Detached)];
-    let which = any::<Index>;
-    prop_oneof![
-        8 => (delays(), kept, prop::bool::weighted(0.2))
-            .prop_map(|(delay, kept, elsewhere)| Step::Schedule { delay, kept, elsewhere }),
-        1 => offsets().prop_map(|offset| Step::ScheduleAt { offset }),
-        1 => (delays(), 0..20_usize).prop_map(|(delay, many)| Step::ScheduleMany { delay, many }),
-        6 => (which(), delays()).prop_map(|(which, delay)| Step::Reset { which, delay }),
-        1 => (which(), offsets()).prop_map(|(which, offset)| Step::ResetAt { which, offset }),
-        3 => which().prop_map(|which| Step::Cancel { which }),
-        2 => which().prop_map(|which| Step::Drop { which }),
-        1 => which().prop_map(|which| Step::Unguard { which }),
-        6 => prop_oneof![3 => (0..2_000_000_000_u64).prop_map(Duration::from_nanos), 2 => delays()]
-            .prop_map(|by| Step::Advance { by: by.min(30 * DAY) }),
-        3 => Just(Step::Turn),
-        6 => Just(Step::Settle),
-    ]
-}
-
-/// Wheels and limits. Returns their description along with them, for a failure's report.
-fn builders() -> impl Strategy<Value = (Builder, Duration)> {
-    let limits = prop_oneof![Just((100_000, 100_000)), Just((1, 1)), Just((3, 2)), Just((50, 7))];
-    let tick = prop_oneof![4 => Just(1_000_000), 1 => Just(333_000), 1 => Just(60_000_000_000), 1 => Just(1_000)];
-    let levels = prop_oneof![Just(1_usize), Just(2), Just(4), Just(6)];
-    (levels, 2..10_u32, 1..3_usize, limits, tick).prop_map(|(levels, bits, shards, (transfer, expiry), tick_ns)| {
-        let builder = Timer::builder().levels(levels).ticks_per_wheel(1 << bits).shards(shards);
-        (builder.transfer_limit(transfer).expiry_limit(expiry), Duration::from_nanos(tick_ns))
-    })
 }
 
 proptest! {
