@@ -228,7 +228,7 @@ impl Pair {
         self.handles.push((id, Handle::Plain(timeout)));
     }
 
-    fn to_next(&mut self) {
+    fn step_to_next(&mut self) {
         let next = self.pending.values().min().filter(|tick| **tick != NEVER && self.paused_at.is_none());
         let expected = next.map(|tick| self.instant_of(*tick).max(self.clock.now()));
         assert_eq!(self.clock.advance_to_next(&self.timer), expected.is_some());
@@ -246,6 +246,8 @@ impl Pair {
     }
 
     fn step(&mut self, step: Step) {
+        // What no delay means in a pause is not this test's question.
+        let step = if self.paused_at.is_some() { step.with_delays() } else { step };
         match step {
             Step::Schedule { delay, kept, elsewhere } => self.schedule(delay, kept, elsewhere),
             Step::ScheduleAt { offset } => {
@@ -308,7 +310,7 @@ impl Pair {
                 self.paused_at = None;
                 self.timer.resume();
             }
-            Step::ToNext => self.to_next(),
+            Step::ToNext => self.step_to_next(),
             Step::Advance { by } => self.clock.advance(by),
             Step::Turn => self.turn(),
             Step::Settle => self.settle(),

@@ -38,6 +38,23 @@ pub(crate) enum Kept {
     Detached,
 }
 
+impl Step {
+    /// The same, with at least the shortest delay there is.
+    pub(crate) fn with_delays(mut self) -> Self {
+        match &mut self {
+            Self::Schedule { delay, .. }
+            | Self::ScheduleMany { delay, .. }
+            | Self::Reset { delay, .. }
+            | Self::ScheduleInGroup { delay, .. }
+            | Self::Series { initial: delay, .. }
+            | Self::Between { earliest: delay, .. } => *delay = (*delay).max(Duration::from_nanos(1)),
+            Self::ScheduleAt { offset } | Self::ResetAt { offset, .. } => *offset = offset.abs(),
+            _ => {}
+        }
+        self
+    }
+}
+
 /// What runs again and again. Runs take no time here.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rule {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tourbillon::{BuildError, Builder, Pinning, Timer, WaitStrategy};
 
-use crate::common::{MS, allowed_cores};
+use crate::common::{HOUR, MS, allowed_cores, eventually};
 
 /// What both ways to build say, which is the same.
 fn error_of(builder: fn() -> Builder) -> String {
@@ -112,4 +112,15 @@ fn every_wait_strategy_works() {
         }
         assert!(timer.shutdown().is_ok());
     }
+}
+
+#[test]
+fn the_global_timer_is_one_engine_for_the_whole_process() {
+    let global = std::ptr::from_ref(Timer::global());
+    let elsewhere = std::thread::spawn(|| std::ptr::from_ref(Timer::global()).addr()).join().expect("no panic");
+    assert_eq!(global.addr(), elsewhere);
+    let timeout = Timer::global().schedule(MS, || ()).expect("accepted");
+    eventually("it fires", || timeout.is_expired());
+    drop(Timer::global().clone());
+    assert!(Timer::global().schedule(HOUR, || ()).expect("it is never dropped").cancel());
 }

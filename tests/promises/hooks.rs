@@ -110,7 +110,9 @@ fn workers_call_it_too_in_the_order_of_ticks_on_their_own_threads() {
             _ => Rig::pool(builder),
         };
         let (runs, mut rig) = (Runs::new(40), rig);
-        (0..40).for_each(|id| rig.timer.schedule_detached((id as u32 % 20) * 5 * MS, runs.task(id)).expect("accepted"));
+        (0..40).for_each(|id| {
+            rig.timer.schedule_detached(Duration::from_millis(id as u64 % 20 * 5), runs.task(id)).expect("accepted")
+        });
         rig.settle();
         rig.walk(100);
         let ticks = told.take_short();
@@ -148,7 +150,9 @@ fn a_panic_in_it_is_treated_as_a_tasks() {
     };
     for mut rig in Rig::each(builder) {
         let runs = Runs::new(10);
-        (0..10).for_each(|id| rig.timer.schedule_detached(id as u32 * MS, runs.task(id)).expect("accepted"));
+        (0..10).for_each(|id| {
+            rig.timer.schedule_detached(Duration::from_millis(id as u64), runs.task(id)).expect("accepted")
+        });
         rig.walk(20);
         runs.assert_each_ran_once();
         let panicked = rig.timer.stats().panicked;

@@ -297,3 +297,27 @@ fn a_clock_that_panics_when_a_pause_begins_leaves_no_engine_behind_that_hangs() 
         assert!(due.is_expired());
     });
 }
+
+#[test]
+fn what_is_scheduled_in_a_pause_does_not_run_in_it_be_it_with_no_delay() {
+    for mut rig in Rig::each(Timer::builder) {
+        let times = Times::on(&rig.clock);
+        let noting = || {
+            let times = times.clone();
+            move || times.note()
+        };
+        let reset = rig.timer.schedule(HOUR, noting()).expect("accepted");
+        rig.settle();
+        rig.timer.pause();
+        drop(rig.timer.schedule(Duration::ZERO, noting()).expect("accepted"));
+        drop(rig.timer.schedule_at(rig.clock.now(), noting()).expect("accepted"));
+        drop(rig.timer.schedule_between(Duration::ZERO, Duration::ZERO, noting()).expect("accepted"));
+        drop(rig.timer.schedule_at_fixed_rate(Duration::ZERO, HOUR, noting()).expect("accepted"));
+        assert!(reset.reset(Duration::ZERO));
+        rig.walk(20);
+        assert_eq!((times.count(), rig.timer.pending()), (0, 5), "{}", rig.kind);
+        rig.timer.resume();
+        rig.walk(1);
+        assert_eq!(times.in_ms(), [21; 5], "a tick later at most, {}", rig.kind);
+    }
+}

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tourbillon::{ManualClock, ThreadPool, Timer};
+use tourbillon::{Inline, ManualClock, ThreadPool, Timer};
 
 use crate::common::{
     DAY, HOUR, Keeps, MS, Own, PATIENCE, Random, Rig, Runs, Times, assert_books_balance, driven, driven_by, in_time,
@@ -109,6 +109,22 @@ fn it_knows_of_what_was_scheduled_after_a_turn_that_a_limit_cut_short() {
     let start = clock.now();
     assert!(clock.advance_to_next(&timer));
     assert_eq!(clock.now() - start, MS);
+}
+
+#[test]
+fn an_advance_returns_when_all_that_is_due_has_run_also_what_came_behind_a_long_list() {
+    let clock = ManualClock::new();
+    let builder = Timer::builder().shards(1).transfer_limit(3).executor(Inline).clock(clock.clone());
+    let timer = builder.build().expect("the options make sense");
+    let mut random = Random::new(6);
+    for round in 0..3_000 {
+        let far = timer.schedule_many(HOUR, (0..random.below(60)).map(|_| || ())).expect("accepted");
+        (0..random.below(200)).for_each(|_| std::hint::spin_loop());
+        let due = timer.schedule(MS, || ()).expect("accepted");
+        clock.advance(MS);
+        assert!(due.is_expired(), "in round {round}");
+        far.iter().for_each(|far| assert!(far.cancel()));
+    }
 }
 
 #[test]
