@@ -262,6 +262,9 @@ impl Pair {
             }
             Step::Reset { which, delay } => self.reset(which, self.tick_after(delay), |handle| handle.reset(delay)),
             Step::ResetAt { which, offset } => {
+                // From where a rate goes on that was reset to the past is not said: from then, or from now.
+                let is_series = self.held(which).is_some_and(|at| self.series.contains_key(&self.handles[at].0));
+                let offset = if is_series { offset.abs() } else { offset };
                 let (deadline, tick) = self.instant_at(offset);
                 self.reset(which, tick, |handle| handle.reset_at(deadline));
             }
