@@ -80,14 +80,10 @@ impl Members {
         std::mem::take(&mut lock(&self.0).entries)
     }
 
-    /// # Safety
-    /// The entries are the hub's.
-    unsafe fn pending(&self, hub: &HubRef) -> usize {
-        let mut list = lock(&self.0);
-        let all = list.entries.len();
-        // SAFETY: handed on.
-        unsafe { list.prune(hub, all) };
-        list.entries.len()
+    fn pending(&self) -> usize {
+        let list = lock(&self.0);
+        // SAFETY: the group is an owner.
+        list.entries.iter().filter(|&&entry| unsafe { entry_ref(entry) }.state.is_pending()).count()
     }
 }
 
@@ -161,8 +157,7 @@ impl Group {
     /// How many are pending in it. Looks at each.
     #[must_use]
     pub fn pending(&self) -> usize {
-        // SAFETY: the members are this engine's.
-        unsafe { self.members.pending(&self.timer.engine.hub) }
+        self.members.pending()
     }
 
     fn place(&self) -> Place<'_> {
