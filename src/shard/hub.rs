@@ -16,7 +16,7 @@ use super::producer::Producer;
 use super::running::Running;
 use crate::arena::{Arena, PerThread, current_thread, with_remembered};
 use crate::entry::{Entry, HandleGone, entry_ref};
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fork, lock};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, fork, lock};
 use crate::time::Timeline;
 
 /// Whoever can make a shard's worker run: start it, or unpark it.
@@ -135,45 +135,54 @@ impl Hub {
     /// Lets `work` use the calling thread's producer. It must not run user code: that could come back here.
     #[inline]
     pub(crate) fn with_producer<R>(&self, work: impl FnOnce(&Producer) -> R) -> R {
-        match self.own_producer() {
+        self.with_producer_here(|mine| match mine {
             Some(mine) => work(mine),
-            None => self.with_late_producer(work),
-        }
+            // Counted for nobody.
+            None => work(&Producer::new()),
+        })
     }
 
     /// The same, but that in a child process that was forked off after the engine was made there is none.
     #[inline]
     pub(crate) fn with_producer_here<R>(&self, work: impl FnOnce(Option<&Producer>) -> R) -> R {
-        match self.own_producer() {
-            Some(mine) => work(Some(mine)),
-            None if self.is_forked() => work(None),
-            None => work(Some(&lock(&self.late))),
-        }
-    }
-
-    #[cold]
-    fn with_late_producer<R>(&self, work: impl FnOnce(&Producer) -> R) -> R {
-        if self.is_forked() {
-            // Somebody may have held the lock when the process was forked.
-            return work(&Producer::new());
-        }
-        work(&lock(&self.late))
+        let late;
+        let mine = match self.own_producer() {
+            Some(mine) => Some(mine),
+            None => {
+                late = self.late_producer();
+                late.as_deref()
+            }
+        };
+        work(mine)
     }
 
     /// The calling thread's own producer; none if the thread is so far gone that it has to share one, or is a forked child's.
     #[inline]
     fn own_producer(&self) -> Option<&Producer> {
-        let mine = with_remembered(self.id, || match current_thread() {
-            // What the threads of the parent were at when it was forked, they are at for ever.
-            _ if self.is_forked() => (std::ptr::null(), false),
-            Some(number) => {
+        let mine = with_remembered(self.id, || self.find_producer());
+        // SAFETY: producers stay where they are as long as the hub, and the address was found for this hub's id.
+        unsafe { mine.as_ref() }
+    }
+
+    /// The address of the calling thread's own producer, and whether to remember it.
+    #[cold]
+    #[inline(never)]
+    fn find_producer(&self) -> (*const Producer, bool) {
+        match current_thread() {
+            Some(number) if !self.is_forked() => {
                 let mine: &Producer = self.producers.get_or(number, || CachePadded::new(Producer::new()));
                 (std::ptr::from_ref(mine), true)
             }
-            None => (std::ptr::null(), false),
-        });
-        // SAFETY: producers stay where they are as long as the hub, and the address was found for this hub's id.
-        unsafe { mine.as_ref() }
+            _ => (std::ptr::null(), false),
+        }
+    }
+
+    /// The producer that threads share which have none of their own. None in a forked child, where what the parent's threads
+    /// were at when it was forked, they are at for ever.
+    #[cold]
+    #[inline(never)]
+    fn late_producer(&self) -> Option<MutexGuard<'_, Producer>> {
+        (!self.is_forked()).then(|| lock(&self.late))
     }
 
     /// The mailbox of the shard that was chosen, or else the one that the calling thread, whose producer this is, schedules on:

@@ -80,6 +80,7 @@ mod imp {
     /// Nanoseconds per count, plus an eighth, times 2^32. Written before `WINDOW`.
     static RATE: AtomicU64 = AtomicU64::new(0);
 
+    #[inline]
     fn counter() -> u64 {
         // SAFETY: every x86-64 processor has the instruction. (A system that forbids it to user code, by CR4.TSD, does not
         // use the counter as its vDSO clock either; see `is_trusted`, which is asked first.)
