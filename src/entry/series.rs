@@ -128,6 +128,14 @@ impl<F: FnMut() -> Option<Duration> + Send + 'static> Repeat for Answering<F> {
     }
 }
 
+/// When a series is due again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Next {
+    pub(crate) tick: Tick,
+    /// It has come already: a burst.
+    pub(crate) is_overdue: bool,
+}
+
 /// A closure with its schedule.
 pub(crate) struct Series<R> {
     rule: Rule,
@@ -141,17 +149,18 @@ impl<R: Repeat> Series<R> {
         Self { rule, due: first, repeat }
     }
 
-    /// The run that expired at `deadline`. Returns the tick of the next one; none if it was the last.
-    pub(crate) fn run(&mut self, deadline: Tick, timeline: &Timeline) -> Option<Tick> {
+    /// The run that expired at `deadline`. None if it was the last.
+    pub(crate) fn run(&mut self, deadline: Tick, timeline: &Timeline) -> Option<Next> {
         let scale = timeline.scale();
         if deadline != self.due.tick {
             // It was reset: the schedule goes on from there.
             self.due = Moment { ns: scale.ns_of(deadline), tick: deadline };
         }
         let answer = self.repeat.run();
-        let next_ns = self.rule.next_ns(answer, self.due.ns, timeline.now_ns())?;
+        let now_ns = timeline.now_ns();
+        let next_ns = self.rule.next_ns(answer, self.due.ns, now_ns)?;
         self.due = Moment { ns: next_ns, tick: scale.tick_not_before(next_ns) };
-        Some(self.due.tick)
+        Some(Next { tick: self.due.tick, is_overdue: self.due.tick <= scale.tick_at(now_ns) })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::mem::{ManuallyDrop, MaybeUninit, align_of, size_of};
 
-use super::series::{Repeat, Series};
+use super::series::{Next, Repeat, Series};
 use crate::time::{Tick, Timeline};
 
 const INLINE_WORDS: usize = 3;
@@ -26,7 +26,7 @@ struct Kind {
     run_again: Option<RunAgain>,
 }
 
-type RunAgain = unsafe fn(*mut u8, Tick, &Timeline) -> Option<Tick>;
+type RunAgain = unsafe fn(*mut u8, Tick, &Timeline) -> Option<Next>;
 
 // SAFETY: a task is built only from closures that are `Send` (see `Task::new`), and holds nothing else.
 unsafe impl Send for Task {}
@@ -84,7 +84,7 @@ unsafe fn run_series_once<R: Repeat>(captures: *mut u8) {
 
 /// # Safety
 /// As for [`run_boxed`], with a series in the box, which is not taken over.
-unsafe fn run_series<R: Repeat>(captures: *mut u8, deadline: Tick, timeline: &Timeline) -> Option<Tick> {
+unsafe fn run_series<R: Repeat>(captures: *mut u8, deadline: Tick, timeline: &Timeline) -> Option<Next> {
     // SAFETY: a pointer stands there.
     let series = unsafe { captures.cast::<*mut Series<R>>().read() };
     // SAFETY: it is a box's, which the caller alone has.
@@ -137,9 +137,8 @@ impl Task {
         Self { kind, captures }
     }
 
-    /// A run of a series that expired at `deadline`. Returns the tick of the next run; none if this was the last, as it is
-    /// for what is no series.
-    pub(crate) fn run_again(&mut self, deadline: Tick, timeline: &Timeline) -> Option<Tick> {
+    /// A run of a series that expired at `deadline`. None if this was the last, as it is for what is no series.
+    pub(crate) fn run_again(&mut self, deadline: Tick, timeline: &Timeline) -> Option<Next> {
         let run = self.kind.run_again?;
         // SAFETY: `kind` was chosen in `series` together with the captures, which are still there.
         unsafe { run(self.captures.as_mut_ptr().cast(), deadline, timeline) }

@@ -13,7 +13,7 @@ use super::counters::Counts;
 use super::in_flight::InFlight;
 use super::mailbox::Mailbox;
 use super::producer::Producer;
-use super::running::Running;
+use super::running::{Overdue, Running};
 use crate::arena::{Arena, PerThread, current_thread, with_remembered};
 use crate::entry::{Entry, HandleGone, entry_ref};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, fork, lock};
@@ -63,6 +63,7 @@ pub(crate) struct Hub {
     pub(crate) panicked: AtomicU64,
     /// Timeouts whose executor dropped the batch or panicked, so that they were run by whoever had it.
     pub(crate) refused: AtomicU64,
+    pub(crate) overdue: Overdue,
     pub(crate) on_panic: Option<PanicHook>,
     /// What belongs into a shutdown's answer and was not in a shard when that was closed; none unless a shutdown is waiting.
     pub(crate) left_outside: Mutex<Option<Vec<Left>>>,
@@ -90,6 +91,7 @@ impl Hub {
             in_flight: InFlight::new(),
             panicked: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            overdue: Overdue::default(),
             on_panic: plan.on_panic,
             left_outside: Mutex::new(None),
             generation: fork::generation(),

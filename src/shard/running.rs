@@ -1,7 +1,7 @@
 //! What the watchdog looks at: which batch a thread is running, and since when; when a shard was turned last.
 
 // Not through `sync`: observations, which no protocol depends on, and which models would only be slowed down by.
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The clock is read for every so many tasks of a batch.
 pub(crate) const TASKS_A_LOOK: usize = 64;
@@ -68,6 +68,21 @@ impl Heartbeat {
 
     pub(crate) fn next(&self) -> u64 {
         self.next.load(Ordering::Relaxed)
+    }
+}
+
+/// A series has been armed for a tick that has come already: whoever turns the shards by hand turns them once more.
+#[derive(Debug, Default)]
+pub(crate) struct Overdue(AtomicBool);
+
+impl Overdue {
+    pub(super) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Only for a driver: all that it asks for was done by itself.
+    pub(crate) fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
     }
 }
 

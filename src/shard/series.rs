@@ -53,7 +53,10 @@ impl SeriesRun {
                 match catch_unwind(AssertUnwindSafe(|| task.run_again(deadline, hub.timeline()))) {
                     Ok(Some(next)) => {
                         self.entry().put_task(task);
-                        (next, true)
+                        if next.is_overdue {
+                            hub.overdue.set();
+                        }
+                        (next.tick, true)
                     }
                     Ok(None) => return self.end(hub, task),
                     Err(panic) => {

@@ -258,7 +258,7 @@ impl Builder {
         let bell = Arc::new(Bell::default());
         hub.set_waker(Box::new(RingBell(Arc::clone(&bell))));
         let shards = Arc::new(Mutex::new(shards));
-        let driver = Driver::new(hub.clone(), Arc::clone(&shards), bell, self.on_tick.take());
+        let driver = Driver::new(hub.clone(), Arc::clone(&shards), bell, self.on_tick.take(), self.limits.expiry);
         let engine = Arc::new(Engine::new(hub, Turner::Driver(shards), self.slots(), self.stuck_after));
         Ok((Timer::new_on(engine), driver))
     }

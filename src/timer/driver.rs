@@ -26,6 +26,7 @@ pub struct Driver {
     shards: DrivenShards,
     bell: Arc<Bell>,
     on_tick: Option<TickHook>,
+    expiry_limit: usize,
 }
 
 /// What a producer does when it brings something that is due before the driver said it would come back.
@@ -51,14 +52,33 @@ impl Wake for RingBell {
 }
 
 impl Driver {
-    pub(super) fn new(hub: HubRef, shards: DrivenShards, bell: Arc<Bell>, on_tick: Option<TickHook>) -> Self {
-        Self { hub, shards, bell, on_tick }
+    pub(super) fn new(
+        hub: HubRef,
+        shards: DrivenShards,
+        bell: Arc<Bell>,
+        on_tick: Option<TickHook>,
+        expiry_limit: usize,
+    ) -> Self {
+        Self { hub, shards, bell, on_tick, expiry_limit }
     }
 
     /// Runs all that is due, here and now, within the builder's `transfer_limit` and `expiry_limit`; returns how many
     /// timeouts fired. What a limit leaves over waits for the next turn: [`next_wakeup`](Self::next_wakeup) then says at
-    /// once. A panic in a task is caught as in a pool. The builder's executor is not used.
+    /// once; and so does what a task schedules with no delay. (But a series that makes up for runs that it has
+    /// [missed](crate::MissedTicks::Burst) makes up for all of them.) A panic in a task is caught as in a pool. The builder's
+    /// executor is not used.
     pub fn turn(&mut self) -> usize {
+        let mut fired = 0;
+        loop {
+            let more = self.turn_once();
+            fired += more;
+            if !self.hub.overdue.take() || more == 0 || fired >= self.expiry_limit {
+                return fired;
+            }
+        }
+    }
+
+    fn turn_once(&mut self) -> usize {
         let Some(mut shards) = self.lock_shards() else { return 0 };
         let mut ticks = Vec::new();
         let turn = |shard: &mut Shard| {

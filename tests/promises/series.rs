@@ -399,3 +399,22 @@ fn hundreds_of_series_run_as_often_as_their_periods_say() {
         assert_books_balance(&timer.stats());
     }
 }
+
+#[test]
+fn one_turn_of_a_driver_makes_up_for_all_runs_that_a_burst_has_missed_and_for_no_others() {
+    let (timer, mut driver, clock) = driven_by(Timer::builder());
+    let runs = Arc::new(AtomicUsize::new(0));
+    let count = || {
+        let runs = Arc::clone(&runs);
+        move || _ = runs.fetch_add(1, Ordering::Relaxed)
+    };
+    let burst = timer.schedule_at_fixed_rate_with(MS, MS, MissedTicks::Burst, count()).expect("accepted");
+    clock.advance(7 * MS);
+    assert_eq!((driver.turn(), runs.load(Ordering::Relaxed)), (7, 7));
+    assert_eq!(driver.turn(), 0);
+    assert!(burst.cancel());
+    let skip = timer.schedule_at_fixed_rate(MS, MS, count()).expect("accepted");
+    clock.advance(7 * MS);
+    assert_eq!((driver.turn(), runs.load(Ordering::Relaxed)), (1, 8));
+    assert!(skip.cancel());
+}
