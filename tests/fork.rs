@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tourbillon::{Inline, ManualClock, ScheduleError, Shutdown, ShutdownError, ThreadPool, Timer};
+use tourbillon::{Inline, ManualClock, ScheduleError, Shutdown, ShutdownError, ThreadPool, Timer, WorkerState};
 
 use common::{HOUR, MS, PATIENCE, Runs, assert_books_balance, eventually};
 
@@ -144,6 +144,24 @@ fn in_the_child_handles_and_questions_hang_nowhere() {
         assert_eq!(timer.pending(), 101, "the parent's are the parent's");
         assert_eq!(timer.shutdown().expect("the first").len(), 101);
     }
+}
+
+#[test]
+fn in_the_child_health_says_forked_and_a_clock_that_is_moved_by_hand_waits_for_nobody() {
+    let _alone = alone();
+    let clock = ManualClock::new();
+    let timer = Timer::builder().shards(1).clock(clock.clone()).build().expect("the options make sense");
+    let timeout = timer.schedule(HOUR, || ()).expect("accepted");
+    eventually("its worker runs", || timer.stats().transferred == 1);
+    in_child("a manual clock", || {
+        clock.advance(2 * HOUR);
+        let stepped = clock.advance_to_next(&timer);
+        let health = timer.health();
+        let is_told = health.shards[0].worker == WorkerState::Forked && !health.is_healthy();
+        first_wrong(&[!stepped, timeout.is_pending(), is_told])
+    });
+    clock.advance(HOUR);
+    assert!(timeout.is_expired() && timer.health().is_healthy());
 }
 
 #[test]

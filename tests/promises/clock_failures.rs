@@ -1,4 +1,4 @@
-//! A clock that panics while a batch runs: on the thread of a pool, on a worker and in a driver, no timeout is lost.
+//! A clock that panics while a batch runs: on the thread of a pool or on a worker, no timeout is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,7 +38,7 @@ fn a_clock_that_panics_while_a_batch_runs_loses_none_of_it() {
             let (run, looks) = (runs.task(id), Arc::clone(&clock.looks));
             tasks.push(Box::new(move || {
                 run();
-                // From the third task on, the clock fails a few times: within the batch, and on the worker.
+                // From here on the clock fails a few times: within the batch, and on the worker.
                 if id == 50 {
                     looks.store(5, Ordering::SeqCst);
                 }

@@ -1,0 +1,478 @@
+//! What a reviewer broke when series, groups, pauses and the ways to shut down were new. Faults that other files hold already
+//! are not repeated here.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+use tourbillon::{
+    Clock, Expired, Inline, ManualClock, MissedTicks, Pinning, ScheduleError, Shutdown, ShutdownError, ThreadPool,
+    Timeout, Timer,
+};
+
+use crate::common::{
+    DAY, Drops, HOUR, MS, Random, Rig, Runs, assert_books_balance, driven, driven_by, eventually, in_time,
+    threads_named,
+};
+
+const S: Duration = Duration::from_secs(1);
+
+/// A clock that does something of the test's in the middle of that thread's next look, as if it had lost its core there.
+#[derive(Clone)]
+struct Interrupted(Arc<Looks>);
+
+struct Looks {
+    start: Instant,
+    ns: AtomicU64,
+    meanwhile: Mutex<Option<Meanwhile>>,
+}
+
+/// By which thread's look, and what.
+type Meanwhile = (ThreadId, Box<dyn FnOnce() + Send>);
+
+impl Interrupted {
+    fn new() -> Self {
+        let looks = Looks { start: Instant::now(), ns: AtomicU64::new(0), meanwhile: Mutex::new(None) };
+        Self(Arc::new(looks))
+    }
+
+    fn advance(&self, by: Duration) {
+        self.0.ns.fetch_add(u64::try_from(by.as_nanos()).expect("short"), Ordering::SeqCst);
+    }
+
+    fn at_the_next_look(&self, then: impl FnOnce() + Send + 'static) {
+        *self.0.meanwhile.lock().expect("no panic") = Some((thread::current().id(), Box::new(then)));
+    }
+}
+
+impl Clock for Interrupted {
+    fn now(&self) -> Instant {
+        let is_mine = |(thread, _): &mut Meanwhile| *thread == thread::current().id();
+        let meanwhile = self.0.meanwhile.lock().expect("no panic").take_if(is_mine);
+        if let Some((_, meanwhile)) = meanwhile {
+            meanwhile();
+        }
+        self.0.start + Duration::from_nanos(self.0.ns.load(Ordering::SeqCst))
+    }
+}
+
+/// Whether a probe was refused. One that was not is cancelled; counts those for which it is too late.
+fn is_refused<F>(probe: Result<Timeout, ScheduleError<F>>, too_late: &mut usize) -> bool {
+    *too_late += usize::from(probe.as_ref().is_ok_and(|probe| !probe.cancel()));
+    probe.is_err()
+}
+
+#[test]
+fn what_is_scheduled_while_the_worker_is_busy_is_the_next_deadline() {
+    let rig = Rig::inline(Timer::builder().shards(1));
+    let (began, has_begun) = channel();
+    let task = move || {
+        began.send(()).expect("the test waits");
+        thread::sleep(30 * MS);
+    };
+    rig.timer.schedule_detached(Duration::ZERO, task).expect("accepted");
+    has_begun.recv().expect("it begins");
+    let timeout = rig.timer.schedule(5 * S, || ()).expect("accepted");
+    assert!(rig.clock.advance_to_next(&rig.timer) && timeout.is_expired());
+}
+
+#[test]
+fn the_next_deadline_is_not_one_from_before_the_question() {
+    for round in 0..500 {
+        let rig = Rig::inline(Timer::builder().shards(1).pinning(Pinning::None));
+        rig.timer.schedule_detached(HOUR, || ()).expect("accepted");
+        // Each wakes the worker, which has an answer ready when it falls asleep again.
+        (0..3).for_each(|k| rig.timer.schedule_detached(60 * S - k * S, || ()).expect("accepted"));
+        let start = rig.clock.now();
+        rig.timer.schedule_detached(5 * S, || ()).expect("accepted");
+        assert!(rig.clock.advance_to_next(&rig.timer), "in round {round}");
+        assert_eq!(rig.clock.now() - start, 5 * S, "in round {round}");
+    }
+}
+
+#[test]
+fn a_driver_at_rest_is_called_for_what_comes_though_its_next_deadline_was_asked_for() {
+    let (timer, driver, clock) = driven();
+    let rung = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&rung);
+    driver.on_earlier(move || _ = count.fetch_add(1, Ordering::SeqCst));
+    assert_eq!(driver.next_wakeup(), None);
+    assert!(!clock.advance_to_next(&timer));
+    timer.schedule_detached(S, || ()).expect("accepted");
+    assert_eq!(rung.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_point_in_time_that_is_given_while_a_pause_ends_is_not_early() {
+    for reset in [false, true] {
+        let clock = Interrupted::new();
+        let (timer, mut driver) = Timer::builder().clock(clock.clone()).build_driven().expect("the options make sense");
+        let before = timer.schedule(HOUR, || ()).expect("accepted");
+        timer.pause();
+        clock.advance(5 * S);
+        let deadline = clock.now() + 55 * S;
+        let (own, moved) = (timer.clone(), clock.clone());
+        clock.at_the_next_look(move || {
+            let meanwhile = move || {
+                own.resume();
+                moved.advance(10 * S);
+            };
+            thread::spawn(meanwhile).join().expect("no panic");
+        });
+        let timeout = if reset {
+            assert!(before.reset_at(deadline));
+            before
+        } else {
+            timer.schedule_at(deadline, || ()).expect("accepted")
+        };
+        assert!(!timer.is_paused());
+        clock.advance(45 * S - MS);
+        driver.turn();
+        assert!(!timeout.is_expired(), "early by {:?}", deadline - clock.now());
+        clock.advance(MS);
+        driver.turn();
+        assert!(timeout.is_expired());
+    }
+}
+
+#[test]
+fn the_end_of_a_pause_is_not_missed_by_a_worker_that_is_just_being_started() {
+    for round in 0..150 {
+        let timer = Timer::builder().shards(1).pinning(Pinning::None).executor(Inline).build();
+        let timer = timer.expect("the options make sense");
+        timer.pause();
+        let (own, (go, gone)) = (timer.clone(), channel());
+        let first = thread::spawn(move || {
+            go.send(()).expect("the test waits");
+            own.schedule(MS, || ()).expect("accepted")
+        });
+        gone.recv().expect("it begins");
+        (0..round * 50).for_each(|_| std::hint::spin_loop());
+        timer.resume();
+        let first = first.join().expect("no panic");
+        eventually("it fires", || first.is_expired());
+    }
+}
+
+#[test]
+fn an_advance_is_not_missed_by_a_worker_that_is_just_being_started() {
+    for round in 0..150 {
+        let rig = Rig::inline(Timer::builder().shards(1).pinning(Pinning::None));
+        let (own, (go, gone)) = (rig.timer.clone(), channel());
+        let first = thread::spawn(move || {
+            go.send(()).expect("the test waits");
+            own.schedule(HOUR, || ()).expect("accepted")
+        });
+        gone.recv().expect("it begins");
+        (0..round * 50).for_each(|_| std::hint::spin_loop());
+        let second = rig.timer.schedule(S, || ()).expect("accepted");
+        rig.clock.advance(S);
+        assert!(second.is_expired(), "in round {round}");
+        drop(first.join().expect("no panic"));
+    }
+}
+
+#[test]
+fn a_drain_ends_when_a_task_cancels_the_last_that_it_waits_for() {
+    let timer = Timer::builder().shards(1).executor(Inline).build().expect("the options make sense");
+    let last = timer.schedule(Duration::MAX, || ()).expect("accepted");
+    timer.schedule_detached(20 * MS, move || assert!(last.cancel())).expect("accepted");
+    let left = in_time("a drain", move || timer.shutdown_with(Shutdown::Drain(HOUR))).expect("the first");
+    assert!(left.is_empty());
+}
+
+#[test]
+fn in_a_drain_a_shard_whose_worker_was_never_needed_accepts_nothing() {
+    let clock = ManualClock::new();
+    let timer = Timer::builder().shards(2).clock(clock.clone()).build().expect("the options make sense");
+    let key_of = |shard| (0..).find(|key: &u32| timer.shard_for(key).index() == shard).expect("keys are spread");
+    let (used, unused) = (timer.shard_for(&key_of(0)), timer.shard_for(&key_of(1)));
+    let last = used.schedule(HOUR, || ()).expect("accepted");
+    let own = timer.clone();
+    let draining = thread::spawn(move || own.shutdown_with(Shutdown::Drain(2 * HOUR)));
+    let mut too_late = 0;
+    eventually("the drain has begun", || is_refused(used.schedule(DAY, || ()), &mut too_late));
+    eventually("that is told to all", || is_refused(unused.schedule(DAY, || ()), &mut too_late));
+    assert!(!draining.is_finished());
+    assert!(last.cancel());
+    let left = in_time("a drain", || draining.join().expect("no panic")).expect("the first");
+    assert_eq!(left.len(), too_late, "what came just before");
+    assert_books_balance(&timer.stats());
+}
+
+#[test]
+fn a_clock_that_panics_when_a_drain_begins_leaves_an_engine_that_can_be_shut_down() {
+    let clock = Interrupted::new();
+    let timer = Timer::builder().shards(1).thread_name("attack-a").clock(clock.clone()).build();
+    let timer = timer.expect("the options make sense");
+    timer.schedule_detached(HOUR, || ()).expect("accepted");
+    eventually("the worker runs", || timer.stats().transferred == 1);
+    clock.at_the_next_look(|| panic!("on purpose, in a clock"));
+    let drain = AssertUnwindSafe(|| timer.shutdown_with(Shutdown::Drain(S)));
+    assert!(catch_unwind(drain).is_err());
+    assert_eq!(timer.shutdown().expect("the first that counts").len(), 1);
+    drop(timer);
+    eventually("the threads end", || threads_named("attack-a").is_empty());
+}
+
+#[test]
+fn a_series_that_was_put_off_before_its_first_run_is_run_or_returned_by_a_shutdown() {
+    for (how, runs_then, returned) in
+        [(Shutdown::Cancel, 0, 1), (Shutdown::FireNow, 1, 0), (Shutdown::Drain(10 * HOUR), 0, 1)]
+    {
+        let clock = ManualClock::new();
+        let builder = Timer::builder().shards(1).executor(ThreadPool::new(1)).clock(clock.clone());
+        let timer = builder.build().expect("the options make sense");
+        let ((began, has_begun), (release, wait)) = (channel(), channel::<()>());
+        let hold = move || {
+            began.send(()).expect("the test waits");
+            let _ = wait.recv();
+        };
+        timer.schedule_detached(Duration::ZERO, hold).expect("accepted");
+        has_begun.recv().expect("it begins");
+        // Due now, it waits in the pool behind the other.
+        let runs = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&runs);
+        let task = move || _ = count.fetch_add(1, Ordering::SeqCst);
+        let series = timer.schedule_at_fixed_rate(Duration::ZERO, S, task).expect("accepted");
+        eventually("the worker has it", || timer.stats().transferred == 2);
+        thread::sleep(10 * MS);
+        assert!(series.reset(HOUR));
+        let own = timer.clone();
+        let ending = thread::spawn(move || own.shutdown_with(how));
+        // Those that it has before they can be cancelled are in its answer, or run.
+        let mut too_late = 0;
+        eventually("it refuses", || is_refused(timer.schedule(DAY, || ()), &mut too_late));
+        drop(release);
+        let left = in_time("a shutdown", || ending.join().expect("no panic")).expect("the first");
+        let more = if how == Shutdown::FireNow { 0 } else { too_late };
+        assert_eq!((runs.load(Ordering::SeqCst), left.len()), (runs_then, returned + more), "{how:?}");
+        assert!(!series.is_pending());
+        assert_books_balance(&timer.stats());
+    }
+}
+
+#[test]
+fn a_clock_that_panics_when_a_batch_begins_costs_neither_a_series_nor_another_its_run() {
+    #[derive(Clone, Default)]
+    struct Fails(Arc<AtomicUsize>);
+    impl Clock for Fails {
+        fn now(&self) -> Instant {
+            let fewer = |looks: usize| looks.checked_sub(1);
+            let failed = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer).is_ok();
+            assert!(!failed, "on purpose, in a clock");
+            Instant::now()
+        }
+    }
+    let clock = Fails::default();
+    let (looks, mut first) = (Arc::clone(&clock.0), Some(()));
+    let (keep, kept) = channel::<Expired>();
+    let builder = Timer::builder().shards(1).clock(clock.clone());
+    let timer = builder.executor(move |batch| keep.send(batch).expect("it is there")).build();
+    let timer = timer.expect("the options make sense");
+    let (once, runs) = (Runs::new(1), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&runs);
+    let task = move || _ = count.fetch_add(1, Ordering::SeqCst);
+    let series = timer.schedule_at_fixed_rate(5 * MS, 5 * MS, task).expect("accepted");
+    timer.schedule_detached(5 * MS, once.task(0)).expect("accepted");
+    while runs.load(Ordering::SeqCst) < 3 || once.total() < 1 {
+        let batch = kept.recv_timeout(crate::common::PATIENCE).expect("they expire");
+        // The worker may have the look that fails: then it tries again.
+        looks.store(usize::from(first.take().is_some()), Ordering::SeqCst);
+        batch.run();
+    }
+    assert!(series.cancel() && once.total() == 1);
+    drop(kept);
+}
+
+#[test]
+fn no_way_to_end_or_to_stop_an_engine_from_its_hooks_hangs() {
+    let (late, answers): (Arc<OnceLock<Timer>>, Arc<Mutex<Vec<_>>>) = Default::default();
+    let (ticks, said) = (Arc::clone(&late), Arc::clone(&answers));
+    let panics = Arc::clone(&late);
+    let builder = Timer::builder().shards(1).on_tick(move |_| {
+        if let Some(timer) = ticks.get() {
+            timer.pause();
+            timer.resume();
+        }
+    });
+    let mut rig = Rig::pool(builder.on_panic(move |_| {
+        if let Some(timer) = panics.get() {
+            let drained = timer.shutdown_with(Shutdown::Drain(S));
+            said.lock().expect("no panic").push(drained.err());
+        }
+    }));
+    late.set(rig.timer.clone()).expect("once");
+    rig.timer.schedule_detached(MS, || panic!("on purpose")).expect("accepted");
+    rig.walk(5);
+    assert_eq!(*answers.lock().expect("no panic"), [Some(ShutdownError::FromTask)]);
+    let timer = rig.timer.clone();
+    assert!(in_time("a shutdown", move || timer.shutdown()).expect("the first that counts").is_empty());
+}
+
+#[test]
+fn a_group_that_only_its_own_tasks_hold_goes_with_them_and_its_engine_too() {
+    for inline in [true, false] {
+        for _ in 0..50 {
+            let builder = Timer::builder().shards(1).pinning(Pinning::None).thread_name("attack-b");
+            let builder = if inline { builder.executor(Inline) } else { builder.executor(ThreadPool::new(2)) };
+            let timer = builder.build().expect("the options make sense");
+            let (group, drops) = (Arc::new(timer.group().cancel_on_drop()), Drops::default());
+            let (held, mut runs) = ((Arc::clone(&group), drops.witness()), 0);
+            let task = move || {
+                let _held = &held;
+                runs += 1;
+                (runs < 2).then_some(MS)
+            };
+            let series = group.schedule_repeating(MS, task).expect("accepted");
+            let witness = drops.witness();
+            let other = group.schedule(HOUR, move || drop(witness)).expect("accepted");
+            drop((group, timer));
+            eventually("both are gone", || drops.count() == 2 && other.is_cancelled());
+            assert!(!series.is_pending());
+        }
+    }
+    eventually("the threads end", || threads_named("attack-b").is_empty());
+}
+
+#[test]
+fn what_fire_now_runs_may_cancel_and_reset_what_it_has_not_run_yet() {
+    for _ in 0..20 {
+        let timer = Timer::builder().shards(1).executor(Inline).build().expect("the options make sense");
+        let handles: Arc<Mutex<Vec<Timeout>>> = Arc::default();
+        let (runs, cancelled) = (Runs::new(500), Arc::new(AtomicUsize::new(0)));
+        for id in 0..500 {
+            let (others, run, count) = (Arc::clone(&handles), runs.task(id), Arc::clone(&cancelled));
+            let task = move || {
+                run();
+                let other = others.lock().expect("no panic").pop();
+                if let Some(other) = other {
+                    other.reset(MS);
+                    other.reset(DAY);
+                    count.fetch_add(usize::from(other.cancel()), Ordering::SeqCst);
+                }
+            };
+            let timeout = timer.schedule(HOUR, task).expect("accepted");
+            handles.lock().expect("no panic").push(timeout);
+        }
+        assert!(timer.shutdown_with(Shutdown::FireNow).expect("the first").is_empty());
+        assert_eq!(runs.total() + cancelled.load(Ordering::SeqCst), 500);
+        assert_books_balance(&timer.stats());
+    }
+}
+
+/// Half of what it schedules it cancels or moves, on the engine and in groups that come and go.
+fn storm(timer: &Timer, seed: u64) {
+    let (mut random, mut group) = (Random::new(seed), timer.group().cancel_on_drop());
+    let mut kept: Vec<Timeout> = Vec::new();
+    for _ in 0..200 {
+        let delay = Duration::from_micros(random.next() % 300);
+        let scheduled = match random.below(6) {
+            0 => timer.schedule_at_fixed_rate(delay, delay + MS / 10, || ()).ok(),
+            1 => group.schedule_with_fixed_delay(delay, MS / 10, || ()).ok(),
+            2 => {
+                let mut runs = 0;
+                let task = move || {
+                    runs += 1;
+                    (runs < 4).then_some(delay)
+                };
+                group.schedule_repeating(delay, task).ok()
+            }
+            3 => group.schedule_between(delay, 3 * delay, || ()).ok(),
+            4 => timer.shard_for(&delay).schedule(delay, || ()).ok(),
+            _ => group.schedule(delay, || ()).ok(),
+        };
+        kept.extend(scheduled);
+        if let Some(timeout) = (random.below(3) == 0).then(|| kept.pop()).flatten() {
+            let is_moved = random.below(2) == 0 && timeout.reset(10 * delay);
+            if is_moved {
+                kept.insert(0, timeout);
+            } else {
+                timeout.cancel();
+            }
+        }
+        if kept.len() > 12 {
+            kept.swap_remove(0).cancel();
+        }
+        match random.below(40) {
+            0 => _ = group.cancel_all(),
+            1 => group = timer.group().cancel_on_drop(),
+            2 => {
+                timer.pause();
+                timer.resume();
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn series_groups_pauses_limits_and_each_way_to_shut_down_together_keep_the_books() {
+    for seed in 0..30 {
+        let builder = Timer::builder().shards(2).tick_duration(Duration::from_micros(50)).max_pending_timeouts(64);
+        let timer = builder.pinning(Pinning::None).executor(ThreadPool::new(2)).build();
+        let timer = timer.expect("the options make sense");
+        thread::scope(|scope| {
+            (0..2).for_each(|n| {
+                let timer = &timer;
+                scope.spawn(move || storm(timer, 2 * seed + n + 1));
+            });
+        });
+        let how =
+            [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(2 * MS)][usize::try_from(seed % 3).expect("small")];
+        let own = timer.clone();
+        let left = in_time("a shutdown", move || own.shutdown_with(how)).expect("the first");
+        let stats = timer.stats();
+        assert_eq!((stats.pending, timer.pending(), stats.returned), (0, 0, left.len() as u64), "{how:?}, {seed}");
+        assert_books_balance(&stats);
+    }
+}
+
+#[test]
+fn nothing_overflows_at_the_ends_of_time_whatever_the_tick_and_the_levels() {
+    let longest = 400 * 365 * DAY;
+    for tick in [Duration::from_nanos(1), Duration::from_nanos(3), MS, longest] {
+        for (levels, seed) in [None, Some(1), Some(2)].into_iter().flat_map(|levels| [(levels, 1), (levels, 2)]) {
+            let builder =
+                levels.map_or_else(Timer::builder, |levels| Timer::builder().levels(levels).ticks_per_wheel(8));
+            let (timer, mut driver, clock) = driven_by(builder.tick_duration(tick));
+            let mut random = Random::new(seed);
+            for _ in 0..40 {
+                let delay = match random.below(5) {
+                    0 => Duration::MAX,
+                    1 => Duration::from_nanos(u64::MAX - random.next() % 5),
+                    2 => Duration::from_nanos((1 << 55) - 3 + random.next() % 6),
+                    3 => Duration::ZERO,
+                    _ => random.duration(400 * DAY),
+                };
+                let more = random.duration(DAY).max(Duration::from_nanos(1));
+                let (now, due) = (clock.clone(), clock.now().checked_add(delay));
+                let task = move || assert!(due.is_none_or(|due| now.now() >= due), "early");
+                let missed = [MissedTicks::Skip, MissedTicks::Burst, MissedTicks::Delay][random.below(3)];
+                let timeout = match random.below(4) {
+                    0 => timer.schedule(delay, task),
+                    1 => timer.schedule_between(delay, delay.saturating_add(more), task),
+                    2 => timer.schedule_at_fixed_rate_with(delay, Duration::MAX, missed, task),
+                    _ => timer.schedule_with_fixed_delay(delay, Duration::MAX, task),
+                };
+                let timeout = timeout.expect("accepted");
+                if random.below(3) == 0 {
+                    timeout.reset(delay.saturating_add(more));
+                    clock.advance(random.duration(10 * DAY));
+                    driver.turn();
+                }
+            }
+            let mut steps = 0;
+            while steps < 300 && clock.advance_to_next(&timer) {
+                (0..20).for_each(|_| _ = driver.turn());
+                steps += 1;
+            }
+            assert_eq!(timer.stats().panicked, 0, "{tick:?}, {levels:?}, {seed}");
+            drop(timer.shutdown().expect("the first"));
+            assert_books_balance(&timer.stats());
+        }
+    }
+}
