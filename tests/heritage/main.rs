@@ -38,17 +38,43 @@ fn every_line_is_in_the_table_once_with_a_test_or_a_reason() {
     }
 }
 
+/// The names of tests in a cell: `file::name`, in backquotes.
+fn tests_in(cell: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    cell.split('`').skip(1).step_by(2).filter_map(|name| name.split_once("::"))
+}
+
+fn assert_exists(file: &str, name: &str, named_in: &str) {
+    // A file of `tests` by its name there; any other by its path.
+    let file = if file.contains("src/") { format!("{file}.rs") } else { format!("tests/{file}.rs") };
+    let text = std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(&file));
+    let text = text.unwrap_or_else(|error| panic!("{named_in}: {file}: {error}"));
+    assert!(text.contains(&format!("fn {name}(")), "{named_in}: there is no {name} in {file}");
+}
+
 #[test]
 fn every_test_that_the_table_names_exists() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
-    let named = table().flat_map(|(line, held_by)| held_by.split('`').map(move |name| (line, name)));
-    for (line, file, name) in
-        named.filter_map(|(line, name)| name.split_once("::").map(|(file, name)| (line, file, name)))
-    {
-        // A file of `tests` by its name there; any other by its path.
-        let file = if file.contains("src/") { format!("{file}.rs") } else { format!("tests/{file}.rs") };
-        let text = std::fs::read_to_string(root.join(&file));
-        let text = text.unwrap_or_else(|error| panic!("line {line}: {file}: {error}"));
-        assert!(text.contains(&format!("fn {name}(")), "line {line}: there is no {name} in {file}");
+    for (line, held_by) in table() {
+        tests_in(held_by).for_each(|(file, name)| assert_exists(file, name, &format!("line {line}")));
     }
+}
+
+#[test]
+fn every_test_that_the_readmes_table_names_exists_and_what_it_says_we_have_is_held_by_one() {
+    let readme = include_str!("../../README.md");
+    let (_, section) = readme.split_once("\n## Features against systems\n").expect("the section is there");
+    let section = section.split("\n## ").next().expect("the first");
+    // The first cell is the feature, the last but one is ours. Head and rule are no features.
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |")).skip(1);
+    let mut features = 0;
+    for row in rows {
+        let cells: Vec<_> = row.split(" | ").collect();
+        let (feature, [.., ours, held_by]) = (cells[0], &cells[..]) else { panic!("one cell: {row}") };
+        assert_eq!(cells.len(), 12, "{feature}");
+        let is_no = ours.starts_with("**N**");
+        assert!(is_no || ours.starts_with("**Y**") || ours.starts_with("**P**"), "{feature}: {ours}");
+        assert!(is_no || tests_in(held_by).next().is_some(), "{feature}: no test");
+        tests_in(held_by).for_each(|(file, name)| assert_exists(file, name, feature));
+        features += 1;
+    }
+    assert!(features > 50, "{features} features were found");
 }
