@@ -43,9 +43,20 @@
 //! * Exactly one of fired, cancelled, handed back by shutdown happens to every timeout that was accepted. (Without a
 //!   shutdown, what is pending when the last [`Timer`] goes is dropped unrun.)
 //! * `cancel` returned true: it has not run and never will. `reset` returned true: it won't fire before the new deadline.
+//! * Runs of one series never overlap; after a `cancel` that returned true none begins.
+//! * Nothing that is scheduled in a pause runs in it.
 //! * A refused timeout's task comes back in the error.
 //! * A panicking task takes no other with it, nor a thread.
 //! * Not promised: the order of timeouts that are due in the same tick, or on different shards.
+//!
+//! # What else there is
+//!
+//! Series ([`Timer::schedule_at_fixed_rate`], [`Timer::schedule_with_fixed_delay`], [`Timer::schedule_repeating`]); a delay
+//! with some slack ([`Timer::schedule_between`]); groups that are cancelled at once ([`Timer::group`]); shards by key
+//! ([`Timer::shard_for`]); [`Timer::pause`]; three ways to end ([`Shutdown`]); [`Timer::health`] and [`Timer::stats`], with the
+//! lateness of runs; an engine for the whole process ([`Timer::global`]); engines that are turned by hand ([`Driver`]), and a
+//! clock for tests ([`ManualClock`]), which also goes from deadline to deadline. In a child process that was forked off after
+//! an engine was made, that engine refuses ([`ScheduleError::Forked`]); one that the child makes works.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -36,7 +36,9 @@ pub(crate) use tick::{Moment, Scale, Tick};
 /// }
 /// ```
 pub trait Clock: Send + Sync + 'static {
-    /// The time now. Called once for each schedule and reset, and once for each turn of a worker; must not block.
+    /// The time now. Called for each schedule and reset; by those who turn shards, for each turn and each sleep; by those who run
+    /// tasks, for each batch, each 64 tasks of one, and each end of a series' run; and for questions such as `health`. Must not
+    /// block.
     fn now(&self) -> Instant;
 
     /// The manual clock that this is, if it is one.

@@ -25,7 +25,8 @@ pub struct Stats {
     pub returned: u64,
     /// Timeouts that were not accepted: too many pending, or shut down.
     pub rejected: u64,
-    /// Tasks that panicked (and calls of `on_tick`).
+    /// Tasks that panicked: in a run, or when [`Group::cancel_all`](crate::Group::cancel_all) dropped them. (And calls of
+    /// `on_tick`.)
     pub panicked: u64,
     /// Timeouts whose executor dropped the batch, or panicked. They were run all the same, by whoever had the batch: the
     /// worker, as a rule. They are counted in `fired`, too.
