@@ -294,3 +294,20 @@ fn a_child_of_a_child_is_a_child() {
         first_wrong(&[works, waited == grandchild && status == 0, goes_on])
     });
 }
+
+#[test]
+fn in_the_child_a_driver_from_before_runs_nothing_that_is_the_parents() {
+    let _alone = alone();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&runs);
+    let (timer, mut driver) = Timer::builder().build_driven().expect("the options make sense");
+    let task = move || _ = count.fetch_add(1, Ordering::Relaxed);
+    let series = timer.schedule_at_fixed_rate(MS, MS, task).expect("accepted");
+    thread::sleep(3 * MS);
+    in_child("driven", || {
+        let turned = driver.turn() == 0 && driver.next_wakeup().is_none();
+        first_wrong(&[turned, runs.load(Ordering::Relaxed) == 0])
+    });
+    assert!(driver.turn() > 0 && runs.load(Ordering::Relaxed) > 0, "the parent's go on");
+    assert!(series.cancel());
+}

@@ -7,7 +7,8 @@ use crate::time::{Moment, Tick, Timeline, saturating_ns};
 /// What a fixed rate does when a run has ended so late that its successor was already due.
 ///
 /// The k-th run is due at the first one's deadline plus k periods, however long runs take, so a series does not drift. But what
-/// if a run took five periods, or the machine stood still? (Tokio's `MissedTickBehavior` has the same three answers.)
+/// if a run took five periods, or the machine stood still? (The names are those of Tokio's `MissedTickBehavior`, which first runs
+/// the overdue one, and then goes by them; here they decide about that one, too.)
 ///
 /// ```
 /// use std::sync::Arc;

@@ -236,9 +236,9 @@ impl Shard {
         let_go(&self.free, hub, entry);
     }
 
-    /// Whether nothing is left in a shard whose inbox has been closed.
+    /// Whether nothing is left in a shard whose inbox has been closed that will ever be due.
     pub(crate) fn is_drained(&self, hub: &HubRef) -> bool {
-        hub.mailbox(self.index).is_closed() && self.inbox.is_empty() && self.wheel.len() == 0
+        hub.mailbox(self.index).is_closed() && self.next_due().is_none()
     }
 
     /// The earliest deadline of all that has been sorted in; [`Tick::NEVER`] if there is none. Looks at the entries of as many

@@ -20,7 +20,8 @@ type Callback = Box<dyn Fn() + Send + Sync>;
 /// [`next_wakeup`](Self::next_wakeup) how long the loop may sleep, and have it woken by
 /// [`on_earlier`](Self::on_earlier) if other threads schedule, too.
 ///
-/// Dropping the driver ends the engine: what is pending is dropped, and further timeouts are refused.
+/// Dropping the driver ends the engine: what is pending is dropped, and further timeouts are refused. In a child process that was
+/// forked off after it was made it runs nothing: what is pending is the parent's.
 pub struct Driver {
     hub: HubRef,
     shards: DrivenShards,
@@ -105,6 +106,10 @@ impl Driver {
     /// The shards; none if the last `Timer` has gone. It may have gone while they were locked: then it has left an order to
     /// do what it could not do itself, which is done here.
     fn lock_shards(&self) -> Option<MutexGuard<'_, Vec<Shard>>> {
+        if self.hub.is_forked() {
+            // They are the parent's, who runs them.
+            return None;
+        }
         let mut shards = lock(&self.shards);
         if !self.hub.mailboxes().iter().any(|mailbox| mailbox.is_stopped()) {
             return Some(shards);
@@ -144,6 +149,9 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
+        if self.hub.is_forked() {
+            return;
+        }
         let left = close_driven(&self.hub, &mut lock(&self.shards));
         discard(left);
         // The callback may hold the loop's own things: let go of them now, and not when the last handle goes.

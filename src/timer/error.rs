@@ -28,6 +28,27 @@ impl<F> ScheduleError<F> {
         }
     }
 
+    /// The same error without the task, which may not be what an error that is handed on has to be (`Sync`, or `'static`).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Timer;
+    ///
+    /// fn arm(timer: &Timer, task: Box<dyn FnOnce() + Send>) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    ///     timer.schedule_detached(Duration::from_secs(5), task).map_err(|refused| refused.without_task())?;
+    ///     Ok(())
+    /// }
+    /// # arm(Timer::global(), Box::new(|| ())).unwrap();
+    /// ```
+    pub fn without_task(self) -> ScheduleError<()> {
+        match self {
+            Self::Full(_) => ScheduleError::Full(()),
+            Self::Shutdown(_) => ScheduleError::Shutdown(()),
+            Self::ZeroPeriod(_) => ScheduleError::ZeroPeriod(()),
+            Self::Forked(_) => ScheduleError::Forked(()),
+        }
+    }
+
     /// Whether the engine has been shut down, so that trying again is of no use.
     #[must_use]
     pub fn is_shutdown(&self) -> bool {
@@ -59,7 +80,7 @@ impl<F> fmt::Display for ScheduleError<F> {
                 "the timer has no room for so many within max_pending_timeouts: try again when some have fired or been cancelled, \
                  or with fewer at a time"
             }
-            Self::Shutdown(_) => "the timer has been shut down: it takes no more timeouts",
+            Self::Shutdown(_) => "the timer has been shut down, or its driver is gone: it takes no more timeouts",
             Self::ZeroPeriod(_) => "the period, or delay, of a series must not be zero",
             Self::Forked(_) => {
                 "the timer was made before this process was forked, and its threads are in the parent: make one in the child"
@@ -83,7 +104,7 @@ pub enum BuildError {
     TooLarge {
         /// The builder's method.
         option: &'static str,
-        /// What was given.
+        /// What was given; a duration in nanoseconds.
         value: u128,
         /// The largest value that would do.
         max: u128,
@@ -120,6 +141,9 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Zero { option } => write!(f, "{option} must not be zero"),
+            Self::TooLarge { option: option @ "tick_duration", value, max } => {
+                write!(f, "{option} is {value} ns; it may be {max} ns at most")
+            }
             Self::TooLarge { option, value, max } => write!(f, "{option} is {value}; it may be {max} at most"),
             Self::TooManyLevels { levels, ticks_per_wheel, max } => {
                 write!(f, "levels is {levels}; with {ticks_per_wheel} ticks_per_wheel it may be {max} at most")

@@ -25,7 +25,8 @@ pub struct ShardHealth {
     /// By how much it is behind: how long ago it should have turned and has not, or for how long it has been at one
     /// turn. (Of a driven shard: since when its driver should have turned it, by what was pending at its last turn.)
     pub behind: Duration,
-    /// Entries that wait in its inbox.
+    /// Entries that wait in its inbox. If they are there to stay, nobody turns the shard: what has come since its last turn is
+    /// in none of the other figures.
     pub backlog: usize,
     /// The longest that one of its tasks has been running up to now, on whatever thread, if that is longer than
     /// `stuck_after`. (Or that task and up to 63 others before it in its batch: the clock is not read for each.)

@@ -63,7 +63,7 @@ impl Timer {
     /// An engine with the defaults: see [`Builder`].
     ///
     /// # Errors
-    /// None of today's, as the defaults make sense everywhere.
+    /// None: the defaults make sense everywhere. It is a `Result` because another default may not, one day.
     pub fn new() -> Result<Self, BuildError> {
         Self::builder().build()
     }
@@ -192,7 +192,8 @@ impl Timer {
 
     /// Runs `task` again and again: the first time after `initial`, the k-th time k `period`s after that. Deadlines come from
     /// this schedule and not from when runs end, so a series does not drift; if a run ends when the next one was already
-    /// due, what was missed is [skipped](MissedTicks::Skip).
+    /// due, what was missed is [skipped](MissedTicks::Skip): a task of 110 ms at a rate of 100 ms runs every 200 ms.
+    /// [`schedule_at_fixed_rate_with`](Self::schedule_at_fixed_rate_with) has the other answers.
     ///
     /// Runs of one series never overlap. A panic ends it. Its handle stops it ([`cancel`](Timeout::cancel)) and moves its
     /// next run ([`reset`](Timeout::reset)). It counts as one timeout that is pending, also while it runs. Allocates once, for
@@ -303,6 +304,8 @@ impl Timer {
     /// [`Builder::transfer_limit`], what is left for the next turn may come after what is due later.) The shards are the same in each run of a program, as far as
     /// the key hashes the same.
     ///
+    /// The answer borrows the timer, and costs a hash: ask each time. (A group's timeouts can't be given a shard.)
+    ///
     /// Otherwise a timeout goes to the home shard of the thread that schedules it, which is what costs least.
     ///
     /// ```
@@ -371,8 +374,9 @@ impl Timer {
     }
 
     /// Stops the engine's time: ticks stand still, and nothing becomes due until [`resume`](Self::resume), so that all that is
-    /// pending is delayed by the pause. Scheduling, cancelling and resetting go on working. What was due before may still
-    /// run. Does nothing if the engine is paused, or shut down, already. May wait for another thread that pauses or
+    /// pending is delayed by the pause, what is scheduled in it included (also by [`schedule_at`](Self::schedule_at); no delay
+    /// means the tick after the pause). Scheduling, cancelling and resetting go on working. What was due before may still
+    /// run. Pauses don't nest. Does nothing if the engine is paused, or shut down, already. May wait for another thread that pauses or
     /// resumes.
     pub fn pause(&self) {
         if !self.engine.has_ended() {

@@ -28,9 +28,10 @@ pub enum Shutdown {
     /// They are cancelled, and handed back.
     #[default]
     Cancel,
-    /// They run now, through the executor, whatever their deadlines (as Pekko's `TaskRunOnClose`).
+    /// They run now, through the executor, whatever their deadlines, be that never (as Pekko's `TaskRunOnClose`), and also in
+    /// a pause.
     FireNow,
-    /// The engine goes on until nothing is pending, or for so long at most, by its clock; what is left then is cancelled and
+    /// The engine goes on until nothing is pending that will ever be due, or for so long at most, by its clock; what is left then is cancelled and
     /// handed back. Ends a pause. Of a driven engine, for which nobody but its driver could wait: what is due now runs,
     /// on the calling thread, and the rest is handed back at once.
     Drain(Duration),

@@ -23,14 +23,14 @@ pub struct Stats {
     /// Timeouts that a shutdown handed back, or, if the last timer was dropped, that were dropped with it. (And series that
     /// waited in an executor of the user's own, were put off by a reset there, and were brought when the shutdown was over.)
     pub returned: u64,
-    /// Timeouts that were not accepted: too many pending, or shut down.
+    /// Timeouts that were not accepted: too many pending, or shut down. (A zero period, or a forked child, counts for nothing.)
     pub rejected: u64,
     /// Tasks that panicked: in a run, or when [`Group::cancel_all`](crate::Group::cancel_all) dropped them. (And calls of
     /// `on_tick`.)
     pub panicked: u64,
     /// Timeouts whose executor dropped the batch, or panicked. They were run all the same, by whoever had the batch: the
     /// worker, as a rule. They are counted in `fired`, too.
-    pub refused: u64,
+    pub executor_refused: u64,
     /// Resets that returned true.
     pub reset: u64,
     /// Timeouts that the worker linked again because their deadline had been moved.
@@ -103,7 +103,7 @@ impl Stats {
             returned: sum(|shard| shard.returned),
             rejected: sum(|shard| shard.rejected),
             panicked: hub.panicked.load(Ordering::Relaxed),
-            refused: hub.refused.load(Ordering::Relaxed),
+            executor_refused: hub.refused.load(Ordering::Relaxed),
             reset: sum(|shard| shard.reset),
             relinked: sum(|shard| shard.relinked),
             cascaded: sum(|shard| shard.cascaded),

@@ -94,6 +94,8 @@ impl Timeout {
     /// Cancels the timeout. True: it has not run and never will, and its task was dropped by this call, on this thread.
     /// False: it has been expired (its task has run, or is about to), cancelled, handed back by a shutdown, or dropped with its engine before.
     ///
+    /// If the task's destructor panics, that comes out of here.
+    ///
     /// One compare-and-swap; if the worker has already linked the timeout into its wheel, one push more. Wakes nobody,
     /// unless thousands of cancelled timeouts wait to be collected.
     ///
@@ -154,7 +156,8 @@ impl Timeout {
         self.entry().state.is_expired()
     }
 
-    /// Whether it was cancelled, or handed back unfired by a shutdown, or dropped unrun with its engine.
+    /// Whether it was cancelled, or handed back unfired by a shutdown, or dropped unrun with its engine; of a series also
+    /// whether a shutdown has ended it, after whatever runs.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.entry().state.is_cancelled()

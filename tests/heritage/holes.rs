@@ -153,7 +153,7 @@ fn what_an_executor_refuses_runs_all_the_same_and_is_counted() {
     drop(timer.schedule_many(MS, (0..1_000).map(|id| runs.task(id))).expect("accepted"));
     clock.advance(MS);
     runs.assert_each_ran_once();
-    assert_eq!((timer.stats().refused, timer.stats().fired), (1_000, 1_000));
+    assert_eq!((timer.stats().executor_refused, timer.stats().fired), (1_000, 1_000));
     assert!(timer.shutdown().expect("the worker lives").is_empty());
 }
 

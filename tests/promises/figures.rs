@@ -133,7 +133,7 @@ fn an_executor_that_drops_or_panics_is_counted_in_refused_and_all_runs_all_the_s
     }
     runs.assert_each_ran_once();
     let stats = timer.stats();
-    assert_eq!((stats.fired, stats.refused, stats.panicked), (90, 60, 0));
+    assert_eq!((stats.fired, stats.executor_refused, stats.panicked), (90, 60, 0));
     assert_books_balance(&stats);
 }
 

@@ -78,7 +78,7 @@ that expires early, twice or never is a failure.
 Exit status: 0 when the counts agree (real clock: when no promise is broken), 1 otherwise.
 
 Examples:
-  tourbillon-perf replay ../shared/data/access.log --keep-alive 15s
+  tourbillon-perf replay perf/data/sample.log --keep-alive 15s
   tourbillon-perf replay access.log --keep-alive 1m30s --strict --json replay.json
   tourbillon-perf replay access.log --speed 1000      an hour of the log in 3.6 s, real workers";
 
