@@ -1,12 +1,14 @@
 //! Pauses: the engine's time stands where nobody has been past it, and never goes back.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
 
 use super::check::check;
-use super::rig::{Ledger, driven, ticks};
+use super::rig::{Gate, Ledger, driven, ticks, with_workers};
+use crate::executor::Inline;
 use crate::sync::thread;
-use crate::time::{MODEL_PAUSES, Pauses};
+use crate::time::{Clock, MODEL_PAUSES, Pauses};
 
 /// A clock that goes on by one with each look, and is the same for all threads. (Not loom's: that a clock is monotonic is not
 /// by the memory model.)
@@ -18,6 +20,15 @@ impl Looks {
         // A place for another thread to come in between, as there is one around each look at a clock.
         thread::yield_now();
         self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// A clock that goes on by a tick with each look.
+struct Ticking(Instant, AtomicU32);
+
+impl Clock for Ticking {
+    fn now(&self) -> Instant {
+        self.0 + ticks(self.1.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -68,20 +79,21 @@ fn two_pauses_at_once_are_one() {
     });
 }
 
-/// Invariant: what is scheduled in a pause does not run in it, though a turn began before.
-/// Legal end: it runs when its time has passed after the pause.
+/// Invariant: what is scheduled in a pause does not run in it, though a turn began before, and even without a delay.
+/// Legal end: it runs when its time has passed after the pause, or, without a delay, with the next tick.
 #[test]
 fn what_is_scheduled_in_a_pause_runs_after_it() {
     pausable();
     check(2, || {
         let ledger = Ledger::default();
-        let (timer, mut driver, clock) = driven(|b| b.capacity(1));
+        let (timer, mut driver, clock) = driven(|b| b.capacity(2));
         let (paused, its_clock) = (timer.clone(), clock.clone());
-        let task = ledger.task();
+        let [delayed, at_once] = [ledger.task(), ledger.task()];
         let producer = thread::spawn(move || {
             paused.pause();
             its_clock.advance(ticks(5));
-            paused.schedule_detached(ticks(1), task).expect("open");
+            paused.schedule_detached(ticks(1), delayed).expect("open");
+            paused.schedule_detached(ticks(0), at_once).expect("open");
         });
         driver.turn();
         producer.join().expect("no panic");
@@ -89,7 +101,27 @@ fn what_is_scheduled_in_a_pause_runs_after_it() {
         timer.resume();
         assert_eq!(driver.turn(), 0);
         clock.advance(ticks(1));
-        assert_eq!(driver.turn(), 1);
+        assert_eq!(driver.turn(), 2);
+        ledger.assert_closed(2);
+    });
+}
+
+/// Invariant: a pause that ends while the first timeout in it starts the worker does not leave that asleep.
+/// Legal end: it has run. (Otherwise the main thread waits for ever.)
+#[test]
+fn the_end_of_a_pause_calls_a_worker_that_is_just_being_started() {
+    pausable();
+    check(1, || {
+        let ledger = Ledger::default();
+        let clock = Ticking(Instant::now(), AtomicU32::new(0));
+        let (timer, _clock) = with_workers(|b| b.clock(clock).executor(Inline).capacity(1));
+        timer.pause();
+        let (paused, ran) = (timer.clone(), Gate::new());
+        let other = thread::spawn(move || paused.resume());
+        timer.schedule_detached(ticks(1), ran.after(ledger.task())).expect("open");
+        ran.wait();
+        other.join().expect("no panic");
+        assert!(timer.shutdown().expect("the first").is_empty());
         ledger.assert_closed(1);
     });
 }

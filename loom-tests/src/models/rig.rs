@@ -177,6 +177,11 @@ impl Bare {
         self.bell.rung.load(Ordering::Relaxed)
     }
 
+    /// Says who is woken, before anybody else has been started.
+    pub(super) fn calls(&self, worker: Thread) {
+        self.bell.worker.set(worker).expect("one worker");
+    }
+
     /// Starts a worker. It does what those of the engine do: turns, and sleeps in between, until `done`.
     pub(super) fn start(&self, mut shard: Shard, time: Time, done: impl Fn() -> bool + 'static) -> JoinHandle<Shard> {
         let hub = Arc::clone(&self.hub);
@@ -198,7 +203,7 @@ impl Bare {
             shard
         };
         let worker = thread::spawn(work);
-        self.bell.worker.set(worker.thread().clone()).expect("one worker");
+        self.calls(worker.thread().clone());
         worker
     }
 }

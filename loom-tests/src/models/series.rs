@@ -1,13 +1,14 @@
 //! Runs of a series: they follow each other, and a cancel, a reset or a shutdown acts on the next.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::check::check;
 use super::rig::{Bare, Gate, Ledger, NO_LIMITS, Time, driven, entries_in_use, ticks, with_workers};
 use crate::executor::ThreadPool;
-use crate::sync::thread;
+use crate::sync::{self, thread};
+use crate::time::Tick;
 use crate::timer::{Driver, Timeout, Timer};
 
 /// Counted past loom, so that counting orders nothing.
@@ -50,6 +51,67 @@ fn a_cancel_races_with_a_run_of_a_series() {
         clock.advance(ticks(1));
         driver.turn();
         assert!(before <= 1 && runs.get() == before, "{before} runs, then {}", runs.get());
+        assert_all_home(&timer, &mut driver);
+        ledger.assert_closed(0);
+    });
+}
+
+/// Invariant: a cancel or a reset of a series whose run waits in an executor holds for that run, if the runner knows of it when
+/// it begins.
+/// Legal ends: it ran, and the runner did not know; it did not run, and is gone, or pending with the new deadline.
+#[test]
+fn what_is_done_to_a_run_that_waits_holds_for_it() {
+    for is_reset in [false, true] {
+        check(None, move || {
+            let (ledger, runs) = (Ledger::default(), Runs::default());
+            let (bare, mut shard) = Bare::new(1, NO_LIMITS);
+            let count = runs.clone();
+            let (run, series) = bare.expired_series(&ledger, move || {
+                count.add();
+                Some(ticks(3))
+            });
+            let told = sync::Arc::new(sync::AtomicUsize::new(0));
+            let tell = sync::Arc::clone(&told);
+            let other = thread::spawn(move || {
+                assert!(if is_reset { series.reset(ticks(5)) } else { series.cancel() });
+                tell.store(1, Ordering::Release);
+            });
+            let knows = told.load(Ordering::Acquire) == 1;
+            run.run(&bare.hub, || ()).expect("no panic");
+            other.join().expect("no panic");
+            assert!(!knows || runs.get() == 0);
+            let left = shard.close(&bare.hub);
+            assert!(left.iter().all(|left| left.deadline == Tick::new(5)));
+            assert_eq!(left.len(), usize::from(is_reset));
+            drop(left);
+            ledger.assert_closed(0);
+        });
+    }
+}
+
+/// Invariant: a group that is cancelled while its series runs ends it: no run follows. What its entry is used for next does not
+/// meet what is left of the run.
+/// Legal ends: it never ran; it ran once, and not again.
+#[test]
+fn a_group_is_cancelled_while_its_series_runs() {
+    check(3, || {
+        let (ledger, runs) = (Ledger::default(), Runs::default());
+        let (timer, mut driver, clock) = driven(|b| b.capacity(2));
+        let (group, count, next) = (timer.group(), runs.clone(), timer.clone());
+        let task = ledger.repeated(move || _ = count.add());
+        drop(group.schedule_at_fixed_rate(ticks(0), ticks(1), task).expect("open"));
+        let cancel = thread::spawn(move || {
+            assert_eq!(group.cancel_all(), 1);
+            next.schedule(ticks(9), || ()).expect("open")
+        });
+        driver.turn();
+        let next = cancel.join().expect("no panic");
+        let before = runs.get();
+        clock.advance(ticks(1));
+        driver.turn();
+        assert!(before <= 1 && runs.get() == before, "{before} runs, then {}", runs.get());
+        assert!(next.cancel());
+        drop(next);
         assert_all_home(&timer, &mut driver);
         ledger.assert_closed(0);
     });
@@ -98,6 +160,24 @@ fn a_handle_goes_while_its_series_ends() {
         let handle = thread::spawn(move || drop(series));
         assert_eq!(driver.turn(), 1);
         handle.join().expect("no panic");
+        assert_all_home(&timer, &mut driver);
+        ledger.assert_closed(0);
+    });
+}
+
+/// Invariant: a cancel that races with the last run of a series is true or too late, and its place comes back once.
+/// Legal ends: cancelled before the run, or in it; it has ended by itself.
+#[test]
+fn a_cancel_races_with_the_last_run_of_a_series() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, _clock) = driven(|b| b.max_pending_timeouts(1).capacity(2));
+        let series = timer.schedule_repeating(ticks(0), ledger.repeated(|| None)).expect("open");
+        let cancel = thread::spawn(move || (series.cancel(), series));
+        driver.turn();
+        let (cancelled, series) = cancel.join().expect("no panic");
+        assert_eq!((series.is_cancelled(), series.is_expired()), (cancelled, !cancelled));
+        drop(series);
         assert_all_home(&timer, &mut driver);
         ledger.assert_closed(0);
     });

@@ -1,9 +1,11 @@
 //! The workers' threads, as the engine starts, wakes and ends them.
 
 use super::check::check;
-use super::rig::{Gate, Ledger, followed, ticks, with_workers};
-use crate::executor::{Inline, ThreadPool};
+use super::rig::{Bare, Gate, Ledger, NO_LIMITS, followed, ticks, with_workers};
+use crate::executor::{Inline, ThreadPool, run_here};
+use crate::shard::Order;
 use crate::sync::thread;
+use crate::time::Tick;
 
 /// Invariant: the first timeouts of an engine, from two threads at once, start one worker, which runs both.
 /// Legal end: both have run. (Otherwise the main thread waits for ever.)
@@ -51,11 +53,62 @@ fn a_clock_that_was_moved_has_run_what_became_due() {
     });
 }
 
+/// Invariant: a step of the clock goes to the earliest deadline there is, whatever the worker is at, and what is due then has run
+/// when it returns.
+/// Legal end: it went to 1, and that one has run.
+#[test]
+fn a_step_of_the_clock_goes_to_the_next_deadline() {
+    check(1, || {
+        let ledger = Ledger::default();
+        let (timer, clock) = followed(|b| b.executor(Inline).capacity(2));
+        let start = clock.now();
+        timer.schedule_detached(ticks(3), ledger.task()).expect("open");
+        timer.schedule_detached(ticks(1), ledger.task()).expect("open");
+        assert!(clock.advance_to_next(&timer));
+        assert_eq!((clock.now() - start, ledger.ran()), (ticks(1), 1));
+        assert_eq!(timer.shutdown().expect("the first").len(), 1);
+        ledger.assert_closed(1);
+    });
+}
+
+/// Invariant: who asks for the earliest deadline gets it from a turn that came after the question, also if the worker is about to
+/// answer another.
+/// Legal end: 3, which was posted before the question.
+#[test]
+fn the_earliest_deadline_is_that_of_a_turn_after_the_question() {
+    check(1, || {
+        let ledger = Ledger::default();
+        let (bare, mut shard) = Bare::new(1, NO_LIMITS);
+        bare.calls(thread::current());
+        let mailbox = bare.hub.mailbox(0);
+        mailbox.ask();
+        let (armed, theirs, me) = (bare.arm(Tick::new(3), false, &ledger), bare.clone(), thread::current());
+        let asker = thread::spawn(move || {
+            let mailbox = theirs.hub.mailbox(0);
+            assert!(theirs.post(armed));
+            assert_eq!(mailbox.ask_for_earliest(), Tick::new(3));
+            mailbox.order(Order::StopAndReturn);
+            me.unpark();
+        });
+        while !mailbox.is_stopped() {
+            let asked = mailbox.asked();
+            shard.turn(&bare.hub, Tick::ZERO, &mut run_here);
+            mailbox.answer(asked, || shard.earliest());
+            if mailbox.fall_asleep(shard.next_due()) {
+                thread::park();
+            }
+        }
+        asker.join().expect("no panic");
+        assert_eq!(shard.close(&bare.hub).len(), 1);
+        ledger.assert_closed(0);
+    });
+}
+
 /// Invariant: whoever moves the clock is not left waiting for a worker that ends meanwhile.
 /// Legal ends: run; in the answer.
 #[test]
 fn a_clock_that_is_moved_during_a_shutdown_does_not_wait_for_ever() {
-    check(2, || {
+    check(1, || {
         let ledger = Ledger::default();
         let (timer, clock) = followed(|b| b.executor(Inline).capacity(1));
         timer.schedule_detached(ticks(1), ledger.task()).expect("open");
