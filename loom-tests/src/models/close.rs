@@ -11,7 +11,7 @@ use crate::timer::Shutdown;
 /// Legal ends: these three, for each of the two.
 #[test]
 fn a_push_that_races_with_close_has_one_outcome() {
-    check(3, || {
+    check(2, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(2, NO_LIMITS);
         let posts = [0; 2].map(|_| bare.arm(Tick::ZERO, true, &ledger));

@@ -32,7 +32,7 @@ fn two_producers_share_one_place() {
 /// Legal ends: the timeout ran or was cancelled, and the same thread schedules again.
 #[test]
 fn a_place_that_was_given_back_can_be_taken() {
-    check(None, || {
+    check(3, || {
         let ledger = Ledger::default();
         let (timer, mut driver, _clock) = driven(|b| b.max_pending_timeouts(2).capacity(3));
         timer.schedule_detached(ticks(5), ledger.task()).expect("room");

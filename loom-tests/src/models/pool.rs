@@ -27,7 +27,7 @@ fn sink_of(pool: &ThreadPool) -> Dispatch {
 /// Legal end: both have run when the wait is over, and what they did is visible.
 #[test]
 fn every_batch_runs_however_many_threads_are_idle() {
-    for (threads, preemptions) in [(1, 3), (2, 2)] {
+    for (threads, preemptions) in [(1, 2), (2, 1)] {
         check(preemptions, move || {
             let ledger = Ledger::default();
             let (bare, mut shard) = Bare::new(2, NO_LIMITS);
@@ -65,7 +65,7 @@ fn a_thread_that_falls_asleep_is_called() {
 /// Legal end: both have run.
 #[test]
 fn two_workers_share_a_pool() {
-    check(3, || {
+    check(2, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(2, NO_LIMITS);
         let batches = batches(&bare, &mut shard, &ledger, 2);
