@@ -1,7 +1,7 @@
 //! Runs of a series: they follow each other, and a cancel, a reset or a shutdown acts on the next.
 
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::check::check;
