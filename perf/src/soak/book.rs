@@ -1,0 +1,449 @@
+//! The records of one engine, what it is told by closures and callers, and what it must balance to at the end.
+
+use std::cell::Cell;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use crossbeam_queue::ArrayQueue;
+use tourbillon::{Stats, Timer};
+
+use super::clock::Time;
+use super::fault::Fault;
+use super::record::{End, Kind, Record, Scope, Stage};
+use super::tally::{Ended, Tally};
+use super::violations::Violations;
+use crate::duration::nanos;
+
+/// An id is a serial number and, in so many bits, the place of its record.
+const PLACE_BITS: u32 = 20;
+
+/// How long the engine has surely stood still.
+#[derive(Debug, Default)]
+struct Pauses {
+    lost: u64,
+    since: Option<u64>,
+    /// The engine is about to end: it pauses no more.
+    over: bool,
+}
+
+thread_local! {
+    /// On whose behalf this thread drops closures. Without a destructor, so that a dying thread's other locals can use it.
+    static SCOPE: Cell<Scope> = const { Cell::new(Scope::Engine) };
+}
+
+/// Does `work` with all closures that this thread drops in it on this behalf.
+pub(crate) fn scoped<R>(scope: Scope, work: impl FnOnce() -> R) -> R {
+    let before = SCOPE.replace(scope);
+    let result = work();
+    SCOPE.set(before);
+    result
+}
+
+/// What the program counted, to be compared with the engine's `stats`.
+#[derive(Debug, Default)]
+struct Counts {
+    accepted: AtomicU64,
+    rejected: AtomicU64,
+    resets: AtomicU64,
+    runs: AtomicU64,
+    by_hand: AtomicU64,
+    once_runs: AtomicU64,
+    /// By [`End`], of what is over.
+    ended: [AtomicU64; 5],
+    unsure: AtomicU64,
+}
+
+/// All that is known of one engine's timeouts.
+pub(crate) struct Book {
+    pub(crate) name: String,
+    time: Time,
+    epoch: Instant,
+    tick: u64,
+    places: Box<[Mutex<Record>]>,
+    free: ArrayQueue<u64>,
+    serial: AtomicU64,
+    pauses: Option<Mutex<Pauses>>,
+    whenever: AtomicBool,
+    discarding: AtomicBool,
+    over: AtomicBool,
+    counts: Counts,
+    /// For tasks that schedule. Taken out when the engine is to end.
+    pub(crate) timer: RwLock<Option<Timer>>,
+    pub(crate) tally: Arc<Tally>,
+    violations: Arc<Violations>,
+    /// The greatest lateness, where that is known exactly.
+    latest: AtomicU64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn get(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::SeqCst)
+}
+
+fn add(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::SeqCst);
+}
+
+impl Book {
+    /// For an engine that is about to be built, with room for so many timeouts at once.
+    pub(crate) fn new(
+        name: String,
+        time: Time,
+        tick: Duration,
+        room: usize,
+        pauses: bool,
+        tally: &Arc<Tally>,
+        violations: &Arc<Violations>,
+    ) -> Self {
+        let room = room.min(1 << PLACE_BITS);
+        let free = ArrayQueue::new(room);
+        (0..room).for_each(|place| _ = free.push(place as u64));
+        Self {
+            name,
+            epoch: time.now(),
+            time,
+            tick: nanos(tick),
+            places: (0..room).map(|_| Mutex::new(Record::free())).collect(),
+            free,
+            serial: AtomicU64::new(1),
+            pauses: pauses.then(Mutex::default),
+            whenever: AtomicBool::new(false),
+            discarding: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+            counts: Counts::default(),
+            timer: RwLock::new(None),
+            tally: Arc::clone(tally),
+            violations: Arc::clone(violations),
+            latest: AtomicU64::new(0),
+        }
+    }
+
+    /// The engine's time, or less: pauses that it was surely in are left out.
+    pub(crate) fn now(&self) -> u64 {
+        self.look().0
+    }
+
+    /// The same, and whether the engine surely stands still.
+    fn look(&self) -> (u64, bool) {
+        let clock = || nanos(self.time.now().saturating_duration_since(self.epoch));
+        match &self.pauses {
+            None => (clock(), false),
+            Some(pauses) => {
+                let pauses = lock(pauses);
+                (pauses.since.unwrap_or_else(clock) - pauses.lost, pauses.since.is_some())
+            }
+        }
+    }
+
+    /// What a deadline so long after now may not come before. To be called before the engine is.
+    pub(crate) fn floor_in(&self, delay: Duration) -> u64 {
+        let (now, stands) = self.look();
+        // What is scheduled in a pause does not run in it, not even without a delay.
+        now.saturating_add(nanos(delay).max(u64::from(stands)))
+    }
+
+    /// The same for a point in time. With pauses nothing is sure: a pause may begin before the engine reads it.
+    pub(crate) fn floor_at(&self, at: Instant) -> u64 {
+        match self.pauses {
+            // One that has passed is due at once.
+            None => nanos(at.saturating_duration_since(self.epoch)).max(self.now()),
+            Some(_) => self.floor_in(Duration::ZERO),
+        }
+    }
+
+    pub(crate) fn clock_now(&self) -> Instant {
+        self.time.now()
+    }
+
+    pub(crate) fn can_pause(&self) -> bool {
+        self.pauses.is_some()
+    }
+
+    pub(crate) fn pause(&self, timer: &Timer) {
+        let Some(pauses) = &self.pauses else { return };
+        let mut pauses = lock(pauses);
+        if pauses.over {
+            return;
+        }
+        timer.pause();
+        pauses.since.get_or_insert(nanos(self.time.now().saturating_duration_since(self.epoch)));
+    }
+
+    pub(crate) fn resume(&self, timer: &Timer) {
+        let Some(pauses) = &self.pauses else { return };
+        let mut pauses = lock(pauses);
+        if let Some(since) = pauses.since.take() {
+            pauses.lost += nanos(self.time.now().saturating_duration_since(self.epoch)) - since;
+        }
+        timer.resume();
+    }
+
+    /// The engine is about to be stopped, which ends its pause, and it can't be paused any more.
+    pub(crate) fn resume_for_good(&self, timer: &Timer) {
+        if let Some(pauses) = &self.pauses {
+            lock(pauses).over = true;
+        }
+        self.resume(timer);
+    }
+
+    /// A shutdown is about to fire what is left, whatever its deadline.
+    pub(crate) fn expect_fire(&self) {
+        self.whenever.store(true, Ordering::SeqCst);
+    }
+
+    /// The last timer is about to be dropped.
+    pub(crate) fn expect_discard(&self) {
+        self.discarding.store(true, Ordering::SeqCst);
+    }
+
+    /// The shutdown has returned.
+    pub(crate) fn set_over(&self) {
+        self.over.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn violation(&self, what: &str) {
+        self.violations.add(&format!("engine {}: {what}", self.name));
+    }
+
+    pub(crate) fn fault(&self, id: u64, fault: Fault) {
+        let record = self.place(id).clone();
+        let history = if record.id == id {
+            format!(
+                "{}; {} runs, not before {} ns; its history:{}",
+                if record.is_once() { "runs once" } else { "a series" },
+                record.runs,
+                record.floor(),
+                record.history
+            )
+        } else {
+            "it was over, and its place in use by another".to_owned()
+        };
+        self.violation(&format!("timeout {id}, at {} ns: {fault}; {history}", self.now()));
+    }
+
+    fn place(&self, id: u64) -> MutexGuard<'_, Record> {
+        lock(&self.places[usize::try_from(id & ((1 << PLACE_BITS) - 1)).unwrap_or(0)])
+    }
+
+    /// Does `work` with a record; `None` if it is over.
+    fn with<R>(&self, id: u64, work: impl FnOnce(&mut Record) -> R) -> Option<R> {
+        let mut record = self.place(id);
+        (record.id == id).then(|| work(&mut record))
+    }
+
+    fn check(&self, id: u64, outcome: Option<Result<(), Fault>>) {
+        if let Some(Err(fault)) = outcome {
+            self.fault(id, fault);
+        }
+    }
+
+    /// The token of a timeout that is about to be scheduled. `None` if there are too many.
+    pub(crate) fn open(self: &Arc<Self>, kind: Kind, floor: u64) -> Option<Token> {
+        let place = self.free.pop()?;
+        let id = (self.serial.fetch_add(1, Ordering::Relaxed) << PLACE_BITS) | place;
+        *self.place(id) = Record::open(id, kind, floor, self.now());
+        Some(Token { id, book: Arc::clone(self) })
+    }
+
+    pub(crate) fn accepted(&self) {
+        add(&self.counts.accepted);
+    }
+
+    pub(crate) fn rejected(&self) {
+        add(&self.counts.rejected);
+    }
+
+    /// A run begins. False if it must not go on.
+    pub(crate) fn begin(&self, id: u64) -> bool {
+        let by_hand = SCOPE.get() == Scope::Returned;
+        add(if by_hand { &self.counts.by_hand } else { &self.counts.runs });
+        let whenever = by_hand || self.whenever.load(Ordering::SeqCst);
+        let now = self.now();
+        let begun = self.with(id, |record| {
+            if record.is_once() && !by_hand {
+                add(&self.counts.once_runs);
+            }
+            record.begin(now, whenever).map(|late| if record.is_exact() { late } else { 0 })
+        });
+        match begun.unwrap_or(Err(Fault::AfterEnd)) {
+            Ok(late) => {
+                if late > self.latest.load(Ordering::Relaxed) {
+                    self.latest.fetch_max(late, Ordering::Relaxed);
+                }
+                true
+            }
+            Err(fault) => {
+                self.fault(id, fault);
+                false
+            }
+        }
+    }
+
+    /// The greatest lateness; none is known of a clock that jumps, or with pauses, where some deadlines are not known exactly.
+    pub(crate) fn latest(&self) -> Option<u64> {
+        (matches!(self.time, Time::Real) && !self.can_pause()).then(|| self.latest.load(Ordering::Relaxed))
+    }
+
+    /// A run of a series ends, and says how long after this the next one is due.
+    pub(crate) fn finish(&self, id: u64, next: Option<Duration>) {
+        let now = self.now();
+        self.with(id, |record| record.finish(now, next.map(|delay| now.saturating_add(nanos(delay)))));
+    }
+
+    /// Resets: `reset` is given the floor of it, and answers whether it took.
+    pub(crate) fn reset(&self, id: u64, floor: u64, reset: impl FnOnce() -> bool) -> bool {
+        self.with(id, |record| record.announce_reset(floor, self.now()));
+        let took = reset();
+        if took {
+            add(&self.counts.resets);
+        }
+        let outcome = self.with(id, |record| record.settle_reset(took, self.now(), self.tick));
+        self.check(id, outcome);
+        took
+    }
+
+    pub(crate) fn cancel(&self, id: u64, cancel: impl FnOnce() -> bool) -> bool {
+        self.with(id, |record| record.announce_cancel(self.now()));
+        let took = scoped(Scope::Cancelling, cancel);
+        let outcome = self.with(id, |record| record.settle_cancel(took, self.now()));
+        self.check(id, outcome);
+        took
+    }
+
+    /// Somebody may cancel it who is not told whether that was in time.
+    pub(crate) fn may_be_cancelled(&self, id: u64) {
+        self.with(id, |record| record.unsure |= !record.is_once());
+    }
+
+    pub(crate) fn share(&self, id: u64) {
+        self.with(id, Record::share);
+    }
+
+    pub(crate) fn let_go(&self, id: u64) {
+        let mut record = self.place(id);
+        if record.id == id {
+            let end = record.let_go(self.now());
+            self.close_record(record, end);
+        }
+    }
+
+    fn drop_closure(&self, id: u64) {
+        let stage =
+            Stage { discarding: self.discarding.load(Ordering::SeqCst), over: self.over.load(Ordering::SeqCst) };
+        let mut record = self.place(id);
+        if record.id != id {
+            drop(record);
+            return self.fault(id, Fault::DroppedTwice);
+        }
+        let outcome = record.drop_closure(SCOPE.get(), stage, self.now());
+        if let Err(fault) = outcome {
+            drop(record);
+            self.fault(id, fault);
+            record = self.place(id);
+        }
+        let end = record.closed();
+        self.close_record(record, end);
+    }
+
+    fn close_record(&self, mut record: MutexGuard<'_, Record>, end: Option<End>) {
+        let Some(end) = end else { return };
+        add(&self.counts.ended[end as usize]);
+        if record.unsure && end == End::Fired {
+            add(&self.counts.unsure);
+        }
+        let place = record.id & ((1 << PLACE_BITS) - 1);
+        record.id = 0;
+        drop(record);
+        let _ = self.free.push(place);
+    }
+
+    /// How many closures have not been dropped yet.
+    pub(crate) fn open_closures(&self) -> usize {
+        let is_open = |place: &&Mutex<Record>| {
+            let record = lock(place);
+            record.id != 0 && !record.is_dropped()
+        };
+        self.places.iter().filter(is_open).count()
+    }
+
+    /// The closing of the books, when closures and handles have gone: `after` is what the engine says, if it can still be
+    /// asked, `returned` how many a shutdown gave back.
+    pub(crate) fn balance(&self, after: Option<&Stats>, returned: u64) {
+        let mut left = Vec::new();
+        for place in &self.places {
+            let record = lock(place);
+            if record.id != 0 {
+                left.push((record.id, record.is_dropped()));
+            }
+        }
+        for &(id, dropped) in &left {
+            if dropped {
+                self.violation(&format!("timeout {id} is still open, though its closure is gone"));
+            } else {
+                self.fault(id, Fault::Lost);
+            }
+        }
+        let ended = |end: End| get(&self.counts.ended[end as usize]);
+        let accepted = get(&self.counts.accepted);
+        let (fired, cancelled) = (ended(End::Fired), ended(End::Cancelled));
+        let by_id = fired + cancelled + ended(End::Returned) + ended(End::Discarded);
+        let mut wrong = String::new();
+        let mut equal = |what: &str, ours: u64, theirs: u64| {
+            if ours != theirs {
+                let _ = write!(wrong, "\n    {what}: {ours} here, {theirs} there");
+            }
+        };
+        equal("accepted, and ended by id", accepted, by_id + left.len() as u64);
+        equal("rejected, and given back", get(&self.counts.rejected), ended(End::Refused));
+        let runs = get(&self.counts.runs);
+        if let Some(after) = after {
+            let (unsure, late) = (get(&self.counts.unsure), ended(End::Returned).saturating_sub(returned));
+            equal("scheduled", accepted, after.scheduled);
+            equal("rejected", get(&self.counts.rejected), after.rejected);
+            equal("reset", get(&self.counts.resets), after.reset);
+            equal("fired", runs, after.fired);
+            // What nobody could know by id leaves some room; the sum below leaves none.
+            equal("cancelled", after.cancelled.clamp(cancelled, cancelled + unsure), after.cancelled);
+            let most = returned + late + fired_late(self, fired);
+            equal("returned", after.returned.clamp(returned, most), after.returned);
+            equal("pending", 0, after.pending as u64);
+            let sum = after.fired + after.cancelled + after.returned + after.pending as u64;
+            equal("scheduled + repeated, and its parts", after.scheduled + after.repeated, sum);
+        }
+        if !wrong.is_empty() {
+            self.violation(&format!("the books do not balance:{wrong}"));
+        }
+        self.tally.end(Ended::Fired, fired);
+        // Of what ran for the last time, one run each.
+        self.tally.end(Ended::Runs, runs.saturating_sub(fired));
+        self.tally.end(Ended::Cancelled, cancelled);
+        self.tally.end(Ended::Returned, ended(End::Returned));
+        self.tally.end(Ended::Discarded, ended(End::Discarded));
+        self.tally.end(Ended::Refused, ended(End::Refused));
+    }
+}
+
+/// Series that had run before, and were perhaps counted as returned: they came back out of an executor when all was over.
+fn fired_late(book: &Book, fired: u64) -> u64 {
+    fired.saturating_sub(get(&book.counts.once_runs))
+}
+
+/// In a closure: says when that is run, and when it is dropped.
+pub(crate) struct Token {
+    pub(crate) id: u64,
+    pub(crate) book: Arc<Book>,
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        self.book.drop_closure(self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests;
