@@ -1,9 +1,10 @@
 //! `tourbillon-perf`: the load generator of Tourbillon.
 //!
-//! Three jobs, a folder each. `connections` (what runs when nothing is named) puts the engine under
+//! Four jobs, a folder each. `connections` (what runs when nothing is named) puts the engine under
 //! the load it was made for: real TCP connections and a million timeouts beside them, and balances
 //! the books at the end. `replay` runs a web server's access log through the engine and compares it
-//! with an independent count. `figures` measures single operations.
+//! with an independent count. `figures` measures single operations. `soak` does everything at random, with
+//! faults, and holds every timeout to what is promised.
 
 mod connections;
 mod duration;
@@ -13,6 +14,7 @@ mod json_file;
 mod number;
 mod process;
 mod replay;
+mod soak;
 
 use std::process::ExitCode;
 
@@ -21,6 +23,7 @@ use clap::{Parser, Subcommand};
 use connections::ConnectionsArgs;
 use figures::FiguresArgs;
 use replay::ReplayArgs;
+use soak::SoakArgs;
 
 /// Load generator and measuring tool for the Tourbillon timer engine.
 ///
@@ -44,6 +47,8 @@ enum Job {
     Replay(ReplayArgs),
     /// First figures: ns per schedule, schedule + cancel, reset; ms for 100,000 on one deadline
     Figures(FiguresArgs),
+    /// Stress and soak: every operation at random, with faults; each timeout is accounted for
+    Soak(SoakArgs),
 }
 
 const AFTER_HELP: &str = "\
@@ -60,6 +65,7 @@ Examples:
   tourbillon-perf replay access.log --keep-alive 15s    exact, on a clock stepped by hand
   tourbillon-perf replay access.log --speed 1000        the same on the real clock
   tourbillon-perf figures --only w2 --repeat 5          one figure, five times
+  tourbillon-perf soak --minutes 5                      everything at once, with faults, and checked
   tourbillon-perf help connections                      what it does, and what it checks";
 
 fn main() -> ExitCode {
@@ -69,6 +75,7 @@ fn main() -> ExitCode {
         Some(Job::Connections(args)) => connections::run(&args),
         Some(Job::Replay(args)) => replay::run(&args),
         Some(Job::Figures(args)) => figures::run(&args),
+        Some(Job::Soak(args)) => soak::run(&args),
     };
     match outcome {
         Ok(Verdict::Passed) => ExitCode::SUCCESS,

@@ -1,0 +1,142 @@
+//! A handle with its record: what is done with it is announced there and settled.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tourbillon::{Timeout, TimeoutGuard};
+
+use super::book::{Book, scoped};
+use super::fault::Fault;
+use super::record::Scope;
+use super::tally::Op;
+use super::work::Refused;
+
+/// What is in it: a plain handle, or one that cancels when it goes.
+enum Grip {
+    Timeout(Timeout),
+    Guard(TimeoutGuard),
+}
+
+impl Grip {
+    fn timeout(&self) -> &Timeout {
+        match self {
+            Self::Timeout(timeout) => timeout,
+            Self::Guard(guard) => guard,
+        }
+    }
+}
+
+/// A handle that somebody holds. Dropping it lets go of the timeout, or cancels it if it is a guard.
+pub(crate) struct Held {
+    id: u64,
+    book: Arc<Book>,
+    /// Only taken out when this goes, or is made into a guard.
+    grip: Option<Grip>,
+}
+
+impl Held {
+    /// Notes what became of a schedule. `None` if it was refused, or gave no handle.
+    pub(crate) fn made(book: &Arc<Book>, id: u64, scheduled: Result<Option<Timeout>, Refused>) -> Option<Self> {
+        let timeout = match scheduled {
+            Ok(timeout) => {
+                book.accepted();
+                timeout
+            }
+            Err(refused) => {
+                refused.note(book);
+                None
+            }
+        };
+        match timeout {
+            Some(timeout) => Some(Self { id, book: Arc::clone(book), grip: Some(Grip::Timeout(timeout)) }),
+            None => {
+                book.let_go(id);
+                None
+            }
+        }
+    }
+
+    fn timeout(&self) -> Option<&Timeout> {
+        self.grip.as_ref().map(Grip::timeout)
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn book(&self) -> &Arc<Book> {
+        &self.book
+    }
+
+    pub(crate) fn is_pending(&self) -> bool {
+        self.timeout().is_some_and(Timeout::is_pending)
+    }
+
+    pub(crate) fn reset(&self, delay: Duration) -> bool {
+        let floor = self.book.floor_in(delay);
+        self.reset_with(floor, |timeout| timeout.reset(delay))
+    }
+
+    pub(crate) fn reset_at(&self, at: Instant) -> bool {
+        let floor = self.book.floor_at(at);
+        self.reset_with(floor, |timeout| timeout.reset_at(at))
+    }
+
+    fn reset_with(&self, floor: u64, reset: impl FnOnce(&Timeout) -> bool) -> bool {
+        let Some(timeout) = self.timeout() else { return false };
+        let took = self.book.reset(self.id, floor, || reset(timeout));
+        if took {
+            self.book.tally.did(Op::ResetTook);
+        }
+        took
+    }
+
+    pub(crate) fn cancel(&self) -> bool {
+        let Some(timeout) = self.timeout() else { return false };
+        self.book.tally.did(Op::Cancel);
+        let took = self.book.cancel(self.id, || timeout.cancel());
+        if took {
+            self.book.tally.did(Op::CancelTook);
+        }
+        // Whatever the answer, it is over; and it reads so.
+        if timeout.is_pending() || took && (!timeout.is_cancelled() || timeout.is_expired()) {
+            self.book.fault(self.id, Fault::HandleDisagrees);
+        }
+        took
+    }
+
+    /// Gives it to one more thread: from here on two may cancel it at once.
+    pub(crate) fn share(self) -> Arc<Self> {
+        self.book.share(self.id);
+        Arc::new(self)
+    }
+
+    /// Makes a guard of it, and drops that.
+    pub(crate) fn into_guard(mut self) {
+        self.guard();
+    }
+
+    /// Makes a guard of it.
+    pub(crate) fn guard(&mut self) {
+        let timeout = match self.grip.take() {
+            Some(Grip::Timeout(timeout)) => timeout,
+            Some(Grip::Guard(guard)) => guard.into_timeout(),
+            None => return,
+        };
+        self.grip = Some(Grip::Guard(timeout.cancel_on_drop()));
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        match self.grip.take() {
+            Some(Grip::Guard(guard)) => {
+                self.book.tally.did(Op::Guard);
+                self.book.may_be_cancelled(self.id);
+                scoped(Scope::Cancelling, || drop(guard));
+            }
+            other => drop(other),
+        }
+        self.book.let_go(self.id);
+    }
+}

@@ -1,0 +1,283 @@
+//! Stress and soak: every operation at random, faults on purpose, and every timeout accounted for.
+//!
+//! ```text
+//!   producers ──► all operations, announced and settled ──► engines ──► tasks ──┐
+//!       │                                                                      ▼
+//!       └───────────────────────────────► book: a record per timeout ◄── run? dropped? allowed to?
+//! ```
+//!
+//! [`record`] knows what may happen next to a timeout, [`book`] balances an engine at its end, [`player`] is a producer.
+
+mod book;
+mod churn;
+mod clock;
+mod executors;
+mod fault;
+mod held;
+mod player;
+mod record;
+mod report;
+mod subject;
+mod tally;
+mod violations;
+mod work;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, ensure};
+use clap::Args;
+use crossbeam_queue::ArrayQueue;
+use fastrand::Rng;
+use tourbillon::WaitStrategy;
+
+use crate::number::{self, grouped, grouped_len};
+use crate::process::resident_bytes;
+use crate::{Verdict, json_file};
+use clock::Jumping;
+use executors::Runner;
+use player::{LetterBox, Player};
+use report::{Frame, Memory, Report};
+use subject::{Plan, Subject};
+use tally::{Injected, Op, Stop, Tally};
+use violations::Violations;
+use work::{Body, Place, Way};
+
+/// Options of the soak.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct SoakArgs {
+    /// How long, in minutes [default: 1, if no seconds are given]
+    #[arg(long, value_name = "N", value_parser = number::parse_positive)]
+    minutes: Option<usize>,
+
+    /// How long, in seconds; on top of the minutes
+    #[arg(long, value_name = "N", value_parser = number::parse_positive)]
+    seconds: Option<usize>,
+
+    /// Threads that do all operations at random
+    #[arg(long, value_name = "P", default_value = "4", value_parser = number::parse_positive)]
+    producers: usize,
+
+    /// Seed of all choices [default: another each time; it is printed]
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+
+    /// Write the result as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+const AFTER_HELP: &str = "\
+Eight engines live as long as the run, with another executor or clock each: the default pool; inline;
+one that refuses batches, with a limit on what is pending; one that panics; one that hands batches to
+other threads; a clock that jumps by days; pauses; driven. Beside them short-lived ones of all kinds
+are started, used, and stopped in all ways with work left.
+
+Checked for every timeout, by its id: never early, never twice, not after a cancel that returned true,
+not before the deadline of a reset that returned true; its closure dropped exactly once; and at each
+engine's end all of them accounted for, by id and by the engine's own counts.
+
+A violation is printed with the timeout's last operations, and fails the run. The seed repeats the
+choices, and not how threads meet.
+
+Not covered: memory that is refused, which would take an allocator of its own; fork; and the order in
+which timeouts run. A deadline given as a point in time is not checked on engines that pause, nor is
+one that two threads reset at once checked against the later of the two.";
+
+const A_LINE: Duration = Duration::from_secs(10);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// What all threads of a run share.
+struct Run {
+    seed: u64,
+    subjects: Arc<Vec<Arc<Subject>>>,
+    boxes: Vec<LetterBox>,
+    tally: Arc<Tally>,
+    violations: Arc<Violations>,
+    is_over: AtomicBool,
+}
+
+/// Soaks and prints what was survived.
+pub(crate) fn run(args: &SoakArgs) -> Result<Verdict> {
+    json_file::check(args.json.as_deref())?;
+    ensure!(args.producers <= 1_000, "--producers {} is too many", grouped_len(args.producers));
+    let minutes = args.minutes.unwrap_or(usize::from(args.seconds.is_none()));
+    let seconds = minutes.saturating_mul(60).saturating_add(args.seconds.unwrap_or(0));
+    let length = Duration::from_secs(seconds as u64);
+    let seed = args.seed.unwrap_or_else(|| fastrand::u64(..));
+    eprintln!("soak: {} s, {} producers, seed {seed}", grouped_len(seconds), args.producers);
+    let report = perform(args.producers, seed, length)?;
+    report.print();
+    if let Some(path) = &args.json {
+        json_file::write(path, &report)?;
+    }
+    Ok(Verdict::passed_if(report.violations == 0))
+}
+
+fn perform(producers: usize, seed: u64, length: Duration) -> Result<Report> {
+    let mut memory = Memory { at_start: resident_bytes(), ..Memory::default() };
+    let (tally, violations) = (Arc::<Tally>::default(), Arc::new(Violations::new(seed)));
+    let built: Result<Vec<_>> =
+        plans().iter().map(|plan| Subject::build(plan, &tally, &violations).map(Arc::new)).collect();
+    let run = Run {
+        seed,
+        subjects: Arc::new(built?),
+        boxes: (0..producers).map(|_| Arc::new(ArrayQueue::new(256))).collect(),
+        tally,
+        violations,
+        is_over: AtomicBool::new(false),
+    };
+    let begin = Instant::now();
+    let outcome: Result<()> = thread::scope(|scope| {
+        let run = &run;
+        let producers: Vec<_> = (0..producers).map(|at| scope.spawn(move || produce(run, at))).collect();
+        let churn = scope.spawn(move || churn::run(run.seed ^ 0xC0FFEE, &run.tally, &run.violations, &run.is_over));
+        let disturb = scope.spawn(move || disturb(run));
+        watch(run, begin, length, &mut memory);
+        memory.at_end = resident_bytes();
+        // Under the producers' hands.
+        for (subject, &how) in run.subjects.iter().zip(STOPS.iter().cycle()) {
+            subject.stop(how);
+        }
+        run.is_over.store(true, Ordering::Relaxed);
+        for producer in producers {
+            producer.join().map_err(|_| anyhow!("a producer panicked"))?;
+        }
+        disturb.join().map_err(|_| anyhow!("the thread that disturbs panicked"))?;
+        churn.join().map_err(|_| anyhow!("the thread of the short-lived engines panicked"))?
+    });
+    outcome?;
+    run.boxes.iter().for_each(|letters| while letters.pop().is_some() {});
+    run.subjects.iter().for_each(|subject| subject.balance());
+    memory.after_shutdown = resident_bytes();
+    let of_subject = |subject: &Arc<Subject>| Some((subject.book.name.clone(), subject.book.latest()?));
+    let mut latest_ns: BTreeMap<String, u64> = run.subjects.iter().filter_map(of_subject).collect();
+    latest_ns.insert("short-lived".to_owned(), run.tally.latest());
+    let frame = Frame { seed, producers, seconds: begin.elapsed().as_secs_f64(), memory, latest_ns };
+    Ok(Report::new(frame, &run.tally, run.violations.count(), run.violations.kept()))
+}
+
+/// How the long-lived engines end, in their order.
+const STOPS: [Stop; 8] =
+    [Stop::Cancel, Stop::FireNow, Stop::Drain, Stop::Race, Stop::Cancel, Stop::Cancel, Stop::Drain, Stop::Driven];
+
+/// The long-lived engines.
+fn plans() -> Vec<Plan> {
+    let two = |plan: Plan| Plan { shards: 2, ..plan };
+    vec![
+        two(Plan::new("pool", Runner::Default)),
+        Plan { wait: WaitStrategy::Hybrid { spin: Duration::from_micros(100) }, ..Plan::new("inline", Runner::Inline) },
+        Plan { limit: Some(1_500), ..two(Plan::new("refusing", Runner::Refusing)) },
+        Plan { cramped: true, ..Plan::new("panicking", Runner::Panicking) },
+        two(Plan::new("handing over", Runner::HandingOver)),
+        Plan { jumping: Some(Jumping::default()), ..two(Plan::new("jumping", Runner::Default)) },
+        Plan { pauses: true, ..two(Plan::new("pausing", Runner::Slow)) },
+        Plan { driven: true, ..two(Plan::new("driven", Runner::Default)) },
+    ]
+}
+
+/// A producer, which dies now and then, and is replaced.
+fn produce(run: &Run, at: usize) {
+    let mut rng = Rng::with_seed(run.seed.wrapping_add(at as u64 + 1));
+    let others: Vec<LetterBox> = run
+        .boxes
+        .iter()
+        .enumerate()
+        .filter(|(other, _)| *other != at)
+        .map(|(_, letters)| Arc::clone(letters))
+        .collect();
+    while !run.is_over.load(Ordering::Relaxed) {
+        let mut player = Player::new(
+            rng.u64(..),
+            Arc::clone(&run.subjects),
+            Arc::clone(&run.tally),
+            Arc::clone(&run.boxes[at]),
+            others.clone(),
+        );
+        let operations = rng.u32(1_000..60_000);
+        // A thread of its own, joined by its handle: that waits for its locals, too.
+        let is_over = Arc::new(AtomicBool::new(false));
+        let must_end = Arc::clone(&is_over);
+        let life = thread::spawn(move || {
+            player.play(operations, || must_end.load(Ordering::Relaxed));
+            player.die();
+        });
+        while !life.is_finished() {
+            is_over.store(run.is_over.load(Ordering::Relaxed), Ordering::Relaxed);
+            thread::sleep(Duration::from_millis(5));
+        }
+        if life.join().is_err() {
+            run.violations.add("a call of a producer panicked");
+        }
+        run.tally.inject(Injected::Thread);
+    }
+}
+
+/// Pauses, and jumps of the clock.
+fn disturb(run: &Run) {
+    let mut rng = Rng::with_seed(run.seed ^ 0xD157);
+    while !run.is_over.load(Ordering::Relaxed) {
+        thread::sleep(Duration::from_millis(rng.u64(50..400)));
+        let Some(subject) = rng.choice(run.subjects.iter()) else { return };
+        let Some(timer) = subject.timer() else { continue };
+        if subject.book.can_pause() {
+            subject.book.pause(&timer);
+            run.tally.did(Op::Pause);
+            thread::sleep(Duration::from_millis(rng.u64(1..80)));
+            subject.book.resume(&timer);
+        } else if let Some(clock) = &subject.jumping {
+            clock.jump(DAY);
+            run.tally.inject(Injected::Day);
+            // Workers sleep by the real clock: something that is due now wakes each.
+            for key in 0..32_u8 {
+                let place = Place::Shard(timer.shard_for(&key));
+                let _ = work::once(&subject.book, &place, Way::Detached(Duration::ZERO), Body::Plain);
+            }
+        }
+    }
+}
+
+/// A line every 10 s, until the time is over.
+fn watch(run: &Run, begin: Instant, length: Duration, memory: &mut Memory) {
+    let mut next = A_LINE;
+    while begin.elapsed() < length {
+        thread::sleep(length.saturating_sub(begin.elapsed()).min(Duration::from_millis(100)));
+        run.subjects.iter().for_each(|subject| subject.look());
+        if begin.elapsed() >= next {
+            next += A_LINE;
+            let resident = resident_bytes();
+            memory.after_ten_seconds = memory.after_ten_seconds.or(resident);
+            let operations: u64 =
+                Op::ALL.iter().filter(|op| !op.text().starts_with(' ')).map(|&op| run.tally.op(op)).sum();
+            eprintln!(
+                "soak: {:.0} of {} s, {} operations, {} engines, {} MB, {} violations",
+                begin.elapsed().as_secs_f64(),
+                length.as_secs(),
+                grouped(operations),
+                run.tally.engines.load(Ordering::Relaxed),
+                resident.unwrap_or(0) / 1_000_000,
+                run.violations.count(),
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_run_passes_and_has_done_every_kind_of_thing() {
+        let report = perform(2, 42, Duration::from_millis(1_500)).expect("engines");
+        assert_eq!(report.first_violations, Vec::<String>::new());
+        for kind in [Op::Schedule, Op::Rate, Op::ResetTook, Op::CancelTook, Op::CancelAll, Op::Sent] {
+            assert!(report.operations[kind.text().trim()] > 0, "{kind:?}");
+        }
+        assert!(report.engines_stopped.values().sum::<u64>() >= 8);
+    }
+}

@@ -1,0 +1,230 @@
+//! An engine under test: how it is made, and how it ends.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use tourbillon::{Builder, Driver, Shutdown, ShutdownError, Timer, Unfired, WaitStrategy};
+
+use super::book::{Book, scoped};
+use super::clock::{Jumping, Time};
+use super::executors::{self, Hands, Runner};
+use super::record::Scope;
+use super::tally::{Stop, Tally};
+use super::violations::Violations;
+
+/// How long closures may take to be dropped when their engine is over: so many looks, 1 ms apart. Counted, and not timed, as
+/// the process may stand still meanwhile.
+const PATIENCE: usize = 20_000;
+
+/// How long a driver sleeps at most.
+const LONGEST_REST: Duration = Duration::from_millis(20);
+
+/// What an engine is made of.
+#[derive(Clone)]
+pub(crate) struct Plan {
+    pub(crate) name: String,
+    pub(crate) runner: Runner,
+    pub(crate) shards: usize,
+    pub(crate) tick: Duration,
+    pub(crate) wait: WaitStrategy,
+    pub(crate) limit: Option<usize>,
+    pub(crate) jumping: Option<Jumping>,
+    pub(crate) pauses: bool,
+    /// Small limits, few levels: everything that a large engine meets, sooner.
+    pub(crate) cramped: bool,
+    pub(crate) driven: bool,
+    /// Timeouts at once, at most.
+    pub(crate) room: usize,
+}
+
+impl Plan {
+    /// The defaults.
+    pub(crate) fn new(name: impl Into<String>, runner: Runner) -> Self {
+        Self {
+            name: name.into(),
+            runner,
+            shards: 1,
+            tick: Duration::from_millis(1),
+            wait: WaitStrategy::Park,
+            limit: None,
+            jumping: None,
+            pauses: false,
+            cramped: false,
+            driven: false,
+            room: 1 << 14,
+        }
+    }
+
+    fn builder(&self) -> Builder {
+        let mut builder = Timer::builder().shards(self.shards).tick_duration(self.tick).wait(self.wait);
+        if let Some(limit) = self.limit {
+            builder = builder.max_pending_timeouts(limit);
+        }
+        if let Some(clock) = &self.jumping {
+            builder = builder.clock(clock.clone());
+        }
+        if self.cramped {
+            builder = builder.transfer_limit(37).expiry_limit(23).ticks_per_wheel(16).levels(3);
+        }
+        builder
+    }
+}
+
+/// A thread that turns a driven engine.
+struct Turner {
+    thread: JoinHandle<()>,
+    drop_driver: Arc<AtomicBool>,
+}
+
+/// An engine, its records, and what turns it.
+pub(crate) struct Subject {
+    pub(crate) book: Arc<Book>,
+    pub(crate) limit: Option<usize>,
+    pub(crate) jumping: Option<Jumping>,
+    pub(crate) inline: bool,
+    hands: Option<Hands>,
+    turner: Mutex<Option<Turner>>,
+    returned: Mutex<u64>,
+}
+
+impl Subject {
+    pub(crate) fn build(plan: &Plan, tally: &Arc<Tally>, violations: &Arc<Violations>) -> Result<Self> {
+        let time = plan.jumping.clone().map_or(Time::Real, Time::Jumping);
+        let book = Arc::new(Book::new(plan.name.clone(), time, plan.tick, plan.room, plan.pauses, tally, violations));
+        tally.engines.fetch_add(1, Ordering::Relaxed);
+        let (timer, hands, turner) = if plan.driven {
+            let (timer, driver) = plan.builder().build_driven().context("a driven engine")?;
+            (timer, None, Some(Turner::start(driver)))
+        } else {
+            let (builder, hands) = executors::set(plan.builder(), plan.runner, tally);
+            (builder.build().context("an engine")?, hands, None)
+        };
+        *book.timer.write().unwrap_or_else(PoisonError::into_inner) = Some(timer);
+        Ok(Self {
+            book,
+            limit: plan.limit,
+            jumping: plan.jumping.clone(),
+            inline: !plan.driven && matches!(plan.runner, Runner::Inline | Runner::Refusing | Runner::Panicking),
+            hands,
+            turner: Mutex::new(turner),
+            returned: Mutex::new(0),
+        })
+    }
+
+    pub(crate) fn timer(&self) -> Option<Timer> {
+        self.book.timer.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Ends the engine, in one of its ways. What was handed back is dropped, or, some of it, run by hand.
+    pub(crate) fn stop(&self, how: Stop) {
+        let Some(timer) = self.timer() else { return };
+        self.book.tally.stop(how);
+        self.book.resume_for_good(&timer);
+        match how {
+            Stop::Cancel | Stop::Driven => self.hand_back(timer.shutdown()),
+            Stop::FireNow => {
+                self.book.expect_fire();
+                self.hand_back(timer.shutdown_with(Shutdown::FireNow));
+            }
+            Stop::Drain => self.hand_back(timer.shutdown_with(Shutdown::Drain(Duration::from_millis(30)))),
+            Stop::Race => {
+                let both =
+                    thread::scope(|scope| [0, 1].map(|_| scope.spawn(|| timer.shutdown())).map(|thread| thread.join()));
+                let outcomes: Vec<_> = both.into_iter().flatten().collect();
+                let won = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+                if won != 1 {
+                    self.book.violation(&format!("of two shutdowns at once {won} were the first"));
+                }
+                outcomes.into_iter().filter(Result::is_ok).for_each(|outcome| self.hand_back(outcome));
+            }
+            Stop::Dropped | Stop::DriverDropped => {
+                self.book.expect_discard();
+                if how == Stop::DriverDropped
+                    && let Some(turner) = self.turner.lock().unwrap_or_else(PoisonError::into_inner).take()
+                {
+                    turner.stop();
+                }
+                drop(timer);
+                // A task that is about to schedule may hold the last one, and drop it.
+                *self.book.timer.write().unwrap_or_else(PoisonError::into_inner) = None;
+            }
+        }
+        if let Some(turner) = self.turner.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            turner.stop();
+        }
+        self.book.set_over();
+        if let Some(hands) = &self.hands {
+            hands.wait();
+        }
+    }
+
+    fn hand_back(&self, outcome: Result<Vec<Unfired>, ShutdownError>) {
+        match outcome {
+            Ok(unfired) => {
+                *self.returned.lock().unwrap_or_else(PoisonError::into_inner) += unfired.len() as u64;
+                scoped(Scope::Returned, || {
+                    for (at, unfired) in unfired.into_iter().enumerate() {
+                        if at % 16 == 0 {
+                            // It may be one that panics.
+                            let run = std::panic::AssertUnwindSafe(move || unfired.run());
+                            let _ = std::panic::catch_unwind(run);
+                        }
+                    }
+                });
+            }
+            Err(why) => self.book.violation(&format!("shutdown: {why}")),
+        }
+    }
+
+    /// Closes the books: when this is called, nobody has a handle any more, or will soon let go of it.
+    pub(crate) fn balance(&self) {
+        for _ in 0..PATIENCE {
+            if self.book.open_closures() == 0 {
+                break;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        let returned = *self.returned.lock().unwrap_or_else(PoisonError::into_inner);
+        // Of an engine that was dropped there is nobody to ask.
+        let timer = self.book.timer.write().unwrap_or_else(PoisonError::into_inner).take();
+        let stats = timer.map(|timer| timer.stats());
+        self.book.balance(stats.as_ref(), returned);
+    }
+
+    /// What holds at any time.
+    pub(crate) fn look(&self) {
+        if let (Some(limit), Some(timer)) = (self.limit, self.timer()) {
+            let pending = timer.pending();
+            if pending > limit {
+                self.book.violation(&format!("{pending} are pending, of {limit} at most"));
+            }
+        }
+    }
+}
+
+impl Turner {
+    fn start(mut driver: Driver) -> Self {
+        let drop_driver = Arc::new(AtomicBool::new(false));
+        let must_drop = Arc::clone(&drop_driver);
+        let thread = thread::spawn(move || {
+            let this = thread::current();
+            driver.on_earlier(move || this.unpark());
+            while !must_drop.load(Ordering::SeqCst) {
+                driver.turn();
+                let until = driver.next_wakeup().map(|at| at.saturating_duration_since(Instant::now()));
+                thread::park_timeout(until.map_or(LONGEST_REST, |until| until.min(LONGEST_REST)));
+            }
+        });
+        Self { thread, drop_driver }
+    }
+
+    /// Drops the driver.
+    fn stop(self) {
+        self.drop_driver.store(true, Ordering::SeqCst);
+        self.thread.thread().unpark();
+        let _ = self.thread.join();
+    }
+}

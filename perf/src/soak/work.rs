@@ -1,0 +1,277 @@
+//! What is scheduled, and the ways to schedule it: each call with its record.
+
+use std::panic::resume_unwind;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tourbillon::{Group, MissedTicks, ScheduleError, Shard, Timeout, Timer};
+
+use super::book::{Book, Token, scoped};
+use super::fault::Fault;
+use super::held::Held;
+use super::record::{Kind, Scope};
+use super::tally::{Injected, Op};
+
+/// What a task panics with: by `resume_unwind`, which calls no panic hook, so nothing is printed.
+struct Deliberate;
+
+/// What a task does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Body {
+    Plain,
+    /// Has more captures than fit into an entry.
+    Large,
+    Panic,
+    /// Takes some milliseconds.
+    Slow(u8),
+    /// Takes 100 ms: if it runs inline, it holds its worker.
+    Hold,
+    /// Schedules, and by these bits resets or cancels what it scheduled.
+    Nested(u8),
+}
+
+const HOLD: Duration = Duration::from_millis(100);
+
+impl Body {
+    fn run(self, book: &Arc<Book>) {
+        match self {
+            Self::Plain | Self::Large => {}
+            Self::Panic => {
+                book.tally.inject(Injected::Panic);
+                resume_unwind(Box::new(Deliberate));
+            }
+            Self::Slow(ms) => {
+                book.tally.inject(Injected::Slow);
+                thread::sleep(Duration::from_millis(ms.into()));
+            }
+            Self::Hold => {
+                book.tally.inject(Injected::Held);
+                thread::sleep(HOLD);
+            }
+            Self::Nested(bits) => nested(book, bits),
+        }
+    }
+}
+
+/// A task's own operations.
+fn nested(book: &Arc<Book>, bits: u8) {
+    let timer = book.timer.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+    let Some(timer) = timer else { return };
+    book.tally.did(Op::InTask);
+    let delay = Duration::from_micros(u64::from(bits) * 100);
+    let way = if bits & 1 == 0 { Way::In(delay) } else { Way::Detached(delay) };
+    let Some(held) = once(book, &Place::Timer(&timer), way, Body::Plain) else { return };
+    if bits & 2 != 0 {
+        held.reset(Duration::from_millis(u64::from(bits)));
+    }
+    match bits & 12 {
+        4 => _ = held.cancel(),
+        8 => held.into_guard(),
+        _ => {}
+    }
+}
+
+/// Where to schedule.
+pub(crate) enum Place<'a> {
+    Timer(&'a Timer),
+    Shard(Shard<'a>),
+    Group(&'a Group),
+}
+
+macro_rules! at_place {
+    ($place:expr, $on:ident => $call:expr) => {
+        match $place {
+            Place::Timer($on) => $call,
+            Place::Shard($on) => $call,
+            Place::Group($on) => $call,
+        }
+    };
+}
+
+/// When something runs once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Way {
+    In(Duration),
+    At(Instant),
+    Between(Duration, Duration),
+    Detached(Duration),
+}
+
+fn count(book: &Book, place: &Place<'_>, op: Op, how_many: u64) {
+    book.tally.did_many(op, how_many);
+    match place {
+        Place::Timer(_) => {}
+        Place::Shard(_) => book.tally.did_many(Op::OnShard, how_many),
+        Place::Group(_) => book.tally.did_many(Op::InGroup, how_many),
+    }
+}
+
+/// Notes that it was refused, and drops what came back.
+fn refuse<F>(book: &Book, error: ScheduleError<F>, how_many: u64) {
+    (0..how_many).for_each(|_| book.rejected());
+    let (full, closed) = (error.is_full(), error.is_shutdown());
+    if full {
+        book.tally.did_many(Op::Full, how_many);
+        book.tally.inject(Injected::Full);
+    }
+    if closed {
+        book.tally.did_many(Op::Closed, how_many);
+    }
+    if !full && !closed {
+        book.violation("a timeout was refused for no reason that there is");
+    }
+    scoped(Scope::Refused, || drop(error.into_inner()));
+}
+
+/// Schedules what runs once.
+pub(crate) fn once(book: &Arc<Book>, place: &Place<'_>, way: Way, body: Body) -> Option<Held> {
+    let (op, floor) = match way {
+        Way::In(delay) => (Op::Schedule, book.floor_in(delay)),
+        Way::At(at) => (Op::At, book.floor_at(at)),
+        Way::Between(earliest, _) => (Op::Between, book.floor_in(earliest)),
+        Way::Detached(delay) => (Op::Detached, book.floor_in(delay)),
+    };
+    let kind = if op == Op::Between { Kind::Range } else { Kind::Once };
+    let token = book.open(kind, floor)?;
+    let id = token.id;
+    count(book, place, op, 1);
+    let scheduled = if body == Body::Large {
+        let ballast = [id; 8];
+        put(place, way, move || {
+            if token.book.begin(token.id) && ballast != [token.id; 8] {
+                token.book.fault(token.id, Fault::Spoilt);
+            }
+        })
+    } else {
+        put(place, way, move || {
+            if token.book.begin(token.id) {
+                body.run(&token.book);
+            }
+        })
+    };
+    Held::made(book, id, scheduled)
+}
+
+fn put<F>(place: &Place<'_>, way: Way, task: F) -> Result<Option<Timeout>, Refused>
+where
+    F: FnOnce() + Send + 'static,
+{
+    let outcome = at_place!(place, on => match way {
+        Way::In(delay) => on.schedule(delay, task).map(Some),
+        Way::At(at) => on.schedule_at(at, task).map(Some),
+        Way::Between(earliest, latest) => on.schedule_between(earliest, latest, task).map(Some),
+        Way::Detached(delay) => on.schedule_detached(delay, task).map(|()| None),
+    });
+    outcome.map_err(Refused::of)
+}
+
+/// A refusal with what came back, whatever that was.
+pub(crate) struct Refused(Box<dyn FnOnce(&Book)>);
+
+impl Refused {
+    fn of<F: 'static>(error: ScheduleError<F>) -> Self {
+        Self(Box::new(move |book| refuse(book, error, 1)))
+    }
+
+    pub(crate) fn note(self, book: &Book) {
+        (self.0)(book);
+    }
+}
+
+/// Schedules so many at once.
+pub(crate) fn many(book: &Arc<Book>, place: &Place<'_>, delay: Duration, how_many: usize) -> Vec<Held> {
+    let floor = book.floor_in(delay);
+    let tokens: Vec<Token> = (0..how_many).map_while(|_| book.open(Kind::Once, floor)).collect();
+    let ids: Vec<u64> = tokens.iter().map(|token| token.id).collect();
+    count(book, place, Op::Many, ids.len() as u64);
+    let tasks = tokens.into_iter().map(|token| move || _ = token.book.begin(token.id));
+    match at_place!(place, on => on.schedule_many(delay, tasks)) {
+        Ok(timeouts) => {
+            if timeouts.len() != ids.len() {
+                book.violation("schedule_many gave another number of handles than of tasks");
+            }
+            let made = ids.into_iter().zip(timeouts);
+            made.filter_map(|(id, timeout)| Held::made(book, id, Ok(Some(timeout)))).collect()
+        }
+        Err(error) => {
+            refuse(book, error, ids.len() as u64);
+            ids.into_iter().for_each(|id| book.let_go(id));
+            Vec::new()
+        }
+    }
+}
+
+/// A series' rule.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Rule {
+    Rate(Duration, MissedTicks),
+    Delay(Duration),
+    /// Answers with this delay so many times.
+    Repeating(Duration, u32),
+}
+
+/// Schedules a series. It ends by itself after `runs`, if that is not 0: by cancelling itself, by a panic, or by its answer.
+pub(crate) fn series(
+    book: &Arc<Book>,
+    place: &Place<'_>,
+    initial: Duration,
+    rule: Rule,
+    runs: u32,
+    body: Body,
+) -> Option<Held> {
+    let (kind, op) = match rule {
+        Rule::Rate(period, _) => (Kind::Rate { period: crate::duration::nanos(period) }, Op::Rate),
+        Rule::Delay(_) => (Kind::FromEnd, Op::Delay),
+        Rule::Repeating(..) => (Kind::FromEnd, Op::Repeating),
+    };
+    let token = book.open(kind, book.floor_in(initial))?;
+    let id = token.id;
+    count(book, place, op, 1);
+    let own = Arc::new(OnceLock::<Held>::new());
+    let mine = (runs > 0).then(|| Arc::clone(&own));
+    let mut left = runs;
+    let mut run = move |next: Option<Duration>| {
+        if !token.book.begin(token.id) {
+            return;
+        }
+        left = left.saturating_sub(1);
+        if left == 0
+            && let Some(own) = mine.as_ref().and_then(|own| own.get())
+        {
+            token.book.tally.did(Op::SelfCancel);
+            own.cancel();
+        }
+        // Of a series that panics, some later run does.
+        if body != Body::Panic || left.is_multiple_of(2) {
+            body.run(&token.book);
+        }
+        token.book.finish(token.id, next);
+    };
+    let scheduled = match rule {
+        Rule::Rate(period, missed) => {
+            let task = move || run(None);
+            at_place!(place, on => on.schedule_at_fixed_rate_with(initial, period, missed, task)).map_err(Refused::of)
+        }
+        Rule::Delay(delay) => {
+            let task = move || run(Some(delay));
+            at_place!(place, on => on.schedule_with_fixed_delay(initial, delay, task)).map_err(Refused::of)
+        }
+        Rule::Repeating(delay, mut times) => {
+            let task = move || {
+                let next = times.checked_sub(1).map(|_| delay);
+                times = times.saturating_sub(1);
+                run(next);
+                next
+            };
+            at_place!(place, on => on.schedule_repeating(initial, task)).map_err(Refused::of)
+        }
+    };
+    let held = Held::made(book, id, scheduled.map(Some))?;
+    if runs > 0 && !matches!(rule, Rule::Repeating(..)) {
+        // The task has the handle, through which it ends itself.
+        let _ = own.set(held);
+        return None;
+    }
+    Some(held)
+}
