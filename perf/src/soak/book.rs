@@ -11,6 +11,7 @@ use tourbillon::{Stats, Timer};
 
 use super::clock::Time;
 use super::fault::Fault;
+use super::held::Held;
 use super::record::{End, Kind, Record, Scope, Stage};
 use super::tally::{Ended, Tally};
 use super::violations::Violations;
@@ -31,6 +32,17 @@ struct Pauses {
 thread_local! {
     /// On whose behalf this thread drops closures. Without a destructor, so that a dying thread's other locals can use it.
     static SCOPE: Cell<Scope> = const { Cell::new(Scope::Engine) };
+    /// The engine, by its book's address, whose task this thread is running.
+    static INSIDE: Cell<*const Book> = const { Cell::new(std::ptr::null()) };
+}
+
+/// Puts back, also when a task panics, what the thread was running before.
+struct Inside(*const Book);
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.set(self.0);
+    }
 }
 
 /// Does `work` with all closures that this thread drops in it on this behalf.
@@ -71,6 +83,8 @@ pub(crate) struct Book {
     counts: Counts,
     /// For tasks that schedule. Taken out when the engine is to end.
     pub(crate) timer: RwLock<Option<Timer>>,
+    /// Series for tasks to reset and cancel, if one thread runs all of this engine's tasks.
+    pub(crate) board: Option<ArrayQueue<Held>>,
     pub(crate) tally: Arc<Tally>,
     violations: Arc<Violations>,
     /// The greatest lateness, where that is known exactly.
@@ -117,6 +131,7 @@ impl Book {
             over: AtomicBool::new(false),
             counts: Counts::default(),
             timer: RwLock::new(None),
+            board: None,
             tally: Arc::clone(tally),
             violations: Arc::clone(violations),
             latest: AtomicU64::new(0),
@@ -295,6 +310,17 @@ impl Book {
         self.with(id, |record| record.finish(now, next.map(|delay| now.saturating_add(nanos(delay)))));
     }
 
+    /// Runs a task's body.
+    pub(crate) fn inside(&self, body: impl FnOnce()) {
+        let _before = Inside(INSIDE.replace(self));
+        body();
+    }
+
+    /// Whether this is a task on the only thread that runs any.
+    fn is_alone(&self) -> bool {
+        self.board.is_some() && std::ptr::eq(INSIDE.get(), self)
+    }
+
     /// Resets: `reset` is given the floor of it, and answers whether it took.
     pub(crate) fn reset(&self, id: u64, floor: u64, reset: impl FnOnce() -> bool) -> bool {
         self.with(id, |record| record.announce_reset(floor, self.now()));
@@ -302,7 +328,7 @@ impl Book {
         if took {
             add(&self.counts.resets);
         }
-        let outcome = self.with(id, |record| record.settle_reset(took, self.now(), self.tick));
+        let outcome = self.with(id, |record| record.settle_reset(took, self.now(), self.tick, self.is_alone()));
         self.check(id, outcome);
         took
     }
@@ -310,7 +336,7 @@ impl Book {
     pub(crate) fn cancel(&self, id: u64, cancel: impl FnOnce() -> bool) -> bool {
         self.with(id, |record| record.announce_cancel(self.now()));
         let took = scoped(Scope::Cancelling, cancel);
-        let outcome = self.with(id, |record| record.settle_cancel(took, self.now()));
+        let outcome = self.with(id, |record| record.settle_cancel(took, self.now(), self.is_alone()));
         self.check(id, outcome);
         took
     }
@@ -360,6 +386,13 @@ impl Book {
         record.id = 0;
         drop(record);
         let _ = self.free.push(place);
+    }
+
+    /// Drops what is on the board.
+    pub(crate) fn clear_board(&self) {
+        if let Some(board) = &self.board {
+            while board.pop().is_some() {}
+        }
     }
 
     /// How many closures have not been dropped yet.

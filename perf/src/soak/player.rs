@@ -138,6 +138,7 @@ impl Player {
             22..400 => Body::Panic,
             400..1_600 => Body::Nested(self.rng.u8(..)),
             1_600..4_000 => Body::Large,
+            4_000..4_600 if subject.book.board.is_some() => Body::Meddle(self.rng.u8(..)),
             _ => Body::Plain,
         }
     }
@@ -207,12 +208,16 @@ impl Player {
         // Some end themselves, the others are cancelled: by their handle's owner, or by a guard.
         let runs = if self.rng.bool() { self.rng.u32(1..30) } else { 0 };
         let held = series(&subject.book, &Place::Timer(&timer), initial, rule, runs, body);
-        self.held.extend(held.map(|mut held| {
-            if self.rng.bool() {
-                held.guard();
+        let Some(mut held) = held else { return };
+        match &subject.book.board {
+            Some(board) if self.rng.bool() => self.held.extend(board.push(held).err()),
+            _ => {
+                if self.rng.bool() {
+                    held.guard();
+                }
+                self.held.push(held);
             }
-            held
-        }));
+        }
     }
 
     fn schedule_many(&mut self) {

@@ -201,7 +201,8 @@ impl Record {
         }
     }
 
-    pub(crate) fn settle_reset(&mut self, took: bool, now: u64, tick: u64) -> Result<(), Fault> {
+    /// `alone`: it was reset by a task on the only thread that runs any, so no other run can have begun that is not known here.
+    pub(crate) fn settle_reset(&mut self, took: bool, now: u64, tick: u64, alone: bool) -> Result<(), Fault> {
         self.history.add(if took { Event::ResetTook } else { Event::ResetTooLate }, now, self.floor);
         let Some((floor, after_cancel)) = self.resetting.take() else { return Ok(()) };
         if took && after_cancel {
@@ -219,7 +220,8 @@ impl Record {
         }
         if took {
             self.prior = if self.grace { self.prior.min(self.floor) } else { self.floor };
-            self.grace = true;
+            self.grace = !alone;
+            self.stays |= alone && self.in_body;
             self.slack = tick;
             self.floor = floor;
         }
@@ -232,7 +234,8 @@ impl Record {
         self.cancelled_in = self.in_body.then_some(self.runs);
     }
 
-    pub(crate) fn settle_cancel(&mut self, took: bool, now: u64) -> Result<(), Fault> {
+    /// `alone`: as for a reset.
+    pub(crate) fn settle_cancel(&mut self, took: bool, now: u64, alone: bool) -> Result<(), Fault> {
         self.history.add(if took { Event::CancelTook } else { Event::CancelTooLate }, now, self.floor);
         self.cancelling -= 1;
         if !took {
@@ -255,7 +258,7 @@ impl Record {
         }
         self.cancelled = true;
         // The same run all the time: no other can have begun.
-        self.excused = !(self.in_body && self.cancelled_in == Some(self.runs));
+        self.excused = !(alone || self.in_body && self.cancelled_in == Some(self.runs));
         if self.dropped {
             self.end = Some(End::Cancelled);
         }
@@ -338,35 +341,35 @@ mod tests {
         let mut record = once(10);
         record.announce_cancel(1);
         assert!(record.drop_closure(Scope::Cancelling, STAGE, 2).is_ok());
-        assert!(record.settle_cancel(true, 3).is_ok());
+        assert!(record.settle_cancel(true, 3, false).is_ok());
         assert_eq!(record.begin(10, false), Err(Fault::AfterEnd));
         let mut ran_first = once(10);
         assert!(ran_first.begin(10, false).is_ok());
         ran_first.announce_cancel(11);
-        assert_eq!(ran_first.settle_cancel(true, 12), Err(Fault::CancelledButRan));
+        assert_eq!(ran_first.settle_cancel(true, 12, false), Err(Fault::CancelledButRan));
         let mut kept = once(10);
         kept.announce_cancel(1);
-        assert_eq!(kept.settle_cancel(true, 2), Err(Fault::CancelledNotDropped));
+        assert_eq!(kept.settle_cancel(true, 2, false), Err(Fault::CancelledNotDropped));
     }
 
     #[test]
     fn a_reset_holds_whether_the_run_comes_after_it_was_settled_or_before() {
         let mut after = once(10);
         after.announce_reset(20, 5);
-        assert!(after.settle_reset(true, 6, 1).is_ok());
+        assert!(after.settle_reset(true, 6, 1, false).is_ok());
         assert_eq!(after.begin(15, false), Err(Fault::Early));
         let mut between = once(10);
         between.announce_reset(20, 5);
         assert!(between.begin(15, false).is_ok());
-        assert_eq!(between.settle_reset(true, 16, 1), Err(Fault::EarlyForReset));
+        assert_eq!(between.settle_reset(true, 16, 1, false), Err(Fault::EarlyForReset));
         let mut earlier = once(10);
         earlier.announce_reset(5, 4);
         assert!(earlier.begin(6, false).is_ok());
-        assert!(earlier.settle_reset(true, 7, 1).is_ok());
+        assert!(earlier.settle_reset(true, 7, 1, false).is_ok());
         let mut too_late = once(10);
         too_late.announce_reset(5, 4);
         assert!(too_late.begin(6, false).is_ok());
-        assert_eq!(too_late.settle_reset(false, 7, 1), Err(Fault::Early));
+        assert_eq!(too_late.settle_reset(false, 7, 1, false), Err(Fault::Early));
     }
 
     #[test]
@@ -374,9 +377,9 @@ mod tests {
         let mut record = once(10);
         record.announce_cancel(1);
         assert!(record.drop_closure(Scope::Cancelling, STAGE, 1).is_ok());
-        assert!(record.settle_cancel(true, 2).is_ok());
+        assert!(record.settle_cancel(true, 2, false).is_ok());
         record.announce_reset(20, 3);
-        assert_eq!(record.settle_reset(true, 4, 1), Err(Fault::ResetAfterCancel));
+        assert_eq!(record.settle_reset(true, 4, 1, false), Err(Fault::ResetAfterCancel));
     }
 
     #[test]
@@ -400,14 +403,14 @@ mod tests {
     fn after_a_cancel_one_run_of_a_series_may_come_that_had_begun() {
         let mut record = Record::open(1, Kind::Rate { period: 10 }, 10, 0);
         record.announce_cancel(9);
-        assert!(record.settle_cancel(true, 10).is_ok());
+        assert!(record.settle_cancel(true, 10, false).is_ok());
         assert!(record.begin(10, false).is_ok());
         record.finish(11, None);
         assert_eq!(record.begin(30, false), Err(Fault::AfterCancel));
         let mut within = Record::open(1, Kind::Rate { period: 10 }, 10, 0);
         assert!(within.begin(10, false).is_ok());
         within.announce_cancel(11);
-        assert!(within.settle_cancel(true, 12).is_ok());
+        assert!(within.settle_cancel(true, 12, false).is_ok());
         within.finish(13, None);
         assert_eq!(within.begin(30, false), Err(Fault::AfterCancel));
     }
@@ -416,7 +419,7 @@ mod tests {
     fn a_reset_of_a_series_holds_after_the_run_that_was_under_way() {
         let mut record = Record::open(1, Kind::Rate { period: 10 }, 10, 0);
         record.announce_reset(100, 5);
-        assert!(record.settle_reset(true, 6, 1).is_ok());
+        assert!(record.settle_reset(true, 6, 1, false).is_ok());
         assert_eq!(record.clone().begin(9, false), Err(Fault::Early));
         assert!(record.begin(10, false).is_ok());
         record.finish(11, None);
@@ -424,5 +427,22 @@ mod tests {
         assert!(record.begin(100, false).is_ok());
         record.finish(101, None);
         assert_eq!(record.begin(108, false), Err(Fault::Early));
+    }
+
+    #[test]
+    fn what_a_task_does_on_the_only_thread_that_runs_any_holds_for_the_next_run() {
+        let mut reset = Record::open(1, Kind::Rate { period: 10 }, 10, 0);
+        reset.announce_reset(100, 12);
+        assert!(reset.settle_reset(true, 13, 1, true).is_ok());
+        assert_eq!(reset.clone().begin(14, false), Err(Fault::Early));
+        assert!(reset.begin(100, false).is_ok());
+        reset.announce_reset(103, 101);
+        assert!(reset.settle_reset(true, 102, 1, true).is_ok());
+        reset.finish(102, None);
+        assert!(reset.begin(103, false).is_ok());
+        let mut cancelled = Record::open(1, Kind::Rate { period: 10 }, 10, 0);
+        cancelled.announce_cancel(12);
+        assert!(cancelled.settle_cancel(true, 13, true).is_ok());
+        assert_eq!(cancelled.begin(14, false), Err(Fault::AfterCancel));
     }
 }

@@ -6,6 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use crossbeam_queue::ArrayQueue;
 use tourbillon::{Builder, Driver, Shutdown, ShutdownError, Timer, Unfired, WaitStrategy};
 
 use super::book::{Book, scoped};
@@ -19,6 +20,8 @@ use super::violations::Violations;
 /// the process may stand still meanwhile.
 const PATIENCE: usize = 20_000;
 
+/// Series that tasks may reset and cancel.
+const BOARD: usize = 64;
 /// How long a driver sleeps at most.
 const LONGEST_REST: Duration = Duration::from_millis(20);
 
@@ -58,6 +61,16 @@ impl Plan {
         }
     }
 
+    /// Whether all its tasks run on one thread. (A driven engine's may run on that of a shutdown, too.)
+    fn runs_on_one_thread(&self) -> bool {
+        !self.driven
+            && match self.runner {
+                Runner::Slow => true,
+                Runner::Inline | Runner::Refusing | Runner::Panicking => self.shards == 1,
+                Runner::Default | Runner::HandingOver => false,
+            }
+    }
+
     fn builder(&self) -> Builder {
         let mut builder = Timer::builder().shards(self.shards).tick_duration(self.tick).wait(self.wait);
         if let Some(limit) = self.limit {
@@ -93,7 +106,9 @@ pub(crate) struct Subject {
 impl Subject {
     pub(crate) fn build(plan: &Plan, tally: &Arc<Tally>, violations: &Arc<Violations>) -> Result<Self> {
         let time = plan.jumping.clone().map_or(Time::Real, Time::Jumping);
-        let book = Arc::new(Book::new(plan.name.clone(), time, plan.tick, plan.room, plan.pauses, tally, violations));
+        let mut book = Book::new(plan.name.clone(), time, plan.tick, plan.room, plan.pauses, tally, violations);
+        book.board = plan.runs_on_one_thread().then(|| ArrayQueue::new(BOARD));
+        let book = Arc::new(book);
         tally.engines.fetch_add(1, Ordering::Relaxed);
         let (timer, hands, turner) = if plan.driven {
             let (timer, driver) = plan.builder().build_driven().context("a driven engine")?;
@@ -181,6 +196,7 @@ impl Subject {
 
     /// Closes the books: when this is called, nobody has a handle any more, or will soon let go of it.
     pub(crate) fn balance(&self) {
+        self.book.clear_board();
         for _ in 0..PATIENCE {
             if self.book.open_closures() == 0 {
                 break;

@@ -29,12 +29,18 @@ pub(crate) enum Body {
     Hold,
     /// Schedules, and by these bits resets or cancels what it scheduled.
     Nested(u8),
+    /// Resets a series of the same engine, or by chance cancels it.
+    Meddle(u8),
 }
 
 const HOLD: Duration = Duration::from_millis(100);
 
 impl Body {
     fn run(self, book: &Arc<Book>) {
+        book.inside(|| self.run_inside(book));
+    }
+
+    fn run_inside(self, book: &Arc<Book>) {
         match self {
             Self::Plain | Self::Large => {}
             Self::Panic => {
@@ -50,6 +56,7 @@ impl Body {
                 thread::sleep(HOLD);
             }
             Self::Nested(bits) => nested(book, bits),
+            Self::Meddle(bits) => meddle(book, bits),
         }
     }
 }
@@ -69,6 +76,19 @@ fn nested(book: &Arc<Book>, bits: u8) {
         4 => _ = held.cancel(),
         8 => held.into_guard(),
         _ => {}
+    }
+}
+
+/// A task that resets or cancels series of the engine that runs it.
+fn meddle(book: &Arc<Book>, bits: u8) {
+    let Some(board) = &book.board else { return };
+    for _ in 0..4 {
+        let Some(held) = board.pop() else { return };
+        if bits & 7 == 0 {
+            held.cancel();
+        } else if held.reset(Duration::from_millis(u64::from(bits))) {
+            board.push(held).unwrap_or_else(|held| _ = held.cancel());
+        }
     }
 }
 
@@ -240,7 +260,7 @@ pub(crate) fn series(
             && let Some(own) = mine.as_ref().and_then(|own| own.get())
         {
             token.book.tally.did(Op::SelfCancel);
-            own.cancel();
+            token.book.inside(|| _ = own.cancel());
         }
         // Of a series that panics, some later run does.
         if body != Body::Panic || left.is_multiple_of(2) {
