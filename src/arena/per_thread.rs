@@ -128,7 +128,9 @@ pub(crate) use numbers::{current, with_remembered};
 mod numbers {
     use super::ThreadNumber;
     use std::cell::Cell;
-    use std::sync::{Mutex, PoisonError};
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    use crate::sync::fork;
 
     /// Numbers that were given back, and how many there are in all.
     static FREE: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
@@ -140,7 +142,8 @@ mod numbers {
         static NUMBER: Held = Held(take());
     }
 
-    struct Held(usize);
+    /// None in a forked child, if another thread of the parent held the list just then.
+    struct Held(Option<usize>);
 
     /// The child of a fork has forgotten what it remembered, so that whoever looks it up finds out that it is a child.
     #[cfg(all(any(target_os = "linux", target_os = "macos"), not(miri)))]
@@ -155,13 +158,27 @@ mod numbers {
     #[cfg(not(all(any(target_os = "linux", target_os = "macos"), not(miri))))]
     fn forget_in_children() {}
 
-    fn take() -> usize {
+    /// So often a forked child looks whether the list is free, before it does without.
+    const LOOKS: usize = 1_000;
+
+    fn lock_free() -> Option<MutexGuard<'static, (Vec<usize>, usize)>> {
+        if !fork::is_forked_since(0) {
+            return Some(FREE.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        // Should a thread of the parent have held it, nobody will ever let go of it here.
+        (0..LOOKS).find_map(|_| {
+            std::thread::yield_now();
+            FREE.try_lock().ok()
+        })
+    }
+
+    fn take() -> Option<usize> {
         forget_in_children();
-        let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
-        free.0.pop().unwrap_or_else(|| {
+        let mut free = lock_free()?;
+        Some(free.0.pop().unwrap_or_else(|| {
             free.1 += 1;
             free.1 - 1
-        })
+        }))
     }
 
     impl Drop for Held {
@@ -169,13 +186,15 @@ mod numbers {
             // First forget, then give back: a destructor that runs after this one must not find what will be another
             // thread's. It finds no number either, as this thread-local is now dead.
             REMEMBERED.set((0, std::ptr::null()));
-            FREE.lock().unwrap_or_else(PoisonError::into_inner).0.push(self.0);
+            if let (Some(number), Some(mut free)) = (self.0, lock_free()) {
+                free.0.push(number);
+            }
         }
     }
 
-    /// This thread's number; none if the thread is so far gone that it has given it back.
+    /// This thread's number; none if the thread is so far gone that it has given it back, or could get none.
     pub(crate) fn current() -> Option<ThreadNumber> {
-        NUMBER.try_with(|held| ThreadNumber(held.0)).ok()
+        NUMBER.try_with(|held| held.0.map(ThreadNumber)).ok()?
     }
 
     /// The address that was remembered for this identity (never 0); or what `find` finds, which is remembered if it says

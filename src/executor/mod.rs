@@ -176,12 +176,12 @@ impl Expired {
             let (deadline, is_series) = due.look();
             if ran % TASKS_A_LOOK == 0 {
                 // A clock of the user's may panic, which must not cost a task its run.
-                now_ns = catch_unwind(AssertUnwindSafe(|| timeline.now_ns())).unwrap_or_else(|panic| {
-                    std::mem::forget(panic);
-                    now_ns
-                });
-                if let Some(running) = running {
-                    running.look(now_ns);
+                match catch_unwind(AssertUnwindSafe(|| timeline.now_ns())) {
+                    Ok(ns) => {
+                        now_ns = ns;
+                        running.inspect(|running| running.look(ns));
+                    }
+                    Err(panic) => std::mem::forget(panic),
                 }
             }
             ran += 1;

@@ -70,8 +70,10 @@ impl Driver {
     /// executor is not used.
     pub fn turn(&mut self) -> usize {
         let mut fired = 0;
+        // One time for all of it: what becomes due while tasks run is for the next turn.
+        let now_ns = self.hub.timeline().now_ns();
         loop {
-            let more = self.turn_once();
+            let more = self.turn_once(now_ns);
             fired += more;
             if !self.hub.overdue.take() || more == 0 || fired >= self.expiry_limit {
                 return fired;
@@ -79,11 +81,10 @@ impl Driver {
         }
     }
 
-    fn turn_once(&mut self) -> usize {
+    fn turn_once(&mut self, now_ns: u64) -> usize {
         let Some(mut shards) = self.lock_shards() else { return 0 };
         let mut ticks = Vec::new();
         let turn = |shard: &mut Shard| {
-            let now_ns = self.hub.timeline().now_ns();
             self.hub.mailbox(shard.index()).heartbeat.beat(now_ns);
             let now = self.hub.timeline().scale().tick_at(now_ns);
             let stopwatch = self.on_tick.as_ref().map(|_| Stopwatch::start(shard, now));
@@ -140,7 +141,8 @@ impl Driver {
 
     /// Sets what is called, on the producer's thread, when something is scheduled, or reset, to be due before the time that
     /// [`next_wakeup`](Self::next_wakeup) last said (or when very many cancelled timeouts wait to be collected). It should
-    /// wake the loop that turns this driver (an eventfd, mio's `Waker`), and must neither block nor schedule. It replaces what was set
+    /// wake the loop that turns this driver (an eventfd, mio's `Waker`), and must neither block nor use
+    /// the timer. It replaces what was set
     /// before.
     pub fn on_earlier(&self, callback: impl Fn() + Send + Sync + 'static) {
         *lock(&self.bell.0) = Some(Arc::new(Box::new(callback)));

@@ -71,6 +71,12 @@ impl Engine {
         if !self.begin_to_end() {
             return Err(ShutdownError::AlreadyShutdown);
         }
+        if let End::Drain(_) = how {
+            // Once more: until just now somebody could pause it.
+            self.resume();
+            // What has been accepted by now is not handed back only because its worker is still being started.
+            self.started().for_each(|_| ());
+        }
         *lock(&self.hub.left_outside) = Some(Vec::new());
         let mut left = match &self.turner {
             Turner::Workers(workers) => workers.end(&self.hub, how),
@@ -87,6 +93,17 @@ impl Engine {
         Ok(left.into_iter().map(|left| Unfired::new(timeline.instant_of(left.deadline), left.task)).collect())
     }
 
+    pub(super) fn pause(&self) {
+        if self.has_ended() {
+            return;
+        }
+        self.hub.timeline().pause();
+        // A drain that began in between must not wait for this pause to end.
+        if self.has_ended() {
+            self.resume();
+        }
+    }
+
     pub(super) fn resume(&self) {
         if self.hub.timeline().resume() {
             self.call_workers();
@@ -96,9 +113,15 @@ impl Engine {
     /// The shards whose workers run. The others have nothing that could be due; a driver's are turned by the driver.
     fn started(&self) -> impl Iterator<Item = &Mailbox> {
         self.hub.mailboxes().iter().filter(|mailbox| match &self.turner {
-            Turner::Workers(workers) => workers.is_started(mailbox.index()),
+            Turner::Workers(workers) => workers.is_started(mailbox.index()) || self.starts(mailbox),
             Turner::Driver(_) => false,
         })
+    }
+
+    /// Whether somebody is about to start a shard's worker, and has only cleared ASLEEP for it so far: then others may have
+    /// scheduled, and left it to that one. If so, it is started here.
+    fn starts(&self, mailbox: &Mailbox) -> bool {
+        mailbox.sleeps_until().is_none() && !mailbox.is_closed() && self.hub.wake(mailbox.index())
     }
 
     /// Waits until the workers have done all that is due, and all that they have handed over has run.
@@ -180,6 +203,8 @@ fn end_driven(hub: &HubRef, shards: &DrivenShards, how: End) -> Vec<Left> {
     match how {
         End::Return => {}
         End::Fire => {
+            // For series whose runs are among the batches.
+            hub.mailboxes().iter().for_each(|mailbox| mailbox.order(Order::StopAndFire));
             for mut shard in locked.drain(..) {
                 shard.close_and_fire(hub, &mut |batch| batches.push(batch));
             }

@@ -379,9 +379,7 @@ impl Timer {
     /// run. Pauses don't nest. Does nothing if the engine is paused, or shut down, already. May wait for another thread that pauses or
     /// resumes.
     pub fn pause(&self) {
-        if !self.engine.has_ended() {
-            self.engine.hub.timeline().pause();
-        }
+        self.engine.pause();
     }
 
     /// Ends a [`pause`](Self::pause): ticks go on from where they stood. Does nothing without one.
