@@ -4,6 +4,7 @@
 mod common;
 
 mod attacks;
+mod attacks_again;
 mod builder;
 mod clock_failures;
 mod clumps;

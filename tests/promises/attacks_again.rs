@@ -1,0 +1,136 @@
+//! What a second reviewer broke in the mending of what the first had broken.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+use tourbillon::{Clock, Inline, ManualClock, MissedTicks, Shutdown, ThreadPool, Timeout, Timer};
+
+use crate::common::{HOUR, MS, driven, eventually, in_time};
+
+/// A series, and a timeout that resets it, due at once with it, in both orders. Returns how many came back, and ran.
+fn fire_now(timer: &Timer, reset_first: bool) -> (usize, usize) {
+    let (runs, slot) = (Arc::new(AtomicUsize::new(0)), Arc::new(OnceLock::<Timeout>::new()));
+    let (count, its) = (Arc::clone(&runs), Arc::clone(&slot));
+    let reset = move || assert!(its.get().expect("it is there").reset(HOUR));
+    if reset_first {
+        timer.schedule_detached(MS, reset.clone()).expect("accepted");
+    }
+    let task = move || _ = count.fetch_add(1, Ordering::Relaxed);
+    let series = timer.schedule_at_fixed_rate(MS, MS, task).expect("accepted");
+    slot.set(series).expect("the first");
+    if !reset_first {
+        timer.schedule_detached(MS, reset).expect("accepted");
+    }
+    let left = timer.shutdown_with(Shutdown::FireNow).expect("the first");
+    (left.len(), runs.load(Ordering::Relaxed))
+}
+
+#[test]
+fn fire_now_runs_a_series_that_another_task_of_the_batch_puts_off() {
+    for reset_first in [false, true] {
+        let (timer, driver, _clock) = driven();
+        assert_eq!(fire_now(&timer, reset_first), (0, 1), "driven, {reset_first}");
+        drop(driver);
+        let builder = Timer::builder().shards(1).clock(ManualClock::new()).executor(Inline);
+        assert_eq!(fire_now(&builder.build().expect("the options make sense"), reset_first), (0, 1), "{reset_first}");
+    }
+}
+
+#[test]
+fn a_turn_ends_though_its_burst_can_not_catch_up() {
+    let (timer, mut driver) = Timer::builder().build_driven().expect("the options make sense");
+    let slow = || thread::sleep(2 * MS);
+    let series = timer.schedule_at_fixed_rate_with(MS, MS, MissedTicks::Burst, slow).expect("accepted");
+    thread::sleep(3 * MS);
+    let (fired, _driver) = in_time("a turn", move || (driver.turn(), driver));
+    assert!(fired >= 1 && series.is_pending());
+}
+
+type Meanwhile = Box<dyn FnOnce() + Send>;
+
+/// A clock that does something of the test's in the middle of that thread's next look.
+#[derive(Clone, Default)]
+struct Interrupted(Arc<Mutex<Option<(ThreadId, Meanwhile)>>>);
+
+impl Clock for Interrupted {
+    fn now(&self) -> Instant {
+        let mine = |meanwhile: &mut (ThreadId, Meanwhile)| meanwhile.0 == thread::current().id();
+        let meanwhile = self.0.lock().expect("no panic under this lock").take_if(mine);
+        if let Some((_, meanwhile)) = meanwhile {
+            meanwhile();
+        }
+        Instant::now()
+    }
+}
+
+#[test]
+fn a_drain_ends_though_somebody_pauses_just_before_it() {
+    let clock = Interrupted::default();
+    let timer = Timer::builder().shards(1).clock(clock.clone()).build().expect("the options make sense");
+    timer.schedule_detached(20 * MS, || ()).expect("accepted");
+    let left = in_time("a drain", move || {
+        let other = timer.clone();
+        let pause = move || thread::spawn(move || other.pause()).join().expect("no panic");
+        *clock.0.lock().expect("no panic under this lock") = Some((thread::current().id(), Box::new(pause)));
+        timer.shutdown_with(Shutdown::Drain(Duration::from_secs(1))).expect("the first").len()
+    });
+    assert_eq!(left, 0);
+}
+
+/// Panics at the next look of a thread with such a name, once for each time that it is armed.
+#[derive(Clone)]
+struct Sick {
+    armed: Arc<AtomicBool>,
+    thread: &'static str,
+}
+
+impl Sick {
+    fn of(thread: &'static str) -> Self {
+        Self { armed: Arc::default(), thread }
+    }
+}
+
+impl Clock for Sick {
+    fn now(&self) -> Instant {
+        let is_its = thread::current().name().is_some_and(|name| name.starts_with(self.thread));
+        assert!(!(is_its && self.armed.swap(false, Ordering::Relaxed)), "on purpose");
+        Instant::now()
+    }
+}
+
+#[test]
+fn a_clock_that_panics_once_after_a_run_does_not_end_the_series() {
+    let clock = Sick::of("tourbillon-pool");
+    let builder = Timer::builder().shards(1).clock(clock.clone()).executor(ThreadPool::new(1)).thread_name("sick");
+    let timer = builder.build().expect("the options make sense");
+    let runs = Arc::new(AtomicUsize::new(0));
+    let (count, armed) = (Arc::clone(&runs), Arc::clone(&clock.armed));
+    let task = move || armed.store(count.fetch_add(1, Ordering::Relaxed) == 2, Ordering::Relaxed);
+    let series = timer.schedule_with_fixed_delay(MS, MS, task).expect("accepted");
+    eventually("it goes on", || runs.load(Ordering::Relaxed) > 5);
+    assert!(series.cancel());
+    assert_eq!(timer.stats().panicked, 0);
+}
+
+#[test]
+fn a_drain_ends_though_its_clock_has_died() {
+    struct Dead(Arc<AtomicBool>);
+    impl Clock for Dead {
+        fn now(&self) -> Instant {
+            let is_worker = thread::current().name().is_some_and(|name| name == "dead-0");
+            assert!(!(is_worker && self.0.load(Ordering::Relaxed)), "on purpose");
+            Instant::now()
+        }
+    }
+    let is_dead = Arc::new(AtomicBool::new(false));
+    let builder = Timer::builder().shards(1).clock(Dead(Arc::clone(&is_dead))).thread_name("dead");
+    let timer = builder.build().expect("the options make sense");
+    let first = timer.schedule(MS, || ()).expect("accepted");
+    eventually("the worker runs", || first.is_expired());
+    timer.schedule_detached(HOUR, || ()).expect("accepted");
+    is_dead.store(true, Ordering::Relaxed);
+    let left = in_time("a drain", move || timer.shutdown_with(Shutdown::Drain(50 * MS)).expect("the first").len());
+    assert_eq!(left, 1);
+}
