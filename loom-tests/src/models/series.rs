@@ -1,15 +1,15 @@
 //! Runs of a series: they follow each other, and a cancel, a reset or a shutdown acts on the next.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::check::check;
-use super::rig::{Bare, Gate, Ledger, NO_LIMITS, Time, driven, entries_in_use, ticks, with_workers};
-use crate::executor::ThreadPool;
+use super::rig::{Bare, Gate, Ledger, NO_LIMITS, driven, entries_in_use, ticks, with_workers};
+use crate::executor::{ThreadPool, run_here};
 use crate::sync::{self, thread};
 use crate::time::Tick;
-use crate::timer::{Driver, Timeout, Timer};
+use crate::timer::{Driver, Timer};
 
 /// Counted past loom, so that counting orders nothing.
 #[derive(Clone, Default)]
@@ -184,33 +184,31 @@ fn a_cancel_races_with_the_last_run_of_a_series() {
 }
 
 /// Invariant: a series that is armed again, and reset to earlier between its arming and its push, does not leave the worker
-/// asleep past that.
-/// Legal end: it ran a second time. (Otherwise the worker sleeps for ever.)
+/// asleep past that. (The worker takes one turn, and has fewer steps for it.)
+/// Legal ends: the worker was called, or does not sleep past the deadline that the series has now.
 #[test]
 fn a_series_that_is_armed_again_wakes_a_worker_that_would_sleep_past_it() {
     check(2, || {
-        let (ledger, runs) = (Ledger::default(), Runs::default());
-        let (bare, shard) = Bare::new(2, NO_LIMITS);
-        let (count, handle) = (runs.clone(), Arc::new(Mutex::new(None::<Timeout>)));
-        let (reset, its_handle) = (Arc::new(Mutex::new(None)), Arc::clone(&handle));
-        let resetter = Arc::clone(&reset);
-        // The first run starts the thread that resets: before the run it might be put off itself, and none would follow.
-        let (run, series) = bare.expired_series(&ledger, move || {
-            let is_first = count.add() == 1;
-            if let Some(series) = its_handle.lock().expect("no panic").take() {
-                let thread = thread::spawn(move || assert!(series.reset(ticks(1))));
-                *resetter.lock().expect("no panic") = Some(thread);
-            }
-            // After the first run: never, as far as the schedule goes.
-            is_first.then_some(Duration::MAX)
+        let ledger = Ledger::default();
+        let (bare, mut shard) = Bare::new(1, NO_LIMITS);
+        // Next due: never, as far as the schedule goes.
+        let (run, series) = bare.expired_series(&ledger, || Some(Duration::MAX));
+        let theirs = bare.clone();
+        let worker = thread::spawn(move || {
+            shard.turn(&theirs.hub, Tick::ZERO, &mut run_here);
+            theirs.hub.mailbox(0).fall_asleep(shard.next_due());
+            shard
         });
-        *handle.lock().expect("no panic") = Some(series);
-        let seen = runs.clone();
-        let worker = bare.start(shard, Time::Passes, move || seen.get() == 2);
+        let reset = thread::spawn(move || {
+            assert!(series.reset(ticks(1)));
+            series
+        });
         run.run(&bare.hub, || ()).expect("no panic");
-        let reset = reset.lock().expect("no panic").take().expect("it has run");
-        reset.join().expect("no panic");
-        drop(worker.join().expect("no panic"));
+        let series = reset.join().expect("no panic");
+        let mut shard = worker.join().expect("no panic");
+        let wakes_at = bare.hub.mailbox(0).sleeps_until().map(|until| bare.hub.timeline().instant_of(until));
+        assert!(wakes_at.is_none_or(|at| at <= series.deadline()), "it sleeps past the deadline");
+        assert_eq!(shard.close(&bare.hub).len(), 1);
         ledger.assert_closed(0);
     });
 }
