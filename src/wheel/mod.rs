@@ -88,6 +88,10 @@ pub(crate) struct Wheel {
     /// Lists that no ring holds.
     due_place: usize,
     never_place: usize,
+    /// What is brought when its tick has passed: taken after what is due, and before what comes due next, so that neither can
+    /// keep the other waiting for ever when there is more than the budget allows.
+    late_place: usize,
+    late_is_next: bool,
     /// All slots as they were when the clock outran the wheel, and how far they have been gone through.
     sweep: Slots,
     swept: usize,
@@ -125,13 +129,16 @@ impl Wheel {
         };
         let rings = levels * ring;
         let cascade_of = |level: usize| Cascade { place: rings + 1 + level, due: 0, stepped: 0 };
-        let lists = rings + 1 + levels;
+        let late_place = rings + 1 + levels;
+        let lists = late_place + 1;
         Self {
             slots: Slots::new(lists),
             levels: (0..levels).map(level_of).collect(),
             cascades: (1..levels).map(cascade_of).collect(),
             due_place: rings,
             never_place: rings + 1,
+            late_place,
+            late_is_next: true,
             sweep: Slots::new(lists),
             swept: lists,
             cursor: 0,
@@ -179,7 +186,7 @@ impl Wheel {
         }
         let (cursor, tick) = (self.cursor, tick.get());
         if tick < cursor {
-            return self.due_place;
+            return self.late_place;
         }
         let last = self.levels.len() - 1;
         for (index, level) in self.levels.iter_mut().enumerate() {
@@ -232,7 +239,11 @@ impl Wheel {
                 unsafe { self.remove(entry) };
                 return Some(entry);
             }
+            if (self.late_is_next || now.get() < self.cursor) && self.take_late() {
+                continue;
+            }
             if now.get() < self.cursor {
+                self.late_is_next = true;
                 return None;
             }
             let last = self.levels.last().expect("a wheel has a level");
@@ -241,13 +252,26 @@ impl Wheel {
                 continue;
             }
             match self.next_event() {
-                Some((at, event)) if at <= now.get() => self.handle(at, event, budget),
+                Some((at, event)) if at <= now.get() => {
+                    self.handle(at, event, budget);
+                    self.late_is_next = true;
+                }
+                _ if self.take_late() => {}
                 _ => {
+                    self.late_is_next = true;
                     self.cursor = now.next().get();
                     return None;
                 }
             }
         }
+    }
+
+    /// Makes due what was brought late, when nothing else is due. False if there is none.
+    fn take_late(&mut self) -> bool {
+        self.late_is_next = false;
+        let is_there = self.slots.first(self.late_place).is_some();
+        self.slots.move_list(self.late_place, &self.slots, self.due_place);
+        is_there
     }
 
     /// Moves a part of each cascade under way, once a tick. To be called when nothing is due any more.
@@ -272,7 +296,8 @@ impl Wheel {
 
     /// When the wheel wants to be looked at next: [`Tick::ZERO`] for at once, none for never.
     pub(crate) fn next_due(&self) -> Option<Tick> {
-        if self.swept < self.sweep.len() || self.slots.first(self.due_place).is_some() {
+        let is_due = |place| self.slots.first(place).is_some();
+        if self.swept < self.sweep.len() || is_due(self.due_place) || is_due(self.late_place) {
             return Some(Tick::ZERO);
         }
         if self.cascades.iter().any(|cascade| self.slots.first(cascade.place).is_some()) {
@@ -284,9 +309,10 @@ impl Wheel {
     /// The earliest deadline that an entry has by its own word; [`Tick::NEVER`] if there is none. Slots are looked at in the
     /// order of the time that they stand for, until none can hold anything earlier than what was found.
     pub(crate) fn earliest(&self) -> Tick {
-        let at_once = [self.slots.earliest_in(self.due_place), self.sweep.earliest()];
+        let due = [self.due_place, self.late_place].map(|place| self.slots.earliest_in(place));
+        let at_once = due.into_iter().chain([self.sweep.earliest()]);
         let cascading = self.cascades.iter().map(|cascade| self.slots.earliest_in(cascade.place));
-        let found = at_once.into_iter().chain(cascading).min().unwrap_or(Tick::NEVER);
+        let found = at_once.chain(cascading).min().unwrap_or(Tick::NEVER);
         self.levels.iter().fold(found, |mut found, level| {
             for (begins, place) in level.occupied(self.cursor) {
                 if begins >= found.get() {

@@ -290,3 +290,19 @@ fn an_empty_wheel_wants_nothing_and_never_is_never() {
     bench.cancel(id);
     assert_eq!(bench.wheel.next_due(), None, "a slot that a cancel has emptied wakes nobody");
 }
+
+/// An overloaded wheel: more is brought late in each turn than the budget allows.
+#[test]
+fn what_is_due_is_not_kept_waiting_by_what_is_brought_late_nor_the_other_way_round() {
+    let mut bench = Bench::new(8, 2);
+    let waiting: Vec<_> = (1..=4).map(|tick| bench.schedule(tick)).collect();
+    bench.now = 4;
+    let mut fired = bench.turn(1);
+    let mut late = Vec::new();
+    for _ in 0..40 {
+        late.extend((0..3).map(|_| bench.schedule(0)));
+        fired.extend(bench.turn(2));
+    }
+    assert!(waiting.iter().all(|id| fired.contains(id)), "those that were due first: {waiting:?} of {fired:?}");
+    assert!(late[..12].iter().all(|id| fired.contains(id)), "and those that were brought first");
+}
