@@ -1,6 +1,5 @@
 //! What runs again and again, and when: the arithmetic of a series. Knows nothing of entries and threads.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use crate::time::{Moment, Tick, Timeline, saturating_ns};
@@ -159,11 +158,8 @@ impl<R: Repeat> Series<R> {
             self.due = Moment { ns: scale.ns_of(deadline), tick: deadline };
         }
         let answer = self.repeat.run();
-        // A clock of the user's may panic, which is not the task's fault.
-        let now_ns = catch_unwind(AssertUnwindSafe(|| timeline.now_ns())).unwrap_or_else(|panic| {
-            std::mem::forget(panic);
-            scale.ns_of(deadline)
-        });
+        // A clock that panics is not the task's fault.
+        let now_ns = timeline.try_now_ns().unwrap_or_else(|| scale.ns_of(deadline));
         let next_ns = self.rule.next_ns(answer, self.due.ns, now_ns)?;
         self.due = Moment { ns: next_ns, tick: scale.tick_not_before(next_ns) };
         Some(Next { tick: self.due.tick, is_overdue: self.due.tick <= scale.tick_at(now_ns) })

@@ -174,15 +174,11 @@ impl Expired {
         let (mut ran, mut now_ns) = (0, 0);
         while let Some(due) = entries.pop() {
             let (deadline, is_series) = due.look();
-            if ran % TASKS_A_LOOK == 0 {
-                // A clock of the user's may panic, which must not cost a task its run.
-                match catch_unwind(AssertUnwindSafe(|| timeline.now_ns())) {
-                    Ok(ns) => {
-                        now_ns = ns;
-                        running.inspect(|running| running.look(ns));
-                    }
-                    Err(panic) => std::mem::forget(panic),
-                }
+            if ran % TASKS_A_LOOK == 0
+                && let Some(ns) = timeline.try_now_ns()
+            {
+                now_ns = ns;
+                running.inspect(|running| running.look(ns));
             }
             ran += 1;
             let mut record = || {

@@ -123,7 +123,8 @@ impl Driver {
 
     /// When to call [`turn`](Self::turn) next; none if nothing is pending (or only timeouts that never fire). May be
     /// earlier than the earliest deadline, when the wheel has to be prepared for it, and is in the past if there is
-    /// something to do at once; none in a [pause](crate::Timer::pause), whose end rings the bell. Sorts in what has been scheduled since the last turn.
+    /// something to do at once; none in a [pause](crate::Timer::pause), whose end rings the bell. Sorts in what has been
+    /// scheduled since the last turn.
     ///
     /// From here on, until the next turn, a producer that brings something due before that rings
     /// [`on_earlier`](Self::on_earlier).

@@ -126,7 +126,8 @@ impl Workers {
         let mut seat = lock(&post.seat);
         match std::mem::replace(&mut *seat, Seat::Gone) {
             Seat::Waiting(waiting) => {
-                let hub = waiting.hub.clone();
+                // Before the thread runs, which may close the shard at once. A refusal is noted by who asked for the thread.
+                waiting.hub.mailbox(index).ailment.set_panics(0);
                 // The thread takes what it needs from here; if it can't be started, it is still here.
                 let offer = Arc::new(Mutex::new(Some(waiting)));
                 let (taken, workers) = (Arc::clone(&offer), Arc::clone(this));
@@ -137,7 +138,6 @@ impl Workers {
                 let builder = thread::Builder::new().name(format!("{}-{index}", this.plan.thread_name));
                 match builder.spawn(run) {
                     Ok(handle) => {
-                        hub.mailbox(index).ailment.set_panics(0);
                         let _ = post.thread.set(handle.thread().clone());
                         *seat = Seat::Running(handle);
                         true
