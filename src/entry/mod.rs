@@ -2,13 +2,13 @@
 //!
 //! An entry lives in the [arena](crate::arena) and is recycled. Its parts belong, at any moment, to exactly one party:
 //!
-//! | part | free | in the inbox | in the wheel | expired, in a batch | cancelled |
-//! |---|---|---|---|---|---|
-//! | `state` | - | anyone, by RMW | anyone, by RMW | anyone, by RMW | anyone, by RMW |
-//! | `next` | free list | inbox | worker (slot list) | batch | where it was linked |
-//! | `back` | - | - | worker (slot list) | - | where it was linked |
-//! | `task` | - | pending: nobody; it goes to whoever wins the word | as before | the runner | the canceller, then the cancelled queue's link; the runner, if a run of a series was under way |
-//! | `home` | - | read only until it is free again | | | |
+//! | part | free | in the inbox | in the wheel | expired, in a batch | cancelled | kept |
+//! |---|---|---|---|---|---|---|
+//! | `state` | - | anyone, by RMW | anyone, by RMW | anyone, by RMW | anyone, by RMW | keeper and worker, by RMW |
+//! | `next` | free list | inbox | worker (slot list) | batch | where it was linked | inbox |
+//! | `back` | - | - | worker (slot list) | - | where it was linked | the keeper's list |
+//! | `task` | - | pending: nobody; it goes to whoever wins the word | as before | the runner | the canceller, then the cancelled queue's link; the runner, if a run of a series was under way | the keeper |
+//! | `home` | - | read only until it is free again | | | | read only |
 
 mod series;
 mod state;
@@ -19,7 +19,7 @@ use std::ptr::{self, NonNull};
 
 pub use series::MissedTicks;
 pub(crate) use series::{Answering, Plain, Repeat, Rule, Series};
-pub(crate) use state::{Begin, Cancel, Expire, HandleGone, Rearm, Reset, State, Transfer, With};
+pub(crate) use state::{Begin, Cancel, EngineGone, Expire, HandleGone, Rearm, Reset, State, Transfer, With};
 pub(crate) use task::Task;
 
 use crate::sync::ProtocolCell;
@@ -97,13 +97,24 @@ impl Entry {
     }
 
     pub(crate) fn back(&self) -> *mut Link {
-        // SAFETY: only the worker that owns the wheel reads or writes `back`.
+        // SAFETY: only the worker that owns the wheel reads or writes `back`, or the producer that keeps the entry.
         self.back.with(|back| unsafe { *back })
     }
 
     pub(crate) fn set_back(&self, place: *mut Link) {
         // SAFETY: as in `back`.
         self.back.with_mut(|back| unsafe { *back = place });
+    }
+
+    /// The next of the entries that the same producer keeps: in the place of `back`, as a kept entry is in no slot.
+    #[inline]
+    pub(crate) fn next_kept(&self) -> Link {
+        self.back().cast()
+    }
+
+    #[inline]
+    pub(crate) fn set_next_kept(&self, link: Link) {
+        self.set_back(link.cast());
     }
 
     pub(crate) fn is_in_a_slot(&self) -> bool {
@@ -123,6 +134,15 @@ impl Entry {
         self.set_in_use(true);
         // SAFETY: the caller is the sole owner.
         self.home.with_mut(|place| unsafe { *place = home });
+        self.put_task(task);
+        self.set_back(ptr::null_mut());
+    }
+
+    /// Fills in an entry that the caller keeps, for where it is.
+    #[inline]
+    pub(crate) fn fill_kept(&self, task: Task) {
+        #[cfg(loom)]
+        self.set_in_use(true);
         self.put_task(task);
         self.set_back(ptr::null_mut());
     }

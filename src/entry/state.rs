@@ -20,6 +20,9 @@
 //! * **SERIES**: the timeout runs again and again. For such a one EXPIRED is not the end: it means that a run has been given
 //!   to the executor, the task belongs to the runner, and the entry is in no list. The runner makes it PENDING
 //!   again ([`State::rearm`]), or ends it ([`State::end_series`]), unless a cancel has been there in between.
+//! * **Kept** is what FREE means while HANDLE is set: the entry was cancelled before the worker linked it, its handle has gone,
+//!   and HANDLE is a producer's now, which may make it PENDING again where it is ([`State::arm_kept`]). While ENGINE is set,
+//!   too, that is in the inbox, or among what the worker has taken out of it. See `shard/kept.rs`.
 //! * **ORPHAN**: the engine is gone; set on every entry by the arena's last walk. See `arena/mod.rs`.
 //!
 //! Ordering: every transition is `AcqRel`. The release half publishes what its thread did to the entry before (took the
@@ -59,6 +62,11 @@ const fn tick_of(word: u64) -> Tick {
 
 const fn phase_of(word: u64) -> u64 {
     word & PHASE
+}
+
+/// No timeout's, but a producer's, to arm it again.
+const fn is_kept(word: u64) -> bool {
+    word & (PHASE | HANDLE) == FREE | HANDLE
 }
 
 /// A run of a series is under way, or waits for a thread of the executor.
@@ -138,6 +146,18 @@ pub(crate) enum HandleGone {
     Orphan,
 }
 
+/// What the engine finds when it lets go of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EngineGone {
+    /// The handle, or a group, or the producer that keeps it, still owns the entry.
+    OthersOwn,
+    /// The engine was the last owner, who gives the entry back.
+    Last,
+    /// It is pending: it was kept, and has been armed again, since the engine found it cancelled. The engine owns it still.
+    /// (Only of an entry that came out of the inbox, and is not linked.)
+    NotYet,
+}
+
 /// What the runner of a series finds when the run's turn has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begin {
@@ -183,6 +203,41 @@ impl State {
     #[inline]
     pub(crate) fn arm(&self, deadline: Tick, with: With) {
         self.0.store(pack(deadline, PENDING | ENGINE | with.0), Ordering::Relaxed);
+    }
+
+    /// Whether an entry was cancelled before the worker linked it, and nobody but the caller's handle and the engine owns it:
+    /// so that it may be [kept](Self::keep). Acquire: what the canceller did to the entry is to be seen.
+    #[inline]
+    pub(crate) fn may_be_kept(&self) -> bool {
+        self.0.load(Ordering::Acquire) & FLAGS == CANCELLED | HANDLE | ENGINE
+    }
+
+    /// The handle of an entry that was cancelled goes, and a producer keeps the entry, which has put it where it keeps such
+    /// entries already: if it is kept, this is the handle's last access to the engine's memory (see `arena/mod.rs`, "The end").
+    #[inline]
+    pub(crate) fn keep(&self) -> bool {
+        let word = self.0.load(Ordering::Relaxed);
+        // Without the loop of a weak exchange: if it fails, the engine has let go, or has ended.
+        word & FLAGS == CANCELLED | HANDLE | ENGINE
+            && self.0.compare_exchange(word, word & !PHASE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Makes a kept entry pending again, by its keeper, which has put a task in: true. It is where it was, on its way out of the
+    /// inbox. False: the engine has let go of it, so that it is free, and the keeper's alone.
+    #[inline]
+    pub(crate) fn arm_kept(&self, deadline: Tick, with: With) -> bool {
+        // Acquire, both: pairs with the release of the engine that has let go.
+        let mut word = self.0.load(Ordering::Acquire);
+        let armed = pack(deadline, PENDING | ENGINE | with.0);
+        while word & ENGINE != 0 {
+            debug_assert!(is_kept(word));
+            match self.0.compare_exchange_weak(word, armed, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return true,
+                // The engine has let go; or is about to, or has only set LINKED so far.
+                Err(now) => word = now,
+            }
+        }
+        false
     }
 
     /// Takes [`arm`](Self::arm) back, on an entry that was never shown to anyone.
@@ -360,15 +415,24 @@ impl State {
         self.cancel() != Cancel::TooLate
     }
 
-    /// The engine lets go, after the phase has left PENDING. True if it was the last owner, who gives the entry back.
+    /// The engine lets go, after the phase has left PENDING.
     #[inline]
-    pub(crate) fn engine_lets_go(&self) -> bool {
-        // Without HANDLE and GROUP the engine is alone: nobody can set them again, so a look is enough. The Acquire pairs with
-        // the release of the owner that was cleared last.
-        if self.0.load(Ordering::Acquire) & (HANDLE | GROUP) == 0 {
-            return true;
+    pub(crate) fn engine_lets_go(&self) -> EngineGone {
+        // Acquire, both: pairs with the release of the owner that was cleared last.
+        let mut word = self.0.load(Ordering::Acquire);
+        loop {
+            if phase_of(word) == PENDING {
+                return EngineGone::NotYet;
+            }
+            // Without HANDLE and GROUP the engine is alone: nobody can set them again, so a look is enough.
+            if word & (HANDLE | GROUP) == 0 {
+                return EngineGone::Last;
+            }
+            match self.0.compare_exchange_weak(word, word & !ENGINE, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return EngineGone::OthersOwn,
+                Err(now) => word = now,
+            }
         }
-        self.0.fetch_and(!ENGINE, Ordering::AcqRel) & (HANDLE | GROUP) == 0
     }
 
     /// The group lets go. True if it was the last owner, who gives the entry back.
@@ -407,8 +471,10 @@ impl State {
         self.0.load(Ordering::Relaxed) & ORPHAN != 0
     }
 
-    /// The arena's last walk. True if a handle still holds the entry, and will find ORPHAN when it lets go.
+    /// The arena's last walk. True if a handle still holds the entry, and will find ORPHAN when it lets go. (What a producer
+    /// keeps is the arena's.)
     pub(crate) fn orphan(&self) -> bool {
-        self.0.fetch_or(ORPHAN, Ordering::AcqRel) & HANDLE != 0
+        let word = self.0.fetch_or(ORPHAN, Ordering::AcqRel);
+        word & HANDLE != 0 && !is_kept(word)
     }
 }

@@ -4,7 +4,7 @@ use std::ptr::{self, NonNull};
 
 use super::hub::HubRef;
 use super::series::SeriesRun;
-use crate::entry::{Entry, Link, Task, entry_ref};
+use crate::entry::{EngineGone, Entry, Link, Task, entry_ref};
 use crate::sync::prefetch;
 use crate::time::Tick;
 
@@ -113,7 +113,7 @@ impl Due {
     pub(crate) fn into_task(self, hub: &HubRef) -> Task {
         // SAFETY: the worker won this entry for the batch, and it was taken off once.
         let task = unsafe { self.entry().take_task() };
-        if self.entry().state.engine_lets_go() {
+        if self.entry().state.engine_lets_go() == EngineGone::Last {
             // SAFETY: the last owner is the sole owner; the entry is the hub's.
             unsafe { hub.put_entry(self.0) };
         }

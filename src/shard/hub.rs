@@ -276,9 +276,13 @@ impl Hub {
     #[inline]
     pub(crate) unsafe fn drop_handle(entry: NonNull<Entry>) {
         // SAFETY: a handle keeps its entry alive.
-        let home = unsafe { entry_ref(entry) }.home().cast::<Mailbox>();
+        let this = unsafe { entry_ref(entry) };
+        let home = this.home().cast::<Mailbox>();
         // SAFETY: as above.
-        let orphaned = match unsafe { entry_ref(entry) }.state.handle_lets_go() {
+        if this.state.may_be_kept() && unsafe { Self::keep(home, entry) } {
+            return;
+        }
+        let orphaned = match this.state.handle_lets_go() {
             HandleGone::OthersOwn => false,
             HandleGone::Orphan => true,
             // SAFETY: the handle is the last owner; so `home` is alive, see there.
@@ -295,6 +299,29 @@ impl Hub {
                 drop(unsafe { Box::from_raw(hub.as_ptr()) });
             }
         }
+    }
+
+    /// Lets the calling thread keep an entry that was cancelled, if it can. If true, the engine may be gone by now. (That is
+    /// why this is not the producer's: a reference that is an argument has to be valid until its function returns.)
+    ///
+    /// # Safety
+    /// The caller owns the entry's handle, and gives it up if this returns true; the entry may be kept; `home` is its home.
+    #[inline]
+    unsafe fn keep(home: *const Mailbox, entry: NonNull<Entry>) -> bool {
+        // SAFETY: the handle keeps the hub's memory.
+        let mailbox = unsafe { &*home };
+        // SAFETY: as above.
+        let Some(mine) = unsafe { mailbox.hub().as_ref() }.own_producer() else { return false };
+        // SAFETY: the producer is this thread's; the rest is handed on.
+        if !unsafe { mine.put_in_kept(entry, mailbox) } {
+            return false;
+        }
+        // SAFETY: the handle keeps the entry alive.
+        if unsafe { entry_ref(entry) }.state.keep() {
+            return true;
+        }
+        mine.take_out_kept();
+        false
     }
 
     /// Gives an entry back whose last owner is a handle. True if the engine is gone and counted on the handle.

@@ -129,6 +129,13 @@ impl Inbox {
         }
     }
 
+    /// Whether the worker is asleep, by a look that may be old: as new as the caller's last push, or what it knows of
+    /// another's. Acquire: pairs with [`fall_asleep`](Self::fall_asleep), for `wake_at`.
+    #[inline]
+    pub(crate) fn looks_asleep(&self) -> bool {
+        self.head.load(Ordering::Acquire).addr() & ASLEEP != 0
+    }
+
     /// Sets ASLEEP again, for a worker that could not be started, whatever is in the inbox.
     pub(crate) fn put_back_to_sleep(&self) {
         let mut head = self.head.load(Ordering::Relaxed);

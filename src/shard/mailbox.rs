@@ -166,6 +166,17 @@ impl Mailbox {
         }
     }
 
+    /// To be called after an entry that was found where it had been pushed was armed again. Wakes the worker if it sleeps past the
+    /// deadline. That takes no more than a look, because the entry has not been gone through since it was pushed: either the
+    /// worker sleeps since before that push, which the caller knows of, so that the look sees it; or it is awake, and does not
+    /// sleep before it has gone through the entry.
+    #[inline]
+    pub(crate) fn armed_again(&self, deadline: Tick) {
+        if self.inbox.looks_asleep() && self.sleeps_past(deadline) {
+            self.ring();
+        }
+    }
+
     /// Gives a cancelled entry to the worker. Wakes it only if too many of them wait.
     ///
     /// # Safety
@@ -201,7 +212,8 @@ impl Mailbox {
         }
     }
 
-    /// To be called after a read-modify-write on the inbox has seen ASLEEP, and not before: only then is what is read
+    /// To be called after a look at the inbox has seen ASLEEP (by a read-modify-write; but see
+    /// [`armed_again`](Self::armed_again)), and not before: only then is what is read
     /// here at least as new as that sleep. (Read before it, the worker may have woken and slept again in between, with
     /// another `wake_at`; the model `wake_at_read_first` in loom-tests shows what happens then.)
     fn sleeps_past(&self, deadline: Tick) -> bool {

@@ -8,6 +8,7 @@ mod gather;
 mod hub;
 mod in_flight;
 mod inbox;
+mod kept;
 mod lateness;
 mod mailbox;
 mod producer;
@@ -28,7 +29,7 @@ pub(crate) use running::TASKS_A_LOOK;
 pub(crate) use series::SeriesRun;
 
 use crate::arena::Local;
-use crate::entry::{Entry, Expire, Task, Transfer, entry_ref};
+use crate::entry::{EngineGone, Entry, Expire, Task, Transfer, entry_ref};
 use crate::time::Tick;
 use crate::wheel::{Budget, Wheel};
 use batch::MAX_BATCH;
@@ -186,11 +187,18 @@ impl Shard {
         for linked in 0..room {
             // SAFETY: taken out of the inbox, so they are the worker's.
             let Some(entry) = (unsafe { self.inbox.pop(Entry::next) }) else { return linked };
-            // SAFETY: the engine has not let go of it.
-            match unsafe { entry_ref(entry) }.state.link() {
-                // SAFETY: in no slot yet, and the engine's until it comes out again.
-                Transfer::Pending(deadline) => unsafe { self.wheel.insert(entry, deadline) },
-                Transfer::Cancelled => let_go(&self.free, hub, entry),
+            // Again, if it was cancelled, and then armed again, in between.
+            loop {
+                // SAFETY: the engine has not let go of it.
+                match unsafe { entry_ref(entry) }.state.link() {
+                    Transfer::Pending(deadline) => {
+                        // SAFETY: in no slot yet, and the engine's until it comes out again.
+                        unsafe { self.wheel.insert(entry, deadline) };
+                        break;
+                    }
+                    Transfer::Cancelled if let_go(&self.free, hub, entry) => break,
+                    Transfer::Cancelled => {}
+                }
             }
         }
         room
@@ -233,7 +241,8 @@ impl Shard {
 
     fn unlink_and_let_go(&mut self, hub: &HubRef, entry: NonNull<Entry>) {
         self.unlink(entry);
-        let_go(&self.free, hub, entry);
+        let gone = let_go(&self.free, hub, entry);
+        debug_assert!(gone, "only what was never linked is armed again");
     }
 
     /// Whether nothing is left in a shard whose inbox has been closed that will ever be due.
@@ -263,13 +272,17 @@ impl Shard {
         let mut batch = None;
         let mailbox = hub.mailbox(self.index);
         self.empty(hub, mailbox, |free, entry| {
-            // SAFETY: the engine has not let go of it.
-            if unsafe { entry_ref(entry) }.state.expire_early() {
-                // SAFETY: just won, and in no list.
-                unsafe { add_to_batch(&mut batch, entry, hub, mailbox, sink) };
-            } else {
+            // Again, if it was cancelled, and then armed again, in between.
+            loop {
+                // SAFETY: the engine has not let go of it.
+                if unsafe { entry_ref(entry) }.state.expire_early() {
+                    // SAFETY: just won, and in no list.
+                    break unsafe { add_to_batch(&mut batch, entry, hub, mailbox, sink) };
+                }
                 // It was cancelled: as in `withdraw`.
-                let_go(free, hub, entry);
+                if let_go(free, hub, entry) {
+                    break;
+                }
             }
         });
         hand_over(batch, hub, mailbox, sink);
@@ -327,25 +340,33 @@ fn hand_over(batch: Option<Batch>, hub: &HubRef, mailbox: &Mailbox, sink: &mut i
     sink(batch);
 }
 
-/// The engine lets go of an entry that is no longer pending and in no list.
+/// The engine lets go of an entry that is no longer pending and in no list. False if it is pending again (see
+/// [`EngineGone::NotYet`]).
 #[inline]
-fn let_go(free: &Local, hub: &HubRef, entry: NonNull<Entry>) {
+fn let_go(free: &Local, hub: &HubRef, entry: NonNull<Entry>) -> bool {
     // SAFETY: the engine has not let go of it before.
-    if unsafe { entry_ref(entry) }.state.engine_lets_go() {
+    match unsafe { entry_ref(entry) }.state.engine_lets_go() {
+        EngineGone::OthersOwn => {}
         // SAFETY: the last owner is the sole owner; a shard's free list is only used with its own hub.
-        unsafe { free.put(&hub.arena, entry) };
+        EngineGone::Last => unsafe { free.put(&hub.arena, entry) },
+        EngineGone::NotYet => return false,
     }
+    true
 }
 
 /// Takes an entry that is in no list any more out of PENDING, if it still is, and its task with it.
 fn withdraw(free: &Local, hub: &HubRef, entry: NonNull<Entry>, left: &mut Vec<Left>) {
     // SAFETY: the engine has not let go of it.
     let this = unsafe { entry_ref(entry) };
-    if this.state.withdraw() {
-        // SAFETY: just won.
-        let task = unsafe { this.take_task() };
-        left.push(Left { deadline: this.state.deadline(), task });
+    loop {
+        if this.state.withdraw() {
+            // SAFETY: just won.
+            let task = unsafe { this.take_task() };
+            left.push(Left { deadline: this.state.deadline(), task });
+        }
+        // A cancel that has won but not queued the entry yet still holds the handle, and finds the queue closed.
+        if let_go(free, hub, entry) {
+            return;
+        }
     }
-    // A cancel that has won but not queued the entry yet still holds the handle, and finds the queue closed.
-    let_go(free, hub, entry);
 }

@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 use super::counters::{Counter, Counts};
+use super::kept::Kept;
 use super::mailbox::Mailbox;
 use super::running::Running;
 use crate::arena::{Arena, Local};
@@ -25,6 +26,8 @@ const NOWHERE: usize = usize::MAX;
 #[derive(Debug)]
 pub(crate) struct Producer {
     free: Local,
+    /// Entries on the home shard that were cancelled, to be armed again where they are.
+    kept: Kept,
     /// The shard that this thread schedules on, once it has scheduled anything; [`NOWHERE`] before.
     home: Cell<usize>,
     /// The same for other threads, plus one; 0 if there is none yet.
@@ -45,6 +48,7 @@ impl Producer {
     pub(super) fn new() -> Self {
         Self {
             free: Local::new(),
+            kept: Kept::new(),
             home: Cell::new(NOWHERE),
             known_home: Counter::default(),
             at_home: Counts::default(),
@@ -125,6 +129,27 @@ impl Producer {
         }
         // SAFETY: handed on.
         unsafe { self.free.grow(arena) }
+    }
+
+    /// An entry that lies in the inbox of `mailbox`, or did when it was kept, and may be armed again there.
+    #[inline]
+    pub(crate) fn take_kept(&self, mailbox: &Mailbox) -> Option<NonNull<Entry>> {
+        if self.home.get() == mailbox.index() { self.kept.take() } else { None }
+    }
+
+    /// Puts an entry of `mailbox` among the kept ones, if it can be one of these; see [`Kept::put_in`].
+    ///
+    /// # Safety
+    /// As there; and the producer is the calling thread's.
+    #[inline]
+    pub(super) unsafe fn put_in_kept(&self, entry: NonNull<Entry>, mailbox: &Mailbox) -> bool {
+        // SAFETY: handed on; a home, once there is one, stays the same.
+        self.home.get() == mailbox.index() && unsafe { self.kept.put_in(entry) }
+    }
+
+    /// Undoes that.
+    pub(super) fn take_out_kept(&self) {
+        self.kept.take_out();
     }
 
     /// Puts an entry back.

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use super::Left;
 use super::hub::HubRef;
 use super::mailbox::Mailbox;
-use crate::entry::{Begin, Entry, Rearm, Task, entry_ref};
+use crate::entry::{Begin, EngineGone, Entry, Rearm, Task, entry_ref};
 use crate::sync::lock;
 use crate::time::Tick;
 
@@ -129,7 +129,7 @@ impl SeriesRun {
     }
 
     fn let_go(&self, hub: &HubRef) {
-        if self.entry().state.engine_lets_go() {
+        if self.entry().state.engine_lets_go() == EngineGone::Last {
             // SAFETY: the last owner is the sole owner; the entry is the hub's.
             unsafe { hub.put_entry(self.entry) };
         }

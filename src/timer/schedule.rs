@@ -183,9 +183,27 @@ impl Place<'_> {
                 counts.rejected.add(1);
                 return Err((Refusal::Full, work));
             }
-            // SAFETY: the producer is this thread's, the arena is the hub's.
-            let entry = unsafe { mine.take_entry(&hub.arena, mailbox) };
-            fill(entry, mailbox, deadline, with, work);
+            let entry = match mine.take_kept(mailbox) {
+                Some(entry) => {
+                    // SAFETY: an entry that is kept is ours to arm again.
+                    let kept = unsafe { entry_ref(entry) };
+                    kept.fill_kept(work.into_task());
+                    if kept.state.arm_kept(deadline, with) {
+                        mailbox.armed_again(deadline);
+                        counts.scheduled.add(1);
+                        return Ok(entry);
+                    }
+                    // The worker has been there in between: it is an entry like any other.
+                    kept.state.arm(deadline, with);
+                    entry
+                }
+                None => {
+                    // SAFETY: the producer is this thread's, the arena is the hub's.
+                    let entry = unsafe { mine.take_entry(&hub.arena, mailbox) };
+                    fill(entry, mailbox, deadline, with, work);
+                    entry
+                }
+            };
             // SAFETY: just filled in, and ours until it is accepted.
             match unsafe { mailbox.post(entry, deadline) } {
                 Ok(()) => {

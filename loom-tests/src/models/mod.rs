@@ -10,6 +10,7 @@ mod doorbell;
 mod groups;
 mod handles;
 mod inbox;
+mod kept;
 mod limit;
 mod pause;
 mod pool;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::check::check;
 use super::rig::Ledger;
-use crate::entry::{Cancel, Entry, Expire, HandleGone, Reset, Task, Transfer, With};
+use crate::entry::{Cancel, EngineGone, Entry, Expire, HandleGone, Reset, Task, Transfer, With};
 use crate::sync::thread;
 use crate::time::Tick;
 
@@ -142,7 +142,7 @@ fn exactly_one_owner_lets_go_last() {
             last
         });
         let fired = expire(&entry, 1) == Expire::Fire;
-        let engine_was_last = entry.state.engine_lets_go();
+        let engine_was_last = entry.state.engine_lets_go() == EngineGone::Last;
         if engine_was_last {
             reuse(&entry);
         }
