@@ -1,0 +1,165 @@
+//! The command line, the table, and the verdict.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::{panic, process};
+
+use anyhow::{Result, ensure};
+use clap::{Parser, Subcommand};
+use comfy_table::{Cell, CellAlignment, Table, presets};
+
+use super::baseline::{Baseline, Findings};
+use super::callgrind;
+use super::costs::{ALL, Costs, Means};
+use super::explain;
+use super::operation::Operation;
+use super::stepper::NotPermitted;
+use super::subject::{self, SubjectArgs};
+
+/// Counts what each operation costs, and fails if one has come to cost more than the baseline says.
+#[derive(Debug, Parser)]
+struct Cli {
+    #[command(subcommand)]
+    job: Option<Job>,
+
+    /// Only these operations
+    operations: Vec<Operation>,
+
+    /// The file to compare with
+    #[arg(long, value_name = "FILE", default_value = "perf/costs/baseline.json")]
+    baseline: PathBuf,
+
+    /// Write what is found into the baseline
+    #[arg(long)]
+    accept: bool,
+
+    /// Print where the instructions and the read-modify-writes of this operation come from
+    #[arg(long, value_name = "OPERATION", conflicts_with = "accept")]
+    explain: Option<Operation>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Job {
+    #[command(hide = true)]
+    Subject(SubjectArgs),
+}
+
+pub(crate) fn main() -> ExitCode {
+    let cli = Cli::parse();
+    if let Some(Job::Subject(args)) = &cli.job {
+        // One of its threads may wait for the one that panics.
+        let tell = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            tell(info);
+            process::exit(101);
+        }));
+        subject::run(args);
+        return ExitCode::SUCCESS;
+    }
+    match run(&cli) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<bool> {
+    ensure!(!cfg!(debug_assertions), "only what is built with --release costs what it costs; see scripts/costs");
+    if let Some(operation) = cli.explain {
+        return explain::print(operation).map(|()| true);
+    }
+    let operations = if cli.operations.is_empty() { Operation::all() } else { &cli.operations };
+    let (now, notes) = measure(operations)?;
+    let known =
+        if cli.accept { Baseline::read(&cli.baseline).unwrap_or_default() } else { Baseline::read(&cli.baseline)? };
+    print_table(operations, &now);
+    notes.iter().for_each(|note| println!("{note}"));
+    if cli.accept { accept(cli, &known, now) } else { Ok(judge(&known, &now)) }
+}
+
+/// Measures the operations, with what there is; and says what there is not.
+fn measure(operations: &[Operation]) -> Result<(Baseline, Vec<String>)> {
+    let (mut now, mut notes) = (Baseline::here(), Vec::new());
+    let valgrind = callgrind::find();
+    if valgrind.is_none() {
+        notes.push("There is no valgrind here: INSTRUCTIONS UNDER CALLGRIND WERE NOT CHECKED.".to_owned());
+    }
+    let mut means = Means { trace: true, valgrind: valgrind.as_deref() };
+    for &operation in operations {
+        eprint!("{} ", operation.name());
+        let costs = Costs::measure(operation, means).or_else(|error| {
+            let refused = error.downcast::<NotPermitted>()?;
+            notes.push(format!("{refused}: READ-MODIFY-WRITES, CACHE LINES AND SYSTEM CALLS WERE NOT CHECKED."));
+            means.trace = false;
+            Costs::measure(operation, means)
+        })?;
+        now.operations.insert(operation.name(), costs);
+    }
+    eprintln!();
+    Ok((now, notes))
+}
+
+fn print_table(operations: &[Operation], now: &Baseline) {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED);
+    table.set_header(["operation"].into_iter().chain(ALL.iter().map(|cost| cost.heading)));
+    for operation in operations {
+        let costs = &now.operations[&operation.name()];
+        let figure = |value: Option<f64>| value.map_or("-".to_owned(), |value| value.to_string());
+        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+        let figures = ALL.iter().map(|cost| right(figure((cost.of)(costs))));
+        table.add_row([Cell::new(operation.name())].into_iter().chain(figures));
+    }
+    println!("{}, clock source {}", now.rustc, now.clock_source);
+    println!("{table}");
+}
+
+fn accept(cli: &Cli, known: &Baseline, now: Baseline) -> Result<bool> {
+    let across = |costs: &Costs| costs.lines_shared_across_shards.is_some_and(|lines| lines > 0.0);
+    let broken: Vec<_> = now.operations.iter().filter(|(_, costs)| across(costs)).map(|(name, _)| name).collect();
+    ensure!(
+        broken.is_empty(),
+        "a baseline can't allow a cache line that producers of two shards share (see ARCHITECTURE.md); in {broken:?}"
+    );
+    known.updated_by(now).write(&cli.baseline)?;
+    println!("Written to {}.", cli.baseline.display());
+    Ok(true)
+}
+
+/// True if nothing crept.
+fn judge(known: &Baseline, now: &Baseline) -> bool {
+    let Findings { crept, better, unchecked } = known.compare(now);
+    if known.rustc != now.rustc {
+        println!("The baseline is of another compiler, {}.", known.rustc);
+        println!(
+            "Instructions may be {:.0} % off; scripts/costs --accept makes a baseline for this one.",
+            known.tolerance(now) * 100.0
+        );
+    }
+    if known.clock_source != now.clock_source {
+        println!(
+            "The baseline is of a machine with the clock source {}: producers do other things here.",
+            known.clock_source
+        );
+    }
+    unchecked.iter().for_each(|what| println!("NOT CHECKED  {what}"));
+    better.iter().for_each(|what| println!("less         {what}"));
+    if !better.is_empty() {
+        println!("Some costs have become less: scripts/costs --accept holds them there.");
+    }
+    if crept.is_empty() {
+        println!("{} operations: no cost has crept.", now.operations.len());
+        return true;
+    }
+    for what in &crept {
+        println!("CREPT        {what}");
+    }
+    println!(
+        "Some costs have crept. scripts/costs --explain OPERATION shows where they come from. If they are worth it, take them \
+         into the baseline with scripts/costs --accept, and say why in the commit's message."
+    );
+    false
+}

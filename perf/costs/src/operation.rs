@@ -1,0 +1,279 @@
+//! What is measured: the operations, and the engine that each of them is done on.
+
+use std::fs;
+use std::hint::black_box;
+use std::thread;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use tourbillon::{Driver, Inline, ManualClock, Timeout, Timer};
+
+use super::meter::Meter;
+
+/// One operation, as its caller pays for it; or one timeout's share of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Operation {
+    /// The handle is kept; the task has 24 bytes of captures.
+    Schedule,
+    ScheduleDetached,
+    /// Of a timeout that the worker has not seen yet.
+    CancelInInbox,
+    /// Of one that the worker has linked into its wheel.
+    CancelInWheel,
+    ResetLater,
+    ResetEarlier,
+    DropPending,
+    /// Of the handle of a timeout that was cancelled in the inbox.
+    DropCancelled,
+    /// Of the handle of a timeout that has run: the last owner gives the entry back.
+    DropExpired,
+    /// All three, one after the other, as a request that is answered in time.
+    ScheduleCancelDrop,
+    /// A turn takes timeouts out of the inbox into the wheel.
+    TakeIn,
+    /// A turn expires and runs timeouts of one tick.
+    Expire,
+    /// A turn collects timeouts that were cancelled in the wheel.
+    Collect,
+}
+
+/// No timeout of this delay is due during a measurement, on the real clock.
+const FAR: Duration = Duration::from_secs(3_600);
+/// What a worker sleeps for at most, so that nothing that is brought later wakes it.
+const ANCHOR: Duration = Duration::from_secs(60);
+/// Entries of an engine on the real clock: more than are ever in use at once, so that it takes no memory in between.
+const ROOM: usize = 32_768;
+const SOON: Duration = Duration::from_millis(1);
+
+impl Operation {
+    pub(crate) fn all() -> &'static [Self] {
+        Self::value_variants()
+    }
+
+    /// As on the command line and in the baseline.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// Whether it is a producer's; otherwise it is one timeout's share of a worker's turn.
+    pub(crate) fn is_producers(self) -> bool {
+        !matches!(self, Self::TakeIn | Self::Expire | Self::Collect)
+    }
+}
+
+/// A thread's place at an engine, with what it needs for one operation after the other.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    timer: Timer,
+    /// Who turns the engine, if it has no threads of its own.
+    driven: Option<(Driver, ManualClock)>,
+    held: Vec<Timeout>,
+    /// Until the bench is gone.
+    anchor: Option<Timeout>,
+}
+
+impl Bench {
+    /// An engine without threads, on a clock that is moved by hand: what happens in it is the same each time.
+    pub(crate) fn driven(room: usize) -> Self {
+        let clock = ManualClock::new();
+        let builder = Timer::builder().shards(1).clock(clock.clone());
+        let (timer, driver) = builder.build_driven().expect("the options make sense");
+        Self { timer, driven: Some((driver, clock)), held: Vec::with_capacity(room), anchor: None }
+    }
+
+    /// An engine on the real clock, whose workers sleep unless this bench wakes them.
+    pub(crate) fn engine(shards: usize) -> Timer {
+        Timer::builder().shards(shards).executor(Inline).capacity(ROOM).build().expect("the options make sense")
+    }
+
+    /// The calling thread's place at such an engine.
+    pub(crate) fn at(timer: Timer, room: usize) -> Self {
+        let anchor = Some(schedule(&timer, ANCHOR));
+        let bench = Self { timer, driven: None, held: Vec::with_capacity(room), anchor };
+        // The producers' clock knows its rate two milliseconds after it was first looked at.
+        for _ in 0..2 {
+            thread::sleep(Duration::from_millis(5));
+            drop(schedule(&bench.timer, ANCHOR));
+        }
+        bench
+    }
+
+    /// Brings `n` timeouts into the state in which the operation finds them.
+    pub(crate) fn prepare(&mut self, operation: Operation, n: usize) {
+        use Operation::{
+            CancelInInbox, CancelInWheel, Collect, DropCancelled, DropExpired, DropPending, Expire, ResetEarlier,
+            ResetLater, Schedule, ScheduleCancelDrop, ScheduleDetached, TakeIn,
+        };
+        let delay = if matches!(operation, DropExpired | Expire) { SOON } else { FAR };
+        if !matches!(operation, Schedule | ScheduleDetached | ScheduleCancelDrop) {
+            self.held.extend((0..n).map(|_| schedule(&self.timer, delay)));
+        }
+        match operation {
+            Schedule | ScheduleDetached | ScheduleCancelDrop | CancelInInbox => {}
+            CancelInWheel | ResetLater | ResetEarlier | DropPending => self.settle(),
+            DropCancelled => self.held.iter().for_each(|timeout| assert!(timeout.cancel())),
+            DropExpired => {
+                self.advance(2 * SOON);
+                self.settle();
+                while !self.held.iter().all(Timeout::is_expired) {
+                    thread::yield_now();
+                }
+                self.settle();
+            }
+            TakeIn => {}
+            Expire => {
+                self.settle();
+                self.held.clear();
+                self.advance(2 * SOON);
+            }
+            Collect => {
+                self.settle();
+                self.held.drain(..).for_each(|timeout| assert!(timeout.cancel()));
+            }
+        }
+    }
+
+    /// Does it `n` times.
+    pub(crate) fn measure(&mut self, operation: Operation, n: usize, meter: &mut impl Meter) {
+        let (timer, held) = (&self.timer, &mut self.held);
+        match operation {
+            Operation::Schedule => {
+                for _ in 0..n {
+                    held.push(meter.measure(1, || schedule(timer, FAR)));
+                }
+            }
+            Operation::ScheduleDetached => {
+                for _ in 0..n {
+                    meter.measure(1, || timer.schedule_detached(black_box(FAR), task()).expect("the engine accepts"));
+                }
+            }
+            Operation::CancelInInbox | Operation::CancelInWheel => {
+                for timeout in held {
+                    assert!(meter.measure(1, || timeout.cancel()));
+                }
+            }
+            Operation::ResetLater => {
+                for timeout in held {
+                    assert!(meter.measure(1, || timeout.reset(2 * FAR)));
+                }
+            }
+            Operation::ResetEarlier => {
+                for timeout in held {
+                    assert!(meter.measure(1, || timeout.reset(FAR / 2)));
+                }
+            }
+            Operation::DropPending | Operation::DropCancelled | Operation::DropExpired => {
+                for timeout in held.drain(..) {
+                    meter.measure(1, || drop(timeout));
+                }
+            }
+            Operation::ScheduleCancelDrop => {
+                for _ in 0..n {
+                    assert!(meter.measure(1, || schedule(timer, FAR).cancel()));
+                }
+            }
+            Operation::TakeIn | Operation::Expire | Operation::Collect => {
+                let (driver, _) = self.driven.as_mut().expect("turns are measured on a driven engine");
+                let fired = meter.measure(n, || driver.turn());
+                assert_eq!(fired, if operation == Operation::Expire { n } else { 0 });
+            }
+        }
+    }
+
+    /// Gives back what is left over.
+    pub(crate) fn clean(&mut self) {
+        for timeout in self.held.drain(..) {
+            timeout.cancel();
+        }
+        self.advance(3 * FAR);
+        self.settle();
+    }
+
+    /// All three, `rounds` times.
+    pub(crate) fn rounds(&mut self, operation: Operation, rounds: usize, n: usize, meter: &mut impl Meter) {
+        for _ in 0..rounds {
+            self.prepare(operation, n);
+            self.measure(operation, n, meter);
+            self.clean();
+        }
+    }
+
+    fn advance(&mut self, by: Duration) {
+        if let Some((_, clock)) = &self.driven {
+            clock.advance(by);
+        }
+    }
+
+    /// Returns when the worker has done all that there is to do, and sleeps.
+    fn settle(&mut self) {
+        match &mut self.driven {
+            Some((driver, _)) => while driver.turn() > 0 {},
+            None => {
+                let nudge = self.timer.schedule(Duration::ZERO, || ()).expect("the engine accepts");
+                while !nudge.is_expired() || !others_sleep() {
+                    thread::sleep(Duration::from_micros(100));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.anchor.take().inspect(|anchor| assert!(anchor.cancel(), "the measurement took a minute"));
+    }
+}
+
+/// A task that fills the room that there is for captures.
+fn task() -> impl FnOnce() + Send + 'static {
+    let captures = black_box([1_u64, 2, 3]);
+    move || {
+        black_box(captures);
+    }
+}
+
+/// With a delay that the compiler doesn't know: for a constant one it might make a copy of the engine's code, or not.
+#[inline(always)]
+fn schedule(timer: &Timer, delay: Duration) -> Timeout {
+    timer.schedule(black_box(delay), task()).expect("the engine accepts")
+}
+
+/// Whether no other thread of this process has anything to do.
+fn others_sleep() -> bool {
+    let Ok(me) = fs::read_link("/proc/thread-self") else { return false };
+    let Ok(threads) = fs::read_dir("/proc/self/task") else { return false };
+    let is_me = |thread: &fs::DirEntry| Some(thread.file_name().as_os_str()) == me.file_name();
+    threads.filter_map(Result::ok).filter(|thread| !is_me(thread)).all(|thread| {
+        // "id (name) state ..."; a name may have brackets in it, too.
+        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meter::Nothing;
+
+    #[test]
+    fn each_operation_can_be_done_again_and_again_on_a_driven_engine() {
+        for &operation in Operation::all() {
+            Bench::driven(100).rounds(operation, 3, 100, &mut Nothing);
+        }
+    }
+
+    /// Only those that need no settling: the threads of other tests don't sleep.
+    #[test]
+    fn operations_can_be_done_on_the_real_clock() {
+        for operation in [Operation::Schedule, Operation::ScheduleDetached, Operation::CancelInInbox] {
+            let mut bench = Bench::at(Bench::engine(1), 100);
+            bench.prepare(operation, 100);
+            bench.measure(operation, 100, &mut Nothing);
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_the_command_line() {
+        assert_eq!(Operation::CancelInWheel.name(), "cancel-in-wheel");
+    }
+}
