@@ -15,6 +15,8 @@ const SAME_COMPILER: f64 = 0.03;
 const OTHER_COMPILER: f64 = 0.15;
 /// Numbers of things. (Averages are rounded to hundredths.)
 const EXACT: f64 = 0.005;
+/// Six lines in a turn of 128 timeouts.
+const SHARE: f64 = 0.05;
 
 /// The file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -93,6 +95,7 @@ impl Baseline {
                     (Some(known), Some(now)) => {
                         let slack = match cost.slack {
                             Slack::None => EXACT,
+                            Slack::Share => SHARE,
                             Slack::One => 1.0 + EXACT,
                             Slack::SomePercent => known * tolerance,
                         };
@@ -159,6 +162,13 @@ mod tests {
         assert_eq!(compare(Costs { instructions: Some(102.9), ..known() }), Findings::default());
         let found = compare(Costs { instructions: Some(104.0), ..known() });
         assert_eq!(found.crept, ["schedule: instructions: baseline 100, now 104 (+4.0 %)"]);
+    }
+
+    #[test]
+    fn a_line_more_is_reported_and_a_turns_own_lines_may_lie_otherwise() {
+        let lines = |lines| Costs { lines_written: Some(lines), ..known() };
+        let crept = |of, now| baseline("rustc 1", lines(of)).compare(&baseline("rustc 1", lines(now))).crept.len();
+        assert_eq!((crept(4.0, 5.0), crept(1.13, 1.14)), (1, 0));
     }
 
     #[test]

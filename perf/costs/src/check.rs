@@ -77,6 +77,7 @@ fn run(cli: &Cli) -> Result<bool> {
         if cli.accept { Baseline::read(&cli.baseline).unwrap_or_default() } else { Baseline::read(&cli.baseline)? };
     print_table(operations, &now);
     notes.iter().for_each(|note| println!("{note}"));
+    ensure!(!cli.accept || notes.is_empty(), "a baseline has to have all figures, and some can't be had here");
     if cli.accept { accept(cli, &known, now) } else { Ok(judge(&known, &now)) }
 }
 

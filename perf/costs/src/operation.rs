@@ -31,8 +31,10 @@ pub(crate) enum Operation {
     ScheduleCancelDrop,
     /// A turn takes timeouts out of the inbox into the wheel.
     TakeIn,
-    /// A turn expires and runs timeouts of one tick.
+    /// A turn expires and runs timeouts of one tick, whose handles are gone.
     Expire,
+    /// The same with handles that are still held.
+    ExpireHeld,
     /// A turn collects timeouts that were cancelled in the wheel.
     Collect,
 }
@@ -57,7 +59,7 @@ impl Operation {
 
     /// Whether it is a producer's; otherwise it is one timeout's share of a worker's turn.
     pub(crate) fn is_producers(self) -> bool {
-        !matches!(self, Self::TakeIn | Self::Expire | Self::Collect)
+        !matches!(self, Self::TakeIn | Self::Expire | Self::ExpireHeld | Self::Collect)
     }
 }
 
@@ -101,10 +103,10 @@ impl Bench {
     /// Brings `n` timeouts into the state in which the operation finds them.
     pub(crate) fn prepare(&mut self, operation: Operation, n: usize) {
         use Operation::{
-            CancelInInbox, CancelInWheel, Collect, DropCancelled, DropExpired, DropPending, Expire, ResetEarlier,
-            ResetLater, Schedule, ScheduleCancelDrop, ScheduleDetached, TakeIn,
+            CancelInInbox, CancelInWheel, Collect, DropCancelled, DropExpired, DropPending, Expire, ExpireHeld,
+            ResetEarlier, ResetLater, Schedule, ScheduleCancelDrop, ScheduleDetached, TakeIn,
         };
-        let delay = if matches!(operation, DropExpired | Expire) { SOON } else { FAR };
+        let delay = if matches!(operation, DropExpired | Expire | ExpireHeld) { SOON } else { FAR };
         if !matches!(operation, Schedule | ScheduleDetached | ScheduleCancelDrop) {
             self.held.extend((0..n).map(|_| schedule(&self.timer, delay)));
         }
@@ -121,9 +123,11 @@ impl Bench {
                 self.settle();
             }
             TakeIn => {}
-            Expire => {
+            Expire | ExpireHeld => {
                 self.settle();
-                self.held.clear();
+                if operation == Expire {
+                    self.held.clear();
+                }
                 self.advance(2 * SOON);
             }
             Collect => {
@@ -172,10 +176,11 @@ impl Bench {
                     assert!(meter.measure(1, || schedule(timer, FAR).cancel()));
                 }
             }
-            Operation::TakeIn | Operation::Expire | Operation::Collect => {
+            Operation::TakeIn | Operation::Expire | Operation::ExpireHeld | Operation::Collect => {
                 let (driver, _) = self.driven.as_mut().expect("turns are measured on a driven engine");
                 let fired = meter.measure(n, || driver.turn());
-                assert_eq!(fired, if operation == Operation::Expire { n } else { 0 });
+                let expires = matches!(operation, Operation::Expire | Operation::ExpireHeld);
+                assert_eq!(fired, if expires { n } else { 0 });
             }
         }
     }
