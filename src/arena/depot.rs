@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 /// Magazines for which there is room without an allocation: 16,384 entries, as many as wait for a worker before producers
 /// let it catch up.
 #[cfg(not(loom))]
-const SHELF: usize = 256;
+const SHELF: usize = if cfg!(miri) { 2 } else { 256 };
 
 /// A list of free entries, linked through `next`, on its way between threads.
 #[derive(Debug)]

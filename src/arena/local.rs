@@ -10,7 +10,13 @@ use crate::sync::prefetch;
 
 /// Entries in a full magazine. Two of them stay with a thread, so that taking and giving back in turn does not go to the
 /// depot each time.
-const MAGAZINE: usize = if cfg!(loom) { 1 } else { 64 };
+const MAGAZINE: usize = if cfg!(loom) {
+    1
+} else if cfg!(miri) {
+    4
+} else {
+    64
+};
 
 /// A thread's own free entries: two magazines and a run of fresh ones. Not for two threads at a time.
 #[derive(Debug)]
@@ -141,13 +147,14 @@ mod tests {
     fn entries_are_recycled_within_a_thread() {
         let arena = Arena::new(0).expect("memory");
         let local = Local::new();
-        for n in [1, 63, 64, 65, 127, 128, 129, 1000] {
+        let (rounds, most) = if cfg!(miri) { (3, 200) } else { (100, 1000) };
+        for n in [1, 63, 64, 65, 127, 128, 129, most] {
             let taken = take(&local, &arena, n);
             put(&local, &arena, taken);
         }
         let capacity = arena.capacity();
-        for _ in 0..100 {
-            let taken = take(&local, &arena, 1000);
+        for _ in 0..rounds {
+            let taken = take(&local, &arena, most);
             put(&local, &arena, taken);
         }
         assert_eq!(arena.capacity(), capacity, "nothing was allocated once there was enough");
@@ -157,7 +164,7 @@ mod tests {
     fn entries_come_home_from_a_thread_that_only_gives_back() {
         let arena = Arena::new(0).expect("memory");
         let (producer, worker) = (Local::new(), Local::new());
-        for _ in 0..1000 {
+        for _ in 0..if cfg!(miri) { 5 } else { 1000 } {
             let taken = take(&producer, &arena, 640);
             put(&worker, &arena, taken);
         }

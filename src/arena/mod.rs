@@ -41,7 +41,13 @@ use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Chunks double up to this many entries (2 MiB).
 const LARGEST_CHUNK: usize = 32_768;
-const FIRST_CHUNK: usize = if cfg!(loom) { 1 } else { 64 };
+const FIRST_CHUNK: usize = if cfg!(loom) {
+    1
+} else if cfg!(miri) {
+    4
+} else {
+    64
+};
 
 /// More than any number of handles; see [`Arena::orphan_all`].
 const ORPHAN_BIAS: usize = usize::MAX / 2;

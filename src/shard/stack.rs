@@ -17,7 +17,13 @@ const _: () = assert!(usize::BITS == 64, "the inbox packs a depth above a 48-bit
 
 /// So many entries waiting wake the worker, due or not. Small enough that the entries of a producer that schedules and
 /// cancels in a ring stay in its second-level cache (8,192 × 64 bytes = 512 KiB).
-pub(crate) const WAKE_DEPTH: usize = if cfg!(loom) { 2 } else { 8_192 };
+pub(crate) const WAKE_DEPTH: usize = if cfg!(loom) {
+    2
+} else if cfg!(miri) {
+    8
+} else {
+    8_192
+};
 
 pub(super) fn depth_of(head: Link) -> usize {
     head.addr() >> ADDRESS_BITS
