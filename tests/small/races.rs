@@ -45,9 +45,10 @@ fn cancels_and_resets_and_drops_race_a_worker() {
     }
 }
 
+/// By another thread, or by the one that takes the entry for its next timeout at once.
 #[test]
 fn handles_that_are_dropped_race_the_expiry() {
-    const LEN: usize = few(10, 500);
+    const LEN: usize = few(16, 500);
     for builder in with_workers() {
         let timer = builder.build().expect("the options make sense");
         let ledger = Ledger::new(LEN);
@@ -55,8 +56,16 @@ fn handles_that_are_dropped_race_the_expiry() {
             let (send, receive) = channel();
             let (timer, ledger) = (&timer, &ledger);
             scope.spawn(move || receive.into_iter().for_each(|timeout: Timeout| drop(timeout)));
+            let mut kept: Vec<Timeout> = Vec::new();
             for id in 0..LEN {
-                send.send(timer.schedule(Duration::ZERO, ledger.task(id)).expect("accepted")).expect("it listens");
+                let timeout = timer.schedule(Duration::ZERO, ledger.task(id)).expect("accepted");
+                if id % 4 == 0 {
+                    send.send(timeout).expect("it listens");
+                } else {
+                    kept.push(timeout);
+                }
+                thread::yield_now();
+                kept.retain(|timeout| !timeout.is_expired());
             }
         });
         assert_all_end(timer, &ledger, 0, LEN);
