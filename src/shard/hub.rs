@@ -137,30 +137,25 @@ impl Hub {
     /// Lets `work` use the calling thread's producer. It must not run user code: that could come back here.
     #[inline]
     pub(crate) fn with_producer<R>(&self, work: impl FnOnce(&Producer) -> R) -> R {
-        self.with_producer_here(|mine| match mine {
+        match self.own_producer() {
             Some(mine) => work(mine),
-            // Counted for nobody.
-            None => work(&Producer::new()),
-        })
+            None => self.with_late_producer(work),
+        }
     }
 
-    /// The same, but that in a child process that was forked off after the engine was made there is none.
-    #[inline]
-    pub(crate) fn with_producer_here<R>(&self, work: impl FnOnce(Option<&Producer>) -> R) -> R {
-        let late;
-        let mine = match self.own_producer() {
-            Some(mine) => Some(mine),
-            None => {
-                late = self.late_producer();
-                late.as_deref()
-            }
-        };
-        work(mine)
+    #[cold]
+    #[inline(never)]
+    fn with_late_producer<R>(&self, work: impl FnOnce(&Producer) -> R) -> R {
+        match self.late_producer() {
+            Some(mine) => work(&mine),
+            // Counted for nobody.
+            None => work(&Producer::new()),
+        }
     }
 
     /// The calling thread's own producer; none if the thread is so far gone that it has to share one, or is a forked child's.
     #[inline]
-    fn own_producer(&self) -> Option<&Producer> {
+    pub(crate) fn own_producer(&self) -> Option<&Producer> {
         let mine = with_remembered(self.id, || self.find_producer());
         // SAFETY: producers stay where they are as long as the hub, and the address was found for this hub's id.
         unsafe { mine.as_ref() }
@@ -183,7 +178,7 @@ impl Hub {
     /// were at when it was forked, they are at for ever.
     #[cold]
     #[inline(never)]
-    fn late_producer(&self) -> Option<MutexGuard<'_, Producer>> {
+    pub(crate) fn late_producer(&self) -> Option<MutexGuard<'_, Producer>> {
         (!self.is_forked()).then(|| lock(&self.late))
     }
 

@@ -9,7 +9,8 @@ pub(crate) struct InFlight {
     running: AtomicUsize,
     /// How many have ended so far.
     ended: AtomicUsize,
-    ending: Mutex<()>,
+    /// How many threads wait.
+    waiters: Mutex<usize>,
     has_ended: Condvar,
 }
 
@@ -19,7 +20,7 @@ impl InFlight {
             under_way: AtomicUsize::new(0),
             running: AtomicUsize::new(0),
             ended: AtomicUsize::new(0),
-            ending: Mutex::new(()),
+            waiters: Mutex::new(0),
             has_ended: Condvar::new(),
         }
     }
@@ -43,9 +44,11 @@ impl InFlight {
         // Release: pairs with the Acquire of the waiters, who see what the tasks did.
         let no_other_runs = self.running.fetch_sub(1, Ordering::AcqRel) == 1;
         if self.under_way.fetch_sub(1, Ordering::AcqRel) == 1 || no_other_runs {
-            // Under the lock, so that it can't fall between a waiter's look and its sleep.
-            let _ending = lock(&self.ending);
-            self.has_ended.notify_all();
+            // Under the lock, so that it can't fall between a waiter's look and its sleep. And only if there is one: a notification
+            // is a system call, and this is the way of every timeout that expires alone.
+            if *lock(&self.waiters) > 0 {
+                self.has_ended.notify_all();
+            }
         }
     }
 
@@ -66,10 +69,12 @@ impl InFlight {
     }
 
     fn wait_for(&self, batches: &AtomicUsize) {
-        let mut ending = lock(&self.ending);
+        let mut waiters = lock(&self.waiters);
+        *waiters += 1;
         // Acquire: pairs with the release in `end`.
         while batches.load(Ordering::Acquire) != 0 {
-            ending = self.has_ended.wait(ending).unwrap_or_else(std::sync::PoisonError::into_inner);
+            waiters = self.has_ended.wait(waiters).unwrap_or_else(std::sync::PoisonError::into_inner);
         }
+        *waiters -= 1;
     }
 }

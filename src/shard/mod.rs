@@ -24,6 +24,7 @@ pub(crate) use hub::{Hub, HubPlan, HubRef, PanicHook, Wake};
 pub use lateness::Lateness;
 pub(crate) use lateness::Recorder;
 pub(crate) use mailbox::{Mailbox, Order};
+pub(crate) use producer::Producer;
 pub(crate) use running::TASKS_A_LOOK;
 #[cfg(loom)]
 pub(crate) use series::SeriesRun;

@@ -8,7 +8,7 @@ use super::error::ScheduleError;
 use super::group::Members;
 use super::timeout::Timeout;
 use crate::entry::{Answering, Entry, Plain, Repeat, Rule, Series, Task, With, entry_ref};
-use crate::shard::Mailbox;
+use crate::shard::{Mailbox, Producer};
 use crate::time::Tick;
 
 /// Where timeouts are to go: every way to schedule, once for [`Timer`](super::Timer), [`Shard`](super::Shard) and
@@ -171,61 +171,84 @@ impl Place<'_> {
     fn put<W: Work>(self, deadline: Tick, with: With, work: W) -> Result<NonNull<Entry>, (Refusal, W)> {
         let hub = &self.engine.hub;
         let with = with.and(W::WITH).and(self.owner());
-        let entry = hub.with_producer_here(|mine| {
-            let Some(mine) = mine else { return Err((Refusal::Forked, work)) };
-            let mailbox = hub.home_of(mine, self.shard);
-            let counts = hub.counts_of(mine, mailbox.index());
-            if mailbox.is_closed() {
-                counts.rejected.add(1);
-                return Err((Refusal::Shutdown, work));
-            }
-            if !hub.take_places(1) {
-                counts.rejected.add(1);
-                return Err((Refusal::Full, work));
-            }
-            let entry = match mine.take_kept(mailbox) {
-                Some(entry) => {
-                    // SAFETY: an entry that is kept is ours to arm again.
-                    let kept = unsafe { entry_ref(entry) };
-                    kept.fill_kept(work.into_task());
-                    if kept.state.arm_kept(deadline, with) {
-                        mailbox.armed_again(deadline);
-                        counts.scheduled.add(1);
-                        return Ok(entry);
-                    }
-                    // The worker has been there in between: it is an entry like any other.
-                    kept.state.arm(deadline, with);
-                    entry
-                }
-                None => {
-                    // SAFETY: the producer is this thread's, the arena is the hub's.
-                    let entry = unsafe { mine.take_entry(&hub.arena, mailbox) };
-                    fill(entry, mailbox, deadline, with, work);
-                    entry
-                }
-            };
-            // SAFETY: just filled in, and ours until it is accepted.
-            match unsafe { mailbox.post(entry, deadline) } {
-                Ok(()) => {
-                    counts.scheduled.add(1);
-                    Ok(entry)
-                }
-                Err(_closed) => {
-                    // SAFETY: the entry was not accepted, so it is still ours, with the work that was just put in.
-                    let work = unsafe { take_back(entry) };
-                    // SAFETY: as for taking it; it is ours alone.
-                    unsafe { mine.put_entry(&hub.arena, entry) };
-                    hub.give_places_back(1);
-                    counts.rejected.add(1);
-                    Err((Refusal::Shutdown, work))
-                }
-            }
-        })?;
+        let entry = match hub.own_producer() {
+            Some(mine) => self.put_through(mine, deadline, with, work),
+            None => self.put_late(deadline, with, work),
+        }?;
         if let Some(group) = self.group {
             // SAFETY: armed with the group as an owner, which it becomes here, once.
             unsafe { group.add(hub, &[entry]) };
         }
         Ok(entry)
+    }
+
+    /// The same, on a thread that has no producer of its own any more, or in a forked child.
+    #[cold]
+    #[inline(never)]
+    fn put_late<W: Work>(self, deadline: Tick, with: With, work: W) -> Result<NonNull<Entry>, (Refusal, W)> {
+        match self.engine.hub.late_producer() {
+            Some(mine) => self.put_through(&mine, deadline, with, work),
+            None => Err((Refusal::Forked, work)),
+        }
+    }
+
+    /// The same, through this producer, which is the calling thread's.
+    #[inline(always)]
+    fn put_through<W: Work>(
+        self,
+        mine: &Producer,
+        deadline: Tick,
+        with: With,
+        work: W,
+    ) -> Result<NonNull<Entry>, (Refusal, W)> {
+        let hub = &self.engine.hub;
+        let mailbox = hub.home_of(mine, self.shard);
+        let counts = hub.counts_of(mine, mailbox.index());
+        if mailbox.is_closed() {
+            counts.rejected.add(1);
+            return Err((Refusal::Shutdown, work));
+        }
+        if !hub.take_places(1) {
+            counts.rejected.add(1);
+            return Err((Refusal::Full, work));
+        }
+        let entry = match mine.take_kept(mailbox) {
+            Some(entry) => {
+                // SAFETY: an entry that is kept is ours to arm again.
+                let kept = unsafe { entry_ref(entry) };
+                kept.fill_kept(work.into_task());
+                if kept.state.arm_kept(deadline, with) {
+                    mailbox.armed_again(deadline);
+                    counts.scheduled.add(1);
+                    return Ok(entry);
+                }
+                // The worker has been there in between: it is an entry like any other.
+                kept.state.arm(deadline, with);
+                entry
+            }
+            None => {
+                // SAFETY: the producer is this thread's, the arena is the hub's.
+                let entry = unsafe { mine.take_entry(&hub.arena, mailbox) };
+                fill(entry, mailbox, deadline, with, work);
+                entry
+            }
+        };
+        // SAFETY: just filled in, and ours until it is accepted.
+        match unsafe { mailbox.post(entry, deadline) } {
+            Ok(()) => {
+                counts.scheduled.add(1);
+                Ok(entry)
+            }
+            Err(_closed) => {
+                // SAFETY: the entry was not accepted, so it is still ours, with the work that was just put in.
+                let work = unsafe { take_back(entry) };
+                // SAFETY: as for taking it; it is ours alone.
+                unsafe { mine.put_entry(&hub.arena, entry) };
+                hub.give_places_back(1);
+                counts.rejected.add(1);
+                Err((Refusal::Shutdown, work))
+            }
+        }
     }
 
     #[inline]
