@@ -72,10 +72,10 @@ impl Scale {
         ticks + u64::from(ns - ticks * self.tick_ns >= self.tick_ns)
     }
 
-    /// The last tick that has come by `now_ns`.
+    /// The last tick that has come by `now_ns`. Never does not come: time stops counting in the tick before.
     #[inline]
     pub(crate) fn tick_at(&self, now_ns: u64) -> Tick {
-        Tick::new(self.ticks_in(now_ns))
+        Tick(self.ticks_in(now_ns).min(Tick::NEVER.0 - 1))
     }
 
     /// The tick of a deadline `delay` after `now_ns`: rounded up, so that it is never early; not pushed on if it lies on a
@@ -146,6 +146,15 @@ mod tests {
             let scale = Scale::new(start, tick);
             assert_eq!(scale.tick_after(1_000_000, Duration::MAX), Tick::NEVER);
             assert!(scale.instant_after(scale.ns_of(Tick::NEVER)) > start);
+        }
+    }
+
+    #[test]
+    fn never_does_not_come() {
+        let scale = Scale::new(Instant::now(), Duration::from_nanos(1));
+        for now_ns in [1 << 55, u64::MAX] {
+            assert!(scale.tick_at(now_ns) < Tick::NEVER);
+            assert_eq!(scale.tick_after(now_ns, MS), Tick::NEVER);
         }
     }
 

@@ -175,6 +175,29 @@ fn the_clock_may_jump_by_any_length_and_all_that_is_due_fires() {
 }
 
 #[test]
+fn never_does_not_come_also_when_the_engine_has_run_out_of_ticks() {
+    let (timer, mut driver, clock) = driven_by(Timer::builder().tick_duration(Duration::from_nanos(1)));
+    let runs = Runs::new(5);
+    let never = timer.schedule(Duration::MAX, runs.task(0)).expect("accepted");
+    let put_off = timer.schedule(Duration::from_nanos(5), runs.task(4)).expect("accepted");
+    driver.turn();
+    assert!(put_off.reset(Duration::MAX));
+    timer.schedule_detached(416 * DAY, runs.task(1)).expect("accepted");
+    // 2^55 ns are just less than 417 days.
+    clock.advance(500 * DAY);
+    settle(&mut driver, &clock);
+    assert!(put_off.is_pending(), "it was put off for ever");
+    let too_far = timer.schedule(MS, runs.task(2)).expect("accepted");
+    let series = timer.schedule_repeating(Duration::ZERO, || Some(Duration::ZERO)).expect("accepted");
+    timer.schedule_detached(Duration::ZERO, runs.task(3)).expect("accepted");
+    clock.advance(100 * DAY);
+    assert_eq!(settle(&mut driver, &clock), 2, "what has no delay, and the first run of the series");
+    assert!(never.is_pending() && too_far.is_pending() && series.is_pending());
+    assert_eq!([0, 1, 2, 3, 4].map(|id| runs.of(id)), [0, 1, 0, 1, 0]);
+    assert_eq!(driver.next_wakeup(), None);
+}
+
+#[test]
 fn a_timeout_does_not_fire_early_by_the_clock_that_the_user_reads() {
     let (send, receive) = std::sync::mpsc::channel();
     let timer = Timer::builder().tick_duration(Duration::from_micros(100)).build().expect("the options make sense");
