@@ -1,84 +1,12 @@
-//! What a random program is made of.
+//! Random programs.
 
 use std::time::Duration;
 
 use proptest::prelude::*;
-use proptest::sample::Index;
-use tourbillon::{Builder, MissedTicks, Timer};
+use tourbillon::{Builder, MissedTicks, Shutdown, Timer};
 
 use crate::common::DAY;
-
-/// One step of a program. An [`Index`] chooses among the handles that are held.
-#[derive(Clone, Debug)]
-pub(crate) enum Step {
-    Schedule { delay: Duration, kept: Kept, elsewhere: bool },
-    ScheduleAt { offset: i64 },
-    ScheduleMany { delay: Duration, many: usize },
-    Reset { which: Index, delay: Duration },
-    ResetAt { which: Index, offset: i64 },
-    Cancel { which: Index },
-    Drop { which: Index },
-    Unguard { which: Index },
-    Series { initial: Duration, rule: Rule },
-    Between { earliest: Duration, width: Duration },
-    ScheduleInGroup { group: usize, delay: Duration, kept: bool },
-    CancelAll { group: usize },
-    Pause,
-    Resume,
-    ToNext,
-    Advance { by: Duration },
-    Turn,
-    Settle,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Kept {
-    Plainly,
-    Guarded,
-    Detached,
-}
-
-impl Step {
-    /// The same, with at least the shortest delay there is.
-    pub(crate) fn with_delays(mut self) -> Self {
-        match &mut self {
-            Self::Schedule { delay, .. }
-            | Self::ScheduleMany { delay, .. }
-            | Self::Reset { delay, .. }
-            | Self::ScheduleInGroup { delay, .. }
-            | Self::Series { initial: delay, .. }
-            | Self::Between { earliest: delay, .. } => *delay = (*delay).max(Duration::from_nanos(1)),
-            Self::ScheduleAt { offset } | Self::ResetAt { offset, .. } => *offset = offset.abs(),
-            _ => {}
-        }
-        self
-    }
-}
-
-/// What runs again and again. Runs take no time here.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Rule {
-    Rate(Duration, MissedTicks),
-    Delay(Duration),
-    Answer(Duration),
-}
-
-impl Rule {
-    pub(crate) fn next_ns(self, due_ns: u128, now_ns: u128) -> u128 {
-        match self {
-            Self::Answer(delay) => now_ns + delay.as_nanos().max(1),
-            Self::Delay(delay) => now_ns + delay.as_nanos(),
-            Self::Rate(period, missed) => {
-                let (next, period) = (due_ns + period.as_nanos(), period.as_nanos());
-                match missed {
-                    MissedTicks::Skip if next <= now_ns => next + ((now_ns - next) / period + 1) * period,
-                    MissedTicks::Delay if next <= now_ns => now_ns + period,
-                    _ => next,
-                }
-            }
-        }
-    }
-}
+use crate::oracle::{Act, End, Kept, Options, Rule, Step, Via};
 
 /// Delays of all orders of magnitude, a few that are special, and many that fall together.
 pub(crate) fn delays() -> impl Strategy<Value = Duration> {
@@ -95,39 +23,62 @@ pub(crate) fn offsets() -> impl Strategy<Value = i64> {
     prop_oneof![Just(-3_600_000_000_000), Just(-400_000_000_000_000), 1..1_000_000_000_i64, 1..400_000_000_000_000_i64]
 }
 
-/// Periods of all orders of magnitude; long ones only for a burst, which makes up for each of 30 days.
+/// Periods of all orders of magnitude.
 pub(crate) fn rules() -> impl Strategy<Value = Rule> {
     let period = || (0..50_u32, any::<u64>()).prop_map(|(bits, ns)| Duration::from_nanos(1 + ns % (2 << bits)));
-    let missed = prop_oneof![Just(MissedTicks::Skip), Just(MissedTicks::Delay)];
+    let missed = prop_oneof![Just(MissedTicks::Skip), Just(MissedTicks::Delay), Just(MissedTicks::Burst)];
+    let answer = prop_oneof![Just(Duration::ZERO), period()];
     prop_oneof![
-        2 => (period(), missed).prop_map(|(period, missed)| Rule::Rate(period, missed)),
-        1 => period().prop_map(|period| Rule::Rate(period + DAY, MissedTicks::Burst)),
+        3 => (period(), missed).prop_map(|(period, missed)| Rule::Rate(period, missed)),
         1 => period().prop_map(Rule::Delay),
-        1 => prop_oneof![Just(Duration::ZERO), period()].prop_map(Rule::Answer),
+        1 => (answer, prop_oneof![Just(u32::MAX), 0..5_u32]).prop_map(|(delay, times)| Rule::Answer(delay, times)),
+    ]
+}
+
+fn ways() -> impl Strategy<Value = Via> {
+    prop_oneof![
+        8 => Just(Via::Timer),
+        2 => Just(Via::Elsewhere),
+        2 => any::<u8>().prop_map(Via::Key),
+        3 => (0..2_usize).prop_map(Via::Group),
+    ]
+}
+
+fn acts() -> impl Strategy<Value = Act> {
+    let which = any::<usize>;
+    prop_oneof![
+        10 => Just(Act::Nothing),
+        1 => Just(Act::Panic),
+        1 => delays().prop_map(|delay| Act::Schedule { delay }),
+        1 => which().prop_map(|which| Act::Cancel { which }),
+        1 => (which(), delays()).prop_map(|(which, delay)| Act::Reset { which, delay }),
+        1 => which().prop_map(|which| Act::Drop { which }),
+        1 => (0..2_usize).prop_map(|group| Act::CancelAll { group }),
+        1 => delays().prop_map(|by| Act::Advance { by: by.min(DAY) }),
     ]
 }
 
 pub(crate) fn steps() -> impl Strategy<Value = Step> {
     let kept = prop_oneof![3 => Just(Kept::Plainly), 1 => Just(Kept::Guarded), 1 => Just(Kept::Detached)];
-    let which = any::<Index>;
+    let which = any::<usize>;
     prop_oneof![
-        8 => (delays(), kept, prop::bool::weighted(0.2))
-            .prop_map(|(delay, kept, elsewhere)| Step::Schedule { delay, kept, elsewhere }),
-        1 => offsets().prop_map(|offset| Step::ScheduleAt { offset }),
-        1 => (delays(), 0..20_usize).prop_map(|(delay, many)| Step::ScheduleMany { delay, many }),
+        10 => (delays(), kept, ways(), acts())
+            .prop_map(|(delay, kept, via, act)| Step::Schedule { delay, kept, via, act }),
+        1 => (offsets(), ways()).prop_map(|(offset, via)| Step::ScheduleAt { offset, via }),
+        1 => (delays(), 0..20_usize, ways()).prop_map(|(delay, many, via)| Step::ScheduleMany { delay, many, via }),
         6 => (which(), delays()).prop_map(|(which, delay)| Step::Reset { which, delay }),
         1 => (which(), offsets()).prop_map(|(which, offset)| Step::ResetAt { which, offset }),
         3 => which().prop_map(|which| Step::Cancel { which }),
         2 => which().prop_map(|which| Step::Drop { which }),
         1 => which().prop_map(|which| Step::Unguard { which }),
-        2 => (delays(), rules())
-            .prop_map(|(initial, rule)| Step::Series { initial: initial.min(30 * DAY), rule }),
-        1 => (delays(), delays()).prop_map(|(earliest, width)| {
-            Step::Between { earliest: earliest.min(30 * DAY), width: width.min(DAY) }
+        2 => (delays(), rules(), ways(), acts()).prop_map(|(initial, rule, via, act)| {
+            Step::Series { initial: initial.min(30 * DAY), rule, via, act }
         }),
-        2 => (0..2_usize, delays(), any::<bool>())
-            .prop_map(|(group, delay, kept)| Step::ScheduleInGroup { group, delay, kept }),
+        1 => (delays(), delays(), ways()).prop_map(|(earliest, width, via)| {
+            Step::Between { earliest: earliest.min(30 * DAY), width: width.min(DAY), via }
+        }),
         1 => (0..2_usize).prop_map(|group| Step::CancelAll { group }),
+        1 => (0..2_usize, any::<bool>()).prop_map(|(group, cancels)| Step::RenewGroup { group, cancels }),
         1 => Just(Step::Pause),
         1 => Just(Step::Resume),
         2 => Just(Step::ToNext),
@@ -135,16 +86,33 @@ pub(crate) fn steps() -> impl Strategy<Value = Step> {
             .prop_map(|by| Step::Advance { by: by.min(30 * DAY) }),
         3 => Just(Step::Turn),
         6 => Just(Step::Settle),
+        2 => Just(Step::Sleep),
+    ]
+}
+
+pub(crate) fn ends() -> impl Strategy<Value = End> {
+    prop_oneof![
+        3 => Just(End::Shutdown(Shutdown::Cancel)),
+        1 => Just(End::Shutdown(Shutdown::FireNow)),
+        1 => delays().prop_map(|most| End::Shutdown(Shutdown::Drain(most))),
+        1 => Just(End::DropTimers),
+        1 => Just(End::DropDriver),
     ]
 }
 
 /// Wheels and limits. Returns their description along with them, for a failure's report.
-pub(crate) fn builders() -> impl Strategy<Value = (Builder, Duration)> {
+pub(crate) fn builders() -> impl Strategy<Value = (Builder, Options)> {
     let limits = prop_oneof![Just((100_000, 100_000)), Just((1, 1)), Just((3, 2)), Just((50, 7))];
     let tick = prop_oneof![4 => Just(1_000_000), 1 => Just(333_000), 1 => Just(60_000_000_000), 1 => Just(1_000)];
     let levels = prop_oneof![Just(1_usize), Just(2), Just(4), Just(6)];
-    (levels, 2..10_u32, 1..3_usize, limits, tick).prop_map(|(levels, bits, shards, (transfer, expiry), tick_ns)| {
-        let builder = Timer::builder().levels(levels).ticks_per_wheel(1 << bits).shards(shards);
-        (builder.transfer_limit(transfer).expiry_limit(expiry), Duration::from_nanos(tick_ns))
-    })
+    let most = prop_oneof![3 => Just(None), 1 => (1..30_usize).prop_map(Some)];
+    (levels, 2..10_u32, 1..3_usize, limits, tick, most).prop_map(
+        |(levels, bits, shards, limits, tick_ns, max_pending)| {
+            let builder = Timer::builder().levels(levels).ticks_per_wheel(1 << bits).shards(shards);
+            let (transfer, expiry) = limits;
+            let is_unlimited = transfer.min(expiry) > 10_000;
+            let options = Options { tick: Duration::from_nanos(tick_ns), max_pending, is_unlimited };
+            (builder.transfer_limit(transfer).expiry_limit(expiry), options)
+        },
+    )
 }

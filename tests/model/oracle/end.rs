@@ -1,0 +1,100 @@
+//! The ends of a program: whatever is pending has exactly one.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use tourbillon::{Shutdown, ShutdownError};
+
+use super::model::Runner;
+use super::tasks::{Answer, Event, small_once};
+use super::{End, Pair};
+use crate::common::MS;
+
+impl Pair {
+    pub(crate) fn end(self, how: End) {
+        self.heed_the_bell();
+        self.check_handles();
+        match how {
+            End::Shutdown(how) => self.shut_down(how),
+            End::DropTimers => self.drop_timers(),
+            End::DropDriver => self.drop_driver(),
+        }
+    }
+
+    /// Everything still pending runs now, if that was asked for, or is in the answer, with its deadline; and nothing else.
+    fn shut_down(mut self, how: Shutdown) {
+        // A task that cancels a group in a shutdown does what each of its cancels does, and that is looked at.
+        let groups = std::mem::take(&mut *self.shared.groups());
+        let now = self.now_tick();
+        let by = match how {
+            Shutdown::FireNow => Runner::FireNow,
+            Shutdown::Drain(_) => {
+                if self.model.is_paused() {
+                    self.model.resume(self.now());
+                }
+                Runner::Drain(self.now_tick())
+            }
+            _ => Runner::User,
+        };
+        let left = self.timer.shutdown_with(how).expect("the first");
+        // Those who run what was handed back may move the clock.
+        let (at, then) = (self.now(), self.now_tick());
+        let events = self.shared.take_log();
+        assert!(by != Runner::User || events.is_empty(), "nothing runs");
+        self.model.hear(events, by);
+        assert!(by != Runner::FireNow || left.is_empty(), "all of it runs");
+        assert_eq!(left.len(), self.model.pending.len(), "all that is left is handed back");
+        for left in left {
+            let deadline = left.deadline();
+            let ran = catch_unwind(AssertUnwindSafe(|| left.run()));
+            let events = self.shared.take_log();
+            let Some(Event::Began { id }) = events.first().copied() else { panic!("it ran: {events:?}") };
+            assert_eq!(ran.is_err(), events.iter().any(Event::is_a_panic));
+            let tick = self.model.take_back(id);
+            assert!(
+                by == Runner::User || tick > now || self.model.moved.contains(&id),
+                "{id} was due, and did not run"
+            );
+            if tick > then && tick != super::NEVER {
+                assert_eq!((deadline - self.shared.start).as_nanos(), self.model.clock_ns(tick, at), "of {id}");
+            }
+            self.model.hear(events, Runner::User);
+        }
+        self.has_ended();
+        assert_eq!(self.timer.shutdown().err(), Some(ShutdownError::AlreadyShutdown));
+        assert!(groups.iter().all(|group| group.pending() == 0));
+        self.check_counts();
+    }
+
+    fn drop_driver(mut self) {
+        self.driver = None;
+        self.model.drop_all();
+        self.has_ended();
+        self.check_counts();
+    }
+
+    /// Nothing is pending, and nothing is taken any more.
+    fn has_ended(&mut self) {
+        assert!(self.model.pending.is_empty());
+        assert_eq!((self.timer.pending(), self.shared.alive()), (0, 0));
+        assert!(self.timer.is_shutdown());
+        let refused = self.timer.schedule_detached(MS, small_once(&self.shared, self.shared.new_id()));
+        assert_eq!(refused.map_err(|refused| Answer::of(&refused)), Err(Answer::Shutdown));
+        self.model.counts.rejected += 1;
+        self.check_handles();
+    }
+
+    fn drop_timers(mut self) {
+        self.shared.leave();
+        self.model.drop_all();
+        let Self { timer, driver, shared, model, .. } = self;
+        drop(timer);
+        let mut driver = driver.expect("it is dropped at the end");
+        assert_eq!((driver.turn(), driver.next_wakeup()), (0, None));
+        assert_eq!(shared.alive(), 0, "tasks that are kept");
+        for (id, handle) in shared.handles().iter() {
+            let timeout = handle.timeout();
+            assert!(!timeout.is_pending() && !timeout.cancel() && !timeout.reset(MS));
+            assert_eq!(timeout.is_cancelled(), model.cancelled.contains(id), "{id}");
+        }
+    }
+}

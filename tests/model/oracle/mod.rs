@@ -1,0 +1,346 @@
+//! The whole engine, driven on a clock that is moved by hand, beside a model that is a `BTreeMap`: what is pending fires when its
+//! tick has come. After every step of a program the two must agree. Programs are made by proptest here, and by a fuzzer in `fuzz/`.
+
+mod end;
+mod model;
+mod scheduling;
+mod step;
+mod tasks;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tourbillon::{Builder, Driver, ManualClock, Timeout, Timer};
+
+use crate::common::assert_books_balance;
+use model::{Model, NEVER, Runner};
+pub(crate) use step::{Act, End, Kept, Rule, Step, Via};
+use tasks::{Handle, Shared};
+
+/// What the builder is told that the model has to know.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    pub(crate) tick: Duration,
+    pub(crate) max_pending: Option<usize>,
+    /// The limits of a turn are never reached: then one turn does it all.
+    pub(crate) is_unlimited: bool,
+}
+
+/// What the driver was told to do until its next turn.
+struct Told {
+    /// Not to come back before; never if none.
+    until: Option<u128>,
+    /// It was in a pause.
+    in_a_pause: bool,
+    /// How often the bell had rung.
+    rung: u64,
+    /// Something was brought that is due before.
+    must_ring: bool,
+}
+
+/// The engine, and what it should be.
+pub(crate) struct Pair {
+    timer: Timer,
+    /// None once it was dropped.
+    driver: Option<Driver>,
+    shared: Arc<Shared>,
+    model: Model,
+    options: Options,
+    told: Option<Told>,
+    rung: Arc<AtomicU64>,
+    panics: Arc<AtomicU64>,
+}
+
+impl Pair {
+    pub(crate) fn new(builder: Builder, options: Options) -> Self {
+        let (clock, panics) = (ManualClock::new(), Arc::new(AtomicU64::new(0)));
+        let counted = Arc::clone(&panics);
+        let mut builder = builder.tick_duration(options.tick).clock(clock.clone());
+        if let Some(max) = options.max_pending {
+            builder = builder.max_pending_timeouts(max);
+        }
+        builder = builder.on_panic(move |_| _ = counted.fetch_add(1, Ordering::Relaxed));
+        let (timer, driver) = builder.build_driven().expect("sensible");
+        let rung = Arc::new(AtomicU64::new(0));
+        let rings = Arc::clone(&rung);
+        driver.on_earlier(move || _ = rings.fetch_add(1, Ordering::Relaxed));
+        let groups = vec![timer.group(), timer.group()];
+        let shared = Arc::new(Shared::new(timer.clone(), clock, groups));
+        let model = Model::new(options.tick, options.max_pending);
+        Self { timer, driver: Some(driver), shared, model, options, told: None, rung, panics }
+    }
+
+    fn driver(&mut self) -> &mut Driver {
+        self.driver.as_mut().expect("it is dropped at the end")
+    }
+
+    fn now(&self) -> Duration {
+        self.shared.now()
+    }
+
+    fn now_tick(&self) -> u128 {
+        self.model.now_tick(self.now())
+    }
+
+    /// The tick that a delay from now ends in.
+    fn tick_after(&self, delay: Duration) -> u128 {
+        self.model.tick_after(delay, self.now())
+    }
+
+    /// What a tick is shown as.
+    fn instant_of(&self, tick: u128) -> Instant {
+        let ns = u64::try_from(self.model.clock_ns(tick, self.now())).expect("programs don't run for centuries");
+        self.shared.start + Duration::from_nanos(ns)
+    }
+
+    /// An instant so many ns from now, and its tick.
+    fn instant_at(&self, offset: i64) -> (Instant, u128) {
+        let (offset_ns, now) = (Duration::from_nanos(offset.unsigned_abs()), self.shared.clock.now());
+        if offset > 0 {
+            (now + offset_ns, self.tick_after(offset_ns))
+        } else {
+            (now.checked_sub(offset_ns).unwrap_or(self.shared.start), self.tick_after(Duration::ZERO))
+        }
+    }
+
+    /// Something has been brought that is due at this tick.
+    fn brought(&mut self, tick: u128) {
+        if let Some(told) = &mut self.told {
+            told.must_ring |= tick != NEVER && !told.in_a_pause && told.until.is_none_or(|until| tick < until);
+        }
+    }
+
+    fn reset(&mut self, which: usize, tick: u128, reset: impl FnOnce(&Timeout) -> bool) {
+        let shared = Arc::clone(&self.shared);
+        let handles = shared.handles();
+        let Some(at) = which.checked_rem(handles.len()) else { return };
+        let (id, handle) = &handles[at];
+        let was_pending = self.model.pending.contains_key(id);
+        assert_eq!(reset(handle.timeout()), was_pending, "reset of {id}");
+        if was_pending {
+            self.model.reset(*id, tick);
+            self.brought(tick);
+        }
+    }
+
+    fn reset_at(&mut self, which: usize, offset: i64) {
+        let (at, is_series) = {
+            let handles = self.shared.handles();
+            let Some(at) = which.checked_rem(handles.len()) else { return };
+            (at, self.model.is_series(handles[at].0))
+        };
+        // From where a rate goes on that was reset to the past is not said: from then, or from now. Nor is whether what was due
+        // already is due still, in a pause; nor what has passed when there are no ticks any more.
+        let is_unsaid = is_series || self.model.is_paused() || self.model.has_run_out_of_ticks(self.now());
+        let offset = if is_unsaid { offset.abs().max(1) } else { offset };
+        let (deadline, tick) = self.instant_at(offset);
+        self.reset(at, tick, |handle| handle.reset_at(deadline));
+    }
+
+    /// One turn: all that fired was due, and if no limit was reached nothing that was due is left.
+    fn turn(&mut self) {
+        self.heed_the_bell();
+        self.told = None;
+        let now = self.now_tick();
+        let due = self.model.due(now);
+        let (fired, before) = (self.driver().turn() as u64, self.model.counts.fired);
+        let events = self.shared.take_log();
+        self.model.hear(events, Runner::Turn(now));
+        // Of series that a task has stopped, or moved, in the same turn the run is missing.
+        let ran = self.model.counts.fired - before;
+        assert!(fired == ran || fired > ran && (!self.model.cancelled.is_empty() || !self.model.moved.is_empty()));
+        if self.options.is_unlimited {
+            let is_late = |id: &&u64| {
+                self.model.pending.get(id).is_some_and(|tick| *tick <= now) && !self.model.moved.contains(id)
+            };
+            let late: Vec<_> = due.iter().filter(is_late).collect();
+            assert!(late.is_empty(), "late at tick {now}, after a whole turn: {late:?}");
+        }
+    }
+
+    fn settle(&mut self) {
+        self.turn();
+        while self.driver().next_wakeup().is_some_and(|at| at <= self.shared.clock.now()) {
+            self.turn();
+        }
+        let now = self.now_tick();
+        let late = self.model.due(now);
+        assert!(late.is_empty(), "late at tick {now}: {late:?}");
+        if self.model.pending.is_empty() {
+            assert_eq!(self.driver().next_wakeup(), None, "nothing is pending");
+        }
+        self.check_counts();
+        self.check_handles();
+    }
+
+    /// Asks the driver when to come back: not too late, and if something is brought that is due before, the bell rings.
+    fn sleep(&mut self) {
+        self.heed_the_bell();
+        let wakeup = self.driver().next_wakeup();
+        let (now, at) = (self.now_tick(), self.now());
+        let clock_ns = wakeup.map(|at| (at - self.shared.start).as_nanos());
+        match self.model.earliest() {
+            Some(earliest) if !self.model.is_paused() || earliest <= now => {
+                let latest = self.model.clock_ns(earliest, at);
+                assert!(
+                    clock_ns.is_some_and(|ns| ns <= latest),
+                    "{clock_ns:?} is after {latest}, when {earliest} is due"
+                );
+            }
+            _ => {}
+        }
+        if self.model.is_paused() {
+            assert!(clock_ns.is_none_or(|ns| ns <= at.as_nanos()), "woken for {clock_ns:?}, in a pause");
+        }
+        let until = clock_ns.map(|ns| self.model.tick_of_clock(ns, at));
+        let (rung, in_a_pause) = (self.rung.load(Ordering::Relaxed), self.model.is_paused());
+        self.told = Some(Told { until, in_a_pause, rung, must_ring: false });
+    }
+
+    /// If something was brought that is due before the driver comes back, it was called.
+    fn heed_the_bell(&self) {
+        if let Some(told) = &self.told {
+            let has_rung = self.rung.load(Ordering::Relaxed) > told.rung;
+            assert!(has_rung || !told.must_ring, "nobody has called the driver, which sleeps until {:?}", told.until);
+        }
+    }
+
+    fn resume(&mut self) {
+        if self.model.is_paused() {
+            self.model.resume(self.now());
+            if let Some(told) = &mut self.told {
+                told.must_ring |= told.in_a_pause && told.until.is_none();
+            }
+        }
+        self.timer.resume();
+    }
+
+    fn step_to_next(&mut self) {
+        let next = self.model.earliest().filter(|_| !self.model.is_paused());
+        let expected = next.map(|tick| self.instant_of(tick).max(self.shared.clock.now()));
+        assert_eq!(self.shared.clock.advance_to_next(&self.timer), expected.is_some());
+        assert!(expected.is_none_or(|expected| self.shared.clock.now() == expected));
+    }
+
+    fn cancel(&mut self, which: usize) {
+        let shared = Arc::clone(&self.shared);
+        let handles = shared.handles();
+        let Some(at) = which.checked_rem(handles.len()) else { return };
+        let (id, handle) = &handles[at];
+        let was_pending = self.model.pending.contains_key(id);
+        assert_eq!(handle.timeout().cancel(), was_pending, "cancel of {id}");
+        if was_pending {
+            self.model.cancel(*id);
+        }
+    }
+
+    fn cancel_all(&mut self, group: usize) -> usize {
+        let members = std::mem::take(&mut self.model.members[group]);
+        let pending: Vec<_> = members.into_iter().filter(|id| self.model.pending.contains_key(id)).collect();
+        pending.iter().for_each(|id| self.model.cancel(*id));
+        pending.len()
+    }
+
+    pub(crate) fn step(&mut self, step: Step) {
+        match step {
+            Step::Schedule { delay, kept, via, act } => self.schedule(delay, kept, via, act),
+            Step::ScheduleAt { offset, via } => self.schedule_at(offset, via),
+            Step::ScheduleMany { delay, many, via } => self.schedule_many(delay, many, via),
+            Step::Between { earliest, width, via } => self.schedule_between(earliest, width, via),
+            Step::Series { initial, rule, via, act } => self.schedule_series(initial, rule, via, act),
+            Step::Reset { which, delay } => self.reset(which, self.tick_after(delay), |handle| handle.reset(delay)),
+            Step::ResetAt { which, offset } => self.reset_at(which, offset),
+            Step::Cancel { which } => self.cancel(which),
+            Step::Drop { which } => {
+                if let Some((id, true)) = self.shared.drop_handle(which)
+                    && self.model.pending.contains_key(&id)
+                {
+                    self.model.cancel(id);
+                }
+            }
+            Step::Unguard { which } => {
+                let mut handles = self.shared.handles();
+                let Some(at) = which.checked_rem(handles.len()) else { return };
+                let (id, handle) = handles.swap_remove(at);
+                let plain = match handle {
+                    Handle::Guard(guard) => guard.into_timeout(),
+                    Handle::Plain(timeout) => timeout,
+                };
+                handles.push((id, Handle::Plain(plain)));
+            }
+            Step::CancelAll { group } => {
+                let cancelled = self.shared.groups()[group].cancel_all();
+                assert_eq!(cancelled, self.cancel_all(group));
+            }
+            Step::RenewGroup { group, cancels } => {
+                let mut old = std::mem::replace(&mut self.shared.groups()[group], self.timer.group());
+                if cancels {
+                    old = old.cancel_on_drop();
+                    self.cancel_all(group);
+                }
+                drop(old);
+                self.model.members[group].clear();
+            }
+            Step::Pause => {
+                self.timer.pause();
+                self.model.pause(self.now());
+            }
+            Step::Resume => self.resume(),
+            Step::ToNext => self.step_to_next(),
+            Step::Advance { by } => self.shared.advance(by),
+            Step::Turn => self.turn(),
+            Step::Settle => self.settle(),
+            Step::Sleep => self.sleep(),
+        }
+    }
+
+    /// The two agree.
+    pub(crate) fn check(&self) {
+        self.heed_the_bell();
+        assert_eq!(self.timer.pending(), self.model.pending.len());
+        assert_eq!(self.shared.alive(), self.model.pending.len(), "tasks that are kept");
+        if let Some((id, handle)) = self.shared.handles().last() {
+            self.check_handle(*id, handle.timeout());
+        }
+        assert_eq!(self.timer.is_paused(), self.model.is_paused());
+        for (group, members) in self.shared.groups().iter().enumerate() {
+            assert_eq!(members.pending(), self.model.members_pending(group));
+        }
+    }
+
+    /// Looks at each bucket of each shard: not after every step.
+    fn check_counts(&self) {
+        let stats = self.timer.stats();
+        let counts = model::Counts {
+            scheduled: stats.scheduled,
+            fired: stats.fired,
+            repeated: stats.repeated,
+            cancelled: stats.cancelled,
+            returned: stats.returned,
+            rejected: stats.rejected,
+            panicked: stats.panicked,
+            reset: stats.reset,
+        };
+        assert_eq!(counts, self.model.counts);
+        assert_eq!(self.panics.load(Ordering::Relaxed), self.model.counts.panicked);
+        assert_books_balance(&stats);
+    }
+
+    fn check_handle(&self, id: u64, handle: &Timeout) {
+        let tick = self.model.pending.get(&id);
+        assert_eq!(handle.is_pending(), tick.is_some(), "{id}");
+        assert_eq!(handle.is_cancelled(), self.model.cancelled.contains(&id), "{id}");
+        assert_eq!(handle.is_expired(), !handle.is_pending() && !handle.is_cancelled(), "{id}");
+        // One that is due already may show any time that has passed.
+        if tick.is_some_and(|tick| *tick <= self.now_tick()) {
+            assert!(handle.deadline() <= self.shared.clock.now());
+        } else if let Some(tick) = tick.filter(|tick| **tick != NEVER) {
+            assert_eq!(handle.deadline(), self.instant_of(*tick));
+        }
+    }
+
+    fn check_handles(&self) {
+        self.shared.handles().iter().for_each(|(id, handle)| self.check_handle(*id, handle.timeout()));
+    }
+}

@@ -1,0 +1,368 @@
+//! The model: what is pending, and when it is due, in sorted maps. It knows nothing of the engine but what that and its tasks have
+//! answered, and fails if it is told of something that is not so.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::step::Rule;
+use super::tasks::{Answer, Ended, Event};
+
+/// A deadline that never comes.
+pub(crate) const NEVER: u128 = u128::MAX;
+
+/// So many ticks there are; the last one does not end.
+const TICKS: u128 = (1 << 55) - 1;
+
+fn tick_not_before(ns: u128, tick_ns: u128) -> u128 {
+    let tick = ns.div_ceil(tick_ns);
+    if tick < TICKS && ns < u128::from(u64::MAX) { tick } else { NEVER }
+}
+
+/// A series: when its next run is due by its schedule, and the tick that this was rounded to.
+struct Series {
+    rule: Rule,
+    due_ns: u128,
+    due_tick: u128,
+}
+
+/// A task that has begun.
+struct Running {
+    id: u64,
+    /// What it was due at.
+    tick: u128,
+    /// Of a series: its next run has been moved meanwhile.
+    moved: bool,
+}
+
+/// Who runs tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Runner {
+    /// A turn, at this tick.
+    Turn(u128),
+    /// A shutdown, at this tick: what is not due then is handed back.
+    Drain(u128),
+    FireNow,
+    /// Whoever a shutdown has handed them to.
+    User,
+}
+
+impl Runner {
+    fn is_the_end(self) -> bool {
+        !matches!(self, Self::Turn(_))
+    }
+}
+
+/// What the counters should say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) scheduled: u64,
+    pub(crate) fired: u64,
+    pub(crate) repeated: u64,
+    pub(crate) cancelled: u64,
+    pub(crate) returned: u64,
+    pub(crate) rejected: u64,
+    pub(crate) panicked: u64,
+    pub(crate) reset: u64,
+}
+
+pub(crate) struct Model {
+    tick_ns: u128,
+    /// How many may be pending.
+    most: usize,
+    /// The ticks of all that is pending.
+    pub(crate) pending: BTreeMap<u64, u128>,
+    pub(crate) cancelled: BTreeSet<u64>,
+    pub(crate) members: [BTreeSet<u64>; 2],
+    pub(crate) counts: Counts,
+    series: BTreeMap<u64, Series>,
+    /// What pauses have taken from the engine's time, and where that stands if it is paused.
+    lost_ns: u128,
+    paused_at: Option<u128>,
+    running: Option<Running>,
+    /// Could not be cancelled, or reset, by a task: so they are in this turn.
+    must_run: BTreeSet<u64>,
+    /// Of those that a task's `cancel_all` went through: they may have been in the turn already, and so many were not.
+    unsure: BTreeSet<u64>,
+    unsure_cancelled: usize,
+    /// Reset by tasks of this turn.
+    pub(crate) moved: BTreeSet<u64>,
+}
+
+impl Model {
+    pub(crate) fn new(tick: Duration, most: Option<usize>) -> Self {
+        Self {
+            tick_ns: tick.as_nanos(),
+            most: most.unwrap_or(usize::MAX),
+            pending: BTreeMap::new(),
+            cancelled: BTreeSet::new(),
+            members: [BTreeSet::new(), BTreeSet::new()],
+            counts: Counts::default(),
+            series: BTreeMap::new(),
+            lost_ns: 0,
+            paused_at: None,
+            running: None,
+            must_run: BTreeSet::new(),
+            unsure: BTreeSet::new(),
+            unsure_cancelled: 0,
+            moved: BTreeSet::new(),
+        }
+    }
+
+    /// The engine's time when the clock says `at`.
+    pub(crate) fn now_ns(&self, at: Duration) -> u128 {
+        self.paused_at.unwrap_or_else(|| at.as_nanos() - self.lost_ns)
+    }
+
+    pub(crate) fn now_tick(&self, at: Duration) -> u128 {
+        (self.now_ns(at) / self.tick_ns).min(TICKS - 1)
+    }
+
+    pub(crate) fn has_run_out_of_ticks(&self, at: Duration) -> bool {
+        self.now_tick(at) == TICKS - 1
+    }
+
+    /// When a tick comes, by the clock, if a pause ends when that says `at`.
+    pub(crate) fn clock_ns(&self, tick: u128, at: Duration) -> u128 {
+        tick * self.tick_ns + at.as_nanos() - self.now_ns(at)
+    }
+
+    /// The tick that a tick's start on the clock is.
+    pub(crate) fn tick_of_clock(&self, clock_ns: u128, at: Duration) -> u128 {
+        let ns = clock_ns - (at.as_nanos() - self.now_ns(at));
+        assert!(ns.is_multiple_of(self.tick_ns), "{ns} ns is no tick of {} ns", self.tick_ns);
+        ns / self.tick_ns
+    }
+
+    /// The tick that a delay ends in which begins when the clock says `at`.
+    pub(crate) fn tick_after(&self, delay: Duration, at: Duration) -> u128 {
+        let now_ns = self.now_ns(at);
+        if !delay.is_zero() {
+            return tick_not_before(now_ns + delay.as_nanos(), self.tick_ns);
+        }
+        let next = self.now_tick(at) + u128::from(self.paused_at.is_some());
+        if next < TICKS { next } else { NEVER }
+    }
+
+    /// The last tick of a range that ends then, and has this first one.
+    pub(crate) fn last_tick(&self, first: u128, latest: Duration, at: Duration) -> u128 {
+        let last = (self.now_ns(at) + latest.as_nanos()) / self.tick_ns;
+        if first == NEVER { NEVER } else { last.min(TICKS - 1).max(first) }
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused_at.is_some()
+    }
+
+    pub(crate) fn pause(&mut self, at: Duration) {
+        self.paused_at = Some(self.now_ns(at));
+    }
+
+    pub(crate) fn resume(&mut self, at: Duration) {
+        self.lost_ns = at.as_nanos() - self.now_ns(at);
+        self.paused_at = None;
+    }
+
+    /// What should become of so many new ones, between turns.
+    pub(crate) fn answer_to(&self, many: usize) -> Answer {
+        if self.pending.len() + many <= self.most { Answer::Accepted } else { Answer::Full }
+    }
+
+    pub(crate) fn accept(&mut self, id: u64, tick: u128, group: Option<usize>) {
+        self.counts.scheduled += 1;
+        assert!(self.pending.insert(id, tick).is_none(), "{id} is new");
+        if let Some(group) = group {
+            self.members[group].insert(id);
+        }
+    }
+
+    pub(crate) fn accept_series(&mut self, id: u64, rule: Rule, initial: Duration, at: Duration) {
+        let (due_ns, due_tick) = (self.now_ns(at) + initial.as_nanos(), self.tick_after(initial, at));
+        self.series.insert(id, Series { rule, due_ns, due_tick });
+    }
+
+    pub(crate) fn is_series(&self, id: u64) -> bool {
+        self.series.contains_key(&id)
+    }
+
+    pub(crate) fn members_pending(&self, group: usize) -> usize {
+        self.members[group].iter().filter(|id| self.pending.contains_key(id)).count()
+    }
+
+    /// The earliest tick that will ever come.
+    pub(crate) fn earliest(&self) -> Option<u128> {
+        self.pending.values().copied().min().filter(|tick| *tick != NEVER)
+    }
+
+    /// What is due at a tick.
+    pub(crate) fn due(&self, now: u128) -> Vec<u64> {
+        self.pending.iter().filter(|(_, tick)| **tick <= now).map(|(id, _)| *id).collect()
+    }
+
+    pub(crate) fn cancel(&mut self, id: u64) {
+        assert!(self.pending.remove(&id).is_some(), "{id} was cancelled, and was not pending");
+        assert!(!self.unsure.contains(&id), "{id} was cancelled after its group");
+        self.cancelled.insert(id);
+        self.counts.cancelled += 1;
+    }
+
+    /// All that are left, because nobody can want them any more.
+    pub(crate) fn drop_all(&mut self) {
+        self.counts.returned += self.pending.len() as u64;
+        self.cancelled.extend(std::mem::take(&mut self.pending).into_keys());
+    }
+
+    /// What a shutdown has handed back.
+    pub(crate) fn take_back(&mut self, id: u64) -> u128 {
+        self.counts.returned += 1;
+        self.cancelled.insert(id);
+        self.pending.remove(&id).expect("only what was pending is handed back, and once")
+    }
+
+    /// What the tasks tell of one turn.
+    pub(crate) fn hear(&mut self, events: Vec<Event>, by: Runner) {
+        if by != Runner::User {
+            self.moved.clear();
+        }
+        for event in events {
+            match event {
+                Event::Began { id } => self.began(id, by),
+                Event::Ended { id, at, how } => self.ended(id, at, how, by),
+                Event::Scheduled { id, delay, at, answer, pending } => {
+                    self.asked_for(answer, pending, by);
+                    match answer {
+                        Answer::Accepted => self.accept(id, self.tick_after(delay, at), None),
+                        Answer::Full | Answer::Shutdown => self.counts.rejected += 1,
+                    }
+                }
+                Event::Cancelled { id, answer: true } => self.cancel(id),
+                Event::Reset { id, delay, at, answer: true } => self.reset(id, self.tick_after(delay, at)),
+                Event::Cancelled { id, answer: false } | Event::Reset { id, answer: false, .. } => {
+                    self.too_late(id, by)
+                }
+                Event::CancelledAll { group, count } => self.cancelled_all(group, count, by),
+            }
+        }
+        assert!(self.running.is_none(), "what began has ended");
+        assert!(self.must_run.is_empty(), "they were past being cancelled, and did not run: {:?}", self.must_run);
+        assert_eq!(self.unsure.len(), self.unsure_cancelled, "of a group that a task has cancelled");
+        self.unsure_cancelled = 0;
+        for id in std::mem::take(&mut self.unsure) {
+            self.cancel(id);
+        }
+    }
+
+    fn began(&mut self, id: u64, by: Runner) {
+        assert!(self.running.is_none(), "one at a time");
+        if by == Runner::User {
+            // It is not pending any more.
+            self.running = Some(Running { id, tick: 0, moved: false });
+            return;
+        }
+        let tick = *self.pending.get(&id).unwrap_or_else(|| panic!("{id} runs, and is not pending"));
+        if let Runner::Turn(now) | Runner::Drain(now) = by {
+            assert!(tick <= now, "{id} is early: tick {now} instead of {tick}");
+        }
+        self.must_run.remove(&id);
+        self.unsure.remove(&id);
+        self.counts.fired += 1;
+        if !self.series.contains_key(&id) {
+            self.pending.remove(&id);
+        }
+        self.running = Some(Running { id, tick, moved: false });
+    }
+
+    fn ended(&mut self, id: u64, at: Duration, how: Ended, by: Runner) {
+        let running = self.running.take().expect("it began");
+        assert_eq!(running.id, id);
+        if by == Runner::User {
+            return;
+        }
+        self.counts.panicked += u64::from(how == Ended::Panicked);
+        let now_ns = self.now_ns(at);
+        let Some(series) = self.series.get_mut(&id) else { return };
+        let Some(next) = self.pending.get_mut(&id) else {
+            // Cancelled meanwhile.
+            self.counts.repeated += 1;
+            return;
+        };
+        if how != Ended::ByRule || by.is_the_end() {
+            self.pending.remove(&id);
+            if how == Ended::ByRule {
+                self.cancelled.insert(id);
+            }
+            return;
+        }
+        // It was reset before: the schedule goes on from there.
+        if running.tick != series.due_tick {
+            series.due_ns = running.tick * self.tick_ns;
+        }
+        series.due_ns = series.rule.next_ns(series.due_ns, now_ns);
+        series.due_tick = tick_not_before(series.due_ns, self.tick_ns);
+        self.counts.repeated += 1;
+        if !running.moved {
+            *next = series.due_tick;
+        }
+    }
+
+    /// A task has asked for a place, when the engine said that so many were pending.
+    fn asked_for(&self, answer: Answer, pending: usize, by: Runner) {
+        if by.is_the_end() {
+            assert_eq!(answer, Answer::Shutdown, "the engine has ended");
+            return;
+        }
+        assert_eq!(answer == Answer::Accepted, pending < self.most, "{answer:?} with {pending} of {}", self.most);
+        assert_ne!(answer, Answer::Shutdown);
+        // Those that are in the turn have made room already.
+        let Runner::Turn(now) = by else { return };
+        let is_sure = |(id, tick): &(&u64, &u128)| **tick > now || self.series.contains_key(id);
+        let sure = self.pending.iter().filter(is_sure).count();
+        assert!((sure..=self.pending.len()).contains(&pending), "{pending} pending of {}", self.pending.len());
+    }
+
+    pub(crate) fn reset(&mut self, id: u64, tick: u128) {
+        let old = self.pending.get_mut(&id).unwrap_or_else(|| panic!("{id} was reset, and was not pending"));
+        *old = tick;
+        assert!(!self.unsure.contains(&id), "{id} was reset after its group was cancelled");
+        self.counts.reset += 1;
+        self.moved.insert(id);
+        if let Some(running) = self.running.as_mut().filter(|running| running.id == id) {
+            running.moved = true;
+        }
+    }
+
+    /// A task has found that something is not pending any more.
+    fn too_late(&mut self, id: u64, by: Runner) {
+        let Some(tick) = self.pending.get(&id) else { return };
+        match by {
+            Runner::Turn(now) => {
+                assert!(*tick <= now, "{id} is not due, and yet not pending");
+                assert!(!self.series.contains_key(&id), "{id} is a series, which is pending also when it runs");
+                if !self.unsure.contains(&id) {
+                    self.must_run.insert(id);
+                }
+            }
+            // It may have been taken back already.
+            Runner::Drain(_) | Runner::FireNow | Runner::User => {}
+        }
+    }
+
+    fn cancelled_all(&mut self, group: usize, count: usize, by: Runner) {
+        let members = std::mem::take(&mut self.members[group]);
+        let pending: Vec<_> = members.into_iter().filter(|id| self.pending.contains_key(id)).collect();
+        let is_sure = |id: &u64| match by {
+            _ if self.must_run.contains(id) => false,
+            Runner::Turn(now) => self.pending[id] > now || self.series.contains_key(id),
+            _ => false,
+        };
+        let (sure, unsure): (Vec<_>, Vec<_>) = pending.into_iter().partition(is_sure);
+        let of_unsure = count.checked_sub(sure.len()).expect("all that are not due are cancelled");
+        assert!(of_unsure <= unsure.len(), "{count} cancelled of {} and {}", sure.len(), unsure.len());
+        sure.into_iter().for_each(|id| self.cancel(id));
+        self.unsure_cancelled += of_unsure;
+        match by {
+            Runner::Turn(_) => self.unsure.extend(unsure.into_iter().filter(|id| !self.must_run.contains(id))),
+            // Whatever is unsure in an end is run, handed back, or a series, whose own end says which.
+            _ => assert_eq!(of_unsure, 0, "no task cancels a group in an end"),
+        }
+    }
+}

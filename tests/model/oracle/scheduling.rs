@@ -1,0 +1,164 @@
+//! All ways in which a program schedules, and what should become of it.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tourbillon::{ScheduleError, Timeout};
+
+use super::model::NEVER;
+use super::tasks::{Answer, Handle, again, answering, once, small_once};
+use super::{Act, Kept, Pair, Rule, Via};
+
+/// Calls a method of what a way leads to.
+macro_rules! by_way {
+    ($pair:expr, $via:expr, $place:ident => $call:expr) => {
+        match $via {
+            Via::Timer => {
+                let $place = &$pair.timer;
+                $call
+            }
+            Via::Elsewhere => thread::scope(|scope| {
+                let $place = &$pair.timer;
+                scope.spawn(move || $call).join().expect("no panic")
+            }),
+            Via::Key(key) => {
+                let $place = $pair.timer.shard_for(&key);
+                $call
+            }
+            Via::Group(group) => {
+                let $place = &$pair.shared.groups()[group];
+                $call
+            }
+        }
+    };
+}
+
+impl Via {
+    fn group(self) -> Option<usize> {
+        if let Self::Group(group) = self { Some(group) } else { None }
+    }
+}
+
+impl Pair {
+    fn accept(&mut self, id: u64, tick: u128, via: Via) {
+        self.model.accept(id, tick, via.group());
+        self.brought(tick);
+    }
+
+    /// What came back is what should have come.
+    fn check_answer<T, F>(&mut self, many: usize, answer: Result<T, ScheduleError<F>>) -> Option<T> {
+        let is = answer.as_ref().map_or_else(Answer::of, |_| Answer::Accepted);
+        assert_eq!(is, self.model.answer_to(many), "with {} pending", self.model.pending.len());
+        if is != Answer::Accepted {
+            self.model.counts.rejected += many as u64;
+        }
+        answer.ok()
+    }
+
+    fn keep(&self, id: u64, timeout: Timeout) {
+        self.shared.handles().push((id, Handle::Plain(timeout)));
+    }
+
+    pub(super) fn schedule(&mut self, delay: Duration, kept: Kept, via: Via, act: Act) {
+        let (id, tick) = (self.shared.new_id(), self.tick_after(delay));
+        let answer = match (kept, act) {
+            (Kept::Detached, Act::Nothing) => {
+                let task = small_once(&self.shared, id);
+                let answer = by_way!(self, via, place => place.schedule_detached(delay, task));
+                self.check_answer(1, answer).map(|()| None)
+            }
+            (Kept::Detached, act) => {
+                let task = once(&self.shared, id, act);
+                let answer = by_way!(self, via, place => place.schedule_detached(delay, task));
+                self.check_answer(1, answer).map(|()| None)
+            }
+            (_, Act::Nothing) => {
+                let task = small_once(&self.shared, id);
+                let answer = by_way!(self, via, place => place.schedule(delay, task));
+                self.check_answer(1, answer).map(Some)
+            }
+            (_, act) => {
+                let task = once(&self.shared, id, act);
+                let answer = by_way!(self, via, place => place.schedule(delay, task));
+                self.check_answer(1, answer).map(Some)
+            }
+        };
+        let Some(timeout) = answer else { return };
+        self.accept(id, tick, via);
+        let handle = match kept {
+            Kept::Guarded => timeout.map(|timeout| Handle::Guard(timeout.cancel_on_drop())),
+            Kept::Plainly | Kept::Detached => timeout.map(Handle::Plain),
+        };
+        self.shared.handles().extend(handle.map(|handle| (id, handle)));
+    }
+
+    pub(super) fn schedule_at(&mut self, offset: i64, via: Via) {
+        let (deadline, tick) = self.instant_at(offset);
+        let id = self.shared.new_id();
+        let task = small_once(&self.shared, id);
+        let answer = by_way!(self, via, place => place.schedule_at(deadline, task));
+        if let Some(timeout) = self.check_answer(1, answer) {
+            self.accept(id, tick, via);
+            self.keep(id, timeout);
+        }
+    }
+
+    pub(super) fn schedule_many(&mut self, delay: Duration, many: usize, via: Via) {
+        let ids: Vec<_> = (0..many).map(|_| self.shared.new_id()).collect();
+        let tasks: Vec<_> = ids.iter().map(|id| small_once(&self.shared, *id)).collect();
+        let tick = self.tick_after(delay);
+        let answer = by_way!(self, via, place => place.schedule_many(delay, tasks));
+        for (id, timeout) in ids.into_iter().zip(self.check_answer(many, answer).into_iter().flatten()) {
+            self.accept(id, tick, via);
+            self.keep(id, timeout);
+        }
+    }
+
+    pub(super) fn schedule_between(&mut self, earliest: Duration, width: Duration, via: Via) {
+        let latest = earliest.saturating_add(width);
+        let first = self.tick_after(earliest);
+        let last = self.model.last_tick(first, latest, self.now());
+        let id = self.shared.new_id();
+        let task = small_once(&self.shared, id);
+        let answer = by_way!(self, via, place => place.schedule_between(earliest, latest, task));
+        let Some(timeout) = self.check_answer(1, answer) else { return };
+        let mut tick = first;
+        if first != NEVER {
+            // The engine chooses; what it has chosen it must keep to.
+            let shown_ns = (timeout.deadline() - self.shared.start).as_nanos();
+            tick = self.model.tick_of_clock(shown_ns, self.now());
+            assert!((first..=last).contains(&tick), "{tick} is not from {first} to {last}");
+        }
+        self.accept(id, tick, via);
+        self.keep(id, timeout);
+    }
+
+    pub(super) fn schedule_series(&mut self, initial: Duration, rule: Rule, via: Via, act: Act) {
+        let (id, tick, shared) = (self.shared.new_id(), self.tick_after(initial), Arc::clone(&self.shared));
+        let rule = rule.coarser_than(self.options.tick);
+        let task = again(&shared, id, act);
+        let timeout = match rule {
+            Rule::Rate(period, missed) => {
+                shared.expect_bursts_of(period);
+                let answer =
+                    by_way!(self, via, place => place.schedule_at_fixed_rate_with(initial, period, missed, task));
+                self.check_answer(1, answer)
+            }
+            Rule::Delay(delay) => {
+                let answer = by_way!(self, via, place => place.schedule_with_fixed_delay(initial, delay, task));
+                self.check_answer(1, answer)
+            }
+            Rule::Answer(delay, times) => {
+                let task = answering(&shared, id, act, (delay, times));
+                let answer = by_way!(self, via, place => place.schedule_repeating(initial, task));
+                self.check_answer(1, answer)
+            }
+        };
+        if let Some(timeout) = timeout {
+            self.accept(id, tick, via);
+            self.model.accept_series(id, rule, initial, self.now());
+            self.keep(id, timeout);
+        }
+    }
+}
