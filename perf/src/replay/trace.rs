@@ -84,7 +84,7 @@ pub(crate) fn read(path: &Path) -> Result<(Trace, Contents)> {
     read_lines(BufReader::new(file)).with_context(cannot_read)
 }
 
-fn read_lines(mut file: impl BufRead) -> Result<(Trace, Contents)> {
+pub(crate) fn read_lines(mut file: impl BufRead) -> Result<(Trace, Contents)> {
     let mut contents = Contents::default();
     let mut clients: HashMap<String, u32> = HashMap::new();
     let mut requests = Vec::new();
