@@ -82,10 +82,13 @@ pub(crate) struct Shared {
     leap_ns: AtomicU64,
     /// How often tasks may still move the clock: two of them could keep each other busy for ever.
     leaps: AtomicU32,
+    /// How often tasks may still schedule or reset: a series could reset itself to now for ever.
+    brings: AtomicU32,
 }
 
-const RUNS_IN_A_LEAP: u64 = 50;
+const RUNS_IN_A_LEAP: u64 = 10;
 const LEAPS_OF_TASKS: u32 = 30;
+const BROUGHT_BY_TASKS: u32 = 500;
 
 impl Shared {
     pub(crate) fn new(timer: Timer, clock: ManualClock, groups: Vec<Group>) -> Self {
@@ -100,6 +103,7 @@ impl Shared {
             alive: AtomicUsize::new(0),
             leap_ns: AtomicU64::new(u64::MAX),
             leaps: AtomicU32::new(LEAPS_OF_TASKS),
+            brings: AtomicU32::new(BROUGHT_BY_TASKS),
         }
     }
 
@@ -162,7 +166,11 @@ impl Shared {
             Act::Nothing => {}
             // Without the panic hook, which would have much to say, and which ends a fuzzer.
             Act::Panic => resume_unwind(Box::new("a task that panics")),
-            Act::Schedule { delay } => self.schedule(delay),
+            Act::Schedule { delay } => {
+                if take_one(&self.brings) {
+                    self.schedule(delay);
+                }
+            }
             Act::Cancel { which } => {
                 let handles = self.handles();
                 let Some(at) = which.checked_rem(handles.len()) else { return };
@@ -170,6 +178,9 @@ impl Shared {
                 self.log(Event::Cancelled { id: *id, answer: handle.timeout().cancel() });
             }
             Act::Reset { which, delay } => {
+                if !take_one(&self.brings) {
+                    return;
+                }
                 let handles = self.handles();
                 let Some(at) = which.checked_rem(handles.len()) else { return };
                 let (id, handle) = &handles[at];
@@ -193,8 +204,7 @@ impl Shared {
                 self.log(Event::CancelledAll { group, count });
             }
             Act::Advance { by } => {
-                let take_one = |left: u32| left.checked_sub(1);
-                if self.leaps.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take_one).is_ok() {
+                if take_one(&self.leaps) {
                     self.advance(by);
                 }
             }
@@ -213,6 +223,10 @@ impl Shared {
         };
         self.log(Event::Scheduled { id, delay, at, answer, pending });
     }
+}
+
+fn take_one(left: &AtomicU32) -> bool {
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
 }
 
 /// A capture of a task, which is counted as long as it lives.
