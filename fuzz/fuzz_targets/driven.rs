@@ -181,7 +181,7 @@ impl<'b> Arbitrary<'b> for Program {
         reader.tick = Duration::from_nanos(tick_ns);
         let shards = usize::from(reader.byte()?) % 4 + 1;
         let bits = u32::from(reader.byte()?) % 9;
-        let most_levels = if bits == 0 { 1 } else { (TICK_BITS / bits).min(8) };
+        let most_levels = TICK_BITS.checked_div(bits).map_or(1, |most| most.min(8));
         let levels = 1 + (u32::from(reader.byte()?) % most_levels) as usize;
         let limits = [100_000, 1, 2, 3, 7, 50];
         let (transfer_limit, expiry_limit) = (reader.choose(&limits)?, reader.choose(&limits)?);
