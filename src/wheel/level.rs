@@ -13,6 +13,8 @@ pub(super) struct Level {
     ring: usize,
     /// All blocks before this one were opened by an event, which may be ahead of the cursor.
     opened: u64,
+    /// The first tick that the ring does not reach, as of the last [`measure`](Self::measure).
+    reach: u64,
     occupancy: Occupancy,
 }
 
@@ -20,7 +22,7 @@ impl Level {
     pub(super) fn new(shift: u32, base: usize, ring: usize) -> Self {
         debug_assert!(ring.is_power_of_two());
         let lead = if shift == 0 { 0 } else { 1 << (shift - 1) };
-        Self { shift, lead, base, ring, opened: 0, occupancy: Occupancy::new(ring) }
+        Self { shift, lead, base, ring, opened: 0, reach: 0, occupancy: Occupancy::new(ring) }
     }
 
     /// The block (slot-wide stretch of time) that a tick lies in.
@@ -53,9 +55,17 @@ impl Level {
         self.lead
     }
 
-    /// Whether the ring reaches as far as this block.
-    pub(super) fn reaches(&self, block: u64, cursor: u64) -> bool {
-        block - self.first_unopened(cursor) < self.ring as u64
+    /// Finds out how far the ring reaches, from this cursor on.
+    pub(super) fn measure(&mut self, cursor: u64) {
+        let end = self.first_unopened(cursor).saturating_add(self.ring as u64);
+        self.reach = if end > u64::MAX >> self.shift { u64::MAX } else { end << self.shift };
+    }
+
+    /// Whether the ring reaches this tick. It has to have been [measured](Self::measure) since the cursor was moved, or a block
+    /// opened.
+    #[inline]
+    pub(super) fn reaches(&self, tick: u64) -> bool {
+        tick < self.reach
     }
 
     /// Whether time has run away from the ring: a whole revolution and more lies between the cursor and `now`.

@@ -46,6 +46,9 @@ use crate::time::Tick;
 /// of any size is empty before it is due: 2,048 entries are about 50 µs of work in a tick.
 const CASCADE_QUOTA: usize = 2_048;
 
+/// No cursor: ticks are not that wide.
+const UNMEASURED: u64 = u64::MAX;
+
 /// How many entries are left to be handled in this turn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget(usize);
@@ -97,6 +100,8 @@ pub(crate) struct Wheel {
     swept: usize,
     /// All ticks before this one have been processed.
     cursor: u64,
+    /// The cursor for which the levels were measured; [`UNMEASURED`] if a block was opened since.
+    measured: u64,
     len: usize,
     cascaded: u64,
 }
@@ -142,6 +147,7 @@ impl Wheel {
             sweep: Slots::new(lists),
             swept: lists,
             cursor: 0,
+            measured: UNMEASURED,
             len: 0,
             cascaded: 0,
         }
@@ -188,20 +194,22 @@ impl Wheel {
         if tick < cursor {
             return self.late_place;
         }
-        let last = self.levels.len() - 1;
-        for (index, level) in self.levels.iter_mut().enumerate() {
-            let block = level.block_of(tick);
-            // A tick that the level below does not reach lies in a block that this level has not opened yet: the level
-            // below reaches two whole blocks beyond the one that the cursor is in, and a block is opened at most half a
-            // block early.
-            debug_assert!(block >= level.first_unopened(cursor));
-            if index == last || level.reaches(block, cursor) {
-                let place = level.place(block);
-                level.mark(place, true);
-                return place;
-            }
+        // Once a turn or so, and not for each entry.
+        if self.measured != cursor {
+            self.levels.iter_mut().for_each(|level| level.measure(cursor));
+            self.measured = cursor;
         }
-        unreachable!("the last level takes what no other reaches")
+        // The last one takes what none reaches.
+        let index = self.levels.iter().position(|level| level.reaches(tick)).unwrap_or(self.levels.len() - 1);
+        let level = &mut self.levels[index];
+        let block = level.block_of(tick);
+        // A tick that the level below does not reach lies in a block that this level has not opened yet: the level
+        // below reaches two whole blocks beyond the one that the cursor is in, and a block is opened at most half a
+        // block early.
+        debug_assert!(block >= level.first_unopened(cursor));
+        let place = level.place(block);
+        level.mark(place, true);
+        place
     }
 
     /// Unlinks an entry.
@@ -370,6 +378,7 @@ impl Wheel {
                 cascade.due = level.begins(block);
                 cascade.stepped = 0;
                 level.open(block);
+                self.measured = UNMEASURED;
                 self.slots.move_list(place, &self.slots, cascade.place);
                 self.cursor = self.cursor.max(at);
             }
