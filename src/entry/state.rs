@@ -305,6 +305,18 @@ impl State {
     /// the answer promises.
     #[inline]
     pub(crate) fn reset(&self, deadline: Tick) -> Reset {
+        // Nearly always it is pending, and put off, and nobody else is at it.
+        let word = self.0.load(Ordering::Relaxed);
+        if phase_of(word) == PENDING && deadline > tick_of(word) {
+            let put_off = pack(deadline, word & FLAGS);
+            if self.0.compare_exchange(word, put_off, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                return Reset::Later;
+            }
+        }
+        self.reset_in_any_case(deadline)
+    }
+
+    fn reset_in_any_case(&self, deadline: Tick) -> Reset {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             let running = is_running(word);

@@ -91,9 +91,12 @@ impl Scale {
     /// The first tick that does not come before `ns`.
     #[inline]
     pub(crate) fn tick_not_before(&self, ns: u64) -> Tick {
-        let ticks = self.ticks_in(ns);
-        let whole = ticks * self.tick_ns == ns;
-        if ns == u64::MAX { Tick::NEVER } else { Tick::new(ticks + u64::from(!whole)) }
+        match ns.checked_add(self.tick_ns - 1) {
+            Some(up) => Tick::new(self.ticks_in(up)),
+            // The last tick that 64 bits of nanoseconds can hold, or never, which is what all of them stand for.
+            None if ns == u64::MAX => Tick::NEVER,
+            None => Tick::new(self.ticks_in(ns) + u64::from(ns % self.tick_ns != 0)),
+        }
     }
 
     /// When a tick comes, in nanoseconds since the start.
