@@ -1,6 +1,7 @@
 //! Engines that end: with work left, under the hands of who uses them, and before their handles.
 
 use std::cell::RefCell;
+use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
@@ -177,9 +178,9 @@ thread_local! {
 fn handles_are_dropped_by_a_thread_that_is_nearly_gone() {
     for (ours_first, engine_first) in [(true, true), (true, false), (false, true), (false, false)] {
         let (timer, ledger) = (small().executor(Inline).build().expect("the options make sense"), Ledger::new(4));
-        let mine = timer.clone();
+        let (mine, scheduled) = (timer.clone(), Barrier::new(2));
         thread::scope(|scope| {
-            let (mine, ledger) = (mine, &ledger);
+            let (mine, ledger, scheduled) = (mine, &ledger, &scheduled);
             scope.spawn(move || {
                 if ours_first {
                     LATE.with_borrow_mut(Vec::clear);
@@ -188,7 +189,9 @@ fn handles_are_dropped_by_a_thread_that_is_nearly_gone() {
                 let late: Vec<_> = late.map(|timeout| timeout.expect("accepted")).collect();
                 assert!(late[3].cancel());
                 LATE.with_borrow_mut(|held| *held = late);
+                scheduled.wait();
             });
+            scheduled.wait();
             if engine_first {
                 drop(timer);
             } else {
