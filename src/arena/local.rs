@@ -122,6 +122,7 @@ impl Local {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::super::chunk::Chunk;
     use super::*;
     use std::collections::HashSet;
 
@@ -169,6 +170,15 @@ mod tests {
             put(&worker, &arena, taken);
         }
         assert!(arena.capacity() <= 2048, "{} entries for 640 in use", arena.capacity());
+    }
+
+    #[test]
+    fn chunks_double_up_to_the_largest_so_that_there_are_few() {
+        let arena = Arena::new(0).expect("memory");
+        take(&Local::new(), &arena, 140_000);
+        let mut lens: Vec<_> = arena.chunks().map(Chunk::len).collect();
+        lens.reverse();
+        assert_eq!(lens, [64, 128, 256, 512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 32_768, 32_768, 32_768]);
     }
 
     #[test]

@@ -321,6 +321,42 @@ fn a_fat_slot_cascades_in_small_parts_before_it_is_due() {
     bench.entries.clear();
 }
 
+/// A level-1 block of a small wheel has only 8 ticks in which to be moved: the parts have to grow.
+#[test]
+fn the_parts_of_a_cascade_grow_so_that_none_is_left_when_its_time_is_over() {
+    let mut bench = Bench::new(16, 2);
+    let due = 4 * 16;
+    for n in 0..40_000 {
+        bench.schedule(due + n % 16);
+    }
+    let parts: Vec<_> = (due - 9..due)
+        .map(|now| {
+            let before = bench.wheel.cascaded();
+            bench.advance_to(now, 100_000);
+            bench.wheel.cascaded() - before
+        })
+        .collect();
+    assert_eq!(
+        parts,
+        [0, 4_096, 8_192, 16_384, 40_000 - 28_672, 0, 0, 0, 0],
+        "each twice the one before, until none is left"
+    );
+}
+
+#[test]
+fn a_cascade_moves_one_part_a_tick_however_often_it_is_turned() {
+    let mut bench = Bench::new(16, 2);
+    let due = 4 * 16;
+    for _ in 0..10_000 {
+        bench.schedule(due);
+    }
+    bench.now = due - 8;
+    for _ in 0..10 {
+        bench.turn(100_000);
+        assert_eq!(bench.wheel.cascaded(), 4_096);
+    }
+}
+
 #[test]
 fn a_budget_of_one_is_enough_for_everything() {
     let mut bench = Bench::new(4, 3);
@@ -344,6 +380,22 @@ fn an_empty_wheel_wants_nothing_and_never_is_never() {
     assert_eq!(bench.wheel.next_due(), None, "a slot that a cancel has emptied wakes nobody");
 }
 
+#[test]
+fn a_wheel_that_is_emptied_in_the_midst_of_a_sweep_gives_out_all_that_it_holds() {
+    for levels in [1, 2, 3] {
+        let mut bench = Bench::new(8, levels);
+        for deadline in 1..100 {
+            bench.schedule(deadline * 7);
+        }
+        bench.now = 1 << 40;
+        let fired = bench.turn(10);
+        assert_eq!(fired.len(), 10);
+        fired.into_iter().for_each(|id| bench.oracle.cancel(id));
+        bench.schedule(bench.now + 5);
+        bench.finish();
+    }
+}
+
 /// An overloaded wheel: more is brought late in each turn than the budget allows.
 #[test]
 fn what_is_due_is_not_kept_waiting_by_what_is_brought_late_nor_the_other_way_round() {
@@ -358,4 +410,21 @@ fn what_is_due_is_not_kept_waiting_by_what_is_brought_late_nor_the_other_way_rou
     }
     assert!(waiting.iter().all(|id| fired.contains(id)), "those that were due first: {waiting:?} of {fired:?}");
     assert!(late[..12].iter().all(|id| fired.contains(id)), "and those that were brought first");
+}
+
+/// The same with a clock that goes on: there is always something that has come due before the late one is looked at.
+#[test]
+fn what_is_brought_late_is_not_kept_waiting_by_an_endless_stream_of_what_comes_due() {
+    let mut bench = Bench::new(8, 2);
+    for tick in 1..=100 {
+        (0..3).for_each(|_| _ = bench.schedule(tick));
+    }
+    let tick_on = |bench: &mut Bench| {
+        bench.now += 1;
+        bench.turn(2)
+    };
+    (0..20).for_each(|_| _ = tick_on(&mut bench));
+    let late = bench.schedule(0);
+    let turns = (1..).find(|_| tick_on(&mut bench).contains(&late));
+    assert!(turns.is_some_and(|turns| turns <= 4), "it fired in turn {turns:?}, with two in each");
 }

@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Builder, Inline, ScheduleError, Stats, ThreadPool, Timer};
+use tourbillon::{Builder, Inline, ScheduleError, ShutdownError, Stats, ThreadPool, Timer};
 
 use crate::common::{Drops, HOUR, MS, Runs, assert_books_balance, driven_by, eventually, settle};
 
@@ -214,4 +214,30 @@ fn without_a_limit_there_is_none() {
         timer.schedule_detached(HOUR, || ()).expect("no limit was set");
     }
     assert_eq!((timer.pending(), timer.stats().rejected), (200_000, 0));
+}
+
+#[test]
+fn an_error_says_what_is_wrong_and_what_would_be_right() {
+    let all = [
+        (ScheduleError::Full(()), "Full(..)", ["max_pending_timeouts", "again when some have fired"]),
+        (ScheduleError::Shutdown(()), "Shutdown(..)", ["shut down", "takes no more"]),
+        (ScheduleError::ZeroPeriod(()), "ZeroPeriod(..)", ["period", "must not be zero"]),
+        (ScheduleError::Forked(()), "Forked(..)", ["before this process was forked", "make one in the child"]),
+    ];
+    for (error, name, says) in all {
+        assert_eq!(format!("{error:?}"), name, "the closure need not be `Debug`");
+        let said = error.to_string();
+        assert!(says.iter().all(|part| said.contains(part)), "{said}");
+        assert_eq!((error.is_full(), error.is_shutdown()), (name == "Full(..)", name == "Shutdown(..)"));
+        assert_eq!(error.without_task().to_string(), said, "without its task it says the same");
+    }
+    let all = [
+        (ShutdownError::FromTask, ["one of the timer's own tasks", "from another thread"]),
+        (ShutdownError::AlreadyShutdown, ["shut down before", "the timer"]),
+        (ShutdownError::Forked, ["before this process was forked", "the parent"]),
+    ];
+    for (error, says) in all {
+        let said = error.to_string();
+        assert!(says.iter().all(|part| said.contains(part)), "{said}");
+    }
 }

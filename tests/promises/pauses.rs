@@ -321,3 +321,15 @@ fn what_is_scheduled_in_a_pause_does_not_run_in_it_be_it_with_no_delay() {
         assert_eq!(times.in_ms(), [21; 5], "a tick later at most, {}", rig.kind);
     }
 }
+
+#[test]
+fn an_engine_that_has_ended_can_not_be_paused() {
+    for rig in Rig::each(Timer::builder) {
+        assert!(rig.timer.shutdown().expect("the first").is_empty());
+        rig.timer.pause();
+        assert!(!rig.timer.is_paused(), "{}", rig.kind);
+        let tick = rig.timer.current_tick();
+        rig.clock.advance(10 * MS);
+        assert_eq!(rig.timer.current_tick(), tick + 10, "{}: its time goes on", rig.kind);
+    }
+}

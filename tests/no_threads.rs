@@ -1,0 +1,109 @@
+//! What an engine does when the system has no thread for it: nothing that was accepted is lost. The address space of the
+//! process is limited so that no stack fits in, so this binary has one test.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::fs;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use tourbillon::{Inline, ThreadPool, Timer, WorkerState};
+
+use common::{HOUR, Runs, assert_books_balance, eventually};
+
+/// Less than a thread's stack.
+const ROOM: u64 = 1 << 20;
+
+/// Runs `work` while the process can have no more threads. (None may have ended before: the stack of one would be used again.)
+fn without_threads<R>(work: impl FnOnce() -> R) -> R {
+    let statm = fs::read_to_string("/proc/self/statm").expect("Linux");
+    let pages = statm.split(' ').next().and_then(|pages| pages.parse::<u64>().ok()).expect("a number of pages");
+    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a place for the answer.
+    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut before) }, 0);
+    let limit = |to| {
+        let limits = libc::rlimit { rlim_cur: to, rlim_max: before.rlim_max };
+        // SAFETY: only sets a number.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limits) }, 0);
+    };
+    limit(pages * 4096 + ROOM);
+    assert!(thread::Builder::new().spawn(|| ()).is_err(), "or this test would show nothing");
+    let answer = work();
+    limit(before.rlim_cur);
+    answer
+}
+
+fn engine() -> Timer {
+    Timer::builder().shards(1).executor(Inline).build().expect("the options make sense")
+}
+
+fn worker(timer: &Timer) -> WorkerState {
+    timer.health().shards[0].worker
+}
+
+#[test]
+fn without_threads_nothing_is_lost_and_what_waits_runs_as_soon_as_there_are_some() {
+    what_no_pool_thread_can_run_is_run_by_the_worker();
+    what_is_scheduled_without_a_worker_comes_back_from_a_shutdown();
+    what_is_scheduled_without_a_worker_runs_once_a_schedule_or_a_look_finds_a_thread();
+}
+
+fn what_no_pool_thread_can_run_is_run_by_the_worker() {
+    let timer = Timer::builder().shards(1).executor(ThreadPool::new(2)).build().expect("the options make sense");
+    // Starts the worker, and no thread of the pool.
+    drop(timer.schedule(HOUR, || ()).expect("accepted"));
+    eventually("the worker waits", || timer.health().shards[0].last_turn.is_some());
+    let (tell, told) = channel();
+    let ran_by = || {
+        let tell = tell.clone();
+        let task = move || tell.send(thread::current().name().map(str::to_owned)).expect("it is waited for");
+        timer.schedule_detached(Duration::ZERO, task).expect("accepted");
+        told.recv().expect("it runs").expect("threads have names")
+    };
+    assert_eq!(without_threads(|| [ran_by(), ran_by()]), ["tourbillon-0"; 2]);
+    assert_eq!(ran_by(), "tourbillon-pool-0", "there are threads again");
+    assert_books_balance(&timer.stats());
+    // Its threads must not end before the other tests.
+    std::mem::forget(timer);
+}
+
+fn what_is_scheduled_without_a_worker_comes_back_from_a_shutdown() {
+    let timer = engine();
+    let runs = Runs::new(2);
+    without_threads(|| {
+        (0..2).for_each(|id| timer.schedule_detached(Duration::ZERO, runs.task(id)).expect("accepted"));
+        let unfired = timer.shutdown().expect("the first");
+        assert_eq!((unfired.len(), runs.total()), (2, 0));
+        unfired.into_iter().for_each(|unfired| unfired.run());
+    });
+    runs.assert_each_ran_once();
+    assert_books_balance(&timer.stats());
+}
+
+fn what_is_scheduled_without_a_worker_runs_once_a_schedule_or_a_look_finds_a_thread() {
+    for by_a_look in [true, false] {
+        let timer = engine();
+        let runs = Runs::new(3);
+        assert_eq!(worker(&timer), WorkerState::NotStarted);
+        without_threads(|| {
+            (0..3).for_each(|id| timer.schedule_detached(Duration::ZERO, runs.task(id)).expect("accepted"));
+            let health = timer.health();
+            assert_eq!((health.shards[0].worker, health.shards[0].backlog), (WorkerState::CannotStart, 3));
+            assert!(!health.is_healthy());
+            assert_eq!((timer.pending(), runs.total()), (3, 0));
+        });
+        if by_a_look {
+            eventually("the look has started the worker", || worker(&timer) == WorkerState::Running);
+        } else {
+            drop(timer.schedule(HOUR, || ()).expect("accepted"));
+        }
+        eventually("all have run", || runs.total() == 3);
+        runs.assert_each_ran_once();
+        assert!(timer.health().is_healthy());
+        // Its thread must not end before the next round.
+        std::mem::forget(timer);
+    }
+}
