@@ -173,6 +173,23 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_has_taken_and_then_gives_back_keeps_two_magazines_at_most() {
+        let arena = Arena::new(0).expect("memory");
+        let (producer, both) = (Local::new(), Local::new());
+        let taken = take(&producer, &arena, 640);
+        put(&producer, &arena, taken);
+        let capacity = arena.capacity();
+        // Out of a magazine from the depot, and so that it is not the last of it.
+        let one = take(&both, &arena, 1);
+        put(&both, &arena, one);
+        for _ in 0..1000 {
+            let taken = take(&producer, &arena, 448);
+            put(&both, &arena, taken);
+        }
+        assert_eq!(arena.capacity(), capacity, "448 in use, 128 and a begun magazine with each");
+    }
+
+    #[test]
     fn chunks_double_up_to_the_largest_so_that_there_are_few() {
         let arena = Arena::new(0).expect("memory");
         take(&Local::new(), &arena, 140_000);

@@ -260,20 +260,24 @@ mod tests {
     #[test]
     fn a_thread_finds_its_value_again_and_threads_that_live_together_share_none() {
         let table: PerThread<AtomicUsize> = PerThread::new();
+        let all_have_one = std::sync::Barrier::new(8);
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
                     let number = current().expect("a living thread has a number");
-                    for _ in 0..100 {
+                    for round in 0..100 {
                         let value = table.get_or(number, || AtomicUsize::new(0));
                         // Not a read-modify-write: shared by two threads, counts would be lost.
                         value.store(value.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                        if round == 0 {
+                            all_have_one.wait();
+                        }
                     }
                 });
             }
         });
-        let total: usize = table.iter().map(|value| value.load(Ordering::Relaxed)).sum();
-        assert_eq!(total, 800);
+        let counts: Vec<_> = table.iter().map(|value| value.load(Ordering::Relaxed)).collect();
+        assert_eq!(counts, [100; 8]);
     }
 
     #[test]

@@ -490,3 +490,6 @@ impl State {
         word & HANDLE != 0 && !is_kept(word)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,221 @@
+//! Every transition from every word, against what the table at the top of `state.rs` says, written with names instead of bits.
+
+use super::*;
+
+/// A word, taken apart. The bits' places are those of the drawing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    deadline: u64,
+    phase: u64,
+    handle: bool,
+    engine: bool,
+    group: bool,
+    linked: bool,
+    in_mail: bool,
+    series: bool,
+    orphan: bool,
+}
+
+impl Seen {
+    fn of(word: u64) -> Self {
+        let bit = |bit: u32| word >> bit & 1 == 1;
+        Self {
+            deadline: word >> 9,
+            phase: word % 4,
+            handle: bit(2),
+            engine: bit(3),
+            group: bit(4),
+            linked: bit(5),
+            in_mail: bit(6),
+            series: bit(7),
+            orphan: bit(8),
+        }
+    }
+
+    fn is_pending(self) -> bool {
+        self.phase == 1
+    }
+
+    fn is_running(self) -> bool {
+        self.phase == 2 && self.series
+    }
+
+    /// What becomes of it when it expires: a series' entry is in no list any more.
+    fn expired(self) -> Self {
+        Self { phase: 2, linked: self.linked && !self.series, in_mail: self.in_mail && !self.series, ..self }
+    }
+}
+
+/// Does `transition` to every word with a deadline of 10, and gives what it answered, with the words before and after, to `check`.
+fn each<A>(transition: impl Fn(&State) -> A, check: impl Fn(A, Seen, Seen)) {
+    for flags in 0..512 {
+        let word = 10 << 9 | flags;
+        let state = State(AtomicU64::new(word));
+        let answer = transition(&state);
+        check(answer, Seen::of(word), Seen::of(state.0.load(Ordering::Relaxed)));
+    }
+}
+
+/// The same for one that only looks.
+fn each_look<A: PartialEq + std::fmt::Debug>(look: impl Fn(&State) -> A, expected: impl Fn(Seen) -> A) {
+    each(look, |answer, was, is| assert_eq!((answer, is), (expected(was), was), "{was:?}"));
+}
+
+#[test]
+fn looks_change_nothing_and_say_what_stands_there() {
+    each_look(State::deadline, |_| Tick::new(10));
+    each_look(State::is_pending, |was| was.is_pending() || was.is_running());
+    each_look(State::is_expired, |was| was.phase == 2 && !was.series);
+    each_look(State::is_cancelled, |was| was.phase == 3);
+    each_look(State::is_series, |was| was.series);
+    each_look(State::look, |was| (Tick::new(10), was.series));
+    each_look(State::is_orphan, |was| was.orphan);
+    each_look(State::begin_run, |was| match was {
+        Seen { phase: 3, .. } => Begin::Cancelled,
+        Seen { in_mail: true, .. } => Begin::Moved,
+        _ => Begin::Run(Tick::new(10)),
+    });
+}
+
+#[test]
+fn arming_sets_the_deadline_the_engines_ownership_and_what_is_asked_for_and_nothing_else() {
+    let all = [(With::NOTHING, 0), (With::HANDLE, 4), (With::GROUP, 16), (With::SERIES, 128)];
+    for (a, a_bit) in all {
+        for (b, b_bit) in all {
+            let state = State::free_word();
+            state.arm(Tick::new(77), a.and(b));
+            assert_eq!(state.0.load(Ordering::Relaxed), 77 << 9 | 8 | 1 | a_bit | b_bit);
+            state.disarm();
+            assert_eq!(state.0.load(Ordering::Relaxed), 0);
+        }
+    }
+}
+
+#[test]
+fn a_cancel_takes_what_will_run_once_and_says_who_clears_it_away() {
+    each(State::cancel, |answer, was, is| {
+        let (expected, phase) = match was {
+            was if was.is_running() => (Cancel::WonRunning, 3),
+            was if !was.is_pending() => (Cancel::TooLate, was.phase),
+            Seen { linked: true, in_mail: false, .. } => (Cancel::WonLinked, 3),
+            _ => (Cancel::Won, 3),
+        };
+        assert_eq!((answer, is), (expected, Seen { phase, ..was }), "{was:?}");
+    });
+    each(State::withdraw, |answer, was, is| {
+        let is_mine = was.is_pending() || was.is_running();
+        assert_eq!((answer, is), (is_mine, Seen { phase: if is_mine { 3 } else { was.phase }, ..was }), "{was:?}");
+    });
+}
+
+#[test]
+fn a_reset_moves_what_will_run_and_says_whether_the_worker_has_to_know() {
+    for deadline in [9, 10, 11] {
+        each(
+            |state| state.reset(Tick::new(deadline)),
+            |answer, was, is| {
+                let moved = Seen { deadline, ..was };
+                let expected = match was {
+                    // The runner finds it.
+                    was if was.is_running() => (Reset::Later, Seen { in_mail: true, ..moved }),
+                    was if !was.is_pending() => (Reset::TooLate, was),
+                    _ if deadline >= 10 => (Reset::Later, moved),
+                    Seen { linked: true, in_mail: false, .. } => {
+                        (Reset::EarlierByMail, Seen { in_mail: true, ..moved })
+                    }
+                    _ => (Reset::Earlier, moved),
+                };
+                assert_eq!((answer, is), expected, "{was:?}");
+            },
+        );
+    }
+}
+
+#[test]
+fn the_worker_links_what_is_pending_and_takes_its_mail() {
+    let found = |was: Seen| match was.phase {
+        1 => Transfer::Pending(Tick::new(10)),
+        _ => Transfer::Cancelled,
+    };
+    each(State::link, |answer, was, is| {
+        let linked = was.linked || was.is_pending();
+        assert_eq!((answer, is), (found(was), Seen { linked, ..was }), "{was:?}");
+    });
+    each(State::arrive, |answer, was, is| {
+        assert_eq!((answer, is), (found(was), Seen { in_mail: false, ..was }), "{was:?}");
+    });
+}
+
+#[test]
+fn what_is_due_and_not_in_the_mail_expires_and_a_shutdown_expires_whatever_is_pending() {
+    for now in [9, 10, 11] {
+        each(
+            |state| state.expire(Tick::new(now)),
+            |answer, was, is| {
+                let expected = match was {
+                    was if !was.is_pending() => (Expire::Cancelled, was),
+                    Seen { in_mail: true, .. } => (Expire::InMail, was),
+                    _ if now < 10 => (Expire::NotBefore(Tick::new(10)), was),
+                    _ => (Expire::Fire, was.expired()),
+                };
+                assert_eq!((answer, is), expected, "{was:?}");
+            },
+        );
+    }
+    each(State::expire_early, |answer, was, is| {
+        let expected = if was.is_pending() { (true, was.expired()) } else { (false, was) };
+        assert_eq!((answer, is), expected, "{was:?}");
+    });
+}
+
+#[test]
+fn a_series_is_armed_anew_by_its_schedule_or_by_its_reset_unless_it_was_cancelled() {
+    let running = |was: Seen| was.is_running() || was.series && was.phase == 3;
+    each(
+        |state| state.rearm(Tick::new(50)),
+        |answer, was, is| {
+            // Of others it is not asked.
+            if !running(was) {
+                return;
+            }
+            let deadline = if was.in_mail { 10 } else { 50 };
+            let armed = Seen { deadline, phase: 1, linked: false, in_mail: false, orphan: false, ..was };
+            let expected = if was.phase == 3 { (Rearm::Cancelled, was) } else { (Rearm::Pending, armed) };
+            assert_eq!((answer, is), expected, "{was:?}");
+        },
+    );
+    each(State::end_series, |answer, was, is| {
+        let expected = if was.is_running() { (true, Seen { series: false, ..was }) } else { (false, was) };
+        assert_eq!((answer, is), expected, "{was:?}");
+    });
+}
+
+#[test]
+fn whoever_lets_go_last_and_nobody_else_is_told_so() {
+    each(State::engine_lets_go, |answer, was, is| {
+        let is_last = !was.handle && !was.group;
+        // If it is the last, its bit says nothing any more.
+        let engine = was.engine && is_last;
+        assert_eq!((answer, is), (is_last, Seen { engine, ..was }), "{was:?}");
+    });
+    each(State::group_lets_go, |answer, was, is| {
+        assert_eq!((answer, is), (!was.handle && !was.engine, Seen { group: false, ..was }), "{was:?}");
+    });
+    each(State::handle_lets_go, |answer, was, is| {
+        let gone = Seen { handle: false, ..was };
+        let expected = match was {
+            Seen { engine: false, group: false, .. } => (HandleGone::Last, was),
+            Seen { orphan: true, .. } => (HandleGone::Orphan, gone),
+            _ => (HandleGone::OthersOwn, gone),
+        };
+        assert_eq!((answer, is), expected, "{was:?}");
+    });
+}
+
+#[test]
+fn the_last_walk_marks_what_it_passes_and_counts_the_handles_and_those_find_the_mark() {
+    each(State::orphan, |answer, was, is| {
+        assert_eq!((answer, is), (was.handle, Seen { orphan: true, ..was }), "{was:?}");
+    });
+    each(State::free, |answer, was, is| assert_eq!((answer, is), (was.orphan, Seen::of(0)), "{was:?}"));
+}
