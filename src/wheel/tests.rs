@@ -123,6 +123,11 @@ impl Bench {
         fired.sort_unstable();
         assert_eq!(fired, self.oracle.expire(now));
         assert_eq!(self.wheel.len(), self.oracle.len());
+        // It looks at each entry of a slot.
+        if self.oracle.len() < 1_000 {
+            let earliest = self.oracle.next_deadline().unwrap_or(Tick::NEVER.get());
+            assert_eq!(self.wheel.earliest().get(), earliest);
+        }
         // It may want to be looked at earlier than the next deadline, for a cascade or a reset, but not later.
         let finite = |deadline: &u64| *deadline != Tick::NEVER.get();
         if let Some(next) = self.oracle.next_deadline().filter(finite) {
