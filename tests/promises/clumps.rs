@@ -143,3 +143,16 @@ fn a_shutdown_takes_its_time_by_the_timeouts_and_not_by_the_slots() {
     // 2.5 * 10^9 looks at a slot, if each timeout were searched for.
     assert!(before.elapsed() < Duration::from_secs(1), "took {:?}", before.elapsed());
 }
+
+#[test]
+fn cancelled_timeouts_that_a_turn_leaves_over_are_counted_as_over_its_budget() {
+    let (timer, mut driver, _clock) = driven_by(Timer::builder().expiry_limit(10));
+    let timeouts: Vec<_> = (0..25).map(|_| timer.schedule(HOUR, || ()).expect("accepted")).collect();
+    driver.turn();
+    timeouts.iter().for_each(|timeout| assert!(timeout.cancel()));
+    let over_budget = [1, 2, 3, 4].map(|_| {
+        driver.turn();
+        timer.stats().turns_over_budget
+    });
+    assert_eq!(over_budget, [1, 2, 2, 2], "10, 10 and 5 are collected");
+}
