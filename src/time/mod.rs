@@ -170,7 +170,12 @@ impl Timeline {
 
     /// The tick of a given deadline: rounded up, or, if it has passed, the tick that has already come.
     pub(crate) fn tick_at_or_now(&self, deadline: Instant) -> Tick {
-        let (now_ns, deadline_ns) = (self.now_ns(), self.ns_at(deadline));
+        let deadline_ns = self.ns_at(deadline);
+        // What comes after a time that is never behind has not passed.
+        if deadline_ns > self.ahead_ns() {
+            return self.scale.tick_not_before(deadline_ns);
+        }
+        let now_ns = self.now_ns();
         self.tick_from(now_ns, Duration::from_nanos(deadline_ns.saturating_sub(now_ns)))
     }
 

@@ -124,8 +124,8 @@ impl Timeout {
         let (hub, timeline) = (self.hub(), self.hub().timeline());
         let later = timeline.tick_of_deadline(deadline);
         // The clock is looked at only if the deadline is an earlier one, and so may have passed.
-        let is_later = later > self.entry().state.deadline();
-        self.reset_to(hub, if is_later { later } else { timeline.tick_at_or_now(deadline) })
+        let is_earlier = later < self.entry().state.deadline();
+        self.reset_to(hub, if is_earlier { timeline.tick_at_or_now(deadline) } else { later })
     }
 
     #[inline]

@@ -193,10 +193,13 @@ fn a_series_is_armed_anew_by_its_schedule_or_by_its_reset_unless_it_was_cancelle
 #[test]
 fn whoever_lets_go_last_and_nobody_else_is_told_so() {
     each(State::engine_lets_go, |answer, was, is| {
-        let is_last = !was.handle && !was.group;
-        // If it is the last, its bit says nothing any more.
-        let engine = was.engine && is_last;
-        assert_eq!((answer, is), (is_last, Seen { engine, ..was }), "{was:?}");
+        let expected = match was {
+            Seen { phase: 1, .. } => (EngineGone::NotYet, was),
+            // If it is the last, its bit says nothing any more.
+            Seen { handle: false, group: false, .. } => (EngineGone::Last, was),
+            _ => (EngineGone::OthersOwn, Seen { engine: false, ..was }),
+        };
+        assert_eq!((answer, is), expected, "{was:?}");
     });
     each(State::group_lets_go, |answer, was, is| {
         assert_eq!((answer, is), (!was.handle && !was.engine, Seen { group: false, ..was }), "{was:?}");
@@ -215,7 +218,34 @@ fn whoever_lets_go_last_and_nobody_else_is_told_so() {
 #[test]
 fn the_last_walk_marks_what_it_passes_and_counts_the_handles_and_those_find_the_mark() {
     each(State::orphan, |answer, was, is| {
-        assert_eq!((answer, is), (was.handle, Seen { orphan: true, ..was }), "{was:?}");
+        // What a producer keeps is free, and nobody's handle.
+        let is_held = was.handle && was.phase != 0;
+        assert_eq!((answer, is), (is_held, Seen { orphan: true, ..was }), "{was:?}");
     });
     each(State::free, |answer, was, is| assert_eq!((answer, is), (was.orphan, Seen::of(0)), "{was:?}"));
+}
+
+#[test]
+fn only_what_was_cancelled_before_it_was_linked_is_kept_and_it_is_armed_again_while_the_engine_has_it() {
+    let may_be = |was: Seen| {
+        let plain = Seen { deadline: was.deadline, phase: 3, handle: true, engine: true, ..Seen::of(0) };
+        was == plain
+    };
+    each_look(State::may_be_kept, may_be);
+    each(State::keep, |answer, was, is| {
+        let phase = if may_be(was) { 0 } else { was.phase };
+        assert_eq!((answer, is), (may_be(was), Seen { phase, ..was }), "{was:?}");
+    });
+    // Of a kept one: LINKED may have been set by a worker that had seen it pending.
+    for flags in [0b100, 0b1100, 0b10_0100, 0b10_1100] {
+        for with in [With::NOTHING, With::HANDLE, With::GROUP.and(With::SERIES)] {
+            let state = State(AtomicU64::new(10 << 9 | flags));
+            let was = Seen::of(10 << 9 | flags);
+            assert_eq!(state.arm_kept(Tick::new(50), with), was.engine);
+            let armed = State(AtomicU64::new(0));
+            armed.arm(Tick::new(50), with);
+            let expected = if was.engine { armed.0.load(Ordering::Relaxed) } else { 10 << 9 | flags };
+            assert_eq!(state.0.load(Ordering::Relaxed), expected);
+        }
+    }
 }
