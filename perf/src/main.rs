@@ -3,13 +3,13 @@
 //! Four jobs, a folder each. `connections` (what runs when nothing is named) puts the engine under
 //! the load it was made for: real TCP connections and a million timeouts beside them, and balances
 //! the books at the end. `replay` runs a web server's access log through the engine and compares it
-//! with an independent count. `figures` measures single operations. `soak` does everything at random, with
-//! faults, and holds every timeout to what is promised.
+//! with an independent count. `compare` measures single operations, lateness, memory and idleness beside other
+//! timers. `soak` does everything at random, with faults, and holds every timeout to what is promised.
 
+mod compare;
 mod connections;
 mod duration;
 mod engine_options;
-mod figures;
 mod json_file;
 mod number;
 mod process;
@@ -20,8 +20,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use compare::{CaseArgs, CompareArgs};
 use connections::ConnectionsArgs;
-use figures::FiguresArgs;
 use replay::ReplayArgs;
 use soak::SoakArgs;
 
@@ -45,8 +45,11 @@ enum Job {
     Connections(ConnectionsArgs),
     /// Replay a web server's access log as a trace of keep-alive timeouts, and check the count
     Replay(ReplayArgs),
-    /// First figures: ns per schedule, schedule + cancel, reset; ms for 100,000 on one deadline
-    Figures(FiguresArgs),
+    /// Cost, lateness, memory and idleness beside other timers, in one run, as ratios
+    Compare(CompareArgs),
+    /// One run of one case of `compare`, which starts it
+    #[command(hide = true)]
+    Case(CaseArgs),
     /// Stress and soak: every operation at random, with faults; each timeout is accounted for
     Soak(SoakArgs),
 }
@@ -64,7 +67,7 @@ Examples:
   tourbillon-perf --json run.json                       and the result for machines
   tourbillon-perf replay access.log --keep-alive 15s    exact, on a clock stepped by hand
   tourbillon-perf replay access.log --speed 1000        the same on the real clock
-  tourbillon-perf figures --only w2 --repeat 5          one figure, five times
+  tourbillon-perf compare --cases w2                    what schedule + cancel costs, beside others
   tourbillon-perf soak --minutes 5                      everything at once, with faults, and checked
   tourbillon-perf help connections                      what it does, and what it checks";
 
@@ -74,7 +77,8 @@ fn main() -> ExitCode {
         None => connections::run(&cli.connections),
         Some(Job::Connections(args)) => connections::run(&args),
         Some(Job::Replay(args)) => replay::run(&args),
-        Some(Job::Figures(args)) => figures::run(&args),
+        Some(Job::Compare(args)) => compare::run(&args),
+        Some(Job::Case(args)) => compare::run_case(&args),
         Some(Job::Soak(args)) => soak::run(&args),
     };
     match outcome {

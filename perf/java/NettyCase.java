@@ -1,0 +1,217 @@
+import io.netty.util.HashedWheelTimer;
+import io.netty.util.TimerTask;
+import java.io.IOException;
+import java.nio.file.DirectoryStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.Locale;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * One case of the comparison, with Netty's HashedWheelTimer: the same workloads as in perf/src/compare/workloads, and the
+ * same line of JSON on standard output. Everything is first done once at a smaller size, so that it is compiled.
+ */
+public final class NettyCase {
+    static final TimerTask NOTHING = timeout -> { };
+
+    final String name;
+    final int producers;
+    final double scale;
+    final double pace;
+    final int slots;
+    final Map<String, Double> metrics = new LinkedHashMap<>();
+    double[][] percentiles = {};
+    String note;
+
+    NettyCase(Map<String, String> options) {
+        name = options.get("case");
+        producers = Integer.parseInt(options.get("producers"));
+        scale = Double.parseDouble(options.get("scale"));
+        pace = Double.parseDouble(options.get("pace"));
+        slots = Integer.parseInt(options.get("slots"));
+    }
+
+    public static void main(String[] args) throws Exception {
+        Map<String, String> options = new HashMap<>();
+        for (int i = 0; i + 1 < args.length; i += 2) {
+            options.put(args[i].replaceFirst("^--", ""), args[i + 1]);
+        }
+        NettyCase run = new NettyCase(options);
+        run.measure();
+        System.out.println(run.json(options.get("system")));
+        System.out.flush();
+        // Without taking the timer apart.
+        Runtime.getRuntime().halt(0);
+    }
+
+    int of(int full) {
+        return Math.max((int) (full * scale), Math.min(full, 100));
+    }
+
+    /** With a tick of 1 ms, the shortest it takes, and without leak detection. */
+    HashedWheelTimer timer() {
+        return new HashedWheelTimer(r -> {
+            Thread thread = new Thread(r, "netty-timer");
+            thread.setDaemon(true);
+            return thread;
+        }, 1, TimeUnit.MILLISECONDS, slots, false);
+    }
+
+    void measure() throws Exception {
+        switch (name) {
+            case "w1":
+            case "w1-cold":
+                Loops.schedule(this, of(300_000)).stop();
+                Loops.schedule(this, of(300_000)).stop();
+                System.gc();
+                Loops.schedule(this, of(1_000_000));
+                break;
+            case "w2":
+                Loops.ring(this, of(500_000)).stop();
+                System.gc();
+                Loops.ring(this, of(1_000_000));
+                break;
+            case "w3":
+                Loops.reset(this, of(500_000)).stop();
+                System.gc();
+                Loops.reset(this, of(4_000_000));
+                break;
+            case "w4":
+                Waits.lateness(this, 0);
+                break;
+            case "w4-crowded":
+                Waits.lateness(this, of(10_000_000));
+                break;
+            case "w5":
+                Waits.memory(this, of(1_000_000));
+                break;
+            case "w5-10m":
+                Waits.memory(this, of(10_000_000));
+                break;
+            case "w6-empty":
+                Waits.idle(this, 0);
+                break;
+            case "w6":
+                Waits.idle(this, of(1_000_000));
+                break;
+            case "w7":
+                Waits.clump(this, of(100_000));
+                break;
+            case "w8-10k":
+                Scaling.pending(this, of(10_000));
+                break;
+            case "w8-100k":
+                Scaling.pending(this, of(100_000));
+                break;
+            case "w8-1m":
+                Scaling.pending(this, of(1_000_000));
+                break;
+            case "w8-10m":
+                Scaling.pending(this, of(10_000_000));
+                break;
+            case "w8-producers":
+                Scaling.producers(this);
+                break;
+            default:
+                throw new IllegalArgumentException("there is no case " + name);
+        }
+    }
+
+    /** Until the worker has taken in what was scheduled before: its queue is in order, and this is the last in it. */
+    static void settle(HashedWheelTimer timer) throws InterruptedException {
+        boolean[] ran = {false};
+        timer.newTimeout(timeout -> {
+            synchronized (ran) {
+                ran[0] = true;
+                ran.notify();
+            }
+        }, 1, TimeUnit.MILLISECONDS);
+        synchronized (ran) {
+            while (!ran[0]) {
+                ran.wait();
+            }
+        }
+    }
+
+    /** CPU time of all threads that live, in nanoseconds, by the scheduler's account. */
+    static long cpuNanos() throws IOException {
+        return sumOverThreads("schedstat", false);
+    }
+
+    /** How often all threads but the main one have gone to sleep. */
+    static long wakeups() throws IOException {
+        return sumOverThreads("status", true);
+    }
+
+    /** Resident memory in bytes. */
+    static long resident() throws IOException {
+        for (String line : Files.readAllLines(Path.of("/proc/self/status"))) {
+            if (line.startsWith("VmRSS:")) {
+                return Long.parseLong(line.replaceAll("[^0-9]", "")) * 1024;
+            }
+        }
+        throw new IOException("this system does not say how much memory is resident");
+    }
+
+    private static long sumOverThreads(String file, boolean wakeups) throws IOException {
+        long sum = 0;
+        // The thread that main() runs on, which is not the first of the process.
+        Path own = Files.readSymbolicLink(Path.of("/proc/thread-self")).getFileName();
+        try (DirectoryStream<Path> threads = Files.newDirectoryStream(Path.of("/proc/self/task"))) {
+            for (Path thread : threads) {
+                if (wakeups && thread.getFileName().equals(own)) {
+                    continue;
+                }
+                try {
+                    if (!wakeups) {
+                        sum += Long.parseLong(Files.readString(thread.resolve(file)).split(" ")[0]);
+                        continue;
+                    }
+                    for (String line : Files.readAllLines(thread.resolve(file))) {
+                        if (line.startsWith("voluntary_ctxt_switches:")) {
+                            sum += Long.parseLong(line.substring(line.indexOf(':') + 1).trim());
+                        }
+                    }
+                } catch (IOException ended) {
+                    // Between the listing and the reading: left out.
+                    continue;
+                }
+            }
+        }
+        return sum;
+    }
+
+    private String json(String system) {
+        StringBuilder out = new StringBuilder();
+        out.append(String.format(Locale.ROOT, "{\"system\":\"%s\",\"case\":\"%s\",\"producers\":%d,\"metrics\":{",
+                system, name, producers));
+        String comma = "";
+        for (Map.Entry<String, Double> metric : metrics.entrySet()) {
+            out.append(comma).append('"').append(metric.getKey()).append("\":").append(metric.getValue());
+            comma = ",";
+        }
+        out.append("},\"percentiles\":[");
+        comma = "";
+        for (double[] point : percentiles) {
+            out.append(comma).append('[').append(point[0]).append(',').append(point[1]).append(']');
+            comma = ",";
+        }
+        String netty = String.valueOf(HashedWheelTimer.class.getPackage().getImplementationVersion());
+        try {
+            netty = io.netty.util.Version.identify().values().stream()
+                    .filter(version -> version.artifactId().equals("netty-common"))
+                    .map(io.netty.util.Version::artifactVersion).findFirst().orElse(netty);
+        } catch (RuntimeException unknown) {
+            netty = "unknown";
+        }
+        out.append("],\"notes\":[\"Netty ").append(netty).append(", Java ").append(Runtime.version()).append('"');
+        if (note != null) {
+            out.append(",\"").append(note).append('"');
+        }
+        out.append("]}");
+        return out.toString();
+    }
+}

@@ -1,0 +1,229 @@
+import io.netty.util.HashedWheelTimer;
+import io.netty.util.Timeout;
+import io.netty.util.TimerTask;
+import java.util.Arrays;
+import java.util.Locale;
+import java.util.SplittableRandom;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
+
+/** W4 to W7: what happens, or what is used, while nobody schedules. */
+final class Waits {
+    private static final int TIMEOUTS = 1_000_000;
+    private static final int POINTS_A_HALF = 5;
+    private static final int HALVES = 20;
+
+    private Waits() { }
+
+    /** What the timeouts of a run do: each is an object of its own, as a server's would be, with a pointer and a number. */
+    static final class Recorder {
+        final long[] deadlines;
+        /** Lateness in nanoseconds; only the timer's thread writes. */
+        final long[] late;
+        final byte[] runs;
+        volatile int left;
+        volatile long lastRan;
+        int ran;
+        volatile Thread waiting;
+
+        Recorder(int total, boolean timed) {
+            deadlines = new long[timed ? total : 0];
+            late = new long[timed ? total : 0];
+            runs = new byte[total];
+            left = total;
+        }
+
+        TimerTask task(int number) {
+            return timeout -> run(number);
+        }
+
+        void run(int number) {
+            if (deadlines.length > 0 && runs[number] == 0) {
+                late[number] = System.nanoTime() - deadlines[number];
+            }
+            if (runs[number]++ == 0 && ++ran == runs.length) {
+                lastRan = System.nanoTime();
+                left = 0;
+                LockSupport.unpark(waiting);
+            }
+        }
+
+        /** Whether all have run by then. */
+        boolean await(long limit) {
+            waiting = Thread.currentThread();
+            while (left > 0 && System.nanoTime() < limit) {
+                LockSupport.parkNanos(this, Math.min(limit - System.nanoTime(), 100_000_000L));
+            }
+            return left == 0;
+        }
+
+        int count(int least) {
+            int count = 0;
+            for (byte run : runs) {
+                count += run >= least ? 1 : 0;
+            }
+            return count;
+        }
+    }
+
+    static void lateness(NettyCase run, int beside) throws Exception {
+        // Compiles what expires timeouts; a timer of its own.
+        HashedWheelTimer warm = run.timer();
+        Recorder first = new Recorder(run.of(100_000), true);
+        for (int i = 0; i < first.runs.length; i++) {
+            first.deadlines[i] = System.nanoTime();
+            warm.newTimeout(first.task(i), i, TimeUnit.MICROSECONDS);
+        }
+        first.await(System.nanoTime() + 10_000_000_000L);
+        warm.stop();
+
+        HashedWheelTimer timer = run.timer();
+        timer.start();
+        SplittableRandom random = new SplittableRandom(0);
+        Timeout[] others = new Timeout[beside];
+        for (int i = 0; i < beside; i++) {
+            others[i] = timer.newTimeout(new Own(i), random.nextLong(30_000_000L, 60_000_000L), TimeUnit.MICROSECONDS);
+        }
+        NettyCase.settle(timer);
+        int timeouts = run.of(TIMEOUTS);
+        Recorder recorder = new Recorder(timeouts, true);
+        Timeout[] handles = new Timeout[timeouts];
+        long cpu = NettyCase.cpuNanos();
+        for (int i = 0; i < timeouts; i++) {
+            long delay = (long) (random.nextLong(1_000_000L, 3_000_000L) * run.pace);
+            recorder.deadlines[i] = System.nanoTime() + delay * 1_000;
+            handles[i] = timer.newTimeout(recorder.task(i), delay, TimeUnit.MICROSECONDS);
+        }
+        recorder.await(System.nanoTime() + 30_000_000_000L);
+        cpu = NettyCase.cpuNanos() - cpu;
+        Thread.sleep(20);
+        describe(run, recorder);
+        run.metrics.put("cpu_s", cpu / 1e9);
+        keep(handles);
+        keep(others);
+    }
+
+    private static void describe(NettyCase run, Recorder recorder) {
+        int ran = recorder.count(1);
+        int early = 0;
+        long[] late = new long[ran];
+        for (int i = 0, at = 0; i < recorder.runs.length; i++) {
+            if (recorder.runs[i] > 0) {
+                early += recorder.late[i] < 0 ? 1 : 0;
+                late[at++] = Math.max(recorder.late[i], 0);
+            }
+        }
+        Arrays.sort(late);
+        run.metrics.put("p50_ms", at(late, 0.5));
+        run.metrics.put("p99_ms", at(late, 0.99));
+        run.metrics.put("p999_ms", at(late, 0.999));
+        run.metrics.put("max_ms", at(late, 1));
+        run.metrics.put("early", (double) early);
+        run.metrics.put("missing", (double) (recorder.runs.length - ran));
+        run.metrics.put("twice", (double) recorder.count(2));
+        run.percentiles = new double[HALVES * POINTS_A_HALF + 2][];
+        for (int step = 0; step <= HALVES * POINTS_A_HALF + 1; step++) {
+            double share = step > HALVES * POINTS_A_HALF ? 1 : 1 - Math.pow(0.5, (double) step / POINTS_A_HALF);
+            run.percentiles[step] = new double[] {share, at(late, share)};
+        }
+    }
+
+    private static double at(long[] sorted, double share) {
+        if (sorted.length == 0) {
+            return 0;
+        }
+        int place = (int) Math.ceil(share * sorted.length) - 1;
+        return sorted[Math.min(Math.max(place, 0), sorted.length - 1)] / 1e6;
+    }
+
+    /** A task of its own for each timeout: a pointer and a number. */
+    static final class Own implements TimerTask {
+        final Class<?> pointer = Waits.class;
+        final int number;
+
+        Own(int number) {
+            this.number = number;
+        }
+
+        @Override
+        public void run(Timeout timeout) {
+            throw new IllegalStateException(number + " was not to run");
+        }
+    }
+
+    static void memory(NettyCase run, int timeouts) throws Exception {
+        HashedWheelTimer timer = run.timer();
+        timer.start();
+        NettyCase.settle(timer);
+        System.gc();
+        Runtime java = Runtime.getRuntime();
+        long resident = NettyCase.resident();
+        long heap = java.totalMemory() - java.freeMemory();
+        SplittableRandom random = new SplittableRandom(0);
+        Timeout[] handles = new Timeout[timeouts];
+        for (int i = 0; i < timeouts; i++) {
+            handles[i] = timer.newTimeout(new Own(i), random.nextLong(30_000_000L, 60_000_000L), TimeUnit.MICROSECONDS);
+        }
+        NettyCase.settle(timer);
+        resident = NettyCase.resident() - resident;
+        // What is resident depends on when the collector last ran; what is used does not, and is the lesser.
+        System.gc();
+        heap = java.totalMemory() - java.freeMemory() - heap;
+        run.metrics.put("bytes", (double) heap / timeouts);
+        run.note = String.format(Locale.ROOT, "bytes of the heap; resident before a collection: %d", resident / timeouts);
+        keep(handles);
+    }
+
+    static void idle(NettyCase run, int timeouts) throws Exception {
+        HashedWheelTimer timer = run.timer();
+        timer.start();
+        SplittableRandom random = new SplittableRandom(0);
+        Timeout[] handles = new Timeout[timeouts];
+        for (int i = 0; i < timeouts; i++) {
+            long delay = random.nextLong(3_600_000_000L, 3_660_000_000L);
+            handles[i] = timer.newTimeout(new Own(i), delay, TimeUnit.MICROSECONDS);
+        }
+        NettyCase.settle(timer);
+        Thread.sleep((long) (500 * run.pace));
+        long cpu = NettyCase.cpuNanos();
+        long before = NettyCase.wakeups();
+        Thread.sleep((long) (5_000 * run.pace));
+        run.metrics.put("wakeups", (double) (NettyCase.wakeups() - before));
+        run.metrics.put("cpu_ms", (NettyCase.cpuNanos() - cpu) / 1e6);
+        keep(handles);
+    }
+
+    static void clump(NettyCase run, int tasks) throws Exception {
+        // Twice beforehand, for the compiler.
+        double ms = 0;
+        long cpu = 0;
+        for (int turn = 0; turn < 3; turn++) {
+            HashedWheelTimer timer = run.timer();
+            timer.start();
+            Recorder recorder = new Recorder(tasks, false);
+            long deadline = System.nanoTime() + 500_000_000L + 3_000L * tasks;
+            Timeout[] handles = new Timeout[tasks];
+            for (int i = 0; i < tasks; i++) {
+                handles[i] = timer.newTimeout(recorder.task(i), deadline - System.nanoTime(), TimeUnit.NANOSECONDS);
+            }
+            if (System.nanoTime() >= deadline) {
+                throw new IllegalStateException("this machine is too slow: the deadline had passed");
+            }
+            cpu = NettyCase.cpuNanos();
+            if (!recorder.await(deadline + 60_000_000_000L) || recorder.count(2) > 0) {
+                throw new IllegalStateException("not all ran once");
+            }
+            cpu = NettyCase.cpuNanos() - cpu;
+            ms = Math.max(recorder.lastRan - deadline, 0) / 1e6;
+            keep(handles);
+            timer.stop();
+        }
+        run.metrics.put("ms", ms);
+        run.metrics.put("cpu_ns", (double) cpu / tasks);
+    }
+
+    /** What is held until here can't be collected before. */
+    static void keep(Object object) {
+        java.lang.ref.Reference.reachabilityFence(object);
+    }
+}

@@ -1,0 +1,292 @@
+//! What can be measured: the cases, what each reports, and how large it is.
+
+use clap::ValueEnum;
+
+/// One figure that a case reports.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Metric {
+    /// Its name in the JSON.
+    pub(crate) key: &'static str,
+    pub(crate) heading: &'static str,
+    pub(crate) decimals: usize,
+    pub(crate) better: Better,
+}
+
+/// Which way a figure is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Better {
+    Less,
+    More,
+    /// Not to be compared: a count of what went wrong, or of what was asked for.
+    Neither,
+}
+
+const fn less(key: &'static str, heading: &'static str, decimals: usize) -> Metric {
+    Metric { key, heading, decimals, better: Better::Less }
+}
+
+const fn more(key: &'static str, heading: &'static str, decimals: usize) -> Metric {
+    Metric { key, heading, decimals, better: Better::More }
+}
+
+const fn count(key: &'static str, heading: &'static str) -> Metric {
+    Metric { key, heading, decimals: 0, better: Better::Neither }
+}
+
+/// A loop over operations: as its caller saw it, as the whole process paid for it, and all callers together.
+const LOOP: &[Metric] =
+    &[less("ns", "ns/op", 1), less("cpu_ns", "CPU ns/op, whole process", 1), more("mops", "M/s, all together", 2)];
+const LATENESS: &[Metric] = &[
+    less("p50_ms", "p50 ms", 3),
+    less("p99_ms", "p99 ms", 3),
+    less("p999_ms", "p99.9 ms", 3),
+    less("max_ms", "max ms", 3),
+    count("early", "early"),
+    count("missing", "missing"),
+    count("twice", "twice"),
+    less("cpu_s", "CPU s", 3),
+];
+const MEMORY: &[Metric] = &[less("bytes", "bytes each", 1)];
+const IDLE: &[Metric] = &[less("wakeups", "wake-ups", 0), less("cpu_ms", "CPU ms", 2)];
+const CLUMP: &[Metric] = &[less("ms", "ms to the last", 2), less("cpu_ns", "CPU ns each", 1)];
+const PENDING: &[Metric] = &[
+    less("schedule_ns", "schedule ns", 1),
+    less("cancel_ns", "cancel ns", 1),
+    less("reset_ns", "reset ns", 1),
+    count("pending", "pending"),
+];
+const PRODUCERS: &[Metric] = &[
+    more("schedule_mops", "schedule M/s", 2),
+    more("cancel_mops", "cancel M/s", 2),
+    more("reset_mops", "reset M/s", 2),
+    less("schedule_ns", "schedule ns", 1),
+    less("cancel_ns", "cancel ns", 1),
+    less("reset_ns", "reset ns", 1),
+];
+
+/// What is done in a case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// W1.
+    Schedule { reserved: bool },
+    /// W2.
+    Ring,
+    /// W3.
+    Reset,
+    /// W4; `beside` others that are not due yet.
+    Lateness { tick_us: u32, beside: usize },
+    /// W5.
+    Memory { timeouts: usize },
+    /// W6.
+    Idle { timeouts: usize },
+    /// W7.
+    Clump,
+    /// W8, by the number pending.
+    Pending { timeouts: usize },
+    /// W8, by the number of producers.
+    Producers,
+}
+
+/// A case: some work, with what it is called and what it reports.
+#[derive(Debug)]
+pub(crate) struct Case {
+    pub(crate) id: &'static str,
+    pub(crate) group: Group,
+    /// Measured when no cases are named.
+    pub(crate) headline: bool,
+    pub(crate) title: &'static str,
+    pub(crate) producers: &'static [usize],
+    pub(crate) metrics: &'static [Metric],
+    pub(crate) work: Work,
+}
+
+/// The workloads by their numbers in the design.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Group {
+    W1,
+    W2,
+    W3,
+    W4,
+    W5,
+    W6,
+    W7,
+    W8,
+}
+
+const fn pending(id: &'static str, title: &'static str, timeouts: usize) -> Case {
+    let work = Work::Pending { timeouts };
+    Case { id, group: Group::W8, headline: false, title, producers: &[1], metrics: PENDING, work }
+}
+
+/// All cases, in the order in which they are measured and shown.
+pub(crate) static CASES: [Case; 17] = [
+    Case {
+        id: "w1",
+        group: Group::W1,
+        headline: true,
+        title: "W1 schedule 1,000,000 due in 30 to 60 s, capacity reserved where it can be",
+        producers: &[1, 2],
+        metrics: LOOP,
+        work: Work::Schedule { reserved: true },
+    },
+    Case {
+        id: "w1-cold",
+        group: Group::W1,
+        headline: true,
+        title: "W1 the same, into memory never touched before",
+        producers: &[1],
+        metrics: LOOP,
+        work: Work::Schedule { reserved: false },
+    },
+    Case {
+        id: "w2",
+        group: Group::W2,
+        headline: true,
+        title: "W2 schedule + cancel over a ring of 1,000; an op is one of each",
+        producers: &[1, 2],
+        metrics: LOOP,
+        work: Work::Ring,
+    },
+    Case {
+        id: "w3",
+        group: Group::W3,
+        headline: true,
+        title: "W3 push one of 100,000 keep-alives out to now + 60 s, at random",
+        producers: &[1, 2],
+        metrics: LOOP,
+        work: Work::Reset,
+    },
+    Case {
+        id: "w4",
+        group: Group::W4,
+        headline: true,
+        title: "W4 lateness of 1,000,000 due in 1 to 3 s, tick of 1 ms",
+        producers: &[1],
+        metrics: LATENESS,
+        work: Work::Lateness { tick_us: 1_000, beside: 0 },
+    },
+    Case {
+        id: "w4-fine",
+        group: Group::W4,
+        headline: true,
+        title: "W4 the same, tick of 100 us, or without ticks",
+        producers: &[1],
+        metrics: LATENESS,
+        work: Work::Lateness { tick_us: 100, beside: 0 },
+    },
+    Case {
+        id: "w4-crowded",
+        group: Group::W4,
+        headline: false,
+        title: "W4 the same, tick of 1 ms, with 10,000,000 more pending at 30 to 60 s",
+        producers: &[1],
+        metrics: LATENESS,
+        work: Work::Lateness { tick_us: 1_000, beside: 10_000_000 },
+    },
+    Case {
+        id: "w5",
+        group: Group::W5,
+        headline: true,
+        title: "W5 resident memory per pending timeout, handle and closure included, 1,000,000",
+        producers: &[1],
+        metrics: MEMORY,
+        work: Work::Memory { timeouts: 1_000_000 },
+    },
+    Case {
+        id: "w5-10m",
+        group: Group::W5,
+        headline: false,
+        title: "W5 the same, 10,000,000",
+        producers: &[1],
+        metrics: MEMORY,
+        work: Work::Memory { timeouts: 10_000_000 },
+    },
+    Case {
+        id: "w6-empty",
+        group: Group::W6,
+        headline: true,
+        title: "W6 wake-ups and CPU in 5 s, nothing pending",
+        producers: &[1],
+        metrics: IDLE,
+        work: Work::Idle { timeouts: 0 },
+    },
+    Case {
+        id: "w6",
+        group: Group::W6,
+        headline: true,
+        title: "W6 wake-ups and CPU in 5 s, 1,000,000 due in an hour",
+        producers: &[1],
+        metrics: IDLE,
+        work: Work::Idle { timeouts: 1_000_000 },
+    },
+    Case {
+        id: "w7",
+        group: Group::W7,
+        headline: true,
+        title: "W7 100,000 on one deadline, from it until the last has run",
+        producers: &[1],
+        metrics: CLUMP,
+        work: Work::Clump,
+    },
+    pending("w8-10k", "W8 cost with 10,000 pending at 60 to 120 s", 10_000),
+    pending("w8-100k", "W8 cost with 100,000 pending", 100_000),
+    pending("w8-1m", "W8 cost with 1,000,000 pending", 1_000_000),
+    pending("w8-10m", "W8 cost with 10,000,000 pending", 10_000_000),
+    Case {
+        id: "w8-producers",
+        group: Group::W8,
+        headline: false,
+        title: "W8 by the number of producers: schedule, cancel and reset",
+        producers: &[1, 2, 4, 8, 16],
+        metrics: PRODUCERS,
+        work: Work::Producers,
+    },
+];
+
+/// The case of that name.
+pub(crate) fn find(id: &str) -> Option<&'static Case> {
+    CASES.iter().find(|case| case.id == id)
+}
+
+/// How large the workloads are; `full` is the definition, anything less is for trying things out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sizes {
+    scale: f64,
+}
+
+impl Sizes {
+    pub(crate) const fn scaled(scale: f64) -> Self {
+        Self { scale }
+    }
+
+    pub(crate) fn scale(self) -> f64 {
+        self.scale
+    }
+
+    /// So many, or fewer, but enough for the workload to make sense; zero stays zero.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count, times something up to 1")]
+    pub(crate) fn of(self, full: usize) -> usize {
+        ((full as f64 * self.scale) as usize).max(full.min(100))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_unique_and_begin_with_their_group() {
+        for (at, case) in CASES.iter().enumerate() {
+            let group = format!("{:?}", case.group).to_lowercase();
+            assert!(case.id == group || case.id.starts_with(&format!("{group}-")), "{}", case.id);
+            assert!(CASES[at + 1..].iter().all(|other| other.id != case.id), "{} is there twice", case.id);
+        }
+    }
+
+    #[test]
+    fn sizes_shrink_to_a_hundred_but_nothing_stays_nothing() {
+        let sizes = Sizes::scaled(0.001);
+        assert_eq!([0, 50, 1_000, 1_000_000].map(|full| sizes.of(full)), [0, 50, 100, 1_000]);
+        assert_eq!(Sizes::scaled(1.0).of(1_000_000), 1_000_000);
+    }
+}

@@ -1,0 +1,93 @@
+//! One run of one case, in a process of its own.
+
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+
+use super::line::Line;
+use super::workloads::Job;
+
+/// How often the process is looked at: seldom, as it needs the cores.
+const LOOK: Duration = Duration::from_millis(25);
+
+/// Runs `command`, with the options of the case behind its own, and reads its line.
+pub(crate) fn measure(mut command: Command, job: &Job, patience: Duration) -> Result<Line> {
+    command.args(["--case", job.case.id, "--producers", &job.producers.to_string()]);
+    command.args(["--scale", &job.sizes.scale().to_string(), "--pace", &job.pace.to_string()]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let program = command.get_program().display().to_string();
+    let mut child = command.spawn().with_context(|| format!("cannot run {program}"))?;
+    let (output, errors) = (reader(child.stdout.take()), reader(child.stderr.take()));
+    let status = match wait(&mut child, patience)? {
+        Some(status) => status,
+        None => {
+            child.kill().context("cannot end the process")?;
+            child.wait().context("cannot end the process")?;
+            bail!("it took longer than {} s", patience.as_secs());
+        }
+    };
+    let text = |reader: thread::JoinHandle<String>| reader.join().map_err(|_| anyhow!("cannot read what it prints"));
+    let (output, errors) = (text(output)?, text(errors)?);
+    if !status.success() {
+        let why = errors.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it did not say why");
+        bail!("{}", why.trim_start_matches("error: "));
+    }
+    Line::read(&output, job.case)
+}
+
+/// Reads to the end, on a thread of its own, so that the process is never held up.
+fn reader(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            // What has been read until it fails is there.
+            let _ = pipe.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+fn wait(child: &mut Child, patience: Duration) -> Result<Option<std::process::ExitStatus>> {
+    let limit = Instant::now() + patience;
+    while Instant::now() < limit {
+        if let Some(status) = child.try_wait().context("cannot look at the process")? {
+            return Ok(Some(status));
+        }
+        thread::sleep(LOOK);
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::cases::{Sizes, find};
+
+    fn job() -> Job {
+        Job { case: find("w2").expect("a case"), producers: 2, sizes: Sizes::scaled(0.5), pace: 1.0 }
+    }
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "sh"]);
+        command
+    }
+
+    #[test]
+    fn the_process_is_told_the_case_and_its_line_is_read() {
+        let script = r#"echo chatter; [ "$*" = "--case w2 --producers 2 --scale 0.5 --pace 1" ] &&
+            echo '{"system":"x","case":"w2","producers":2,"metrics":{"ns":12.5}}'"#;
+        let line = measure(shell(script), &job(), Duration::from_secs(60)).expect("a line");
+        assert_eq!(line.metrics["ns"], 12.5);
+    }
+
+    #[test]
+    fn what_fails_says_why_and_what_hangs_is_ended() {
+        let why = |script, patience| format!("{:#}", measure(shell(script), &job(), patience).expect_err("no line"));
+        assert_eq!(why("echo error: too small >&2; exit 1", Duration::from_secs(60)), "too small");
+        assert!(why("exec sleep 60", Duration::from_millis(100)).contains("longer than"));
+    }
+}

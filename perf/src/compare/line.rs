@@ -1,0 +1,91 @@
+//! What one run of one case has to say: one line of JSON, the same from every program that measures.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::cases::Case;
+
+/// The result of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Line {
+    pub(crate) system: String,
+    pub(crate) case: String,
+    pub(crate) producers: usize,
+    /// By the keys of the case's metrics.
+    pub(crate) metrics: BTreeMap<String, f64>,
+    /// Lateness: share of the timeouts (0 to 1), and the milliseconds within which they ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) percentiles: Vec<(f64, f64)>,
+    /// What else is to be known about the run: versions, settings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) notes: Vec<String>,
+}
+
+impl Line {
+    pub(crate) fn new(system: &str, case: &Case, producers: usize) -> Self {
+        Self {
+            system: system.to_owned(),
+            case: case.id.to_owned(),
+            producers,
+            metrics: BTreeMap::new(),
+            percentiles: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    pub(crate) fn set(&mut self, key: &str, value: f64) {
+        self.metrics.insert(key.to_owned(), value);
+    }
+
+    pub(crate) fn print(&self) -> Result<()> {
+        println!("{}", serde_json::to_string(self).context("cannot turn the result into JSON")?);
+        Ok(())
+    }
+
+    /// Finds the line in what a program printed: the last one that is an object. A peer may print things of its own.
+    pub(crate) fn read(output: &str, case: &Case) -> Result<Self> {
+        let text = output.lines().rfind(|line| line.starts_with('{')).context("it printed no result")?;
+        let line: Self = serde_json::from_str(text).with_context(|| format!("it printed {text:?}"))?;
+        ensure!(line.case == case.id, "it was to measure {}, and measured {}", case.id, line.case);
+        let strange = |(key, value): (&String, &f64)| {
+            (!value.is_finite() || case.metrics.iter().all(|metric| metric.key != key))
+                .then(|| format!("{key}={value}"))
+        };
+        let strange: Vec<_> = line.metrics.iter().filter_map(strange).collect();
+        ensure!(strange.is_empty(), "of {} it reported {}, which makes no sense", case.id, strange.join(", "));
+        Ok(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::cases::find;
+
+    #[test]
+    fn a_line_comes_back_as_it_was() {
+        let case = find("w4").expect("a case");
+        let mut line = Line::new("netty", case, 2);
+        line.set("p50_ms", 1.0625);
+        line.set("early", 0.0);
+        line.percentiles = vec![(0.5, 1.25), (1.0, 17.0)];
+        line.notes.push("with \"quotes\"".to_owned());
+        let text = serde_json::to_string(&line).expect("plain data");
+        assert_eq!(Line::read(&format!("chatter\n{text}\nWorker shutdown\n"), case).expect("a line"), line);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let case = find("w2").expect("a case");
+        let read = |text: &str| Line::read(text, case).map_err(|why| format!("{why:#}"));
+        assert!(read("").is_err_and(|why| why.contains("no result")));
+        assert!(read("{}").is_err());
+        let of = |case, key| format!(r#"{{"system":"heap","case":"{case}","producers":1,"metrics":{{"{key}":1.5}}}}"#);
+        assert!(read(&of("w2", "ns")).is_ok());
+        assert!(read(&of("w3", "ns")).is_err_and(|why| why.contains("w3")));
+        assert!(read(&of("w2", "nanos")).is_err_and(|why| why.contains("nanos=1.5")));
+    }
+}

@@ -1,0 +1,106 @@
+//! What a run was made on and with.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde::Serialize;
+
+use crate::process;
+
+/// The machine, and the versions of what was compared.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Machine {
+    pub(crate) processor: String,
+    pub(crate) cores: usize,
+    pub(crate) memory: String,
+    pub(crate) kernel: String,
+    pub(crate) clock_source: String,
+    pub(crate) transparent_huge_pages: String,
+    pub(crate) rustc: String,
+    /// Of the repository that this program was built from, as it stands now.
+    pub(crate) commit: String,
+    pub(crate) started: String,
+    pub(crate) debug_assertions: bool,
+    /// Of the crates that were measured.
+    pub(crate) crates: BTreeMap<String, String>,
+}
+
+const CRATES: [&str; 8] = [
+    "tourbillon",
+    "tokio",
+    "tokio-util",
+    "pingora-timeout",
+    "async-io",
+    "hierarchical_hash_wheel_timer",
+    "nexus-timer",
+    "hashed_wheel_timer",
+];
+
+impl Machine {
+    pub(crate) fn look() -> Self {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let root = root.display().to_string();
+        let lock = fs::read_to_string(Path::new(&root).join("Cargo.lock")).unwrap_or_default();
+        Self {
+            processor: field("/proc/cpuinfo", "model name"),
+            cores: process::cores(),
+            memory: field("/proc/meminfo", "MemTotal"),
+            kernel: line("/proc/sys/kernel/osrelease"),
+            clock_source: line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+            transparent_huge_pages: line("/sys/kernel/mm/transparent_hugepage/enabled"),
+            rustc: answer("rustc", &["--version"]),
+            commit: answer("git", &["-C", &root, "describe", "--always", "--dirty"]),
+            started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            debug_assertions: cfg!(debug_assertions),
+            crates: versions(&lock),
+        }
+    }
+}
+
+fn line(path: &str) -> String {
+    fs::read_to_string(path).map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+}
+
+/// What follows the first `name :` in a file of fields.
+fn field(path: &str, name: &str) -> String {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'));
+    value.map_or_else(|| "unknown".to_owned(), |value| value.trim().to_owned())
+}
+
+fn answer(program: &str, args: &[&str]) -> String {
+    let output = Command::new(program).args(args).output().ok().filter(|output| output.status.success());
+    output.map_or_else(|| "unknown".to_owned(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Reads a Cargo.lock.
+fn versions(lock: &str) -> BTreeMap<String, String> {
+    let quoted =
+        |line: &str, key: &str| Some(line.strip_prefix(key)?.strip_prefix(" = \"")?.strip_suffix('"')?.to_owned());
+    let mut name = None;
+    let mut versions = BTreeMap::new();
+    for line in lock.lines() {
+        if let Some(found) = quoted(line, "name") {
+            name = Some(found);
+        } else if let Some(version) = quoted(line, "version")
+            && let Some(name) = name.take()
+            && CRATES.contains(&name.as_str())
+        {
+            versions.insert(name, version);
+        }
+    }
+    versions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_in_a_lock_file() {
+        let lock = "version = 4\n\n[[package]]\nname = \"tokio\"\nversion = \"1.54.1\"\n\n[[package]]\nname = \"other\"\nversion = \"2.0.0\"\n";
+        assert_eq!(versions(lock), BTreeMap::from([("tokio".to_owned(), "1.54.1".to_owned())]));
+    }
+}

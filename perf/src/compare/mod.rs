@@ -1,0 +1,197 @@
+//! Tourbillon beside other timers: W1 to W8, in one run.
+//!
+//! Every run of every case is a process of its own (this program, with the hidden job `case`, or a Java program), the
+//! systems take turns, and before each run two threads play ping-pong with a cache line, because on a shared or virtual
+//! machine the way between two cores is what varies most.
+
+mod cases;
+mod child;
+mod line;
+mod machine;
+mod netty;
+mod orchestra;
+mod ping_pong;
+mod race;
+mod recorder;
+mod report;
+mod statistics;
+mod systems;
+mod table;
+mod workloads;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+use crate::{Verdict, json_file, number};
+use cases::{CASES, Case, Sizes};
+use orchestra::Orchestra;
+use systems::Name;
+use workloads::Job;
+
+/// Options of the comparison.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct CompareArgs {
+    /// Only these cases, separated by commas: a group (w1), a case (w1-cold), or `all` [default: the headline ones]
+    #[arg(long, value_name = "CASES", value_delimiter = ',')]
+    cases: Vec<String>,
+
+    /// Only these systems, separated by commas [default: all that this program was built with, and Netty]
+    #[arg(long, value_name = "SYSTEMS", value_enum, value_delimiter = ',')]
+    systems: Vec<Name>,
+
+    /// How often each case is measured
+    #[arg(long, value_name = "N", default_value = "5", value_parser = number::parse_positive)]
+    repeat: usize,
+
+    /// Write the result, every run included, as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Compare builds of this program instead of systems: NAME=PATH, the first being what the others are compared with
+    #[arg(long, value_name = "NAME=PATH", value_parser = parse_build)]
+    build: Vec<(String, PathBuf)>,
+
+    /// Where scripts/peers has put the Java program [default: target/peers of the repository]
+    #[arg(long, value_name = "FOLDER")]
+    netty: Option<PathBuf>,
+
+    #[command(flatten)]
+    size: SizeArgs,
+}
+
+/// How large the workloads are; for trying things out.
+#[derive(Debug, Clone, Copy, Args)]
+struct SizeArgs {
+    /// Share of the full number of timeouts and operations
+    #[arg(long, hide = true, default_value_t = 1.0)]
+    scale: f64,
+
+    /// Share of the full times
+    #[arg(long, hide = true, default_value_t = 1.0)]
+    pace: f64,
+}
+
+const AFTER_HELP: &str = "\
+Cases, by default:
+  w1, w1-cold        schedule: 1,000,000 with delays of 30 s to 60 s; capacity reserved, or not
+  w2                 schedule + cancel over a ring of 1,000
+  w3                 push one of 100,000 keep-alives out to now + 60 s
+  w4, w4-fine        lateness of 1,000,000 due in 1 to 3 s; tick of 1 ms, and of 100 us
+  w5                 resident memory per pending timeout
+  w6-empty, w6       wake-ups and CPU in 5 s; nothing pending, and 1,000,000 due in an hour
+  w7                 100,000 on one deadline, from the deadline until the last has run
+and, if named, or with `all`:
+  w4-crowded, w5-10m                     the same with 10,000,000 pending
+  w8-10k, w8-100k, w8-1m, w8-10m         cost of schedule, cancel, reset by the number pending
+  w8-producers                           the same with 1 to 16 producers
+w1 to w3 are measured with 1 and with 2 producers.
+
+The other timers need the feature `peers`; Netty needs scripts/peers to have been run.
+
+Examples:
+  cargo run --release -p tourbillon-perf --features peers -- compare --json run.json
+  tourbillon-perf compare --cases w2 --systems tourbillon,heap
+  tourbillon-perf compare --cases w2,w3 --build old=a/tourbillon-perf --build new=b/tourbillon-perf";
+
+/// Options of a run in a process of its own.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct CaseArgs {
+    #[arg(long, value_enum)]
+    system: Name,
+
+    #[arg(long, value_parser = parse_case)]
+    case: &'static Case,
+
+    #[arg(long, default_value = "1", value_parser = number::parse_positive)]
+    producers: usize,
+
+    #[command(flatten)]
+    size: SizeArgs,
+}
+
+impl SizeArgs {
+    fn job(self, case: &'static Case, producers: usize) -> Job {
+        Job { case, producers, sizes: Sizes::scaled(self.scale), pace: self.pace }
+    }
+}
+
+fn parse_build(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.to_owned(), path.into())),
+        _ => Err("a build is NAME=PATH, such as old=target/ab/old/tourbillon-perf".to_owned()),
+    }
+}
+
+fn parse_case(text: &str) -> Result<&'static Case, String> {
+    cases::find(text).ok_or_else(|| format!("there is no case {text}; see compare --help"))
+}
+
+/// The cases that were asked for, in the order in which they are measured.
+fn chosen_cases(names: &[String]) -> Result<Vec<&'static Case>> {
+    let named = |case: &Case, name: &String| {
+        name == "all" || name == case.id || *name == format!("{:?}", case.group).to_lowercase()
+    };
+    for name in names {
+        let known = CASES.iter().any(|case| named(case, name));
+        anyhow::ensure!(known, "there is no case {name}; see compare --help for those there are");
+    }
+    let wanted =
+        |case: &&Case| if names.is_empty() { case.headline } else { names.iter().any(|name| named(case, name)) };
+    Ok(CASES.iter().filter(wanted).collect())
+}
+
+/// Measures what was asked for, prints it, and writes it down.
+pub(crate) fn run(args: &CompareArgs) -> Result<Verdict> {
+    json_file::check(args.json.as_deref())?;
+    let cases = chosen_cases(&args.cases)?;
+    let orchestra = if args.build.is_empty() {
+        let program = std::env::current_exe().context("cannot find this program's own file")?;
+        Orchestra::of_systems(program, &args.systems, args.netty.as_deref())
+    } else {
+        Orchestra::of_builds(&args.build)
+    };
+    if !cfg!(feature = "peers") && args.build.is_empty() {
+        eprintln!("Only Tourbillon, a heap of our own, and Netty: for the others build with --features peers.");
+    }
+    let report = orchestra.play(&cases, args.repeat, |case, producers| args.size.job(case, producers));
+    table::print(&report);
+    if let Some(path) = &args.json {
+        json_file::write(path, &report)?;
+    }
+    Ok(Verdict::passed_if(orchestra::promises_kept(&report)))
+}
+
+/// Measures one case of one system, here.
+pub(crate) fn run_case(args: &CaseArgs) -> Result<Verdict> {
+    systems::measure(args.system, &args.size.job(args.case, args.producers))?.print()?;
+    // Ten million timeouts that nobody needs any more would take long to be taken apart.
+    std::process::exit(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_are_chosen_by_group_by_name_or_all() {
+        let ids = |names: &[&str]| {
+            let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+            chosen_cases(&names).map(|cases| cases.iter().map(|case| case.id).collect::<Vec<_>>())
+        };
+        assert_eq!(ids(&["w1"]).expect("known"), ["w1", "w1-cold"]);
+        assert_eq!(ids(&["w7", "w1-cold"]).expect("known"), ["w1-cold", "w7"]);
+        assert_eq!(ids(&["all"]).expect("known").len(), CASES.len());
+        assert!(ids(&[]).expect("the headline").contains(&"w4-fine"));
+        assert!(!ids(&[]).expect("the headline").contains(&"w8-10m"));
+        assert!(ids(&["w9"]).is_err());
+    }
+
+    #[test]
+    fn builds_have_a_name_and_a_path() {
+        assert_eq!(parse_build("old=a/b"), Ok(("old".to_owned(), PathBuf::from("a/b"))));
+        assert!(parse_build("a/b").is_err() && parse_build("=a").is_err());
+    }
+}

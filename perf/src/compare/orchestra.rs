@@ -1,0 +1,184 @@
+//! Who plays when: for each repetition each case, and in each case each system in its turn.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::cases::Case;
+use super::child;
+use super::machine::Machine;
+use super::netty::Netty;
+use super::ping_pong::round_trip;
+use super::report::{Report, Run, RunResult, TableOf, Tried};
+use super::statistics::NEAR_NS;
+use super::systems::{How, Name, SYSTEMS};
+use super::workloads::Job;
+
+/// How long a run may take.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Who is compared.
+#[derive(Debug)]
+struct Player {
+    called: String,
+    system: Name,
+    /// Where to run it, or why it can't be run.
+    stage: Result<Stage, String>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Program(PathBuf),
+    Netty { slots: u32 },
+}
+
+/// All that are compared; the first is the reference.
+#[derive(Debug)]
+pub(crate) struct Orchestra {
+    players: Vec<Player>,
+    netty: Result<Netty, String>,
+}
+
+impl Orchestra {
+    /// Systems, each in this program or in Java; all, if none is named.
+    pub(crate) fn of_systems(program: PathBuf, named: &[Name], classes: Option<&Path>) -> Self {
+        let netty = Netty::find(classes);
+        let player = |system: Name| {
+            let stage = match system.how() {
+                How::Here => Ok(Stage::Program(program.clone())),
+                How::Peer if cfg!(feature = "peers") => Ok(Stage::Program(program.clone())),
+                How::Peer => Err("this program was built without the feature `peers`".to_owned()),
+                How::Netty { slots } => netty.as_ref().map(|_| Stage::Netty { slots }).map_err(Clone::clone),
+            };
+            Player { called: system.id().to_owned(), system, stage }
+        };
+        // Without the feature its systems are left out, unless they are asked for.
+        let there = |system: &Name| cfg!(feature = "peers") || system.how() != How::Peer;
+        let wanted = |system: &Name| if named.is_empty() { there(system) } else { named.contains(system) };
+        Self { players: SYSTEMS.into_iter().filter(wanted).map(player).collect(), netty }
+    }
+
+    /// Tourbillon in several builds of this program.
+    pub(crate) fn of_builds(builds: &[(String, PathBuf)]) -> Self {
+        let player = |(called, program): &(String, PathBuf)| Player {
+            called: called.clone(),
+            system: Name::Tourbillon,
+            stage: Ok(Stage::Program(program.clone())),
+        };
+        Self { players: builds.iter().map(player).collect(), netty: Err(String::new()) }
+    }
+
+    /// Measures everything.
+    pub(crate) fn play(
+        &self,
+        cases: &[&'static Case],
+        repeat: usize,
+        job: impl Fn(&'static Case, usize) -> Job,
+    ) -> Report {
+        let started = Instant::now();
+        let machine = Machine::look();
+        let jobs: Vec<Job> = cases
+            .iter()
+            .flat_map(|&case| case.producers.iter().map(|&producers| job(case, producers)).collect::<Vec<_>>())
+            .collect();
+        let mut tried: Vec<Vec<Tried>> = jobs.iter().map(|job| self.prepare(job)).collect();
+        for repetition in 1..=repeat {
+            for (job, tried) in jobs.iter().zip(&mut tried) {
+                let places = tried.len();
+                for turn in 0..places {
+                    // Another one first each time, so that none always follows the same.
+                    let tried = &mut tried[(turn + repetition - 1) % places];
+                    self.measure(job, repetition, tried);
+                }
+                eprintln!(
+                    "{} of {repeat}: {} with {} producer{} ({:.1} minutes so far)",
+                    repetition,
+                    job.case.id,
+                    job.producers,
+                    if job.producers == 1 { "" } else { "s" },
+                    started.elapsed().as_secs_f64() / 60.0
+                );
+            }
+        }
+        let reference = self.players.first().map_or("", |player| &player.called);
+        let table = |(job, tried): (&Job, _)| TableOf::new(job.case, job.producers, reference, tried);
+        let scale = jobs.first().map_or(1.0, |job| job.sizes.scale());
+        Report {
+            machine,
+            repeat,
+            scale,
+            near_below_ns: NEAR_NS,
+            reference: reference.to_owned(),
+            minutes: started.elapsed().as_secs_f64() / 60.0,
+            systems: self.players.iter().map(Player::explained).collect(),
+            tables: jobs.iter().zip(tried).map(table).collect(),
+        }
+    }
+
+    /// The rows of a case, still without runs.
+    fn prepare(&self, job: &Job) -> Vec<Tried> {
+        let there = |player: &&Player| !player.system.stays_out(job.case.work);
+        let row = |player: &Player| {
+            let cannot = player.system.cannot(job.case.work).map(str::to_owned);
+            let cannot = cannot.or_else(|| player.stage.as_ref().err().cloned());
+            Tried { system: player.called.clone(), runs: Vec::new(), cannot }
+        };
+        self.players.iter().filter(there).map(row).collect()
+    }
+
+    fn measure(&self, job: &Job, repetition: usize, tried: &mut Tried) {
+        let Some(player) = self.players.iter().find(|player| player.called == tried.system) else { return };
+        let (None, Ok(stage)) = (&tried.cannot, &player.stage) else { return };
+        let command = match (stage, &self.netty) {
+            (Stage::Program(path), _) => {
+                let mut command = Command::new(path);
+                command.args(["case", "--system", player.system.id()]);
+                command
+            }
+            (Stage::Netty { slots }, Ok(netty)) => netty.command(player.system.id(), *slots, job),
+            (Stage::Netty { .. }, Err(_)) => return,
+        };
+        let ping_pong_ns = round_trip();
+        let result = match child::measure(command, job, PATIENCE) {
+            Ok(line) => RunResult::Measured(line),
+            Err(why) => {
+                eprintln!("{} {}: {why:#}", player.called, job.case.id);
+                RunResult::Failed { failed: format!("{why:#}") }
+            }
+        };
+        tried.runs.push(Run { repetition, ping_pong_ns, result });
+    }
+}
+
+impl Player {
+    fn explained(&self) -> (String, String) {
+        let explained = match &self.stage {
+            Ok(Stage::Program(path)) if self.called != self.system.id() => path.display().to_string(),
+            _ => self.system.explained().to_owned(),
+        };
+        (self.called.clone(), explained)
+    }
+}
+
+/// Whether Tourbillon kept what it promises, in every run: none early, none lost, none twice, and no run that failed.
+pub(crate) fn promises_kept(report: &Report) -> bool {
+    let mut kept = true;
+    for table in &report.tables {
+        for row in table.rows.iter().filter(|row| row.system.starts_with(&report.reference)) {
+            for run in &row.runs {
+                let broken = match &run.result {
+                    RunResult::Failed { failed } => Some(failed.clone()),
+                    RunResult::Measured(line) => ["early", "missing", "twice"]
+                        .iter()
+                        .find(|&&key| line.metrics.get(key).is_some_and(|&count| count > 0.0))
+                        .map(|key| format!("{} timeouts {key}", line.metrics[*key])),
+                };
+                if let Some(why) = broken {
+                    println!("{} broke a promise in {}, repetition {}: {why}", row.system, table.case, run.repetition);
+                    kept = false;
+                }
+            }
+        }
+    }
+    kept
+}

@@ -1,0 +1,247 @@
+//! What a comparison found: every run, and the medians. Its JSON is this, field by field.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::cases::{Better, Case, Metric};
+use super::line::Line;
+use super::machine::Machine;
+use super::statistics::{Selection, Spread};
+
+/// The whole result.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) machine: Machine,
+    pub(crate) repeat: usize,
+    pub(crate) scale: f64,
+    /// A round trip of a cache line below this is near.
+    pub(crate) near_below_ns: f64,
+    /// What the others are compared with.
+    pub(crate) reference: String,
+    pub(crate) minutes: f64,
+    /// What each name means.
+    pub(crate) systems: BTreeMap<String, String>,
+    pub(crate) tables: Vec<TableOf>,
+}
+
+/// A case with so many producers, and every system in it.
+#[derive(Debug, Serialize)]
+pub(crate) struct TableOf {
+    pub(crate) case: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) producers: usize,
+    pub(crate) metrics: Vec<MetricOf>,
+    pub(crate) rows: Vec<Row>,
+    #[serde(skip)]
+    pub(crate) of: &'static Case,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct MetricOf {
+    pub(crate) key: &'static str,
+    pub(crate) heading: &'static str,
+    pub(crate) more_is_better: bool,
+}
+
+/// A system in a case.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) system: String,
+    /// Of which of the runs the medians are.
+    pub(crate) selection: Selection,
+    pub(crate) values: BTreeMap<&'static str, Value>,
+    /// Lateness: share, and the median of the milliseconds within which that share ran.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) percentiles: Vec<(f64, f64)>,
+    /// Why there is no figure; or why there are fewer runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) not_measured: Option<String>,
+    pub(crate) runs: Vec<Run>,
+}
+
+/// One figure of one row.
+#[derive(Debug, Serialize)]
+pub(crate) struct Value {
+    #[serde(flatten)]
+    pub(crate) spread: Spread,
+    /// How many times worse than the reference: 2 is twice the time, or half the rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ratio: Option<f64>,
+    /// Of which runs of both the ratio is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) compared: Option<Selection>,
+}
+
+/// One run.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Run {
+    pub(crate) repetition: usize,
+    /// A round trip of a cache line between two cores, just before.
+    pub(crate) ping_pong_ns: Option<f64>,
+    #[serde(flatten)]
+    pub(crate) result: RunResult,
+}
+
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
+pub(crate) enum RunResult {
+    Measured(Line),
+    Failed { failed: String },
+}
+
+impl Run {
+    fn line(&self) -> Option<&Line> {
+        match &self.result {
+            RunResult::Measured(line) => Some(line),
+            RunResult::Failed { .. } => None,
+        }
+    }
+}
+
+/// What was tried: runs, or why there are none.
+#[derive(Debug)]
+pub(crate) struct Tried {
+    pub(crate) system: String,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) cannot: Option<String>,
+}
+
+impl TableOf {
+    pub(crate) fn new(case: &'static Case, producers: usize, reference: &str, tried: Vec<Tried>) -> Self {
+        let reference =
+            tried.iter().find(|tried| tried.system == reference).map_or(Vec::new(), |tried| tried.runs.clone());
+        let metric = |metric: &Metric| MetricOf {
+            key: metric.key,
+            heading: metric.heading,
+            more_is_better: metric.better == Better::More,
+        };
+        Self {
+            case: case.id,
+            title: case.title,
+            producers,
+            metrics: case.metrics.iter().map(metric).collect(),
+            rows: tried.into_iter().map(|tried| Row::new(case, tried, &reference)).collect(),
+            of: case,
+        }
+    }
+}
+
+impl Row {
+    fn new(case: &Case, tried: Tried, reference: &[Run]) -> Self {
+        let selection = Selection::for_one(&round_trips(&tried.runs));
+        let compared = Selection::for_two(&round_trips(&tried.runs), &round_trips(reference));
+        let value = |metric: &'static Metric| {
+            let spread = spread(&tried.runs, selection, metric.key)?;
+            let theirs = median_of(&tried.runs, compared, metric);
+            let ours = median_of(reference, compared, metric);
+            let ratio = match metric.better {
+                Better::Less => divide(theirs, ours),
+                Better::More => divide(ours, theirs),
+                Better::Neither => None,
+            };
+            Some((metric.key, Value { spread, ratio, compared: ratio.map(|_| compared) }))
+        };
+        let failed = tried.runs.iter().find_map(|run| match &run.result {
+            RunResult::Failed { failed } => Some(failed.clone()),
+            RunResult::Measured(_) => None,
+        });
+        Self {
+            selection,
+            values: case.metrics.iter().filter_map(value).collect(),
+            percentiles: percentiles(&tried.runs, selection),
+            not_measured: tried.cannot.or(failed),
+            system: tried.system,
+            runs: tried.runs,
+        }
+    }
+
+    /// How many runs its medians are of, and how many there are.
+    pub(crate) fn counted(&self) -> (usize, usize) {
+        let trips = round_trips(&self.runs);
+        (self.selection.count(&trips), trips.len())
+    }
+}
+
+/// The readings of the runs that measured something.
+fn round_trips(runs: &[Run]) -> Vec<Option<f64>> {
+    runs.iter().filter(|run| run.line().is_some()).map(|run| run.ping_pong_ns).collect()
+}
+
+fn chosen(runs: &[Run], selection: Selection) -> impl Iterator<Item = &Line> {
+    runs.iter().filter(move |run| selection.has(run.ping_pong_ns)).filter_map(Run::line)
+}
+
+fn spread(runs: &[Run], selection: Selection, key: &str) -> Option<Spread> {
+    Spread::of(chosen(runs, selection).filter_map(|line| line.metrics.get(key).copied()))
+}
+
+fn median_of(runs: &[Run], selection: Selection, metric: &Metric) -> Option<f64> {
+    spread(runs, selection, metric.key).map(|spread| spread.median)
+}
+
+/// None if there is nothing to compare: no wake-ups of either are neither more nor less.
+fn divide(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    let ratio = one? / other?;
+    ratio.is_finite().then_some(ratio)
+}
+
+/// Point by point the median of the runs.
+fn percentiles(runs: &[Run], selection: Selection) -> Vec<(f64, f64)> {
+    let first = chosen(runs, selection).next().map(|line| line.percentiles.as_slice()).unwrap_or_default();
+    let median = |(at, &(share, _)): (usize, &(f64, f64))| {
+        let values = chosen(runs, selection).filter_map(|line| line.percentiles.get(at)).map(|&(_, ms)| ms);
+        Some((share, Spread::of(values)?.median))
+    };
+    first.iter().enumerate().filter_map(median).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::cases::find;
+
+    fn run(ping_pong_ns: f64, metrics: &[(&str, f64)]) -> Run {
+        let mut line = Line::new("x", find("w2").expect("a case"), 1);
+        metrics.iter().for_each(|&(key, value)| line.set(key, value));
+        line.percentiles = vec![(0.5, metrics[0].1), (1.0, 10.0 * metrics[0].1)];
+        Run { repetition: 1, ping_pong_ns: Some(ping_pong_ns), result: RunResult::Measured(line) }
+    }
+
+    fn table(ours: Vec<Run>, theirs: Vec<Run>) -> TableOf {
+        let tried = |system: &str, runs| Tried { system: system.to_owned(), runs, cannot: None };
+        TableOf::new(find("w2").expect("a case"), 1, "ours", vec![tried("ours", ours), tried("theirs", theirs)])
+    }
+
+    #[test]
+    fn ratios_are_of_near_runs_with_near_runs() {
+        let ours = [(45.0, 10.0), (45.0, 12.0), (350.0, 30.0), (46.0, 11.0), (44.0, 9.0)];
+        let theirs = [(45.0, 40.0), (350.0, 400.0), (350.0, 410.0), (46.0, 44.0), (44.0, 42.0)];
+        let runs = |of: [(f64, f64); 5]| of.map(|(trip, ns)| run(trip, &[("ns", ns), ("mops", 1e3 / ns)])).to_vec();
+        let table = table(runs(ours), runs(theirs));
+        let row = &table.rows[1];
+        assert_eq!((row.selection, row.counted()), (Selection::Near, (3, 5)));
+        let ns = &row.values["ns"];
+        assert_eq!((ns.spread.median, ns.compared), (42.0, Some(Selection::Near)));
+        assert!((ns.ratio.expect("a ratio") - 42.0 / 10.5).abs() < 1e-9);
+        // A rate is better if it is more, so the ratio is the other way round: theirs is so many times worse.
+        assert!(row.values["mops"].ratio.is_some_and(|ratio| ratio > 3.5));
+        assert_eq!(table.rows[0].values["ns"].ratio, Some(1.0));
+        assert_eq!(row.percentiles, vec![(0.5, 42.0), (1.0, 420.0)]);
+    }
+
+    #[test]
+    fn nothing_over_nothing_is_no_ratio_and_failures_are_told() {
+        let none = |count| (0..count).map(|_| run(45.0, &[("ns", 0.0)])).collect::<Vec<_>>();
+        let mut theirs = none(2);
+        let failed = RunResult::Failed { failed: "it has no cancel".to_owned() };
+        theirs.push(Run { repetition: 3, ping_pong_ns: Some(45.0), result: failed });
+        let table = table(none(3), theirs);
+        let row = &table.rows[1];
+        assert_eq!((row.values["ns"].ratio, row.counted()), (None, (2, 2)));
+        assert_eq!(row.not_measured.as_deref(), Some("it has no cancel"));
+        let json = serde_json::to_value(&table).expect("plain data");
+        assert_eq!(json["rows"][1]["runs"][2]["failed"], "it has no cancel");
+        assert_eq!(json["rows"][1]["runs"][0]["metrics"]["ns"], 0.0);
+    }
+}

@@ -1,0 +1,69 @@
+//! The floor of a reset: one compare-and-swap on a cache line of its own, and nothing else.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::{Plan, Producer, System};
+use crate::compare::recorder::Task;
+use crate::duration::Epoch;
+
+#[derive(Debug)]
+pub(crate) struct BareCas(Epoch);
+
+impl System for BareCas {
+    type Producer = Lines;
+
+    fn start(_plan: &Plan) -> Result<Self> {
+        Ok(Self(Epoch::start()))
+    }
+
+    fn producer(&self) -> Result<Lines> {
+        Ok(Lines { epoch: self.0, free: Vec::new() })
+    }
+
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Line(AtomicU64);
+
+/// Lines side by side, as entries are.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    epoch: Epoch,
+    free: Vec<&'static Line>,
+}
+
+impl Producer for Lines {
+    type Handle = Option<&'static Line>;
+
+    fn schedule(&mut self, delay: Duration, _task: Task, handle: &mut Self::Handle) -> Result<()> {
+        if self.free.is_empty() {
+            let chunk = (0..1_024).map(|_| Line(AtomicU64::new(0))).collect::<Vec<_>>().leak();
+            self.free.extend(chunk.iter().rev());
+        }
+        *handle = self.free.pop();
+        if let Some(line) = handle {
+            line.0.store(self.epoch.nanos(Instant::now() + delay), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn cancel(&mut self, handle: &mut Self::Handle) -> bool {
+        handle.take().is_some()
+    }
+
+    #[inline]
+    fn reset(&mut self, _delay: Duration, deadline: Instant, handle: &mut Self::Handle) -> bool {
+        handle.is_some_and(|line| {
+            let before = line.0.load(Ordering::Relaxed);
+            let after = self.epoch.nanos(deadline);
+            line.0.compare_exchange(before, after, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        })
+    }
+}

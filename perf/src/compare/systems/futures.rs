@@ -1,0 +1,111 @@
+//! Timers that are futures: a timeout is one that has been polled once, and cancelled by being dropped.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::{Plan, Producer, System};
+use crate::compare::recorder::Task;
+
+/// A kind of such future.
+pub(crate) trait Kind: Sync + Sized + 'static {
+    type Future: Future + 'static;
+    /// What makes the runtime known to a thread.
+    type Entered;
+
+    fn start(plan: &Plan) -> Result<Self>;
+
+    fn enter(&self) -> Self::Entered;
+
+    fn after(delay: Duration) -> Self::Future;
+
+    fn at(_deadline: Instant, delay: Duration) -> Self::Future {
+        Self::after(delay)
+    }
+
+    /// Moves a timeout that has been polled; by default there is nothing but a new one.
+    fn reset(mut place: Pin<&mut Option<Self::Future>>, delay: Duration) -> bool {
+        place.set(None);
+        poll_first(place, Self::after(delay), Waker::noop())
+    }
+}
+
+/// Puts the future where it stays, and polls it; whether it is pending.
+fn poll_first<F: Future>(mut place: Pin<&mut Option<F>>, future: F, waker: &Waker) -> bool {
+    place.set(Some(future));
+    place.as_pin_mut().is_some_and(|future| future.poll(&mut Context::from_waker(waker)).is_pending())
+}
+
+/// Runs the task when it is woken: on the thread that keeps the time, without the cost of a task of the runtime's.
+struct RunWhenWoken(Task);
+
+impl Wake for RunWhenWoken {
+    fn wake(self: Arc<Self>) {
+        self.0.run();
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Futures<K>(K);
+
+impl<K: Kind> System for Futures<K> {
+    type Producer = Poller<K>;
+
+    fn start(plan: &Plan) -> Result<Self> {
+        K::start(plan).map(Self)
+    }
+
+    fn producer(&self) -> Result<Poller<K>> {
+        Ok(Poller { _entered: self.0.enter() })
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Poller<K: Kind> {
+    _entered: K::Entered,
+}
+
+impl<K: Kind> Producer for Poller<K> {
+    /// Boxed, so that it may be polled; the box is used again. In a server it is a part of the connection's task.
+    type Handle = Option<Pin<Box<Option<K::Future>>>>;
+
+    fn reserve(&mut self, handle: &mut Self::Handle) {
+        handle.get_or_insert_with(|| Box::pin(None));
+    }
+
+    fn schedule(&mut self, delay: Duration, _task: Task, handle: &mut Self::Handle) -> Result<()> {
+        let place = handle.get_or_insert_with(|| Box::pin(None));
+        poll_first(place.as_mut(), K::after(delay), Waker::noop());
+        Ok(())
+    }
+
+    fn fire(&mut self, deadline: Instant, delay: Duration, task: Task, handle: &mut Self::Handle) -> Result<()> {
+        let place = handle.get_or_insert_with(|| Box::pin(None));
+        let waker = Waker::from(Arc::new(RunWhenWoken(task)));
+        if !poll_first(place.as_mut(), K::at(deadline, delay), &waker) {
+            // It was due already, and nobody will be woken.
+            task.run();
+        }
+        Ok(())
+    }
+
+    fn cancel(&mut self, handle: &mut Self::Handle) -> bool {
+        let Some(place) = handle else { return false };
+        let armed = place.is_some();
+        place.as_mut().set(None);
+        armed
+    }
+
+    fn reset(&mut self, delay: Duration, _deadline: Instant, handle: &mut Self::Handle) -> bool {
+        handle.as_mut().is_some_and(|place| K::reset(place.as_mut(), delay))
+    }
+}
+
+/// Whether a future that is moved is pending still.
+pub(crate) fn is_pending<F: Future>(future: Pin<&mut F>) -> bool {
+    matches!(future.poll(&mut Context::from_waker(Waker::noop())), Poll::Pending)
+}

@@ -1,0 +1,189 @@
+//! Which systems there are, what they are called, and what each can't do.
+
+use std::fmt;
+
+use clap::ValueEnum;
+
+use crate::compare::cases::Work;
+
+/// A system, or a way to use one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Name {
+    Tourbillon,
+    TourbillonInline,
+    TourbillonResetAt,
+    BareCas,
+    Netty,
+    #[value(name = "netty-512")]
+    Netty512,
+    Tokio,
+    TokioTimeout,
+    TokioTask,
+    DelayQueue,
+    Pingora,
+    AsyncIo,
+    HierarchicalHashWheel,
+    Nexus,
+    HashedWheel,
+    Heap,
+}
+
+/// Where a system runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    /// In this program, always.
+    Here,
+    /// In this program, if it was built with the feature `peers`.
+    Peer,
+    /// In the Java program, with a wheel of so many slots.
+    Netty { slots: u32 },
+}
+
+/// All, in the order in which they are shown. The first is the one that the others are compared with.
+pub(crate) const SYSTEMS: [Name; 16] = [
+    Name::Tourbillon,
+    Name::TourbillonInline,
+    Name::TourbillonResetAt,
+    Name::BareCas,
+    Name::Netty,
+    Name::Netty512,
+    Name::Tokio,
+    Name::TokioTimeout,
+    Name::TokioTask,
+    Name::DelayQueue,
+    Name::Pingora,
+    Name::AsyncIo,
+    Name::HierarchicalHashWheel,
+    Name::Nexus,
+    Name::HashedWheel,
+    Name::Heap,
+];
+
+impl Name {
+    /// As on the command line and in the JSON.
+    pub(crate) fn id(self) -> &'static str {
+        match self {
+            Self::Tourbillon => "tourbillon",
+            Self::TourbillonInline => "tourbillon-inline",
+            Self::TourbillonResetAt => "tourbillon-reset-at",
+            Self::BareCas => "bare-cas",
+            Self::Netty => "netty",
+            Self::Netty512 => "netty-512",
+            Self::Tokio => "tokio",
+            Self::TokioTimeout => "tokio-timeout",
+            Self::TokioTask => "tokio-task",
+            Self::DelayQueue => "delay-queue",
+            Self::Pingora => "pingora",
+            Self::AsyncIo => "async-io",
+            Self::HierarchicalHashWheel => "hierarchical-hash-wheel",
+            Self::Nexus => "nexus",
+            Self::HashedWheel => "hashed-wheel",
+            Self::Heap => "heap",
+        }
+    }
+
+    pub(crate) fn how(self) -> How {
+        match self {
+            Self::Tourbillon | Self::TourbillonInline | Self::TourbillonResetAt | Self::BareCas | Self::Heap => {
+                How::Here
+            }
+            Self::Netty => How::Netty { slots: 65_536 },
+            Self::Netty512 => How::Netty { slots: 512 },
+            _ => How::Peer,
+        }
+    }
+
+    /// One line for the reader of a table.
+    pub(crate) fn explained(self) -> &'static str {
+        match self {
+            Self::Tourbillon => "defaults: one worker, expired timeouts on a pool of a thread per core",
+            Self::TourbillonInline => "expired timeouts run on the worker",
+            Self::TourbillonResetAt => "reset_at: the caller knows the deadline already",
+            Self::BareCas => "the floor: one load and one compare-and-swap on a cache line of its own",
+            Self::Netty => {
+                "HashedWheelTimer, 1 ms x 65,536, tasks on its worker; one TimerTask for all in W1 to W3 and W8; \
+                 reset is cancel and new"
+            }
+            Self::Netty512 => "HashedWheelTimer, 1 ms x 512: the default number of slots",
+            Self::Tokio => {
+                "Sleep, polled once on a thread outside the runtime; in W4, W7 the waker runs the task; \
+                 reset reads the clock"
+            }
+            Self::TokioTimeout => "timeout(d, pending), polled once and dropped",
+            Self::TokioTask => "a spawned task that sleeps and then runs: what the documentation shows",
+            Self::DelayQueue => "tokio-util's DelayQueue: one owner, a queue of its own for each producer",
+            Self::Pingora => {
+                "pingora_timeout::timeout(d, pending), slots of 10 ms; the waker runs the task; reset is a new one"
+            }
+            Self::AsyncIo => "async_io::Timer, polled once; the waker runs the task",
+            Self::HierarchicalHashWheel => {
+                "TimerWithThread of hierarchical_hash_wheel_timer, u64 ids; reset is cancel and schedule"
+            }
+            Self::Nexus => {
+                "nexus-timer's wheel: one owner, a wheel of its own for each producer, the clock read every 16 operations"
+            }
+            Self::HashedWheel => "hashed_wheel_timer, 1 ms x 65,536",
+            Self::Heap => {
+                "Mutex<BinaryHeap> and Condvar, tasks on its thread, what is cancelled is swept out; \
+                 a reset to later leaves the heap alone"
+            }
+        }
+    }
+
+    /// Why it can't do this; none if it can.
+    pub(crate) fn cannot(self, work: Work) -> Option<&'static str> {
+        let only = |can: bool, why| (!can).then_some(why);
+        match (self, work) {
+            (Self::TourbillonInline, work) => {
+                only(matches!(work, Work::Lateness { .. } | Work::Clump), "only where something runs")
+            }
+            (Self::TourbillonResetAt | Self::BareCas, work) => only(work == Work::Reset, "only for resets"),
+            (Self::TokioTimeout, work) => only(work == Work::Ring, "only for schedule + cancel"),
+            (Self::TokioTask, work) => only(
+                matches!(work, Work::Lateness { tick_us: 1_000.., .. } | Work::Memory { .. } | Work::Clump),
+                "only where something runs, and for its memory",
+            ),
+            (Self::HashedWheel, Work::Ring | Work::Reset | Work::Pending { .. } | Work::Producers) => {
+                Some("it has no cancel")
+            }
+            (Self::DelayQueue | Self::Nexus, Work::Idle { .. }) => Some("it has no thread: its owner turns it"),
+            (
+                Self::Tokio | Self::DelayQueue | Self::HashedWheel | Self::HierarchicalHashWheel,
+                Work::Lateness { tick_us: ..1_000, .. },
+            ) => Some("its tick is 1 ms"),
+            (Self::Netty | Self::Netty512, Work::Lateness { tick_us: ..1_000, .. }) => {
+                Some("its tick is at least 1 ms")
+            }
+            (Self::Pingora, Work::Lateness { tick_us: ..1_000, .. }) => Some("its tick is 10 ms"),
+            _ => None,
+        }
+    }
+
+    /// Whether it is left out of a case without a word: it is only one more way to use a system that is there.
+    pub(crate) fn stays_out(self, work: Work) -> bool {
+        let variant = matches!(
+            self,
+            Self::TourbillonInline | Self::TourbillonResetAt | Self::BareCas | Self::TokioTimeout | Self::TokioTask
+        );
+        variant && self.cannot(work).is_some()
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.id())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_those_of_the_command_line_and_all_are_listed() {
+        assert_eq!(SYSTEMS.as_slice(), Name::value_variants());
+        for name in SYSTEMS {
+            assert_eq!(Name::from_str(name.id(), false), Ok(name));
+        }
+    }
+}

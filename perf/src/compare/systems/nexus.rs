@@ -1,0 +1,102 @@
+//! nexus-timer's wheel: one owner, who polls it; a wheel of its own for each producer.
+
+use std::mem::ManuallyDrop;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use nexus_timer::{TimerHandle, Wheel, WheelBuilder};
+
+use super::{Plan, Producer, System};
+use crate::compare::recorder::{Recorder, Task};
+
+/// Of the unbounded wheel if nothing is to be reserved, as in its documentation.
+const CHUNK: usize = 4_096;
+
+/// It wants a deadline, and an event loop reads the clock once a round: here once in so many operations.
+const OPERATIONS_A_ROUND: u32 = 16;
+
+#[derive(Debug)]
+pub(crate) struct Wheels(Plan);
+
+impl System for Wheels {
+    type Producer = Owner;
+
+    fn start(plan: &Plan) -> Result<Self> {
+        Ok(Self(*plan))
+    }
+
+    fn producer(&self) -> Result<Owner> {
+        let capacity = self.0.capacity_each();
+        let now = Instant::now();
+        let builder = WheelBuilder::new().tick_duration(self.0.tick).unbounded(capacity.max(CHUNK));
+        let mut wheel: Wheel<Task> = builder.build(now).context("the wheel refused its options")?;
+        // Touches the memory.
+        let task = Recorder::counting(0).stray();
+        let handles: Vec<_> = (0..capacity).map(|_| wheel.schedule(now + Duration::from_secs(3_600), task)).collect();
+        handles.into_iter().for_each(|handle| _ = wheel.cancel(handle));
+        Ok(Owner { wheel, now, operations: 0, due: Vec::new() })
+    }
+
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+pub(crate) struct Owner {
+    wheel: Wheel<Task>,
+    now: Instant,
+    operations: u32,
+    due: Vec<Task>,
+}
+
+impl Owner {
+    #[inline]
+    fn after(&mut self, delay: Duration) -> Instant {
+        if self.operations.is_multiple_of(OPERATIONS_A_ROUND) {
+            self.now = Instant::now();
+        }
+        self.operations = self.operations.wrapping_add(1);
+        self.now + delay
+    }
+}
+
+impl Producer for Owner {
+    /// Not to be dropped: it has to be given back to the wheel, or to be forgotten with it.
+    type Handle = Option<ManuallyDrop<TimerHandle<Task>>>;
+
+    fn schedule(&mut self, delay: Duration, task: Task, handle: &mut Self::Handle) -> Result<()> {
+        let deadline = self.after(delay);
+        self.fire(deadline, delay, task, handle)
+    }
+
+    fn fire(&mut self, deadline: Instant, _delay: Duration, task: Task, handle: &mut Self::Handle) -> Result<()> {
+        *handle = Some(ManuallyDrop::new(self.wheel.schedule(deadline, task)));
+        Ok(())
+    }
+
+    fn cancel(&mut self, handle: &mut Self::Handle) -> bool {
+        handle.take().is_some_and(|handle| self.wheel.cancel(ManuallyDrop::into_inner(handle)).is_some())
+    }
+
+    fn reset(&mut self, delay: Duration, _deadline: Instant, handle: &mut Self::Handle) -> bool {
+        let Some(old) = handle.take() else { return false };
+        let deadline = self.after(delay);
+        *handle = Some(ManuallyDrop::new(self.wheel.reschedule(ManuallyDrop::into_inner(old), deadline)));
+        true
+    }
+
+    /// The event loop of its documentation: collect and rebalance, then sleep until the next deadline.
+    fn wait(&mut self, recorder: &Recorder, limit: Instant) -> Result<()> {
+        while !recorder.done() {
+            let now = Instant::now();
+            ensure!(now < limit, "not all timeouts have run in time");
+            self.wheel.poll_and_rebalance(now, &mut self.due);
+            self.due.drain(..).for_each(Task::run);
+            if let Some(next) = self.wheel.next_deadline() {
+                thread::sleep(next.saturating_duration_since(Instant::now()));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,107 @@
+//! Tourbillon itself.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use tourbillon::{Inline, Timeout, Timer};
+
+use super::{PATIENCE, Plan, Producer, System};
+use crate::compare::recorder::Task;
+
+/// With its defaults.
+pub(crate) type Pooled = Engine<false, false>;
+/// What expires runs on the worker.
+pub(crate) type OnWorker = Engine<true, false>;
+/// Deadlines are given, so that no clock is read.
+pub(crate) type ResetAt = Engine<false, true>;
+
+#[derive(Debug)]
+pub(crate) struct Engine<const INLINE: bool, const AT: bool>(Timer);
+
+impl<const INLINE: bool, const AT: bool> System for Engine<INLINE, AT> {
+    type Producer = Thread<AT>;
+
+    fn start(plan: &Plan) -> Result<Self> {
+        let mut builder = Timer::builder().tick_duration(plan.tick);
+        if let Some(capacity) = plan.capacity {
+            // What a thread keeps for itself, and the marker of each.
+            builder = builder.capacity(capacity + 256 * (plan.producers + 1));
+        }
+        if INLINE {
+            builder = builder.executor(Inline);
+        }
+        Ok(Self(builder.build().context("the engine refused its options")?))
+    }
+
+    fn producer(&self) -> Result<Thread<AT>> {
+        Ok(Thread(self.0.clone()))
+    }
+
+    fn settle(&self) -> Result<()> {
+        nudge(&self.0)?;
+        let limit = Instant::now() + PATIENCE;
+        while self.0.stats().inbox_depth > 0 {
+            ensure!(
+                Instant::now() < limit,
+                "{} timeouts are still in the engine's inboxes after {} s",
+                self.0.stats().inbox_depth,
+                PATIENCE.as_secs()
+            );
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let stats = self.0.stats();
+        let pinned = stats.shards.iter().map(|shard| match shard.pinned_to {
+            Some(core) => core.to_string(),
+            None => "none".to_owned(),
+        });
+        let pinned: Vec<_> = pinned.collect();
+        vec![format!("shards {}, workers pinned to {}", self.0.shards(), pinned.join(" "))]
+    }
+}
+
+/// Gives the calling thread's shard something that is due, so that its worker wakes: a worker that sleeps until a far
+/// deadline leaves what is no earlier in its inbox until then.
+fn nudge(timer: &Timer) -> Result<()> {
+    timer.schedule_detached(Duration::ZERO, || ()).map_err(|why| anyhow!("the engine refused a timeout: {why}"))
+}
+
+/// A thread that schedules.
+#[derive(Debug)]
+pub(crate) struct Thread<const AT: bool>(Timer);
+
+impl<const AT: bool> Producer for Thread<AT> {
+    type Handle = Option<Timeout>;
+
+    #[inline]
+    fn schedule(&mut self, delay: Duration, task: Task, handle: &mut Self::Handle) -> Result<()> {
+        let timeout = self.0.schedule(delay, move || task.run());
+        *handle = Some(timeout.map_err(|_| anyhow!("the engine refused a timeout"))?);
+        Ok(())
+    }
+
+    #[inline]
+    fn fire(&mut self, deadline: Instant, _delay: Duration, task: Task, handle: &mut Self::Handle) -> Result<()> {
+        let timeout = self.0.schedule_at(deadline, move || task.run());
+        *handle = Some(timeout.map_err(|_| anyhow!("the engine refused a timeout"))?);
+        Ok(())
+    }
+
+    #[inline]
+    fn cancel(&mut self, handle: &mut Self::Handle) -> bool {
+        handle.as_ref().is_some_and(Timeout::cancel)
+    }
+
+    #[inline]
+    fn reset(&mut self, delay: Duration, deadline: Instant, handle: &mut Self::Handle) -> bool {
+        handle.as_ref().is_some_and(|timeout| if AT { timeout.reset_at(deadline) } else { timeout.reset(delay) })
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        nudge(&self.0)
+    }
+}

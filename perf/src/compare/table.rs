@@ -1,0 +1,100 @@
+//! The result for people.
+
+use comfy_table::{Cell, CellAlignment, Table, presets};
+
+use super::cases::Better;
+use super::report::{Report, Row, TableOf, Value};
+use super::statistics::{ENOUGH, NEAR_NS, Selection};
+
+/// Prints all tables, and what is to be known to read them.
+pub(crate) fn print(report: &Report) {
+    let machine = &report.machine;
+    println!(
+        "{}, {} cores, {}, Linux {}, {}; commit {}; {} repetitions, each a process of its own, in turn; {:.1} minutes",
+        machine.processor,
+        machine.cores,
+        machine.memory,
+        machine.kernel,
+        machine.rustc,
+        machine.commit,
+        report.repeat,
+        report.minutes
+    );
+    if report.scale < 1.0 {
+        println!("At a scale of {}: too small to mean anything.", report.scale);
+    }
+    if machine.debug_assertions {
+        println!("This is a build for debugging: no figure of it means anything.");
+    }
+    for table in &report.tables {
+        print_table(table, &report.reference);
+    }
+    println!(
+        "\nMedian (least to most). x: times worse than {}: the time over its time, or its rate over the rate; near runs with\n\
+         near ones. Runs are near if a round trip of a cache line between the two cores, taken just before, was below {} ns;\n\
+         medians are of the near ones if there are {ENOUGH}, or else of all.",
+        report.reference, NEAR_NS
+    );
+    for (system, explained) in &report.systems {
+        println!("  {system}: {explained}");
+    }
+}
+
+fn print_table(of: &TableOf, reference: &str) {
+    let producers = match of.producers {
+        1 => "1 producer".to_owned(),
+        many => format!("{many} producers"),
+    };
+    println!("\n{} ({}, {producers})", of.title, of.case);
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED);
+    let mut header = vec!["system".to_owned(), "runs".to_owned()];
+    for metric in of.of.metrics {
+        header.push(metric.heading.to_owned());
+        if metric.better != Better::Neither {
+            header.push("x".to_owned());
+        }
+    }
+    table.set_header(header);
+    for row in &of.rows {
+        let mut cells = vec![Cell::new(&row.system), Cell::new(runs(row))];
+        for metric in of.of.metrics {
+            let value = row.values.get(metric.key);
+            cells.push(right(value.map_or("-".to_owned(), |value| spread(value, metric.decimals))));
+            if metric.better != Better::Neither {
+                let ratio = value.and_then(|value| value.ratio).filter(|_| row.system != reference);
+                cells.push(right(ratio.map_or(String::new(), |ratio| format!("{ratio:.2}"))));
+            }
+        }
+        table.add_row(cells);
+    }
+    println!("{table}");
+    for row in &of.rows {
+        if let Some(why) = &row.not_measured {
+            println!("  {}: not measured{}: {why}", row.system, if row.counted().1 > 0 { " in some runs" } else { "" });
+        }
+    }
+}
+
+/// Which of the runs the medians are of: `near 4/5`, `all 5 (1 near)`.
+fn runs(row: &Row) -> String {
+    let (counted, all) = row.counted();
+    match row.selection {
+        _ if all == 0 => "-".to_owned(),
+        Selection::Near => format!("near {counted}/{all}"),
+        Selection::Far => format!("far {counted}/{all}"),
+        Selection::All => {
+            let near = row.runs.iter().filter(|run| Selection::Near.has(run.ping_pong_ns)).count();
+            format!("all {all} ({near} near)")
+        }
+    }
+}
+
+fn spread(value: &Value, decimals: usize) -> String {
+    let of = value.spread;
+    format!("{:.decimals$} ({:.decimals$} to {:.decimals$})", of.median, of.min, of.max)
+}
+
+fn right(content: String) -> Cell {
+    Cell::new(content).set_alignment(CellAlignment::Right)
+}

@@ -1,0 +1,32 @@
+//! W5: resident memory of a pending timeout, its handle and its closure included.
+
+use anyhow::{Context, Result};
+
+use super::{FAR, Job, Metrics, delay, random};
+use crate::compare::recorder::Recorder;
+use crate::compare::systems::{Producer, System};
+use crate::process::resident_bytes;
+
+/// What the process has grown by since before the system was started, over the number of timeouts.
+pub(super) fn run<S: System>(job: &Job, timeouts: usize) -> Result<Metrics> {
+    let timeouts = job.sizes.of(timeouts);
+    let resident = || resident_bytes().context("this system does not say how much memory is resident");
+    let before = resident()?;
+    let system = S::start(&job.plan(None))?;
+    let mut producer = system.producer()?;
+    let task = Recorder::counting(0).stray();
+    let mut random = random(0);
+    let mut handles: Vec<<S::Producer as Producer>::Handle> = Vec::with_capacity(timeouts);
+    for _ in 0..timeouts {
+        let mut handle = Default::default();
+        producer.schedule(delay(&mut random, FAR[0], FAR[1]), task, &mut handle)?;
+        handles.push(handle);
+    }
+    producer.flush()?;
+    system.settle()?;
+    let grown = resident()?.saturating_sub(before);
+    let mut metrics = Metrics::of([("bytes", grown as f64 / timeouts as f64)]);
+    metrics.notes = system.notes();
+    drop(handles);
+    Ok(metrics)
+}
