@@ -17,6 +17,7 @@ const LOOK: Duration = Duration::from_millis(25);
 pub(crate) fn measure(mut command: Command, job: &Job, patience: Duration) -> Result<Line> {
     command.args(["--case", job.case.id, "--producers", &job.producers.to_string()]);
     command.args(["--scale", &job.sizes.scale().to_string(), "--pace", &job.pace.to_string()]);
+    command.env("RUST_BACKTRACE", "0");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let program = command.get_program().display().to_string();
     let mut child = command.spawn().with_context(|| format!("cannot run {program}"))?;
@@ -32,10 +33,18 @@ pub(crate) fn measure(mut command: Command, job: &Job, patience: Duration) -> Re
     let text = |reader: thread::JoinHandle<String>| reader.join().map_err(|_| anyhow!("cannot read what it prints"));
     let (output, errors) = (text(output)?, text(errors)?);
     if !status.success() {
-        let why = errors.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it did not say why");
-        bail!("{}", why.trim_start_matches("error: "));
+        bail!("{}", reason(&errors));
     }
     Line::read(&output, job.case)
+}
+
+/// What a program says when it fails: its error, or its panic or exception, or the last that it says.
+fn reason(errors: &str) -> &str {
+    let error = errors.lines().find_map(|line| line.strip_prefix("error: "));
+    let after_panic = || errors.lines().skip_while(|line| !line.contains("panicked at")).nth(1);
+    let exception = || errors.lines().find(|line| line.contains("Exception") || line.contains("Error"));
+    let last = || errors.lines().rfind(|line| !line.trim().is_empty());
+    error.or_else(after_panic).or_else(exception).or_else(last).unwrap_or("it did not say why")
 }
 
 /// Reads to the end, on a thread of its own, so that the process is never held up.
@@ -86,8 +95,14 @@ mod tests {
 
     #[test]
     fn what_fails_says_why_and_what_hangs_is_ended() {
-        let why = |script, patience| format!("{:#}", measure(shell(script), &job(), patience).expect_err("no line"));
+        let why =
+            |script: &str, patience| format!("{:#}", measure(shell(script), &job(), patience).expect_err("no line"));
         assert_eq!(why("echo error: too small >&2; exit 1", Duration::from_secs(60)), "too small");
+        let panic = "thread 'main' (7) panicked at a.rs:1:1:\\nall is lost\\nnote: run with more";
+        assert_eq!(why(&format!("printf \"{panic}\" >&2; exit 101"), Duration::from_secs(60)), "all is lost");
+        let thrown = "java.lang.OutOfMemoryError: heap\\n\\tat A.main(A.java:1)";
+        let why_thrown = why(&format!("printf '{thrown}' >&2; exit 1"), Duration::from_secs(60));
+        assert_eq!(why_thrown, "java.lang.OutOfMemoryError: heap");
         assert!(why("exec sleep 60", Duration::from_millis(100)).contains("longer than"));
     }
 }

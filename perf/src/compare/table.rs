@@ -2,7 +2,6 @@
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 
-use super::cases::Better;
 use super::report::{Report, Row, TableOf, Value};
 use super::statistics::{ENOUGH, NEAR_NS, Selection};
 
@@ -30,7 +29,7 @@ pub(crate) fn print(report: &Report) {
         print_table(table, &report.reference);
     }
     println!(
-        "\nMedian (least to most). x: times worse than {}: the time over its time, or its rate over the rate; near runs with\n\
+        "\nMedian, and below it least to most. x: times worse than {}: the time over its time, or its rate over the rate; near runs with\n\
          near ones. Runs are near if a round trip of a cache line between the two cores, taken just before, was below {} ns;\n\
          medians are of the near ones if there are {ENOUGH}, or else of all.",
         report.reference, NEAR_NS
@@ -48,23 +47,15 @@ fn print_table(of: &TableOf, reference: &str) {
     println!("\n{} ({}, {producers})", of.title, of.case);
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);
-    let mut header = vec!["system".to_owned(), "runs".to_owned()];
-    for metric in of.of.metrics {
-        header.push(metric.heading.to_owned());
-        if metric.better != Better::Neither {
-            header.push("x".to_owned());
-        }
-    }
+    let mut header = vec!["system", "runs"];
+    header.extend(of.of.metrics.iter().map(|metric| metric.heading));
     table.set_header(header);
     for row in &of.rows {
         let mut cells = vec![Cell::new(&row.system), Cell::new(runs(row))];
         for metric in of.of.metrics {
             let value = row.values.get(metric.key);
-            cells.push(right(value.map_or("-".to_owned(), |value| spread(value, metric.decimals))));
-            if metric.better != Better::Neither {
-                let ratio = value.and_then(|value| value.ratio).filter(|_| row.system != reference);
-                cells.push(right(ratio.map_or(String::new(), |ratio| format!("{ratio:.2}"))));
-            }
+            let text = value.map_or("-".to_owned(), |value| show(value, metric.decimals, row.system == reference));
+            cells.push(Cell::new(text).set_alignment(CellAlignment::Right));
         }
         table.add_row(cells);
     }
@@ -90,11 +81,10 @@ fn runs(row: &Row) -> String {
     }
 }
 
-fn spread(value: &Value, decimals: usize) -> String {
+/// Two lines: the median and the ratio, `44.1 x3.12`, and below them the least and the most, unless they are the same.
+fn show(value: &Value, decimals: usize, is_reference: bool) -> String {
     let of = value.spread;
-    format!("{:.decimals$} ({:.decimals$} to {:.decimals$})", of.median, of.min, of.max)
-}
-
-fn right(content: String) -> Cell {
-    Cell::new(content).set_alignment(CellAlignment::Right)
+    let ratio = value.ratio.filter(|_| !is_reference).map_or(String::new(), |ratio| format!(" x{ratio:.2}"));
+    let [median, least, most] = [of.median, of.min, of.max].map(|value| format!("{value:.decimals$}"));
+    if least == most { format!("{median}{ratio}") } else { format!("{median}{ratio}\n{least} to {most}") }
 }

@@ -139,6 +139,8 @@ pub(crate) fn measure(name: Name, job: &Job) -> Result<Line> {
         #[cfg(feature = "peers")]
         Name::Nexus => workloads::run::<nexus::Wheels>(job),
         #[cfg(feature = "peers")]
+        Name::NexusRounds => workloads::run::<nexus::WheelsInRounds>(job),
+        #[cfg(feature = "peers")]
         Name::HashedWheel => workloads::run::<hashed::Hashed>(job),
         _ => bail!("{name} is not part of this program"),
     }?;

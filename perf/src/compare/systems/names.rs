@@ -24,6 +24,7 @@ pub(crate) enum Name {
     AsyncIo,
     HierarchicalHashWheel,
     Nexus,
+    NexusRounds,
     HashedWheel,
     Heap,
 }
@@ -40,7 +41,7 @@ pub(crate) enum How {
 }
 
 /// All, in the order in which they are shown. The first is the one that the others are compared with.
-pub(crate) const SYSTEMS: [Name; 16] = [
+pub(crate) const SYSTEMS: [Name; 17] = [
     Name::Tourbillon,
     Name::TourbillonInline,
     Name::TourbillonResetAt,
@@ -55,6 +56,7 @@ pub(crate) const SYSTEMS: [Name; 16] = [
     Name::AsyncIo,
     Name::HierarchicalHashWheel,
     Name::Nexus,
+    Name::NexusRounds,
     Name::HashedWheel,
     Name::Heap,
 ];
@@ -77,6 +79,7 @@ impl Name {
             Self::AsyncIo => "async-io",
             Self::HierarchicalHashWheel => "hierarchical-hash-wheel",
             Self::Nexus => "nexus",
+            Self::NexusRounds => "nexus-rounds",
             Self::HashedWheel => "hashed-wheel",
             Self::Heap => "heap",
         }
@@ -120,7 +123,10 @@ impl Name {
                 "TimerWithThread of hierarchical_hash_wheel_timer, u64 ids; reset is cancel and schedule"
             }
             Self::Nexus => {
-                "nexus-timer's wheel: one owner, a wheel of its own for each producer, the clock read every 16 operations"
+                "nexus-timer's wheel: one owner, a wheel of its own for each producer, the clock read each time"
+            }
+            Self::NexusRounds => {
+                "the same, the clock read for every 16th operation, as an event loop with much to do may"
             }
             Self::HashedWheel => "hashed_wheel_timer, 1 ms x 65,536",
             Self::Heap => {
@@ -143,6 +149,9 @@ impl Name {
                 matches!(work, Work::Lateness { tick_us: 1_000.., .. } | Work::Memory { .. } | Work::Clump),
                 "only where something runs, and for its memory",
             ),
+            (Self::NexusRounds, Work::Lateness { .. } | Work::Memory { .. } | Work::Idle { .. } | Work::Clump) => {
+                Some("only for what is called in a loop")
+            }
             (Self::HashedWheel, Work::Ring | Work::Reset | Work::Pending { .. } | Work::Producers) => {
                 Some("it has no cancel")
             }
@@ -163,7 +172,12 @@ impl Name {
     pub(crate) fn stays_out(self, work: Work) -> bool {
         let variant = matches!(
             self,
-            Self::TourbillonInline | Self::TourbillonResetAt | Self::BareCas | Self::TokioTimeout | Self::TokioTask
+            Self::TourbillonInline
+                | Self::TourbillonResetAt
+                | Self::BareCas
+                | Self::TokioTimeout
+                | Self::TokioTask
+                | Self::NexusRounds
         );
         variant && self.cannot(work).is_some()
     }

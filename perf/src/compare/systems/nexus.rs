@@ -13,20 +13,22 @@ use crate::compare::recorder::{Recorder, Task};
 /// Of the unbounded wheel if nothing is to be reserved, as in its documentation.
 const CHUNK: usize = 4_096;
 
-/// It wants a deadline, and an event loop reads the clock once a round: here once in so many operations.
-const OPERATIONS_A_ROUND: u32 = 16;
+/// It wants a deadline, for which its user reads the clock: for each operation, as the others do for themselves.
+pub(crate) type Wheels = Polled<1>;
+/// An event loop that does many operations a round may read it once a round: here once in 16.
+pub(crate) type WheelsInRounds = Polled<16>;
 
 #[derive(Debug)]
-pub(crate) struct Wheels(Plan);
+pub(crate) struct Polled<const ROUND: u32>(Plan);
 
-impl System for Wheels {
-    type Producer = Owner;
+impl<const ROUND: u32> System for Polled<ROUND> {
+    type Producer = Owner<ROUND>;
 
     fn start(plan: &Plan) -> Result<Self> {
         Ok(Self(*plan))
     }
 
-    fn producer(&self) -> Result<Owner> {
+    fn producer(&self) -> Result<Owner<ROUND>> {
         let capacity = self.0.capacity_each();
         let now = Instant::now();
         let builder = WheelBuilder::new().tick_duration(self.0.tick).unbounded(capacity.max(CHUNK));
@@ -43,17 +45,17 @@ impl System for Wheels {
     }
 }
 
-pub(crate) struct Owner {
+pub(crate) struct Owner<const ROUND: u32> {
     wheel: Wheel<Task>,
     now: Instant,
     operations: u32,
     due: Vec<Task>,
 }
 
-impl Owner {
+impl<const ROUND: u32> Owner<ROUND> {
     #[inline]
     fn after(&mut self, delay: Duration) -> Instant {
-        if self.operations.is_multiple_of(OPERATIONS_A_ROUND) {
+        if self.operations.is_multiple_of(ROUND) {
             self.now = Instant::now();
         }
         self.operations = self.operations.wrapping_add(1);
@@ -61,7 +63,7 @@ impl Owner {
     }
 }
 
-impl Producer for Owner {
+impl<const ROUND: u32> Producer for Owner<ROUND> {
     /// Not to be dropped: it has to be given back to the wheel, or to be forgotten with it.
     type Handle = Option<ManuallyDrop<TimerHandle<Task>>>;
 
