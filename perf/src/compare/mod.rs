@@ -87,7 +87,8 @@ and, if named, or with `all`:
   w4-crowded, w5-10m                     the same with 10,000,000 pending
   w8-10k, w8-100k, w8-1m, w8-10m         cost of schedule, cancel, reset by the number pending
   w8-producers                           the same with 1 to 16 producers
-w1 to w3 are measured with 1 and with 2 producers.
+w1 to w3 are measured with 1 and with 2 producers. In w6 all systems are idle at once; else there is one at a time.
+All of the default takes some 20 minutes, `all` some 40.
 
 The other timers need the feature `peers`; Netty needs scripts/peers to have been run.
 

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use super::cases::Case;
+use super::cases::{Case, Work};
 use super::child;
 use super::machine::Machine;
 use super::netty::Netty;
@@ -84,12 +85,7 @@ impl Orchestra {
         let mut tried: Vec<Vec<Tried>> = jobs.iter().map(|job| self.prepare(job)).collect();
         for repetition in 1..=repeat {
             for (job, tried) in jobs.iter().zip(&mut tried) {
-                let places = tried.len();
-                for turn in 0..places {
-                    // Another one first each time, so that none always follows the same.
-                    let tried = &mut tried[(turn + repetition - 1) % places];
-                    self.measure(job, repetition, tried);
-                }
+                self.measure_all(job, repetition, tried);
                 eprintln!(
                     "{} of {repeat}: {} with {} producer{} ({:.1} minutes so far)",
                     repetition,
@@ -121,12 +117,34 @@ impl Orchestra {
         let row = |player: &Player| {
             let cannot = player.system.cannot(job.case.work).map(str::to_owned);
             let cannot = cannot.or_else(|| player.stage.as_ref().err().cloned());
-            Tried { system: player.called.clone(), runs: Vec::new(), cannot }
+            let ours = player.system.is_ours();
+            Tried { system: player.called.clone(), ours, runs: Vec::new(), cannot }
         };
         self.players.iter().filter(there).map(row).collect()
     }
 
-    fn measure(&self, job: &Job, repetition: usize, tried: &mut Tried) {
+    /// Each in its turn, another one first each time, so that none always follows the same. Except that they are idle
+    /// together: each counts its own wake-ups and its own CPU, and asleep they are not in each other's way.
+    fn measure_all(&self, job: &Job, repetition: usize, tried: &mut [Tried]) {
+        if matches!(job.case.work, Work::Idle { .. }) {
+            let ping_pong_ns = round_trip();
+            thread::scope(|scope| {
+                for tried in tried {
+                    scope.spawn(move || self.measure(job, repetition, ping_pong_ns, tried));
+                }
+            });
+            return;
+        }
+        let places = tried.len();
+        for turn in 0..places {
+            let tried = &mut tried[(turn + repetition - 1) % places];
+            if tried.cannot.is_none() {
+                self.measure(job, repetition, round_trip(), tried);
+            }
+        }
+    }
+
+    fn measure(&self, job: &Job, repetition: usize, ping_pong_ns: Option<f64>, tried: &mut Tried) {
         let Some(player) = self.players.iter().find(|player| player.called == tried.system) else { return };
         let (None, Ok(stage)) = (&tried.cannot, &player.stage) else { return };
         let command = match (stage, &self.netty) {
@@ -138,7 +156,7 @@ impl Orchestra {
             (Stage::Netty { slots }, Ok(netty)) => netty.command(player.system.id(), *slots, job),
             (Stage::Netty { .. }, Err(_)) => return,
         };
-        let ping_pong_ns = round_trip();
+        let since = Instant::now();
         let result = match child::measure(command, job, PATIENCE) {
             Ok(line) => RunResult::Measured(line),
             Err(why) => {
@@ -146,7 +164,7 @@ impl Orchestra {
                 RunResult::Failed { failed: format!("{why:#}") }
             }
         };
-        tried.runs.push(Run { repetition, ping_pong_ns, result });
+        tried.runs.push(Run { repetition, ping_pong_ns, seconds: since.elapsed().as_secs_f64(), result });
     }
 }
 
@@ -164,7 +182,7 @@ impl Player {
 pub(crate) fn promises_kept(report: &Report) -> bool {
     let mut kept = true;
     for table in &report.tables {
-        for row in table.rows.iter().filter(|row| row.system.starts_with(&report.reference)) {
+        for row in table.rows.iter().filter(|row| row.ours) {
             for run in &row.runs {
                 let broken = match &run.result {
                     RunResult::Failed { failed } => Some(failed.clone()),

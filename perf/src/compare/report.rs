@@ -48,6 +48,8 @@ pub(crate) struct MetricOf {
 #[derive(Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) system: String,
+    #[serde(skip)]
+    pub(crate) ours: bool,
     /// Of which of the runs the medians are.
     pub(crate) selection: Selection,
     pub(crate) values: BTreeMap<&'static str, Value>,
@@ -79,6 +81,8 @@ pub(crate) struct Run {
     pub(crate) repetition: usize,
     /// A round trip of a cache line between two cores, just before.
     pub(crate) ping_pong_ns: Option<f64>,
+    /// From the start of its process to the end.
+    pub(crate) seconds: f64,
     #[serde(flatten)]
     pub(crate) result: RunResult,
 }
@@ -103,6 +107,8 @@ impl Run {
 #[derive(Debug)]
 pub(crate) struct Tried {
     pub(crate) system: String,
+    /// Whether it is Tourbillon, which has promises to keep.
+    pub(crate) ours: bool,
     pub(crate) runs: Vec<Run>,
     pub(crate) cannot: Option<String>,
 }
@@ -152,6 +158,7 @@ impl Row {
             percentiles: percentiles(&tried.runs, selection),
             not_measured: tried.cannot.or(failed),
             system: tried.system,
+            ours: tried.ours,
             runs: tried.runs,
         }
     }
@@ -205,11 +212,11 @@ mod tests {
         let mut line = Line::new("x", find("w2").expect("a case"), 1);
         metrics.iter().for_each(|&(key, value)| line.set(key, value));
         line.percentiles = vec![(0.5, metrics[0].1), (1.0, 10.0 * metrics[0].1)];
-        Run { repetition: 1, ping_pong_ns: Some(ping_pong_ns), result: RunResult::Measured(line) }
+        Run { repetition: 1, ping_pong_ns: Some(ping_pong_ns), seconds: 0.0, result: RunResult::Measured(line) }
     }
 
     fn table(ours: Vec<Run>, theirs: Vec<Run>) -> TableOf {
-        let tried = |system: &str, runs| Tried { system: system.to_owned(), runs, cannot: None };
+        let tried = |system: &str, runs| Tried { system: system.to_owned(), ours: true, runs, cannot: None };
         TableOf::new(find("w2").expect("a case"), 1, "ours", vec![tried("ours", ours), tried("theirs", theirs)])
     }
 
@@ -235,7 +242,7 @@ mod tests {
         let none = |count| (0..count).map(|_| run(45.0, &[("ns", 0.0)])).collect::<Vec<_>>();
         let mut theirs = none(2);
         let failed = RunResult::Failed { failed: "it has no cancel".to_owned() };
-        theirs.push(Run { repetition: 3, ping_pong_ns: Some(45.0), result: failed });
+        theirs.push(Run { repetition: 3, ping_pong_ns: Some(45.0), seconds: 0.0, result: failed });
         let table = table(none(3), theirs);
         let row = &table.rows[1];
         assert_eq!((row.values["ns"].ratio, row.counted()), (None, (2, 2)));

@@ -96,6 +96,11 @@ impl Name {
         }
     }
 
+    /// Whether it is Tourbillon.
+    pub(crate) fn is_ours(self) -> bool {
+        matches!(self, Self::Tourbillon | Self::TourbillonInline | Self::TourbillonResetAt)
+    }
+
     /// One line for the reader of a table.
     pub(crate) fn explained(self) -> &'static str {
         match self {

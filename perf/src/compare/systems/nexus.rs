@@ -95,7 +95,10 @@ impl<const ROUND: u32> Producer for Owner<ROUND> {
             ensure!(now < limit, "not all timeouts have run in time");
             self.wheel.poll_and_rebalance(now, &mut self.due);
             self.due.drain(..).for_each(Task::run);
-            if let Some(next) = self.wheel.next_deadline() {
+            // When the last has run there is nothing to sleep for.
+            if let Some(next) = self.wheel.next_deadline()
+                && !recorder.done()
+            {
                 thread::sleep(next.saturating_duration_since(Instant::now()));
             }
         }
