@@ -37,7 +37,24 @@ impl Base {
     }
 }
 
+impl Base {
+    /// Nanoseconds from this base to `at`; none if `at`, or this base, comes before the process's base. Most of it does not
+    /// depend on this base: so a caller that has yet to wait for the memory that it is in has that done meanwhile.
+    #[inline]
+    pub(super) fn ns_to(self, at: Instant) -> Option<u64> {
+        let ns = super::saturating_ns(at.checked_duration_since(process_base())?);
+        let comes_first = self.0 <= ns && ns < u64::MAX;
+        comes_first.then(|| ns - self.0)
+    }
+}
+
+/// To be called before the first look at the clock that a base is made of.
+pub(super) fn begin() {
+    process_base();
+}
+
 /// What all threads count from.
+#[inline]
 fn process_base() -> Instant {
     static BASE: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     *BASE.get_or_init(Instant::now)
@@ -158,6 +175,28 @@ mod imp {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn a_base_counts_as_the_scale_does_wherever_it_and_the_instant_lie() {
+        let process = process_base();
+        let hour = Duration::from_secs(3_600);
+        let points = [
+            process - hour,
+            process - Duration::from_nanos(1),
+            process,
+            process + Duration::from_nanos(7),
+            process + hour,
+        ];
+        let far = process + Duration::from_secs(1 << 40);
+        for start in points {
+            let scale = crate::time::tick::Scale::new(start, Duration::from_millis(1));
+            for at in points.into_iter().chain([far]) {
+                let ns = Base::at(start).ns_to(at);
+                assert!(ns.is_none_or(|ns| ns == scale.ns_at(at)), "{ns:?}");
+                assert_eq!(ns.is_some(), start >= process && at >= start && at < far, "the usual case has no detour");
+            }
+        }
+    }
 
     /// On all threads at once, with preemption: the bound must hold on a loaded machine, too.
     #[test]

@@ -82,6 +82,8 @@ pub(crate) struct Timeline {
 impl Timeline {
     /// Begins now.
     pub(crate) fn new(source: Source, tick: Duration) -> Self {
+        // Before the clock is looked at, so that the start does not lie before what all bases count from.
+        ahead::begin();
         let start = source.now();
         Self { scale: Scale::new(start, tick), source, base: ahead::Base::at(start), pauses: Pauses::none_yet() }
     }
@@ -157,8 +159,10 @@ impl Timeline {
     }
 
     /// The engine's time at a point in time, if no pause comes in between.
+    #[inline]
     fn ns_at(&self, at: Instant) -> u64 {
-        self.scale.ns_at(at).saturating_sub(self.pauses.lost_ns(|| self.clock_ns()))
+        let ns = self.base.ns_to(at).unwrap_or_else(|| self.scale.ns_at(at));
+        ns.saturating_sub(self.pauses.lost_ns(|| self.clock_ns()))
     }
 
     /// The tick of a given deadline, rounded up. Looks at the clock in a pause only: a deadline that has passed, but whose
