@@ -21,8 +21,8 @@ const SLEEPS: usize = if cfg!(loom) { 0 } else { 200 };
 /// The home of a thread that has not scheduled anything.
 const NOWHERE: usize = usize::MAX;
 
-/// One thread's part of one engine. Reached through [`Hub::with_producer`](super::Hub::with_producer) only, which gives it
-/// to no two threads at a time.
+/// One thread's part of one engine. Reached through the hub only ([`Hub::with_producer`](super::Hub::with_producer) and what it
+/// is made of), which gives it to no two threads at a time.
 #[derive(Debug)]
 pub(crate) struct Producer {
     free: Local,

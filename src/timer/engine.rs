@@ -156,10 +156,14 @@ impl Engine {
                 let sort_in_and_look = |shard: &mut Shard| {
                     let mailbox = self.hub.mailbox(shard.index());
                     // The driver may count on being called for what is brought: leave it as it was.
-                    let is_at_rest = mailbox.sleeps_until().is_some();
+                    let told = mailbox.sleeps_until();
                     // Until nothing is left in the queues: a limit holds for each call.
                     while shard.sort_in(&self.hub) {}
-                    if is_at_rest && settle(&self.hub, shard) == Some(Tick::ZERO) {
+                    // Who brings something meanwhile sees that somebody is awake, and calls nobody. (Should the shard only want
+                    // to be looked at earlier because of what was sorted in, the driver is called for nothing.)
+                    if let Some(told) = told
+                        && settle(&self.hub, shard).is_some_and(|due| due < told)
+                    {
                         to_call.push(shard.index());
                     }
                     shard.earliest()

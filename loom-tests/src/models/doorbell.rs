@@ -3,13 +3,14 @@
 //! A park has no end here. So a lost wake-up is not a late timeout but a deadlock, which loom reports.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::check::check;
 use super::rig::{Bare, Ledger, NO_LIMITS, Time, driven, ticks};
 use crate::executor::run_here;
 use crate::shard::Shard;
 use crate::sync::thread;
-use crate::time::Tick;
+use crate::time::{Clock, Tick};
 
 fn tick(n: u64) -> Tick {
     Tick::new(n)
@@ -206,5 +207,28 @@ fn a_later_deadline_wakes_nobody() {
         assert_eq!(bare.rung(), before);
         assert_eq!(shard.close(&bare.hub).len(), 1);
         ledger.assert_closed(0);
+    });
+}
+
+/// Invariant: a driver that rests is called for what is brought before it would wake, also while another thread has only looked for the
+/// next deadline, and taken in what it found.
+/// Legal ends: the driver was called; the clock has been moved to where it wakes by itself.
+#[test]
+fn a_look_for_the_next_deadline_hides_nothing_from_the_driver() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, clock) = driven(|b| b.capacity(3));
+        timer.schedule_detached(ticks(2), ledger.task()).expect("open");
+        driver.turn();
+        let told = driver.next_wakeup().expect("pending");
+        let called = Arc::new(AtomicUsize::new(0));
+        let theirs = Arc::clone(&called);
+        driver.on_earlier(move || _ = theirs.fetch_add(1, Ordering::Relaxed));
+        let (producer, task) = (timer.clone(), ledger.task());
+        let producer = thread::spawn(move || producer.schedule_detached(ticks(1), task).expect("open"));
+        clock.advance_to_next(&timer);
+        producer.join().expect("no panic");
+        assert!(called.load(Ordering::Relaxed) > 0 || clock.now() >= told, "nobody has called the driver");
+        drop(driver);
     });
 }

@@ -395,13 +395,9 @@ impl Book {
         }
     }
 
-    /// How many closures have not been dropped yet.
-    pub(crate) fn open_closures(&self) -> usize {
-        let is_open = |place: &&Mutex<Record>| {
-            let record = lock(place);
-            record.id != 0 && !record.is_dropped()
-        };
-        self.places.iter().filter(is_open).count()
+    /// How many timeouts are open: their closures have not been dropped yet, or not all of their handles.
+    pub(crate) fn open_records(&self) -> usize {
+        self.places.iter().filter(|place| lock(place).id != 0).count()
     }
 
     /// The closing of the books, when closures and handles have gone: `after` is what the engine says, if it can still be

@@ -16,7 +16,7 @@ use super::record::Scope;
 use super::tally::{Stop, Tally};
 use super::violations::Violations;
 
-/// How long closures may take to be dropped when their engine is over: so many looks, 1 ms apart. Counted, and not timed, as
+/// How long closures, and the handles in them, may take to be dropped when their engine is over: so many looks, 1 ms apart. Counted, and not timed, as
 /// the process may stand still meanwhile.
 const PATIENCE: usize = 20_000;
 
@@ -198,7 +198,8 @@ impl Subject {
     pub(crate) fn balance(&self) {
         self.book.clear_board();
         for _ in 0..PATIENCE {
-            if self.book.open_closures() == 0 {
+            // Handles as well: a series' own goes after the rest of its closure, on a worker that nobody waits for.
+            if self.book.open_records() == 0 {
                 break;
             }
             thread::sleep(Duration::from_millis(1));

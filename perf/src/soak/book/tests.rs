@@ -100,7 +100,7 @@ fn an_engine_that_loses_one_is_caught() {
     let (book, _clock, violations) = book();
     let token = scheduled(&book);
     std::mem::forget(token);
-    assert_eq!(book.open_closures(), 1);
+    assert_eq!(book.open_records(), 1);
     book.balance(None, 0);
     assert!(found(&violations, Fault::Lost));
 }
