@@ -1,6 +1,7 @@
 //! The ends of a program: whatever is pending has exactly one.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
 
 use tourbillon::{Shutdown, ShutdownError};
 
@@ -35,9 +36,10 @@ impl Pair {
             }
             _ => Runner::User,
         };
+        let before = self.deadlines();
         let left = self.timer.shutdown_with(how).expect("the first");
         // Those who run what was handed back may move the clock.
-        let (at, then) = (self.now(), self.now_tick());
+        let (at, then, after) = (self.now(), self.now_tick(), self.deadlines());
         let events = self.shared.take_log();
         assert!(by != Runner::User || events.is_empty(), "nothing runs");
         self.model.hear(events, by);
@@ -50,12 +52,18 @@ impl Pair {
             let Some(Event::Began { id }) = events.first().copied() else { panic!("it ran: {events:?}") };
             assert_eq!(ran.is_err(), events.iter().any(Event::is_a_panic));
             let tick = self.model.take_back(id);
-            assert!(
-                by == Runner::User || tick > now || self.model.moved.contains(&id),
-                "{id} was due, and did not run"
-            );
-            if tick > then && tick != super::NEVER {
-                assert_eq!((deadline - self.shared.start).as_nanos(), self.model.clock_ns(tick, at), "of {id}");
+            // By a task of a drain.
+            let is_moved = by != Runner::User && self.model.moved.contains(&id);
+            assert!(by == Runner::User || tick > now || is_moved, "{id} was due, and did not run");
+            // As its handle shows it, and has shown it before.
+            let shown = after.iter().chain(before.iter().filter(|_| !is_moved));
+            let others: Vec<_> = shown.filter(|(of, shown)| *of == id && *shown != deadline).collect();
+            assert!(others.is_empty(), "of {id}: {deadline:?}, and its handle shows {others:?}");
+            let ns = (deadline - self.shared.start).as_nanos();
+            if tick <= then {
+                assert!(ns <= at.as_nanos(), "of {id}, which was due");
+            } else if tick != super::NEVER {
+                assert_eq!(ns, self.model.clock_ns(tick, at), "of {id}");
             }
             self.model.hear(events, Runner::User);
         }
@@ -63,6 +71,11 @@ impl Pair {
         assert_eq!(self.timer.shutdown().err(), Some(ShutdownError::AlreadyShutdown));
         assert!(groups.iter().all(|group| group.pending() == 0));
         self.check_counts();
+    }
+
+    /// What the handles show that are held.
+    fn deadlines(&self) -> Vec<(u64, Instant)> {
+        self.shared.handles().iter().map(|(id, handle)| (*id, handle.timeout().deadline())).collect()
     }
 
     fn drop_driver(mut self) {
