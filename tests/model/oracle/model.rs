@@ -86,6 +86,11 @@ pub(crate) struct Model {
     unsure_cancelled: usize,
     /// Reset by tasks of this turn.
     pub(crate) moved: BTreeSet<u64>,
+    /// The tick of the turn that is being told of.
+    turn: Option<u128>,
+    /// How often a task of this turn has cancelled or reset a series whose run was due, and perhaps in the batch already: there
+    /// it was counted, and yet did not run.
+    pub(crate) overtaken: u64,
 }
 
 impl Model {
@@ -105,6 +110,8 @@ impl Model {
             unsure: BTreeSet::new(),
             unsure_cancelled: 0,
             moved: BTreeSet::new(),
+            turn: None,
+            overtaken: 0,
         }
     }
 
@@ -199,7 +206,8 @@ impl Model {
     }
 
     pub(crate) fn cancel(&mut self, id: u64) {
-        assert!(self.pending.remove(&id).is_some(), "{id} was cancelled, and was not pending");
+        let tick = self.pending.remove(&id).unwrap_or_else(|| panic!("{id} was cancelled, and was not pending"));
+        self.overtake(id, tick);
         assert!(!self.unsure.contains(&id), "{id} was cancelled after its group");
         self.cancelled.insert(id);
         self.counts.cancelled += 1;
@@ -222,7 +230,9 @@ impl Model {
     pub(crate) fn hear(&mut self, events: Vec<Event>, by: Runner) {
         if by != Runner::User {
             self.moved.clear();
+            self.overtaken = 0;
         }
+        self.turn = if let Runner::Turn(now) = by { Some(now) } else { None };
         for event in events {
             match event {
                 Event::Began { id } => self.began(id, by),
@@ -320,13 +330,22 @@ impl Model {
     }
 
     pub(crate) fn reset(&mut self, id: u64, tick: u128) {
-        let old = self.pending.get_mut(&id).unwrap_or_else(|| panic!("{id} was reset, and was not pending"));
-        *old = tick;
+        let old = self.pending.insert(id, tick).unwrap_or_else(|| panic!("{id} was reset, and was not pending"));
+        self.overtake(id, old);
         assert!(!self.unsure.contains(&id), "{id} was reset after its group was cancelled");
         self.counts.reset += 1;
         self.moved.insert(id);
         if let Some(running) = self.running.as_mut().filter(|running| running.id == id) {
             running.moved = true;
+        }
+    }
+
+    /// It was cancelled or reset, when it was due at this tick.
+    fn overtake(&mut self, id: u64, tick: u128) {
+        // By another task than its own, whose run it is too late for.
+        let by_another = self.running.as_ref().is_some_and(|running| running.id != id);
+        if by_another && self.turn.is_some_and(|now| tick <= now) && self.series.contains_key(&id) {
+            self.overtaken += 1;
         }
     }
 
