@@ -32,6 +32,7 @@ proptest! {
         for step in program {
             pair.step(step);
             pair.check();
+            pair.check_counts();
         }
         if is_settled {
             pair.step(Step::Settle);
