@@ -196,9 +196,10 @@ impl Subject {
 
     /// Closes the books: when this is called, nobody has a handle any more, or will soon let go of it.
     pub(crate) fn balance(&self) {
-        self.book.clear_board();
         for _ in 0..PATIENCE {
-            // Handles as well: a series' own goes after the rest of its closure, on a worker that nobody waits for.
+            // Each time: a task that still runs, on a worker that nobody waits for, puts back what it has taken off.
+            self.book.clear_board();
+            // Handles as well: a series' own goes after the rest of its closure.
             if self.book.open_records() == 0 {
                 break;
             }
