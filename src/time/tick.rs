@@ -95,7 +95,7 @@ impl Scale {
             Some(up) => Tick::new(self.ticks_in(up)),
             // The last tick that 64 bits of nanoseconds can hold, or never, which is what all of them stand for.
             None if ns == u64::MAX => Tick::NEVER,
-            None => Tick::new(self.ticks_in(ns) + u64::from(ns % self.tick_ns != 0)),
+            None => Tick::new(self.ticks_in(ns) + u64::from(!ns.is_multiple_of(self.tick_ns))),
         }
     }
 
