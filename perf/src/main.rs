@@ -1,10 +1,10 @@
 //! `tourbillon-perf`: the load generator of Tourbillon.
 //!
-//! Four jobs, a folder each. `connections` (what runs when nothing is named) puts the engine under
+//! Five jobs, a folder each. `connections` (what runs when nothing is named) puts the engine under
 //! the load it was made for: real TCP connections and a million timeouts beside them, and balances
 //! the books at the end. `replay` runs a web server's access log through the engine and compares it
 //! with an independent count. `compare` measures single operations, lateness, memory and idleness beside other
-//! timers. `soak` does everything at random, with faults, and holds every timeout to what is promised.
+//! timers, and `report` makes a page of what it found. `soak` does everything at random, with faults, and holds every timeout to what is promised.
 
 mod compare;
 mod connections;
@@ -14,6 +14,7 @@ mod json_file;
 mod number;
 mod process;
 mod replay;
+mod report;
 mod soak;
 
 use std::process::ExitCode;
@@ -23,6 +24,7 @@ use clap::{Parser, Subcommand};
 use compare::{CaseArgs, CompareArgs};
 use connections::ConnectionsArgs;
 use replay::ReplayArgs;
+use report::ReportArgs;
 use soak::SoakArgs;
 
 /// Load generator and measuring tool for the Tourbillon timer engine.
@@ -47,6 +49,8 @@ enum Job {
     Replay(ReplayArgs),
     /// Cost, lateness, memory and idleness beside other timers, in one run, as ratios
     Compare(CompareArgs),
+    /// A page with tables and plots, from what `compare --json` wrote
+    Report(ReportArgs),
     /// One run of one case of `compare`, which starts it
     #[command(hide = true)]
     Case(CaseArgs),
@@ -68,6 +72,7 @@ Examples:
   tourbillon-perf replay access.log --keep-alive 15s    exact, on a clock stepped by hand
   tourbillon-perf replay access.log --speed 1000        the same on the real clock
   tourbillon-perf compare --cases w2                    what schedule + cancel costs, beside others
+  tourbillon-perf report run.json                       that as a page, in perf/report/index.html
   tourbillon-perf soak --minutes 5                      everything at once, with faults, and checked
   tourbillon-perf help connections                      what it does, and what it checks";
 
@@ -78,6 +83,7 @@ fn main() -> ExitCode {
         Some(Job::Connections(args)) => connections::run(&args),
         Some(Job::Replay(args)) => replay::run(&args),
         Some(Job::Compare(args)) => compare::run(&args),
+        Some(Job::Report(args)) => report::run(&args),
         Some(Job::Case(args)) => compare::run_case(&args),
         Some(Job::Soak(args)) => soak::run(&args),
     };

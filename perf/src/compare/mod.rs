@@ -14,7 +14,7 @@ mod ping_pong;
 mod race;
 mod recorder;
 mod report;
-mod statistics;
+pub(crate) mod statistics;
 mod systems;
 mod table;
 mod workloads;
@@ -49,6 +49,10 @@ pub(crate) struct CompareArgs {
     /// Write the result, every run included, as JSON to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+
+    /// Make a page and plots of it in this folder, as the job `report` does of the JSON
+    #[arg(long, value_name = "FOLDER")]
+    report: Option<PathBuf>,
 
     /// Compare builds of this program instead of systems: NAME=PATH, the first being what the others are compared with
     #[arg(long, value_name = "NAME=PATH", value_parser = parse_build)]
@@ -144,6 +148,11 @@ fn chosen_cases(names: &[String]) -> Result<Vec<&'static Case>> {
     Ok(CASES.iter().filter(wanted).collect())
 }
 
+/// Where a case stands among all, by its name.
+pub(crate) fn case_place(id: &str) -> Option<usize> {
+    CASES.iter().position(|case| case.id == id)
+}
+
 /// Measures what was asked for, prints it, and writes it down.
 pub(crate) fn run(args: &CompareArgs) -> Result<Verdict> {
     json_file::check(args.json.as_deref())?;
@@ -162,6 +171,11 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Verdict> {
     if let Some(path) = &args.json {
         json_file::write(path, &report)?;
     }
+    if let Some(folder) = &args.report {
+        let json = serde_json::to_value(&report).context("cannot turn the result into JSON")?;
+        let run = serde_json::from_value(json).context("cannot read the result's own JSON")?;
+        crate::report::write(vec![run], folder)?;
+    }
     Ok(Verdict::passed_if(orchestra::promises_kept(&report)))
 }
 
@@ -170,6 +184,11 @@ pub(crate) fn run_case(args: &CaseArgs) -> Result<Verdict> {
     systems::measure(args.system, &args.size.job(args.case, args.producers))?.print()?;
     // Ten million timeouts that nobody needs any more would take long to be taken apart.
     std::process::exit(0);
+}
+
+#[cfg(test)]
+pub(crate) fn system_names() -> impl Iterator<Item = &'static str> {
+    systems::SYSTEMS.into_iter().map(Name::id)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! and whatever two threads share costs twice as much when it is long. So every run carries the reading taken just before
 //! it, and near runs are compared with near ones.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Below this a round trip of a cache line is near: the machines seen so far have some 45 ns or some 350.
 pub(crate) const NEAR_NS: f64 = 100.0;
@@ -13,7 +13,7 @@ pub(crate) const NEAR_NS: f64 = 100.0;
 pub(crate) const ENOUGH: usize = 3;
 
 /// Median, least and most.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
     pub(crate) min: f64,
@@ -35,7 +35,7 @@ impl Spread {
 }
 
 /// Which runs a median is taken of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Selection {
     Near,

@@ -1,0 +1,268 @@
+//! What `compare --json` wrote, as far as the page needs it; and several such runs as one.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use crate::compare::statistics::{Selection, Spread};
+
+/// A file of `compare --json`. What it has besides is left unread.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct RunFile {
+    pub(crate) machine: Machine,
+    pub(crate) repeat: usize,
+    pub(crate) scale: f64,
+    pub(crate) near_below_ns: f64,
+    pub(crate) reference: String,
+    pub(crate) minutes: f64,
+    pub(crate) systems: BTreeMap<String, String>,
+    pub(crate) tables: Vec<TableOf>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Machine {
+    pub(crate) processor: String,
+    pub(crate) cores: usize,
+    pub(crate) memory: String,
+    pub(crate) kernel: String,
+    pub(crate) clock_source: String,
+    pub(crate) transparent_huge_pages: String,
+    pub(crate) rustc: String,
+    pub(crate) commit: String,
+    pub(crate) started: String,
+    pub(crate) debug_assertions: bool,
+    pub(crate) crates: BTreeMap<String, String>,
+}
+
+/// A case with so many producers.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct TableOf {
+    pub(crate) case: String,
+    pub(crate) title: String,
+    pub(crate) producers: usize,
+    pub(crate) metrics: Vec<Metric>,
+    pub(crate) rows: Vec<Row>,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(crate) struct Metric {
+    pub(crate) key: String,
+    pub(crate) heading: String,
+    pub(crate) more_is_better: bool,
+}
+
+/// A system in a case.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) system: String,
+    pub(crate) selection: Selection,
+    pub(crate) values: BTreeMap<String, Value>,
+    #[serde(default)]
+    pub(crate) percentiles: Vec<(f64, f64)>,
+    #[serde(default)]
+    pub(crate) not_measured: Option<String>,
+    pub(crate) runs: Vec<Run>,
+    /// From which of the files it is.
+    #[serde(skip)]
+    pub(crate) file: usize,
+}
+
+/// One figure: its spread, and how many times worse it is than the reference's.
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub(crate) struct Value {
+    #[serde(flatten)]
+    pub(crate) spread: Spread,
+    #[serde(default)]
+    pub(crate) ratio: Option<f64>,
+    #[serde(default)]
+    pub(crate) compared: Option<Selection>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Run {
+    pub(crate) ping_pong_ns: Option<f64>,
+    #[serde(default)]
+    pub(crate) failed: Option<String>,
+    #[serde(default)]
+    pub(crate) notes: Vec<String>,
+}
+
+impl RunFile {
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let file = serde_json::from_str(&text);
+        file.with_context(|| format!("{} is not what `compare --json` writes", path.display()))
+    }
+}
+
+/// All that the page shows.
+#[derive(Debug)]
+pub(crate) struct Data {
+    /// Of each file what it was made on and with; their tables have been taken out.
+    pub(crate) files: Vec<RunFile>,
+    /// What the others are compared with.
+    pub(crate) reference: String,
+    pub(crate) systems: BTreeMap<String, String>,
+    pub(crate) tables: Vec<TableOf>,
+}
+
+impl Data {
+    /// One after the other; a row of a later file takes the place of the same row of an earlier one, whole, with its
+    /// ratios, which are within its own run.
+    pub(crate) fn merged(mut files: Vec<RunFile>) -> Result<Self> {
+        let first = files.first().context("there is no run to report")?;
+        let (reference, scale) = (first.reference.clone(), first.scale);
+        let mut data = Self { files: Vec::new(), reference, systems: BTreeMap::new(), tables: Vec::new() };
+        for (at, file) in files.iter_mut().enumerate() {
+            let (theirs, ours) = (&file.reference, &data.reference);
+            ensure!(
+                theirs == ours,
+                "run {} compares with {theirs}, the first with {ours}: they can't be merged",
+                at + 1
+            );
+            ensure!(
+                file.scale.total_cmp(&scale).is_eq(),
+                "run {} is at a scale of {}, the first at {scale}: they can't be merged",
+                at + 1,
+                file.scale
+            );
+            data.systems.extend(file.systems.clone());
+            for mut table in std::mem::take(&mut file.tables) {
+                table.rows.iter_mut().for_each(|row| row.file = at);
+                data.take_in(table);
+            }
+        }
+        data.tables.sort_by_key(|table| place(&table.case));
+        data.files = files;
+        Ok(data)
+    }
+
+    fn take_in(&mut self, table: TableOf) {
+        let same = |other: &&mut TableOf| other.case == table.case && other.producers == table.producers;
+        let Some(there) = self.tables.iter_mut().find(same) else {
+            self.tables.push(table);
+            return;
+        };
+        for metric in table.metrics {
+            if !there.metrics.contains(&metric) {
+                there.metrics.push(metric);
+            }
+        }
+        for row in table.rows {
+            match there.rows.iter_mut().find(|other| other.system == row.system) {
+                Some(other) => *other = row,
+                None => there.rows.push(row),
+            }
+        }
+    }
+
+    pub(crate) fn table(&self, case: &str, producers: usize) -> Option<&TableOf> {
+        self.tables.iter().find(|table| table.case == case && table.producers == producers)
+    }
+
+    /// All systems that have a row, in the order of the first table that has them.
+    pub(crate) fn systems_in_order(&self) -> Vec<&str> {
+        let mut order = Vec::new();
+        for row in self.tables.iter().flat_map(|table| &table.rows) {
+            if !order.contains(&row.system.as_str()) {
+                order.push(&row.system);
+            }
+        }
+        order
+    }
+
+    pub(crate) fn scale(&self) -> f64 {
+        self.files[0].scale
+    }
+}
+
+/// Tables stand as `compare` lists its cases, whatever the order of the files. What it no longer knows stands last.
+fn place(case: &str) -> usize {
+    crate::compare::case_place(case).unwrap_or(usize::MAX)
+}
+
+impl TableOf {
+    pub(crate) fn row(&self, system: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.system == system)
+    }
+
+    pub(crate) fn metric(&self, key: &str) -> Option<&Metric> {
+        self.metrics.iter().find(|metric| metric.key == key)
+    }
+}
+
+impl Row {
+    pub(crate) fn median(&self, key: &str) -> Option<f64> {
+        self.values.get(key).map(|value| value.spread.median)
+    }
+
+    /// The most, over its runs, of something that should never be.
+    pub(crate) fn most(&self, key: &str) -> f64 {
+        self.values.get(key).map_or(0.0, |value| value.spread.max)
+    }
+
+    /// Whether it ran nothing early, all of it, and once.
+    pub(crate) fn is_sound(&self) -> bool {
+        ["early", "missing", "twice"].iter().all(|key| self.most(key) == 0.0) && self.noted_early().is_none()
+    }
+
+    /// What a run on one deadline notes when it was over before that.
+    pub(crate) fn noted_early(&self) -> Option<&str> {
+        let notes = self.runs.iter().flat_map(|run| &run.notes);
+        notes.map(String::as_str).find(|note| note.ends_with("before the deadline"))
+    }
+
+    /// Which runs its medians are of: `near 4/5`, `all 5 (1 near)`.
+    pub(crate) fn tag(&self) -> String {
+        let trips: Vec<_> = self.runs.iter().filter(|run| run.failed.is_none()).map(|run| run.ping_pong_ns).collect();
+        let (all, near) = (trips.len(), Selection::Near.count(&trips));
+        match self.selection {
+            _ if all == 0 => "-".to_owned(),
+            Selection::All => format!("all {all} ({near} near)"),
+            some => format!("{} {}/{all}", word(some), some.count(&trips)),
+        }
+    }
+}
+
+/// As a reader is told it.
+pub(crate) fn word(selection: Selection) -> &'static str {
+    match selection {
+        Selection::Near => "near",
+        Selection::Far => "far",
+        Selection::All => "all",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::{first_run, second_run};
+
+    #[test]
+    fn later_rows_take_the_place_of_earlier_ones_and_tables_stand_in_order() {
+        let data = Data::merged(vec![first_run(), second_run()]).expect("one reference");
+        let cases: Vec<_> = data.tables.iter().map(|table| (table.case.as_str(), table.producers)).collect();
+        let of = |case| cases.iter().position(|&(one, _)| one == case).expect("the case");
+        assert!(of("w1") < of("w2") && of("w2") < of("w4") && of("w4") < of("w8-10k") && of("w7") < of("w8-10k"));
+        let w2 = data.table("w2", 1).expect("the case");
+        let (ours, netty) = (w2.row("tourbillon").expect("a row"), w2.row("netty").expect("a row"));
+        assert_eq!((ours.file, ours.median("ns")), (1, Some(30.0)));
+        assert_eq!((netty.file, netty.median("ns")), (0, Some(100.0)));
+        assert_eq!((ours.tag(), netty.tag()), ("near 3/3".to_owned(), "all 3 (2 near)".to_owned()));
+    }
+
+    #[test]
+    fn what_is_compared_with_something_else_or_smaller_is_not_merged() {
+        let with = |change: fn(&mut RunFile)| {
+            let mut other = second_run();
+            change(&mut other);
+            Data::merged(vec![first_run(), other]).expect_err("not alike").to_string()
+        };
+        assert!(with(|run| run.reference = "old".to_owned()).contains("run 2 compares with old"));
+        assert!(with(|run| run.scale = 0.5).contains("a scale of 0.5"));
+        assert!(Data::merged(Vec::new()).is_err());
+    }
+}

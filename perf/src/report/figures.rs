@@ -1,0 +1,243 @@
+//! Which plots there are, and what of the data goes into each.
+
+use anyhow::Result;
+
+use super::data::{Data, Row, TableOf};
+use super::numbers::{percent, plain, round_number};
+use super::plot::bars::{self, Line, Panel};
+use super::plot::lines::{self, Axis, Series};
+use super::systems::look;
+
+/// What is drawn of timeouts that ran sooner.
+const LEAST_LATENESS_MS: f64 = 0.01;
+/// What the workload of lateness schedules at full size.
+const LATENESS_TIMEOUTS: f64 = 1e6;
+/// As on the axis of an HdrHistogram.
+const SHARES: [(f64, &str); 7] = [
+    (0.5, "50 %"),
+    (0.9, "90 %"),
+    (0.99, "99 %"),
+    (0.999, "99.9 %"),
+    (0.9999, "99.99 %"),
+    (0.999_99, "99.999 %"),
+    (0.999_999, "99.9999 %"),
+];
+const PENDING: [(&str, f64); 4] = [("w8-10k", 1e4), ("w8-100k", 1e5), ("w8-1m", 1e6), ("w8-10m", 1e7)];
+const BY_PRODUCERS: &str = "w8-producers";
+
+/// The name of each, which is its file's; all that there can be.
+pub(crate) const NAMES: [&str; 15] = [
+    "w1",
+    "w2",
+    "w3",
+    "w7",
+    "lateness-w4",
+    "lateness-w4-fine",
+    "lateness-w4-crowded",
+    "pending-schedule",
+    "pending-cancel",
+    "pending-reset",
+    "producers-schedule",
+    "producers-cancel",
+    "producers-reset",
+    "memory",
+    "idle",
+];
+
+/// A plot: its SVG, or which cases it would need.
+#[derive(Debug)]
+pub(crate) struct Figure {
+    pub(crate) name: &'static str,
+    pub(crate) title: String,
+    pub(crate) svg: Option<String>,
+    pub(crate) needs: &'static str,
+}
+
+/// A panel's heading, case, producers, figure, its unit, and what is drawn below it.
+type Wanted = (&'static str, &'static str, usize, &'static str, &'static str, Option<&'static str>);
+
+const CPU: Option<&str> = Some("cpu_ns");
+
+/// All plots, in the order in which [`NAMES`] has them.
+pub(crate) fn all(data: &Data) -> Result<Vec<Figure>> {
+    let one_two = |case| [("1 producer", case, 1, "ns", "ns", CPU), ("2 producers", case, 2, "ns", "ns", CPU)];
+    let clump = [("until the last has run", "w7", 1, "ms", "ms", None), ("CPU each", "w7", 1, "cpu_ns", "ns", None)];
+    let memory =
+        [("1,000,000 pending", "w5", 1, "bytes", "B", None), ("10,000,000 pending", "w5-10m", 1, "bytes", "B", None)];
+    let idle = [
+        ("nothing pending", "w6-empty", 1, "wakeups", "", None),
+        ("1,000,000 due in an hour", "w6", 1, "wakeups", "", None),
+    ];
+    let mut figures = vec![
+        bar_plot(data, "w1", "Schedule, capacity reserved: ns per operation", "w1", &one_two("w1"))?,
+        bar_plot(data, "w2", "Schedule and cancel: ns per pair", "w2", &one_two("w2"))?,
+        bar_plot(data, "w3", "Reset: ns per operation", "w3", &one_two("w3"))?,
+        bar_plot(data, "w7", "100,000 timeouts on one deadline", "w7", &clump)?,
+        lateness(data, "lateness-w4", "w4", "Lateness by percentile, tick of 1 ms")?,
+        lateness(data, "lateness-w4-fine", "w4-fine", "Lateness by percentile, tick of 100 µs or none")?,
+        lateness(
+            data,
+            "lateness-w4-crowded",
+            "w4-crowded",
+            "Lateness by percentile, tick of 1 ms, 10,000,000 more pending",
+        )?,
+    ];
+    let operations = [
+        ("schedule", "schedule_ns", "schedule_mops"),
+        ("cancel", "cancel_ns", "cancel_mops"),
+        ("reset", "reset_ns", "reset_mops"),
+    ];
+    for (at, (operation, ns, _)) in operations.into_iter().enumerate() {
+        figures.push(pending(data, NAMES[7 + at], operation, ns)?);
+    }
+    for (at, (operation, _, rate)) in operations.into_iter().enumerate() {
+        figures.push(producers(data, NAMES[10 + at], operation, rate)?);
+    }
+    figures.push(bar_plot(data, "memory", "Resident bytes per pending timeout", "w5 and w5-10m", &memory)?);
+    figures.push(bar_plot(data, "idle", "Wake-ups in 5 s of idleness", "w6-empty and w6", &idle)?);
+    Ok(figures)
+}
+
+fn bar_plot(data: &Data, name: &'static str, title: &str, needs: &'static str, wanted: &[Wanted]) -> Result<Figure> {
+    let measured = |table: &TableOf, key| table.rows.iter().any(|row| row.median(key).is_some());
+    let panel = |&(heading, case, producers, key, unit, below): &Wanted| {
+        let table = data.table(case, producers).filter(|table| measured(table, key))?;
+        Some(Panel { heading: heading.to_owned(), table, key, unit, below })
+    };
+    let panels: Vec<_> = wanted.iter().filter_map(panel).collect();
+    let line = |system: &str| Line { system: system.to_owned(), look: look(data, system) };
+    let lines = data.systems_in_order().into_iter().map(line).collect();
+    let svg = if panels.is_empty() { None } else { Some(bars::plot(title, &panels, lines)?) };
+    Ok(Figure { name, title: title.to_owned(), svg, needs })
+}
+
+fn lateness(data: &Data, name: &'static str, case: &'static str, title: &str) -> Result<Figure> {
+    let rows = data.table(case, 1).map(|table| table.rows.as_slice()).unwrap_or_default();
+    let series: Vec<_> = rows.iter().filter_map(|row| lateness_of(data, row)).collect();
+    let reached = series.iter().flat_map(|one| &one.points).map(|point| point.0).fold(1.0, f64::max);
+    let marks: Vec<_> = SHARES
+        .iter()
+        .map(|&(share, text)| (1.0 / (1.0 - share), text.to_owned()))
+        .filter(|(at, _)| *at <= reached * 1.5)
+        .collect();
+    let x = Axis { label: "percentile of the timeouts", low: 1.0, high: reached * 1.06, marks };
+    let values = series.iter().flat_map(|one| &one.points).map(|point| point.1);
+    let y = Axis::around("ms after the deadline", values, plain);
+    let svg = if series.is_empty() { None } else { Some(lines::plot(title, &x, &y, &series)?) };
+    Ok(Figure { name, title: title.to_owned(), svg, needs: case })
+}
+
+fn lateness_of(data: &Data, row: &Row) -> Option<Series> {
+    let within = row.percentiles.iter().filter(|&&(share, _)| share < 1.0);
+    let points: Vec<_> = within.map(|&(share, ms)| (1.0 / (1.0 - share), ms.max(LEAST_LATENESS_MS))).collect();
+    points.first()?;
+    let dot = |&(share, _): &(f64, &str)| {
+        let at = 1.0 / (1.0 - share);
+        // The first reading at or beyond it; they are close to each other.
+        points.iter().copied().find(|point| point.0 >= at * 0.999)
+    };
+    let dots = SHARES.iter().filter_map(dot).collect();
+    let early = row.median("early").unwrap_or(0.0) / (LATENESS_TIMEOUTS * data.scale());
+    let missing = row.median("missing").unwrap_or(0.0) / (LATENESS_TIMEOUTS * data.scale());
+    let remark = [(early, "early"), (missing, "lost")].into_iter().find(|(share, _)| *share > 0.0);
+    let remark = remark.map(|(share, what)| format!("{} {what}", percent(share)));
+    Some(Series { look: look(data, &row.system), remark, points, dots })
+}
+
+fn pending(data: &Data, name: &'static str, operation: &str, key: &str) -> Result<Figure> {
+    let at = |&(case, timeouts): &(&str, f64)| Some((timeouts * data.scale(), data.table(case, 1)?));
+    let tables: Vec<_> = PENDING.iter().filter_map(at).collect();
+    let title = format!("{operation} by number pending: ns per operation, one producer");
+    growth(data, name, title, ("timeouts pending", "ns per operation"), &tables, key, "w8-10k to w8-10m")
+}
+
+fn producers(data: &Data, name: &'static str, operation: &str, key: &str) -> Result<Figure> {
+    let of_case = |table: &&TableOf| table.case == BY_PRODUCERS;
+    let tables: Vec<_> = data.tables.iter().filter(of_case).map(|table| (table.producers as f64, table)).collect();
+    let title = format!("{operation} by number of producers: millions a second, all producers together");
+    growth(data, name, title, ("producer threads", "million operations a second"), &tables, key, BY_PRODUCERS)
+}
+
+/// A figure of several tables, by what they differ in.
+fn growth(
+    data: &Data,
+    name: &'static str,
+    title: String,
+    (across, up): (&'static str, &'static str),
+    tables: &[(f64, &TableOf)],
+    key: &str,
+    needs: &'static str,
+) -> Result<Figure> {
+    let mut tables = tables.to_vec();
+    tables.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let one = |system: &str| {
+        let point = |&(at, table): &(f64, &TableOf)| Some((at, table.row(system)?.median(key)?)).filter(|p| p.1 > 0.0);
+        let points: Vec<_> = tables.iter().filter_map(point).collect();
+        let dots = points.clone();
+        (!points.is_empty()).then(|| Series { look: look(data, system), remark: None, points, dots })
+    };
+    let series: Vec<_> = data.systems_in_order().into_iter().filter_map(one).collect();
+    let marks: Vec<_> = tables.iter().map(|&(at, _)| (at, round_number(at))).collect();
+    let (low, high) = (tables.first().map_or(1.0, |first| first.0), tables.last().map_or(1.0, |last| last.0));
+    // A little room at both sides, so that dots are not on the axis.
+    let room = (high / low).powf(0.03).max(1.05);
+    let x = Axis { label: across, low: low / room, high: high * room, marks };
+    let y = Axis::around(up, series.iter().flat_map(|one| &one.points).map(|point| point.1), plain);
+    let svg = if series.is_empty() { None } else { Some(lines::plot(&title, &x, &y, &series)?) };
+    Ok(Figure { name, title, svg, needs })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::{data, parse};
+
+    #[test]
+    fn each_plot_is_well_formed_the_same_each_time_and_names_each_system_that_has_a_figure() {
+        let (once, again) = (all(&data()).expect("plots"), all(&data()).expect("plots"));
+        assert_eq!(once.iter().map(|figure| figure.name).collect::<Vec<_>>(), NAMES);
+        for (one, other) in once.iter().zip(&again) {
+            assert_eq!(one.svg, other.svg, "{}", one.name);
+            let Some(svg) = &one.svg else { continue };
+            parse(svg, |document| assert_eq!(document.root_element().attribute("aria-label"), Some(&*one.title)));
+        }
+        let texts = |name| {
+            let figure = once.iter().find(|figure| figure.name == name).expect("a name");
+            let mut texts = Vec::new();
+            parse(figure.svg.as_deref().expect("a plot"), |document| {
+                let text = document.descendants().filter(|node| node.tag_name().name() == "text");
+                texts = text.filter_map(|node| Some(node.text()?.trim().to_owned())).collect();
+            });
+            texts
+        };
+        let w2 = texts("w2");
+        assert!(
+            ["Tourbillon", "Netty", "odd <name> & \"more\"", "30 ns", "100 ns (×3.33)"]
+                .iter()
+                .all(|text| w2.iter().any(|one| one == text)),
+            "{w2:?}"
+        );
+        assert!(!w2.contains(&"hashed_wheel_timer".to_owned()), "it has no figure there");
+        let lateness = texts("lateness-w4");
+        for text in
+            ["50 %", "90 %", "99 %", "99.9 %", "99.99 %", "Tourbillon", "Netty", "hashed_wheel_timer, 12 % early"]
+        {
+            assert!(lateness.iter().any(|one| one == text), "no {text} in {lateness:?}");
+        }
+        let pending = texts("pending-reset");
+        assert!(
+            ["10 K", "1 M", "Tourbillon", "Netty"].iter().all(|text| pending.iter().any(|one| one == text)),
+            "{pending:?}"
+        );
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_drawn() {
+        let figures = all(&data()).expect("plots");
+        let drawn: Vec<_> = figures.iter().filter(|figure| figure.svg.is_some()).map(|figure| figure.name).collect();
+        assert_eq!(
+            drawn,
+            ["w1", "w2", "w7", "lateness-w4", "pending-schedule", "pending-cancel", "pending-reset", "memory"]
+        );
+    }
+}

@@ -1,0 +1,190 @@
+//! A small run, made up, and what must be on the page of it.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn figure(median: f64, ratio: f64) -> Value {
+    json!({"median": median, "min": median * 0.9, "max": median * 1.5, "ratio": ratio, "compared": "all"})
+}
+
+fn count(value: f64) -> Value {
+    json!({"median": value, "min": value, "max": value})
+}
+
+fn row(system: &str, values: Value) -> Value {
+    let runs = [45.0, 46.0, 300.0].map(|trip| json!({"ping_pong_ns": trip, "metrics": {}, "notes": ["v1 of it"]}));
+    json!({"system": system, "selection": "all", "values": values, "runs": runs})
+}
+
+fn late(system: &str, early: f64, p99: f64, p999: f64, ratio: f64) -> Value {
+    let shares = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
+    let percentiles: Vec<_> = shares.iter().map(|share| (share, p999 * (0.1 + share))).collect();
+    let mut row = row(
+        system,
+        json!({"p99_ms": figure(p99, ratio), "p999_ms": figure(p999, ratio), "early": count(early), "missing": count(0.0)}),
+    );
+    row["percentiles"] = json!(percentiles);
+    row
+}
+
+fn absent(system: &str, why: &str) -> Value {
+    json!({"system": system, "selection": "all", "values": {}, "not_measured": why, "runs": []})
+}
+
+fn table(case: &str, producers: usize, keys: &[&str], rows: &[Value]) -> Value {
+    let metrics: Vec<_> =
+        keys.iter().map(|key| json!({"key": key, "heading": key, "more_is_better": *key == "mops"})).collect();
+    json!({"case": case, "title": format!("title of {case}"), "producers": producers, "metrics": metrics, "rows": rows})
+}
+
+fn file(tables: &[Value]) -> RunFile {
+    let machine = json!({
+        "processor": "a <processor>", "cores": 2, "memory": "1 kB", "kernel": "6", "clock_source": "tsc",
+        "transparent_huge_pages": "never", "rustc": "rustc 1", "commit": "abc", "started": "2026-01-01T00:00:00Z",
+        "debug_assertions": false, "crates": {"tourbillon": "0.1.0", "tokio": "1.2.3"}
+    });
+    let value = json!({
+        "machine": machine, "repeat": 3, "scale": 1.0, "near_below_ns": 100.0, "reference": "tourbillon", "minutes": 1.5,
+        "systems": {"tourbillon": "ours", "odd <name> & \"more\"": "a <b>bold</b> one"}, "tables": tables
+    });
+    serde_json::from_value(value).expect("what compare writes")
+}
+
+/// A default run: in W1 another is ahead.
+pub(crate) fn first_run() -> RunFile {
+    let op = |ns: f64, ratio: f64| json!({"ns": figure(ns, ratio), "cpu_ns": figure(ns * 2.0, ratio)});
+    let odd = row("odd <name> & \"more\"", op(300.0, 10.0));
+    file(&[
+        table("w1", 1, &["ns", "cpu_ns"], &[row("tourbillon", op(20.0, 1.0)), row("netty", op(9.1, 0.455))]),
+        table(
+            "w2",
+            1,
+            &["ns", "cpu_ns"],
+            &[
+                row("tourbillon", op(31.0, 1.0)),
+                row("netty", op(100.0, 3.33)),
+                odd,
+                absent("hashed-wheel", "it has no <cancel>"),
+            ],
+        ),
+        table(
+            "w4",
+            1,
+            &["p99_ms", "p999_ms", "early", "missing"],
+            &[
+                late("tourbillon", 0.0, 1.1, 1.5, 1.0),
+                late("netty", 0.0, 2.0, 3.0, 2.0),
+                late("hashed-wheel", 123_000.0, 0.9, 1.0, 0.7),
+            ],
+        ),
+        table("w5", 1, &["bytes"], &[row("tourbillon", json!({"bytes": figure(66.0, 1.0)}))]),
+        table("w7", 1, &["ms"], &[row("tourbillon", json!({"ms": figure(3.0, 1.0)}))]),
+    ])
+}
+
+/// A later one, of W8 and of one row of W2.
+pub(crate) fn second_run() -> RunFile {
+    let cost =
+        |ns: f64| json!({"schedule_ns": figure(ns, 1.0), "cancel_ns": figure(ns, 1.0), "reset_ns": figure(ns, 1.0)});
+    let keys = ["schedule_ns", "cancel_ns", "reset_ns"];
+    let mut ours = row("tourbillon", json!({"ns": figure(30.0, 1.0), "cpu_ns": figure(60.0, 1.0)}));
+    ours["selection"] = json!("near");
+    ours["runs"] = json!([{"ping_pong_ns": 45.0}, {"ping_pong_ns": 45.0}, {"ping_pong_ns": 45.0}]);
+    file(&[
+        table("w8-1m", 1, &keys, &[row("tourbillon", cost(40.0)), row("netty", cost(90.0))]),
+        table("w8-10k", 1, &keys, &[row("tourbillon", cost(20.0)), row("netty", cost(50.0))]),
+        table("w2", 1, &["ns", "cpu_ns"], &[ours]),
+    ])
+}
+
+pub(crate) fn data() -> Data {
+    Data::merged(vec![first_run(), second_run()]).expect("runs that belong together")
+}
+
+/// Parses, and fails if it is not well-formed.
+pub(crate) fn parse(text: &str, look: impl FnOnce(&roxmltree::Document<'_>)) {
+    let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
+    match roxmltree::Document::parse_with_options(text, options) {
+        Ok(document) => look(&document),
+        Err(why) => panic!("{why} in {text}"),
+    }
+}
+
+fn all_text(node: roxmltree::Node<'_, '_>) -> String {
+    node.descendants().filter(roxmltree::Node::is_text).filter_map(|text| text.text()).collect()
+}
+
+#[test]
+fn each_row_of_the_data_is_a_row_of_the_page() {
+    let data = data();
+    let text = page::write(&data, &figures::all(&data).expect("plots"));
+    parse(&text, |document| {
+        for table in &data.tables {
+            let id = format!("{}-{}", table.case, table.producers);
+            let heading = document.descendants().find(|node| node.attribute("id") == Some(&id));
+            let heading = heading.unwrap_or_else(|| panic!("no {id}"));
+            let section = heading.next_sibling_element().expect("a table follows");
+            let rows: Vec<_> =
+                section.descendants().filter(|node| node.has_tag_name("tr")).skip(1).map(all_text).collect();
+            assert_eq!(rows.len(), table.rows.len(), "{id}");
+            for (row, text) in table.rows.iter().zip(&rows) {
+                assert!(text.starts_with(&systems::look(&data, &row.system).label), "{text}");
+                for value in row.values.values() {
+                    let spread = value.spread;
+                    for figure in [spread.median, spread.min, spread.max] {
+                        assert!(text.contains(&numbers::short(figure)), "{figure} is not in {text}");
+                    }
+                }
+                let why = row.not_measured.as_deref().unwrap_or_default();
+                assert!(text.contains(why) && (why.is_empty() || text.contains("not measured")), "{text}");
+                assert!(row.values.is_empty() || text.contains(&row.tag()), "{text}");
+            }
+        }
+    });
+}
+
+#[test]
+fn the_page_needs_nothing_else_and_says_what_is_not_there() {
+    let data = data();
+    let text = page::write(&data, &figures::all(&data).expect("plots"));
+    parse(&text, |document| {
+        for node in document.descendants().filter(roxmltree::Node::is_element) {
+            assert!(!["script", "link", "img", "iframe"].contains(&node.tag_name().name()), "{:?}", node.tag_name());
+            for attribute in node.attributes().filter(|attribute| ["href", "src"].contains(&attribute.name())) {
+                let target = attribute.value().strip_prefix('#').expect("a link within the page");
+                assert!(document.descendants().any(|node| node.attribute("id") == Some(target)), "no {target}");
+            }
+        }
+        let body = all_text(document.root_element());
+        for text in [
+            "Reset: ns per operation: not in this run (needs w3)",
+            "not in this run (needs w8-producers)",
+            "a <b>bold</b> one",
+            "hashed_wheel_timer: up to 123,000 early in a run",
+            "w1, ns: Netty (×0.46)",
+            "tokio: a Sleep without a task",
+            "a <processor>, 2 cores",
+        ] {
+            assert!(body.contains(text), "no {text:?} in {body}");
+        }
+    });
+    assert!(!text.contains("url(") && !text.contains("@import"));
+}
+
+#[test]
+fn files_are_written_and_old_plots_go() {
+    let folder = PathBuf::from(std::env::temp_dir()).join(format!("tourbillon-report-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a folder");
+    for name in ["w3.svg", "mine.svg"] {
+        fs::write(folder.join(name), "old").expect("a file");
+    }
+    write(vec![first_run()], &folder).expect("a report");
+    let there = |name: &str| folder.join(name).exists();
+    assert!(there("index.html") && there("w2.svg") && there("mine.svg") && !there("w3.svg"));
+    let plot = fs::read_to_string(folder.join("w2.svg")).expect("a plot");
+    parse(&plot, |document| assert_eq!(document.root_element().tag_name().name(), "svg"));
+    fs::remove_dir_all(&folder).expect("the folder");
+}
