@@ -1,7 +1,6 @@
 //! Figures as text: three digits that count, and no more.
 
 /// `0.0123`, `4.62`, `44.1`, `823`, `4,823`, `1,000,000`.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small number of digits")]
 pub(crate) fn short(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();

@@ -1,7 +1,5 @@
 //! A small run, made up, and what must be on the page of it.
 
-use std::path::PathBuf;
-
 use serde_json::{Value, json};
 
 use super::*;
@@ -176,7 +174,7 @@ fn the_page_needs_nothing_else_and_says_what_is_not_there() {
 
 #[test]
 fn files_are_written_and_old_plots_go() {
-    let folder = PathBuf::from(std::env::temp_dir()).join(format!("tourbillon-report-{}", std::process::id()));
+    let folder = std::env::temp_dir().join(format!("tourbillon-report-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
     for name in ["w3.svg", "mine.svg"] {
         fs::write(folder.join(name), "old").expect("a file");

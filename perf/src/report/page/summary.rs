@@ -43,7 +43,7 @@ pub(crate) fn write(data: &Data) -> String {
     out.push_str("</table>\n");
     let machine = &data.files[0].machine;
     out.push_str(&format!(
-        "<p class=\"small\">Medians of {} runs, each in a process of its own, the systems in turn, on {} with {} cores. “×” is \
+        "<p class=\"small\">Medians, of {} repetitions if all went well, each run in a process of its own, the systems in turn, on {} with {} cores. “×” is \
          how many times better {name} is than it, or worse where that is said: near runs against near ones, see <a \
          href=\"#terms\">the terms</a>. Whoever ran a timeout early in a case, or lost one, is left out there.</p>\n",
         data.files[0].repeat,
@@ -147,7 +147,7 @@ fn sentences(data: &Data, name: &str) -> Vec<String> {
     let mut out = Vec::new();
     if !operations.is_empty() {
         out.push(format!(
-            "A thread that calls {name} {} (in brackets: the best other timer that threads can share).",
+            "With {name} a thread {}: each beside the best other timer that threads can share.",
             listed(&operations)
         ));
     }

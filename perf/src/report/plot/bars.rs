@@ -90,7 +90,8 @@ fn bar(canvas: &Canvas<'_>, panel: &Panel<'_>, one: &Line, (left, room, end): (f
     };
     let ours = one.look.kind == Kind::Ours;
     let (colour, light) = if ours { (OURS, OURS_LIGHT) } else { (BAR, BAR_LIGHT) };
-    let along = |value: f64| pixel(left + room * (value / end).min(1.0));
+    // Memory can have shrunk in a run that was too small: less than nothing has no bar.
+    let along = |value: f64| pixel(left + room * (value / end).clamp(0.0, 1.0));
     let (top, bottom) = if panel.below.is_some() { (y - 10, y + 4) } else { (y - 8, y + 8) };
     let mut far = value.spread.max;
     block(canvas, (pixel(left), top), (along(value.spread.median), bottom), colour)?;
