@@ -6,15 +6,8 @@ use std::ptr::NonNull;
 use crate::entry::Entry;
 use crate::sync::{AtomicUsize, Ordering};
 
-/// How many fresh entries a producer takes at a time: 4 KiB, one page. (Few under loom and Miri, as the other bounds of this
-/// kind: what they check is what happens when one is reached.)
-pub(super) const RUN: usize = if cfg!(loom) {
-    1
-} else if cfg!(miri) {
-    4
-} else {
-    64
-};
+/// How many fresh entries a producer takes at a time: 4 KiB, one page.
+pub(super) const RUN: usize = super::A_FEW;
 
 /// An array of entries, of which the first `issued` have been handed out.
 #[derive(Debug)]

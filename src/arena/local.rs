@@ -10,13 +10,7 @@ use crate::sync::prefetch;
 
 /// Entries in a full magazine. Two of them stay with a thread, so that taking and giving back in turn does not go to the
 /// depot each time.
-const MAGAZINE: usize = if cfg!(loom) {
-    1
-} else if cfg!(miri) {
-    4
-} else {
-    64
-};
+const MAGAZINE: usize = super::A_FEW;
 
 /// A thread's own free entries: two magazines and a run of fresh ones. Not for two threads at a time.
 #[derive(Debug)]

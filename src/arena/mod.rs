@@ -16,11 +16,11 @@
 //!
 //! A handle may outlive its engine, and costs no reference count. So when the engine's last owner has gone, the arena is
 //! walked once ([`Arena::orphan_all`]): each entry ever handed out gets the ORPHAN mark by a read-modify-write on its
-//! state word, and those whose HANDLE bit was set are counted (but for those that a producer [keeps](crate::entry), which are free). From then on the memory belongs to the handles that were
-//! counted, and the last of them frees it. Invariant: **a handle's last access to the engine's memory is its
-//! read-modify-write on the state word** (`handle_lets_go`, or `keep`, while the engine still owns the entry, `free` otherwise). If it
-//! comes before the walk's, the walk does not count the handle and the handle touches nothing any more; if it comes after,
-//! the walk has counted the handle, and its answer says so.
+//! state word, and those whose HANDLE bit was set are counted (but for those that a producer keeps, which are free). From then
+//! on the memory belongs to the handles that were counted, and the last of them frees it. Invariant: **a handle's last access
+//! to the engine's memory is its read-modify-write on the state word** (`handle_lets_go`, or `keep`, while the engine still owns
+//! the entry, `free` otherwise). If it comes before the walk's, the walk does not count the handle and the handle touches
+//! nothing any more; if it comes after, the walk has counted the handle, and its answer says so.
 
 mod chunk;
 mod depot;
@@ -41,7 +41,11 @@ use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Chunks double up to this many entries (2 MiB).
 const LARGEST_CHUNK: usize = 32_768;
-const FIRST_CHUNK: usize = if cfg!(loom) {
+const FIRST_CHUNK: usize = A_FEW;
+
+/// How many entries go from hand to hand at a time. (Few under loom and Miri, as the other bounds of this kind: what they check
+/// is what happens when one is reached.)
+const A_FEW: usize = if cfg!(loom) {
     1
 } else if cfg!(miri) {
     4

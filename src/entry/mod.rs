@@ -130,15 +130,12 @@ impl Entry {
     /// Fills in a free entry. Only its sole owner calls this.
     #[inline]
     pub(crate) fn fill(&self, home: *const (), task: Task) {
-        #[cfg(loom)]
-        self.set_in_use(true);
         // SAFETY: the caller is the sole owner.
         self.home.with_mut(|place| unsafe { *place = home });
-        self.put_task(task);
-        self.set_back(ptr::null_mut());
+        self.fill_kept(task);
     }
 
-    /// Fills in an entry that the caller keeps, for where it is.
+    /// Fills in an entry that has a home already: one that the caller keeps.
     #[inline]
     pub(crate) fn fill_kept(&self, task: Task) {
         #[cfg(loom)]

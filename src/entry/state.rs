@@ -64,6 +64,11 @@ const fn phase_of(word: u64) -> u64 {
     word & PHASE
 }
 
+/// Cancelled before the worker linked it, and nobody's but its handle's and the engine's.
+const fn lies_cancelled(word: u64) -> bool {
+    word & FLAGS == CANCELLED | HANDLE | ENGINE
+}
+
 /// No timeout's, but a producer's, to arm it again.
 const fn is_kept(word: u64) -> bool {
     word & (PHASE | HANDLE) == FREE | HANDLE
@@ -209,7 +214,7 @@ impl State {
     /// so that it may be [kept](Self::keep). Acquire: what the canceller did to the entry is to be seen.
     #[inline]
     pub(crate) fn may_be_kept(&self) -> bool {
-        self.0.load(Ordering::Acquire) & FLAGS == CANCELLED | HANDLE | ENGINE
+        lies_cancelled(self.0.load(Ordering::Acquire))
     }
 
     /// The handle of an entry that was cancelled goes, and a producer keeps the entry, which has put it where it keeps such
@@ -218,7 +223,7 @@ impl State {
     pub(crate) fn keep(&self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         // Without the loop of a weak exchange: if it fails, the engine has let go, or has ended.
-        word & FLAGS == CANCELLED | HANDLE | ENGINE
+        lies_cancelled(word)
             && self.0.compare_exchange(word, word & !PHASE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 

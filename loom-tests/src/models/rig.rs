@@ -34,6 +34,35 @@ pub(super) fn driven(options: impl FnOnce(Builder) -> Builder) -> (Timer, Driver
     (timer, driver, clock)
 }
 
+/// A driven engine at rest until something later is due, for a look at whether its driver is called.
+pub(super) struct Resting {
+    pub(super) timer: Timer,
+    pub(super) clock: ManualClock,
+    told: Instant,
+    called: Arc<AtomicUsize>,
+    _driver: Driver,
+}
+
+impl Resting {
+    /// It rests because of a timeout at 2 ticks.
+    pub(super) fn new(ledger: &Ledger) -> Self {
+        let (timer, mut driver, clock) = driven(|b| b.capacity(3));
+        timer.schedule_detached(ticks(2), ledger.task()).expect("open");
+        driver.turn();
+        let told = driver.next_wakeup().expect("pending");
+        let called = Arc::new(AtomicUsize::new(0));
+        let theirs = Arc::clone(&called);
+        driver.on_earlier(move || _ = theirs.fetch_add(1, Ordering::Relaxed));
+        Self { timer, clock, told, called, _driver: driver }
+    }
+
+    /// The driver was called, or the clock has been moved to where it wakes by itself.
+    pub(super) fn assert_called(&self) {
+        let called = self.called.load(Ordering::Relaxed) > 0;
+        assert!(called || self.clock.now() >= self.told, "nobody has called the driver");
+    }
+}
+
 /// Entries of this timeout's engine that are not free, its own included.
 pub(super) fn entries_in_use(timeout: &Timeout) -> usize {
     // SAFETY: see `Armed::handle`; the handle is here, and keeps the entry alive.

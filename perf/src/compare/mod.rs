@@ -7,7 +7,7 @@
 mod cases;
 mod child;
 mod line;
-mod machine;
+pub(crate) mod machine;
 mod netty;
 mod orchestra;
 mod ping_pong;

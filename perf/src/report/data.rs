@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
+use crate::compare::machine::Machine;
 use crate::compare::statistics::{Selection, Spread};
 
 /// A file of `compare --json`. What it has besides is left unread.
@@ -20,21 +21,6 @@ pub(crate) struct RunFile {
     pub(crate) minutes: f64,
     pub(crate) systems: BTreeMap<String, String>,
     pub(crate) tables: Vec<TableOf>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Machine {
-    pub(crate) processor: String,
-    pub(crate) cores: usize,
-    pub(crate) memory: String,
-    pub(crate) kernel: String,
-    pub(crate) clock_source: String,
-    pub(crate) transparent_huge_pages: String,
-    pub(crate) rustc: String,
-    pub(crate) commit: String,
-    pub(crate) started: String,
-    pub(crate) debug_assertions: bool,
-    pub(crate) crates: BTreeMap<String, String>,
 }
 
 /// A case with so many producers.

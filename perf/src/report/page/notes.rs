@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::report::data::{Data, Machine, RunFile, TableOf};
+use crate::compare::machine::Machine;
+use crate::report::data::{Data, RunFile, TableOf};
 use crate::report::html::escape;
 use crate::report::numbers::{short, times};
 use crate::report::systems::{Kind, look};
