@@ -32,7 +32,7 @@
 //!
 //! # Layers
 //!
-//! Each knows only those before it: `sync` (the one door to atomics), `time` (ticks, clocks), `entry` (one cache line per
+//! Each knows only those before it: `sync` (the one door to atomics), `memory` (zeroed arrays), `time` (ticks, clocks), `entry` (one cache line per
 //! timeout, and the word that decides), `arena` (where entries live), `wheel` (slots, levels, bitmaps: no thread, no
 //! clock), `shard` (inbox, cancelled queue, wheel, and a turn through them: no thread), `worker` (the threads), `executor`
 //! (where tasks run), `timer` (what you touch).
@@ -63,6 +63,7 @@
 mod arena;
 mod entry;
 mod executor;
+mod memory;
 mod shard;
 mod sync;
 mod time;

@@ -1,19 +1,21 @@
 //! Memory for entries: chunks that are handed out in runs.
 
-use std::alloc::Layout;
 use std::ptr::NonNull;
 
 use crate::entry::Entry;
+use crate::memory::Zeroed;
 use crate::sync::{AtomicUsize, Ordering};
 
 /// How many fresh entries a producer takes at a time: 4 KiB, one page.
 pub(super) const RUN: usize = super::A_FEW;
 
 /// An array of entries, of which the first `issued` have been handed out.
+///
+/// Tasks that were still in entries would be leaked with it. None is: whoever takes an entry out of PENDING takes the task, and the
+/// engine withdraws what is pending before it ends.
 #[derive(Debug)]
 pub(super) struct Chunk {
-    entries: NonNull<Entry>,
-    len: usize,
+    entries: Zeroed<Entry>,
     issued: AtomicUsize,
     /// The chunk that was the newest before this one.
     pub(super) older: *mut Chunk,
@@ -30,22 +32,20 @@ impl Chunk {
     /// A chunk of `len` free entries; none if the memory can't be had. Does not touch it.
     pub(super) fn new(len: usize) -> Option<Box<Self>> {
         debug_assert!(len > 0);
-        let layout = Layout::array::<Entry>(len).ok()?;
-        // SAFETY: `len` is not zero, so neither is the size.
-        let memory = unsafe { std::alloc::alloc_zeroed(layout) };
-        let entries = NonNull::new(memory.cast::<Entry>())?;
+        let entries = Zeroed::<Entry>::new(len)?;
+        let address = entries.first();
         // The stacks in `shard` keep a count above the address. No system gives out others unless asked to.
-        assert!(entries.addr().get() >> 48 == 0, "memory at {entries:p}: addresses above 48 bits are not supported");
+        assert!(address.addr().get() >> 48 == 0, "memory at {address:p}: addresses above 48 bits are not supported");
         #[cfg(loom)]
         for index in 0..len {
             // SAFETY: in bounds of the allocation. (Zeroed memory is a free entry, but not one that loom knows of.)
-            unsafe { entries.add(index).write(Entry::new_free()) };
+            unsafe { entries.at(index).write(Entry::new_free()) };
         }
-        Some(Box::new(Self { entries, len, issued: AtomicUsize::new(0), older: std::ptr::null_mut() }))
+        Some(Box::new(Self { entries, issued: AtomicUsize::new(0), older: std::ptr::null_mut() }))
     }
 
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.entries.len()
     }
 
     /// Writes to every page, so that the first use of an entry does not pay for a page fault (1.2 µs each).
@@ -55,9 +55,9 @@ impl Chunk {
             return;
         }
         const ENTRIES_A_PAGE: usize = 4096 / size_of::<Entry>();
-        for index in (0..self.len).step_by(ENTRIES_A_PAGE.max(1)) {
+        for index in (0..self.len()).step_by(ENTRIES_A_PAGE.max(1)) {
             // SAFETY: in bounds.
-            let entry = unsafe { self.entries.add(index) };
+            let entry = unsafe { self.entries.at(index) };
             // SAFETY: nobody else knows this memory yet, and zero is what stands there. Volatile, so that the write is
             // not left out for that reason.
             unsafe { entry.cast::<u8>().write_volatile(0) };
@@ -67,37 +67,32 @@ impl Chunk {
     /// Hands out up to `RUN` fresh entries; none if all have been handed out. One read-modify-write for a run.
     pub(super) fn take_run(&self) -> Option<Run> {
         // Relaxed: the number alone decides who owns what. The memory was published with the chunk.
-        if self.issued.load(Ordering::Relaxed) >= self.len {
+        if self.issued.load(Ordering::Relaxed) >= self.len() {
             return None;
         }
         let from = self.issued.fetch_add(RUN, Ordering::Relaxed);
-        let len = self.len.saturating_sub(from).min(RUN);
+        let len = self.len().saturating_sub(from).min(RUN);
         if len == 0 {
             return None;
         }
-        // SAFETY: `from + len` is at most `self.len`.
-        Some(Run { first: unsafe { self.entries.add(from) }, len })
+        // SAFETY: `from + len` is at most `len`.
+        Some(Run { first: unsafe { self.entries.at(from) }, len })
     }
 
     /// All entries that were ever handed out.
     pub(super) fn issued(&self) -> impl Iterator<Item = NonNull<Entry>> {
-        let issued = self.issued.load(Ordering::Relaxed).min(self.len);
+        let issued = self.issued.load(Ordering::Relaxed).min(self.len());
         // SAFETY: below `len`.
-        (0..issued).map(|index| unsafe { self.entries.add(index) })
+        (0..issued).map(|index| unsafe { self.entries.at(index) })
     }
 }
 
+#[cfg(loom)]
 impl Drop for Chunk {
     fn drop(&mut self) {
-        #[cfg(loom)]
-        for index in 0..self.len {
+        for index in 0..self.len() {
             // SAFETY: written in `new`, and dropped here once.
-            unsafe { self.entries.add(index).drop_in_place() };
+            unsafe { self.entries.at(index).drop_in_place() };
         }
-        // A task that is still in an entry when its chunk goes would be leaked; none is: whoever takes an entry out of
-        // PENDING takes the task, and the engine withdraws what is pending before it ends.
-        let layout = Layout::array::<Entry>(self.len).expect("it was allocated with this layout");
-        // SAFETY: allocated in `new` with this layout, and freed here once.
-        unsafe { std::alloc::dealloc(self.entries.as_ptr().cast(), layout) };
     }
 }

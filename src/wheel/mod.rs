@@ -62,12 +62,10 @@ impl Budget {
         self.0 == 0
     }
 
-    /// Takes one out. False if there is none left.
+    /// Takes one out of what is not [spent](Self::is_spent).
     #[inline]
-    pub(crate) fn spend(&mut self) -> bool {
-        let left = self.0 > 0;
-        self.0 -= usize::from(left);
-        left
+    pub(crate) fn spend(&mut self) {
+        self.0 -= 1;
     }
 }
 
@@ -234,17 +232,23 @@ impl Wheel {
         }
     }
 
-    /// The next entry whose slot has come by `now`, unlinked; none if there is none, or the budget is spent. Whether the
-    /// entry is due by its own word is for the caller to say, and to insert it again if not.
+    /// The next entry whose slot has come by `now`, unlinked; none if there is none, or the budget is spent: until then nothing may
+    /// be [removed](Self::remove). Whether the entry is due by its own word is for the caller to say, and to insert it again if not.
     pub(crate) fn pop_due(&mut self, now: Tick, budget: &mut Budget) -> Option<NonNull<Entry>> {
         loop {
             if budget.is_spent() {
+                self.slots.seal(self.due_place);
                 return None;
             }
-            if let Some(entry) = self.next_swept().or_else(|| self.slots.first(self.due_place)) {
+            if let Some(entry) = self.next_swept() {
                 budget.spend();
                 // SAFETY: it was just found in a slot of this wheel.
                 unsafe { self.remove(entry) };
+                return Some(entry);
+            }
+            if let Some(entry) = self.slots.take(self.due_place) {
+                budget.spend();
+                self.len -= 1;
                 return Some(entry);
             }
             if (self.late_is_next || now.get() < self.cursor) && self.take_late() {
@@ -277,7 +281,7 @@ impl Wheel {
     /// Makes due what was brought late, when nothing else is due. False if there is none.
     fn take_late(&mut self) -> bool {
         self.late_is_next = false;
-        let is_there = self.slots.first(self.late_place).is_some();
+        let is_there = !self.slots.is_empty(self.late_place);
         self.slots.move_list(self.late_place, &self.slots, self.due_place);
         is_there
     }
@@ -286,7 +290,7 @@ impl Wheel {
     pub(crate) fn step_cascades(&mut self, budget: &mut Budget) {
         for index in (0..self.cascades.len()).rev() {
             let Cascade { place, due, stepped } = self.cascades[index];
-            if stepped == self.cursor || self.slots.first(place).is_none() {
+            if stepped == self.cursor || self.slots.is_empty(place) {
                 continue;
             }
             self.cascades[index].stepped = self.cursor;
@@ -294,21 +298,17 @@ impl Wheel {
             let left = due.saturating_sub(self.cursor);
             let eighths = (lead - left.min(lead)) * 8 / lead;
             let quota = CASCADE_QUOTA << eighths;
-            for _ in 0..if left <= 1 { usize::MAX } else { quota } {
-                if !self.cascade_one(place, budget) {
-                    break;
-                }
-            }
+            self.cascade(place, if left <= 1 { usize::MAX } else { quota }, budget);
         }
     }
 
     /// When the wheel wants to be looked at next: [`Tick::ZERO`] for at once, none for never.
     pub(crate) fn next_due(&self) -> Option<Tick> {
-        let is_due = |place| self.slots.first(place).is_some();
+        let is_due = |place| !self.slots.is_empty(place);
         if self.swept < self.sweep.len() || is_due(self.due_place) || is_due(self.late_place) {
             return Some(Tick::ZERO);
         }
-        if self.cascades.iter().any(|cascade| self.slots.first(cascade.place).is_some()) {
+        if self.cascades.iter().any(|cascade| !self.slots.is_empty(cascade.place)) {
             return Some(Tick::new(self.cursor));
         }
         self.next_event().map(|(at, _)| Tick::new(at))
@@ -318,7 +318,7 @@ impl Wheel {
     /// order of the time that they stand for, until none can hold anything earlier than what was found.
     pub(crate) fn earliest(&self) -> Tick {
         let due = [self.due_place, self.late_place].map(|place| self.slots.earliest_in(place));
-        let at_once = due.into_iter().chain([self.sweep.earliest()]);
+        let at_once = due.into_iter().chain((self.swept..self.sweep.len()).map(|place| self.sweep.earliest_in(place)));
         let cascading = self.cascades.iter().map(|cascade| self.slots.earliest_in(cascade.place));
         let found = at_once.chain(cascading).min().unwrap_or(Tick::NEVER);
         self.levels.iter().fold(found, |mut found, level| {
@@ -332,20 +332,21 @@ impl Wheel {
         })
     }
 
-    /// Unlinks all entries, one after the other, and gives them to `take`. Goes once through all slots.
+    /// Unlinks all entries, one after the other, and gives them to `take`.
     pub(crate) fn drain(&mut self, mut take: impl FnMut(NonNull<Entry>)) {
         while let Some(entry) = self.next_swept() {
             // SAFETY: it was just found in a slot of this wheel.
             unsafe { self.remove(entry) };
             take(entry);
         }
-        for place in 0..self.slots.len() {
-            while let Some(entry) = self.slots.first(place) {
-                // SAFETY: as above.
-                unsafe { self.remove(entry) };
+        let occupied = self.levels.iter_mut().flat_map(|level| level.take_occupied(self.cursor));
+        for place in occupied.chain(self.due_place..self.slots.len()) {
+            while let Some(entry) = self.slots.take(place) {
+                self.len -= 1;
                 take(entry);
             }
         }
+        debug_assert_eq!(self.len, 0, "an occupied slot is marked");
     }
 
     fn next_event(&self) -> Option<(u64, Event)> {
@@ -355,8 +356,7 @@ impl Wheel {
             Some((level.opens(block), Event::Open(index, block)))
         });
         let finishes = self.cascades.iter().enumerate().filter_map(|(index, cascade)| {
-            self.slots.first(cascade.place)?;
-            Some((cascade.due, Event::Finish(index)))
+            (!self.slots.is_empty(cascade.place)).then_some((cascade.due, Event::Finish(index)))
         });
         // Of two at the same tick a cascade goes first: what it brings may be due in that very tick.
         finishes.chain(opens).chain(due).min_by_key(|(at, _)| *at)
@@ -384,26 +384,26 @@ impl Wheel {
             }
             Event::Finish(index) => {
                 let place = self.cascades[index].place;
-                while self.cascade_one(place, budget) {}
+                self.cascade(place, usize::MAX, budget);
             }
         }
     }
 
-    /// Moves one entry of a cascade to where it belongs now. False if there is none, or no budget.
-    fn cascade_one(&mut self, place: usize, budget: &mut Budget) -> bool {
-        let Some(entry) = self.slots.first(place) else { return false };
-        if !budget.spend() {
-            return false;
+    /// Moves up to `quota` entries of a cascade to where they belong now.
+    fn cascade(&mut self, place: usize, quota: usize, budget: &mut Budget) {
+        for _ in 0..quota {
+            if budget.is_spent() {
+                break;
+            }
+            let Some(entry) = self.slots.take(place) else { break };
+            budget.spend();
+            // SAFETY: entries in a slot are valid.
+            let deadline = unsafe { entry_ref(entry) }.state.deadline();
+            // SAFETY: it is in no slot now, and still the wheel's.
+            unsafe { self.link(entry, deadline) };
+            self.cascaded += 1;
         }
-        // SAFETY: entries in a slot are valid.
-        let this = unsafe { entry_ref(entry) };
-        crate::sync::prefetch(this.next());
-        // SAFETY: it was just found in a slot of this wheel.
-        unsafe { self.unlink(entry) };
-        // SAFETY: it is in no slot now, and still the wheel's.
-        unsafe { self.link(entry, this.state.deadline()) };
-        self.cascaded += 1;
-        true
+        self.slots.seal(place);
     }
 
     fn next_swept(&mut self) -> Option<NonNull<Entry>> {

@@ -1,54 +1,104 @@
 //! The slots: heads of intrusive lists of entries. An entry knows the address of the link that points at it (Linux's
 //! `hlist`), so it can be unlinked without a search, and the slot that it leaves empty is found from that address.
+//!
+//! A slot is a cache line of such heads, filled in turn. Entries of a slot lie anywhere in memory, and which one follows on an
+//! entry is known only when that entry is there: a single list is one cache miss after the other, of [`LANES`] that are walked in
+//! turn as many are under way at a time (as the partitions of a hash join: Chen, Ailamaki, Gibbons and Mowry, "Improving Hash Join
+//! Performance through Prefetching", 2004).
 
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
 use crate::entry::{Entry, Link, entry_ref};
+use crate::memory::Zeroed;
+use crate::sync::prefetch;
 use crate::time::Tick;
+
+/// Lists of a slot.
+const LANES: usize = 8;
+
+type Slot = [Cell<Link>; LANES];
 
 #[derive(Debug)]
 pub(super) struct Slots {
-    /// A boxed slice by its parts: entries hold addresses into it, which a `Box` that is moved would invalidate.
-    heads: NonNull<Cell<Link>>,
-    len: usize,
+    /// Not in a `Box`: entries hold addresses into it, which a `Box` that is moved would invalidate. Zeroed links are null.
+    slots: Zeroed<Slot>,
+    /// The lane that is filled next.
+    fill: Cell<usize>,
+    /// The lane that is emptied next: down, as what was linked one after the other often lies so in memory, too, and comes out in
+    /// the reverse order.
+    take: Cell<usize>,
 }
 
 impl Slots {
     pub(super) fn new(len: usize) -> Self {
-        let heads: Box<[Cell<Link>]> = (0..len).map(|_| Cell::new(ptr::null_mut())).collect();
-        Self { heads: NonNull::from(Box::leak(heads)).cast(), len }
+        let Some(slots) = Zeroed::new(len) else {
+            std::alloc::handle_alloc_error(std::alloc::Layout::new::<Slot>());
+        };
+        Self { slots, fill: Cell::new(0), take: Cell::new(0) }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.slots.len()
     }
 
-    fn head(&self, slot: usize) -> &Cell<Link> {
-        debug_assert!(slot < self.len);
+    fn lanes(&self, slot: usize) -> &Slot {
+        debug_assert!(slot < self.len());
         // SAFETY: every caller's slot is below `len`.
-        let head = unsafe { self.heads.add(slot) };
-        // SAFETY: as above; the heads live as long as this array.
-        unsafe { head.as_ref() }
+        let lanes = unsafe { self.slots.at(slot) };
+        // SAFETY: as above; nothing but cells is made of them, and they live as long as this array.
+        unsafe { lanes.as_ref() }
     }
 
+    pub(super) fn is_empty(&self, slot: usize) -> bool {
+        self.lanes(slot).iter().all(|head| head.get().is_null())
+    }
+
+    /// Any one of a slot's.
     pub(super) fn first(&self, slot: usize) -> Option<NonNull<Entry>> {
-        NonNull::new(self.head(slot).get())
+        self.lanes(slot).iter().find_map(|head| NonNull::new(head.get()))
+    }
+
+    /// Unlinks any one of a slot's, and writes to no other: that would wait for the other's cache line, and the caller's next
+    /// read-modify-write with it. So the entry that is the first of its lane now does not know its place until the slot is
+    /// [sealed](Self::seal), and must not be [unlinked](Self::unlink) before.
+    #[inline]
+    pub(super) fn take(&self, slot: usize) -> Option<NonNull<Entry>> {
+        let lanes = self.lanes(slot);
+        for _ in 0..LANES {
+            let lane = self.take.get();
+            self.take.set(lane.checked_sub(1).unwrap_or(LANES - 1));
+            if let Some(entry) = NonNull::new(lanes[lane].get()) {
+                // SAFETY: entries in a slot are valid.
+                let this = unsafe { entry_ref(entry) };
+                lanes[lane].set(this.next());
+                prefetch(this.next());
+                this.set_back(ptr::null_mut());
+                return Some(entry);
+            }
+        }
+        None
+    }
+
+    /// Tells the first entries of a slot where they are.
+    pub(super) fn seal(&self, slot: usize) {
+        for head in self.lanes(slot) {
+            if let Some(first) = NonNull::new(head.get()) {
+                // SAFETY: entries in a slot are valid.
+                unsafe { entry_ref(first) }.set_back(head.as_ptr());
+            }
+        }
     }
 
     /// The earliest deadline of the pending entries in a slot, by their own words; [`Tick::NEVER`] if there are none.
     pub(super) fn earliest_in(&self, slot: usize) -> Tick {
-        // SAFETY: entries in a slot are valid.
-        let entries =
-            std::iter::successors(self.first(slot), |entry| NonNull::new(unsafe { entry_ref(*entry) }.next()));
+        let entries = self.lanes(slot).iter().flat_map(|head| {
+            // SAFETY: entries in a slot are valid.
+            std::iter::successors(NonNull::new(head.get()), |entry| NonNull::new(unsafe { entry_ref(*entry) }.next()))
+        });
         // SAFETY: as above.
         let states = entries.map(|entry| &unsafe { entry_ref(entry) }.state);
         states.filter(|state| state.is_pending()).map(|state| state.deadline()).min().unwrap_or(Tick::NEVER)
-    }
-
-    /// The same of all slots.
-    pub(super) fn earliest(&self) -> Tick {
-        (0..self.len).map(|slot| self.earliest_in(slot)).min().unwrap_or(Tick::NEVER)
     }
 
     /// # Safety
@@ -57,7 +107,9 @@ impl Slots {
     pub(super) unsafe fn push(&self, slot: usize, entry: NonNull<Entry>) {
         // SAFETY: as above.
         let this = unsafe { entry_ref(entry) };
-        let head = self.head(slot);
+        let lane = self.fill.get();
+        self.fill.set((lane + 1) % LANES);
+        let head = &self.lanes(slot)[lane];
         let first = head.get();
         this.set_next(first);
         if let Some(first) = NonNull::new(first) {
@@ -68,27 +120,27 @@ impl Slots {
         head.set(entry.as_ptr());
     }
 
-    /// Moves a whole list to an empty slot, of this or another array.
+    /// Moves all of a slot to an empty one, of this or another array.
     pub(super) fn move_list(&self, from: usize, to: &Slots, to_slot: usize) {
-        debug_assert!(to.first(to_slot).is_none());
-        let Some(first) = self.first(from) else { return };
-        let head = to.head(to_slot);
-        head.set(first.as_ptr());
-        self.head(from).set(ptr::null_mut());
-        // SAFETY: entries in a slot are valid.
-        unsafe { entry_ref(first) }.set_back(head.as_ptr());
+        debug_assert!(to.is_empty(to_slot));
+        for (from, to) in self.lanes(from).iter().zip(to.lanes(to_slot)) {
+            to.set(from.replace(ptr::null_mut()));
+        }
+        to.seal(to_slot);
     }
 
     /// Unlinks an entry from whatever slot it is in. If that slot is one of these and is empty now, says which.
     ///
     /// # Safety
-    /// The entry is valid and in a slot.
+    /// The entry is valid and in a slot, which is sealed.
     #[inline]
     pub(super) unsafe fn unlink(&self, entry: NonNull<Entry>) -> Option<usize> {
         // SAFETY: as above.
         let this = unsafe { entry_ref(entry) };
         let (next, back) = (this.next(), this.back());
         debug_assert!(!back.is_null());
+        // SAFETY: as below.
+        debug_assert!(unsafe { back.read() } == entry.as_ptr(), "the slot was not sealed");
         // SAFETY: `back` is the link that points here: a head, or the link of a valid entry in the same slot.
         unsafe { back.write(next) };
         this.set_back(ptr::null_mut());
@@ -97,15 +149,7 @@ impl Slots {
             unsafe { entry_ref(next) }.set_back(back);
             return None;
         }
-        let offset = back.addr().wrapping_sub(self.heads.addr().get()) / size_of::<Link>();
-        (offset < self.len).then_some(offset)
-    }
-}
-
-impl Drop for Slots {
-    fn drop(&mut self) {
-        let heads = NonNull::slice_from_raw_parts(self.heads, self.len);
-        // SAFETY: leaked from a box in `new`, and given up here once.
-        drop(unsafe { Box::from_raw(heads.as_ptr()) });
+        let slot = back.addr().wrapping_sub(self.slots.first().addr().get()) / size_of::<Slot>();
+        (slot < self.len() && self.is_empty(slot)).then_some(slot)
     }
 }
