@@ -11,6 +11,8 @@ mod arena;
 mod entry;
 #[path = "../../src/executor/mod.rs"]
 mod executor;
+#[path = "../../src/memory.rs"]
+mod memory;
 #[path = "../../src/shard/mod.rs"]
 mod shard;
 #[path = "../../src/sync.rs"]

@@ -27,6 +27,10 @@ use replay::ReplayArgs;
 use report::ReportArgs;
 use soak::SoakArgs;
 
+/// The soak refuses engines memory; for all else it is the system's allocator.
+#[global_allocator]
+static ALLOCATOR: soak::Stingy = soak::Stingy;
+
 /// Load generator and measuring tool for the Tourbillon timer engine.
 ///
 /// Without a subcommand it runs `connections`: a TCP server on loopback with as many real clients

@@ -68,13 +68,13 @@ impl Local {
         Some(self.begin(run))
     }
 
-    /// A fresh entry out of new memory.
+    /// A fresh entry out of new memory; none if that can't be had.
     ///
     /// # Safety
     /// As for [`take`](Self::take).
-    pub(crate) unsafe fn grow(&self, arena: &Arena) -> NonNull<Entry> {
+    pub(crate) unsafe fn grow(&self, arena: &Arena) -> Option<NonNull<Entry>> {
         debug_assert!(self.fresh.get().is_none(), "only after `take` has found nothing");
-        self.begin(arena.grow())
+        arena.grow().map(|run| self.begin(run))
     }
 
     fn begin(&self, run: Run) -> NonNull<Entry> {
@@ -127,7 +127,7 @@ mod tests {
             // SAFETY: the tests use one arena per local.
             let entry = unsafe { local.take(arena) };
             // SAFETY: as above.
-            taken.push(entry.unwrap_or_else(|| unsafe { local.grow(arena) }));
+            taken.push(entry.unwrap_or_else(|| unsafe { local.grow(arena) }.expect("memory")));
         }
         assert_eq!(taken.iter().collect::<HashSet<_>>().len(), n, "no entry is given out twice");
         taken

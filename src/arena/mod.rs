@@ -36,7 +36,7 @@ pub(crate) use local::Local;
 pub(crate) use per_thread::give_number_back;
 pub(crate) use per_thread::{PerThread, current as current_thread, with_remembered};
 
-use crate::entry::{Entry, entry_ref};
+use crate::entry::entry_ref;
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Chunks double up to this many entries (2 MiB).
@@ -103,28 +103,27 @@ impl Arena {
         unsafe { newest.as_ref() }.and_then(Chunk::take_run)
     }
 
-    /// Adds a chunk and takes a run of it. Aborts, as every allocation in Rust does, if there is no memory.
+    /// Adds a chunk and takes a run of it. None if the memory can't be had.
     #[cold]
-    fn grow(&self) -> Run {
+    fn grow(&self) -> Option<Run> {
         loop {
             // Acquire: as in `take_run`.
             let newest = self.newest.load(Ordering::Acquire);
             // SAFETY: chunks live as long as the arena.
             let len = unsafe { newest.as_ref() }.map_or(FIRST_CHUNK, |chunk| (chunk.len() * 2).min(LARGEST_CHUNK));
-            let Some(mut chunk) = Chunk::new(len) else {
-                std::alloc::handle_alloc_error(std::alloc::Layout::new::<[Entry; FIRST_CHUNK]>());
-            };
+            let mut chunk = Chunk::new(len)?;
             chunk.older = newest;
             let run = chunk.take_run().expect("a new chunk has entries");
             let chunk = Box::into_raw(chunk);
             // Release: pairs with the Acquire in `take_run`.
             match self.newest.compare_exchange(newest, chunk, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return run,
+                Ok(_) => return Some(run),
                 Err(_) => {
                     // Another thread was first. Its chunk will do for both.
                     // SAFETY: ours was not published, so nobody else knows it.
                     drop(unsafe { Box::from_raw(chunk) });
-                    if let Some(run) = self.take_run() {
+                    let run = self.take_run();
+                    if run.is_some() {
                         return run;
                     }
                 }

@@ -91,16 +91,16 @@ impl Producer {
         at_home + abroad.map(|(_, counts)| count(counts)).sum::<u64>()
     }
 
-    /// A free entry, for a timeout on `mailbox`.
+    /// A free entry, for a timeout on `mailbox`; none if there is no memory for one.
     ///
     /// # Safety
     /// The producer is the calling thread's, and `arena` is its hub's.
     #[inline]
-    pub(crate) unsafe fn take_entry(&self, arena: &Arena, mailbox: &Mailbox) -> NonNull<Entry> {
+    pub(crate) unsafe fn take_entry(&self, arena: &Arena, mailbox: &Mailbox) -> Option<NonNull<Entry>> {
         // SAFETY: handed on.
         let entry = unsafe { self.free.take(arena) };
         // SAFETY: handed on.
-        entry.unwrap_or_else(|| unsafe { self.take_entry_slowly(arena, mailbox) })
+        entry.or_else(|| unsafe { self.take_entry_slowly(arena, mailbox) })
     }
 
     /// The arena has nothing free. If a heap of entries waits for the worker, many of them may be cancelled ones that it is
@@ -110,7 +110,7 @@ impl Producer {
     /// # Safety
     /// As for [`take_entry`](Self::take_entry).
     #[cold]
-    unsafe fn take_entry_slowly(&self, arena: &Arena, mailbox: &Mailbox) -> NonNull<Entry> {
+    unsafe fn take_entry_slowly(&self, arena: &Arena, mailbox: &Mailbox) -> Option<NonNull<Entry>> {
         let mut tries = 0;
         let mut progress = mailbox.counters.transferred.get();
         while tries < YIELDS + SLEEPS && mailbox.is_worth_waiting_for() {
@@ -120,7 +120,8 @@ impl Producer {
                 sleep_briefly()
             }
             // SAFETY: handed on.
-            if let Some(entry) = unsafe { self.free.take(arena) } {
+            let entry = unsafe { self.free.take(arena) };
+            if entry.is_some() {
                 return entry;
             }
             let now = mailbox.counters.transferred.get();

@@ -18,13 +18,20 @@ pub enum ScheduleError<F> {
     /// This process was forked off after the engine was made, and the engine's threads stayed with the parent. For good: make
     /// an engine of the child's own.
     Forked(F),
+    /// The system has no more memory for timeouts: those that are pending go on. Perhaps passing: shed load, or try again when some
+    /// have fired or been cancelled. What [`Builder::capacity`](crate::Builder::capacity) has reserved can't be refused.
+    OutOfMemory(F),
 }
 
 impl<F> ScheduleError<F> {
     /// The task (or tasks) that were not scheduled.
     pub fn into_inner(self) -> F {
         match self {
-            Self::Full(task) | Self::Shutdown(task) | Self::ZeroPeriod(task) | Self::Forked(task) => task,
+            Self::Full(task)
+            | Self::Shutdown(task)
+            | Self::ZeroPeriod(task)
+            | Self::Forked(task)
+            | Self::OutOfMemory(task) => task,
         }
     }
 
@@ -46,6 +53,7 @@ impl<F> ScheduleError<F> {
             Self::Shutdown(_) => ScheduleError::Shutdown(()),
             Self::ZeroPeriod(_) => ScheduleError::ZeroPeriod(()),
             Self::Forked(_) => ScheduleError::Forked(()),
+            Self::OutOfMemory(_) => ScheduleError::OutOfMemory(()),
         }
     }
 
@@ -69,6 +77,7 @@ impl<F> fmt::Debug for ScheduleError<F> {
             Self::Shutdown(_) => "Shutdown(..)",
             Self::ZeroPeriod(_) => "ZeroPeriod(..)",
             Self::Forked(_) => "Forked(..)",
+            Self::OutOfMemory(_) => "OutOfMemory(..)",
         })
     }
 }
@@ -84,6 +93,10 @@ impl<F> fmt::Display for ScheduleError<F> {
             Self::ZeroPeriod(_) => "the period, or delay, of a series must not be zero",
             Self::Forked(_) => {
                 "the timer was made before this process was forked, and its threads are in the parent: make one in the child"
+            }
+            Self::OutOfMemory(_) => {
+                "there is no memory for another timeout: try again when some have fired or been cancelled, or reserve it with \
+                 Builder::capacity"
             }
         })
     }

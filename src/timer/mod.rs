@@ -108,7 +108,9 @@ impl Timer {
     /// if this timeout is due before the worker would wake by itself.
     ///
     /// # Errors
-    /// [`ScheduleError::Full`], [`ScheduleError::Shutdown`] or [`ScheduleError::Forked`], with the task.
+    /// [`ScheduleError::Full`], [`ScheduleError::Shutdown`], [`ScheduleError::Forked`] or [`ScheduleError::OutOfMemory`], with the
+    /// task. (Of what is allocated, only the memory for timeouts is refused so; a closure that has to be boxed aborts without memory,
+    /// as everywhere.)
     #[inline]
     pub fn schedule<F>(&self, delay: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
     where

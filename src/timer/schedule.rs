@@ -67,6 +67,7 @@ enum Refusal {
     Full,
     Shutdown,
     Forked,
+    OutOfMemory,
 }
 
 impl Refusal {
@@ -75,6 +76,7 @@ impl Refusal {
             Self::Full => ScheduleError::Full(task),
             Self::Shutdown => ScheduleError::Shutdown(task),
             Self::Forked => ScheduleError::Forked(task),
+            Self::OutOfMemory => ScheduleError::OutOfMemory(task),
         }
     }
 }
@@ -228,7 +230,11 @@ impl Place<'_> {
             }
             None => {
                 // SAFETY: the producer is this thread's, the arena is the hub's.
-                let entry = unsafe { mine.take_entry(&hub.arena, mailbox) };
+                let Some(entry) = (unsafe { mine.take_entry(&hub.arena, mailbox) }) else {
+                    hub.give_places_back(1);
+                    counts.rejected.add(1);
+                    return Err((Refusal::OutOfMemory, work));
+                };
                 fill(entry, mailbox, deadline, with, work);
                 entry
             }
@@ -284,13 +290,31 @@ impl Place<'_> {
                 counts.rejected.add(len as u64);
                 return Err(ScheduleError::Full(tasks));
             }
-            let fill_one = |task| {
-                // SAFETY: the producer is this thread's, the arena is the hub's.
-                let entry = unsafe { mine.take_entry(&hub.arena, mailbox) };
-                fill(entry, mailbox, deadline, with, Once(task));
-                entry
+            // Nothing of it was accepted: all of it goes back, with the tasks that have no entry.
+            let refuse = |entries: Vec<NonNull<Entry>>, others: std::vec::IntoIter<F>, why: Refusal| {
+                let take_back_one = |entry| {
+                    // SAFETY: the entries were not accepted, so they are still ours, with the tasks just put in.
+                    let Once(task) = unsafe { take_back(entry) };
+                    // SAFETY: as for taking it; it is ours alone.
+                    unsafe { mine.put_entry(&hub.arena, entry) };
+                    task
+                };
+                let tasks = entries.into_iter().map(take_back_one).chain(others).collect();
+                hub.give_places_back(len);
+                counts.rejected.add(len as u64);
+                Err(why.of(tasks))
             };
-            let entries: Vec<_> = tasks.into_iter().map(fill_one).collect();
+            let mut entries = Vec::with_capacity(len);
+            let mut tasks = tasks.into_iter();
+            while tasks.len() > 0 {
+                // SAFETY: the producer is this thread's, the arena is the hub's.
+                let Some(entry) = (unsafe { mine.take_entry(&hub.arena, mailbox) }) else {
+                    return refuse(entries, tasks, Refusal::OutOfMemory);
+                };
+                let task = tasks.next().expect("there are more");
+                fill(entry, mailbox, deadline, with, Once(task));
+                entries.push(entry);
+            }
             let (Some(&first), Some(&last)) = (entries.first(), entries.last()) else { return Ok(entries) };
             for pair in entries.windows(2) {
                 // SAFETY: ours until they are accepted.
@@ -302,19 +326,7 @@ impl Place<'_> {
                     counts.scheduled.add(len as u64);
                     Ok(entries)
                 }
-                Err(_closed) => {
-                    let take_back_one = |entry| {
-                        // SAFETY: the entries were not accepted, so they are still ours, with the tasks just put in.
-                        let Once(task) = unsafe { take_back(entry) };
-                        // SAFETY: as for taking it; it is ours alone.
-                        unsafe { mine.put_entry(&hub.arena, entry) };
-                        task
-                    };
-                    let tasks = entries.into_iter().map(take_back_one).collect();
-                    hub.give_places_back(len);
-                    counts.rejected.add(len as u64);
-                    Err(ScheduleError::Shutdown(tasks))
-                }
+                Err(_closed) => refuse(entries, tasks, Refusal::Shutdown),
             }
         })?;
         if let Some(group) = self.group {

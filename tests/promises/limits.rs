@@ -223,6 +223,7 @@ fn an_error_says_what_is_wrong_and_what_would_be_right() {
         (ScheduleError::Shutdown(()), "Shutdown(..)", ["shut down", "takes no more"]),
         (ScheduleError::ZeroPeriod(()), "ZeroPeriod(..)", ["period", "must not be zero"]),
         (ScheduleError::Forked(()), "Forked(..)", ["before this process was forked", "make one in the child"]),
+        (ScheduleError::OutOfMemory(()), "OutOfMemory(..)", ["no memory", "Builder::capacity"]),
     ];
     for (error, name, says) in all {
         assert_eq!(format!("{error:?}"), name, "the closure need not be `Debug`");

@@ -30,7 +30,7 @@ impl Mine {
         // SAFETY: a `Local` of this arena alone.
         let entry = unsafe { self.local.take(&self.arena) };
         // SAFETY: as above, and `take` has found nothing.
-        let entry = entry.unwrap_or_else(|| unsafe { self.local.grow(&self.arena) });
+        let entry = entry.unwrap_or_else(|| unsafe { self.local.grow(&self.arena) }.expect("memory"));
         // What an owner does to an entry: loom objects if somebody else does, too.
         // SAFETY: just taken.
         let this = unsafe { entry_ref(entry) };

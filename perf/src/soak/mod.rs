@@ -17,6 +17,7 @@ mod held;
 mod player;
 mod record;
 mod report;
+mod stingy;
 mod subject;
 mod tally;
 mod violations;
@@ -42,6 +43,7 @@ use clock::Jumping;
 use executors::Runner;
 use player::{LetterBox, Player};
 use report::{Frame, Memory, Report};
+pub(crate) use stingy::Stingy;
 use subject::{Plan, Subject};
 use tally::{Injected, Op, Stop, Tally};
 use violations::Violations;
@@ -85,8 +87,8 @@ engine's end all of them accounted for, by id and by the engine's own counts.
 A violation is printed with the timeout's last operations, and fails the run. The seed repeats the
 choices, and not how threads meet.
 
-Not covered: memory that is refused, which would take an allocator of its own; fork; and the order in
-which timeouts run. A deadline given as a point in time is not checked on engines that pause, nor is
+Not covered: fork; memory that is refused to anything but an engine's arena; and the order in which
+timeouts run. A deadline given as a point in time is not checked on engines that pause, nor is
 one that two threads reset at once checked against the later of the two.";
 
 const A_LINE: Duration = Duration::from_secs(10);

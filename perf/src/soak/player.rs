@@ -10,6 +10,7 @@ use fastrand::Rng;
 use tourbillon::{Group, MissedTicks, Timer};
 
 use super::held::Held;
+use super::stingy::without_memory_for_timeouts;
 use super::subject::Subject;
 use super::tally::{Op, Tally};
 use super::work::{Body, Place, Rule, Way, many, once, series};
@@ -113,9 +114,12 @@ impl Player {
             oldest.iter().for_each(|held| _ = held.cancel());
         }
         match self.rng.u32(0..100) {
-            0..34 => self.schedule(),
-            34..38 => self.schedule_series(),
-            38..40 => self.schedule_many(),
+            0..6 => without_memory_for_timeouts(|| self.schedule()),
+            6..34 => self.schedule(),
+            34 => without_memory_for_timeouts(|| self.schedule_series()),
+            35..38 => self.schedule_series(),
+            38 => without_memory_for_timeouts(|| self.schedule_many()),
+            39 => self.schedule_many(),
             40..64 => self.reset(),
             64..84 => self.cancel(),
             84..88 => self.let_go(),

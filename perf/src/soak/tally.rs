@@ -33,6 +33,7 @@ counters! {
         InGroup = "  of all these: in a group",
         InTask = "  of all these: by a task",
         Full = "refused: too many pending",
+        NoMemory = "refused: no memory",
         Closed = "refused: shut down",
         ResetLater = "reset to later",
         ResetEarlier = "reset to earlier",
@@ -63,6 +64,7 @@ counters! {
         HandedOver = "batches handed to other threads",
         Thread = "producers that died and were replaced",
         Full = "times that the limit was reached",
+        NoMemory = "times that an arena was refused memory",
     }
 }
 

@@ -138,7 +138,12 @@ fn refuse<F>(book: &Book, error: ScheduleError<F>, how_many: u64) {
     if closed {
         book.tally.did_many(Op::Closed, how_many);
     }
-    if !full && !closed {
+    let no_memory = matches!(error, ScheduleError::OutOfMemory(_));
+    if no_memory {
+        book.tally.did_many(Op::NoMemory, how_many);
+        book.tally.inject(Injected::NoMemory);
+    }
+    if !full && !closed && !no_memory {
         book.violation("a timeout was refused for no reason that there is");
     }
     scoped(Scope::Refused, || drop(error.into_inner()));

@@ -1,0 +1,161 @@
+//! The system refuses the memory for more timeouts: whoever schedules gets the task back, and all else goes on.
+//!
+//! In a binary of its own, for an allocator of its own.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tourbillon::{Builder, Driver, ManualClock, ScheduleError, Timer};
+
+/// Refuses the calling thread zeroed memory of a page and more, if it is told to: only arrays of timeouts are asked for in that way.
+struct Miser;
+
+thread_local! {
+    static REFUSES: Cell<bool> = const { Cell::new(false) };
+}
+
+// SAFETY: the system's allocator, or a refusal, which is allowed at any time.
+unsafe impl GlobalAlloc for Miser {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: handed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if layout.size() >= 4096 && REFUSES.get() {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: handed on.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: handed on.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: handed on.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Miser = Miser;
+
+fn without_memory<R>(work: impl FnOnce() -> R) -> R {
+    REFUSES.set(true);
+    let result = work();
+    REFUSES.set(false);
+    result
+}
+
+const CAPACITY: usize = 100;
+const MS: Duration = Duration::from_millis(1);
+
+fn engine(how: impl FnOnce(Builder) -> Builder) -> (Timer, Driver, ManualClock) {
+    let clock = ManualClock::new();
+    let (timer, driver) =
+        how(Timer::builder().clock(clock.clone()).capacity(CAPACITY)).build_driven().expect("an engine");
+    (timer, driver, clock)
+}
+
+#[test]
+fn what_was_reserved_can_be_scheduled_and_beyond_it_the_task_comes_back() {
+    let (timer, mut driver, clock) = engine(|builder| builder);
+    let ran = Arc::new(AtomicUsize::new(0));
+    let task = || {
+        let ran = Arc::clone(&ran);
+        move || {
+            ran.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let handles: Vec<_> =
+        without_memory(|| (0..CAPACITY).map(|_| timer.schedule(5 * MS, task()).expect("reserved")).collect());
+    let refused = without_memory(|| timer.schedule(5 * MS, task())).expect_err("no memory");
+    assert!(matches!(refused, ScheduleError::OutOfMemory(_)) && !refused.is_full() && !refused.is_shutdown());
+    refused.into_inner()();
+    assert_eq!(ran.swap(0, Ordering::Relaxed), 1, "the closure came back whole");
+    assert_eq!((timer.pending(), timer.stats().rejected), (CAPACITY, 1));
+
+    // All that was accepted goes on, resets and cancels included.
+    let mut handles = handles.into_iter();
+    assert!(without_memory(|| handles.next().is_some_and(|timeout| timeout.reset(2 * MS))));
+    let cancelled = without_memory(|| handles.by_ref().take(10).filter(|timeout| timeout.cancel()).count());
+    assert_eq!(cancelled, 10);
+    driver.turn();
+    let again = without_memory(|| (0..10).filter(|_| timer.schedule_detached(5 * MS, task()).is_ok()).count());
+    assert_eq!(again, 10, "what was cancelled has made room");
+    clock.advance(5 * MS);
+    driver.turn();
+    assert_eq!((ran.load(Ordering::Relaxed), timer.pending()), (CAPACITY, 0));
+
+    let more: Vec<_> =
+        (0..3 * CAPACITY).map(|_| timer.schedule(5 * MS, task()).expect("there is memory again")).collect();
+    clock.advance(5 * MS);
+    driver.turn();
+    assert_eq!((ran.load(Ordering::Relaxed), more.len()), (4 * CAPACITY, 3 * CAPACITY));
+}
+
+#[test]
+fn many_at_once_are_scheduled_all_or_none() {
+    let (timer, mut driver, clock) = engine(|builder| builder.max_pending_timeouts(2 * CAPACITY));
+    for rounds in 0..3 {
+        let tasks: Vec<_> = (0..CAPACITY + 1).map(|number| move || assert!(number <= CAPACITY)).collect();
+        let refused = without_memory(|| timer.schedule_many(MS, tasks)).expect_err("one too many");
+        assert!(matches!(&refused, ScheduleError::OutOfMemory(tasks) if tasks.len() == CAPACITY + 1));
+        refused.into_inner().into_iter().for_each(|task| task());
+        assert_eq!((timer.pending(), timer.stats().rejected), (0, (rounds + 1) * (CAPACITY as u64 + 1)));
+    }
+    let counts = Arc::new(AtomicUsize::new(0));
+    let tasks = (0..CAPACITY)
+        .map(|_| Arc::clone(&counts))
+        .map(|counts| move || assert!(counts.fetch_add(1, Ordering::Relaxed) < CAPACITY));
+    let timeouts =
+        without_memory(|| timer.schedule_many(MS, tasks)).expect("reserved: the refused have given all of it back");
+    clock.advance(MS);
+    driver.turn();
+    assert_eq!((counts.load(Ordering::Relaxed), timeouts.len()), (CAPACITY, CAPACITY));
+}
+
+#[test]
+fn every_way_to_schedule_gives_the_task_back() {
+    let (timer, _driver, _clock) = engine(|builder| builder.max_pending_timeouts(CAPACITY + 1));
+    let reserved = without_memory(|| timer.schedule_many(MS, vec![|| (); CAPACITY])).expect("reserved");
+    let witness = Arc::new(());
+    let group = timer.group();
+    without_memory(|| {
+        let task = || {
+            let witness = Arc::clone(&witness);
+            move || assert!(Arc::strong_count(&witness) > 1)
+        };
+        let again = || {
+            let task = task();
+            move || {
+                task();
+                None
+            }
+        };
+        // More often than there is room within the limit: a refusal must not use that up.
+        for _ in 0..3 {
+            let refusals = [
+                timer.schedule(MS, task()).expect_err("none").without_task(),
+                timer.schedule_at(std::time::Instant::now(), task()).expect_err("none").without_task(),
+                timer.schedule_detached(MS, task()).expect_err("none").without_task(),
+                timer.schedule_between(MS, 2 * MS, task()).expect_err("none").without_task(),
+                timer.schedule_many(MS, [task()]).expect_err("none").without_task(),
+                timer.schedule_at_fixed_rate(MS, MS, task()).expect_err("none").without_task(),
+                timer.schedule_with_fixed_delay(MS, MS, task()).expect_err("none").without_task(),
+                timer.schedule_repeating(MS, again()).expect_err("none").without_task(),
+                group.schedule(MS, task()).expect_err("none").without_task(),
+                timer.shard_for(&7).schedule(MS, task()).expect_err("none").without_task(),
+            ];
+            assert!(refusals.iter().all(|refusal| matches!(refusal, ScheduleError::OutOfMemory(()))), "{refusals:?}");
+        }
+    });
+    assert_eq!(Arc::strong_count(&witness), 1, "no closure was kept");
+    assert_eq!((timer.pending(), reserved.len(), group.cancel_all()), (CAPACITY, CAPACITY, 0));
+}
