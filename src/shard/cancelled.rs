@@ -67,3 +67,46 @@ impl Cancelled {
         Taken::new(self.head.swap(ptr::without_provenance_mut(CLOSED), Ordering::AcqRel))
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn push(queue: &Cancelled, entry: &Entry) -> bool {
+        // SAFETY: ours, without a task, and pushed once.
+        unsafe { queue.push(NonNull::from(entry)) }
+    }
+
+    #[test]
+    fn what_is_pushed_comes_out_once_and_each_multiple_of_the_depth_calls_the_worker() {
+        let entries: Vec<_> = (0..2 * WAKE_DEPTH).map(|_| Entry::new_free()).collect();
+        let queue = Cancelled::new();
+        let calls: Vec<_> = (1..).zip(&entries).filter(|(_, entry)| push(&queue, entry)).map(|(n, _)| n).collect();
+        assert_eq!(calls, [WAKE_DEPTH, 2 * WAKE_DEPTH]);
+        assert_eq!((queue.depth(), queue.is_deep()), (2 * WAKE_DEPTH, true));
+        let mut taken = queue.take();
+        // SAFETY: taken out, and by the link that the push wrote.
+        let out: Vec<_> = std::iter::from_fn(|| unsafe { taken.pop(Entry::next_cancelled) }).collect();
+        assert!(out.into_iter().eq(entries.iter().rev().map(NonNull::from)));
+        assert_eq!((queue.depth(), queue.is_deep(), queue.take().is_empty()), (0, false, true));
+    }
+
+    #[test]
+    fn it_is_deep_from_the_depth_on() {
+        let entries: Vec<_> = (0..WAKE_DEPTH).map(|_| Entry::new_free()).collect();
+        let queue = Cancelled::new();
+        entries[1..].iter().for_each(|entry| _ = push(&queue, entry));
+        assert!(!queue.is_deep());
+        push(&queue, &entries[0]);
+        assert!(queue.is_deep());
+    }
+
+    #[test]
+    fn into_a_closed_queue_nothing_is_pushed() {
+        let (queue, before, after) = (Cancelled::new(), Entry::new_free(), Entry::new_free());
+        push(&queue, &before);
+        assert_eq!(queue.close().depth(), 1);
+        assert!(!push(&queue, &after) && !queue.is_deep());
+        assert!(queue.close().is_empty());
+    }
+}

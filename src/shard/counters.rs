@@ -78,3 +78,34 @@ pub(crate) struct Counters {
     /// Entries in the wheel.
     pub(crate) linked: Counter,
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_adds_up_and_can_be_set() {
+        let counter = Counter::default();
+        assert_eq!(counter.get(), 0);
+        counter.add(5);
+        counter.add(2);
+        assert_eq!(counter.get(), 7);
+        counter.set(3);
+        counter.add(0);
+        assert_eq!(counter.get(), 3);
+    }
+
+    #[test]
+    fn what_was_cancelled_finished_or_returned_has_ended() {
+        let counts = Counts::default();
+        counts.scheduled.add(100);
+        counts.reset.add(100);
+        counts.runs.add(100);
+        counts.rejected.add(100);
+        assert_eq!(counts.ended(), 0);
+        counts.cancelled.add(10);
+        counts.finished.add(20);
+        counts.returned.add(40);
+        assert_eq!(counts.ended(), 70);
+    }
+}

@@ -115,4 +115,66 @@ mod tests {
         crowd.for_each(|tick| *crowded.entry(tick).or_insert(0_u64) += 1);
         assert!(crowded.values().all(|&count| count < 2_500), "a million in a thousand ticks are a thousand in each");
     }
+
+    fn tick(gather: &Gather, from: u64, to: u64) -> u64 {
+        gather.choose(Tick::new(from), Tick::new(to)).get()
+    }
+
+    #[test]
+    fn a_range_of_one_tick_or_without_an_end_takes_its_beginning() {
+        let gather = Gather::new(1);
+        assert_eq!(tick(&gather, 1_001, 1_001), 1_001);
+        assert_eq!(tick(&gather, 1_001, 1_000), 1_001, "who gives them the wrong way round wants no slack");
+        assert_eq!(gather.choose(Tick::new(1_001), Tick::NEVER), Tick::new(1_001));
+        assert_eq!(gather.choose(Tick::NEVER, Tick::NEVER), Tick::NEVER);
+    }
+
+    #[test]
+    fn the_roundest_is_taken_until_it_is_full_and_then_the_next() {
+        let gather = Gather::new(0);
+        for (times, roundest) in [(FULL, 1_024), (FULL, 1_088), (1, 1_056)] {
+            assert!((0..times).all(|_| tick(&gather, 1_000, 1_100) == roundest));
+        }
+    }
+
+    #[test]
+    fn each_shard_counts_from_another_tick() {
+        assert_eq!([0, 1, 3].map(|shard| tick(&Gather::new(shard), 1_000, 1_100)), [1_024, 1_023, 1_021]);
+    }
+
+    #[test]
+    fn neighbours_are_remembered_beside_each_other() {
+        for apart in [1, 64, 4_096] {
+            let gather = Gather::new(0);
+            let ticks: Vec<u64> = (0..32).map(|n| (1 << 24) + n * apart).collect();
+            (0..FULL).for_each(|_| assert!(gather.join(ticks[0])));
+            assert!(ticks[1..].iter().all(|&tick| gather.join(tick)));
+            assert!(!gather.join(ticks[0]), "{apart} apart");
+        }
+    }
+
+    #[test]
+    fn a_tick_that_falls_on_the_place_of_another_takes_it_over() {
+        let gather = Gather::new(0);
+        (0..FULL).for_each(|_| assert!(gather.join(1_024)));
+        assert!(!gather.join(1_024));
+        // 1,024 + 16 and 16 are the same modulo 64.
+        assert!(gather.join(16) && gather.join(1_024));
+    }
+
+    #[test]
+    fn when_all_are_full_the_rest_is_spread_evenly() {
+        let gather = Gather::new(2);
+        let mut times = BTreeMap::new();
+        for n in 0..TRIES as u64 * FULL + 1_000 {
+            let chosen = tick(&gather, 5_000, 5_099);
+            if n >= TRIES as u64 * FULL {
+                *times.entry(chosen).or_insert(0) += 1;
+            }
+        }
+        assert!(
+            times.keys().copied().eq(5_000..5_100) && times.values().all(|times| (9..=11).contains(times)),
+            "{times:?}"
+        );
+    }
 }

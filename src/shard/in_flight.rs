@@ -78,3 +78,67 @@ impl InFlight {
         *waiters -= 1;
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{RecvTimeoutError, channel};
+    use std::time::Duration;
+
+    #[test]
+    fn a_batch_counts_as_ended_when_it_has_and_not_before() {
+        let in_flight = InFlight::new();
+        in_flight.begin();
+        in_flight.begin();
+        in_flight.run();
+        assert_eq!(in_flight.ended(), 0);
+        in_flight.end();
+        assert_eq!(in_flight.ended(), 1);
+        in_flight.run();
+        in_flight.end();
+        assert_eq!(in_flight.ended(), 2);
+        in_flight.wait();
+        in_flight.wait_for_running();
+    }
+
+    /// Whether a thread that waits in this way comes back before, and after, `end`.
+    fn comes_back(wait: impl FnOnce() + Send, end: impl FnOnce()) -> [bool; 2] {
+        let (send, receive) = channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                wait();
+                let _ = send.send(());
+            });
+            let before = receive.recv_timeout(Duration::from_millis(60)) != Err(RecvTimeoutError::Timeout);
+            end();
+            [before, before || receive.recv_timeout(Duration::from_secs(5)).is_ok()]
+        })
+    }
+
+    #[test]
+    fn who_waits_for_all_waits_for_what_has_not_begun_to_run_too() {
+        let in_flight = InFlight::new();
+        in_flight.begin();
+        in_flight.begin();
+        in_flight.run();
+        in_flight.end();
+        in_flight.wait_for_running();
+        let ends = || {
+            in_flight.run();
+            in_flight.end();
+        };
+        assert_eq!(comes_back(|| in_flight.wait(), ends), [false, true]);
+    }
+
+    #[test]
+    fn who_waits_for_what_runs_does_not_wait_for_the_rest() {
+        let in_flight = InFlight::new();
+        in_flight.begin();
+        in_flight.begin();
+        in_flight.run();
+        assert_eq!(comes_back(|| in_flight.wait_for_running(), || in_flight.end()), [false, true]);
+        // And once more: nobody waits now, and then somebody does again.
+        in_flight.run();
+        assert_eq!(comes_back(|| in_flight.wait_for_running(), || in_flight.end()), [false, true]);
+    }
+}

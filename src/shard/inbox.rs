@@ -164,3 +164,133 @@ impl Inbox {
         depth_of(self.head.load(Ordering::Relaxed))
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Entries of no arena, which nobody frees before the test has ended.
+    fn entries(len: usize) -> Vec<Entry> {
+        (0..len).map(|_| Entry::new_free()).collect()
+    }
+
+    fn push(inbox: &Inbox, entry: &Entry) -> Result<Pushed, Closed> {
+        let entry = NonNull::from(entry);
+        // SAFETY: ours, and pushed once.
+        unsafe { inbox.push(entry, entry, 1) }
+    }
+
+    fn drain(mut taken: Taken) -> Vec<*const Entry> {
+        // SAFETY: taken out, and by the link that the push wrote.
+        std::iter::from_fn(|| unsafe { taken.pop(Entry::next) }).map(|entry| entry.as_ptr().cast_const()).collect()
+    }
+
+    #[test]
+    fn what_is_pushed_comes_out_once_the_newest_first_and_is_counted() {
+        let (inbox, entries) = (Inbox::new(), entries(3));
+        for (depth, entry) in entries.iter().enumerate() {
+            assert_eq!(inbox.depth(), depth);
+            assert_eq!(push(&inbox, entry).expect("open"), Pushed::Asleep, "nobody has woken the worker");
+        }
+        let taken = inbox.take();
+        assert_eq!((taken.depth(), taken.is_empty(), inbox.depth()), (3, false, 0));
+        let newest_first: Vec<_> = entries.iter().rev().map(std::ptr::from_ref).collect();
+        assert_eq!(drain(taken), newest_first);
+        assert!(inbox.take().is_empty() && inbox.take().depth() == 0);
+    }
+
+    #[test]
+    fn a_chain_is_pushed_whole_onto_what_is_there() {
+        let (inbox, entries) = (Inbox::new(), entries(4));
+        push(&inbox, &entries[0]).expect("open");
+        let chain: Vec<_> = entries[1..].iter().map(NonNull::from).collect();
+        // SAFETY: ours.
+        chain.windows(2).for_each(|pair| unsafe { entry_ref(pair[0]) }.set_next(pair[1].as_ptr()));
+        // SAFETY: ours, linked, and pushed once.
+        unsafe { inbox.push(chain[0], chain[2], 3) }.expect("open");
+        assert_eq!(inbox.depth(), 4);
+        assert_eq!(drain(inbox.take()).len(), 4);
+    }
+
+    #[test]
+    fn the_worker_falls_asleep_only_over_an_empty_inbox_and_is_woken_once() {
+        let (inbox, entries) = (Inbox::new(), entries(2));
+        assert!(inbox.looks_asleep() && inbox.is_asleep(), "at first there is no worker");
+        assert!(inbox.wake() && !inbox.wake());
+        assert!(!inbox.looks_asleep() && !inbox.is_asleep());
+        assert_eq!(push(&inbox, &entries[0]).expect("open"), Pushed::Awake);
+        assert!(!inbox.fall_asleep(), "something has come");
+        assert!(!inbox.looks_asleep());
+        drain(inbox.take());
+        assert!(inbox.fall_asleep() && inbox.looks_asleep() && inbox.is_asleep());
+        assert_eq!(
+            push(&inbox, &entries[1]).expect("open"),
+            Pushed::Asleep,
+            "whether to wake it is for the pusher to say"
+        );
+        assert!(inbox.is_asleep() && inbox.wake());
+        assert_eq!(drain(inbox.take()).len(), 1, "to be woken takes nothing out");
+    }
+
+    #[test]
+    fn one_who_takes_is_awake() {
+        let (inbox, entries) = (Inbox::new(), entries(1));
+        push(&inbox, &entries[0]).expect("open");
+        assert!(inbox.is_asleep());
+        assert_eq!(drain(inbox.take()).len(), 1);
+        assert!(!inbox.is_asleep());
+        // With nothing in it, too.
+        assert!(inbox.fall_asleep());
+        assert!(inbox.take().is_empty() && !inbox.is_asleep());
+    }
+
+    #[test]
+    fn a_worker_that_could_not_be_started_is_asleep_again_with_all_that_was_brought() {
+        let (inbox, entries) = (Inbox::new(), entries(2));
+        push(&inbox, &entries[0]).expect("open");
+        assert!(inbox.wake());
+        inbox.put_back_to_sleep();
+        assert!(inbox.is_asleep());
+        assert_eq!(push(&inbox, &entries[1]).expect("open"), Pushed::Asleep);
+        assert_eq!(inbox.depth(), 2);
+        assert_eq!(drain(inbox.take()).len(), 2);
+    }
+
+    #[test]
+    fn a_closed_inbox_takes_nothing_and_lets_the_worker_sleep() {
+        let (inbox, entries) = (Inbox::new(), entries(2));
+        push(&inbox, &entries[0]).expect("open");
+        assert!(!inbox.is_closed());
+        assert_eq!(drain(inbox.close()).len(), 1);
+        assert!(inbox.is_closed() && !inbox.is_asleep() && inbox.depth() == 0);
+        assert!(push(&inbox, &entries[1]).is_err());
+        inbox.put_back_to_sleep();
+        assert!(!inbox.is_asleep(), "nobody will look for it any more");
+        // While it drains its shard.
+        assert!(inbox.fall_asleep() && inbox.is_asleep() && inbox.is_closed());
+        assert!(inbox.wake() && inbox.is_closed() && !inbox.is_asleep());
+        assert!(inbox.close().is_empty(), "only once");
+    }
+
+    #[test]
+    fn a_sleeping_worker_is_to_be_woken_by_the_push_that_makes_it_deep() {
+        let (inbox, entries) = (Inbox::new(), entries(WAKE_DEPTH + 1));
+        for entry in &entries[..WAKE_DEPTH - 1] {
+            assert_eq!(push(&inbox, entry).expect("open"), Pushed::Asleep);
+        }
+        assert_eq!(push(&inbox, &entries[WAKE_DEPTH - 1]).expect("open"), Pushed::AsleepAndDeep);
+        assert!(inbox.wake());
+        assert_eq!(push(&inbox, &entries[WAKE_DEPTH]).expect("open"), Pushed::Awake);
+        assert_eq!(inbox.depth(), WAKE_DEPTH + 1);
+    }
+
+    #[test]
+    fn the_depth_stops_at_its_largest() {
+        let (inbox, entries) = (Inbox::new(), entries(1));
+        let entry = NonNull::from(&entries[0]);
+        // SAFETY: ours; nobody follows the chain.
+        unsafe { inbox.push(entry, entry, MAX_DEPTH + 9) }.expect("open");
+        assert_eq!((inbox.depth(), MAX_DEPTH), (65_535, 65_535));
+        assert_eq!(drain(inbox.take()).len(), 1, "the count has not run over into the address");
+    }
+}

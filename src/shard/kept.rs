@@ -70,3 +70,30 @@ impl Kept {
         Some(entry)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_kept_up_to_a_bound_and_come_back_the_newest_first() {
+        let (kept, entries): (_, Vec<_>) = (Kept::new(), (0..=MOST).map(|_| Entry::new_free()).collect());
+        assert_eq!(kept.take(), None);
+        for _ in 0..2 {
+            // SAFETY: ours, and in no list.
+            let taken: Vec<_> = entries.iter().map(|entry| unsafe { kept.put_in(NonNull::from(entry)) }).collect();
+            assert!(taken[..MOST].iter().all(|taken| *taken) && !taken[MOST], "no more than there is room for");
+            let back = std::iter::from_fn(|| kept.take());
+            assert!(back.eq(entries[..MOST].iter().rev().map(NonNull::from)));
+        }
+    }
+
+    #[test]
+    fn what_was_put_in_last_can_be_taken_out_again() {
+        let (kept, entries) = (Kept::new(), [Entry::new_free(), Entry::new_free()]);
+        // SAFETY: ours, and in no list.
+        entries.iter().for_each(|entry| assert!(unsafe { kept.put_in(NonNull::from(entry)) }));
+        kept.take_out();
+        assert_eq!((kept.take(), kept.take()), (Some(NonNull::from(&entries[0])), None));
+    }
+}

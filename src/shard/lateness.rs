@@ -196,4 +196,27 @@ mod tests {
             prop_assert_eq!(seen.percentile(100.0), seen.max());
         }
     }
+
+    #[test]
+    fn two_shards_lateness_is_added_bucket_by_bucket() {
+        let of = |values: &[u64]| {
+            let into = Latenesses::new();
+            let mut recorder = Recorder::new(&into);
+            values.iter().for_each(|&ns| recorder.record(ns));
+            drop(recorder);
+            into.snapshot()
+        };
+        let mut sum = Lateness::default();
+        sum.add(&of(&[3, 3, 5]));
+        sum.add(&of(&[3, 70, 1 << 50]));
+        assert_eq!(sum, of(&[3, 3, 3, 5, 70, 1 << 50]));
+        sum.add(&of(&[4]));
+        assert_eq!((sum.count(), sum.max()), (7, Duration::from_nanos(1 << 50)), "the greater one stays");
+    }
+
+    #[test]
+    fn the_largest_value_has_the_last_bucket() {
+        assert_eq!((bucket_of(0), bucket_of(u64::MAX)), (0, BUCKETS - 1));
+        assert_eq!(highest_in(BUCKETS - 1), u64::MAX);
+    }
 }

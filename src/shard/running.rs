@@ -120,3 +120,75 @@ impl Ailment {
         !matches!(self.0.load(Ordering::Relaxed), 0 | Self::CANNOT_START | Self::CLOSED)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_runs_is_seen_with_its_shard_and_since_when() {
+        let running = Running::default();
+        assert_eq!(running.get(), None);
+        running.begin(3);
+        assert_eq!(running.get(), None, "not before the clock has been read");
+        running.look(0);
+        assert_eq!(running.get(), Some((3, 0)));
+        running.look(70);
+        assert_eq!(running.get(), Some((3, 70)));
+        running.look(u64::MAX);
+        assert_eq!(running.get(), Some((3, u64::MAX - 1)), "the end of time is as good as its last moment");
+    }
+
+    #[test]
+    fn a_batch_within_a_task_puts_back_what_was_running_outside() {
+        let running = Running::default();
+        let outside = running.before();
+        running.begin(1);
+        running.look(10);
+        let before = running.before();
+        running.begin(2);
+        running.look(20);
+        assert_eq!(running.get(), Some((2, 20)));
+        running.restore(before);
+        assert_eq!(running.get(), Some((1, 10)));
+        running.restore(outside);
+        assert_eq!(running.get(), None);
+    }
+
+    #[test]
+    fn a_heartbeat_is_that_of_the_last_turn() {
+        let heartbeat = Heartbeat::default();
+        assert_eq!((heartbeat.last(), heartbeat.next()), (None, 0));
+        heartbeat.beat(0);
+        assert_eq!(heartbeat.last(), Some(0));
+        heartbeat.beat(9);
+        heartbeat.rest_until(25);
+        assert_eq!((heartbeat.last(), heartbeat.next()), (Some(9), 25));
+    }
+
+    #[test]
+    fn overdue_is_taken_once() {
+        let overdue = Overdue::default();
+        assert!(!overdue.take());
+        overdue.set();
+        overdue.set();
+        assert!(overdue.take() && !overdue.take());
+    }
+
+    #[test]
+    fn a_shard_ails_of_one_thing_at_a_time() {
+        let ailment = Ailment::default();
+        let says = || [ailment.is_panicking(), ailment.cannot_start(), ailment.is_closed()];
+        assert_eq!(says(), [false; 3]);
+        for turns in [1, 2, 1_000_000] {
+            ailment.set_panics(turns);
+            assert_eq!(says(), [true, false, false]);
+        }
+        ailment.set_panics(0);
+        assert_eq!(says(), [false; 3]);
+        ailment.set_cannot_start();
+        assert_eq!(says(), [false, true, false]);
+        ailment.set_closed();
+        assert_eq!(says(), [false, false, true]);
+    }
+}
