@@ -105,8 +105,9 @@ impl Builder {
         self
     }
 
-    /// How many ticks one wheel spans, rounded up to a power of two; up to 1,048,576. Each shard keeps two slots of 8
-    /// bytes for each tick and level (one if there is only one level).
+    /// How many ticks one wheel spans, rounded up to a power of two; up to 1,048,576. Each shard keeps two slots of 64
+    /// bytes for each tick and level (one if there is only one level), and as many again for the day on which the clock leaps
+    /// beyond them all; they take no memory before something has been in them, or beside them on their page.
     ///
     /// Default: 512.
     pub fn ticks_per_wheel(mut self, ticks: usize) -> Self {
