@@ -103,7 +103,7 @@ impl Arena {
         unsafe { newest.as_ref() }.and_then(Chunk::take_run)
     }
 
-    /// Adds a chunk and takes a run of it. None if the memory can't be had.
+    /// Adds a chunk, as large as there is memory for, and takes a run of it. None if there is none.
     #[cold]
     fn grow(&self) -> Option<Run> {
         loop {
@@ -111,7 +111,12 @@ impl Arena {
             let newest = self.newest.load(Ordering::Acquire);
             // SAFETY: chunks live as long as the arena.
             let len = unsafe { newest.as_ref() }.map_or(FIRST_CHUNK, |chunk| (chunk.len() * 2).min(LARGEST_CHUNK));
-            let mut chunk = Chunk::new(len)?;
+            let smaller =
+                std::iter::successors(Some(len), |&len| (len > FIRST_CHUNK).then(|| FIRST_CHUNK.max(len / 2)));
+            let Some(mut chunk) = smaller.map(Chunk::new).find_map(|chunk| chunk) else {
+                // Another thread may have been luckier.
+                return self.take_run();
+            };
             chunk.older = newest;
             let run = chunk.take_run().expect("a new chunk has entries");
             let chunk = Box::into_raw(chunk);

@@ -19,7 +19,8 @@ pub enum ScheduleError<F> {
     /// an engine of the child's own.
     Forked(F),
     /// The system has no more memory for timeouts: those that are pending go on. Perhaps passing: shed load, or try again when some
-    /// have fired or been cancelled. What [`Builder::capacity`](crate::Builder::capacity) has reserved can't be refused.
+    /// have fired or been cancelled. To be safe from it, reserve with [`Builder::capacity`](crate::Builder::capacity) what may be
+    /// pending at once and some 200 for each thread, workers and the pool's included, as each keeps some free ones to itself.
     OutOfMemory(F),
 }
 
@@ -95,8 +96,8 @@ impl<F> fmt::Display for ScheduleError<F> {
                 "the timer was made before this process was forked, and its threads are in the parent: make one in the child"
             }
             Self::OutOfMemory(_) => {
-                "there is no memory for another timeout: try again when some have fired or been cancelled, or reserve it with \
-                 Builder::capacity"
+                "there is no memory for another timeout: try again when some have fired or been cancelled, or reserve more \
+                 with Builder::capacity"
             }
         })
     }

@@ -8,7 +8,7 @@ use super::error::ScheduleError;
 use super::group::Members;
 use super::timeout::Timeout;
 use crate::entry::{Answering, Entry, Plain, Repeat, Rule, Series, Task, With, entry_ref};
-use crate::shard::{Mailbox, Producer};
+use crate::shard::{Hub, Mailbox, Producer};
 use crate::time::Tick;
 
 /// Where timeouts are to go: every way to schedule, once for [`Timer`](super::Timer), [`Shard`](super::Shard) and
@@ -290,30 +290,17 @@ impl Place<'_> {
                 counts.rejected.add(len as u64);
                 return Err(ScheduleError::Full(tasks));
             }
-            // Nothing of it was accepted: all of it goes back, with the tasks that have no entry.
-            let refuse = |entries: Vec<NonNull<Entry>>, others: std::vec::IntoIter<F>, why: Refusal| {
-                let take_back_one = |entry| {
-                    // SAFETY: the entries were not accepted, so they are still ours, with the tasks just put in.
-                    let Once(task) = unsafe { take_back(entry) };
-                    // SAFETY: as for taking it; it is ours alone.
-                    unsafe { mine.put_entry(&hub.arena, entry) };
-                    task
-                };
-                let tasks = entries.into_iter().map(take_back_one).chain(others).collect();
+            let refuse = |tasks, why: Refusal| {
                 hub.give_places_back(len);
                 counts.rejected.add(len as u64);
                 Err(why.of(tasks))
             };
-            let mut entries = Vec::with_capacity(len);
-            let mut tasks = tasks.into_iter();
-            while tasks.len() > 0 {
-                // SAFETY: the producer is this thread's, the arena is the hub's.
-                let Some(entry) = (unsafe { mine.take_entry(&hub.arena, mailbox) }) else {
-                    return refuse(entries, tasks, Refusal::OutOfMemory);
-                };
-                let task = tasks.next().expect("there are more");
+            // SAFETY: the producer is this thread's, and the hub's.
+            let Some(entries) = (unsafe { take_entries(mine, hub, mailbox, len) }) else {
+                return refuse(tasks, Refusal::OutOfMemory);
+            };
+            for (&entry, task) in entries.iter().zip(tasks) {
                 fill(entry, mailbox, deadline, with, Once(task));
-                entries.push(entry);
             }
             let (Some(&first), Some(&last)) = (entries.first(), entries.last()) else { return Ok(entries) };
             for pair in entries.windows(2) {
@@ -326,7 +313,16 @@ impl Place<'_> {
                     counts.scheduled.add(len as u64);
                     Ok(entries)
                 }
-                Err(_closed) => refuse(entries, tasks, Refusal::Shutdown),
+                Err(_closed) => {
+                    let take_back_one = |entry| {
+                        // SAFETY: the entries were not accepted, so they are still ours, with the tasks just put in.
+                        let Once(task) = unsafe { take_back(entry) };
+                        // SAFETY: as for taking it; it is ours alone.
+                        unsafe { mine.put_entry(&hub.arena, entry) };
+                        task
+                    };
+                    refuse(entries.into_iter().map(take_back_one).collect(), Refusal::Shutdown)
+                }
             }
         })?;
         if let Some(group) = self.group {
@@ -336,6 +332,25 @@ impl Place<'_> {
         // SAFETY: just armed with a handle each, and these are the ones.
         Ok(entries.into_iter().map(|entry| unsafe { Timeout::new(entry) }).collect())
     }
+}
+
+/// So many free entries; none if there is no memory for all of them.
+///
+/// # Safety
+/// The producer is the calling thread's, of this hub.
+unsafe fn take_entries(mine: &Producer, hub: &Hub, mailbox: &Mailbox, len: usize) -> Option<Vec<NonNull<Entry>>> {
+    let mut entries = Vec::new();
+    entries.try_reserve_exact(len).ok()?;
+    for _ in 0..len {
+        // SAFETY: handed on.
+        let Some(entry) = (unsafe { mine.take_entry(&hub.arena, mailbox) }) else {
+            // SAFETY: as for taking them; they are ours alone.
+            entries.into_iter().for_each(|entry| unsafe { mine.put_entry(&hub.arena, entry) });
+            return None;
+        };
+        entries.push(entry);
+    }
+    Some(entries)
 }
 
 /// Fills in a free entry of ours.

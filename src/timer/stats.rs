@@ -23,7 +23,7 @@ pub struct Stats {
     /// Timeouts that a shutdown handed back, or, if the last timer was dropped, that were dropped with it. (And series that
     /// waited in an executor of the user's own, were put off by a reset there, and were brought when the shutdown was over.)
     pub returned: u64,
-    /// Timeouts that were not accepted: too many pending, or shut down. (A zero period, or a forked child, counts for nothing.)
+    /// Timeouts that were not accepted: too many pending, no memory, or shut down. (A zero period, or a forked child, counts for nothing.)
     pub rejected: u64,
     /// Tasks that panicked: in a run, or when [`Group::cancel_all`](crate::Group::cancel_all) dropped them. (And calls of
     /// `on_tick`.)

@@ -213,7 +213,8 @@ impl Wheel {
     /// Unlinks an entry.
     ///
     /// # Safety
-    /// The entry is in this wheel.
+    /// The entry is in this wheel, and [`pop_due`](Self::pop_due), if it was ever called, has said that there are no more: before
+    /// that not all entries know where they are linked.
     #[inline]
     pub(crate) unsafe fn remove(&mut self, entry: NonNull<Entry>) {
         self.len -= 1;
@@ -222,7 +223,7 @@ impl Wheel {
     }
 
     /// # Safety
-    /// The entry is in this wheel.
+    /// As for [`remove`](Self::remove).
     #[inline]
     unsafe fn unlink(&mut self, entry: NonNull<Entry>) {
         // SAFETY: handed on.
@@ -232,8 +233,8 @@ impl Wheel {
         }
     }
 
-    /// The next entry whose slot has come by `now`, unlinked; none if there is none, or the budget is spent: until then nothing may
-    /// be [removed](Self::remove). Whether the entry is due by its own word is for the caller to say, and to insert it again if not.
+    /// The next entry whose slot has come by `now`, unlinked; none if there is none, or the budget is spent, and until
+    /// then nothing may be [removed](Self::remove). Whether the entry is due by its own word is for the caller to say, and to insert it again if not.
     pub(crate) fn pop_due(&mut self, now: Tick, budget: &mut Budget) -> Option<NonNull<Entry>> {
         loop {
             if budget.is_spent() {

@@ -6,6 +6,7 @@
 //! turn as many are under way at a time (as the partitions of a hash join: Chen, Ailamaki, Gibbons and Mowry, "Improving Hash Join
 //! Performance through Prefetching", 2004).
 
+use std::alloc::Layout;
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
@@ -33,7 +34,7 @@ pub(super) struct Slots {
 impl Slots {
     pub(super) fn new(len: usize) -> Self {
         let Some(slots) = Zeroed::new(len) else {
-            std::alloc::handle_alloc_error(std::alloc::Layout::new::<Slot>());
+            std::alloc::handle_alloc_error(Layout::array::<Slot>(len).unwrap_or(Layout::new::<Slot>()));
         };
         Self { slots, fill: Cell::new(0), take: Cell::new(0) }
     }
