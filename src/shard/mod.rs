@@ -15,6 +15,8 @@ mod producer;
 mod running;
 mod series;
 mod stack;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 use std::ptr::NonNull;
 

@@ -1,0 +1,477 @@
+//! A shard without a thread, turned by the test: who is woken and when, and what a turn leaves over.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::stack::WAKE_DEPTH;
+use super::*;
+use crate::entry::{Cancel, Reset, State, With};
+use crate::time::{ManualClock, Source, Timeline};
+
+/// Whoever wakes the workers, and what came of it.
+#[derive(Clone, Default)]
+struct Bell {
+    rung: Arc<AtomicUsize>,
+    /// There is no thread for a worker.
+    is_broken: Arc<AtomicBool>,
+    /// A thread other than the test's turns the shard.
+    is_elsewhere: Arc<AtomicBool>,
+}
+
+impl Wake for Bell {
+    fn wake(&self, shard: usize) -> bool {
+        assert_eq!(shard, 1, "it is the other one that is tested");
+        self.rung.fetch_add(1, Ordering::Relaxed);
+        !self.is_broken.load(Ordering::Relaxed)
+    }
+
+    fn is_turned_by_another(&self, _shard: usize) -> bool {
+        self.is_elsewhere.load(Ordering::Relaxed)
+    }
+}
+
+/// The second of a hub's two shards.
+struct Rig {
+    hub: HubRef,
+    shard: Shard,
+    bell: Bell,
+    /// Of which each task has a clone.
+    witness: Arc<()>,
+}
+
+const ENOUGH: Limits = Limits { transfer: 1_000, expiry: 1_000 };
+const FAR: Tick = Tick::new(1_000_000);
+
+impl Rig {
+    fn new(limits: Limits) -> Self {
+        Self::with(limits, None)
+    }
+
+    fn with(limits: Limits, max_pending: Option<usize>) -> Self {
+        let timeline = Timeline::new(Source::Custom(Box::new(ManualClock::new())), Duration::from_millis(1));
+        let plan = HubPlan { shards: 2, timeline, capacity: 0, max_pending, on_panic: None };
+        let (hub, bell) = (Hub::create(plan).expect("memory"), Bell::default());
+        hub.set_waker(Box::new(bell.clone()));
+        Self { hub, shard: Shard::new(1, Wheel::new(16, 2), limits), bell, witness: Arc::default() }
+    }
+
+    fn mailbox(&self) -> &Mailbox {
+        self.hub.mailbox(1)
+    }
+
+    /// A timeout that is not posted yet.
+    fn armed(&self, deadline: Tick, with: With) -> NonNull<Entry> {
+        let mailbox = self.mailbox();
+        // SAFETY: this thread's producer, and its hub's arena.
+        let entry =
+            self.hub.with_producer(|mine| unsafe { mine.take_entry(&self.hub.arena, mailbox) }).expect("memory");
+        let witness = Arc::clone(&self.witness);
+        // SAFETY: just taken.
+        let this = unsafe { entry_ref(entry) };
+        this.fill(std::ptr::from_ref(mailbox).cast(), Task::new(move || drop(witness)));
+        this.state.arm(deadline, with);
+        entry
+    }
+
+    fn post(&self, deadline: Tick) -> NonNull<Entry> {
+        self.post_with(deadline, With::NOTHING)
+    }
+
+    /// One that has a handle.
+    fn post_held(&self, deadline: Tick) -> Held {
+        Held(self.post_with(deadline, With::HANDLE))
+    }
+
+    fn post_with(&self, deadline: Tick, with: With) -> NonNull<Entry> {
+        let entry = self.armed(deadline, with);
+        // SAFETY: just armed.
+        unsafe { self.mailbox().post(entry, deadline) }.expect("open");
+        entry
+    }
+
+    fn turn(&mut self, now: u64) -> Turn {
+        turn(&mut self.shard, &self.hub, now)
+    }
+
+    /// How often the worker has been woken since the last call.
+    fn rung(&self) -> usize {
+        self.bell.rung.swap(0, Ordering::Relaxed)
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        drop(self.shard.close(&self.hub));
+    }
+}
+
+/// Turns, and runs what expires.
+fn turn(shard: &mut Shard, hub: &HubRef, now: u64) -> Turn {
+    shard.turn(hub, Tick::new(now), &mut |mut batch| {
+        assert_eq!(batch.shard(), 1);
+        let mut left = batch.len();
+        while let Some(due) = batch.open().0.pop() {
+            left -= 1;
+            assert_eq!(batch.len(), left);
+            due.into_task(batch.hub()).run();
+        }
+        assert_eq!(left, 0);
+    })
+}
+
+/// A handle.
+struct Held(NonNull<Entry>);
+
+impl Held {
+    fn state(&self) -> &State {
+        // SAFETY: a handle keeps its entry alive.
+        &unsafe { entry_ref(self.0) }.state
+    }
+
+    /// Cancels it, wherever it is, and tells the worker if it has to know.
+    fn cancel(self, mailbox: &Mailbox) {
+        let won = self.state().cancel();
+        assert!(matches!(won, Cancel::Won | Cancel::WonLinked));
+        // SAFETY: the handle keeps it alive.
+        let this = unsafe { entry_ref(self.0) };
+        // SAFETY: just won.
+        drop(unsafe { this.take_task() });
+        if let Cancel::WonLinked = won {
+            // SAFETY: just won, and the handle is there.
+            unsafe { mailbox.post_cancelled(self.0) };
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // SAFETY: the handle is this one's.
+        unsafe { Hub::drop_handle(self.0) };
+    }
+}
+
+#[test]
+fn a_push_wakes_a_worker_that_would_sleep_past_it_and_no_other() {
+    let mut rig = Rig::new(ENOUGH);
+    assert!(rig.mailbox().inbox.wake(), "it has never run: it is woken by whoever comes first");
+    rig.post(FAR);
+    assert_eq!(rig.rung(), 0, "it is awake, and will come by");
+    rig.turn(0);
+    assert!(rig.mailbox().fall_asleep(Some(FAR)));
+    assert_eq!(rig.mailbox().sleeps_until(), Some(FAR));
+    rig.post(FAR);
+    rig.post(FAR.next());
+    assert_eq!(rig.rung(), 0, "it wakes by itself for that");
+    rig.post(Tick::new(FAR.get() - 1));
+    assert_eq!(rig.rung(), 1);
+    rig.post(Tick::ZERO);
+    assert_eq!((rig.rung(), rig.mailbox().sleeps_until()), (0, None), "it has been woken");
+}
+
+#[test]
+fn a_worker_that_sleeps_without_end_is_woken_for_any_deadline_but_never() {
+    let mut rig = Rig::new(ENOUGH);
+    rig.turn(0);
+    assert!(rig.mailbox().fall_asleep(None));
+    rig.post(Tick::NEVER);
+    assert_eq!(rig.rung(), 0);
+    rig.post(FAR);
+    assert_eq!(rig.rung(), 1);
+}
+
+#[test]
+fn an_entry_that_is_armed_again_wakes_as_a_push_does() {
+    let mut rig = Rig::new(ENOUGH);
+    rig.turn(0);
+    rig.mailbox().armed_again(Tick::ZERO);
+    assert_eq!(rig.rung(), 0, "it is awake");
+    assert!(rig.mailbox().fall_asleep(Some(FAR)));
+    rig.mailbox().armed_again(FAR);
+    assert_eq!(rig.rung(), 0);
+    rig.mailbox().armed_again(Tick::new(FAR.get() - 1));
+    assert_eq!((rig.rung(), rig.mailbox().sleeps_until()), (1, None));
+}
+
+#[test]
+fn a_reset_to_earlier_wakes_as_a_push_does() {
+    let mut rig = Rig::new(ENOUGH);
+    let held = rig.post_held(FAR.next());
+    rig.turn(0);
+    rig.rung();
+    rig.mailbox().post_earlier(held.0);
+    assert_eq!(rig.rung(), 0, "it is awake");
+    rig.mailbox().earlier.pop();
+    assert!(rig.mailbox().fall_asleep(Some(FAR)));
+    rig.mailbox().post_earlier(held.0);
+    assert_eq!(rig.rung(), 0, "by its word it is due after the worker wakes");
+    rig.mailbox().ring_if_it_sleeps_past(FAR);
+    assert_eq!(rig.rung(), 0);
+    assert!(matches!(held.state().reset(Tick::new(5)), Reset::EarlierByMail));
+    rig.mailbox().post_earlier(held.0);
+    assert_eq!(rig.rung(), 1);
+    rig.mailbox().ring_if_it_sleeps_past(Tick::ZERO);
+    assert_eq!(rig.rung(), 0, "it has been woken");
+    while rig.mailbox().earlier.pop().is_some() {}
+    assert!(rig.mailbox().fall_asleep(Some(FAR)));
+    rig.mailbox().ring_if_it_sleeps_past(Tick::new(5));
+    assert_eq!(rig.rung(), 1);
+}
+
+#[test]
+fn mail_that_piles_up_wakes_whatever_its_deadlines() {
+    let mut rig = Rig::new(ENOUGH);
+    let held = rig.post_held(FAR);
+    rig.turn(0);
+    rig.rung();
+    assert!(rig.mailbox().fall_asleep(Some(Tick::ZERO)));
+    for _ in 1..WAKE_DEPTH {
+        rig.mailbox().post_earlier(held.0);
+    }
+    assert_eq!(rig.rung(), 0);
+    rig.mailbox().post_earlier(held.0);
+    assert_eq!(rig.rung(), 1);
+    while rig.mailbox().earlier.pop().is_some() {}
+}
+
+#[test]
+fn a_worker_does_not_fall_asleep_over_what_it_has_not_seen() {
+    let mut rig = Rig::new(ENOUGH);
+    rig.turn(0);
+    let (hub, shard) = (rig.hub.clone(), &mut rig.shard);
+    let mailbox = hub.mailbox(1);
+    assert!(mailbox.fall_asleep(None) && mailbox.inbox.wake());
+
+    assert_eq!(mailbox.ask(), 1);
+    assert!(!mailbox.fall_asleep(None), "somebody waits for a turn");
+    assert_eq!(mailbox.sleeps_until(), None, "and it is awake");
+    mailbox.answer(mailbox.asked(), || unreachable!("nobody has asked for that"));
+    assert!(mailbox.fall_asleep(None) && mailbox.inbox.wake());
+
+    mailbox.order_drain(FAR);
+    assert_eq!(mailbox.drains_until(), Some(FAR));
+    assert!(!mailbox.is_stopped() && !mailbox.is_to_fire() && !mailbox.is_unwanted());
+    assert!(!mailbox.fall_asleep(None), "it is to drain, and has not closed the inbox");
+    assert!(!shard.is_drained(&hub));
+    turn(shard, &hub, 0);
+    assert!(shard.is_drained(&hub));
+    assert!(mailbox.fall_asleep(None), "it has");
+    assert!(mailbox.inbox.wake());
+
+    for (order, says) in [
+        (Order::StopAndReturn, [false, false]),
+        (Order::StopAndDiscard, [true, false]),
+        (Order::StopAndFire, [false, true]),
+    ] {
+        mailbox.order(order);
+        assert!(mailbox.is_stopped() && mailbox.drains_until().is_none());
+        assert_eq!([mailbox.is_unwanted(), mailbox.is_to_fire()], says);
+        assert!(!mailbox.fall_asleep(None), "it is to stop");
+    }
+}
+
+#[test]
+fn mail_and_a_deep_cancelled_queue_keep_the_worker_awake() {
+    let mut rig = Rig::new(Limits { transfer: 2 * WAKE_DEPTH, expiry: 2 * WAKE_DEPTH });
+    let held: Vec<_> = (0..WAKE_DEPTH).map(|_| rig.post_held(FAR)).collect();
+    rig.turn(0);
+    rig.rung();
+    rig.mailbox().post_earlier(held[0].0);
+    assert!(!rig.mailbox().fall_asleep(None));
+    rig.mailbox().earlier.pop();
+    let mut held = held.into_iter();
+    held.by_ref().take(WAKE_DEPTH - 1).for_each(|held| held.cancel(rig.mailbox()));
+    assert!(rig.mailbox().fall_asleep(None), "a few cancelled entries can wait");
+    assert_eq!(rig.rung(), 0);
+    held.for_each(|held| held.cancel(rig.mailbox()));
+    assert_eq!(rig.rung(), 1, "so many can't");
+    assert!(!rig.mailbox().fall_asleep(None));
+    rig.turn(0);
+    assert_eq!(rig.shard.linked(), 0);
+    assert!(rig.mailbox().fall_asleep(None));
+}
+
+#[test]
+fn a_worker_that_can_not_be_started_is_asked_for_again_by_whoever_comes_next() {
+    let rig = Rig::new(ENOUGH);
+    rig.bell.is_broken.store(true, Ordering::Relaxed);
+    rig.post(FAR);
+    assert_eq!((rig.rung(), rig.mailbox().ailment.cannot_start()), (1, true));
+    rig.post(FAR);
+    assert_eq!(rig.rung(), 1);
+    rig.bell.is_broken.store(false, Ordering::Relaxed);
+    rig.post(FAR);
+    rig.post(FAR);
+    assert_eq!(rig.rung(), 1);
+}
+
+#[test]
+fn a_producer_waits_only_for_a_worker_that_has_much_to_give_back() {
+    let mut rig = Rig::new(ENOUGH);
+    for _ in 0..2 * WAKE_DEPTH {
+        rig.post(FAR);
+    }
+    rig.bell.is_elsewhere.store(true, Ordering::Relaxed);
+    assert!(!rig.mailbox().is_worth_waiting_for());
+    rig.post(FAR);
+    assert!(rig.mailbox().is_worth_waiting_for());
+    rig.bell.is_elsewhere.store(false, Ordering::Relaxed);
+    assert!(!rig.mailbox().is_worth_waiting_for(), "nobody but the caller turns the shard");
+    rig.bell.is_elsewhere.store(true, Ordering::Relaxed);
+    rig.turn(0);
+    assert!(rig.mailbox().is_worth_waiting_for(), "what the worker has taken and not gone through counts, too");
+    while rig.turn(0).more {}
+    assert!(!rig.mailbox().is_worth_waiting_for());
+    assert_eq!(rig.mailbox().inbox_depth(), 0);
+}
+
+#[test]
+fn a_turn_transfers_up_to_its_limit_and_says_what_is_left() {
+    let mut rig = Rig::new(Limits { transfer: 2, expiry: 1_000 });
+    let counted =
+        |rig: &Rig| (rig.mailbox().counters.transferred.get(), rig.mailbox().inbox_depth(), rig.shard.linked());
+    assert!(!rig.turn(0).more);
+    rig.post(FAR);
+    rig.post(FAR);
+    assert!(!rig.turn(0).more, "as many as it may");
+    assert_eq!(counted(&rig), (2, 0, 2));
+    (0..5).for_each(|_| _ = rig.post(FAR));
+    assert!(rig.turn(0).more);
+    assert_eq!(rig.shard.linked(), 4);
+    assert!(rig.turn(0).more, "one is left");
+    assert_eq!(rig.shard.linked(), 6);
+    (0..2).for_each(|_| _ = rig.post(FAR));
+    assert!(rig.turn(0).more, "the one, and one of those that came");
+    assert_eq!(rig.shard.linked(), 8);
+    assert!(!rig.turn(0).more);
+    assert_eq!(counted(&rig), (9, 0, 9));
+    // What was left over is just what it may: whether there is more is to be looked up in the inbox.
+    (0..4).for_each(|_| _ = rig.post(FAR));
+    assert!(rig.turn(0).more);
+    assert!(!rig.turn(0).more);
+    (0..4).for_each(|_| _ = rig.post(FAR));
+    assert!(rig.turn(0).more);
+    rig.post(FAR);
+    assert!(rig.turn(0).more);
+    assert!(!rig.turn(0).more);
+    assert_eq!(counted(&rig), (18, 0, 18));
+}
+
+#[test]
+fn a_turn_collects_cancelled_entries_up_to_its_limit_and_says_what_is_left() {
+    let mut rig = Rig::new(Limits { transfer: 1_000, expiry: 3 });
+    let held: Vec<_> = (0..7).map(|_| rig.post_held(FAR)).collect();
+    rig.turn(0);
+    let mut held = held.into_iter();
+    held.by_ref().take(4).for_each(|held| held.cancel(rig.mailbox()));
+    assert!(rig.turn(0).more, "one is left");
+    assert_eq!(rig.shard.linked(), 4);
+    assert!(!rig.turn(0).more);
+    assert_eq!(rig.shard.linked(), 3);
+    held.for_each(|held| held.cancel(rig.mailbox()));
+    assert!(!rig.turn(0).more, "as many as it may");
+    assert_eq!((rig.shard.linked(), rig.shard.next_due()), (0, None));
+}
+
+#[test]
+fn a_turn_reads_mail_up_to_its_limit_and_says_what_is_left() {
+    let mut rig = Rig::new(Limits { transfer: 1_000, expiry: 3 });
+    let held: Vec<_> = (0..4).map(|_| rig.post_held(FAR)).collect();
+    rig.turn(0);
+    for held in &held {
+        assert!(matches!(held.state().reset(Tick::new(50)), Reset::EarlierByMail));
+        rig.mailbox().post_earlier(held.0);
+    }
+    assert!(rig.turn(0).more);
+    assert_eq!(rig.mailbox().counters.relinked.get(), 3);
+    assert!(!rig.turn(0).more);
+    assert_eq!((rig.mailbox().counters.relinked.get(), rig.shard.earliest()), (4, Tick::new(50)));
+    assert_eq!(rig.turn(49).fired, 0);
+    assert_eq!((rig.turn(50).fired, rig.turn(50).fired), (3, 1), "that much it may expire");
+}
+
+#[test]
+fn what_was_reset_to_later_is_linked_again_and_counted() {
+    let mut rig = Rig::new(ENOUGH);
+    let held: Vec<_> = (0..5).map(|_| rig.post_held(Tick::new(10))).collect();
+    rig.turn(0);
+    held[2..].iter().for_each(|held| assert!(matches!(held.state().reset(Tick::new(30)), Reset::Later)));
+    assert_eq!(rig.turn(10).fired, 2);
+    assert_eq!((rig.mailbox().counters.relinked.get(), rig.mailbox().counters.linked.get()), (3, 3));
+    assert_eq!(rig.turn(30).fired, 3);
+    assert_eq!((rig.mailbox().counters.relinked.get(), rig.mailbox().counters.fired.get()), (3, 5));
+    assert_eq!(Arc::strong_count(&rig.witness), 1);
+}
+
+#[test]
+fn places_are_taken_all_or_none_and_are_what_is_pending() {
+    let rig = Rig::with(ENOUGH, Some(3));
+    assert!(rig.hub.take_places(2) && !rig.hub.take_places(2) && rig.hub.take_places(1) && !rig.hub.take_places(1));
+    assert_eq!(rig.hub.pending(), 3);
+    rig.hub.give_places_back(2);
+    assert_eq!(rig.hub.pending(), 1);
+    assert!(!rig.hub.take_places(3) && rig.hub.take_places(2) && !rig.hub.take_places(usize::MAX));
+    let unlimited = Rig::new(ENOUGH);
+    assert!(unlimited.hub.take_places(usize::MAX) && unlimited.hub.take_places(1));
+}
+
+#[test]
+fn without_a_limit_what_is_pending_is_what_was_scheduled_and_has_not_ended() {
+    let rig = Rig::new(ENOUGH);
+    rig.hub.count(1, |counts| counts.scheduled.add(100));
+    rig.hub.count(0, |counts| counts.scheduled.add(1_000));
+    assert_eq!((rig.hub.pending(), rig.hub.sum(Some(1), |counts| counts.scheduled.get())), (1_100, 100));
+    rig.hub.count(1, |counts| counts.cancelled.add(1));
+    rig.hub.count(1, |counts| counts.finished.add(2));
+    rig.mailbox().counters.fired.add(4);
+    rig.mailbox().counters.returned.add(8);
+    assert_eq!(rig.hub.pending(), 1_100 - 15);
+    rig.hub.mailbox(0).counters.fired.add(5_000);
+    assert_eq!(rig.hub.pending(), 0, "never below");
+}
+
+#[test]
+fn threads_are_dealt_out_to_shards_in_turn_and_stay_there() {
+    let rig = Rig::new(ENOUGH);
+    // At once, so that no thread gets the number of one that has ended.
+    let together = std::sync::Barrier::new(4);
+    let mut homes = std::thread::scope(|scope| {
+        let home = || {
+            together.wait();
+            let homes = rig.hub.with_producer(|mine| [0; 2].map(|_| rig.hub.home_of(mine, None).index()));
+            together.wait();
+            homes
+        };
+        [(); 4].map(|()| scope.spawn(home)).map(|thread| thread.join().expect("no panic"))
+    });
+    homes.sort_unstable();
+    assert_eq!(homes, [[0, 0], [0, 0], [1, 1], [1, 1]]);
+    assert_eq!(rig.hub.with_producer(|mine| rig.hub.home_of(mine, Some(1)).index()), 1, "one that is chosen");
+}
+
+#[test]
+fn no_two_engines_have_the_same_number_and_none_has_0() {
+    let ids = [(); 4].map(|()| Rig::new(ENOUGH).hub.id());
+    assert!(ids.iter().all(|id| *id > 0) && (1..4).all(|n| !ids[..n].contains(&ids[n])), "{ids:?}");
+}
+
+#[test]
+fn a_hub_goes_with_its_last_owner_or_the_last_handle() {
+    let told = Arc::new(());
+    let witness = Arc::clone(&told);
+    let timeline = Timeline::new(Source::Custom(Box::new(ManualClock::new())), Duration::from_millis(1));
+    let on_panic: PanicHook = Box::new(move |_| assert!(Arc::strong_count(&witness) > 0));
+    let plan = HubPlan { shards: 2, timeline, capacity: 0, max_pending: None, on_panic: Some(on_panic) };
+    let mut rig = Rig::new(ENOUGH);
+    rig.hub = Hub::create(plan).expect("memory");
+    rig.hub.set_waker(Box::new(rig.bell.clone()));
+    let [one, other] = [(); 2].map(|()| rig.post_held(FAR));
+    let owner = rig.hub.clone();
+    drop(rig);
+    assert_eq!(Arc::strong_count(&told), 2, "it has an owner");
+    drop(owner);
+    drop(one);
+    assert_eq!(Arc::strong_count(&told), 2, "it has a handle");
+    drop(other);
+    assert_eq!(Arc::strong_count(&told), 1);
+}
