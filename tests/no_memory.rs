@@ -10,12 +10,15 @@ use std::time::Duration;
 
 use tourbillon::{Builder, Driver, ManualClock, ScheduleError, Timer};
 
-/// Refuses the calling thread zeroed memory of a page and more, if it is told to: only arrays of timeouts are asked for in that way.
+/// Refuses the calling thread zeroed memory of more than so many bytes, if it is told to: only arrays of timeouts are asked for in
+/// that way, the smallest of which is a page.
 struct Miser;
 
 thread_local! {
-    static REFUSES: Cell<bool> = const { Cell::new(false) };
+    static AT_MOST: Cell<usize> = const { Cell::new(usize::MAX) };
 }
+
+const PAGE: usize = 4096;
 
 // SAFETY: the system's allocator, or a refusal, which is allowed at any time.
 unsafe impl GlobalAlloc for Miser {
@@ -25,7 +28,7 @@ unsafe impl GlobalAlloc for Miser {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if layout.size() >= 4096 && REFUSES.get() {
+        if layout.size() > AT_MOST.get() {
             return std::ptr::null_mut();
         }
         // SAFETY: handed on.
@@ -46,11 +49,15 @@ unsafe impl GlobalAlloc for Miser {
 #[global_allocator]
 static ALLOCATOR: Miser = Miser;
 
-fn without_memory<R>(work: impl FnOnce() -> R) -> R {
-    REFUSES.set(true);
+fn with_at_most<R>(bytes: usize, work: impl FnOnce() -> R) -> R {
+    AT_MOST.set(bytes);
     let result = work();
-    REFUSES.set(false);
+    AT_MOST.set(usize::MAX);
     result
+}
+
+fn without_memory<R>(work: impl FnOnce() -> R) -> R {
+    with_at_most(PAGE - 1, work)
 }
 
 const CAPACITY: usize = 100;
@@ -98,6 +105,18 @@ fn what_was_reserved_can_be_scheduled_and_beyond_it_the_task_comes_back() {
     clock.advance(5 * MS);
     driver.turn();
     assert_eq!((ran.load(Ordering::Relaxed), more.len()), (4 * CAPACITY, 3 * CAPACITY));
+}
+
+#[test]
+fn where_memory_is_short_less_is_taken_at_a_time() {
+    // The next growth would be of twice the capacity.
+    let (timer, mut driver, clock) = engine(|builder| builder.capacity(50 * CAPACITY));
+    let accepted =
+        with_at_most(2 * PAGE, || (0..60 * CAPACITY).filter(|_| timer.schedule_detached(MS, || ()).is_ok()).count());
+    assert_eq!(accepted, 60 * CAPACITY);
+    clock.advance(MS);
+    driver.turn();
+    assert_eq!((timer.pending(), timer.stats().rejected), (0, 0));
 }
 
 #[test]
