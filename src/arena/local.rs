@@ -167,6 +167,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "its numbers are those of the real sizes, and many")]
     fn a_thread_that_has_taken_and_then_gives_back_keeps_two_magazines_at_most() {
         let arena = Arena::new(0).expect("memory");
         let (producer, both) = (Local::new(), Local::new());
@@ -184,6 +185,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "its numbers are those of the real sizes, and many")]
     fn chunks_double_up_to_the_largest_so_that_there_are_few() {
         let arena = Arena::new(0).expect("memory");
         take(&Local::new(), &arena, 140_000);

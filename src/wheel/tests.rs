@@ -328,6 +328,7 @@ fn a_fat_slot_cascades_in_small_parts_before_it_is_due() {
 
 /// A level-1 block of a small wheel has only 8 ticks in which to be moved: the parts have to grow.
 #[test]
+#[cfg_attr(miri, ignore = "tens of thousands of entries, without which there is nothing to see")]
 fn the_parts_of_a_cascade_grow_so_that_none_is_left_when_its_time_is_over() {
     let mut bench = Bench::new(16, 2);
     let due = 4 * 16;
@@ -349,6 +350,7 @@ fn the_parts_of_a_cascade_grow_so_that_none_is_left_when_its_time_is_over() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "tens of thousands of entries, without which there is nothing to see")]
 fn a_cascade_moves_one_part_a_tick_however_often_it_is_turned() {
     let mut bench = Bench::new(16, 2);
     let due = 4 * 16;
