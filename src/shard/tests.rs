@@ -1,33 +1,33 @@
 //! A shard without a thread, turned by the test: who is woken and when, and what a turn leaves over.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::stack::WAKE_DEPTH;
 use super::*;
 use crate::entry::{Cancel, Reset, State, With};
+use crate::sync::{AtomicUsize, Ordering};
 use crate::time::{ManualClock, Source, Timeline};
 
 /// Whoever wakes the workers, and what came of it.
 #[derive(Clone, Default)]
 struct Bell {
     rung: Arc<AtomicUsize>,
-    /// There is no thread for a worker.
-    is_broken: Arc<AtomicBool>,
-    /// A thread other than the test's turns the shard.
-    is_elsewhere: Arc<AtomicBool>,
+    /// Not 0: there is no thread for a worker.
+    is_broken: Arc<AtomicUsize>,
+    /// Not 0: a thread other than the test's turns the shard.
+    is_elsewhere: Arc<AtomicUsize>,
 }
 
 impl Wake for Bell {
     fn wake(&self, shard: usize) -> bool {
         assert_eq!(shard, 1, "it is the other one that is tested");
         self.rung.fetch_add(1, Ordering::Relaxed);
-        !self.is_broken.load(Ordering::Relaxed)
+        self.is_broken.load(Ordering::Relaxed) == 0
     }
 
     fn is_turned_by_another(&self, _shard: usize) -> bool {
-        self.is_elsewhere.load(Ordering::Relaxed)
+        self.is_elsewhere.load(Ordering::Relaxed) != 0
     }
 }
 
@@ -294,12 +294,12 @@ fn mail_and_a_deep_cancelled_queue_keep_the_worker_awake() {
 #[test]
 fn a_worker_that_can_not_be_started_is_asked_for_again_by_whoever_comes_next() {
     let rig = Rig::new(ENOUGH);
-    rig.bell.is_broken.store(true, Ordering::Relaxed);
+    rig.bell.is_broken.store(1, Ordering::Relaxed);
     rig.post(FAR);
     assert_eq!((rig.rung(), rig.mailbox().ailment.cannot_start()), (1, true));
     rig.post(FAR);
     assert_eq!(rig.rung(), 1);
-    rig.bell.is_broken.store(false, Ordering::Relaxed);
+    rig.bell.is_broken.store(0, Ordering::Relaxed);
     rig.post(FAR);
     rig.post(FAR);
     assert_eq!(rig.rung(), 1);
@@ -311,13 +311,13 @@ fn a_producer_waits_only_for_a_worker_that_has_much_to_give_back() {
     for _ in 0..2 * WAKE_DEPTH {
         rig.post(FAR);
     }
-    rig.bell.is_elsewhere.store(true, Ordering::Relaxed);
+    rig.bell.is_elsewhere.store(1, Ordering::Relaxed);
     assert!(!rig.mailbox().is_worth_waiting_for());
     rig.post(FAR);
     assert!(rig.mailbox().is_worth_waiting_for());
-    rig.bell.is_elsewhere.store(false, Ordering::Relaxed);
+    rig.bell.is_elsewhere.store(0, Ordering::Relaxed);
     assert!(!rig.mailbox().is_worth_waiting_for(), "nobody but the caller turns the shard");
-    rig.bell.is_elsewhere.store(true, Ordering::Relaxed);
+    rig.bell.is_elsewhere.store(1, Ordering::Relaxed);
     rig.turn(0);
     assert!(rig.mailbox().is_worth_waiting_for(), "what the worker has taken and not gone through counts, too");
     while rig.turn(0).more {}

@@ -7,6 +7,7 @@ mod error;
 mod group;
 mod health;
 mod live;
+mod many;
 mod on_shard;
 mod schedule;
 mod shutdown;

@@ -8,7 +8,7 @@ use super::error::ScheduleError;
 use super::group::Members;
 use super::timeout::Timeout;
 use crate::entry::{Answering, Entry, Plain, Repeat, Rule, Series, Task, With, entry_ref};
-use crate::shard::{Hub, Mailbox, Producer};
+use crate::shard::{Mailbox, Producer};
 use crate::time::Tick;
 
 /// Where timeouts are to go: every way to schedule, once for [`Timer`](super::Timer), [`Shard`](super::Shard) and
@@ -22,7 +22,7 @@ pub(super) struct Place<'a> {
 }
 
 /// What can be scheduled: what runs once, or a series. Goes into an entry as a task, and comes back if it is refused.
-trait Work: Sized {
+pub(super) trait Work: Sized {
     const WITH: With;
 
     fn into_task(self) -> Task;
@@ -32,7 +32,7 @@ trait Work: Sized {
     unsafe fn from_task(task: Task) -> Self;
 }
 
-struct Once<F>(F);
+pub(super) struct Once<F>(pub(super) F);
 
 impl<F: FnOnce() + Send + 'static> Work for Once<F> {
     const WITH: With = With::NOTHING;
@@ -63,7 +63,7 @@ impl<R: Repeat> Work for Series<R> {
 
 /// Why something was not scheduled.
 #[derive(Clone, Copy)]
-enum Refusal {
+pub(super) enum Refusal {
     Full,
     Shutdown,
     Forked,
@@ -71,7 +71,7 @@ enum Refusal {
 }
 
 impl Refusal {
-    fn of<F>(self, task: F) -> ScheduleError<F> {
+    pub(super) fn of<F>(self, task: F) -> ScheduleError<F> {
         match self {
             Self::Full => ScheduleError::Full(task),
             Self::Shutdown => ScheduleError::Shutdown(task),
@@ -258,104 +258,14 @@ impl Place<'_> {
     }
 
     #[inline]
-    fn owner(self) -> With {
+    pub(super) fn owner(self) -> With {
         if self.group.is_some() { With::GROUP } else { With::NOTHING }
     }
-
-    /// Many tasks with one deadline: all of them, by one exchange on the inbox, or none.
-    pub(super) fn schedule_many<F>(
-        self,
-        delay: Duration,
-        tasks: impl IntoIterator<Item = F>,
-    ) -> Result<Vec<Timeout>, ScheduleError<Vec<F>>>
-    where
-        F: FnOnce() + Send + 'static,
-    {
-        let tasks: Vec<F> = tasks.into_iter().collect();
-        let hub = &self.engine.hub;
-        if hub.is_forked() {
-            return Err(ScheduleError::Forked(tasks));
-        }
-        let deadline = hub.timeline().tick_after(delay);
-        let with = With::HANDLE.and(self.owner());
-        let len = tasks.len();
-        let entries = hub.with_producer(|mine| {
-            let mailbox = hub.home_of(mine, self.shard);
-            let counts = hub.counts_of(mine, mailbox.index());
-            if mailbox.is_closed() {
-                counts.rejected.add(len as u64);
-                return Err(ScheduleError::Shutdown(tasks));
-            }
-            if !hub.take_places(len) {
-                counts.rejected.add(len as u64);
-                return Err(ScheduleError::Full(tasks));
-            }
-            let refuse = |tasks, why: Refusal| {
-                hub.give_places_back(len);
-                counts.rejected.add(len as u64);
-                Err(why.of(tasks))
-            };
-            // SAFETY: the producer is this thread's, and the hub's.
-            let Some(entries) = (unsafe { take_entries(mine, hub, mailbox, len) }) else {
-                return refuse(tasks, Refusal::OutOfMemory);
-            };
-            for (&entry, task) in entries.iter().zip(tasks) {
-                fill(entry, mailbox, deadline, with, Once(task));
-            }
-            let (Some(&first), Some(&last)) = (entries.first(), entries.last()) else { return Ok(entries) };
-            for pair in entries.windows(2) {
-                // SAFETY: ours until they are accepted.
-                unsafe { entry_ref(pair[0]) }.set_next(pair[1].as_ptr());
-            }
-            // SAFETY: just filled in and linked, and ours until they are accepted.
-            match unsafe { mailbox.post_chain(first, last, len, deadline) } {
-                Ok(()) => {
-                    counts.scheduled.add(len as u64);
-                    Ok(entries)
-                }
-                Err(_closed) => {
-                    let take_back_one = |entry| {
-                        // SAFETY: the entries were not accepted, so they are still ours, with the tasks just put in.
-                        let Once(task) = unsafe { take_back(entry) };
-                        // SAFETY: as for taking it; it is ours alone.
-                        unsafe { mine.put_entry(&hub.arena, entry) };
-                        task
-                    };
-                    refuse(entries.into_iter().map(take_back_one).collect(), Refusal::Shutdown)
-                }
-            }
-        })?;
-        if let Some(group) = self.group {
-            // SAFETY: armed with the group as an owner, which it becomes here, once.
-            unsafe { group.add(hub, &entries) };
-        }
-        // SAFETY: just armed with a handle each, and these are the ones.
-        Ok(entries.into_iter().map(|entry| unsafe { Timeout::new(entry) }).collect())
-    }
-}
-
-/// So many free entries; none if there is no memory for all of them.
-///
-/// # Safety
-/// The producer is the calling thread's, of this hub.
-unsafe fn take_entries(mine: &Producer, hub: &Hub, mailbox: &Mailbox, len: usize) -> Option<Vec<NonNull<Entry>>> {
-    let mut entries = Vec::new();
-    entries.try_reserve_exact(len).ok()?;
-    for _ in 0..len {
-        // SAFETY: handed on.
-        let Some(entry) = (unsafe { mine.take_entry(&hub.arena, mailbox) }) else {
-            // SAFETY: as for taking them; they are ours alone.
-            entries.into_iter().for_each(|entry| unsafe { mine.put_entry(&hub.arena, entry) });
-            return None;
-        };
-        entries.push(entry);
-    }
-    Some(entries)
 }
 
 /// Fills in a free entry of ours.
 #[inline]
-fn fill<W: Work>(entry: NonNull<Entry>, mailbox: &Mailbox, deadline: Tick, with: With, work: W) {
+pub(super) fn fill<W: Work>(entry: NonNull<Entry>, mailbox: &Mailbox, deadline: Tick, with: With, work: W) {
     // SAFETY: the callers have just taken it from the arena.
     let entry = unsafe { entry_ref(entry) };
     entry.fill(std::ptr::from_ref(mailbox).cast(), work.into_task());
@@ -364,7 +274,7 @@ fn fill<W: Work>(entry: NonNull<Entry>, mailbox: &Mailbox, deadline: Tick, with:
 
 /// # Safety
 /// The entry was filled in with this kind of work, and never accepted.
-unsafe fn take_back<W: Work>(entry: NonNull<Entry>) -> W {
+pub(super) unsafe fn take_back<W: Work>(entry: NonNull<Entry>) -> W {
     // SAFETY: as above: it is ours.
     let entry = unsafe { entry_ref(entry) };
     entry.state.disarm();
