@@ -41,6 +41,23 @@ fn every_batch_runs_however_many_threads_are_idle() {
     }
 }
 
+/// Invariant: whoever waits for all that is in flight is told by the last batch that ends, be it the last that ran or not.
+/// Legal end: both have ended when the wait is over.
+#[test]
+fn two_batches_that_end_at_once_tell_who_waits() {
+    check(3, || {
+        let (bare, _shard) = Bare::new(1, NO_LIMITS);
+        for _ in 0..2 {
+            bare.hub.in_flight.begin();
+            bare.hub.in_flight.run();
+        }
+        let ends = [bare.clone(), bare.clone()].map(|bare| thread::spawn(move || bare.hub.in_flight.end()));
+        bare.hub.in_flight.wait();
+        assert_eq!(bare.hub.in_flight.ended(), 2);
+        ends.into_iter().for_each(|end| end.join().expect("no panic"));
+    });
+}
+
 /// Invariant: a thread that has run out of work and falls asleep is called when more comes.
 /// Legal end: each batch has run when the wait for it is over.
 #[test]
