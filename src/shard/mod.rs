@@ -98,9 +98,9 @@ impl Shard {
         self.wheel.len()
     }
 
-    /// Does all that is due by `now`, within the limits, and hands what expired to `sink`, which must not panic: in the
-    /// middle of a slot the wheel does not know where all of its entries are. The hub
-    /// must be the one that this shard has always been turned with.
+    /// Does all that is due by `now`, within the limits, and hands what expired to `sink`, which must not panic: in the middle
+    /// of a slot the wheel does not know where all of its entries are. The hub must be the one that this shard has always been
+    /// turned with.
     pub(crate) fn turn(&mut self, hub: &HubRef, now: Tick, sink: &mut impl FnMut(Batch)) -> Turn {
         let mailbox = hub.mailbox(self.index);
         self.now = self.now.max(now);

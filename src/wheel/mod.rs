@@ -233,21 +233,19 @@ impl Wheel {
         }
     }
 
-    /// The next entry whose slot has come by `now`, unlinked; none if there is none, or the budget is spent, and until
-    /// then nothing may be [removed](Self::remove). Whether the entry is due by its own word is for the caller to say, and to insert it again if not.
+    /// The next entry whose slot has come by `now`, unlinked; none if there is none, or the budget is spent, and until then
+    /// nothing may be [removed](Self::remove). Whether the entry is due by its own word is for the caller to say, and to insert
+    /// it again if not.
     pub(crate) fn pop_due(&mut self, now: Tick, budget: &mut Budget) -> Option<NonNull<Entry>> {
         loop {
             if budget.is_spent() {
                 self.slots.seal(self.due_place);
+                if self.swept < self.sweep.len() {
+                    self.sweep.seal(self.swept);
+                }
                 return None;
             }
-            if let Some(entry) = self.next_swept() {
-                budget.spend();
-                // SAFETY: it was just found in a slot of this wheel.
-                unsafe { self.remove(entry) };
-                return Some(entry);
-            }
-            if let Some(entry) = self.slots.take(self.due_place) {
+            if let Some(entry) = self.take_swept().or_else(|| self.slots.take(self.due_place)) {
                 budget.spend();
                 self.len -= 1;
                 return Some(entry);
@@ -283,7 +281,7 @@ impl Wheel {
     fn take_late(&mut self) -> bool {
         self.late_is_next = false;
         let is_there = !self.slots.is_empty(self.late_place);
-        self.slots.move_list(self.late_place, &self.slots, self.due_place);
+        self.slots.move_slot(self.late_place, &self.slots, self.due_place);
         is_there
     }
 
@@ -335,9 +333,8 @@ impl Wheel {
 
     /// Unlinks all entries, one after the other, and gives them to `take`.
     pub(crate) fn drain(&mut self, mut take: impl FnMut(NonNull<Entry>)) {
-        while let Some(entry) = self.next_swept() {
-            // SAFETY: it was just found in a slot of this wheel.
-            unsafe { self.remove(entry) };
+        while let Some(entry) = self.take_swept() {
+            self.len -= 1;
             take(entry);
         }
         let occupied = self.levels.iter_mut().flat_map(|level| level.take_occupied(self.cursor));
@@ -368,7 +365,7 @@ impl Wheel {
             Event::Due(tick) => {
                 let place = self.levels[0].place(tick);
                 self.levels[0].mark(place, false);
-                self.slots.move_list(place, &self.slots, self.due_place);
+                self.slots.move_slot(place, &self.slots, self.due_place);
                 self.cursor = tick + 1;
             }
             Event::Open(index, block) => {
@@ -380,7 +377,7 @@ impl Wheel {
                 cascade.stepped = 0;
                 level.open(block);
                 self.measured = UNMEASURED;
-                self.slots.move_list(place, &self.slots, cascade.place);
+                self.slots.move_slot(place, &self.slots, cascade.place);
                 self.cursor = self.cursor.max(at);
             }
             Event::Finish(index) => {
@@ -407,12 +404,13 @@ impl Wheel {
         self.slots.seal(place);
     }
 
-    fn next_swept(&mut self) -> Option<NonNull<Entry>> {
+    fn take_swept(&mut self) -> Option<NonNull<Entry>> {
         while self.swept < self.sweep.len() {
-            match self.sweep.first(self.swept) {
-                Some(entry) => return Some(entry),
-                None => self.swept += 1,
+            let entry = self.sweep.take(self.swept);
+            if entry.is_some() {
+                return entry;
             }
+            self.swept += 1;
         }
         None
     }
@@ -423,7 +421,7 @@ impl Wheel {
     fn set_all_aside(&mut self, now: u64) {
         let mut to = 0;
         let mut set_aside = |place: usize| {
-            self.slots.move_list(place, &self.sweep, to);
+            self.slots.move_slot(place, &self.sweep, to);
             to += 1;
         };
         for (index, level) in self.levels.iter_mut().enumerate() {

@@ -55,11 +55,6 @@ impl Slots {
         self.lanes(slot).iter().all(|head| head.get().is_null())
     }
 
-    /// Any one of a slot's.
-    pub(super) fn first(&self, slot: usize) -> Option<NonNull<Entry>> {
-        self.lanes(slot).iter().find_map(|head| NonNull::new(head.get()))
-    }
-
     /// Unlinks any one of a slot's, and writes to no other: that would wait for the other's cache line, and the caller's next
     /// read-modify-write with it. So the entry that is the first of its lane now does not know its place until the slot is
     /// [sealed](Self::seal), and must not be [unlinked](Self::unlink) before.
@@ -72,8 +67,9 @@ impl Slots {
             if let Some(entry) = NonNull::new(lanes[lane].get()) {
                 // SAFETY: entries in a slot are valid.
                 let this = unsafe { entry_ref(entry) };
-                lanes[lane].set(this.next());
-                prefetch(this.next());
+                let next = this.next();
+                lanes[lane].set(next);
+                prefetch(next);
                 this.set_back(ptr::null_mut());
                 return Some(entry);
             }
@@ -122,7 +118,7 @@ impl Slots {
     }
 
     /// Moves all of a slot to an empty one, of this or another array.
-    pub(super) fn move_list(&self, from: usize, to: &Slots, to_slot: usize) {
+    pub(super) fn move_slot(&self, from: usize, to: &Slots, to_slot: usize) {
         debug_assert!(to.is_empty(to_slot));
         for (from, to) in self.lanes(from).iter().zip(to.lanes(to_slot)) {
             to.set(from.replace(ptr::null_mut()));

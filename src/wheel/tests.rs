@@ -403,6 +403,23 @@ fn a_wheel_that_is_emptied_in_the_midst_of_a_sweep_gives_out_all_that_it_holds()
     }
 }
 
+#[test]
+fn whatever_is_left_when_the_budget_is_spent_can_be_cancelled() {
+    // What is due in one tick, and what is swept: two long lists, each broken off at every point.
+    for (now, spread) in [(7, 0), (1 << 40, 60)] {
+        for budget in 1..20 {
+            let mut bench = Bench::new(8, 2);
+            let ids: Vec<_> = (0..60).map(|n| bench.schedule(7 + n * spread)).collect();
+            bench.now = now;
+            let fired = bench.turn(budget);
+            assert_eq!(fired.len(), budget);
+            fired.iter().for_each(|id| bench.oracle.cancel(*id));
+            ids.into_iter().filter(|id| !fired.contains(id)).for_each(|id| bench.cancel(id));
+            assert_eq!((bench.wheel.len(), bench.turn(1).len()), (0, 0));
+        }
+    }
+}
+
 /// An overloaded wheel: more is brought late in each turn than the budget allows.
 #[test]
 fn what_is_due_is_not_kept_waiting_by_what_is_brought_late_nor_the_other_way_round() {
