@@ -39,11 +39,6 @@ unsafe impl GlobalAlloc for Miser {
         // SAFETY: handed on.
         unsafe { System.dealloc(at, layout) }
     }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: handed on.
-        unsafe { System.realloc(at, layout, size) }
-    }
 }
 
 #[global_allocator]

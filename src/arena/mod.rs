@@ -111,9 +111,9 @@ impl Arena {
             let newest = self.newest.load(Ordering::Acquire);
             // SAFETY: chunks live as long as the arena.
             let len = unsafe { newest.as_ref() }.map_or(FIRST_CHUNK, |chunk| (chunk.len() * 2).min(LARGEST_CHUNK));
-            let smaller =
+            let mut lens =
                 std::iter::successors(Some(len), |&len| (len > FIRST_CHUNK).then(|| FIRST_CHUNK.max(len / 2)));
-            let Some(mut chunk) = smaller.map(Chunk::new).find_map(|chunk| chunk) else {
+            let Some(mut chunk) = lens.find_map(Chunk::new) else {
                 // Another thread may have been luckier.
                 return self.take_run();
             };

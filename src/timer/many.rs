@@ -63,10 +63,9 @@ impl Place<'_> {
                 }
                 Err(_closed) => {
                     let take_back_one = |entry| {
-                        // SAFETY: the entries were not accepted, so they are still ours, with the tasks just put in.
-                        let Once(task) = unsafe { take_back(entry) };
-                        // SAFETY: as for taking it; it is ours alone.
-                        unsafe { mine.put_entry(&hub.arena, entry) };
+                        // SAFETY: the entries were not accepted, so they are still ours, with the tasks just put in; the producer
+                        // is this thread's.
+                        let Once(task) = unsafe { take_back(mine, hub, entry) };
                         task
                     };
                     refuse(entries.into_iter().map(take_back_one).collect(), Refusal::Shutdown)

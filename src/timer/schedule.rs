@@ -8,7 +8,7 @@ use super::error::ScheduleError;
 use super::group::Members;
 use super::timeout::Timeout;
 use crate::entry::{Answering, Entry, Plain, Repeat, Rule, Series, Task, With, entry_ref};
-use crate::shard::{Mailbox, Producer};
+use crate::shard::{Hub, Mailbox, Producer};
 use crate::time::Tick;
 
 /// Where timeouts are to go: every way to schedule, once for [`Timer`](super::Timer), [`Shard`](super::Shard) and
@@ -246,10 +246,9 @@ impl Place<'_> {
                 Ok(entry)
             }
             Err(_closed) => {
-                // SAFETY: the entry was not accepted, so it is still ours, with the work that was just put in.
-                let work = unsafe { take_back(entry) };
-                // SAFETY: as for taking it; it is ours alone.
-                unsafe { mine.put_entry(&hub.arena, entry) };
+                // SAFETY: the entry was not accepted, so it is still ours, with the work that was just put in; the producer is
+                // this thread's.
+                let work = unsafe { take_back(mine, hub, entry) };
                 hub.give_places_back(1);
                 counts.rejected.add(1);
                 Err((Refusal::Shutdown, work))
@@ -272,14 +271,18 @@ pub(super) fn fill<W: Work>(entry: NonNull<Entry>, mailbox: &Mailbox, deadline: 
     entry.state.arm(deadline, with);
 }
 
+/// Takes the work out of an entry again, and gives the entry back.
+///
 /// # Safety
-/// The entry was filled in with this kind of work, and never accepted.
-pub(super) unsafe fn take_back<W: Work>(entry: NonNull<Entry>) -> W {
+/// The entry was filled in with this kind of work, and never accepted. The producer is the calling thread's, of this hub.
+pub(super) unsafe fn take_back<W: Work>(mine: &Producer, hub: &Hub, entry: NonNull<Entry>) -> W {
     // SAFETY: as above: it is ours.
-    let entry = unsafe { entry_ref(entry) };
-    entry.state.disarm();
+    let this = unsafe { entry_ref(entry) };
+    this.state.disarm();
     // SAFETY: never published.
-    let task = unsafe { entry.take_task() };
+    let task = unsafe { this.take_task() };
+    // SAFETY: it is ours alone; the rest is handed on.
+    unsafe { mine.put_entry(&hub.arena, entry) };
     // SAFETY: the caller names the type.
     unsafe { W::from_task(task) }
 }
