@@ -13,7 +13,7 @@ mod orchestra;
 mod ping_pong;
 mod race;
 mod recorder;
-mod report;
+pub(crate) mod report;
 pub(crate) mod statistics;
 mod systems;
 mod table;

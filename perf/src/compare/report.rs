@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::cases::{Better, Case, Metric};
 use super::line::Line;
@@ -62,16 +62,16 @@ pub(crate) struct Row {
     pub(crate) runs: Vec<Run>,
 }
 
-/// One figure of one row.
-#[derive(Debug, Serialize)]
+/// One figure of one row: its spread, and how many times worse it is than the reference's.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Value {
     #[serde(flatten)]
     pub(crate) spread: Spread,
     /// How many times worse than the reference: 2 is twice the time, or half the rate.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ratio: Option<f64>,
     /// Of which runs of both the ratio is.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) compared: Option<Selection>,
 }
 

@@ -8,7 +8,8 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use crate::compare::machine::Machine;
-use crate::compare::statistics::{Selection, Spread};
+use crate::compare::report::Value;
+use crate::compare::statistics::Selection;
 
 /// A file of `compare --json`. What it has besides is left unread.
 #[derive(Debug, Clone, Deserialize)]
@@ -54,17 +55,6 @@ pub(crate) struct Row {
     /// From which of the files it is.
     #[serde(skip)]
     pub(crate) file: usize,
-}
-
-/// One figure: its spread, and how many times worse it is than the reference's.
-#[derive(Debug, Clone, Copy, Deserialize)]
-pub(crate) struct Value {
-    #[serde(flatten)]
-    pub(crate) spread: Spread,
-    #[serde(default)]
-    pub(crate) ratio: Option<f64>,
-    #[serde(default)]
-    pub(crate) compared: Option<Selection>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -1,6 +1,7 @@
 //! The first screen: three sentences and one table.
 
-use crate::report::data::{Data, Row, TableOf, Value};
+use crate::compare::report::Value;
+use crate::report::data::{Data, Row, TableOf};
 use crate::report::html::escape;
 use crate::report::numbers::{short, times};
 use crate::report::systems::{Kind, look};

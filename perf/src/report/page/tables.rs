@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::report::data::{Data, Metric, Row, TableOf, Value, word};
+use crate::compare::report::Value;
+use crate::report::data::{Data, Metric, Row, TableOf, word};
 use crate::report::html::escape;
 use crate::report::numbers::{short, times};
 use crate::report::systems::{Kind, look};
