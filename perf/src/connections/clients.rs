@@ -21,10 +21,11 @@ use super::books::Kind;
 use super::lane::{Lane, count};
 use super::options::Pace;
 use super::outcome::ClientsOutcome;
-use super::wire::{Message, Reader, Received, Writer};
+use super::wire::{Message, Reader, Received, Why, Writer};
 
-/// Connections opened but not accepted yet; the kernel's queue of a listener holds 1,024 or more.
-const UNACCEPTED_AT_MOST: u64 = 512;
+/// Connections opened but not accepted yet. A listener of mio's, as the standard library's, has a queue of 128; what comes
+/// when it is full, the kernel drops, and a client that believes itself connected may be reset for it seconds later.
+const UNACCEPTED_AT_MOST: u64 = 100;
 
 /// How long the clients wait for their last answers when the run is over.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -238,8 +239,8 @@ impl Clients {
         };
         client.number += 1;
         let message = Message { client: index(at), number: client.number, late: false };
-        if client.writer.write(&mut client.stream, message).is_err() {
-            return self.closed_by_server(at);
+        if let Err(e) = client.writer.write(&mut client.stream, message) {
+            return self.closed_by_server(at, Why::write(&e));
         }
         client.record_sent();
         client.state = State::Waiting;
@@ -260,7 +261,7 @@ impl Clients {
         while let Some(client) = self.clients.get_mut(at).and_then(Option::as_mut) {
             match client.reader.read(&mut client.stream) {
                 Received::Nothing => return,
-                Received::Closed => return self.closed_by_server(at),
+                Received::Closed(why) => return self.closed_by_server(at, why),
                 Received::Message(answer) => self.on_answer(at, answer),
             }
         }
@@ -285,12 +286,15 @@ impl Clients {
     }
 
     /// The server has closed the connection. The note it left tells whether it had the right to.
-    fn closed_by_server(&mut self, at: usize) {
+    fn closed_by_server(&mut self, at: usize, why: Why) {
         let note = self.lane.reaped(index(at));
         let Some(client) = self.close(at) else { return };
         let outcome = &mut self.outcome;
         let count_in = match (note, client.state) {
-            (None, _) => &mut outcome.closed_without_reason,
+            (None, state) => {
+                outcome.closed_why.push(format!("client {at}, {state:?}, after {} messages: {why}", client.sent));
+                &mut outcome.closed_without_reason
+            }
             (Some(_), State::Silent) => {
                 count(&self.lane.gauges.silent_closed);
                 &mut outcome.silent_reaped
@@ -310,7 +314,7 @@ impl Clients {
         let Some(client) = self.clients.get_mut(at).and_then(Option::as_mut) else { return };
         match client.writer.flush(&mut client.stream) {
             Ok(()) => client.record_sent(),
-            Err(_) => self.closed_by_server(at),
+            Err(e) => self.closed_by_server(at, Why::write(&e)),
         }
     }
 

@@ -21,6 +21,8 @@ pub(crate) struct ServerOutcome {
     pub(crate) kept_at_work: u64,
     /// Connections still open when patience ended.
     pub(crate) left_open: u64,
+    /// What it saw of connections that broke or were closed before the run was over.
+    pub(crate) broken: Vec<String>,
 }
 
 impl ServerOutcome {
@@ -35,6 +37,7 @@ impl ServerOutcome {
         self.rescued += other.rescued;
         self.kept_at_work += other.kept_at_work;
         self.left_open += other.left_open;
+        self.broken.extend_from_slice(&other.broken);
     }
 }
 
@@ -57,6 +60,8 @@ pub(crate) struct ClientsOutcome {
     pub(crate) late_themselves: u64,
     /// Closed by the server for no reason it gave.
     pub(crate) closed_without_reason: u64,
+    /// What the clients saw of them.
+    pub(crate) closed_why: Vec<String>,
 }
 
 impl ClientsOutcome {
@@ -72,5 +77,6 @@ impl ClientsOutcome {
         self.wrongly_reaped += other.wrongly_reaped;
         self.late_themselves += other.late_themselves;
         self.closed_without_reason += other.closed_without_reason;
+        self.closed_why.extend_from_slice(&other.closed_why);
     }
 }

@@ -138,6 +138,8 @@ impl Report {
             .iter()
             .filter(|check| !check.holds)
             .map(|c| format!("{}: {}, and must be {}", c.what, c.count, c.must_be))
+            .chain(clients.closed_why.iter().map(|why| format!("  as the client saw it: {why}")))
+            .chain(server.broken.iter().map(|why| format!("  as the server saw it: {why}")))
             .chain(books.iter().filter(|line| !line.holds).map(ToString::to_string))
             .collect();
         Self {

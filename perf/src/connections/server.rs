@@ -18,7 +18,7 @@ use tourbillon::{Timeout, Timer};
 use super::books::Kind;
 use super::lane::{Key, Lane, Signal, count};
 use super::outcome::ServerOutcome;
-use super::wire::{Message, Reader, Received, Writer};
+use super::wire::{Message, Reader, Received, Why, Writer};
 
 /// Token of the waker; listeners come before it, connections after it.
 pub(crate) const WAKER: Token = Token(1_000_000_000);
@@ -237,8 +237,8 @@ impl Server {
                     self.on_message(place, message);
                 }
                 Received::Nothing => break,
-                Received::Closed => {
-                    self.close(place);
+                Received::Closed(why) => {
+                    self.close_broken(place, why);
                     break;
                 }
             }
@@ -316,8 +316,8 @@ impl Server {
         }
         let client = connection.client.unwrap_or(u32::MAX);
         let answer = Message { client, number: request.number, late };
-        if connection.writer.write(&mut connection.stream, answer).is_err() {
-            self.close(place);
+        if let Err(e) = connection.writer.write(&mut connection.stream, answer) {
+            self.close_broken(place, Why::write(&e));
         }
     }
 
@@ -350,16 +350,30 @@ impl Server {
         count(&self.lane.gauges.reaped);
         if let Some(client) = connection.client {
             self.lane.note_reaped(client, connection.received, over);
+        } else {
+            // There is nobody to leave a note for, and the client will miss it.
+            self.outcome.broken.push("a client not known yet: reaped before its first message".to_owned());
         }
         self.close(place);
     }
 
     fn flush(&mut self, place: usize) {
         if let Some(connection) = self.connections.get_mut(place).and_then(Option::as_mut)
-            && connection.writer.flush(&mut connection.stream).is_err()
+            && let Err(e) = connection.writer.flush(&mut connection.stream)
         {
-            self.close(place);
+            self.close_broken(place, Why::write(&e));
         }
+    }
+
+    /// Closes a connection that its client has closed, or that is broken. Before the run is over no client closes: if one is gone, that is
+    /// a fault, and this keeps what the server saw of it.
+    fn close_broken(&mut self, place: usize, why: Why) {
+        if let Some(connection) = self.connections[place].as_ref().filter(|_| !self.lane.control.is_finishing()) {
+            let client =
+                connection.client.map_or("a client not known yet".to_owned(), |client| format!("client {client}"));
+            self.outcome.broken.push(format!("{client}, after {} messages: {why}", connection.received));
+        }
+        self.close(place);
     }
 
     /// Closes a connection and cancels what it has pending.

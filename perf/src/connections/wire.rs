@@ -1,6 +1,7 @@
 //! What goes over the sockets: messages of 16 bytes, and the little state to read and write them
 //! when the kernel takes or gives only a part.
 
+use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 
 /// Bytes of a message.
@@ -39,7 +40,32 @@ pub(crate) enum Received {
     /// No whole message for now.
     Nothing,
     /// The peer has closed, or the connection is broken.
-    Closed,
+    Closed(Why),
+}
+
+/// How a connection came to its end, as one side of it saw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// The peer has closed it.
+    End,
+    Read(ErrorKind),
+    Write(ErrorKind),
+}
+
+impl Why {
+    pub(crate) fn write(error: &io::Error) -> Self {
+        Self::Write(error.kind())
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::End => f.write_str("closed by the other side"),
+            Self::Read(kind) => write!(f, "could not read: {kind}"),
+            Self::Write(kind) => write!(f, "could not write: {kind}"),
+        }
+    }
 }
 
 /// Bytes of a message that has not come in full.
@@ -54,11 +80,11 @@ impl Reader {
     pub(crate) fn read(&mut self, stream: &mut impl Read) -> Received {
         loop {
             match stream.read(&mut self.bytes[self.have..]) {
-                Ok(0) => return Received::Closed,
+                Ok(0) => return Received::Closed(Why::End),
                 Ok(n) => self.have += n,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Received::Nothing,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return Received::Closed,
+                Err(e) => return Received::Closed(Why::Read(e.kind())),
             }
             if self.have == LEN {
                 self.have = 0;
@@ -175,5 +201,18 @@ mod tests {
             }
         };
         assert_eq!(received, Received::Message(MESSAGE));
+    }
+
+    #[test]
+    fn how_a_connection_ended_is_told() {
+        struct Broken;
+        impl Read for Broken {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(ErrorKind::ConnectionReset.into())
+            }
+        }
+        let mut reader = Reader::default();
+        assert_eq!(reader.read(&mut io::empty()), Received::Closed(Why::End));
+        assert_eq!(reader.read(&mut Broken), Received::Closed(Why::Read(ErrorKind::ConnectionReset)));
     }
 }

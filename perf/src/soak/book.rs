@@ -79,6 +79,7 @@ pub(crate) struct Book {
     pauses: Option<Mutex<Pauses>>,
     whenever: AtomicBool,
     discarding: AtomicBool,
+    ending: AtomicBool,
     over: AtomicBool,
     counts: Counts,
     /// For tasks that schedule. Taken out when the engine is to end.
@@ -128,6 +129,7 @@ impl Book {
             pauses: pauses.then(Mutex::default),
             whenever: AtomicBool::new(false),
             discarding: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
             over: AtomicBool::new(false),
             counts: Counts::default(),
             timer: RwLock::new(None),
@@ -214,6 +216,11 @@ impl Book {
     /// The last timer is about to be dropped.
     pub(crate) fn expect_discard(&self) {
         self.discarding.store(true, Ordering::SeqCst);
+    }
+
+    /// A shutdown is about to be called.
+    pub(crate) fn expect_end(&self) {
+        self.ending.store(true, Ordering::SeqCst);
     }
 
     /// The shutdown has returned.
@@ -359,8 +366,8 @@ impl Book {
     }
 
     fn drop_closure(&self, id: u64) {
-        let stage =
-            Stage { discarding: self.discarding.load(Ordering::SeqCst), over: self.over.load(Ordering::SeqCst) };
+        let is = |flag: &AtomicBool| flag.load(Ordering::SeqCst);
+        let stage = Stage { discarding: is(&self.discarding), ending: is(&self.ending), over: is(&self.over) };
         let mut record = self.place(id);
         if record.id != id {
             drop(record);

@@ -64,6 +64,8 @@ pub(crate) struct Record {
     /// A rate that was reset to the tick that it was due at goes on from its own point in that tick.
     slack: u64,
     pub(crate) runs: u64,
+    /// It has been reset.
+    put_off: bool,
     /// When its last run began, if that is to be checked.
     ran_at: Option<u64>,
     in_body: bool,
@@ -89,7 +91,9 @@ pub(crate) struct Record {
 pub(crate) struct Stage {
     /// The engine was dropped without a shutdown.
     pub(crate) discarding: bool,
-    /// The shutdown has returned.
+    /// A shutdown has been called.
+    pub(crate) ending: bool,
+    /// It has returned.
     pub(crate) over: bool,
 }
 
@@ -106,6 +110,7 @@ impl Record {
             stays: false,
             slack: 0,
             runs: 0,
+            put_off: false,
             ran_at: None,
             in_body: false,
             cancelling: 0,
@@ -194,6 +199,7 @@ impl Record {
 
     pub(crate) fn announce_reset(&mut self, floor: u64, now: u64) {
         self.history.add(Event::Reset, now, floor);
+        self.put_off = true;
         if self.shared {
             self.floor = self.floor.min(floor);
         } else {
@@ -280,8 +286,9 @@ impl Record {
             (_, false) if may_be_cancelled || self.unsure && self.runs == 0 => End::Cancelled,
             (_, false) if self.runs > 0 => End::Fired,
             _ if stage.discarding => End::Discarded,
-            // It waited in an executor, was put off by a reset, and came back when all was over.
-            (_, false) if stage.over => End::Returned,
+            // It waited in an executor, was put off by a reset, and came back when the shutdown had its answer together: which is a
+            // little before we know that it has returned.
+            (_, false) if stage.over || stage.ending && self.put_off => End::Returned,
             _ => {
                 self.end = Some(End::Discarded);
                 return Err(Fault::DroppedUnrun);
@@ -309,7 +316,7 @@ impl Record {
 mod tests {
     use super::*;
 
-    const STAGE: Stage = Stage { discarding: false, over: false };
+    const STAGE: Stage = Stage { discarding: false, ending: false, over: false };
 
     fn once(floor: u64) -> Record {
         Record::open(1, Kind::Once, floor, 0)
@@ -387,6 +394,18 @@ mod tests {
         let mut record = once(10);
         assert_eq!(record.drop_closure(Scope::Engine, STAGE, 1), Err(Fault::DroppedUnrun));
         assert_eq!(record.drop_closure(Scope::Engine, STAGE, 2), Err(Fault::DroppedTwice));
+    }
+
+    #[test]
+    fn a_series_that_was_put_off_may_come_back_as_soon_as_a_shutdown_has_its_answer() {
+        let ending = Stage { ending: true, ..STAGE };
+        let rate = || Record::open(1, Kind::Rate { period: 10 }, 10, 0);
+        let mut put_off = rate();
+        put_off.announce_reset(20, 2);
+        assert!(put_off.settle_reset(true, 3, 1, false).is_ok());
+        assert_eq!(put_off.clone().drop_closure(Scope::Engine, STAGE, 4), Err(Fault::DroppedUnrun));
+        assert_eq!(put_off.drop_closure(Scope::Engine, ending, 4), Ok(()));
+        assert_eq!(rate().drop_closure(Scope::Engine, ending, 4), Err(Fault::DroppedUnrun));
     }
 
     #[test]

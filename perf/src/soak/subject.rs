@@ -138,6 +138,7 @@ impl Subject {
         let Some(timer) = self.timer() else { return };
         self.book.tally.stop(how);
         self.book.resume_for_good(&timer);
+        self.book.expect_end();
         match how {
             Stop::Cancel | Stop::Driven => self.hand_back(timer.shutdown()),
             Stop::FireNow => {
