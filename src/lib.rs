@@ -32,16 +32,16 @@
 //!
 //! # Layers
 //!
-//! Each knows only those before it: `sync` (the one door to atomics), `memory` (zeroed arrays), `time` (ticks, clocks), `entry` (one cache line per
-//! timeout, and the word that decides), `arena` (where entries live), `wheel` (slots, levels, bitmaps: no thread, no
-//! clock), `shard` (inbox, cancelled queue, wheel, and a turn through them: no thread), `worker` (the threads), `executor`
-//! (where tasks run), `timer` (what you touch).
+//! Each knows only those before it: `sync` (the one door to atomics), `memory` (zeroed arrays), `time` (ticks, clocks), `entry` (one cache
+//! line per timeout, and the word that decides), `arena` (where entries live), `wheel` (slots, levels, bitmaps: no thread, no clock),
+//! `shard` (inbox, cancelled queue, wheel, and a turn through them: no thread), `worker` (the threads), `executor` (where tasks run),
+//! `timer` (what you touch), `future` (the same to be awaited).
 //!
 //! # Promises
 //!
 //! * Never early: no task runs before its deadline by the clock that [`std::time::Instant`] shows.
 //! * Exactly one of fired, cancelled, handed back by shutdown happens to every timeout that was accepted. (Without a
-//!   shutdown, what is pending when the last [`Timer`] goes is dropped unrun.)
+//!   shutdown, what is pending when the last [`Timer`], and the last future of it, goes is dropped unrun.)
 //! * `cancel` returned true: it has not run and never will. `reset` returned true: it won't fire before the new deadline.
 //! * Runs of one series never overlap; after a `cancel` that returned true none begins.
 //! * Nothing that is scheduled in a pause runs in it.
@@ -51,18 +51,24 @@
 //!
 //! # What else there is
 //!
-//! Series ([`Timer::schedule_at_fixed_rate`], [`Timer::schedule_with_fixed_delay`], [`Timer::schedule_repeating`]); a delay
-//! with some slack ([`Timer::schedule_between`]); groups that are cancelled at once ([`Timer::group`]); shards by key
-//! ([`Timer::shard_for`]); [`Timer::pause`]; three ways to end ([`Shutdown`]); [`Timer::health`] and [`Timer::stats`], with the
-//! lateness of runs; an engine for the whole process ([`Timer::global`]); engines that are turned by hand ([`Driver`]), and a
-//! clock for tests ([`ManualClock`]), which also goes from deadline to deadline. In a child process that was forked off after
-//! an engine was made, that engine refuses ([`ScheduleError::Forked`]); one that the child makes works.
+//! Futures ([`Timer::sleep`], [`Timer::timeout`], [`Timer::interval`]), for any runtime or none; series ([`Timer::schedule_at_fixed_rate`],
+//! [`Timer::schedule_with_fixed_delay`], [`Timer::schedule_repeating`]); a delay with some slack ([`Timer::schedule_between`]); groups that
+//! are cancelled at once ([`Timer::group`]); shards by key ([`Timer::shard_for`]); [`Timer::pause`]; three ways to end ([`Shutdown`]);
+//! [`Timer::health`] and [`Timer::stats`], with the lateness of runs; an engine for the whole process ([`Timer::global`]); engines that are
+//! turned by hand ([`Driver`]), and a clock for tests ([`ManualClock`]), which also goes from deadline to deadline. In a child process that
+//! was forked off after an engine was made, that engine refuses ([`ScheduleError::Forked`]); one that the child makes works.
+//!
+//! # Features
+//!
+//! * `tracing`: events for an operator: panics, workers that can't be started, long turns, overload, too many engines.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod arena;
 mod entry;
+mod events;
 mod executor;
+mod future;
 mod memory;
 mod shard;
 mod sync;
@@ -73,11 +79,12 @@ mod worker;
 
 pub use entry::MissedTicks;
 pub use executor::{Executor, Expired, Inline, ThreadPool};
+pub use future::{Elapsed, Interval, Sleep, WithTimeout};
 pub use shard::Lateness;
 pub use time::{Clock, ManualClock};
 pub use timer::{
-    BuildError, Builder, Driver, Group, Health, ScheduleError, Shard, ShardHealth, ShardStats, Shutdown, ShutdownError,
-    Stats, Timeout, TimeoutGuard, Timer, Unfired, WorkerState,
+    BuildError, Builder, Driver, Group, Health, LevelStats, ScheduleError, Shard, ShardHealth, ShardStats, Shutdown,
+    ShutdownError, Stats, Timeout, TimeoutGuard, Timer, Unfired, WorkerState,
 };
 pub use worker::{Pinning, Tick, WaitStrategy};
 

@@ -55,7 +55,6 @@ impl<T> Drop for ProtocolCell<T> {
 }
 
 impl<T> ProtocolCell<T> {
-    #[cfg(any(loom, test))]
     pub(crate) fn new(value: T) -> Self {
         #[cfg(not(loom))]
         return Self(std::cell::UnsafeCell::new(value));
@@ -79,6 +78,27 @@ impl<T> ProtocolCell<T> {
         return write(self.0.get());
         #[cfg(loom)]
         return self.0.with_mut(write);
+    }
+}
+
+/// A number that one thread writes, and any other may look at: without an order, and at no more cost than a plain one. It decides
+/// nothing, so that models need not know of it.
+#[derive(Debug)]
+pub(crate) struct Shown(std::sync::atomic::AtomicU64);
+
+impl Shown {
+    pub(crate) const fn new(value: u64) -> Self {
+        Self(std::sync::atomic::AtomicU64::new(value))
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, std::sync::atomic::Ordering::Relaxed);
     }
 }
 

@@ -5,7 +5,10 @@ mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::future::Future;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -117,6 +120,26 @@ fn schedule_and_cancel_driven() {
     });
 }
 
+/// The waker lies in the entry.
+fn sleeps_and_timeouts() {
+    let (timer, mut driver, clock) = common::driven();
+    let mut context = Context::from_waker(Waker::noop());
+    assert_allocates_nothing("a sleep that is dropped", |_| {
+        let mut sleep = timer.sleep(HOUR);
+        assert!(Pin::new(&mut sleep).poll(&mut context).is_pending());
+    });
+    assert_allocates_nothing("a timeout round a ready future", |_| {
+        let limited = pin!(timer.timeout(HOUR, std::future::ready(7)));
+        assert_eq!(limited.poll(&mut context), Poll::Ready(Ok(7)));
+    });
+    let mut interval = timer.interval(MS);
+    assert_allocates_nothing("a tick of an interval", |_| {
+        while interval.poll_tick(&mut context).is_ready() {}
+        clock.advance(MS);
+        driver.turn();
+    });
+}
+
 fn large_captures_are_boxed(timer: &Timer) {
     let large = [7_u8; 25];
     let task = move || assert_eq!(large[24], 7);
@@ -220,6 +243,7 @@ fn in_the_steady_state_timeouts_do_not_allocate() {
     large_captures_are_boxed(&timer);
     drop(timer);
     schedule_and_cancel_driven();
+    sleeps_and_timeouts();
     expiry(Inline, "inline");
     expiry(ThreadPool::new(2), "on a pool");
     expiry_in_a_turn();

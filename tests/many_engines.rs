@@ -1,55 +1,12 @@
 //! More than 64 engines at a time are said to be too many, once. The count is the process's, so this binary has one test.
 
-use std::fmt;
-use std::sync::{Arc, Mutex};
+#[path = "common/listener.rs"]
+mod listener;
 
 use tourbillon::{Builder, Timer};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::Level;
 
-/// Keeps the events of the engine.
-#[derive(Clone, Default)]
-struct Listener(Arc<Mutex<Vec<(Level, String)>>>);
-
-/// Writes all fields of an event.
-struct Fields(String);
-
-impl Visit for Fields {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.0 += &format!("{field}={value:?};");
-    }
-}
-
-impl Subscriber for Listener {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("tourbillon")
-    }
-
-    fn new_span(&self, _span: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _span: &Id, _values: &Record<'_>) {}
-
-    fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut fields = Fields(String::new());
-        event.record(&mut fields);
-        self.0.lock().expect("no panic").push((*event.metadata().level(), fields.0));
-    }
-
-    fn enter(&self, _span: &Id) {}
-
-    fn exit(&self, _span: &Id) {}
-}
-
-impl Listener {
-    fn heard(&self) -> Vec<(Level, String)> {
-        self.0.lock().expect("no panic").clone()
-    }
-}
+use listener::Listener;
 
 fn engine(n: usize) -> Timer {
     // A driven engine counts as one with workers does, for as long as one of its timers lives.
@@ -63,8 +20,7 @@ fn engine(n: usize) -> Timer {
 
 #[test]
 fn more_than_64_engines_at_a_time_are_warned_of_once() {
-    let listener = Listener::default();
-    tracing::subscriber::set_global_default(listener.clone()).expect("the first");
+    let listener = Listener::of_all();
     // Many one after the other are not many at a time; nor are the clones of one.
     (0..500).for_each(|n| drop(engine(n)));
     let mut engines: Vec<_> = (0..64).map(engine).collect();
@@ -74,8 +30,9 @@ fn more_than_64_engines_at_a_time_are_warned_of_once() {
     drop(engines.pop());
     engines.push(engine(0));
     assert_eq!((listener.heard().len(), clones.len()), (1, 64));
-    let (level, text) = listener.heard().remove(0);
-    assert_eq!(level, Level::WARN);
+    let warning = listener.heard().remove(0);
+    let text = warning.text;
+    assert_eq!(warning.level, Level::WARN);
     assert!(text.contains("64") && text.contains("living=65") && text.contains("Timer::global"), "{text}");
     engines.extend((0..100).map(engine));
     assert_eq!(listener.heard().len(), 1, "once");

@@ -4,8 +4,9 @@
 #![cfg(target_os = "linux")]
 
 mod common;
+#[path = "common/no_threads.rs"]
+mod no_threads;
 
-use std::fs;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
@@ -13,28 +14,7 @@ use std::time::Duration;
 use tourbillon::{Inline, ThreadPool, Timer, WorkerState};
 
 use common::{HOUR, Runs, assert_books_balance, eventually};
-
-/// Less than a thread's stack.
-const ROOM: u64 = 1 << 20;
-
-/// Runs `work` while the process can have no more threads. (None may have ended before: the stack of one would be used again.)
-fn without_threads<R>(work: impl FnOnce() -> R) -> R {
-    let statm = fs::read_to_string("/proc/self/statm").expect("Linux");
-    let pages = statm.split(' ').next().and_then(|pages| pages.parse::<u64>().ok()).expect("a number of pages");
-    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: a place for the answer.
-    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut before) }, 0);
-    let limit = |to| {
-        let limits = libc::rlimit { rlim_cur: to, rlim_max: before.rlim_max };
-        // SAFETY: only sets a number.
-        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limits) }, 0);
-    };
-    limit(pages * 4096 + ROOM);
-    assert!(thread::Builder::new().spawn(|| ()).is_err(), "or this test would show nothing");
-    let answer = work();
-    limit(before.rlim_cur);
-    answer
-}
+use no_threads::without_threads;
 
 fn engine() -> Timer {
     Timer::builder().shards(1).executor(Inline).build().expect("the options make sense")

@@ -9,8 +9,12 @@
 mod arena;
 #[path = "../../src/entry/mod.rs"]
 mod entry;
+#[path = "../../src/events.rs"]
+mod events;
 #[path = "../../src/executor/mod.rs"]
 mod executor;
+#[path = "../../src/future/mod.rs"]
+mod future;
 #[path = "../../src/memory.rs"]
 mod memory;
 #[path = "../../src/shard/mod.rs"]

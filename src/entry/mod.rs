@@ -9,16 +9,22 @@
 //! | `back` | - | - | worker (slot list) | - | where it was linked | the keeper's list |
 //! | `task` | - | pending: nobody; it goes to whoever wins the word | as before | the runner | the canceller, then the cancelled queue's link; the runner, if a run of a series was under way | the keeper |
 //! | `home` | - | read only until it is free again | | | | read only |
+//!
+//! The task of a future that sleeps is a [`Sleeper`]: it stays where it is, for the future to look at, until the future lets go of the
+//! entry.
 
 mod series;
+mod sleeper;
 mod state;
 mod task;
 
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
+use std::task::Waker;
 
 pub use series::MissedTicks;
 pub(crate) use series::{Answering, Plain, Repeat, Rule, Series};
+pub(crate) use sleeper::Sleeper;
 pub(crate) use state::{Begin, Cancel, EngineGone, Expire, HandleGone, Rearm, Reset, State, Transfer, With};
 pub(crate) use task::Task;
 
@@ -152,7 +158,38 @@ impl Entry {
         self.body.with_mut(|place| unsafe { (*place).write(body) });
     }
 
-    /// Moves the task out.
+    /// The sleeper, if the task is one. For its future, and for whoever has won the transition out of PENDING.
+    #[inline]
+    pub(crate) fn as_sleeper(&self) -> Option<&Sleeper> {
+        self.body.with(|place| {
+            let body: *const Body = place.cast();
+            // SAFETY: within the body.
+            let task = unsafe { &raw const (*body).task };
+            // SAFETY: `fill` wrote the task, and nobody writes a body with a task in it, or moves a sleeper away but its future; the
+            // pointer comes from the cell that they are in.
+            let sleeper = unsafe { Task::sleeper_of(task.cast()) }?;
+            // SAFETY: as above; all of its parts may change behind a shared reference.
+            Some(unsafe { &*sleeper })
+        })
+    }
+
+    /// What there is to do: the task, moved out; or, of a sleeper, which stays where it is, to wake who awaits it.
+    ///
+    /// # Safety
+    /// As for [`take_task`](Self::take_task).
+    #[inline]
+    pub(crate) unsafe fn take_work(&self) -> Task {
+        match self.as_sleeper() {
+            // SAFETY: handed on.
+            None => unsafe { self.take_task() },
+            Some(sleeper) => {
+                let waker = sleeper.take();
+                Task::new(move || waker.into_iter().for_each(Waker::wake))
+            }
+        }
+    }
+
+    /// Moves the task out, be it a sleeper: then the caller is its future.
     ///
     /// # Safety
     /// The caller won the transition out of PENDING (or the entry was never published), and calls this once; of a series once

@@ -47,6 +47,19 @@ pub enum MissedTicks {
     Delay,
 }
 
+impl MissedTicks {
+    /// When what was due at `due_ns`, and has been dealt with at `now_ns`, is due next. The period is not zero.
+    pub(crate) fn next_ns(self, period_ns: u64, due_ns: u64, now_ns: u64) -> u64 {
+        let next = due_ns.saturating_add(period_ns);
+        match self {
+            _ if next > now_ns => next,
+            Self::Burst => next,
+            Self::Delay => now_ns.saturating_add(period_ns),
+            Self::Skip => next.saturating_add(((now_ns - next) / period_ns + 1).saturating_mul(period_ns)),
+        }
+    }
+}
+
 /// What decides when the next run is due. In nanoseconds of the engine's time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rule {
@@ -82,17 +95,7 @@ impl Rule {
             // Not in this tick again: a task that says so without end would starve all others.
             (Answer::After(delay), _) => Some(now_ns.saturating_add(saturating_ns(delay).max(1))),
             (Answer::ByRule, Self::FixedDelay { delay_ns }) => Some(now_ns.saturating_add(delay_ns)),
-            (Answer::ByRule, Self::FixedRate { period_ns, missed }) => {
-                let next = due_ns.saturating_add(period_ns);
-                Some(match missed {
-                    _ if next > now_ns => next,
-                    MissedTicks::Burst => next,
-                    MissedTicks::Delay => now_ns.saturating_add(period_ns),
-                    MissedTicks::Skip => {
-                        next.saturating_add(((now_ns - next) / period_ns + 1).saturating_mul(period_ns))
-                    }
-                })
-            }
+            (Answer::ByRule, Self::FixedRate { period_ns, missed }) => Some(missed.next_ns(period_ns, due_ns, now_ns)),
             (Answer::ByRule, Self::AsAnswered) => None,
         }
     }

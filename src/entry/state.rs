@@ -348,7 +348,8 @@ impl State {
     /// Sets LINKED, by the worker, on an entry that it took out of the inbox.
     #[inline]
     pub(crate) fn link(&self) -> Transfer {
-        // No need to write to what was cancelled. (Should it be armed again, `engine_lets_go` says so.) Acquire: pairs with the canceller's release.
+        // No need to write to what was cancelled. (Should it be armed again, `engine_lets_go` says so.) Acquire: pairs with the canceller's
+        // release.
         if phase_of(self.0.load(Ordering::Acquire)) != PENDING {
             return Transfer::Cancelled;
         }

@@ -1,19 +1,28 @@
-//! What a timeout runs: a closure, inline up to [`INLINE_BYTES`] bytes of captures, boxed beyond; or a series, boxed.
+//! What a timeout runs: a closure, inline up to [`INLINE_BYTES`] bytes of captures, boxed beyond; or a series, boxed; or, for a
+//! future that sleeps, its waker, in place.
 
 use std::fmt;
 use std::mem::{ManuallyDrop, MaybeUninit, align_of, size_of};
+use std::ptr;
+use std::task::Waker;
 
 use super::series::{Next, Repeat, Series};
+use super::sleeper::Sleeper;
 use crate::time::{Tick, Timeline};
 
 const INLINE_WORDS: usize = 3;
 /// Captures up to this size need no heap allocation.
 pub(crate) const INLINE_BYTES: usize = INLINE_WORDS * size_of::<usize>();
+/// Room for them, and for a [`Sleeper`], which is larger in a model.
+const WORDS: usize = if cfg!(loom) { 32 } else { INLINE_WORDS };
 
-/// A type-erased `FnOnce() + Send`, or [`Series`]. Dropping it drops the closure without running it.
+const _: () =
+    assert!(size_of::<Sleeper>() <= WORDS * size_of::<usize>() && align_of::<Sleeper>() <= align_of::<usize>());
+
+/// A type-erased `FnOnce() + Send`, or [`Series`], or [`Sleeper`]. Dropping it drops the closure without running it.
 pub(crate) struct Task {
     kind: &'static Kind,
-    captures: [MaybeUninit<usize>; INLINE_WORDS],
+    captures: [MaybeUninit<usize>; WORDS],
 }
 
 /// What one can do with captures, written once per closure type and place (inline or boxed).
@@ -24,6 +33,8 @@ struct Kind {
     discard: Option<unsafe fn(*mut u8)>,
     /// A series', which leaves the captures for the next time. `None` for what runs once.
     run_again: Option<RunAgain>,
+    /// Only of [`SLEEPER`], which is known by its address: so that no other has the same bytes, and might be laid in the same place.
+    _sleeps: bool,
 }
 
 type RunAgain = unsafe fn(*mut u8, Tick, &Timeline) -> Option<Next>;
@@ -91,11 +102,32 @@ unsafe fn run_series<R: Repeat>(captures: *mut u8, deadline: Tick, timeline: &Ti
     unsafe { &mut *series }.run(deadline, timeline)
 }
 
+/// # Safety
+/// `captures` points at a valid sleeper that nobody else can reach any more, which is moved out.
+unsafe fn wake_sleeper(captures: *mut u8) {
+    // SAFETY: as above.
+    unsafe { captures.cast::<Sleeper>().read() }.into_waker().wake();
+}
+
+/// # Safety
+/// As for [`wake_sleeper`].
+unsafe fn discard_sleeper(captures: *mut u8) {
+    // SAFETY: as above.
+    drop(unsafe { captures.cast::<Sleeper>().read() }.into_waker());
+}
+
+/// Known by its address: the captures are a [`Sleeper`], whose future may look at them at any time.
+static SLEEPER: Kind = Kind { run: wake_sleeper, discard: Some(discard_sleeper), run_again: None, _sleeps: true };
+
 struct Kinds<F>(F);
 
 impl<R: Repeat> Kinds<Series<R>> {
-    const SERIES: Kind =
-        Kind { run: run_series_once::<R>, discard: Some(discard_boxed::<Series<R>>), run_again: Some(run_series::<R>) };
+    const SERIES: Kind = Kind {
+        run: run_series_once::<R>,
+        discard: Some(discard_boxed::<Series<R>>),
+        run_again: Some(run_series::<R>),
+        _sleeps: false,
+    };
 }
 
 impl<F: FnOnce()> Kinds<F> {
@@ -103,15 +135,17 @@ impl<F: FnOnce()> Kinds<F> {
         run: run_inline::<F>,
         discard: if std::mem::needs_drop::<F>() { Some(discard_inline::<F>) } else { None },
         run_again: None,
+        _sleeps: false,
     };
-    const BOXED: Kind = Kind { run: run_boxed::<F>, discard: Some(discard_boxed::<F>), run_again: None };
+    const BOXED: Kind =
+        Kind { run: run_boxed::<F>, discard: Some(discard_boxed::<F>), run_again: None, _sleeps: false };
 }
 
 impl Task {
     /// Allocates only if the captures don't fit inline.
     #[inline]
     pub(crate) fn new<F: FnOnce() + Send + 'static>(task: F) -> Self {
-        let mut captures = [MaybeUninit::uninit(); INLINE_WORDS];
+        let mut captures = [MaybeUninit::uninit(); WORDS];
         let place: *mut u8 = captures.as_mut_ptr().cast();
         if is_inline::<F>() {
             // SAFETY: `is_inline` says that an `F` fits here in size and alignment.
@@ -129,8 +163,41 @@ impl Task {
         Self::boxed(series, &Kinds::<Series<R>>::SERIES)
     }
 
+    /// Allocates nothing.
+    pub(crate) fn sleeper(waker: Waker) -> Self {
+        let mut captures = [MaybeUninit::uninit(); WORDS];
+        let place: *mut u8 = captures.as_mut_ptr().cast();
+        // SAFETY: there is room for it (see `WORDS`).
+        unsafe { place.cast::<Sleeper>().write(Sleeper::new(waker)) };
+        Self { kind: &SLEEPER, captures }
+    }
+
+    /// The waker of one that was made by [`sleeper`](Self::sleeper).
+    ///
+    /// # Safety
+    /// It was, and nobody else can reach it any more.
+    pub(crate) unsafe fn into_waker(self) -> Waker {
+        let mut this = ManuallyDrop::new(self);
+        let place: *mut u8 = this.captures.as_mut_ptr().cast();
+        // SAFETY: as above.
+        unsafe { place.cast::<Sleeper>().read() }.into_waker()
+    }
+
+    /// The sleeper that stands there, if it is one. By pointers alone: a reference to the task would claim that nobody writes to it, and
+    /// the future does.
+    ///
+    /// # Safety
+    /// `this` points at a valid task, and may be used to write to it.
+    #[inline]
+    pub(crate) unsafe fn sleeper_of(this: *const Self) -> Option<*const Sleeper> {
+        // SAFETY: as above; nobody writes to this part.
+        let kind = unsafe { (*this).kind };
+        // SAFETY: within the task.
+        ptr::eq(kind, &SLEEPER).then(|| unsafe { &raw const (*this).captures }.cast())
+    }
+
     fn boxed<T>(value: T, kind: &'static Kind) -> Self {
-        let mut captures = [MaybeUninit::uninit(); INLINE_WORDS];
+        let mut captures = [MaybeUninit::uninit(); WORDS];
         let place: *mut u8 = captures.as_mut_ptr().cast();
         // SAFETY: three words have room for one pointer.
         unsafe { place.cast::<*mut T>().write(Box::into_raw(Box::new(value))) };

@@ -13,6 +13,7 @@ use std::sync::Arc;
 pub use inline::Inline;
 pub use pool::ThreadPool;
 
+use crate::events;
 use crate::shard::{Batch, Hub, Recorder, TASKS_A_LOOK};
 #[cfg(loom)]
 use crate::sync::LocalCell;
@@ -24,7 +25,8 @@ pub(crate) type TickHook = Box<dyn Fn(&Tick) + Send + Sync>;
 
 /// Where an engine's expired timeouts run.
 ///
-/// Implemented by [`ThreadPool`] (the default), [`Inline`], every `Fn(Expired)`, and `Arc`s of these.
+/// Implemented by [`ThreadPool`] (the default), [`Inline`], every `Fn(Expired)`, and `Arc`s of these; with the feature `tokio` by
+/// `tokio::runtime::Handle`, with `rayon` by `rayon::ThreadPool`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -162,7 +164,7 @@ impl Expired {
     }
 
     fn run_each(&mut self) {
-        let shard = self.batch.shard();
+        let (shard, sleepers) = (self.batch.shard(), self.batch.is_of_sleepers());
         let (entries, hub) = self.batch.open();
         let (timeline, scale) = (hub.timeline(), hub.timeline().scale());
         let mut lateness = Recorder::new(&hub.mailbox(shard).lateness);
@@ -191,7 +193,7 @@ impl Expired {
                 due.into_run().run(hub, record)
             } else {
                 record();
-                let task = due.into_task(hub);
+                let task = if sleepers { due.into_wake(hub) } else { due.into_task(hub) };
                 catch_unwind(AssertUnwindSafe(|| task.run()))
             };
             if let Err(panic) = run {
@@ -208,6 +210,7 @@ impl Expired {
 #[cold]
 pub(crate) fn report(hub: &Hub, panic: Box<dyn Any + Send>) {
     hub.panicked.fetch_add(1, Ordering::Relaxed);
+    events::task_panicked(&*panic);
     if let Some(hook) = &hub.on_panic {
         // If the hook panics, too, there is nobody left to tell.
         let told = catch_unwind(AssertUnwindSafe(|| hook(&*panic)));
@@ -267,6 +270,10 @@ impl Sink for Dispatch {
         executed.unwrap_or_else(std::mem::forget);
     }
 
+    fn wake(&mut self, wakes: Batch) {
+        run_here(wakes);
+    }
+
     fn wants_ticks(&self) -> bool {
         self.on_tick.is_some()
     }
@@ -278,7 +285,7 @@ impl Sink for Dispatch {
     }
 }
 
-/// Runs a batch here and now: the driven mode's sink.
+/// Runs a batch here and now: the driven mode's sink, and what wakes those who slept.
 pub(crate) fn run_here(batch: Batch) {
     Expired::new(batch, true).run();
 }

@@ -18,6 +18,8 @@ pub(crate) struct Batch {
     entries: Entries,
     hub: HubRef,
     shard: usize,
+    /// Of futures that sleep, all of them, or none.
+    sleepers: bool,
 }
 
 /// The list itself.
@@ -39,7 +41,16 @@ unsafe impl Send for Batch {}
 impl Batch {
     pub(super) fn new(hub: HubRef, shard: usize) -> Self {
         let entries = Entries { first: ptr::null_mut(), last: ptr::null_mut(), len: 0, once: 0 };
-        Self { entries, hub, shard }
+        Self { entries, hub, shard, sleepers: false }
+    }
+
+    /// As many as there are, of futures that sleep.
+    pub(super) fn of_sleepers(hub: HubRef, shard: usize) -> Self {
+        Self { sleepers: true, ..Self::new(hub, shard) }
+    }
+
+    pub(crate) fn is_of_sleepers(&self) -> bool {
+        self.sleepers
     }
 
     /// The entries, and the hub that they are to be taken off with.
@@ -113,11 +124,24 @@ impl Due {
     pub(crate) fn into_task(self, hub: &HubRef) -> Task {
         // SAFETY: the worker won this entry for the batch, and it was taken off once.
         let task = unsafe { self.entry().take_task() };
+        self.let_go(hub);
+        task
+    }
+
+    /// What wakes a future that slept. The engine lets go of the entry.
+    pub(crate) fn into_wake(self, hub: &HubRef) -> Task {
+        // SAFETY: as above.
+        let wake = unsafe { self.entry().take_work() };
+        self.let_go(hub);
+        wake
+    }
+
+    #[inline]
+    fn let_go(self, hub: &HubRef) {
         if self.entry().state.engine_lets_go() == EngineGone::Last {
             // SAFETY: the last owner is the sole owner; the entry is the hub's.
             unsafe { hub.put_entry(self.0) };
         }
-        task
     }
 
     /// A run of a series.

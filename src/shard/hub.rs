@@ -14,6 +14,7 @@ use super::in_flight::InFlight;
 use super::mailbox::Mailbox;
 use super::producer::Producer;
 use super::running::{Overdue, Running};
+use super::stakes::Stakes;
 use crate::arena::{Arena, PerThread, current_thread, with_remembered};
 use crate::entry::{Entry, HandleGone, entry_ref};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, fork, lock};
@@ -58,6 +59,7 @@ pub(crate) struct Hub {
     /// For threads that are so far gone that they have no number any more.
     late: Mutex<Producer>,
     next_home: AtomicUsize,
+    pub(super) stakes: Stakes,
     limit: Option<Limit>,
     pub(crate) in_flight: InFlight,
     pub(crate) panicked: AtomicU64,
@@ -87,6 +89,7 @@ impl Hub {
             producers: PerThread::new(),
             late: Mutex::new(Producer::new()),
             next_home: AtomicUsize::new(0),
+            stakes: Stakes::new(plan.shards),
             limit: plan.max_pending.map(|max| Limit { max, used: CachePadded::new(AtomicUsize::new(0)) }),
             in_flight: InFlight::new(),
             panicked: AtomicU64::new(0),

@@ -15,6 +15,7 @@ mod producer;
 mod running;
 mod series;
 mod stack;
+mod stakes;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
@@ -30,11 +31,12 @@ pub(crate) use producer::Producer;
 pub(crate) use running::TASKS_A_LOOK;
 #[cfg(loom)]
 pub(crate) use series::SeriesRun;
+pub(crate) use stakes::Stake;
 
 use crate::arena::Local;
 use crate::entry::{EngineGone, Entry, Expire, Task, Transfer, entry_ref};
 use crate::time::Tick;
-use crate::wheel::{Budget, Wheel};
+use crate::wheel::{Budget, LevelView, Wheel};
 use batch::MAX_BATCH;
 use stack::Taken;
 
@@ -71,6 +73,8 @@ pub(crate) struct Shard {
     inbox: Taken,
     cancelled: Taken,
     free: Local,
+    /// Expired entries of futures that sleep: to be woken when the turn is over.
+    wakes: Option<Batch>,
     /// The last tick that was turned to: the clock is not trusted to be monotonic.
     now: Tick,
 }
@@ -81,11 +85,16 @@ unsafe impl Send for Shard {}
 impl Shard {
     pub(crate) fn new(index: usize, wheel: Wheel, limits: Limits) -> Self {
         let (inbox, cancelled) = (Taken::NONE, Taken::NONE);
-        Self { index, wheel, limits, inbox, cancelled, free: Local::new(), now: Tick::ZERO }
+        Self { index, wheel, limits, inbox, cancelled, free: Local::new(), wakes: None, now: Tick::ZERO }
     }
 
     pub(crate) fn index(&self) -> usize {
         self.index
+    }
+
+    /// The levels of its wheel, to be looked at by others.
+    pub(crate) fn view(&self) -> Vec<LevelView> {
+        self.wheel.view()
     }
 
     /// The tick of the last turn.
@@ -100,7 +109,7 @@ impl Shard {
 
     /// Does all that is due by `now`, within the limits, and hands what expired to `sink`, which must not panic: in the middle
     /// of a slot the wheel does not know where all of its entries are. The hub must be the one that this shard has always been
-    /// turned with.
+    /// turned with. Who is to be woken is left for [`take_wakes`](Self::take_wakes).
     pub(crate) fn turn(&mut self, hub: &HubRef, now: Tick, sink: &mut impl FnMut(Batch)) -> Turn {
         let mailbox = hub.mailbox(self.index);
         self.now = self.now.max(now);
@@ -118,6 +127,12 @@ impl Shard {
         counters.turns.add(1);
         counters.over_budget.add(u64::from(more));
         Turn { fired, more }
+    }
+
+    /// Those whose sleep was over in the turns since this was last called. To be woken by whoever turns the shard, outside of the turn: a
+    /// waker is the user's code, which may do anything, but is quick as a rule, so that the way through a pool would cost more.
+    pub(crate) fn take_wakes(&mut self) -> Option<Batch> {
+        self.wakes.take()
     }
 
     /// Goes through the queues, within the limits, without expiring anything: so that [`next_due`](Self::next_due) knows
@@ -217,7 +232,7 @@ impl Shard {
                 Expire::Fire => {
                     fired += 1;
                     // SAFETY: just won, and popped out of its slot.
-                    unsafe { add_to_batch(&mut batch, entry, hub, mailbox, sink) };
+                    unsafe { fire(&mut batch, &mut self.wakes, entry, hub, mailbox, sink) };
                 }
                 Expire::NotBefore(deadline) => {
                     relinked += 1;
@@ -271,9 +286,10 @@ impl Shard {
         left
     }
 
-    /// Closes the shard for good, and hands all that was still pending in it to `sink`, whatever its deadline.
+    /// Closes the shard for good, and hands all that was still pending in it to `sink`, whatever its deadline; but for who is to be woken
+    /// ([`take_wakes`](Self::take_wakes)).
     pub(crate) fn close_and_fire(&mut self, hub: &HubRef, sink: &mut impl FnMut(Batch)) {
-        let mut batch = None;
+        let (mut batch, mut wakes) = (None, self.wakes.take());
         let mailbox = hub.mailbox(self.index);
         self.empty(hub, mailbox, |free, entry| {
             // Again, if it was cancelled, and then armed again, in between.
@@ -281,7 +297,7 @@ impl Shard {
                 // SAFETY: the engine has not let go of it.
                 if unsafe { entry_ref(entry) }.state.expire_early() {
                     // SAFETY: just won, and in no list.
-                    break unsafe { add_to_batch(&mut batch, entry, hub, mailbox, sink) };
+                    break unsafe { fire(&mut batch, &mut wakes, entry, hub, mailbox, sink) };
                 }
                 // It was cancelled: as in `withdraw`.
                 if let_go(free, hub, entry) {
@@ -290,6 +306,7 @@ impl Shard {
             }
         });
         hand_over(batch, hub, mailbox, sink);
+        self.wakes = wakes;
     }
 
     /// Closes the queues, and gives each entry that is left to `take`, in no list any more.
@@ -318,16 +335,27 @@ impl Shard {
     }
 }
 
+/// Adds an entry to those that are to be run, or woken, and hands a batch over that is full.
+///
 /// # Safety
 /// The caller won the entry's way to EXPIRED, and it is in no list.
 #[inline]
-unsafe fn add_to_batch(
+unsafe fn fire(
     batch: &mut Option<Batch>,
+    wakes: &mut Option<Batch>,
     entry: NonNull<Entry>,
     hub: &HubRef,
     mailbox: &Mailbox,
     sink: &mut impl FnMut(Batch),
 ) {
+    // SAFETY: the engine has not let go of it.
+    if unsafe { entry_ref(entry) }.as_sleeper().is_some() {
+        // At once, as a task of this very turn may want its place.
+        count_fired(1, hub, mailbox);
+        let open = wakes.get_or_insert_with(|| Batch::of_sleepers(hub.clone(), mailbox.index()));
+        // SAFETY: handed on.
+        return unsafe { open.push(entry) };
+    }
     let open = batch.get_or_insert_with(|| Batch::new(hub.clone(), mailbox.index()));
     // SAFETY: handed on.
     unsafe { open.push(entry) };
@@ -338,10 +366,14 @@ unsafe fn add_to_batch(
 
 fn hand_over(batch: Option<Batch>, hub: &HubRef, mailbox: &Mailbox, sink: &mut impl FnMut(Batch)) {
     let Some(batch) = batch else { return };
-    // Before they run: a task that schedules must find the room that it has made. A series keeps its place.
-    mailbox.counters.fired.add(batch.once() as u64);
-    hub.give_places_back(batch.once());
+    count_fired(batch.once(), hub, mailbox);
     sink(batch);
+}
+
+/// Before they run: a task that schedules must find the room that it has made. (A series keeps its place.)
+fn count_fired(once: usize, hub: &HubRef, mailbox: &Mailbox) {
+    mailbox.counters.fired.add(once as u64);
+    hub.give_places_back(once);
 }
 
 /// The engine lets go of an entry that is no longer pending and in no list. False if it is pending again (see
@@ -365,7 +397,7 @@ fn withdraw(free: &Local, hub: &HubRef, entry: NonNull<Entry>, left: &mut Vec<Le
     loop {
         if this.state.withdraw() {
             // SAFETY: just won.
-            let task = unsafe { this.take_task() };
+            let task = unsafe { this.take_work() };
             left.push(Left { deadline: this.state.deadline(), task });
         }
         // A cancel that has won but not queued the entry yet still holds the handle, and finds the queue closed.

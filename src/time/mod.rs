@@ -101,9 +101,14 @@ impl Timeline {
         }
     }
 
-    /// What the clock says.
+    /// What the clock says, also in a pause.
+    pub(crate) fn now(&self) -> Instant {
+        self.source.now()
+    }
+
+    /// The same in nanoseconds since the start.
     fn clock_ns(&self) -> u64 {
-        self.scale.ns_at(self.source.now())
+        self.scale.ns_at(self.now())
     }
 
     /// The exact time in nanoseconds since the start, pauses left out: for those who decide what is due.
@@ -131,6 +136,11 @@ impl Timeline {
         self.scale.tick_at(self.now_ns())
     }
 
+    /// Whether a tick has come. Looks at the exact time only if it may have.
+    pub(crate) fn has_come(&self, tick: Tick) -> bool {
+        tick <= self.scale.tick_at(self.ahead_ns()) && tick <= self.current_tick()
+    }
+
     /// The tick of a deadline `delay` from now: see [`Scale::tick_after`].
     #[inline]
     pub(crate) fn tick_after(&self, delay: Duration) -> Tick {
@@ -147,8 +157,14 @@ impl Timeline {
 
     /// The same, with the exact time.
     pub(crate) fn moment_after(&self, delay: Duration) -> Moment {
-        let now_ns = self.ahead_ns();
+        // Now is not a little ahead of now: it is told as when something was due.
+        let now_ns = if delay.is_zero() { self.now_ns() } else { self.ahead_ns() };
         Moment { ns: now_ns.saturating_add(saturating_ns(delay)), tick: self.tick_from(now_ns, delay) }
+    }
+
+    /// A given deadline, exactly; its tick as by [`tick_at_or_now`](Self::tick_at_or_now).
+    pub(crate) fn moment_at(&self, deadline: Instant) -> Moment {
+        Moment { ns: self.ns_at(deadline), tick: self.tick_at_or_now(deadline) }
     }
 
     /// The first and the last tick between two delays from now; the first twice if there is none in between.
@@ -185,8 +201,13 @@ impl Timeline {
 
     /// When a tick comes, if no pause comes in between.
     pub(crate) fn instant_of(&self, tick: Tick) -> Instant {
+        self.instant_at(self.scale.ns_of(tick))
+    }
+
+    /// When the engine's time is `ns`, if no pause comes in between.
+    pub(crate) fn instant_at(&self, ns: u64) -> Instant {
         let lost_ns = self.pauses.lost_ns(|| self.clock_ns());
-        self.scale.instant_after(self.scale.ns_of(tick).saturating_add(lost_ns))
+        self.scale.instant_after(ns.saturating_add(lost_ns))
     }
 
     /// Stops the engine's time. False if it stands already.

@@ -241,9 +241,10 @@ impl Builder {
         let plan = WorkerPlan { wait: self.wait, thread_name: self.thread_name.clone(), cores };
         let on_tick = self.on_tick.take().map(Arc::new);
         let sink = || -> Box<dyn Sink> { Box::new(Dispatch::new(Arc::clone(&executor), on_tick.clone())) };
+        let wheels = made.iter().map(Shard::view).collect();
         let workers = Workers::new(plan, made, &hub, sink);
         hub.set_waker(Box::new(Doorbell(crate::sync::Arc::clone(&workers))));
-        let engine = Arc::new(Engine::new(hub, Turner::Workers(workers), self.slots(), self.stuck_after));
+        let engine = Arc::new(Engine::new(hub, Turner::Workers(workers), wheels, self.slots(), self.stuck_after));
         if let Some(clock) = engine.hub.timeline().as_manual() {
             clock.follow(Arc::new(FollowClock(Arc::downgrade(&engine))));
         }
@@ -258,9 +259,10 @@ impl Builder {
         let (hub, shards) = self.make_hub(self.shards.unwrap_or(1))?;
         let bell = Arc::new(Bell::default());
         hub.set_waker(Box::new(RingBell(Arc::clone(&bell))));
+        let wheels = shards.iter().map(Shard::view).collect();
         let shards = Arc::new(Mutex::new(shards));
         let driver = Driver::new(hub.clone(), Arc::clone(&shards), bell, self.on_tick.take(), self.limits.expiry);
-        let engine = Arc::new(Engine::new(hub, Turner::Driver(shards), self.slots(), self.stuck_after));
+        let engine = Arc::new(Engine::new(hub, Turner::Driver(shards), wheels, self.slots(), self.stuck_after));
         Ok((Timer::new_on(engine), driver))
     }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::engine::{DrivenShards, close_driven, settle};
 use crate::executor::{TickHook, run_here, tell_of_turn};
-use crate::shard::{HubRef, Shard, Wake};
+use crate::shard::{Batch, HubRef, Shard, Wake};
 use crate::sync::{Mutex, MutexGuard, lock};
 use crate::time::Tick;
 use crate::worker::{Stopwatch, discard};
@@ -28,6 +28,8 @@ pub struct Driver {
     bell: Arc<Bell>,
     on_tick: Option<TickHook>,
     expiry_limit: usize,
+    /// Who is to be woken when a turn is over: empty in between.
+    wakes: Vec<Batch>,
 }
 
 /// What a producer does when it brings something that is due before the driver said it would come back.
@@ -60,7 +62,7 @@ impl Driver {
         on_tick: Option<TickHook>,
         expiry_limit: usize,
     ) -> Self {
-        Self { hub, shards, bell, on_tick, expiry_limit }
+        Self { hub, shards, bell, on_tick, expiry_limit, wakes: Vec::new() }
     }
 
     /// Runs all that is due, here and now, within the builder's `transfer_limit` and `expiry_limit`; returns how many
@@ -82,13 +84,14 @@ impl Driver {
     }
 
     fn turn_once(&mut self, now_ns: u64) -> usize {
+        let (mut ticks, mut wakes) = (Vec::new(), std::mem::take(&mut self.wakes));
         let Some(mut shards) = self.lock_shards() else { return 0 };
-        let mut ticks = Vec::new();
         let turn = |shard: &mut Shard| {
             self.hub.mailbox(shard.index()).heartbeat.beat(now_ns);
             let now = self.hub.timeline().scale().tick_at(now_ns);
             let stopwatch = self.on_tick.as_ref().map(|_| Stopwatch::start(shard, now));
             let turn = shard.turn(&self.hub, now, &mut run_here);
+            wakes.extend(shard.take_wakes());
             let due = shard.next_due().map_or(u64::MAX, |due| self.hub.timeline().scale().ns_of(due.max(now)));
             self.hub.mailbox(shard.index()).heartbeat.rest_until(due);
             ticks.extend(stopwatch.and_then(|stopwatch| stopwatch.stop(&self.hub, shard, turn)));
@@ -96,11 +99,13 @@ impl Driver {
         };
         let fired = shards.iter_mut().map(turn).sum();
         drop(shards);
+        wakes.drain(..).for_each(run_here);
         if let Some(hook) = &self.on_tick {
             ticks.iter().for_each(|tick| tell_of_turn(&self.hub, hook, tick));
         }
         // Perhaps it was one of these tasks that dropped the last `Timer`: then what is pending goes now.
         drop(self.lock_shards());
+        self.wakes = wakes;
         fired
     }
 
@@ -146,7 +151,9 @@ impl Driver {
     /// the timer. It replaces what was set
     /// before.
     pub fn on_earlier(&self, callback: impl Fn() + Send + Sync + 'static) {
-        *lock(&self.bell.0) = Some(Arc::new(Box::new(callback)));
+        let before = lock(&self.bell.0).replace(Arc::new(Box::new(callback)));
+        // Not under the lock: what it has captured is the user's.
+        drop(before);
     }
 }
 
@@ -158,7 +165,8 @@ impl Drop for Driver {
         let left = close_driven(&self.hub, &mut lock(&self.shards));
         discard(left);
         // The callback may hold the loop's own things: let go of them now, and not when the last handle goes.
-        *lock(&self.bell.0) = None;
+        let callback = lock(&self.bell.0).take();
+        drop(callback);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the `Timer`s of one engine share, and how it ends.
 
 use std::fmt;
+use std::ops::Deref;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use crate::executor::{is_running_a_task, is_running_a_task_of, run_here};
 use crate::shard::{HubRef, Left, Mailbox, Order, Shard};
 use crate::sync::{AtomicU8, Mutex, Ordering, lock};
 use crate::time::{Follower, Tick};
+use crate::wheel::LevelView;
 use crate::worker::{End, Workers, discard};
 
 /// Shards that are turned by a [`Driver`](super::Driver); none any more once the engine has ended.
@@ -30,13 +32,21 @@ pub(super) struct Engine {
     pub(super) turner: Turner,
     pub(super) ticks_per_wheel: usize,
     pub(super) stuck_after: Duration,
+    /// Of each shard.
+    pub(super) wheels: Vec<Vec<LevelView>>,
     state: AtomicU8,
     _live: Live,
 }
 
 impl Engine {
-    pub(super) fn new(hub: HubRef, turner: Turner, ticks_per_wheel: usize, stuck_after: Duration) -> Self {
-        Self { hub, turner, ticks_per_wheel, stuck_after, state: AtomicU8::new(RUNNING), _live: Live::begin() }
+    pub(super) fn new(
+        hub: HubRef,
+        turner: Turner,
+        wheels: Vec<Vec<LevelView>>,
+        ticks_per_wheel: usize,
+        stuck_after: Duration,
+    ) -> Self {
+        Self { hub, turner, ticks_per_wheel, stuck_after, wheels, state: AtomicU8::new(RUNNING), _live: Live::begin() }
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -211,12 +221,14 @@ fn end_driven(hub: &HubRef, shards: &DrivenShards, how: End) -> Vec<Left> {
             hub.mailboxes().iter().for_each(|mailbox| mailbox.order(Order::StopAndFire));
             for mut shard in locked.drain(..) {
                 shard.close_and_fire(hub, &mut |batch| batches.push(batch));
+                batches.extend(shard.take_wakes());
             }
         }
         End::Drain(_) => {
             let now = hub.timeline().current_tick();
             for shard in locked.iter_mut() {
                 while shard.turn(hub, now, &mut |batch| batches.push(batch)).more {}
+                batches.extend(shard.take_wakes());
             }
         }
     }
@@ -226,8 +238,37 @@ fn end_driven(hub: &HubRef, shards: &DrivenShards, how: End) -> Vec<Left> {
     left
 }
 
+/// What the `Timer`s share: when the last has gone, the engine is left to the futures that still have a stake in it.
+#[derive(Debug)]
+pub(super) struct Owner {
+    /// The engine's: one step nearer for those who schedule.
+    pub(super) hub: HubRef,
+    pub(super) engine: Arc<Engine>,
+}
+
+impl Owner {
+    pub(super) fn of(engine: Arc<Engine>) -> Self {
+        Self { hub: engine.hub.clone(), engine }
+    }
+}
+
+impl Deref for Owner {
+    type Target = Engine;
+
+    fn deref(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let engine = Arc::clone(&self.engine);
+        self.hub.close_stakes(move || drop(engine));
+    }
+}
+
 impl Drop for Engine {
-    /// The last `Timer` has gone: nothing unfired runs any more, and nobody waits for anything.
+    /// The last `Timer`, and the last future, has gone: nothing unfired runs any more, and nobody waits for anything.
     fn drop(&mut self) {
         if !self.begin_to_end() || self.hub.is_forked() {
             return;

@@ -11,7 +11,7 @@ use super::schedule::{Place, schedule_methods};
 use super::timeout::{Timeout, cancel};
 use crate::entry::{Entry, MissedTicks, Rule, entry_ref};
 use crate::executor::report;
-use crate::shard::HubRef;
+use crate::shard::Hub;
 use crate::sync::{Mutex, lock};
 
 /// Timeouts that can be cancelled all at once. Made by [`Timer::group`](crate::Timer::group); has all of the timer's ways to
@@ -69,7 +69,7 @@ impl Members {
 
     /// # Safety
     /// The entries are the hub's, and were armed with this group as an owner.
-    pub(super) unsafe fn add(&self, hub: &HubRef, entries: &[NonNull<Entry>]) {
+    pub(super) unsafe fn add(&self, hub: &Hub, entries: &[NonNull<Entry>]) {
         let mut list = lock(&self.0);
         // SAFETY: handed on.
         unsafe { list.prune(hub, LOOKS * entries.len()) };
@@ -92,7 +92,7 @@ impl List {
     ///
     /// # Safety
     /// The entries are the hub's.
-    unsafe fn prune(&mut self, hub: &HubRef, looks: usize) {
+    unsafe fn prune(&mut self, hub: &Hub, looks: usize) {
         for _ in 0..looks.min(self.entries.len()) {
             if self.cursor >= self.entries.len() {
                 self.cursor = 0;
@@ -112,7 +112,7 @@ impl List {
 
 /// # Safety
 /// The caller gives up a group's ownership of an entry of this hub.
-unsafe fn let_go(hub: &HubRef, entry: NonNull<Entry>) {
+unsafe fn let_go(hub: &Hub, entry: NonNull<Entry>) {
     // SAFETY: as above.
     if unsafe { entry_ref(entry) }.state.group_lets_go() {
         // SAFETY: the last owner is the sole owner.
@@ -161,7 +161,7 @@ impl Group {
     }
 
     fn place(&self) -> Place<'_> {
-        Place { engine: &self.timer.engine, shard: None, group: Some(&self.members) }
+        Place { hub: &self.timer.engine.hub, shard: None, group: Some(&self.members) }
     }
 
     schedule_methods!("in this group");

@@ -3,6 +3,8 @@
 // Process-wide, and nothing that a protocol depends on: not through `sync`.
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use crate::events::many_engines;
+
 /// More than so many engines at a time are said to be too many, once. (The number, and the idea, are Netty's.)
 const MANY: usize = 64;
 
@@ -17,7 +19,7 @@ impl Live {
     pub(super) fn begin() -> Self {
         let living = LIVING.fetch_add(1, Ordering::Relaxed) + 1;
         if living > MANY && !TOLD.swap(true, Ordering::Relaxed) {
-            tell(living);
+            many_engines(living, MANY);
         }
         Self
     }
@@ -28,16 +30,3 @@ impl Drop for Live {
         LIVING.fetch_sub(1, Ordering::Relaxed);
     }
 }
-
-#[cfg(feature = "tracing")]
-#[cold]
-fn tell(living: usize) {
-    tracing::warn!(
-        living,
-        "there are more than {MANY} timer engines, each with threads of its own: share one, by cloning its Timer or by \
-         Timer::global"
-    );
-}
-
-#[cfg(not(feature = "tracing"))]
-fn tell(_living: usize) {}

@@ -20,7 +20,7 @@ impl Place<'_> {
         F: FnOnce() + Send + 'static,
     {
         let tasks: Vec<F> = tasks.into_iter().collect();
-        let hub = &self.engine.hub;
+        let hub = self.hub;
         if hub.is_forked() {
             return Err(ScheduleError::Forked(tasks));
         }

@@ -1,5 +1,6 @@
 //! What users touch.
 
+mod alarm;
 mod builder;
 mod driver;
 mod engine;
@@ -26,17 +27,20 @@ pub use group::Group;
 pub use health::{Health, ShardHealth, WorkerState};
 pub use on_shard::Shard;
 pub use shutdown::{Shutdown, Unfired};
-pub use stats::{ShardStats, Stats};
+pub use stats::{LevelStats, ShardStats, Stats};
 pub use timeout::{Timeout, TimeoutGuard};
 
+pub(crate) use alarm::{Alarm, NoAlarm, Ring};
+
 use crate::entry::{MissedTicks, Rule};
-use engine::Engine;
+use engine::{Engine, Owner};
 use schedule::Place;
 
 /// A timer engine: arm a timeout, push it out, cancel it, from any thread.
 ///
-/// Clones are cheap and share one engine. When the last is dropped the workers stop, without anybody waiting for them, and
-/// what is pending is dropped unrun; see [`shutdown`](Self::shutdown) to get it back.
+/// Clones are cheap and share one engine. When the last is dropped, and no [`Sleep`](crate::Sleep), `WithTimeout` or `Interval` of it is
+/// left, the workers stop, without anybody waiting for them, and what is pending is dropped unrun; see [`shutdown`](Self::shutdown) to get
+/// it back.
 ///
 /// ```
 /// use std::time::Duration;
@@ -52,7 +56,7 @@ use schedule::Place;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Timer {
-    engine: Arc<Engine>,
+    engine: Arc<Owner>,
 }
 
 impl Timer {
@@ -91,12 +95,12 @@ impl Timer {
     }
 
     fn new_on(engine: Arc<Engine>) -> Self {
-        Self { engine }
+        Self { engine: Arc::new(Owner::of(engine)) }
     }
 
     #[inline]
     fn place(&self) -> Place<'_> {
-        Place { engine: &self.engine, shard: None, group: None }
+        Place { hub: &self.engine.hub, shard: None, group: None }
     }
 
     /// Runs `task` after `delay`, rounded up to a tick: never early. No delay runs it at once; `Duration::MAX`, or anything
@@ -301,11 +305,11 @@ impl Timer {
         self.place().schedule_repeating(initial, task)
     }
 
-    /// The shard of a key, to schedule on: all timeouts of one key live there, so that they expire in the order of their ticks,
-    /// and no two workers ever handle them. (In the order of their ticks they also *run* only with an executor that keeps
-    /// it: [`Inline`](crate::Inline), or a pool of one thread. And of an inbox that holds more than
-    /// [`Builder::transfer_limit`], what is left for the next turn may come after what is due later.) The shards are the same in each run of a program, as far as
-    /// the key hashes the same.
+    /// The shard of a key, to schedule on: all timeouts of one key live there, so that they expire in the order of their ticks, and no two
+    /// workers ever handle them. (In the order of their ticks they also *run* only with an executor that keeps it:
+    /// [`Inline`](crate::Inline), or a pool of one thread. And of an inbox that holds more than [`Builder::transfer_limit`], what is left
+    /// for the next turn may come after what is due later.) The shards are the same in each run of a program, as far as the key hashes the
+    /// same.
     ///
     /// The answer borrows the timer, and costs a hash: ask each time. (A group's timeouts can't be given a shard.)
     ///
@@ -325,7 +329,7 @@ impl Timer {
     /// ```
     #[must_use]
     pub fn shard_for<K: Hash + ?Sized>(&self, key: &K) -> Shard<'_> {
-        Shard::of_key(&self.engine, key)
+        Shard::of_key(&self.engine.hub, key)
     }
 
     /// A new group of timeouts, which can be cancelled all at once.
@@ -396,9 +400,10 @@ impl Timer {
         self.engine.hub.timeline().is_paused()
     }
 
-    /// Shuts the engine down: nothing is accepted any more, what is pending is cancelled and returned, the workers end. Waits
-    /// for them, and for tasks that are already running; with the built-in executors also for those that have expired and
-    /// not yet begun to run (but not from a task of another engine, on whose thread those may be waiting). Every timeout that was ever accepted has then run, or was cancelled, or is in the answer.
+    /// Shuts the engine down: nothing is accepted any more, what is pending is cancelled and returned, the workers end. Waits for them, and
+    /// for tasks that are already running; with the built-in executors also for those that have expired and not yet begun to run (but not
+    /// from a task of another engine, on whose thread those may be waiting). Every timeout that was ever accepted has then run, or was
+    /// cancelled, or is in the answer.
     ///
     /// # Errors
     /// [`ShutdownError::FromTask`] from one of the engine's own tasks, and [`ShutdownError::AlreadyShutdown`] for all calls

@@ -4,28 +4,28 @@ use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::time::{Duration, Instant};
 
-use super::engine::Engine;
 use super::error::ScheduleError;
 use super::schedule::{Place, schedule_methods};
 use super::timeout::Timeout;
 use crate::entry::{MissedTicks, Rule};
+use crate::shard::Hub;
 
 /// The shard that all timeouts of one key live on: see [`Timer::shard_for`](crate::Timer::shard_for). Has all of the timer's
 /// ways to schedule.
 #[derive(Clone, Copy)]
 pub struct Shard<'a> {
-    engine: &'a Engine,
+    hub: &'a Hub,
     index: usize,
 }
 
 impl<'a> Shard<'a> {
-    pub(super) fn of_key<K: Hash + ?Sized>(engine: &'a Engine, key: &K) -> Self {
+    pub(super) fn of_key<K: Hash + ?Sized>(hub: &'a Hub, key: &K) -> Self {
         // The same for a key each time, in each process.
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(key);
-        let shards = engine.hub.mailboxes().len();
+        let shards = hub.mailboxes().len();
         #[expect(clippy::cast_possible_truncation, reason = "less than the number of shards")]
         let index = ((u128::from(hash) * shards as u128) >> 64) as usize;
-        Self { engine, index }
+        Self { hub, index }
     }
 
     /// Its number, from 0 to one less than [`Timer::shards`](crate::Timer::shards).
@@ -35,7 +35,7 @@ impl<'a> Shard<'a> {
     }
 
     fn place(&self) -> Place<'a> {
-        Place { engine: self.engine, shard: Some(self.index), group: None }
+        Place { hub: self.hub, shard: Some(self.index), group: None }
     }
 
     schedule_methods!("on this shard");

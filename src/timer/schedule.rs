@@ -1,9 +1,10 @@
 //! The way of a timeout into the engine, on the producer's side.
 
 use std::ptr::NonNull;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use super::engine::Engine;
+use super::alarm::Waking;
 use super::error::ScheduleError;
 use super::group::Members;
 use super::timeout::Timeout;
@@ -15,7 +16,7 @@ use crate::time::Tick;
 /// [`Group`](super::Group).
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
-    pub(super) engine: &'a Engine,
+    pub(super) hub: &'a Hub,
     /// The calling thread's home shard if none.
     pub(super) shard: Option<usize>,
     pub(super) group: Option<&'a Members>,
@@ -87,14 +88,14 @@ impl Place<'_> {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.once(self.engine.hub.timeline().tick_after(delay), task)
+        self.once(self.hub.timeline().tick_after(delay), task)
     }
 
     pub(super) fn schedule_at<F>(self, deadline: Instant, task: F) -> Result<Timeout, ScheduleError<F>>
     where
         F: FnOnce() + Send + 'static,
     {
-        self.once(self.engine.hub.timeline().tick_at_or_now(deadline), task)
+        self.once(self.hub.timeline().tick_at_or_now(deadline), task)
     }
 
     #[inline]
@@ -102,7 +103,7 @@ impl Place<'_> {
     where
         F: FnOnce() + Send + 'static,
     {
-        let deadline = self.engine.hub.timeline().tick_after(delay);
+        let deadline = self.hub.timeline().tick_after(delay);
         match self.put(deadline, With::NOTHING, Once(task)) {
             Ok(_) => Ok(()),
             Err((why, Once(task))) => Err(why.of(task)),
@@ -118,7 +119,7 @@ impl Place<'_> {
     where
         F: FnOnce() + Send + 'static,
     {
-        let hub = &self.engine.hub;
+        let hub = self.hub;
         let (earliest, latest) = hub.timeline().ticks_between(earliest, latest);
         let deadline = hub.with_producer(|mine| hub.home_of(mine, self.shard).gather.choose(earliest, latest));
         self.once(deadline, task)
@@ -133,6 +134,15 @@ impl Place<'_> {
             // SAFETY: just armed with a handle, and this is the one.
             Ok(entry) => Ok(unsafe { Timeout::new(entry) }),
             Err((why, Once(task))) => Err(why.of(task)),
+        }
+    }
+
+    /// Schedules the wake-up of a task.
+    pub(super) fn wake(self, deadline: Tick, waker: Waker) -> Result<Timeout, Refusal> {
+        match self.put(deadline, With::HANDLE, Waking(waker)) {
+            // SAFETY: just armed with a handle, and this is the one.
+            Ok(entry) => Ok(unsafe { Timeout::new(entry) }),
+            Err((why, Waking(_))) => Err(why),
         }
     }
 
@@ -159,7 +169,7 @@ impl Place<'_> {
     }
 
     fn series<R: Repeat>(self, initial: Duration, rule: Rule, repeat: R) -> Result<Timeout, (Refusal, R)> {
-        let first = self.engine.hub.timeline().moment_after(initial);
+        let first = self.hub.timeline().moment_after(initial);
         match self.put(first.tick, With::HANDLE, Series::new(rule, first, repeat)) {
             // SAFETY: just armed with a handle, and this is the one.
             Ok(entry) => Ok(unsafe { Timeout::new(entry) }),
@@ -171,7 +181,7 @@ impl Place<'_> {
     // Always inlined: there is one of it for each type of work and way to schedule, without what the others need.
     #[inline(always)]
     fn put<W: Work>(self, deadline: Tick, with: With, work: W) -> Result<NonNull<Entry>, (Refusal, W)> {
-        let hub = &self.engine.hub;
+        let hub = self.hub;
         let with = with.and(W::WITH).and(self.owner());
         let entry = match hub.own_producer() {
             Some(mine) => self.put_through(mine, deadline, with, work),
@@ -188,7 +198,7 @@ impl Place<'_> {
     #[cold]
     #[inline(never)]
     fn put_late<W: Work>(self, deadline: Tick, with: With, work: W) -> Result<NonNull<Entry>, (Refusal, W)> {
-        match self.engine.hub.late_producer() {
+        match self.hub.late_producer() {
             Some(mine) => self.put_through(&mine, deadline, with, work),
             None => Err((Refusal::Forked, work)),
         }
@@ -203,7 +213,7 @@ impl Place<'_> {
         with: With,
         work: W,
     ) -> Result<NonNull<Entry>, (Refusal, W)> {
-        let hub = &self.engine.hub;
+        let hub = self.hub;
         let mailbox = hub.home_of(mine, self.shard);
         let counts = hub.counts_of(mine, mailbox.index());
         if mailbox.is_closed() {

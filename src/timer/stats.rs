@@ -3,6 +3,7 @@
 use super::engine::{Engine, Turner};
 use crate::shard::{Counts, Lateness};
 use crate::sync::Ordering;
+use crate::wheel::LevelView;
 
 /// Counters of one engine since its start, as of one moment. Taking it costs the producers nothing: each of their counters
 /// is written by one thread, without a read-modify-write, and summed here.
@@ -14,7 +15,7 @@ use crate::sync::Ordering;
 pub struct Stats {
     /// Timeouts that were accepted; a series counts as one.
     pub scheduled: u64,
-    /// Timeouts that were given to the executor, and runs of series.
+    /// Timeouts that were given to the executor, futures that were woken, and runs of series.
     pub fired: u64,
     /// Runs of series that did not end it: `fired - repeated` timeouts have fired for good.
     pub repeated: u64,
@@ -23,7 +24,8 @@ pub struct Stats {
     /// Timeouts that a shutdown handed back, or, if the last timer was dropped, that were dropped with it. (And series that
     /// waited in an executor of the user's own, were put off by a reset there, and were brought when the shutdown was over.)
     pub returned: u64,
-    /// Timeouts that were not accepted: too many pending, no memory, or shut down. (A zero period, or a forked child, counts for nothing.)
+    /// Timeouts that were not accepted: too many pending, no memory, or shut down. (A zero period, or a forked child, counts for nothing.
+    /// A future that asks again and again counts each time.)
     pub rejected: u64,
     /// Tasks that panicked: in a run, or when [`Group::cancel_all`](crate::Group::cancel_all) dropped them. (And calls of
     /// `on_tick`.)
@@ -86,6 +88,35 @@ pub struct ShardStats {
     pub linked: u64,
     /// The core that the worker is pinned to; none if it is not, or has not been started.
     pub pinned_to: Option<usize>,
+    /// The levels of its wheel, the finest first.
+    pub levels: Vec<LevelStats>,
+}
+
+/// Which slots of one level of a shard's wheel hold anything, as of this moment.
+///
+/// The slots are a ring: the timeouts of tick `t` lie in slot `t / ticks_per_slot % slots` of some level. So the slot that comes up now is
+/// that of [`Timer::current_tick`](crate::Timer::current_tick). A level has twice as many slots as
+/// [`Builder::ticks_per_wheel`](crate::Builder::ticks_per_wheel), unless it is the only one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LevelStats {
+    /// How many ticks wide a slot is.
+    pub ticks_per_slot: u64,
+    /// How many slots there are.
+    pub slots: usize,
+    /// A bit for each slot, 64 in a word: bit `i` of word `w` is slot `64 * w + i`.
+    pub occupied: Vec<u64>,
+}
+
+impl LevelStats {
+    fn of(level: &LevelView) -> Self {
+        Self { ticks_per_slot: level.ticks_per_slot(), slots: level.slots(), occupied: level.occupied() }
+    }
+
+    /// The numbers of the occupied slots, in order.
+    pub fn occupied_slots(&self) -> impl Iterator<Item = usize> {
+        (0..self.slots).filter(|slot| self.occupied[slot / 64] >> (slot % 64) & 1 == 1)
+    }
 }
 
 impl Stats {
@@ -157,6 +188,7 @@ impl ShardStats {
                 Turner::Workers(workers) => workers.pinned_to(index),
                 Turner::Driver(_) => None,
             },
+            levels: engine.wheels[index].iter().map(LevelStats::of).collect(),
         }
     }
 }

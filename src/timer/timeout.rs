@@ -76,6 +76,10 @@ impl Timeout {
         Self { entry }
     }
 
+    pub(super) fn as_entry(&self) -> NonNull<Entry> {
+        self.entry
+    }
+
     fn entry(&self) -> &Entry {
         // SAFETY: a handle keeps its entry alive.
         unsafe { entry_ref(self.entry) }
@@ -91,8 +95,8 @@ impl Timeout {
         unsafe { self.mailbox().hub().as_ref() }
     }
 
-    /// Cancels the timeout. True: it has not run and never will, and its task was dropped by this call, on this thread.
-    /// False: it has been expired (its task has run, or is about to), cancelled, handed back by a shutdown, or dropped with its engine before.
+    /// Cancels the timeout. True: it has not run and never will, and its task was dropped by this call, on this thread. False: it has been
+    /// expired (its task has run, or is about to), cancelled, handed back by a shutdown, or dropped with its engine before.
     ///
     /// If the task's destructor panics, that comes out of here.
     ///
@@ -115,21 +119,21 @@ impl Timeout {
     ///
     /// Of a series, it is the next run that is moved, also while one is under way; a fixed rate goes on from there.
     pub fn reset(&self, delay: Duration) -> bool {
-        let hub = self.hub();
-        self.reset_to(hub, hub.timeline().tick_after(delay))
+        self.reset_to(self.hub().timeline().tick_after(delay))
     }
 
     /// As [`reset`](Self::reset), to a point in time; one that has passed makes it fire at once.
     pub fn reset_at(&self, deadline: Instant) -> bool {
-        let (hub, timeline) = (self.hub(), self.hub().timeline());
+        let timeline = self.hub().timeline();
         let later = timeline.tick_of_deadline(deadline);
         // The clock is looked at only if the deadline is an earlier one, and so may have passed.
         let is_earlier = later < self.entry().state.deadline();
-        self.reset_to(hub, if is_earlier { timeline.tick_at_or_now(deadline) } else { later })
+        self.reset_to(if is_earlier { timeline.tick_at_or_now(deadline) } else { later })
     }
 
     #[inline]
-    fn reset_to(&self, hub: &Hub, deadline: Tick) -> bool {
+    pub(super) fn reset_to(&self, deadline: Tick) -> bool {
+        let hub = self.hub();
         if hub.is_forked() {
             return false;
         }
@@ -163,10 +167,9 @@ impl Timeout {
         self.entry().state.is_cancelled()
     }
 
-    /// The deadline as of the last successful reset, rounded up to the tick at which it is due; of a timeout that is no
-    /// longer pending, the last one; of a series, that of the next run, or of the one under way. In a
-    /// [pause](crate::Timer::pause), as if that ended now. A deadline that is too far for an [`Instant`] (never, say) is shown as one centuries
-    /// from now.
+    /// The deadline as of the last successful reset, rounded up to the tick at which it is due; of a timeout that is no longer pending, the
+    /// last one; of a series, that of the next run, or of the one under way. In a [pause](crate::Timer::pause), as if that ended now. A
+    /// deadline that is too far for an [`Instant`] (never, say) is shown as one centuries from now.
     #[must_use]
     pub fn deadline(&self) -> Instant {
         self.hub().timeline().instant_of(self.entry().state.deadline())

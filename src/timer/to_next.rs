@@ -5,10 +5,10 @@ use crate::executor::is_running_a_task;
 use crate::time::ManualClock;
 
 impl ManualClock {
-    /// Moves the clock to the next deadline of `timer`, and, if that has workers, returns when all that is due then has run.
-    /// (With a driven engine, [`Driver::turn`](crate::Driver::turn) does the rest.) False, and the clock stays where it is,
-    /// if nothing is pending that will ever be due (within the 292 years that the clock can go), if the timer is paused, or on another clock, or if this is called from a
-    /// task. What is due already counts as the next deadline: the clock then stays, and what is due runs.
+    /// Moves the clock to the next deadline of `timer`, and, if that has workers, returns when all that is due then has run. (With a driven
+    /// engine, [`Driver::turn`](crate::Driver::turn) does the rest.) False, and the clock stays where it is, if nothing is pending that
+    /// will ever be due (within the 292 years that the clock can go), if the timer is paused, or on another clock, or if this is called
+    /// from a task. What is due already counts as the next deadline: the clock then stays, and what is due runs.
     ///
     /// ```
     /// use std::time::Duration;

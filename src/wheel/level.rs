@@ -1,6 +1,9 @@
 //! One level: a ring of slots, each `2^shift` ticks wide.
 
+use std::sync::Arc;
+
 use super::occupancy::Occupancy;
+use crate::sync::Shown;
 
 #[derive(Debug)]
 pub(super) struct Level {
@@ -18,11 +21,39 @@ pub(super) struct Level {
     occupancy: Occupancy,
 }
 
+/// Which slots of a level are occupied, as its owner last wrote it.
+#[derive(Clone, Debug)]
+pub(crate) struct LevelView {
+    shift: u32,
+    slots: usize,
+    words: Arc<[Shown]>,
+}
+
+impl LevelView {
+    pub(crate) fn ticks_per_slot(&self) -> u64 {
+        1 << self.shift
+    }
+
+    pub(crate) fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// A bit a slot, 64 in a word.
+    pub(crate) fn occupied(&self) -> Vec<u64> {
+        self.words.iter().map(Shown::get).collect()
+    }
+}
+
 impl Level {
     pub(super) fn new(shift: u32, base: usize, ring: usize) -> Self {
         debug_assert!(ring.is_power_of_two());
         let lead = if shift == 0 { 0 } else { 1 << (shift - 1) };
         Self { shift, lead, base, ring, opened: 0, reach: 0, occupancy: Occupancy::new(ring) }
+    }
+
+    /// For whoever wants to look at it from outside.
+    pub(super) fn view(&self) -> LevelView {
+        LevelView { shift: self.shift, slots: self.ring, words: self.occupancy.words() }
     }
 
     /// The block (slot-wide stretch of time) that a tick lies in.

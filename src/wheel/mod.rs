@@ -1,4 +1,4 @@
-//! The timing wheel: slots, levels, bitmaps. No clock, no thread, no atomic of its own, no allocation per operation: it is
+//! The timing wheel: slots, levels, bitmaps. No clock, no thread, no synchronisation, no allocation per operation: it is
 //! told what time it is and says what is due ("sans-io"). One owner; reached through `&mut`.
 //!
 //! With s = log2 of `ticks_per_wheel`, a slot of level l is 2^(s·l) ticks wide, and the slot of a tick is
@@ -37,6 +37,7 @@ mod tests;
 use std::ptr::NonNull;
 
 use level::Level;
+pub(crate) use level::LevelView;
 use slots::Slots;
 
 use crate::entry::{Entry, entry_ref};
@@ -149,6 +150,11 @@ impl Wheel {
             len: 0,
             cascaded: 0,
         }
+    }
+
+    /// Its levels, the finest first, to be looked at from outside.
+    pub(crate) fn view(&self) -> Vec<LevelView> {
+        self.levels.iter().map(Level::view).collect()
     }
 
     /// Entries in it.

@@ -1,11 +1,16 @@
 //! Which slots of a level hold anything: one bit a slot, and one bit a word of those, so that the next occupied slot is
 //! a few instructions away however many empty ones lie between.
 
+use std::sync::Arc;
+
+use crate::sync::Shown;
+
 const BITS: usize = u64::BITS as usize;
 
 #[derive(Debug)]
 pub(super) struct Occupancy {
-    words: Box<[u64]>,
+    /// Written by the wheel's owner; statistics look at them.
+    words: Arc<[Shown]>,
     /// Bit w of the summary says whether `words[w]` is not zero.
     summary: Box<[u64]>,
     slots: usize,
@@ -15,24 +20,31 @@ impl Occupancy {
     pub(super) fn new(slots: usize) -> Self {
         let words = slots.div_ceil(BITS);
         Self {
-            words: vec![0; words].into_boxed_slice(),
+            words: (0..words).map(|_| Shown::new(0)).collect(),
             summary: vec![0; words.div_ceil(BITS)].into_boxed_slice(),
             slots,
         }
     }
 
+    /// The words, to be looked at by others.
+    pub(super) fn words(&self) -> Arc<[Shown]> {
+        Arc::clone(&self.words)
+    }
+
     #[inline]
     pub(super) fn set(&mut self, slot: usize) {
         debug_assert!(slot < self.slots);
-        self.words[slot / BITS] |= 1 << (slot % BITS);
+        let word = &self.words[slot / BITS];
+        word.set(word.get() | 1 << (slot % BITS));
         self.summary[slot / BITS / BITS] |= 1 << (slot / BITS % BITS);
     }
 
     #[inline]
     pub(super) fn clear(&mut self, slot: usize) {
         let word = slot / BITS;
-        self.words[word] &= !(1 << (slot % BITS));
-        if self.words[word] == 0 {
+        let left = self.words[word].get() & !(1 << (slot % BITS));
+        self.words[word].set(left);
+        if left == 0 {
             self.summary[word / BITS] &= !(1 << (word % BITS));
         }
     }
@@ -47,12 +59,12 @@ impl Occupancy {
 
     fn first_at_or_after(&self, from: usize) -> Option<usize> {
         let word = from / BITS;
-        let rest = self.words[word] & (u64::MAX << (from % BITS));
+        let rest = self.words[word].get() & (u64::MAX << (from % BITS));
         if rest != 0 {
             return Some(word * BITS + rest.trailing_zeros() as usize);
         }
         let word = self.first_word_at_or_after(word + 1)?;
-        Some(word * BITS + self.words[word].trailing_zeros() as usize)
+        Some(word * BITS + self.words[word].get().trailing_zeros() as usize)
     }
 
     fn first_word_at_or_after(&self, from: usize) -> Option<usize> {

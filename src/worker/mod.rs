@@ -13,6 +13,7 @@ pub(crate) use pin::{allowed_cores, unpin_current_thread};
 pub(crate) use tick::Stopwatch;
 pub use tick::Tick;
 
+use crate::events;
 use crate::shard::{Batch, Hub, HubRef, Left, Mailbox, Order, Shard, Wake};
 use crate::sync::thread::{self, JoinHandle, Thread};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, lock, park_for};
@@ -21,6 +22,8 @@ use crate::time;
 /// Where a worker puts what has expired. Must not panic, and must not call back into the worker.
 pub(crate) trait Sink: Send {
     fn accept(&mut self, batch: Batch);
+    /// Wakes those who slept, here and now.
+    fn wake(&mut self, wakes: Batch);
     /// Whether turns are to be told about.
     fn wants_ticks(&self) -> bool;
     fn tell(&mut self, hub: &Hub, tick: &Tick);
@@ -63,6 +66,7 @@ struct Post {
     seat: Mutex<Seat>,
     /// The core that it is pinned to, plus one; 0 if none.
     pinned: AtomicUsize,
+    no_thread: events::NoThread,
 }
 
 /// What came of a worker's step.
@@ -104,6 +108,7 @@ impl Workers {
             thread: OnceLock::new(),
             seat: Mutex::new(Seat::Waiting(Box::new(Waiting { shard, sink: sink(), hub: hub.clone() }))),
             pinned: AtomicUsize::new(0),
+            no_thread: events::NoThread::default(),
         };
         Arc::new(Self { plan, posts: shards.into_iter().map(post).collect() })
     }
@@ -142,10 +147,12 @@ impl Workers {
                         *seat = Seat::Running(handle);
                         true
                     }
-                    Err(_) => {
+                    Err(why) => {
                         if let Some(waiting) = lock(&offer).take() {
                             *seat = Seat::Waiting(waiting);
                         }
+                        drop(seat);
+                        post.no_thread.tell(index, &why);
                         false
                     }
                 }
@@ -165,6 +172,7 @@ impl Workers {
     fn run(&self, waiting: Waiting) -> Vec<Left> {
         let Waiting { mut shard, mut sink, hub } = waiting;
         let mut panics = 0_u32;
+        let mut turns = events::Turns::default();
         let index = shard.index();
         pin::minimize_timer_slack();
         pin::unpin_current_thread();
@@ -173,7 +181,7 @@ impl Workers {
         }
         let mailbox = hub.mailbox(index);
         while !mailbox.is_stopped() {
-            match supervised(|| self.step(&hub, &mut shard, &mut *sink)) {
+            match supervised(|| self.step(&hub, &mut shard, &mut *sink, &mut turns)) {
                 Some(Step::Drained) => break,
                 Some(Step::Done) => panics = 0,
                 // Without a clock a drain would never be over.
@@ -187,7 +195,7 @@ impl Workers {
             }
         }
         if mailbox.is_to_fire() {
-            shard.close_and_fire(&hub, &mut |batch| sink.accept(batch));
+            fire(&mut shard, &hub, &mut *sink);
             return Vec::new();
         }
         let left = shard.close(&hub);
@@ -199,7 +207,7 @@ impl Workers {
     }
 
     /// One turn, and the wait for the next.
-    fn step(&self, hub: &HubRef, shard: &mut Shard, sink: &mut dyn Sink) -> Step {
+    fn step(&self, hub: &HubRef, shard: &mut Shard, sink: &mut dyn Sink, turns: &mut events::Turns) -> Step {
         let mailbox = hub.mailbox(shard.index());
         let asked = mailbox.asked();
         let now_ns = hub.timeline().now_ns();
@@ -207,6 +215,10 @@ impl Workers {
         let now = hub.timeline().scale().tick_at(now_ns);
         let stopwatch = sink.wants_ticks().then(|| Stopwatch::start(shard, now));
         let turn = shard.turn(hub, now, &mut |batch| sink.accept(batch));
+        if let Some(wakes) = shard.take_wakes() {
+            sink.wake(wakes);
+        }
+        turns.end(shard.index(), now_ns, turn.more, || passing_ns(hub));
         if mailbox.ailment.is_panicking() {
             mailbox.ailment.set_panics(0);
         }
@@ -243,7 +255,7 @@ impl Workers {
             match (seat, how) {
                 (Seat::Waiting(mut waiting), End::Fire) => {
                     let Waiting { shard, sink, .. } = &mut *waiting;
-                    shard.close_and_fire(hub, &mut |batch| sink.accept(batch));
+                    fire(shard, hub, &mut **sink);
                 }
                 (Seat::Waiting(mut waiting), _) => left.extend(waiting.shard.close(hub)),
                 (Seat::Running(handle), _) => running.push(handle),
@@ -277,6 +289,20 @@ impl Workers {
             seat
         };
         self.posts.iter().enumerate().map(tell).collect()
+    }
+}
+
+/// The time, unless somebody has to let it pass: then how long something took says nothing.
+fn passing_ns(hub: &HubRef) -> Option<u64> {
+    let timeline = hub.timeline();
+    timeline.try_now_ns().filter(|_| !timeline.stands_still())
+}
+
+/// Closes a shard and fires all that is pending in it.
+fn fire(shard: &mut Shard, hub: &HubRef, sink: &mut dyn Sink) {
+    shard.close_and_fire(hub, &mut |batch| sink.accept(batch));
+    if let Some(wakes) = shard.take_wakes() {
+        sink.wake(wakes);
     }
 }
 

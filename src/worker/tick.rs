@@ -66,12 +66,14 @@ impl Stopwatch {
         }
         let timeline = hub.timeline();
         let began_ns = hub.mailbox(shard.index()).heartbeat.last().unwrap_or(0);
+        // A clock that panics must not come between a turn and those whom it has still to wake.
+        let now_ns = timeline.try_now_ns().unwrap_or(began_ns);
         Some(Tick {
             shard: shard.index(),
             number: self.now.max(self.before).get(),
             expired: turn.fired,
             linked: shard.linked(),
-            took: Duration::from_nanos(timeline.now_ns().saturating_sub(began_ns)),
+            took: Duration::from_nanos(now_ns.saturating_sub(began_ns)),
         })
     }
 }

@@ -198,8 +198,8 @@ fn a_drain_ends_as_soon_as_nothing_is_left() {
     }
     drop(clock);
     let timer = Timer::new().expect("the defaults make sense");
-    let last = timer.schedule(20 * MS, || ()).expect("accepted");
     let start = Instant::now();
+    let last = timer.schedule(20 * MS, || ()).expect("accepted");
     let own = timer.clone();
     let left = in_time("a drain", move || own.shutdown_with(Shutdown::Drain(HOUR))).expect("the first");
     assert!(left.is_empty() && last.is_expired() && start.elapsed() >= 20 * MS);

@@ -11,6 +11,7 @@ mod endings;
 mod races;
 mod recurring;
 mod sequences;
+mod sleeps;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Range;

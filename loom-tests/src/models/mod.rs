@@ -17,5 +17,7 @@ mod pool;
 mod queue;
 mod recycle;
 mod series;
+mod sleep;
+mod stakes;
 mod state;
 mod worker;

@@ -1,12 +1,15 @@
 //! What is measured: the operations, and the engine that each of them is done on.
 
 use std::fs;
+use std::future::Future;
 use std::hint::black_box;
+use std::pin::{Pin, pin};
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use tourbillon::{Driver, Inline, ManualClock, Timeout, Timer};
+use tourbillon::{Driver, Inline, ManualClock, Sleep, Timeout, Timer};
 
 use super::meter::Meter;
 
@@ -29,12 +32,18 @@ pub(crate) enum Operation {
     DropExpired,
     /// All three, one after the other, as a request that is answered in time.
     ScheduleCancelDrop,
+    /// A future that sleeps is made, polled once, and dropped: a limit that was met, but not at once.
+    SleepDrop,
+    /// A limit is put round a future that is ready at once.
+    TimeoutReady,
     /// A turn takes timeouts out of the inbox into the wheel.
     TakeIn,
     /// A turn expires and runs timeouts of one tick, whose handles are gone.
     Expire,
     /// The same with handles that are still held.
     ExpireHeld,
+    /// A turn ends the sleep of futures, and calls their wakers.
+    Wake,
     /// A turn collects timeouts that were cancelled in the wheel.
     Collect,
 }
@@ -59,7 +68,7 @@ impl Operation {
 
     /// Whether it is a producer's; otherwise it is one timeout's share of a worker's turn.
     pub(crate) fn is_producers(self) -> bool {
-        !matches!(self, Self::TakeIn | Self::Expire | Self::ExpireHeld | Self::Collect)
+        !matches!(self, Self::TakeIn | Self::Expire | Self::ExpireHeld | Self::Wake | Self::Collect)
     }
 }
 
@@ -70,6 +79,7 @@ pub(crate) struct Bench {
     /// Who turns the engine, if it has no threads of its own.
     driven: Option<(Driver, ManualClock)>,
     held: Vec<Timeout>,
+    asleep: Vec<Sleep>,
     /// Until the bench is gone.
     anchor: Option<Timeout>,
 }
@@ -80,7 +90,13 @@ impl Bench {
         let clock = ManualClock::new();
         let builder = Timer::builder().shards(1).clock(clock.clone());
         let (timer, driver) = builder.build_driven().expect("the options make sense");
-        Self { timer, driven: Some((driver, clock)), held: Vec::with_capacity(room), anchor: None }
+        Self {
+            timer,
+            driven: Some((driver, clock)),
+            held: Vec::with_capacity(room),
+            asleep: Vec::with_capacity(room),
+            anchor: None,
+        }
     }
 
     /// An engine on the real clock, whose workers sleep unless this bench wakes them.
@@ -91,7 +107,8 @@ impl Bench {
     /// The calling thread's place at such an engine.
     pub(crate) fn at(timer: Timer, room: usize) -> Self {
         let anchor = Some(schedule(&timer, ANCHOR));
-        let bench = Self { timer, driven: None, held: Vec::with_capacity(room), anchor };
+        let bench =
+            Self { timer, driven: None, held: Vec::with_capacity(room), asleep: Vec::with_capacity(room), anchor };
         // The producers' clock knows its rate two milliseconds after it was first looked at.
         for _ in 0..2 {
             thread::sleep(Duration::from_millis(5));
@@ -104,14 +121,17 @@ impl Bench {
     pub(crate) fn prepare(&mut self, operation: Operation, n: usize) {
         use Operation::{
             CancelInInbox, CancelInWheel, Collect, DropCancelled, DropExpired, DropPending, Expire, ExpireHeld,
-            ResetEarlier, ResetLater, Schedule, ScheduleCancelDrop, ScheduleDetached, TakeIn,
+            ResetEarlier, ResetLater, Schedule, ScheduleCancelDrop, ScheduleDetached, SleepDrop, TakeIn, TimeoutReady,
+            Wake,
         };
         let delay = if matches!(operation, DropExpired | Expire | ExpireHeld) { SOON } else { FAR };
-        if !matches!(operation, Schedule | ScheduleDetached | ScheduleCancelDrop) {
+        if operation == Wake {
+            self.asleep.extend((0..n).map(|_| asleep(&self.timer, SOON)));
+        } else if !matches!(operation, Schedule | ScheduleDetached | ScheduleCancelDrop | SleepDrop | TimeoutReady) {
             self.held.extend((0..n).map(|_| schedule(&self.timer, delay)));
         }
         match operation {
-            Schedule | ScheduleDetached | ScheduleCancelDrop | CancelInInbox => {}
+            Schedule | ScheduleDetached | ScheduleCancelDrop | SleepDrop | TimeoutReady | CancelInInbox => {}
             CancelInWheel | ResetLater | ResetEarlier | DropPending => self.settle(),
             DropCancelled => self.held.iter().for_each(|timeout| assert!(timeout.cancel())),
             DropExpired => {
@@ -123,7 +143,7 @@ impl Bench {
                 self.settle();
             }
             TakeIn => {}
-            Expire | ExpireHeld => {
+            Expire | ExpireHeld | Wake => {
                 self.settle();
                 if operation == Expire {
                     self.held.clear();
@@ -176,10 +196,25 @@ impl Bench {
                     assert!(meter.measure(1, || schedule(timer, FAR).cancel()));
                 }
             }
-            Operation::TakeIn | Operation::Expire | Operation::ExpireHeld | Operation::Collect => {
+            Operation::SleepDrop => {
+                for _ in 0..n {
+                    meter.measure(1, || drop(asleep(timer, FAR)));
+                }
+            }
+            Operation::TimeoutReady => {
+                let mut context = Context::from_waker(Waker::noop());
+                for _ in 0..n {
+                    let ready = meter.measure(1, || {
+                        let limited = pin!(timer.timeout(black_box(FAR), std::future::ready(())));
+                        limited.poll(&mut context).is_ready()
+                    });
+                    assert!(ready);
+                }
+            }
+            Operation::TakeIn | Operation::Expire | Operation::ExpireHeld | Operation::Wake | Operation::Collect => {
                 let (driver, _) = self.driven.as_mut().expect("turns are measured on a driven engine");
                 let fired = meter.measure(n, || driver.turn());
-                let expires = matches!(operation, Operation::Expire | Operation::ExpireHeld);
+                let expires = matches!(operation, Operation::Expire | Operation::ExpireHeld | Operation::Wake);
                 assert_eq!(fired, if expires { n } else { 0 });
             }
         }
@@ -190,6 +225,7 @@ impl Bench {
         for timeout in self.held.drain(..) {
             timeout.cancel();
         }
+        self.asleep.clear();
         self.advance(3 * FAR);
         self.settle();
     }
@@ -241,6 +277,15 @@ fn task() -> impl FnOnce() + Send + 'static {
 #[inline(always)]
 fn schedule(timer: &Timer, delay: Duration) -> Timeout {
     timer.schedule(black_box(delay), task()).expect("the engine accepts")
+}
+
+/// A future that has been polled, and sleeps.
+#[inline(always)]
+fn asleep(timer: &Timer, delay: Duration) -> Sleep {
+    let mut sleep = timer.sleep(black_box(delay));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(Pin::new(&mut sleep).poll(&mut context).is_pending());
+    sleep
 }
 
 /// Whether no other thread of this process has anything to do.

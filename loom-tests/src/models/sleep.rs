@@ -1,0 +1,162 @@
+//! Futures that sleep: whoever polls one while it rings is woken, or knows that he need not be.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Wake, Waker};
+
+use super::check::check;
+use super::rig::{driven, entries_in_use, ticks};
+use crate::future::Sleep;
+use crate::sync::thread;
+use crate::time::ManualClock;
+use crate::timer::{Driver, Timer};
+
+/// Counts past loom, so that counting orders nothing.
+#[derive(Debug, Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A task that polls.
+#[derive(Clone, Debug)]
+struct Task {
+    woken: Arc<Woken>,
+    waker: Waker,
+}
+
+impl Task {
+    fn new() -> Self {
+        let woken = Arc::<Woken>::default();
+        Self { waker: Waker::from(Arc::clone(&woken)), woken }
+    }
+
+    fn finds_ready(&self, sleep: &mut Sleep) -> bool {
+        Pin::new(sleep).poll(&mut Context::from_waker(&self.waker)).is_ready()
+    }
+
+    fn woken(&self) -> usize {
+        self.woken.0.load(Ordering::Relaxed)
+    }
+
+    /// That nobody else has its waker any more.
+    fn assert_forgotten(&self) {
+        assert_eq!(Arc::strong_count(&self.woken), 2, "a waker has leaked, or was dropped twice");
+    }
+}
+
+/// A sleep whose time has come, which `task` has polled before, and its engine, which has not been turned since.
+fn about_to_ring(task: &Task) -> (Timer, Driver, ManualClock, Sleep) {
+    let (timer, driver, clock) = driven(|b| b.capacity(2));
+    let mut sleep = timer.sleep(ticks(1));
+    assert!(!task.finds_ready(&mut sleep));
+    clock.advance(ticks(1));
+    (timer, driver, clock, sleep)
+}
+
+fn assert_all_home(timer: &Timer, driver: &mut Driver) {
+    driver.turn();
+    assert_eq!(timer.pending(), 0);
+    let one = timer.schedule(ticks(9), || ()).expect("open");
+    assert_eq!(entries_in_use(&one), 1);
+    one.cancel();
+}
+
+/// Invariant: a sleep that is polled by another task while it rings is ready, or wakes that task.
+/// Legal ends: ready; woken, and then ready.
+#[test]
+fn who_polls_while_it_rings_is_woken_or_finds_it_ready() {
+    check(4, || {
+        let (first, second) = (Task::new(), Task::new());
+        let (timer, mut driver, _clock, mut sleep) = about_to_ring(&first);
+        let task = second.clone();
+        let other = thread::spawn(move || (task.finds_ready(&mut sleep), sleep));
+        assert_eq!(driver.turn(), 1);
+        let (ready, mut sleep) = other.join().expect("no panic");
+        assert!(ready || second.woken() == 1, "it waits for ever");
+        assert!(first.woken() + second.woken() <= 1);
+        assert!(second.finds_ready(&mut sleep));
+        drop(sleep);
+        first.assert_forgotten();
+        // This one, and the clone that has gone with its thread.
+        second.assert_forgotten();
+        assert_all_home(&timer, &mut driver);
+    });
+}
+
+/// Invariant: a sleep that is dropped while it rings leaves neither waker nor entry behind.
+/// Legal ends: cancelled; woken once.
+#[test]
+fn a_sleep_is_dropped_while_it_rings() {
+    check(4, || {
+        let task = Task::new();
+        let (timer, mut driver, _clock, sleep) = about_to_ring(&task);
+        let other = thread::spawn(move || drop(sleep));
+        let fired = driver.turn();
+        other.join().expect("no panic");
+        assert_eq!(task.woken(), fired);
+        driver.turn();
+        task.assert_forgotten();
+        assert_all_home(&timer, &mut driver);
+    });
+}
+
+/// Invariant: a sleep that is reset to later while it rings is not ready before its new deadline, and then it is; whoever polled it
+/// after the reset is woken.
+/// Legal ends: it rang, and was set anew; it was moved.
+#[test]
+fn a_sleep_is_reset_while_it_rings() {
+    check(3, || {
+        let (first, second) = (Task::new(), Task::new());
+        let (timer, mut driver, clock, mut sleep) = about_to_ring(&first);
+        let task = second.clone();
+        let other = thread::spawn(move || {
+            sleep.reset(ticks(1));
+            assert!(!task.finds_ready(&mut sleep), "early");
+            sleep
+        });
+        driver.turn();
+        let mut sleep = other.join().expect("no panic");
+        assert!(second.woken() == 0);
+        clock.advance(ticks(1));
+        driver.turn();
+        assert!(second.woken() == 1, "it waits for ever");
+        assert!(second.finds_ready(&mut sleep));
+        drop(sleep);
+        first.assert_forgotten();
+        second.assert_forgotten();
+        assert_all_home(&timer, &mut driver);
+    });
+}
+
+/// Invariant: a shutdown that hands a sleep back while it is polled by another task leaves no waker behind but in what it hands back.
+/// Legal ends: it hands back one of the two wakers; or none, as the poll is at it.
+#[test]
+fn a_sleep_is_handed_back_while_it_is_polled() {
+    check(4, || {
+        let (first, second) = (Task::new(), Task::new());
+        let (timer, driver, clock) = driven(|b| b.capacity(2));
+        let mut sleep = timer.sleep(ticks(1));
+        assert!(!first.finds_ready(&mut sleep));
+        let task = second.clone();
+        let other = thread::spawn(move || {
+            assert!(!task.finds_ready(&mut sleep), "early");
+            sleep
+        });
+        let left = timer.shutdown().expect("the first");
+        assert_eq!(left.len(), 1);
+        let mut sleep = other.join().expect("no panic");
+        left.into_iter().for_each(|unfired| unfired.run());
+        assert!(first.woken() + second.woken() <= 1);
+        first.assert_forgotten();
+        second.assert_forgotten();
+        clock.advance(ticks(1));
+        assert!(second.finds_ready(&mut sleep));
+        drop((sleep, driver));
+    });
+}

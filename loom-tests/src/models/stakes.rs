@@ -1,0 +1,49 @@
+//! The end of an engine that futures still have a stake in: whoever goes last, it ends once, and not before.
+
+use super::check::check;
+use super::rig::{Ledger, driven, ticks};
+use crate::future::Sleep;
+use crate::sync::thread;
+
+/// Invariant: an engine whose last timer goes while futures go, too, on shards of their own, has ended when all have gone.
+/// Legal ends: it was ended by whoever was last.
+#[test]
+fn whoever_goes_last_ends_the_engine() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (timer, driver, _clock) = driven(|b| b.shards(2).capacity(2));
+        timer.schedule_detached(ticks(9), ledger.task()).expect("open");
+        let mine = timer.sleep(ticks(9));
+        let other = timer.clone();
+        // It is another thread's, whose home is the other shard.
+        let theirs = thread::spawn(move || other.sleep(ticks(9))).join().expect("no panic");
+        let one = thread::spawn(move || drop(mine));
+        let two = thread::spawn(move || drop(theirs));
+        drop(timer);
+        one.join().expect("no panic");
+        two.join().expect("no panic");
+        // What was pending has gone with it.
+        ledger.assert_closed(0);
+        drop(driver);
+    });
+}
+
+/// Invariant: as long as a future is there the engine goes on, although its timer has gone; three futures on one shard count as three.
+/// Legal ends: as above.
+#[test]
+fn an_engine_goes_on_for_its_last_future() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, clock) = driven(|b| b.capacity(2));
+        timer.schedule_detached(ticks(1), ledger.task()).expect("open");
+        let [one, two, last]: [Sleep; 3] = std::array::from_fn(|_| timer.sleep(ticks(9)));
+        let go = [thread::spawn(move || drop(one)), thread::spawn(move || drop(two))];
+        drop(timer);
+        clock.advance(ticks(1));
+        assert_eq!(driver.turn(), 1, "it has ended too soon");
+        go.into_iter().for_each(|goes| goes.join().expect("no panic"));
+        ledger.assert_closed(1);
+        drop(last);
+        assert!(driver.next_wakeup().is_none());
+    });
+}

@@ -1,0 +1,160 @@
+//! What an operator should know, as events of the crate `tracing`, all with the target `tourbillon`: too many engines, a task that panicked,
+//! a worker that can't be started, a turn that took long, a shard that does not keep up.
+//!
+//! Without the feature `tracing` all of this is empty, and compiles to nothing. With it, a turn costs one load while nobody listens, and
+//! one look at the clock while somebody does; nothing else here is on a way that is taken often. Whoever listens is called like a hook
+//! of the user's: what it panics with is lost. It may schedule, cancel and reset, but not shut an engine down, nor call `Timer::global` when
+//! told of too many engines; and what a thread schedules while it ends (out of a thread-local's destructor) is told under a lock.
+
+#[cfg(feature = "tracing")]
+pub(crate) use loud::{NoThread, Turns, many_engines, task_panicked};
+#[cfg(not(feature = "tracing"))]
+pub(crate) use silent::{NoThread, Turns, many_engines, task_panicked};
+
+#[cfg(feature = "tracing")]
+mod loud {
+    use std::any::Any;
+    use std::fmt::Display;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    // Whether something was told: nothing that a protocol depends on, so not through `sync`.
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use ::tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
+    use ::tracing::{error, warn};
+
+    const MS: u64 = 1_000_000;
+    /// A turn that takes so many nanoseconds is long. All that is due on its shard is late by as much: a hundred ticks by default, and more
+    /// than the 10 ms or so that a turn takes that does all that its limits allow. So it is a task or an executor that holds the worker
+    /// up, or a machine that has no processor for it.
+    const LONG: u64 = 100 * MS;
+    /// At most one complaint in so many nanoseconds that a shard does not keep up.
+    const PAUSE: u64 = 1000 * MS;
+    const TARGET: &str = "tourbillon";
+
+    /// Whoever listens must not take down the thread that tells.
+    fn tell(event: impl FnOnce()) {
+        catch_unwind(AssertUnwindSafe(event)).unwrap_or_else(std::mem::forget);
+    }
+
+    /// More than `many` engines live at a time.
+    #[cold]
+    pub(crate) fn many_engines(living: usize, many: usize) {
+        tell(|| {
+            warn!(
+                target: TARGET,
+                living,
+                "there are more than {many} timer engines, each with threads of its own: share one, by cloning its Timer or by \
+                 Timer::global"
+            );
+        });
+    }
+
+    /// A task, or a hook of the user's, has panicked.
+    #[cold]
+    pub(crate) fn task_panicked(panic: &(dyn Any + Send)) {
+        let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        tell(
+            || error!(target: TARGET, panic = text.unwrap_or("not a string"), "a timer task panicked; the others run on"),
+        );
+    }
+
+    /// Tells once that a worker can't be started: each schedule tries again.
+    #[derive(Debug, Default)]
+    pub(crate) struct NoThread(AtomicBool);
+
+    impl NoThread {
+        #[cold]
+        pub(crate) fn tell(&self, shard: usize, why: &impl Display) {
+            // Before the event: should whoever hears it schedule, that finds no thread either, and comes here again.
+            if !self.0.swap(true, Ordering::Relaxed) {
+                tell(|| {
+                    error!(
+                        target: TARGET,
+                        shard,
+                        %why,
+                        "the system gives no thread for a timer's worker: what is scheduled waits, and each schedule tries again"
+                    );
+                });
+            }
+        }
+    }
+
+    /// What a worker remembers of its turns.
+    #[derive(Debug, Default)]
+    pub(crate) struct Turns {
+        /// How many have left something over, one after the other, and when the first of them began.
+        left_over: u64,
+        since_ns: u64,
+        told_ns: Option<u64>,
+    }
+
+    impl Turns {
+        /// A turn is over that began at `began_ns`; `more` if it left something over. `now` is none if time stands still.
+        #[inline]
+        pub(crate) fn end(&mut self, shard: usize, began_ns: u64, more: bool, now: impl FnOnce() -> Option<u64>) {
+            if LevelFilter::WARN <= STATIC_MAX_LEVEL && LevelFilter::WARN <= LevelFilter::current() {
+                self.look(shard, began_ns, more, now());
+            }
+        }
+
+        fn look(&mut self, shard: usize, began_ns: u64, more: bool, now_ns: Option<u64>) {
+            if !more {
+                self.left_over = 0;
+            } else if self.left_over == 0 {
+                (self.left_over, self.since_ns) = (1, began_ns);
+            } else {
+                self.left_over += 1;
+            }
+            let Some(now_ns) = now_ns else { return };
+            let took = now_ns.saturating_sub(began_ns);
+            if took >= LONG {
+                tell(
+                    || warn!(target: TARGET, shard, took_ms = took / MS, "a timer's turn took long: what was due meanwhile is late"),
+                );
+            }
+            let behind = now_ns.saturating_sub(self.since_ns);
+            let is_quiet = self.told_ns.is_none_or(|told| now_ns.saturating_sub(told) >= PAUSE);
+            if self.left_over > 1 && behind >= LONG && is_quiet {
+                self.told_ns = Some(now_ns);
+                let (turns, for_ms) = (self.left_over, behind / MS);
+                tell(|| {
+                    warn!(
+                        target: TARGET,
+                        shard,
+                        turns,
+                        for_ms,
+                        "a timer's shard does not keep up: each turn has reached transfer_limit or expiry_limit and left something over"
+                    );
+                });
+            }
+        }
+    }
+}
+
+#[cfg(not(feature = "tracing"))]
+mod silent {
+    use std::any::Any;
+    use std::fmt::Display;
+
+    #[inline]
+    pub(crate) fn many_engines(_living: usize, _many: usize) {}
+
+    #[inline]
+    pub(crate) fn task_panicked(_panic: &(dyn Any + Send)) {}
+
+    #[derive(Debug, Default)]
+    pub(crate) struct NoThread(());
+
+    impl NoThread {
+        #[inline]
+        pub(crate) fn tell(&self, _shard: usize, _why: &impl Display) {}
+    }
+
+    #[derive(Debug, Default)]
+    pub(crate) struct Turns(());
+
+    impl Turns {
+        #[inline]
+        pub(crate) fn end(&mut self, _shard: usize, _began_ns: u64, _more: bool, _now: impl FnOnce() -> Option<u64>) {}
+    }
+}

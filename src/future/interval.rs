@@ -1,0 +1,116 @@
+//! Ticks at a fixed rate, to be awaited.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use super::sleep::Sleep;
+use crate::entry::MissedTicks;
+use crate::time::{Moment, saturating_ns};
+use crate::timer::Timer;
+
+/// Ticks at a fixed rate. Made by [`Timer::interval`] and [`Timer::interval_at`].
+///
+/// The k-th tick is due at the first plus k periods, however long whoever awaits it takes in between: it does not drift. What
+/// happens to ticks that are missed [can be chosen](Self::set_missed_ticks). With the feature `stream` it is a `Stream`
+/// that never ends.
+#[must_use = "an Interval does nothing unless its ticks are awaited or polled"]
+pub struct Interval {
+    sleep: Sleep,
+    /// When the next tick is due, exactly, in the engine's time.
+    due_ns: u64,
+    period: Duration,
+    missed: MissedTicks,
+}
+
+impl Interval {
+    #[track_caller]
+    pub(super) fn new(timer: &Timer, first: Moment, period: Duration) -> Self {
+        assert!(
+            !period.is_zero(),
+            "the period of an interval is zero: give it one that is longer, be it by a nanosecond"
+        );
+        Self {
+            sleep: Sleep::until(timer.stake(), first.tick),
+            due_ns: first.ns,
+            period,
+            missed: MissedTicks::default(),
+        }
+    }
+
+    /// Waits for the next tick, and returns when it was due (which is not when it was noticed: that is never before). Can be dropped
+    /// and called again without losing a tick.
+    pub async fn tick(&mut self) -> Instant {
+        poll_fn(|context| self.poll_tick(context)).await
+    }
+
+    /// As [`tick`](Self::tick), for futures that are written by hand.
+    pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Instant> {
+        Pin::new(&mut self.sleep).poll(context).map(|()| {
+            let timeline = self.sleep.timeline();
+            let due = timeline.instant_at(self.due_ns);
+            let next_ns = self.missed.next_ns(saturating_ns(self.period), self.due_ns, timeline.now_ns());
+            let tick = timeline.scale().tick_not_before(next_ns);
+            self.go_on(Moment { ns: next_ns, tick });
+            due
+        })
+    }
+
+    fn go_on(&mut self, at: Moment) {
+        self.due_ns = at.ns;
+        self.sleep.reset_to(at.tick);
+    }
+
+    /// The time between two ticks.
+    #[must_use]
+    pub fn period(&self) -> Duration {
+        self.period
+    }
+
+    /// What happens to ticks that are missed.
+    #[must_use]
+    pub fn missed_ticks(&self) -> MissedTicks {
+        self.missed
+    }
+
+    /// Sets what happens to ticks that are missed because nobody awaited them, from the next one on. (At first they are
+    /// [skipped](MissedTicks::Skip): Tokio's intervals burst.)
+    pub fn set_missed_ticks(&mut self, missed: MissedTicks) {
+        self.missed = missed;
+    }
+
+    /// Moves the next tick to one period from now; the others follow it.
+    pub fn reset(&mut self) {
+        self.reset_after(self.period);
+    }
+
+    /// Moves the next tick to now; the others follow it.
+    pub fn reset_immediately(&mut self) {
+        self.reset_after(Duration::ZERO);
+    }
+
+    /// Moves the next tick to `delay` from now; the others follow it.
+    pub fn reset_after(&mut self, delay: Duration) {
+        let next = self.sleep.timeline().moment_after(delay);
+        self.go_on(next);
+    }
+
+    /// Moves the next tick to a point in time; the others follow it. If that has passed it comes at once, and says that it was due then.
+    /// (What lies before the engine's start counts as that.)
+    pub fn reset_at(&mut self, deadline: Instant) {
+        let next = self.sleep.timeline().moment_at(deadline);
+        self.go_on(next);
+    }
+}
+
+impl fmt::Debug for Interval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Interval")
+            .field("next", &self.sleep.deadline())
+            .field("period", &self.period)
+            .field("missed", &self.missed)
+            .finish()
+    }
+}

@@ -1,0 +1,104 @@
+//! A timeout that wakes a task, and whose waker may change: what a future that sleeps is made of.
+
+use std::task::Waker;
+
+use super::Timer;
+use super::schedule::{Place, Refusal, Work};
+use super::timeout::Timeout;
+use crate::entry::{Task, With, entry_ref};
+use crate::shard::Stake;
+use crate::time::{Tick, Timeline};
+
+/// One that is set. Dropping it cancels.
+#[derive(Debug)]
+pub(crate) struct Alarm {
+    /// Of an entry with a sleeper in it.
+    timeout: Timeout,
+}
+
+/// What became of an alarm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ring {
+    Rang,
+    /// The waker will be woken.
+    NotYet,
+    /// The engine was shut down before.
+    Never,
+}
+
+/// Why no alarm was set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoAlarm {
+    /// There was no room, or no memory: this may pass.
+    Now,
+    /// The engine has ended, or is another process's.
+    Ever,
+}
+
+/// What is put into the entry.
+pub(super) struct Waking(pub(super) Waker);
+
+impl Work for Waking {
+    const WITH: With = With::NOTHING;
+
+    #[inline]
+    fn into_task(self) -> Task {
+        Task::sleeper(self.0)
+    }
+
+    unsafe fn from_task(task: Task) -> Self {
+        // SAFETY: `into_task` made it, and it was never published.
+        Self(unsafe { task.into_waker() })
+    }
+}
+
+impl Timer {
+    /// The engine's time.
+    pub(crate) fn timeline(&self) -> &Timeline {
+        self.engine.hub.timeline()
+    }
+
+    /// What a future needs of the engine.
+    pub(crate) fn stake(&self) -> Stake {
+        self.engine.hub.stake()
+    }
+}
+
+impl Alarm {
+    /// Sets one: `waker` is woken when `deadline` has come.
+    pub(crate) fn set(stake: &Stake, deadline: Tick, waker: &Waker) -> Result<Self, NoAlarm> {
+        let place = Place { hub: stake.hub(), shard: None, group: None };
+        match place.wake(deadline, waker.clone()) {
+            Ok(timeout) => Ok(Self { timeout }),
+            Err(Refusal::Full | Refusal::OutOfMemory) => Err(NoAlarm::Now),
+            Err(Refusal::Shutdown | Refusal::Forked) => Err(NoAlarm::Ever),
+        }
+    }
+
+    /// Whether it has rung; if not yet, it will wake `waker`, and no other.
+    pub(crate) fn poll(&mut self, waker: &Waker) -> Ring {
+        // SAFETY: the handle keeps its entry alive.
+        let entry = unsafe { entry_ref(self.timeout.as_entry()) };
+        // The state first: if it is pending now, then the waker that is in the entry has not been dropped, and is no other that has
+        // got the same address since.
+        if entry.state.is_pending() && entry.as_sleeper().is_some_and(|sleeper| sleeper.watch(waker)) {
+            return Ring::NotYet;
+        }
+        if entry.state.is_expired() { Ring::Rang } else { Ring::Never }
+    }
+
+    pub(crate) fn has_rung(&self) -> bool {
+        self.timeout.is_expired()
+    }
+
+    /// Moves it. False: it is no longer set, and nothing was changed.
+    pub(crate) fn move_to(&mut self, deadline: Tick) -> bool {
+        self.timeout.reset_to(deadline)
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        self.timeout.cancel();
+    }
+}

@@ -1,0 +1,141 @@
+//! What an operator is told, and what not. Engines are told apart by the names of their threads.
+
+mod common;
+#[path = "common/listener.rs"]
+mod listener;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tourbillon::{Builder, Inline, ManualClock, Timer};
+use tracing::Level;
+
+use common::{HOUR, MS, assert_books_balance, driven_by, eventually, in_time};
+use listener::{Heard, Listener};
+
+static LISTENER: LazyLock<Listener> = LazyLock::new(Listener::of_all);
+
+/// Longer than a turn may take.
+const LONG: Duration = Duration::from_millis(150);
+
+fn builder(name: &str) -> Builder {
+    LazyLock::force(&LISTENER);
+    Timer::builder().shards(1).thread_name(name)
+}
+
+fn inline(name: &str) -> Timer {
+    builder(name).executor(Inline).build().expect("the options make sense")
+}
+
+/// What the threads of an engine have told about `what`.
+fn told(name: &str, what: &str) -> Vec<Heard> {
+    LISTENER.heard_by(name).into_iter().filter(|heard| heard.text.contains(what)).collect()
+}
+
+#[test]
+fn a_panic_is_told_with_its_text() {
+    let timer = builder("panics").build().expect("the options make sense");
+    timer.schedule_detached(MS, || panic!("a plain text")).expect("accepted");
+    timer.schedule_detached(MS, || panic!("a text with {}", 17)).expect("accepted");
+    timer.schedule_detached(MS, || std::panic::panic_any(17)).expect("accepted");
+    drop(timer.schedule_at_fixed_rate(MS, MS, || panic!("of a series")).expect("accepted"));
+    for text in ["a plain text", "a text with 17", "not a string", "of a series"] {
+        eventually(text, || told("panics", text).len() == 1);
+        assert_eq!(told("panics", text)[0].level, Level::ERROR);
+    }
+    eventually("each is counted", || timer.stats().panicked == 4);
+    assert_eq!(LISTENER.heard_by("panics").len(), 4, "{:?}", LISTENER.heard_by("panics"));
+}
+
+#[test]
+fn a_listener_that_panics_takes_nothing_with_it() {
+    let timer = builder("deaf").build().expect("the options make sense");
+    let ran = Arc::new(AtomicBool::new(false));
+    let mark = Arc::clone(&ran);
+    timer.schedule_detached(MS, || panic!("the listener panics")).expect("accepted");
+    timer.schedule_detached(2 * MS, move || mark.store(true, Ordering::Relaxed)).expect("accepted");
+    eventually("what comes after it runs", || ran.load(Ordering::Relaxed));
+    eventually("it is told, and counted", || told("deaf", "the listener panics").len() == 1);
+    eventually("as one", || timer.stats().panicked == 1);
+    assert_eq!(timer.stats().executor_refused, 0);
+    assert_books_balance(&timer.stats());
+}
+
+#[test]
+fn a_turn_that_takes_long_is_told() {
+    let timer = inline("slow");
+    timer.schedule_detached(MS, || thread::sleep(LONG)).expect("accepted");
+    eventually("the long turn is told", || !told("slow", "took long").is_empty());
+    let heard = told("slow", "took long").remove(0);
+    assert_eq!((heard.level, heard.by.as_str()), (Level::WARN, "slow-0"));
+    let took = heard.text.split("took_ms=").nth(1).and_then(|rest| rest.split(';').next()?.parse::<u128>().ok());
+    assert!(took.is_some_and(|ms| ms >= LONG.as_millis()) && heard.text.contains("shard=0"), "{heard:?}");
+}
+
+#[test]
+fn a_clock_that_is_moved_by_hand_makes_no_turn_long() {
+    let clock = ManualClock::new();
+    let timer = builder("by-hand").executor(Inline).clock(clock.clone()).build().expect("the options make sense");
+    let moving = clock.clone();
+    timer.schedule_detached(MS, move || moving.advance(HOUR)).expect("accepted");
+    in_time("the clock is moved in the middle of a turn", move || clock.advance(2 * MS));
+    eventually("the turn is over", || timer.stats().fired == 1 && timer.stats().turns > 1);
+    assert!(told("by-hand", "").is_empty(), "{:?}", told("by-hand", ""));
+}
+
+#[test]
+fn a_shard_that_does_not_keep_up_is_told_once_a_second_at_most() {
+    let timer = builder("flooded").executor(Inline).transfer_limit(1).build().expect("the options make sense");
+    let begun = Instant::now();
+    let done = Arc::new(AtomicBool::new(false));
+    let producers: Vec<_> = (0..2)
+        .map(|_| {
+            let (timer, done) = (timer.clone(), Arc::clone(&done));
+            thread::spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    // One for each turn, and as many that wait.
+                    if timer.pending() < 100_000 {
+                        timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");
+                    }
+                }
+            })
+        })
+        .collect();
+    eventually("it is told, and told again", || told("flooded", "does not keep up").len() >= 2);
+    let heard = told("flooded", "does not keep up");
+    let took = begun.elapsed();
+    assert!(heard.len() as u64 <= took.as_secs() + 2, "{} in {took:?}", heard.len());
+    assert!(took >= Duration::from_secs(1), "not two within a second");
+    assert!(heard.iter().all(|heard| heard.level == Level::WARN && heard.text.contains("turns=")), "{heard:?}");
+    done.store(true, Ordering::Relaxed);
+    producers.into_iter().for_each(|producer| producer.join().expect("no panic"));
+}
+
+#[test]
+fn an_engine_that_has_its_way_tells_nothing() {
+    let timer = builder("quiet").build().expect("the options make sense");
+    for n in 0..10_000_u64 {
+        timer.schedule_detached(Duration::from_micros(n), || ()).expect("accepted");
+    }
+    eventually("all have run", || timer.stats().fired == 10_000);
+    // A loaded machine may hold a turn up: that is told, and nothing else.
+    let heard = LISTENER.heard_by("quiet");
+    assert!(heard.iter().all(|heard| heard.text.contains("took long")), "{heard:?}");
+}
+
+#[test]
+fn a_driven_engine_tells_of_panics_and_leaves_turns_to_its_driver() {
+    let (timer, mut driver, clock) = driven_by(builder("driven"));
+    let name = thread::current().name().unwrap_or_default().to_owned();
+    let task = || {
+        thread::sleep(LONG);
+        panic!("by hand");
+    };
+    timer.schedule_detached(MS, task).expect("accepted");
+    clock.advance(MS);
+    assert_eq!(driver.turn(), 1);
+    let heard = LISTENER.heard_by(&name);
+    assert!(heard.len() == 1 && heard[0].text.contains("by hand"), "{heard:?}");
+}

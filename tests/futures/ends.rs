@@ -1,0 +1,195 @@
+//! Engines that end, or are short of something, and wakers that misbehave.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+use tourbillon::{Inline, Shutdown, ShutdownError, Timer};
+
+use super::Task;
+use super::common::{HOUR, MS, PATIENCE, driven, driven_by, eventually, in_time};
+
+#[test]
+fn a_sleep_keeps_its_engine() {
+    in_time("a sleep without a timer", || {
+        let timer = Timer::new().expect("defaults");
+        let sleep = timer.sleep(3 * MS);
+        drop(timer);
+        pollster::block_on(sleep);
+    });
+}
+
+#[test]
+fn after_a_shutdown_a_sleep_is_ready_when_its_time_has_come_and_never_early() {
+    let (timer, _driver, clock) = driven();
+    let task = Task::new();
+    let (mut set, mut new) = (timer.sleep(5 * MS), timer.sleep(5 * MS));
+    assert!(task.poll(&mut set).is_pending());
+    let unfired = timer.shutdown().expect("the first");
+    assert_eq!((unfired.len(), task.woken()), (1, 0));
+    assert!(task.poll(&mut set).is_pending() && task.poll(&mut new).is_pending());
+    assert!(!set.is_elapsed());
+    unfired.into_iter().for_each(|unfired| unfired.run());
+    assert_eq!(task.woken(), 1, "what was handed back wakes when it is run");
+    assert!(task.poll(&mut set).is_pending());
+    clock.advance(5 * MS);
+    assert!(task.poll(&mut set).is_ready() && task.poll(&mut new).is_ready());
+    assert!(task.is_forgotten());
+}
+
+#[test]
+fn a_sleep_that_is_handed_back_and_dropped_lets_its_task_go() {
+    let (timer, _driver, _clock) = driven();
+    let task = Task::new();
+    let mut sleep = timer.sleep(HOUR);
+    assert!(task.poll(&mut sleep).is_pending());
+    drop(timer.shutdown().expect("the first"));
+    assert!(task.is_forgotten());
+    sleep.reset(HOUR);
+    assert!(task.poll(&mut sleep).is_pending());
+}
+
+#[test]
+fn a_shutdown_that_fires_makes_sleeps_ready_and_one_that_drains_waits_for_them() {
+    for driven_engine in [true, false] {
+        let builder = Timer::builder().pinning(tourbillon::Pinning::None);
+        let (timer, driver) = if driven_engine {
+            let (timer, driver, _clock) = driven_by(builder);
+            (timer, Some(driver))
+        } else {
+            (builder.build().expect("a good plan"), None)
+        };
+        let task = Task::new();
+        let mut sleep = timer.sleep(HOUR);
+        assert!(task.poll(&mut sleep).is_pending());
+        assert!(timer.shutdown_with(Shutdown::FireNow).expect("the first").is_empty());
+        assert_eq!(task.woken(), 1);
+        assert!(task.poll(&mut sleep).is_ready());
+        drop(driver);
+    }
+    let timer = Timer::new().expect("defaults");
+    let task = Task::new();
+    let mut sleep = timer.sleep(5 * MS);
+    assert!(task.poll(&mut sleep).is_pending());
+    assert!(timer.shutdown_with(Shutdown::Drain(PATIENCE)).expect("the first").is_empty());
+    assert_eq!(task.woken(), 1);
+    assert!(task.poll(&mut sleep).is_ready());
+
+    let (timer, _driver, clock) = driven();
+    let mut sleep = timer.sleep(5 * MS);
+    assert!(task.poll(&mut sleep).is_pending());
+    clock.advance(5 * MS);
+    assert!(timer.shutdown_with(Shutdown::Drain(MS)).expect("the first").is_empty());
+    assert_eq!(task.woken(), 1, "a driven engine wakes at once what is due");
+    assert!(task.poll(&mut sleep).is_ready());
+}
+
+struct Does<F>(F);
+
+impl<F: Fn() + Send + Sync + 'static> Wake for Does<F> {
+    fn wake(self: Arc<Self>) {
+        (self.0)();
+    }
+}
+
+fn waker(wake: impl Fn() + Send + Sync + 'static) -> Waker {
+    Waker::from(Arc::new(Does(wake)))
+}
+
+fn poll_with(sleep: &mut tourbillon::Sleep, waker: &Waker) -> bool {
+    let sleep = std::pin::Pin::new(sleep);
+    std::future::Future::poll(sleep, &mut std::task::Context::from_waker(waker)).is_ready()
+}
+
+#[test]
+fn a_waker_that_panics_is_told_and_takes_no_other_with_it() {
+    let told = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&told);
+    let builder = Timer::builder().on_panic(move |_| _ = count.fetch_add(1, Ordering::Relaxed));
+    let (timer, mut driver, clock) = driven_by(builder);
+    let (before, after, bad) = (Task::new(), Task::new(), waker(|| panic!("on purpose")));
+    let (mut first, mut second, mut third) = (timer.sleep(MS), timer.sleep(MS), timer.sleep(MS));
+    assert!(before.poll(&mut first).is_pending());
+    assert!(!poll_with(&mut second, &bad));
+    assert!(after.poll(&mut third).is_pending());
+    clock.advance(MS);
+    assert_eq!(driver.turn(), 3);
+    assert_eq!((before.woken(), after.woken(), told.load(Ordering::Relaxed)), (1, 1, 1));
+    assert_eq!(timer.stats().panicked, 1);
+    assert!(poll_with(&mut second, &bad), "it is over all the same");
+}
+
+#[test]
+fn wakers_are_called_by_the_worker_and_not_by_the_executor() {
+    let timer = Timer::builder()
+        .shards(1)
+        .thread_name("mine")
+        .executor(|_: tourbillon::Expired| panic!("not for this"))
+        .build();
+    let timer = timer.expect("a good plan");
+    let names = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&names);
+    let waker = waker(move || seen.lock().expect("no panic").push(thread::current().name().map(str::to_owned)));
+    let mut sleep = timer.sleep(MS);
+    assert!(!poll_with(&mut sleep, &waker));
+    eventually("it is woken", || !names.lock().expect("no panic").is_empty());
+    assert_eq!(*names.lock().expect("no panic"), [Some("mine-0".to_owned())]);
+    assert!(poll_with(&mut sleep, &waker));
+}
+
+/// The shard has been left by then: a waker may do what a task may.
+#[test]
+fn a_waker_may_schedule_sleep_cancel_and_is_refused_a_shutdown() {
+    let (timer, mut driver, clock) = driven_by(Timer::builder().executor(Inline));
+    let (inner, ran) = (timer.clone(), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&ran);
+    let waker = waker(move || {
+        let count = Arc::clone(&count);
+        inner.schedule_detached(Duration::ZERO, move || _ = count.fetch_add(1, Ordering::Relaxed)).expect("open");
+        assert!(inner.schedule(HOUR, || ()).expect("open").cancel());
+        let mut sleep = inner.sleep(HOUR);
+        assert!(Task::new().poll(&mut sleep).is_pending());
+        assert_eq!(inner.shutdown().unwrap_err(), ShutdownError::FromTask);
+    });
+    let mut sleep = timer.sleep(MS);
+    assert!(!poll_with(&mut sleep, &waker));
+    clock.advance(MS);
+    driver.turn();
+    driver.turn();
+    assert_eq!((ran.load(Ordering::Relaxed), timer.stats().panicked, timer.pending()), (1, 0, 0));
+}
+
+#[test]
+fn a_clock_that_is_moved_by_hand_comes_back_when_all_have_been_woken() {
+    let clock = tourbillon::ManualClock::new();
+    let timer = Timer::builder().clock(clock.clone()).build().expect("a good plan");
+    let task = Task::new();
+    let mut sleeps: Vec<_> = (1..=100).map(|ms| timer.sleep(ms * MS)).collect();
+    assert!(sleeps.iter_mut().all(|sleep| task.poll(sleep).is_pending()));
+    clock.advance(50 * MS);
+    assert_eq!(task.woken(), 50);
+    while clock.advance_to_next(&timer) {}
+    assert_eq!(task.woken(), 50);
+    assert!(sleeps.iter_mut().all(|sleep| task.poll(sleep).is_ready()));
+}
+
+#[test]
+fn a_task_finds_the_place_of_a_sleep_that_ended_in_its_turn() {
+    let (timer, mut driver, clock) = driven_by(Timer::builder().max_pending_timeouts(2));
+    let (task, inner) = (Task::new(), timer.clone());
+    let mut sleep = timer.sleep(MS);
+    assert!(task.poll(&mut sleep).is_pending());
+    let both = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&both);
+    let schedule = move || {
+        for _ in 0..2 {
+            count.fetch_add(usize::from(inner.schedule_detached(HOUR, || ()).is_ok()), Ordering::Relaxed);
+        }
+    };
+    timer.schedule_detached(MS, schedule).expect("room");
+    clock.advance(MS);
+    driver.turn();
+    assert_eq!(both.load(Ordering::Relaxed), 2);
+}

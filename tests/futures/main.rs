@@ -1,0 +1,51 @@
+//! What the futures promise, through the public API, with wakers that count, on clocks that are moved by hand.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod ends;
+mod intervals;
+mod sleeps;
+mod timeouts;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+/// A task as far as a future can tell: it counts how often it is woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+struct Task {
+    woken: Arc<Woken>,
+    waker: Waker,
+}
+
+impl Task {
+    fn new() -> Self {
+        let woken = Arc::<Woken>::default();
+        Self { waker: Waker::from(Arc::clone(&woken)), woken }
+    }
+
+    fn poll<F: Future + Unpin>(&self, future: &mut F) -> Poll<F::Output> {
+        Pin::new(future).poll(&mut Context::from_waker(&self.waker))
+    }
+
+    /// How often it was woken since this was last asked.
+    fn woken(&self) -> usize {
+        self.woken.0.swap(0, Ordering::SeqCst)
+    }
+
+    /// Whether anybody else still has its waker.
+    fn is_forgotten(&self) -> bool {
+        Arc::strong_count(&self.woken) == 2
+    }
+}
