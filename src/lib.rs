@@ -35,7 +35,7 @@
 //! Each knows only those before it: `sync` (the one door to atomics), `memory` (zeroed arrays), `time` (ticks, clocks), `entry` (one cache
 //! line per timeout, and the word that decides), `arena` (where entries live), `wheel` (slots, levels, bitmaps: no thread, no clock),
 //! `shard` (inbox, cancelled queue, wheel, and a turn through them: no thread), `worker` (the threads), `executor` (where tasks run),
-//! `timer` (what you touch), `future` (the same to be awaited).
+//! `timer` (what you touch), `future` (the same to be awaited), `adapters` (other crates).
 //!
 //! # Promises
 //!
@@ -60,10 +60,19 @@
 //!
 //! # Features
 //!
+//! All are off at first, and any can be had together.
+//!
+//! * `hyper`: a [`Timer`] is hyper 1's timer, for servers, clients and hyper-util's pools.
+//! * `metrics`: all of [`Timer::stats`] through the `metrics` facade, for Prometheus and others.
+//! * `quinn`: a runtime for QUIC connections whose timers are the engine's.
+//! * `rayon`, `tokio`: a Rayon pool, or the handle of a Tokio runtime, is an [`Executor`].
+//! * `stream`: an [`Interval`] is a `Stream`.
+//! * `tower`: a time limit as a layer, for tower, axum and tonic.
 //! * `tracing`: events for an operator: panics, workers that can't be started, long turns, overload, too many engines.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod adapters;
 mod arena;
 mod entry;
 mod events;
@@ -77,6 +86,15 @@ mod timer;
 mod wheel;
 mod worker;
 
+#[cfg(feature = "metrics")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+pub use adapters::metrics;
+#[cfg(feature = "quinn")]
+#[cfg_attr(docsrs, doc(cfg(feature = "quinn")))]
+pub use adapters::quinn;
+#[cfg(feature = "tower")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tower")))]
+pub use adapters::tower;
 pub use entry::MissedTicks;
 pub use executor::{Executor, Expired, Inline, ThreadPool};
 pub use future::{Elapsed, Interval, Sleep, WithTimeout};

@@ -15,6 +15,8 @@ mod shutdown;
 mod stats;
 mod timeout;
 mod to_next;
+#[cfg(feature = "metrics")]
+mod watch;
 
 use std::hash::Hash;
 use std::sync::{Arc, OnceLock};
@@ -31,6 +33,8 @@ pub use stats::{LevelStats, ShardStats, Stats};
 pub use timeout::{Timeout, TimeoutGuard};
 
 pub(crate) use alarm::{Alarm, NoAlarm, Ring};
+#[cfg(feature = "metrics")]
+pub(crate) use watch::Watch;
 
 use crate::entry::{MissedTicks, Rule};
 use engine::{Engine, Owner};

@@ -1,0 +1,25 @@
+//! Timeouts that run on a Rayon pool: one that fires may spread its work over all of the pool's threads.
+
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use rayon::prelude::*;
+use rayon::{ThreadPoolBuilder, current_thread_index};
+use tourbillon::Timer;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // In an `Arc`, as it does other work, too.
+    let pool = Arc::new(ThreadPoolBuilder::new().num_threads(2).build()?);
+    let timer = Timer::builder().executor(Arc::clone(&pool)).build()?;
+
+    let (tell, told) = mpsc::channel();
+    timer.schedule_detached(Duration::from_millis(20), move || {
+        println!("a timeout runs on the pool's thread {:?}", current_thread_index());
+        // On both.
+        let squares: u64 = (0..1_000_000_u64).into_par_iter().map(|n| n * n % 7).sum();
+        _ = tell.send(squares);
+    })?;
+    println!("it came to {}", told.recv()?);
+    println!("and the pool does other work: {:?}", pool.install(|| rayon::join(|| 1 + 1, || 2 + 2)));
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! Timeouts that run on a Tokio runtime, and futures that sleep on one that has no time driver.
+
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Handle};
+use tourbillon::Timer;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Neither `enable_time` nor `enable_all`.
+    let runtime = Builder::new_multi_thread().worker_threads(2).thread_name("runtime").build()?;
+    runtime.block_on(async {
+        let timer = Timer::builder().executor(Handle::current()).build()?;
+        let (tell, told) = tokio::sync::oneshot::channel();
+        timer.schedule_detached(Duration::from_millis(20), || {
+            println!("a timeout runs on a thread called {:?}", std::thread::current().name());
+            tokio::spawn(async { tell.send("and may spawn") });
+        })?;
+        println!("{}", told.await?);
+        tokio::select! {
+            () = std::future::pending() => {}
+            () = timer.sleep(Duration::from_millis(20)) => println!("20 ms later"),
+        }
+        let slow = timer.timeout(Duration::from_millis(20), std::future::pending::<()>()).await;
+        println!("{:?}", slow.map_err(|elapsed| elapsed.to_string()));
+        Ok(())
+    })
+}

@@ -1,0 +1,48 @@
+//! hyper's timer, and its sleep.
+
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use ::hyper::rt::{Sleep, Timer};
+
+/// For hyper 1, and hyper-util: for `timer` of a server's or a client's builder, and `pool_timer` of hyper-util's client. Each sleep is
+/// a [`Sleep`](crate::Sleep) in a box; nothing blocks.
+///
+/// ```
+/// use std::time::Duration;
+/// use hyper::server::conn::http1;
+/// use tourbillon::Timer;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let timer = Timer::new()?;
+/// let mut server = http1::Builder::new();
+/// server.timer(timer.clone()).header_read_timeout(Duration::from_secs(10));
+/// # Ok(())
+/// # }
+/// ```
+#[cfg_attr(docsrs, doc(cfg(feature = "hyper")))]
+impl Timer for crate::Timer {
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
+        Box::pin(crate::Timer::sleep(self, duration))
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
+        Box::pin(crate::Timer::sleep_until(self, deadline))
+    }
+
+    /// What the engine's clock says: a [`ManualClock`](crate::ManualClock) moves hyper's time, too.
+    fn now(&self) -> Instant {
+        self.timeline().now()
+    }
+
+    /// Moves a sleep of ours where it is, without allocating; it stays with the engine that made it. Any other is replaced.
+    fn reset(&self, sleep: &mut Pin<Box<dyn Sleep>>, new_deadline: Instant) {
+        match sleep.as_mut().downcast_mut_pin::<crate::Sleep>() {
+            Some(ours) => ours.get_mut().reset_at(new_deadline),
+            None => *sleep = Timer::sleep_until(self, new_deadline),
+        }
+    }
+}
+
+#[cfg_attr(docsrs, doc(cfg(feature = "hyper")))]
+impl Sleep for crate::Sleep {}

@@ -1,0 +1,219 @@
+//! All that [`Timer::stats`] knows, through the facade of the crate [`metrics`](::metrics): for Prometheus, or any other of its
+//! exporters. With the feature `metrics`.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tourbillon::Timer;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // First the recorder: `PrometheusBuilder::new().install()?`, for example.
+//! let timer = Timer::new()?;
+//! let series = tourbillon::metrics::publish_every(&timer, Duration::from_secs(5))?; // until it is cancelled
+//! # drop(series);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | Name | Kind | Labels | Meaning |
+//! |---|---|---|---|
+//! | `tourbillon_scheduled_total` | counter | `shard` | [`Stats::scheduled`] |
+//! | `tourbillon_fired_total` | counter | `shard` | [`Stats::fired`] |
+//! | `tourbillon_repeated_total` | counter | `shard` | [`Stats::repeated`] |
+//! | `tourbillon_cancelled_total` | counter | `shard` | [`Stats::cancelled`] |
+//! | `tourbillon_returned_total` | counter | `shard` | [`Stats::returned`] |
+//! | `tourbillon_rejected_total` | counter | `shard` | [`Stats::rejected`] |
+//! | `tourbillon_reset_total` | counter | `shard` | [`Stats::reset`] |
+//! | `tourbillon_relinked_total` | counter | `shard` | [`Stats::relinked`] |
+//! | `tourbillon_cascaded_total` | counter | `shard` | [`Stats::cascaded`] |
+//! | `tourbillon_transferred_total` | counter | `shard` | [`Stats::transferred`] |
+//! | `tourbillon_wakeups_total` | counter | `shard` | [`Stats::wakeups`] |
+//! | `tourbillon_turns_total` | counter | `shard` | [`Stats::turns`] |
+//! | `tourbillon_turns_over_budget_total` | counter | `shard` | [`Stats::turns_over_budget`]: rises while a shard is overloaded |
+//! | `tourbillon_restarts_total` | counter | `shard` | [`Stats::restarts`] |
+//! | `tourbillon_lateness_recorded_total` | counter | `shard` | [`Lateness::count`](crate::Lateness::count) |
+//! | `tourbillon_panicked_total` | counter | | [`Stats::panicked`] |
+//! | `tourbillon_executor_refused_total` | counter | | [`Stats::executor_refused`] |
+//! | `tourbillon_pending` | gauge | `shard` | [`Stats::pending`] |
+//! | `tourbillon_inbox_depth` | gauge | `shard` | [`Stats::inbox_depth`] |
+//! | `tourbillon_linked` | gauge | `shard` | [`ShardStats::linked`] |
+//! | `tourbillon_pinned_core` | gauge | `shard` | [`ShardStats::pinned_to`], -1 for none |
+//! | `tourbillon_capacity` | gauge | | [`Stats::capacity`] |
+//! | `tourbillon_shard_lateness_seconds` | gauge | `shard`, `quantile` | [`Lateness::percentile`](crate::Lateness::percentile) of the shard |
+//! | `tourbillon_lateness_seconds` | gauge | `quantile` | the same of the whole engine |
+//!
+//! Shards are numbered from 0. Quantiles are 0.5, 0.9, 0.99, 0.999 and 1, which is the maximum; they are of all runs since the engine's
+//! start. A sum over the shards is the exporter's business: `sum without (shard) (tourbillon_pending)`.
+//!
+//! For two engines in one process, give each a label of its own: [`Publisher::with_labels`]. Else they write to the same metrics.
+
+use std::time::Duration;
+
+use ::metrics::{Counter, Gauge, IntoLabels, Label, Unit, counter, describe_counter, describe_gauge, gauge};
+
+use crate::timer::{ScheduleError, ShardStats, Stats, Timeout, Timer, Watch};
+
+/// Where a value comes from.
+type Of<S, V> = fn(&S) -> V;
+
+/// A name, what it means, and where it comes from.
+type Row<S, V> = (&'static str, &'static str, Of<S, V>);
+
+#[rustfmt::skip]
+const COUNTERS: &[Row<ShardStats, u64>] = &[
+    ("tourbillon_scheduled_total", "Timeouts that were accepted", |shard| shard.scheduled),
+    ("tourbillon_fired_total", "Timeouts that were given to the executor, futures that were woken, and runs of series", |shard| shard.fired),
+    ("tourbillon_repeated_total", "Runs of series that did not end it", |shard| shard.repeated),
+    ("tourbillon_cancelled_total", "Timeouts that were cancelled", |shard| shard.cancelled),
+    ("tourbillon_returned_total", "Timeouts that a shutdown handed back", |shard| shard.returned),
+    ("tourbillon_rejected_total", "Timeouts that were not accepted", |shard| shard.rejected),
+    ("tourbillon_reset_total", "Resets that returned true", |shard| shard.reset),
+    ("tourbillon_relinked_total", "Timeouts that were linked again, as their deadline had been moved", |shard| shard.relinked),
+    ("tourbillon_cascaded_total", "Timeouts that were moved to a lower level of the wheel", |shard| shard.cascaded),
+    ("tourbillon_transferred_total", "Timeouts that the worker took out of its inbox", |shard| shard.transferred),
+    ("tourbillon_wakeups_total", "Times the worker returned from a park", |shard| shard.wakeups),
+    ("tourbillon_turns_total", "Turns", |shard| shard.turns),
+    ("tourbillon_turns_over_budget_total", "Turns that left something over for the next", |shard| shard.turns_over_budget),
+    ("tourbillon_restarts_total", "Turns that panicked", |shard| shard.restarts),
+    ("tourbillon_lateness_recorded_total", "Runs whose lateness was recorded", |shard| shard.lateness.count()),
+];
+
+const ENGINE_COUNTERS: &[Row<Stats, u64>] = &[
+    ("tourbillon_panicked_total", "Tasks that panicked", |engine| engine.panicked),
+    ("tourbillon_executor_refused_total", "Timeouts whose executor dropped the batch", |engine| {
+        engine.executor_refused
+    }),
+];
+
+const GAUGES: &[Row<ShardStats, f64>] = &[
+    ("tourbillon_pending", "Timeouts that are pending", |shard| shard.pending as f64),
+    ("tourbillon_inbox_depth", "Entries that wait for the worker", |shard| shard.inbox_depth as f64),
+    ("tourbillon_linked", "Entries in the wheel", |shard| shard.linked as f64),
+    ("tourbillon_pinned_core", "The core that the worker is pinned to; -1 if none", |shard| {
+        shard.pinned_to.map_or(-1.0, |core| core as f64)
+    }),
+];
+
+const ENGINE_GAUGES: &[Row<Stats, f64>] =
+    &[("tourbillon_capacity", "Timeouts for which memory is reserved", |engine| engine.capacity as f64)];
+
+/// As labels, and how many percent each is.
+const QUANTILES: [(&str, f64); 5] = [("0.5", 50.0), ("0.9", 90.0), ("0.99", 99.0), ("0.999", 99.9), ("1", 100.0)];
+
+/// The metrics of one engine, each with its handle: [`publish`](Self::publish) looks up no name.
+#[derive(Debug)]
+pub struct Publisher {
+    engine: Watch,
+    whole: Set<Stats>,
+    shards: Vec<Set<ShardStats>>,
+}
+
+impl Publisher {
+    /// Describes and registers all metrics of an engine with the global recorder, as it is at this moment; with none, whatever is
+    /// published goes nowhere. Publishes nothing yet. Allocates; does not keep the engine.
+    #[must_use = "a Publisher publishes when it is told to"]
+    pub fn new(timer: &Timer) -> Self {
+        Self::with_labels(timer, Vec::new())
+    }
+
+    /// As [`new`](Self::new), with labels that all metrics are given in addition: which engine, for example.
+    ///
+    /// ```
+    /// use tourbillon::{Timer, metrics::Publisher};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (requests, sessions) = (Timer::new()?, Timer::new()?);
+    /// for (name, timer) in [("requests", &requests), ("sessions", &sessions)] {
+    ///     Publisher::with_labels(timer, &[("engine", name)]).publish();
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use = "a Publisher publishes when it is told to"]
+    pub fn with_labels(timer: &Timer, labels: impl IntoLabels) -> Self {
+        describe();
+        let labels = labels.into_labels();
+        let of_shard = |shard: usize| {
+            let labels = and(&labels, Label::new("shard", shard.to_string()));
+            Set::new(COUNTERS, GAUGES, "tourbillon_shard_lateness_seconds", &labels)
+        };
+        Self {
+            engine: timer.watch(),
+            whole: Set::new(ENGINE_COUNTERS, ENGINE_GAUGES, "tourbillon_lateness_seconds", &labels),
+            shards: (0..timer.shards()).map(of_shard).collect(),
+        }
+    }
+
+    /// Publishes what [`Timer::stats`] says now. False if the engine has gone, and there is nothing more to publish; all metrics then keep
+    /// their last values. Costs the producers nothing. Allocates, as `stats` does; the recorder may do more.
+    pub fn publish(&self) -> bool {
+        let Some(stats) = self.engine.stats() else { return false };
+        self.whole.publish(&stats, &stats.lateness);
+        for (set, shard) in self.shards.iter().zip(&stats.shards) {
+            set.publish(shard, &shard.lateness);
+        }
+        true
+    }
+}
+
+/// Publishes at once, and then once in each `period`, as a series on the engine itself: where its other tasks run. The series does not
+/// keep the engine; it ends with it, or when the handle that is returned is [cancelled](Timeout::cancel) (dropping the handle lets it go
+/// on), or should the recorder panic. It counts as a timeout that is pending, and its runs are in the counters.
+///
+/// For labels, or another schedule, give a [`Publisher`] to a series of your own: it does not keep the engine either.
+///
+/// # Errors
+/// As for [`Timer::schedule_at_fixed_rate`], without the task.
+pub fn publish_every(timer: &Timer, period: Duration) -> Result<Timeout, ScheduleError<()>> {
+    let publisher = Publisher::new(timer);
+    let publish = move || {
+        publisher.publish();
+    };
+    timer.schedule_at_fixed_rate(Duration::ZERO, period, publish).map_err(ScheduleError::without_task)
+}
+
+/// The handles of all metrics that have the same labels, each with where its value comes from.
+#[derive(Debug)]
+struct Set<S> {
+    counters: Vec<(Counter, Of<S, u64>)>,
+    gauges: Vec<(Gauge, Of<S, f64>)>,
+    /// One for each quantile.
+    lateness: Vec<Gauge>,
+}
+
+impl<S> Set<S> {
+    fn new(counters: &[Row<S, u64>], gauges: &[Row<S, f64>], lateness: &'static str, labels: &[Label]) -> Self {
+        let quantile = |(name, _)| gauge!(lateness, and(labels, Label::from_static_parts("quantile", name)));
+        Self {
+            counters: counters.iter().map(|&(name, _, of)| (counter!(name, labels.iter()), of)).collect(),
+            gauges: gauges.iter().map(|&(name, _, of)| (gauge!(name, labels.iter()), of)).collect(),
+            lateness: QUANTILES.into_iter().map(quantile).collect(),
+        }
+    }
+
+    fn publish(&self, stats: &S, lateness: &crate::Lateness) {
+        self.counters.iter().for_each(|(counter, of)| counter.absolute(of(stats)));
+        self.gauges.iter().for_each(|(gauge, of)| gauge.set(of(stats)));
+        for (gauge, (_, percent)) in self.lateness.iter().zip(QUANTILES) {
+            gauge.set(lateness.percentile(percent).as_secs_f64());
+        }
+    }
+}
+
+fn and(labels: &[Label], label: Label) -> Vec<Label> {
+    labels.iter().cloned().chain([label]).collect()
+}
+
+fn describe() {
+    let counters = COUNTERS.iter().map(|&(name, is, _)| (name, is));
+    for (name, is) in counters.chain(ENGINE_COUNTERS.iter().map(|&(name, is, _)| (name, is))) {
+        describe_counter!(name, Unit::Count, is);
+    }
+    let gauges = GAUGES.iter().map(|&(name, is, _)| (name, is));
+    for (name, is) in gauges.chain(ENGINE_GAUGES.iter().map(|&(name, is, _)| (name, is))) {
+        describe_gauge!(name, Unit::Count, is);
+    }
+    let is = "How late tasks began to run, since the engine's start";
+    for name in ["tourbillon_lateness_seconds", "tourbillon_shard_lateness_seconds"] {
+        describe_gauge!(name, Unit::Seconds, is);
+    }
+}

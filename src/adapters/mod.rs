@@ -1,0 +1,16 @@
+//! What joins the engine to other crates: one file for each, behind a feature of its name. The engine knows none of them.
+
+#[cfg(feature = "hyper")]
+mod hyper;
+#[cfg(feature = "metrics")]
+pub mod metrics;
+#[cfg(feature = "quinn")]
+pub mod quinn;
+#[cfg(feature = "rayon")]
+mod rayon;
+#[cfg(feature = "stream")]
+mod stream;
+#[cfg(feature = "tokio")]
+mod tokio;
+#[cfg(feature = "tower")]
+pub mod tower;

@@ -1,0 +1,37 @@
+//! An interval as a stream.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use ::futures_core::Stream;
+
+use crate::future::Interval;
+
+/// The ticks of an interval, each with the time at which it was due: as [`Interval::poll_tick`]. Never ends. With the feature `stream`.
+///
+/// ```
+/// use std::time::Duration;
+/// use futures_util::StreamExt;
+/// use tourbillon::Timer;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # pollster::block_on(async {
+/// let timer = Timer::new()?;
+/// let ticks: Vec<_> = timer.interval(Duration::from_millis(2)).take(3).collect().await;
+/// assert!(ticks[2] - ticks[0] >= Duration::from_millis(4)); // more, if a tick was missed
+/// # Ok(())
+/// # })
+/// # }
+/// ```
+impl Stream for Interval {
+    type Item = Instant;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Instant>> {
+        self.get_mut().poll_tick(context).map(Some)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (usize::MAX, None)
+    }
+}

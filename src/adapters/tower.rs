@@ -1,0 +1,135 @@
+//! A time limit for a service's requests, as a layer: what tower's own `timeout` is, without Tokio's timer. (Feature `tower`.)
+//!
+//! ```
+//! use std::time::Duration;
+//! use tourbillon::{Elapsed, Timer};
+//! use tourbillon::tower::TimeoutLayer;
+//! use tower::{ServiceBuilder, ServiceExt, service_fn};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # pollster::block_on(async {
+//! let timer = Timer::new()?;
+//! let service = ServiceBuilder::new()
+//!     .layer(TimeoutLayer::new(timer, Duration::from_millis(5)))
+//!     .service(service_fn(|_: &str| std::future::pending::<Result<(), std::io::Error>>()));
+//! let error = service.oneshot("a request").await.expect_err("there is no answer");
+//! assert!(error.is::<Elapsed>());
+//! # Ok(())
+//! # })
+//! # }
+//! ```
+
+use std::error::Error;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use ::tower_layer::Layer;
+use ::tower_service::Service;
+
+use crate::{Timer, WithTimeout};
+
+/// As tower's.
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Gives each request to the services that it wraps so much time: see [`Timeout`].
+#[derive(Clone, Debug)]
+pub struct TimeoutLayer {
+    timer: Timer,
+    limit: Duration,
+}
+
+impl TimeoutLayer {
+    /// A layer whose limit `timer` counts. Never fails; schedules nothing before a request has to wait.
+    #[must_use]
+    pub fn new(timer: Timer, limit: Duration) -> Self {
+        Self { timer, limit }
+    }
+}
+
+impl<S> Layer<S> for TimeoutLayer {
+    type Service = Timeout<S>;
+
+    fn layer(&self, inner: S) -> Timeout<S> {
+        Timeout::new(self.timer.clone(), self.limit, inner)
+    }
+}
+
+/// A service whose answers have a limit. Made by [`TimeoutLayer`], or by hand.
+///
+/// The time of a request counts from when its answer is first polled and not ready, as of [`Timer::timeout`]: an answer that is ready at once
+/// costs no look at a clock. How long the service takes to be ready for a request does not count. Neither blocks nor allocates, but for
+/// the box of an error.
+///
+/// # Errors
+/// What the service inside answers, in a box; or an [`Elapsed`](crate::Elapsed) in a box when the time is up: ask with
+/// `error.is::<tourbillon::Elapsed>()`. The answer that comes too late is dropped with its [`ResponseFuture`].
+#[derive(Clone, Debug)]
+pub struct Timeout<S> {
+    timer: Timer,
+    limit: Duration,
+    inner: S,
+}
+
+impl<S> Timeout<S> {
+    /// A service with a limit that `timer` counts.
+    #[must_use]
+    pub fn new(timer: Timer, limit: Duration, inner: S) -> Self {
+        Self { timer, limit, inner }
+    }
+
+    /// The service inside.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// The service inside.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// The service inside, without the limit.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S, Request> Service<Request> for Timeout<S>
+where
+    S: Service<Request, Error: Into<BoxError>>,
+{
+    type Response = S::Response;
+    type Error = BoxError;
+    type Future = ResponseFuture<S::Future>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request) -> ResponseFuture<S::Future> {
+        ResponseFuture(self.timer.timeout(self.limit, self.inner.call(request)))
+    }
+}
+
+/// The answer to a request, or the error that it took too long. Made by [`Timeout`]; dropping it cancels.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless they are awaited or polled"]
+pub struct ResponseFuture<F>(WithTimeout<F>);
+
+impl<F, Response, E> Future for ResponseFuture<F>
+where
+    F: Future<Output = Result<Response, E>>,
+    E: Into<BoxError>,
+{
+    type Output = Result<Response, BoxError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // SAFETY: the only field is pinned as the whole is: nothing moves it out, and there is no `Drop`.
+        let limited = unsafe { self.map_unchecked_mut(|this| &mut this.0) };
+        Poll::Ready(match ready!(limited.poll(context)) {
+            Ok(answer) => answer.map_err(Into::into),
+            Err(elapsed) => Err(elapsed.into()),
+        })
+    }
+}

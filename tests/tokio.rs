@@ -1,0 +1,205 @@
+//! The engine and Tokio: expired timeouts on a runtime, and the engine's futures in it.
+
+mod common;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::{Builder, Runtime};
+use tourbillon::{Timer, WorkerState};
+
+use common::{HOUR, MS, PATIENCE, Runs, assert_books_balance, eventually, in_time};
+
+fn runtime(threads: usize) -> Runtime {
+    // Without `enable_time`: Tokio's own timers would panic on it.
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(threads).thread_name("the-runtime").build().expect("a runtime")
+}
+
+fn engine_on(runtime: &Runtime) -> Timer {
+    Timer::builder()
+        .shards(1)
+        .thread_name("the-engine")
+        .executor(runtime.handle().clone())
+        .build()
+        .expect("the options make sense")
+}
+
+/// A task that tells the name of the thread that it runs on.
+fn ran_by(tell: &Sender<String>) -> impl FnOnce() + Send + 'static {
+    let tell = tell.clone();
+    move || tell.send(thread::current().name().unwrap_or_default().to_owned()).expect("somebody listens")
+}
+
+#[test]
+fn timeouts_run_on_the_runtimes_threads() {
+    let runtime = runtime(2);
+    let timer = engine_on(&runtime);
+    let (tell, told) = channel();
+    let begun = Instant::now();
+    for _ in 0..1000 {
+        timer.schedule_detached(5 * MS, ran_by(&tell)).expect("accepted");
+    }
+    for _ in 0..1000 {
+        assert_eq!(told.recv_timeout(PATIENCE).expect("each runs"), "the-runtime");
+        assert!(begun.elapsed() >= 5 * MS, "never early");
+    }
+    let stats = timer.stats();
+    assert_eq!((stats.fired, stats.executor_refused), (1000, 0));
+}
+
+#[test]
+fn series_run_on_the_runtime_and_a_panic_takes_nothing_else_with_it() {
+    let runtime = runtime(1);
+    let timer = engine_on(&runtime);
+    let runs = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&runs);
+    let series = timer.schedule_at_fixed_rate(MS, MS, move || _ = count.fetch_add(1, Ordering::Relaxed));
+    timer.schedule_detached(MS, || panic!("as this test wants it")).expect("accepted");
+    eventually("the panic is counted, and the series goes on", || {
+        timer.stats().panicked == 1 && runs.load(Ordering::Relaxed) > 20
+    });
+    assert!(series.expect("accepted").cancel());
+}
+
+#[test]
+fn a_timeout_may_spawn_on_the_runtime() {
+    let runtime = runtime(2);
+    let timer = engine_on(&runtime);
+    let (tell, told) = channel();
+    timer.schedule_detached(MS, move || drop(tokio::spawn(async move { ran_by(&tell)() }))).expect("accepted");
+    assert_eq!(told.recv_timeout(PATIENCE).expect("what was spawned runs"), "the-runtime");
+}
+
+#[test]
+fn a_current_thread_runtime_runs_timeouts_while_it_is_blocked_on() {
+    let runtime = Builder::new_current_thread().build().expect("a runtime");
+    let timer = engine_on(&runtime);
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let (here, task) = (thread::current().id(), move || tell.send(thread::current().id()));
+    timer.schedule_detached(MS, move || task().expect("somebody listens")).expect("accepted");
+    assert_eq!(runtime.block_on(told).expect("it runs"), here);
+}
+
+#[test]
+fn what_expires_after_the_runtimes_shutdown_runs_on_the_worker() {
+    let runtime = runtime(2);
+    let timer = engine_on(&runtime);
+    runtime.shutdown_timeout(PATIENCE);
+    let (tell, told) = channel();
+    timer.schedule_detached(MS, ran_by(&tell)).expect("accepted");
+    assert_eq!(told.recv_timeout(PATIENCE).expect("it runs"), "the-engine-0");
+    // What it spawns is dropped, as by every runtime that has shut down: that is no panic.
+    let (tell, told) = channel::<()>();
+    timer.schedule_detached(MS, move || drop(tokio::spawn(async move { drop(tell) }))).expect("accepted");
+    told.recv_timeout(PATIENCE).expect_err("dropped");
+    eventually("both are counted", || timer.stats().executor_refused == 2);
+    assert_eq!(timer.stats().panicked, 0);
+    assert_eq!(timer.health().shards[0].worker, WorkerState::Running);
+}
+
+#[test]
+fn what_waits_in_a_runtime_that_is_dropped_runs_on_the_thread_that_drops_it() {
+    const TASKS: usize = 1000;
+    let runtime = Builder::new_current_thread().build().expect("a runtime");
+    let timer = engine_on(&runtime);
+    let (tell, told) = channel();
+    for _ in 0..TASKS {
+        let tell = tell.clone();
+        let task = move || {
+            drop(tokio::spawn(async { unreachable!("nothing runs any more") }));
+            tell.send(thread::current().id()).expect("somebody listens");
+        };
+        timer.schedule_detached(MS, task).expect("accepted");
+    }
+    eventually("they expire", || timer.stats().fired == TASKS as u64);
+    assert!(told.try_recv().is_err(), "nobody is in the runtime's `block_on`");
+    drop(runtime);
+    assert_eq!(told.try_iter().filter(|by| *by == thread::current().id()).count(), TASKS);
+    let stats = timer.stats();
+    assert_eq!((stats.executor_refused, stats.panicked), (TASKS as u64, 0));
+}
+
+#[test]
+fn what_is_on_its_way_when_the_runtimes_threads_end_is_not_lost() {
+    const TASKS: usize = 10_000;
+    for _ in 0..20 {
+        let runtime = runtime(2);
+        let timer = engine_on(&runtime);
+        let runs = Runs::new(TASKS);
+        // Both threads are kept, so that batches wait in the runtime's queue.
+        let kept = Arc::new(Barrier::new(3));
+        for _ in 0..2 {
+            let kept = Arc::clone(&kept);
+            runtime.spawn(async move { _ = (kept.wait(), kept.wait()) });
+        }
+        kept.wait();
+        (0..TASKS).for_each(|id| timer.schedule_detached(MS, runs.task(id)).expect("accepted"));
+        eventually("they expire", || timer.stats().fired == TASKS as u64);
+        assert_eq!(runs.total(), 0);
+        let shutdown = thread::spawn(move || runtime.shutdown_timeout(PATIENCE));
+        kept.wait();
+        eventually("each runs", || runs.total() == TASKS);
+        shutdown.join().expect("no panic");
+        runs.assert_each_ran_once();
+        assert_books_balance(&timer.stats());
+        assert_eq!(timer.stats().panicked, 0);
+    }
+}
+
+#[test]
+fn an_engine_can_be_shut_down_and_dropped_in_a_task_of_the_runtime() {
+    in_time("the shutdown, on the only thread that runs timeouts", || {
+        let runtime = runtime(1);
+        let timer = engine_on(&runtime);
+        let runs = Runs::new(100);
+        let ended = runtime.spawn({
+            let runs = runs.clone();
+            async move {
+                (0..100).for_each(|id| timer.schedule_detached(Duration::ZERO, runs.task(id)).expect("accepted"));
+                drop(timer.schedule(HOUR, || ()).expect("accepted"));
+                eventually("they expire, and wait for this thread", || timer.stats().fired == 100);
+                assert_eq!(timer.shutdown().expect("not one of its own tasks").len(), 1);
+            }
+        });
+        runtime.block_on(ended).expect("no panic");
+        eventually("what had expired runs after all", || runs.total() == 100);
+    });
+}
+
+#[test]
+fn its_futures_work_in_select_on_a_runtime_without_a_time_driver() {
+    in_time("the futures", || {
+        for runtime in [runtime(2), Builder::new_current_thread().build().expect("a runtime")] {
+            let timer = engine_on(&runtime);
+            let task = async move {
+                let begun = Instant::now();
+                let mut interval = timer.interval_at(begun + 10 * MS, 10 * MS);
+                let end = timer.sleep(45 * MS);
+                tokio::pin!(end);
+                let mut ticks = 0;
+                loop {
+                    tokio::select! {
+                        // In this order, so that there is a tick at least, on however loaded a machine.
+                        biased;
+                        due = interval.tick() => {
+                            ticks += 1;
+                            assert!(due <= Instant::now(), "never early");
+                        }
+                        () = &mut end => break,
+                        _ = timer.timeout(HOUR, std::future::pending::<()>()) => unreachable!("an hour is longer"),
+                    }
+                }
+                assert!(begun.elapsed() >= 45 * MS && ticks >= 1, "{ticks} in {:?}", begun.elapsed());
+                tokio::select! {
+                    late = timer.timeout(5 * MS, std::future::pending::<()>()) => assert!(late.is_err()),
+                    () = timer.sleep(HOUR) => unreachable!("an hour is longer"),
+                }
+            };
+            runtime.block_on(async { tokio::spawn(task).await }).expect("no panic");
+        }
+    });
+}
