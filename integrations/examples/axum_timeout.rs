@@ -1,0 +1,59 @@
+//! An axum server that gives each request a second, counted by Tourbillon, and answers 408 to those that take longer.
+//!
+//! ```text
+//! cargo run -p tourbillon-integrations --example axum_timeout -- 127.0.0.1:7009
+//! curl -i 127.0.0.1:7009/fast 127.0.0.1:7009/slow
+//! ```
+//!
+//! Without an address it shows itself: what a client is answered.
+
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use axum::error_handling::HandleErrorLayer;
+use axum::http::StatusCode;
+use axum::{BoxError, Router, routing::get};
+use tokio::net::TcpListener;
+use tourbillon::tower::TimeoutLayer;
+use tourbillon::{Elapsed, Timer};
+use tower::ServiceBuilder;
+
+async fn too_late(error: BoxError) -> (StatusCode, String) {
+    let status = if error.is::<Elapsed>() { StatusCode::REQUEST_TIMEOUT } else { StatusCode::INTERNAL_SERVER_ERROR };
+    (status, format!("{error}\n"))
+}
+
+fn app(timer: &Timer) -> Router {
+    let sleeper = timer.clone();
+    let slow = async move || {
+        sleeper.sleep(Duration::from_secs(5)).await;
+        "late\n"
+    };
+    let limit = TimeoutLayer::new(timer.clone(), Duration::from_secs(1));
+    Router::new()
+        .route("/fast", get(async || "here you are\n"))
+        .route("/slow", get(slow))
+        .layer(ServiceBuilder::new().layer(HandleErrorLayer::new(too_late)).layer(limit))
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let address = std::env::args().nth(1);
+    let timer = Timer::new()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_io().build()?;
+    let listener = runtime.block_on(TcpListener::bind(address.as_deref().unwrap_or("127.0.0.1:0")))?;
+    let local = listener.local_addr()?;
+    let app = app(&timer);
+    let server = runtime.spawn(async { axum::serve(listener, app).await });
+    if address.is_some() {
+        return Ok(runtime.block_on(server)??);
+    }
+    for path in ["/fast", "/slow"] {
+        let mut client = std::net::TcpStream::connect(local)?;
+        let begun = Instant::now();
+        write!(client, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        client.read_to_string(&mut answer)?;
+        println!("{path}: {} after {:.2?}", answer.lines().next().unwrap_or("nothing"), begun.elapsed());
+    }
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! An HTTP server that waits two seconds for a request's header, and no longer: hyper counts them by Tourbillon. Tokio has
+//! the sockets here, and no timer.
+//!
+//! ```text
+//! cargo run -p tourbillon-integrations --example hyper_server -- 127.0.0.1:7008
+//! nc 127.0.0.1 7008
+//! ```
+//!
+//! Without an address it shows itself: a client that sends half a header, and when it is closed.
+
+use std::convert::Infallible;
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, body::Incoming};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+use tourbillon::Timer;
+
+async fn hello(_request: Request<Incoming>) -> Result<Response<String>, Infallible> {
+    Ok(Response::new("hello\n".to_owned()))
+}
+
+async fn serve(listener: TcpListener, timer: Timer) -> std::io::Result<()> {
+    let mut server = http1::Builder::new();
+    server.timer(timer).header_read_timeout(Duration::from_secs(2));
+    loop {
+        let (stream, peer) = listener.accept().await?;
+        let connection = server.serve_connection(TokioIo::new(stream), service_fn(hello));
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                println!("{peer}: {error}");
+            }
+        });
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let address = std::env::args().nth(1);
+    let timer = Timer::new()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_io().build()?;
+    let listener = runtime.block_on(TcpListener::bind(address.as_deref().unwrap_or("127.0.0.1:0")))?;
+    let local = listener.local_addr()?;
+    let server = runtime.spawn(serve(listener, timer));
+    if address.is_some() {
+        return Ok(runtime.block_on(server)??);
+    }
+    let mut slow = std::net::TcpStream::connect(local)?;
+    let begun = Instant::now();
+    slow.write_all(b"GET / HTTP/1.1\r\nHost: ")?;
+    slow.read_to_end(&mut Vec::new())?;
+    println!("half a header: closed after {:.2?}", begun.elapsed());
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! An engine that publishes its figures, and a page that Prometheus can scrape; scraped here over a socket, for once.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use tourbillon::Timer;
+
+/// Answers whatever is asked with all metrics. (A server of yours has a better one; so has the exporter, with `http-listener`.)
+fn serve(listener: &TcpListener, metrics: &PrometheusHandle) -> std::io::Result<()> {
+    for connection in listener.incoming() {
+        let mut connection = connection?;
+        // The request fits into a packet, and does not matter.
+        _ = connection.read(&mut [0; 1024])?;
+        let page = metrics.render();
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nConnection: close";
+        write!(connection, "{head}\r\nContent-Length: {}\r\n\r\n{page}", page.len())?;
+    }
+    Ok(())
+}
+
+fn scrape(listener: &TcpListener) -> std::io::Result<String> {
+    let mut connection = TcpStream::connect(listener.local_addr()?)?;
+    connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+/// Of all shards.
+fn fired(page: &str) -> u64 {
+    let lines = page.lines().filter(|line| line.starts_with("tourbillon_fired_total{"));
+    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // First the recorder: metrics are registered with the one that is there.
+    let metrics = PrometheusBuilder::new().install_recorder()?;
+    let timer = Timer::builder().shards(2).build()?;
+    let _series = tourbillon::metrics::publish_every(&timer, Duration::from_millis(50))?;
+
+    for n in 0..10_000_u32 {
+        let timeout = timer.shard_for(&n).schedule(Duration::from_millis(u64::from(n % 100)), || ())?;
+        if n % 10 == 0 {
+            timeout.reset(Duration::from_secs(3600));
+        }
+    }
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let server = listener.try_clone()?;
+    std::thread::spawn(move || serve(&server, &metrics));
+    // All but a tenth fire within 0.1 s.
+    let page = loop {
+        std::thread::sleep(Duration::from_millis(100));
+        let page = scrape(&listener)?;
+        if fired(&page) >= 9_000 {
+            break page;
+        }
+    };
+    println!("{page}");
+    Ok(())
+}

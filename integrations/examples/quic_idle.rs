@@ -1,0 +1,75 @@
+//! A QUIC connection on loopback that goes idle, with Tokio's tasks and sockets and no timer of Tokio's: when to send again, and when to
+//! give up, is counted by Tourbillon.
+
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use quinn::rustls::RootCertStore;
+use quinn::rustls::pki_types::PrivatePkcs8KeyDer;
+use quinn::{ClientConfig, Endpoint, EndpointConfig, IdleTimeout, ServerConfig, TokioRuntime, TransportConfig};
+use tourbillon::Timer;
+use tourbillon::quinn::Runtime;
+
+const IDLE: Duration = Duration::from_millis(500);
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// A server's configuration with a certificate of its own, and a client's that trusts it.
+fn configs() -> Result<(ServerConfig, ClientConfig), Failure> {
+    let itself = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+    let certificate = itself.cert.der().clone();
+    let key = PrivatePkcs8KeyDer::from(itself.signing_key.serialize_der());
+    let mut server = ServerConfig::with_single_cert(vec![certificate.clone()], key.into())?;
+    let mut transport = TransportConfig::default();
+    transport.max_idle_timeout(Some(IdleTimeout::try_from(IDLE)?));
+    server.transport_config(Arc::new(transport));
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate)?;
+    Ok((server, ClientConfig::with_root_certificates(Arc::new(roots))?))
+}
+
+/// Sends back what comes on each stream.
+async fn echo(server: Endpoint) -> Result<(), Failure> {
+    while let Some(incoming) = server.accept().await {
+        let connection = incoming.await?;
+        while let Ok((mut answer, mut question)) = connection.accept_bi().await {
+            answer.write_all(&question.read_to_end(1024).await?).await?;
+            answer.finish()?;
+        }
+        println!("the server's end: {:?}", connection.close_reason());
+    }
+    Ok(())
+}
+
+async fn run() -> Result<(), Failure> {
+    let timer = Timer::new()?;
+    let runtime = Arc::new(Runtime::new(timer.clone(), Arc::new(TokioRuntime)));
+    let endpoint =
+        |config| Endpoint::new(EndpointConfig::default(), config, UdpSocket::bind("127.0.0.1:0")?, runtime.clone());
+    let (of_server, of_client) = configs()?;
+    let server = endpoint(Some(of_server))?;
+    let address = server.local_addr()?;
+    tokio::spawn(echo(server));
+
+    let mut client = endpoint(None)?;
+    client.set_default_client_config(of_client);
+    let connection = client.connect(address, "localhost")?.await?;
+    let (mut question, mut answer) = connection.open_bi().await?;
+    question.write_all(b"is anybody there?").await?;
+    question.finish()?;
+    let echoed = answer.read_to_end(1024).await?;
+    println!("echoed: {}", String::from_utf8_lossy(&echoed));
+
+    let quiet = Instant::now();
+    let reason = connection.closed().await;
+    println!("then nobody says anything: {reason} after {:.2?}", quiet.elapsed());
+    let stats = timer.stats();
+    println!("timers armed: {}, fired: {}", stats.scheduled, stats.fired);
+    Ok(())
+}
+
+fn main() -> Result<(), Failure> {
+    // Neither `enable_time` nor `enable_all`.
+    tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(run())
+}

@@ -1,0 +1,153 @@
+//! An HTTP service that leaves all of its timing to one engine, and a page to look at that engine while it works.
+//!
+//! ```text
+//! cargo run --release -p tourbillon-integrations --example server [127.0.0.1:3000]
+//! ```
+//!
+//! * **Request deadlines**: `/work/{ms}` takes so long as it says, and has 250 ms: a `TimeoutLayer` answers 504 for what takes longer.
+//! * **Idle connections**: each has a timeout that every request pushes out, which is one compare-and-swap; if it fires, the
+//!   connection is closed.
+//! * **A periodic job** takes a sample of the engine's statistics each second.
+//! * **Slow heads**: hyper closes a connection that does not send the head of its request, by the engine's `Timer`.
+//!
+//! The runtime is made without Tokio's own timers. `/` is the page, `/stats` what it is fed from; try it with a load generator on
+//! `/work/5`.
+
+mod stats;
+
+use std::convert::Infallible;
+use std::error::Error;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::error_handling::HandleErrorLayer;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{Html, Json};
+use axum::routing::get;
+use axum::{BoxError, Router};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use stats::{History, Snapshot};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tourbillon::tower::TimeoutLayer;
+use tourbillon::{TimeoutGuard, Timer};
+use tower::{Service, ServiceBuilder};
+
+const REQUEST: Duration = Duration::from_millis(250);
+const IDLE: Duration = Duration::from_secs(5);
+const HEAD: Duration = Duration::from_secs(10);
+const SAMPLE: Duration = Duration::from_secs(1);
+
+/// What all connections share.
+struct App {
+    timer: Timer,
+    requests: AtomicU64,
+    timed_out: AtomicU64,
+    connections: AtomicU64,
+    idle_closed: AtomicU64,
+    history: Mutex<History>,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let address: SocketAddr = std::env::args().nth(1).as_deref().unwrap_or("127.0.0.1:3000").parse()?;
+    // No `enable_time`: whatever asks Tokio for the time would panic.
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_io().build()?;
+    // What expires runs as a task of the runtime, which has threads enough.
+    let timer = Timer::builder().executor(runtime.handle().clone()).build()?;
+    let app = Arc::new(App {
+        timer,
+        requests: AtomicU64::new(0),
+        timed_out: AtomicU64::new(0),
+        connections: AtomicU64::new(0),
+        idle_closed: AtomicU64::new(0),
+        history: Mutex::default(),
+    });
+    let _job = take_samples(&app)?;
+    runtime.block_on(listen(address, app))
+}
+
+/// The periodic job. It does not keep the engine that it runs on.
+fn take_samples(app: &Arc<App>) -> Result<TimeoutGuard, Box<dyn Error>> {
+    let weak = Arc::downgrade(app);
+    let job = move || {
+        if let Some(app) = weak.upgrade() {
+            let stats = app.timer.stats();
+            app.history.lock().unwrap_or_else(PoisonError::into_inner).push(&stats);
+        }
+    };
+    let series = app.timer.schedule_at_fixed_rate(Duration::ZERO, SAMPLE, job);
+    Ok(series.map_err(|refused| refused.to_string())?.cancel_on_drop())
+}
+
+async fn listen(address: SocketAddr, app: Arc<App>) -> Result<(), Box<dyn Error>> {
+    let listener = TcpListener::bind(address).await?;
+    println!("listening on http://{}", listener.local_addr()?);
+    let router = router(&app);
+    loop {
+        let (stream, _) = listener.accept().await?;
+        tokio::spawn(serve(stream, router.clone(), Arc::clone(&app)));
+    }
+}
+
+fn router(app: &Arc<App>) -> Router {
+    let counting = Arc::clone(app);
+    let deadline = ServiceBuilder::new()
+        .layer(HandleErrorLayer::new(move |error: BoxError| {
+            counting.timed_out.fetch_add(1, Ordering::Relaxed);
+            async move { (StatusCode::GATEWAY_TIMEOUT, format!("{error}\n")) }
+        }))
+        .layer(TimeoutLayer::new(app.timer.clone(), REQUEST));
+    Router::new()
+        .route("/work/{ms}", get(work).layer(deadline))
+        .route("/", get(|| async { Html(include_str!("page.html")) }))
+        .route("/stats", get(show))
+        .with_state(Arc::clone(app))
+}
+
+/// Waits as long as it is told to, as for a database.
+async fn work(State(app): State<Arc<App>>, Path(ms): Path<u64>) -> String {
+    app.timer.sleep(Duration::from_millis(ms)).await;
+    format!("took {ms} ms\n")
+}
+
+async fn show(State(app): State<Arc<App>>) -> Json<Snapshot> {
+    let history = app.history.lock().unwrap_or_else(PoisonError::into_inner);
+    Json(Snapshot::of(&app, &history))
+}
+
+/// One connection, until its client has gone, or has been silent for too long.
+async fn serve(stream: TcpStream, router: Router, app: Arc<App>) {
+    let silent = Arc::new(Notify::new());
+    let notify = Arc::clone(&silent);
+    // Refused only if the engine has been shut down, or is out of memory: then this connection is one too many.
+    let Ok(idle) = app.timer.schedule(IDLE, move || notify.notify_one()) else { return };
+    let idle = idle.cancel_on_drop();
+    app.connections.fetch_add(1, Ordering::Relaxed);
+    let service = service_fn(|request| {
+        app.requests.fetch_add(1, Ordering::Relaxed);
+        idle.reset(IDLE);
+        let answer = router.clone().call(request);
+        async { Ok::<_, Infallible>(answer.await.unwrap_or_else(|never| match never {})) }
+    });
+    let connection = http1::Builder::new()
+        .timer(app.timer.clone())
+        .header_read_timeout(HEAD)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    tokio::select! {
+        // An error is the client's: it has gone, or sent what is no request.
+        _ = connection.as_mut() => {}
+        () = silent.notified() => {
+            app.idle_closed.fetch_add(1, Ordering::Relaxed);
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
+        }
+    }
+    app.connections.fetch_sub(1, Ordering::Relaxed);
+}
