@@ -58,6 +58,10 @@ enum Job {
     /// One run of one case of `compare`, which starts it
     #[command(hide = true)]
     Case(CaseArgs),
+    /// The clients of an echo server, which starts them
+    #[cfg(feature = "peers")]
+    #[command(hide = true)]
+    EchoLoad(compare::EchoArgs),
     /// Stress and soak: every operation at random, with faults; each timeout is accounted for
     Soak(SoakArgs),
 }
@@ -89,6 +93,8 @@ fn main() -> ExitCode {
         Some(Job::Compare(args)) => compare::run(&args),
         Some(Job::Report(args)) => report::run(&args),
         Some(Job::Case(args)) => compare::run_case(&args),
+        #[cfg(feature = "peers")]
+        Some(Job::EchoLoad(args)) => compare::run_echo_load(&args),
         Some(Job::Soak(args)) => soak::run(&args),
     };
     match outcome {

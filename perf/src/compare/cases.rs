@@ -85,6 +85,20 @@ pub(crate) enum Work {
     Pending { timeouts: usize },
     /// W8, by the number of producers.
     Producers,
+    /// W9.
+    Future { ready: bool },
+    /// W10: a server under load.
+    Server { http: bool, connections: usize },
+}
+
+impl Work {
+    pub(crate) fn is_of_futures(self) -> bool {
+        matches!(self, Self::Future { .. })
+    }
+
+    pub(crate) fn is_of_servers(self) -> bool {
+        matches!(self, Self::Server { .. })
+    }
 }
 
 /// A case: some work, with what it is called and what it reports.
@@ -111,6 +125,22 @@ pub(crate) enum Group {
     W6,
     W7,
     W8,
+    W9,
+    W10,
+}
+
+const SERVER: &[Metric] = &[
+    more("rps", "requests/s", 0),
+    less("p50_ms", "p50 ms", 2),
+    less("p99_ms", "p99 ms", 2),
+    less("p999_ms", "p99.9 ms", 2),
+    less("cpu_us", "CPU us/request, server", 2),
+    count("errors", "errors"),
+];
+
+const fn server(id: &'static str, title: &'static str, http: bool, connections: usize) -> Case {
+    let work = Work::Server { http, connections };
+    Case { id, group: Group::W10, headline: false, title, producers: &[1], metrics: SERVER, work }
 }
 
 const fn pending(id: &'static str, title: &'static str, timeouts: usize) -> Case {
@@ -119,7 +149,7 @@ const fn pending(id: &'static str, title: &'static str, timeouts: usize) -> Case
 }
 
 /// All cases, in the order in which they are measured and shown.
-pub(crate) static CASES: [Case; 17] = [
+pub(crate) static CASES: [Case; 25] = [
     Case {
         id: "w1",
         group: Group::W1,
@@ -241,6 +271,30 @@ pub(crate) static CASES: [Case; 17] = [
         metrics: PRODUCERS,
         work: Work::Producers,
     },
+    Case {
+        id: "w9-ready",
+        group: Group::W9,
+        headline: true,
+        title: "W9 as futures: a limit round a future that is ready at once",
+        producers: &[1, 2],
+        metrics: LOOP,
+        work: Work::Future { ready: true },
+    },
+    Case {
+        id: "w9-sleep",
+        group: Group::W9,
+        headline: true,
+        title: "W9 as futures: a sleep of 60 s, polled once and dropped",
+        producers: &[1, 2],
+        metrics: LOOP,
+        work: Work::Future { ready: false },
+    },
+    server("w10-echo-1", "W10 echo over loopback, 1 connection: a limit round each read and write", false, 1),
+    server("w10-echo-1000", "W10 the same, 1,000 connections", false, 1_000),
+    server("w10-echo-8000", "W10 the same, 8,000 connections", false, 8_000),
+    server("w10-http-1", "W10 hyper under wrk, 1 connection: a limit for each head, and for each request", true, 1),
+    server("w10-http-1000", "W10 the same, 1,000 connections", true, 1_000),
+    server("w10-http-8000", "W10 the same, 8,000 connections", true, 8_000),
 ];
 
 /// The case of that name.

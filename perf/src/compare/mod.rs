@@ -28,6 +28,8 @@ use crate::{Verdict, json_file, number};
 use cases::{CASES, Case, Sizes};
 use orchestra::Orchestra;
 use systems::Name;
+#[cfg(feature = "peers")]
+pub(crate) use systems::{EchoArgs, run_echo_load};
 use workloads::Job;
 
 /// Options of the comparison.
@@ -87,11 +89,14 @@ Cases, by default:
   w5                 resident memory per pending timeout
   w6-empty, w6       wake-ups and CPU in 5 s; nothing pending, and 1,000,000 due in an hour
   w7                 100,000 on one deadline, from the deadline until the last has run
+  w9-ready, w9-sleep as futures: a limit round a ready future; a sleep that is polled once and dropped
 and, if named, or with `all`:
   w4-crowded, w5-10m                     the same with 10,000,000 pending
   w8-10k, w8-100k, w8-1m, w8-10m         cost of schedule, cancel, reset by the number pending
   w8-producers                           the same with 1 to 16 producers
-w1 to w3 are measured with 1 and with 2 producers. In w6 all systems are idle at once; else there is one at a time.
+  w10-echo-1, -1000, -8000               a server over loopback with so many connections: with our limits, with Tokio's,
+  w10-http-1, -1000, -8000               and with none; hyper needs wrk (scripts/peers installs it)
+w1 to w3 and w9 are measured with 1 and with 2 producers. In w6 all systems are idle at once; else there is one at a time.
 All of the default takes some 20 minutes, `all` some 40.
 
 The other timers need the feature `peers`; Netty needs scripts/peers to have been run.
@@ -206,7 +211,7 @@ mod tests {
         assert_eq!(ids(&["all"]).expect("known").len(), CASES.len());
         assert!(ids(&[]).expect("the headline").contains(&"w4-fine"));
         assert!(!ids(&[]).expect("the headline").contains(&"w8-10m"));
-        assert!(ids(&["w9"]).is_err());
+        assert!(ids(&["w11"]).is_err());
     }
 
     #[test]

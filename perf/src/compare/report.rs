@@ -115,8 +115,9 @@ pub(crate) struct Tried {
 
 impl TableOf {
     pub(crate) fn new(case: &'static Case, producers: usize, reference: &str, tried: Vec<Tried>) -> Self {
-        let reference =
-            tried.iter().find(|tried| tried.system == reference).map_or(Vec::new(), |tried| tried.runs.clone());
+        // Where it has no row, the first that has one: another way to use it.
+        let row = tried.iter().find(|tried| tried.system == reference).or(tried.first());
+        let reference = row.map_or(Vec::new(), |tried| tried.runs.clone());
         let metric = |metric: &Metric| MetricOf {
             key: metric.key,
             heading: metric.heading,

@@ -1,7 +1,7 @@
 //! Timers that are futures: a timeout is one that has been polled once, and cancelled by being dropped.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
@@ -25,6 +25,11 @@ pub(crate) trait Kind: Sync + Sized + 'static {
 
     fn at(_deadline: Instant, delay: Duration) -> Self::Future {
         Self::after(delay)
+    }
+
+    /// Polls another's future that is ready at once, with a limit; whether it was.
+    fn limit_ready(_limit: Duration) -> bool {
+        false
     }
 
     /// Moves a timeout that has been polled; by default there is nothing but a new one.
@@ -100,9 +105,18 @@ impl<K: Kind> Producer for Poller<K> {
         armed
     }
 
+    fn limit_ready(&mut self, limit: Duration) -> bool {
+        K::limit_ready(limit)
+    }
+
     fn reset(&mut self, delay: Duration, _deadline: Instant, handle: &mut Self::Handle) -> bool {
         handle.as_mut().is_some_and(|place| K::reset(place.as_mut(), delay))
     }
+}
+
+/// Whether a future is ready when it is polled for the first time.
+pub(crate) fn is_ready_at_once(future: impl Future) -> bool {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
 /// Whether a future that is moved is pending still.

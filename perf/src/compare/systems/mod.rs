@@ -19,8 +19,11 @@ mod nexus;
 #[cfg(feature = "peers")]
 mod pingora;
 #[cfg(feature = "peers")]
+mod servers;
+#[cfg(feature = "peers")]
 mod tokio;
 mod tourbillon;
+mod tourbillon_futures;
 
 use std::time::{Duration, Instant};
 
@@ -31,6 +34,8 @@ use super::recorder::{Recorder, Task};
 use super::workloads::{self, Job};
 
 pub(crate) use names::{How, Name, SYSTEMS};
+#[cfg(feature = "peers")]
+pub(crate) use servers::{EchoArgs, run_echo_load};
 
 /// How long a system may take to take in what it was given.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -100,6 +105,11 @@ pub(crate) trait Producer {
     /// Pushes it out, to `delay` from now. Who can take a deadline that is known already may take that instead.
     fn reset(&mut self, delay: Duration, deadline: Instant, handle: &mut Self::Handle) -> bool;
 
+    /// Puts a limit round a future that is ready at once, and polls it; whether it was. Of who has futures.
+    fn limit_ready(&mut self, _limit: Duration) -> bool {
+        false
+    }
+
     /// Called when a loop is over, before it is settled.
     fn flush(&mut self) -> Result<()> {
         Ok(())
@@ -117,9 +127,14 @@ pub(crate) fn measure(name: Name, job: &Job) -> Result<Line> {
         bail!("{name} can't do it: {why}");
     }
     let metrics = match name {
+        #[cfg(feature = "peers")]
+        Name::TourbillonFuture | Name::Tokio | Name::NoTimers if job.case.work.is_of_servers() => {
+            servers::measure(name, job)
+        }
         Name::Tourbillon => workloads::run::<tourbillon::Pooled>(job),
         Name::TourbillonInline => workloads::run::<tourbillon::OnWorker>(job),
         Name::TourbillonResetAt => workloads::run::<tourbillon::ResetAt>(job),
+        Name::TourbillonFuture => workloads::run::<tourbillon_futures::Engine>(job),
         Name::BareCas => workloads::run::<floor::BareCas>(job),
         Name::Heap => workloads::run::<heap::Heap>(job),
         #[cfg(feature = "peers")]

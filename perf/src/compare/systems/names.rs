@@ -12,7 +12,9 @@ pub(crate) enum Name {
     Tourbillon,
     TourbillonInline,
     TourbillonResetAt,
+    TourbillonFuture,
     BareCas,
+    NoTimers,
     Netty,
     #[value(name = "netty-512")]
     Netty512,
@@ -41,11 +43,13 @@ pub(crate) enum How {
 }
 
 /// All, in the order in which they are shown. The first is the one that the others are compared with.
-pub(crate) const SYSTEMS: [Name; 17] = [
+pub(crate) const SYSTEMS: [Name; 19] = [
     Name::Tourbillon,
     Name::TourbillonInline,
     Name::TourbillonResetAt,
+    Name::TourbillonFuture,
     Name::BareCas,
+    Name::NoTimers,
     Name::Netty,
     Name::Netty512,
     Name::Tokio,
@@ -68,7 +72,9 @@ impl Name {
             Self::Tourbillon => "tourbillon",
             Self::TourbillonInline => "tourbillon-inline",
             Self::TourbillonResetAt => "tourbillon-reset-at",
+            Self::TourbillonFuture => "tourbillon-future",
             Self::BareCas => "bare-cas",
+            Self::NoTimers => "no-timers",
             Self::Netty => "netty",
             Self::Netty512 => "netty-512",
             Self::Tokio => "tokio",
@@ -87,9 +93,13 @@ impl Name {
 
     pub(crate) fn how(self) -> How {
         match self {
-            Self::Tourbillon | Self::TourbillonInline | Self::TourbillonResetAt | Self::BareCas | Self::Heap => {
-                How::Here
-            }
+            Self::Tourbillon
+            | Self::TourbillonInline
+            | Self::TourbillonResetAt
+            | Self::TourbillonFuture
+            | Self::BareCas
+            | Self::Heap => How::Here,
+            // A server needs a runtime, and that is a peer's.
             Self::Netty => How::Netty { slots: 65_536 },
             Self::Netty512 => How::Netty { slots: 512 },
             _ => How::Peer,
@@ -98,7 +108,7 @@ impl Name {
 
     /// Whether it is Tourbillon.
     pub(crate) fn is_ours(self) -> bool {
-        matches!(self, Self::Tourbillon | Self::TourbillonInline | Self::TourbillonResetAt)
+        matches!(self, Self::Tourbillon | Self::TourbillonInline | Self::TourbillonResetAt | Self::TourbillonFuture)
     }
 
     /// One line for the reader of a table.
@@ -107,7 +117,9 @@ impl Name {
             Self::Tourbillon => "defaults: one worker, expired timeouts on a pool of a thread per core",
             Self::TourbillonInline => "expired timeouts run on the worker",
             Self::TourbillonResetAt => "reset_at: the caller knows the deadline already",
+            Self::TourbillonFuture => "Timer::sleep, polled once where it lies, Timer::timeout, and hyper's timer",
             Self::BareCas => "the floor: one load and one compare-and-swap on a cache line of its own",
+            Self::NoTimers => "the floor of a server: no limits at all",
             Self::Netty => {
                 "HashedWheelTimer, 1 ms x 65,536, tasks on its worker; one TimerTask for all in W1 to W3 and W8; \
                  reset is cancel and new"
@@ -145,10 +157,20 @@ impl Name {
     pub(crate) fn cannot(self, work: Work) -> Option<&'static str> {
         let only = |can: bool, why| (!can).then_some(why);
         match (self, work) {
+            (Self::TourbillonFuture | Self::Tokio | Self::NoTimers, work) if work.is_of_servers() => {
+                only(cfg!(feature = "peers"), "the servers need the feature `peers`")
+            }
+            (_, work) if work.is_of_servers() => Some("it is no server's, or is there in another row"),
+            (Self::NoTimers, _) => Some("only in servers"),
             (Self::TourbillonInline, work) => {
                 only(matches!(work, Work::Lateness { .. } | Work::Clump), "only where something runs")
             }
             (Self::TourbillonResetAt | Self::BareCas, work) => only(work == Work::Reset, "only for resets"),
+            (Self::TourbillonFuture, work) => only(work.is_of_futures(), "only as futures"),
+            (Self::Tokio | Self::Pingora, work) if work.is_of_futures() => None,
+            (Self::AsyncIo, Work::Future { ready: false }) => None,
+            (Self::AsyncIo, Work::Future { ready: true }) => Some("it has no limit for another future"),
+            (_, work) if work.is_of_futures() => Some("it has no futures, or has them in another row"),
             (Self::TokioTimeout, work) => only(work == Work::Ring, "only for schedule + cancel"),
             (Self::TokioTask, work) => only(
                 matches!(work, Work::Lateness { tick_us: 1_000.., .. } | Work::Memory { .. } | Work::Clump),
@@ -179,12 +201,14 @@ impl Name {
             self,
             Self::TourbillonInline
                 | Self::TourbillonResetAt
+                | Self::TourbillonFuture
                 | Self::BareCas
+                | Self::NoTimers
                 | Self::TokioTimeout
                 | Self::TokioTask
                 | Self::NexusRounds
         );
-        variant && self.cannot(work).is_some()
+        (variant || work.is_of_futures() || work.is_of_servers()) && self.cannot(work).is_some()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Cloudflare's pingora-timeout: slots of 10 ms in a tree for each thread, and one thread that fires them.
 
-use std::future::{Pending, pending};
+use std::future::{Pending, pending, ready};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -8,7 +8,7 @@ use pingora_timeout::Timeout;
 use pingora_timeout::fast_timeout::{FastOrTokioTimeout, fast_timeout, set_fast_timeout_to_tokio_threshold};
 
 use super::Plan;
-use super::futures::{Futures, Kind};
+use super::futures::{Futures, Kind, is_ready_at_once};
 
 pub(crate) type Pingora = Futures<PingoraKind>;
 
@@ -26,6 +26,10 @@ impl Kind for PingoraKind {
     }
 
     fn enter(&self) {}
+
+    fn limit_ready(limit: Duration) -> bool {
+        is_ready_at_once(fast_timeout(limit, ready(())))
+    }
 
     fn after(delay: Duration) -> Self::Future {
         fast_timeout(delay, pending())

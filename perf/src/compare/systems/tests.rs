@@ -3,7 +3,7 @@
 use anyhow::ensure;
 
 use super::*;
-use crate::compare::cases::{CASES, Case, Sizes, find};
+use crate::compare::cases::{CASES, Case, Sizes, Work, find};
 
 const SIZE: Sizes = Sizes::scaled(0.000_1);
 
@@ -15,7 +15,9 @@ fn job(case: &'static Case, producers: usize) -> Job {
 /// All cases that the system can do.
 fn try_all(name: Name) {
     let mut tried = 0;
-    for case in CASES.iter().filter(|case| name.cannot(case.work).is_none()) {
+    let has_wrk = std::process::Command::new("wrk").arg("--version").output().is_ok();
+    let can = |case: &&Case| name.cannot(case.work).is_none() && (has_wrk || !needs_wrk(case));
+    for case in CASES.iter().filter(can) {
         for &producers in case.producers {
             // A peer may lose what its thread was late for, and on a loaded machine it is: then it has another try.
             let mut tries = if name.how() == How::Here { 1 } else { 3 };
@@ -27,6 +29,10 @@ fn try_all(name: Name) {
         }
     }
     assert!(tried > 0, "{name} can do nothing");
+}
+
+fn needs_wrk(case: &Case) -> bool {
+    matches!(case.work, Work::Server { http: true, .. })
 }
 
 fn try_one(name: Name, job: &Job) -> Result<()> {
@@ -67,8 +73,11 @@ every_case_of! {
     tourbillon: Tourbillon,
     tourbillon_inline: TourbillonInline,
     tourbillon_reset_at: TourbillonResetAt,
+    tourbillon_future: TourbillonFuture,
     bare_cas: BareCas,
     heap: Heap,
+    #[cfg(feature = "peers")]
+    no_timers: NoTimers,
     #[cfg(feature = "peers")]
     tokio: Tokio,
     #[cfg(feature = "peers")]

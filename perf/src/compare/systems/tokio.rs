@@ -1,6 +1,6 @@
 //! Tokio's timers, on a multi-threaded runtime with a worker for each core.
 
-use std::future::{Pending, pending};
+use std::future::{Pending, pending, ready};
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use tokio::runtime::{Builder, EnterGuard, Runtime};
 use tokio::task::JoinHandle;
 use tokio::time::{Sleep, Timeout, sleep, sleep_until, timeout};
 
-use super::futures::{Futures, Kind};
+use super::futures::{Futures, Kind, is_ready_at_once};
 use super::{Plan, Producer, System};
 use crate::compare::recorder::Task;
 
@@ -43,6 +43,10 @@ impl Kind for SleepKind {
 
     fn at(deadline: Instant, _delay: Duration) -> Sleep {
         sleep_until(deadline.into())
+    }
+
+    fn limit_ready(limit: Duration) -> bool {
+        is_ready_at_once(timeout(limit, ready(())))
     }
 
     fn reset(place: Pin<&mut Option<Sleep>>, delay: Duration) -> bool {

@@ -1,6 +1,7 @@
-//! What the systems are given to do: W1 to W8. Delays are random with a fixed seed, the same for every system.
+//! What the systems are given to do: W1 to W10. Delays are random with a fixed seed, the same for every system.
 
 mod clump;
+mod futures;
 mod idle;
 mod lateness;
 mod memory;
@@ -12,7 +13,7 @@ mod schedule;
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use fastrand::Rng;
 
 use super::cases::{Case, Sizes, Work};
@@ -33,7 +34,7 @@ impl Job {
         Plan { capacity, producers: self.producers, tick: Duration::from_millis(1) }
     }
 
-    fn time(&self, full: Duration) -> Duration {
+    pub(super) fn time(&self, full: Duration) -> Duration {
         full.mul_f64(self.pace)
     }
 }
@@ -64,6 +65,8 @@ pub(crate) fn run<S: System>(job: &Job) -> Result<Metrics> {
         Work::Clump => clump::run::<S>(job),
         Work::Pending { timeouts } => pending::run::<S>(job, timeouts),
         Work::Producers => producers::run::<S>(job),
+        Work::Future { ready } => futures::run::<S>(job, ready),
+        Work::Server { .. } => bail!("a server is no system of this kind"),
     }
 }
 

@@ -1,0 +1,132 @@
+//! W10: what users put a timer into. An echo server and an HTTP server on Tokio, with limits of ours, of Tokio's, or none, under
+//! load from another process: `wrk` for HTTP, and this program for the echo, as no load generator speaks that.
+//!
+//! What each request arms: the echo a limit for the read and one for the write; HTTP hyper's limit for the head, which it arms anew for
+//! each, and one round the handler, which is not ready at once. Nothing ever fires, as in a server that is well.
+
+mod echo_load;
+mod limits;
+mod wrk;
+
+use std::convert::Infallible;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Builder;
+
+pub(crate) use echo_load::{EchoArgs, run as run_echo_load};
+
+use super::Name;
+use crate::compare::cases::Work;
+use crate::compare::workloads::{Job, Metrics};
+use crate::process::CpuTime;
+use limits::{Limits, None as NoLimits, Ours, Tokios};
+
+/// How long the load lasts.
+const LOAD: Duration = Duration::from_secs(5);
+const HEAD: Duration = Duration::from_secs(30);
+const REQUEST: Duration = Duration::from_secs(10);
+const READ: Duration = Duration::from_secs(60);
+
+/// What the load generator says.
+#[derive(Debug)]
+struct Load {
+    requests: f64,
+    seconds: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+    p999_ms: f64,
+    errors: f64,
+}
+
+/// Runs the server in this process, and the load in another.
+pub(super) fn measure(name: Name, job: &Job) -> Result<Metrics> {
+    let Work::Server { http, connections } = job.case.work else { bail!("{} is no server", job.case.id) };
+    let connections = job.sizes.of(connections);
+    rlimit::increase_nofile_limit(u64::MAX).context("cannot raise the limit of open files")?;
+    match name {
+        Name::TourbillonFuture => run(Ours::start()?, http, connections, job),
+        Name::Tokio => run(Tokios, http, connections, job),
+        _ => run(NoLimits, http, connections, job),
+    }
+}
+
+fn run<L: Limits>(limits: L, http: bool, connections: usize, job: &Job) -> Result<Metrics> {
+    let mut builder = Builder::new_multi_thread();
+    builder.enable_io();
+    if L::OF_TOKIO {
+        builder.enable_time();
+    }
+    let runtime = builder.build().context("no tokio runtime")?;
+    let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).context("cannot listen")?;
+    let address = listener.local_addr().context("a listener has an address")?;
+    runtime.spawn(accept(listener, limits, http));
+    let time = job.time(LOAD).max(Duration::from_secs(1));
+    let before = CpuTime::now();
+    let load = load(http, address, connections, time)?;
+    let cpu_s = CpuTime::now().since(before).total_s();
+    runtime.shutdown_background();
+    Ok(Metrics::of([
+        ("rps", load.requests / load.seconds),
+        ("p50_ms", load.p50_ms),
+        ("p99_ms", load.p99_ms),
+        ("p999_ms", load.p999_ms),
+        ("cpu_us", cpu_s * 1e6 / load.requests.max(1.0)),
+        ("errors", load.errors),
+    ]))
+}
+
+fn load(http: bool, address: SocketAddr, connections: usize, time: Duration) -> Result<Load> {
+    if http { wrk::run(address, connections, time) } else { echo_load::start(address, connections, time) }
+}
+
+async fn accept<L: Limits>(listener: TcpListener, limits: L, http: bool) {
+    // An error is a client's that has gone in between.
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let _ = stream.set_nodelay(true);
+        if http {
+            tokio::spawn(serve_http(stream, limits.clone()));
+        } else {
+            tokio::spawn(echo(stream, limits.clone()));
+        }
+    }
+}
+
+async fn echo<L: Limits>(mut stream: TcpStream, limits: L) {
+    let mut buffer = [0; 1024];
+    loop {
+        let Ok(Ok(read @ 1..)) = limits.limit(READ, stream.read(&mut buffer)).await else { return };
+        let Ok(Ok(())) = limits.limit(REQUEST, stream.write_all(&buffer[..read])).await else { return };
+    }
+}
+
+async fn serve_http<L: Limits>(stream: TcpStream, limits: L) {
+    let service = service_fn(|_: Request<Incoming>| {
+        let answer = limits.limit(REQUEST, async {
+            // As if something were waited for: a limit round what is ready at once costs nothing to speak of.
+            tokio::task::yield_now().await;
+            Full::new(Bytes::from_static(b"Hello, world!"))
+        });
+        async move {
+            let (status, body) = match answer.await {
+                Ok(body) => (200, body),
+                Err(limits::Over) => (504, Full::default()),
+            };
+            Ok::<_, Infallible>(Response::builder().status(status).body(body).unwrap_or_default())
+        }
+    });
+    let mut server = http1::Builder::new();
+    limits.give_to(&mut server, HEAD);
+    // An error is the client's, as above.
+    let _ = server.serve_connection(TokioIo::new(stream), service).await;
+}
