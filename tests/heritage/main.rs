@@ -45,7 +45,11 @@ fn tests_in(cell: &'static str) -> impl Iterator<Item = (&'static str, &'static 
 
 fn assert_exists(file: &str, name: &str, named_in: &str) {
     // A file of `tests` by its name there; any other by its path.
-    let file = if file.contains("src/") { format!("{file}.rs") } else { format!("tests/{file}.rs") };
+    let file = if file.contains("src/") || file.contains("tests/") {
+        format!("{file}.rs")
+    } else {
+        format!("tests/{file}.rs")
+    };
     let text = std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(&file));
     let text = text.unwrap_or_else(|error| panic!("{named_in}: {file}: {error}"));
     assert!(text.contains(&format!("fn {name}(")), "{named_in}: there is no {name} in {file}");
