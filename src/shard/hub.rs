@@ -89,7 +89,7 @@ impl Hub {
             producers: PerThread::new(),
             late: Mutex::new(Producer::new()),
             next_home: AtomicUsize::new(0),
-            stakes: Stakes::new(plan.shards),
+            stakes: Stakes::new(),
             limit: plan.max_pending.map(|max| Limit { max, used: CachePadded::new(AtomicUsize::new(0)) }),
             in_flight: InFlight::new(),
             panicked: AtomicU64::new(0),
@@ -214,7 +214,12 @@ impl Hub {
     /// Sums a count over all threads, of one shard or of all.
     pub(crate) fn sum(&self, shard: Option<usize>, count: impl Fn(&Counts) -> u64) -> u64 {
         let late = lock(&self.late).sum(shard, &count);
-        late + self.producers.iter().map(|producer| producer.sum(shard, &count)).sum::<u64>()
+        late + self.producers().map(|producer| producer.sum(shard, &count)).sum::<u64>()
+    }
+
+    /// Those of all threads that have one of their own at this moment.
+    pub(super) fn producers(&self) -> impl Iterator<Item = &Producer> {
+        self.producers.iter().map(|producer| &**producer)
     }
 
     /// Where the calling thread notes what it is running; none if it is so far gone that it has no place of its own.
@@ -224,7 +229,7 @@ impl Hub {
 
     /// The tasks that are running: of which shard each, and since when, in nanoseconds of the engine's time.
     pub(crate) fn running(&self) -> impl Iterator<Item = (usize, u64)> {
-        self.producers.iter().filter_map(|producer| producer.running.get())
+        self.producers().filter_map(|producer| producer.running.get())
     }
 
     /// Takes `n` places under the limit on pending timeouts; all of them or none.

@@ -62,7 +62,6 @@ pub(crate) struct Mailbox {
     pub(crate) heartbeat: Heartbeat,
     pub(crate) ailment: Ailment,
     pub(crate) counters: CachePadded<Counters>,
-    pub(super) stakes: CachePadded<super::stakes::Count>,
     /// The hub that this is a part of, set once before anybody sees either.
     hub: AtomicPtr<Hub>,
     index: usize,
@@ -87,7 +86,6 @@ impl Mailbox {
             heartbeat: Heartbeat::default(),
             ailment: Ailment::default(),
             counters: CachePadded::default(),
-            stakes: CachePadded::new(super::stakes::Count::new()),
             hub: AtomicPtr::new(std::ptr::null_mut()),
             index,
         }

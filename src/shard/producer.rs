@@ -4,10 +4,13 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
+use crossbeam_utils::CachePadded;
+
 use super::counters::{Counter, Counts};
 use super::kept::Kept;
 use super::mailbox::Mailbox;
 use super::running::Running;
+use super::stakes::Count;
 use crate::arena::{Arena, Local};
 use crate::entry::Entry;
 use crate::sync::{sleep_briefly, thread};
@@ -38,6 +41,8 @@ pub(crate) struct Producer {
     abroad: OnceLock<Box<[Counts]>>,
     /// The batch of this engine that the thread is running.
     pub(crate) running: Running,
+    /// Of futures that it made. Apart, as other threads may drop them.
+    stakes: CachePadded<Count>,
 }
 
 // SAFETY: other threads read the counters only, which are atomic; the rest is private to this file, and is used by the
@@ -54,6 +59,7 @@ impl Producer {
             at_home: Counts::default(),
             abroad: OnceLock::new(),
             running: Running::default(),
+            stakes: CachePadded::new(Count::new()),
         }
     }
 
@@ -89,6 +95,12 @@ impl Producer {
         let abroad = self.abroad.get().map_or(&[][..], |counts| counts);
         let abroad = abroad.iter().enumerate().filter(|(index, _)| shard.is_none_or(|shard| shard == *index));
         at_home + abroad.map(|(_, counts)| count(counts)).sum::<u64>()
+    }
+
+    /// The stakes that the thread has made, and the threads that had its number before.
+    #[inline]
+    pub(super) fn stakes(&self) -> &Count {
+        &self.stakes
     }
 
     /// A free entry, for a timeout on `mailbox`; none if there is no memory for one.

@@ -1,15 +1,18 @@
 //! Who else keeps an engine going: futures that may need it later, and are not timers. Each holds a stake.
 //!
-//! A count that every future of a server writes to would be the one cache line that all of its threads share. So stakes are counted shard by
-//! shard, each on the shard that is home to the thread that made the future; whoever drops it, be it another thread, counts it off there.
-//! While there is a timer nobody needs the sum. When the last timer has gone no stake is added any more, and the counts are closed, one
-//! after the other: a count that is at zero then is settled by whoever closes it, and another by the stake that brings it to zero. Whoever
-//! settles the last count carries out what the timer has left behind: a will, which ends the engine.
+//! A count that every future of a server writes to would be the one cache line that all of its threads share. So each thread counts the
+//! stakes that it makes by itself; whoever drops one, be it another thread, counts it off there. While there is a timer nobody needs the
+//! sum. When the last timer has gone no stake is added any more, so that all counts that are not at zero are known; and they are closed,
+//! one after the other: a count that is at zero then is settled by whoever closes it, and another by the stake that brings it to zero.
+//! Whoever settles the last count carries out what the timer has left behind: a will, which ends the engine.
 
 use std::fmt;
 use std::ptr::NonNull;
 
+use crossbeam_utils::CachePadded;
+
 use super::hub::Hub;
+use super::producer::Producer;
 use crate::sync::{AtomicUsize, Mutex, Ordering, lock};
 
 /// What ends the engine. Keeps the hub until then.
@@ -17,7 +20,7 @@ type Will = Box<dyn FnOnce() + Send>;
 
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
-/// The stakes that are counted on one shard.
+/// The stakes that one thread has made.
 #[derive(Debug)]
 pub(super) struct Count(AtomicUsize);
 
@@ -25,18 +28,26 @@ impl Count {
     pub(super) fn new() -> Self {
         Self(AtomicUsize::new(0))
     }
+
+    /// True if it was at zero: then it is settled.
+    fn close(&self) -> bool {
+        // Release: a stake that settles it finds it counted. Acquire: as in the drop of a stake.
+        self.0.fetch_or(CLOSED, Ordering::AcqRel) == 0
+    }
 }
 
 /// Of a hub.
 pub(super) struct Stakes {
-    /// Counts that are not settled yet.
+    /// Counts that are closed and not settled yet; one more until all are closed.
     unsettled: AtomicUsize,
     will: Mutex<Option<Will>>,
+    /// Of the threads that have no producer of their own.
+    others: CachePadded<Count>,
 }
 
 impl Stakes {
-    pub(super) fn new(shards: usize) -> Self {
-        Self { unsettled: AtomicUsize::new(shards), will: Mutex::new(None) }
+    pub(super) fn new() -> Self {
+        Self { unsettled: AtomicUsize::new(1), will: Mutex::new(None), others: CachePadded::new(Count::new()) }
     }
 
     /// By a pointer: the hub may go with the will, and a reference that is an argument has to be valid until its function returns.
@@ -46,7 +57,7 @@ impl Stakes {
     unsafe fn settle(this: *const Self, counts: usize) {
         // AcqRel: whoever settles the last sees the will, and all that was done with the other stakes.
         // SAFETY: as above: the hub is there as long as a count is not settled.
-        if counts > 0 && unsafe { &(*this).unsettled }.fetch_sub(counts, Ordering::AcqRel) == counts {
+        if unsafe { &(*this).unsettled }.fetch_sub(counts, Ordering::AcqRel) == counts {
             // SAFETY: the will, which is carried out here and nowhere else, keeps the hub until then.
             let will = lock(unsafe { &(*this).will }).take();
             // Not under the lock, and the last access to the hub, which may go with it.
@@ -58,30 +69,36 @@ impl Stakes {
 }
 
 impl Hub {
-    /// A stake for a future. The caller has a timer, or a stake.
+    /// A stake for a future. The caller has a timer.
     #[inline]
     pub(crate) fn stake(&self) -> Stake {
-        let shard = self.with_producer(|mine| self.home_of(mine, None).index());
+        let count = self.own_producer().map_or(&*self.stakes.others, Producer::stakes);
         // Relaxed: that the engine goes on is the timer's doing as yet.
-        self.mailbox(shard).stakes.0.fetch_add(1, Ordering::Relaxed);
-        Stake { hub: NonNull::from(self), shard }
+        count.0.fetch_add(1, Ordering::Relaxed);
+        Stake { hub: NonNull::from(self), count: NonNull::from(count) }
     }
 
     /// The last timer has gone: `will` is carried out when the last stake has, at once if there is none. Once. It keeps the hub.
     pub(crate) fn close_stakes(&self, will: impl FnOnce() + Send + 'static) {
         *lock(&self.stakes.will) = Some(Box::new(will));
-        // Release: who settles the count sees the will. Acquire: as in `drop`.
-        let close = |count: &Count| count.0.fetch_or(CLOSED, Ordering::AcqRel) == 0;
-        let settled = self.mailboxes().iter().filter(|mailbox| close(&mailbox.stakes)).count();
-        // SAFETY: found at zero, and closed, so that nobody else settles them; the caller has the hub.
-        unsafe { Stakes::settle(&raw const self.stakes, settled) };
+        // Whose producer is not among these yet has made no stake: those were made by somebody who had a timer, before it went.
+        let counts = self.producers().map(Producer::stakes).chain([&*self.stakes.others]);
+        let settled = counts.filter(|count| {
+            // First, so that no stake settles it before it is counted. Relaxed: a stake that settles it has seen it closed.
+            self.stakes.unsettled.fetch_add(1, Ordering::Relaxed);
+            count.close()
+        });
+        let settled = settled.count();
+        // SAFETY: those were found at zero, and closed, so that nobody else settles them, and the one more is the caller's, who has the hub.
+        unsafe { Stakes::settle(&raw const self.stakes, settled + 1) };
     }
 }
 
 /// Keeps an engine going, as a timer does.
 pub(crate) struct Stake {
     hub: NonNull<Hub>,
-    shard: usize,
+    /// Where it is counted: in the hub, or in a producer of it.
+    count: NonNull<Count>,
 }
 
 // SAFETY: all that it does with the hub, others do, too, at the same time.
@@ -101,8 +118,11 @@ impl Drop for Stake {
     #[inline]
     fn drop(&mut self) {
         let hub = self.hub;
-        // Release: whoever carries out the will sees what was done with this stake. Acquire: if that is this one, it sees the will.
-        if self.hub().mailbox(self.shard).stakes.0.fetch_sub(1, Ordering::AcqRel) == CLOSED | 1 {
+        // SAFETY: as in `hub`; producers stay as long as the hub.
+        let count = unsafe { self.count.as_ref() };
+        // Release: whoever carries out the will sees what was done with this stake. Acquire: if it settles the count, that is after all
+        // that was done with the others of it.
+        if count.0.fetch_sub(1, Ordering::AcqRel) == CLOSED | 1 {
             // SAFETY: the hub is there, as this count is not settled yet.
             let stakes = unsafe { &raw const (*hub.as_ptr()).stakes };
             // SAFETY: it is this stake's to settle.
@@ -113,6 +133,6 @@ impl Drop for Stake {
 
 impl fmt::Debug for Stake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stake").field("shard", &self.shard).finish_non_exhaustive()
+        f.debug_struct("Stake").finish_non_exhaustive()
     }
 }
