@@ -63,11 +63,11 @@
 //! All are off at first, and any can be had together.
 //!
 //! * `hyper`: a [`Timer`] is hyper 1's timer, for servers, clients and hyper-util's pools.
-//! * `metrics`: all of [`Timer::stats`] through the `metrics` facade, for Prometheus and others.
+//! * `metrics`: the counters, gauges and lateness of [`Timer::stats`] through the `metrics` facade, for Prometheus and others.
 //! * `quinn`: a runtime for QUIC connections whose timers are the engine's.
 //! * `rayon`, `tokio`: a Rayon pool, or the handle of a Tokio runtime, is an [`Executor`].
 //! * `stream`: an [`Interval`] is a `Stream`.
-//! * `tower`: a time limit as a layer, for tower, axum and tonic.
+//! * `tower`: a time limit as a layer, for tower and axum.
 //! * `tracing`: events for an operator: panics, workers that can't be started, long turns, overload, too many engines.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

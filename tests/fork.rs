@@ -5,14 +5,17 @@
 
 mod common;
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tourbillon::{Inline, ManualClock, ScheduleError, Shutdown, ShutdownError, ThreadPool, Timer, WorkerState};
+use tourbillon::{Inline, ManualClock, ScheduleError, Shutdown, ShutdownError, Sleep, ThreadPool, Timer, WorkerState};
 
 use common::{HOUR, MS, PATIENCE, Runs, assert_books_balance, eventually};
 
@@ -310,4 +313,19 @@ fn in_the_child_a_driver_from_before_runs_nothing_that_is_the_parents() {
     });
     assert!(driver.turn() > 0 && runs.load(Ordering::Relaxed) > 0, "the parent's go on");
     assert!(series.cancel());
+}
+
+#[test]
+fn in_the_child_a_sleep_is_ready_when_it_is_polled_after_its_deadline() {
+    let _alone = alone();
+    let timer = Timer::new().expect("defaults");
+    let (mut polled, mut new) = (timer.sleep(50 * MS), timer.sleep(50 * MS));
+    let is_ready = |sleep: &mut Sleep| Pin::new(sleep).poll(&mut Context::from_waker(Waker::noop())).is_ready();
+    assert!(!is_ready(&mut polled));
+    in_child("sleeps", || {
+        thread::sleep(60 * MS);
+        let are_ready = [is_ready(&mut polled), is_ready(&mut new)];
+        polled.reset(Duration::ZERO);
+        first_wrong(&[are_ready[0], are_ready[1], is_ready(&mut polled)])
+    });
 }

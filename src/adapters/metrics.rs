@@ -1,4 +1,4 @@
-//! All that [`Timer::stats`] knows, through the facade of the crate [`metrics`](::metrics): for Prometheus, or any other of its
+//! The counters, gauges and lateness of [`Timer::stats`], through the facade of the crate [`metrics`](::metrics): for Prometheus, or any other of its
 //! exporters. With the feature `metrics`.
 //!
 //! ```

@@ -18,6 +18,10 @@
 //! # })
 //! # }
 //! ```
+//!
+//! axum's routers take layers whose errors are answers already, so there a layer that makes answers of them goes in front, with
+//! `ServiceBuilder::new().layer(HandleErrorLayer::new(answer)).layer(TimeoutLayer::new(timer, limit))`, and `answer` an
+//! `async fn(BoxError) -> impl IntoResponse`: the example `integrations/examples/axum_timeout.rs` is a whole server.
 
 use std::error::Error;
 use std::future::Future;

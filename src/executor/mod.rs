@@ -144,11 +144,15 @@ impl Expired {
         self.run_all();
     }
 
-    fn new(batch: Batch, counted: bool) -> Self {
-        if counted {
-            batch.hub().in_flight.begin();
-        }
-        Self { batch, counted, begun: false }
+    /// One that is under way from here on: a shutdown waits for it.
+    pub(crate) fn begin(batch: Batch) -> Self {
+        batch.hub().in_flight.begin();
+        Self { batch, counted: true, begun: false }
+    }
+
+    /// One that is under way once it begins to run.
+    fn uncounted(batch: Batch) -> Self {
+        Self { batch, counted: false, begun: false }
     }
 
     fn run_all(&mut self) {
@@ -262,7 +266,7 @@ pub(crate) fn tell_of_turn(hub: &Hub, hook: &TickHook, tick: &Tick) {
 
 impl Sink for Dispatch {
     fn accept(&mut self, batch: Batch) {
-        let expired = Expired::new(batch, self.counted);
+        let expired = if self.counted { Expired::begin(batch) } else { Expired::uncounted(batch) };
         let engine = expired.batch.hub().id();
         // As if it were a task: should it shut its own engine down, that would wait for this very thread.
         // If the executor panics, unwinding drops the batch, which runs it.
@@ -287,5 +291,5 @@ impl Sink for Dispatch {
 
 /// Runs a batch here and now: the driven mode's sink, and what wakes those who slept.
 pub(crate) fn run_here(batch: Batch) {
-    Expired::new(batch, true).run();
+    Expired::begin(batch).run();
 }

@@ -14,8 +14,8 @@ use crate::timer::{Alarm, NoAlarm, Ring};
 /// [`Timer::sleep_until`](crate::Timer::sleep_until).
 ///
 /// * **Lazy**: nothing is scheduled before it is first polled and its deadline has not come. Dropping it cancels.
-/// * **Cheap**: an entry of the engine is all it takes, with the waker in it; no allocation. A [`reset`](Self::reset) to later is one
-///   compare-and-swap, as [`Timeout::reset`](crate::Timeout::reset) is.
+/// * **Cheap**: an entry of the engine is all it takes, with the waker in it; no allocation (but at a thread's first use of
+///   the engine). A [`reset`](Self::reset) to later is one compare-and-swap, as [`Timeout::reset`](crate::Timeout::reset) is.
 /// * **`Unpin`**: it can be polled where it lies, without a box or a `pin!`.
 /// * Once ready it stays ready, until it is reset.
 /// * It counts as a timeout that is pending from its first poll on, also in [`Timer::stats`](crate::Timer::stats). Who turns the shard (its
@@ -25,8 +25,8 @@ use crate::timer::{Alarm, NoAlarm, Ring};
 /// If the engine is full ([`Builder::max_pending_timeouts`](crate::Builder::max_pending_timeouts)), or has no memory, it asks to be polled
 /// again at once until there is room: that costs processor time, but is neither early nor lost. Once the engine has been shut down nobody
 /// wakes it any more: it is ready if it is polled after its deadline. (The handed back [`Unfired`](crate::Unfired) wakes the task that had
-/// polled it last by then, unless that was at it; [`Shutdown::FireNow`](crate::Shutdown::FireNow) makes it ready.) It keeps the engine, as
-/// a [`Timer`](crate::Timer) does.
+/// polled it last by then, unless that was at it; [`Shutdown::FireNow`](crate::Shutdown::FireNow) makes it ready.) The same holds
+/// in a child process that was forked off after the engine was made. It keeps the engine, as a [`Timer`](crate::Timer) does.
 ///
 /// ```
 /// use std::time::Duration;
@@ -45,9 +45,10 @@ use crate::timer::{Alarm, NoAlarm, Ring};
 /// ```
 #[must_use = "a Sleep does nothing unless it is awaited or polled"]
 pub struct Sleep {
+    /// Before the stake: the last future cancels its alarm, and then the engine ends.
+    stage: Stage,
     stake: Stake,
     deadline: Tick,
-    stage: Stage,
 }
 
 /// How far it is.

@@ -18,7 +18,8 @@ use crate::time::Tick;
 /// at a clock. The future is always polled first: one that is ready when the time is up has made it. When the time is up the
 /// future is not dropped before this is.
 ///
-/// Of an engine that is full, or has been shut down, see [`Sleep`]: a limit that can't be had any more is none.
+/// Of an engine that is full, or has been shut down, see [`Sleep`]: after a shutdown nobody wakes the task when the time is up; only if it
+/// is polled for something else by then, it is told.
 #[must_use = "futures do nothing unless they are awaited or polled"]
 pub struct WithTimeout<T> {
     /// Until it begins to count.

@@ -386,7 +386,8 @@ unsafe impl Send for Hub {}
 // SAFETY: as above.
 unsafe impl Sync for Hub {}
 
-/// A counted owner of a hub: the `Timer`s together, each worker, each batch under way. Handles are not counted.
+/// A counted owner of a hub: the engine, the `Timer`s together, each worker, each batch under way. Handles are not counted; futures
+/// keep the engine (`stakes.rs`).
 pub(crate) struct HubRef(NonNull<Hub>);
 
 // SAFETY: a hub is `Send` and `Sync`.

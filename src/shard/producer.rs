@@ -25,7 +25,7 @@ const SLEEPS: usize = if cfg!(loom) { 0 } else { 200 };
 const NOWHERE: usize = usize::MAX;
 
 /// One thread's part of one engine. Reached through the hub only ([`Hub::with_producer`](super::Hub::with_producer) and what it
-/// is made of), which gives it to no two threads at a time.
+/// is made of), which gives it to no two threads at a time, but for what any thread may look at, or count.
 #[derive(Debug)]
 pub(crate) struct Producer {
     free: Local,
@@ -45,8 +45,8 @@ pub(crate) struct Producer {
     stakes: CachePadded<Count>,
 }
 
-// SAFETY: other threads read the counters only, which are atomic; the rest is private to this file, and is used by the
-// thread that the producer belongs to.
+// SAFETY: other threads use the counters and the stakes only, which are atomic; the rest is private to this file, and is used by
+// the thread that the producer belongs to.
 unsafe impl Sync for Producer {}
 
 impl Producer {

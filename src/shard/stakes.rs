@@ -4,7 +4,8 @@
 //! stakes that it makes by itself; whoever drops one, be it another thread, counts it off there. While there is a timer nobody needs the
 //! sum. When the last timer has gone no stake is added any more, so that all counts that are not at zero are known; and they are closed,
 //! one after the other: a count that is at zero then is settled by whoever closes it, and another by the stake that brings it to zero.
-//! Whoever settles the last count carries out what the timer has left behind: a will, which ends the engine.
+//! Whoever settles the last count carries out what the timer has left behind: a will, which ends the engine. (Threads that are so far gone
+//! that they have no producer share a count; and so do those of a forked child.)
 
 use std::fmt;
 use std::ptr::NonNull;

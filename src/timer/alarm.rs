@@ -22,7 +22,7 @@ pub(crate) enum Ring {
     Rang,
     /// The waker will be woken.
     NotYet,
-    /// The engine was shut down before.
+    /// Nobody will wake the waker: the engine was shut down before, or is another process's.
     Never,
 }
 
@@ -82,7 +82,8 @@ impl Alarm {
         // The state first: if it is pending now, then the waker that is in the entry has not been dropped, and is no other that has
         // got the same address since.
         if entry.state.is_pending() && entry.as_sleeper().is_some_and(|sleeper| sleeper.watch(waker)) {
-            return Ring::NotYet;
+            // In a forked child nobody is there who would wake it.
+            return if self.timeout.is_from_before_a_fork() { Ring::Never } else { Ring::NotYet };
         }
         if entry.state.is_expired() { Ring::Rang } else { Ring::Never }
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::engine::{DrivenShards, close_driven, settle};
-use crate::executor::{TickHook, run_here, tell_of_turn};
-use crate::shard::{Batch, HubRef, Shard, Wake};
+use crate::executor::{Expired, TickHook, run_here, tell_of_turn};
+use crate::shard::{HubRef, Shard, Wake};
 use crate::sync::{Mutex, MutexGuard, lock};
 use crate::time::Tick;
 use crate::worker::{Stopwatch, discard};
@@ -29,7 +29,7 @@ pub struct Driver {
     on_tick: Option<TickHook>,
     expiry_limit: usize,
     /// Who is to be woken when a turn is over: empty in between.
-    wakes: Vec<Batch>,
+    wakes: Vec<Expired>,
 }
 
 /// What a producer does when it brings something that is due before the driver said it would come back.
@@ -91,7 +91,8 @@ impl Driver {
             let now = self.hub.timeline().scale().tick_at(now_ns);
             let stopwatch = self.on_tick.as_ref().map(|_| Stopwatch::start(shard, now));
             let turn = shard.turn(&self.hub, now, &mut run_here);
-            wakes.extend(shard.take_wakes());
+            // Counted before the shards are unlocked: else a shutdown would find them neither pending nor under way.
+            wakes.extend(shard.take_wakes().map(Expired::begin));
             let due = shard.next_due().map_or(u64::MAX, |due| self.hub.timeline().scale().ns_of(due.max(now)));
             self.hub.mailbox(shard.index()).heartbeat.rest_until(due);
             ticks.extend(stopwatch.and_then(|stopwatch| stopwatch.stop(&self.hub, shard, turn)));
@@ -99,7 +100,7 @@ impl Driver {
         };
         let fired = shards.iter_mut().map(turn).sum();
         drop(shards);
-        wakes.drain(..).for_each(run_here);
+        wakes.drain(..).for_each(Expired::run);
         if let Some(hook) = &self.on_tick {
             ticks.iter().for_each(|tick| tell_of_turn(&self.hub, hook, tick));
         }

@@ -1,6 +1,7 @@
 //! What the `Timer`s of one engine share, and how it ends.
 
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -243,12 +244,12 @@ fn end_driven(hub: &HubRef, shards: &DrivenShards, how: End) -> Vec<Left> {
 pub(super) struct Owner {
     /// The engine's: one step nearer for those who schedule.
     pub(super) hub: HubRef,
-    pub(super) engine: Arc<Engine>,
+    pub(super) engine: ManuallyDrop<Arc<Engine>>,
 }
 
 impl Owner {
     pub(super) fn of(engine: Arc<Engine>) -> Self {
-        Self { hub: engine.hub.clone(), engine }
+        Self { hub: engine.hub.clone(), engine: ManuallyDrop::new(engine) }
     }
 }
 
@@ -262,7 +263,8 @@ impl Deref for Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        let engine = Arc::clone(&self.engine);
+        // SAFETY: nobody looks at it after this.
+        let engine = unsafe { ManuallyDrop::take(&mut self.engine) };
         self.hub.close_stakes(move || drop(engine));
     }
 }

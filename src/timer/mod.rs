@@ -409,6 +409,9 @@ impl Timer {
     /// from a task of another engine, on whose thread those may be waiting). Every timeout that was ever accepted has then run, or was
     /// cancelled, or is in the answer.
     ///
+    /// Futures that sleep are in the answer, too, and nobody wakes them any more, but who runs the [`Unfired`]: end what awaits them first,
+    /// or end the engine by [`Shutdown::FireNow`] or [`Shutdown::Drain`]. See [`Sleep`](crate::Sleep).
+    ///
     /// # Errors
     /// [`ShutdownError::FromTask`] from one of the engine's own tasks, and [`ShutdownError::AlreadyShutdown`] for all calls
     /// after the first, which then may still be at it; [`ShutdownError::Forked`] in a child process.

@@ -95,6 +95,11 @@ impl Timeout {
         unsafe { self.mailbox().hub().as_ref() }
     }
 
+    /// Whether this is a child process that was forked after its engine was made: it is the parent's to fire.
+    pub(super) fn is_from_before_a_fork(&self) -> bool {
+        self.hub().is_forked()
+    }
+
     /// Cancels the timeout. True: it has not run and never will, and its task was dropped by this call, on this thread. False: it has been
     /// expired (its task has run, or is about to), cancelled, handed back by a shutdown, or dropped with its engine before.
     ///

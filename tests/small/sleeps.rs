@@ -1,5 +1,6 @@
 //! Futures that sleep: polled by one thread and then by another, reset and dropped, while a worker wakes them.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -151,6 +152,74 @@ fn the_last_future_takes_the_engine_with_it() {
         let new = timer.sleep(Duration::from_secs(1));
         drop(timer);
         thread::spawn(move || drop(new)).join().expect("no panic");
+    }
+    let_threads_end();
+}
+
+/// Futures of several threads, one of them armed, the timer and a handle go at once: the memory goes with one of them, and after the
+/// others.
+#[test]
+fn futures_a_handle_and_the_timer_race_to_be_last() {
+    for _ in 0..few(3, 300) {
+        let clock = tourbillon::ManualClock::new();
+        let (timer, driver) = small().shards(2).clock(clock).build_driven().expect("the options make sense");
+        let sleep = |timer: &Timer| timer.sleep(Duration::from_secs(1));
+        let handle = timer.schedule(Duration::from_secs(5), || ()).expect("open");
+        let (new, mut set) = (sleep(&timer), sleep(&timer));
+        assert!(!is_ready(&mut set, Waker::noop()));
+        let other = timer.clone();
+        let theirs = thread::spawn(move || [sleep(&other), sleep(&other)]).join().expect("no panic");
+        drop(driver);
+        let go = [
+            thread::spawn(move || drop(new)),
+            thread::spawn(move || drop(set)),
+            thread::spawn(move || drop(theirs)),
+            thread::spawn(move || drop(handle)),
+        ];
+        drop(timer);
+        go.into_iter().for_each(|goes| goes.join().expect("no panic"));
+    }
+}
+
+/// Makes futures when its thread is so far gone that it has no producer of its own, and lets go of the timer then.
+struct Late(RefCell<Option<(Timer, Sender<Sleep>)>>);
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        let (timer, send) = self.0.take().expect("it was set");
+        let mut set = timer.sleep(Duration::from_millis(1));
+        let _ = is_ready(&mut set, Waker::noop());
+        for sleep in [set, timer.sleep(Duration::from_secs(1))] {
+            let _ = send.send(sleep);
+        }
+    }
+}
+
+thread_local! {
+    static LATE: Late = const { Late(RefCell::new(None)) };
+}
+
+/// A future keeps the engine also if it was made by a thread that was about to end, and ends it wherever it is dropped: on another
+/// thread, or in a task.
+#[test]
+fn futures_of_a_thread_that_ends_keep_the_engine_and_end_it() {
+    for builder in with_workers() {
+        let timer = builder.build().expect("the options make sense");
+        let (send, sleeps) = channel();
+        let of_late = timer.clone();
+        let late = thread::spawn(move || {
+            // Touched before the engine is, so that it goes after what the engine keeps for this thread.
+            LATE.with(|late| *late.0.borrow_mut() = Some((of_late.clone(), send)));
+            drop(of_late.sleep(Duration::from_millis(1)));
+        });
+        let of_task = (timer.clone(), timer.sleep(Duration::from_secs(1)));
+        timer.schedule_detached(Duration::from_millis(1), move || drop(of_task)).expect("open");
+        let other = thread::spawn(move || drop(timer));
+        for sleep in sleeps {
+            thread::spawn(move || drop(sleep)).join().expect("no panic");
+        }
+        late.join().expect("no panic");
+        other.join().expect("no panic");
     }
     let_threads_end();
 }

@@ -160,3 +160,23 @@ fn a_sleep_is_handed_back_while_it_is_polled() {
         drop((sleep, driver));
     });
 }
+
+/// Invariant: when a shutdown has returned, a sleep that is not in its answer has been woken, though another thread is at it.
+/// Legal ends: it was handed back; it was woken before the shutdown returned.
+#[test]
+fn a_shutdown_waits_for_who_is_to_be_woken() {
+    check(None, || {
+        let task = Task::new();
+        let (timer, mut driver, _clock, sleep) = about_to_ring(&task);
+        let turns = thread::spawn(move || {
+            driver.turn();
+            driver
+        });
+        let left = timer.shutdown().expect("the first");
+        assert_eq!(left.len() + task.woken(), 1, "neither handed back nor woken");
+        drop(left);
+        drop(turns.join().expect("no panic"));
+        drop(sleep);
+        task.assert_forgotten();
+    });
+}

@@ -54,3 +54,38 @@ fn an_engine_goes_on_for_its_last_future() {
         assert!(driver.next_wakeup().is_none());
     });
 }
+
+/// Invariant: whoever ends the engine, and takes its memory with it, does so after all that others did with it: two futures of one
+/// thread and one of another, which go one after the timer and the driver.
+/// Legal ends: each of the three was last.
+#[test]
+fn the_memory_goes_after_the_last_future() {
+    check(3, || {
+        let (timer, driver, _clock) = driven(|b| b.capacity(2));
+        let mine = [(); 2].map(|()| timer.sleep(ticks(9)));
+        let [theirs] = by_another(&timer);
+        drop(driver);
+        drop(timer);
+        let go = mine.map(|sleep| thread::spawn(move || drop(sleep)));
+        drop(theirs);
+        go.into_iter().for_each(|goes| goes.join().expect("no panic"));
+    });
+}
+
+/// Invariant: the same while the timer goes, and the counts are closed; a handle that is dropped on another thread, which gets a
+/// producer for it, changes nothing.
+/// Legal ends: as above; the timer was last; the handle took the memory.
+#[test]
+fn the_memory_goes_after_the_last_of_all() {
+    check(2, || {
+        let (timer, driver, _clock) = driven(|b| b.capacity(2));
+        let handle = timer.schedule(ticks(9), || ()).expect("open");
+        let mine = timer.sleep(ticks(9));
+        drop(driver);
+        let future = thread::spawn(move || drop(mine));
+        let other = thread::spawn(move || drop(handle));
+        drop(timer);
+        future.join().expect("no panic");
+        other.join().expect("no panic");
+    });
+}
