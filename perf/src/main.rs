@@ -80,7 +80,7 @@ Examples:
   tourbillon-perf replay access.log --keep-alive 15s    exact, on a clock stepped by hand
   tourbillon-perf replay access.log --speed 1000        the same on the real clock
   tourbillon-perf compare --cases w2                    what schedule + cancel costs, beside others
-  tourbillon-perf report run.json                       that as a page, in perf/report/index.html
+  tourbillon-perf report run.json                       that as a page, in target/report/index.html
   tourbillon-perf soak --minutes 5                      everything at once, with faults, and checked
   tourbillon-perf help connections                      what it does, and what it checks";
 

@@ -18,7 +18,6 @@ mod stats;
 use std::convert::Infallible;
 use std::error::Error;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -81,8 +80,7 @@ fn take_samples(app: &Arc<App>) -> Result<TimeoutGuard, Box<dyn Error>> {
             app.history.lock().unwrap_or_else(PoisonError::into_inner).push(&stats);
         }
     };
-    let series = app.timer.schedule_at_fixed_rate(Duration::ZERO, SAMPLE, job);
-    Ok(series.map_err(|refused| refused.to_string())?.cancel_on_drop())
+    Ok(app.timer.schedule_at_fixed_rate(Duration::ZERO, SAMPLE, job)?.cancel_on_drop())
 }
 
 async fn listen(address: SocketAddr, app: Arc<App>) -> Result<(), Box<dyn Error>> {
@@ -139,14 +137,12 @@ async fn serve(stream: TcpStream, router: Router, app: Arc<App>) {
         .timer(app.timer.clone())
         .header_read_timeout(HEAD)
         .serve_connection(TokioIo::new(stream), service);
-    let mut connection = pin!(connection);
     tokio::select! {
         // An error is the client's: it has gone, or sent what is no request.
-        _ = connection.as_mut() => {}
+        _ = connection => {}
+        // Dropped, which closes it, half a head or not. No answer is under way: requests have less time than that.
         () = silent.notified() => {
             app.idle_closed.fetch_add(1, Ordering::Relaxed);
-            connection.as_mut().graceful_shutdown();
-            let _ = connection.await;
         }
     }
     app.connections.fetch_sub(1, Ordering::Relaxed);

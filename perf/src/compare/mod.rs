@@ -89,14 +89,15 @@ Cases, by default:
   w5                 resident memory per pending timeout
   w6-empty, w6       wake-ups and CPU in 5 s; nothing pending, and 1,000,000 due in an hour
   w7                 100,000 on one deadline, from the deadline until the last has run
-  w9-ready, w9-sleep as futures: a limit round a ready future; a sleep that is polled once and dropped
+  w9-ready, w9-sleep futures: a limit round one that is ready; a sleep, polled once and dropped
 and, if named, or with `all`:
   w4-crowded, w5-10m                     the same with 10,000,000 pending
   w8-10k, w8-100k, w8-1m, w8-10m         cost of schedule, cancel, reset by the number pending
   w8-producers                           the same with 1 to 16 producers
-  w10-echo-1, -1000, -8000               a server over loopback with so many connections: with our limits, with Tokio's,
-  w10-http-1, -1000, -8000               and with none; hyper needs wrk (scripts/peers installs it)
-w1 to w3 and w9 are measured with 1 and with 2 producers. In w6 all systems are idle at once; else there is one at a time.
+  w10-echo-1, -1000, -8000               a server over loopback with so many connections: with our
+  w10-http-1, -1000, -8000               limits, Tokio's, or none; HTTP needs wrk (scripts/peers)
+w1 to w3 and w9 are measured with 1 and with 2 producers. In w6 all systems are idle at once; else
+there is one at a time.
 All of the default takes some 20 minutes, `all` some 40.
 
 The other timers need the feature `peers`; Netty needs scripts/peers to have been run.

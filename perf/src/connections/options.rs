@@ -108,8 +108,9 @@ What is checked (any miss: a line that names it, and exit status 1):
   promises  none early, none twice, none after its cancel, none after shutdown
 
 How ns per operation is measured: the producers do up to 1,000 operations of one kind in a row and
-read the clock before and after; what is random in them was drawn before. The table has the mean, and
-the median of these loops, which does not move when another program takes the core for a while.
+read the clock before and after; what is random in them was drawn before. The table has the mean,
+and the median of these loops, which does not move when another program takes the core for a
+while.
 
 Examples:
   tourbillon-perf --duration 3s --timeouts 50000 --connections 200

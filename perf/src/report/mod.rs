@@ -31,19 +31,20 @@ pub(crate) struct ReportArgs {
     #[arg(required = true, value_name = "RUN.json")]
     runs: Vec<PathBuf>,
 
-    /// The folder for index.html and the plots
-    #[arg(long, value_name = "FOLDER", default_value = "perf/report")]
+    /// The folder for index.html and the plots; plots there that this run does not have are removed
+    #[arg(long, value_name = "FOLDER", default_value = "target/report")]
     out: PathBuf,
 }
 
 const AFTER_HELP: &str = "\
-The page needs nothing but itself: no script, no other file. The plots are in it, and besides in files of their own. Only runs
-with the same reference and at the same scale can be merged; ratios stay within the run that they are from.
+The page needs nothing but itself: no script, no other file. The plots are in it, and besides in
+files of their own. Only runs with the same reference and at the same scale can be merged; ratios
+stay within the run that they are from.
 
 Examples:
   cargo run --release -p tourbillon-perf --features peers -- compare --json run.json
   cargo run --release -p tourbillon-perf -- report run.json
-  tourbillon-perf report run.json w8.json --out page";
+  tourbillon-perf report run.json large.json --out perf/report   (all cases: the committed one)";
 
 /// Reads the runs and writes the page.
 pub(crate) fn run(args: &ReportArgs) -> Result<Verdict> {

@@ -75,14 +75,14 @@ pub(crate) struct SoakArgs {
 }
 
 const AFTER_HELP: &str = "\
-Eight engines live as long as the run, with another executor or clock each: the default pool; inline;
-one that refuses batches, with a limit on what is pending; one that panics; one that hands batches to
-other threads; a clock that jumps by days; pauses; driven. Beside them short-lived ones of all kinds
-are started, used, and stopped in all ways with work left.
+Eight engines live as long as the run, with another executor or clock each: the default pool;
+inline; one that refuses batches, with a limit on what is pending; one that panics; one that hands
+batches to other threads; a clock that jumps by days; pauses; driven. Beside them short-lived ones
+of all kinds are started, used, and stopped in all ways with work left.
 
-Checked for every timeout, by its id: never early, never twice, not after a cancel that returned true,
-not before the deadline of a reset that returned true; its closure dropped exactly once; and at each
-engine's end all of them accounted for, by id and by the engine's own counts.
+Checked for every timeout, by its id: never early, never twice, not after a cancel that returned
+true, not before the deadline of a reset that returned true; its closure dropped exactly once; and
+at each engine's end all of them accounted for, by id and by the engine's own counts.
 
 A violation is printed with the timeout's last operations, and fails the run. The seed repeats the
 choices, and not how threads meet.
