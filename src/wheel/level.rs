@@ -150,3 +150,62 @@ impl Level {
         })
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const RING: usize = 8;
+
+    #[test]
+    fn a_ring_reaches_as_many_blocks_as_it_has_slots_and_not_one_more() {
+        for shift in [0, 4] {
+            let mut level = Level::new(shift, 0, RING);
+            level.measure(0);
+            // The lead is half a block: what begins within it has been opened.
+            let end = (level.first_unopened(0) + RING as u64) << shift;
+            assert!(level.reaches(end - 1) && !level.reaches(end), "shift {shift}");
+        }
+    }
+
+    #[test]
+    fn what_a_ring_would_reach_beyond_all_ticks_is_all_ticks_and_no_less() {
+        // Sixteen blocks are all there are.
+        let mut level = Level::new(60, 0, 2 * RING);
+        level.measure(0);
+        assert!(level.reaches(u64::MAX - 1));
+        let mut level = Level::new(60, 0, RING);
+        level.opened = 7;
+        level.measure(0);
+        assert!(
+            level.reaches((15 << 60) - 1) && !level.reaches(15 << 60),
+            "the last block is not reached from the seventh"
+        );
+    }
+
+    #[test]
+    fn each_occupied_slot_is_named_once_in_the_order_of_the_blocks() {
+        let mut level = Level::new(0, 100, RING);
+        // The ring begins at block 3 now, in slot 3.
+        for slot in [3, 5, 1] {
+            level.mark(100 + slot, true);
+        }
+        let expected = [(3, 103), (5, 105), (9, 101)];
+        assert_eq!(level.occupied(3).collect::<Vec<_>>(), expected);
+        assert_eq!(level.take_occupied(3).collect::<Vec<_>>(), expected.map(|(_, place)| place));
+        assert_eq!(level.occupied(3).count(), 0);
+    }
+
+    #[test]
+    fn a_view_shows_the_slots_as_they_are_now() {
+        let mut level = Level::new(6, 0, 128);
+        let view = level.view();
+        assert_eq!((view.ticks_per_slot(), view.slots()), (64, 128));
+        assert_eq!(view.occupied(), [0, 0]);
+        level.mark(0, true);
+        level.mark(65, true);
+        assert_eq!(view.occupied(), [1, 2]);
+        level.mark(0, false);
+        assert_eq!(view.occupied(), [0, 2]);
+    }
+}
