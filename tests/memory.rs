@@ -159,3 +159,14 @@ fn a_driven_engine_that_is_turned_now_and_then_leaves_memory_where_it_was() {
     assert!(stats.capacity <= 4 * (RING + 2_000), "memory for {} timeouts", stats.capacity);
     assert_eq!((stats.pending, stats.shards[0].linked, stats.inbox_depth), (0, 0, 0));
 }
+
+#[test]
+fn what_is_reserved_is_there_before_it_is_used_and_not_made_of_pages_that_are_yet_to_come() {
+    const RESERVED: usize = 500_000;
+    let _alone = alone();
+    let before = resident_bytes();
+    let timer = Timer::builder().capacity(RESERVED).build().expect("the options make sense");
+    let grown = resident_bytes().saturating_sub(before);
+    assert!(timer.stats().capacity >= RESERVED);
+    assert!(grown >= RESERVED * 64, "only {} KiB of {}", grown / 1024, RESERVED * 64 / 1024);
+}

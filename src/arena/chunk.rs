@@ -57,6 +57,7 @@ impl Chunk {
         const ENTRIES_A_PAGE: usize = 4096 / size_of::<Entry>();
         // The last one, too: the array need not begin with a page.
         for index in (0..self.len()).step_by(ENTRIES_A_PAGE.max(1)).chain([self.len() - 1]) {
+            debug_assert!(index < self.len());
             // SAFETY: in bounds.
             let entry = unsafe { self.entries.at(index) };
             // SAFETY: nobody else knows this memory yet, and zero is what stands there. Volatile, so that the write is

@@ -53,6 +53,7 @@ impl Local {
 
     #[cold]
     fn take_slowly(&self, arena: &Arena) -> Option<NonNull<Entry>> {
+        debug_assert_eq!(self.free_len.get(), 0, "the list is empty");
         let magazine = match self.spare.take() {
             Some(first) => Some(Magazine { first, len: MAGAZINE }),
             None if self.fresh.get().is_none() => arena.take_magazine(),
