@@ -33,7 +33,7 @@ mod loud {
 
     /// Whoever listens must not take down the thread that tells.
     fn tell(event: impl FnOnce()) {
-        catch_unwind(AssertUnwindSafe(event)).unwrap_or_else(std::mem::forget);
+        catch_unwind(AssertUnwindSafe(event)).unwrap_or_else(crate::panics::discard);
     }
 
     /// More than `many` engines live at a time.

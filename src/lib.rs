@@ -32,10 +32,10 @@
 //!
 //! # Layers
 //!
-//! Each knows only those before it: `sync` (the one door to atomics), `memory` (zeroed arrays), `time` (ticks, clocks), `entry` (one cache
-//! line per timeout, and the word that decides), `arena` (where entries live), `wheel` (slots, levels, bitmaps: no thread, no clock),
-//! `shard` (inbox, cancelled queue, wheel, and a turn through them: no thread), `worker` (the threads), `executor` (where tasks run),
-//! `timer` (what you touch), `future` (the same to be awaited), `adapters` (other crates).
+//! Each knows only those before it: `panics`, `events` (what an operator is told), `sync` (the one door to atomics), `memory` (zeroed
+//! arrays), `time` (ticks, clocks), `entry` (one cache line per timeout, and the word that decides), `arena` (where entries live), `wheel`
+//! (slots, levels, bitmaps: no thread, no clock), `shard` (inbox, cancelled queue, wheel, and a turn through them: no thread), `worker`
+//! (the threads), `executor` (where tasks run), `timer` (what you touch), `future` (the same to be awaited), `adapters` (other crates).
 //!
 //! # Promises
 //!
@@ -79,6 +79,7 @@ mod events;
 mod executor;
 mod future;
 mod memory;
+mod panics;
 mod shard;
 mod sync;
 mod time;

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Builder, Inline, ManualClock, ThreadPool, Timer};
+use tourbillon::{Builder, Expired, Inline, ManualClock, ThreadPool, Timer};
 
 use common::{Drops, HOUR, MS, driven, eventually, resident_bytes, threads_named};
 
@@ -222,4 +222,18 @@ fn shut_down_engines_that_are_kept_have_no_threads() {
     assert!(threads() >= 50);
     engines.iter().for_each(|timer| assert!(timer.shutdown().is_ok()));
     eventually("all threads end", || threads() == 0);
+}
+
+#[test]
+fn what_an_executor_panics_with_is_dropped() {
+    assert_leaves_nothing(200, |_| {
+        let panics = |expired: Expired| {
+            expired.run();
+            std::panic::resume_unwind(Box::new([0_u8; 1024]));
+        };
+        let timer = build(Timer::builder().executor(panics));
+        let fired = timer.schedule(Duration::ZERO, || ()).expect("accepted");
+        eventually("it has run", || fired.is_expired());
+        timer.shutdown().expect("the first");
+    });
 }

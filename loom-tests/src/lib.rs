@@ -17,6 +17,8 @@ mod executor;
 mod future;
 #[path = "../../src/memory.rs"]
 mod memory;
+#[path = "../../src/panics.rs"]
+mod panics;
 #[path = "../../src/shard/mod.rs"]
 mod shard;
 #[path = "../../src/sync.rs"]

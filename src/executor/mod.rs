@@ -14,6 +14,7 @@ pub use inline::Inline;
 pub use pool::ThreadPool;
 
 use crate::events;
+use crate::panics;
 use crate::shard::{Batch, Hub, Recorder, TASKS_A_LOOK};
 #[cfg(loom)]
 use crate::sync::LocalCell;
@@ -218,10 +219,9 @@ pub(crate) fn report(hub: &Hub, panic: Box<dyn Any + Send>) {
     if let Some(hook) = &hub.on_panic {
         // If the hook panics, too, there is nobody left to tell.
         let told = catch_unwind(AssertUnwindSafe(|| hook(&*panic)));
-        told.unwrap_or_else(std::mem::forget);
+        told.unwrap_or_else(panics::discard);
     }
-    let dropped = catch_unwind(AssertUnwindSafe(move || drop(panic)));
-    dropped.unwrap_or_else(std::mem::forget);
+    panics::discard(panic);
 }
 
 impl Drop for Expired {
@@ -271,7 +271,7 @@ impl Sink for Dispatch {
         // As if it were a task: should it shut its own engine down, that would wait for this very thread.
         // If the executor panics, unwinding drops the batch, which runs it.
         let executed = run_as(engine, || catch_unwind(AssertUnwindSafe(|| self.executor.execute(expired))));
-        executed.unwrap_or_else(std::mem::forget);
+        executed.unwrap_or_else(panics::discard);
     }
 
     fn wake(&mut self, wakes: Batch) {

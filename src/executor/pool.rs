@@ -4,6 +4,7 @@ use std::fmt;
 use std::num::NonZero;
 
 use super::{Executor, Expired};
+use crate::panics;
 use crate::sync::thread;
 use crate::sync::{Arc, Condvar, Mutex, SegQueue, fork, lock};
 use crate::worker::unpin_current_thread;
@@ -107,7 +108,7 @@ impl Shared {
             while let Some(expired) = self.queue.pop() {
                 // `run` catches what tasks do; should it panic all the same, the thread must not be lost with it.
                 let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| expired.run()));
-                ran.unwrap_or_else(std::mem::forget);
+                ran.unwrap_or_else(panics::discard);
             }
             let mut crew = lock(&self.crew);
             // Whoever pushes, pushes first and takes this lock afterwards: so either this look sees the push, or the

@@ -9,6 +9,7 @@ use super::Left;
 use super::hub::HubRef;
 use super::mailbox::Mailbox;
 use crate::entry::{Begin, EngineGone, Entry, Rearm, Task, entry_ref};
+use crate::panics;
 use crate::sync::lock;
 use crate::time::Tick;
 
@@ -61,7 +62,7 @@ impl SeriesRun {
                     Ok(None) => return self.end(hub, task),
                     Err(panic) => {
                         // If it panics when it is dropped, too, that is not told.
-                        self.end(hub, task).unwrap_or_else(std::mem::forget);
+                        self.end(hub, task).unwrap_or_else(panics::discard);
                         return Err(panic);
                     }
                 }

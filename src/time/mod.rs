@@ -119,7 +119,7 @@ impl Timeline {
     /// The same for those who stand between a task and its run, which a clock of the user's that panics must not cost it: none then.
     pub(crate) fn try_now_ns(&self) -> Option<u64> {
         let looked = catch_unwind(AssertUnwindSafe(|| self.now_ns()));
-        looked.map_err(std::mem::forget).ok()
+        looked.map_err(crate::panics::discard).ok()
     }
 
     /// The exact time, or a few microseconds more, for those who turn delays into deadlines: cheaper, and never behind.

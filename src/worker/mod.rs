@@ -14,6 +14,7 @@ pub(crate) use tick::Stopwatch;
 pub use tick::Tick;
 
 use crate::events;
+use crate::panics;
 use crate::shard::{Batch, Hub, HubRef, Left, Mailbox, Order, Shard, Wake};
 use crate::sync::thread::{self, JoinHandle, Thread};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, lock, park_for};
@@ -83,7 +84,7 @@ const FIRST_REST: Duration = Duration::from_millis(1);
 /// before the wheel is touched, so that the worker can go on where it was.
 fn supervised(step: impl FnOnce() -> Step) -> Option<Step> {
     #[cfg(not(loom))]
-    return std::panic::catch_unwind(std::panic::AssertUnwindSafe(step)).map_err(std::mem::forget).ok();
+    return std::panic::catch_unwind(std::panic::AssertUnwindSafe(step)).map_err(panics::discard).ok();
     // A model must see its own panics.
     #[cfg(loom)]
     Some(step())
@@ -310,10 +311,7 @@ fn fire(shard: &mut Shard, hub: &HubRef, sink: &mut dyn Sink) {
 pub(crate) fn discard(left: Vec<Left>) {
     for left in left {
         let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || drop(left)));
-        if let Err(panic) = dropped {
-            // Its payload may panic when dropped, too: leak it rather than that.
-            std::mem::forget(panic);
-        }
+        dropped.unwrap_or_else(panics::discard);
     }
 }
 

@@ -1,0 +1,10 @@
+//! What the user's code panics with.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Drops what something panicked with. Should that panic, too, what it panics with is leaked: somewhere it has to end.
+#[cold]
+pub(crate) fn discard(panic: Box<dyn Any + Send>) {
+    catch_unwind(AssertUnwindSafe(move || drop(panic))).unwrap_or_else(std::mem::forget);
+}
