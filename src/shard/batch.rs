@@ -129,6 +129,7 @@ impl Due {
     }
 
     /// What wakes a future that slept. The engine lets go of the entry.
+    #[inline]
     pub(crate) fn into_wake(self, hub: &HubRef) -> Task {
         // SAFETY: as above.
         let wake = unsafe { self.entry().take_work() };
