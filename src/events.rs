@@ -15,7 +15,6 @@ pub(crate) use silent::{NoThread, Turns, many_engines, task_panicked};
 mod loud {
     use std::any::Any;
     use std::fmt::Display;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
     // Whether something was told: nothing that a protocol depends on, so not through `sync`.
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -33,7 +32,7 @@ mod loud {
 
     /// Whoever listens must not take down the thread that tells.
     fn tell(event: impl FnOnce()) {
-        catch_unwind(AssertUnwindSafe(event)).unwrap_or_else(crate::panics::discard);
+        crate::panics::contain(event);
     }
 
     /// More than `many` engines live at a time.

@@ -60,7 +60,7 @@ impl Sleeper {
         let rests = self.turn.compare_exchange(CHANGING, AT_REST, Ordering::AcqRel, Ordering::Acquire).is_ok();
         if !rests {
             // SAFETY: the taker has left it, and does not come again.
-            drop(ManuallyDrop::into_inner(self.waker.with(|place| unsafe { ptr::read(place) })));
+            drop(unsafe { self.move_out() });
         }
         // Again the user's code: when all is in order.
         drop(ManuallyDrop::into_inner(old));
@@ -72,12 +72,22 @@ impl Sleeper {
         // Acquire: pairs with the future's release. Release: the future sees that the entry is no longer pending.
         let found = self.turn.fetch_or(TAKEN, Ordering::AcqRel);
         // SAFETY: nobody is at it, and from now on nobody takes it or replaces it.
-        (found == AT_REST).then(|| ManuallyDrop::into_inner(self.waker.with(|place| unsafe { ptr::read(place) })))
+        (found == AT_REST).then(|| unsafe { self.move_out() })
     }
 
     /// The waker of one that nobody else can reach any more, and that was not taken.
     pub(super) fn into_waker(self) -> Waker {
         // SAFETY: it has not been taken, and `self` goes.
+        unsafe { self.move_out() }
+    }
+
+    /// The waker, copied out; its bytes stay.
+    ///
+    /// # Safety
+    /// It was not moved out before, and nobody replaces it any more.
+    #[inline]
+    unsafe fn move_out(&self) -> Waker {
+        // SAFETY: as above.
         ManuallyDrop::into_inner(self.waker.with(|place| unsafe { ptr::read(place) }))
     }
 }

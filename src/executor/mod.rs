@@ -218,8 +218,7 @@ pub(crate) fn report(hub: &Hub, panic: Box<dyn Any + Send>) {
     events::task_panicked(&*panic);
     if let Some(hook) = &hub.on_panic {
         // If the hook panics, too, there is nobody left to tell.
-        let told = catch_unwind(AssertUnwindSafe(|| hook(&*panic)));
-        told.unwrap_or_else(panics::discard);
+        panics::contain(|| hook(&*panic));
     }
     panics::discard(panic);
 }
@@ -270,8 +269,7 @@ impl Sink for Dispatch {
         let engine = expired.batch.hub().id();
         // As if it were a task: should it shut its own engine down, that would wait for this very thread.
         // If the executor panics, unwinding drops the batch, which runs it.
-        let executed = run_as(engine, || catch_unwind(AssertUnwindSafe(|| self.executor.execute(expired))));
-        executed.unwrap_or_else(panics::discard);
+        run_as(engine, || panics::contain(|| self.executor.execute(expired)));
     }
 
     fn wake(&mut self, wakes: Batch) {

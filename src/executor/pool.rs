@@ -107,8 +107,7 @@ impl Shared {
         loop {
             while let Some(expired) = self.queue.pop() {
                 // `run` catches what tasks do; should it panic all the same, the thread must not be lost with it.
-                let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| expired.run()));
-                ran.unwrap_or_else(panics::discard);
+                panics::contain(|| expired.run());
             }
             let mut crew = lock(&self.crew);
             // Whoever pushes, pushes first and takes this lock afterwards: so either this look sees the push, or the

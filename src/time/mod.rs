@@ -6,7 +6,6 @@ mod pause;
 mod tick;
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 pub(crate) use manual::Follower;
@@ -118,8 +117,7 @@ impl Timeline {
 
     /// The same for those who stand between a task and its run, which a clock of the user's that panics must not cost it: none then.
     pub(crate) fn try_now_ns(&self) -> Option<u64> {
-        let looked = catch_unwind(AssertUnwindSafe(|| self.now_ns()));
-        looked.map_err(crate::panics::discard).ok()
+        crate::panics::contain(|| self.now_ns())
     }
 
     /// The exact time, or a few microseconds more, for those who turn delays into deadlines: cheaper, and never behind.

@@ -83,7 +83,7 @@ impl Alarm {
         // got the same address since.
         if entry.state.is_pending() && entry.as_sleeper().is_some_and(|sleeper| sleeper.watch(waker)) {
             // In a forked child nobody is there who would wake it.
-            return if self.timeout.is_from_before_a_fork() { Ring::Never } else { Ring::NotYet };
+            return if self.timeout.hub().is_forked() { Ring::Never } else { Ring::NotYet };
         }
         if entry.state.is_expired() { Ring::Rang } else { Ring::Never }
     }

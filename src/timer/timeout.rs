@@ -90,14 +90,9 @@ impl Timeout {
         unsafe { &*self.entry().home().cast::<Mailbox>() }
     }
 
-    fn hub(&self) -> &Hub {
+    pub(super) fn hub(&self) -> &Hub {
         // SAFETY: the hub lives as long as any handle.
         unsafe { self.mailbox().hub().as_ref() }
-    }
-
-    /// Whether this is a child process that was forked after its engine was made: it is the parent's to fire.
-    pub(super) fn is_from_before_a_fork(&self) -> bool {
-        self.hub().is_forked()
     }
 
     /// Cancels the timeout. True: it has not run and never will, and its task was dropped by this call, on this thread. False: it has been

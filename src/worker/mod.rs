@@ -84,7 +84,7 @@ const FIRST_REST: Duration = Duration::from_millis(1);
 /// before the wheel is touched, so that the worker can go on where it was.
 fn supervised(step: impl FnOnce() -> Step) -> Option<Step> {
     #[cfg(not(loom))]
-    return std::panic::catch_unwind(std::panic::AssertUnwindSafe(step)).map_err(panics::discard).ok();
+    return panics::contain(step);
     // A model must see its own panics.
     #[cfg(loom)]
     Some(step())
@@ -310,8 +310,7 @@ fn fire(shard: &mut Shard, hub: &HubRef, sink: &mut dyn Sink) {
 /// Drops tasks that will never run, each by itself, so that one that panics in its destructor takes no other with it.
 pub(crate) fn discard(left: Vec<Left>) {
     for left in left {
-        let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || drop(left)));
-        dropped.unwrap_or_else(panics::discard);
+        panics::contain(move || drop(left));
     }
 }
 
