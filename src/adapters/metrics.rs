@@ -1,5 +1,5 @@
-//! The counters, gauges and lateness of [`Timer::stats`], through the facade of the crate [`metrics`](::metrics): for Prometheus, or any other of its
-//! exporters. With the feature `metrics`.
+//! The counters, gauges and lateness of [`Timer::stats`], through the facade of the crate [`metrics`](::metrics): for Prometheus, or any
+//! other of its exporters. With the feature `metrics`.
 //!
 //! ```
 //! use std::time::Duration;

@@ -39,9 +39,8 @@ impl Timer {
         Sleep::until(self.stake(), self.timeline().tick_at_or_now(deadline))
     }
 
-    /// Gives `future` so much time from when it is first not ready. One that is ready at once schedules nothing, and
-    /// looks at no clock. See
-    /// [`WithTimeout`].
+    /// Gives `future` so much time from when it is first not ready. One that is ready at once schedules nothing, and looks at no clock.
+    /// See [`WithTimeout`].
     ///
     /// ```
     /// use std::time::Duration;
