@@ -197,12 +197,11 @@ impl Entry {
     #[inline]
     pub(crate) unsafe fn take_task(&self) -> Task {
         self.body.with(|place| {
-            // SAFETY: the winner is the only one to touch the body.
-            let body = unsafe { &*place };
-            // SAFETY: filled by `fill`, and read out once.
-            let body = unsafe { body.assume_init_read() };
-            // SAFETY: `fill` wrote the task, and nothing else writes the body before the winner has taken it.
-            std::mem::ManuallyDrop::into_inner(unsafe { body.task })
+            let body: *const Body = place.cast();
+            // SAFETY: within the body.
+            let task = unsafe { &raw const (*body).task };
+            // SAFETY: `fill` wrote the task, and nothing else writes the body before the winner has taken it, once.
+            unsafe { task.cast::<Task>().read() }
         })
     }
 

@@ -213,11 +213,18 @@ impl Task {
 
     /// Runs it, a series for the last time.
     pub(crate) fn run(self) {
-        // The captures are moved out by `run`, even if it panics, so the task must not drop them again.
-        let mut this = ManuallyDrop::new(self);
-        let place = this.captures.as_mut_ptr().cast();
+        // SAFETY: neither used again nor dropped.
+        unsafe { ManuallyDrop::new(self).run_in_place() };
+    }
+
+    /// Runs it where it is: a task that is moved on its way to be run costs a copy each time.
+    ///
+    /// # Safety
+    /// The task is not used again, nor dropped, also if this panics: its captures have been moved out.
+    #[inline]
+    pub(crate) unsafe fn run_in_place(&mut self) {
         // SAFETY: `kind` was chosen in `new` together with the captures, and they are used up here once.
-        unsafe { (this.kind.run)(place) };
+        unsafe { (self.kind.run)(self.captures.as_mut_ptr().cast()) };
     }
 
     /// Gives the closure back.

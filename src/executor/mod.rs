@@ -6,6 +6,7 @@ mod pool;
 use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 pub use inline::Inline;
 pub use pool::ThreadPool;
 
+use crate::entry::Task;
 use crate::events;
 use crate::panics;
 use crate::shard::{Batch, Hub, Recorder, TASKS_A_LOOK};
@@ -179,27 +181,33 @@ impl Expired {
             running.begin(shard);
         }
         let (mut ran, mut now_ns) = (0, 0);
+        // The deadline that was recorded last, and not since the clock was: a clump has but one.
+        let mut recorded = None;
         while let Some(due) = entries.pop() {
             let (deadline, is_series) = due.look();
             if ran % TASKS_A_LOOK == 0
                 && let Some(ns) = timeline.try_now_ns()
             {
                 now_ns = ns;
+                recorded = None;
                 running.inspect(|running| running.look(ns));
             }
             ran += 1;
             let mut record = || {
+                if recorded == Some(deadline) {
+                    return lateness.record_again();
+                }
                 // What a shutdown fires early is not late.
                 if let Some(late_ns) = now_ns.checked_sub(scale.ns_of(deadline)) {
                     lateness.record(late_ns);
+                    recorded = Some(deadline);
                 }
             };
             let run = if is_series {
                 due.into_run().run(hub, record)
             } else {
                 record();
-                let task = if sleepers { due.into_wake(hub) } else { due.into_task(hub) };
-                catch_unwind(AssertUnwindSafe(|| task.run()))
+                if sleepers { run_task(due.into_wake(hub)) } else { run_task(due.into_task(hub)) }
             };
             if let Err(panic) = run {
                 report(hub, panic);
@@ -209,6 +217,14 @@ impl Expired {
             running.restore(before);
         }
     }
+}
+
+/// Runs what has been taken out of an entry. Always inlined, so that the task is not moved once more.
+#[inline(always)]
+fn run_task(task: Task) -> Result<(), Box<dyn Any + Send>> {
+    let mut task = ManuallyDrop::new(task);
+    // SAFETY: neither used again nor dropped.
+    catch_unwind(AssertUnwindSafe(|| unsafe { task.run_in_place() }))
 }
 
 /// Counts a panic and tells the user.

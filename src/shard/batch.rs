@@ -28,8 +28,8 @@ pub(crate) struct Entries {
     first: Link,
     last: Link,
     len: usize,
-    /// Of which so many run once; the others are series'.
-    once: usize,
+    /// Of which so many are series'; the others run once.
+    series: usize,
 }
 
 /// An entry that is to be run. The engine's ownership of it comes with it.
@@ -40,7 +40,7 @@ unsafe impl Send for Batch {}
 
 impl Batch {
     pub(super) fn new(hub: HubRef, shard: usize) -> Self {
-        let entries = Entries { first: ptr::null_mut(), last: ptr::null_mut(), len: 0, once: 0 };
+        let entries = Entries { first: ptr::null_mut(), last: ptr::null_mut(), len: 0, series: 0 };
         Self { entries, hub, shard, sleepers: false }
     }
 
@@ -72,7 +72,7 @@ impl Batch {
     }
 
     pub(super) fn once(&self) -> usize {
-        self.entries.once
+        self.entries.len - self.entries.series
     }
 
     /// # Safety
@@ -81,7 +81,6 @@ impl Batch {
     pub(super) unsafe fn push(&mut self, entry: NonNull<Entry>) {
         // SAFETY: as above.
         let this = unsafe { entry_ref(entry) };
-        this.set_next(ptr::null_mut());
         let entries = &mut self.entries;
         match NonNull::new(entries.last) {
             // SAFETY: entries of the batch are ours.
@@ -90,7 +89,9 @@ impl Batch {
         }
         entries.last = entry.as_ptr();
         entries.len += 1;
-        entries.once += usize::from(!this.state.is_series());
+        if this.state.is_series() {
+            entries.series += 1;
+        }
     }
 }
 
@@ -98,11 +99,12 @@ impl Entries {
     /// The next one.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Due> {
+        // The link of the last one leads nowhere.
+        self.len = self.len.checked_sub(1)?;
         let entry = NonNull::new(self.first)?;
         // SAFETY: entries of the batch are ours.
         self.first = unsafe { entry_ref(entry) }.next();
         prefetch(self.first);
-        self.len -= 1;
         Some(Due(entry))
     }
 }

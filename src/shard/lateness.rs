@@ -59,6 +59,12 @@ impl<'a> Recorder<'a> {
         self.times += 1;
     }
 
+    /// The same as the last time.
+    #[inline]
+    pub(crate) fn record_again(&mut self) {
+        self.times += 1;
+    }
+
     fn flush(&mut self) {
         if self.times > 0 {
             self.into.counts[self.bucket].fetch_add(self.times, Ordering::Relaxed);

@@ -58,12 +58,12 @@ impl Slots {
     /// Unlinks any one of a slot's, and writes to no other: that would wait for the other's cache line, and the caller's next
     /// read-modify-write with it. So the entry that is the first of its lane now does not know its place until the slot is
     /// [sealed](Self::seal), and must not be [unlinked](Self::unlink) before.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take(&self, slot: usize) -> Option<NonNull<Entry>> {
         let lanes = self.lanes(slot);
         for _ in 0..LANES {
             let lane = self.take.get();
-            self.take.set(lane.checked_sub(1).unwrap_or(LANES - 1));
+            self.take.set((lane + LANES - 1) % LANES);
             if let Some(entry) = NonNull::new(lanes[lane].get()) {
                 // SAFETY: entries in a slot are valid.
                 let this = unsafe { entry_ref(entry) };
