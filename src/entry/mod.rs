@@ -4,7 +4,7 @@
 //!
 //! | part | free | in the inbox | in the wheel | expired, in a batch | cancelled | kept |
 //! |---|---|---|---|---|---|---|
-//! | `state` | - | anyone, by RMW | anyone, by RMW | anyone, by RMW | anyone, by RMW | keeper and worker, by RMW |
+//! | `state` | - | anyone, by RMW; the engine alone, if it is, by stores | as before | as before | anyone, by RMW | keeper and worker, by RMW |
 //! | `next` | free list | inbox | worker (slot list) | batch | where it was linked | inbox |
 //! | `back` | - | - | worker (slot list) | - | where it was linked | the keeper's list |
 //! | `task` | - | pending: nobody; it goes to whoever wins the word | as before | the runner | the canceller, then the cancelled queue's link; the runner, if a run of a series was under way | the keeper |
@@ -13,6 +13,7 @@
 //! The task of a future that sleeps is a [`Sleeper`]: it stays where it is, for the future to look at, until the future lets go of the
 //! entry.
 
+mod outcome;
 mod series;
 mod sleeper;
 mod state;
@@ -22,10 +23,11 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::task::Waker;
 
+pub(crate) use outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Rearm, Reset, Transfer};
 pub use series::MissedTicks;
 pub(crate) use series::{Answering, Plain, Repeat, Rule, Series};
 pub(crate) use sleeper::Sleeper;
-pub(crate) use state::{Begin, Cancel, EngineGone, Expire, HandleGone, Rearm, Reset, State, Transfer, With};
+pub(crate) use state::{State, With};
 pub(crate) use task::Task;
 
 use crate::sync::ProtocolCell;

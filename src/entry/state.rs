@@ -11,8 +11,8 @@
 //!   wins one compare-and-swap: the worker ([`State::expire`]), a caller ([`State::cancel`]) or shutdown
 //!   ([`State::withdraw`]). The winner, and nobody else, owns the task from then on.
 //! * **HANDLE**, **ENGINE**, **GROUP**: the owners. Whoever lets go last gives the entry back to the arena.
-//! * **LINKED**: the worker has taken the entry out of the inbox. Set by the worker, with a read-modify-write on
-//!   this word; so a cancel knows for certain whether the worker will still come across the entry by itself (not
+//! * **LINKED**: the worker has taken the entry out of the inbox. Set by the worker, by an exchange with the pending word that
+//!   it has seen; so a cancel knows for certain whether the worker will still come across the entry by itself (not
 //!   linked: the transfer finds it cancelled) or has to be told (linked: the cancelled queue).
 //! * **IN_MAIL**: the entry was reset to an earlier deadline and its address is in, or on its way to, the shard's
 //!   `earlier` queue. While it is set the worker neither fires nor gives back the entry, so the address in the queue
@@ -27,7 +27,13 @@
 //!
 //! Ordering: every transition is `AcqRel`. The release half publishes what its thread did to the entry before (took the
 //! task out, linked it); the acquire half lets the last owner see all that the other owner did.
+//!
+//! **Alone**: while an entry is the engine's, and HANDLE and GROUP are not set, nobody else writes to the word, nor ever will: only
+//! an owner may, and nobody can become one before the entry is armed anew. (The arena's last walk waits for all workers and batches.)
+//! So the worker links and expires it by plain stores. They end the release sequence of the owner that has gone; therefore the worker
+//! has *acquired* the word before it stores.
 
+use super::outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Rearm, Reset, Transfer};
 use crate::sync::{AtomicU64, Ordering};
 use crate::time::Tick;
 
@@ -79,6 +85,11 @@ const fn is_running(word: u64) -> bool {
     word & (PHASE | SERIES) == EXPIRED | SERIES
 }
 
+/// Neither a handle nor a group, nor a producer that keeps it, has a part in it: see the module's documentation, "alone".
+const fn is_engines_alone(word: u64) -> bool {
+    word & (HANDLE | GROUP) == 0
+}
+
 /// The word of a pending entry, expired. A series' entry is in no list from then on.
 const fn expired(word: u64) -> u64 {
     let gone = if word & SERIES == 0 { PHASE } else { PHASE | LINKED | IN_MAIL };
@@ -99,97 +110,6 @@ impl With {
     pub(crate) const fn and(self, other: With) -> With {
         With(self.0 | other.0)
     }
-}
-
-/// What a caller has to do after its cancel won.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cancel {
-    /// It was no longer pending: nothing was changed.
-    TooLate,
-    /// The task is the caller's. The worker will come across the entry by itself: in the inbox or in the mail.
-    Won,
-    /// The task is the caller's, and the entry has to go on the cancelled queue.
-    WonLinked,
-    /// A series was stopped while a run was under way: task and entry are the runner's to clear away.
-    WonRunning,
-}
-
-/// What a caller has to do after a reset.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reset {
-    /// It was no longer pending: nothing was changed.
-    TooLate,
-    /// Nothing: the worker finds the new deadline when the old one comes up.
-    Later,
-    /// Look whether the worker sleeps past the new deadline; it will find the entry by itself once awake.
-    Earlier,
-    /// Send the entry to the worker through the `earlier` queue; IN_MAIL was set by this call.
-    EarlierByMail,
-}
-
-/// What the worker found when an entry's slot came up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Expire {
-    /// The worker won: the task is the worker's to run.
-    Fire,
-    /// It was reset to this later tick meanwhile: link it again.
-    NotBefore(Tick),
-    /// It is on its way through the `earlier` queue: link it again and decide when it arrives.
-    InMail,
-    /// It was cancelled; the cancelled queue or the mail brings it.
-    Cancelled,
-}
-
-/// What a handle that lets go leaves behind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HandleGone {
-    /// The engine, or a group, still owns the entry and will give it back.
-    OthersOwn,
-    /// The handle is the last owner: it still owns the entry and has to give it back (see [`State::free`]).
-    Last,
-    /// The engine is gone and counted on this handle.
-    Orphan,
-}
-
-/// What the engine finds when it lets go of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EngineGone {
-    /// The handle, or a group, or the producer that keeps it, still owns the entry.
-    OthersOwn,
-    /// The engine was the last owner, who gives the entry back.
-    Last,
-    /// It is pending: it was kept, and has been armed again, since the engine found it cancelled. The engine owns it still.
-    /// (Only of an entry that came out of the inbox, and is not linked.)
-    NotYet,
-}
-
-/// What the runner of a series finds when the run's turn has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Begin {
-    /// Run it, for this deadline.
-    Run(Tick),
-    /// It was reset after it had expired: arm it again, and don't run it now.
-    Moved,
-    /// It was cancelled: clear it away.
-    Cancelled,
-}
-
-/// What became of the runner's wish to arm a series again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rearm {
-    /// It is pending again; the entry has to go on the inbox.
-    Pending,
-    /// It was cancelled meanwhile: clear it away.
-    Cancelled,
-}
-
-/// What the worker found when it took an entry out of the inbox.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Transfer {
-    /// Still pending, to be linked at this tick.
-    Pending(Tick),
-    /// Cancelled while in the inbox: the worker lets go of it.
-    Cancelled,
 }
 
 /// The word and its transitions.
@@ -232,17 +152,14 @@ impl State {
     #[inline]
     pub(crate) fn arm_kept(&self, deadline: Tick, with: With) -> bool {
         // Acquire, both: pairs with the release of the engine that has let go.
-        let mut word = self.0.load(Ordering::Acquire);
-        let armed = pack(deadline, PENDING | ENGINE | with.0);
-        while word & ENGINE != 0 {
-            debug_assert!(is_kept(word));
-            match self.0.compare_exchange_weak(word, armed, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return true,
-                // The engine has let go; or is about to, or has only set LINKED so far.
-                Err(now) => word = now,
-            }
+        let word = self.0.load(Ordering::Acquire);
+        if word & ENGINE == 0 {
+            return false;
         }
-        false
+        debug_assert!(is_kept(word));
+        let armed = pack(deadline, PENDING | ENGINE | with.0);
+        // Without the loop of a weak exchange: nothing else is done to a kept entry than that the engine lets go.
+        self.0.compare_exchange(word, armed, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Takes [`arm`](Self::arm) back, on an entry that was never shown to anyone.
@@ -348,19 +265,30 @@ impl State {
     /// Sets LINKED, by the worker, on an entry that it took out of the inbox.
     #[inline]
     pub(crate) fn link(&self) -> Transfer {
-        // No need to write to what was cancelled. (Should it be armed again, `engine_lets_go` says so.) Acquire: pairs with the canceller's
-        // release.
-        if phase_of(self.0.load(Ordering::Acquire)) != PENDING {
-            return Transfer::Cancelled;
+        // Acquire, both: pairs with the release of the canceller; or of the handle that has gone, as the store below breaks off what that
+        // released.
+        let mut word = self.0.load(Ordering::Acquire);
+        loop {
+            // No need to write to what was cancelled. (Should it be armed again, `engine_lets_go` says so.)
+            if phase_of(word) != PENDING {
+                return Transfer::Cancelled;
+            }
+            if is_engines_alone(word) {
+                self.0.store(word | LINKED, Ordering::Relaxed);
+                return Transfer::Pending(tick_of(word));
+            }
+            match self.0.compare_exchange_weak(word, word | LINKED, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Transfer::Pending(tick_of(word)),
+                Err(now) => word = now,
+            }
         }
-        let word = self.0.fetch_or(LINKED, Ordering::AcqRel);
-        if phase_of(word) == PENDING { Transfer::Pending(tick_of(word)) } else { Transfer::Cancelled }
     }
 
     /// PENDING → EXPIRED, by the worker, if the deadline is not after `now`.
     #[inline]
     pub(crate) fn expire(&self, now: Tick) -> Expire {
-        let mut word = self.0.load(Ordering::Relaxed);
+        // Acquire: pairs with the release of the handle that has gone, as in `link`.
+        let mut word = self.0.load(Ordering::Acquire);
         loop {
             if phase_of(word) != PENDING {
                 return Expire::Cancelled;
@@ -371,7 +299,11 @@ impl State {
             if tick_of(word) > now {
                 return Expire::NotBefore(tick_of(word));
             }
-            match self.0.compare_exchange_weak(word, expired(word), Ordering::AcqRel, Ordering::Relaxed) {
+            if is_engines_alone(word) {
+                self.0.store(expired(word), Ordering::Relaxed);
+                return Expire::Fire;
+            }
+            match self.0.compare_exchange_weak(word, expired(word), Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Expire::Fire,
                 Err(now) => word = now,
             }
@@ -442,8 +374,7 @@ impl State {
             if phase_of(word) == PENDING {
                 return EngineGone::NotYet;
             }
-            // Without HANDLE and GROUP the engine is alone: nobody can set them again, so a look is enough.
-            if word & (HANDLE | GROUP) == 0 {
+            if is_engines_alone(word) {
                 return EngineGone::Last;
             }
             match self.0.compare_exchange_weak(word, word & !ENGINE, Ordering::AcqRel, Ordering::Acquire) {

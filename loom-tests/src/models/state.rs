@@ -204,3 +204,61 @@ fn a_cancel_a_reset_and_the_link_agree_on_who_came_first() {
         ledger.assert_closed(0);
     });
 }
+
+/// Invariant: the worker writes to the word without an exchange once nobody else has a part in the entry, and no sooner. Nothing that another
+/// owner has done is overwritten, and what it did to the entry before it went is visible to who uses the entry next.
+/// Legal ends: it was put off in time and fired at 2, or fired at 1; the group cancelled it, if it does; any of the three is the last owner.
+#[test]
+fn what_is_the_engines_alone_was_let_go_of_by_the_others_before() {
+    for cancels in [false, true] {
+        check(3, move || {
+            let ledger = Ledger::default();
+            let entry = Arc::new(Entry::new_free());
+            entry.fill(ptr::null(), Task::new(ledger.task()));
+            entry.state.arm(tick(1), With::HANDLE.and(With::GROUP));
+            let next = ledger.clone();
+            let reuse = move |entry: &Entry| {
+                entry.set_in_use(false);
+                entry.fill(ptr::from_ref(entry).cast(), Task::new(next.task()));
+            };
+            let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
+            let handle = thread::spawn(move || {
+                let reset = theirs.state.reset(tick(2));
+                // As every handle does before it goes.
+                assert!(theirs.home().is_null());
+                let last = theirs.state.handle_lets_go() == HandleGone::Last;
+                if last {
+                    reused(&theirs);
+                    assert!(!theirs.state.free());
+                }
+                (reset, last)
+            });
+            let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
+            let group = thread::spawn(move || {
+                let cancelled = cancels && cancel(&theirs) != Cancel::TooLate;
+                let last = theirs.state.group_lets_go();
+                if last {
+                    reused(&theirs);
+                }
+                (cancelled, last)
+            });
+            let linked = entry.state.link();
+            let at_1 = expire(&entry, 1) == Expire::Fire;
+            let at_2 = !at_1 && expire(&entry, 2) == Expire::Fire;
+            let engine_was_last = entry.state.engine_lets_go() == EngineGone::Last;
+            if engine_was_last {
+                reuse(&entry);
+            }
+            let (reset, handle_was_last) = handle.join().expect("no panic");
+            let (cancelled, group_was_last) = group.join().expect("no panic");
+            assert_eq!([at_1, at_2, cancelled].into_iter().filter(|&way| way).count(), 1);
+            assert!(linked != Transfer::Cancelled || cancelled);
+            assert!(!at_1 || reset == Reset::TooLate, "a true reset is not overtaken");
+            assert!(!at_2 || reset == Reset::Later);
+            assert_eq!([engine_was_last, handle_was_last, group_was_last].into_iter().filter(|&last| last).count(), 1);
+            // SAFETY: filled again, by whoever was last.
+            drop(unsafe { entry.take_task() });
+            ledger.assert_closed(usize::from(at_1 || at_2));
+        });
+    }
+}

@@ -38,6 +38,8 @@ pub(crate) enum Operation {
     TimeoutReady,
     /// A turn takes timeouts out of the inbox into the wheel.
     TakeIn,
+    /// The same of timeouts whose handles are gone.
+    TakeInDetached,
     /// A turn expires and runs timeouts of one tick, whose handles are gone.
     Expire,
     /// The same with handles that are still held.
@@ -68,7 +70,8 @@ impl Operation {
 
     /// Whether it is a producer's; otherwise it is one timeout's share of a worker's turn.
     pub(crate) fn is_producers(self) -> bool {
-        !matches!(self, Self::TakeIn | Self::Expire | Self::ExpireHeld | Self::Wake | Self::Collect)
+        use Operation::{Collect, Expire, ExpireHeld, TakeIn, TakeInDetached, Wake};
+        !matches!(self, TakeIn | TakeInDetached | Expire | ExpireHeld | Wake | Collect)
     }
 }
 
@@ -121,8 +124,8 @@ impl Bench {
     pub(crate) fn prepare(&mut self, operation: Operation, n: usize) {
         use Operation::{
             CancelInInbox, CancelInWheel, Collect, DropCancelled, DropExpired, DropPending, Expire, ExpireHeld,
-            ResetEarlier, ResetLater, Schedule, ScheduleCancelDrop, ScheduleDetached, SleepDrop, TakeIn, TimeoutReady,
-            Wake,
+            ResetEarlier, ResetLater, Schedule, ScheduleCancelDrop, ScheduleDetached, SleepDrop, TakeIn,
+            TakeInDetached, TimeoutReady, Wake,
         };
         let delay = if matches!(operation, DropExpired | Expire | ExpireHeld) { SOON } else { FAR };
         if operation == Wake {
@@ -143,6 +146,7 @@ impl Bench {
                 self.settle();
             }
             TakeIn => {}
+            TakeInDetached => self.held.clear(),
             Expire | ExpireHeld | Wake => {
                 self.settle();
                 if operation == Expire {
@@ -211,7 +215,12 @@ impl Bench {
                     assert!(ready);
                 }
             }
-            Operation::TakeIn | Operation::Expire | Operation::ExpireHeld | Operation::Wake | Operation::Collect => {
+            Operation::TakeIn
+            | Operation::TakeInDetached
+            | Operation::Expire
+            | Operation::ExpireHeld
+            | Operation::Wake
+            | Operation::Collect => {
                 let (driver, _) = self.driven.as_mut().expect("turns are measured on a driven engine");
                 let fired = meter.measure(n, || driver.turn());
                 let expires = matches!(operation, Operation::Expire | Operation::ExpireHeld | Operation::Wake);
