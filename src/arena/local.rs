@@ -18,7 +18,9 @@ pub(crate) struct Local {
     free: Cell<*mut Entry>,
     free_len: Cell<usize>,
     spare: Cell<Option<NonNull<Entry>>>,
-    fresh: Cell<Option<Run>>,
+    /// The rest of a run of fresh ones: the next, and where they end.
+    fresh: Cell<*mut Entry>,
+    fresh_end: Cell<*mut Entry>,
 }
 
 // SAFETY: free entries belong to whoever holds them.
@@ -30,7 +32,8 @@ impl Local {
             free: Cell::new(ptr::null_mut()),
             free_len: Cell::new(0),
             spare: Cell::new(None),
-            fresh: Cell::new(None),
+            fresh: Cell::new(ptr::null_mut()),
+            fresh_end: Cell::new(ptr::null_mut()),
         }
     }
 
@@ -48,7 +51,18 @@ impl Local {
             self.free_len.set(self.free_len.get() - 1);
             return Some(entry);
         }
+        // What was used before goes first.
+        if self.has_fresh() && self.spare.get().is_none() {
+            let entry = self.fresh.get();
+            self.fresh.set(entry.wrapping_add(1));
+            return NonNull::new(entry);
+        }
         self.take_slowly(arena)
+    }
+
+    #[inline]
+    fn has_fresh(&self) -> bool {
+        self.fresh.get() != self.fresh_end.get()
     }
 
     #[cold]
@@ -56,8 +70,7 @@ impl Local {
         debug_assert_eq!(self.free_len.get(), 0, "the list is empty");
         let magazine = match self.spare.take() {
             Some(first) => Some(Magazine { first, len: MAGAZINE }),
-            None if self.fresh.get().is_none() => arena.take_magazine(),
-            None => None,
+            None => arena.take_magazine(),
         };
         if let Some(magazine) = magazine {
             // SAFETY: free entries that came with the magazine.
@@ -65,8 +78,7 @@ impl Local {
             self.free_len.set(magazine.len - 1);
             return Some(magazine.first);
         }
-        let run = self.fresh.take().or_else(|| arena.take_run())?;
-        Some(self.begin(run))
+        arena.take_run().map(|run| self.begin(run))
     }
 
     /// A fresh entry out of new memory; none if that can't be had.
@@ -74,15 +86,14 @@ impl Local {
     /// # Safety
     /// As for [`take`](Self::take).
     pub(crate) unsafe fn grow(&self, arena: &Arena) -> Option<NonNull<Entry>> {
-        debug_assert!(self.fresh.get().is_none(), "only after `take` has found nothing");
+        debug_assert!(!self.has_fresh(), "only after `take` has found nothing");
         arena.grow().map(|run| self.begin(run))
     }
 
     fn begin(&self, run: Run) -> NonNull<Entry> {
-        if run.len > 1 {
-            // SAFETY: a run has `len` entries one after the other.
-            self.fresh.set(Some(Run { first: unsafe { run.first.add(1) }, len: run.len - 1 }));
-        }
+        let first = run.first.as_ptr();
+        self.fresh.set(first.wrapping_add(1));
+        self.fresh_end.set(first.wrapping_add(run.len));
         run.first
     }
 

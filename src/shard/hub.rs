@@ -331,6 +331,7 @@ impl Hub {
     ///
     /// # Safety
     /// The caller's handle is the last owner, and `home` is the entry's.
+    #[inline]
     unsafe fn free_entry(home: *const Mailbox, entry: NonNull<Entry>) -> bool {
         // SAFETY: the handle is not counted off before `free` below, so the hub is alive until then.
         let state = &unsafe { entry_ref(entry) }.state;
