@@ -4,7 +4,7 @@
 //!
 //! | part | free | in the inbox | in the wheel | expired, in a batch | cancelled | kept |
 //! |---|---|---|---|---|---|---|
-//! | `state` | - | anyone, by RMW; the engine alone, if it is, by stores | as before | as before | anyone, by RMW | keeper and worker, by RMW |
+//! | `state` | - | anyone, by RMW; the worker by stores, if the engine is alone | as before | anyone, by RMW | anyone, by RMW | keeper and worker, by RMW |
 //! | `next` | free list | inbox | worker (slot list) | batch | where it was linked | inbox |
 //! | `back` | - | - | worker (slot list) | - | where it was linked | the keeper's list |
 //! | `task` | - | pending: nobody; it goes to whoever wins the word | as before | the runner | the canceller, then the cancelled queue's link; the runner, if a run of a series was under way | the keeper |

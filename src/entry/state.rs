@@ -9,10 +9,10 @@
 //!
 //! * **phase**: `FREE`, `PENDING`, `EXPIRED`, `CANCELLED`. Out of `PENDING` there is exactly one way, taken by whoever
 //!   wins one compare-and-swap: the worker ([`State::expire`]), a caller ([`State::cancel`]) or shutdown
-//!   ([`State::withdraw`]). The winner, and nobody else, owns the task from then on.
+//!   ([`State::withdraw`]). The winner, and nobody else, owns the task from then on. (The worker needs none if it is alone, see below.)
 //! * **HANDLE**, **ENGINE**, **GROUP**: the owners. Whoever lets go last gives the entry back to the arena.
 //! * **LINKED**: the worker has taken the entry out of the inbox. Set by the worker, by an exchange with the pending word that
-//!   it has seen; so a cancel knows for certain whether the worker will still come across the entry by itself (not
+//!   it has seen, unless it is alone; so a cancel knows for certain whether the worker will still come across the entry by itself (not
 //!   linked: the transfer finds it cancelled) or has to be told (linked: the cancelled queue).
 //! * **IN_MAIL**: the entry was reset to an earlier deadline and its address is in, or on its way to, the shard's
 //!   `earlier` queue. While it is set the worker neither fires nor gives back the entry, so the address in the queue
@@ -25,7 +25,7 @@
 //!   too, that is in the inbox, or among what the worker has taken out of it. See `shard/kept.rs`.
 //! * **ORPHAN**: the engine is gone; set on every entry by the arena's last walk. See `arena/mod.rs`.
 //!
-//! Ordering: every transition is `AcqRel`. The release half publishes what its thread did to the entry before (took the
+//! Ordering: every transition that is an exchange is `AcqRel`. The release half publishes what its thread did to the entry before (took the
 //! task out, linked it); the acquire half lets the last owner see all that the other owner did.
 //!
 //! **Alone**: while an entry is the engine's, and HANDLE and GROUP are not set, nobody else writes to the word, nor ever will: only
@@ -265,8 +265,8 @@ impl State {
     /// Sets LINKED, by the worker, on an entry that it took out of the inbox.
     #[inline]
     pub(crate) fn link(&self) -> Transfer {
-        // Acquire, both: pairs with the release of the canceller; or of the handle that has gone, as the store below breaks off what that
-        // released.
+        // Acquire, both: pairs with the release of the canceller; of the keeper that armed the entry again, for the task in it; and of the
+        // handle that has gone, as the store below breaks off what that released.
         let mut word = self.0.load(Ordering::Acquire);
         loop {
             // No need to write to what was cancelled. (Should it be armed again, `engine_lets_go` says so.)

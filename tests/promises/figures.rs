@@ -43,6 +43,25 @@ fn lateness_is_what_lies_between_the_deadline_and_the_beginning_of_the_run() {
     assert_percentiles(&timer.stats().shards[0].lateness, exact);
 }
 
+#[test]
+fn who_runs_behind_slow_tasks_of_a_clump_is_as_late_as_the_clock_says_when_it_is_looked_at() {
+    let (timer, mut driver, clock) = driven();
+    let slow = || {
+        let clock = clock.clone();
+        move || clock.advance(MS)
+    };
+    for delay in [MS, 2 * MS] {
+        for _ in 0..128 {
+            timer.schedule_detached(delay, slow()).expect("accepted");
+        }
+    }
+    clock.advance(2 * MS);
+    assert_eq!(driver.turn(), 256);
+    // It is looked at for each 64th.
+    let late = [1, 65, 128, 192].map(|ms| [ms * MS; 64]);
+    assert_percentiles(&timer.stats().lateness, late.concat());
+}
+
 /// When the engine's time began.
 fn timer_start(timer: &Timer, clock: &ManualClock) -> std::time::Instant {
     // A deadline of tick zero, shown.
