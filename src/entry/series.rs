@@ -204,6 +204,13 @@ mod tests {
     }
 
     #[test]
+    fn who_is_late_by_a_whole_period_has_come_to_the_next_point_and_past_it() {
+        assert_eq!(next(MissedTicks::Skip, 10, 0, 10), 20);
+        assert_eq!(next(MissedTicks::Delay, 10, 0, 10), 20);
+        assert_eq!(next(MissedTicks::Burst, 10, 0, 10), 10);
+    }
+
+    #[test]
     fn an_answer_counts_from_the_end_of_the_run_and_is_never_at_once() {
         let after = |delay| Rule::AsAnswered.next_ns(Answer::After(delay), 5, 100);
         assert_eq!(after(Duration::from_nanos(7)), Some(107));

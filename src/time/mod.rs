@@ -236,3 +236,18 @@ impl fmt::Debug for Source {
         })
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tick_has_come_by_the_exact_clock_and_not_by_the_one_that_is_ahead() {
+        let timeline = Timeline::new(Source::Monotonic, Duration::from_nanos(1));
+        for _ in 0..1_000 {
+            let ahead = timeline.scale.tick_at(timeline.ahead_ns());
+            while !timeline.has_come(ahead) {}
+            assert!(ahead <= timeline.current_tick());
+        }
+    }
+}
