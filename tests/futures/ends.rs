@@ -6,7 +6,7 @@ use std::task::{Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Inline, Shutdown, ShutdownError, Timer};
+use tourbillon::{Expired, Inline, Shutdown, ShutdownError, Timer};
 
 use super::Task;
 use super::common::{HOUR, MS, PATIENCE, driven, driven_by, eventually, in_time};
@@ -19,6 +19,37 @@ fn a_sleep_keeps_its_engine() {
         drop(timer);
         pollster::block_on(sleep);
     });
+}
+
+#[test]
+fn an_engine_without_a_timer_goes_with_its_last_future_and_not_before() {
+    for which_is_last in [0, 1] {
+        let engine = Arc::new(());
+        let part_of_it = Arc::clone(&engine);
+        let is_there = || Arc::strong_count(&engine) == 2;
+        let executor = move |expired: Expired| {
+            let _it_goes_with_the_engine = &part_of_it;
+            expired.run();
+        };
+        let timer = Timer::builder().shards(2).executor(executor).build().expect("defaults");
+        let task = Task::new();
+        // Each counted by the thread that made it; one has a timeout, the other has none.
+        let of_another_thread = timer.clone();
+        let theirs = thread::spawn(move || of_another_thread.sleep(HOUR)).join().expect("no panic");
+        // One that comes and goes while there is a timer changes nothing.
+        drop(timer.sleep(HOUR));
+        let mut mine = timer.sleep(HOUR);
+        assert!(task.poll(&mut mine).is_pending());
+        drop(timer);
+        let mut sleeps = vec![mine, theirs];
+        let last = sleeps.remove(which_is_last);
+        assert!(is_there());
+        drop(sleeps);
+        thread::sleep(20 * MS);
+        assert!(is_there(), "one future is left");
+        thread::spawn(move || drop(last)).join().expect("no panic");
+        eventually("the engine has gone", || !is_there());
+    }
 }
 
 #[test]
