@@ -164,12 +164,10 @@ impl Entry {
     #[inline]
     pub(crate) fn as_sleeper(&self) -> Option<&Sleeper> {
         self.body.with(|place| {
-            let body: *const Body = place.cast();
-            // SAFETY: within the body.
-            let task = unsafe { &raw const (*body).task };
+            let task = task_in(place);
             // SAFETY: `fill` wrote the task, and nobody writes a body with a task in it, or moves a sleeper away but its future; the
             // pointer comes from the cell that they are in.
-            let sleeper = unsafe { Task::sleeper_of(task.cast()) }?;
+            let sleeper = unsafe { Task::sleeper_of(task) }?;
             // SAFETY: as above; all of its parts may change behind a shared reference.
             Some(unsafe { &*sleeper })
         })
@@ -199,11 +197,9 @@ impl Entry {
     #[inline]
     pub(crate) unsafe fn take_task(&self) -> Task {
         self.body.with(|place| {
-            let body: *const Body = place.cast();
-            // SAFETY: within the body.
-            let task = unsafe { &raw const (*body).task };
+            let task = task_in(place);
             // SAFETY: `fill` wrote the task, and nothing else writes the body before the winner has taken it, once.
-            unsafe { task.cast::<Task>().read() }
+            unsafe { task.read() }
         })
     }
 
@@ -231,6 +227,14 @@ impl Entry {
 unsafe impl Sync for Entry {}
 // SAFETY: as above; the task inside is `Send`.
 unsafe impl Send for Entry {}
+
+/// Where the task stands in a body, if there is one. By pointers alone, see [`Task::sleeper_of`].
+#[inline]
+fn task_in(body: *const MaybeUninit<Body>) -> *const Task {
+    let body: *const Body = body.cast();
+    // SAFETY: a pointer is computed, within the body, and nothing read.
+    unsafe { &raw const (*body).task }.cast()
+}
 
 /// An entry by reference, for as long as the protocol says that it exists.
 ///

@@ -17,7 +17,7 @@ pub use pool::ThreadPool;
 use crate::entry::Task;
 use crate::events;
 use crate::panics;
-use crate::shard::{Batch, Hub, Recorder, TASKS_A_LOOK};
+use crate::shard::{Batch, Hub, Ran, Recorder, TASKS_A_LOOK};
 #[cfg(loom)]
 use crate::sync::LocalCell;
 use crate::sync::Ordering;
@@ -221,7 +221,7 @@ impl Expired {
 
 /// Runs what has been taken out of an entry. Always inlined, so that the task is not moved once more.
 #[inline(always)]
-fn run_task(task: Task) -> Result<(), Box<dyn Any + Send>> {
+fn run_task(task: Task) -> Ran {
     let mut task = ManuallyDrop::new(task);
     // SAFETY: neither used again nor dropped.
     catch_unwind(AssertUnwindSafe(|| unsafe { task.run_in_place() }))

@@ -29,6 +29,7 @@ pub(crate) use lateness::Recorder;
 pub(crate) use mailbox::{Mailbox, Order};
 pub(crate) use producer::Producer;
 pub(crate) use running::TASKS_A_LOOK;
+pub(crate) use series::Ran;
 #[cfg(loom)]
 pub(crate) use series::SeriesRun;
 pub(crate) use stakes::Stake;

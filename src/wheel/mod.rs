@@ -242,7 +242,7 @@ impl Wheel {
     /// The next entry whose slot has come by `now`, unlinked; none if there is none, or the budget is spent, and until then
     /// nothing may be [removed](Self::remove). Whether the entry is due by its own word is for the caller to say, and to insert
     /// it again if not.
-    // Always inlined, here and in `Slots::take`: it is done once for each timeout that expires, in one place.
+    // Always inlined, and so is `Slots::take`: this is done for each timeout that expires.
     #[inline(always)]
     pub(crate) fn pop_due(&mut self, now: Tick, budget: &mut Budget) -> Option<NonNull<Entry>> {
         // Nearly always there is another one in the slot that is due.
