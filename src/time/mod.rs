@@ -149,8 +149,13 @@ impl Timeline {
     /// and nothing that is scheduled in a pause runs in it.
     #[inline]
     fn tick_from(&self, now_ns: u64, delay: Duration) -> Tick {
-        let tick = self.scale.tick_after(now_ns, delay);
-        if delay.is_zero() && self.is_paused() { tick.next() } else { tick }
+        if delay.is_zero() { self.tick_at_once(now_ns) } else { self.scale.tick_after(now_ns, delay) }
+    }
+
+    #[cold]
+    fn tick_at_once(&self, now_ns: u64) -> Tick {
+        let tick = self.scale.tick_at(now_ns);
+        if self.is_paused() { tick.next() } else { tick }
     }
 
     /// The same, with the exact time.

@@ -44,15 +44,22 @@ pub(crate) struct Moment {
 pub(crate) struct Scale {
     start: Instant,
     tick_ns: u64,
-    /// 2^64 / `tick_ns`, rounded down: division by a multiplication, see [`ticks_in`](Self::ticks_in).
+    /// Division by a multiplication, see [`ticks_in_soon`](Self::ticks_in_soon).
     reciprocal: u64,
+    shift: u32,
 }
 
 impl Scale {
     /// `tick` is between 1 ns and 584 years: the builder has checked it.
     pub(crate) fn new(start: Instant, tick: Duration) -> Self {
         let tick_ns = saturating_ns(tick).max(1);
-        Self { start, tick_ns, reciprocal: u64::try_from((1_u128 << 64) / u128::from(tick_ns)).unwrap_or(u64::MAX) }
+        let shift = u64::BITS - (tick_ns - 1).leading_zeros();
+        let reciprocal = u64::try_from((1_u128 << (63 + shift)) / u128::from(tick_ns) + 1);
+        match reciprocal {
+            Ok(reciprocal) if shift < u64::BITS => Self { start, tick_ns, reciprocal, shift },
+            // A tick of more than 2^63 ns: in the time that the multiplication is for, none comes.
+            _ => Self { start, tick_ns, reciprocal: 0, shift: 0 },
+        }
     }
 
     pub(crate) fn tick_duration(&self) -> Duration {
@@ -65,11 +72,19 @@ impl Scale {
         saturating_ns(at.saturating_duration_since(self.start))
     }
 
-    /// `ns / tick_ns`. The product is at most one too low, as the reciprocal is too low by less than one part in 2^64.
+    /// `ns / tick_ns`.
     #[inline]
     fn ticks_in(&self, ns: u64) -> u64 {
-        let ticks = ((u128::from(ns) * u128::from(self.reciprocal)) >> 64) as u64;
-        ticks + u64::from(ns - ticks * self.tick_ns >= self.tick_ns)
+        if ns >> 63 == 0 { self.ticks_in_soon(ns) } else { ns / self.tick_ns }
+    }
+
+    /// The same of less than 2^63 ns, which are 292 years, by Granlund and Montgomery ("Division by invariant integers using
+    /// multiplication", theorem 4.2): with `shift` the binary logarithm of `tick_ns`, rounded up, and `reciprocal` the next whole number
+    /// above 2^(63 + `shift`) / `tick_ns`, that is exact.
+    #[inline]
+    fn ticks_in_soon(&self, ns: u64) -> u64 {
+        debug_assert_eq!(ns >> 63, 0);
+        ((u128::from(2 * ns) * u128::from(self.reciprocal)) >> 64) as u64 >> self.shift
     }
 
     /// The last tick that has come by `now_ns`. Never does not come: time stops counting in the tick before.
@@ -91,12 +106,14 @@ impl Scale {
     /// The first tick that does not come before `ns`.
     #[inline]
     pub(crate) fn tick_not_before(&self, ns: u64) -> Tick {
-        match ns.checked_add(self.tick_ns - 1) {
-            Some(up) => Tick::new(self.ticks_in(up)),
-            // The last tick that 64 bits of nanoseconds can hold, or never, which is what all of them stand for.
-            None if ns == u64::MAX => Tick::NEVER,
-            None => Tick::new(self.ticks_in(ns) + u64::from(!ns.is_multiple_of(self.tick_ns))),
-        }
+        let up = ns.saturating_add(self.tick_ns - 1);
+        if up >> 63 == 0 { Tick::new(self.ticks_in_soon(up)) } else { self.tick_after_centuries(ns) }
+    }
+
+    #[cold]
+    fn tick_after_centuries(&self, ns: u64) -> Tick {
+        // The last tick that 64 bits of nanoseconds can hold, or never, which is what all of them stand for.
+        if ns == u64::MAX { Tick::NEVER } else { Tick::new(ns.div_ceil(self.tick_ns)) }
     }
 
     /// When a tick comes, in nanoseconds since the start.
