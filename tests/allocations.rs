@@ -120,6 +120,17 @@ fn schedule_and_cancel_driven() {
     });
 }
 
+fn refused_by_a_closed_engine() {
+    let (timer, _driver, _clock) = common::driven();
+    cancelled(timer.schedule(HOUR, || ()).expect("accepted"));
+    drop(timer.shutdown());
+    let captures = [7_u64; 64];
+    assert_allocates_nothing("refused, with captures that would be boxed", |_| {
+        let refused = timer.schedule(HOUR, move || assert_eq!(captures.len(), 64));
+        assert!(refused.is_err_and(|refused| refused.is_shutdown()));
+    });
+}
+
 /// The waker lies in the entry.
 fn sleeps_and_timeouts() {
     let (timer, mut driver, clock) = common::driven();
@@ -243,6 +254,7 @@ fn in_the_steady_state_timeouts_do_not_allocate() {
     large_captures_are_boxed(&timer);
     drop(timer);
     schedule_and_cancel_driven();
+    refused_by_a_closed_engine();
     sleeps_and_timeouts();
     expiry(Inline, "inline");
     expiry(ThreadPool::new(2), "on a pool");

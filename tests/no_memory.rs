@@ -103,6 +103,19 @@ fn what_was_reserved_can_be_scheduled_and_beyond_it_the_task_comes_back() {
 }
 
 #[test]
+fn an_engine_that_is_shut_down_says_so_and_asks_for_no_memory() {
+    let (timer, _driver, _clock) = engine(|builder| builder);
+    let held: Vec<_> = (0..CAPACITY).map(|_| timer.schedule(MS, || ()).expect("reserved")).collect();
+    assert_eq!(timer.shutdown().expect("the first").len(), CAPACITY);
+    let refused = without_memory(|| timer.schedule(MS, || ())).expect_err("it is shut down");
+    assert!(refused.is_shutdown());
+    let memory = timer.stats().capacity;
+    assert!(timer.schedule(MS, || ()).expect_err("it is shut down").is_shutdown());
+    assert_eq!(timer.stats().capacity, memory);
+    drop(held);
+}
+
+#[test]
 fn where_memory_is_short_less_is_taken_at_a_time() {
     // The next growth would be of twice the capacity.
     let (timer, mut driver, clock) = engine(|builder| builder.capacity(50 * CAPACITY));

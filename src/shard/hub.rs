@@ -188,9 +188,16 @@ impl Hub {
     /// The mailbox of the shard that was chosen, or else the one that the calling thread, whose producer this is, schedules on:
     /// threads are dealt out to shards in turn.
     #[inline]
-    pub(crate) fn home_of(&self, mine: &Producer, chosen: Option<usize>) -> &Mailbox {
-        let deal = || self.next_home.fetch_add(1, Ordering::Relaxed) % self.mailboxes.len();
-        &self.mailboxes[chosen.unwrap_or_else(|| mine.home_or(deal))]
+    pub(crate) fn home_of<'a>(&'a self, mine: &'a Producer, chosen: Option<usize>) -> &'a Mailbox {
+        match chosen {
+            Some(shard) => self.mailbox(shard),
+            None => mine.home_or(|| self.deal_home()),
+        }
+    }
+
+    #[cold]
+    fn deal_home(&self) -> &Mailbox {
+        self.mailbox(self.next_home.fetch_add(1, Ordering::Relaxed) % self.mailboxes.len())
     }
 
     /// Whether this is a child process that was forked after the engine was made: the engine's threads are not here.
@@ -199,16 +206,16 @@ impl Hub {
         fork::is_forked_since(self.generation)
     }
 
-    /// Lets the calling thread count something that it did on a shard.
+    /// Lets the calling thread count something that it did on the shard of a mailbox of this hub.
     #[inline]
-    pub(crate) fn count(&self, shard: usize, add: impl FnOnce(&Counts)) {
-        self.with_producer(|mine| add(self.counts_of(mine, shard)));
+    pub(crate) fn count(&self, mailbox: &Mailbox, add: impl FnOnce(&Counts)) {
+        self.with_producer(|mine| add(self.counts_of(mine, mailbox)));
     }
 
-    /// The calling thread's counts for a shard.
+    /// The calling thread's counts for the shard of a mailbox of this hub.
     #[inline]
-    pub(crate) fn counts_of<'a>(&self, mine: &'a Producer, shard: usize) -> &'a Counts {
-        mine.counts(shard, self.mailboxes.len())
+    pub(crate) fn counts_of<'a>(&self, mine: &'a Producer, mailbox: &Mailbox) -> &'a Counts {
+        mine.counts(mailbox, self.mailboxes.len())
     }
 
     /// Sums a count over all threads, of one shard or of all.

@@ -216,6 +216,7 @@ impl Mailbox {
     /// [`armed_again`](Self::armed_again)), and not before: only then is what is read
     /// here at least as new as that sleep. (Read before it, the worker may have woken and slept again in between, with
     /// another `wake_at`; the model `wake_at_read_first` in loom-tests shows what happens then.)
+    #[inline]
     fn sleeps_past(&self, deadline: Tick) -> bool {
         deadline.get() < self.wake_at.load(Ordering::Relaxed)
     }
@@ -295,6 +296,7 @@ impl Mailbox {
         self.is_ordered(Order::StopAndFire)
     }
 
+    #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.inbox.is_closed()
     }

@@ -1,7 +1,7 @@
 //! What each thread that uses an engine has of it for itself: free entries, a home shard, counters.
 
 use std::cell::Cell;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
 use crossbeam_utils::CachePadded;
@@ -21,9 +21,6 @@ use crate::sync::{sleep_briefly, thread};
 const YIELDS: usize = if cfg!(loom) { 1 } else { 1_024 };
 const SLEEPS: usize = if cfg!(loom) { 0 } else { 200 };
 
-/// The home of a thread that has not scheduled anything.
-const NOWHERE: usize = usize::MAX;
-
 /// One thread's part of one engine. Reached through the hub only ([`Hub::with_producer`](super::Hub::with_producer) and what it
 /// is made of), which gives it to no two threads at a time, but for what any thread may look at, or count.
 #[derive(Debug)]
@@ -31,9 +28,9 @@ pub(crate) struct Producer {
     free: Local,
     /// Entries on the home shard that were cancelled, to be armed again where they are.
     kept: Kept,
-    /// The shard that this thread schedules on, once it has scheduled anything; [`NOWHERE`] before.
-    home: Cell<usize>,
-    /// The same for other threads, plus one; 0 if there is none yet.
+    /// The mailbox of the shard that this thread schedules on, once it has scheduled anything; null before.
+    home: Cell<*const Mailbox>,
+    /// Its index, plus one, for other threads; 0 if there is none yet.
     known_home: Counter,
     /// What it did on its home shard.
     at_home: Counts,
@@ -54,7 +51,7 @@ impl Producer {
         Self {
             free: Local::new(),
             kept: Kept::new(),
-            home: Cell::new(NOWHERE),
+            home: Cell::new(ptr::null()),
             known_home: Counter::default(),
             at_home: Counts::default(),
             abroad: OnceLock::new(),
@@ -63,24 +60,30 @@ impl Producer {
         }
     }
 
-    /// The shard that this thread schedules on; chosen by `choose` at the first call. (Not before: workers and pool threads
-    /// have producers, too, to give entries back, and must not count when shards are dealt out.)
+    /// The mailbox of the shard that this thread schedules on; chosen by `choose`, of the producer's hub, at the first call. (Not before:
+    /// workers and pool threads have producers, too, to give entries back, and must not count when shards are dealt out.)
     #[inline]
-    pub(super) fn home_or(&self, choose: impl FnOnce() -> usize) -> usize {
-        let home = self.home.get();
-        if home != NOWHERE {
+    pub(super) fn home_or<'a>(&'a self, choose: impl FnOnce() -> &'a Mailbox) -> &'a Mailbox {
+        // SAFETY: null, or a mailbox of the hub that this producer, too, is a part of, or that its user has.
+        if let Some(home) = unsafe { self.home.get().as_ref() } {
             return home;
         }
         let home = choose();
         self.home.set(home);
-        self.known_home.set(home as u64 + 1);
+        self.known_home.set(home.index() as u64 + 1);
         home
     }
 
-    /// The counts, to be written by the thread that the producer belongs to, for one of `shards` shards.
+    /// Whether the mailbox, of the same hub, is that of the thread's home shard.
     #[inline]
-    pub(super) fn counts(&self, shard: usize, shards: usize) -> &Counts {
-        if self.home.get() == shard { &self.at_home } else { self.counts_abroad(shard, shards) }
+    fn is_home(&self, mailbox: &Mailbox) -> bool {
+        ptr::eq(self.home.get(), mailbox)
+    }
+
+    /// The counts, to be written by the thread that the producer belongs to, for the shard of `mailbox`, one of `shards`.
+    #[inline]
+    pub(super) fn counts(&self, mailbox: &Mailbox, shards: usize) -> &Counts {
+        if self.is_home(mailbox) { &self.at_home } else { self.counts_abroad(mailbox.index(), shards) }
     }
 
     #[cold]
@@ -147,7 +150,7 @@ impl Producer {
     /// An entry that lies in the inbox of `mailbox`, or did when it was kept, and may be armed again there.
     #[inline]
     pub(crate) fn take_kept(&self, mailbox: &Mailbox) -> Option<NonNull<Entry>> {
-        if self.home.get() == mailbox.index() { self.kept.take() } else { None }
+        if self.is_home(mailbox) { self.kept.take() } else { None }
     }
 
     /// Puts an entry of `mailbox` among the kept ones, if it can be one of these; see [`Kept::put_in`].
@@ -157,7 +160,7 @@ impl Producer {
     #[inline]
     pub(super) unsafe fn put_in_kept(&self, entry: NonNull<Entry>, mailbox: &Mailbox) -> bool {
         // SAFETY: handed on; a home, once there is one, stays the same.
-        self.home.get() == mailbox.index() && unsafe { self.kept.put_in(entry) }
+        self.is_home(mailbox) && unsafe { self.kept.put_in(entry) }
     }
 
     /// Undoes that.

@@ -48,7 +48,7 @@ impl SeriesRun {
             Begin::Moved => (Tick::NEVER, false),
             Begin::Run(deadline) => {
                 begins();
-                hub.count(self.mailbox(hub).index(), |counts| counts.runs.add(1));
+                hub.count(self.mailbox(hub), |counts| counts.runs.add(1));
                 // SAFETY: the task belongs to the run.
                 let mut task = unsafe { self.entry().take_task() };
                 match catch_unwind(AssertUnwindSafe(|| task.run_again(deadline, hub.timeline()))) {
@@ -92,11 +92,11 @@ impl SeriesRun {
         }
         hub.give_places_back(1);
         if has_run {
-            hub.count(mailbox.index(), |counts| counts.finished.add(1));
+            hub.count(mailbox, |counts| counts.finished.add(1));
             return self.clear_away(hub);
         }
         // A reset had put the run off, and the series waited for it: as if it had waited in the shard.
-        hub.count(mailbox.index(), |counts| counts.returned.add(1));
+        hub.count(mailbox, |counts| counts.returned.add(1));
         let deadline = self.entry().state.deadline();
         // SAFETY: just won.
         let task = unsafe { self.entry().take_task() };
@@ -114,7 +114,7 @@ impl SeriesRun {
     /// After the last run.
     fn end(self, hub: &HubRef, task: Task) -> Ran {
         if self.entry().state.end_series() {
-            hub.count(self.mailbox(hub).index(), |counts| counts.finished.add(1));
+            hub.count(self.mailbox(hub), |counts| counts.finished.add(1));
             hub.give_places_back(1);
         }
         self.let_go(hub);

@@ -418,11 +418,11 @@ fn places_are_taken_all_or_none_and_are_what_is_pending() {
 #[test]
 fn without_a_limit_what_is_pending_is_what_was_scheduled_and_has_not_ended() {
     let rig = Rig::new(ENOUGH);
-    rig.hub.count(1, |counts| counts.scheduled.add(100));
-    rig.hub.count(0, |counts| counts.scheduled.add(1_000));
+    rig.hub.count(rig.hub.mailbox(1), |counts| counts.scheduled.add(100));
+    rig.hub.count(rig.hub.mailbox(0), |counts| counts.scheduled.add(1_000));
     assert_eq!((rig.hub.pending(), rig.hub.sum(Some(1), |counts| counts.scheduled.get())), (1_100, 100));
-    rig.hub.count(1, |counts| counts.cancelled.add(1));
-    rig.hub.count(1, |counts| counts.finished.add(2));
+    rig.hub.count(rig.hub.mailbox(1), |counts| counts.cancelled.add(1));
+    rig.hub.count(rig.hub.mailbox(1), |counts| counts.finished.add(2));
     rig.mailbox().counters.fired.add(4);
     rig.mailbox().counters.returned.add(8);
     assert_eq!(rig.hub.pending(), 1_100 - 15);

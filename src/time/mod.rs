@@ -140,7 +140,8 @@ impl Timeline {
     }
 
     /// The tick of a deadline `delay` from now: see [`Scale::tick_after`].
-    #[inline]
+    // Always inlined: most callers know something of the delay.
+    #[inline(always)]
     pub(crate) fn tick_after(&self, delay: Duration) -> Tick {
         self.tick_from(self.ahead_ns(), delay)
     }

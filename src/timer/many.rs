@@ -29,7 +29,7 @@ impl Place<'_> {
         let len = tasks.len();
         let entries = hub.with_producer(|mine| {
             let mailbox = hub.home_of(mine, self.shard);
-            let counts = hub.counts_of(mine, mailbox.index());
+            let counts = hub.counts_of(mine, mailbox);
             if mailbox.is_closed() {
                 counts.rejected.add(len as u64);
                 return Err(ScheduleError::Shutdown(tasks));

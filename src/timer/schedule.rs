@@ -83,7 +83,8 @@ impl Refusal {
 }
 
 impl Place<'_> {
-    #[inline]
+    // Always inlined: so what the caller leaves open of the place is not asked for.
+    #[inline(always)]
     pub(super) fn schedule<F>(self, delay: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
     where
         F: FnOnce() + Send + 'static,
@@ -98,7 +99,7 @@ impl Place<'_> {
         self.once(self.hub.timeline().tick_at_or_now(deadline), task)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn schedule_detached<F>(self, delay: Duration, task: F) -> Result<(), ScheduleError<F>>
     where
         F: FnOnce() + Send + 'static,
@@ -215,7 +216,9 @@ impl Place<'_> {
     ) -> Result<NonNull<Entry>, (Refusal, W)> {
         let hub = self.hub;
         let mailbox = hub.home_of(mine, self.shard);
-        let counts = hub.counts_of(mine, mailbox.index());
+        let counts = hub.counts_of(mine, mailbox);
+        // Before anything is taken, or filled in: what is kept is not pushed, and so would be armed again while a drain goes through
+        // what it has taken out.
         if mailbox.is_closed() {
             counts.rejected.add(1);
             return Err((Refusal::Shutdown, work));

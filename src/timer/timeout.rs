@@ -62,7 +62,7 @@ pub(super) unsafe fn cancel(entry: NonNull<Entry>, dispose: impl FnOnce(Task)) -
     // SAFETY: the hub lives as long as any owner.
     let hub = unsafe { mailbox.hub().as_ref() };
     hub.give_places_back(1);
-    hub.count(mailbox.index(), |counts| counts.cancelled.add(1));
+    hub.count(mailbox, |counts| counts.cancelled.add(1));
     if let Some(task) = task {
         dispose(task);
     }
@@ -143,7 +143,7 @@ impl Timeout {
             Reset::Earlier => self.mailbox().ring_if_it_sleeps_past(deadline),
             Reset::EarlierByMail => self.mailbox().post_earlier(self.entry),
         }
-        hub.count(self.mailbox().index(), |counts| counts.reset.add(1));
+        hub.count(self.mailbox(), |counts| counts.reset.add(1));
         true
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tourbillon::{Builder, Inline, ManualClock, Shutdown, ShutdownError, ThreadPool, Timer, Unfired};
+use tourbillon::{Builder, Inline, ManualClock, Shutdown, ShutdownError, ThreadPool, Timeout, Timer, Unfired};
 
 use crate::common::{
     Drops, HOUR, Keeps, MS, Rig, Runs, Times, assert_books_balance, driven, eventually, in_time, settle,
@@ -206,6 +206,62 @@ fn a_drain_ends_as_soon_as_nothing_is_left() {
     let left = in_time("a drain", move || own.shutdown_with(Shutdown::Drain(HOUR))).expect("the first");
     assert!(left.is_empty() && last.is_expired() && start.elapsed() >= 20 * MS);
     assert_books_balance(&timer.stats());
+}
+
+#[test]
+fn an_engine_that_drains_and_is_full_says_that_it_is_shut_down_and_not_that_there_may_be_room_later() {
+    let timer = Timer::builder().max_pending_timeouts(1).build().expect("the options make sense");
+    let held = timer.schedule(HOUR, || ()).expect("accepted");
+    assert!(timer.schedule(HOUR, || ()).expect_err("one is pending").is_full());
+    let own = timer.clone();
+    let draining = thread::spawn(move || own.shutdown_with(Shutdown::Drain(2 * HOUR)));
+    eventually("the drain has begun", || timer.schedule(HOUR, || ()).is_err_and(|refused| refused.is_shutdown()));
+    assert!(timer.schedule_many(HOUR, [|| ()]).expect_err("it drains").is_shutdown());
+    assert_eq!(timer.pending(), 1);
+    assert!(held.cancel());
+    assert!(in_time("a drain", || draining.join().expect("no panic")).expect("the first").is_empty());
+}
+
+/// A thread cancels and drops what is in the inbox, which it may arm again there, without a push that would be refused; a drain begins;
+/// and the thread schedules. Whether the drain had still to come to those in the inbox by then.
+fn schedules_before_a_drain_comes_to_what_it_has_cancelled() -> bool {
+    let builder = Timer::builder().shards(1).executor(Inline).transfer_limit(1);
+    let timer = builder.build().expect("the options make sense");
+    let (begun, has_begun) = channel();
+    let (go, may_go) = channel();
+    let task = move || {
+        begun.send(()).expect("the test waits");
+        may_go.recv().expect("the test goes on");
+    };
+    timer.schedule_detached(Duration::ZERO, task).expect("accepted");
+    has_begun.recv().expect("the worker is in a task");
+    let cancelled: Vec<_> = (0..8).map(|_| timer.schedule(HOUR, || ()).expect("accepted")).collect();
+    assert!(cancelled.iter().all(Timeout::cancel));
+    drop(cancelled);
+    // These are gone through first, one a turn.
+    let (other, others) = (timer.clone(), Arc::new(Mutex::new(Vec::new())));
+    let kept = Arc::clone(&others);
+    let push =
+        move || *kept.lock().expect("no panic") = other.schedule_many(HOUR, vec![|| (); 100_000]).expect("accepted");
+    thread::spawn(push).join().expect("no panic");
+    let own = timer.clone();
+    let draining = thread::spawn(move || own.shutdown_with(Shutdown::Drain(2 * HOUR)).map(|left| left.len()));
+    eventually("the shutdown has begun", || timer.is_shutdown());
+    go.send(()).expect("the task waits");
+    while !timer.schedule_many(HOUR, [(); 0].map(|()| || ())).is_err_and(|refused| refused.is_shutdown()) {}
+    (0..8).for_each(|_| assert!(timer.schedule(HOUR, || ()).is_err_and(|refused| refused.is_shutdown())));
+    let to_come = timer.stats().inbox_depth;
+    assert!(others.lock().expect("no panic").drain(..).all(|timeout| timeout.cancel()));
+    assert_eq!(in_time("a drain of nothing", || draining.join().expect("no panic")), Ok(0));
+    to_come > 8
+}
+
+#[test]
+fn a_drain_accepts_nothing_in_the_place_of_what_was_cancelled_before_it() {
+    assert!(
+        (0..5).any(|_| schedules_before_a_drain_comes_to_what_it_has_cancelled()),
+        "it was too late in each of five tries"
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `max_pending_timeouts`: exact, and what it refuses leaves no trace but the closure that comes back.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
@@ -241,4 +241,22 @@ fn an_error_says_what_is_wrong_and_what_would_be_right() {
         let said = error.to_string();
         assert!(says.iter().all(|part| said.contains(part)), "{said}");
     }
+}
+
+#[test]
+fn what_a_closed_engine_refuses_is_not_pending_for_a_moment() {
+    let timer = Timer::builder().shards(1).max_pending_timeouts(10).build().expect("the options make sense");
+    timer.schedule_detached(HOUR, || ()).expect("accepted");
+    assert_eq!(timer.shutdown().expect("the first").len(), 1);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                assert!(timer.schedule(HOUR, || ()).is_err_and(|refused| refused.is_shutdown()));
+            }
+        });
+        let looks = (0..100_000).map(|_| timer.pending()).max();
+        done.store(true, Ordering::Relaxed);
+        assert_eq!(looks, Some(0));
+    });
 }

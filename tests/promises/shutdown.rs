@@ -92,6 +92,7 @@ fn after_a_shutdown_the_closure_comes_back() {
     timer.schedule_detached(MS, runs.task(2)).expect_err("shut down").into_inner()();
     let error = timer.schedule_many(MS, [3, 4].map(|id| runs.task(id))).expect_err("shut down");
     error.into_inner().into_iter().for_each(|task| task());
+    assert!(timer.schedule_many(MS, [(); 0].map(|()| || ())).expect_err("shut down").is_shutdown(), "none, too");
     runs.assert_each_ran_once();
     let stats = timer.stats();
     assert_eq!((stats.scheduled, stats.pending, stats.rejected), (0, 0, 5));
