@@ -64,6 +64,8 @@ impl Inbox {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             if head.addr() & CLOSED != 0 {
+                // It stays so. Acquire: pairs with the release of `close`: who is refused sees what led to it.
+                self.head.load(Ordering::Acquire);
                 return Err(Closed);
             }
             oldest.set_next(address_of(head));
@@ -155,6 +157,7 @@ impl Inbox {
         Taken::new(self.head.swap(closed, Ordering::AcqRel))
     }
 
+    #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.head.load(Ordering::Acquire).addr() & CLOSED != 0
     }

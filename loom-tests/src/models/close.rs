@@ -199,3 +199,21 @@ fn a_cancel_races_with_a_shutdown_that_fires() {
         ledger.assert_closed(usize::from(!cancelled));
     });
 }
+
+/// Invariant: who is refused, by a shard that another thread closes, sees what led to that.
+/// Legal ends: accepted, and handed back; refused, and then the engine says that it is shut down, though its other shard is open yet.
+#[test]
+fn who_is_refused_sees_that_the_engine_is_shut_down() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let (timer, driver, _clock) = driven(|b| b.shards(2));
+        let own = timer.clone();
+        let end = thread::spawn(move || own.shutdown().expect("the first").len());
+        let first = (0_u32..).find(|key| timer.shard_for(key).index() == 0).expect("one of them");
+        let accepted = timer.shard_for(&first).schedule_detached(ticks(5), ledger.task()).is_ok();
+        assert!(accepted || timer.is_shutdown(), "told that it is shut down, and it is not");
+        assert_eq!(end.join().expect("no panic"), usize::from(accepted));
+        drop(driver);
+        ledger.assert_closed(0);
+    });
+}
