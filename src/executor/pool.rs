@@ -7,7 +7,7 @@ use super::{Executor, Expired};
 use crate::panics;
 use crate::sync::thread;
 use crate::sync::{Arc, Condvar, Mutex, SegQueue, fork, lock};
-use crate::worker::unpin_current_thread;
+use crate::worker::{start_unpinned, unpin_current_thread};
 
 /// A pool of threads that run expired timeouts: the default executor. Threads start when they are first needed, one for
 /// each batch that finds none idle, up to the number given, and end when the last clone of the pool is dropped (an engine
@@ -94,7 +94,8 @@ impl Shared {
         if crew.threads < this.max {
             let shared = Arc::clone(this);
             let name = format!("{}-{}", this.name, crew.threads);
-            if thread::Builder::new().name(name).spawn(move || shared.work()).is_ok() {
+            let builder = thread::Builder::new().name(name);
+            if start_unpinned(|| builder.spawn(move || shared.work())).is_ok() {
                 crew.threads += 1;
             }
         }

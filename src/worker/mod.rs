@@ -9,7 +9,7 @@ use std::time::Duration;
 
 pub use idle::WaitStrategy;
 pub use pin::Pinning;
-pub(crate) use pin::{allowed_cores, unpin_current_thread};
+pub(crate) use pin::{allowed_cores, start_unpinned, unpin_current_thread};
 pub(crate) use tick::Stopwatch;
 pub use tick::Tick;
 
@@ -142,7 +142,7 @@ impl Workers {
                     None => Vec::new(),
                 };
                 let builder = thread::Builder::new().name(format!("{}-{index}", this.plan.thread_name));
-                match builder.spawn(run) {
+                match start_unpinned(|| builder.spawn(run)) {
                     Ok(handle) => {
                         let _ = post.thread.set(handle.thread().clone());
                         *seat = Seat::Running(handle);

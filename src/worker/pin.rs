@@ -28,7 +28,7 @@ pub(crate) fn allowed_cores() -> Vec<usize> {
 }
 
 /// Lets the calling thread run on all cores that the process may use. A new thread inherits the core that its maker is
-/// pinned to, and that may be a worker, or a thread of the user's that is.
+/// pinned to, and that may be a thread of the user's.
 pub(crate) fn unpin_current_thread() {
     #[cfg(all(target_os = "linux", not(miri)))]
     if let Some(set) = linux::process_set() {
@@ -36,19 +36,34 @@ pub(crate) fn unpin_current_thread() {
     }
 }
 
+/// Calls `start`, which starts a thread. A worker is unpinned for that time: a new thread not only inherits its maker's core but begins
+/// there, and would wait for the worker to sleep before it could even ask for another one. (Threads of the user's are left as they
+/// are, wherever they were pinned.)
+pub(crate) fn start_unpinned<R>(start: impl FnOnce() -> R) -> R {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    let _pinned_again = linux::UnpinnedWorker::for_now();
+    start()
+}
+
 #[cfg(all(target_os = "linux", not(miri)))]
 mod linux {
+    use std::cell::Cell;
+
     use libc::{CPU_ISSET, CPU_SETSIZE, cpu_set_t};
 
     /// The set of the process's first thread, which is what the process was given (by its cpuset, by taskset), whatever the
     /// calling thread is pinned to.
     pub(super) fn process_set() -> Option<cpu_set_t> {
+        // SAFETY: no preconditions.
+        set_of(unsafe { libc::getpid() })
+    }
+
+    /// The set of a thread, 0 being the calling one.
+    fn set_of(thread: libc::pid_t) -> Option<cpu_set_t> {
         // SAFETY: a set of cores is an array of bits, for which zero is a value.
         let mut set: cpu_set_t = unsafe { std::mem::zeroed() };
-        // SAFETY: no preconditions.
-        let process = unsafe { libc::getpid() };
         // SAFETY: the size is the set's own.
-        let failed = unsafe { libc::sched_getaffinity(process, size_of::<cpu_set_t>(), &raw mut set) };
+        let failed = unsafe { libc::sched_getaffinity(thread, size_of::<cpu_set_t>(), &raw mut set) };
         (failed == 0).then_some(set)
     }
 
@@ -56,6 +71,38 @@ mod linux {
         let len = usize::try_from(CPU_SETSIZE).unwrap_or(0);
         // SAFETY: below the set's length.
         (0..len).filter(|&core| unsafe { CPU_ISSET(core, set) }).collect()
+    }
+
+    thread_local! {
+        /// Whether this thread is a worker that was pinned.
+        static PINNED: Cell<bool> = const { Cell::new(false) };
+    }
+
+    pub(super) fn remember_pinned() {
+        PINNED.set(true);
+    }
+
+    /// The calling thread, a pinned worker, may run wherever the process may, until this goes.
+    pub(super) struct UnpinnedWorker {
+        pinned: cpu_set_t,
+    }
+
+    impl UnpinnedWorker {
+        /// None if it is no pinned worker, or nobody can tell.
+        pub(super) fn for_now() -> Option<Self> {
+            if !PINNED.get() {
+                return None;
+            }
+            let (all, pinned) = (process_set()?, set_of(0)?);
+            set_for_current(&all);
+            Some(Self { pinned })
+        }
+    }
+
+    impl Drop for UnpinnedWorker {
+        fn drop(&mut self) {
+            set_for_current(&self.pinned);
+        }
     }
 
     pub(super) fn set_for_current(set: &cpu_set_t) {
@@ -87,7 +134,12 @@ impl Pinning {
 
 /// Pins the calling thread. False if the system refused; the thread then runs where it may.
 pub(super) fn pin_current_thread(core: usize) -> bool {
-    core_affinity::set_for_current(CoreId { id: core })
+    let pinned = core_affinity::set_for_current(CoreId { id: core });
+    #[cfg(all(target_os = "linux", not(miri)))]
+    if pinned {
+        linux::remember_pinned();
+    }
+    pinned
 }
 
 /// Asks the kernel to end this thread's timed waits when they end, and not up to 50 µs later, which is the default. (On

@@ -1,12 +1,13 @@
 //! The engine's threads: when they start, what they are called, and which cores they run on.
 
 use std::fs;
-use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Inline, Pinning, Timer};
+use tourbillon::{Executor, Expired, Inline, ManualClock, Pinning, ThreadPool, Timer};
 
 use crate::common::{HOUR, MS, PATIENCE, allowed_cores, cores_in, eventually, threads_named};
 
@@ -125,6 +126,69 @@ fn the_pools_threads_are_not_tied_to_the_core_of_the_worker_that_starts_them() {
     for thread in threads_named("pinned-c-pool") {
         assert_eq!(cores_in(thread.field("Cpus_allowed_list")), allowed, "{}", thread.name);
     }
+}
+
+#[test]
+fn a_pools_thread_may_run_on_other_cores_than_its_worker_before_it_has_run_at_all() {
+    let allowed = allowed_cores();
+    let mut seen_one = false;
+    for core in allowed.iter().copied().cycle().take(20) {
+        let (send, receive) = channel();
+        let pool = ThreadPool::new(1);
+        let seen = move |expired: Expired| {
+            pool.execute(expired);
+            // A thread has its maker's name until it runs.
+            let seen = threads_named("pinned-e-0");
+            send.send(seen.iter().map(|thread| cores_in(thread.field("Cpus_allowed_list"))).collect::<Vec<_>>())
+                .expect("the test waits");
+        };
+        let builder = Timer::builder().thread_name("pinned-e").shards(1).executor(seen);
+        let timer = builder.pinning(Pinning::Cores(vec![core])).build().expect("the core is in the cpuset");
+        timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");
+        let mut cores = receive.recv_timeout(PATIENCE).expect("it fires");
+        let worker = cores.iter().position(|cores| *cores == [core]).expect("the worker is pinned, again");
+        cores.remove(worker);
+        seen_one |= !cores.is_empty();
+        assert!(cores.iter().all(|cores| *cores == allowed), "{cores:?}");
+        drop(timer);
+        eventually("it ends", || threads_named("pinned-e").is_empty());
+    }
+    assert!(seen_one, "in 20 tries a new thread was looked at before it ran");
+}
+
+#[test]
+fn a_thread_of_the_users_that_starts_workers_and_pools_stays_where_it_was_pinned() {
+    let allowed = allowed_cores();
+    let first = allowed[0];
+    let done = Arc::new(AtomicBool::new(false));
+    let (send, receive) = channel();
+    let own = Arc::clone(&done);
+    let user = thread::Builder::new().name("users-own".to_owned()).spawn(move || {
+        assert!(core_affinity::set_for_current(core_affinity::CoreId { id: first }));
+        send.send(()).expect("the test waits");
+        let mut engines = 0;
+        while !own.load(Ordering::Relaxed) {
+            let clock = ManualClock::new();
+            let (timer, mut driver) = Timer::builder()
+                .clock(clock.clone())
+                .executor(ThreadPool::new(1))
+                .build_driven()
+                .expect("the options make sense");
+            timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");
+            assert_eq!(driver.turn(), 1, "on a pool that this thread starts");
+            let timer = Timer::builder().shards(1).executor(Inline).build().expect("the options make sense");
+            timer.schedule_detached(HOUR, || ()).expect("accepted, by a worker that this thread starts");
+            engines += 1;
+        }
+        engines
+    });
+    receive.recv_timeout(PATIENCE).expect("it is pinned");
+    for _ in 0..2_000 {
+        let seen: Vec<_> = threads_named("users-own").iter().map(|t| cores_in(t.field("Cpus_allowed_list"))).collect();
+        assert!(seen.contains(&vec![first]), "{seen:?}");
+    }
+    done.store(true, Ordering::Relaxed);
+    assert!(user.expect("a thread").join().expect("no panic") > 0);
 }
 
 #[test]
