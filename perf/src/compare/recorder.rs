@@ -11,8 +11,8 @@ use crossbeam_utils::CachePadded;
 use crate::duration::Epoch;
 
 /// Timeouts that count down together. One counter for all would be fought over by a pool's threads, and that would be
-/// measured instead.
-const GROUP: u32 = 1_024;
+/// measured instead; so would one of as many as a thread is given at a time.
+const GROUP: u32 = 64;
 
 /// In a word: the timeout has run, and the rest is its lateness and no longer its deadline.
 const RAN: u64 = 1 << 63;
