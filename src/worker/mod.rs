@@ -9,7 +9,7 @@ use std::time::Duration;
 
 pub use idle::WaitStrategy;
 pub use pin::Pinning;
-pub(crate) use pin::{allowed_cores, start_unpinned, unpin_current_thread};
+pub(crate) use pin::{allowed_cores, spawn_unpinned};
 pub(crate) use tick::Stopwatch;
 pub use tick::Tick;
 
@@ -142,7 +142,7 @@ impl Workers {
                     None => Vec::new(),
                 };
                 let builder = thread::Builder::new().name(format!("{}-{index}", this.plan.thread_name));
-                match start_unpinned(|| builder.spawn(run)) {
+                match spawn_unpinned(builder, run) {
                     Ok(handle) => {
                         let _ = post.thread.set(handle.thread().clone());
                         *seat = Seat::Running(handle);
@@ -176,7 +176,6 @@ impl Workers {
         let mut turns = events::Turns::default();
         let index = shard.index();
         pin::minimize_timer_slack();
-        pin::unpin_current_thread();
         if let Some(core) = self.plan.cores[index].filter(|&core| pin::pin_current_thread(core)) {
             self.posts[index].pinned.store(core + 1, Ordering::Relaxed);
         }

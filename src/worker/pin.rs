@@ -1,8 +1,11 @@
 //! Which core a worker runs on: only ever one out of the process's own cpuset.
 
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use core_affinity::CoreId;
+
+use crate::sync::thread;
 
 /// Which cores the workers are pinned to. What came of it is in [`Stats`](crate::Stats): `ShardStats::pinned_to`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,22 +30,26 @@ pub(crate) fn allowed_cores() -> Vec<usize> {
     core_affinity::get_core_ids().unwrap_or_default().into_iter().map(|core| core.id).collect()
 }
 
-/// Lets the calling thread run on all cores that the process may use. A new thread inherits the core that its maker is
-/// pinned to, and that may be a thread of the user's.
-pub(crate) fn unpin_current_thread() {
+/// Starts a thread that may run on all cores that the process may use. A new thread inherits where its maker may run, and begins there.
+/// So it asks for all cores first of all: its maker may be a thread of the user's, pinned anywhere, and is left as it is. And
+/// a worker is unpinned until the thread has been started, which would otherwise wait for the worker to sleep before it could ask.
+pub(crate) fn spawn_unpinned<T: Send + 'static>(
+    builder: thread::Builder,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<thread::JoinHandle<T>> {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    let _pinned_again = linux::UnpinnedWorker::for_now();
+    builder.spawn(|| {
+        unpin_current_thread();
+        work()
+    })
+}
+
+fn unpin_current_thread() {
     #[cfg(all(target_os = "linux", not(miri)))]
     if let Some(set) = linux::process_set() {
         linux::set_for_current(&set);
     }
-}
-
-/// Calls `start`, which starts a thread. A worker is unpinned for that time: a new thread not only inherits its maker's core but begins
-/// there, and would wait for the worker to sleep before it could even ask for another one. (Threads of the user's are left as they
-/// are, wherever they were pinned.)
-pub(crate) fn start_unpinned<R>(start: impl FnOnce() -> R) -> R {
-    #[cfg(all(target_os = "linux", not(miri)))]
-    let _pinned_again = linux::UnpinnedWorker::for_now();
-    start()
 }
 
 #[cfg(all(target_os = "linux", not(miri)))]
