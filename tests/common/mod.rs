@@ -166,7 +166,8 @@ pub(crate) struct SeenThread {
 }
 
 impl SeenThread {
-    fn read(task: &std::path::Path) -> Option<Self> {
+    /// By its folder in `/proc`; none if it has ended.
+    pub(crate) fn read(task: &std::path::Path) -> Option<Self> {
         let name = fs::read_to_string(task.join("comm")).ok()?.trim_end().to_owned();
         Some(Self { name, status: fs::read_to_string(task.join("status")).ok()? })
     }

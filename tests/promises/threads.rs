@@ -1,15 +1,15 @@
 //! The engine's threads: when they start, what they are called, and which cores they run on.
 
 use std::fs;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::Path;
+use std::sync::Barrier;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Executor, Expired, Inline, ManualClock, Pinning, ThreadPool, Timer};
+use tourbillon::{Executor, Expired, Inline, Pinning, ThreadPool, Timer};
 
-use crate::common::{HOUR, MS, PATIENCE, allowed_cores, cores_in, eventually, threads_named};
+use crate::common::{HOUR, MS, PATIENCE, SeenThread, allowed_cores, cores_in, eventually, threads_named};
 
 /// Schedules a first timeout, and waits until it has run.
 fn warm_up(timer: &Timer) {
@@ -139,17 +139,16 @@ fn a_pools_thread_may_run_on_other_cores_than_its_worker_before_it_has_run_at_al
             pool.execute(expired);
             // A thread has its maker's name until it runs.
             let seen = threads_named("pinned-e-0");
-            send.send(seen.iter().map(|thread| cores_in(thread.field("Cpus_allowed_list"))).collect::<Vec<_>>())
-                .expect("the test waits");
+            let seen: Vec<_> = seen.iter().map(|thread| cores_in(thread.field("Cpus_allowed_list"))).collect();
+            send.send((allowed_cores(), seen)).expect("the test waits");
         };
         let builder = Timer::builder().thread_name("pinned-e").shards(1).executor(seen);
         let timer = builder.pinning(Pinning::Cores(vec![core])).build().expect("the core is in the cpuset");
         timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");
-        let mut cores = receive.recv_timeout(PATIENCE).expect("it fires");
-        let worker = cores.iter().position(|cores| *cores == [core]).expect("the worker is pinned, again");
-        cores.remove(worker);
-        seen_one |= !cores.is_empty();
-        assert!(cores.iter().all(|cores| *cores == allowed), "{cores:?}");
+        let (workers, seen) = receive.recv_timeout(PATIENCE).expect("it fires");
+        assert_eq!(workers, [core], "it is pinned, again");
+        assert!(seen.iter().filter(|cores| **cores != allowed).count() <= 1, "more than the worker: {seen:?}");
+        seen_one |= seen.len() > 1;
         drop(timer);
         eventually("it ends", || threads_named("pinned-e").is_empty());
     }
@@ -158,37 +157,26 @@ fn a_pools_thread_may_run_on_other_cores_than_its_worker_before_it_has_run_at_al
 
 #[test]
 fn a_thread_of_the_users_that_starts_workers_and_pools_stays_where_it_was_pinned() {
-    let allowed = allowed_cores();
-    let first = allowed[0];
-    let done = Arc::new(AtomicBool::new(false));
+    let first = allowed_cores()[0];
     let (send, receive) = channel();
-    let own = Arc::clone(&done);
-    let user = thread::Builder::new().name("users-own".to_owned()).spawn(move || {
+    let user = thread::spawn(move || {
         assert!(core_affinity::set_for_current(core_affinity::CoreId { id: first }));
-        send.send(()).expect("the test waits");
-        let mut engines = 0;
-        while !own.load(Ordering::Relaxed) {
-            let clock = ManualClock::new();
-            let (timer, mut driver) = Timer::builder()
-                .clock(clock.clone())
-                .executor(ThreadPool::new(1))
-                .build_driven()
-                .expect("the options make sense");
-            timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");
-            assert_eq!(driver.turn(), 1, "on a pool that this thread starts");
-            let timer = Timer::builder().shards(1).executor(Inline).build().expect("the options make sense");
-            timer.schedule_detached(HOUR, || ()).expect("accepted, by a worker that this thread starts");
-            engines += 1;
+        send.send(fs::read_link("/proc/thread-self").expect("Linux")).expect("the test waits");
+        for _ in 0..50 {
+            let (give, take) = channel();
+            let executor = move |expired: Expired| drop(give.send(expired));
+            let timer = Timer::builder().shards(1).executor(executor).build().expect("the options make sense");
+            timer.schedule_detached(Duration::ZERO, || ()).expect("accepted, by a worker that this thread starts");
+            let expired = take.recv_timeout(PATIENCE).expect("it fires");
+            // Starts a thread of the pool.
+            ThreadPool::new(1).execute(expired);
         }
-        engines
     });
-    receive.recv_timeout(PATIENCE).expect("it is pinned");
-    for _ in 0..2_000 {
-        let seen: Vec<_> = threads_named("users-own").iter().map(|t| cores_in(t.field("Cpus_allowed_list"))).collect();
-        assert!(seen.contains(&vec![first]), "{seen:?}");
+    let path = Path::new("/proc").join(receive.recv_timeout(PATIENCE).expect("it is pinned"));
+    while let Some(seen) = SeenThread::read(&path) {
+        assert_eq!(cores_in(seen.field("Cpus_allowed_list")), [first]);
     }
-    done.store(true, Ordering::Relaxed);
-    assert!(user.expect("a thread").join().expect("no panic") > 0);
+    user.join().expect("no panic");
 }
 
 #[test]
