@@ -24,7 +24,10 @@ use crate::sync::Ordering;
 use crate::worker::{Sink, Tick};
 
 /// Called after a turn.
-pub(crate) type TickHook = Box<dyn Fn(&Tick) + Send + Sync>;
+pub(crate) type TickHook = Arc<dyn Fn(&Tick) + Send + Sync>;
+
+/// Called by each worker before its first turn, with the number of its shard.
+pub(crate) type StartHook = Arc<dyn Fn(usize) + Send + Sync>;
 
 /// Where an engine's expired timeouts run.
 ///
@@ -263,23 +266,41 @@ impl fmt::Debug for Expired {
 pub(crate) struct Dispatch {
     executor: Arc<dyn Executor>,
     counted: bool,
-    on_tick: Option<Arc<TickHook>>,
+    hooks: WorkerHooks,
+}
+
+/// What a worker tells the user of.
+#[derive(Clone, Default)]
+pub(crate) struct WorkerHooks {
+    pub(crate) on_start: Option<StartHook>,
+    pub(crate) on_tick: Option<TickHook>,
 }
 
 impl Dispatch {
-    pub(crate) fn new(executor: Arc<dyn Executor>, on_tick: Option<Arc<TickHook>>) -> Self {
+    pub(crate) fn new(executor: Arc<dyn Executor>, hooks: WorkerHooks) -> Self {
         let counted = executor.runs_all();
-        Self { executor, counted, on_tick }
+        Self { executor, counted, hooks }
     }
 }
 
-/// Tells the user of a turn, as if that were a task: what it panics with is reported, and a shutdown in it is refused.
+/// Tells the user of a turn.
 pub(crate) fn tell_of_turn(hub: &Hub, hook: &TickHook, tick: &Tick) {
-    let told = run_as(hub.id(), || catch_unwind(AssertUnwindSafe(|| hook(tick))));
+    tell(hub, || hook(tick));
+}
+
+/// Calls a hook as if it were a task: what it panics with is reported, and a shutdown in it is refused.
+fn tell(hub: &Hub, hook: impl FnOnce()) {
+    let told = run_as(hub.id(), || catch_unwind(AssertUnwindSafe(hook)));
     told.unwrap_or_else(|panic| report(hub, panic));
 }
 
 impl Sink for Dispatch {
+    fn begin(&mut self, hub: &Hub, shard: usize) {
+        if let Some(hook) = &self.hooks.on_start {
+            tell(hub, || hook(shard));
+        }
+    }
+
     fn accept(&mut self, batch: Batch) {
         let expired = if self.counted { Expired::begin(batch) } else { Expired::uncounted(batch) };
         let engine = expired.batch.hub().id();
@@ -293,11 +314,11 @@ impl Sink for Dispatch {
     }
 
     fn wants_ticks(&self) -> bool {
-        self.on_tick.is_some()
+        self.hooks.on_tick.is_some()
     }
 
     fn tell(&mut self, hub: &Hub, tick: &Tick) {
-        if let Some(hook) = &self.on_tick {
+        if let Some(hook) = &self.hooks.on_tick {
             tell_of_turn(hub, hook, tick);
         }
     }

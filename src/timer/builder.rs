@@ -10,7 +10,7 @@ use super::Timer;
 use super::driver::{Bell, Driver, RingBell};
 use super::engine::{Engine, FollowClock, Turner};
 use super::error::{BuildError, check_count, check_duration};
-use crate::executor::{Dispatch, Executor, ThreadPool, TickHook};
+use crate::executor::{Dispatch, Executor, ThreadPool, WorkerHooks};
 use crate::shard::{Hub, HubPlan, HubRef, Limits, PanicHook, Shard};
 use crate::sync::Mutex;
 use crate::time::{Clock, Source, Timeline};
@@ -61,7 +61,7 @@ pub struct Builder {
     source: Source,
     thread_name: String,
     on_panic: Option<PanicHook>,
-    on_tick: Option<TickHook>,
+    hooks: WorkerHooks,
     stuck_after: Duration,
 }
 
@@ -81,7 +81,7 @@ impl Builder {
             source: Source::Monotonic,
             thread_name: "tourbillon".to_owned(),
             on_panic: None,
-            on_tick: None,
+            hooks: WorkerHooks::default(),
             stuck_after: DEFAULT_STUCK_AFTER,
         }
     }
@@ -213,7 +213,17 @@ impl Builder {
     ///
     /// Default: nothing.
     pub fn on_tick(mut self, hook: impl Fn(&Tick) + Send + Sync + 'static) -> Self {
-        self.on_tick = Some(Box::new(hook));
+        self.hooks.on_tick = Some(Arc::new(hook));
+        self
+    }
+
+    /// Called by each worker, on its own thread, before its first turn: with the number of its shard, once. The thread has its
+    /// name by then, and is pinned. This is the place to give it a priority, or to register it with a profiler, for which
+    /// there is a thread factory elsewhere. Nothing of the shard expires before it returns. A panic in it is treated as a task's.
+    ///
+    /// Default: nothing. In a driven engine it is not called: that has no threads.
+    pub fn on_worker_start(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        self.hooks.on_start = Some(Arc::new(hook));
         self
     }
 
@@ -239,8 +249,8 @@ impl Builder {
             .take()
             .unwrap_or_else(|| Arc::new(ThreadPool::by_cores(&format!("{}-pool", self.thread_name))));
         let plan = WorkerPlan { wait: self.wait, thread_name: self.thread_name.clone(), cores };
-        let on_tick = self.on_tick.take().map(Arc::new);
-        let sink = || -> Box<dyn Sink> { Box::new(Dispatch::new(Arc::clone(&executor), on_tick.clone())) };
+        let hooks = std::mem::take(&mut self.hooks);
+        let sink = || -> Box<dyn Sink> { Box::new(Dispatch::new(Arc::clone(&executor), hooks.clone())) };
         let wheels = made.iter().map(Shard::view).collect();
         let workers = Workers::new(plan, made, &hub, sink);
         hub.set_waker(Box::new(Doorbell(crate::sync::Arc::clone(&workers))));
@@ -261,7 +271,7 @@ impl Builder {
         hub.set_waker(Box::new(RingBell(Arc::clone(&bell))));
         let wheels = shards.iter().map(Shard::view).collect();
         let shards = Arc::new(Mutex::new(shards));
-        let driver = Driver::new(hub.clone(), Arc::clone(&shards), bell, self.on_tick.take(), self.limits.expiry);
+        let driver = Driver::new(hub.clone(), Arc::clone(&shards), bell, self.hooks.on_tick.take(), self.limits.expiry);
         let engine = Arc::new(Engine::new(hub, Turner::Driver(shards), wheels, self.slots(), self.stuck_after));
         Ok((Timer::new_on(engine), driver))
     }

@@ -20,7 +20,8 @@ pub struct Health {
 pub struct ShardHealth {
     /// What its worker does.
     pub worker: WorkerState,
-    /// How long ago its last turn began; none if there was none. A worker that has nothing to do does not turn.
+    /// How long ago its last turn began, or its worker, if that has not turned yet; none if neither has. A worker that has
+    /// nothing to do does not turn.
     pub last_turn: Option<Duration>,
     /// By how much it is behind: how long ago it should have turned and has not, or for how long it has been at one
     /// turn. (Of a driven shard: since when its driver should have turned it, by what was pending at its last turn.)

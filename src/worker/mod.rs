@@ -22,6 +22,8 @@ use crate::time;
 
 /// Where a worker puts what has expired. Must not panic, and must not call back into the worker.
 pub(crate) trait Sink: Send {
+    /// Called once on the worker's thread, before its first turn.
+    fn begin(&mut self, hub: &Hub, shard: usize);
     fn accept(&mut self, batch: Batch);
     /// Wakes those who slept, here and now.
     fn wake(&mut self, wakes: Batch);
@@ -180,6 +182,11 @@ impl Workers {
             self.posts[index].pinned.store(core + 1, Ordering::Relaxed);
         }
         let mailbox = hub.mailbox(index);
+        // A worker that the user keeps from its first turn is behind since now.
+        if let Some(now_ns) = hub.timeline().try_now_ns() {
+            mailbox.heartbeat.beat(now_ns);
+        }
+        sink.begin(&hub, index);
         while !mailbox.is_stopped() {
             match supervised(|| self.step(&hub, &mut shard, &mut *sink, &mut turns)) {
                 Some(Step::Drained) => break,

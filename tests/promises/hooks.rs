@@ -1,7 +1,9 @@
-//! What is called besides tasks: `on_tick` after each turn that has done something, `on_panic` after each panic.
+//! What is called besides tasks: `on_worker_start` before a worker's first turn, `on_tick` after each turn that has done
+//! something, `on_panic` after each panic.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
@@ -163,6 +165,101 @@ fn a_panic_in_it_is_treated_as_a_tasks() {
         assert!(in_time("a shutdown", move || timer.shutdown()).expect("the first").is_empty());
         assert_eq!(heard.swap(0, Ordering::SeqCst) as u64, rig.timer.stats().panicked);
     }
+}
+
+/// The key of a timeout on that shard.
+fn key_of(timer: &Timer, shard: usize) -> u32 {
+    (0..1_000).find(|key| timer.shard_for(key).index() == shard).expect("keys are spread")
+}
+
+#[test]
+fn each_worker_tells_of_its_start_once_on_its_own_thread_and_those_that_do_not_start_never() {
+    let starts: Arc<Mutex<Vec<(usize, String)>>> = Arc::default();
+    let told = Arc::clone(&starts);
+    let builder = Timer::builder().shards(3).thread_name("start-a").on_worker_start(move |shard| {
+        let name = thread::current().name().unwrap_or_default().to_owned();
+        told.lock().expect("no panic").push((shard, name));
+    });
+    let timer = builder.build().expect("the options make sense");
+    assert!(starts.lock().expect("no panic").is_empty(), "no thread has been needed");
+    for shard in [2, 0] {
+        for _ in 0..3 {
+            let timeout = timer.shard_for(&key_of(&timer, shard)).schedule(MS, || ()).expect("accepted");
+            eventually("it fires", || timeout.is_expired());
+        }
+    }
+    assert!(timer.shutdown().expect("the first").is_empty());
+    let name = |shard| (shard, format!("start-a-{shard}"));
+    assert_eq!(*starts.lock().expect("no panic"), [name(2), name(0)]);
+}
+
+#[test]
+fn a_worker_is_pinned_when_it_tells_of_its_start() {
+    let late = Late::default();
+    let (own, seen) = (Arc::clone(&late), Arc::new(OnceLock::new()));
+    let (go, wait) = channel::<()>();
+    let (wait, saw) = (Mutex::new(wait), Arc::clone(&seen));
+    let builder = Timer::builder().shards(1).on_worker_start(move |shard| {
+        let _ = wait.lock().expect("no panic").recv();
+        let pinned = own.get().map(|timer| timer.stats().shards[shard].pinned_to);
+        saw.set(pinned).expect("once");
+    });
+    let timer = builder.build().expect("the options make sense");
+    late.set(timer.clone()).expect("once");
+    let timeout = timer.schedule(MS, || ()).expect("accepted");
+    go.send(()).expect("it waits");
+    eventually("it fires", || timeout.is_expired());
+    assert_eq!(seen.get(), Some(&Some(timer.stats().shards[0].pinned_to)));
+    drop(timer.shutdown());
+}
+
+#[test]
+fn a_start_that_panics_is_reported_as_a_task_and_the_worker_works() {
+    let heard = Arc::new(AtomicUsize::new(0));
+    let hears = Arc::clone(&heard);
+    let builder = Timer::builder().shards(1).on_panic(move |_| _ = hears.fetch_add(1, Ordering::SeqCst));
+    let timer = builder.on_worker_start(|_| panic!("on purpose")).build().expect("the options make sense");
+    let timeout = timer.schedule(MS, || ()).expect("accepted");
+    eventually("it fires", || timeout.is_expired());
+    assert!(timer.shutdown().expect("the first").is_empty());
+    assert_eq!((heard.load(Ordering::SeqCst), timer.stats().panicked, timer.stats().restarts), (1, 1, 0));
+    assert_books_balance(&timer.stats());
+}
+
+#[test]
+fn at_a_workers_start_its_engine_may_be_used_but_not_shut_down() {
+    let (late, answer): (Late, Arc<OnceLock<_>>) = Default::default();
+    let (own, said) = (Arc::clone(&late), Arc::clone(&answer));
+    let runs = Runs::new(100);
+    let (count, (go, wait)) = (runs.clone(), channel::<()>());
+    let wait = Mutex::new(wait);
+    let builder = Timer::builder().shards(1).on_worker_start(move |_| {
+        let _ = wait.lock().expect("no panic").recv();
+        let timer = own.get().expect("it has been set");
+        (0..100).for_each(|id| timer.schedule_detached(MS, count.task(id)).expect("accepted"));
+        said.set(timer.shutdown().err()).expect("once");
+    });
+    let timer = builder.build().expect("the options make sense");
+    late.set(timer.clone()).expect("once");
+    timer.schedule_detached(MS, || ()).expect("accepted");
+    go.send(()).expect("it waits");
+    eventually("all run", || runs.total() == 100);
+    assert_eq!(answer.get(), Some(&Some(ShutdownError::FromTask)));
+    runs.assert_each_ran_once();
+    let shut = timer.clone();
+    assert!(in_time("a shutdown", move || shut.shutdown()).expect("the first that counts").is_empty());
+    assert_eq!(timer.stats().panicked, 0);
+}
+
+#[test]
+fn a_driven_engine_has_no_worker_that_starts() {
+    let builder = Timer::builder().on_worker_start(|_| panic!("there is no worker"));
+    let (timer, mut driver, clock) = driven_by(builder);
+    let timeout = timer.schedule(MS, || ()).expect("accepted");
+    clock.advance(MS);
+    driver.turn();
+    assert!(timeout.is_expired());
+    assert_eq!(timer.stats().panicked, 0);
 }
 
 /// A timer for its own hook.

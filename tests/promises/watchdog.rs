@@ -122,6 +122,24 @@ fn a_task_that_keeps_the_worker_is_stuck_and_puts_it_behind_and_what_comes_waits
 }
 
 #[test]
+fn a_worker_that_is_kept_from_its_first_turn_is_behind_and_nothing_expires() {
+    let (go, wait) = channel::<()>();
+    let wait = Mutex::new(wait);
+    let (timer, clock) = on_shown(Timer::builder().on_worker_start(move |_| {
+        let _ = wait.lock().expect("no panic").recv();
+    }));
+    let first = timer.schedule(Duration::ZERO, || ()).expect("accepted");
+    eventually("the worker begins", || only(&timer).last_turn.is_some());
+    clock.advance(Duration::from_secs(3));
+    let shard = only(&timer);
+    assert_eq!((shard.worker, shard.behind, shard.backlog), (WorkerState::Running, 3_000 * MS, 1));
+    assert!(!timer.health().is_healthy() && first.is_pending());
+    drop(go);
+    eventually("it fires", || first.is_expired());
+    eventually("it is well again", || timer.health().is_healthy());
+}
+
+#[test]
 fn the_shard_whose_task_is_stuck_is_named() {
     let clock = Shown::now();
     let builder = Timer::builder().shards(3).executor(ThreadPool::new(2)).clock(clock.clone());
