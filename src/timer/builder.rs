@@ -221,6 +221,12 @@ impl Builder {
     /// name by then, and is pinned. This is the place to give it a priority, or to register it with a profiler, for which
     /// there is a thread factory elsewhere. Nothing of the shard expires before it returns. A panic in it is treated as a task's.
     ///
+    /// On Linux, workers and the threads of a [`ThreadPool`] have asked for exact timers, and (from 6.12 on, unless they are under
+    /// another policy than the default) for short slices, so that they need not wait for the slice of whoever else is on
+    /// their core. That takes no privileges. A real-time class, which does, goes further: `SCHED_FIFO` lets nobody else run
+    /// before them. What a worker has, threads that it starts inherit, such as those of the default pool (not with
+    /// `SCHED_RESET_ON_FORK`), and so do threads that a task starts.
+    ///
     /// Default: nothing. In a driven engine it is not called: that has no threads.
     pub fn on_worker_start(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
         self.hooks.on_start = Some(Arc::new(hook));

@@ -2,6 +2,7 @@
 
 mod idle;
 mod pin;
+mod prompt;
 mod tick;
 
 use std::sync::OnceLock;
@@ -10,6 +11,7 @@ use std::time::Duration;
 pub use idle::WaitStrategy;
 pub use pin::Pinning;
 pub(crate) use pin::{allowed_cores, spawn_unpinned};
+pub(crate) use prompt::ask_to_be_prompt;
 pub(crate) use tick::Stopwatch;
 pub use tick::Tick;
 
@@ -177,7 +179,7 @@ impl Workers {
         let mut panics = 0_u32;
         let mut turns = events::Turns::default();
         let index = shard.index();
-        pin::minimize_timer_slack();
+        ask_to_be_prompt();
         if let Some(core) = self.plan.cores[index].filter(|&core| pin::pin_current_thread(core)) {
             self.posts[index].pinned.store(core + 1, Ordering::Relaxed);
         }

@@ -149,17 +149,6 @@ pub(super) fn pin_current_thread(core: usize) -> bool {
     pinned
 }
 
-/// Asks the kernel to end this thread's timed waits when they end, and not up to 50 µs later, which is the default. (On
-/// other systems than Linux there is nothing to ask.)
-pub(super) fn minimize_timer_slack() {
-    #[cfg(all(target_os = "linux", not(miri)))]
-    // SAFETY: PR_SET_TIMERSLACK takes one number, in ns, and changes nothing but the calling thread's slack. (0 would
-    // mean the default.) A refusal leaves the slack as it was.
-    unsafe {
-        libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64);
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;

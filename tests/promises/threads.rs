@@ -143,6 +143,8 @@ fn a_pools_thread_may_run_on_other_cores_than_its_worker_before_it_has_run_at_al
             send.send((allowed_cores(), seen)).expect("the test waits");
         };
         let builder = Timer::builder().thread_name("pinned-e").shards(1).executor(seen);
+        // So that the new thread, which has this from its maker, takes the core from nobody.
+        let builder = builder.on_worker_start(|_| become_batch());
         let timer = builder.pinning(Pinning::Cores(vec![core])).build().expect("the core is in the cpuset");
         timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");
         let (workers, seen) = receive.recv_timeout(PATIENCE).expect("it fires");
@@ -219,4 +221,64 @@ fn the_workers_timer_slack_is_as_small_as_it_gets() {
     timer.schedule_detached(MS, task).expect("accepted");
     let slack = receive.recv_timeout(PATIENCE).expect("it fires").expect("Linux shows it");
     assert_eq!(slack.trim(), "1", "nanoseconds");
+}
+
+/// The slice of the calling thread, as Linux shows it. None before 6.12, where a thread can't choose.
+fn slice_ns() -> Option<u64> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux");
+    let mut parts = release.split(['.', '-']).map_while(|part| part.trim().parse::<u32>().ok());
+    let version = (parts.next().expect("a number"), parts.next().expect("a number"));
+    let shown = fs::read_to_string("/proc/thread-self/sched").ok().filter(|_| version >= (6, 12))?;
+    let line = shown.lines().find(|line| line.starts_with("se.slice"))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+#[test]
+fn workers_and_the_pools_threads_have_short_slices_and_the_users_threads_keep_theirs() {
+    let before = slice_ns();
+    // A thread of a pool asks by itself: it need not be a worker that starts it.
+    let (hand_on, handed_on) = channel::<Expired>();
+    let elsewhere = thread::spawn(move || {
+        let pool = ThreadPool::new(1);
+        handed_on.iter().for_each(|expired| pool.execute(expired));
+    });
+    let hand_on = move |expired: Expired| hand_on.send(expired).expect("it waits");
+    for builder in [Timer::builder().executor(Inline), Timer::builder(), Timer::builder().executor(hand_on)] {
+        let timer = builder.build().expect("the options make sense");
+        let (send, receive) = channel();
+        timer.schedule_detached(MS, move || send.send(slice_ns()).expect("the test waits")).expect("accepted");
+        let slice = receive.recv_timeout(PATIENCE).expect("it fires");
+        assert_eq!(slice, before.map(|_| 100_000), "the shortest, if one can be chosen");
+    }
+    elsewhere.join().expect("no panic");
+    assert_eq!(slice_ns(), before);
+    assert!(before != Some(100_000), "what has been asked for must not be what all have");
+}
+
+/// Puts the calling thread under a policy that it may choose for itself.
+fn become_batch() {
+    let priority = libc::sched_param { sched_priority: 0 };
+    // SAFETY: 0 is the calling thread; the structure is one number.
+    assert_eq!(unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const priority) }, 0, "anybody may");
+}
+
+#[test]
+fn a_scheduling_policy_that_was_chosen_is_left_as_it_is() {
+    let scheduling = |path: &str| {
+        let shown = fs::read_to_string(path).ok()?;
+        let of = |key: &str| shown.lines().find(|line| line.starts_with(key))?.rsplit(' ').next().map(str::to_owned);
+        Some((of("policy")?, of("se.slice")))
+    };
+    let starter = thread::spawn(move || {
+        become_batch();
+        let mine = scheduling("/proc/thread-self/sched");
+        let timer = Timer::builder().executor(Inline).build().expect("the options make sense");
+        let (send, receive) = channel();
+        let task = move || send.send(scheduling("/proc/thread-self/sched")).expect("the test waits");
+        timer.schedule_detached(MS, task).expect("accepted");
+        (mine, receive.recv_timeout(PATIENCE).expect("it fires"))
+    });
+    let (mine, workers) = starter.join().expect("no panic");
+    assert_eq!(workers, mine, "the worker has inherited it");
+    assert!(mine.is_none_or(|(policy, _)| policy == "3"), "SCHED_BATCH");
 }
