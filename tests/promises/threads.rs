@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
@@ -128,26 +129,49 @@ fn the_pools_threads_are_not_tied_to_the_core_of_the_worker_that_starts_them() {
     }
 }
 
+/// Puts the calling thread under a policy that takes no privileges.
+fn choose_policy(policy: libc::c_int) {
+    let priority = libc::sched_param { sched_priority: 0 };
+    // SAFETY: 0 is the calling thread; the structure is one number.
+    assert_eq!(unsafe { libc::sched_setscheduler(0, policy, &raw const priority) }, 0, "anybody may");
+}
+
+/// Keeps a core busy.
+fn spin_on(core: usize, busy: &Arc<AtomicBool>) -> thread::JoinHandle<()> {
+    let busy = Arc::clone(busy);
+    thread::spawn(move || {
+        core_affinity::set_for_current(core_affinity::CoreId { id: core });
+        while busy.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+    })
+}
+
 #[test]
 fn a_pools_thread_may_run_on_other_cores_than_its_worker_before_it_has_run_at_all() {
     let allowed = allowed_cores();
     let mut seen_one = false;
     for core in allowed.iter().copied().cycle().take(20) {
         let (send, receive) = channel();
-        let pool = ThreadPool::new(1);
+        let (pool, busy) = (ThreadPool::new(1), Arc::new(AtomicBool::new(true)));
+        // A thread that may run only where there is nothing else to do, which it has from its maker, does not run while all
+        // cores are busy.
+        let spinners: Vec<_> = allowed.iter().map(|&core| spin_on(core, &busy)).collect();
         let seen = move |expired: Expired| {
+            choose_policy(libc::SCHED_IDLE);
             pool.execute(expired);
+            choose_policy(libc::SCHED_OTHER);
             // A thread has its maker's name until it runs.
             let seen = threads_named("pinned-e-0");
             let seen: Vec<_> = seen.iter().map(|thread| cores_in(thread.field("Cpus_allowed_list"))).collect();
             send.send((allowed_cores(), seen)).expect("the test waits");
         };
         let builder = Timer::builder().thread_name("pinned-e").shards(1).executor(seen);
-        // So that the new thread, which has this from its maker, takes the core from nobody.
-        let builder = builder.on_worker_start(|_| become_batch());
         let timer = builder.pinning(Pinning::Cores(vec![core])).build().expect("the core is in the cpuset");
         timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");
         let (workers, seen) = receive.recv_timeout(PATIENCE).expect("it fires");
+        busy.store(false, Ordering::Relaxed);
+        spinners.into_iter().for_each(|spinner| spinner.join().expect("no panic"));
         assert_eq!(workers, [core], "it is pinned, again");
         assert!(seen.iter().filter(|cores| **cores != allowed).count() <= 1, "more than the worker: {seen:?}");
         seen_one |= seen.len() > 1;
@@ -255,13 +279,6 @@ fn workers_and_the_pools_threads_have_short_slices_and_the_users_threads_keep_th
     assert!(before != Some(100_000), "what has been asked for must not be what all have");
 }
 
-/// Puts the calling thread under a policy that it may choose for itself.
-fn become_batch() {
-    let priority = libc::sched_param { sched_priority: 0 };
-    // SAFETY: 0 is the calling thread; the structure is one number.
-    assert_eq!(unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const priority) }, 0, "anybody may");
-}
-
 #[test]
 fn a_scheduling_policy_that_was_chosen_is_left_as_it_is() {
     let scheduling = |path: &str| {
@@ -270,7 +287,7 @@ fn a_scheduling_policy_that_was_chosen_is_left_as_it_is() {
         Some((of("policy")?, of("se.slice")))
     };
     let starter = thread::spawn(move || {
-        become_batch();
+        choose_policy(libc::SCHED_BATCH);
         let mine = scheduling("/proc/thread-self/sched");
         let timer = Timer::builder().executor(Inline).build().expect("the options make sense");
         let (send, receive) = channel();
