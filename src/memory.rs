@@ -44,6 +44,27 @@ impl<T> Zeroed<T> {
         self.first
     }
 
+    /// Asks Linux for large pages (2 MiB on most processors), so that at random accesses fewer addresses have to be translated. For an
+    /// array that is going to be written to as a whole: to write to one place of such a page takes memory for all of it. A refusal
+    /// changes nothing.
+    pub(crate) fn ask_for_large_pages(&self) {
+        #[cfg(all(target_os = "linux", not(miri)))]
+        {
+            /// Less than that a processor finds in small pages just as well, and an allocator may keep it for others, and what was asked for
+            /// with it.
+            const LARGE: usize = 32 << 20;
+            /// No processor's small pages are larger.
+            const PAGE: usize = 64 << 10;
+            // Whole pages only: what lies beside the array may be somebody else's.
+            let first = self.first.addr().get().next_multiple_of(PAGE);
+            let end = (self.first.addr().get() + self.len * size_of::<T>()) / PAGE * PAGE;
+            if let Some(len) = end.checked_sub(first).filter(|&len| len >= LARGE) {
+                // SAFETY: the pages are ours; the advice changes nothing that can be read from them.
+                unsafe { libc::madvise(self.first.as_ptr().with_addr(first).cast(), len, libc::MADV_HUGEPAGE) };
+            }
+        }
+    }
+
     /// The address of a place.
     ///
     /// # Safety

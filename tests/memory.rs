@@ -74,6 +74,41 @@ fn millions_of_schedules_and_cancels_on_two_threads_leave_memory_where_it_was() 
     });
 }
 
+/// How much memory the process has for which large pages were asked for.
+fn advised_bytes() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/smaps").expect("Linux");
+    let (mut size, mut advised) = (0, 0);
+    for line in maps.lines() {
+        if let Some(rest) = line.strip_prefix("Size:") {
+            size = rest.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") * 1024;
+        } else if line.strip_prefix("VmFlags:").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hg")) {
+            advised += size;
+        }
+    }
+    advised
+}
+
+#[test]
+fn for_a_large_capacity_large_pages_are_asked_for_and_for_what_is_not_touched_in_advance_they_are_not() {
+    let _alone = alone();
+    let has_them = std::path::Path::new("/sys/kernel/mm/transparent_hugepage/enabled").exists();
+    let (small, large) = (100_000, 1_000_000);
+    let before = advised_bytes();
+    let build = |capacity| Timer::builder().capacity(capacity).build().expect("the options make sense");
+    let engine = build(small);
+    assert_eq!(advised_bytes(), before, "too small to gain by it");
+    drop(engine);
+    let engine = build(large);
+    let advised = advised_bytes() - before;
+    assert!(if has_them { (large * 64).abs_diff(advised) <= 256 << 10 } else { advised == 0 }, "{advised} bytes");
+    drop(engine);
+    assert_eq!(advised_bytes(), before);
+    let engine = build(0);
+    let timeouts: Vec<_> = (0..large).map(|_| engine.schedule(HOUR, || ()).expect("accepted")).collect();
+    assert_eq!(advised_bytes(), before);
+    drop(timeouts);
+}
+
 #[test]
 fn timeouts_that_are_cancelled_on_another_thread_leave_memory_where_it_was() {
     assert_bounded(|timer| {

@@ -158,7 +158,8 @@ impl Builder {
     /// Memory for how many timeouts is reserved, and touched, by `build`: 64 bytes each. More are allocated when they are
     /// needed; none is given back before the engine goes. Cancelled ones count until their worker has collected them: up
     /// to 8,191 in each of the two queues of a shard whose worker sleeps, and somewhat more than 16,384 of one that runs.
-    /// Each thread keeps up to 192 free ones, and up to 64 that it has cancelled and dropped.
+    /// Each thread keeps up to 192 free ones, and up to 64 that it has cancelled and dropped. On Linux large pages are asked for
+    /// if 32 MiB or more are reserved: operations on millions of timeouts are the faster for it.
     ///
     /// Default: 0.
     pub fn capacity(mut self, timeouts: usize) -> Self {
