@@ -1,12 +1,44 @@
 //! What the user's code panics with.
 
 use std::any::Any;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Calls the user's code, for whom nobody is there to be told of a panic: none then.
 #[inline]
 pub(crate) fn contain<R>(work: impl FnOnce() -> R) -> Option<R> {
     catch_unwind(AssertUnwindSafe(work)).map_err(discard).ok()
+}
+
+/// A value whose destructor may be the user's, and may panic: nobody is told of that.
+pub(crate) struct Contained<T>(ManuallyDrop<T>);
+
+impl<T> Contained<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(ManuallyDrop::new(value))
+    }
+}
+
+impl<T> Deref for Contained<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for Contained<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+impl<T> Drop for Contained<T> {
+    fn drop(&mut self) {
+        // SAFETY: dropped here once, and not used again.
+        contain(|| unsafe { ManuallyDrop::drop(&mut self.0) });
+    }
 }
 
 /// Drops what something panicked with. Should that panic, too, what it panics with is leaked: somewhere it has to end.

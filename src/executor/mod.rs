@@ -295,6 +295,10 @@ fn tell(hub: &Hub, hook: impl FnOnce()) {
 }
 
 impl Sink for Dispatch {
+    fn wants_begin(&self) -> bool {
+        self.hooks.on_start.is_some()
+    }
+
     fn begin(&mut self, hub: &Hub, shard: usize) {
         if let Some(hook) = &self.hooks.on_start {
             tell(hub, || hook(shard));

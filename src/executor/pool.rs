@@ -7,7 +7,7 @@ use super::{Executor, Expired};
 use crate::panics;
 use crate::sync::thread;
 use crate::sync::{Arc, Condvar, Mutex, SegQueue, fork, lock};
-use crate::worker::{ask_to_be_prompt, spawn_unpinned};
+use crate::worker::spawn_ordinary;
 
 /// A pool of threads that run expired timeouts: the default executor. Threads start when they are first needed, one for
 /// each batch that finds none idle, up to the number given, and end when the last clone of the pool is dropped (an engine
@@ -95,7 +95,7 @@ impl Shared {
             let shared = Arc::clone(this);
             let name = format!("{}-{}", this.name, crew.threads);
             let builder = thread::Builder::new().name(name);
-            if spawn_unpinned(builder, move || shared.work()).is_ok() {
+            if spawn_ordinary(builder, move || shared.work()).is_ok() {
                 crew.threads += 1;
             }
         }
@@ -104,7 +104,6 @@ impl Shared {
 
     /// A thread's life.
     fn work(&self) {
-        ask_to_be_prompt();
         loop {
             while let Some(expired) = self.queue.pop() {
                 // `run` catches what tasks do; should it panic all the same, the thread must not be lost with it.

@@ -219,14 +219,14 @@ impl Builder {
     }
 
     /// Called by each worker, on its own thread, before its first turn: with the number of its shard, once. The thread has its
-    /// name by then, and is pinned. This is the place to give it a priority, or to register it with a profiler, for which
-    /// there is a thread factory elsewhere. Nothing of the shard expires before it returns. A panic in it is treated as a task's.
+    /// name by then, and is pinned. This is the place to give it a priority, or to register it with a profiler, as a thread
+    /// factory is elsewhere. (Threads of the default pool have no such place: where that is needed, the executor is one's own.) Nothing of
+    /// the shard expires before it returns, and whoever waits for the worker waits for it: a shutdown,
+    /// [`ManualClock::advance`](crate::ManualClock::advance). A panic in it is treated as a task's.
     ///
-    /// On Linux, workers and the threads of a [`ThreadPool`] have asked for exact timers, and (from 6.12 on, unless they are under
-    /// another policy than the default) for short slices, so that they need not wait for the slice of whoever else is on
-    /// their core. That takes no privileges. A real-time class, which does, goes further: `SCHED_FIFO` lets nobody else run
-    /// before them. What a worker has, threads that it starts inherit, such as those of the default pool (not with
-    /// `SCHED_RESET_ON_FORK`), and so do threads that a task starts.
+    /// On Linux a worker has by then asked for exact timers, and, from 6.12 on and under the default policy, for the shortest slices, so that
+    /// as a rule it need not wait for what else runs on its core. That takes no privileges. `SCHED_FIFO`, which does, goes further. What a worker has, threads and
+    /// processes that it starts inherit; but not those of the default pool: all that they inherit is a policy or a priority that was set here.
     ///
     /// Default: nothing. In a driven engine it is not called: that has no threads.
     pub fn on_worker_start(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {

@@ -10,13 +10,12 @@ use std::time::Duration;
 
 pub use idle::WaitStrategy;
 pub use pin::Pinning;
-pub(crate) use pin::{allowed_cores, spawn_unpinned};
-pub(crate) use prompt::ask_to_be_prompt;
+pub(crate) use pin::{allowed_cores, spawn_ordinary};
 pub(crate) use tick::Stopwatch;
 pub use tick::Tick;
 
 use crate::events;
-use crate::panics;
+use crate::panics::{self, Contained};
 use crate::shard::{Batch, Hub, HubRef, Left, Mailbox, Order, Shard, Wake};
 use crate::sync::thread::{self, JoinHandle, Thread};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, lock, park_for};
@@ -24,6 +23,8 @@ use crate::time;
 
 /// Where a worker puts what has expired. Must not panic, and must not call back into the worker.
 pub(crate) trait Sink: Send {
+    /// Whether the beginning of a worker is to be told about.
+    fn wants_begin(&self) -> bool;
     /// Called once on the worker's thread, before its first turn.
     fn begin(&mut self, hub: &Hub, shard: usize);
     fn accept(&mut self, batch: Batch);
@@ -55,7 +56,7 @@ pub(crate) struct WorkerPlan {
 /// A worker that has not been needed yet.
 struct Waiting {
     shard: Shard,
-    sink: Box<dyn Sink>,
+    sink: Contained<Box<dyn Sink>>,
     hub: HubRef,
 }
 
@@ -111,7 +112,11 @@ impl Workers {
     ) -> Arc<Self> {
         let post = |shard| Post {
             thread: OnceLock::new(),
-            seat: Mutex::new(Seat::Waiting(Box::new(Waiting { shard, sink: sink(), hub: hub.clone() }))),
+            seat: Mutex::new(Seat::Waiting(Box::new(Waiting {
+                shard,
+                sink: Contained::new(sink()),
+                hub: hub.clone(),
+            }))),
             pinned: AtomicUsize::new(0),
             no_thread: events::NoThread::default(),
         };
@@ -146,7 +151,7 @@ impl Workers {
                     None => Vec::new(),
                 };
                 let builder = thread::Builder::new().name(format!("{}-{index}", this.plan.thread_name));
-                match spawn_unpinned(builder, run) {
+                match spawn_ordinary(builder, run) {
                     Ok(handle) => {
                         let _ = post.thread.set(handle.thread().clone());
                         *seat = Seat::Running(handle);
@@ -179,18 +184,18 @@ impl Workers {
         let mut panics = 0_u32;
         let mut turns = events::Turns::default();
         let index = shard.index();
-        ask_to_be_prompt();
+        prompt::ask_to_be_prompt();
         if let Some(core) = self.plan.cores[index].filter(|&core| pin::pin_current_thread(core)) {
             self.posts[index].pinned.store(core + 1, Ordering::Relaxed);
         }
         let mailbox = hub.mailbox(index);
-        // A worker that the user keeps from its first turn is behind since now.
-        if let Some(now_ns) = hub.timeline().try_now_ns() {
-            mailbox.heartbeat.beat(now_ns);
+        if sink.wants_begin() {
+            // A worker that the user keeps from its first turn is behind since now; since ever, if the clock can't say when that is.
+            mailbox.heartbeat.beat(hub.timeline().try_now_ns().unwrap_or(0));
+            sink.begin(&hub, index);
         }
-        sink.begin(&hub, index);
         while !mailbox.is_stopped() {
-            match supervised(|| self.step(&hub, &mut shard, &mut *sink, &mut turns)) {
+            match supervised(|| self.step(&hub, &mut shard, &mut **sink, &mut turns)) {
                 Some(Step::Drained) => break,
                 Some(Step::Done) => panics = 0,
                 // Without a clock a drain would never be over.
@@ -204,7 +209,7 @@ impl Workers {
             }
         }
         if mailbox.is_to_fire() {
-            fire(&mut shard, &hub, &mut *sink);
+            fire(&mut shard, &hub, &mut **sink);
             return Vec::new();
         }
         let left = shard.close(&hub);
@@ -264,7 +269,7 @@ impl Workers {
             match (seat, how) {
                 (Seat::Waiting(mut waiting), End::Fire) => {
                     let Waiting { shard, sink, .. } = &mut *waiting;
-                    fire(shard, hub, &mut **sink);
+                    fire(shard, hub, &mut ***sink);
                 }
                 (Seat::Waiting(mut waiting), _) => left.extend(waiting.shard.close(hub)),
                 (Seat::Running(handle), _) => running.push(handle),

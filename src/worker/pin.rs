@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use core_affinity::CoreId;
 
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+use super::prompt::UnhurriedWorker;
 use crate::sync::thread;
 
 /// Which cores the workers are pinned to. What came of it is in [`Stats`](crate::Stats): `ShardStats::pinned_to`.
@@ -30,15 +32,18 @@ pub(crate) fn allowed_cores() -> Vec<usize> {
     core_affinity::get_core_ids().unwrap_or_default().into_iter().map(|core| core.id).collect()
 }
 
-/// Starts a thread that may run on all cores that the process may use. A new thread inherits where its maker may run, and begins there.
-/// So it asks for all cores first of all: its maker may be a thread of the user's, pinned anywhere, and is left as it is. And
-/// a worker is unpinned until the thread has been started, which would otherwise wait for the worker to sleep before it could ask.
-pub(crate) fn spawn_unpinned<T: Send + 'static>(
+/// Starts a thread that has nothing of what a worker has asked for, and may run on all cores that the process may use. A new thread
+/// inherits where its maker may run, and begins there. So it asks for all cores first of all: its maker may be a thread of the user's,
+/// pinned anywhere, and is left as it is. And a worker is unpinned until the thread has been started, which would otherwise wait for the
+/// worker to sleep before it could ask.
+pub(crate) fn spawn_ordinary<T: Send + 'static>(
     builder: thread::Builder,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<thread::JoinHandle<T>> {
     #[cfg(all(target_os = "linux", not(miri)))]
     let _pinned_again = linux::UnpinnedWorker::for_now();
+    #[cfg(all(target_os = "linux", not(miri), not(loom)))]
+    let _in_a_hurry_again = UnhurriedWorker::for_now();
     builder.spawn(|| {
         unpin_current_thread();
         work()

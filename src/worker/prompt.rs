@@ -1,48 +1,107 @@
-//! What a thread asks of the system, so that it runs as soon as it is woken. On Linux only: elsewhere there is nothing to ask.
+//! What a worker asks of the system, so that it runs soon after it is woken. On Linux only: elsewhere there is nothing to ask.
 
-/// For the calling thread. A refusal leaves it as it was; so does a policy other than the default one, which somebody has chosen.
-pub(crate) fn ask_to_be_prompt() {
+/// For the calling thread, a worker. A refusal leaves it as it was.
+pub(super) fn ask_to_be_prompt() {
     #[cfg(all(target_os = "linux", not(miri), not(loom)))]
-    {
-        linux::minimize_timer_slack();
-        linux::shorten_slices();
-    }
+    linux::Asked::ask();
 }
 
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
+pub(super) use linux::UnhurriedWorker;
+
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
 mod linux {
-    use libc::{SYS_sched_getattr, SYS_sched_setattr, sched_attr};
+    use std::cell::Cell;
+
+    use libc::{SYS_sched_getattr, SYS_sched_setattr, c_int, c_uint, c_ulong, sched_attr};
+
+    /// How much later than asked a timed wait may end. The default is 50 µs, and 0 would mean the default.
+    const SLACK_NS: c_ulong = 1;
 
     /// The shortest that the kernel gives.
     const SLICE_NS: u64 = 100_000;
 
     /// What the kernel calls the calling thread.
     const THIS: libc::pid_t = 0;
-    const NO_FLAGS: libc::c_uint = 0;
+    const NO_FLAGS: c_uint = 0;
 
-    /// Timed waits end when they end, and not up to 50 µs later, which is the default.
-    pub(super) fn minimize_timer_slack() {
-        // SAFETY: PR_SET_TIMERSLACK takes one number, in ns, and changes nothing but the calling thread's slack. (0 would
-        // mean the default.)
-        unsafe {
-            libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64);
+    thread_local! {
+        /// What this thread, a worker, had before it asked.
+        static BEFORE: Cell<Option<Asked>> = const { Cell::new(None) };
+    }
+
+    /// What can be asked for, so far as the kernel lets a thread have it.
+    #[derive(Clone, Copy)]
+    pub(super) struct Asked {
+        slack_ns: Option<c_ulong>,
+        slice_ns: Option<u64>,
+    }
+
+    impl Asked {
+        const BY_WORKERS: Self = Self { slack_ns: Some(SLACK_NS), slice_ns: Some(SLICE_NS) };
+
+        pub(super) fn ask() {
+            let slice_ns = attributes().map(|attributes| attributes.sched_runtime);
+            BEFORE.set(Some(Self { slack_ns: slack_ns(), slice_ns }));
+            Self::BY_WORKERS.have();
+        }
+
+        fn have(self) {
+            if let Some(slack_ns) = self.slack_ns {
+                set_slack(slack_ns);
+            }
+            if let Some(slice_ns) = self.slice_ns {
+                set_slice(slice_ns);
+            }
         }
     }
 
-    /// Who is woken waits until the one that runs has used up its slice, some milliseconds, unless its own slices are shorter.
-    /// It gets no more of the processor by that, but gets it sooner, in smaller pieces: right for who has little to do, and
-    /// often. (EEVDF, of Stoica and Abdel-Wahab; Linux lets a thread choose since 6.12, and ignores it before.)
-    pub(super) fn shorten_slices() {
+    /// The calling thread, a worker, is as it was before it became one, until this goes. For threads that it starts, which inherit what it has.
+    pub(in super::super) struct UnhurriedWorker(Asked);
+
+    impl UnhurriedWorker {
+        /// None if it is no worker.
+        pub(in super::super) fn for_now() -> Option<Self> {
+            let before = BEFORE.get()?;
+            let attributes = attributes().map(|attributes| attributes.sched_runtime);
+            let now = Self(Asked { slack_ns: slack_ns(), slice_ns: attributes });
+            before.have();
+            Some(now)
+        }
+    }
+
+    impl Drop for UnhurriedWorker {
+        fn drop(&mut self) {
+            self.0.have();
+        }
+    }
+
+    fn slack_ns() -> Option<c_ulong> {
+        // SAFETY: takes nothing, and answers with a number.
+        let slack_ns: c_int = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
+        c_ulong::try_from(slack_ns).ok()
+    }
+
+    fn set_slack(slack_ns: c_ulong) {
+        // SAFETY: takes one number, and changes nothing but the calling thread's slack.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns) };
+    }
+
+    /// Under the default policy, a thread that is woken waits, as a rule, until the one that runs on its core has used up its slice, some
+    /// milliseconds; one whose own slices are shorter need not, unless it has had more than its share lately. It gets no more of the
+    /// processor by that. (EEVDF, of Stoica and Abdel-Wahab, in Linux since 6.6. A thread may choose its slices since 6.12; before, this is
+    /// ignored.) Another policy was chosen by somebody, and has no slices, or is not to be in a hurry.
+    fn set_slice(slice_ns: u64) {
         let Some(mut attributes) = attributes() else { return };
         if attributes.sched_policy == libc::SCHED_OTHER.cast_unsigned() {
-            attributes.sched_runtime = SLICE_NS;
+            attributes.sched_runtime = slice_ns;
             // SAFETY: reads no more than the size that stands in the attributes, which the kernel has filled in; all but the
             // slice is as it was.
             unsafe { libc::syscall(SYS_sched_setattr, THIS, &raw const attributes, NO_FLAGS) };
         }
     }
 
-    /// None if the kernel does not say.
+    /// Those of the calling thread. None if the kernel does not say.
     fn attributes() -> Option<sched_attr> {
         // SAFETY: numbers, for which zero is a value.
         let mut attributes: sched_attr = unsafe { std::mem::zeroed() };

@@ -37,7 +37,7 @@
 //! | 32 | idle reapers that spin | `idle::an_empty_engine_sleeps` |
 //! | 33 | two wake-ups for a timeout | `idle::resets_cancels_and_later_timeouts_wake_nobody` |
 //! | 34 | less than a millisecond | `heritage/demand::a_tick_of_fifty_microseconds_is_kept_to_the_nanosecond` |
-//! | 35 | timer slack | `promises/threads::the_workers_timer_slack_is_as_small_as_it_gets` |
+//! | 35 | timer slack | `promises/threads::workers_have_the_smallest_timer_slack_and_the_shortest_slices_if_they_can_be_chosen` |
 //! | 36 | tolerance | `heritage/demand::timeouts_with_slack_run_within_their_ranges_and_share_wake_ups` |
 //! | 37 | ways to wait | `promises/builder::every_wait_strategy_works`, `threads::nothing_is_early_lost_or_twice_however_the_workers_wait` |
 //! | 38 | what a poll costs | `allocations::in_the_steady_state_timeouts_do_not_allocate`; the time is for `benches` to measure |

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Builder, Inline, ManualClock, Shutdown, ShutdownError, ThreadPool, Tick, Timer};
+use tourbillon::{Builder, Expired, Inline, ManualClock, Shutdown, ShutdownError, ThreadPool, Tick, Timer};
 
 use crate::common::{HOUR, MS, Rig, Runs, assert_books_balance, driven_by, eventually, in_time, settle};
 
@@ -164,6 +164,48 @@ fn a_panic_in_it_is_treated_as_a_tasks() {
         let timer = rig.timer.clone();
         assert!(in_time("a shutdown", move || timer.shutdown()).expect("the first").is_empty());
         assert_eq!(heard.swap(0, Ordering::SeqCst) as u64, rig.timer.stats().panicked);
+    }
+}
+
+/// Panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            panic!("on purpose");
+        }
+    }
+}
+
+#[test]
+fn what_a_hook_or_an_executor_holds_may_panic_when_it_goes_and_a_shutdown_returns_what_is_pending() {
+    let with: [fn(Builder) -> Builder; 3] = [
+        |builder| {
+            let bomb = Bomb;
+            builder.on_worker_start(move |_| _ = &bomb)
+        },
+        |builder| {
+            let bomb = Bomb;
+            builder.on_tick(move |_| _ = &bomb)
+        },
+        |builder| {
+            let bomb = Bomb;
+            builder.executor(move |expired: Expired| {
+                let _ = &bomb;
+                expired.run();
+            })
+        },
+    ];
+    for (builder, has_started) in with.into_iter().flat_map(|with| [(with, true), (with, false)]) {
+        let timer = builder(Timer::builder().shards(1)).build().expect("the options make sense");
+        if has_started {
+            let first = timer.schedule(MS, || ()).expect("accepted");
+            eventually("it fires", || first.is_expired());
+            (0..5).for_each(|_| timer.schedule_detached(HOUR, || ()).expect("accepted"));
+        }
+        let left = timer.shutdown().expect("the first");
+        assert_eq!(left.len(), if has_started { 5 } else { 0 });
     }
 }
 
