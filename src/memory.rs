@@ -44,14 +44,14 @@ impl<T> Zeroed<T> {
         self.first
     }
 
-    /// Asks Linux for large pages (2 MiB on most processors), so that at random accesses fewer addresses have to be translated. For an
-    /// array that is going to be written to as a whole: to write to one place of such a page takes memory for all of it. A refusal
-    /// changes nothing.
+    /// Asks Linux for large pages (2 MiB on most processors), so that where the array is used at random fewer addresses have to
+    /// be translated. It should be one that is written to as a whole: to write to one place of such a page takes memory for
+    /// all of it. A refusal changes nothing.
     pub(crate) fn ask_for_large_pages(&self) {
         #[cfg(all(target_os = "linux", not(miri)))]
         {
-            /// Less than that a processor finds in small pages just as well, and an allocator may keep it for others, and what was asked for
-            /// with it.
+            /// Less than that a processor finds in small pages just as well; and an allocator may keep it for others, and
+            /// what was asked for with it.
             const LARGE: usize = 32 << 20;
             /// No processor's small pages are larger.
             const PAGE: usize = 64 << 10;

@@ -48,8 +48,8 @@ impl Chunk {
         self.entries.len()
     }
 
-    /// Writes to every page, so that the first use of an entry does not pay for a page fault (1.2 µs each). A large chunk has large
-    /// pages, if there are any.
+    /// Writes to every page, so that the first use of an entry does not pay for a page fault (1.2 µs each). A large chunk gets
+    /// large pages, if there are any.
     pub(super) fn touch(&self) {
         if cfg!(loom) {
             // There it is not zero that stands in an entry, but what loom knows it by.

@@ -220,13 +220,14 @@ impl Builder {
 
     /// Called by each worker, on its own thread, before its first turn: with the number of its shard, once. The thread has its
     /// name by then, and is pinned. This is the place to give it a priority, or to register it with a profiler, as a thread
-    /// factory is elsewhere. (Threads of the default pool have no such place: where that is needed, the executor is one's own.) Nothing of
-    /// the shard expires before it returns, and whoever waits for the worker waits for it: a shutdown,
+    /// factory is elsewhere. (Threads of the default pool have no such place: where that is needed, the executor is one's own.)
+    /// Nothing of the shard expires before it returns, and whoever waits for the worker waits for it: a shutdown,
     /// [`ManualClock::advance`](crate::ManualClock::advance). A panic in it is treated as a task's.
     ///
-    /// On Linux a worker has by then asked for exact timers, and, from 6.12 on and under the default policy, for the shortest slices, so that
-    /// as a rule it need not wait for what else runs on its core. That takes no privileges. `SCHED_FIFO`, which does, goes further. What a worker has, threads and
-    /// processes that it starts inherit; but not those of the default pool: all that they inherit is a policy or a priority that was set here.
+    /// On Linux a worker has by then asked for exact timers, and, from 6.12 on and under the default policy, for the shortest
+    /// slices, so that as a rule it need not wait for what else runs on its core. That takes no privileges. `SCHED_FIFO`, which
+    /// does, goes further. What a worker has, threads and processes that its tasks start inherit; but not the threads of the
+    /// default pool, whose slices, timer slack and cores are those of other threads, whatever their policy and priority.
     ///
     /// Default: nothing. In a driven engine it is not called: that has no threads.
     pub fn on_worker_start(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {

@@ -190,7 +190,7 @@ impl Workers {
         }
         let mailbox = hub.mailbox(index);
         if sink.wants_begin() {
-            // A worker that the user keeps from its first turn is behind since now; since ever, if the clock can't say when that is.
+            // A worker that the user keeps from its first turn is behind since now; or since ever, if the clock can't say.
             mailbox.heartbeat.beat(hub.timeline().try_now_ns().unwrap_or(0));
             sink.begin(&hub, index);
         }

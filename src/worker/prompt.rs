@@ -30,7 +30,7 @@ mod linux {
         static BEFORE: Cell<Option<Asked>> = const { Cell::new(None) };
     }
 
-    /// What can be asked for, so far as the kernel lets a thread have it.
+    /// What can be asked for, so far as the kernel lets a thread have it, and says what it has.
     #[derive(Clone, Copy)]
     pub(super) struct Asked {
         slack_ns: Option<c_ulong>,
@@ -41,12 +41,16 @@ mod linux {
         const BY_WORKERS: Self = Self { slack_ns: Some(SLACK_NS), slice_ns: Some(SLICE_NS) };
 
         pub(super) fn ask() {
-            let slice_ns = attributes().map(|attributes| attributes.sched_runtime);
-            BEFORE.set(Some(Self { slack_ns: slack_ns(), slice_ns }));
-            Self::BY_WORKERS.have();
+            BEFORE.set(Some(Self::what_it_has()));
+            Self::BY_WORKERS.give();
         }
 
-        fn have(self) {
+        /// Of the calling thread, as everything here.
+        fn what_it_has() -> Self {
+            Self { slack_ns: slack_ns(), slice_ns: attributes().map(|attributes| attributes.sched_runtime) }
+        }
+
+        fn give(self) {
             if let Some(slack_ns) = self.slack_ns {
                 set_slack(slack_ns);
             }
@@ -56,23 +60,23 @@ mod linux {
         }
     }
 
-    /// The calling thread, a worker, is as it was before it became one, until this goes. For threads that it starts, which inherit what it has.
+    /// The calling thread, a worker, is as it was before it became one, until this goes: a thread that it starts inherits what it
+    /// has.
     pub(in super::super) struct UnhurriedWorker(Asked);
 
     impl UnhurriedWorker {
         /// None if it is no worker.
         pub(in super::super) fn for_now() -> Option<Self> {
             let before = BEFORE.get()?;
-            let attributes = attributes().map(|attributes| attributes.sched_runtime);
-            let now = Self(Asked { slack_ns: slack_ns(), slice_ns: attributes });
-            before.have();
-            Some(now)
+            let now = Asked::what_it_has();
+            before.give();
+            Some(Self(now))
         }
     }
 
     impl Drop for UnhurriedWorker {
         fn drop(&mut self) {
-            self.0.have();
+            self.0.give();
         }
     }
 
@@ -87,10 +91,11 @@ mod linux {
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns) };
     }
 
-    /// Under the default policy, a thread that is woken waits, as a rule, until the one that runs on its core has used up its slice, some
-    /// milliseconds; one whose own slices are shorter need not, unless it has had more than its share lately. It gets no more of the
-    /// processor by that. (EEVDF, of Stoica and Abdel-Wahab, in Linux since 6.6. A thread may choose its slices since 6.12; before, this is
-    /// ignored.) Another policy was chosen by somebody, and has no slices, or is not to be in a hurry.
+    /// Under the default policy, a thread that is woken waits, as a rule, until the one that runs on its core has used up its
+    /// slice, some milliseconds; one whose own slices are shorter need not, unless it has had more than its share lately. It
+    /// gets no more of the processor by that. (EEVDF, of Stoica and Abdel-Wahab, in Linux since 6.6. A thread may choose its
+    /// slices since 6.12; before, this is ignored.) Another policy was chosen by somebody, and has no slices, or is not to be
+    /// in a hurry.
     fn set_slice(slice_ns: u64) {
         let Some(mut attributes) = attributes() else { return };
         if attributes.sched_policy == libc::SCHED_OTHER.cast_unsigned() {
