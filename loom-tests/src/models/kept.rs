@@ -4,7 +4,7 @@
 use super::check::check;
 use super::rig::{Ledger, Resting, driven, entries_in_use, ticks};
 use crate::sync::thread;
-use crate::time::{Clock, ManualClock};
+use crate::time::ManualClock;
 use crate::timer::{Driver, Shutdown, Timer};
 
 /// Leaves this thread with an entry that it keeps, if nobody has taken it out of the inbox in between.

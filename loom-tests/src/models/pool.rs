@@ -3,7 +3,7 @@
 
 use super::check::check;
 use super::rig::{Bare, Ledger, NO_LIMITS};
-use crate::executor::{Dispatch, ThreadPool};
+use crate::executor::{Dispatch, ThreadPool, WorkerHooks};
 use crate::shard::{Batch, Shard};
 use crate::sync::thread;
 use crate::time::Tick;
@@ -20,7 +20,7 @@ fn batches(bare: &Bare, shard: &mut Shard, ledger: &Ledger, n: usize) -> Vec<Bat
 }
 
 fn sink_of(pool: &ThreadPool) -> Dispatch {
-    Dispatch::new(std::sync::Arc::new(pool.clone()), None)
+    Dispatch::new(std::sync::Arc::new(pool.clone()), WorkerHooks::default())
 }
 
 /// Invariant: a batch is never left in the queue while a thread sleeps, and none runs twice.
