@@ -9,7 +9,7 @@ use crate::report::systems::{Dot, Kind, Look};
 
 const HEIGHT: u32 = 470;
 /// Room for the names at the right.
-const NAMES: u32 = 282;
+const NAMES: u32 = 306;
 /// From one name to the next.
 const STEP: f64 = 18.0;
 
