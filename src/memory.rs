@@ -50,17 +50,17 @@ impl<T> Zeroed<T> {
     pub(crate) fn ask_for_large_pages(&self) {
         #[cfg(all(target_os = "linux", not(miri)))]
         {
-            /// Less than that a processor finds in small pages just as well; and an allocator may keep it for others, and
-            /// what was asked for with it.
+            /// Less than that a processor finds in small pages just as well. And so much glibc gives back to the system, when it is
+            /// freed; what an allocator keeps for others, it keeps with the advice.
             const LARGE: usize = 32 << 20;
             /// No processor's small pages are larger.
             const PAGE: usize = 64 << 10;
-            // Whole pages only: what lies beside the array may be somebody else's.
-            let first = self.first.addr().get().next_multiple_of(PAGE);
-            let end = (self.first.addr().get() + self.len * size_of::<T>()) / PAGE * PAGE;
-            if let Some(len) = end.checked_sub(first).filter(|&len| len >= LARGE) {
+            let (first, bytes) = (self.first.addr().get(), self.len * size_of::<T>());
+            if bytes >= LARGE {
+                // Whole pages only: what lies beside the array may be somebody else's.
+                let (from, to) = (first.next_multiple_of(PAGE), (first + bytes) / PAGE * PAGE);
                 // SAFETY: the pages are ours; the advice changes nothing that can be read from them.
-                unsafe { libc::madvise(self.first.as_ptr().with_addr(first).cast(), len, libc::MADV_HUGEPAGE) };
+                unsafe { libc::madvise(self.first.as_ptr().with_addr(from).cast(), to - from, libc::MADV_HUGEPAGE) };
             }
         }
     }

@@ -11,7 +11,9 @@ pub(crate) fn contain<R>(work: impl FnOnce() -> R) -> Option<R> {
     catch_unwind(AssertUnwindSafe(work)).map_err(discard).ok()
 }
 
-/// A value whose destructor may be the user's, and may panic: nobody is told of that.
+/// A value of the user's, whose destructor may panic: nobody is told of that. Each by itself: two that panic at once would end
+/// the process.
+#[derive(Clone, Default)]
 pub(crate) struct Contained<T>(ManuallyDrop<T>);
 
 impl<T> Contained<T> {

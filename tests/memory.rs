@@ -103,6 +103,9 @@ fn for_a_large_capacity_large_pages_are_asked_for_and_for_what_is_not_touched_in
     assert!(if has_them { (large * 64).abs_diff(advised) <= 256 << 10 } else { advised == 0 }, "{advised} bytes");
     drop(engine);
     assert_eq!(advised_bytes(), before);
+    let engine = build((32 << 20) / 64);
+    assert_eq!(advised_bytes() > before, has_them, "from 32 MiB on");
+    drop(engine);
     let engine = build(0);
     let timeouts: Vec<_> = (0..large).map(|_| engine.schedule(HOUR, || ()).expect("accepted")).collect();
     assert_eq!(advised_bytes(), before);

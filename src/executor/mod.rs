@@ -16,7 +16,7 @@ pub use pool::ThreadPool;
 
 use crate::entry::Task;
 use crate::events;
-use crate::panics;
+use crate::panics::{self, Contained};
 use crate::shard::{Batch, Hub, Ran, Recorder, TASKS_A_LOOK};
 #[cfg(loom)]
 use crate::sync::LocalCell;
@@ -235,7 +235,7 @@ fn run_task(task: Task) -> Ran {
 pub(crate) fn report(hub: &Hub, panic: Box<dyn Any + Send>) {
     hub.panicked.fetch_add(1, Ordering::Relaxed);
     events::task_panicked(&*panic);
-    if let Some(hook) = &hub.on_panic {
+    if let Some(hook) = hub.on_panic.as_ref() {
         // If the hook panics, too, there is nobody left to tell.
         panics::contain(|| hook(&*panic));
     }
@@ -264,7 +264,7 @@ impl fmt::Debug for Expired {
 
 /// Hands a worker's batches to the user's executor.
 pub(crate) struct Dispatch {
-    executor: Arc<dyn Executor>,
+    executor: Contained<Arc<dyn Executor>>,
     counted: bool,
     hooks: WorkerHooks,
 }
@@ -272,14 +272,14 @@ pub(crate) struct Dispatch {
 /// What a worker tells the user of.
 #[derive(Clone, Default)]
 pub(crate) struct WorkerHooks {
-    pub(crate) on_start: Option<StartHook>,
-    pub(crate) on_tick: Option<TickHook>,
+    pub(crate) on_start: Contained<Option<StartHook>>,
+    pub(crate) on_tick: Contained<Option<TickHook>>,
 }
 
 impl Dispatch {
     pub(crate) fn new(executor: Arc<dyn Executor>, hooks: WorkerHooks) -> Self {
         let counted = executor.runs_all();
-        Self { executor, counted, hooks }
+        Self { executor: Contained::new(executor), counted, hooks }
     }
 }
 
@@ -300,7 +300,7 @@ impl Sink for Dispatch {
     }
 
     fn begin(&mut self, hub: &Hub, shard: usize) {
-        if let Some(hook) = &self.hooks.on_start {
+        if let Some(hook) = self.hooks.on_start.as_ref() {
             tell(hub, || hook(shard));
         }
     }
@@ -322,7 +322,7 @@ impl Sink for Dispatch {
     }
 
     fn tell(&mut self, hub: &Hub, tick: &Tick) {
-        if let Some(hook) = &self.hooks.on_tick {
+        if let Some(hook) = self.hooks.on_tick.as_ref() {
             tell_of_turn(hub, hook, tick);
         }
     }

@@ -17,6 +17,7 @@ use super::running::{Overdue, Running};
 use super::stakes::Stakes;
 use crate::arena::{Arena, PerThread, current_thread, with_remembered};
 use crate::entry::{Entry, HandleGone, entry_ref};
+use crate::panics::Contained;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, fork, lock};
 use crate::time::Timeline;
 
@@ -66,7 +67,7 @@ pub(crate) struct Hub {
     /// Timeouts whose executor dropped the batch or panicked, so that they were run by whoever had it.
     pub(crate) refused: AtomicU64,
     pub(crate) overdue: Overdue,
-    pub(crate) on_panic: Option<PanicHook>,
+    pub(crate) on_panic: Contained<Option<PanicHook>>,
     /// What belongs into a shutdown's answer and was not in a shard when that was closed; none unless a shutdown is waiting.
     pub(crate) left_outside: Mutex<Option<Vec<Left>>>,
     /// [`fork::generation`] at its making.
@@ -95,7 +96,7 @@ impl Hub {
             panicked: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             overdue: Overdue::default(),
-            on_panic: plan.on_panic,
+            on_panic: Contained::new(plan.on_panic),
             left_outside: Mutex::new(None),
             generation: fork::generation(),
             waker: OnceLock::new(),

@@ -11,6 +11,7 @@ use super::driver::{Bell, Driver, RingBell};
 use super::engine::{Engine, FollowClock, Turner};
 use super::error::{BuildError, check_count, check_duration};
 use crate::executor::{Dispatch, Executor, ThreadPool, WorkerHooks};
+use crate::panics::Contained;
 use crate::shard::{Hub, HubPlan, HubRef, Limits, PanicHook, Shard};
 use crate::sync::Mutex;
 use crate::time::{Clock, Source, Timeline};
@@ -214,7 +215,7 @@ impl Builder {
     ///
     /// Default: nothing.
     pub fn on_tick(mut self, hook: impl Fn(&Tick) + Send + Sync + 'static) -> Self {
-        self.hooks.on_tick = Some(Arc::new(hook));
+        self.hooks.on_tick = Contained::new(Some(Arc::new(hook)));
         self
     }
 
@@ -226,12 +227,13 @@ impl Builder {
     ///
     /// On Linux a worker has by then asked for exact timers, and, from 6.12 on and under the default policy, for the shortest
     /// slices, so that as a rule it need not wait for what else runs on its core. That takes no privileges. `SCHED_FIFO`, which
-    /// does, goes further. What a worker has, threads and processes that its tasks start inherit; but not the threads of the
-    /// default pool, whose slices, timer slack and cores are those of other threads, whatever their policy and priority.
+    /// does, goes further. What a worker has, threads and processes that its tasks start inherit. The threads of the default pool
+    /// inherit a policy and a priority that were set here, but have the slices and the timer slack of whoever started the
+    /// worker, and may run on all cores.
     ///
     /// Default: nothing. In a driven engine it is not called: that has no threads.
     pub fn on_worker_start(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
-        self.hooks.on_start = Some(Arc::new(hook));
+        self.hooks.on_start = Contained::new(Some(Arc::new(hook)));
         self
     }
 
@@ -279,7 +281,8 @@ impl Builder {
         hub.set_waker(Box::new(RingBell(Arc::clone(&bell))));
         let wheels = shards.iter().map(Shard::view).collect();
         let shards = Arc::new(Mutex::new(shards));
-        let driver = Driver::new(hub.clone(), Arc::clone(&shards), bell, self.hooks.on_tick.take(), self.limits.expiry);
+        let on_tick = std::mem::take(&mut self.hooks).on_tick;
+        let driver = Driver::new(hub.clone(), Arc::clone(&shards), bell, on_tick, self.limits.expiry);
         let engine = Arc::new(Engine::new(hub, Turner::Driver(shards), wheels, self.slots(), self.stuck_after));
         Ok((Timer::new_on(engine), driver))
     }

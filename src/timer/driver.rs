@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use super::engine::{DrivenShards, close_driven, settle};
 use crate::executor::{Expired, TickHook, run_here, tell_of_turn};
+use crate::panics::Contained;
 use crate::shard::{HubRef, Shard, Wake};
 use crate::sync::{Mutex, MutexGuard, lock};
 use crate::time::Tick;
@@ -26,7 +27,7 @@ pub struct Driver {
     hub: HubRef,
     shards: DrivenShards,
     bell: Arc<Bell>,
-    on_tick: Option<TickHook>,
+    on_tick: Contained<Option<TickHook>>,
     expiry_limit: usize,
     /// Who is to be woken when a turn is over: empty in between.
     wakes: Vec<Expired>,
@@ -59,7 +60,7 @@ impl Driver {
         hub: HubRef,
         shards: DrivenShards,
         bell: Arc<Bell>,
-        on_tick: Option<TickHook>,
+        on_tick: Contained<Option<TickHook>>,
         expiry_limit: usize,
     ) -> Self {
         Self { hub, shards, bell, on_tick, expiry_limit, wakes: Vec::new() }
@@ -101,7 +102,7 @@ impl Driver {
         let fired = shards.iter_mut().map(turn).sum();
         drop(shards);
         wakes.drain(..).for_each(Expired::run);
-        if let Some(hook) = &self.on_tick {
+        if let Some(hook) = self.on_tick.as_ref() {
             ticks.iter().for_each(|tick| tell_of_turn(&self.hub, hook, tick));
         }
         // Perhaps it was one of these tasks that dropped the last `Timer`: then what is pending goes now.

@@ -15,13 +15,13 @@ pub(crate) use tick::Stopwatch;
 pub use tick::Tick;
 
 use crate::events;
-use crate::panics::{self, Contained};
+use crate::panics;
 use crate::shard::{Batch, Hub, HubRef, Left, Mailbox, Order, Shard, Wake};
 use crate::sync::thread::{self, JoinHandle, Thread};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, lock, park_for};
 use crate::time;
 
-/// Where a worker puts what has expired. Must not panic, and must not call back into the worker.
+/// Where a worker puts what has expired. Must not panic, not when it is dropped either, and must not call back into the worker.
 pub(crate) trait Sink: Send {
     /// Whether the beginning of a worker is to be told about.
     fn wants_begin(&self) -> bool;
@@ -56,7 +56,7 @@ pub(crate) struct WorkerPlan {
 /// A worker that has not been needed yet.
 struct Waiting {
     shard: Shard,
-    sink: Contained<Box<dyn Sink>>,
+    sink: Box<dyn Sink>,
     hub: HubRef,
 }
 
@@ -112,11 +112,7 @@ impl Workers {
     ) -> Arc<Self> {
         let post = |shard| Post {
             thread: OnceLock::new(),
-            seat: Mutex::new(Seat::Waiting(Box::new(Waiting {
-                shard,
-                sink: Contained::new(sink()),
-                hub: hub.clone(),
-            }))),
+            seat: Mutex::new(Seat::Waiting(Box::new(Waiting { shard, sink: sink(), hub: hub.clone() }))),
             pinned: AtomicUsize::new(0),
             no_thread: events::NoThread::default(),
         };
@@ -195,7 +191,7 @@ impl Workers {
             sink.begin(&hub, index);
         }
         while !mailbox.is_stopped() {
-            match supervised(|| self.step(&hub, &mut shard, &mut **sink, &mut turns)) {
+            match supervised(|| self.step(&hub, &mut shard, &mut *sink, &mut turns)) {
                 Some(Step::Drained) => break,
                 Some(Step::Done) => panics = 0,
                 // Without a clock a drain would never be over.
@@ -209,7 +205,7 @@ impl Workers {
             }
         }
         if mailbox.is_to_fire() {
-            fire(&mut shard, &hub, &mut **sink);
+            fire(&mut shard, &hub, &mut *sink);
             return Vec::new();
         }
         let left = shard.close(&hub);
@@ -269,7 +265,7 @@ impl Workers {
             match (seat, how) {
                 (Seat::Waiting(mut waiting), End::Fire) => {
                     let Waiting { shard, sink, .. } = &mut *waiting;
-                    fire(shard, hub, &mut ***sink);
+                    fire(shard, hub, &mut **sink);
                 }
                 (Seat::Waiting(mut waiting), _) => left.extend(waiting.shard.close(hub)),
                 (Seat::Running(handle), _) => running.push(handle),

@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use core_affinity::CoreId;
 
-#[cfg(all(target_os = "linux", not(miri), not(loom)))]
-use super::prompt::UnhurriedWorker;
+use super::prompt;
 use crate::sync::thread;
 
 /// Which cores the workers are pinned to. What came of it is in [`Stats`](crate::Stats): `ShardStats::pinned_to`.
@@ -42,9 +41,9 @@ pub(crate) fn spawn_ordinary<T: Send + 'static>(
 ) -> io::Result<thread::JoinHandle<T>> {
     #[cfg(all(target_os = "linux", not(miri)))]
     let _pinned_again = linux::UnpinnedWorker::for_now();
-    #[cfg(all(target_os = "linux", not(miri), not(loom)))]
-    let _in_a_hurry_again = UnhurriedWorker::for_now();
+    let no_more_prompt_than_before = prompt::no_more_prompt_than_before();
     builder.spawn(|| {
+        no_more_prompt_than_before();
         unpin_current_thread();
         work()
     })

@@ -3,11 +3,17 @@
 /// For the calling thread, a worker. A refusal leaves it as it was.
 pub(super) fn ask_to_be_prompt() {
     #[cfg(all(target_os = "linux", not(miri), not(loom)))]
-    linux::Asked::ask();
+    linux::Promptness::ask();
 }
 
-#[cfg(all(target_os = "linux", not(miri), not(loom)))]
-pub(super) use linux::UnhurriedWorker;
+/// For a thread that the calling one starts, which inherits what a worker has asked for: to be called there, it gives it what the
+/// worker had before.
+pub(super) fn no_more_prompt_than_before() -> impl FnOnce() + Send {
+    #[cfg(all(target_os = "linux", not(miri), not(loom)))]
+    return linux::Promptness::before();
+    #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
+    || ()
+}
 
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 mod linux {
@@ -27,22 +33,27 @@ mod linux {
 
     thread_local! {
         /// What this thread, a worker, had before it asked.
-        static BEFORE: Cell<Option<Asked>> = const { Cell::new(None) };
+        static BEFORE: Cell<Option<Promptness>> = const { Cell::new(None) };
     }
 
     /// What can be asked for, so far as the kernel lets a thread have it, and says what it has.
     #[derive(Clone, Copy)]
-    pub(super) struct Asked {
+    pub(super) struct Promptness {
         slack_ns: Option<c_ulong>,
         slice_ns: Option<u64>,
     }
 
-    impl Asked {
-        const BY_WORKERS: Self = Self { slack_ns: Some(SLACK_NS), slice_ns: Some(SLICE_NS) };
-
+    impl Promptness {
         pub(super) fn ask() {
             BEFORE.set(Some(Self::what_it_has()));
-            Self::BY_WORKERS.give();
+            set_slack(SLACK_NS);
+            set_slice(SLICE_NS, &[libc::SCHED_OTHER]);
+        }
+
+        /// Gives another thread what the calling one had before; nothing, if it is no worker.
+        pub(super) fn before() -> impl FnOnce() + Send {
+            let before = BEFORE.get();
+            move || before.into_iter().for_each(Self::give)
         }
 
         /// Of the calling thread, as everything here.
@@ -55,28 +66,9 @@ mod linux {
                 set_slack(slack_ns);
             }
             if let Some(slice_ns) = self.slice_ns {
-                set_slice(slice_ns);
+                // Also if a policy was chosen since: these have slices, too.
+                set_slice(slice_ns, &[libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE]);
             }
-        }
-    }
-
-    /// The calling thread, a worker, is as it was before it became one, until this goes: a thread that it starts inherits what it
-    /// has.
-    pub(in super::super) struct UnhurriedWorker(Asked);
-
-    impl UnhurriedWorker {
-        /// None if it is no worker.
-        pub(in super::super) fn for_now() -> Option<Self> {
-            let before = BEFORE.get()?;
-            let now = Asked::what_it_has();
-            before.give();
-            Some(Self(now))
-        }
-    }
-
-    impl Drop for UnhurriedWorker {
-        fn drop(&mut self) {
-            self.0.give();
         }
     }
 
@@ -96,9 +88,9 @@ mod linux {
     /// gets no more of the processor by that. (EEVDF, of Stoica and Abdel-Wahab, in Linux since 6.6. A thread may choose its
     /// slices since 6.12; before, this is ignored.) Another policy was chosen by somebody, and has no slices, or is not to be
     /// in a hurry.
-    fn set_slice(slice_ns: u64) {
+    fn set_slice(slice_ns: u64, policies: &[c_int]) {
         let Some(mut attributes) = attributes() else { return };
-        if attributes.sched_policy == libc::SCHED_OTHER.cast_unsigned() {
+        if policies.contains(&attributes.sched_policy.cast_signed()) {
             attributes.sched_runtime = slice_ns;
             // SAFETY: reads no more than the size that stands in the attributes, which the kernel has filled in; all but the
             // slice is as it was.

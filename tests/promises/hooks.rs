@@ -172,41 +172,37 @@ struct Bomb;
 
 impl Drop for Bomb {
     fn drop(&mut self) {
-        if !thread::panicking() {
-            panic!("on purpose");
-        }
+        panic!("on purpose");
     }
 }
 
+fn with_a_bomb_in_each_hook_and_the_executor() -> Builder {
+    let bombs = [Bomb, Bomb, Bomb, Bomb];
+    let [start, tick, panic, executor] = bombs;
+    let builder = Timer::builder().shards(1).on_worker_start(move |_| _ = &start).on_tick(move |_| _ = &tick);
+    builder.on_panic(move |_| _ = &panic).executor(move |expired: Expired| {
+        let _ = &executor;
+        expired.run();
+    })
+}
+
 #[test]
-fn what_a_hook_or_an_executor_holds_may_panic_when_it_goes_and_a_shutdown_returns_what_is_pending() {
-    let with: [fn(Builder) -> Builder; 3] = [
-        |builder| {
-            let bomb = Bomb;
-            builder.on_worker_start(move |_| _ = &bomb)
-        },
-        |builder| {
-            let bomb = Bomb;
-            builder.on_tick(move |_| _ = &bomb)
-        },
-        |builder| {
-            let bomb = Bomb;
-            builder.executor(move |expired: Expired| {
-                let _ = &bomb;
-                expired.run();
-            })
-        },
-    ];
-    for (builder, has_started) in with.into_iter().flat_map(|with| [(with, true), (with, false)]) {
-        let timer = builder(Timer::builder().shards(1)).build().expect("the options make sense");
-        if has_started {
-            let first = timer.schedule(MS, || ()).expect("accepted");
-            eventually("it fires", || first.is_expired());
-            (0..5).for_each(|_| timer.schedule_detached(HOUR, || ()).expect("accepted"));
+fn what_hooks_and_an_executor_hold_may_panic_when_it_goes_and_nothing_is_lost() {
+    for how in [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(MS)] {
+        for has_started in [true, false] {
+            let timer = with_a_bomb_in_each_hook_and_the_executor().build().expect("the options make sense");
+            let runs = Runs::new(5);
+            if has_started {
+                let first = timer.schedule(MS, || ()).expect("accepted");
+                eventually("it fires", || first.is_expired());
+                (0..5).for_each(|id| timer.schedule_detached(HOUR, runs.task(id)).expect("accepted"));
+            }
+            let left = timer.shutdown_with(how).expect("the first").len();
+            let pending = if has_started { 5 } else { 0 };
+            assert_eq!((left + runs.total(), runs.total() > 0), (pending, has_started && how == Shutdown::FireNow));
         }
-        let left = timer.shutdown().expect("the first");
-        assert_eq!(left.len(), if has_started { 5 } else { 0 });
     }
+    drop(with_a_bomb_in_each_hook_and_the_executor().build().expect("the options make sense"));
 }
 
 /// The key of a timeout on that shard.
