@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::mem::ManuallyDrop;
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Calls the user's code, for whom nobody is there to be told of a panic: none then.
@@ -27,12 +27,6 @@ impl<T> Deref for Contained<T> {
 
     fn deref(&self) -> &T {
         &self.0
-    }
-}
-
-impl<T> DerefMut for Contained<T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.0
     }
 }
 

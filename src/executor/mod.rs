@@ -283,13 +283,8 @@ impl Dispatch {
     }
 }
 
-/// Tells the user of a turn.
-pub(crate) fn tell_of_turn(hub: &Hub, hook: &TickHook, tick: &Tick) {
-    tell(hub, || hook(tick));
-}
-
 /// Calls a hook as if it were a task: what it panics with is reported, and a shutdown in it is refused.
-fn tell(hub: &Hub, hook: impl FnOnce()) {
+pub(crate) fn call_hook(hub: &Hub, hook: impl FnOnce()) {
     let told = run_as(hub.id(), || catch_unwind(AssertUnwindSafe(hook)));
     told.unwrap_or_else(|panic| report(hub, panic));
 }
@@ -301,7 +296,7 @@ impl Sink for Dispatch {
 
     fn begin(&mut self, hub: &Hub, shard: usize) {
         if let Some(hook) = self.hooks.on_start.as_ref() {
-            tell(hub, || hook(shard));
+            call_hook(hub, || hook(shard));
         }
     }
 
@@ -323,7 +318,7 @@ impl Sink for Dispatch {
 
     fn tell(&mut self, hub: &Hub, tick: &Tick) {
         if let Some(hook) = self.hooks.on_tick.as_ref() {
-            tell_of_turn(hub, hook, tick);
+            call_hook(hub, || hook(tick));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::engine::{DrivenShards, close_driven, settle};
-use crate::executor::{Expired, TickHook, run_here, tell_of_turn};
+use crate::executor::{Expired, TickHook, call_hook, run_here};
 use crate::panics::Contained;
 use crate::shard::{HubRef, Shard, Wake};
 use crate::sync::{Mutex, MutexGuard, lock};
@@ -103,7 +103,7 @@ impl Driver {
         drop(shards);
         wakes.drain(..).for_each(Expired::run);
         if let Some(hook) = self.on_tick.as_ref() {
-            ticks.iter().for_each(|tick| tell_of_turn(&self.hub, hook, tick));
+            ticks.iter().for_each(|tick| call_hook(&self.hub, || hook(tick)));
         }
         // Perhaps it was one of these tasks that dropped the last `Timer`: then what is pending goes now.
         drop(self.lock_shards());

@@ -47,6 +47,7 @@ mod linux {
         pub(super) fn ask() {
             BEFORE.set(Some(Self::what_it_has()));
             set_slack(SLACK_NS);
+            // Another policy was chosen by somebody, and has no slices, or is not to be in a hurry.
             set_slice(SLICE_NS, &[libc::SCHED_OTHER]);
         }
 
@@ -86,8 +87,7 @@ mod linux {
     /// Under the default policy, a thread that is woken waits, as a rule, until the one that runs on its core has used up its
     /// slice, some milliseconds; one whose own slices are shorter need not, unless it has had more than its share lately. It
     /// gets no more of the processor by that. (EEVDF, of Stoica and Abdel-Wahab, in Linux since 6.6. A thread may choose its
-    /// slices since 6.12; before, this is ignored.) Another policy was chosen by somebody, and has no slices, or is not to be
-    /// in a hurry.
+    /// slices since 6.12; before, this is ignored.) Does nothing under a policy that is not among these.
     fn set_slice(slice_ns: u64, policies: &[c_int]) {
         let Some(mut attributes) = attributes() else { return };
         if policies.contains(&attributes.sched_policy.cast_signed()) {

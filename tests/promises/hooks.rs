@@ -177,8 +177,7 @@ impl Drop for Bomb {
 }
 
 fn with_a_bomb_in_each_hook_and_the_executor() -> Builder {
-    let bombs = [Bomb, Bomb, Bomb, Bomb];
-    let [start, tick, panic, executor] = bombs;
+    let [start, tick, panic, executor] = [Bomb, Bomb, Bomb, Bomb];
     let builder = Timer::builder().shards(1).on_worker_start(move |_| _ = &start).on_tick(move |_| _ = &tick);
     builder.on_panic(move |_| _ = &panic).executor(move |expired: Expired| {
         let _ = &executor;
