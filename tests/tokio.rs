@@ -2,9 +2,9 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -130,18 +130,22 @@ fn what_is_on_its_way_when_the_runtimes_threads_end_is_not_lost() {
         let runtime = runtime(2);
         let timer = engine_on(&runtime);
         let runs = Runs::new(TASKS);
-        // Both threads are kept, so that batches wait in the runtime's queue.
-        let kept = Arc::new(Barrier::new(3));
-        for _ in 0..2 {
-            let kept = Arc::clone(&kept);
-            runtime.spawn(async move { _ = (kept.wait(), kept.wait()) });
-        }
-        kept.wait();
+        // Both threads are kept, so that batches wait in the runtime's queue. One after the other: a thread may take two tasks at
+        // once, and no other need come for the second while the first blocks. What a panic here drops lets them go.
+        let (begun, begins) = channel();
+        let kept: Vec<Sender<()>> = std::iter::repeat_with(|| {
+            let (begun, (keep, kept)) = (begun.clone(), channel());
+            runtime.spawn(async move { _ = (begun.send(()), kept.recv()) });
+            begins.recv_timeout(PATIENCE).expect("a thread has nothing to do");
+            keep
+        })
+        .take(2)
+        .collect();
         (0..TASKS).for_each(|id| timer.schedule_detached(MS, runs.task(id)).expect("accepted"));
         eventually("they expire", || timer.stats().fired == TASKS as u64);
         assert_eq!(runs.total(), 0);
         let shutdown = thread::spawn(move || runtime.shutdown_timeout(PATIENCE));
-        kept.wait();
+        drop(kept);
         eventually("each runs", || runs.total() == TASKS);
         shutdown.join().expect("no panic");
         runs.assert_each_ran_once();
