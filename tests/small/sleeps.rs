@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tourbillon::{Sleep, Timer};
 
-use crate::common::{Random, assert_books_balance};
+use crate::common::{Random, assert_books_balance, eventually};
 use crate::{Ledger, delay, few, let_threads_end, seeds, small, with_workers};
 
 /// A task whose waker owns something that can be read when it is woken, and missed when it leaks.
@@ -47,9 +47,9 @@ fn is_ready(sleep: &mut Sleep, waker: &Waker) -> bool {
 }
 
 fn shut_down(timer: Timer) {
-    let stats = timer.stats();
-    assert_eq!(stats.pending, 0);
-    assert_books_balance(&stats);
+    // What has been woken, or dropped while it rang, is counted when its batch is over.
+    eventually("nothing is pending", || timer.stats().pending == 0);
+    assert_books_balance(&timer.stats());
     assert!(timer.shutdown().expect("the first").is_empty());
     drop(timer);
     let_threads_end();

@@ -19,7 +19,8 @@ end
 "#;
 
 pub(super) fn run(address: SocketAddr, connections: usize, time: Duration) -> Result<Load> {
-    let script = std::env::temp_dir().join(format!("tourbillon-wrk-{}.lua", std::process::id()));
+    // A name that no other run has, in this process or another: who is done removes it.
+    let script = std::env::temp_dir().join(format!("tourbillon-wrk-{}-{}.lua", std::process::id(), address.port()));
     std::fs::write(&script, SCRIPT).context("cannot write wrk's script")?;
     let output = Command::new("wrk")
         .args(["--threads", "1", "--connections", &connections.to_string(), "--timeout", "30s"])
