@@ -88,7 +88,7 @@ impl Hub {
             timeline: plan.timeline,
             mailboxes: (0..plan.shards).map(Mailbox::new).collect(),
             producers: PerThread::new(),
-            late: Mutex::new(Producer::new()),
+            late: Mutex::new(Producer::shared()),
             next_home: AtomicUsize::new(0),
             stakes: Stakes::new(),
             limit: plan.max_pending.map(|max| Limit { max, used: CachePadded::new(AtomicUsize::new(0)) }),
@@ -153,7 +153,7 @@ impl Hub {
         match self.late_producer() {
             Some(mine) => work(&mine),
             // Counted for nobody.
-            None => work(&Producer::new()),
+            None => work(&Producer::shared()),
         }
     }
 
@@ -171,7 +171,7 @@ impl Hub {
     fn find_producer(&self) -> (*const Producer, bool) {
         match current_thread() {
             Some(number) if !self.is_forked() => {
-                let mine: &Producer = self.producers.get_or(number, || CachePadded::new(Producer::new()));
+                let mine: &Producer = self.producers.get_or(number, || CachePadded::new(Producer::of(self)));
                 (std::ptr::from_ref(mine), true)
             }
             _ => (std::ptr::null(), false),

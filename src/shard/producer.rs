@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use crossbeam_utils::CachePadded;
 
 use super::counters::{Counter, Counts};
+use super::hub::Hub;
 use super::kept::Kept;
 use super::mailbox::Mailbox;
 use super::running::Running;
@@ -25,6 +26,8 @@ const SLEEPS: usize = if cfg!(loom) { 0 } else { 200 };
 /// is made of), which gives it to no two threads at a time, but for what any thread may look at, or count.
 #[derive(Debug)]
 pub(crate) struct Producer {
+    /// The hub that it is a part of; null in one that threads share.
+    hub: *const Hub,
     free: Local,
     /// Entries on the home shard that were cancelled, to be armed again where they are.
     kept: Kept,
@@ -47,8 +50,15 @@ pub(crate) struct Producer {
 unsafe impl Sync for Producer {}
 
 impl Producer {
-    pub(super) fn new() -> Self {
+    /// A thread's own; `hub` is what it will be a part of.
+    pub(super) fn of(hub: &Hub) -> Self {
+        Self { hub, ..Self::shared() }
+    }
+
+    /// One that threads share which have none of their own.
+    pub(super) fn shared() -> Self {
         Self {
+            hub: ptr::null(),
             free: Local::new(),
             kept: Kept::new(),
             home: Cell::new(ptr::null()),
@@ -58,6 +68,15 @@ impl Producer {
             running: Running::default(),
             stakes: CachePadded::new(Count::new()),
         }
+    }
+
+    /// The hub of a thread's own producer. Where the producer was found by way of an entry, what is computed from this need not wait
+    /// for the entry's memory: that it is the producer which the thread remembers is a branch, which the processor guesses.
+    #[inline]
+    pub(crate) fn hub(&self) -> &Hub {
+        debug_assert!(!self.hub.is_null(), "not of a shared one");
+        // SAFETY: the producer is a part of that hub, so it is alive.
+        unsafe { &*self.hub }
     }
 
     /// The mailbox of the shard that this thread schedules on; chosen by `choose`, of the producer's hub, at the first call. (Not before:

@@ -135,6 +135,7 @@ impl Timeline {
     }
 
     /// Whether a tick has come. Looks at the exact time only if it may have.
+    #[inline]
     pub(crate) fn has_come(&self, tick: Tick) -> bool {
         tick <= self.scale.tick_at(self.ahead_ns()) && tick <= self.current_tick()
     }

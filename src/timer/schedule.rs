@@ -139,6 +139,7 @@ impl Place<'_> {
     }
 
     /// Schedules the wake-up of a task.
+    #[inline]
     pub(super) fn wake(self, deadline: Tick, waker: Waker) -> Result<Timeout, Refusal> {
         match self.put(deadline, With::HANDLE, Waking(waker)) {
             // SAFETY: just armed with a handle, and this is the one.

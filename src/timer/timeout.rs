@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::entry::{Cancel, Entry, Reset, Task, entry_ref};
 use crate::shard::{Hub, Mailbox};
-use crate::time::Tick;
+use crate::time::{Tick, Timeline};
 
 /// A handle of one scheduled timeout: 8 bytes, good for as long as you keep it, even after its [`Timer`](crate::Timer) is
 /// gone.
@@ -119,31 +119,55 @@ impl Timeout {
     ///
     /// Of a series, it is the next run that is moved, also while one is under way; a fixed rate goes on from there.
     pub fn reset(&self, delay: Duration) -> bool {
-        self.reset_to(self.hub().timeline().tick_after(delay))
+        self.reset_by(|timeline| timeline.tick_after(delay))
     }
 
     /// As [`reset`](Self::reset), to a point in time; one that has passed makes it fire at once.
     pub fn reset_at(&self, deadline: Instant) -> bool {
-        let timeline = self.hub().timeline();
-        let later = timeline.tick_of_deadline(deadline);
-        // The clock is looked at only if the deadline is an earlier one, and so may have passed.
-        let is_earlier = later < self.entry().state.deadline();
-        self.reset_to(if is_earlier { timeline.tick_at_or_now(deadline) } else { later })
+        self.reset_by(|timeline| {
+            let later = timeline.tick_of_deadline(deadline);
+            // The clock is looked at only if the deadline is an earlier one, and so may have passed.
+            let is_earlier = later < self.entry().state.deadline();
+            if is_earlier { timeline.tick_at_or_now(deadline) } else { later }
+        })
+    }
+
+    pub(super) fn reset_to(&self, deadline: Tick) -> bool {
+        self.reset_by(|_| deadline)
     }
 
     #[inline]
-    pub(super) fn reset_to(&self, deadline: Tick) -> bool {
-        let hub = self.hub();
-        if hub.is_forked() {
-            return false;
+    fn reset_by(&self, choose: impl FnOnce(&Timeline) -> Tick) -> bool {
+        // Who has a producer of its own is not in a forked child.
+        let Some(mine) = self.hub().own_producer() else { return self.reset_without_producer(choose) };
+        // By the thread's way to the hub and not by the entry's, which may still be on its way here from memory.
+        let hub = mine.hub();
+        let is_reset = self.reset_or_too_late(choose(hub.timeline()));
+        if is_reset {
+            hub.counts_of(mine, self.mailbox()).reset.add(1);
         }
+        is_reset
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn reset_without_producer(&self, choose: impl FnOnce(&Timeline) -> Tick) -> bool {
+        let hub = self.hub();
+        let is_reset = !hub.is_forked() && self.reset_or_too_late(choose(hub.timeline()));
+        if is_reset {
+            hub.count(self.mailbox(), |counts| counts.reset.add(1));
+        }
+        is_reset
+    }
+
+    #[inline]
+    fn reset_or_too_late(&self, deadline: Tick) -> bool {
         match self.entry().state.reset(deadline) {
             Reset::TooLate => return false,
             Reset::Later => {}
             Reset::Earlier => self.mailbox().ring_if_it_sleeps_past(deadline),
             Reset::EarlierByMail => self.mailbox().post_earlier(self.entry),
         }
-        hub.count(self.mailbox(), |counts| counts.reset.add(1));
         true
     }
 
