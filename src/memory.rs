@@ -50,9 +50,9 @@ impl<T> Zeroed<T> {
     pub(crate) fn ask_for_large_pages(&self) {
         #[cfg(all(target_os = "linux", not(miri)))]
         {
-            /// Less than that a processor finds in small pages just as well. And so much glibc gives back to the system, when it is
-            /// freed; what an allocator keeps for others, it keeps with the advice.
-            const LARGE: usize = 32 << 20;
+            /// In less there may be room for one large page, or none. (An allocator that keeps what is freed keeps it with the
+            /// advice: memory that has been written to as a whole already.)
+            const LARGE: usize = 4 << 20;
             /// No processor's small pages are larger.
             const PAGE: usize = 64 << 10;
             let (first, bytes) = (self.first.addr().get(), self.len * size_of::<T>());

@@ -92,7 +92,7 @@ fn advised_bytes() -> usize {
 fn for_a_large_capacity_large_pages_are_asked_for_and_for_what_is_not_touched_in_advance_they_are_not() {
     let _alone = alone();
     let has_them = std::path::Path::new("/sys/kernel/mm/transparent_hugepage/enabled").exists();
-    let (small, large) = (100_000, 1_000_000);
+    let (small, large) = (60_000, 1_000_000);
     let before = advised_bytes();
     let build = |capacity| Timer::builder().capacity(capacity).build().expect("the options make sense");
     let engine = build(small);
@@ -103,8 +103,8 @@ fn for_a_large_capacity_large_pages_are_asked_for_and_for_what_is_not_touched_in
     assert!(if has_them { (large * 64).abs_diff(advised) <= 256 << 10 } else { advised == 0 }, "{advised} bytes");
     drop(engine);
     assert_eq!(advised_bytes(), before);
-    let engine = build((32 << 20) / 64);
-    assert_eq!(advised_bytes() > before, has_them, "from 32 MiB on");
+    let engine = build((4 << 20) / 64);
+    assert_eq!(advised_bytes() > before, has_them, "from 4 MiB on");
     drop(engine);
     let engine = build(0);
     let timeouts: Vec<_> = (0..large).map(|_| engine.schedule(HOUR, || ()).expect("accepted")).collect();

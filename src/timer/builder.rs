@@ -160,7 +160,7 @@ impl Builder {
     /// needed; none is given back before the engine goes. Cancelled ones count until their worker has collected them: up
     /// to 8,191 in each of the two queues of a shard whose worker sleeps, and somewhat more than 16,384 of one that runs.
     /// Each thread keeps up to 192 free ones, and up to 64 that it has cancelled and dropped. On Linux large pages are asked for
-    /// if 32 MiB or more are reserved: operations on millions of timeouts are the faster for it.
+    /// if 4 MiB or more are reserved: operations on tens of thousands of timeouts, and more, are the faster for it.
     ///
     /// Default: 0.
     pub fn capacity(mut self, timeouts: usize) -> Self {
