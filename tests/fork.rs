@@ -150,6 +150,25 @@ fn in_the_child_handles_and_questions_hang_nowhere() {
 }
 
 #[test]
+fn in_the_child_the_end_of_a_pause_calls_nobody() {
+    let _alone = alone();
+    let (timer, driver) = Timer::builder().clock(ManualClock::new()).build_driven().expect("the options make sense");
+    let (rings, rung) = (Arc::new(AtomicUsize::new(0)), |rings: &AtomicUsize| rings.load(Ordering::Relaxed));
+    let ring = Arc::clone(&rings);
+    driver.on_earlier(move || _ = ring.fetch_add(1, Ordering::Relaxed));
+    let _far = timer.schedule(HOUR, || ()).expect("accepted");
+    assert!(driver.next_wakeup().is_some());
+    let before = rung(&rings);
+    let pause = || {
+        timer.pause();
+        timer.resume();
+        rung(&rings) - before
+    };
+    in_child("a driver that waits", || first_wrong(&[pause() == 0, !timer.is_paused()]));
+    assert_eq!(pause(), 1, "in the parent it does");
+}
+
+#[test]
 fn in_the_child_health_says_forked_and_a_clock_that_is_moved_by_hand_waits_for_nobody() {
     let _alone = alone();
     let clock = ManualClock::new();

@@ -84,7 +84,8 @@ impl ManualClock {
         self.shared.start + Duration::from_nanos(ns)
     }
 
-    /// Moves the clock forward, by at most 292 years in total, and returns when every engine with workers on this clock
+    /// Moves the clock forward, in one leap, by at most 292 years in total: a task that becomes due on the way finds the clock at its
+    /// end already. (To stop at each deadline, use [`advance_to_next`](Self::advance_to_next).) Returns when every engine with workers on this clock
     /// has run all that became due, and whatever that scheduled for a time that has come, too. Called from a task, of
     /// whatever engine, it waits for none: that might be waiting for itself.
     ///

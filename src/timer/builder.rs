@@ -89,6 +89,9 @@ impl Builder {
 
     /// How many shards, each with a wheel and a worker thread of its own. 1 to 1,024.
     ///
+    /// Threads that schedule are dealt out to the shards in turn, each at its first timeout, and stay there: so a program in which one
+    /// thread schedules everything uses one shard, unless it spreads its timeouts by [`Timer::shard_for`](crate::Timer::shard_for).
+    ///
     /// Default: one for every four cores, at least one: a worker takes in several million timeouts a second, so it is the
     /// server's own threads that need the cores. (Driven engines: one.)
     pub fn shards(mut self, shards: usize) -> Self {
@@ -147,8 +150,8 @@ impl Builder {
     }
 
     /// How many timeouts may be pending in the whole engine: never one more, and none is refused while there is room. Costs
-    /// one read-modify-write on a shared counter for each schedule, cancel and batch of expired ones, and nothing if it is
-    /// not set.
+    /// one read-modify-write on a shared counter for each schedule, each cancel, each batch of expired ones and each future that is
+    /// woken, and nothing if it is not set.
     ///
     /// Default: no bound.
     pub fn max_pending_timeouts(mut self, max: usize) -> Self {
@@ -159,7 +162,8 @@ impl Builder {
     /// Memory for how many timeouts is reserved, and touched, by `build`: 64 bytes each. More are allocated when they are
     /// needed; none is given back before the engine goes. Cancelled ones count until their worker has collected them: up
     /// to 8,191 in each of the two queues of a shard whose worker sleeps, and somewhat more than 16,384 of one that runs.
-    /// Each thread keeps up to 192 free ones, and up to 64 that it has cancelled and dropped. On Linux large pages are asked for
+    /// Each thread, the pool's included, keeps up to 192 free ones, and up to 64 that it has cancelled and dropped; a worker 128 more.
+    /// On Linux large pages are asked for
     /// if 4 MiB or more are reserved: operations on tens of thousands of timeouts, and more, are the faster for it.
     ///
     /// Default: 0.
@@ -181,6 +185,9 @@ impl Builder {
     }
 
     /// Where expired timeouts run. Not used by a driven engine, which runs them in `turn`.
+    ///
+    /// They are handed over in batches of up to 256, which run one after the other: a task that blocks holds up those of its batch, also
+    /// where other threads of the pool have nothing to do. What takes long belongs on threads of its own, to which the task hands it.
     ///
     /// Default: a [`ThreadPool`] of its own, with as many threads as there are cores, two at least.
     pub fn executor(mut self, executor: impl Executor) -> Self {
@@ -211,7 +218,8 @@ impl Builder {
 
     /// Called after each turn of a shard in which its time went on or something expired; ticks in which there is nothing to
     /// do are skipped, and so not told about. By the worker itself, which does nothing else meanwhile (or, in a driven engine,
-    /// by [`Driver::turn`](crate::Driver::turn)). A panic in it is treated as a task's. Costs two looks at the clock each turn.
+    /// by [`Driver::turn`](crate::Driver::turn)). A panic in it is treated as a task's. Costs a look at the clock for each
+    /// turn that is told about (in a driven engine one more for each turn of a shard).
     ///
     /// Default: nothing.
     pub fn on_tick(mut self, hook: impl Fn(&Tick) + Send + Sync + 'static) -> Self {

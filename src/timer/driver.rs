@@ -90,7 +90,9 @@ impl Driver {
         let turn = |shard: &mut Shard| {
             self.hub.mailbox(shard.index()).heartbeat.beat(now_ns);
             let now = self.hub.timeline().scale().tick_at(now_ns);
-            let stopwatch = self.on_tick.as_ref().map(|_| Stopwatch::start(shard, now));
+            // By the time now: other shards' tasks may have run since the turn began.
+            let begins = || self.hub.timeline().try_now_ns().unwrap_or(now_ns);
+            let stopwatch = self.on_tick.as_ref().map(|_| Stopwatch::start(shard, now, begins()));
             let turn = shard.turn(&self.hub, now, &mut run_here);
             // Counted before the shards are unlocked: else a shutdown would find them neither pending nor under way.
             wakes.extend(shard.take_wakes().map(Expired::begin));
@@ -133,8 +135,8 @@ impl Driver {
     /// something to do at once; none in a [pause](crate::Timer::pause), whose end rings the bell. Sorts in what has been
     /// scheduled since the last turn.
     ///
-    /// From here on, until the next turn, a producer that brings something due before that rings
-    /// [`on_earlier`](Self::on_earlier).
+    /// From here on, until the next turn, the first producer that brings something due before that rings
+    /// [`on_earlier`](Self::on_earlier), once: then turn, or ask here again.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Instant> {
         let mut shards = self.lock_shards()?;
@@ -148,10 +150,9 @@ impl Driver {
     }
 
     /// Sets what is called, on the producer's thread, when something is scheduled, or reset, to be due before the time that
-    /// [`next_wakeup`](Self::next_wakeup) last said (or when very many cancelled timeouts wait to be collected). It should
-    /// wake the loop that turns this driver (an eventfd, mio's `Waker`), and must neither block nor use
-    /// the timer. It replaces what was set
-    /// before.
+    /// [`next_wakeup`](Self::next_wakeup) last said (or when 8,192 timeouts wait to be taken in, or as many
+    /// cancelled ones to be collected; and when a pause ends). It should wake the loop that turns this driver (an eventfd, mio's
+    /// `Waker`), and must neither block nor use the timer. It replaces what was set before.
     pub fn on_earlier(&self, callback: impl Fn() + Send + Sync + 'static) {
         let before = lock(&self.bell.0).replace(Arc::new(Box::new(callback)));
         // Not under the lock: what it has captured is the user's.

@@ -116,7 +116,8 @@ impl Engine {
     }
 
     pub(super) fn resume(&self) {
-        if self.hub.timeline().resume() {
+        // In a forked child nobody is there to be called, and a lock of theirs may be held for ever.
+        if self.hub.timeline().resume() && !self.hub.is_forked() {
             self.call_workers();
         }
     }

@@ -20,7 +20,7 @@ pub enum ScheduleError<F> {
     Forked(F),
     /// The system has no more memory for timeouts: those that are pending go on. Perhaps passing: shed load, or try again when some
     /// have fired or been cancelled. To be safe from it, reserve with [`Builder::capacity`](crate::Builder::capacity) what may be
-    /// pending at once and some 200 for each thread, workers and the pool's included, as each keeps some free ones to itself.
+    /// pending at once, and what is said there to come on top of it.
     OutOfMemory(F),
 }
 
@@ -111,7 +111,7 @@ impl<F> Error for ScheduleError<F> {}
 pub enum BuildError {
     /// The option must be at least 1 (for a duration: longer than nothing).
     Zero {
-        /// The builder's method.
+        /// The builder's method, or what of it.
         option: &'static str,
     },
     /// The option is larger than it may be.

@@ -44,7 +44,8 @@ use schedule::Place;
 ///
 /// Clones are cheap and share one engine. When the last is dropped, and no [`Sleep`](crate::Sleep), `WithTimeout` or `Interval` of it is
 /// left, the workers stop, without anybody waiting for them, and what is pending is dropped unrun; see [`shutdown`](Self::shutdown) to get
-/// it back.
+/// it back. (A pending task that has captured a `Timer`, or a [`Group`], of its own engine keeps that engine until it has run, or is
+/// cancelled.)
 ///
 /// ```
 /// use std::time::Duration;
@@ -110,11 +111,13 @@ impl Timer {
     /// Runs `task` after `delay`, rounded up to a tick: never early. No delay runs it at once; `Duration::MAX`, or anything
     /// else that is more than 2^55 ticks or 584 years after the engine's start, never.
     ///
-    /// Takes no lock. Pauses only if it would need new memory while more than 16,384 entries wait for a worker that is
-    /// running, to let that catch up: for as long as it makes progress, or 20 ms. Allocates only if the captures are larger
+    /// Takes no lock. Waits only if it would need new memory while more than 16,384 entries wait for a worker that is
+    /// running, to let that catch up: for as long as it makes progress, or 20 ms; and while another thread is in the midst of
+    /// [`pause`](Self::pause), for its one look at the clock. Allocates only if the captures are larger
     /// than 24 bytes (or aligned to more than 8), if more timeouts are pending than ever before (see [`Builder::capacity`]),
-    /// or at the first use of the engine on a thread; the first timeout of a shard starts its worker. Wakes the worker only
-    /// if this timeout is due before the worker would wake by itself.
+    /// or at a thread's first use of the engine, or of a shard that is not its own; the first timeout of a shard starts its
+    /// worker. Wakes the worker only if this timeout is due before the worker would wake by itself, or if 8,192 wait to be taken in.
+    /// (Of a driven engine that is a call of [`on_earlier`](Driver::on_earlier), and looking it up takes a lock.)
     ///
     /// # Errors
     /// [`ScheduleError::Full`], [`ScheduleError::Shutdown`], [`ScheduleError::Forked`] or [`ScheduleError::OutOfMemory`], with the
@@ -407,7 +410,7 @@ impl Timer {
     /// Shuts the engine down: nothing is accepted any more, what is pending is cancelled and returned, the workers end. Waits for them, and
     /// for tasks that are already running; with the built-in executors also for those that have expired and not yet begun to run (but not
     /// from a task of another engine, on whose thread those may be waiting). Every timeout that was ever accepted has then run, or was
-    /// cancelled, or is in the answer.
+    /// cancelled, or is in the answer, or waits in an executor that is not built in, which runs it when it comes to it.
     ///
     /// Futures that sleep are in the answer, too, and nobody wakes them any more, but who runs the [`Unfired`]: end what awaits them first,
     /// or end the engine by [`Shutdown::FireNow`] or [`Shutdown::Drain`]. See [`Sleep`](crate::Sleep).

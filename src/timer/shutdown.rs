@@ -31,8 +31,8 @@ pub enum Shutdown {
     /// They run now, through the executor, whatever their deadlines, be that never (as Pekko's `TaskRunOnClose`), and also in
     /// a pause.
     FireNow,
-    /// The engine goes on until nothing is pending that will ever be due, or for so long at most, by its clock; what is left then is
-    /// cancelled and handed back (and so is a series that a reset had put off when its run waited for a thread). Ends a pause. Of a driven
+    /// The engine goes on until nothing is pending that will ever be due, or for so long at most, by its clock (one that is moved by hand
+    /// has to be moved meanwhile, by another thread); what is left then is cancelled and handed back (and so is a series that a reset had put off when its run waited for a thread). Ends a pause. Of a driven
     /// engine, for which nobody but its driver could wait: what is due now runs, on the calling thread, and the rest is handed back at
     /// once.
     Drain(Duration),

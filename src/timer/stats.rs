@@ -19,7 +19,8 @@ pub struct Stats {
     pub fired: u64,
     /// Runs of series that did not end it: `fired - repeated` timeouts have fired for good.
     pub repeated: u64,
-    /// Timeouts whose `cancel` returned true, and those that a group has cancelled.
+    /// Timeouts whose `cancel` returned true, those that a group has cancelled, and futures that were dropped, or found ready what they
+    /// gave time to, while they were pending.
     pub cancelled: u64,
     /// Timeouts that a shutdown handed back, or, if the last timer was dropped, that were dropped with it. (And series that
     /// waited in an executor of the user's own, were put off by a reset there, and were brought when the shutdown was over.)
@@ -27,8 +28,8 @@ pub struct Stats {
     /// Timeouts that were not accepted: too many pending, no memory, or shut down. (A zero period, or a forked child, counts for nothing.
     /// A future that asks again and again counts each time.)
     pub rejected: u64,
-    /// Tasks that panicked: in a run, or when [`Group::cancel_all`](crate::Group::cancel_all) dropped them. (And calls of
-    /// `on_tick`.)
+    /// Tasks that panicked: in a run, or when [`Group::cancel_all`](crate::Group::cancel_all) dropped them. (And wakers, and
+    /// calls of `on_tick` and `on_worker_start`.)
     pub panicked: u64,
     /// Timeouts whose executor dropped the batch, or panicked. They were run all the same, by whoever had the batch: the
     /// worker, as a rule. They are counted in `fired`, too.

@@ -223,7 +223,7 @@ impl Workers {
         let now_ns = hub.timeline().now_ns();
         mailbox.heartbeat.beat(now_ns);
         let now = hub.timeline().scale().tick_at(now_ns);
-        let stopwatch = sink.wants_ticks().then(|| Stopwatch::start(shard, now));
+        let stopwatch = sink.wants_ticks().then(|| Stopwatch::start(shard, now, now_ns));
         let turn = shard.turn(hub, now, &mut |batch| sink.accept(batch));
         if let Some(wakes) = shard.take_wakes() {
             sink.wake(wakes);

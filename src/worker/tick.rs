@@ -52,11 +52,12 @@ impl Tick {
 pub(crate) struct Stopwatch {
     before: time::Tick,
     now: time::Tick,
+    began_ns: u64,
 }
 
 impl Stopwatch {
-    pub(crate) fn start(shard: &Shard, now: time::Tick) -> Self {
-        Self { before: shard.turned_to(), now }
+    pub(crate) fn start(shard: &Shard, now: time::Tick, began_ns: u64) -> Self {
+        Self { before: shard.turned_to(), now, began_ns }
     }
 
     /// None if neither time went on nor anything expired.
@@ -64,16 +65,14 @@ impl Stopwatch {
         if shard.turned_to() == self.before && turn.fired == 0 {
             return None;
         }
-        let timeline = hub.timeline();
-        let began_ns = hub.mailbox(shard.index()).heartbeat.last().unwrap_or(0);
         // A clock that panics must not come between a turn and those whom it has still to wake.
-        let now_ns = timeline.try_now_ns().unwrap_or(began_ns);
+        let now_ns = hub.timeline().try_now_ns().unwrap_or(self.began_ns);
         Some(Tick {
             shard: shard.index(),
             number: self.now.max(self.before).get(),
             expired: turn.fired,
             linked: shard.linked(),
-            took: Duration::from_nanos(now_ns.saturating_sub(began_ns)),
+            took: Duration::from_nanos(now_ns.saturating_sub(self.began_ns)),
         })
     }
 }

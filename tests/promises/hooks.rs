@@ -98,6 +98,20 @@ fn it_took_as_long_as_its_tasks_by_the_engines_clock() {
 }
 
 #[test]
+fn how_long_a_driven_shard_took_leaves_out_what_others_did_before_it() {
+    let told = Told::default();
+    let (timer, mut driver, clock) = driven_by(told.builder().shards(2));
+    let on_shard = |shard| (0..100_u32).find(|key| timer.shard_for(key).index() == shard).expect("keys are spread");
+    let moving = clock.clone();
+    timer.shard_for(&on_shard(0)).schedule_detached(5 * MS, move || moving.advance(7 * MS)).expect("accepted");
+    timer.shard_for(&on_shard(1)).schedule_detached(5 * MS, || ()).expect("accepted");
+    clock.advance(5 * MS);
+    driver.turn();
+    let took: Vec<_> = told.take().iter().map(|tick| (tick.shard(), tick.expired(), tick.took())).collect();
+    assert_eq!(took, [(0, 1, 7 * MS), (1, 1, Duration::ZERO)]);
+}
+
+#[test]
 fn workers_call_it_too_in_the_order_of_ticks_on_their_own_threads() {
     for executor in ["inline", "a pool"] {
         let told = Told::default();
