@@ -144,20 +144,22 @@ impl Timeline {
     // Always inlined: most callers know something of the delay.
     #[inline(always)]
     pub(crate) fn tick_after(&self, delay: Duration) -> Tick {
-        self.tick_from(self.ahead_ns(), delay)
+        let ahead_ns = self.ahead_ns();
+        // By a time that is ahead, no delay would now and then mean a tick that has yet to come.
+        if delay.is_zero() { self.tick_at_once() } else { self.scale.tick_after(ahead_ns, delay) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tick_at_once(&self) -> Tick {
+        self.tick_from(self.now_ns(), Duration::ZERO)
     }
 
     /// The tick of a deadline `delay` after `now_ns`. In a pause no delay means the next tick: the current one has come already,
     /// and nothing that is scheduled in a pause runs in it.
-    #[inline]
     fn tick_from(&self, now_ns: u64, delay: Duration) -> Tick {
-        if delay.is_zero() { self.tick_at_once(now_ns) } else { self.scale.tick_after(now_ns, delay) }
-    }
-
-    #[cold]
-    fn tick_at_once(&self, now_ns: u64) -> Tick {
-        let tick = self.scale.tick_at(now_ns);
-        if self.is_paused() { tick.next() } else { tick }
+        let tick = self.scale.tick_after(now_ns, delay);
+        if delay.is_zero() && self.is_paused() { tick.next() } else { tick }
     }
 
     /// The same, with the exact time.
@@ -175,7 +177,7 @@ impl Timeline {
     /// The first and the last tick between two delays from now; the first twice if there is none in between.
     pub(crate) fn ticks_between(&self, earliest: Duration, latest: Duration) -> (Tick, Tick) {
         // The earliest counts from a time that is never behind, the latest from one that is never ahead.
-        let first = self.tick_from(self.ahead_ns(), earliest);
+        let first = self.tick_after(earliest);
         (first, self.scale.tick_at(self.now_ns().saturating_add(saturating_ns(latest))).max(first))
     }
 
@@ -247,6 +249,16 @@ impl fmt::Debug for Source {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_delay_is_a_tick_that_has_come() {
+        let timeline = Timeline::new(Source::Monotonic, Duration::from_nanos(1));
+        for _ in 0..1_000 {
+            let at_once = timeline.tick_after(Duration::ZERO);
+            assert!(at_once <= timeline.current_tick());
+            assert!(timeline.tick_after(Duration::from_nanos(1)) > at_once);
+        }
+    }
 
     #[test]
     fn a_tick_has_come_by_the_exact_clock_and_not_by_the_one_that_is_ahead() {
