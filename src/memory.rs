@@ -14,8 +14,16 @@ const ASKED: usize = if cfg!(miri) { LINE } else { align_of::<usize>() };
 pub(crate) struct Zeroed<T> {
     first: NonNull<T>,
     len: usize,
-    allocated: NonNull<u8>,
-    layout: Layout,
+    memory: Memory,
+}
+
+/// Where the memory came from, and goes back to.
+#[derive(Debug)]
+enum Memory {
+    Allocated(NonNull<u8>, Layout),
+    /// By the system, for this array alone: so many bytes, from its first place on.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    Mapped(usize),
 }
 
 impl<T> Zeroed<T> {
@@ -32,7 +40,40 @@ impl<T> Zeroed<T> {
         let to_line = allocated.addr().get().next_multiple_of(LINE) - allocated.addr().get();
         // SAFETY: less than a line further, which there is room for.
         let first = unsafe { allocated.add(to_line) }.cast();
-        Some(Self { first, len, allocated, layout })
+        Some(Self { first, len, memory: Memory::Allocated(allocated, layout) })
+    }
+
+    /// The same, for one that will be written to as a whole, here and now: a large one in large pages, where there are any, so that when
+    /// it is used at random fewer addresses have to be translated. (To write to one place of such a page takes memory for all of it.)
+    pub(crate) fn to_be_filled(len: usize) -> Option<Self> {
+        #[cfg(all(target_os = "linux", not(miri)))]
+        if let Some(array) = Self::in_large_pages(len) {
+            return Some(array);
+        }
+        Self::new(len)
+    }
+
+    /// From the system itself: an allocator may keep what is freed, and then keeps it with the advice, so that whoever gets it next,
+    /// and writes here and there, takes far more memory than before.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn in_large_pages(len: usize) -> Option<Self> {
+        /// In less there may be room for one large page (2 MiB on most processors), or none.
+        const LARGE: usize = 4 << 20;
+        const { assert!(align_of::<T>() <= LINE && size_of::<T>() > 0) };
+        let bytes = Layout::array::<T>(len).ok()?.size();
+        if bytes < LARGE {
+            return None;
+        }
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: new memory, where the system likes it.
+        let mapped = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
+        if mapped == libc::MAP_FAILED {
+            return None;
+        }
+        // A refusal changes nothing.
+        // SAFETY: ours; the advice changes nothing that can be read there.
+        unsafe { libc::madvise(mapped, bytes, libc::MADV_HUGEPAGE) };
+        Some(Self { first: NonNull::new(mapped)?.cast(), len, memory: Memory::Mapped(bytes) })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -42,27 +83,6 @@ impl<T> Zeroed<T> {
     /// The address of the first place.
     pub(crate) fn first(&self) -> NonNull<T> {
         self.first
-    }
-
-    /// Asks Linux for large pages (2 MiB on most processors), so that where the array is used at random fewer addresses have to
-    /// be translated. It should be one that is written to as a whole: to write to one place of such a page takes memory for
-    /// all of it. A refusal changes nothing.
-    pub(crate) fn ask_for_large_pages(&self) {
-        #[cfg(all(target_os = "linux", not(miri)))]
-        {
-            /// In less there may be room for one large page, or none. (An allocator that keeps what is freed keeps it with the
-            /// advice: memory that has been written to as a whole already.)
-            const LARGE: usize = 4 << 20;
-            /// No processor's small pages are larger.
-            const PAGE: usize = 64 << 10;
-            let (first, bytes) = (self.first.addr().get(), self.len * size_of::<T>());
-            if bytes >= LARGE {
-                // Whole pages only: what lies beside the array may be somebody else's.
-                let (from, to) = (first.next_multiple_of(PAGE), (first + bytes) / PAGE * PAGE);
-                // SAFETY: the pages are ours; the advice changes nothing that can be read from them.
-                unsafe { libc::madvise(self.first.as_ptr().with_addr(from).cast(), to - from, libc::MADV_HUGEPAGE) };
-            }
-        }
     }
 
     /// The address of a place.
@@ -79,8 +99,16 @@ impl<T> Zeroed<T> {
 
 impl<T> Drop for Zeroed<T> {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout, and freed here once.
-        unsafe { std::alloc::dealloc(self.allocated.as_ptr(), self.layout) };
+        match self.memory {
+            // SAFETY: allocated in `new` with this layout, and freed here once.
+            Memory::Allocated(allocated, layout) => unsafe { std::alloc::dealloc(allocated.as_ptr(), layout) },
+            #[cfg(all(target_os = "linux", not(miri)))]
+            Memory::Mapped(bytes) => {
+                // SAFETY: mapped in `in_large_pages`, so many bytes, and given back here once.
+                let unmapped = unsafe { libc::munmap(self.first.as_ptr().cast(), bytes) };
+                debug_assert_eq!(unmapped, 0);
+            }
+        }
     }
 }
 
@@ -90,8 +118,10 @@ mod tests {
 
     #[test]
     fn arrays_begin_at_a_line_and_are_zero_to_their_end() {
-        for len in [0, 1, 7, 64, 5_000] {
-            let array = Zeroed::<u64>::new(len).expect("memory");
+        const LARGE: usize = if cfg!(miri) { 5_000 } else { (4 << 20) / 8 };
+        let new = [0, 1, 7, 64, 5_000].map(Zeroed::<u64>::new);
+        for array in new.into_iter().chain([1, LARGE - 1, LARGE, LARGE + 1].map(Zeroed::to_be_filled)) {
+            let array = array.expect("memory");
             assert!(array.first().addr().get().is_multiple_of(LINE));
             for index in 0..array.len() {
                 // SAFETY: below `len`.
@@ -108,5 +138,6 @@ mod tests {
     fn memory_that_nobody_can_have_is_refused() {
         assert!(Zeroed::<u64>::new(usize::MAX / 8).is_none());
         assert!(Zeroed::<u64>::new(usize::MAX).is_none());
+        assert!(Zeroed::<u64>::to_be_filled(usize::MAX / 16).is_none());
     }
 }

@@ -31,31 +31,38 @@ pub(super) struct Run {
 impl Chunk {
     /// A chunk of `len` free entries; none if the memory can't be had. Does not touch it.
     pub(super) fn new(len: usize) -> Option<Box<Self>> {
-        debug_assert!(len > 0);
-        let entries = Zeroed::<Entry>::new(len)?;
+        Zeroed::new(len).map(Self::of)
+    }
+
+    /// The same, and every page of it is written to, so that the first use of an entry does not pay for a page fault (1.2 µs each).
+    pub(super) fn reserved(len: usize) -> Option<Box<Self>> {
+        let chunk = Zeroed::to_be_filled(len).map(Self::of)?;
+        chunk.touch();
+        Some(chunk)
+    }
+
+    fn of(entries: Zeroed<Entry>) -> Box<Self> {
+        debug_assert!(entries.len() > 0);
         let address = entries.first();
         // The stacks in `shard` keep a count above the address. No system gives out others unless asked to.
         assert!(address.addr().get() >> 48 == 0, "memory at {address:p}: addresses above 48 bits are not supported");
         #[cfg(loom)]
-        for index in 0..len {
+        for index in 0..entries.len() {
             // SAFETY: in bounds of the allocation. (Zeroed memory is a free entry, but not one that loom knows of.)
             unsafe { entries.at(index).write(Entry::new_free()) };
         }
-        Some(Box::new(Self { entries, issued: AtomicUsize::new(0), older: std::ptr::null_mut() }))
+        Box::new(Self { entries, issued: AtomicUsize::new(0), older: std::ptr::null_mut() })
     }
 
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Writes to every page, so that the first use of an entry does not pay for a page fault (1.2 µs each). A large chunk gets
-    /// large pages, if there are any.
-    pub(super) fn touch(&self) {
+    fn touch(&self) {
         if cfg!(loom) {
             // There it is not zero that stands in an entry, but what loom knows it by.
             return;
         }
-        self.entries.ask_for_large_pages();
         const ENTRIES_A_PAGE: usize = 4096 / size_of::<Entry>();
         // The last one, too: the array need not begin with a page.
         for index in (0..self.len()).step_by(ENTRIES_A_PAGE.max(1)).chain([self.len() - 1]) {

@@ -78,8 +78,7 @@ impl Arena {
             orphans: AtomicUsize::new(ORPHAN_BIAS),
         };
         if capacity > 0 {
-            let chunk = Chunk::new(capacity)?;
-            chunk.touch();
+            let chunk = Chunk::reserved(capacity)?;
             // Relaxed: nobody else knows the arena yet.
             arena.newest.store(Box::into_raw(chunk), Ordering::Relaxed);
         }

@@ -151,8 +151,7 @@ mod numbers {
         extern "C" fn forget() {
             REMEMBERED.set((0, std::ptr::null()));
         }
-        static REGISTER: std::sync::Once = std::sync::Once::new();
-        REGISTER.call_once(|| crate::sync::fork::in_children(forget));
+        fork::first_in_children(forget);
     }
 
     #[cfg(not(all(any(target_os = "linux", target_os = "macos"), not(miri))))]

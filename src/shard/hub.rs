@@ -157,7 +157,8 @@ impl Hub {
         }
     }
 
-    /// The calling thread's own producer; none if the thread is so far gone that it has to share one, or is a forked child's.
+    /// The calling thread's own producer; none if the thread is so far gone that it has to share one, or is a forked child's. A reset has
+    /// it while the user's clock is read, which may come back here: what it does to the producer it does at once, before or after.
     #[inline]
     pub(crate) fn own_producer(&self) -> Option<&Producer> {
         let mine = with_remembered(self.id, || self.find_producer());

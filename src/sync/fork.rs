@@ -8,20 +8,28 @@ pub(crate) fn generation() -> usize {
     use std::sync::atomic::Ordering;
 
     extern "C" fn in_child() {
+        if let Some(run) = imp::FIRST.get() {
+            run();
+        }
         imp::FORKS.fetch_add(1, Ordering::Relaxed);
     }
     static REGISTER: Once = Once::new();
-    REGISTER.call_once(|| in_children(in_child));
+    REGISTER.call_once(|| {
+        // A refusal (there is no memory) leaves forks unnoticed.
+        // SAFETY: what is registered here only changes atomics and thread-locals without destructors, which is allowed in a child of
+        // a process with threads.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    });
     imp::FORKS.load(Ordering::Relaxed)
 }
 
-/// Has `run` called in every child that is forked off from now on, by its only thread.
+/// Has `run` called in every child that is forked off from now on, by its only thread, before the fork is counted: both in one handler,
+/// as those of others may come between two. For one `run` only.
 #[cfg(all(any(target_os = "linux", target_os = "macos"), not(miri), not(loom)))]
-pub(crate) fn in_children(run: extern "C" fn()) {
-    // A refusal (there is no memory) leaves forks unnoticed.
-    // SAFETY: what is registered here only changes atomics and thread-locals without destructors, which is allowed in a child of
-    // a process with threads.
-    unsafe { libc::pthread_atfork(None, None, Some(run)) };
+pub(crate) fn first_in_children(run: extern "C" fn()) {
+    generation();
+    // Set already: by another thread.
+    let _ = imp::FIRST.set(run);
 }
 
 /// Whether there was a fork since `generation` was the number. After a call of `generation`.
@@ -35,6 +43,7 @@ mod imp {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     pub(super) static FORKS: AtomicUsize = AtomicUsize::new(0);
+    pub(super) static FIRST: std::sync::OnceLock<extern "C" fn()> = std::sync::OnceLock::new();
 
     #[inline]
     pub(super) fn forks() -> usize {

@@ -89,8 +89,9 @@ impl Builder {
 
     /// How many shards, each with a wheel and a worker thread of its own. 1 to 1,024.
     ///
-    /// Threads that schedule are dealt out to the shards in turn, each at its first timeout, and stay there: so a program in which one
-    /// thread schedules everything uses one shard, unless it spreads its timeouts by [`Timer::shard_for`](crate::Timer::shard_for).
+    /// Threads that schedule are dealt out to the shards in turn, each at its first timeout, and stay there; one that begins when
+    /// another has ended takes that one's place. So a program in which one thread at a time schedules uses one shard, unless it spreads
+    /// its timeouts by [`Timer::shard_for`](crate::Timer::shard_for).
     ///
     /// Default: one for every four cores, at least one: a worker takes in several million timeouts a second, so it is the
     /// server's own threads that need the cores. (Driven engines: one.)
@@ -150,8 +151,8 @@ impl Builder {
     }
 
     /// How many timeouts may be pending in the whole engine: never one more, and none is refused while there is room. Costs
-    /// one read-modify-write on a shared counter for each schedule, each cancel, each batch of expired ones and each future that is
-    /// woken, and nothing if it is not set.
+    /// one read-modify-write on a shared counter for each schedule, each cancel, each batch of expired ones, each future that is
+    /// woken and each series that ends, and nothing if it is not set.
     ///
     /// Default: no bound.
     pub fn max_pending_timeouts(mut self, max: usize) -> Self {
@@ -164,7 +165,8 @@ impl Builder {
     /// to 8,191 in each of the two queues of a shard whose worker sleeps, and somewhat more than 16,384 of one that runs.
     /// Each thread, the pool's included, keeps up to 192 free ones, and up to 64 that it has cancelled and dropped; a worker 128 more.
     /// On Linux large pages are asked for
-    /// if 4 MiB or more are reserved: operations on tens of thousands of timeouts, and more, are the faster for it.
+    /// if 4 MiB or more are reserved: operations on tens of thousands of timeouts, and more, are the faster for it. (They
+    /// come from the system and not from the global allocator, so that they go back to it with the engine.)
     ///
     /// Default: 0.
     pub fn capacity(mut self, timeouts: usize) -> Self {

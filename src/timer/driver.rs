@@ -136,7 +136,8 @@ impl Driver {
     /// scheduled since the last turn.
     ///
     /// From here on, until the next turn, the first producer that brings something due before that rings
-    /// [`on_earlier`](Self::on_earlier), once: then turn, or ask here again.
+    /// [`on_earlier`](Self::on_earlier), once: then turn, or ask here again. (Of several shards, once each, and also for what is due
+    /// before that shard's own next deadline.)
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Instant> {
         let mut shards = self.lock_shards()?;
@@ -150,8 +151,8 @@ impl Driver {
     }
 
     /// Sets what is called, on the producer's thread, when something is scheduled, or reset, to be due before the time that
-    /// [`next_wakeup`](Self::next_wakeup) last said (or when 8,192 timeouts wait to be taken in, or as many
-    /// cancelled ones to be collected; and when a pause ends). It should wake the loop that turns this driver (an eventfd, mio's
+    /// [`next_wakeup`](Self::next_wakeup) last said (see there; also when 8,192 timeouts wait to be taken in, moved
+    /// to earlier or collected, and when a pause ends; now and then for nothing). It should wake the loop that turns this driver (an eventfd, mio's
     /// `Waker`), and must neither block nor use the timer. It replaces what was set before.
     pub fn on_earlier(&self, callback: impl Fn() + Send + Sync + 'static) {
         let before = lock(&self.bell.0).replace(Arc::new(Box::new(callback)));

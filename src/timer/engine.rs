@@ -105,7 +105,8 @@ impl Engine {
     }
 
     pub(super) fn pause(&self) {
-        if self.has_ended() {
+        // In a forked child nothing runs, and a lock may be held for ever by a thread that is not here.
+        if self.has_ended() || self.hub.is_forked() {
             return;
         }
         self.hub.timeline().pause();
@@ -116,8 +117,8 @@ impl Engine {
     }
 
     pub(super) fn resume(&self) {
-        // In a forked child nobody is there to be called, and a lock of theirs may be held for ever.
-        if self.hub.timeline().resume() && !self.hub.is_forked() {
+        // Not in a forked child, as above.
+        if !self.hub.is_forked() && self.hub.timeline().resume() {
             self.call_workers();
         }
     }

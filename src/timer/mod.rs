@@ -390,13 +390,13 @@ impl Timer {
     /// Stops the engine's time: ticks stand still, and nothing becomes due until [`resume`](Self::resume), so that all that is
     /// pending is delayed by the pause, what is scheduled in it included (also by [`schedule_at`](Self::schedule_at); no delay
     /// means the tick after the pause). Scheduling, cancelling and resetting go on working. What was due before may still
-    /// run. Pauses don't nest. Does nothing if the engine is paused, or shut down, already. May wait for another thread that pauses or
-    /// resumes.
+    /// run. Pauses don't nest. Does nothing if the engine is paused, or shut down, already, or if this is a child
+    /// that was forked off since it was made. May wait for another thread that pauses or resumes.
     pub fn pause(&self) {
         self.engine.pause();
     }
 
-    /// Ends a [`pause`](Self::pause): ticks go on from where they stood. Does nothing without one.
+    /// Ends a [`pause`](Self::pause): ticks go on from where they stood. Does nothing without one, or in a forked child.
     pub fn resume(&self) {
         self.engine.resume();
     }

@@ -16,8 +16,8 @@ use crate::time::{Tick, Timeline};
 /// Dropping it detaches: the timeout still fires. Keep a [`TimeoutGuard`] ([`cancel_on_drop`](Self::cancel_on_drop)) if it
 /// should not.
 ///
-/// None of its methods blocks, but that a cancel drops the task, that a reset waits while another thread is in the midst of
-/// [`Timer::pause`](crate::Timer::pause), for its one look at the clock, and that of a driven engine a reset to earlier may call
+/// None of its methods blocks, but that a cancel drops the task, that a reset, and [`deadline`](Self::deadline), wait while another
+/// thread is in the midst of [`Timer::pause`](crate::Timer::pause), for its one look at the clock, and that of a driven engine a reset to earlier may call
 /// [`on_earlier`](crate::Driver::on_earlier). None allocates, but that a reset to an earlier deadline, and a drop when very
 /// many handles of expired timeouts have been dropped, may allocate a queue block once in a while, and a thread's first use
 /// of an engine, or of a shard that is not its own, a little state.

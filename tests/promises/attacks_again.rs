@@ -1,5 +1,6 @@
 //! What a second reviewer broke in the mending of what the first had broken.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, ThreadId};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tourbillon::{Clock, Inline, ManualClock, MissedTicks, Shutdown, ThreadPool, Timeout, Timer};
 
-use crate::common::{HOUR, MS, driven, eventually, in_time};
+use crate::common::{HOUR, MS, assert_books_balance, driven, eventually, in_time};
 
 /// A series, and a timeout that resets it, due at once with it, in both orders. Returns how many came back, and ran.
 fn fire_now(timer: &Timer, reset_first: bool) -> (usize, usize) {
@@ -62,6 +63,33 @@ impl Clock for Interrupted {
             meanwhile();
         }
         Instant::now()
+    }
+}
+
+#[test]
+fn a_clock_may_use_the_engine_whose_reset_looks_at_it() {
+    for panics in [false, true] {
+        let clock = Interrupted::default();
+        let (timer, _driver) = Timer::builder().clock(clock.clone()).build_driven().expect("the options make sense");
+        let schedule = || timer.schedule(HOUR, || ()).expect("accepted");
+        let (held, moved, kept, dropped) = (schedule(), schedule(), schedule(), schedule());
+        let (own, before) = (timer.clone(), held.deadline());
+        let meanwhile = move || {
+            let fresh = own.schedule(HOUR, || ()).expect("accepted");
+            assert!(moved.reset(2 * HOUR) && kept.cancel() && fresh.cancel());
+            drop((moved, kept, dropped, fresh));
+            // In the entry that has just been given up.
+            own.schedule_detached(HOUR, || ()).expect("accepted");
+            assert!(!panics, "on purpose, in a clock");
+        };
+        *clock.0.lock().expect("no panic under this lock") = Some((thread::current().id(), Box::new(meanwhile)));
+        let reset = catch_unwind(AssertUnwindSafe(|| held.reset(2 * HOUR)));
+        assert_eq!(reset.ok(), (!panics).then_some(true));
+        assert_eq!(held.deadline() > before, !panics);
+        let stats = timer.stats();
+        assert_eq!((stats.scheduled, stats.cancelled, stats.reset), (6, 2, 2 - u64::from(panics)));
+        assert_eq!(stats.pending, 4);
+        assert_books_balance(&stats);
     }
 }
 
