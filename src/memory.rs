@@ -59,7 +59,6 @@ impl<T> Zeroed<T> {
     fn in_large_pages(len: usize) -> Option<Self> {
         /// In less there may be room for one large page (2 MiB on most processors), or none.
         const LARGE: usize = 4 << 20;
-        const { assert!(align_of::<T>() <= LINE && size_of::<T>() > 0) };
         let bytes = Layout::array::<T>(len).ok()?.size();
         if bytes < LARGE {
             return None;

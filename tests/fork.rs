@@ -3,6 +3,8 @@
 
 #![cfg(target_os = "linux")]
 
+#[path = "common/child.rs"]
+mod child;
 mod common;
 
 use std::future::Future;
@@ -17,43 +19,13 @@ use std::time::{Duration, Instant};
 
 use tourbillon::{Inline, ManualClock, ScheduleError, Shutdown, ShutdownError, Sleep, ThreadPool, Timer, WorkerState};
 
+use child::in_child;
 use common::{HOUR, MS, PATIENCE, Runs, assert_books_balance, eventually};
 
 /// One fork at a time: another test's threads would be gone in the child, with the locks they hold.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Runs `work` in a child, which leaves with what it returns: 0 if all is well. A panic is 99.
-fn in_child(what: &str, work: impl FnOnce() -> i32) {
-    // SAFETY: the child uses this library only, and leaves by `_exit`.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0, "fork");
-    if child == 0 {
-        let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(99);
-        // SAFETY: always allowed.
-        unsafe { libc::_exit(code) };
-    }
-    let (start, mut status) = (Instant::now(), 0);
-    loop {
-        // SAFETY: our own child, and a place for its status.
-        let waited = unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) };
-        assert!(waited >= 0, "waitpid");
-        if waited == child {
-            break;
-        }
-        if start.elapsed() > PATIENCE {
-            // SAFETY: our own child, which has not been waited for.
-            unsafe { libc::kill(child, libc::SIGKILL) };
-            // SAFETY: as above.
-            unsafe { libc::waitpid(child, &raw mut status, 0) };
-            panic!("the child hangs: {what}");
-        }
-        thread::sleep(MS);
-    }
-    assert!(libc::WIFEXITED(status), "{what}: the child was killed, status {status}");
-    assert_eq!(libc::WEXITSTATUS(status), 0, "{what}: the step of the child that went wrong");
 }
 
 /// The number of the first step that is not so; 0 if all are.

@@ -3,13 +3,16 @@
 
 #![cfg(target_os = "linux")]
 
+#[path = "common/child.rs"]
+mod child;
+mod common;
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::time::Duration;
 
 use tourbillon::{ScheduleError, Timeout, Timer};
 
-const HOUR: Duration = Duration::from_secs(3_600);
+use common::HOUR;
 
 static WATCHED: Mutex<Option<(Timer, Timeout)>> = Mutex::new(None);
 /// What the handler has found; 0 if it was not called.
@@ -30,20 +33,6 @@ fn a_handler_of_others_is_told_that_it_is_in_a_forked_child() {
     assert_eq!(unsafe { libc::pthread_atfork(None, None, Some(in_child)) }, 0);
     let timeout = timer.schedule(HOUR, || ()).expect("accepted");
     *WATCHED.lock().expect("no panic") = Some((timer, timeout));
-    // SAFETY: the child leaves by `_exit`.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0, "fork");
-    if child == 0 {
-        // SAFETY: always allowed.
-        unsafe { libc::_exit(FOUND.load(Ordering::Relaxed)) };
-    }
-    let mut status = 0;
-    // SAFETY: our own child, and a place for its status.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    assert!(libc::WIFEXITED(status));
-    assert_eq!(
-        libc::WEXITSTATUS(status),
-        1,
-        "+2: a reset was true; +4: something was accepted, or refused for another reason"
-    );
+    // 1: it was called. +2: a reset was true; +4: something was accepted, or refused for another reason.
+    child::in_child("a handler of others", || FOUND.load(Ordering::Relaxed) - 1);
 }

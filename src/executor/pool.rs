@@ -12,8 +12,7 @@ use crate::worker::spawn_ordinary;
 /// A pool of threads that run expired timeouts: the default executor. Threads start when they are first needed, one for
 /// each batch that finds none idle, up to the number given, and end when the last clone of the pool is dropped (an engine
 /// drops its own at shutdown) and the queue is empty. A batch is up to 256 tasks that expired together; they run one after the other, on
-/// one thread. In a child that was forked off after the pool was made, where its threads
-/// are not, batches run on the worker.
+/// one thread. In a child that was forked off after the pool was made, where its threads are not, batches run on the worker.
 ///
 /// Clones share one pool, so that several engines can share its threads:
 ///

@@ -85,8 +85,8 @@ impl ManualClock {
     }
 
     /// Moves the clock forward, in one leap, by at most 292 years in total: a task that becomes due on the way finds the clock at its
-    /// end already. (To stop at each deadline, use [`advance_to_next`](Self::advance_to_next).) Returns when every engine with workers on this clock
-    /// has run all that became due, and whatever that scheduled for a time that has come, too. Called from a task, of
+    /// end already. (To stop at each deadline, use [`advance_to_next`](Self::advance_to_next).) Returns when every engine with workers
+    /// on this clock has run all that became due, and whatever that scheduled for a time that has come, too. Called from a task, of
     /// whatever engine, it waits for none: that might be waiting for itself.
     ///
     /// What an engine hands to an executor of the user's own (not [`ThreadPool`](crate::ThreadPool) or

@@ -144,28 +144,32 @@ impl Timeline {
     // Always inlined: most callers know something of the delay.
     #[inline(always)]
     pub(crate) fn tick_after(&self, delay: Duration) -> Tick {
-        let ahead_ns = self.ahead_ns();
-        // By a time that is ahead, no delay would now and then mean a tick that has yet to come.
-        if delay.is_zero() { self.tick_at_once() } else { self.scale.tick_after(ahead_ns, delay) }
+        self.tick_from(self.ns_before(delay), delay)
     }
 
-    #[cold]
-    #[inline(never)]
-    fn tick_at_once(&self) -> Tick {
-        self.tick_from(self.now_ns(), Duration::ZERO)
+    /// The time that a delay counts from. By one that is ahead, no delay would now and then mean a tick that has yet to come.
+    #[inline]
+    fn ns_before(&self, delay: Duration) -> u64 {
+        let ahead_ns = self.ahead_ns();
+        if delay.is_zero() { self.now_ns() } else { ahead_ns }
     }
 
     /// The tick of a deadline `delay` after `now_ns`. In a pause no delay means the next tick: the current one has come already,
     /// and nothing that is scheduled in a pause runs in it.
+    #[inline]
     fn tick_from(&self, now_ns: u64, delay: Duration) -> Tick {
-        let tick = self.scale.tick_after(now_ns, delay);
-        if delay.is_zero() && self.is_paused() { tick.next() } else { tick }
+        if delay.is_zero() { self.tick_at_once(now_ns) } else { self.scale.tick_after(now_ns, delay) }
+    }
+
+    #[cold]
+    fn tick_at_once(&self, now_ns: u64) -> Tick {
+        let tick = self.scale.tick_at(now_ns);
+        if self.is_paused() { tick.next() } else { tick }
     }
 
     /// The same, with the exact time.
     pub(crate) fn moment_after(&self, delay: Duration) -> Moment {
-        // Now is not a little ahead of now: it is told as when something was due.
-        let now_ns = if delay.is_zero() { self.now_ns() } else { self.ahead_ns() };
+        let now_ns = self.ns_before(delay);
         Moment { ns: now_ns.saturating_add(saturating_ns(delay)), tick: self.tick_from(now_ns, delay) }
     }
 

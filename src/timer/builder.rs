@@ -164,9 +164,8 @@ impl Builder {
     /// needed; none is given back before the engine goes. Cancelled ones count until their worker has collected them: up
     /// to 8,191 in each of the two queues of a shard whose worker sleeps, and somewhat more than 16,384 of one that runs.
     /// Each thread, the pool's included, keeps up to 192 free ones, and up to 64 that it has cancelled and dropped; a worker 128 more.
-    /// On Linux large pages are asked for
-    /// if 4 MiB or more are reserved: operations on tens of thousands of timeouts, and more, are the faster for it. (They
-    /// come from the system and not from the global allocator, so that they go back to it with the engine.)
+    /// On Linux large pages are asked for if 4 MiB or more are reserved: operations on tens of thousands of timeouts, and more, are the
+    /// faster for it. (They come from the system and not from the global allocator, so that they go back to it with the engine.)
     ///
     /// Default: 0.
     pub fn capacity(mut self, timeouts: usize) -> Self {

@@ -152,8 +152,8 @@ impl Driver {
 
     /// Sets what is called, on the producer's thread, when something is scheduled, or reset, to be due before the time that
     /// [`next_wakeup`](Self::next_wakeup) last said (see there; also when 8,192 timeouts wait to be taken in, moved
-    /// to earlier or collected, and when a pause ends; now and then for nothing). It should wake the loop that turns this driver (an eventfd, mio's
-    /// `Waker`), and must neither block nor use the timer. It replaces what was set before.
+    /// to earlier or collected, and when a pause ends; now and then for nothing). It should wake the loop that turns this driver (an
+    /// eventfd, mio's `Waker`), and must neither block nor use the timer. It replaces what was set before.
     pub fn on_earlier(&self, callback: impl Fn() + Send + Sync + 'static) {
         let before = lock(&self.bell.0).replace(Arc::new(Box::new(callback)));
         // Not under the lock: what it has captured is the user's.

@@ -32,9 +32,9 @@ pub enum Shutdown {
     /// a pause.
     FireNow,
     /// The engine goes on until nothing is pending that will ever be due, or for so long at most, by its clock (one that is moved by hand
-    /// has to be moved meanwhile, by another thread); what is left then is cancelled and handed back (and so is a series that a reset had put off when its run waited for a thread). Ends a pause. Of a driven
-    /// engine, for which nobody but its driver could wait: what is due now runs, on the calling thread, and the rest is handed back at
-    /// once.
+    /// has to be moved meanwhile, by another thread); what is left then is cancelled and handed back (and so is a series that a reset
+    /// had put off when its run waited for a thread). Ends a pause. Of a driven engine, for which nobody but its driver could wait:
+    /// what is due now runs, on the calling thread, and the rest is handed back at once.
     Drain(Duration),
 }
 

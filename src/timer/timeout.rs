@@ -17,8 +17,8 @@ use crate::time::{Tick, Timeline};
 /// should not.
 ///
 /// None of its methods blocks, but that a cancel drops the task, that a reset, and [`deadline`](Self::deadline), wait while another
-/// thread is in the midst of [`Timer::pause`](crate::Timer::pause), for its one look at the clock, and that of a driven engine a reset to earlier may call
-/// [`on_earlier`](crate::Driver::on_earlier). None allocates, but that a reset to an earlier deadline, and a drop when very
+/// thread is in the midst of [`Timer::pause`](crate::Timer::pause), for its one look at the clock, and that of a driven engine a
+/// reset to earlier may call [`on_earlier`](crate::Driver::on_earlier). None allocates, but that a reset to an earlier deadline, and a drop when very
 /// many handles of expired timeouts have been dropped, may allocate a queue block once in a while, and a thread's first use
 /// of an engine, or of a shard that is not its own, a little state.
 #[must_use = "dropping a Timeout detaches it: it still fires, and can't be cancelled or reset any more \
@@ -139,36 +139,22 @@ impl Timeout {
 
     #[inline]
     fn reset_by(&self, choose: impl FnOnce(&Timeline) -> Tick) -> bool {
-        // Who has a producer of its own is not in a forked child.
-        let Some(mine) = self.hub().own_producer() else { return self.reset_without_producer(choose) };
-        // By the thread's way to the hub and not by the entry's, which may still be on its way here from memory.
-        let hub = mine.hub();
-        let is_reset = self.reset_or_too_late(choose(hub.timeline()));
-        if is_reset {
-            hub.counts_of(mine, self.mailbox()).reset.add(1);
-        }
-        is_reset
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn reset_without_producer(&self, choose: impl FnOnce(&Timeline) -> Tick) -> bool {
         let hub = self.hub();
-        let is_reset = !hub.is_forked() && self.reset_or_too_late(choose(hub.timeline()));
-        if is_reset {
-            hub.count(self.mailbox(), |counts| counts.reset.add(1));
-        }
-        is_reset
-    }
-
-    #[inline]
-    fn reset_or_too_late(&self, deadline: Tick) -> bool {
+        let hub = match hub.own_producer() {
+            // By the thread's way to the hub and not by the entry's, which may still be on its way here from memory. (Who has a producer
+            // of its own is not in a forked child.)
+            Some(mine) => mine.hub(),
+            None if hub.is_forked() => return false,
+            None => hub,
+        };
+        let deadline = choose(hub.timeline());
         match self.entry().state.reset(deadline) {
             Reset::TooLate => return false,
             Reset::Later => {}
             Reset::Earlier => self.mailbox().ring_if_it_sleeps_past(deadline),
             Reset::EarlierByMail => self.mailbox().post_earlier(self.entry),
         }
+        hub.count(self.mailbox(), |counts| counts.reset.add(1));
         true
     }
 

@@ -65,8 +65,7 @@ fn a_driven_turn_is_told_of_once_if_time_went_on_or_something_expired_and_skippe
 fn each_shard_is_told_of_by_itself() {
     let told = Told::default();
     let (timer, mut driver, clock) = driven_by(told.builder().shards(3));
-    let key = (0..100_u32).find(|key| timer.shard_for(key).index() == 1).expect("keys are spread");
-    timer.shard_for(&key).schedule_detached(5 * MS, || ()).expect("accepted");
+    timer.shard_for(&key_of(&timer, 1)).schedule_detached(5 * MS, || ()).expect("accepted");
     clock.advance(5 * MS);
     driver.turn();
     assert_eq!(told.take_short(), [(0, 5, 0), (1, 5, 1), (2, 5, 0)]);
@@ -101,10 +100,9 @@ fn it_took_as_long_as_its_tasks_by_the_engines_clock() {
 fn how_long_a_driven_shard_took_leaves_out_what_others_did_before_it() {
     let told = Told::default();
     let (timer, mut driver, clock) = driven_by(told.builder().shards(2));
-    let on_shard = |shard| (0..100_u32).find(|key| timer.shard_for(key).index() == shard).expect("keys are spread");
     let moving = clock.clone();
-    timer.shard_for(&on_shard(0)).schedule_detached(5 * MS, move || moving.advance(7 * MS)).expect("accepted");
-    timer.shard_for(&on_shard(1)).schedule_detached(5 * MS, || ()).expect("accepted");
+    timer.shard_for(&key_of(&timer, 0)).schedule_detached(5 * MS, move || moving.advance(7 * MS)).expect("accepted");
+    timer.shard_for(&key_of(&timer, 1)).schedule_detached(5 * MS, || ()).expect("accepted");
     clock.advance(5 * MS);
     driver.turn();
     let took: Vec<_> = told.take().iter().map(|tick| (tick.shard(), tick.expired(), tick.took())).collect();
