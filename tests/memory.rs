@@ -6,7 +6,7 @@ mod common;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tourbillon::{Driver, Inline, Timeout, Timer};
 
@@ -139,6 +139,57 @@ fn timeouts_that_are_reset_before_they_are_cancelled_leave_memory_where_it_was()
             assert!(timeout.reset(delay) && timeout.cancel());
         });
     });
+}
+
+/// Each of so many threads cancels the oldest of its live timeouts for each new one, for so long. Returns the most that the engine had
+/// memory for.
+fn churn(timer: &Timer, producers: usize, live: usize, how_long: Duration) -> usize {
+    let end = Instant::now() + how_long;
+    thread::scope(|scope| {
+        for _ in 0..producers {
+            scope.spawn(|| {
+                let mut ring = VecDeque::with_capacity(live + 1);
+                for step in 0_usize.. {
+                    if step % 64 == 0 && Instant::now() > end {
+                        break;
+                    }
+                    ring.push_back(timer.schedule(1_000 * HOUR, || ()).expect("accepted"));
+                    if ring.len() > live {
+                        assert!(ring.pop_front().expect("it is not empty").cancel());
+                    }
+                }
+            });
+        }
+        let mut most = 0;
+        while Instant::now() < end {
+            most = most.max(timer.stats().capacity);
+            thread::sleep(10 * MS);
+        }
+        most
+    })
+}
+
+#[test]
+fn what_is_cancelled_for_each_new_one_of_very_many_is_collected_as_fast_as_it_is_cancelled() {
+    let _alone = alone();
+    for expiry_limit in [100_000, 100, 10] {
+        let builder = Timer::builder().executor(Inline).expiry_limit(expiry_limit);
+        let timer = builder.build().expect("the options make sense");
+        let (producers, live) = (2, 50_000);
+        let most = churn(&timer, producers, live, 2_000 * MS);
+        let stats = timer.stats();
+        assert!(stats.cancelled > 100_000, "only {} were cancelled", stats.cancelled);
+        // What waits, and again as much that the worker has in its hands; and a chunk that has just been begun.
+        assert!(most <= producers * live + 2 * 16_384 + 32_768, "memory for {most}, limit {expiry_limit}: {stats:?}");
+    }
+}
+
+#[test]
+fn without_patience_nobody_waits_and_the_engine_takes_memory_instead() {
+    let _alone = alone();
+    let timer = Timer::builder().executor(Inline).max_wait(Duration::ZERO).build().expect("the options make sense");
+    churn(&timer, 2, 50_000, 500 * MS);
+    assert_eq!(timer.stats().waits, 0);
 }
 
 #[test]

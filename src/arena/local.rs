@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
 use super::chunk::Run;
-use super::{Arena, Magazine};
+use super::{Arena, Growth, Magazine};
 use crate::entry::{Entry, entry_ref};
 use crate::sync::prefetch;
 
@@ -37,12 +37,10 @@ impl Local {
         }
     }
 
-    /// A free entry, which is the caller's; none if the arena has to [`grow`](Self::grow) first.
-    ///
-    /// # Safety
-    /// `arena` is the one that this `Local` has always been used with.
+    /// A free entry, which is the caller's; none if there is none here, and the arena has to be asked for more
+    /// ([`refill`](Self::refill)).
     #[inline]
-    pub(crate) unsafe fn take(&self, arena: &Arena) -> Option<NonNull<Entry>> {
+    pub(crate) fn take(&self) -> Option<NonNull<Entry>> {
         if let Some(entry) = NonNull::new(self.free.get()) {
             // SAFETY: a free entry of this list.
             let next = unsafe { entry_ref(entry) }.next();
@@ -57,7 +55,7 @@ impl Local {
             self.fresh.set(entry.wrapping_add(1));
             return NonNull::new(entry);
         }
-        self.take_slowly(arena)
+        self.spare.take().map(|first| self.open(Magazine { first, len: MAGAZINE }))
     }
 
     #[inline]
@@ -65,29 +63,32 @@ impl Local {
         self.fresh.get() != self.fresh_end.get()
     }
 
+    /// The first of a full magazine; the others are here from now on.
     #[cold]
-    fn take_slowly(&self, arena: &Arena) -> Option<NonNull<Entry>> {
+    fn open(&self, magazine: Magazine) -> NonNull<Entry> {
         debug_assert_eq!(self.free_len.get(), 0, "the list is empty");
-        let magazine = match self.spare.take() {
-            Some(first) => Some(Magazine { first, len: MAGAZINE }),
-            None => arena.take_magazine(),
-        };
-        if let Some(magazine) = magazine {
-            // SAFETY: free entries that came with the magazine.
-            self.free.set(unsafe { entry_ref(magazine.first) }.next());
-            self.free_len.set(magazine.len - 1);
-            return Some(magazine.first);
-        }
-        arena.take_run().map(|run| self.begin(run))
+        // SAFETY: free entries that came with the magazine.
+        self.free.set(unsafe { entry_ref(magazine.first) }.next());
+        self.free_len.set(magazine.len - 1);
+        magazine.first
+    }
+
+    /// A free entry of the arena's, and more for the next times; none if the arena has to [`grow`](Self::grow) first.
+    ///
+    /// # Safety
+    /// `arena` is the one that this `Local` has always been used with.
+    pub(crate) unsafe fn refill(&self, arena: &Arena) -> Option<NonNull<Entry>> {
+        debug_assert!(!self.has_fresh() && self.spare.get().is_none(), "only after `take` has found nothing");
+        arena.take_magazine().map(|magazine| self.open(magazine)).or_else(|| arena.take_run().map(|run| self.begin(run)))
     }
 
     /// A fresh entry out of new memory; none if that can't be had.
     ///
     /// # Safety
-    /// As for [`take`](Self::take).
-    pub(crate) unsafe fn grow(&self, arena: &Arena) -> Option<NonNull<Entry>> {
+    /// As for [`refill`](Self::refill).
+    pub(crate) unsafe fn grow(&self, arena: &Arena, growth: Growth) -> Option<NonNull<Entry>> {
         debug_assert!(!self.has_fresh(), "only after `take` has found nothing");
-        arena.grow().map(|run| self.begin(run))
+        arena.grow(growth).map(|run| self.begin(run))
     }
 
     fn begin(&self, run: Run) -> NonNull<Entry> {
@@ -137,9 +138,9 @@ mod tests {
         let mut taken = Vec::new();
         for _ in 0..n {
             // SAFETY: the tests use one arena per local.
-            let entry = unsafe { local.take(arena) };
+            let entry = local.take().or_else(|| unsafe { local.refill(arena) });
             // SAFETY: as above.
-            taken.push(entry.unwrap_or_else(|| unsafe { local.grow(arena) }.expect("memory")));
+            taken.push(entry.unwrap_or_else(|| unsafe { local.grow(arena, Growth::Double) }.expect("memory")));
         }
         assert_eq!(taken.iter().collect::<HashSet<_>>().len(), n, "no entry is given out twice");
         taken

@@ -32,6 +32,15 @@ use std::ptr;
 use chunk::{Chunk, Run};
 use depot::{Depot, Magazine};
 pub(crate) use local::Local;
+
+/// By how much an arena grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Growth {
+    /// Each chunk twice as large as the one before, up to the largest.
+    Double,
+    /// No more than it takes to go on.
+    Little,
+}
 #[cfg(loom)]
 pub(crate) use per_thread::give_number_back;
 pub(crate) use per_thread::{PerThread, current as current_thread, with_remembered};
@@ -42,6 +51,7 @@ use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
 /// Chunks double up to this many entries (2 MiB).
 const LARGEST_CHUNK: usize = 32_768;
 const FIRST_CHUNK: usize = A_FEW;
+const A_LITTLE: usize = 16 * A_FEW;
 
 /// How many entries go from hand to hand at a time. (Few under loom and Miri, as the other bounds of this kind: what they check
 /// is what happens when one is reached.)
@@ -104,12 +114,13 @@ impl Arena {
 
     /// Adds a chunk, as large as there is memory for, and takes a run of it. None if there is none.
     #[cold]
-    fn grow(&self) -> Option<Run> {
+    fn grow(&self, growth: Growth) -> Option<Run> {
         loop {
             // Acquire: as in `take_run`.
             let newest = self.newest.load(Ordering::Acquire);
             // SAFETY: chunks live as long as the arena.
             let len = unsafe { newest.as_ref() }.map_or(FIRST_CHUNK, |chunk| (chunk.len() * 2).min(LARGEST_CHUNK));
+            let len = if growth == Growth::Little { len.min(A_LITTLE) } else { len };
             let mut lens =
                 std::iter::successors(Some(len), |&len| (len > FIRST_CHUNK).then(|| FIRST_CHUNK.max(len / 2)));
             let Some(mut chunk) = lens.find_map(Chunk::new) else {

@@ -48,18 +48,18 @@ impl Cancelled {
         if self.head.load(Ordering::Relaxed).is_null() {
             return Taken::NONE;
         }
-        // Acquire: pairs with the release in `push`.
+        // Acquire: pairs with the release in `push`. Release: pairs with the Acquire in `depth`.
         Taken::new(self.head.swap(ptr::null_mut(), Ordering::AcqRel))
     }
 
-    /// How many entries wait, up to 65,535.
+    /// How many entries wait, up to 65,535. Acquire: as of the inbox.
     pub(crate) fn depth(&self) -> usize {
-        depth_of(self.head.load(Ordering::Relaxed))
+        depth_of(self.head.load(Ordering::Acquire))
     }
 
     /// Whether so many wait that the worker should not go to sleep.
     pub(crate) fn is_deep(&self) -> bool {
-        depth_of(self.head.load(Ordering::Acquire)) >= WAKE_DEPTH
+        self.depth() >= WAKE_DEPTH
     }
 
     /// Closes the queue for good, and returns what was pushed before. Acquire: as in [`take`](Self::take).

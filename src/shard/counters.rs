@@ -32,6 +32,22 @@ impl Counter {
     }
 }
 
+/// A part of a whole, to a 256th.
+#[derive(Debug, Default)]
+pub(crate) struct Share(Counter);
+
+impl Share {
+    /// By the writer alone.
+    pub(crate) fn set(&self, part: usize, whole: usize) {
+        self.0.set((part * 256 / whole.max(1)) as u64);
+    }
+
+    /// So much of another whole.
+    pub(crate) fn of(&self, whole: usize) -> usize {
+        whole * usize::try_from(self.0.get()).unwrap_or(256) / 256
+    }
+}
+
 /// What one thread has done on one shard.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
@@ -45,6 +61,8 @@ pub(crate) struct Counts {
     pub(crate) finished: Counter,
     /// Series that ended because their shard was closed before the next run.
     pub(crate) returned: Counter,
+    /// Schedules that waited for the worker to give entries back.
+    pub(crate) waits: Counter,
 }
 
 impl Counts {
@@ -69,12 +87,18 @@ pub(crate) struct Counters {
     pub(crate) turns: Counter,
     /// Turns that left something over for the next.
     pub(crate) over_budget: Counter,
+    /// Cancelled entries that the worker has let go of.
+    pub(crate) collected: Counter,
     /// Returns from a park.
     pub(crate) wakeups: Counter,
     /// Turns that panicked, after which the worker went on.
     pub(crate) restarts: Counter,
     /// Entries that were in the inbox when it was last taken, while some of them have not been gone through.
     pub(crate) backlog: Counter,
+    /// The same of the cancelled queue.
+    pub(crate) cancelled_backlog: Counter,
+    /// How many of those that were taken out of the inbox last were cancelled.
+    pub(crate) cancelled_share: Share,
     /// Entries in the wheel.
     pub(crate) linked: Counter,
 }

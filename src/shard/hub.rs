@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
@@ -45,6 +46,7 @@ pub(crate) struct HubPlan {
     pub(crate) timeline: Timeline,
     pub(crate) capacity: usize,
     pub(crate) max_pending: Option<usize>,
+    pub(crate) max_wait: Duration,
     pub(crate) on_panic: Option<PanicHook>,
 }
 
@@ -62,6 +64,7 @@ pub(crate) struct Hub {
     next_home: AtomicUsize,
     pub(super) stakes: Stakes,
     limit: Option<Limit>,
+    max_wait: Duration,
     pub(crate) in_flight: InFlight,
     pub(crate) panicked: AtomicU64,
     /// Timeouts whose executor dropped the batch or panicked, so that they were run by whoever had it.
@@ -92,6 +95,7 @@ impl Hub {
             next_home: AtomicUsize::new(0),
             stakes: Stakes::new(),
             limit: plan.max_pending.map(|max| Limit { max, used: CachePadded::new(AtomicUsize::new(0)) }),
+            max_wait: plan.max_wait,
             in_flight: InFlight::new(),
             panicked: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -119,6 +123,11 @@ impl Hub {
 
     pub(super) fn is_turned_by_another(&self, shard: usize) -> bool {
         self.waker.get().is_some_and(|waker| waker.is_turned_by_another(shard))
+    }
+
+    /// How long a schedule may wait for a worker that is behind.
+    pub(super) fn max_wait(&self) -> Duration {
+        self.max_wait
     }
 
     pub(crate) fn id(&self) -> u64 {

@@ -162,9 +162,10 @@ impl Inbox {
         self.head.load(Ordering::Acquire).addr() & CLOSED != 0
     }
 
-    /// How many entries wait, up to 65,535.
+    /// How many entries wait, up to 65,535. Acquire: pairs with the release in [`take`](Self::take): who sees that the worker has taken
+    /// them sees the backlog that it has noted before.
     pub(crate) fn depth(&self) -> usize {
-        depth_of(self.head.load(Ordering::Relaxed))
+        depth_of(self.head.load(Ordering::Acquire))
     }
 }
 

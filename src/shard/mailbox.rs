@@ -4,6 +4,7 @@ use std::ptr::NonNull;
 
 use crossbeam_utils::CachePadded;
 
+use super::backpressure::Vain;
 use super::cancelled::Cancelled;
 use super::counters::Counters;
 use super::gather::Gather;
@@ -57,6 +58,8 @@ pub(crate) struct Mailbox {
     /// Whether the earliest deadline is asked for, too, and the answer: [`Tick::NEVER`] if nothing will ever be due.
     asked_for_earliest: AtomicU8,
     earliest: AtomicU64,
+    /// Of those who wait for the worker.
+    pub(super) vain: Vain,
     pub(crate) gather: Gather,
     pub(crate) lateness: Latenesses,
     pub(crate) heartbeat: Heartbeat,
@@ -81,6 +84,7 @@ impl Mailbox {
             done_changed: Condvar::new(),
             asked_for_earliest: AtomicU8::new(0),
             earliest: AtomicU64::new(Tick::NEVER.get()),
+            vain: Vain::none(),
             gather: Gather::new(index),
             lateness: Latenesses::new(),
             heartbeat: Heartbeat::default(),
@@ -89,13 +93,6 @@ impl Mailbox {
             hub: AtomicPtr::new(std::ptr::null_mut()),
             index,
         }
-    }
-
-    /// Whether so many entries wait for a worker that runs that it is likely to have some to give back soon.
-    pub(super) fn is_worth_waiting_for(&self) -> bool {
-        // SAFETY: the caller has a reference to the hub.
-        let hub = unsafe { self.hub().as_ref() };
-        self.inbox_depth().max(self.cancelled.depth()) > 2 * WAKE_DEPTH && hub.is_turned_by_another(self.index)
     }
 
     pub(super) fn set_hub(&self, hub: NonNull<Hub>) {
@@ -304,6 +301,11 @@ impl Mailbox {
     /// Entries waiting in the inbox, up to 65,535, and those that the worker has taken and is going through.
     pub(crate) fn inbox_depth(&self) -> usize {
         self.inbox.depth() + usize::try_from(self.counters.backlog.get()).unwrap_or(usize::MAX)
+    }
+
+    /// The same of the cancelled queue.
+    pub(crate) fn cancelled_depth(&self) -> usize {
+        self.cancelled.depth() + usize::try_from(self.counters.cancelled_backlog.get()).unwrap_or(usize::MAX)
     }
 
     /// The number of the newest turn that was asked for; to be read by the worker before the turn.

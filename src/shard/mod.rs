@@ -1,6 +1,7 @@
 //! A shard: inbox, cancelled queue, mail and wheel, and the turn that goes through them. No thread: whoever owns the
 //! [`Shard`] turns it. The protocols between producers and owner are in `README.md` here, each with its proof.
 
+mod backpressure;
 mod batch;
 mod cancelled;
 mod counters;
@@ -40,6 +41,9 @@ use crate::time::Tick;
 use crate::wheel::{Budget, LevelView, Wheel};
 use batch::MAX_BATCH;
 use stack::Taken;
+
+/// How many entries of one queue the owner goes through before it looks at the next: some 50 µs of work.
+const PART: usize = 1_024;
 
 /// How much one turn may do of each kind of work.
 #[derive(Clone, Copy, Debug)]
@@ -114,9 +118,7 @@ impl Shard {
     pub(crate) fn turn(&mut self, hub: &HubRef, now: Tick, sink: &mut impl FnMut(Batch)) -> Turn {
         let mailbox = hub.mailbox(self.index);
         self.now = self.now.max(now);
-        let mut more = self.collect_cancelled(hub, mailbox);
-        more |= self.read_mail(hub, mailbox);
-        more |= self.transfer(hub, mailbox);
+        let mut more = self.empty_queues(hub, mailbox);
         let mut budget = Budget::new(self.limits.expiry);
         let fired = self.expire(hub, mailbox, &mut budget, sink);
         more |= budget.is_spent();
@@ -140,9 +142,7 @@ impl Shard {
     /// of all that has been brought. True if something was left over.
     pub(crate) fn sort_in(&mut self, hub: &HubRef) -> bool {
         let mailbox = hub.mailbox(self.index);
-        let mut more = self.collect_cancelled(hub, mailbox);
-        more |= self.read_mail(hub, mailbox);
-        more |= self.transfer(hub, mailbox);
+        let more = self.empty_queues(hub, mailbox);
         mailbox.counters.linked.set(self.wheel.len() as u64);
         more
     }
@@ -152,26 +152,76 @@ impl Shard {
         if self.inbox.is_empty() && self.cancelled.is_empty() { self.wheel.next_due() } else { Some(Tick::ZERO) }
     }
 
-    fn collect_cancelled(&mut self, hub: &HubRef, mailbox: &Mailbox) -> bool {
+    /// Goes through the queues, up to the limit of each, and says whether something was left over. By parts in turn: what a
+    /// producer may be waiting for comes back all the while, however much has been scheduled.
+    fn empty_queues(&mut self, hub: &HubRef, mailbox: &Mailbox) -> bool {
+        let (mut cancels, mut mails) = (self.limits.expiry, self.limits.expiry);
+        let mut transfers = self.limits.transfer;
+        // What a turn before has left over goes first; and each queue is taken once, so that a turn has an end.
         if self.cancelled.is_empty() {
-            self.cancelled = mailbox.cancelled.take();
+            self.take_cancelled(mailbox);
         }
-        for _ in 0..self.limits.expiry {
-            // SAFETY: taken out of the queue, so they are the worker's.
-            let Some(entry) = (unsafe { self.cancelled.pop(Entry::next_cancelled) }) else { return false };
-            self.unlink_and_let_go(hub, entry);
+        let mut has_taken = false;
+        loop {
+            let collected = self.collect(hub, mailbox, cancels.min(PART));
+            let (read, is_read) = self.read_mail(hub, mailbox, mails.min(PART));
+            let linked = self.link(hub, mailbox, transfers.min(PART));
+            (cancels, mails, transfers) = (cancels - collected, mails - read, transfers - linked);
+            if self.inbox.is_empty() && transfers > 0 && !has_taken {
+                has_taken = true;
+                self.take_inbox(mailbox);
+                continue;
+            }
+            let is_done = |left: usize, rest: Taken| left == 0 || rest.is_empty();
+            if is_done(cancels, self.cancelled) && (mails == 0 || is_read) && is_done(transfers, self.inbox) {
+                break;
+            }
         }
-        !self.cancelled.is_empty()
+        mailbox.counters.backlog.set(self.inbox.depth() as u64);
+        mailbox.counters.cancelled_backlog.set(self.cancelled.depth() as u64);
+        let has_more_to_take = transfers == 0 && mailbox.inbox.depth() > 0;
+        !self.inbox.is_empty() || has_more_to_take || !self.cancelled.is_empty() || mails == 0
     }
 
-    fn read_mail(&mut self, hub: &HubRef, mailbox: &Mailbox) -> bool {
-        let mut relinked = 0;
-        let mut more = true;
-        for _ in 0..self.limits.expiry {
-            let Some(mail) = mailbox.earlier.pop() else {
-                more = false;
-                break;
-            };
+    /// The depth is noted before the queue is taken, and made exact after it: whoever adds up both, the queue first, never finds too
+    /// little.
+    fn take_inbox(&mut self, mailbox: &Mailbox) {
+        let backlog = &mailbox.counters.backlog;
+        backlog.set(mailbox.inbox.depth() as u64);
+        let is_draining = mailbox.drains_until().is_some();
+        self.inbox = if is_draining { mailbox.inbox.close() } else { mailbox.inbox.take() };
+        backlog.set(self.inbox.depth() as u64);
+    }
+
+    /// As [`take_inbox`](Self::take_inbox).
+    fn take_cancelled(&mut self, mailbox: &Mailbox) {
+        let backlog = &mailbox.counters.cancelled_backlog;
+        backlog.set(mailbox.cancelled.depth() as u64);
+        self.cancelled = mailbox.cancelled.take();
+        backlog.set(self.cancelled.depth() as u64);
+    }
+
+    /// Lets go of up to `most` of the entries that were taken out of the cancelled queue. Returns of how many.
+    fn collect(&mut self, hub: &HubRef, mailbox: &Mailbox, most: usize) -> usize {
+        let mut collected = 0;
+        while collected < most {
+            // SAFETY: taken out of the queue, so they are the worker's.
+            let Some(entry) = (unsafe { self.cancelled.pop(Entry::next_cancelled) }) else { break };
+            self.unlink_and_let_go(hub, entry);
+            collected += 1;
+        }
+        if collected > 0 {
+            mailbox.counters.collected.add(collected as u64);
+        }
+        collected
+    }
+
+    /// Reads up to `most` of the mail. Returns how much, and whether that was all.
+    fn read_mail(&mut self, hub: &HubRef, mailbox: &Mailbox, most: usize) -> (usize, bool) {
+        let (mut relinked, mut read) = (0, 0);
+        while read < most {
+            let Some(mail) = mailbox.earlier.pop() else { break };
+            read += 1;
             // SAFETY: while IN_MAIL is set the engine does not let go of the entry.
             match unsafe { entry_ref(mail.0) }.state.arrive() {
                 Transfer::Pending(deadline) => {
@@ -183,30 +233,19 @@ impl Shard {
                 Transfer::Cancelled => self.unlink_and_let_go(hub, mail.0),
             }
         }
-        mailbox.counters.relinked.add(relinked);
-        more
-    }
-
-    fn transfer(&mut self, hub: &HubRef, mailbox: &Mailbox) -> bool {
-        // What a turn before has left over goes first.
-        let mut transferred = self.link(hub, self.limits.transfer);
-        let has_room = transferred < self.limits.transfer;
-        if has_room {
-            let is_draining = mailbox.drains_until().is_some();
-            self.inbox = if is_draining { mailbox.inbox.close() } else { mailbox.inbox.take() };
-            mailbox.counters.backlog.set(self.inbox.depth() as u64);
-            transferred += self.link(hub, self.limits.transfer - transferred);
+        if relinked > 0 {
+            mailbox.counters.relinked.add(relinked);
         }
-        mailbox.counters.transferred.add(transferred as u64);
-        mailbox.counters.backlog.set(self.inbox.depth() as u64);
-        !self.inbox.is_empty() || (!has_room && mailbox.inbox.depth() > 0)
+        (read, read < most)
     }
 
-    /// Links up to `room` of the entries that were taken out of the inbox. Returns how many were gone through.
-    fn link(&mut self, hub: &HubRef, room: usize) -> usize {
-        for linked in 0..room {
+    /// Links up to `most` of the entries that were taken out of the inbox. Returns how many were gone through.
+    fn link(&mut self, hub: &HubRef, mailbox: &Mailbox, most: usize) -> usize {
+        let (mut gone_through, mut cancelled) = (0, 0);
+        while gone_through < most {
             // SAFETY: taken out of the inbox, so they are the worker's.
-            let Some(entry) = (unsafe { self.inbox.pop(Entry::next) }) else { return linked };
+            let Some(entry) = (unsafe { self.inbox.pop(Entry::next) }) else { break };
+            gone_through += 1;
             // Again, if it was cancelled, and then armed again, in between.
             loop {
                 // SAFETY: the engine has not let go of it.
@@ -216,12 +255,19 @@ impl Shard {
                         unsafe { self.wheel.insert(entry, deadline) };
                         break;
                     }
-                    Transfer::Cancelled if let_go(&self.free, hub, entry) => break,
+                    Transfer::Cancelled if let_go(&self.free, hub, entry) => {
+                        cancelled += 1;
+                        break;
+                    }
                     Transfer::Cancelled => {}
                 }
             }
         }
-        room
+        if gone_through > 0 {
+            mailbox.counters.cancelled_share.set(cancelled, gone_through);
+            mailbox.counters.transferred.add(gone_through as u64);
+        }
+        gone_through
     }
 
     fn expire(&mut self, hub: &HubRef, mailbox: &Mailbox, budget: &mut Budget, sink: &mut impl FnMut(Batch)) -> usize {

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use crossbeam_utils::CachePadded;
 
+use super::backpressure::Patience;
 use super::counters::{Counter, Counts};
 use super::hub::Hub;
 use super::kept::Kept;
@@ -14,13 +15,6 @@ use super::running::Running;
 use super::stakes::Count;
 use crate::arena::{Arena, Local};
 use crate::entry::Entry;
-use crate::sync::{sleep_briefly, thread};
-
-/// How often a producer yields its processor, and then how often it sleeps (0.1 ms each), while the worker makes no
-/// progress at all, before the arena grows beside a full inbox. 20 ms are more than a thread that can run waits for its
-/// turn; a worker that is stuck for longer is stuck in a task.
-const YIELDS: usize = if cfg!(loom) { 1 } else { 1_024 };
-const SLEEPS: usize = if cfg!(loom) { 0 } else { 200 };
 
 /// One thread's part of one engine. Reached through the hub only ([`Hub::with_producer`](super::Hub::with_producer) and what it
 /// is made of), which gives it to no two threads at a time, but for what any thread may look at, or count.
@@ -125,45 +119,74 @@ impl Producer {
         &self.stakes
     }
 
-    /// A free entry, for a timeout on `mailbox`; none if there is no memory for one.
+    /// A free entry, for a timeout on `mailbox`; none if there is no memory for one. May wait for the worker, see
+    /// [`backpressure`](super::backpressure).
     ///
     /// # Safety
-    /// The producer is the calling thread's, and `arena` is its hub's.
+    /// The producer is the calling thread's, and `hub` is its own.
     #[inline]
-    pub(crate) unsafe fn take_entry(&self, arena: &Arena, mailbox: &Mailbox) -> Option<NonNull<Entry>> {
+    pub(crate) unsafe fn take_entry(&self, hub: &Hub, mailbox: &Mailbox) -> Option<NonNull<Entry>> {
         // SAFETY: handed on.
-        let entry = unsafe { self.free.take(arena) };
-        // SAFETY: handed on.
-        entry.or_else(|| unsafe { self.take_entry_slowly(arena, mailbox) })
+        self.free.take().or_else(|| unsafe { self.take_entry_slowly(hub, mailbox) })
     }
 
-    /// The arena has nothing free. If a heap of entries waits for the worker, many of them may be cancelled ones that it is
-    /// about to give back: then it gets a chance to, before the arena grows. That is what bounds the garbage of a producer
-    /// that schedules and cancels faster than its worker collects.
+    #[cold]
+    unsafe fn take_entry_slowly(&self, hub: &Hub, mailbox: &Mailbox) -> Option<NonNull<Entry>> {
+        let mut patience = Patience::default();
+        // SAFETY: handed on.
+        let entry = unsafe { self.refill(hub, mailbox, &mut patience) };
+        self.count_wait(hub, mailbox, &patience);
+        entry
+    }
+
+    /// As many free entries; none if there is no memory for all of them. Waits for no longer than for one.
     ///
     /// # Safety
     /// As for [`take_entry`](Self::take_entry).
-    #[cold]
-    unsafe fn take_entry_slowly(&self, arena: &Arena, mailbox: &Mailbox) -> Option<NonNull<Entry>> {
-        let mut tries = 0;
-        let mut progress = mailbox.counters.transferred.get();
-        while tries < YIELDS + SLEEPS && mailbox.is_worth_waiting_for() {
-            if tries < YIELDS {
-                thread::yield_now()
-            } else {
-                sleep_briefly()
-            }
+    pub(crate) unsafe fn take_entries(&self, hub: &Hub, mailbox: &Mailbox, len: usize) -> Option<Vec<NonNull<Entry>>> {
+        let mut entries = Vec::new();
+        entries.try_reserve_exact(len).ok()?;
+        let mut patience = Patience::default();
+        while entries.len() < len {
             // SAFETY: handed on.
-            let entry = unsafe { self.free.take(arena) };
+            let entry = self.free.take().or_else(|| unsafe { self.refill(hub, mailbox, &mut patience) });
+            let Some(entry) = entry else { break };
+            entries.push(entry);
+        }
+        self.count_wait(hub, mailbox, &patience);
+        if entries.len() < len {
+            // SAFETY: as for taking them; they are ours alone.
+            entries.into_iter().for_each(|entry| unsafe { self.put_entry(&hub.arena, entry) });
+            return None;
+        }
+        Some(entries)
+    }
+
+    /// The thread has no free entry left.
+    ///
+    /// # Safety
+    /// As for [`take_entry`](Self::take_entry).
+    unsafe fn refill(&self, hub: &Hub, mailbox: &Mailbox, patience: &mut Patience) -> Option<NonNull<Entry>> {
+        while mailbox.has_much_garbage() && patience.wait(hub, mailbox) {}
+        loop {
+            let is_over = !mailbox.is_behind() || !patience.wait(hub, mailbox);
+            // Also when it is over: what the worker had given back before it was seen to be through is there by now.
+            // SAFETY: handed on.
+            let entry = unsafe { self.free.refill(&hub.arena) };
             if entry.is_some() {
                 return entry;
             }
-            let now = mailbox.counters.transferred.get();
-            tries = if now == progress { tries + 1 } else { 0 };
-            progress = now;
+            if is_over {
+                // SAFETY: handed on.
+                return unsafe { self.free.grow(&hub.arena, patience.growth()) };
+            }
         }
-        // SAFETY: handed on.
-        unsafe { self.free.grow(arena) }
+    }
+
+    fn count_wait(&self, hub: &Hub, mailbox: &Mailbox, patience: &Patience) {
+        if patience.has_waited() {
+            hub.counts_of(self, mailbox).waits.add(1);
+        }
     }
 
     /// An entry that lies in the inbox of `mailbox`, or did when it was kept, and may be armed again there.

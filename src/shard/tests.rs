@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::backpressure::{MANY, Patience, STUCK};
 use super::stack::WAKE_DEPTH;
 use super::*;
 use crate::entry::{Cancel, Reset, State, With};
@@ -41,6 +42,7 @@ struct Rig {
 }
 
 const ENOUGH: Limits = Limits { transfer: 1_000, expiry: 1_000 };
+const MAX_WAIT: Duration = Duration::from_millis(20);
 const FAR: Tick = Tick::new(1_000_000);
 
 impl Rig {
@@ -50,7 +52,7 @@ impl Rig {
 
     fn with(limits: Limits, max_pending: Option<usize>) -> Self {
         let timeline = Timeline::new(Source::Custom(Box::new(ManualClock::new())), Duration::from_millis(1));
-        let plan = HubPlan { shards: 2, timeline, capacity: 0, max_pending, on_panic: None };
+        let plan = HubPlan { shards: 2, timeline, capacity: 0, max_pending, max_wait: MAX_WAIT, on_panic: None };
         let (hub, bell) = (Hub::create(plan).expect("memory"), Bell::default());
         hub.set_waker(Box::new(bell.clone()));
         Self { hub, shard: Shard::new(1, Wheel::new(16, 2), limits), bell, witness: Arc::default() }
@@ -65,7 +67,7 @@ impl Rig {
         let mailbox = self.mailbox();
         // SAFETY: this thread's producer, and its hub's arena.
         let entry =
-            self.hub.with_producer(|mine| unsafe { mine.take_entry(&self.hub.arena, mailbox) }).expect("memory");
+            self.hub.with_producer(|mine| unsafe { mine.take_entry(&self.hub, mailbox) }).expect("memory");
         let witness = Arc::clone(&self.witness);
         // SAFETY: just taken.
         let this = unsafe { entry_ref(entry) };
@@ -306,23 +308,70 @@ fn a_worker_that_can_not_be_started_is_asked_for_again_by_whoever_comes_next() {
 }
 
 #[test]
-fn a_producer_waits_only_for_a_worker_that_has_much_to_give_back() {
+fn what_waits_for_the_worker_is_counted_also_when_the_worker_has_taken_it() {
     let mut rig = Rig::new(ENOUGH);
-    for _ in 0..2 * WAKE_DEPTH {
+    for _ in 0..MANY {
         rig.post(FAR);
     }
-    rig.bell.is_elsewhere.store(1, Ordering::Relaxed);
-    assert!(!rig.mailbox().is_worth_waiting_for());
+    assert!(!rig.mailbox().is_behind());
     rig.post(FAR);
-    assert!(rig.mailbox().is_worth_waiting_for());
-    rig.bell.is_elsewhere.store(0, Ordering::Relaxed);
-    assert!(!rig.mailbox().is_worth_waiting_for(), "nobody but the caller turns the shard");
-    rig.bell.is_elsewhere.store(1, Ordering::Relaxed);
+    assert!(rig.mailbox().is_behind() && !rig.mailbox().has_much_garbage());
     rig.turn(0);
-    assert!(rig.mailbox().is_worth_waiting_for(), "what the worker has taken and not gone through counts, too");
+    assert!(rig.mailbox().is_behind(), "what the worker has taken and not gone through counts, too");
     while rig.turn(0).more {}
-    assert!(!rig.mailbox().is_worth_waiting_for());
+    assert!(!rig.mailbox().is_behind());
     assert_eq!(rig.mailbox().inbox_depth(), 0);
+}
+
+#[test]
+fn cancelled_entries_are_garbage_in_the_cancelled_queue_and_in_the_inbox_by_their_share() {
+    let mut rig = Rig::new(Limits { transfer: 10 * MANY, expiry: ENOUGH.expiry });
+    let linked: Vec<_> = (0..=MANY).map(|_| rig.post_held(FAR)).collect();
+    rig.turn(0);
+    assert!(!rig.mailbox().has_much_garbage() && !rig.mailbox().is_behind());
+    let mut linked = linked.into_iter();
+    linked.by_ref().take(MANY).for_each(|held| held.cancel(rig.mailbox()));
+    assert!(!rig.mailbox().has_much_garbage());
+    linked.for_each(|held| held.cancel(rig.mailbox()));
+    assert!(rig.mailbox().has_much_garbage());
+    rig.turn(0);
+    assert!(!rig.mailbox().has_much_garbage(), "the worker has taken it");
+    assert!(rig.mailbox().is_behind(), "and has not gone through it");
+    while rig.turn(0).more {}
+    assert!(!rig.mailbox().is_behind());
+    // In the inbox nobody can tell, but for what the worker has met there last.
+    let fill = |rig: &Rig, cancelled: usize| {
+        for n in 0..4 * MANY {
+            let held = rig.post_held(FAR);
+            if n % 4 < cancelled {
+                held.cancel(rig.mailbox());
+            }
+        }
+    };
+    for (share, is_much) in [(1, false), (2, true), (0, false)] {
+        fill(&rig, share);
+        rig.turn(0);
+        fill(&rig, 0);
+        assert_eq!(rig.mailbox().has_much_garbage(), is_much, "{share} of 4");
+        rig.turn(0);
+    }
+}
+
+#[test]
+fn a_thread_waits_for_as_long_as_it_may_and_not_for_a_worker_that_does_not_move() {
+    let rig = Rig::new(ENOUGH);
+    let wait = || {
+        let (mut patience, begin) = (Patience::default(), std::time::Instant::now());
+        while patience.wait(&rig.hub, rig.mailbox()) {}
+        assert_eq!(patience.has_waited(), begin.elapsed() >= MAX_WAIT);
+        patience.has_waited()
+    };
+    assert!(!wait(), "nobody but the caller turns the shard");
+    rig.bell.is_elsewhere.store(1, Ordering::Relaxed);
+    (0..STUCK).for_each(|_| assert!(wait()));
+    assert!(!wait(), "it has been waited for in vain for a second");
+    rig.mailbox().counters.collected.add(1);
+    assert!(wait(), "it has moved");
 }
 
 #[test]
@@ -461,7 +510,7 @@ fn a_hub_goes_with_its_last_owner_or_the_last_handle() {
     let witness = Arc::clone(&told);
     let timeline = Timeline::new(Source::Custom(Box::new(ManualClock::new())), Duration::from_millis(1));
     let on_panic: PanicHook = Box::new(move |_| assert!(Arc::strong_count(&witness) > 0));
-    let plan = HubPlan { shards: 2, timeline, capacity: 0, max_pending: None, on_panic: Some(on_panic) };
+    let plan = HubPlan { shards: 2, timeline, capacity: 0, max_pending: None, max_wait: MAX_WAIT, on_panic: Some(on_panic) };
     let mut rig = Rig::new(ENOUGH);
     rig.hub = Hub::create(plan).expect("memory");
     rig.hub.set_waker(Box::new(rig.bell.clone()));

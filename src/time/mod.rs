@@ -48,6 +48,20 @@ pub trait Clock: Send + Sync + 'static {
     }
 }
 
+/// A look at the system's clock, whatever the engine's is: for threads that wait for one another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RealTime(Instant);
+
+impl RealTime {
+    pub(crate) fn now() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(crate) fn elapsed(self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
 /// Nanoseconds in a duration; what does not fit in 64 bits (584 years) saturates.
 #[inline]
 pub(crate) fn saturating_ns(duration: Duration) -> u64 {

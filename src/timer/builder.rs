@@ -25,6 +25,7 @@ const MAX_CAPACITY: usize = 1 << 40;
 const DEFAULT_TICK: Duration = Duration::from_millis(1);
 const DEFAULT_TICKS_PER_WHEEL: usize = 512;
 const DEFAULT_LIMIT: usize = 100_000;
+const DEFAULT_MAX_WAIT: Duration = Duration::from_millis(20);
 const DEFAULT_STUCK_AFTER: Duration = Duration::from_secs(1);
 /// What the default number of levels makes addressable.
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -55,6 +56,7 @@ pub struct Builder {
     levels: Option<usize>,
     limits: Limits,
     max_pending_timeouts: Option<usize>,
+    max_wait: Duration,
     capacity: usize,
     pinning: Pinning,
     wait: WaitStrategy,
@@ -75,6 +77,7 @@ impl Builder {
             levels: None,
             limits: Limits { transfer: DEFAULT_LIMIT, expiry: DEFAULT_LIMIT },
             max_pending_timeouts: None,
+            max_wait: DEFAULT_MAX_WAIT,
             capacity: 0,
             pinning: Pinning::default(),
             wait: WaitStrategy::default(),
@@ -157,6 +160,21 @@ impl Builder {
     /// Default: no bound.
     pub fn max_pending_timeouts(mut self, max: usize) -> Self {
         self.max_pending_timeouts = Some(max);
+        self
+    }
+
+    /// How long a call that schedules may wait for a worker that is behind, before the engine takes new memory instead. It waits only if
+    /// no memory for another timeout is free while more than 16,384 entries wait for a worker that runs, most of which, as a rule, are
+    /// cancelled timeouts: so what those hold is bounded, however fast timeouts are scheduled and cancelled. As soon as the worker has
+    /// given enough of them back the call goes on. A worker that has not moved meanwhile is not waited for again until it does.
+    ///
+    /// Zero: nobody waits, and the engine takes memory as long as its worker does not keep up. That is for event loops, which must not
+    /// stand still; [`Timer::shrink`](crate::Timer::shrink) gives the memory back when the storm is over. `Stats::waits` counts the
+    /// calls that have waited. (A driven engine has no worker that could be waited for.)
+    ///
+    /// Default: 20 ms.
+    pub fn max_wait(mut self, most: Duration) -> Self {
+        self.max_wait = most;
         self
     }
 
@@ -319,6 +337,7 @@ impl Builder {
             timeline: Timeline::new(source, self.tick_duration),
             capacity: self.capacity,
             max_pending: self.max_pending_timeouts,
+            max_wait: self.max_wait,
             on_panic: self.on_panic.take(),
         };
         let hub = Hub::create(plan).ok_or(BuildError::Capacity { timeouts: self.capacity })?;
@@ -376,6 +395,7 @@ impl fmt::Debug for Builder {
             .field("levels", &self.levels)
             .field("limits", &self.limits)
             .field("max_pending_timeouts", &self.max_pending_timeouts)
+            .field("max_wait", &self.max_wait)
             .field("capacity", &self.capacity)
             .field("pinning", &self.pinning)
             .field("wait", &self.wait)

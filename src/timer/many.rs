@@ -1,13 +1,11 @@
 //! Many timeouts at once.
 
-use std::ptr::NonNull;
 use std::time::Duration;
 
 use super::error::ScheduleError;
 use super::schedule::{Once, Place, Refusal, fill, take_back};
 use super::timeout::Timeout;
-use crate::entry::{Entry, With, entry_ref};
-use crate::shard::{Hub, Mailbox, Producer};
+use crate::entry::{With, entry_ref};
 
 impl Place<'_> {
     /// Many tasks with one deadline: all of them, by one exchange on the inbox, or none.
@@ -44,7 +42,7 @@ impl Place<'_> {
                 Err(why.of(tasks))
             };
             // SAFETY: the producer is this thread's, and the hub's.
-            let Some(entries) = (unsafe { take_entries(mine, hub, mailbox, len) }) else {
+            let Some(entries) = (unsafe { mine.take_entries(hub, mailbox, len) }) else {
                 return refuse(tasks, Refusal::OutOfMemory);
             };
             for (&entry, task) in entries.iter().zip(tasks) {
@@ -79,23 +77,4 @@ impl Place<'_> {
         // SAFETY: just armed with a handle each, and these are the ones.
         Ok(entries.into_iter().map(|entry| unsafe { Timeout::new(entry) }).collect())
     }
-}
-
-/// So many free entries; none if there is no memory for all of them.
-///
-/// # Safety
-/// The producer is the calling thread's, of this hub.
-unsafe fn take_entries(mine: &Producer, hub: &Hub, mailbox: &Mailbox, len: usize) -> Option<Vec<NonNull<Entry>>> {
-    let mut entries = Vec::new();
-    entries.try_reserve_exact(len).ok()?;
-    for _ in 0..len {
-        // SAFETY: handed on.
-        let Some(entry) = (unsafe { mine.take_entry(&hub.arena, mailbox) }) else {
-            // SAFETY: as for taking them; they are ours alone.
-            entries.into_iter().for_each(|entry| unsafe { mine.put_entry(&hub.arena, entry) });
-            return None;
-        };
-        entries.push(entry);
-    }
-    Some(entries)
 }

@@ -243,8 +243,8 @@ impl Place<'_> {
                 entry
             }
             None => {
-                // SAFETY: the producer is this thread's, the arena is the hub's.
-                let Some(entry) = (unsafe { mine.take_entry(&hub.arena, mailbox) }) else {
+                // SAFETY: the producer is this thread's, and the hub's.
+                let Some(entry) = (unsafe { mine.take_entry(hub, mailbox) }) else {
                     hub.give_places_back(1);
                     counts.rejected.add(1);
                     return Err((Refusal::OutOfMemory, work));

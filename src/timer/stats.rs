@@ -28,6 +28,8 @@ pub struct Stats {
     /// Timeouts that were not accepted: too many pending, no memory, or shut down. (A zero period, or a forked child, counts for nothing.
     /// A future that asks again and again counts each time.)
     pub rejected: u64,
+    /// Calls that have waited for a worker to give memory back: see [`Builder::max_wait`](crate::Builder::max_wait).
+    pub waits: u64,
     /// Tasks that panicked: in a run, or when [`Group::cancel_all`](crate::Group::cancel_all) dropped them. (And wakers, and
     /// calls of `on_tick` and `on_worker_start`.)
     pub panicked: u64,
@@ -74,6 +76,7 @@ pub struct ShardStats {
     pub cancelled: u64,
     pub returned: u64,
     pub rejected: u64,
+    pub waits: u64,
     pub reset: u64,
     pub relinked: u64,
     pub cascaded: u64,
@@ -134,6 +137,7 @@ impl Stats {
             cancelled: sum(|shard| shard.cancelled),
             returned: sum(|shard| shard.returned),
             rejected: sum(|shard| shard.rejected),
+            waits: sum(|shard| shard.waits),
             panicked: hub.panicked.load(Ordering::Relaxed),
             executor_refused: hub.refused.load(Ordering::Relaxed),
             reset: sum(|shard| shard.reset),
@@ -173,6 +177,7 @@ impl ShardStats {
             cancelled,
             returned,
             rejected: sum(|counts| counts.rejected.get()),
+            waits: sum(|counts| counts.waits.get()),
             reset: sum(|counts| counts.reset.get()),
             relinked: counters.relinked.get(),
             cascaded: counters.cascaded.get(),

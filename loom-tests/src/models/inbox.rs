@@ -1,7 +1,7 @@
 //! The inbox: what is pushed is taken, once, whoever pushes meanwhile.
 
 use super::check::check;
-use super::rig::{Bare, Ledger, driven, ticks};
+use super::rig::{Bare, Ledger, NO_LIMITS, driven, ticks};
 use crate::executor::run_here;
 use crate::shard::Limits;
 use crate::sync::thread;
@@ -65,5 +65,48 @@ fn a_chain_is_accepted_whole_or_not_at_all() {
         assert!((refused, unfired) == (2, 0) || (refused, unfired) == (0, 2));
         ledger.assert_closed(0);
         drop((timer, driver));
+    });
+}
+
+/// Invariant: whoever adds up what waits for the worker, in the queue and in the worker's hands, does not miss what the worker is just
+/// taking out. (A thread that did would take new memory instead of waiting.)
+/// Legal ends: it waits in the queue, or in the worker's hands; it has been gone through.
+#[test]
+fn what_the_worker_takes_is_counted_all_the_while() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let (bare, mut shard) = Bare::new(1, NO_LIMITS);
+        assert!(bare.post(bare.arm(Tick::new(5), false, &ledger)));
+        let observed = bare.clone();
+        let observer = thread::spawn(move || {
+            let mailbox = observed.hub.mailbox(0);
+            assert!(mailbox.inbox_depth() > 0 || mailbox.counters.transferred.get() == 1);
+        });
+        shard.turn(&bare.hub, Tick::ZERO, &mut run_here);
+        observer.join().expect("no panic");
+        drop(shard.close(&bare.hub));
+        ledger.assert_closed(0);
+    });
+}
+
+/// Invariant: the same of the cancelled queue.
+#[test]
+fn what_the_worker_collects_is_counted_all_the_while() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let (bare, mut shard) = Bare::new(1, NO_LIMITS);
+        let armed = bare.arm(Tick::new(5), true, &ledger);
+        let timeout = armed.handle();
+        assert!(bare.post(armed));
+        shard.turn(&bare.hub, Tick::ZERO, &mut run_here);
+        assert!(timeout.cancel());
+        let observed = bare.clone();
+        let observer = thread::spawn(move || {
+            let mailbox = observed.hub.mailbox(0);
+            assert!(mailbox.cancelled_depth() > 0 || mailbox.counters.collected.get() == 1);
+        });
+        shard.turn(&bare.hub, Tick::ZERO, &mut run_here);
+        observer.join().expect("no panic");
+        ledger.assert_closed(0);
     });
 }

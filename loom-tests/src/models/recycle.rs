@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::check::check;
 use super::rig::{Ledger, driven, entries_in_use, ticks};
-use crate::arena::{Arena, Local, PerThread, current_thread};
+use crate::arena::{Arena, Growth, Local, PerThread, current_thread};
 use crate::entry::{Entry, entry_ref};
 use crate::sync::{AtomicUsize, Ordering, thread};
 
@@ -28,9 +28,9 @@ impl Mine {
 
     fn take(&self) -> Sent {
         // SAFETY: a `Local` of this arena alone.
-        let entry = unsafe { self.local.take(&self.arena) };
-        // SAFETY: as above, and `take` has found nothing.
-        let entry = entry.unwrap_or_else(|| unsafe { self.local.grow(&self.arena) }.expect("memory"));
+        let entry = self.local.take().or_else(|| unsafe { self.local.refill(&self.arena) });
+        // SAFETY: as above, and nothing was found.
+        let entry = entry.unwrap_or_else(|| unsafe { self.local.grow(&self.arena, Growth::Double) }.expect("memory"));
         // What an owner does to an entry: loom objects if somebody else does, too.
         // SAFETY: just taken.
         let this = unsafe { entry_ref(entry) };

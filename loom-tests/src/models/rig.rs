@@ -142,6 +142,7 @@ impl Bare {
             timeline: Timeline::new(Source::Custom(Box::new(ManualClock::new())), ticks(1)),
             capacity: entries,
             max_pending: None,
+            max_wait: Duration::ZERO,
             on_panic: None,
         };
         let hub = Hub::create(plan).expect("memory");
@@ -155,7 +156,7 @@ impl Bare {
         let mailbox = self.hub.mailbox(0);
         // SAFETY: this thread's producer, and its hub's arena.
         let entry =
-            self.hub.with_producer(|mine| unsafe { mine.take_entry(&self.hub.arena, mailbox) }).expect("memory");
+            self.hub.with_producer(|mine| unsafe { mine.take_entry(&self.hub, mailbox) }).expect("memory");
         // SAFETY: just taken.
         let this = unsafe { entry_ref(entry) };
         this.fill(std::ptr::from_ref(mailbox).cast(), Task::new(ledger.task()));
@@ -172,7 +173,7 @@ impl Bare {
         let mailbox = self.hub.mailbox(0);
         // SAFETY: this thread's producer, and its hub's arena.
         let entry =
-            self.hub.with_producer(|mine| unsafe { mine.take_entry(&self.hub.arena, mailbox) }).expect("memory");
+            self.hub.with_producer(|mine| unsafe { mine.take_entry(&self.hub, mailbox) }).expect("memory");
         // SAFETY: just taken.
         let this = unsafe { entry_ref(entry) };
         let first = Moment { ns: 0, tick: Tick::ZERO };
