@@ -26,6 +26,19 @@ enum Memory {
     Mapped(usize),
 }
 
+/// What the system gives memory out, and takes it back, in: bytes. Zero where nothing can be given back.
+pub(crate) fn page_size() -> usize {
+    #[cfg(all(target_os = "linux", not(miri), not(loom)))]
+    {
+        use std::sync::OnceLock;
+        static SIZE: OnceLock<usize> = OnceLock::new();
+        // SAFETY: takes a number, and answers with one.
+        *SIZE.get_or_init(|| usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(0))
+    }
+    #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
+    0
+}
+
 impl<T> Zeroed<T> {
     /// None if the memory can't be had.
     ///
@@ -73,6 +86,31 @@ impl<T> Zeroed<T> {
         // SAFETY: ours; the advice changes nothing that can be read there.
         unsafe { libc::madvise(mapped, bytes, libc::MADV_HUGEPAGE) };
         Some(Self { first: NonNull::new(mapped)?.cast(), len, memory: Memory::Mapped(bytes) })
+    }
+
+    /// Lets the system have the memory of so many places, from one on, which both lie on the border of a [page](page_size). They may be read
+    /// and written as before; what stands in them is lost, and takes no memory before they are written to again. False if the system
+    /// keeps it where it is.
+    ///
+    /// # Safety
+    /// The places are the array's, and nobody else uses them meanwhile.
+    pub(crate) unsafe fn discard(&self, from: usize, len: usize) -> bool {
+        #[cfg(all(target_os = "linux", not(miri), not(loom)))]
+        {
+            // SAFETY: handed on.
+            let first = unsafe { self.at(from) };
+            debug_assert!(
+                first.addr().get().is_multiple_of(page_size()) && (len * size_of::<T>()).is_multiple_of(page_size())
+            );
+            // SAFETY: whole pages of memory that is ours, whose contents nobody needs.
+            let failed = unsafe { libc::madvise(first.as_ptr().cast(), len * size_of::<T>(), libc::MADV_DONTNEED) };
+            failed == 0
+        }
+        #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
+        {
+            let _ = (from, len);
+            cfg!(loom)
+        }
     }
 
     pub(crate) fn len(&self) -> usize {

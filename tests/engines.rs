@@ -1,17 +1,16 @@
 //! Thousands of engines made and dropped leave nothing behind: no thread, no memory, no closure. The heap's bytes and
-//! the process's threads are counted, so one of these tests runs at a time.
+//! the process's threads are counted, so each of these tests has a process of its own.
 
 mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use tourbillon::{Builder, Expired, Inline, ManualClock, ThreadPool, Timer};
 
-use common::{Drops, HOUR, MS, driven, eventually, resident_bytes, threads_named};
+use common::{Drops, HOUR, MS, alone, driven, eventually, resident_bytes, threads_named};
 
 /// Counts the bytes that are in use.
 struct Counting;
@@ -53,14 +52,8 @@ fn threads() -> usize {
     threads_named("tourbillon").len()
 }
 
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Makes and ends engines by `life`, and checks that in the end all is as it was after the first few.
 fn assert_leaves_nothing(engines: usize, mut life: impl FnMut(usize)) {
-    let _alone = alone();
     let mut live = |engines| {
         (0..engines).for_each(&mut life);
         eventually("all threads end", || threads() == 0);
@@ -81,83 +74,76 @@ fn build(builder: Builder) -> Timer {
 
 #[test]
 fn engines_that_were_never_used_leave_nothing() {
-    assert_leaves_nothing(2_000, |n| {
-        let timer = build(Timer::builder().capacity(n % 100));
-        assert_eq!(timer.clone().pending(), 0);
+    alone(|| {
+        assert_leaves_nothing(2_000, |n| {
+            let timer = build(Timer::builder().capacity(n % 100));
+            assert_eq!(timer.clone().pending(), 0);
+        });
     });
 }
 
 #[test]
 fn engines_with_workers_and_pools_leave_nothing() {
-    assert_leaves_nothing(1_000, |n| {
-        let timer = match n % 3 {
-            0 => build(Timer::builder()),
-            1 => build(Timer::builder().executor(ThreadPool::new(2)).shards(2)),
-            _ => build(Timer::builder().executor(Inline)),
-        };
-        let fired = timer.schedule(Duration::ZERO, || ()).expect("accepted");
-        if n % 2 == 0 {
-            while !fired.is_expired() {
-                thread::yield_now();
+    alone(|| {
+        assert_leaves_nothing(1_000, |n| {
+            let timer = match n % 3 {
+                0 => build(Timer::builder()),
+                1 => build(Timer::builder().executor(ThreadPool::new(2)).shards(2)),
+                _ => build(Timer::builder().executor(Inline)),
+            };
+            let fired = timer.schedule(Duration::ZERO, || ()).expect("accepted");
+            if n % 2 == 0 {
+                while !fired.is_expired() {
+                    thread::yield_now();
+                }
             }
-        }
+        });
     });
 }
 
 #[test]
 fn engines_with_unfired_timeouts_drop_each_closure_once() {
-    let drops = Drops::default();
-    let mut made = 0;
-    assert_leaves_nothing(1_000, |n| {
-        let timer = build(Timer::builder());
-        for _ in 0..5 {
-            let (small, large) = (drops.witness(), drops.witness());
-            timer.schedule_detached(HOUR, move || drop(small)).expect("accepted");
-            let ballast = [n; 64];
-            timer.schedule_detached(HOUR, move || drop((large, ballast))).expect("accepted");
-            made += 2;
-        }
-        match n % 3 {
-            0 => drop(timer),
-            1 => drop(timer.shutdown().expect("the first")),
-            _ => timer.shutdown().expect("the first").into_iter().for_each(|left| left.run()),
-        }
-        if made % 1_000 == 0 {
-            eventually("all are dropped", || drops.count() == made);
-            drops.forget();
-            made = 0;
-        }
+    alone(|| {
+        let drops = Drops::default();
+        let mut made = 0;
+        assert_leaves_nothing(1_000, |n| {
+            let timer = build(Timer::builder());
+            for _ in 0..5 {
+                let (small, large) = (drops.witness(), drops.witness());
+                timer.schedule_detached(HOUR, move || drop(small)).expect("accepted");
+                let ballast = [n; 64];
+                timer.schedule_detached(HOUR, move || drop((large, ballast))).expect("accepted");
+                made += 2;
+            }
+            match n % 3 {
+                0 => drop(timer),
+                1 => drop(timer.shutdown().expect("the first")),
+                _ => timer.shutdown().expect("the first").into_iter().for_each(|left| left.run()),
+            }
+            if made % 1_000 == 0 {
+                eventually("all are dropped", || drops.count() == made);
+                drops.forget();
+                made = 0;
+            }
+        });
     });
 }
 
 #[test]
 fn engines_whose_handles_outlive_them_leave_nothing_once_those_are_dropped() {
-    let mut kept = Vec::new();
-    assert_leaves_nothing(1_000, |n| {
-        let timer = build(Timer::builder().executor(Inline));
-        kept.extend((0..10).map(|_| timer.schedule(HOUR, || ()).expect("accepted")));
-        kept.push(timer.schedule(Duration::ZERO, || ()).expect("accepted"));
-        drop(timer);
-        if n % 100 == 99 {
-            let kept = std::mem::take(&mut kept);
-            let (here, elsewhere): (Vec<_>, Vec<_>) = kept.into_iter().enumerate().partition(|(n, _)| n % 2 == 0);
-            thread::scope(|scope| {
-                scope.spawn(|| drop(elsewhere));
-                drop(here);
-            });
-        }
-    });
-}
-
-#[test]
-fn engines_that_are_used_by_threads_that_come_and_go_leave_nothing() {
-    assert_leaves_nothing(300, |_| {
-        let timer = build(Timer::builder().executor(Inline));
-        thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    let timeouts: Vec<_> = (0..20).map(|_| timer.schedule(HOUR, || ()).expect("accepted")).collect();
-                    timeouts.iter().for_each(|timeout| assert!(timeout.cancel()));
+    alone(|| {
+        let mut kept = Vec::new();
+        assert_leaves_nothing(1_000, |n| {
+            let timer = build(Timer::builder().executor(Inline));
+            kept.extend((0..10).map(|_| timer.schedule(HOUR, || ()).expect("accepted")));
+            kept.push(timer.schedule(Duration::ZERO, || ()).expect("accepted"));
+            drop(timer);
+            if n % 100 == 99 {
+                let kept = std::mem::take(&mut kept);
+                let (here, elsewhere): (Vec<_>, Vec<_>) = kept.into_iter().enumerate().partition(|(n, _)| n % 2 == 0);
+                thread::scope(|scope| {
+                    scope.spawn(|| drop(elsewhere));
+                    drop(here);
                 });
             }
         });
@@ -165,75 +151,101 @@ fn engines_that_are_used_by_threads_that_come_and_go_leave_nothing() {
 }
 
 #[test]
-fn one_engine_that_is_used_by_very_many_threads_stays_small() {
-    let _alone = alone();
-    let timer = build(Timer::builder().executor(Inline));
-    drop(timer.schedule(HOUR, || ()).expect("accepted"));
-    let use_it = || {
-        thread::scope(|scope| {
-            scope.spawn(|| assert!(timer.schedule(HOUR, || ()).expect("accepted").cancel()));
+fn engines_that_are_used_by_threads_that_come_and_go_leave_nothing() {
+    alone(|| {
+        assert_leaves_nothing(300, |_| {
+            let timer = build(Timer::builder().executor(Inline));
+            thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        let timeouts: Vec<_> =
+                            (0..20).map(|_| timer.schedule(HOUR, || ()).expect("accepted")).collect();
+                        timeouts.iter().for_each(|timeout| assert!(timeout.cancel()));
+                    });
+                }
+            });
         });
-    };
-    (0..100).for_each(|_| use_it());
-    let heap = IN_USE.load(Ordering::Relaxed);
-    (0..3_000).for_each(|_| use_it());
-    eventually("the heap is as it was", || IN_USE.load(Ordering::Relaxed) < heap + 256 * 1024);
+    });
+}
+
+#[test]
+fn one_engine_that_is_used_by_very_many_threads_stays_small() {
+    alone(|| {
+        let timer = build(Timer::builder().executor(Inline));
+        drop(timer.schedule(HOUR, || ()).expect("accepted"));
+        let use_it = || {
+            thread::scope(|scope| {
+                scope.spawn(|| assert!(timer.schedule(HOUR, || ()).expect("accepted").cancel()));
+            });
+        };
+        (0..100).for_each(|_| use_it());
+        let heap = IN_USE.load(Ordering::Relaxed);
+        (0..3_000).for_each(|_| use_it());
+        eventually("the heap is as it was", || IN_USE.load(Ordering::Relaxed) < heap + 256 * 1024);
+    });
 }
 
 #[test]
 fn driven_engines_leave_nothing_whichever_half_goes_first() {
-    assert_leaves_nothing(2_000, |n| {
-        let (timer, mut driver, clock) = driven();
-        let handle = timer.schedule(MS, || ()).expect("accepted");
-        timer.schedule_detached(HOUR, || ()).expect("accepted");
-        driver.on_earlier(|| ());
-        if n % 2 == 0 {
-            clock.advance(MS);
-            assert_eq!(driver.turn(), 1);
-            assert!(handle.reset(MS) || handle.is_expired());
-        }
-        match n % 4 {
-            0 | 1 => drop((driver, timer, handle)),
-            2 => drop((handle, timer, driver)),
-            _ => drop((timer, driver, handle)),
-        }
+    alone(|| {
+        assert_leaves_nothing(2_000, |n| {
+            let (timer, mut driver, clock) = driven();
+            let handle = timer.schedule(MS, || ()).expect("accepted");
+            timer.schedule_detached(HOUR, || ()).expect("accepted");
+            driver.on_earlier(|| ());
+            if n % 2 == 0 {
+                clock.advance(MS);
+                assert_eq!(driver.turn(), 1);
+                assert!(handle.reset(MS) || handle.is_expired());
+            }
+            match n % 4 {
+                0 | 1 => drop((driver, timer, handle)),
+                2 => drop((handle, timer, driver)),
+                _ => drop((timer, driver, handle)),
+            }
+        });
     });
 }
 
 #[test]
 fn engines_on_one_manual_clock_leave_nothing() {
-    let clock = ManualClock::new();
-    assert_leaves_nothing(1_000, |_| {
-        let timer = build(Timer::builder().clock(clock.clone()).executor(Inline));
-        let timeout = timer.schedule(MS, || ()).expect("accepted");
-        clock.advance(MS);
-        assert!(timeout.is_expired());
+    alone(|| {
+        let clock = ManualClock::new();
+        assert_leaves_nothing(1_000, |_| {
+            let timer = build(Timer::builder().clock(clock.clone()).executor(Inline));
+            let timeout = timer.schedule(MS, || ()).expect("accepted");
+            clock.advance(MS);
+            assert!(timeout.is_expired());
+        });
     });
 }
 
 #[test]
 fn shut_down_engines_that_are_kept_have_no_threads() {
-    let _alone = alone();
-    let engines: Vec<_> = (0..50).map(|_| build(Timer::builder())).collect();
-    for timer in &engines {
-        let timeout = timer.schedule(Duration::ZERO, || ()).expect("accepted");
-        eventually("it fires", || timeout.is_expired());
-    }
-    assert!(threads() >= 50);
-    engines.iter().for_each(|timer| assert!(timer.shutdown().is_ok()));
-    eventually("all threads end", || threads() == 0);
+    alone(|| {
+        let engines: Vec<_> = (0..50).map(|_| build(Timer::builder())).collect();
+        for timer in &engines {
+            let timeout = timer.schedule(Duration::ZERO, || ()).expect("accepted");
+            eventually("it fires", || timeout.is_expired());
+        }
+        assert!(threads() >= 50);
+        engines.iter().for_each(|timer| assert!(timer.shutdown().is_ok()));
+        eventually("all threads end", || threads() == 0);
+    });
 }
 
 #[test]
 fn what_an_executor_panics_with_is_dropped() {
-    assert_leaves_nothing(200, |_| {
-        let panics = |expired: Expired| {
-            expired.run();
-            std::panic::resume_unwind(Box::new([0_u8; 1024]));
-        };
-        let timer = build(Timer::builder().executor(panics));
-        let fired = timer.schedule(Duration::ZERO, || ()).expect("accepted");
-        eventually("it has run", || fired.is_expired());
-        timer.shutdown().expect("the first");
+    alone(|| {
+        assert_leaves_nothing(200, |_| {
+            let panics = |expired: Expired| {
+                expired.run();
+                std::panic::resume_unwind(Box::new([0_u8; 1024]));
+            };
+            let timer = build(Timer::builder().executor(panics));
+            let fired = timer.schedule(Duration::ZERO, || ()).expect("accepted");
+            eventually("it has run", || fired.is_expired());
+            timer.shutdown().expect("the first");
+        });
     });
 }

@@ -4,13 +4,14 @@
 mod common;
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tourbillon::{Driver, Inline, Timeout, Timer};
 
-use common::{HOUR, MS, assert_books_balance, eventually, resident_bytes};
+use common::{HOUR, MS, alone, assert_books_balance, eventually, resident_bytes};
 
 const STEPS: usize = if cfg!(debug_assertions) { 1_000_000 } else { 10_000_000 };
 const RING: usize = 1_000;
@@ -19,12 +20,6 @@ const DELAY: Duration = Duration::from_secs(60);
 /// What may be there in the end, in timeouts of 64 bytes: 16 MiB. Without a bound it would be [`STEPS`] of them.
 const MOST: usize = 262_144;
 const MOST_BYTES: usize = MOST * 64 + (8 << 20);
-
-/// Resident memory is the process's: one of these tests at a time.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Keeps a ring of pending timeouts; each step schedules one, and ends the oldest by `end`.
 fn go_around(timer: &Timer, steps: usize, mut end: impl FnMut(usize, Timeout)) {
@@ -44,7 +39,6 @@ fn cancel(_: usize, timeout: Timeout) {
 
 /// Runs `work` on an engine, and checks that it leaves memory where it was.
 fn assert_bounded(work: impl FnOnce(&Timer)) {
-    let _alone = alone();
     let timer = Timer::builder().executor(Inline).build().expect("the options make sense");
     let warm_up = timer.schedule(Duration::ZERO, || ()).expect("accepted");
     eventually("the worker runs", || warm_up.is_expired());
@@ -60,16 +54,20 @@ fn assert_bounded(work: impl FnOnce(&Timer)) {
 
 #[test]
 fn millions_of_schedules_and_cancels_leave_memory_where_it_was() {
-    assert_bounded(|timer| go_around(timer, STEPS, cancel));
+    alone(|| {
+        assert_bounded(|timer| go_around(timer, STEPS, cancel));
+    });
 }
 
 #[test]
 fn millions_of_schedules_and_cancels_on_two_threads_leave_memory_where_it_was() {
-    assert_bounded(|timer| {
-        thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| go_around(timer, STEPS / 2, cancel));
-            }
+    alone(|| {
+        assert_bounded(|timer| {
+            thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| go_around(timer, STEPS / 2, cancel));
+                }
+            });
         });
     });
 }
@@ -90,53 +88,60 @@ fn advised_bytes() -> usize {
 
 #[test]
 fn for_a_large_capacity_large_pages_are_asked_for_and_for_what_is_not_touched_in_advance_they_are_not() {
-    let _alone = alone();
-    let has_them = std::path::Path::new("/sys/kernel/mm/transparent_hugepage/enabled").exists();
-    let (small, large) = (60_000, 1_000_000);
-    let before = advised_bytes();
-    let build = |capacity| Timer::builder().capacity(capacity).build().expect("the options make sense");
-    let engine = build(small);
-    assert_eq!(advised_bytes(), before, "too small to gain by it");
-    drop(engine);
-    let engine = build(large);
-    let advised = advised_bytes() - before;
-    assert!(if has_them { (large * 64).abs_diff(advised) <= 256 << 10 } else { advised == 0 }, "{advised} bytes");
-    drop(engine);
-    assert_eq!(advised_bytes(), before);
-    let engine = build((4 << 20) / 64);
-    assert_eq!(advised_bytes() > before, has_them, "from 4 MiB on");
-    drop(engine);
-    // An allocator that has seen larger arrays go keeps those of this size: not with the advice.
-    let kept = thread::spawn(move || {
-        drop(vec![1_u8; 16 << 20]);
-        (0..3).for_each(|_| drop(Timer::builder().capacity((12 << 20) / 64).build().expect("the options make sense")));
-        advised_bytes()
+    alone(|| {
+        let has_them = std::path::Path::new("/sys/kernel/mm/transparent_hugepage/enabled").exists();
+        let (small, large) = (60_000, 1_000_000);
+        let before = advised_bytes();
+        let build = |capacity| Timer::builder().capacity(capacity).build().expect("the options make sense");
+        let engine = build(small);
+        assert_eq!(advised_bytes(), before, "too small to gain by it");
+        drop(engine);
+        let engine = build(large);
+        let advised = advised_bytes() - before;
+        assert!(if has_them { (large * 64).abs_diff(advised) <= 256 << 10 } else { advised == 0 }, "{advised} bytes");
+        drop(engine);
+        assert_eq!(advised_bytes(), before);
+        let engine = build((4 << 20) / 64);
+        assert_eq!(advised_bytes() > before, has_them, "from 4 MiB on");
+        drop(engine);
+        // An allocator that has seen larger arrays go keeps those of this size: not with the advice.
+        let kept = thread::spawn(move || {
+            drop(vec![1_u8; 16 << 20]);
+            (0..3).for_each(|_| {
+                drop(Timer::builder().capacity((12 << 20) / 64).build().expect("the options make sense"))
+            });
+            advised_bytes()
+        });
+        assert_eq!(kept.join().expect("no panic"), before);
+        let engine = build(0);
+        let timeouts: Vec<_> = (0..large).map(|_| engine.schedule(HOUR, || ()).expect("accepted")).collect();
+        assert_eq!(advised_bytes(), before);
+        drop(timeouts);
     });
-    assert_eq!(kept.join().expect("no panic"), before);
-    let engine = build(0);
-    let timeouts: Vec<_> = (0..large).map(|_| engine.schedule(HOUR, || ()).expect("accepted")).collect();
-    assert_eq!(advised_bytes(), before);
-    drop(timeouts);
 }
 
 #[test]
 fn timeouts_that_are_cancelled_on_another_thread_leave_memory_where_it_was() {
-    assert_bounded(|timer| {
-        let (send, receive) = std::sync::mpsc::sync_channel::<Timeout>(RING);
-        thread::scope(|scope| {
-            scope.spawn(move || receive.into_iter().for_each(|timeout| assert!(timeout.cancel())));
-            go_around(timer, STEPS / 4, |_, timeout| send.send(timeout).expect("it is received"));
-            drop(send);
+    alone(|| {
+        assert_bounded(|timer| {
+            let (send, receive) = std::sync::mpsc::sync_channel::<Timeout>(RING);
+            thread::scope(|scope| {
+                scope.spawn(move || receive.into_iter().for_each(|timeout| assert!(timeout.cancel())));
+                go_around(timer, STEPS / 4, |_, timeout| send.send(timeout).expect("it is received"));
+                drop(send);
+            });
         });
     });
 }
 
 #[test]
 fn timeouts_that_are_reset_before_they_are_cancelled_leave_memory_where_it_was() {
-    assert_bounded(|timer| {
-        go_around(timer, STEPS / 2, |step, timeout| {
-            let delay = DELAY * [1, 2, 3][step % 3] / 2;
-            assert!(timeout.reset(delay) && timeout.cancel());
+    alone(|| {
+        assert_bounded(|timer| {
+            go_around(timer, STEPS / 2, |step, timeout| {
+                let delay = DELAY * [1, 2, 3][step % 3] / 2;
+                assert!(timeout.reset(delay) && timeout.cancel());
+            });
         });
     });
 }
@@ -171,100 +176,192 @@ fn churn(timer: &Timer, producers: usize, live: usize, how_long: Duration) -> us
 
 #[test]
 fn what_is_cancelled_for_each_new_one_of_very_many_is_collected_as_fast_as_it_is_cancelled() {
-    let _alone = alone();
-    for expiry_limit in [100_000, 100, 10] {
-        let builder = Timer::builder().executor(Inline).expiry_limit(expiry_limit);
-        let timer = builder.build().expect("the options make sense");
-        let (producers, live) = (2, 50_000);
-        let most = churn(&timer, producers, live, 2_000 * MS);
-        let stats = timer.stats();
-        assert!(stats.cancelled > 100_000, "only {} were cancelled", stats.cancelled);
-        // What waits, and again as much that the worker has in its hands; and a chunk that has just been begun.
-        assert!(most <= producers * live + 2 * 16_384 + 32_768, "memory for {most}, limit {expiry_limit}: {stats:?}");
-    }
+    alone(|| {
+        for expiry_limit in [100_000, 100, 10] {
+            let builder = Timer::builder().executor(Inline).expiry_limit(expiry_limit);
+            let timer = builder.build().expect("the options make sense");
+            let (producers, live) = (2, 50_000);
+            let most = churn(&timer, producers, live, 2_000 * MS);
+            let stats = timer.stats();
+            assert!(stats.cancelled > 100_000, "only {} were cancelled", stats.cancelled);
+            // What waits, and again as much that the worker has in its hands; and a chunk that has just been begun.
+            assert!(
+                most <= producers * live + 2 * 16_384 + 32_768,
+                "memory for {most}, limit {expiry_limit}: {stats:?}"
+            );
+        }
+    });
 }
 
 #[test]
 fn without_patience_nobody_waits_and_the_engine_takes_memory_instead() {
-    let _alone = alone();
-    let timer = Timer::builder().executor(Inline).max_wait(Duration::ZERO).build().expect("the options make sense");
-    churn(&timer, 2, 50_000, 500 * MS);
-    assert_eq!(timer.stats().waits, 0);
+    alone(|| {
+        let timer = Timer::builder().executor(Inline).max_wait(Duration::ZERO).build().expect("the options make sense");
+        churn(&timer, 2, 50_000, 500 * MS);
+        assert_eq!(timer.stats().waits, 0);
+    });
 }
 
 #[test]
 fn timeouts_that_are_linked_when_they_are_cancelled_leave_memory_where_it_was() {
-    assert_bounded(|timer| {
-        // A timeout that is due at once makes the worker take the inbox; then the ring is in the wheel. Half of those
-        // that are cancelled are on their way to an earlier slot.
-        go_around(timer, STEPS / 2, |step, timeout| {
-            if step % 2_000 == 0 {
-                timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");
-                thread::sleep(MS / 2);
-            }
-            assert!(step % 2 == 0 || timeout.reset(DELAY / 2));
-            assert!(timeout.cancel());
+    alone(|| {
+        assert_bounded(|timer| {
+            // A timeout that is due at once makes the worker take the inbox; then the ring is in the wheel. Half of those
+            // that are cancelled are on their way to an earlier slot.
+            go_around(timer, STEPS / 2, |step, timeout| {
+                if step % 2_000 == 0 {
+                    timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");
+                    thread::sleep(MS / 2);
+                }
+                assert!(step % 2 == 0 || timeout.reset(DELAY / 2));
+                assert!(timeout.cancel());
+            });
+            eventually("the last has fired", || timer.pending() == 0);
         });
-        eventually("the last has fired", || timer.pending() == 0);
     });
 }
 
 #[test]
 fn a_bulk_of_cancelled_timeouts_is_collected_though_the_worker_has_no_other_reason_to_wake() {
-    let _alone = alone();
-    let timer = Timer::builder().executor(Inline).build().expect("the options make sense");
-    let timeouts: Vec<_> = (0..100_000).map(|_| timer.schedule(HOUR, || ()).expect("accepted")).collect();
-    eventually("the worker has taken most of them", || timer.stats().shards[0].linked > 80_000);
-    // So that it sleeps.
-    thread::sleep(100 * MS);
-    timeouts.into_iter().for_each(|timeout| assert!(timeout.cancel()));
-    // The bound: 8,192 in each queue.
-    eventually("all but the last few are collected", || {
-        let stats = timer.stats();
-        stats.shards[0].linked + stats.inbox_depth as u64 <= 2 * 8_192
+    alone(|| {
+        let timer = Timer::builder().executor(Inline).build().expect("the options make sense");
+        let timeouts: Vec<_> = (0..100_000).map(|_| timer.schedule(HOUR, || ()).expect("accepted")).collect();
+        eventually("the worker has taken most of them", || timer.stats().shards[0].linked > 80_000);
+        // So that it sleeps.
+        thread::sleep(100 * MS);
+        timeouts.into_iter().for_each(|timeout| assert!(timeout.cancel()));
+        // The bound: 8,192 in each queue.
+        eventually("all but the last few are collected", || {
+            let stats = timer.stats();
+            stats.shards[0].linked + stats.inbox_depth as u64 <= 2 * 8_192
+        });
     });
 }
 
 #[test]
 fn rings_that_fit_into_the_bound_are_collected_when_the_worker_comes_by() {
-    let _alone = alone();
-    let timer = Timer::builder().executor(Inline).build().expect("the options make sense");
-    let keep = timer.schedule(HOUR, || ()).expect("accepted");
-    for _ in 0..3 {
-        go_around(&timer, 5_000, cancel);
-        // One that is due now wakes it; or is found, in an entry that it is put into again, by a turn that has collected already.
-        for _ in 0..2 {
-            let now = timer.schedule(Duration::ZERO, || ()).expect("accepted");
-            eventually("it comes by", || now.is_expired());
+    alone(|| {
+        let timer = Timer::builder().executor(Inline).build().expect("the options make sense");
+        let keep = timer.schedule(HOUR, || ()).expect("accepted");
+        for _ in 0..3 {
+            go_around(&timer, 5_000, cancel);
+            // One that is due now wakes it; or is found, in an entry that it is put into again, by a turn that has collected already.
+            for _ in 0..2 {
+                let now = timer.schedule(Duration::ZERO, || ()).expect("accepted");
+                eventually("it comes by", || now.is_expired());
+            }
+            eventually("and collects", || timer.stats().shards[0].linked == 1 && timer.stats().inbox_depth == 0);
         }
-        eventually("and collects", || timer.stats().shards[0].linked == 1 && timer.stats().inbox_depth == 0);
-    }
-    assert!(keep.cancel());
+        assert!(keep.cancel());
+    });
 }
 
 #[test]
 fn a_driven_engine_that_is_turned_now_and_then_leaves_memory_where_it_was() {
-    let _alone = alone();
-    let (timer, mut driver): (Timer, Driver) = Timer::builder().build_driven().expect("the options make sense");
-    go_around(&timer, STEPS, |step, timeout| {
-        assert!(timeout.cancel());
-        if step % 2_000 == 0 {
-            driver.turn();
-        }
+    alone(|| {
+        let (timer, mut driver): (Timer, Driver) = Timer::builder().build_driven().expect("the options make sense");
+        go_around(&timer, STEPS, |step, timeout| {
+            assert!(timeout.cancel());
+            if step % 2_000 == 0 {
+                driver.turn();
+            }
+        });
+        driver.turn();
+        let stats = timer.stats();
+        assert!(stats.capacity <= 4 * (RING + 2_000), "memory for {} timeouts", stats.capacity);
+        assert_eq!((stats.pending, stats.shards[0].linked, stats.inbox_depth), (0, 0, 0));
     });
-    driver.turn();
-    let stats = timer.stats();
-    assert!(stats.capacity <= 4 * (RING + 2_000), "memory for {} timeouts", stats.capacity);
-    assert_eq!((stats.pending, stats.shards[0].linked, stats.inbox_depth), (0, 0, 0));
 }
 
 #[test]
 fn what_is_reserved_is_there_before_it_is_used_and_not_made_of_pages_that_are_yet_to_come() {
-    const RESERVED: usize = 500_000;
-    let _alone = alone();
-    let before = resident_bytes();
-    let timer = Timer::builder().capacity(RESERVED).build().expect("the options make sense");
-    let grown = resident_bytes().saturating_sub(before);
-    assert!(timer.stats().capacity >= RESERVED);
-    assert!(grown >= RESERVED * 64, "only {} KiB of {}", grown / 1024, RESERVED * 64 / 1024);
+    alone(|| {
+        const RESERVED: usize = 500_000;
+        let before = resident_bytes();
+        let timer = Timer::builder().capacity(RESERVED).build().expect("the options make sense");
+        let grown = resident_bytes().saturating_sub(before);
+        assert!(timer.stats().capacity >= RESERVED);
+        assert!(grown >= RESERVED * 64, "only {} KiB of {}", grown / 1024, RESERVED * 64 / 1024);
+    });
+}
+
+/// Waits until the worker has let go of all that was cancelled, but for one, and so many that are pending.
+fn collect_all(timer: &Timer, pending: usize) {
+    eventually("all is collected", || {
+        timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");
+        timer.stats().shards[0].linked <= pending as u64 + 1
+    });
+}
+
+#[test]
+fn after_a_spike_the_memory_that_no_timeout_uses_can_be_given_back_and_used_again() {
+    alone(|| {
+        const SPIKE: usize = 1_000_000;
+        let timer = Timer::builder().executor(Inline).build().expect("the options make sense");
+        let timeouts = |n| (0..n).map(|_| timer.schedule(HOUR, || ()).expect("accepted")).collect::<Vec<_>>();
+        let before = resident_bytes();
+        for _ in 0..3 {
+            let spike = timeouts(SPIKE);
+            let keep = timeouts(1_000);
+            assert!(resident_bytes() - before >= SPIKE * 64);
+            spike.into_iter().for_each(|timeout| assert!(timeout.cancel()));
+            collect_all(&timer, keep.len());
+            let (capacity, resident) = (timer.stats().capacity, resident_bytes());
+            let bytes = timer.shrink();
+            assert!(bytes >= SPIKE * 64 * 9 / 10, "only {bytes} bytes of {}", SPIKE * 64);
+            assert_eq!(capacity - timer.stats().capacity, bytes / 64);
+            let gone = resident.saturating_sub(resident_bytes());
+            assert!(gone >= bytes * 9 / 10, "{gone} bytes less are resident, of {bytes}");
+            assert!(keep.iter().all(|timeout| timeout.is_pending()));
+            keep.into_iter().for_each(|timeout| assert!(timeout.cancel()));
+        }
+        assert_eq!(timer.shrink() / (SPIKE * 64), 0, "once");
+        assert_books_balance(&timer.stats());
+    });
+}
+
+#[test]
+fn what_was_reserved_is_not_given_back() {
+    alone(|| {
+        let timer = Timer::builder().executor(Inline).capacity(200_000).build().expect("the options make sense");
+        let timeouts: Vec<_> = (0..200_000).map(|_| timer.schedule(HOUR, || ()).expect("accepted")).collect();
+        timeouts.into_iter().for_each(|timeout| assert!(timeout.cancel()));
+        collect_all(&timer, 0);
+        timer.shrink();
+        assert!(timer.stats().capacity >= 200_000);
+    });
+}
+
+#[test]
+fn memory_is_given_back_while_others_schedule_fire_and_cancel_and_none_is_lost() {
+    alone(|| {
+        let timer = Timer::builder().executor(Inline).build().expect("the options make sense");
+        let ran = Arc::new(AtomicUsize::new(0));
+        let (end, rounds) = (Instant::now() + 1_000 * MS, 5_000);
+        let mut given_back = 0;
+        let expected: usize = thread::scope(|scope| {
+            let producers = [0; 2].map(|_| {
+                scope.spawn(|| {
+                    let mut expected = 0;
+                    while Instant::now() < end {
+                        let schedule = |n: usize| {
+                            let (ran, delay) = (Arc::clone(&ran), if n.is_multiple_of(2) { MS } else { HOUR });
+                            timer.schedule(delay, move || _ = ran.fetch_add(1, Ordering::Relaxed)).expect("accepted")
+                        };
+                        let timeouts: Vec<_> = (0..rounds).map(schedule).collect();
+                        let cancelled = timeouts.into_iter().filter(Timeout::cancel).count();
+                        expected += rounds - cancelled;
+                    }
+                    expected
+                })
+            });
+            while Instant::now() < end {
+                given_back += timer.shrink();
+            }
+            producers.into_iter().map(|producer| producer.join().expect("no panic")).sum()
+        });
+        eventually("all have run", || ran.load(Ordering::Relaxed) == expected);
+        assert!(given_back > 0);
+        assert_books_balance(&timer.stats());
+    });
 }

@@ -79,7 +79,10 @@ impl Local {
     /// `arena` is the one that this `Local` has always been used with.
     pub(crate) unsafe fn refill(&self, arena: &Arena) -> Option<NonNull<Entry>> {
         debug_assert!(!self.has_fresh() && self.spare.get().is_none(), "only after `take` has found nothing");
-        arena.take_magazine().map(|magazine| self.open(magazine)).or_else(|| arena.take_run().map(|run| self.begin(run)))
+        arena
+            .take_magazine()
+            .map(|magazine| self.open(magazine))
+            .or_else(|| arena.take_run().map(|run| self.begin(run)))
     }
 
     /// A fresh entry out of new memory; none if that can't be had.
@@ -115,6 +118,19 @@ impl Local {
         unsafe { entry_ref(entry) }.set_next(self.free.get());
         self.free.set(entry.as_ptr());
         self.free_len.set(self.free_len.get() + 1);
+    }
+
+    /// Gives all of the list to the depot, but for the rest of a run of fresh ones.
+    ///
+    /// # Safety
+    /// As for [`refill`](Self::refill).
+    pub(crate) unsafe fn flush(&self, arena: &Arena) {
+        if let Some(first) = self.spare.take() {
+            arena.return_magazine(Magazine { first, len: MAGAZINE });
+        }
+        if let Some(first) = NonNull::new(self.free.replace(ptr::null_mut())) {
+            arena.return_magazine(Magazine { first, len: self.free_len.replace(0) });
+        }
     }
 
     #[cold]

@@ -26,6 +26,7 @@ mod chunk;
 mod depot;
 mod local;
 mod per_thread;
+mod shrink;
 
 use std::ptr;
 
@@ -71,6 +72,8 @@ const ORPHAN_BIAS: usize = usize::MAX / 2;
 pub(crate) struct Arena {
     newest: AtomicPtr<Chunk>,
     depot: Depot,
+    /// How many pages are given back, about: what has been taken since may not be counted off yet.
+    given_back: AtomicUsize,
     orphans: AtomicUsize,
 }
 
@@ -85,6 +88,7 @@ impl Arena {
         let arena = Self {
             newest: AtomicPtr::new(ptr::null_mut()),
             depot: Depot::new(),
+            given_back: AtomicUsize::new(0),
             orphans: AtomicUsize::new(ORPHAN_BIAS),
         };
         if capacity > 0 {
@@ -104,8 +108,14 @@ impl Arena {
         self.depot.put(magazine);
     }
 
-    /// Fresh entries from the newest chunk; none if a new chunk is needed.
+    /// Fresh entries, of pages that were given back, or from the newest chunk; none if a new chunk is needed.
     fn take_run(&self) -> Option<Run> {
+        if self.given_back.load(Ordering::Relaxed) > 0
+            && let Some(run) = self.chunks().find_map(Chunk::take_given_back)
+        {
+            self.given_back.fetch_sub(1, Ordering::Relaxed);
+            return Some(run);
+        }
         // Acquire: pairs with the Release in `grow`: the chunk must be seen initialised.
         let newest = self.newest.load(Ordering::Acquire);
         // SAFETY: chunks live as long as the arena.
@@ -159,7 +169,7 @@ impl Arena {
 
     /// Entries for which there is memory.
     pub(crate) fn capacity(&self) -> usize {
-        self.chunks().map(Chunk::len).sum()
+        self.chunks().map(|chunk| chunk.len() - chunk.given_back() * chunk::entries_a_page()).sum()
     }
 
     /// Entries that are not free, wherever they are.

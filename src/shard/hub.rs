@@ -290,6 +290,17 @@ impl Hub {
         self.with_producer(|mine| unsafe { mine.put_entry(&self.arena, entry) });
     }
 
+    /// Gives memory back that no timeout uses: how many bytes. None in a forked child, where the free lists may be in the middle of
+    /// something that goes on in the parent.
+    pub(crate) fn shrink(&self) -> usize {
+        if self.is_forked() {
+            return 0;
+        }
+        // SAFETY: the producer is this thread's, the arena is the hub's.
+        self.with_producer(|mine| unsafe { mine.flush(&self.arena) });
+        self.arena.shrink()
+    }
+
     /// A handle lets go of its entry, and whoever is last frees it, or the whole hub. See `arena/mod.rs`, "The end".
     ///
     /// # Safety

@@ -210,6 +210,15 @@ impl Producer {
         self.kept.take_out();
     }
 
+    /// Gives the thread's free entries to the depot.
+    ///
+    /// # Safety
+    /// The producer is the calling thread's, and `arena` is its hub's.
+    pub(super) unsafe fn flush(&self, arena: &Arena) {
+        // SAFETY: handed on.
+        unsafe { self.free.flush(arena) };
+    }
+
     /// Puts an entry back.
     ///
     /// # Safety

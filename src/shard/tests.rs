@@ -66,8 +66,7 @@ impl Rig {
     fn armed(&self, deadline: Tick, with: With) -> NonNull<Entry> {
         let mailbox = self.mailbox();
         // SAFETY: this thread's producer, and its hub's arena.
-        let entry =
-            self.hub.with_producer(|mine| unsafe { mine.take_entry(&self.hub, mailbox) }).expect("memory");
+        let entry = self.hub.with_producer(|mine| unsafe { mine.take_entry(&self.hub, mailbox) }).expect("memory");
         let witness = Arc::clone(&self.witness);
         // SAFETY: just taken.
         let this = unsafe { entry_ref(entry) };
@@ -510,7 +509,8 @@ fn a_hub_goes_with_its_last_owner_or_the_last_handle() {
     let witness = Arc::clone(&told);
     let timeline = Timeline::new(Source::Custom(Box::new(ManualClock::new())), Duration::from_millis(1));
     let on_panic: PanicHook = Box::new(move |_| assert!(Arc::strong_count(&witness) > 0));
-    let plan = HubPlan { shards: 2, timeline, capacity: 0, max_pending: None, max_wait: MAX_WAIT, on_panic: Some(on_panic) };
+    let plan =
+        HubPlan { shards: 2, timeline, capacity: 0, max_pending: None, max_wait: MAX_WAIT, on_panic: Some(on_panic) };
     let mut rig = Rig::new(ENOUGH);
     rig.hub = Hub::create(plan).expect("memory");
     rig.hub.set_waker(Box::new(rig.bell.clone()));

@@ -43,6 +43,22 @@ pub(crate) fn in_time<R: Send + 'static>(what: &str, work: impl FnOnce() -> R + 
     }
 }
 
+/// Runs a test in a process of its own, so that what Linux says of the process's memory and threads says it of this test alone. To be
+/// called by the test itself, with a closure that is made there: the test's name is taken from it.
+pub(crate) fn alone<W: FnOnce()>(work: W) {
+    const KEY: &str = "TOURBILLON_ALONE";
+    if std::env::var_os(KEY).is_some() {
+        return work();
+    }
+    let path = std::any::type_name::<W>();
+    let name = path.split_once("::").expect("a crate's name").1.trim_end_matches("::{{closure}}");
+    let mut command = std::process::Command::new(std::env::current_exe().expect("a test's binary"));
+    let outcome = command.args(["--exact", name, "--nocapture"]).env(KEY, "").output().expect("a process");
+    let said = String::from_utf8_lossy(&outcome.stdout);
+    let is_good = outcome.status.success() && said.contains("1 passed");
+    assert!(is_good, "{name}: {}\n{said}{}", outcome.status, String::from_utf8_lossy(&outcome.stderr));
+}
+
 /// A driven engine on a clock of its own.
 pub(crate) fn driven_by(builder: Builder) -> (Timer, Driver, ManualClock) {
     let clock = ManualClock::new();

@@ -39,6 +39,11 @@ impl Mine {
         Sent(entry)
     }
 
+    fn flush(&self) {
+        // SAFETY: a `Local` of this arena alone.
+        unsafe { self.local.flush(&self.arena) };
+    }
+
     fn put(&self, entry: Sent) {
         // SAFETY: taken from this arena, and given up.
         unsafe { self.local.put(&self.arena, entry.0) };
@@ -70,6 +75,24 @@ fn what_one_thread_gives_back_another_takes() {
         let mut out = giver.join().expect("no panic");
         out.append(&mut taker.join().expect("no panic"));
         out.push(main.take());
+        assert_distinct(&out);
+    });
+}
+
+/// Invariant: memory that is given back to the system belongs to whoever takes it next, alone, and was left by whoever gave it back.
+/// Legal ends: the taker gets what was given back, or what the other has yet to look at, or fresh memory; all that is out is distinct.
+#[test]
+fn what_is_given_back_to_the_system_is_taken_by_one() {
+    check(2, || {
+        let arena = Arc::new(Arena::new(0).expect("memory"));
+        let main = Mine::of(&arena);
+        [main.take(), main.take()].into_iter().for_each(|entry| main.put(entry));
+        main.flush();
+        let mine = Mine::of(&arena);
+        let taker = thread::spawn(move || vec![mine.take(), mine.take()]);
+        arena.shrink();
+        let mut out = vec![main.take()];
+        out.append(&mut taker.join().expect("no panic"));
         assert_distinct(&out);
     });
 }

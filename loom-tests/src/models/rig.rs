@@ -155,8 +155,7 @@ impl Bare {
     pub(super) fn arm(&self, deadline: Tick, with_handle: bool, ledger: &Ledger) -> Armed {
         let mailbox = self.hub.mailbox(0);
         // SAFETY: this thread's producer, and its hub's arena.
-        let entry =
-            self.hub.with_producer(|mine| unsafe { mine.take_entry(&self.hub, mailbox) }).expect("memory");
+        let entry = self.hub.with_producer(|mine| unsafe { mine.take_entry(&self.hub, mailbox) }).expect("memory");
         // SAFETY: just taken.
         let this = unsafe { entry_ref(entry) };
         this.fill(std::ptr::from_ref(mailbox).cast(), Task::new(ledger.task()));
@@ -172,8 +171,7 @@ impl Bare {
     ) -> (SeriesRun, Timeout) {
         let mailbox = self.hub.mailbox(0);
         // SAFETY: this thread's producer, and its hub's arena.
-        let entry =
-            self.hub.with_producer(|mine| unsafe { mine.take_entry(&self.hub, mailbox) }).expect("memory");
+        let entry = self.hub.with_producer(|mine| unsafe { mine.take_entry(&self.hub, mailbox) }).expect("memory");
         // SAFETY: just taken.
         let this = unsafe { entry_ref(entry) };
         let first = Moment { ns: 0, tick: Tick::ZERO };

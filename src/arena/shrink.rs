@@ -1,0 +1,124 @@
+//! Memory that no timeout uses goes back to the system, a page at a time.
+//!
+//! Entries are not unmapped while the engine lives: whoever still has an address of one may look at it. What is given back is the memory
+//! behind a page, all of whose entries are free; they read as zero afterwards, which is a free entry, and take no memory before
+//! they are used again.
+//!
+//! *A page belongs to one party.* Its entries are free and in the hands of the one that took them out of the depot, so nobody else uses
+//! them. Setting the page's bit gives them up, all at once; whoever clears it has them all, and hands them out as fresh ones.
+
+use std::ptr::{self, NonNull};
+
+use super::chunk::{Chunk, entries_a_page};
+use super::depot::Magazine;
+use super::{A_FEW, Arena};
+use crate::entry::{Entry, Link, entry_ref};
+use crate::sync::Ordering;
+
+/// How many free entries of each page are in hand.
+struct Pages<'a> {
+    /// By address, and where the counts of each begin.
+    chunks: Vec<(&'a Chunk, usize)>,
+    counts: Vec<u16>,
+}
+
+impl<'a> Pages<'a> {
+    /// None if there is no memory to count with, or nothing that could be given back.
+    fn of(arena: &'a Arena) -> Option<Self> {
+        let mut this = Self { chunks: Vec::new(), counts: Vec::new() };
+        let chunks = || arena.chunks().filter(|chunk| chunk.pages() > 0);
+        this.chunks.try_reserve_exact(chunks().count() + 1).ok()?;
+        // Should another have been added meanwhile, it is left out.
+        this.chunks.extend(chunks().take(this.chunks.capacity()).map(|chunk| (chunk, 0)));
+        this.chunks.sort_unstable_by_key(|(chunk, _)| chunk.place());
+        let mut pages = 0;
+        for (chunk, begin) in &mut this.chunks {
+            *begin = pages;
+            pages += chunk.pages();
+        }
+        this.counts.try_reserve_exact(pages).ok()?;
+        this.counts.resize(pages, 0);
+        (pages > 0).then_some(this)
+    }
+
+    /// The count of the page that an entry lies in; none if it is not to be given back.
+    fn count(&mut self, entry: NonNull<Entry>) -> Option<&mut u16> {
+        let at = entry.addr().get();
+        let index = self.chunks.partition_point(|(chunk, _)| chunk.place().0 <= at).checked_sub(1)?;
+        let (chunk, begin) = self.chunks[index];
+        let (first, len) = chunk.place();
+        let page = (at - first < len).then(|| chunk.page_of(entry)).flatten()?;
+        Some(&mut self.counts[begin + page])
+    }
+
+    fn is_whole(count: u16) -> bool {
+        usize::from(count) == entries_a_page()
+    }
+}
+
+impl Arena {
+    /// Gives all pages back whose entries are in the depot. Returns how many bytes the system has got.
+    ///
+    /// Whoever comes for entries meanwhile may find the depot empty, and take new memory.
+    pub(crate) fn shrink(&self) -> usize {
+        let Some(mut pages) = Pages::of(self) else { return 0 };
+        let mut free = self.take_depot(|entry| {
+            if let Some(count) = pages.count(entry) {
+                *count += 1;
+            }
+        });
+        let mut magazine = Magazine { first: NonNull::dangling(), len: 0 };
+        while let Some(entry) = NonNull::new(free) {
+            // SAFETY: a free entry out of the depot, which is ours.
+            let this = unsafe { entry_ref(entry) };
+            free = this.next();
+            if pages.count(entry).is_some_and(|count| Pages::is_whole(*count)) {
+                continue;
+            }
+            this.set_next(if magazine.len == 0 { ptr::null_mut() } else { magazine.first.as_ptr() });
+            magazine = Magazine { first: entry, len: magazine.len + 1 };
+            if magazine.len == A_FEW {
+                self.return_magazine(std::mem::replace(&mut magazine, Magazine { first: NonNull::dangling(), len: 0 }));
+            }
+        }
+        if magazine.len > 0 {
+            self.return_magazine(magazine);
+        }
+        let mut bytes = 0;
+        for (chunk, begin) in &pages.chunks {
+            let counts = &pages.counts[*begin..begin + chunk.pages()];
+            let mut page = 0;
+            for run in counts.chunk_by(|a, b| Pages::is_whole(*a) == Pages::is_whole(*b)) {
+                if Pages::is_whole(run[0]) {
+                    // Before the pages can be taken, which counts them off.
+                    self.given_back.fetch_add(run.len(), Ordering::Relaxed);
+                    // SAFETY: we have all of their entries, and have put none of them anywhere.
+                    bytes += unsafe { chunk.give_back(page, run.len()) };
+                }
+                page += run.len();
+            }
+        }
+        bytes
+    }
+
+    /// Takes all magazines, as one list of entries, and shows each entry to `look`.
+    fn take_depot(&self, mut look: impl FnMut(NonNull<Entry>)) -> Link {
+        let mut all: Link = ptr::null_mut();
+        // No more than there are now: others may put more there all the while.
+        for _ in 0..=self.capacity() / A_FEW {
+            let Some(magazine) = self.take_magazine() else { break };
+            let mut last = magazine.first;
+            look(last);
+            for _ in 1..magazine.len {
+                // SAFETY: free entries that came with the magazine.
+                let next = unsafe { entry_ref(last) }.next();
+                last = NonNull::new(next).expect("a magazine has as many entries as it says");
+                look(last);
+            }
+            // SAFETY: as above.
+            unsafe { entry_ref(last) }.set_next(all);
+            all = magazine.first.as_ptr();
+        }
+        all
+    }
+}
