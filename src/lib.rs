@@ -56,7 +56,7 @@
 //! are cancelled at once ([`Timer::group`]); shards by key ([`Timer::shard_for`]); [`Timer::pause`]; three ways to end ([`Shutdown`]);
 //! [`Timer::health`] and [`Timer::stats`], with the lateness of runs; an engine for the whole process ([`Timer::global`]); engines that are
 //! turned by hand ([`Driver`]), and a clock for tests ([`ManualClock`]), which also goes from deadline to deadline. In a child process that
-//! was forked off after an engine was made, that engine refuses ([`ScheduleError::Forked`]); one that the child makes works.
+//! was forked off after an engine was made, that engine refuses ([`Refusal::Forked`]); one that the child makes works.
 //!
 //! # Features
 //!
@@ -102,8 +102,8 @@ pub use future::{Elapsed, Interval, Sleep, WithTimeout};
 pub use shard::Lateness;
 pub use time::{Clock, ManualClock};
 pub use timer::{
-    BuildError, Builder, Driver, Group, Health, LevelStats, ScheduleError, Shard, ShardHealth, ShardStats, Shutdown,
-    ShutdownError, Stats, Timeout, TimeoutGuard, Timer, Unfired, WorkerState,
+    BuildError, Builder, Driver, Group, Health, LevelStats, Refusal, ScheduleError, Shard, ShardHealth, ShardStats,
+    Shutdown, ShutdownError, Stats, Timeout, TimeoutGuard, Timer, Unfired, WorkerState,
 };
 pub use worker::{Pinning, Tick, WaitStrategy};
 

@@ -10,7 +10,7 @@ mod common;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use tourbillon::{ScheduleError, Timeout, Timer};
+use tourbillon::{Refusal, Timeout, Timer};
 
 use common::HOUR;
 
@@ -22,7 +22,8 @@ extern "C" fn in_child() {
     let watched = WATCHED.lock().expect("no panic");
     let (timer, timeout) = watched.as_ref().expect("set before the fork");
     let is_reset = timeout.reset(HOUR);
-    let is_forked = matches!(timer.schedule_detached(HOUR, || ()), Err(ScheduleError::Forked(_)));
+    let refused = timer.schedule_detached(HOUR, || ());
+    let is_forked = refused.is_err_and(|error| error.kind() == Refusal::Forked);
     FOUND.store(1 + i32::from(is_reset) * 2 + i32::from(!is_forked) * 4, Ordering::Relaxed);
 }
 

@@ -3,7 +3,8 @@
 use std::task::Waker;
 
 use super::Timer;
-use super::schedule::{Place, Refusal, Work};
+use super::error::Refusal;
+use super::schedule::{Place, Work};
 use super::timeout::Timeout;
 use crate::entry::{Task, With, entry_ref};
 use crate::shard::Stake;
@@ -71,7 +72,8 @@ impl Alarm {
         match place.wake(deadline, waker.clone()) {
             Ok(timeout) => Ok(Self { timeout }),
             Err(Refusal::Full | Refusal::OutOfMemory) => Err(NoAlarm::Now),
-            Err(Refusal::Shutdown | Refusal::Forked) => Err(NoAlarm::Ever),
+            // A zero period is refused to series only.
+            Err(Refusal::Shutdown | Refusal::Forked | Refusal::ZeroPeriod) => Err(NoAlarm::Ever),
         }
     }
 

@@ -4,106 +4,158 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// A timeout that was not scheduled. The task comes back in it.
-#[derive(Clone, Copy, PartialEq, Eq)]
+use super::given_back::GivenBack;
+
+/// A timeout that was not scheduled, with its task. [`kind`](Self::kind) says why. Each [`Refusal`]
+/// says what to do about it.
+///
+/// It is `Send` and `Sync` for every task that can be scheduled, so `?` passes it on:
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Timer;
+///
+/// type Task = Box<dyn FnOnce() + Send>; // not `Sync`
+///
+/// fn arm(timer: &Timer, task: Task) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+///     timer.schedule_detached(Duration::from_secs(5), task)?;
+///     Ok(())
+/// }
+/// # arm(Timer::global(), Box::new(|| ())).unwrap();
+/// ```
+///
+/// Or the caller takes the task back:
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::{Refusal, Timer};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let timer = Timer::builder().max_pending_timeouts(1).build()?;
+/// let only = timer.schedule(Duration::from_secs(5), || println!("too late"))?;
+/// let refused = timer.schedule(Duration::from_secs(5), || println!("one too many")).unwrap_err();
+/// match refused.kind() {
+///     Refusal::Full => refused.into_inner()(),
+///     _ => return Err(refused.into()),
+/// }
+/// # drop(only);
+/// # Ok(())
+/// # }
+/// ```
+pub struct ScheduleError<F> {
+    kind: Refusal,
+    task: GivenBack<F>,
+}
+
+/// Why a timeout was not scheduled: the [`kind`](ScheduleError::kind) of a [`ScheduleError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum ScheduleError<F> {
-    /// There is no room within `max_pending_timeouts`. Passing: shed load, or try again when some have fired or been cancelled.
-    /// (Or for good, if `schedule_many` was given more than that at once.)
-    Full(F),
-    /// The engine has been shut down. For good: schedule on another, or give up.
-    Shutdown(F),
-    /// The period of a fixed rate, or the delay of a fixed delay, is zero: it would run without end. Give a longer one.
-    ZeroPeriod(F),
-    /// This process was forked off after the engine was made, and the engine's threads stayed with the parent. For good: make
-    /// an engine of the child's own.
-    Forked(F),
-    /// The system has no more memory for timeouts: those that are pending go on. Perhaps passing: shed load, or try again when some
-    /// have fired or been cancelled. To be safe from it, reserve with [`Builder::capacity`](crate::Builder::capacity) what may be
-    /// pending at once, and what is said there to come on top of it.
-    OutOfMemory(F),
+pub enum Refusal {
+    /// The timeouts would be more than
+    /// [`Builder::max_pending_timeouts`](crate::Builder::max_pending_timeouts) allows to be
+    /// pending. Shed load, or try again when some have fired or been cancelled.
+    ///
+    /// A [`schedule_many`](crate::Timer::schedule_many) of more tasks than the limit never fits.
+    /// Give it fewer at a time.
+    Full,
+    /// The engine has been shut down, or its [`Driver`](crate::Driver) is gone. It never takes a
+    /// timeout again. Schedule on another engine, or give up.
+    Shutdown,
+    /// This process was forked off after the engine was made. The engine's threads are in the
+    /// parent. Make an engine of the child's own.
+    Forked,
+    /// The system has no memory for another timeout. Those that are pending go on. Shed load, or
+    /// try again when some have fired or been cancelled.
+    ///
+    /// [`Builder::capacity`](crate::Builder::capacity) reserves memory beforehand. It also says
+    /// what takes memory besides the pending timeouts.
+    OutOfMemory,
+    /// The period of a fixed rate, or the delay of a fixed delay, is zero. Such a series would run
+    /// without a pause. Give a longer one.
+    ZeroPeriod,
 }
 
 impl<F> ScheduleError<F> {
-    /// The task (or tasks) that were not scheduled.
-    pub fn into_inner(self) -> F {
-        match self {
-            Self::Full(task)
-            | Self::Shutdown(task)
-            | Self::ZeroPeriod(task)
-            | Self::Forked(task)
-            | Self::OutOfMemory(task) => task,
-        }
+    pub(super) fn new(kind: Refusal, task: F) -> Self {
+        Self { kind, task: GivenBack::new(task) }
     }
 
-    /// The same error without the task, which may not be what an error that is handed on has to be (`Sync`, or `'static`).
+    /// Why it was not scheduled.
+    #[must_use]
+    pub fn kind(&self) -> Refusal {
+        self.kind
+    }
+
+    /// The task that was not scheduled. [`schedule_many`](crate::Timer::schedule_many) gives all of
+    /// its tasks back.
+    pub fn into_inner(self) -> F {
+        self.task.into_inner()
+    }
+
+    /// The same error without the task, which is dropped. A function that schedules a closure of
+    /// its own returns this: the closure's type has no name.
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tourbillon::Timer;
+    /// use tourbillon::{ScheduleError, Timeout, Timer};
     ///
-    /// fn arm(timer: &Timer, task: Box<dyn FnOnce() + Send>) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    ///     timer.schedule_detached(Duration::from_secs(5), task).map_err(|refused| refused.without_task())?;
-    ///     Ok(())
+    /// fn warn_after(timer: &Timer, limit: Duration) -> Result<Timeout, ScheduleError<()>> {
+    ///     timer.schedule(limit, || println!("slow")).map_err(ScheduleError::without_task)
     /// }
-    /// # arm(Timer::global(), Box::new(|| ())).unwrap();
+    /// # assert!(warn_after(Timer::global(), Duration::from_secs(5)).unwrap().cancel());
     /// ```
     pub fn without_task(self) -> ScheduleError<()> {
-        match self {
-            Self::Full(_) => ScheduleError::Full(()),
-            Self::Shutdown(_) => ScheduleError::Shutdown(()),
-            Self::ZeroPeriod(_) => ScheduleError::ZeroPeriod(()),
-            Self::Forked(_) => ScheduleError::Forked(()),
-            Self::OutOfMemory(_) => ScheduleError::OutOfMemory(()),
-        }
+        ScheduleError::new(self.kind, ())
     }
 
     /// Whether the engine has been shut down, so that trying again is of no use.
     #[must_use]
     pub fn is_shutdown(&self) -> bool {
-        matches!(self, Self::Shutdown(_))
+        self.kind == Refusal::Shutdown
     }
 
     /// Whether too many timeouts were pending, so that trying again later may help.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        matches!(self, Self::Full(_))
+        self.kind == Refusal::Full
     }
 }
 
 impl<F> fmt::Debug for ScheduleError<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Full(_) => "Full(..)",
-            Self::Shutdown(_) => "Shutdown(..)",
-            Self::ZeroPeriod(_) => "ZeroPeriod(..)",
-            Self::Forked(_) => "Forked(..)",
-            Self::OutOfMemory(_) => "OutOfMemory(..)",
-        })
+        f.debug_struct("ScheduleError").field("kind", &self.kind).finish_non_exhaustive()
     }
 }
 
 impl<F> fmt::Display for ScheduleError<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Full(_) => {
-                "the timer has no room for so many within max_pending_timeouts: try again when some have fired or been cancelled, \
-                 or with fewer at a time"
-            }
-            Self::Shutdown(_) => "the timer has been shut down, or its driver is gone: it takes no more timeouts",
-            Self::ZeroPeriod(_) => "the period, or delay, of a series must not be zero",
-            Self::Forked(_) => {
-                "the timer was made before this process was forked, and its threads are in the parent: make one in the child"
-            }
-            Self::OutOfMemory(_) => {
-                "there is no memory for another timeout: try again when some have fired or been cancelled, or reserve more \
-                 with Builder::capacity"
-            }
-        })
+        self.kind.fmt(f)
     }
 }
 
 impl<F> Error for ScheduleError<F> {}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => {
+                "the timer has no room for so many within max_pending_timeouts: try again when some have fired or been cancelled, \
+                 or with fewer at a time"
+            }
+            Self::Shutdown => "the timer has been shut down, or its driver is gone: it takes no more timeouts",
+            Self::Forked => {
+                "the timer was made before this process was forked, and its threads are in the parent: make one in the child"
+            }
+            Self::OutOfMemory => {
+                "there is no memory for another timeout: try again when some have fired or been cancelled, or reserve more \
+                 with Builder::capacity"
+            }
+            Self::ZeroPeriod => "the period, or delay, of a series must not be zero",
+        })
+    }
+}
+
+impl Error for Refusal {}
 
 /// A [`Builder`](crate::Builder) value that makes no sense, or can't be had on this system.
 #[derive(Clone, Debug, PartialEq, Eq)]

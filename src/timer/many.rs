@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::error::ScheduleError;
-use super::schedule::{Once, Place, Refusal, fill, take_back};
+use super::error::{Refusal, ScheduleError};
+use super::schedule::{Once, Place, fill, take_back};
 use super::timeout::Timeout;
 use crate::entry::{With, entry_ref};
 
@@ -20,7 +20,7 @@ impl Place<'_> {
         let tasks: Vec<F> = tasks.into_iter().collect();
         let hub = self.hub;
         if hub.is_forked() {
-            return Err(ScheduleError::Forked(tasks));
+            return Err(ScheduleError::new(Refusal::Forked, tasks));
         }
         let deadline = hub.timeline().tick_after(delay);
         let with = With::HANDLE.and(self.owner());
@@ -30,16 +30,16 @@ impl Place<'_> {
             let counts = hub.counts_of(mine, mailbox);
             if mailbox.is_closed() {
                 counts.rejected.add(len as u64);
-                return Err(ScheduleError::Shutdown(tasks));
+                return Err(ScheduleError::new(Refusal::Shutdown, tasks));
             }
             if !hub.take_places(len) {
                 counts.rejected.add(len as u64);
-                return Err(ScheduleError::Full(tasks));
+                return Err(ScheduleError::new(Refusal::Full, tasks));
             }
             let refuse = |tasks, why: Refusal| {
                 hub.give_places_back(len);
                 counts.rejected.add(len as u64);
-                Err(why.of(tasks))
+                Err(ScheduleError::new(why, tasks))
             };
             // SAFETY: the producer is this thread's, and the hub's.
             let Some(entries) = (unsafe { mine.take_entries(hub, mailbox, len) }) else {

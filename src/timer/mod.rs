@@ -5,6 +5,7 @@ mod builder;
 mod driver;
 mod engine;
 mod error;
+mod given_back;
 mod group;
 mod health;
 mod live;
@@ -24,7 +25,7 @@ use std::time::{Duration, Instant};
 
 pub use builder::Builder;
 pub use driver::Driver;
-pub use error::{BuildError, ScheduleError, ShutdownError};
+pub use error::{BuildError, Refusal, ScheduleError, ShutdownError};
 pub use group::Group;
 pub use health::{Health, ShardHealth, WorkerState};
 pub use on_shard::Shard;
@@ -120,7 +121,7 @@ impl Timer {
     /// (Of a driven engine that is a call of [`on_earlier`](Driver::on_earlier), and looking it up takes a lock.)
     ///
     /// # Errors
-    /// [`ScheduleError::Full`], [`ScheduleError::Shutdown`], [`ScheduleError::Forked`] or [`ScheduleError::OutOfMemory`], with the
+    /// [`Refusal::Full`], [`Refusal::Shutdown`], [`Refusal::Forked`] or [`Refusal::OutOfMemory`], in a [`ScheduleError`] with the
     /// task. (Of what is allocated, only the memory for timeouts is refused so; a closure that has to be boxed aborts without memory,
     /// as everywhere.)
     #[inline]
@@ -236,7 +237,7 @@ impl Timer {
     /// ```
     ///
     /// # Errors
-    /// As for [`schedule`](Self::schedule), and [`ScheduleError::ZeroPeriod`].
+    /// As for [`schedule`](Self::schedule), and [`Refusal::ZeroPeriod`].
     pub fn schedule_at_fixed_rate<F>(
         &self,
         initial: Duration,

@@ -5,7 +5,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::alarm::Waking;
-use super::error::ScheduleError;
+use super::error::{Refusal, ScheduleError};
 use super::group::Members;
 use super::timeout::Timeout;
 use crate::entry::{Answering, Entry, Plain, Repeat, Rule, Series, Task, With, entry_ref};
@@ -62,26 +62,6 @@ impl<R: Repeat> Work for Series<R> {
     }
 }
 
-/// Why something was not scheduled.
-#[derive(Clone, Copy)]
-pub(super) enum Refusal {
-    Full,
-    Shutdown,
-    Forked,
-    OutOfMemory,
-}
-
-impl Refusal {
-    pub(super) fn of<F>(self, task: F) -> ScheduleError<F> {
-        match self {
-            Self::Full => ScheduleError::Full(task),
-            Self::Shutdown => ScheduleError::Shutdown(task),
-            Self::Forked => ScheduleError::Forked(task),
-            Self::OutOfMemory => ScheduleError::OutOfMemory(task),
-        }
-    }
-}
-
 impl Place<'_> {
     // Always inlined: so what the caller leaves open of the place is not asked for.
     #[inline(always)]
@@ -107,7 +87,7 @@ impl Place<'_> {
         let deadline = self.hub.timeline().tick_after(delay);
         match self.put(deadline, With::NOTHING, Once(task)) {
             Ok(_) => Ok(()),
-            Err((why, Once(task))) => Err(why.of(task)),
+            Err((why, Once(task))) => Err(ScheduleError::new(why, task)),
         }
     }
 
@@ -134,7 +114,7 @@ impl Place<'_> {
         match self.put(deadline, With::HANDLE, Once(task)) {
             // SAFETY: just armed with a handle, and this is the one.
             Ok(entry) => Ok(unsafe { Timeout::new(entry) }),
-            Err((why, Once(task))) => Err(why.of(task)),
+            Err((why, Once(task))) => Err(ScheduleError::new(why, task)),
         }
     }
 
@@ -158,16 +138,17 @@ impl Place<'_> {
         F: FnMut() + Send + 'static,
     {
         if rule.is_without_pause() {
-            return Err(ScheduleError::ZeroPeriod(task));
+            return Err(ScheduleError::new(Refusal::ZeroPeriod, task));
         }
-        self.series(initial, rule, Plain(task)).map_err(|(why, Plain(task))| why.of(task))
+        self.series(initial, rule, Plain(task)).map_err(|(why, Plain(task))| ScheduleError::new(why, task))
     }
 
     pub(super) fn schedule_repeating<F>(self, initial: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
     where
         F: FnMut() -> Option<Duration> + Send + 'static,
     {
-        self.series(initial, Rule::AsAnswered, Answering(task)).map_err(|(why, Answering(task))| why.of(task))
+        self.series(initial, Rule::AsAnswered, Answering(task))
+            .map_err(|(why, Answering(task))| ScheduleError::new(why, task))
     }
 
     fn series<R: Repeat>(self, initial: Duration, rule: Rule, repeat: R) -> Result<Timeout, (Refusal, R)> {

@@ -69,8 +69,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tourbillon::{
-    Driver, Expired, Inline, ManualClock, MissedTicks, ScheduleError, ShardStats, Shutdown, ShutdownError, Timeout,
-    Timer, Unfired, WorkerState,
+    Driver, Expired, Inline, ManualClock, MissedTicks, Refusal, ScheduleError, ShardStats, Shutdown, ShutdownError,
+    Timeout, Timer, Unfired, WorkerState,
 };
 
 use crate::common::{DAY, HOUR, MS, Random, Runs, assert_books_balance, driven, driven_by, eventually, settle};
@@ -275,7 +275,7 @@ fn every_way_to_shut_down_accounts_for_every_timeout() {
 fn every_way_to_schedule_is_refused_after_a_shutdown_and_gives_the_task_back() {
     fn gives_back<F>(refused: Result<Timeout, ScheduleError<F>>) -> F {
         match refused {
-            Err(ScheduleError::Shutdown(task)) => task,
+            Err(error) if error.is_shutdown() => error.into_inner(),
             other => panic!("{other:?}"),
         }
     }
@@ -416,7 +416,7 @@ fn a_forked_child_gets_its_task_back_and_does_not_hang_and_its_parent_goes_on() 
     if child == 0 {
         // SAFETY: only sets a timer of the child's, so that it does not outlive the test should it hang.
         unsafe { libc::alarm(20) };
-        let refused = matches!(timer.schedule(MS, || ()), Err(ScheduleError::Forked(_)));
+        let refused = timer.schedule(MS, || ()).is_err_and(|error| error.kind() == Refusal::Forked);
         let not_shut_down = timer.shutdown().err() == Some(ShutdownError::Forked);
         // SAFETY: ends the child without running anything of the parent's.
         unsafe { libc::_exit(i32::from(!(refused && not_shut_down))) };

@@ -3,7 +3,7 @@
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use tourbillon::{BuildError, Builder, ScheduleError, ShutdownError, Timer};
+use tourbillon::{BuildError, Builder, ShutdownError, Timer};
 
 use crate::common::{HOUR, MS, PATIENCE, Runs, in_time, threads_named};
 use crate::with_workers;
@@ -50,8 +50,8 @@ fn tasks_that_fail_are_late_or_too_many_leave_the_engine_as_it_was() {
         assert_eq!(runs.of(id), 1, "at once");
     }
     drop(timer.schedule_many(HOUR, (0..8).map(|_| || ())).expect("there is room for eight"));
-    let ninth = timer.schedule(MS, runs.task(8));
-    assert!(matches!(ninth, Err(ScheduleError::Full(_))), "{ninth:?}");
+    let ninth = timer.schedule(MS, runs.task(8)).expect_err("full");
+    assert!(ninth.is_full(), "{ninth:?}");
 }
 
 /// Dubbo, stopTaskTest.

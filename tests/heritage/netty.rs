@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use tourbillon::{Expired, Inline, ManualClock, ScheduleError, Timeout, Timer};
+use tourbillon::{Expired, Inline, ManualClock, Timeout, Timer};
 
 use crate::common::{
     Drops, HOUR, MS, PATIENCE, Runs, assert_books_balance, driven_by, eventually, in_time, settle, threads_named,
@@ -70,7 +70,7 @@ fn an_engine_that_has_worked_and_was_shut_down_refuses_and_starts_no_thread_agai
     clock.advance(MS);
     assert!(timer.shutdown().expect("the first").is_empty());
     let refused = timer.clone().schedule(MS, runs.task(1)).expect_err("shut down");
-    assert!(matches!(refused, ScheduleError::Shutdown(_)));
+    assert!(refused.is_shutdown());
     clock.advance(HOUR);
     assert_eq!(runs.total(), 1, "what was refused does not run");
     eventually("its threads end", || threads_named("nettyd").is_empty());
@@ -154,7 +154,7 @@ fn full() -> (Timer, ManualClock, [Timeout; 2]) {
 }
 
 fn is_full(timer: &Timer) -> bool {
-    matches!(timer.schedule(5_000 * MS, || panic!("it was refused")), Err(ScheduleError::Full(_)))
+    timer.schedule(5_000 * MS, || panic!("it was refused")).is_err_and(|error| error.is_full())
 }
 
 /// Netty 8, testRejectedExecutionExceptionWhenTooManyTimeoutsAreAddedBackToBack.

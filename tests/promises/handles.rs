@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tourbillon::{
-    BuildError, Builder, Driver, Executor, Expired, Inline, ManualClock, Pinning, ScheduleError, ShardStats,
+    BuildError, Builder, Driver, Executor, Expired, Inline, ManualClock, Pinning, Refusal, ScheduleError, ShardStats,
     ShutdownError, Stats, ThreadPool, Timeout, TimeoutGuard, Timer, Unfired, WaitStrategy,
 };
 
@@ -35,6 +35,8 @@ fn handles_are_eight_bytes_and_public_types_go_where_they_are_needed() {
     is_error::<ShutdownError>();
     is_error::<ScheduleError<fn()>>();
     is_error::<ScheduleError<Vec<fn()>>>();
+    is_error::<ScheduleError<Box<dyn FnOnce() + Send>>>();
+    is_error::<Refusal>();
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! `max_pending_timeouts`: exact, and what it refuses leaves no trace but the closure that comes back.
 
+use std::cell::Cell;
+use std::error::Error;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Builder, Inline, ScheduleError, ShutdownError, Stats, ThreadPool, Timer};
+use tourbillon::{Builder, Inline, Refusal, ShutdownError, Stats, ThreadPool, Timeout, Timer};
 
 use crate::common::{Drops, HOUR, MS, Runs, assert_books_balance, driven_by, eventually, settle};
 
@@ -28,7 +30,7 @@ fn a_refused_timeout_changes_no_counter_but_that_of_refusals_and_its_closure_com
     let before = timer.stats();
     let (runs, drops) = (Runs::new(5), Drops::default());
     let error = timer.schedule(MS, runs.task(0)).expect_err("full");
-    assert!(matches!(error, ScheduleError::Full(_)) && error.is_full() && !error.is_shutdown());
+    assert!(error.kind() == Refusal::Full && error.is_full() && !error.is_shutdown());
     error.into_inner()();
     timer.schedule_at(clock.now(), runs.task(1)).expect_err("full").into_inner()();
     timer.schedule_detached(MS, runs.task(2)).expect_err("full").into_inner()();
@@ -219,18 +221,15 @@ fn without_a_limit_there_is_none() {
 #[test]
 fn an_error_says_what_is_wrong_and_what_would_be_right() {
     let all = [
-        (ScheduleError::Full(()), "Full(..)", ["max_pending_timeouts", "again when some have fired"]),
-        (ScheduleError::Shutdown(()), "Shutdown(..)", ["shut down", "takes no more"]),
-        (ScheduleError::ZeroPeriod(()), "ZeroPeriod(..)", ["period", "must not be zero"]),
-        (ScheduleError::Forked(()), "Forked(..)", ["before this process was forked", "make one in the child"]),
-        (ScheduleError::OutOfMemory(()), "OutOfMemory(..)", ["no memory", "Builder::capacity"]),
+        (Refusal::Full, ["max_pending_timeouts", "again when some have fired"]),
+        (Refusal::Shutdown, ["shut down", "takes no more"]),
+        (Refusal::ZeroPeriod, ["period", "must not be zero"]),
+        (Refusal::Forked, ["before this process was forked", "make one in the child"]),
+        (Refusal::OutOfMemory, ["no memory", "Builder::capacity"]),
     ];
-    for (error, name, says) in all {
-        assert_eq!(format!("{error:?}"), name, "the closure need not be `Debug`");
-        let said = error.to_string();
+    for (refusal, says) in all {
+        let said = refusal.to_string();
         assert!(says.iter().all(|part| said.contains(part)), "{said}");
-        assert_eq!((error.is_full(), error.is_shutdown()), (name == "Full(..)", name == "Shutdown(..)"));
-        assert_eq!(error.without_task().to_string(), said, "without its task it says the same");
     }
     let all = [
         (ShutdownError::FromTask, ["one of the timer's own tasks", "from another thread"]),
@@ -259,4 +258,61 @@ fn what_a_closed_engine_refuses_is_not_pending_for_a_moment() {
         done.store(true, Ordering::Relaxed);
         assert_eq!(looks, Some(0));
     });
+}
+
+#[test]
+fn an_error_says_what_its_kind_says_and_asks_nothing_of_its_task() {
+    let (timer, _driver, _clock) = driven_by(limited(1));
+    let _only = timer.schedule(HOUR, || ()).expect("there is room");
+    let full = timer.schedule(HOUR, || ()).expect_err("full");
+    let zero = timer.schedule_at_fixed_rate(MS, Duration::ZERO, || ()).expect_err("zero");
+    drop(timer.shutdown());
+    let ended = timer.schedule(HOUR, || ()).expect_err("shut down");
+    assert_eq!(format!("{full:?}"), "ScheduleError { kind: Full, .. }", "the closure need not be `Debug`");
+    for (error, kind) in [
+        (full.without_task(), Refusal::Full),
+        (zero.without_task(), Refusal::ZeroPeriod),
+        (ended.without_task(), Refusal::Shutdown),
+    ] {
+        assert_eq!((error.kind(), error.to_string()), (kind, kind.to_string()));
+        assert_eq!((error.is_full(), error.is_shutdown()), (kind == Refusal::Full, kind == Refusal::Shutdown));
+    }
+}
+
+/// An error type that takes in what `?` gives it, as `anyhow::Error` does.
+#[derive(Debug)]
+struct Report(Box<dyn Error + Send + Sync>);
+
+impl<E: Error + Send + Sync + 'static> From<E> for Report {
+    fn from(error: E) -> Self {
+        Self(Box::new(error))
+    }
+}
+
+#[test]
+fn a_refusal_is_passed_on_by_a_question_mark_even_if_its_task_cannot_be_shared() {
+    /// A task that is `Send` and not `Sync`.
+    fn task(count: u32) -> impl FnMut() + Send {
+        let counts = Cell::new(count);
+        move || counts.set(counts.get() + 1)
+    }
+    fn boxed(timer: &Timer) -> Result<Timeout, Box<dyn Error + Send + Sync>> {
+        Ok(timer.schedule(HOUR, task(1))?)
+    }
+    fn many(timer: &Timer) -> Result<Vec<Timeout>, Report> {
+        Ok(timer.schedule_many(HOUR, [1, 2].map(task))?)
+    }
+    fn series(timer: &Timer) -> Result<Timeout, Report> {
+        Ok(timer.schedule_at_fixed_rate(HOUR, Duration::ZERO, task(1))?)
+    }
+    let (timer, _driver, _clock) = driven_by(limited(1));
+    let only = boxed(&timer).expect("there is room");
+    assert_eq!(boxed(&timer).expect_err("full").to_string(), Refusal::Full.to_string());
+    assert_eq!(many(&timer).expect_err("full").0.to_string(), Refusal::Full.to_string());
+    assert_eq!(series(&timer).expect_err("zero").0.to_string(), Refusal::ZeroPeriod.to_string());
+    // Threads may look at the error while another owns it, and its task.
+    let refused = timer.schedule(HOUR, task(1)).expect_err("full");
+    let kinds = thread::scope(|scope| [(); 2].map(|()| scope.spawn(|| refused.kind())).map(|seen| seen.join().ok()));
+    assert_eq!(kinds, [Some(Refusal::Full); 2]);
+    assert!(only.cancel());
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tourbillon::{Builder, Driver, Executor, Expired, Inline, ScheduleError, ShutdownError, ThreadPool, Timer};
+use tourbillon::{Builder, Driver, Executor, Expired, Inline, Refusal, ShutdownError, ThreadPool, Timer};
 
 use crate::common::{Drops, HOUR, MS, Random, Runs, assert_books_balance, driven, eventually, in_time, settle};
 
@@ -86,7 +86,7 @@ fn after_a_shutdown_the_closure_comes_back() {
     drop(timer.shutdown());
     let runs = Runs::new(5);
     let error = timer.schedule(MS, runs.task(0)).expect_err("shut down");
-    assert!(matches!(error, ScheduleError::Shutdown(_)) && error.is_shutdown() && !error.is_full());
+    assert!(error.kind() == Refusal::Shutdown && error.is_shutdown() && !error.is_full());
     error.into_inner()();
     timer.schedule_at(clock.now(), runs.task(1)).expect_err("shut down").into_inner()();
     timer.schedule_detached(MS, runs.task(2)).expect_err("shut down").into_inner()();
@@ -113,13 +113,12 @@ fn race(builder: Builder, seed: u64) {
                     let delay = [Duration::ZERO, MS, HOUR][id % 3];
                     match timer.schedule(delay, runs.task(id)) {
                         Ok(_detached) => accepted.fetch_add(1, Ordering::Relaxed),
-                        Err(ScheduleError::Shutdown(task)) => {
-                            assert_eq!(runs.of(id), 0);
-                            task();
+                        Err(error) => {
+                            assert_eq!((error.kind(), runs.of(id)), (Refusal::Shutdown, 0));
+                            error.into_inner()();
                             refused.fetch_add(1, Ordering::Relaxed);
                             break;
                         }
-                        Err(other) => panic!("{other}"),
                     };
                 }
             });

@@ -6,7 +6,7 @@ use crate::executor::run_here;
 use crate::shard::Limits;
 use crate::sync::thread;
 use crate::time::Tick;
-use crate::timer::ScheduleError;
+use crate::timer::Refusal;
 
 /// Invariant: what a producer was told is accepted runs, once, although the worker takes the inbox while it is pushed on,
 /// and goes through it one entry a turn.
@@ -57,8 +57,10 @@ fn a_chain_is_accepted_whole_or_not_at_all() {
         let (theirs, tasks) = (timer.clone(), [ledger.task(), ledger.task()]);
         let chain = thread::spawn(move || match theirs.schedule_many(ticks(1), tasks) {
             Ok(_handles) => 0,
-            Err(ScheduleError::Shutdown(tasks)) => tasks.len(),
-            Err(_) => panic!("there is no limit"),
+            Err(refused) => {
+                assert_eq!(refused.kind(), Refusal::Shutdown, "there is no limit");
+                refused.into_inner().len()
+            }
         });
         let unfired = timer.shutdown().expect("the first").len();
         let refused = chain.join().expect("no panic");

@@ -3,7 +3,7 @@
 use super::check::check;
 use super::rig::{Ledger, driven, ticks};
 use crate::sync::thread;
-use crate::timer::ScheduleError;
+use crate::timer::Refusal;
 
 /// Invariant: of two producers and one place, one gets it, and the other gets its task back.
 /// Legal ends: the one is accepted; the other is.
@@ -16,8 +16,10 @@ fn two_producers_share_one_place() {
             let (timer, task) = (timer.clone(), ledger.task());
             thread::spawn(move || match timer.schedule_detached(ticks(5), task) {
                 Ok(()) => true,
-                Err(ScheduleError::Full(_task)) => false,
-                Err(_) => panic!("it is open"),
+                Err(refused) => {
+                    assert_eq!(refused.kind(), Refusal::Full, "it is open");
+                    false
+                }
             })
         });
         let accepted = producers.into_iter().filter_map(|producer| producer.join().ok()).filter(|&ok| ok).count();

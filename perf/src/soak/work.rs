@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tourbillon::{Group, MissedTicks, ScheduleError, Shard, Timeout, Timer};
+use tourbillon::{Group, MissedTicks, Refusal, ScheduleError, Shard, Timeout, Timer};
 
 use super::book::{Book, Token, scoped};
 use super::fault::Fault;
@@ -138,7 +138,7 @@ fn refuse<F>(book: &Book, error: ScheduleError<F>, how_many: u64) {
     if closed {
         book.tally.did_many(Op::Closed, how_many);
     }
-    let no_memory = matches!(error, ScheduleError::OutOfMemory(_));
+    let no_memory = error.kind() == Refusal::OutOfMemory;
     if no_memory {
         book.tally.did_many(Op::NoMemory, how_many);
         book.tally.inject(Injected::NoMemory);

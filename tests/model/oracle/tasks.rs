@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use tourbillon::{Group, ManualClock, ScheduleError, Timeout, TimeoutGuard, Timer};
+use tourbillon::{Group, ManualClock, Refusal, ScheduleError, Timeout, TimeoutGuard, Timer};
 
 use super::step::Act;
 
@@ -44,9 +44,9 @@ pub(crate) enum Answer {
 
 impl Answer {
     pub(crate) fn of<F>(refused: &ScheduleError<F>) -> Self {
-        match refused {
-            ScheduleError::Full(_) => Self::Full,
-            ScheduleError::Shutdown(_) => Self::Shutdown,
+        match refused.kind() {
+            Refusal::Full => Self::Full,
+            Refusal::Shutdown => Self::Shutdown,
             refused => panic!("{refused:?} is no answer to this"),
         }
     }
