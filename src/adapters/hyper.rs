@@ -32,7 +32,7 @@ impl Timer for crate::Timer {
 
     /// What the engine's clock says: a [`ManualClock`](crate::ManualClock) moves hyper's time, too.
     fn now(&self) -> Instant {
-        self.timeline().now()
+        crate::Timer::now(self)
     }
 
     /// Moves a sleep of ours where it is, without allocating; it stays with the engine that made it. Any other is replaced.

@@ -61,7 +61,7 @@ impl ::quinn::Runtime for Runtime {
 
     /// What the engine's clock says, by which its timers are ready: a [`ManualClock`](crate::ManualClock) moves connections' time, too.
     fn now(&self) -> Instant {
-        self.timer.timeline().now()
+        self.timer.now()
     }
 }
 

@@ -405,6 +405,36 @@ impl Timer {
         self.engine.hub.timeline().current_tick().get()
     }
 
+    /// The time now, by the engine's clock: the real one, or that of [`Builder::clock`].
+    ///
+    /// Deadlines count from this time. [`schedule_at`](Self::schedule_at) with `timer.now() +
+    /// delay` is [`schedule`](Self::schedule) with `delay`. [`Instant::now`] is not the same: an
+    /// engine in a test knows its [`ManualClock`](crate::ManualClock) only. The clock goes on in a
+    /// [`pause`](Self::pause), so what counts from it in a pause still comes later by the rest of
+    /// it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::{ManualClock, Timer};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let clock = ManualClock::new();
+    /// let timer = Timer::builder().clock(clock.clone()).build()?;
+    /// let deadline = timer.now() + Duration::from_secs(5); // of a request in two steps
+    /// let first = timer.schedule_at(deadline, || println!("no answer to the first"))?;
+    /// clock.advance(Duration::from_secs(2));
+    /// assert!(first.cancel()); // answered: the second step has the 3 s that are left
+    /// let second = timer.schedule_at(deadline, || println!("no answer to the second"))?;
+    /// clock.advance(Duration::from_secs(3));
+    /// assert!(second.is_expired());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.engine.hub.timeline().now()
+    }
+
     /// How the workers and the tasks are doing. Allocates; costs the producers nothing.
     #[must_use]
     pub fn health(&self) -> Health {

@@ -96,6 +96,42 @@ fn a_point_in_time_that_is_given_in_a_pause_is_kept_if_the_pause_ends_now_and_co
 }
 
 #[test]
+fn a_delay_from_now_is_that_delay_before_a_pause_in_it_and_after_it() {
+    let ns = Duration::from_nanos(1);
+    let delays = [Duration::ZERO, ns, 300 * ns, MS - ns, MS, MS + ns, 7 * MS, HOUR];
+    for mut rig in Rig::each(Timer::builder) {
+        let mut pairs = Vec::new();
+        let mut schedule = |rig: &Rig, when: &str| {
+            assert_eq!(rig.timer.now(), rig.clock.now(), "{when}, {}", rig.kind);
+            for delay in delays {
+                let by_delay = rig.timer.schedule(delay, || ()).expect("accepted");
+                let from_now = rig.timer.schedule_at(rig.timer.now() + delay, || ()).expect("accepted");
+                assert_eq!(from_now.deadline(), by_delay.deadline(), "{delay:?} {when}, {}", rig.kind);
+                pairs.push((by_delay, from_now));
+            }
+        };
+        rig.advance(MS / 3);
+        schedule(&rig, "before a pause");
+        rig.timer.pause();
+        schedule(&rig, "as a pause begins");
+        rig.advance(12 * MS + MS / 7);
+        schedule(&rig, "in a pause");
+        rig.advance(HOUR);
+        rig.timer.resume();
+        schedule(&rig, "as a pause ends");
+        rig.advance(5 * MS + MS / 9);
+        schedule(&rig, "after a pause");
+        for _ in 0..20 {
+            rig.advance(MS / 2);
+            for (by_delay, from_now) in &pairs {
+                assert_eq!(from_now.is_expired(), by_delay.is_expired(), "{by_delay:?}, {}", rig.kind);
+            }
+        }
+        assert_eq!(rig.timer.pending(), 2 * 5, "all but those of an hour, {}", rig.kind);
+    }
+}
+
+#[test]
 fn deadlines_are_shown_as_if_the_pause_ended_now() {
     let (timer, mut driver, clock) = driven();
     let (start, timeout) = (clock.now(), timer.schedule(10 * MS, || ()).expect("accepted"));

@@ -66,6 +66,22 @@ fn a_deadline_on_a_tick_is_not_pushed_on_by_one() {
 }
 
 #[test]
+fn now_is_what_the_engines_clock_says_real_or_by_hand_also_in_a_pause() {
+    let real = Timer::new().expect("the defaults make sense");
+    let (by_hand, _driver, clock) = driven();
+    for _ in 0..2 {
+        let before = Instant::now();
+        let now = real.now();
+        assert!(before <= now && now <= Instant::now());
+        assert_eq!(by_hand.now(), clock.now());
+        clock.advance(MS / 3);
+        assert_eq!(by_hand.now(), clock.now());
+        real.pause();
+        by_hand.pause();
+    }
+}
+
+#[test]
 fn no_delay_runs_at_once_wherever_in_a_tick() {
     let (timer, mut driver, clock) = driven();
     for _ in 0..4 {
