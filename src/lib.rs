@@ -51,8 +51,8 @@
 //!
 //! # What else there is
 //!
-//! Futures ([`Timer::sleep`], [`Timer::timeout`], [`Timer::interval`]), for any runtime or none; series ([`Timer::schedule_at_fixed_rate`],
-//! [`Timer::schedule_with_fixed_delay`], [`Timer::schedule_repeating`]); a delay with some slack ([`Timer::schedule_between`]); groups that
+//! Futures ([`Timer::sleep`], [`Timer::timeout`], [`Timer::timeout_at`], [`Timer::interval`]), for any
+//! runtime or none; series ([`Timer::schedule_at_fixed_rate`], [`Timer::schedule_with_fixed_delay`], [`Timer::schedule_repeating`]); a delay with some slack ([`Timer::schedule_between`]); groups that
 //! are cancelled at once ([`Timer::group`]); shards by key ([`Timer::shard_for`]); [`Timer::pause`]; three ways to end ([`Shutdown`]);
 //! [`Timer::health`] and [`Timer::stats`], with the lateness of runs; an engine for the whole process ([`Timer::global`]); engines that are
 //! turned by hand ([`Driver`]), and a clock for tests ([`ManualClock`]), which also goes from deadline to deadline. In a child process that

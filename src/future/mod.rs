@@ -57,7 +57,31 @@ impl Timer {
     /// # }
     /// ```
     pub fn timeout<T: Future>(&self, limit: Duration, future: T) -> WithTimeout<T> {
-        WithTimeout::new(self.stake(), limit, future)
+        WithTimeout::after(self.stake(), limit, future)
+    }
+
+    /// As [`timeout`](Self::timeout), until a point in time: for a deadline that several futures
+    /// share. If it has passed, the future has [`Elapsed`] at the first poll that is not ready. A
+    /// future that is ready at once schedules nothing, and looks at no clock.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Timer;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # pollster::block_on(async {
+    /// let timer = Timer::new()?;
+    /// let deadline = timer.now() + Duration::from_millis(5); // of both steps together
+    /// let first = timer.timeout_at(deadline, async { "connected" }).await?;
+    /// assert_eq!(first, "connected");
+    /// assert!(timer.timeout_at(deadline, std::future::pending::<()>()).await.is_err());
+    /// assert!(timer.now() >= deadline);
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    pub fn timeout_at<T: Future>(&self, deadline: Instant, future: T) -> WithTimeout<T> {
+        WithTimeout::until(self.stake(), deadline, future)
     }
 
     /// Ticks now, and then once in each `period`, for whoever awaits [`Interval::tick`]. What is missed is

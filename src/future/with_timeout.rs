@@ -6,31 +6,49 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::sleep::Sleep;
 use crate::shard::Stake;
 use crate::time::Tick;
 
-/// A future with a limit: ready with its output, or with [`Elapsed`]. Made by [`Timer::timeout`](crate::Timer::timeout).
+/// A future with a limit: ready with its output, or with [`Elapsed`]. Made by
+/// [`Timer::timeout`](crate::Timer::timeout) and [`Timer::timeout_at`](crate::Timer::timeout_at).
 ///
-/// The time counts from the first poll that is not ready, not from when it was made: so a future that is ready at once costs no look
-/// at a clock. The future is always polled first: one that is ready when the time is up has made it. When the time is up the
-/// future is not dropped before this is.
+/// The time of `timeout` counts from the first poll that is not ready, not from when this was made.
+/// With either, a future that is ready at once costs no look at a clock.
+///
+/// The future is always polled first: one that is ready when the time is up has made it. When the
+/// time is up the future is not dropped before this is.
 ///
 /// Of an engine that is full, or has been shut down, see [`Sleep`]: after a shutdown nobody wakes the task when the time is up; only if it
 /// is polled for something else by then, it is told.
 #[must_use = "futures do nothing unless they are awaited or polled"]
 pub struct WithTimeout<T> {
-    /// Until it begins to count.
-    limit: Option<Duration>,
+    limit: Limit,
     sleep: Sleep,
     future: T,
 }
 
+/// When the time is up.
+enum Limit {
+    /// So long after the first poll that is not ready.
+    After(Duration),
+    /// At a point in time: nanoseconds by the clock since the engine's start. With an `Instant` in
+    /// their place every `WithTimeout` would be 8 bytes larger.
+    At(u64),
+    /// As the sleep says.
+    Begun,
+}
+
 impl<T> WithTimeout<T> {
-    pub(super) fn new(stake: Stake, limit: Duration, future: T) -> Self {
-        Self { limit: Some(limit), sleep: Sleep::until(stake, Tick::NEVER), future }
+    pub(super) fn after(stake: Stake, limit: Duration, future: T) -> Self {
+        Self { limit: Limit::After(limit), sleep: Sleep::until(stake, Tick::NEVER), future }
+    }
+
+    pub(super) fn until(stake: Stake, deadline: Instant, future: T) -> Self {
+        let limit = Limit::At(stake.hub().timeline().scale().ns_at(deadline));
+        Self { limit, sleep: Sleep::until(stake, Tick::NEVER), future }
     }
 
     /// The future inside.
@@ -61,8 +79,10 @@ impl<T: Future> Future for WithTimeout<T> {
         match future.poll(context) {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
             Poll::Pending => {
-                if let Some(limit) = this.limit.take() {
-                    this.sleep.reset(limit);
+                match std::mem::replace(&mut this.limit, Limit::Begun) {
+                    Limit::After(limit) => this.sleep.reset(limit),
+                    Limit::At(ns) => this.sleep.reset_at(this.sleep.timeline().scale().instant_after(ns)),
+                    Limit::Begun => {}
                 }
                 Pin::new(&mut this.sleep).poll(context).map(|()| Err(Elapsed(())))
             }
@@ -73,15 +93,17 @@ impl<T: Future> Future for WithTimeout<T> {
 impl<T: fmt::Debug> fmt::Debug for WithTimeout<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut this = f.debug_struct("WithTimeout");
-        match &self.limit {
-            Some(limit) => this.field("limit", limit),
-            None => this.field("limit", &self.sleep),
+        match self.limit {
+            Limit::After(limit) => this.field("limit", &limit),
+            Limit::At(ns) => this.field("limit", &self.sleep.timeline().scale().instant_after(ns)),
+            Limit::Begun => this.field("limit", &self.sleep),
         };
         this.field("future", &self.future).finish()
     }
 }
 
-/// The time that [`Timer::timeout`](crate::Timer::timeout) gave was up before the future was ready.
+/// The time that [`Timer::timeout`](crate::Timer::timeout) or
+/// [`Timer::timeout_at`](crate::Timer::timeout_at) gave was up before the future was ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed(());
 
@@ -97,5 +119,15 @@ impl Error for Elapsed {}
 impl From<Elapsed> for io::Error {
     fn from(elapsed: Elapsed) -> Self {
         Self::new(io::ErrorKind::TimedOut, elapsed)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_makes_no_limit_larger() {
+        assert_eq!(size_of::<Limit>(), size_of::<Option<Duration>>());
     }
 }

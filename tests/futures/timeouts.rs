@@ -1,11 +1,13 @@
 use std::future::{Future, pending, ready};
 use std::io;
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tourbillon::Timer;
+use tourbillon::{Clock, Timer};
 
 use super::Task;
 use super::common::{HOUR, MS, driven, in_time};
@@ -17,6 +19,129 @@ fn a_timeout_round_a_ready_future_touches_no_timer() {
     assert_eq!(task.poll(&mut timer.timeout(Duration::ZERO, ready(7))), Poll::Ready(Ok(7)));
     let stats = timer.stats();
     assert_eq!((stats.scheduled, stats.fired, stats.cancelled), (0, 0, 0));
+}
+
+/// A clock that stands still, and counts who looks at it.
+struct Counted {
+    at: Instant,
+    looks: Arc<AtomicUsize>,
+}
+
+impl Clock for Counted {
+    fn now(&self) -> Instant {
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        self.at
+    }
+}
+
+#[test]
+fn a_limit_round_a_ready_future_looks_at_no_clock() {
+    let (at, looks) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
+    let clock = Counted { at, looks: Arc::clone(&looks) };
+    let (timer, _driver) = Timer::builder().clock(clock).build_driven().expect("the options make sense");
+    let task = Task::new();
+    for _ in 0..2 {
+        looks.store(0, Ordering::Relaxed);
+        assert_eq!(task.poll(&mut timer.timeout(MS, ready(7))), Poll::Ready(Ok(7)));
+        assert_eq!(task.poll(&mut timer.timeout_at(at + MS, ready(8))), Poll::Ready(Ok(8)));
+        assert_eq!(task.poll(&mut timer.timeout_at(at - MS, ready(9))), Poll::Ready(Ok(9)), "it has passed");
+        assert_eq!((looks.load(Ordering::Relaxed), timer.pending()), (0, 0));
+        timer.pause();
+    }
+    assert_eq!(timer.stats().scheduled, 0);
+}
+
+#[test]
+fn a_future_that_is_not_ready_by_its_deadline_has_elapsed() {
+    let (timer, mut driver, clock) = driven();
+    let task = Task::new();
+    let mut late = timer.timeout_at(clock.now() + 5 * MS, pending::<()>());
+    assert!(format!("{late:?}").starts_with("WithTimeout { limit: Instant"));
+    clock.advance(3 * MS);
+    assert_eq!(timer.pending(), 0, "nothing is scheduled before it is polled");
+    assert!(task.poll(&mut late).is_pending());
+    assert_eq!(timer.pending(), 1);
+    clock.advance(2 * MS - Duration::from_nanos(1));
+    driver.turn();
+    assert!(task.poll(&mut late).is_pending(), "early");
+    clock.advance(Duration::from_nanos(1));
+    driver.turn();
+    assert_eq!(task.woken(), 1, "the time counts from nothing but the deadline");
+    assert!(matches!(task.poll(&mut late), Poll::Ready(Err(_))));
+}
+
+#[test]
+fn a_deadline_that_has_passed_has_elapsed_at_the_first_poll_that_is_not_ready() {
+    let (timer, _driver, clock) = driven();
+    let (start, task) = (clock.now(), Task::new());
+    clock.advance(7 * MS + MS / 3);
+    // In the tick that has begun, too, whose end they would be rounded up to.
+    for ago in [Duration::ZERO, Duration::from_nanos(1), MS / 4, MS, 7 * MS, HOUR] {
+        let Some(deadline) = clock.now().checked_sub(ago) else { continue };
+        assert!(matches!(task.poll(&mut timer.timeout_at(deadline, pending::<()>())), Poll::Ready(Err(_))), "{ago:?}");
+    }
+    let mut passes = timer.timeout_at(start + HOUR, pending::<()>());
+    clock.advance(HOUR);
+    assert!(matches!(task.poll(&mut passes), Poll::Ready(Err(_))), "it passed before the first poll");
+    assert_eq!((timer.stats().scheduled, task.woken()), (0, 0));
+}
+
+#[test]
+fn a_future_that_is_ready_when_its_deadline_has_passed_has_made_it() {
+    let (timer, mut driver, clock) = driven();
+    let task = Task::new();
+    let (send, receive) = channel();
+    let answer = std::future::poll_fn(move |_| receive.try_recv().map_or(Poll::Pending, Poll::Ready));
+    let mut both = timer.timeout_at(clock.now() + MS, answer);
+    assert!(task.poll(&mut both).is_pending());
+    clock.advance(HOUR);
+    driver.turn();
+    send.send("just so").expect("it listens");
+    assert_eq!(task.poll(&mut both), Poll::Ready(Ok("just so")));
+    drop(both);
+    assert!(task.is_forgotten());
+}
+
+#[test]
+fn no_deadline_elapses_in_a_pause() {
+    let (timer, mut driver, clock) = driven();
+    let task = Task::new();
+    let mut before = timer.timeout_at(clock.now() + 5 * MS, pending::<()>());
+    assert!(task.poll(&mut before).is_pending());
+    clock.advance(2 * MS);
+    timer.pause();
+    clock.advance(HOUR);
+    let mut passed = timer.timeout_at(clock.now() - MS, pending::<()>());
+    let mut within = timer.timeout_at(clock.now() + 4 * MS, pending::<()>());
+    for _ in 0..2 {
+        driver.turn();
+        let polls = [&mut before, &mut passed, &mut within].map(|limited| task.poll(limited).is_pending());
+        assert_eq!(polls, [true; 3]);
+        clock.advance(HOUR);
+    }
+    timer.resume();
+    for left in [[true, false, true], [true, false, true], [false, false, true], [false; 3]] {
+        clock.advance(MS);
+        driver.turn();
+        let polls = [&mut before, &mut passed, &mut within].map(|limited| task.poll(limited).is_pending());
+        assert_eq!(polls, left);
+    }
+}
+
+#[test]
+fn a_deadline_may_be_as_far_as_an_instant_goes() {
+    let (timer, mut driver, clock) = driven();
+    let task = Task::new();
+    let mut far = clock.now();
+    for years in [1 << 38, 1 << 30, 500, 1] {
+        far = far.checked_add(Duration::from_secs(years * 365 * 24 * 3600)).unwrap_or(far);
+    }
+    let mut limited = timer.timeout_at(far, pending::<()>());
+    assert!(task.poll(&mut limited).is_pending());
+    clock.advance(Duration::from_secs(100 * 365 * 24 * 3600));
+    driver.turn();
+    assert!(task.poll(&mut limited).is_pending());
+    assert_eq!(timer.pending(), 1);
 }
 
 #[test]
@@ -83,6 +208,9 @@ fn futures_that_may_not_move_can_be_given_a_limit_too() {
         };
         assert!(pollster::block_on(timer.timeout(2 * MS, slow)).is_err());
         assert_eq!(pollster::block_on(timer.timeout(HOUR, quick)), Ok("done"));
+        let deadline = timer.now() + 2 * MS;
+        assert!(pollster::block_on(timer.timeout_at(deadline, async { timer.sleep(HOUR).await })).is_err());
+        assert!(timer.now() >= deadline, "early");
         let mut pinned = pin!(timer.timeout(HOUR, async { 1 }));
         let task = Task::new();
         assert_eq!(pinned.as_mut().poll(&mut Context::from_waker(&task.waker)), Poll::Ready(Ok(1)));
