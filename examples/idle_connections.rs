@@ -106,10 +106,13 @@ impl Server {
             match connection.stream.read(&mut buffer) {
                 Ok(0) => break,
                 Ok(n) => {
+                    // The whole price of an idle timeout per packet: one compare-and-swap. False
+                    // means that the timeout has fired in this very moment. It tells the loop to
+                    // close the connection, so what has come too late is not answered.
+                    if !connection.idle.reset(self.idle_after) {
+                        return;
+                    }
                     connection.last_heard = Instant::now();
-                    // The whole price of an idle timeout per packet: one compare-and-swap. If it answers false the timeout
-                    // has fired in this very moment, and the connection is about to be closed.
-                    connection.idle.reset(self.idle_after);
                     if connection.stream.write_all(&buffer[..n]).is_err() {
                         break;
                     }

@@ -1,4 +1,4 @@
-//! Ten lines: arm a timeout, push another one out, cancel a third.
+//! A dozen lines: arm a timeout, push another one out, cancel a third.
 
 use std::time::Duration;
 
@@ -8,7 +8,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let timer = Timer::new()?;
     timer.schedule_detached(Duration::from_millis(100), || println!("0.1 s have passed"))?;
     let idle = timer.schedule(Duration::from_millis(50), || println!("idle for 0.3 s"))?;
-    idle.reset(Duration::from_millis(300)); // one compare-and-swap, from any thread
+    // One compare-and-swap, from any thread.
+    if !idle.reset(Duration::from_millis(300)) {
+        println!("too late: it has fired in this very moment");
+    }
     let deadline = timer.schedule(Duration::from_millis(200), || unreachable!("it was cancelled"))?;
     assert!(deadline.cancel()); // it has not run and never will
     std::thread::sleep(Duration::from_millis(400));

@@ -7,8 +7,8 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let timer = Timer::new()?;
-//! let timeout = timer.schedule(Duration::from_millis(20), || println!("20 ms have passed"))?;
-//! timeout.reset(Duration::from_secs(30)); // one compare-and-swap: no lock, no message, no wake-up
+//! let timeout = timer.schedule(Duration::from_secs(5), || println!("5 s have passed"))?;
+//! assert!(timeout.reset(Duration::from_secs(30))); // one compare-and-swap; false: it has fired
 //! assert!(timeout.cancel()); // has not run and never will; the closure is dropped here
 //! # Ok(())
 //! # }

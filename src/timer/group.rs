@@ -33,7 +33,7 @@ use crate::sync::{Mutex, lock};
 /// let connection = timer.group().cancel_on_drop();
 /// let idle = connection.schedule(Duration::from_secs(60), || println!("idle for a minute"))?;
 /// connection.schedule_detached(Duration::from_secs(5), || println!("no request within 5 s"))?;
-/// idle.reset(Duration::from_secs(60));
+/// assert!(idle.reset(Duration::from_secs(60)));
 /// drop(connection);
 /// assert!(idle.is_cancelled());
 /// # Ok(())

@@ -55,8 +55,12 @@ use schedule::Place;
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let timer = Timer::new()?;
 /// let idle = timer.schedule(Duration::from_secs(30), || println!("idle for 30 s: closing"))?;
-/// idle.reset(Duration::from_secs(30)); // at every packet
-/// idle.cancel();                       // on close
+/// // At every packet:
+/// if !idle.reset(Duration::from_secs(30)) {
+///     return Ok(()); // it has just fired, and closes the connection: stop serving
+/// }
+/// // On close:
+/// idle.cancel();
 /// # Ok(())
 /// # }
 /// ```

@@ -119,11 +119,40 @@ impl Timeout {
     /// old one comes up (after the "touch" of Kafka's and Tokio's timers). To an earlier one the worker is told.
     ///
     /// Of a series, it is the next run that is moved, also while one is under way; a fixed rate goes on from there.
+    ///
+    /// A server has to look at the answer. A packet may come in the very moment in which the idle
+    /// timeout fires. Then the answer is false, and the timeout's task is closing the connection,
+    /// or is about to. So the server stops serving it:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::{Timeout, Timer};
+    ///
+    /// const IDLE: Duration = Duration::from_secs(30);
+    ///
+    /// /// Called for each packet. False if the connection is being closed.
+    /// fn serve(packet: &[u8], idle: &Timeout) -> bool {
+    ///     if !idle.reset(IDLE) {
+    ///         return false;
+    ///     }
+    ///     println!("{} bytes", packet.len());
+    ///     true
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let timer = Timer::new()?;
+    /// let idle = timer.schedule(IDLE, || println!("idle: closing"))?;
+    /// assert!(serve(b"hello", &idle));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use = "false: it has fired, or is about to, and was not moved (see `reset`)"]
     pub fn reset(&self, delay: Duration) -> bool {
         self.reset_by(|timeline| timeline.tick_after(delay))
     }
 
     /// As [`reset`](Self::reset), to a point in time; one that has passed makes it fire at once.
+    #[must_use = "false: it has fired, or is about to, and was not moved (see `reset`)"]
     pub fn reset_at(&self, deadline: Instant) -> bool {
         self.reset_by(|timeline| {
             let later = timeline.tick_of_deadline(deadline);

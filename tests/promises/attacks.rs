@@ -350,8 +350,8 @@ fn what_fire_now_runs_may_cancel_and_reset_what_it_has_not_run_yet() {
                 run();
                 let other = others.lock().expect("no panic").pop();
                 if let Some(other) = other {
-                    other.reset(MS);
-                    other.reset(DAY);
+                    _ = other.reset(MS);
+                    _ = other.reset(DAY);
                     count.fetch_add(usize::from(other.cancel()), Ordering::SeqCst);
                 }
             };
@@ -460,7 +460,7 @@ fn nothing_overflows_at_the_ends_of_time_whatever_the_tick_and_the_levels() {
                 };
                 let timeout = timeout.expect("accepted");
                 if random.below(3) == 0 {
-                    timeout.reset(delay.saturating_add(more));
+                    assert!(timeout.reset(delay.saturating_add(more)));
                     clock.advance(random.duration(10 * DAY));
                     driver.turn();
                 }

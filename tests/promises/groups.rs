@@ -312,7 +312,7 @@ fn each_timeout_of_a_group_has_one_end_however_many_threads_schedule_fire_and_ca
                         };
                         let timeout = group.schedule([HOUR, MS, Duration::ZERO][id % 3], task).expect("accepted");
                         if id % 5 == 0 {
-                            timeout.reset(MS);
+                            _ = timeout.reset(MS);
                         }
                     }
                     left.fetch_sub(1, Ordering::SeqCst);

@@ -269,7 +269,7 @@ fn a_reset_in_the_last_run_does_not_prolong_a_series() {
         let (noted, mine) = (times.clone(), own.clone());
         let task = move || {
             noted.note();
-            mine.get().reset(MS);
+            assert!(mine.get().reset(MS));
             None
         };
         own.set(rig.timer.schedule_repeating(MS, task).expect("accepted"));
@@ -350,7 +350,7 @@ fn runs_of_one_series_never_overlap_however_many_threads_there_are() {
     let series = timer.schedule_repeating(MS, again).expect("accepted");
     // Resets to earlier, from here, must not start a second run either.
     for _ in 0..50 {
-        series.reset(Duration::ZERO);
+        assert!(series.reset(Duration::ZERO));
         thread::sleep(MS);
     }
     many_runs(series);

@@ -15,7 +15,6 @@
 
 mod stats;
 
-use std::convert::Infallible;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -128,22 +127,28 @@ async fn serve(stream: TcpStream, router: Router, app: Arc<App>) {
     let idle = idle.cancel_on_drop();
     app.connections.fetch_add(1, Ordering::Relaxed);
     let service = service_fn(|request| {
-        app.requests.fetch_add(1, Ordering::Relaxed);
-        idle.reset(IDLE);
-        let answer = router.clone().call(request);
-        async { Ok::<_, Infallible>(answer.await.unwrap_or_else(|never| match never {})) }
+        // False: it has fired in this very moment, and the connection is being closed.
+        let answer = idle.reset(IDLE).then(|| {
+            app.requests.fetch_add(1, Ordering::Relaxed);
+            router.clone().call(request)
+        });
+        async {
+            let Some(answer) = answer else { return Err("the request has come too late") };
+            Ok(answer.await.unwrap_or_else(|never| match never {}))
+        }
     });
     let connection = http1::Builder::new()
         .timer(app.timer.clone())
         .header_read_timeout(HEAD)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
-        // An error is the client's: it has gone, or sent what is no request.
+        // An error is the client's: it has gone, or sent what is no request, or sent one too late.
         _ = connection => {}
         // Dropped, which closes it, half a head or not. No answer is under way: requests have less time than that.
-        () = silent.notified() => {
-            app.idle_closed.fetch_add(1, Ordering::Relaxed);
-        }
+        () = silent.notified() => {}
+    }
+    if idle.is_expired() {
+        app.idle_closed.fetch_add(1, Ordering::Relaxed);
     }
     app.connections.fetch_sub(1, Ordering::Relaxed);
 }
