@@ -78,7 +78,12 @@ impl Timer {
     /// An engine with the defaults: see [`Builder`].
     ///
     /// # Errors
-    /// None: the defaults make sense everywhere. It is a `Result` because another default may not, one day.
+    /// Never today. Every default can be had on every system, so none of the [`BuildError`]s
+    /// applies. It takes memory for the wheels, as [`Builder::ticks_per_wheel`] says. If the system
+    /// has none, the process aborts, as it does when any other allocation fails.
+    ///
+    /// With an option of [`builder`](Self::builder), [`Builder::build`] fails if the option makes
+    /// no sense or can't be had.
     pub fn new() -> Result<Self, BuildError> {
         Self::builder().build()
     }
