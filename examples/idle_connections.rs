@@ -6,7 +6,10 @@
 //! nc 127.0.0.1 7007
 //! ```
 //!
-//! Without arguments it shows itself: a busy and a silent client, and which of the two is closed.
+//! Without arguments it shows itself: a busy and a silent client, and which of the two is closed. When it runs out of
+//! descriptors (`ulimit -n 20`) it goes on with those that it has, and accepts again when some are free.
+
+mod accept;
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -18,6 +21,8 @@ use std::time::{Duration, Instant};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 use tourbillon::{TimeoutGuard, Timer};
+
+use accept::{Next, PAUSE};
 
 const LISTENER: Token = Token(0);
 const WAKER: Token = Token(1);
@@ -37,7 +42,10 @@ struct Server {
     connections: HashMap<Token, Connection>,
     next: usize,
     expired: Receiver<Token>,
-    on_idle: Arc<dyn Fn(Token) + Send + Sync>,
+    /// What a timeout does when it fires.
+    on_expiry: Arc<dyn Fn(Token) + Send + Sync>,
+    /// Fires to accept again. There is one while clients wait and descriptors have run out.
+    retry: Option<TimeoutGuard>,
 }
 
 impl Server {
@@ -47,14 +55,14 @@ impl Server {
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         let waker = Waker::new(poll.registry(), WAKER)?;
         let (send, expired): (Sender<Token>, _) = channel();
-        // What a timeout does: it names the connection, and wakes the loop, which owns all connections.
-        let on_idle = Arc::new(move |token| {
+        // It names the connection, or the listener, and wakes the loop, which owns them all.
+        let on_expiry = Arc::new(move |token| {
             if send.send(token).is_ok() {
                 let _ = waker.wake();
             }
         });
         let (timer, connections, next) = (Timer::new()?, HashMap::new(), WAKER.0 + 1);
-        Ok(Self { poll, listener, timer, idle_after, connections, next, expired, on_idle })
+        Ok(Self { poll, listener, timer, idle_after, connections, next, expired, on_expiry, retry: None })
     }
 
     /// Serves until `until`, or for ever.
@@ -76,27 +84,62 @@ impl Server {
                     token => self.echo(token),
                 }
             }
-            while let Ok(token) = self.expired.try_recv() {
-                self.reap(token);
+            // What comes meanwhile wakes the next round.
+            for token in self.expired.try_iter().collect::<Vec<_>>() {
+                match token {
+                    LISTENER => self.accept()?,
+                    token => self.reap(token),
+                }
             }
         }
     }
 
-    fn accept(&mut self) -> Result<(), Box<dyn std::error::Error>> {
+    /// Accepts all that wait. The poller tells of a client once: what is left in the queue now is not told of again.
+    fn accept(&mut self) -> io::Result<()> {
         loop {
-            let mut stream = match self.listener.accept() {
-                Ok((stream, _)) => stream,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error.into()),
-            };
-            let token = Token(self.next);
-            self.next += 1;
-            self.poll.registry().register(&mut stream, token, Interest::READABLE)?;
-            let on_idle = Arc::clone(&self.on_idle);
-            let idle = self.timer.schedule(self.idle_after, move || on_idle(token))?.cancel_on_drop();
-            println!("{token:?} opened");
-            self.connections.insert(token, Connection { stream, idle, last_heard: Instant::now() });
+            match self.listener.accept() {
+                Ok((stream, peer)) => {
+                    if let Err(error) = self.open(stream) {
+                        println!("{peer} can't be served: {error}");
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.retry = None;
+                    return Ok(());
+                }
+                Err(error) => match accept::after(&error) {
+                    Next::Skip => {}
+                    Next::Wait => {
+                        self.accept_later(&error);
+                        return Ok(());
+                    }
+                    Next::Fail => return Err(error),
+                },
+            }
         }
+    }
+
+    fn accept_later(&mut self, error: &io::Error) {
+        if self.retry.is_none() {
+            println!("trying to accept every {PAUSE:?} from now on: {error}");
+        }
+        let on_expiry = Arc::clone(&self.on_expiry);
+        match self.timer.schedule(PAUSE, move || on_expiry(LISTENER)) {
+            Ok(retry) => self.retry = Some(retry.cancel_on_drop()),
+            // No memory for a timeout either: the loop tries again in its next round.
+            Err(_) => (self.on_expiry)(LISTENER),
+        }
+    }
+
+    fn open(&mut self, mut stream: TcpStream) -> Result<(), Box<dyn std::error::Error>> {
+        let token = Token(self.next);
+        self.next += 1;
+        self.poll.registry().register(&mut stream, token, Interest::READABLE)?;
+        let on_expiry = Arc::clone(&self.on_expiry);
+        let idle = self.timer.schedule(self.idle_after, move || on_expiry(token))?.cancel_on_drop();
+        println!("{token:?} opened");
+        self.connections.insert(token, Connection { stream, idle, last_heard: Instant::now() });
+        Ok(())
     }
 
     fn echo(&mut self, token: Token) {
