@@ -16,6 +16,7 @@ use axum::{BoxError, Router, routing::get};
 use tokio::net::TcpListener;
 use tourbillon::tower::TimeoutLayer;
 use tourbillon::{Elapsed, Timer};
+use tourbillon_integrations::Listener;
 use tower::ServiceBuilder;
 
 async fn too_late(error: BoxError) -> (StatusCode, String) {
@@ -36,14 +37,18 @@ fn app(timer: &Timer) -> Router {
         .layer(ServiceBuilder::new().layer(HandleErrorLayer::new(too_late)).layer(limit))
 }
 
+pub(crate) async fn serve(listener: TcpListener, timer: Timer) -> std::io::Result<()> {
+    let app = app(&timer);
+    axum::serve(Listener::new(listener, timer), app).await
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1);
     let timer = Timer::new()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_io().build()?;
     let listener = runtime.block_on(TcpListener::bind(address.as_deref().unwrap_or("127.0.0.1:0")))?;
     let local = listener.local_addr()?;
-    let app = app(&timer);
-    let server = runtime.spawn(async { axum::serve(listener, app).await });
+    let server = runtime.spawn(serve(listener, timer));
     if address.is_some() {
         return Ok(runtime.block_on(server)??);
     }

@@ -18,16 +18,17 @@ use hyper::{Request, Response, body::Incoming};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tourbillon::Timer;
+use tourbillon_integrations::accept;
 
 async fn hello(_request: Request<Incoming>) -> Result<Response<String>, Infallible> {
     Ok(Response::new("hello\n".to_owned()))
 }
 
-async fn serve(listener: TcpListener, timer: Timer) -> std::io::Result<()> {
+pub(crate) async fn serve(listener: TcpListener, timer: Timer) -> std::io::Result<()> {
     let mut server = http1::Builder::new();
-    server.timer(timer).header_read_timeout(Duration::from_secs(2));
+    server.timer(timer.clone()).header_read_timeout(Duration::from_secs(2));
     loop {
-        let (stream, peer) = listener.accept().await?;
+        let (stream, peer) = accept(&listener, &timer).await?;
         let connection = server.serve_connection(TokioIo::new(stream), service_fn(hello));
         tokio::spawn(async move {
             if let Err(error) = connection.await {

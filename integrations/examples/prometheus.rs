@@ -6,18 +6,25 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tourbillon::Timer;
+use tourbillon_integrations::accept_blocking;
 
 /// Answers whatever is asked with all metrics. (A server of yours has a better one; so has the exporter, with `http-listener`.)
-fn serve(listener: &TcpListener, metrics: &PrometheusHandle) -> std::io::Result<()> {
-    for connection in listener.incoming() {
-        let mut connection = connection?;
-        // The request fits into a packet, and does not matter.
-        _ = connection.read(&mut [0; 1024])?;
-        let page = metrics.render();
-        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nConnection: close";
-        write!(connection, "{head}\r\nContent-Length: {}\r\n\r\n{page}", page.len())?;
+pub(crate) fn serve(listener: &TcpListener, metrics: &PrometheusHandle) -> std::io::Result<()> {
+    loop {
+        let (connection, peer) = accept_blocking(listener)?;
+        if let Err(error) = answer(connection, &metrics.render()) {
+            println!("{peer}: {error}");
+        }
     }
-    Ok(())
+}
+
+fn answer(mut connection: TcpStream, page: &str) -> std::io::Result<()> {
+    // A client that says nothing would hold up all others.
+    connection.set_read_timeout(Some(Duration::from_secs(1)))?;
+    // The request fits into a packet, and does not matter.
+    _ = connection.read(&mut [0; 1024])?;
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nConnection: close";
+    write!(connection, "{head}\r\nContent-Length: {}\r\n\r\n{page}", page.len())
 }
 
 fn scrape(listener: &TcpListener) -> std::io::Result<String> {

@@ -1,13 +1,16 @@
 //! A QUIC connection on loopback that goes idle, with Tokio's tasks and sockets and no timer of Tokio's: when to send again, and when to
 //! give up, is counted by Tourbillon.
 
+use std::convert::Infallible;
 use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quinn::rustls::RootCertStore;
 use quinn::rustls::pki_types::PrivatePkcs8KeyDer;
-use quinn::{ClientConfig, Endpoint, EndpointConfig, IdleTimeout, ServerConfig, TokioRuntime, TransportConfig};
+use quinn::{
+    ClientConfig, Endpoint, EndpointConfig, IdleTimeout, Incoming, ServerConfig, TokioRuntime, TransportConfig,
+};
 use tourbillon::Timer;
 use tourbillon::quinn::Runtime;
 
@@ -16,7 +19,7 @@ const IDLE: Duration = Duration::from_millis(500);
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// A server's configuration with a certificate of its own, and a client's that trusts it.
-fn configs() -> Result<(ServerConfig, ClientConfig), Failure> {
+pub(crate) fn configs() -> Result<(ServerConfig, ClientConfig), Failure> {
     let itself = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
     let certificate = itself.cert.der().clone();
     let key = PrivatePkcs8KeyDer::from(itself.signing_key.serialize_der());
@@ -29,17 +32,24 @@ fn configs() -> Result<(ServerConfig, ClientConfig), Failure> {
     Ok((server, ClientConfig::with_root_certificates(Arc::new(roots))?))
 }
 
-/// Sends back what comes on each stream.
-async fn echo(server: Endpoint) -> Result<(), Failure> {
+/// Serves all clients. What goes wrong with one is nothing to the others.
+pub(crate) async fn echo(server: Endpoint) {
     while let Some(incoming) = server.accept().await {
-        let connection = incoming.await?;
-        while let Ok((mut answer, mut question)) = connection.accept_bi().await {
-            answer.write_all(&question.read_to_end(1024).await?).await?;
-            answer.finish()?;
-        }
-        println!("the server's end: {:?}", connection.close_reason());
+        tokio::spawn(async {
+            let Err(end) = serve(incoming).await;
+            println!("the server's end: {end}");
+        });
     }
-    Ok(())
+}
+
+/// Sends back what comes on each stream, until the connection ends.
+async fn serve(incoming: Incoming) -> Result<Infallible, Failure> {
+    let connection = incoming.await?;
+    loop {
+        let (mut answer, mut question) = connection.accept_bi().await?;
+        answer.write_all(&question.read_to_end(1024).await?).await?;
+        answer.finish()?;
+    }
 }
 
 async fn run() -> Result<(), Failure> {

@@ -1,1 +1,5 @@
-//! Tourbillon in real servers. There is nothing here but tests and examples: see `tests` and `examples` beside this.
+//! Tourbillon in real servers: see `tests` and `examples` beside this. Here is what the servers share.
+
+mod accept;
+
+pub use accept::{Listener, accept, accept_blocking};

@@ -35,6 +35,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tourbillon::tower::TimeoutLayer;
 use tourbillon::{TimeoutGuard, Timer};
+use tourbillon_integrations::accept;
 use tower::{Service, ServiceBuilder};
 
 const REQUEST: Duration = Duration::from_millis(250);
@@ -43,7 +44,7 @@ const HEAD: Duration = Duration::from_secs(10);
 const SAMPLE: Duration = Duration::from_secs(1);
 
 /// What all connections share.
-struct App {
+pub(crate) struct App {
     timer: Timer,
     requests: AtomicU64,
     timed_out: AtomicU64,
@@ -52,22 +53,24 @@ struct App {
     history: Mutex<History>,
 }
 
+impl App {
+    pub(crate) fn new(timer: Timer) -> Arc<Self> {
+        let [requests, timed_out, connections, idle_closed] = std::array::from_fn(|_| AtomicU64::new(0));
+        Arc::new(Self { timer, requests, timed_out, connections, idle_closed, history: Mutex::default() })
+    }
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let address: SocketAddr = std::env::args().nth(1).as_deref().unwrap_or("127.0.0.1:3000").parse()?;
     // No `enable_time`: whatever asks Tokio for the time would panic.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_io().build()?;
     // What expires runs as a task of the runtime, which has threads enough.
     let timer = Timer::builder().executor(runtime.handle().clone()).build()?;
-    let app = Arc::new(App {
-        timer,
-        requests: AtomicU64::new(0),
-        timed_out: AtomicU64::new(0),
-        connections: AtomicU64::new(0),
-        idle_closed: AtomicU64::new(0),
-        history: Mutex::default(),
-    });
+    let app = App::new(timer);
     let _job = take_samples(&app)?;
-    runtime.block_on(listen(address, app))
+    let listener = runtime.block_on(TcpListener::bind(address))?;
+    println!("listening on http://{}", listener.local_addr()?);
+    Ok(runtime.block_on(listen(listener, app))?)
 }
 
 /// The periodic job. It does not keep the engine that it runs on.
@@ -82,12 +85,10 @@ fn take_samples(app: &Arc<App>) -> Result<TimeoutGuard, Box<dyn Error>> {
     Ok(app.timer.schedule_at_fixed_rate(Duration::ZERO, SAMPLE, job)?.cancel_on_drop())
 }
 
-async fn listen(address: SocketAddr, app: Arc<App>) -> Result<(), Box<dyn Error>> {
-    let listener = TcpListener::bind(address).await?;
-    println!("listening on http://{}", listener.local_addr()?);
+pub(crate) async fn listen(listener: TcpListener, app: Arc<App>) -> std::io::Result<()> {
     let router = router(&app);
     loop {
-        let (stream, _) = listener.accept().await?;
+        let (stream, _) = accept(&listener, &app.timer).await?;
         tokio::spawn(serve(stream, router.clone(), Arc::clone(&app)));
     }
 }
