@@ -6,6 +6,8 @@
 //! with an independent count. `compare` measures single operations, lateness, memory and idleness beside other
 //! timers, and `report` makes a page of what it found. `soak` does everything at random, with faults, and holds every timeout to what is promised.
 
+#[path = "../../examples/accept/mod.rs"]
+mod accept;
 mod compare;
 mod connections;
 mod duration;

@@ -1,13 +1,14 @@
 //! The TCP server: mio for the sockets, Tourbillon for every timeout.
 //!
 //! One thread owns its connections and never waits for anything but the poller, and that without a
-//! timeout: what is due comes as a signal from a task. Each connection has an idle timeout that is
-//! reset by every message. Each request has a deadline that is cancelled when the answer is written,
-//! and a work step in between, so that the deadline is truly pending for a while.
+//! timeout: what is due comes as a signal from a task. (The end, and a shortage of descriptors, have
+//! one.) Each connection has an idle timeout that is reset by every message. Each request has a
+//! deadline that is cancelled when the answer is written, and a work step in between, so that the
+//! deadline is truly pending for a while.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -19,6 +20,7 @@ use super::books::Kind;
 use super::lane::{Key, Lane, Signal, count};
 use super::outcome::ServerOutcome;
 use super::wire::{Message, Reader, Received, Why, Writer};
+use crate::accept::{self, Next, PAUSE};
 
 /// Token of the waker; listeners come before it, connections after it.
 pub(crate) const WAKER: Token = Token(1_000_000_000);
@@ -26,6 +28,8 @@ const FIRST_CONNECTION: usize = WAKER.0 + 1;
 
 /// How long the server waits for clients to close when the run is over.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+static SHORTAGE_IS_SAID: Once = Once::new();
 
 #[derive(Debug)]
 struct Request {
@@ -69,6 +73,8 @@ pub(crate) struct Server {
     connections: Vec<Option<Connection>>,
     free: Vec<u32>,
     serial: u32,
+    /// Clients wait, and there are no descriptors for them.
+    is_short: bool,
     outcome: ServerOutcome,
 }
 
@@ -107,6 +113,7 @@ impl Server {
             connections: Vec::new(),
             free: Vec::new(),
             serial: 0,
+            is_short: false,
             outcome: ServerOutcome::default(),
         })
     }
@@ -116,13 +123,16 @@ impl Server {
         let mut events = Events::with_capacity(1024);
         let mut patience = None;
         loop {
-            // Only the end has a limit; a poll timeout for it does no harm then.
-            let limit = self.lane.control.is_finishing().then_some(Duration::from_millis(50));
+            // No timeout of the engine: the books count those.
+            let limit = (self.is_short || self.lane.control.is_finishing()).then_some(PAUSE);
             match self.poll.poll(&mut events, limit) {
                 Err(e) if e.kind() != ErrorKind::Interrupted => {
                     return Err(e).context("the server cannot poll its sockets");
                 }
                 _ => {}
+            }
+            if self.is_short {
+                self.accept_again()?;
             }
             for event in &events {
                 match event.token() {
@@ -150,34 +160,51 @@ impl Server {
         }
     }
 
+    /// The poller tells of a client once: those that could not be accepted are not told of again.
+    fn accept_again(&mut self) -> Result<()> {
+        self.is_short = false;
+        (0..self.listeners.len()).try_for_each(|listener| self.accept(listener))
+    }
+
     fn accept(&mut self, listener: usize) -> Result<()> {
         loop {
             match self.listeners[listener].accept() {
-                Ok((stream, _)) => self.open(stream).context("cannot serve a connection")?,
+                Ok((stream, _)) => self.open(stream),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
-                // The peer gave up between connecting and being accepted.
-                Err(e) if e.kind() == ErrorKind::ConnectionAborted => {}
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) => return Err(e).context("cannot accept a connection"),
+                Err(e) => match accept::after(&e) {
+                    Next::Skip => {}
+                    Next::Wait => {
+                        SHORTAGE_IS_SAID.call_once(|| eprintln!("the server has to wait before it accepts: {e}"));
+                        self.is_short = true;
+                        return Ok(());
+                    }
+                    Next::Fail => return Err(e).context("cannot accept a connection"),
+                },
             }
         }
     }
 
-    fn open(&mut self, mut stream: TcpStream) -> io::Result<()> {
-        // Without this, a message may wait for the acknowledgement of the one before it.
-        stream.set_nodelay(true)?;
+    fn open(&mut self, stream: TcpStream) {
+        self.outcome.accepted += 1;
+        count(&self.lane.gauges.accepted);
         let place = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
             u32::try_from(self.connections.len() - 1).expect("fewer connections than descriptors")
         });
+        if let Err(e) = self.serve(stream, place) {
+            self.free.push(place);
+            self.outcome.broken.push(format!("a client not known yet: cannot be served: {e}"));
+        }
+    }
+
+    fn serve(&mut self, mut stream: TcpStream, place: u32) -> io::Result<()> {
+        // Without this, a message may wait for the acknowledgement of the one before it.
+        stream.set_nodelay(true)?;
         let token = Token(FIRST_CONNECTION + place as usize);
         self.poll.registry().register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
-        self.outcome.accepted += 1;
-        count(&self.lane.gauges.accepted);
         let idle_since = Instant::now();
         let Some((idle, idle_serial)) = self.arm_idle(place) else {
-            self.free.push(place);
-            return Ok(());
+            return Err(io::Error::other("its idle timeout is refused"));
         };
         self.connections[place as usize] = Some(Connection {
             stream,
@@ -391,3 +418,6 @@ impl Server {
         self.free.push(u32::try_from(place).expect("places are counted in u32"));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,6 +26,7 @@ use tokio::runtime::Builder;
 pub(crate) use echo_load::{EchoArgs, run as run_echo_load};
 
 use super::Name;
+use crate::accept::{self, Next, PAUSE};
 use crate::compare::cases::Work;
 use crate::compare::workloads::{Job, Metrics};
 use crate::process::CpuTime;
@@ -69,7 +70,7 @@ fn run<L: Limits>(limits: L, http: bool, connections: usize, job: &Job) -> Resul
     let runtime = builder.build().context("no tokio runtime")?;
     let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).context("cannot listen")?;
     let address = listener.local_addr().context("a listener has an address")?;
-    runtime.spawn(accept(listener, limits, http));
+    runtime.spawn(listen(listener, limits, http));
     let time = job.time(LOAD).max(Duration::from_secs(1));
     let before = CpuTime::now();
     let load = load(http, address, connections, time)?;
@@ -89,10 +90,21 @@ fn load(http: bool, address: SocketAddr, connections: usize, time: Duration) -> 
     if http { wrk::run(address, connections, time) } else { echo_load::start(address, connections, time) }
 }
 
-async fn accept<L: Limits>(listener: TcpListener, limits: L, http: bool) {
-    // An error is a client's that has gone in between.
+async fn listen<L: Limits>(listener: TcpListener, limits: L, http: bool) {
     loop {
-        let Ok((stream, _)) = listener.accept().await else { continue };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => match accept::after(&error) {
+                Next::Skip => continue,
+                Next::Wait => {
+                    eprintln!("the server has to wait before it accepts: {error}");
+                    // Not every runtime here has a timer. A sleep does not panic, so there is no error.
+                    let _ = tokio::task::spawn_blocking(|| std::thread::sleep(PAUSE)).await;
+                    continue;
+                }
+                Next::Fail => return eprintln!("the server can't accept: {error}"),
+            },
+        };
         let _ = stream.set_nodelay(true);
         if http {
             tokio::spawn(serve_http(stream, limits.clone()));
