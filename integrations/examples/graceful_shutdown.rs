@@ -1,0 +1,121 @@
+//! A server that ends well. On ctrl-c it accepts no more, lets requests end within a second, then gives the engine a little
+//! time to run what becomes due, and says what was left. A second ctrl-c ends it at once.
+//!
+//! ```text
+//! cargo run -p tourbillon-integrations --example graceful_shutdown -- 127.0.0.1:7010
+//! curl 127.0.0.1:7010/800     # takes 800 ms
+//! ```
+//!
+//! Without an address it shows itself: it sends itself the signal while a request is under way.
+
+use std::error::Error;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, body::Incoming};
+use hyper_util::rt::TokioIo;
+use hyper_util::server::graceful::GracefulShutdown;
+use nix::sys::signal::Signal::SIGINT;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{self, SignalKind};
+use tokio::task::{JoinSet, spawn_blocking};
+use tourbillon::{Shutdown, Timer};
+use tourbillon_integrations::accept;
+
+/// How long requests may take after ctrl-c.
+const REQUESTS: Duration = Duration::from_secs(1);
+/// How long the engine goes on after them.
+const ENGINE: Duration = Duration::from_millis(200);
+/// A line of the log is written so long after its request.
+const LOG: Duration = Duration::from_millis(100);
+const SESSION: Duration = Duration::from_secs(3600);
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// Takes as many milliseconds as the path says.
+async fn answer(request: Request<Incoming>, timer: Timer) -> Result<Response<String>, Failure> {
+    let path = request.uri().path().to_owned();
+    timer.sleep(Duration::from_millis(path.trim_start_matches('/').parse().unwrap_or(0))).await;
+    // The first must not be lost at the end, and the second need not be waited for.
+    timer.schedule_detached(LOG, move || println!("log: {path} was answered"))?;
+    timer.schedule_detached(SESSION, || println!("the session is over"))?;
+    Ok(Response::new("here you are\n".to_owned()))
+}
+
+/// Serves until ctrl-c, and ends.
+async fn serve(listener: TcpListener, timer: Timer, mut ctrl_c: unix::Signal) -> Result<(), Failure> {
+    let (requests, mut connections) = (GracefulShutdown::new(), JoinSet::new());
+    loop {
+        let (stream, _) = tokio::select! {
+            accepted = accept(&listener, &timer) => accepted?,
+            // An error is the client's.
+            Some(_) = connections.join_next() => continue,
+            _ = ctrl_c.recv() => break,
+        };
+        let timer = timer.clone();
+        let service = service_fn(move |request| answer(request, timer.clone()));
+        let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+        connections.spawn(requests.watch(connection));
+    }
+    drop(listener);
+    println!("ctrl-c: nobody is accepted any more, and requests have {REQUESTS:?} to end");
+    tokio::select! {
+        ended = end(requests, connections, timer) => ended,
+        _ = ctrl_c.recv() => {
+            println!("ctrl-c again: not waiting for anything");
+            std::process::exit(130)
+        }
+    }
+}
+
+async fn end<T: 'static>(requests: GracefulShutdown, mut connections: JoinSet<T>, timer: Timer) -> Result<(), Failure> {
+    match timer.timeout(REQUESTS, requests.shutdown()).await {
+        Ok(()) => println!("all requests have ended"),
+        Err(elapsed) => {
+            while connections.try_join_next().is_some() {}
+            println!("requests that are cut off: {} ({elapsed})", connections.len());
+        }
+    }
+    // They end before the engine does, after which nobody would wake what sleeps in them.
+    connections.shutdown().await;
+    let left = spawn_blocking(move || timer.shutdown_with(Shutdown::Drain(ENGINE))).await??;
+    println!("timeouts that are left: {}", left.len());
+    for unfired in left {
+        println!("  one is due in {:.0?}", unfired.deadline().saturating_duration_since(Instant::now()));
+    }
+    Ok(())
+}
+
+/// A client whose request is under way when the signal comes.
+fn show(address: SocketAddr) -> io::Result<()> {
+    let begun = Instant::now();
+    let mut client = TcpStream::connect(address)?;
+    write!(client, "GET /500 HTTP/1.1\r\nHost: a\r\n\r\n")?;
+    thread::sleep(Duration::from_millis(200));
+    nix::sys::signal::raise(SIGINT)?;
+    let mut answer = String::new();
+    client.read_to_string(&mut answer)?;
+    let status = answer.lines().next().unwrap_or("nothing");
+    println!("the request that was under way: {status} after {:.0?}", begun.elapsed());
+    println!("one that comes later: {:?}", TcpStream::connect(address).map_err(|error| error.kind()));
+    if status.ends_with("200 OK") { Ok(()) } else { Err(io::Error::other("the request was not answered")) }
+}
+
+fn main() -> Result<(), Failure> {
+    let address = std::env::args().nth(1);
+    // No `enable_time`. Signals come through the same driver as sockets.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_io().build()?;
+    runtime.block_on(async {
+        let listener = TcpListener::bind(address.as_deref().unwrap_or("127.0.0.1:0")).await?;
+        let local = listener.local_addr()?;
+        // From here on ctrl-c does not end the process by itself.
+        let ctrl_c = unix::signal(SignalKind::interrupt())?;
+        let client = address.is_none().then(|| thread::spawn(move || show(local)));
+        serve(listener, Timer::new()?, ctrl_c).await?;
+        Ok(client.map_or(Ok(()), |client| client.join().expect("it does not panic"))?)
+    })
+}
