@@ -7,9 +7,7 @@
 
 #[cfg(not(loom))]
 mod imp {
-    #[cfg(not(target_arch = "x86_64"))]
-    pub(crate) use std::sync::atomic::fence;
-    pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+    pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
     pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard};
     pub(crate) use std::thread;
 

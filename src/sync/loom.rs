@@ -1,7 +1,6 @@
 //! The loom half of `sync.rs`.
 
 pub(crate) use loom::sync::atomic::Ordering;
-#[cfg(not(target_arch = "x86_64"))]
 pub(crate) use loom::sync::atomic::fence;
 pub(crate) use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
 

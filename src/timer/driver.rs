@@ -8,7 +8,7 @@ use super::engine::{DrivenShards, close_driven, settle};
 use crate::executor::{Expired, TickHook, call_hook, run_here};
 use crate::panics::Contained;
 use crate::shard::{HubRef, Shard, Wake};
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{Mutex, MutexGuard, Ordering, fence, lock};
 use crate::time::Tick;
 use crate::worker::{Stopwatch, discard};
 
@@ -107,27 +107,28 @@ impl Driver {
         if let Some(hook) = self.on_tick.as_ref() {
             ticks.iter().for_each(|tick| call_hook(&self.hub, || hook(tick)));
         }
-        // Perhaps it was one of these tasks that dropped the last `Timer`: then what is pending goes now.
-        drop(self.lock_shards());
+        self.carry_out_order();
         self.wakes = wakes;
         fired
     }
 
-    /// The shards; none if the last `Timer` has gone. It may have gone while they were locked: then it has left an order to
-    /// do what it could not do itself, which is done here.
+    /// The shards: none any more, if the last `Timer` has gone. None in a forked child, where they are the parent's, who runs them.
     fn lock_shards(&self) -> Option<MutexGuard<'_, Vec<Shard>>> {
-        if self.hub.is_forked() {
-            // They are the parent's, who runs them.
-            return None;
+        (!self.hub.is_forked()).then(|| lock(&self.shards))
+    }
+
+    /// To be called after the shards were unlocked. The last `Timer` may have gone meanwhile, perhaps in one of the tasks: then it has left
+    /// an order to do what it could not do itself.
+    fn carry_out_order(&self) {
+        // With the one in `Engine::drop`: either the last `Timer`, after its order, finds the shards unlocked, or this look finds the order.
+        fence(Ordering::SeqCst);
+        if self.hub.mailboxes().iter().any(|mailbox| mailbox.is_stopped())
+            && let Some(mut shards) = self.lock_shards()
+        {
+            let left = close_driven(&self.hub, &mut shards);
+            drop(shards);
+            discard(left);
         }
-        let mut shards = lock(&self.shards);
-        if !self.hub.mailboxes().iter().any(|mailbox| mailbox.is_stopped()) {
-            return Some(shards);
-        }
-        let left = close_driven(&self.hub, &mut shards);
-        drop(shards);
-        discard(left);
-        None
     }
 
     /// When to call [`turn`](Self::turn) next; none if nothing is pending (or only timeouts that never fire). May be
@@ -143,7 +144,7 @@ impl Driver {
         let mut shards = self.lock_shards()?;
         let earliest = shards.iter_mut().filter_map(|shard| settle(&self.hub, shard)).min();
         drop(shards);
-        drop(self.lock_shards());
+        self.carry_out_order();
         let timeline = self.hub.timeline();
         // In a pause nothing comes by itself but what has come already.
         let comes = |tick: &Tick| !timeline.is_paused() || *tick <= timeline.current_tick();

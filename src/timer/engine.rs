@@ -11,7 +11,7 @@ use super::live::Live;
 use super::shutdown::{Shutdown, Unfired};
 use crate::executor::{is_running_a_task, is_running_a_task_of, run_here};
 use crate::shard::{HubRef, Left, Mailbox, Order, Shard};
-use crate::sync::{AtomicU8, Mutex, Ordering, lock};
+use crate::sync::{AtomicU8, Mutex, Ordering, fence, lock};
 use crate::time::{Follower, Tick};
 use crate::wheel::LevelView;
 use crate::worker::{End, Workers, discard};
@@ -281,7 +281,8 @@ impl Drop for Engine {
             Turner::Workers(workers) => workers.stop(&self.hub),
             Turner::Driver(shards) => {
                 self.hub.mailboxes().iter().for_each(|mailbox| mailbox.order(Order::StopAndDiscard));
-                // If the driver is in a turn right now, it sees the order at the end of it.
+                // If the driver is in a turn right now, it sees the order at the end of it: see `Driver::carry_out_order`.
+                fence(Ordering::SeqCst);
                 let left = shards.try_lock().map(|mut shards| close_driven(&self.hub, &mut shards));
                 discard(left.unwrap_or_default());
             }

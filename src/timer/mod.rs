@@ -493,9 +493,10 @@ impl Timer {
         self.engine.shutdown(how)
     }
 
-    /// Whether a shutdown has begun.
+    /// Whether nothing is accepted any more, and never will be: a shutdown has closed all shards (it may still wait for tasks that run), or
+    /// the driver has gone.
     #[must_use]
     pub fn is_shutdown(&self) -> bool {
-        self.engine.has_ended() || self.engine.hub.mailboxes().iter().all(|mailbox| mailbox.is_closed())
+        self.engine.hub.mailboxes().iter().all(|mailbox| mailbox.is_closed())
     }
 }

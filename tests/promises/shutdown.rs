@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tourbillon::{Builder, Driver, Executor, Expired, Inline, Refusal, ShutdownError, ThreadPool, Timer};
+use tourbillon::{Builder, Driver, Executor, Expired, Inline, Refusal, Shutdown, ShutdownError, ThreadPool, Timer};
 
 use crate::common::{Drops, HOUR, MS, Random, Runs, assert_books_balance, driven, eventually, in_time, settle};
 
@@ -288,4 +288,24 @@ fn shutdown_of_an_engine_that_never_ran_returns_at_once() {
     let before = Instant::now();
     assert!(Timer::new().expect("defaults").shutdown().expect("the first").is_empty());
     assert!(before.elapsed() < crate::common::PATIENCE);
+}
+
+#[test]
+fn what_says_that_it_is_shut_down_accepts_nothing_any_more() {
+    for round in 0..24 {
+        let how = [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(MS)][round % 3];
+        let timer = Timer::builder().shards(2).executor(Inline).build().expect("the options make sense");
+        // So that each worker has something to do first.
+        for key in 0..8 {
+            let shard = timer.shard_for(&key);
+            drop(shard.schedule_many(HOUR, vec![|| (); 1_000]).expect("accepted"));
+        }
+        let other = timer.clone();
+        let asks = thread::spawn(move || {
+            while !other.is_shutdown() {}
+            (0..32).all(|key| other.shard_for(&key).schedule(HOUR, || ()).is_err_and(|error| error.is_shutdown()))
+        });
+        drop(timer.shutdown_with(how).expect("the first"));
+        assert!(asks.join().expect("no panic"), "accepted after that, {how:?}");
+    }
 }

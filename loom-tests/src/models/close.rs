@@ -110,7 +110,7 @@ fn the_last_timer_that_goes_stops_a_sleeping_worker() {
 }
 
 /// Invariant: once the last timer has gone, nothing runs any more, also if the driver is in a turn just then, and what was
-/// pending is dropped in that turn or the next.
+/// pending is dropped by whoever of the two comes later: when both have returned it is gone.
 /// Legal end: the task was dropped.
 #[test]
 fn nothing_runs_in_a_driver_after_the_last_timer_has_gone() {
@@ -126,9 +126,9 @@ fn nothing_runs_in_a_driver_after_the_last_timer_has_gone() {
         clock.advance(ticks(1));
         let mut driver = worker.join().expect("no panic");
         let ran = ledger.ran();
+        ledger.assert_closed(ran);
         assert_eq!(driver.turn(), 0);
         assert_eq!(ledger.ran(), ran);
-        ledger.assert_closed(ran);
         drop(driver);
     });
 }
@@ -147,8 +147,8 @@ fn a_driver_gets_an_answer_while_the_last_timer_goes() {
         });
         drop(timer);
         let driver = worker.join().expect("no panic");
-        assert!(driver.next_wakeup().is_none());
         ledger.assert_closed(0);
+        assert!(driver.next_wakeup().is_none());
     });
 }
 
