@@ -24,8 +24,8 @@ use crate::time::Timeline;
 
 /// Whoever can make a shard's worker run: start it, or unpark it.
 pub(crate) trait Wake: Send + Sync {
-    /// False if it could not be started.
-    fn wake(&self, shard: usize) -> bool;
+    /// Of this hub. False if it could not be started.
+    fn wake(&self, hub: &Hub, shard: usize) -> bool;
     /// Whether a thread other than the caller's turns the shard.
     fn is_turned_by_another(&self, shard: usize) -> bool;
 }
@@ -118,7 +118,7 @@ impl Hub {
     }
 
     pub(crate) fn wake(&self, shard: usize) -> bool {
-        self.waker.get().is_some_and(|waker| waker.wake(shard))
+        self.waker.get().is_some_and(|waker| waker.wake(self, shard))
     }
 
     pub(super) fn is_turned_by_another(&self, shard: usize) -> bool {

@@ -21,7 +21,7 @@ struct Bell {
 }
 
 impl Wake for Bell {
-    fn wake(&self, shard: usize) -> bool {
+    fn wake(&self, _: &Hub, shard: usize) -> bool {
         assert_eq!(shard, 1, "it is the other one that is tested");
         self.rung.fetch_add(1, Ordering::Relaxed);
         self.is_broken.load(Ordering::Relaxed) == 0
@@ -51,7 +51,7 @@ impl Rig {
     }
 
     fn with(limits: Limits, max_pending: Option<usize>) -> Self {
-        let timeline = Timeline::new(Source::Custom(Box::new(ManualClock::new())), Duration::from_millis(1));
+        let timeline = Timeline::new(Source::custom(ManualClock::new()), Duration::from_millis(1));
         let plan = HubPlan { shards: 2, timeline, capacity: 0, max_pending, max_wait: MAX_WAIT, on_panic: None };
         let (hub, bell) = (Hub::create(plan).expect("memory"), Bell::default());
         hub.set_waker(Box::new(bell.clone()));
@@ -507,7 +507,7 @@ fn no_two_engines_have_the_same_number_and_none_has_0() {
 fn a_hub_goes_with_its_last_owner_or_the_last_handle() {
     let told = Arc::new(());
     let witness = Arc::clone(&told);
-    let timeline = Timeline::new(Source::Custom(Box::new(ManualClock::new())), Duration::from_millis(1));
+    let timeline = Timeline::new(Source::custom(ManualClock::new()), Duration::from_millis(1));
     let on_panic: PanicHook = Box::new(move |_| assert!(Arc::strong_count(&witness) > 0));
     let plan =
         HubPlan { shards: 2, timeline, capacity: 0, max_pending: None, max_wait: MAX_WAIT, on_panic: Some(on_panic) };

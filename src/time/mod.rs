@@ -8,6 +8,8 @@ mod tick;
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use crate::panics::Contained;
+
 pub(crate) use manual::Follower;
 pub use manual::ManualClock;
 #[cfg(loom)]
@@ -71,10 +73,15 @@ pub(crate) fn saturating_ns(duration: Duration) -> u64 {
 /// The engine's source of time: the system's monotonic clock unless the user gave another.
 pub(crate) enum Source {
     Monotonic,
-    Custom(Box<dyn Clock>),
+    /// Dropped by itself: whoever lets go of the engine's memory last may be in the midst of something else.
+    Custom(Contained<Box<dyn Clock>>),
 }
 
 impl Source {
+    pub(crate) fn custom(clock: impl Clock) -> Self {
+        Source::Custom(Contained::new(Box::new(clock)))
+    }
+
     fn now(&self) -> Instant {
         match self {
             Source::Monotonic => Instant::now(),

@@ -216,7 +216,7 @@ impl Builder {
 
     /// Where the engine reads the time. Default: the system's monotonic clock, [`std::time::Instant::now`].
     pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.source = Source::Custom(Box::new(clock));
+        self.source = Source::custom(clock);
         self
     }
 

@@ -7,12 +7,13 @@ use std::time::Instant;
 use super::engine::{DrivenShards, close_driven, settle};
 use crate::executor::{Expired, TickHook, call_hook, run_here};
 use crate::panics::Contained;
-use crate::shard::{HubRef, Shard, Wake};
+use crate::shard::{Hub, HubRef, Shard, Wake};
 use crate::sync::{Mutex, MutexGuard, Ordering, fence, lock};
 use crate::time::Tick;
 use crate::worker::{Stopwatch, discard};
 
-type Callback = Box<dyn Fn() + Send + Sync>;
+/// Dropped by itself: a producer may be the last to have it.
+type Callback = Contained<Box<dyn Fn() + Send + Sync>>;
 
 /// Turns an engine that has no threads of its own: from an event loop of yours, or step by step in a test. Made by
 /// [`Builder::build_driven`](crate::Builder::build_driven).
@@ -41,10 +42,11 @@ pub(super) struct Bell(Mutex<Option<Arc<Callback>>>);
 pub(super) struct RingBell(pub(super) Arc<Bell>);
 
 impl Wake for RingBell {
-    fn wake(&self, _shard: usize) -> bool {
+    /// As if the callback were a task: what it panics with is the engine's to report, and not the producer's, whose timeout has been accepted.
+    fn wake(&self, hub: &Hub, _shard: usize) -> bool {
         let callback = lock(&self.0.0).clone();
         if let Some(callback) = callback {
-            callback();
+            call_hook(hub, || callback());
         }
         true
     }
@@ -154,9 +156,10 @@ impl Driver {
     /// Sets what is called, on the producer's thread, when something is scheduled, or reset, to be due before the time that
     /// [`next_wakeup`](Self::next_wakeup) last said (see there; also when 8,192 timeouts wait to be taken in, moved
     /// to earlier or collected, and when a pause ends; now and then for nothing). It should wake the loop that turns this driver (an
-    /// eventfd, mio's `Waker`), and must neither block nor use the timer. It replaces what was set before.
+    /// eventfd, mio's `Waker`), and must neither block nor use the timer. A panic in it is treated as a task's. It replaces what was set
+    /// before.
     pub fn on_earlier(&self, callback: impl Fn() + Send + Sync + 'static) {
-        let before = lock(&self.bell.0).replace(Arc::new(Box::new(callback)));
+        let before = lock(&self.bell.0).replace(Arc::new(Contained::new(Box::new(callback))));
         // Not under the lock: what it has captured is the user's.
         drop(before);
     }

@@ -31,7 +31,7 @@ pub struct Stats {
     /// Calls that have waited for a worker to give memory back: see [`Builder::max_wait`](crate::Builder::max_wait).
     pub waits: u64,
     /// Tasks that panicked: in a run, or when [`Group::cancel_all`](crate::Group::cancel_all) dropped them. (And wakers, and
-    /// calls of `on_tick` and `on_worker_start`.)
+    /// calls of `on_tick`, `on_worker_start` and `on_earlier`.)
     pub panicked: u64,
     /// Timeouts whose executor dropped the batch, or panicked. They were run all the same, by whoever had the batch: the
     /// worker, as a rule. They are counted in `fired`, too.

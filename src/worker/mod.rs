@@ -327,7 +327,7 @@ pub(crate) fn discard(left: Vec<Left>) {
 pub(crate) struct Doorbell(pub(crate) Arc<Workers>);
 
 impl Wake for Doorbell {
-    fn wake(&self, shard: usize) -> bool {
+    fn wake(&self, _: &Hub, shard: usize) -> bool {
         match self.0.posts[shard].thread.get() {
             Some(thread) => {
                 thread.unpark();

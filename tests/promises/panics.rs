@@ -3,9 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tourbillon::{Builder, Inline, ThreadPool, Timer};
+use tourbillon::{Builder, Clock, Inline, ThreadPool, Timer};
 
 use crate::common::{
     Drops, HOUR, MS, Runs, assert_books_balance, driven, driven_by, eventually, settle, threads_named,
@@ -167,4 +167,47 @@ fn a_panicking_task_uses_up_its_captures_and_its_place() {
         assert_eq!(drops.count(), round);
     }
     assert!(timer.stats().capacity <= 256, "entries are used again: {}", timer.stats().capacity);
+}
+
+#[test]
+fn a_panic_of_on_earlier_is_counted_and_the_timeout_is_accepted_all_the_same() {
+    let heard = Arc::new(Mutex::new(0));
+    let tell = Arc::clone(&heard);
+    let (timer, mut driver, clock) =
+        driven_by(Timer::builder().on_panic(move |_| *tell.lock().expect("no panic") += 1));
+    let far = timer.schedule(HOUR, || ()).expect("accepted");
+    assert!(driver.next_wakeup().is_some());
+    driver.on_earlier(|| panic!("on purpose"));
+    let runs = Runs::new(2);
+    let timeout = timer.schedule(MS, runs.task(0)).expect("accepted, and the panic is not the caller's");
+    assert_eq!((timer.stats().scheduled, timer.stats().panicked, *heard.lock().expect("no panic")), (2, 1, 1));
+    assert!(driver.next_wakeup().is_some());
+    assert!(far.reset(Duration::ZERO), "nor is it here");
+    assert_eq!(timer.stats().panicked, 2);
+    clock.advance(MS);
+    assert_eq!((settle(&mut driver, &clock), runs.of(0)), (2, 1));
+    assert!(timeout.is_expired());
+    // It may be the callback's own destructor.
+    let bomb = Bomb;
+    driver.on_earlier(move || _ = &bomb);
+    drop(driver);
+    assert_books_balance(&timer.stats());
+}
+
+#[test]
+fn a_clock_that_panics_when_it_is_dropped_does_so_unseen() {
+    struct Fragile(Bomb);
+    impl Clock for Fragile {
+        fn now(&self) -> Instant {
+            let Fragile(Bomb) = self;
+            Instant::now()
+        }
+    }
+    let (timer, driver) = Timer::builder().clock(Fragile(Bomb)).build_driven().expect("the options make sense");
+    let timeout = timer.schedule(HOUR, || ()).expect("accepted");
+    drop((timer, driver));
+    // The last that had the engine's memory.
+    drop(timeout);
+    let timer = Timer::builder().clock(Fragile(Bomb)).build().expect("the options make sense");
+    drop(timer);
 }

@@ -111,7 +111,7 @@ struct Bell {
 struct Ring(Arc<Bell>);
 
 impl Wake for Ring {
-    fn wake(&self, _shard: usize) -> bool {
+    fn wake(&self, _: &Hub, _shard: usize) -> bool {
         self.0.rung.fetch_add(1, Ordering::Relaxed);
         if let Some(worker) = self.0.worker.get() {
             worker.unpark();
@@ -139,7 +139,7 @@ impl Bare {
     pub(super) fn new(entries: usize, limits: Limits) -> (Self, Shard) {
         let plan = HubPlan {
             shards: 1,
-            timeline: Timeline::new(Source::Custom(Box::new(ManualClock::new())), ticks(1)),
+            timeline: Timeline::new(Source::custom(ManualClock::new()), ticks(1)),
             capacity: entries,
             max_pending: None,
             max_wait: Duration::ZERO,
