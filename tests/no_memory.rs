@@ -8,15 +8,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tourbillon::{Builder, Driver, ManualClock, Refusal, Timer};
+use tourbillon::{BuildError, Builder, Driver, ManualClock, Refusal, Timer};
 
-/// Refuses the calling thread zeroed memory of more than so many bytes, if it is told to: only arrays of timeouts are asked for in
-/// that way, the smallest of which is a page.
+/// Refuses the calling thread zeroed memory of more than so many bytes, if it is told to: only arrays of timeouts, and of a wheel's slots,
+/// are asked for in that way, the smallest of which is a page. Or gives it at an address that nobody else has: with a tag, as some
+/// allocators put one into the highest bits.
 struct Miser;
 
 thread_local! {
     static AT_MOST: Cell<usize> = const { Cell::new(usize::MAX) };
+    static TAGS: Cell<bool> = const { Cell::new(false) };
 }
+
+const TAG: usize = 0xB4 << 56;
 
 const PAGE: usize = 4096;
 
@@ -32,12 +36,13 @@ unsafe impl GlobalAlloc for Miser {
             return std::ptr::null_mut();
         }
         // SAFETY: handed on.
-        unsafe { System.alloc_zeroed(layout) }
+        let memory = unsafe { System.alloc_zeroed(layout) };
+        if TAGS.get() && layout.size() >= PAGE { memory.map_addr(|at| at | TAG) } else { memory }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         // SAFETY: handed on.
-        unsafe { System.dealloc(at, layout) }
+        unsafe { System.dealloc(at.map_addr(|at| at & !TAG), layout) }
     }
 }
 
@@ -187,4 +192,33 @@ fn every_way_to_schedule_gives_the_task_back() {
     });
     assert_eq!(Arc::strong_count(&witness), 1, "no closure was kept");
     assert_eq!((timer.pending(), reserved.len(), group.cancel_all()), (CAPACITY, CAPACITY, 0));
+}
+
+#[test]
+fn without_memory_for_its_wheels_an_engine_is_not_made_and_the_error_says_so() {
+    let large = || Timer::builder().ticks_per_wheel(1 << 20);
+    for shards in [1, 3] {
+        let refused = with_at_most(1 << 20, || large().shards(shards).build()).expect_err("no memory");
+        assert_eq!(refused, BuildError::Wheels { shards, levels: 2, ticks_per_wheel: 1 << 20 });
+        assert!(refused.to_string().contains("1048576 ticks_per_wheel"), "{refused}");
+        let refused = with_at_most(1 << 20, || large().shards(shards).build_driven()).expect_err("no memory");
+        assert!(matches!(refused, BuildError::Wheels { .. }));
+    }
+    assert!(large().build().is_ok());
+}
+
+#[test]
+fn memory_at_addresses_of_more_than_48_bits_is_as_good_as_none() {
+    let (timer, mut driver, clock) = engine(|builder| builder);
+    TAGS.set(true);
+    let refused = Timer::builder().capacity(1_000).build_driven().map(|_| ());
+    let held: Vec<_> = (0..CAPACITY).map(|_| timer.schedule(MS, || ()).expect("reserved")).collect();
+    let beyond = timer.schedule(MS, || ()).map_err(|error| error.kind());
+    TAGS.set(false);
+    assert_eq!(refused, Err(BuildError::Capacity { timeouts: 1_000 }));
+    assert_eq!(beyond.expect_err("no memory that could be used"), Refusal::OutOfMemory);
+    let more = timer.schedule(MS, || ()).expect("there is memory again");
+    clock.advance(MS);
+    driver.turn();
+    assert!(held.iter().chain([&more]).all(|timeout| timeout.is_expired()));
 }

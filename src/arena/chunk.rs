@@ -45,38 +45,39 @@ pub(super) struct Run {
 impl Chunk {
     /// A chunk of `len` free entries; none if the memory can't be had. Does not touch it.
     pub(super) fn new(len: usize) -> Option<Box<Self>> {
-        Zeroed::new(len).map(|entries| {
-            let mut chunk = Self::of(entries);
-            chunk.find_pages();
-            chunk
-        })
+        let mut chunk = Self::of(Zeroed::new(len)?)?;
+        chunk.find_pages();
+        Some(chunk)
     }
 
     /// The same, and every page of it is written to, so that the first use of an entry does not pay for a page fault (1.2 µs each).
     pub(super) fn reserved(len: usize) -> Option<Box<Self>> {
-        let chunk = Zeroed::to_be_filled(len).map(Self::of)?;
+        let chunk = Self::of(Zeroed::to_be_filled(len)?)?;
         chunk.touch();
         Some(chunk)
     }
 
-    fn of(entries: Zeroed<Entry>) -> Box<Self> {
+    /// None if the memory lies where it can't be used. The stacks in `shard` keep a count above the address, so that this has 48 bits. No system
+    /// gives out other addresses unless asked to; but an allocator may put a tag into the highest ones.
+    fn of(entries: Zeroed<Entry>) -> Option<Box<Self>> {
         debug_assert!(entries.len() > 0);
-        let address = entries.first();
-        // The stacks in `shard` keep a count above the address. No system gives out others unless asked to.
-        assert!(address.addr().get() >> 48 == 0, "memory at {address:p}: addresses above 48 bits are not supported");
+        let (first, bytes) = (entries.first().addr().get(), entries.len() * size_of::<Entry>());
+        if first.checked_add(bytes).is_none_or(|end| end >> 48 != 0) {
+            return None;
+        }
         #[cfg(loom)]
         for index in 0..entries.len() {
             // SAFETY: in bounds of the allocation. (Zeroed memory is a free entry, but not one that loom knows of.)
             unsafe { entries.at(index).write(Entry::new_free()) };
         }
-        Box::new(Self {
+        Some(Box::new(Self {
             entries,
             issued: AtomicUsize::new(0),
             before_pages: 0,
             pages: 0,
             given_back: std::array::from_fn(|_| AtomicU64::new(0)),
             older: std::ptr::null_mut(),
-        })
+        }))
     }
 
     fn find_pages(&mut self) {

@@ -44,7 +44,7 @@ struct Limit {
 pub(crate) struct HubPlan {
     pub(crate) shards: usize,
     pub(crate) timeline: Timeline,
-    pub(crate) capacity: usize,
+    pub(crate) arena: Arena,
     pub(crate) max_pending: Option<usize>,
     pub(crate) max_wait: Duration,
     pub(crate) on_panic: Option<PanicHook>,
@@ -82,14 +82,17 @@ pub(crate) struct Hub {
 static NEXT_ID: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
 
 impl Hub {
-    /// None if the memory for `capacity` entries can't be had.
+    /// None if there is no memory for so many shards.
     pub(crate) fn create(plan: HubPlan) -> Option<HubRef> {
+        let mut mailboxes = Vec::new();
+        mailboxes.try_reserve_exact(plan.shards).ok()?;
+        mailboxes.extend((0..plan.shards).map(Mailbox::new));
         let hub = Box::new(Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             owners: AtomicUsize::new(1),
-            arena: Arena::new(plan.capacity)?,
+            arena: plan.arena,
             timeline: plan.timeline,
-            mailboxes: (0..plan.shards).map(Mailbox::new).collect(),
+            mailboxes: mailboxes.into_boxed_slice(),
             producers: PerThread::new(),
             late: Mutex::new(Producer::shared()),
             next_home: AtomicUsize::new(0),

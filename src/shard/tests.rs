@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::backpressure::{MANY, Patience, STUCK};
 use super::stack::WAKE_DEPTH;
 use super::*;
+use crate::arena::Arena;
 use crate::entry::{Cancel, Reset, State, With};
 use crate::sync::{AtomicUsize, Ordering};
 use crate::time::{ManualClock, Source, Timeline};
@@ -52,10 +53,11 @@ impl Rig {
 
     fn with(limits: Limits, max_pending: Option<usize>) -> Self {
         let timeline = Timeline::new(Source::custom(ManualClock::new()), Duration::from_millis(1));
-        let plan = HubPlan { shards: 2, timeline, capacity: 0, max_pending, max_wait: MAX_WAIT, on_panic: None };
+        let arena = Arena::new(0).expect("memory");
+        let plan = HubPlan { shards: 2, timeline, arena, max_pending, max_wait: MAX_WAIT, on_panic: None };
         let (hub, bell) = (Hub::create(plan).expect("memory"), Bell::default());
         hub.set_waker(Box::new(bell.clone()));
-        Self { hub, shard: Shard::new(1, Wheel::new(16, 2), limits), bell, witness: Arc::default() }
+        Self { hub, shard: Shard::new(1, Wheel::new(16, 2).expect("memory"), limits), bell, witness: Arc::default() }
     }
 
     fn mailbox(&self) -> &Mailbox {
@@ -509,8 +511,8 @@ fn a_hub_goes_with_its_last_owner_or_the_last_handle() {
     let witness = Arc::clone(&told);
     let timeline = Timeline::new(Source::custom(ManualClock::new()), Duration::from_millis(1));
     let on_panic: PanicHook = Box::new(move |_| assert!(Arc::strong_count(&witness) > 0));
-    let plan =
-        HubPlan { shards: 2, timeline, capacity: 0, max_pending: None, max_wait: MAX_WAIT, on_panic: Some(on_panic) };
+    let arena = Arena::new(0).expect("memory");
+    let plan = HubPlan { shards: 2, timeline, arena, max_pending: None, max_wait: MAX_WAIT, on_panic: Some(on_panic) };
     let mut rig = Rig::new(ENOUGH);
     rig.hub = Hub::create(plan).expect("memory");
     rig.hub.set_waker(Box::new(rig.bell.clone()));

@@ -10,6 +10,7 @@ use super::Timer;
 use super::driver::{Bell, Driver, RingBell};
 use super::engine::{Engine, FollowClock, Turner};
 use super::error::{BuildError, check_count, check_duration};
+use crate::arena::Arena;
 use crate::executor::{Dispatch, Executor, ThreadPool, WorkerHooks};
 use crate::panics::Contained;
 use crate::shard::{Hub, HubPlan, HubRef, Limits, PanicHook, Shard};
@@ -335,14 +336,17 @@ impl Builder {
         let plan = HubPlan {
             shards,
             timeline: Timeline::new(source, self.tick_duration),
-            capacity: self.capacity,
+            arena: Arena::new(self.capacity).ok_or(BuildError::Capacity { timeouts: self.capacity })?,
             max_pending: self.max_pending_timeouts,
             max_wait: self.max_wait,
             on_panic: self.on_panic.take(),
         };
-        let hub = Hub::create(plan).ok_or(BuildError::Capacity { timeouts: self.capacity })?;
-        let shard = |index| Shard::new(index, Wheel::new(self.slots(), levels), self.limits);
-        Ok((hub, (0..shards).map(shard).collect()))
+        let no_memory = || BuildError::Wheels { shards, levels, ticks_per_wheel: self.slots() };
+        let hub = Hub::create(plan).ok_or_else(no_memory)?;
+        let wheel = |_| Wheel::new(self.slots(), levels).ok_or_else(no_memory);
+        let wheels = (0..shards).map(wheel).collect::<Result<Vec<_>, _>>()?;
+        let shard = |(index, wheel)| Shard::new(index, wheel, self.limits);
+        Ok((hub, wheels.into_iter().enumerate().map(shard).collect()))
     }
 
     fn checked_levels(&self) -> Result<usize, BuildError> {

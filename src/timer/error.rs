@@ -196,10 +196,19 @@ pub enum BuildError {
         /// The cores that this process may use.
         allowed: Vec<usize>,
     },
-    /// There is no memory for so many timeouts.
+    /// There is no memory for so many timeouts, or none that an engine can use: at addresses of up to 48 bits.
     Capacity {
         /// What was given.
         timeouts: usize,
+    },
+    /// There is no memory for the shards' wheels.
+    Wheels {
+        /// How many shards there were to be.
+        shards: usize,
+        /// How many levels each.
+        levels: usize,
+        /// After rounding up to a power of two.
+        ticks_per_wheel: usize,
     },
 }
 
@@ -223,6 +232,11 @@ impl fmt::Display for BuildError {
             Self::Capacity { timeouts } => {
                 write!(f, "there is no memory for a capacity of {timeouts} timeouts, of 64 bytes each")
             }
+            Self::Wheels { shards, levels, ticks_per_wheel } => write!(
+                f,
+                "there is no memory for {shards} shards, each with {levels} levels of {ticks_per_wheel} ticks_per_wheel, which take up \
+                 to 256 bytes a tick: less of one of the three will do"
+            ),
         }
     }
 }

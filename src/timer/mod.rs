@@ -78,12 +78,8 @@ impl Timer {
     /// An engine with the defaults: see [`Builder`].
     ///
     /// # Errors
-    /// Never today. Every default can be had on every system, so none of the [`BuildError`]s
-    /// applies. It takes memory for the wheels, as [`Builder::ticks_per_wheel`] says. If the system
-    /// has none, the process aborts, as it does when any other allocation fails.
-    ///
-    /// With an option of [`builder`](Self::builder), [`Builder::build`] fails if the option makes
-    /// no sense or can't be had.
+    /// [`BuildError::Wheels`] if there is no memory for the wheels, some 500 KB a shard. All other
+    /// defaults can be had on every system.
     pub fn new() -> Result<Self, BuildError> {
         Self::builder().build()
     }
@@ -103,10 +99,10 @@ impl Timer {
     /// ```
     ///
     /// # Panics
-    /// Never: the defaults make sense everywhere.
+    /// If the first call finds no memory for the wheels, see [`new`](Self::new).
     pub fn global() -> &'static Timer {
         static GLOBAL: OnceLock<Timer> = OnceLock::new();
-        GLOBAL.get_or_init(|| Timer::new().expect("the defaults make sense everywhere"))
+        GLOBAL.get_or_init(|| Timer::new().expect("memory for the wheels of the process's own timer"))
     }
 
     fn new_on(engine: Arc<Engine>) -> Self {
@@ -121,8 +117,8 @@ impl Timer {
     /// Runs `task` after `delay`, rounded up to a tick: never early. No delay runs it at once; `Duration::MAX`, or anything
     /// else that is more than 2^55 ticks or 584 years after the engine's start, never.
     ///
-    /// Takes no lock. Waits only if it would need new memory while more than 16,384 entries wait for a worker that is
-    /// running, to let that catch up: for as long as it makes progress, or 20 ms; and while another thread is in the midst of
+    /// Takes no lock. Waits only if the thread has no free memory left while more than 16,384 entries wait for a worker that is
+    /// running, to let that catch up, for [`Builder::max_wait`] at most; and while another thread is in the midst of
     /// [`pause`](Self::pause), for its one look at the clock. Allocates only if the captures are larger
     /// than 24 bytes (or aligned to more than 8), if more timeouts are pending than ever before (see [`Builder::capacity`]),
     /// or at a thread's first use of the engine, or of a shard that is not its own; the first timeout of a shard starts its

@@ -121,8 +121,8 @@ pub(crate) const MAX_TICK_BITS: u32 = 55;
 
 impl Wheel {
     /// `ticks_per_wheel` is a power of two, and at least 2 if there is more than one level; the builder has checked both
-    /// bounds.
-    pub(crate) fn new(ticks_per_wheel: usize, levels: usize) -> Self {
+    /// bounds. None if there is no memory for its slots.
+    pub(crate) fn new(ticks_per_wheel: usize, levels: usize) -> Option<Self> {
         debug_assert!(ticks_per_wheel.is_power_of_two() && levels >= 1);
         debug_assert!(levels == 1 || ticks_per_wheel >= 2);
         let bits = ticks_per_wheel.ilog2();
@@ -135,21 +135,21 @@ impl Wheel {
         let cascade_of = |level: usize| Cascade { place: rings + 1 + level, due: 0, stepped: 0 };
         let late_place = rings + 1 + levels;
         let lists = late_place + 1;
-        Self {
-            slots: Slots::new(lists),
+        Some(Self {
+            slots: Slots::new(lists)?,
             levels: (0..levels).map(level_of).collect(),
             cascades: (1..levels).map(cascade_of).collect(),
             due_place: rings,
             never_place: rings + 1,
             late_place,
             late_is_next: true,
-            sweep: Slots::new(lists),
+            sweep: Slots::new(lists)?,
             swept: lists,
             cursor: 0,
             measured: UNMEASURED,
             len: 0,
             cascaded: 0,
-        }
+        })
     }
 
     /// Its levels, the finest first, to be looked at from outside.

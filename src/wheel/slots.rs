@@ -6,7 +6,6 @@
 //! turn as many are under way at a time (as the partitions of a hash join: Chen, Ailamaki, Gibbons and Mowry, "Improving Hash Join
 //! Performance through Prefetching", 2004).
 
-use std::alloc::Layout;
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
@@ -32,11 +31,9 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    pub(super) fn new(len: usize) -> Self {
-        let Some(slots) = Zeroed::new(len) else {
-            std::alloc::handle_alloc_error(Layout::array::<Slot>(len).unwrap_or(Layout::new::<Slot>()));
-        };
-        Self { slots, fill: Cell::new(0), take: Cell::new(0) }
+    /// None if there is no memory for so many.
+    pub(super) fn new(len: usize) -> Option<Self> {
+        Some(Self { slots: Zeroed::new(len)?, fill: Cell::new(0), take: Cell::new(0) })
     }
 
     pub(super) fn len(&self) -> usize {

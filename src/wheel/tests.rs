@@ -43,7 +43,7 @@ struct Bench {
 
 impl Bench {
     fn new(ticks_per_wheel: usize, levels: usize) -> Self {
-        let wheel = Wheel::new(ticks_per_wheel, levels);
+        let wheel = Wheel::new(ticks_per_wheel, levels).expect("memory");
         Self { wheel, oracle: Oracle::default(), entries: BTreeMap::new(), next_id: 0, now: 0, popped: 0 }
     }
 

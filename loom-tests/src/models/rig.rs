@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use loom::alloc::Track;
 use loom::cell::UnsafeCell;
 
+use crate::arena::Arena;
 use crate::entry::{Answering, Entry, Expire, Rule, Series, Task, With, entry_ref};
 use crate::executor::run_here;
 use crate::shard::{Hub, HubPlan, HubRef, Limits, Mailbox, SeriesRun, Shard, Wake};
@@ -140,7 +141,7 @@ impl Bare {
         let plan = HubPlan {
             shards: 1,
             timeline: Timeline::new(Source::custom(ManualClock::new()), ticks(1)),
-            capacity: entries,
+            arena: Arena::new(entries).expect("memory"),
             max_pending: None,
             max_wait: Duration::ZERO,
             on_panic: None,
@@ -148,7 +149,7 @@ impl Bare {
         let hub = Hub::create(plan).expect("memory");
         let bell = Arc::new(Bell::default());
         hub.set_waker(Box::new(Ring(Arc::clone(&bell))));
-        (Self { hub: Arc::new(hub), bell }, Shard::new(0, Wheel::new(2, 1), limits))
+        (Self { hub: Arc::new(hub), bell }, Shard::new(0, Wheel::new(2, 1).expect("memory"), limits))
     }
 
     /// A timeout that is ready to be posted by another thread.
