@@ -18,6 +18,8 @@ struct Miser;
 thread_local! {
     static AT_MOST: Cell<usize> = const { Cell::new(usize::MAX) };
     static TAGS: Cell<bool> = const { Cell::new(false) };
+    /// Any memory at all.
+    static REFUSES_ALL: Cell<bool> = const { Cell::new(false) };
 }
 
 const TAG: usize = 0xB4 << 56;
@@ -27,12 +29,15 @@ const PAGE: usize = 4096;
 // SAFETY: the system's allocator, or a refusal, which is allowed at any time.
 unsafe impl GlobalAlloc for Miser {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if REFUSES_ALL.get() {
+            return std::ptr::null_mut();
+        }
         // SAFETY: handed on.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if layout.size() > AT_MOST.get() {
+        if layout.size() > AT_MOST.get() || REFUSES_ALL.get() {
             return std::ptr::null_mut();
         }
         // SAFETY: handed on.
@@ -58,6 +63,14 @@ fn with_at_most<R>(bytes: usize, work: impl FnOnce() -> R) -> R {
 
 fn without_memory<R>(work: impl FnOnce() -> R) -> R {
     with_at_most(PAGE - 1, work)
+}
+
+/// Without any: whatever can't do without ends the process.
+fn without_any_memory<R>(work: impl FnOnce() -> R) -> R {
+    REFUSES_ALL.set(true);
+    let result = work();
+    REFUSES_ALL.set(false);
+    result
 }
 
 const CAPACITY: usize = 100;
@@ -221,4 +234,30 @@ fn memory_at_addresses_of_more_than_48_bits_is_as_good_as_none() {
     clock.advance(MS);
     driver.turn();
     assert!(held.iter().chain([&more]).all(|timeout| timeout.is_expired()));
+}
+
+#[test]
+fn a_reset_to_earlier_needs_no_memory() {
+    // With free entries, and without: then the whole wheel is gone through.
+    for spare in [CAPACITY, 0] {
+        let (timer, mut driver, clock) = engine(|builder| builder.capacity(CAPACITY + spare));
+        let far = Duration::from_secs(3600);
+        let timeouts: Vec<_> = (0..CAPACITY).map(|_| timer.schedule(far, || ()).expect("reserved")).collect();
+        driver.turn();
+        let capacity = timer.stats().capacity;
+        without_any_memory(|| {
+            for (delay, timeout) in (1..).map(|n| n * MS).zip(&timeouts) {
+                assert!(timeout.reset(delay));
+            }
+        });
+        assert_eq!(timer.stats().capacity, capacity);
+        for (expired, timeout) in timeouts.iter().enumerate() {
+            assert!(!timeout.is_expired());
+            clock.advance(MS);
+            while driver.next_wakeup().is_some_and(|at| at <= clock.now()) {
+                driver.turn();
+            }
+            assert!(timeout.is_expired(), "{expired}");
+        }
+    }
 }

@@ -10,6 +10,9 @@
 //! | `task` | - | pending: nobody; it goes to whoever wins the word | as before | the runner | the canceller, then the cancelled queue's link; the runner, if a run of a series was under way | the keeper |
 //! | `home` | - | read only until it is free again | | | | read only |
 //!
+//! A node of the reset queue is an entry that is no timeout's. Its `next` names the timeout's entry; it belongs to who sends it, and then to
+//! the worker, who gives it back.
+//!
 //! The task of a future that sleeps is a [`Sleeper`]: it stays where it is, for the future to look at, until the future lets go of the
 //! entry.
 
@@ -23,7 +26,7 @@ use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::task::Waker;
 
-pub(crate) use outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Rearm, Reset, Transfer};
+pub(crate) use outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Rearm, Reset, Tell, Transfer};
 pub use series::MissedTicks;
 pub(crate) use series::{Answering, Plain, Repeat, Rule, Series};
 pub(crate) use sleeper::Sleeper;
@@ -52,10 +55,10 @@ pub(crate) struct Entry {
     in_use: std::cell::Cell<bool>,
 }
 
-/// The task while there is one; the cancelled queue's link afterwards.
+/// The task while there is one; the link of the queue beside the inbox afterwards.
 union Body {
     task: std::mem::ManuallyDrop<Task>,
-    next_cancelled: Link,
+    next_aside: Link,
 }
 
 #[cfg(not(loom))]
@@ -203,21 +206,21 @@ impl Entry {
         })
     }
 
-    /// The cancelled queue's link. Only whoever owns the body after a won cancel uses it: the canceller until it has
-    /// pushed the entry, then the worker.
-    pub(crate) fn set_next_cancelled(&self, link: Link) {
-        // SAFETY: see above; the task has been moved out.
-        self.body.with_mut(|place| unsafe { (*place).write(Body { next_cancelled: link }) });
+    /// The link of the cancelled queue, or of the reset queue. Only whoever owns the body uses it: the canceller, after it has won, or who
+    /// sends the node, until it has pushed the entry, then the worker.
+    pub(crate) fn set_next_aside(&self, link: Link) {
+        // SAFETY: see above; there is no task in it.
+        self.body.with_mut(|place| unsafe { (*place).write(Body { next_aside: link }) });
     }
 
-    pub(crate) fn next_cancelled(&self) -> Link {
+    pub(crate) fn next_aside(&self) -> Link {
         self.body.with(|place| {
             // SAFETY: the body is the caller's.
             let body = unsafe { &*place };
-            // SAFETY: the canceller wrote it before it pushed the entry.
+            // SAFETY: it was written before the entry was pushed.
             let body = unsafe { body.assume_init_ref() };
             // SAFETY: as above: it is a link that stands there.
-            unsafe { body.next_cancelled }
+            unsafe { body.next_aside }
         })
     }
 }

@@ -24,8 +24,21 @@ pub(crate) enum Reset {
     Later,
     /// Look whether the worker sleeps past the new deadline; it will find the entry by itself once awake.
     Earlier,
-    /// Send the entry to the worker through the `earlier` queue; IN_MAIL was set by this call.
+    /// Send the entry to the worker through the reset queue; IN_MAIL was set by this call.
     EarlierByMail,
+    /// The worker has to be told, and nothing was changed: say how, see [`Tell`].
+    NotYet,
+}
+
+/// How a caller is going to tell the worker of a reset to earlier, if that is what it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tell {
+    /// It has yet to see to that.
+    NotYet,
+    /// Through the reset queue: it has what that takes.
+    ByMail,
+    /// By having it go through the whole wheel.
+    ByRescan,
 }
 
 /// What the worker found when an entry's slot came up.
@@ -35,7 +48,7 @@ pub(crate) enum Expire {
     Fire,
     /// It was reset to this later tick meanwhile: link it again.
     NotBefore(Tick),
-    /// It is on its way through the `earlier` queue: link it again and decide when it arrives.
+    /// It is on its way through the reset queue: link it again and decide when it arrives.
     InMail,
     /// It was cancelled; the cancelled queue or the mail brings it.
     Cancelled,

@@ -15,7 +15,7 @@
 //!   it has seen, unless it is alone; so a cancel knows for certain whether the worker will still come across the entry by itself (not
 //!   linked: the transfer finds it cancelled) or has to be told (linked: the cancelled queue).
 //! * **IN_MAIL**: the entry was reset to an earlier deadline and its address is in, or on its way to, the shard's
-//!   `earlier` queue. While it is set the worker neither fires nor gives back the entry, so the address in the queue
+//!   reset queue. While it is set the worker neither fires nor gives back the entry, so the address in the queue
 //!   can't become stale.
 //! * **SERIES**: the timeout runs again and again. For such a one EXPIRED is not the end: it means that a run has been given
 //!   to the executor, the task belongs to the runner, and the entry is in no list. The runner makes it PENDING
@@ -33,7 +33,7 @@
 //! So the worker links and expires it by plain stores. They end the release sequence of the owner that has gone; therefore the worker
 //! has *acquired* the word before it stores.
 
-use super::outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Rearm, Reset, Transfer};
+use super::outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Rearm, Reset, Tell, Transfer};
 use crate::sync::{AtomicU64, Ordering};
 use crate::time::Tick;
 
@@ -226,7 +226,7 @@ impl State {
     /// An unchanged tick needs no write: that the word was pending with this very deadline when it was read is all that
     /// the answer promises.
     #[inline]
-    pub(crate) fn reset(&self, deadline: Tick) -> Reset {
+    pub(crate) fn reset(&self, deadline: Tick, tell: Tell) -> Reset {
         // Nearly always it is pending, and put off, and nobody else is at it.
         let word = self.0.load(Ordering::Relaxed);
         if phase_of(word) == PENDING && deadline > tick_of(word) {
@@ -235,10 +235,10 @@ impl State {
                 return Reset::Later;
             }
         }
-        self.reset_in_any_case(deadline)
+        self.reset_in_any_case(deadline, tell)
     }
 
-    fn reset_in_any_case(&self, deadline: Tick) -> Reset {
+    fn reset_in_any_case(&self, deadline: Tick, tell: Tell) -> Reset {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             let running = is_running(word);
@@ -249,7 +249,11 @@ impl State {
             if deadline == old && !running {
                 return Reset::Later;
             }
-            let by_mail = !running && deadline < old && word & LINKED != 0 && word & IN_MAIL == 0;
+            let is_untold = !running && deadline < old && word & LINKED != 0 && word & IN_MAIL == 0;
+            if is_untold && tell == Tell::NotYet {
+                return Reset::NotYet;
+            }
+            let by_mail = is_untold && tell == Tell::ByMail;
             // MOVED, of a run that is under way, is the same bit: the runner finds the new deadline when it arms the entry.
             let mail = if by_mail || running { IN_MAIL } else { 0 };
             let moved = pack(deadline, (word & FLAGS) | mail);
@@ -353,7 +357,7 @@ impl State {
         self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, end).is_ok()
     }
 
-    /// Clears IN_MAIL, by the worker, on an entry that arrived through the `earlier` queue. The word may have been reset
+    /// Clears IN_MAIL, by the worker, on an entry that arrived through the reset queue. The word may have been reset
     /// again since it was sent: what counts is what it says now.
     pub(crate) fn arrive(&self) -> Transfer {
         let word = self.0.fetch_and(!IN_MAIL, Ordering::AcqRel);

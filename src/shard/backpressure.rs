@@ -14,8 +14,7 @@
 //! thread and each `max_wait` for which the worker gets no processor. A worker that does not move for long is stuck: nobody waits for it
 //! until it moves again, and the arena grows.
 
-use std::time::Duration;
-
+use super::counters::Share;
 use super::hub::Hub;
 use super::mailbox::Mailbox;
 use super::stack::WAKE_DEPTH;
@@ -27,7 +26,7 @@ use crate::time::RealTime;
 pub(super) const MANY: usize = 2 * WAKE_DEPTH;
 
 /// How often a thread yields its processor before it sleeps (0.1 ms each).
-const YIELDS: usize = if cfg!(loom) { 1 } else { 1_024 };
+const YIELDS: usize = 1_024;
 
 /// After so many waits in vain, one after the other and by whatever threads, the worker is stuck.
 pub(super) const STUCK: u64 = 50;
@@ -83,7 +82,7 @@ impl Mailbox {
     #[inline]
     pub(super) fn has_much_garbage(&self) -> bool {
         let (cancelled, pushed) = (self.cancelled.depth(), self.inbox.depth());
-        let in_inbox = if pushed > MANY { self.counters.cancelled_share.of(pushed) } else { 0 };
+        let in_inbox = if pushed > MANY { Share::part(self.counters.cancelled_share.get(), pushed) } else { 0 };
         cancelled + in_inbox > MANY
     }
 
@@ -97,7 +96,7 @@ impl Patience {
     /// Waits a little. False if there is nobody to wait for, or the call has waited for as long as it may.
     pub(super) fn wait(&mut self, hub: &Hub, mailbox: &Mailbox) -> bool {
         let max = hub.max_wait();
-        if self.is_out || max.is_zero() || !hub.is_turned_by_another(mailbox.index()) {
+        if self.is_out || !hub.is_turned_by_another(mailbox.index()) {
             return false;
         }
         let progress = mailbox.progress();
@@ -109,7 +108,7 @@ impl Patience {
             thread::yield_now();
             return true;
         };
-        if begun.is_over(max) {
+        if begun.at.elapsed() >= max {
             mailbox.vain.note(begun.progress, progress);
             self.is_out = true;
             return false;
@@ -131,12 +130,5 @@ impl Patience {
     /// How the arena is to grow, now that there is nothing to wait for, or no time.
     pub(super) fn growth(&self) -> Growth {
         if self.is_out { Growth::Little } else { Growth::Double }
-    }
-}
-
-impl Begun {
-    fn is_over(&self, max: Duration) -> bool {
-        // A model has no clock.
-        if cfg!(loom) { self.tries >= YIELDS } else { self.at.elapsed() >= max }
     }
 }

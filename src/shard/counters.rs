@@ -32,19 +32,17 @@ impl Counter {
     }
 }
 
-/// A part of a whole, to a 256th.
-#[derive(Debug, Default)]
-pub(crate) struct Share(Counter);
+/// A part of a whole, in 256ths.
+pub(crate) struct Share;
 
 impl Share {
-    /// By the writer alone.
-    pub(crate) fn set(&self, part: usize, whole: usize) {
-        self.0.set((part * 256 / whole.max(1)) as u64);
+    pub(crate) fn of(part: usize, whole: usize) -> usize {
+        part * 256 / whole.max(1)
     }
 
-    /// So much of another whole.
-    pub(crate) fn of(&self, whole: usize) -> usize {
-        whole * usize::try_from(self.0.get()).unwrap_or(256) / 256
+    /// As large a part of another whole.
+    pub(crate) fn part(share: u64, whole: usize) -> usize {
+        whole * usize::try_from(share).unwrap_or(256) / 256
     }
 }
 
@@ -97,8 +95,8 @@ pub(crate) struct Counters {
     pub(crate) backlog: Counter,
     /// The same of the cancelled queue.
     pub(crate) cancelled_backlog: Counter,
-    /// How many of those that were taken out of the inbox last were cancelled.
-    pub(crate) cancelled_share: Share,
+    /// How many of those that were taken out of the inbox last were cancelled, as a [`Share`].
+    pub(crate) cancelled_share: Counter,
     /// Entries in the wheel.
     pub(crate) linked: Counter,
 }

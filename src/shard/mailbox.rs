@@ -5,16 +5,15 @@ use std::ptr::NonNull;
 use crossbeam_utils::CachePadded;
 
 use super::backpressure::Vain;
-use super::cancelled::Cancelled;
 use super::counters::Counters;
 use super::gather::Gather;
 use super::hub::Hub;
 use super::inbox::{Closed, Inbox, Pushed};
 use super::lateness::Latenesses;
 use super::running::{Ailment, Heartbeat};
-use super::stack::WAKE_DEPTH;
+use super::side_queue::{SidePush, SideQueue};
 use crate::entry::{Entry, entry_ref};
-use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Condvar, Mutex, Ordering, SegQueue, lock};
+use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Condvar, Mutex, Ordering, lock};
 use crate::time::Tick;
 
 /// What the worker has been told; nothing while it is 0.
@@ -32,20 +31,15 @@ pub(crate) enum Order {
     Drain = 4,
 }
 
-/// The address of an entry on its way to the worker. It can't be stale: see IN_MAIL in `entry/state.rs`.
-#[derive(Debug)]
-pub(super) struct Mail(pub(super) NonNull<Entry>);
-
-// SAFETY: an address; the state word says who may touch the entry.
-unsafe impl Send for Mail {}
-
 /// One per shard. Entries point at it (`Entry::home`), so it stays where it is as long as any entry of its engine is held.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     pub(super) inbox: CachePadded<Inbox>,
-    pub(super) cancelled: CachePadded<Cancelled>,
-    /// Entries that were reset to an earlier deadline.
-    pub(super) earlier: SegQueue<Mail>,
+    pub(super) cancelled: CachePadded<SideQueue>,
+    /// Nodes that name entries which were reset to an earlier deadline.
+    pub(super) resets: CachePadded<SideQueue>,
+    /// Not 0: an entry was reset to an earlier deadline for which there was no node.
+    rescan: AtomicU8,
     /// When the worker will wake by itself, as of its falling asleep. Written by the worker only.
     wake_at: CachePadded<AtomicU64>,
     order: AtomicU8,
@@ -74,8 +68,9 @@ impl Mailbox {
     pub(super) fn new(index: usize) -> Self {
         Self {
             inbox: CachePadded::new(Inbox::new()),
-            cancelled: CachePadded::new(Cancelled::new()),
-            earlier: SegQueue::new(),
+            cancelled: CachePadded::new(SideQueue::new()),
+            resets: CachePadded::new(SideQueue::new()),
+            rescan: AtomicU8::new(0),
             wake_at: CachePadded::new(AtomicU64::new(Tick::NEVER.get())),
             order: AtomicU8::new(0),
             drain_until: AtomicU64::new(0),
@@ -177,28 +172,57 @@ impl Mailbox {
     /// Gives a cancelled entry to the worker. Wakes it only if too many of them wait.
     ///
     /// # Safety
-    /// As for [`Cancelled::push`].
+    /// The caller won the cancel, has moved the task out, and holds one of the entry's owners until this returns.
     #[inline]
     pub(crate) unsafe fn post_cancelled(&self, entry: NonNull<Entry>) {
         // SAFETY: handed on.
-        if unsafe { self.cancelled.push(entry) } {
+        if unsafe { self.cancelled.push(entry) } == SidePush::Deep {
             self.ring();
         }
     }
 
-    /// Tells the worker that an entry was reset to an earlier deadline, by a caller that holds its handle.
+    /// Tells the worker that an entry was reset to an earlier deadline, by a caller that holds its handle. False if nobody is to be told any
+    /// more: then the node is still the caller's.
     ///
     /// Whether to wake it goes by the deadline that the entry has *after* the look at ASLEEP, not by the caller's own:
     /// meanwhile it may have been reset to one that is earlier still, by somebody who saw that the mail was on its way,
     /// woke the worker, and left it to find nothing, as the mail was not there yet.
-    pub(crate) fn post_earlier(&self, entry: NonNull<Entry>) {
-        self.earlier.push(Mail(entry));
+    ///
+    /// # Safety
+    /// The node is the caller's, and the worker's afterwards.
+    #[must_use]
+    pub(crate) unsafe fn post_earlier(&self, node: NonNull<Entry>, entry: NonNull<Entry>) -> bool {
+        // SAFETY: the caller's.
+        unsafe { entry_ref(node) }.set_next(entry.as_ptr());
+        // SAFETY: handed on; a node has no task.
+        let pushed = unsafe { self.resets.push(node) };
+        if pushed == SidePush::Closed {
+            return false;
+        }
         // SAFETY: the handle keeps the entry alive.
         let state = &unsafe { entry_ref(entry) }.state;
-        let is_full = self.earlier.len() >= WAKE_DEPTH;
-        if self.inbox.is_asleep() && (is_full || self.sleeps_past(state.deadline())) {
+        if self.inbox.is_asleep() && (pushed == SidePush::Deep || self.sleeps_past(state.deadline())) {
             self.ring();
         }
+        true
+    }
+
+    /// Has the worker go through the whole wheel, as an entry was reset to an earlier deadline without a node that could say which.
+    #[cold]
+    pub(crate) fn ask_for_rescan(&self, deadline: Tick) {
+        // Release: pairs with the Acquire in `takes_rescan`: the worker sees the deadline.
+        self.rescan.store(1, Ordering::Release);
+        self.ring_if_it_sleeps_past(deadline);
+    }
+
+    /// Whether the worker has to go through the whole wheel, from here on.
+    pub(super) fn takes_rescan(&self) -> bool {
+        // Relaxed: a look, so that the worker only reads as a rule. Acquire: pairs with the Release in `ask_for_rescan`.
+        self.wants_rescan() && self.rescan.swap(0, Ordering::Acquire) != 0
+    }
+
+    fn wants_rescan(&self) -> bool {
+        self.rescan.load(Ordering::Relaxed) != 0
     }
 
     /// Wakes the worker if it would sleep past `deadline`. What the caller did before is seen by the worker before it
@@ -241,7 +265,8 @@ impl Mailbox {
         }
         // Only now: whoever fills one of these queues does a read-modify-write on the inbox afterwards, so either that
         // one sees ASLEEP, or these looks see what it did.
-        let called = !self.earlier.is_empty()
+        let called = !self.resets.is_empty()
+            || self.wants_rescan()
             || self.cancelled.is_deep()
             || self.is_asked()
             || self.is_stopped()

@@ -3,7 +3,6 @@
 
 mod backpressure;
 mod batch;
-mod cancelled;
 mod counters;
 mod gather;
 mod hub;
@@ -15,6 +14,7 @@ mod mailbox;
 mod producer;
 mod running;
 mod series;
+mod side_queue;
 mod stack;
 mod stakes;
 #[cfg(all(test, not(loom)))]
@@ -40,6 +40,7 @@ use crate::entry::{EngineGone, Entry, Expire, Task, Transfer, entry_ref};
 use crate::time::Tick;
 use crate::wheel::{Budget, LevelView, Wheel};
 use batch::MAX_BATCH;
+use counters::{Counter, Share};
 use stack::Taken;
 
 /// How many entries of one queue the owner goes through before it looks at the next: some 50 µs of work.
@@ -68,6 +69,20 @@ pub(crate) struct Left {
     pub(crate) task: Task,
 }
 
+/// What the owner has noted last for others to see: what has not changed is not written again.
+#[derive(Debug, Default)]
+struct Noted {
+    inbox: usize,
+    cancelled: usize,
+    share: usize,
+}
+
+fn note(shown: &Counter, noted: &mut usize, now: usize) {
+    if std::mem::replace(noted, now) != now {
+        shown.set(now as u64);
+    }
+}
+
 /// The owner's side of a shard.
 #[derive(Debug)]
 pub(crate) struct Shard {
@@ -77,6 +92,8 @@ pub(crate) struct Shard {
     /// Taken out of the queues, and not gone through yet.
     inbox: Taken,
     cancelled: Taken,
+    resets: Taken,
+    noted: Noted,
     free: Local,
     /// Expired entries of futures that sleep: to be woken when the turn is over.
     wakes: Option<Batch>,
@@ -89,8 +106,19 @@ unsafe impl Send for Shard {}
 
 impl Shard {
     pub(crate) fn new(index: usize, wheel: Wheel, limits: Limits) -> Self {
-        let (inbox, cancelled) = (Taken::NONE, Taken::NONE);
-        Self { index, wheel, limits, inbox, cancelled, free: Local::new(), wakes: None, now: Tick::ZERO }
+        let (inbox, cancelled, resets) = (Taken::NONE, Taken::NONE, Taken::NONE);
+        Self {
+            index,
+            wheel,
+            limits,
+            inbox,
+            cancelled,
+            resets,
+            noted: Noted::default(),
+            free: Local::new(),
+            wakes: None,
+            now: Tick::ZERO,
+        }
     }
 
     pub(crate) fn index(&self) -> usize {
@@ -149,56 +177,68 @@ impl Shard {
 
     /// When the shard has to be turned next, if nobody brings anything earlier: [`Tick::ZERO`] for at once, none for never.
     pub(crate) fn next_due(&self) -> Option<Tick> {
-        if self.inbox.is_empty() && self.cancelled.is_empty() { self.wheel.next_due() } else { Some(Tick::ZERO) }
+        if self.inbox.is_empty() && self.cancelled.is_empty() && self.resets.is_empty() {
+            self.wheel.next_due()
+        } else {
+            Some(Tick::ZERO)
+        }
     }
 
     /// Goes through the queues, up to the limit of each, and says whether something was left over. By parts in turn: what a
     /// producer may be waiting for comes back all the while, however much has been scheduled.
     fn empty_queues(&mut self, hub: &HubRef, mailbox: &Mailbox) -> bool {
-        let (mut cancels, mut mails) = (self.limits.expiry, self.limits.expiry);
+        if self.wheel.is_swept() && mailbox.takes_rescan() {
+            self.wheel.rescan(self.now);
+        }
+        let (mut cancels, mut resets) = (self.limits.expiry, self.limits.expiry);
         let mut transfers = self.limits.transfer;
         // What a turn before has left over goes first; and each queue is taken once, so that a turn has an end.
         if self.cancelled.is_empty() {
             self.take_cancelled(mailbox);
         }
+        if self.resets.is_empty() {
+            self.resets = mailbox.resets.take();
+        }
         let mut has_taken = false;
         loop {
-            let collected = self.collect(hub, mailbox, cancels.min(PART));
-            let (read, is_read) = self.read_mail(hub, mailbox, mails.min(PART));
-            let linked = self.link(hub, mailbox, transfers.min(PART));
-            (cancels, mails, transfers) = (cancels - collected, mails - read, transfers - linked);
+            cancels -= self.collect(hub, mailbox, cancels.min(PART));
+            resets -= self.relink(hub, mailbox, resets.min(PART));
+            transfers -= self.link(hub, mailbox, transfers.min(PART));
             if self.inbox.is_empty() && transfers > 0 && !has_taken {
                 has_taken = true;
                 self.take_inbox(mailbox);
                 continue;
             }
             let is_done = |left: usize, rest: Taken| left == 0 || rest.is_empty();
-            if is_done(cancels, self.cancelled) && (mails == 0 || is_read) && is_done(transfers, self.inbox) {
+            if is_done(cancels, self.cancelled) && is_done(resets, self.resets) && is_done(transfers, self.inbox) {
                 break;
             }
         }
-        mailbox.counters.backlog.set(self.inbox.depth() as u64);
-        mailbox.counters.cancelled_backlog.set(self.cancelled.depth() as u64);
-        let has_more_to_take = transfers == 0 && mailbox.inbox.depth() > 0;
-        !self.inbox.is_empty() || has_more_to_take || !self.cancelled.is_empty() || mails == 0
+        note(&mailbox.counters.backlog, &mut self.noted.inbox, self.inbox.depth());
+        note(&mailbox.counters.cancelled_backlog, &mut self.noted.cancelled, self.cancelled.depth());
+        let is_left = !self.inbox.is_empty() || !self.cancelled.is_empty() || !self.resets.is_empty();
+        is_left || (transfers == 0 && mailbox.inbox.depth() > 0)
     }
 
     /// The depth is noted before the queue is taken, and made exact after it: whoever adds up both, the queue first, never finds too
     /// little.
     fn take_inbox(&mut self, mailbox: &Mailbox) {
-        let backlog = &mailbox.counters.backlog;
-        backlog.set(mailbox.inbox.depth() as u64);
+        let (backlog, noted) = (&mailbox.counters.backlog, &mut self.noted.inbox);
+        note(backlog, noted, mailbox.inbox.depth());
         let is_draining = mailbox.drains_until().is_some();
         self.inbox = if is_draining { mailbox.inbox.close() } else { mailbox.inbox.take() };
-        backlog.set(self.inbox.depth() as u64);
+        note(backlog, noted, self.inbox.depth());
     }
 
     /// As [`take_inbox`](Self::take_inbox).
     fn take_cancelled(&mut self, mailbox: &Mailbox) {
-        let backlog = &mailbox.counters.cancelled_backlog;
-        backlog.set(mailbox.cancelled.depth() as u64);
-        self.cancelled = mailbox.cancelled.take();
-        backlog.set(self.cancelled.depth() as u64);
+        let (backlog, noted) = (&mailbox.counters.cancelled_backlog, &mut self.noted.cancelled);
+        let depth = mailbox.cancelled.depth();
+        if depth > 0 {
+            note(backlog, noted, depth);
+            self.cancelled = mailbox.cancelled.take();
+            note(backlog, noted, self.cancelled.depth());
+        }
     }
 
     /// Lets go of up to `most` of the entries that were taken out of the cancelled queue. Returns of how many.
@@ -206,7 +246,7 @@ impl Shard {
         let mut collected = 0;
         while collected < most {
             // SAFETY: taken out of the queue, so they are the worker's.
-            let Some(entry) = (unsafe { self.cancelled.pop(Entry::next_cancelled) }) else { break };
+            let Some(entry) = (unsafe { self.cancelled.pop(Entry::next_aside) }) else { break };
             self.unlink_and_let_go(hub, entry);
             collected += 1;
         }
@@ -216,27 +256,32 @@ impl Shard {
         collected
     }
 
-    /// Reads up to `most` of the mail. Returns how much, and whether that was all.
-    fn read_mail(&mut self, hub: &HubRef, mailbox: &Mailbox, most: usize) -> (usize, bool) {
+    /// Links anew up to `most` of the entries that were reset to an earlier deadline. Returns how many.
+    fn relink(&mut self, hub: &HubRef, mailbox: &Mailbox, most: usize) -> usize {
         let (mut relinked, mut read) = (0, 0);
         while read < most {
-            let Some(mail) = mailbox.earlier.pop() else { break };
+            // SAFETY: taken out of the queue, so they are the worker's.
+            let Some(node) = (unsafe { self.resets.pop(Entry::next_aside) }) else { break };
             read += 1;
+            // SAFETY: the worker's.
+            let entry = NonNull::new(unsafe { entry_ref(node) }.next()).expect("a node names an entry");
+            // SAFETY: no timeout's, so that the worker is the sole owner; a shard's free list is only used with its own hub.
+            unsafe { self.free.put(&hub.arena, node) };
             // SAFETY: while IN_MAIL is set the engine does not let go of the entry.
-            match unsafe { entry_ref(mail.0) }.state.arrive() {
+            match unsafe { entry_ref(entry) }.state.arrive() {
                 Transfer::Pending(deadline) => {
-                    self.unlink(mail.0);
+                    self.unlink(entry);
                     // SAFETY: in no slot now, and the engine's until it comes out again.
-                    unsafe { self.wheel.insert(mail.0, deadline) };
+                    unsafe { self.wheel.insert(entry, deadline) };
                     relinked += 1;
                 }
-                Transfer::Cancelled => self.unlink_and_let_go(hub, mail.0),
+                Transfer::Cancelled => self.unlink_and_let_go(hub, entry),
             }
         }
         if relinked > 0 {
             mailbox.counters.relinked.add(relinked);
         }
-        (read, read < most)
+        read
     }
 
     /// Links up to `most` of the entries that were taken out of the inbox. Returns how many were gone through.
@@ -264,7 +309,7 @@ impl Shard {
             }
         }
         if gone_through > 0 {
-            mailbox.counters.cancelled_share.set(cancelled, gone_through);
+            note(&mailbox.counters.cancelled_share, &mut self.noted.share, Share::of(cancelled, gone_through));
             mailbox.counters.transferred.add(gone_through as u64);
         }
         gone_through
@@ -363,7 +408,7 @@ impl Shard {
         // First those that are known to be cancelled: some are in no slot any more.
         for mut list in [std::mem::replace(&mut self.cancelled, Taken::NONE), pushed_back] {
             // SAFETY: taken out of the queue, so they are the worker's.
-            while let Some(entry) = unsafe { list.pop(Entry::next_cancelled) } {
+            while let Some(entry) = unsafe { list.pop(Entry::next_aside) } {
                 self.unlink_and_let_go(hub, entry);
             }
         }
@@ -375,7 +420,14 @@ impl Shard {
         }
         let free = &self.free;
         self.wheel.drain(|entry| take(free, entry));
-        // The addresses in the mail are not looked at: their entries were in the wheel, and nobody reads the mail again.
+        // What the nodes name is not looked at: it was in the wheel.
+        for mut nodes in [std::mem::replace(&mut self.resets, Taken::NONE), mailbox.resets.close()] {
+            // SAFETY: taken out of the queue, so they are the worker's.
+            while let Some(node) = unsafe { nodes.pop(Entry::next_aside) } {
+                // SAFETY: as in `relink`.
+                unsafe { self.free.put(&hub.arena, node) };
+            }
+        }
         mailbox.counters.linked.set(0);
         mailbox.ailment.set_closed();
         mailbox.answer_all();

@@ -13,7 +13,7 @@ use super::kept::Kept;
 use super::mailbox::Mailbox;
 use super::running::Running;
 use super::stakes::Count;
-use crate::arena::{Arena, Local};
+use crate::arena::{Arena, Growth, Local};
 use crate::entry::Entry;
 
 /// One thread's part of one engine. Reached through the hub only ([`Hub::with_producer`](super::Hub::with_producer) and what it
@@ -167,9 +167,10 @@ impl Producer {
     /// # Safety
     /// As for [`take_entry`](Self::take_entry).
     unsafe fn refill(&self, hub: &Hub, mailbox: &Mailbox, patience: &mut Patience) -> Option<NonNull<Entry>> {
-        while mailbox.has_much_garbage() && patience.wait(hub, mailbox) {}
+        let may_wait = !hub.max_wait().is_zero();
+        while may_wait && mailbox.has_much_garbage() && patience.wait(hub, mailbox) {}
         loop {
-            let is_over = !mailbox.is_behind() || !patience.wait(hub, mailbox);
+            let is_over = !may_wait || !mailbox.is_behind() || !patience.wait(hub, mailbox);
             // Also when it is over: what the worker had given back before it was seen to be through is there by now.
             // SAFETY: handed on.
             let entry = unsafe { self.free.refill(&hub.arena) };
@@ -187,6 +188,23 @@ impl Producer {
         if patience.has_waited() {
             hub.counts_of(self, mailbox).waits.add(1);
         }
+    }
+
+    /// A free entry that will be no timeout's; none if there is no memory for one. Waits for nobody.
+    ///
+    /// # Safety
+    /// As for [`take_entry`](Self::take_entry).
+    #[inline]
+    pub(crate) unsafe fn take_node(&self, arena: &Arena) -> Option<NonNull<Entry>> {
+        // SAFETY: handed on.
+        let refill = || unsafe { self.free.refill(arena) };
+        // SAFETY: handed on.
+        let grow = || unsafe { self.free.grow(arena, Growth::Double) };
+        let node = self.free.take().or_else(refill).or_else(grow)?;
+        #[cfg(loom)]
+        // SAFETY: just taken.
+        unsafe { crate::entry::entry_ref(node) }.set_in_use(true);
+        Some(node)
     }
 
     /// An entry that lies in the inbox of `mailbox`, or did when it was kept, and may be armed again there.

@@ -7,7 +7,7 @@ use super::backpressure::{MANY, Patience, STUCK};
 use super::stack::WAKE_DEPTH;
 use super::*;
 use crate::arena::Arena;
-use crate::entry::{Cancel, Reset, State, With};
+use crate::entry::{Cancel, Reset, State, Tell, With};
 use crate::sync::{AtomicUsize, Ordering};
 use crate::time::{ManualClock, Source, Timeline};
 
@@ -91,6 +91,14 @@ impl Rig {
         // SAFETY: just armed.
         unsafe { self.mailbox().post(entry, deadline) }.expect("open");
         entry
+    }
+
+    /// Sends what was reset to an earlier deadline.
+    fn post_earlier(&self, held: &Held) {
+        // SAFETY: this thread's producer, and its hub's arena.
+        let node = self.hub.with_producer(|mine| unsafe { mine.take_node(&self.hub.arena) }).expect("memory");
+        // SAFETY: just taken.
+        assert!(unsafe { self.mailbox().post_earlier(node, held.0) }, "open");
     }
 
     fn turn(&mut self, now: u64) -> Turn {
@@ -202,20 +210,20 @@ fn a_reset_to_earlier_wakes_as_a_push_does() {
     let held = rig.post_held(FAR.next());
     rig.turn(0);
     rig.rung();
-    rig.mailbox().post_earlier(held.0);
+    rig.post_earlier(&held);
     assert_eq!(rig.rung(), 0, "it is awake");
-    rig.mailbox().earlier.pop();
+    rig.mailbox().resets.take();
     assert!(rig.mailbox().fall_asleep(Some(FAR)));
-    rig.mailbox().post_earlier(held.0);
+    rig.post_earlier(&held);
     assert_eq!(rig.rung(), 0, "by its word it is due after the worker wakes");
     rig.mailbox().ring_if_it_sleeps_past(FAR);
     assert_eq!(rig.rung(), 0);
-    assert!(matches!(held.state().reset(Tick::new(5)), Reset::EarlierByMail));
-    rig.mailbox().post_earlier(held.0);
+    assert!(matches!(held.state().reset(Tick::new(5), Tell::ByMail), Reset::EarlierByMail));
+    rig.post_earlier(&held);
     assert_eq!(rig.rung(), 1);
     rig.mailbox().ring_if_it_sleeps_past(Tick::ZERO);
     assert_eq!(rig.rung(), 0, "it has been woken");
-    while rig.mailbox().earlier.pop().is_some() {}
+    rig.mailbox().resets.take();
     assert!(rig.mailbox().fall_asleep(Some(FAR)));
     rig.mailbox().ring_if_it_sleeps_past(Tick::new(5));
     assert_eq!(rig.rung(), 1);
@@ -229,12 +237,12 @@ fn mail_that_piles_up_wakes_whatever_its_deadlines() {
     rig.rung();
     assert!(rig.mailbox().fall_asleep(Some(Tick::ZERO)));
     for _ in 1..WAKE_DEPTH {
-        rig.mailbox().post_earlier(held.0);
+        rig.post_earlier(&held);
     }
     assert_eq!(rig.rung(), 0);
-    rig.mailbox().post_earlier(held.0);
+    rig.post_earlier(&held);
     assert_eq!(rig.rung(), 1);
-    while rig.mailbox().earlier.pop().is_some() {}
+    rig.mailbox().resets.take();
 }
 
 #[test]
@@ -279,9 +287,9 @@ fn mail_and_a_deep_cancelled_queue_keep_the_worker_awake() {
     let held: Vec<_> = (0..WAKE_DEPTH).map(|_| rig.post_held(FAR)).collect();
     rig.turn(0);
     rig.rung();
-    rig.mailbox().post_earlier(held[0].0);
+    rig.post_earlier(&held[0]);
     assert!(!rig.mailbox().fall_asleep(None));
-    rig.mailbox().earlier.pop();
+    rig.mailbox().resets.take();
     let mut held = held.into_iter();
     held.by_ref().take(WAKE_DEPTH - 1).for_each(|held| held.cancel(rig.mailbox()));
     assert!(rig.mailbox().fall_asleep(None), "a few cancelled entries can wait");
@@ -429,8 +437,8 @@ fn a_turn_reads_mail_up_to_its_limit_and_says_what_is_left() {
     let held: Vec<_> = (0..4).map(|_| rig.post_held(FAR)).collect();
     rig.turn(0);
     for held in &held {
-        assert!(matches!(held.state().reset(Tick::new(50)), Reset::EarlierByMail));
-        rig.mailbox().post_earlier(held.0);
+        assert!(matches!(held.state().reset(Tick::new(50), Tell::ByMail), Reset::EarlierByMail));
+        rig.post_earlier(held);
     }
     assert!(rig.turn(0).more);
     assert_eq!(rig.mailbox().counters.relinked.get(), 3);
@@ -441,11 +449,37 @@ fn a_turn_reads_mail_up_to_its_limit_and_says_what_is_left() {
 }
 
 #[test]
+fn without_a_node_the_whole_wheel_is_gone_through_within_the_limit_and_the_worker_is_woken_for_it() {
+    let mut rig = Rig::new(Limits { transfer: 1_000, expiry: 3 });
+    let deadlines = [FAR, FAR, Tick::NEVER, Tick::new(40), Tick::new(3)];
+    let held = deadlines.map(|deadline| rig.post_held(deadline));
+    rig.turn(0);
+    rig.rung();
+    assert!(rig.mailbox().fall_asleep(Some(Tick::new(3))));
+    for (held, at) in [(&held[0], 5), (&held[2], 4), (&held[3], 2)] {
+        assert_eq!(held.state().reset(Tick::new(at), Tell::ByRescan), Reset::Earlier);
+        rig.mailbox().ask_for_rescan(Tick::new(at));
+    }
+    assert_eq!(rig.rung(), 1, "by the one that is due before the worker would wake");
+    assert!(!rig.mailbox().fall_asleep(None), "it has yet to go through the wheel");
+    rig.turn(0);
+    assert_eq!(rig.shard.next_due(), Some(Tick::ZERO), "that takes more than one turn");
+    while rig.shard.next_due() == Some(Tick::ZERO) {
+        assert_eq!(rig.turn(0).fired, 0);
+    }
+    assert_eq!((rig.shard.earliest(), rig.shard.linked()), (Tick::new(2), 5));
+    assert!(rig.mailbox().fall_asleep(rig.shard.next_due()));
+    let fired: Vec<_> = (1..=6).map(|now| rig.turn(now).fired).collect();
+    assert_eq!(fired, [0, 1, 1, 1, 1, 0]);
+    assert_eq!(rig.turn(FAR.get()).fired, 1);
+}
+
+#[test]
 fn what_was_reset_to_later_is_linked_again_and_counted() {
     let mut rig = Rig::new(ENOUGH);
     let held: Vec<_> = (0..5).map(|_| rig.post_held(Tick::new(10))).collect();
     rig.turn(0);
-    held[2..].iter().for_each(|held| assert!(matches!(held.state().reset(Tick::new(30)), Reset::Later)));
+    held[2..].iter().for_each(|held| assert!(matches!(held.state().reset(Tick::new(30), Tell::NotYet), Reset::Later)));
     assert_eq!(rig.turn(10).fired, 2);
     assert_eq!((rig.mailbox().counters.relinked.get(), rig.mailbox().counters.linked.get()), (3, 3));
     assert_eq!(rig.turn(30).fired, 3);

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-use crate::entry::{Cancel, Entry, Reset, Task, entry_ref};
+use crate::entry::{Cancel, Entry, Reset, Task, Tell, entry_ref};
 use crate::shard::{Hub, Mailbox};
 use crate::time::{Tick, Timeline};
 
@@ -177,14 +177,45 @@ impl Timeout {
             None => hub,
         };
         let deadline = choose(hub.timeline());
-        match self.entry().state.reset(deadline) {
+        match self.entry().state.reset(deadline, Tell::NotYet) {
             Reset::TooLate => return false,
             Reset::Later => {}
             Reset::Earlier => self.mailbox().ring_if_it_sleeps_past(deadline),
-            Reset::EarlierByMail => self.mailbox().post_earlier(self.entry),
+            Reset::EarlierByMail => unreachable!("the worker is not told yet"),
+            Reset::NotYet => return self.reset_to_earlier(hub, deadline),
         }
         hub.count(self.mailbox(), |counts| counts.reset.add(1));
         true
+    }
+
+    /// Of a timeout that the worker has linked, so that it has to be told.
+    fn reset_to_earlier(&self, hub: &Hub, deadline: Tick) -> bool {
+        // SAFETY: the producer is this thread's, the arena is the hub's.
+        let node = hub.with_producer(|mine| unsafe { mine.take_node(&hub.arena) });
+        let tell = if node.is_some() { Tell::ByMail } else { Tell::ByRescan };
+        let (mailbox, reset) = (self.mailbox(), self.entry().state.reset(deadline, tell));
+        let unused = match (reset, node) {
+            // SAFETY: just taken, and given up if it is sent.
+            (Reset::EarlierByMail, Some(node)) => (!unsafe { mailbox.post_earlier(node, self.entry) }).then_some(node),
+            (Reset::Earlier, None) => {
+                mailbox.ask_for_rescan(deadline);
+                None
+            }
+            (Reset::Earlier, node) => {
+                mailbox.ring_if_it_sleeps_past(deadline);
+                node
+            }
+            (_, node) => node,
+        };
+        if let Some(node) = unused {
+            // SAFETY: just taken, and sent to nobody.
+            unsafe { hub.put_entry(node) };
+        }
+        let is_reset = reset != Reset::TooLate;
+        if is_reset {
+            hub.count(mailbox, |counts| counts.reset.add(1));
+        }
+        is_reset
     }
 
     /// Whether it has neither been expired nor cancelled; of a series, whether it will run again, or is running.

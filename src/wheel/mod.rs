@@ -247,7 +247,7 @@ impl Wheel {
     pub(crate) fn pop_due(&mut self, now: Tick, budget: &mut Budget) -> Option<NonNull<Entry>> {
         // Nearly always there is another one in the slot that is due.
         if !budget.is_spent()
-            && self.swept == self.sweep.len()
+            && self.is_swept()
             && let Some(entry) = self.slots.take(self.due_place)
         {
             budget.spend();
@@ -438,10 +438,25 @@ impl Wheel {
         None
     }
 
-    /// The clock has outrun the last level's ring: whatever slot an entry is in says nothing any more. All lists are set
+    /// Whether all that was set aside has been gone through.
+    pub(crate) fn is_swept(&self) -> bool {
+        self.swept == self.sweep.len()
+    }
+
+    /// Has all entries come up, for the caller to see by their own words when they are due: some may have got an earlier deadline, and nobody
+    /// can say which. Only when the wheel [is swept](Self::is_swept).
+    #[cold]
+    pub(crate) fn rescan(&mut self, now: Tick) {
+        self.set_all_aside(now.get());
+        let last = self.sweep.len() - 1;
+        self.slots.move_slot(self.never_place, &self.sweep, last);
+    }
+
+    /// Whatever slot an entry is in says nothing any more, as the clock has outrun the last level's ring, for example. All lists are set
     /// aside, in the order of their levels and blocks, and time goes on at once.
     #[cold]
     fn set_all_aside(&mut self, now: u64) {
+        debug_assert!(self.is_swept());
         let mut to = 0;
         let mut set_aside = |place: usize| {
             self.slots.move_slot(place, &self.sweep, to);
@@ -454,6 +469,6 @@ impl Wheel {
             level.take_occupied(self.cursor).for_each(&mut set_aside);
         }
         self.swept = 0;
-        self.cursor = now + 1;
+        self.cursor = self.cursor.max(now + 1);
     }
 }

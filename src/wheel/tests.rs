@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::oracle::Oracle;
 use super::*;
-use crate::entry::{Expire, Reset, Task, With};
+use crate::entry::{Expire, Reset, Task, Tell, With};
 
 /// An entry of the test's own. By its address alone, as in the arena: a `Box` that is moved says that nobody else points there.
 struct Held(NonNull<Entry>);
@@ -37,6 +37,7 @@ struct Bench {
     entries: BTreeMap<usize, Held>,
     next_id: usize,
     now: u64,
+    wants_rescan: bool,
     /// Entries looked at, to see the work and not only the answers.
     popped: u64,
 }
@@ -44,7 +45,15 @@ struct Bench {
 impl Bench {
     fn new(ticks_per_wheel: usize, levels: usize) -> Self {
         let wheel = Wheel::new(ticks_per_wheel, levels).expect("memory");
-        Self { wheel, oracle: Oracle::default(), entries: BTreeMap::new(), next_id: 0, now: 0, popped: 0 }
+        Self {
+            wheel,
+            oracle: Oracle::default(),
+            entries: BTreeMap::new(),
+            next_id: 0,
+            now: 0,
+            wants_rescan: false,
+            popped: 0,
+        }
     }
 
     fn schedule(&mut self, deadline: u64) -> usize {
@@ -63,7 +72,7 @@ impl Bench {
     fn reset(&mut self, id: usize, deadline: u64) {
         let deadline = Tick::new(deadline);
         let held = &self.entries[&id];
-        match held.entry().state.reset(deadline) {
+        match held.entry().state.reset(deadline, Tell::ByMail) {
             Reset::Later => {}
             Reset::Earlier => {
                 // What the worker does with the mail.
@@ -77,6 +86,12 @@ impl Bench {
         self.oracle.reset(id, deadline.get());
     }
 
+    fn reset_unsaid(&mut self, id: usize, deadline: u64) {
+        assert_eq!(self.entries[&id].entry().state.reset(Tick::new(deadline), Tell::ByRescan), Reset::Earlier);
+        self.oracle.reset(id, deadline);
+        self.wants_rescan = true;
+    }
+
     fn cancel(&mut self, id: usize) {
         let held = self.entries.remove(&id).expect("it is pending");
         // SAFETY: pending entries are in the wheel.
@@ -88,6 +103,9 @@ impl Bench {
     fn turn(&mut self, budget: usize) -> Vec<usize> {
         let (now, mut fired) = (Tick::new(self.now), Vec::new());
         let mut budget = Budget::new(budget);
+        if self.wheel.is_swept() && std::mem::take(&mut self.wants_rescan) {
+            self.wheel.rescan(now);
+        }
         while let Some(entry) = self.wheel.pop_due(now, &mut budget) {
             self.popped += 1;
             // SAFETY: entries in the wheel are held.
@@ -117,6 +135,7 @@ impl Bench {
             fired.extend(self.turn(budget));
             match self.wheel.next_due() {
                 Some(at) if at.get() <= self.now => {}
+                _ if self.wants_rescan => {}
                 _ => break,
             }
         }
@@ -148,6 +167,8 @@ impl Bench {
 enum Op {
     Schedule(u64),
     Reset(usize, u64),
+    /// To earlier, if it is, and the wheel is not told which.
+    ResetUnsaid(usize, u64),
     Cancel(usize),
     /// By so many ticks.
     Advance(u64),
@@ -173,6 +194,7 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         4 => ticks().prop_map(Op::Schedule),
         2 => (any::<usize>(), ticks()).prop_map(|(id, ticks)| Op::Reset(id, ticks)),
+        1 => (any::<usize>(), ticks()).prop_map(|(id, ticks)| Op::ResetUnsaid(id, ticks)),
         1 => any::<usize>().prop_map(Op::Cancel),
         2 => jump.prop_map(Op::Advance),
         2 => Just(Op::Sleep),
@@ -191,6 +213,13 @@ fn run(ticks_per_wheel: usize, levels: usize, ops: Vec<Op>, budget: usize) {
             Op::Schedule(delay) => {
                 let deadline = after(&bench, delay);
                 bench.schedule(deadline);
+            }
+            Op::ResetUnsaid(n, delay) => {
+                let deadline = after(&bench, delay);
+                let is_earlier = |id: &usize| bench.oracle.deadline(*id).is_some_and(|before| deadline < before);
+                if let Some(id) = pick(&bench, n).filter(is_earlier) {
+                    bench.reset_unsaid(id, deadline);
+                }
             }
             Op::Reset(n, delay) => {
                 if let Some(id) = pick(&bench, n) {

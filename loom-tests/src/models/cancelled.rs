@@ -85,7 +85,7 @@ fn neighbours_in_a_slot_are_cancelled_while_it_expires() {
 fn a_cancel_races_with_the_mail() {
     check(2, || {
         let ledger = Ledger::default();
-        let (timer, mut driver, _clock) = driven(|b| b);
+        let (timer, mut driver, _clock) = driven(|b| b.capacity(2));
         let timeout = Arc::new(timer.schedule(ticks(9), ledger.task()).expect("open"));
         driver.turn();
         let (a, b) = (Arc::clone(&timeout), timeout);
@@ -96,7 +96,7 @@ fn a_cancel_races_with_the_mail() {
         fired += driver.turn();
         assert_eq!(fired + usize::from(cancelled), 1);
         assert!(reset || cancelled);
-        assert_all_home(&timer, &mut driver, 1);
+        assert_all_home(&timer, &mut driver, 2);
         ledger.assert_closed(fired);
     });
 }
@@ -107,7 +107,7 @@ fn a_cancel_races_with_the_mail() {
 fn the_expiry_of_a_slot_races_with_the_mail() {
     check(2, || {
         let ledger = Ledger::default();
-        let (timer, mut driver, clock) = driven(|b| b);
+        let (timer, mut driver, clock) = driven(|b| b.capacity(2));
         let timeout = timer.schedule(ticks(3), ledger.task()).expect("open");
         driver.turn();
         clock.advance(ticks(2));
@@ -118,7 +118,7 @@ fn the_expiry_of_a_slot_races_with_the_mail() {
         reset.join().expect("no panic");
         fired += driver.turn();
         assert_eq!(fired, 1);
-        assert_all_home(&timer, &mut driver, 1);
+        assert_all_home(&timer, &mut driver, 2);
         ledger.assert_closed(1);
     });
 }

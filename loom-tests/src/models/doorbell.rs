@@ -112,20 +112,19 @@ fn a_reset_to_earlier_wakes_the_worker() {
 fn of_two_resets_to_earlier_the_earliest_wakes_the_worker() {
     check(2, || {
         let ledger = Ledger::default();
-        let (bare, mut shard) = Bare::new(2, NO_LIMITS);
+        // Two more, to carry the mail.
+        let (bare, mut shard) = Bare::new(4, NO_LIMITS);
         assert!(bare.post(bare.arm(tick(5), false, &ledger)));
         let armed = bare.arm(tick(9), true, &ledger);
-        let timeout = Arc::new(armed.handle());
+        let timeout = armed.handle();
+        let resets = [8, 0].map(|deadline| bare.prepare_reset(&armed, tick(deadline)));
         assert!(bare.post(armed));
         doze(&bare, &mut shard);
-        let resets = [8, 0].map(|delay| {
-            let timeout = Arc::clone(&timeout);
-            thread::spawn(move || timeout.reset(ticks(delay)))
-        });
+        let resets = resets.map(thread::spawn);
         let mailbox = bare.hub.mailbox(0);
         shard.turn(&bare.hub, Tick::ZERO, &mut run_here);
         mailbox.fall_asleep(shard.next_due());
-        resets.into_iter().for_each(|reset| _ = reset.join().expect("no panic"));
+        resets.into_iter().for_each(|reset| reset.join().expect("no panic"));
         let ran = ledger.ran();
         let wakes_at = mailbox.sleeps_until().map(|until| bare.hub.timeline().instant_of(until));
         assert!(ran == 1 || wakes_at.is_none_or(|at| at <= timeout.deadline()), "it sleeps past the deadline");

@@ -9,7 +9,7 @@ use loom::alloc::Track;
 use loom::cell::UnsafeCell;
 
 use crate::arena::Arena;
-use crate::entry::{Answering, Entry, Expire, Rule, Series, Task, With, entry_ref};
+use crate::entry::{Answering, Entry, Expire, Reset, Rule, Series, Task, Tell, With, entry_ref};
 use crate::executor::run_here;
 use crate::shard::{Hub, HubPlan, HubRef, Limits, Mailbox, SeriesRun, Shard, Wake};
 use crate::sync::thread::{self, JoinHandle, Thread};
@@ -190,6 +190,31 @@ impl Bare {
     pub(super) fn post(&self, armed: Armed) -> bool {
         // SAFETY: filled in, and given up.
         unsafe { self.hub.mailbox(0).post(armed.entry, armed.deadline) }.is_ok()
+    }
+
+    /// What a thread does that resets the timeout to an earlier deadline, when it has what it takes to tell the worker.
+    pub(super) fn prepare_reset(&self, armed: &Armed, deadline: Tick) -> impl FnOnce() + Send + 'static {
+        // SAFETY: this thread's producer, and its hub's arena.
+        let node = self.hub.with_producer(|mine| unsafe { mine.take_node(&self.hub.arena) }).expect("memory");
+        let (hub, node, armed) = (Arc::clone(&self.hub), Armed { entry: node, deadline }, Armed { ..*armed });
+        move || {
+            let (Armed { entry: node, .. }, Armed { entry, .. }) = (node, armed);
+            let mailbox = hub.mailbox(0);
+            // SAFETY: its handle is with the model's main thread.
+            let is_sent = match unsafe { entry_ref(entry) }.state.reset(deadline, Tell::ByMail) {
+                // SAFETY: the node is this thread's.
+                Reset::EarlierByMail => unsafe { mailbox.post_earlier(node, entry) },
+                Reset::Earlier => {
+                    mailbox.ring_if_it_sleeps_past(deadline);
+                    false
+                }
+                _ => false,
+            };
+            if !is_sent {
+                // SAFETY: it was sent to nobody.
+                unsafe { hub.put_entry(node) };
+            }
+        }
     }
 
     /// What a producer does with an entry that was not accepted. Drops its task.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::check::check;
 use super::rig::Ledger;
-use crate::entry::{Cancel, EngineGone, Entry, Expire, HandleGone, Reset, Task, Transfer, With};
+use crate::entry::{Cancel, EngineGone, Entry, Expire, HandleGone, Reset, Task, Tell, Transfer, With};
 use crate::sync::thread;
 use crate::time::Tick;
 
@@ -67,7 +67,7 @@ fn a_reset_to_later_holds_against_the_worker_and_a_cancel() {
         let ledger = Ledger::default();
         let entry = linked(&ledger, 1);
         let (a, b) = (Arc::clone(&entry), Arc::clone(&entry));
-        let reset = thread::spawn(move || a.state.reset(tick(5)));
+        let reset = thread::spawn(move || a.state.reset(tick(5), Tell::ByMail));
         let cancel = thread::spawn(move || cancel(&b));
         let at_1 = expire(&entry, 1);
         let (reset, cancel) = (reset.join().expect("no panic"), cancel.join().expect("no panic"));
@@ -77,7 +77,7 @@ fn a_reset_to_later_holds_against_the_worker_and_a_cancel() {
         match reset {
             Reset::Later => assert!(!fired_early),
             Reset::TooLate => assert!(fired_early || cancel == Cancel::WonLinked),
-            Reset::Earlier | Reset::EarlierByMail => panic!("it was to later"),
+            Reset::Earlier | Reset::EarlierByMail | Reset::NotYet => panic!("it was to later"),
         }
         let fired = fired_early || at_5 == Expire::Fire;
         assert_eq!(cancel == Cancel::TooLate, fired);
@@ -95,7 +95,7 @@ fn a_reset_to_earlier_is_by_mail_or_not_at_all() {
         let ledger = Ledger::default();
         let entry = linked(&ledger, 5);
         let (a, b) = (Arc::clone(&entry), Arc::clone(&entry));
-        let reset = thread::spawn(move || a.state.reset(tick(1)));
+        let reset = thread::spawn(move || a.state.reset(tick(1), Tell::ByMail));
         let cancel = thread::spawn(move || cancel(&b));
         let in_slot = expire(&entry, 5);
         let (reset, cancel) = (reset.join().expect("no panic"), cancel.join().expect("no panic"));
@@ -189,7 +189,7 @@ fn a_cancel_a_reset_and_the_link_agree_on_who_came_first() {
         entry.state.arm(tick(5), With::HANDLE);
         let (a, b) = (Arc::clone(&entry), Arc::clone(&entry));
         let cancel = thread::spawn(move || cancel(&a));
-        let reset = thread::spawn(move || b.state.reset(tick(1)));
+        let reset = thread::spawn(move || b.state.reset(tick(1), Tell::ByMail));
         let transfer = entry.state.link();
         let (cancel, reset) = (cancel.join().expect("no panic"), reset.join().expect("no panic"));
         match transfer {
@@ -223,7 +223,7 @@ fn what_is_the_engines_alone_was_let_go_of_by_the_others_before() {
             };
             let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
             let handle = thread::spawn(move || {
-                let reset = theirs.state.reset(tick(2));
+                let reset = theirs.state.reset(tick(2), Tell::ByMail);
                 // As every handle does before it goes.
                 assert!(theirs.home().is_null());
                 let last = theirs.state.handle_lets_go() == HandleGone::Last;

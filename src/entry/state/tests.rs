@@ -110,9 +110,11 @@ fn a_cancel_takes_what_will_run_once_and_says_who_clears_it_away() {
 
 #[test]
 fn a_reset_moves_what_will_run_and_says_whether_the_worker_has_to_know() {
-    for deadline in [9, 10, 11] {
+    for (deadline, tell) in
+        [9, 10, 11].into_iter().flat_map(|at| [Tell::NotYet, Tell::ByMail, Tell::ByRescan].map(|tell| (at, tell)))
+    {
         each(
-            |state| state.reset(Tick::new(deadline)),
+            |state| state.reset(Tick::new(deadline), tell),
             |answer, was, is| {
                 let moved = Seen { deadline, ..was };
                 let expected = match was {
@@ -120,9 +122,11 @@ fn a_reset_moves_what_will_run_and_says_whether_the_worker_has_to_know() {
                     was if was.is_running() => (Reset::Later, Seen { in_mail: true, ..moved }),
                     was if !was.is_pending() => (Reset::TooLate, was),
                     _ if deadline >= 10 => (Reset::Later, moved),
-                    Seen { linked: true, in_mail: false, .. } => {
-                        (Reset::EarlierByMail, Seen { in_mail: true, ..moved })
-                    }
+                    Seen { linked: true, in_mail: false, .. } => match tell {
+                        Tell::NotYet => (Reset::NotYet, was),
+                        Tell::ByMail => (Reset::EarlierByMail, Seen { in_mail: true, ..moved }),
+                        Tell::ByRescan => (Reset::Earlier, moved),
+                    },
                     _ => (Reset::Earlier, moved),
                 };
                 assert_eq!((answer, is), expected, "{was:?}");
