@@ -105,6 +105,26 @@ fn a_reset_to_earlier_wakes_the_worker() {
     });
 }
 
+/// Invariant: the same if there is nothing that could carry the mail, so that the worker is asked to go through the whole wheel.
+/// Legal end: it has run.
+#[test]
+fn a_reset_to_earlier_without_a_node_wakes_the_worker() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (bare, shard) = Bare::new(1, NO_LIMITS);
+        let armed = bare.arm(tick(9), true, &ledger);
+        let timeout = armed.handle();
+        let reset = bare.prepare_reset_by_rescan(&armed, tick(0));
+        assert!(bare.post(armed));
+        let ran = ledger.clone();
+        let worker = bare.start(shard, Time::StandsStill, move || ran.ran() == 1);
+        reset();
+        drop(timeout);
+        worker.join().expect("no panic");
+        ledger.assert_closed(1);
+    });
+}
+
 /// Invariant: of two resets of one timeout, both to earlier, the earliest is heard. Only one of them sends the mail, and
 /// that may be the one whose deadline lies beyond the worker's sleep. (Without a thread for the worker: it has fewer steps for it.)
 /// Legal ends: it has run; the worker was called, or does not sleep past the deadline that the timeout has now.

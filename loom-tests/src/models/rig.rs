@@ -217,6 +217,18 @@ impl Bare {
         }
     }
 
+    /// The same if nothing can carry the mail.
+    pub(super) fn prepare_reset_by_rescan(&self, armed: &Armed, deadline: Tick) -> impl FnOnce() + Send + 'static {
+        let (hub, armed) = (Arc::clone(&self.hub), Armed { ..*armed });
+        move || {
+            let whole = armed;
+            // SAFETY: its handle is with the model's main thread.
+            let state = &unsafe { entry_ref(whole.entry) }.state;
+            assert_eq!(state.reset(deadline, Tell::ByRescan), Reset::Earlier);
+            hub.mailbox(0).ask_for_rescan(deadline);
+        }
+    }
+
     /// What a producer does with an entry that was not accepted. Drops its task.
     pub(super) fn take_back(&self, entry: NonNull<Entry>) {
         // SAFETY: it is the caller's.
