@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tourbillon::{BuildError, Builder, Driver, ManualClock, Refusal, Timer};
+use tourbillon::{BuildError, Builder, Driver, ManualClock, Refusal, ShutdownError, Timer};
 
 /// Refuses the calling thread zeroed memory of more than so many bytes, if it is told to: only arrays of timeouts, and of a wheel's slots,
 /// are asked for in that way, the smallest of which is a page. Or gives it at an address that nobody else has: with a tag, as some
@@ -259,5 +259,34 @@ fn a_reset_to_earlier_needs_no_memory() {
             }
             assert!(timeout.is_expired(), "{expired}");
         }
+    }
+}
+
+#[test]
+fn a_shutdown_without_memory_for_its_answer_gives_it_when_there_is_some() {
+    let with_workers = || Timer::builder().capacity(2 * CAPACITY).clock(ManualClock::new()).build().expect("an engine");
+    for (timer, driver) in [(with_workers(), None), {
+        let (timer, driver, _clock) = engine(|builder| builder.capacity(2 * CAPACITY));
+        (timer, Some(driver))
+    }] {
+        let ran = Arc::new(AtomicUsize::new(0));
+        let far = Duration::from_secs(3600);
+        let task = || {
+            let ran = Arc::clone(&ran);
+            move || _ = ran.fetch_add(1, Ordering::Relaxed)
+        };
+        let timeouts: Vec<_> = (0..CAPACITY).map(|_| timer.schedule(far, task()).expect("reserved")).collect();
+        let begun = without_any_memory(|| timer.shutdown().err());
+        assert_eq!(begun, Some(ShutdownError::OutOfMemory));
+        assert!(timer.is_shutdown() && timeouts.iter().all(|timeout| timeout.is_cancelled()));
+        assert_eq!(without_any_memory(|| timer.shutdown().err()), Some(ShutdownError::OutOfMemory));
+        let unfired = timer.shutdown().expect("there is memory again");
+        assert_eq!(unfired.len(), CAPACITY);
+        unfired.into_iter().for_each(|unfired| unfired.run());
+        assert_eq!(
+            (ran.load(Ordering::Relaxed), timer.shutdown().err()),
+            (CAPACITY, Some(ShutdownError::AlreadyShutdown))
+        );
+        drop((timeouts, driver));
     }
 }

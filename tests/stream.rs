@@ -17,7 +17,7 @@ fn a_stream_of_ticks_has_each_when_it_is_due_and_none_before() {
     let mut ticks = timer.interval(10 * MS);
     let mut context = Context::from_waker(Waker::noop());
     let first = clock.now();
-    assert_eq!(ticks.size_hint(), (usize::MAX, None), "it never ends");
+    assert_eq!(ticks.size_hint(), (0, None), "it ends with its engine, whenever that is");
     for tick in 0..100 {
         assert_eq!(ticks.poll_next_unpin(&mut context), Poll::Ready(Some(first + 10 * tick * MS)));
         clock.advance(9 * MS);
@@ -26,7 +26,6 @@ fn a_stream_of_ticks_has_each_when_it_is_due_and_none_before() {
         clock.advance(MS);
         settle(&mut driver, &clock);
     }
-    assert_eq!(ticks.size_hint(), (usize::MAX, None), "nor has it come nearer to an end");
 }
 
 #[test]
@@ -57,4 +56,18 @@ fn a_stream_goes_with_the_combinators_of_others_on_a_clock_that_runs() {
             assert_eq!(last, 3);
         });
     });
+}
+
+#[test]
+fn a_stream_ends_when_its_engine_is_shut_down() {
+    let (timer, _driver, _clock) = driven();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut ticks = timer.interval(10 * MS);
+    assert!(ticks.poll_next_unpin(&mut context).is_ready());
+    assert_eq!(ticks.poll_next_unpin(&mut context), Poll::Pending);
+    drop(timer.shutdown().expect("the first"));
+    for _ in 0..3 {
+        assert_eq!(ticks.poll_next_unpin(&mut context), Poll::Ready(None));
+    }
+    assert!(ticks.ended_by_shutdown());
 }

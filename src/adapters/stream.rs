@@ -8,7 +8,8 @@ use ::futures_core::Stream;
 
 use crate::future::Interval;
 
-/// The ticks of an interval, each with the time at which it was due: as [`Interval::poll_tick`]. Never ends. With the feature `stream`.
+/// The ticks of an interval, each with the time at which it was due: as [`Interval::poll_tick`]. Ends when the
+/// engine is shut down while a tick is awaited. With the feature `stream`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -28,10 +29,14 @@ impl Stream for Interval {
     type Item = Instant;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Instant>> {
-        self.get_mut().poll_tick(context).map(Some)
+        let this = self.get_mut();
+        if this.ended_by_shutdown() {
+            return Poll::Ready(None);
+        }
+        this.poll_tick(context).map(|tick| (!this.ended_by_shutdown()).then_some(tick))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (usize::MAX, None)
+        (0, None)
     }
 }

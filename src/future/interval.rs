@@ -14,8 +14,10 @@ use crate::timer::Timer;
 /// Ticks at a fixed rate. Made by [`Timer::interval`] and [`Timer::interval_at`].
 ///
 /// The k-th tick is due at the first plus k periods, however long whoever awaits it takes in between: it does not drift. What
-/// happens to ticks that are missed [can be chosen](Self::set_missed_ticks). With the feature `stream` it is a `Stream`
-/// that never ends.
+/// happens to ticks that are missed [can be chosen](Self::set_missed_ticks). With the feature `stream` it is a `Stream`.
+///
+/// If the engine is shut down while a tick is awaited, that tick comes at once ([`ended_by_shutdown`](Self::ended_by_shutdown)), and the
+/// stream ends. Ticks that are awaited afterwards come when they are due.
 #[must_use = "an Interval does nothing unless its ticks are awaited or polled"]
 pub struct Interval {
     sleep: Sleep,
@@ -23,6 +25,7 @@ pub struct Interval {
     due_ns: u64,
     period: Duration,
     missed: MissedTicks,
+    ended_by_shutdown: bool,
 }
 
 impl Interval {
@@ -37,6 +40,7 @@ impl Interval {
             due_ns: first.ns,
             period,
             missed: MissedTicks::default(),
+            ended_by_shutdown: false,
         }
     }
 
@@ -49,6 +53,7 @@ impl Interval {
     /// As [`tick`](Self::tick), for futures that are written by hand.
     pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Instant> {
         Pin::new(&mut self.sleep).poll(context).map(|()| {
+            self.ended_by_shutdown |= self.sleep.ended_by_shutdown();
             let timeline = self.sleep.timeline();
             let due = timeline.instant_at(self.due_ns);
             let next_ns = self.missed.next_ns(saturating_ns(self.period), self.due_ns, timeline.now_ns());
@@ -61,6 +66,13 @@ impl Interval {
     fn go_on(&mut self, at: Moment) {
         self.due_ns = at.ns;
         self.sleep.reset_to(at.tick);
+    }
+
+    /// Whether a tick came before it was due, because the engine was shut down. As a stream it has ended then; otherwise it goes on, with
+    /// each tick when it is due.
+    #[must_use]
+    pub fn ended_by_shutdown(&self) -> bool {
+        self.ended_by_shutdown
     }
 
     /// The time between two ticks.

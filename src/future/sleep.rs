@@ -3,14 +3,14 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crate::shard::Stake;
 use crate::time::{Tick, Timeline};
 use crate::timer::{Alarm, NoAlarm, Ring};
 
-/// A future that is ready when its deadline has come, and not before. Made by [`Timer::sleep`](crate::Timer::sleep) and
+/// A future that is ready when its deadline has come, and not before, but for a shutdown. Made by [`Timer::sleep`](crate::Timer::sleep) and
 /// [`Timer::sleep_until`](crate::Timer::sleep_until).
 ///
 /// * **Lazy**: nothing is scheduled before it is first polled and its deadline has not come. Dropping it cancels.
@@ -23,10 +23,13 @@ use crate::timer::{Alarm, NoAlarm, Ring};
 ///   waker should be quick, as those of all runtimes are.
 ///
 /// If the engine is full ([`Builder::max_pending_timeouts`](crate::Builder::max_pending_timeouts)), or has no memory, it asks to be polled
-/// again at once until there is room: that costs processor time, but is neither early nor lost. Once the engine has been shut down nobody
-/// wakes it any more: it is ready if it is polled after its deadline. (The handed back [`Unfired`](crate::Unfired) wakes the task that had
-/// polled it last by then, unless that was at it; [`Shutdown::FireNow`](crate::Shutdown::FireNow) makes it ready.) The same holds
-/// in a child process that was forked off after the engine was made. It keeps the engine, as a [`Timer`](crate::Timer) does.
+/// again at once until there is room: that costs processor time, but is neither early nor lost. In a child process that was forked off
+/// after the engine was made nobody wakes it: it is ready if it is polled after its deadline. It keeps the engine, as a
+/// [`Timer`](crate::Timer) does.
+///
+/// **A shutdown makes it ready**, if it is pending then, as it does when the driver goes:
+/// [`ended_by_shutdown`](Self::ended_by_shutdown) says so. One that is made, first polled, or reset after that is ready at its own deadline,
+/// woken by [`Timer::global`](crate::Timer::global).
 ///
 /// ```
 /// use std::time::Duration;
@@ -49,18 +52,23 @@ pub struct Sleep {
     stage: Stage,
     stake: Stake,
     deadline: Tick,
+    /// It was moved forward since it was polled, and may have passed its deadline by that.
+    has_moved: bool,
+    ended_by_shutdown: bool,
 }
 
 /// How far it is.
 enum Stage {
     New,
     Set(Alarm),
+    /// On the process's own engine, as this one's has been shut down.
+    SetElsewhere(Alarm),
     Elapsed,
 }
 
 impl Sleep {
     pub(super) fn until(stake: Stake, deadline: Tick) -> Self {
-        Self { stake, deadline, stage: Stage::New }
+        Self { stake, deadline, stage: Stage::New, has_moved: false, ended_by_shutdown: false }
     }
 
     /// Its deadline, rounded up to the tick at which it is ready. As of [`Timeout::deadline`](crate::Timeout::deadline).
@@ -73,10 +81,33 @@ impl Sleep {
     #[must_use]
     pub fn is_elapsed(&self) -> bool {
         match &self.stage {
-            Stage::New => false,
+            Stage::New | Stage::SetElsewhere(_) => false,
             Stage::Set(alarm) => alarm.has_rung(),
             Stage::Elapsed => true,
         }
+    }
+
+    /// Whether it was ready before its deadline, because its engine was shut down. (The one exception to never early.) False again
+    /// after a [`reset`](Self::reset).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Timer;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # pollster::block_on(async {
+    /// let timer = Timer::new()?;
+    /// let mut hour = timer.sleep(Duration::from_secs(3600));
+    /// let elsewhere = async { timer.shutdown() };
+    /// let ((), unfired) = futures_util::future::join(&mut hour, elsewhere).await;
+    /// assert!(hour.ended_by_shutdown() && unfired?.is_empty());
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn ended_by_shutdown(&self) -> bool {
+        self.ended_by_shutdown
     }
 
     /// Moves it to `delay` from now, be that later or earlier, and whether or not it was over. A task that waits for it goes on waiting;
@@ -91,6 +122,7 @@ impl Sleep {
     }
 
     pub(super) fn reset_to(&mut self, deadline: Tick) {
+        self.has_moved |= deadline < self.deadline;
         self.deadline = deadline;
         if let Stage::Set(alarm) = &mut self.stage
             && alarm.move_to(deadline)
@@ -99,6 +131,7 @@ impl Sleep {
         }
         // It is over; if it was only just so, its task is woken, and polls this again.
         self.stage = Stage::New;
+        self.ended_by_shutdown = false;
     }
 
     pub(super) fn timeline(&self) -> &Timeline {
@@ -111,28 +144,63 @@ impl Future for Sleep {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        match &mut this.stage {
-            Stage::New => {}
-            Stage::Set(alarm) => match alarm.poll(context.waker()) {
+        let ring = match &mut this.stage {
+            Stage::New => None,
+            Stage::Set(alarm) => Some((alarm.poll(context.waker()), alarm.is_shut_down())),
+            Stage::SetElsewhere(alarm) => match alarm.poll(context.waker()) {
                 Ring::NotYet => return Poll::Pending,
-                Ring::Rang => {
-                    this.stage = Stage::Elapsed;
-                    return Poll::Ready(());
-                }
-                Ring::Never => this.stage = Stage::New,
+                // Its own clock is the one that counts.
+                Ring::Rang | Ring::Ended | Ring::Never => None,
             },
             Stage::Elapsed => return Poll::Ready(()),
+        };
+        match ring {
+            // A waker is set, so that it is woken if its time comes after this look.
+            Some((Ring::NotYet, _)) if !std::mem::take(&mut this.has_moved) || !this.has_come() => {
+                return Poll::Pending;
+            }
+            // By its alarm, as a rule: the clock is looked at only if it may have been something else that rang it.
+            Some((Ring::Rang, is_shut_down)) => return this.be_ready(is_shut_down && !this.has_come()),
+            Some((Ring::Ended, _)) => return this.be_ready(!this.has_come()),
+            Some((Ring::NotYet | Ring::Never, _)) | None => {}
         }
-        if this.timeline().has_come(this.deadline) {
-            this.stage = Stage::Elapsed;
-            return Poll::Ready(());
+        if this.has_come() {
+            return this.be_ready(false);
         }
+        this.has_moved = false;
         match Alarm::set(&this.stake, this.deadline, context.waker()) {
             Ok(alarm) => this.stage = Stage::Set(alarm),
             Err(NoAlarm::Now) => context.waker().wake_by_ref(),
-            Err(NoAlarm::Ever) => {}
+            Err(NoAlarm::Ever) => this.set_elsewhere(context.waker()),
         }
         Poll::Pending
+    }
+}
+
+impl Sleep {
+    fn has_come(&self) -> bool {
+        self.timeline().has_come(self.deadline)
+    }
+
+    fn be_ready(&mut self, ended_by_shutdown: bool) -> Poll<()> {
+        self.stage = Stage::Elapsed;
+        self.ended_by_shutdown = ended_by_shutdown;
+        Poll::Ready(())
+    }
+
+    /// Nobody turns its own engine any more: the process's own one wakes it.
+    #[cold]
+    fn set_elsewhere(&mut self, waker: &Waker) {
+        self.stage = Stage::New;
+        if self.stake.hub().is_forked() {
+            return;
+        }
+        match Alarm::set_elsewhere(self.timeline().until(self.deadline), waker) {
+            Ok(alarm) => self.stage = Stage::SetElsewhere(alarm),
+            Err(NoAlarm::Now) => waker.wake_by_ref(),
+            // Only a child of this process has no engine that could.
+            Err(NoAlarm::Ever) => {}
+        }
     }
 }
 

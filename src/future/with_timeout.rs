@@ -21,8 +21,8 @@ use crate::time::Tick;
 /// The future is always polled first: one that is ready when the time is up has made it. When the
 /// time is up the future is not dropped before this is.
 ///
-/// Of an engine that is full, or has been shut down, see [`Sleep`]: after a shutdown nobody wakes the task when the time is up; only if it
-/// is polled for something else by then, it is told.
+/// Of an engine that is full, see [`Sleep`]. A shutdown ends the time of those that are pending ([`Elapsed::is_shutdown`]); with one that is
+/// first polled afterwards the time is up when it is up.
 #[must_use = "futures do nothing unless they are awaited or polled"]
 pub struct WithTimeout<T> {
     limit: Limit,
@@ -84,7 +84,9 @@ impl<T: Future> Future for WithTimeout<T> {
                     Limit::At(ns) => this.sleep.reset_at(this.sleep.timeline().scale().instant_after(ns)),
                     Limit::Begun => {}
                 }
-                Pin::new(&mut this.sleep).poll(context).map(|()| Err(Elapsed(())))
+                Pin::new(&mut this.sleep)
+                    .poll(context)
+                    .map(|()| Err(Elapsed { by_shutdown: this.sleep.ended_by_shutdown() }))
             }
         }
     }
@@ -105,11 +107,24 @@ impl<T: fmt::Debug> fmt::Debug for WithTimeout<T> {
 /// The time that [`Timer::timeout`](crate::Timer::timeout) or
 /// [`Timer::timeout_at`](crate::Timer::timeout_at) gave was up before the future was ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Elapsed(());
+pub struct Elapsed {
+    by_shutdown: bool,
+}
+
+impl Elapsed {
+    /// Whether it was not the time that was up: the timer was shut down before.
+    #[must_use]
+    pub fn is_shutdown(&self) -> bool {
+        self.by_shutdown
+    }
+}
 
 impl fmt::Display for Elapsed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the time was up before the future was ready")
+        f.write_str(match self.by_shutdown {
+            false => "the time was up before the future was ready",
+            true => "the timer was shut down before the future was ready",
+        })
     }
 }
 

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
-use super::Left;
 use super::counters::Counts;
 use super::in_flight::InFlight;
 use super::mailbox::Mailbox;
 use super::producer::Producer;
 use super::running::{Overdue, Running};
 use super::stakes::Stakes;
+use super::unfired::UnfiredList;
 use crate::arena::{Arena, PerThread, current_thread, with_remembered};
 use crate::entry::{Entry, HandleGone, entry_ref};
 use crate::panics::Contained;
@@ -72,7 +72,7 @@ pub(crate) struct Hub {
     pub(crate) overdue: Overdue,
     pub(crate) on_panic: Contained<Option<PanicHook>>,
     /// What belongs into a shutdown's answer and was not in a shard when that was closed; none unless a shutdown is waiting.
-    pub(crate) left_outside: Mutex<Option<Vec<Left>>>,
+    pub(crate) left_outside: Mutex<Option<UnfiredList>>,
     /// [`fork::generation`] at its making.
     generation: usize,
     waker: OnceLock<Box<dyn Wake>>,

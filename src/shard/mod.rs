@@ -19,6 +19,7 @@ mod stack;
 mod stakes;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod unfired;
 
 use std::ptr::NonNull;
 
@@ -34,9 +35,10 @@ pub(crate) use series::Ran;
 #[cfg(loom)]
 pub(crate) use series::SeriesRun;
 pub(crate) use stakes::Stake;
+pub(crate) use unfired::UnfiredList;
 
 use crate::arena::Local;
-use crate::entry::{EngineGone, Entry, Expire, Task, Transfer, entry_ref};
+use crate::entry::{EngineGone, Entry, Expire, Transfer, entry_ref};
 use crate::time::Tick;
 use crate::wheel::{Budget, LevelView, Wheel};
 use batch::MAX_BATCH;
@@ -60,13 +62,6 @@ pub(crate) struct Turn {
     pub(crate) fired: usize,
     /// Something was left over: turn again at once.
     pub(crate) more: bool,
-}
-
-/// What was still pending when a shard was closed.
-#[derive(Debug)]
-pub(crate) struct Left {
-    pub(crate) deadline: Tick,
-    pub(crate) task: Task,
 }
 
 /// What the owner has noted last for others to see: what has not changed is not written again.
@@ -368,13 +363,17 @@ impl Shard {
     }
 
     /// Closes the shard for good and returns what was still pending in it. Whatever is scheduled afterwards is refused;
-    /// whatever was accepted before is in the answer, or was cancelled, or has been handed to an executor.
-    pub(crate) fn close(&mut self, hub: &HubRef) -> Vec<Left> {
-        let mut left = Vec::new();
+    /// whatever was accepted before is in the answer, or was cancelled, or has been handed to an executor. Futures that sleep are withdrawn,
+    /// too, but not in the answer: they are to be woken ([`take_wakes`](Self::take_wakes)), as nobody will be there to wake them later.
+    pub(crate) fn close(&mut self, hub: &HubRef) -> UnfiredList {
+        let (mut left, mut wakes) = (UnfiredList::new(), self.wakes.take());
+        let before = wakes.as_ref().map_or(0, Batch::len);
         let mailbox = hub.mailbox(self.index);
-        self.empty(hub, mailbox, |free, entry| withdraw(free, hub, entry, &mut left));
-        mailbox.counters.returned.add(left.len() as u64);
-        hub.give_places_back(left.len());
+        self.empty(hub, mailbox, |free, entry| withdraw(free, hub, mailbox, entry, &mut left, &mut wakes));
+        let withdrawn = left.len() + wakes.as_ref().map_or(0, Batch::len) - before;
+        mailbox.counters.returned.add(withdrawn as u64);
+        hub.give_places_back(withdrawn);
+        self.wakes = wakes;
         left
     }
 
@@ -451,9 +450,8 @@ unsafe fn fire(
     if unsafe { entry_ref(entry) }.as_sleeper().is_some() {
         // At once, as a task of this very turn may want its place.
         count_fired(1, hub, mailbox);
-        let open = wakes.get_or_insert_with(|| Batch::of_sleepers(hub.clone(), mailbox.index()));
         // SAFETY: handed on.
-        return unsafe { open.push(entry) };
+        return unsafe { wake_later(wakes, entry, hub, mailbox) };
     }
     let open = batch.get_or_insert_with(|| Batch::new(hub.clone(), mailbox.index()));
     // SAFETY: handed on.
@@ -461,6 +459,16 @@ unsafe fn fire(
     if open.len() == MAX_BATCH {
         hand_over(batch.take(), hub, mailbox, sink);
     }
+}
+
+/// Adds an entry of a future that sleeps to those that are to be woken.
+///
+/// # Safety
+/// The caller won the entry's way out of PENDING, and it is in no list.
+unsafe fn wake_later(wakes: &mut Option<Batch>, entry: NonNull<Entry>, hub: &HubRef, mailbox: &Mailbox) {
+    let open = wakes.get_or_insert_with(|| Batch::of_sleepers(hub.clone(), mailbox.index()));
+    // SAFETY: handed on.
+    unsafe { open.push(entry) };
 }
 
 fn hand_over(batch: Option<Batch>, hub: &HubRef, mailbox: &Mailbox, sink: &mut impl FnMut(Batch)) {
@@ -489,15 +497,26 @@ fn let_go(free: &Local, hub: &HubRef, entry: NonNull<Entry>) -> bool {
     true
 }
 
-/// Takes an entry that is in no list any more out of PENDING, if it still is, and its task with it.
-fn withdraw(free: &Local, hub: &HubRef, entry: NonNull<Entry>, left: &mut Vec<Left>) {
+/// Takes an entry that is in no list any more out of PENDING, if it still is, and puts it where it belongs then.
+fn withdraw(
+    free: &Local,
+    hub: &HubRef,
+    mailbox: &Mailbox,
+    entry: NonNull<Entry>,
+    left: &mut UnfiredList,
+    wakes: &mut Option<Batch>,
+) {
     // SAFETY: the engine has not let go of it.
     let this = unsafe { entry_ref(entry) };
     loop {
         if this.state.withdraw() {
-            // SAFETY: just won.
-            let task = unsafe { this.take_work() };
-            left.push(Left { deadline: this.state.deadline(), task });
+            return if this.as_sleeper().is_some() {
+                // SAFETY: just won, and in no list.
+                unsafe { wake_later(wakes, entry, hub, mailbox) }
+            } else {
+                // SAFETY: just won, and in no list; the engine's part in it is given up.
+                unsafe { left.push(hub, entry) }
+            };
         }
         // A cancel that has won but not queued the entry yet still holds the handle, and finds the queue closed.
         if let_go(free, hub, entry) {

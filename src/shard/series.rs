@@ -5,7 +5,6 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
-use super::Left;
 use super::hub::HubRef;
 use super::mailbox::Mailbox;
 use crate::entry::{Begin, EngineGone, Entry, Rearm, Task, entry_ref};
@@ -97,18 +96,12 @@ impl SeriesRun {
         }
         // A reset had put the run off, and the series waited for it: as if it had waited in the shard.
         hub.count(mailbox, |counts| counts.returned.add(1));
-        let deadline = self.entry().state.deadline();
-        // SAFETY: just won.
-        let task = unsafe { self.entry().take_task() };
-        self.let_go(hub);
-        let unwanted = match &mut *lock(&hub.left_outside) {
-            Some(left) => {
-                left.push(Left { deadline, task });
-                None
-            }
-            None => Some(task),
-        };
-        catch_unwind(AssertUnwindSafe(|| drop(unwanted)))
+        match &mut *lock(&hub.left_outside) {
+            // SAFETY: just won, and in no list; the engine's part in it is given up.
+            Some(left) => unsafe { left.push(hub, self.entry) },
+            None => return self.clear_away(hub),
+        }
+        Ok(())
     }
 
     /// After the last run.

@@ -7,7 +7,7 @@ use super::backpressure::{MANY, Patience, STUCK};
 use super::stack::WAKE_DEPTH;
 use super::*;
 use crate::arena::Arena;
-use crate::entry::{Cancel, Reset, State, Tell, With};
+use crate::entry::{Cancel, Reset, State, Task, Tell, With};
 use crate::sync::{AtomicUsize, Ordering};
 use crate::time::{ManualClock, Source, Timeline};
 

@@ -231,6 +231,11 @@ impl Timeline {
         self.tick_from(now_ns, Duration::from_nanos(deadline_ns.saturating_sub(now_ns)))
     }
 
+    /// How long it is until a tick comes, if no pause comes in between.
+    pub(crate) fn until(&self, tick: Tick) -> Duration {
+        Duration::from_nanos(self.scale.ns_of(tick).saturating_sub(self.now_ns()))
+    }
+
     /// When a tick comes, if no pause comes in between.
     pub(crate) fn instant_of(&self, tick: Tick) -> Instant {
         self.instant_at(self.scale.ns_of(tick))

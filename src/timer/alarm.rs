@@ -1,13 +1,14 @@
 //! A timeout that wakes a task, and whose waker may change: what a future that sleeps is made of.
 
 use std::task::Waker;
+use std::time::Duration;
 
 use super::Timer;
 use super::error::Refusal;
 use super::schedule::{Place, Work};
 use super::timeout::Timeout;
 use crate::entry::{Task, With, entry_ref};
-use crate::shard::Stake;
+use crate::shard::{Hub, Stake};
 use crate::time::{Tick, Timeline};
 
 /// One that is set. Dropping it cancels.
@@ -23,7 +24,9 @@ pub(crate) enum Ring {
     Rang,
     /// The waker will be woken.
     NotYet,
-    /// Nobody will wake the waker: the engine was shut down before, or is another process's.
+    /// It rang before its time, as the engine was shut down.
+    Ended,
+    /// Nobody will wake the waker: the engine is another process's.
     Never,
 }
 
@@ -68,7 +71,21 @@ impl Timer {
 impl Alarm {
     /// Sets one: `waker` is woken when `deadline` has come.
     pub(crate) fn set(stake: &Stake, deadline: Tick, waker: &Waker) -> Result<Self, NoAlarm> {
-        let place = Place { hub: stake.hub(), shard: None, group: None };
+        Self::set_on(stake.hub(), deadline, waker)
+    }
+
+    /// Sets one on the process's own engine, for a future whose engine has been shut down: `waker` is woken after `delay`.
+    pub(crate) fn set_elsewhere(delay: Duration, waker: &Waker) -> Result<Self, NoAlarm> {
+        // Of a model's threads none outlives it.
+        let global = if cfg!(loom) { None } else { Timer::try_global() };
+        let hub = &global.ok_or(NoAlarm::Now)?.engine.hub;
+        // Not at once: who looks at another clock may come again and again.
+        let deadline = hub.timeline().tick_after(delay.max(hub.timeline().scale().tick_duration()));
+        Self::set_on(hub, deadline, waker)
+    }
+
+    fn set_on(hub: &Hub, deadline: Tick, waker: &Waker) -> Result<Self, NoAlarm> {
+        let place = Place { hub, shard: None, group: None };
         match place.wake(deadline, waker.clone()) {
             Ok(timeout) => Ok(Self { timeout }),
             Err(Refusal::Full | Refusal::OutOfMemory) => Err(NoAlarm::Now),
@@ -87,11 +104,16 @@ impl Alarm {
             // In a forked child nobody is there who would wake it.
             return if self.timeout.hub().is_forked() { Ring::Never } else { Ring::NotYet };
         }
-        if entry.state.is_expired() { Ring::Rang } else { Ring::Never }
+        if entry.state.is_expired() { Ring::Rang } else { Ring::Ended }
     }
 
     pub(crate) fn has_rung(&self) -> bool {
-        self.timeout.is_expired()
+        !self.timeout.is_pending()
+    }
+
+    /// Whether a shutdown may have rung it.
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.timeout.mailbox().is_closed()
     }
 
     /// Moves it. False: it is no longer set, and nothing was changed.

@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::engine::{DrivenShards, close_driven, settle};
+use super::engine::{DrivenShards, discard_driven, settle};
 use crate::executor::{Expired, TickHook, call_hook, run_here};
 use crate::panics::Contained;
 use crate::shard::{Hub, HubRef, Shard, Wake};
 use crate::sync::{Mutex, MutexGuard, Ordering, fence, lock};
 use crate::time::Tick;
-use crate::worker::{Stopwatch, discard};
+use crate::worker::Stopwatch;
 
 /// Dropped by itself: a producer may be the last to have it.
 type Callback = Contained<Box<dyn Fn() + Send + Sync>>;
@@ -125,11 +125,9 @@ impl Driver {
         // With the one in `Engine::drop`: either the last `Timer`, after its order, finds the shards unlocked, or this look finds the order.
         fence(Ordering::SeqCst);
         if self.hub.mailboxes().iter().any(|mailbox| mailbox.is_stopped())
-            && let Some(mut shards) = self.lock_shards()
+            && let Some(shards) = self.lock_shards()
         {
-            let left = close_driven(&self.hub, &mut shards);
-            drop(shards);
-            discard(left);
+            discard_driven(&self.hub, shards);
         }
     }
 
@@ -170,8 +168,7 @@ impl Drop for Driver {
         if self.hub.is_forked() {
             return;
         }
-        let left = close_driven(&self.hub, &mut lock(&self.shards));
-        discard(left);
+        discard_driven(&self.hub, lock(&self.shards));
         // The callback may hold the loop's own things: let go of them now, and not when the last handle goes.
         let callback = lock(&self.bell.0).take();
         drop(callback);

@@ -10,11 +10,11 @@ use super::error::ShutdownError;
 use super::live::Live;
 use super::shutdown::{Shutdown, Unfired};
 use crate::executor::{is_running_a_task, is_running_a_task_of, run_here};
-use crate::shard::{HubRef, Left, Mailbox, Order, Shard};
-use crate::sync::{AtomicU8, Mutex, Ordering, fence, lock};
+use crate::shard::{Batch, HubRef, Mailbox, Order, Shard, UnfiredList};
+use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering, fence, lock};
 use crate::time::{Follower, Tick};
 use crate::wheel::LevelView;
-use crate::worker::{End, Workers, discard};
+use crate::worker::{End, Workers};
 
 /// Shards that are turned by a [`Driver`](super::Driver); none any more once the engine has ended.
 pub(super) type DrivenShards = Arc<Mutex<Vec<Shard>>>;
@@ -36,6 +36,8 @@ pub(super) struct Engine {
     /// Of each shard.
     pub(super) wheels: Vec<Vec<LevelView>>,
     state: AtomicU8,
+    /// What a shutdown could not hand back for want of memory.
+    unfired: Mutex<UnfiredList>,
     _live: Live,
 }
 
@@ -47,7 +49,16 @@ impl Engine {
         ticks_per_wheel: usize,
         stuck_after: Duration,
     ) -> Self {
-        Self { hub, turner, ticks_per_wheel, stuck_after, wheels, state: AtomicU8::new(RUNNING), _live: Live::begin() }
+        Self {
+            hub,
+            turner,
+            ticks_per_wheel,
+            stuck_after,
+            wheels,
+            state: AtomicU8::new(RUNNING),
+            unfired: Mutex::new(UnfiredList::new()),
+            _live: Live::begin(),
+        }
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -67,7 +78,7 @@ impl Engine {
             return Err(ShutdownError::FromTask);
         }
         if self.has_ended() {
-            return Err(ShutdownError::AlreadyShutdown);
+            return self.hand_back_what_is_left();
         }
         // Before there is no way back, as a clock of the user's may panic.
         let how = match how {
@@ -88,7 +99,7 @@ impl Engine {
             // What has been accepted by now is not handed back only because its worker is still being started.
             self.started().for_each(|_| ());
         }
-        *lock(&self.hub.left_outside) = Some(Vec::new());
+        *lock(&self.hub.left_outside) = Some(UnfiredList::new());
         let mut left = match &self.turner {
             Turner::Workers(workers) => workers.end(&self.hub, how),
             Turner::Driver(shards) => end_driven(&self.hub, shards, how),
@@ -99,9 +110,28 @@ impl Engine {
         } else {
             self.hub.in_flight.wait();
         }
-        left.extend(lock(&self.hub.left_outside).take().unwrap_or_default());
+        // Not under the lock: in the list there may be what keeps the lock's owner.
+        let outside = lock(&self.hub.left_outside).take();
+        outside.into_iter().for_each(|outside| left.append(outside));
+        self.hand_back(left)
+    }
+
+    /// A second shutdown: is there something that the first could not hand back?
+    fn hand_back_what_is_left(&self) -> Result<Vec<Unfired>, ShutdownError> {
+        let left = std::mem::replace(&mut *lock(&self.unfired), UnfiredList::new());
+        if left.is_empty() { Err(ShutdownError::AlreadyShutdown) } else { self.hand_back(left) }
+    }
+
+    fn hand_back(&self, mut left: UnfiredList) -> Result<Vec<Unfired>, ShutdownError> {
+        let mut unfired = Vec::new();
+        if unfired.try_reserve_exact(left.len()).is_err() {
+            lock(&self.unfired).append(left);
+            return Err(ShutdownError::OutOfMemory);
+        }
         let timeline = self.hub.timeline();
-        Ok(left.into_iter().map(|left| Unfired::new(timeline.instant_of(left.deadline), left.task)).collect())
+        let next = || left.pop().map(|(deadline, task)| Unfired::new(timeline.instant_of(deadline), task));
+        unfired.extend(std::iter::from_fn(next));
+        Ok(unfired)
     }
 
     pub(super) fn pause(&self) {
@@ -204,17 +234,26 @@ pub(super) fn settle(hub: &HubRef, shard: &mut Shard) -> Option<Tick> {
     }
 }
 
-/// Closes and removes all shards.
-pub(super) fn close_driven(hub: &HubRef, shards: &mut Vec<Shard>) -> Vec<Left> {
-    let mut left = Vec::new();
+/// Closes and removes all shards. Returns what was pending in them, and who is to be woken, when they are unlocked.
+pub(super) fn close_driven(hub: &HubRef, shards: &mut Vec<Shard>) -> (UnfiredList, Vec<Batch>) {
+    let (mut left, mut wakes) = (UnfiredList::new(), Vec::new());
     for mut shard in shards.drain(..) {
-        left.extend(shard.close(hub));
+        left.append(shard.close(hub));
+        wakes.extend(shard.take_wakes());
     }
-    left
+    (left, wakes)
+}
+
+/// Closes and removes all shards, and drops what was pending in them.
+pub(super) fn discard_driven(hub: &HubRef, mut shards: MutexGuard<'_, Vec<Shard>>) {
+    let (left, wakes) = close_driven(hub, &mut shards);
+    drop(shards);
+    drop(left);
+    wakes.into_iter().for_each(run_here);
 }
 
 /// The same for a shutdown, which may have to run something first: here, and not under the lock.
-fn end_driven(hub: &HubRef, shards: &DrivenShards, how: End) -> Vec<Left> {
+fn end_driven(hub: &HubRef, shards: &DrivenShards, how: End) -> UnfiredList {
     let mut batches = Vec::new();
     let mut locked = lock(shards);
     match how {
@@ -235,9 +274,9 @@ fn end_driven(hub: &HubRef, shards: &DrivenShards, how: End) -> Vec<Left> {
             }
         }
     }
-    let left = close_driven(hub, &mut locked);
+    let (left, wakes) = close_driven(hub, &mut locked);
     drop(locked);
-    batches.into_iter().for_each(run_here);
+    batches.into_iter().chain(wakes).for_each(run_here);
     left
 }
 
@@ -283,8 +322,9 @@ impl Drop for Engine {
                 self.hub.mailboxes().iter().for_each(|mailbox| mailbox.order(Order::StopAndDiscard));
                 // If the driver is in a turn right now, it sees the order at the end of it: see `Driver::carry_out_order`.
                 fence(Ordering::SeqCst);
-                let left = shards.try_lock().map(|mut shards| close_driven(&self.hub, &mut shards));
-                discard(left.unwrap_or_default());
+                if let Ok(shards) = shards.try_lock() {
+                    discard_driven(&self.hub, shards);
+                }
             }
         }
     }
@@ -349,7 +389,6 @@ impl Engine {
                 break earliest?;
             }
         };
-        let due_ns = timeline.scale().ns_of(earliest);
-        Some(Duration::from_nanos(due_ns.saturating_sub(timeline.now_ns())))
+        Some(timeline.until(earliest))
     }
 }

@@ -254,6 +254,10 @@ pub enum ShutdownError {
     AlreadyShutdown,
     /// This process was forked off after the engine was made: the engine is the parent's to shut down.
     Forked,
+    /// The engine is shut down, but there is no memory for the answer. Nothing is lost: shut it down once more when there is some.
+    OutOfMemory,
+    /// It is the process's own engine, [`Timer::global`](crate::Timer::global), which ends with the process.
+    Global,
 }
 
 impl fmt::Display for ShutdownError {
@@ -264,6 +268,10 @@ impl fmt::Display for ShutdownError {
             }
             Self::AlreadyShutdown => "the timer has been shut down before",
             Self::Forked => "the timer was made before this process was forked: it is for the parent to shut it down",
+            Self::OutOfMemory => {
+                "the timer is shut down, and there is no memory to hand back what was pending: call again later"
+            }
+            Self::Global => "the process's own timer can't be shut down: others may count on it",
         })
     }
 }

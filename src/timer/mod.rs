@@ -69,6 +69,9 @@ pub struct Timer {
     engine: Arc<Owner>,
 }
 
+/// The process's own.
+static GLOBAL: OnceLock<Timer> = OnceLock::new();
+
 impl Timer {
     /// A builder with the defaults.
     pub fn builder() -> Builder {
@@ -101,8 +104,16 @@ impl Timer {
     /// # Panics
     /// If the first call finds no memory for the wheels, see [`new`](Self::new).
     pub fn global() -> &'static Timer {
-        static GLOBAL: OnceLock<Timer> = OnceLock::new();
-        GLOBAL.get_or_init(|| Timer::new().expect("memory for the wheels of the process's own timer"))
+        Self::try_global().expect("memory for the wheels of the process's own timer")
+    }
+
+    /// None if there is no memory for it.
+    pub(crate) fn try_global() -> Option<&'static Timer> {
+        GLOBAL.get().or_else(|| Timer::new().ok().map(|timer| GLOBAL.get_or_init(|| timer)))
+    }
+
+    fn is_global(&self) -> bool {
+        GLOBAL.get().is_some_and(|global| Arc::ptr_eq(&global.engine, &self.engine))
     }
 
     fn new_on(engine: Arc<Engine>) -> Self {
@@ -471,12 +482,14 @@ impl Timer {
     /// from a task of another engine, on whose thread those may be waiting). Every timeout that was ever accepted has then run, or was
     /// cancelled, or is in the answer, or waits in an executor that is not built in, which runs it when it comes to it.
     ///
-    /// Futures that sleep are in the answer, too, and nobody wakes them any more, but who runs the [`Unfired`]: end what awaits them first,
-    /// or end the engine by [`Shutdown::FireNow`] or [`Shutdown::Drain`]. See [`Sleep`](crate::Sleep).
+    /// Futures that sleep are not in the answer: they are ready now, and say so
+    /// ([`Sleep::ended_by_shutdown`](crate::Sleep::ended_by_shutdown)).
     ///
     /// # Errors
     /// [`ShutdownError::FromTask`] from one of the engine's own tasks, and [`ShutdownError::AlreadyShutdown`] for all calls
-    /// after the first, which then may still be at it; [`ShutdownError::Forked`] in a child process.
+    /// after the first, which then may still be at it; [`ShutdownError::Forked`] in a child process;
+    /// [`ShutdownError::Global`] for [`global`](Self::global). [`ShutdownError::OutOfMemory`] if there is no memory for the answer: the
+    /// engine is shut down then, and another call gives the answer.
     pub fn shutdown(&self) -> Result<Vec<Unfired>, ShutdownError> {
         self.shutdown_with(Shutdown::Cancel)
     }
@@ -486,7 +499,7 @@ impl Timer {
     /// # Errors
     /// As for [`shutdown`](Self::shutdown).
     pub fn shutdown_with(&self, how: Shutdown) -> Result<Vec<Unfired>, ShutdownError> {
-        self.engine.shutdown(how)
+        if self.is_global() { Err(ShutdownError::Global) } else { self.engine.shutdown(how) }
     }
 
     /// Whether nothing is accepted any more, and never will be: a shutdown has closed all shards (it may still wait for tasks that run), or

@@ -86,7 +86,7 @@ impl Timeout {
         unsafe { entry_ref(self.entry) }
     }
 
-    fn mailbox(&self) -> &Mailbox {
+    pub(super) fn mailbox(&self) -> &Mailbox {
         // SAFETY: the schedule wrote it there, and the mailbox, a part of the hub, lives as long as the handle.
         unsafe { &*self.entry().home().cast::<Mailbox>() }
     }

@@ -16,7 +16,7 @@ pub use tick::Tick;
 
 use crate::events;
 use crate::panics;
-use crate::shard::{Batch, Hub, HubRef, Left, Mailbox, Order, Shard, Wake};
+use crate::shard::{Batch, Hub, HubRef, Mailbox, Order, Shard, UnfiredList, Wake};
 use crate::sync::thread::{self, JoinHandle, Thread};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, lock, park_for};
 use crate::time;
@@ -62,7 +62,7 @@ struct Waiting {
 
 enum Seat {
     Waiting(Box<Waiting>),
-    Running(JoinHandle<Vec<Left>>),
+    Running(JoinHandle<UnfiredList>),
     Gone,
 }
 
@@ -144,7 +144,7 @@ impl Workers {
                 let (taken, workers) = (Arc::clone(&offer), Arc::clone(this));
                 let run = move || match lock(&taken).take() {
                     Some(waiting) => workers.run(*waiting),
-                    None => Vec::new(),
+                    None => UnfiredList::new(),
                 };
                 let builder = thread::Builder::new().name(format!("{}-{index}", this.plan.thread_name));
                 match spawn_ordinary(builder, run) {
@@ -175,7 +175,7 @@ impl Workers {
     }
 
     /// A worker's life.
-    fn run(&self, waiting: Waiting) -> Vec<Left> {
+    fn run(&self, waiting: Waiting) -> UnfiredList {
         let Waiting { mut shard, mut sink, hub } = waiting;
         let mut panics = 0_u32;
         let mut turns = events::Turns::default();
@@ -206,14 +206,11 @@ impl Workers {
         }
         if mailbox.is_to_fire() {
             fire(&mut shard, &hub, &mut *sink);
-            return Vec::new();
+            return UnfiredList::new();
         }
-        let left = shard.close(&hub);
-        if mailbox.is_unwanted() {
-            discard(left);
-            return Vec::new();
-        }
-        left
+        let left = close(&mut shard, &hub, &mut *sink);
+        // Nobody waits for it: it goes here, and not with the thread's answer.
+        if mailbox.is_unwanted() { UnfiredList::new() } else { left }
     }
 
     /// One turn, and the wait for the next.
@@ -249,56 +246,66 @@ impl Workers {
     }
 
     /// Closes all shards, waits for the workers, and returns what was still pending. Not to be called by a worker.
-    pub(crate) fn end(&self, hub: &HubRef, how: End) -> Vec<Left> {
-        let seats = self.order_to_stop(
-            |mailbox| match how {
-                End::Return => mailbox.order(Order::StopAndReturn),
-                End::Fire => mailbox.order(Order::StopAndFire),
-                End::Drain(until) => mailbox.order_drain(until),
-            },
-            hub,
-        );
-        let mut left = Vec::new();
-        let mut running = Vec::new();
+    pub(crate) fn end(&self, hub: &HubRef, how: End) -> UnfiredList {
+        let mut left = UnfiredList::new();
+        let order = |mailbox: &Mailbox| match how {
+            End::Return => mailbox.order(Order::StopAndReturn),
+            End::Fire => mailbox.order(Order::StopAndFire),
+            End::Drain(until) => mailbox.order_drain(until),
+        };
         // First the shards that have no worker: nobody else closes them while the others drain.
-        for seat in seats {
-            match (seat, how) {
-                (Seat::Waiting(mut waiting), End::Fire) => {
-                    let Waiting { shard, sink, .. } = &mut *waiting;
-                    fire(shard, hub, &mut **sink);
-                }
-                (Seat::Waiting(mut waiting), _) => left.extend(waiting.shard.close(hub)),
-                (Seat::Running(handle), _) => running.push(handle),
-                (Seat::Gone, _) => {}
+        self.order_to_stop(order, hub, |mut waiting| {
+            let Waiting { shard, sink, .. } = &mut *waiting;
+            match how {
+                End::Fire => fire(shard, hub, &mut **sink),
+                End::Return | End::Drain(_) => left.append(close(shard, hub, &mut **sink)),
+            }
+        });
+        for post in &self.posts {
+            let seat = std::mem::replace(&mut *lock(&post.seat), Seat::Gone);
+            // A worker runs no user code that could panic outside of a catch; if it did, what it had is lost.
+            if let Seat::Running(worker) = seat
+                && let Ok(unfired) = worker.join()
+            {
+                left.append(unfired);
             }
         }
-        // A worker runs no user code that could panic outside of a catch; if it did, what it had is lost.
-        left.extend(running.into_iter().flat_map(|worker| worker.join().unwrap_or_default()));
         left
     }
 
     /// Orders the workers to close their shards and end, and waits for nobody. What was pending is dropped by them.
     pub(crate) fn stop(&self, hub: &HubRef) {
-        for seat in self.order_to_stop(|mailbox| mailbox.order(Order::StopAndDiscard), hub) {
-            if let Seat::Waiting(mut waiting) = seat {
-                discard(waiting.shard.close(hub));
-            }
-        }
+        self.order_to_stop(
+            |mailbox| mailbox.order(Order::StopAndDiscard),
+            hub,
+            |mut waiting| {
+                let Waiting { shard, sink, .. } = &mut *waiting;
+                drop(close(shard, hub, &mut **sink));
+            },
+        );
+        self.posts.iter().for_each(|post| *lock(&post.seat) = Seat::Gone);
     }
 
-    /// Tells all workers before anybody waits for the first.
-    fn order_to_stop(&self, order: impl Fn(&Mailbox), hub: &HubRef) -> Vec<Seat> {
-        let tell = |(index, post): (usize, &Post)| {
+    /// Tells all workers before anybody waits for the first. Those that have never run never will: they are given to `close`.
+    fn order_to_stop(&self, order: impl Fn(&Mailbox), hub: &HubRef, mut close: impl FnMut(Box<Waiting>)) {
+        for (index, post) in self.posts.iter().enumerate() {
             order(hub.mailbox(index));
-            let seat = std::mem::replace(&mut *lock(&post.seat), Seat::Gone);
             // Not through the doorbell, which would start a worker that has never run: straight to the thread. An unpark
             // that comes while it is awake makes its next park return at once, so the order can't be missed.
-            if let Seat::Running(handle) = &seat {
+            if let Seat::Running(handle) = &*lock(&post.seat) {
                 handle.thread().unpark();
             }
-            seat
-        };
-        self.posts.iter().enumerate().map(tell).collect()
+        }
+        for post in &self.posts {
+            let mut seat = lock(&post.seat);
+            match std::mem::replace(&mut *seat, Seat::Gone) {
+                Seat::Waiting(waiting) => {
+                    drop(seat);
+                    close(waiting);
+                }
+                other => *seat = other,
+            }
+        }
     }
 }
 
@@ -316,11 +323,13 @@ fn fire(shard: &mut Shard, hub: &HubRef, sink: &mut dyn Sink) {
     }
 }
 
-/// Drops tasks that will never run, each by itself, so that one that panics in its destructor takes no other with it.
-pub(crate) fn discard(left: Vec<Left>) {
-    for left in left {
-        panics::contain(move || drop(left));
+/// Closes a shard, and wakes the futures that slept on it. Returns what else was pending in it.
+fn close(shard: &mut Shard, hub: &HubRef, sink: &mut dyn Sink) -> UnfiredList {
+    let left = shard.close(hub);
+    if let Some(wakes) = shard.take_wakes() {
+        sink.wake(wakes);
     }
+    left
 }
 
 /// The hub's way to the workers.

@@ -52,34 +52,120 @@ fn an_engine_without_a_timer_goes_with_its_last_future_and_not_before() {
     }
 }
 
-#[test]
-fn after_a_shutdown_a_sleep_is_ready_when_its_time_has_come_and_never_early() {
-    let (timer, _driver, clock) = driven();
-    let task = Task::new();
-    let (mut set, mut new) = (timer.sleep(5 * MS), timer.sleep(5 * MS));
-    assert!(task.poll(&mut set).is_pending());
-    let unfired = timer.shutdown().expect("the first");
-    assert_eq!((unfired.len(), task.woken()), (1, 0));
-    assert!(task.poll(&mut set).is_pending() && task.poll(&mut new).is_pending());
-    assert!(!set.is_elapsed());
-    unfired.into_iter().for_each(|unfired| unfired.run());
-    assert_eq!(task.woken(), 1, "what was handed back wakes when it is run");
-    assert!(task.poll(&mut set).is_pending());
-    clock.advance(5 * MS);
-    assert!(task.poll(&mut set).is_ready() && task.poll(&mut new).is_ready());
-    assert!(task.is_forgotten());
+/// An engine of some kind, and what turns it.
+fn engine(is_driven: bool) -> (Timer, Option<tourbillon::Driver>) {
+    if is_driven {
+        let (timer, driver) = Timer::builder().build_driven().expect("a good plan");
+        return (timer, Some(driver));
+    }
+    (Timer::builder().pinning(tourbillon::Pinning::None).build().expect("a good plan"), None)
 }
 
 #[test]
-fn a_sleep_that_is_handed_back_and_dropped_lets_its_task_go() {
-    let (timer, _driver, _clock) = driven();
+fn a_shutdown_makes_ready_what_waits_and_that_says_so() {
+    for (is_driven, how) in [true, false]
+        .into_iter()
+        .flat_map(|is_driven| [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(MS)].map(|how| (is_driven, how)))
+    {
+        let (timer, _driver) = engine(is_driven);
+        let task = Task::new();
+        let (mut sleep, mut limit) = (timer.sleep(HOUR), timer.timeout(HOUR, std::future::pending::<()>()));
+        let mut interval = timer.interval_at(timer.now() + HOUR, HOUR);
+        assert!(task.poll(&mut sleep).is_pending() && task.poll(&mut limit).is_pending());
+        assert!(task.poll_with(|context| interval.poll_tick(context)).is_pending());
+        let task_of_its_own = timer.schedule(HOUR, || ()).expect("accepted");
+        let unfired = timer.shutdown_with(how).expect("the first");
+        assert_eq!(unfired.len(), usize::from(how != Shutdown::FireNow), "no future is handed back");
+        assert_eq!(task.woken(), 3, "{how:?}, driven: {is_driven}");
+        assert!(sleep.is_elapsed());
+        assert!(task.poll(&mut sleep).is_ready() && sleep.ended_by_shutdown());
+        let std::task::Poll::Ready(Err(elapsed)) = task.poll(&mut limit) else { panic!("it is over") };
+        assert!(elapsed.is_shutdown() && elapsed.to_string().contains("shut down"), "{elapsed}");
+        assert!(task.poll_with(|context| interval.poll_tick(context)).is_ready() && interval.ended_by_shutdown());
+        assert!(task.poll_with(|context| interval.poll_tick(context)).is_pending(), "and it does not spin");
+        let stats = timer.stats();
+        let fired = if how == Shutdown::FireNow { 4 } else { 0 };
+        assert_eq!((stats.fired, stats.returned, stats.pending), (fired, 4 - fired, 0));
+        drop((sleep, limit, interval, task_of_its_own));
+        assert!(task.is_forgotten());
+    }
+}
+
+#[test]
+fn a_driver_that_goes_makes_ready_what_waits() {
+    let (timer, driver, _clock) = driven();
     let task = Task::new();
     let mut sleep = timer.sleep(HOUR);
     assert!(task.poll(&mut sleep).is_pending());
+    drop(driver);
+    assert_eq!(task.woken(), 1);
+    assert!(task.poll(&mut sleep).is_ready() && sleep.ended_by_shutdown());
+}
+
+#[test]
+fn what_is_due_when_the_engine_is_shut_down_did_not_end_by_that() {
+    let (timer, _driver, clock) = driven();
+    let task = Task::new();
+    let (mut due, mut far) = (timer.sleep(5 * MS), timer.sleep(6 * MS));
+    assert!(task.poll(&mut due).is_pending() && task.poll(&mut far).is_pending());
+    clock.advance(5 * MS);
+    assert!(timer.shutdown().expect("the first").is_empty());
+    assert!(task.poll(&mut due).is_ready() && task.poll(&mut far).is_ready());
+    assert_eq!((due.ended_by_shutdown(), far.ended_by_shutdown()), (false, true));
+    far.reset(MS);
+    assert!(!far.ended_by_shutdown() && task.poll(&mut far).is_pending());
+}
+
+#[test]
+fn after_a_shutdown_futures_are_ready_at_their_own_deadlines_and_somebody_wakes_them() {
+    in_time("futures of an engine that is no more", || {
+        let timer = Timer::new().expect("defaults");
+        let mut again = timer.sleep(HOUR);
+        let task = Task::new();
+        assert!(task.poll(&mut again).is_pending());
+        drop(timer.shutdown().expect("the first"));
+        let delay = 20 * MS;
+        let (begin, never) = (std::time::Instant::now(), std::future::pending::<()>);
+        pollster::block_on(async {
+            timer.sleep(delay).await;
+            assert!(begin.elapsed() >= delay);
+            let elapsed = timer.timeout(delay, never()).await.expect_err("the time was up");
+            assert!(begin.elapsed() >= 2 * delay && !elapsed.is_shutdown());
+            again.reset(delay);
+            (&mut again).await;
+            assert!(begin.elapsed() >= 3 * delay && !again.ended_by_shutdown());
+            let mut interval = timer.interval(delay);
+            for _ in 0..3 {
+                interval.tick().await;
+            }
+            assert!(begin.elapsed() >= 5 * delay && !interval.ended_by_shutdown());
+        });
+    });
+}
+
+#[test]
+fn after_a_shutdown_a_future_goes_by_its_own_clock() {
+    let (timer, driver, clock) = driven();
     drop(timer.shutdown().expect("the first"));
-    assert!(task.is_forgotten());
-    sleep.reset(HOUR);
+    drop(driver);
+    let mut sleep = timer.sleep(5 * MS);
+    let task = Task::new();
     assert!(task.poll(&mut sleep).is_pending());
+    eventually("it is called", || task.woken() > 0);
+    assert!(task.poll(&mut sleep).is_pending(), "its own clock stands still");
+    clock.advance(5 * MS);
+    eventually("it is called again", || task.woken() > 0);
+    assert!(task.poll(&mut sleep).is_ready() && !sleep.ended_by_shutdown());
+}
+
+#[test]
+fn the_processs_own_engine_can_not_be_shut_down() {
+    let global = Timer::global();
+    for how in [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(MS)] {
+        assert_eq!(global.clone().shutdown_with(how).err(), Some(ShutdownError::Global));
+    }
+    assert!(!global.is_shutdown());
+    assert!(global.schedule(HOUR, || ()).expect("it goes on").cancel());
 }
 
 #[test]

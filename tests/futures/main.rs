@@ -39,6 +39,10 @@ impl Task {
         Pin::new(future).poll(&mut Context::from_waker(&self.waker))
     }
 
+    fn poll_with<T>(&self, poll: impl FnOnce(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
+        poll(&mut Context::from_waker(&self.waker))
+    }
+
     /// How often it was woken since this was last asked.
     fn woken(&self) -> usize {
         self.woken.0.swap(0, Ordering::SeqCst)

@@ -242,3 +242,33 @@ fn no_wake_up_is_lost_when_sleeps_wander_between_threads() {
     assert_eq!(done.load(Ordering::Relaxed), 4 * SLEEPS);
     assert_eq!(timer.pending(), 0);
 }
+
+#[test]
+fn a_sleep_that_is_moved_to_the_past_is_ready_at_once() {
+    for tick in [MS, 2_000 * MS] {
+        let (timer, mut driver, clock) = driven_by(Timer::builder().tick_duration(tick));
+        clock.advance(5_000 * MS);
+        let task = Task::new();
+        let (mut at, mut after) = (timer.sleep(HOUR), timer.sleep(HOUR));
+        let mut interval = timer.interval_at(timer.now() + HOUR, HOUR);
+        assert!(task.poll(&mut at).is_pending() && task.poll(&mut after).is_pending());
+        assert!(task.poll_with(|context| interval.poll_tick(context)).is_pending());
+        // Also when the worker has it in its wheel.
+        driver.turn();
+        at.reset_at(timer.now() - MS);
+        after.reset(Duration::ZERO);
+        interval.reset_immediately();
+        assert!(task.poll(&mut at).is_ready() && task.poll(&mut after).is_ready());
+        assert!(task.poll_with(|context| interval.poll_tick(context)).is_ready());
+        // And no look at the clock makes one early that was moved forward, but not so far.
+        let mut sooner = timer.sleep(HOUR);
+        assert!(task.poll(&mut sooner).is_pending());
+        sooner.reset(tick);
+        assert!(task.poll(&mut sooner).is_pending());
+        clock.advance(2 * tick);
+        assert!(task.poll(&mut sooner).is_pending(), "the driver wakes it");
+        task.woken();
+        driver.turn();
+        assert!(task.woken() > 0 && task.poll(&mut sooner).is_ready());
+    }
+}
