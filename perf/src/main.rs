@@ -4,7 +4,8 @@
 //! the load it was made for: real TCP connections and a million timeouts beside them, and balances
 //! the books at the end. `replay` runs a web server's access log through the engine and compares it
 //! with an independent count. `compare` measures single operations, lateness, memory and idleness beside other
-//! timers, and `report` makes a page of what it found. `soak` does everything at random, with faults, and holds every timeout to what is promised.
+//! timers, and `report` makes a page of what it found. `garbage` shows how much memory very many cancelled timeouts take. `soak` does
+//! everything at random, with faults, and holds every timeout to what is promised.
 
 #[path = "../../examples/accept/mod.rs"]
 mod accept;
@@ -12,6 +13,7 @@ mod compare;
 mod connections;
 mod duration;
 mod engine_options;
+mod garbage;
 mod json_file;
 mod number;
 mod process;
@@ -25,6 +27,7 @@ use clap::{Parser, Subcommand};
 
 use compare::{CaseArgs, CompareArgs};
 use connections::ConnectionsArgs;
+use garbage::GarbageArgs;
 use replay::ReplayArgs;
 use report::ReportArgs;
 use soak::SoakArgs;
@@ -64,6 +67,8 @@ enum Job {
     #[cfg(feature = "peers")]
     #[command(hide = true)]
     EchoLoad(compare::EchoArgs),
+    /// For how many timeouts the engine has memory while very many are cancelled
+    Garbage(GarbageArgs),
     /// Stress and soak: every operation at random, with faults; each timeout is accounted for
     Soak(SoakArgs),
 }
@@ -97,6 +102,7 @@ fn main() -> ExitCode {
         Some(Job::Case(args)) => compare::run_case(&args),
         #[cfg(feature = "peers")]
         Some(Job::EchoLoad(args)) => compare::run_echo_load(&args),
+        Some(Job::Garbage(args)) => garbage::run(&args),
         Some(Job::Soak(args)) => soak::run(&args),
     };
     match outcome {

@@ -13,6 +13,7 @@ mod churn;
 mod clock;
 mod executors;
 mod fault;
+mod garbage;
 mod held;
 mod player;
 mod record;
@@ -78,7 +79,8 @@ const AFTER_HELP: &str = "\
 Eight engines live as long as the run, with another executor or clock each: the default pool;
 inline; one that refuses batches, with a limit on what is pending; one that panics; one that hands
 batches to other threads; a clock that jumps by days; pauses; driven. Beside them short-lived ones
-of all kinds are started, used, and stopped in all ways with work left.
+of all kinds are started, used, and stopped in all ways with work left; and on one very many timeouts
+are cancelled, one for each new one, while its memory is watched.
 
 Checked for every timeout, by its id: never early, never twice, not after a cancel that returned
 true, not before the deadline of a reset that returned true; its closure dropped exactly once; and
@@ -139,6 +141,7 @@ fn perform(producers: usize, seed: u64, length: Duration) -> Result<Report> {
         let run = &run;
         let producers: Vec<_> = (0..producers).map(|at| scope.spawn(move || produce(run, at))).collect();
         let churn = scope.spawn(move || churn::run(run.seed ^ 0xC0FFEE, &run.tally, &run.violations, &run.is_over));
+        let garbage = scope.spawn(move || garbage::run(run.seed ^ 0x6A4B, &run.tally, &run.violations, &run.is_over));
         let disturb = scope.spawn(move || disturb(run));
         watch(run, begin, length, &mut memory);
         memory.at_end = resident_bytes();
@@ -151,6 +154,7 @@ fn perform(producers: usize, seed: u64, length: Duration) -> Result<Report> {
             producer.join().map_err(|_| anyhow!("a producer panicked"))?;
         }
         disturb.join().map_err(|_| anyhow!("the thread that disturbs panicked"))?;
+        garbage.join().map_err(|_| anyhow!("the thread that cancels very many panicked"))??;
         churn.join().map_err(|_| anyhow!("the thread of the short-lived engines panicked"))?
     });
     outcome?;

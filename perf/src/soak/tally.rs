@@ -49,6 +49,7 @@ counters! {
         LateDrop = "handles dropped by a dying thread's locals",
         SelfCancel = "series that cancel themselves",
         Pause = "pauses",
+        Churned = "scheduled and, when very many were live, cancelled",
     }
 }
 
