@@ -39,7 +39,8 @@
 //!
 //! # Promises
 //!
-//! * Never early: no task runs before its deadline by the clock that [`std::time::Instant`] shows.
+//! * Never early: no task runs before its deadline by the clock that [`std::time::Instant`] shows. (Futures that sleep when their engine is
+//!   shut down are ready then, and say so.)
 //! * Exactly one of fired, cancelled, handed back by shutdown happens to every timeout that was accepted. (Without a
 //!   shutdown, what is pending when the last [`Timer`], and the last future of it, goes is dropped unrun.)
 //! * `cancel` returned true: it has not run and never will. `reset` returned true: it won't fire before the new deadline.

@@ -165,10 +165,10 @@ impl Builder {
         self
     }
 
-    /// How long a call that schedules may wait for a worker that is behind, before the engine takes new memory instead. It waits only if
-    /// no memory for another timeout is free while more than 16,384 entries wait for a worker that runs, most of which, as a rule, are
-    /// cancelled timeouts: so what those hold is bounded, however fast timeouts are scheduled and cancelled. As soon as the worker has
-    /// given enough of them back the call goes on. A worker that has not moved meanwhile is not waited for again until it does.
+    /// How long a call that schedules may wait for a worker that is behind. It waits only if its thread has no free memory left while more
+    /// than 16,384 cancelled timeouts wait for a worker that runs (or, before the engine takes new memory, as many of any kind): so what
+    /// cancelled ones hold is bounded, however fast timeouts are scheduled and cancelled. When the time is up the call goes on, and its
+    /// thread has memory for 64 timeouts more. After a second in which the worker has not moved it is not waited for until it does.
     ///
     /// Zero: nobody waits, and the engine takes memory as long as its worker does not keep up. That is for event loops, which must not
     /// stand still; [`Timer::shrink`](crate::Timer::shrink) gives the memory back when the storm is over. `Stats::waits` counts the
@@ -181,8 +181,8 @@ impl Builder {
     }
 
     /// Memory for how many timeouts is reserved, and touched, by `build`: 64 bytes each. More are allocated when they are
-    /// needed; none is given back before the engine goes. Cancelled ones count until their worker has collected them: up
-    /// to 8,191 in each of the two queues of a shard whose worker sleeps, and somewhat more than 16,384 of one that runs.
+    /// needed, and given back by [`Timer::shrink`](crate::Timer::shrink) only. Cancelled ones count until their worker has collected them:
+    /// up to 8,191 in each of the two queues of a shard whose worker sleeps, and twice 16,384 of one that runs.
     /// Each thread, the pool's included, keeps up to 192 free ones, and up to 64 that it has cancelled and dropped; a worker 128 more.
     /// On Linux large pages are asked for if 4 MiB or more are reserved: operations on tens of thousands of timeouts, and more, are the
     /// faster for it. (They come from the system and not from the global allocator, so that they go back to it with the engine.)
