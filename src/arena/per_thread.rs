@@ -11,6 +11,9 @@ use crate::sync::{AtomicPtr, Ordering};
 /// Buckets double in size: 1, 2, 4, ... values. 24 of them hold 16 million threads that live at one time.
 const BUCKETS: usize = 24;
 
+/// How many values the buckets hold, and so how many numbers there are.
+const NUMBERS: usize = (1 << BUCKETS) - 1;
+
 /// A value for each thread that asked for one. Values stay until the table is dropped; when a thread ends, the next
 /// thread to start inherits its number and so its value.
 #[derive(Debug)]
@@ -27,11 +30,11 @@ impl<T: Sync> PerThread<T> {
     /// only; lock-free.
     #[inline]
     pub(crate) fn get_or(&self, number: ThreadNumber, make: impl FnOnce() -> T) -> &T {
-        let (bucket, index) = locate(number.0);
+        let (bucket, index) = locate(number);
         // Acquire: pairs with the Release of the exchange in `grow`: the slots must be seen initialised.
         let slots = self.buckets[bucket].load(Ordering::Acquire);
         let slots = if slots.is_null() { self.grow(bucket) } else { slots };
-        // SAFETY: a published bucket has 2^bucket slots, and `locate` stays below that.
+        // SAFETY: a published bucket has 2^bucket slots. `locate` stays below that for every number there is.
         let slot = unsafe { slots.add(index) };
         // SAFETY: as above; slots stay where they are until the table is dropped.
         let slot = unsafe { &*slot };
@@ -111,14 +114,22 @@ impl<T> Drop for PerThread<T> {
 
 /// Bucket and index of a number: bucket b holds the numbers 2^b - 1 ..= 2^(b+1) - 2.
 #[inline]
-fn locate(number: usize) -> (usize, usize) {
-    let bucket = (number + 1).ilog2() as usize;
-    (bucket.min(BUCKETS - 1), number + 1 - (1 << bucket))
+fn locate(number: ThreadNumber) -> (usize, usize) {
+    let from_one = number.0 + 1;
+    let bucket = from_one.ilog2() as usize;
+    (bucket, from_one - (1 << bucket))
 }
 
-/// A thread's number: small, and its own until the thread can run no more code of ours.
+/// A thread's number: below [`NUMBERS`], and its own until the thread can run no more code of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ThreadNumber(usize);
+
+impl ThreadNumber {
+    /// None if the buckets have no place for it.
+    fn new(number: usize) -> Option<Self> {
+        (number < NUMBERS).then_some(Self(number))
+    }
+}
 
 #[cfg(loom)]
 pub(crate) use numbers::give_number_back;
@@ -132,8 +143,34 @@ mod numbers {
 
     use crate::sync::fork;
 
-    /// Numbers that were given back, and how many there are in all.
-    static FREE: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
+    /// The numbers that no thread has.
+    #[derive(Debug)]
+    pub(super) struct Free {
+        given_back: Vec<ThreadNumber>,
+        /// The first that no thread has ever had.
+        fresh: usize,
+    }
+
+    impl Free {
+        pub(super) const fn from(fresh: usize) -> Self {
+            Self { given_back: Vec::new(), fresh }
+        }
+
+        /// None if each number is some thread's.
+        pub(super) fn take(&mut self) -> Option<ThreadNumber> {
+            self.given_back.pop().or_else(|| {
+                let fresh = ThreadNumber::new(self.fresh)?;
+                self.fresh += 1;
+                Some(fresh)
+            })
+        }
+
+        pub(super) fn give_back(&mut self, number: ThreadNumber) {
+            self.given_back.push(number);
+        }
+    }
+
+    static FREE: Mutex<Free> = Mutex::new(Free::from(0));
 
     thread_local! {
         /// What this thread looked up last: an object's identity and an address. In front of everything else because a
@@ -142,8 +179,8 @@ mod numbers {
         static NUMBER: Held = Held(take());
     }
 
-    /// None in a forked child, if another thread of the parent held the list just then.
-    struct Held(Option<usize>);
+    /// None if each number is some thread's. None in a forked child, if another thread of the parent held the list just then.
+    struct Held(Option<ThreadNumber>);
 
     /// The child of a fork has forgotten what it remembered, so that whoever looks it up finds out that it is a child.
     #[cfg(all(any(target_os = "linux", target_os = "macos"), not(miri)))]
@@ -160,7 +197,7 @@ mod numbers {
     /// So often a forked child looks whether the list is free, before it does without.
     const LOOKS: usize = 1_000;
 
-    fn lock_free() -> Option<MutexGuard<'static, (Vec<usize>, usize)>> {
+    fn lock_free() -> Option<MutexGuard<'static, Free>> {
         if !fork::is_forked_since(0) {
             return Some(FREE.lock().unwrap_or_else(PoisonError::into_inner));
         }
@@ -171,13 +208,9 @@ mod numbers {
         })
     }
 
-    fn take() -> Option<usize> {
+    fn take() -> Option<ThreadNumber> {
         forget_in_children();
-        let mut free = lock_free()?;
-        Some(free.0.pop().unwrap_or_else(|| {
-            free.1 += 1;
-            free.1 - 1
-        }))
+        lock_free()?.take()
     }
 
     impl Drop for Held {
@@ -186,14 +219,14 @@ mod numbers {
             // thread's. It finds no number either, as this thread-local is now dead.
             REMEMBERED.set((0, std::ptr::null()));
             if let (Some(number), Some(mut free)) = (self.0, lock_free()) {
-                free.0.push(number);
+                free.give_back(number);
             }
         }
     }
 
     /// This thread's number; none if the thread is so far gone that it has given it back, or could get none.
     pub(crate) fn current() -> Option<ThreadNumber> {
-        NUMBER.try_with(|held| held.0.map(ThreadNumber)).ok()?
+        NUMBER.try_with(|held| held.0).ok()?
     }
 
     /// The address that was remembered for this identity (never 0); or what `find` finds, which is remembered if it says
@@ -228,7 +261,7 @@ mod numbers {
     }
 
     pub(crate) fn current() -> Option<ThreadNumber> {
-        NUMBER.with(Cell::get).map(ThreadNumber)
+        NUMBER.with(Cell::get).and_then(ThreadNumber::new)
     }
 
     /// Makes the calling thread one that is so far gone that it has no number any more.
@@ -249,11 +282,27 @@ mod tests {
     #[test]
     fn every_number_has_a_place_of_its_own() {
         let mut seen = std::collections::HashSet::new();
-        for number in 0..1000 {
-            let (bucket, index) = locate(number);
-            assert!(index < 1 << bucket);
+        for number in (0..1000).chain(NUMBERS - 1000..NUMBERS) {
+            let (bucket, index) = locate(ThreadNumber::new(number).expect("there is one"));
+            assert!(bucket < BUCKETS && index < 1 << bucket, "{number} is in bucket {bucket} at {index}");
             assert!(seen.insert((bucket, index)));
         }
+    }
+
+    #[test]
+    fn no_number_is_beyond_what_the_buckets_hold() {
+        for number in [NUMBERS, NUMBERS + 1, NUMBERS + (1 << (BUCKETS - 1)), 1 << 30, usize::MAX] {
+            assert_eq!(ThreadNumber::new(number), None, "{number}");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_finds_all_numbers_taken_has_none_until_one_is_given_back() {
+        let mut free = numbers::Free::from(NUMBERS - 1);
+        let last = free.take().expect("there is one left");
+        assert_eq!((free.take(), free.take()), (None, None));
+        free.give_back(last);
+        assert_eq!((free.take(), free.take()), (Some(last), None));
     }
 
     #[test]
