@@ -1,5 +1,6 @@
 //! The threads: one per shard, which turns it, and sleeps until the next deadline.
 
+mod cores;
 mod idle;
 mod pin;
 mod prompt;
@@ -8,9 +9,9 @@ mod tick;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+pub(crate) use cores::{allowed_cores, spawn_ordinary};
 pub use idle::WaitStrategy;
 pub use pin::Pinning;
-pub(crate) use pin::{allowed_cores, spawn_ordinary};
 pub(crate) use tick::Stopwatch;
 pub use tick::Tick;
 
@@ -181,7 +182,7 @@ impl Workers {
         let mut turns = events::Turns::default();
         let index = shard.index();
         prompt::ask_to_be_prompt();
-        if let Some(core) = self.plan.cores[index].filter(|&core| pin::pin_current_thread(core)) {
+        if let Some(core) = self.plan.cores[index].filter(|&core| cores::pin_current_thread(core)) {
             self.posts[index].pinned.store(core + 1, Ordering::Relaxed);
         }
         let mailbox = hub.mailbox(index);

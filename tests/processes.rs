@@ -1,0 +1,193 @@
+//! What a process as a whole was given, and what several processes on one host do: each test runs itself again, in processes of
+//! their own.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Output};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use tourbillon::{BuildError, Builder, Inline, Pinning, Timer};
+
+use common::{PATIENCE, allowed_cores, cores_in, eventually, in_time, threads_named};
+
+/// Set in a process that a test has started: which part of the test it is.
+const PART: &str = "TOURBILLON_TEST_PART";
+
+/// The part of a test that this process is; none if it is the one that starts the others.
+fn part() -> Option<String> {
+    std::env::var(PART).ok()
+}
+
+/// Runs a test again as a part of itself, restricted to `cores`. Fails as that does. Returns what it has printed.
+fn run(test: &'static str, part: &str, cores: &[usize]) -> String {
+    let mut command = Command::new(std::env::current_exe().expect("Linux"));
+    command.args(["--exact", test, "--nocapture", "--test-threads", "1"]).env(PART, part);
+    let set = set_of(cores);
+    // SAFETY: `sched_setaffinity` is a system call and no more, so that it may be called between a fork and an exec.
+    unsafe { command.pre_exec(move || set_affinity(0, &set)) };
+    let Output { status, stdout, stderr } = in_time(test, move || command.output()).expect("it can be started");
+    let stdout = String::from_utf8_lossy(&stdout).into_owned();
+    assert!(status.success(), "{part}: {stdout}{}", String::from_utf8_lossy(&stderr));
+    assert!(stdout.contains("1 passed"), "{part}: {stdout}");
+    stdout
+}
+
+fn set_of(cores: &[usize]) -> libc::cpu_set_t {
+    // SAFETY: a set of cores is an array of bits, for which zero is a value.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the cores are those of this machine.
+    cores.iter().for_each(|&core| unsafe { libc::CPU_SET(core, &mut set) });
+    set
+}
+
+fn set_affinity(thread: libc::pid_t, set: &libc::cpu_set_t) -> std::io::Result<()> {
+    // SAFETY: the size is the set's own.
+    let failed = unsafe { libc::sched_setaffinity(thread, size_of::<libc::cpu_set_t>(), set) };
+    if failed == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
+/// As if `main` had pinned itself.
+fn pin_main(core: usize) {
+    // SAFETY: no preconditions. The process's number is its first thread's.
+    let main = unsafe { libc::getpid() };
+    set_affinity(main, &set_of(&[core])).expect("the core is in the cpuset");
+}
+
+/// As `taskset --all-tasks --pid` does.
+fn move_all_threads(cores: &[usize]) {
+    for task in fs::read_dir("/proc/self/task").expect("Linux") {
+        let name = task.expect("Linux").file_name();
+        let thread = name.to_str().and_then(|name| name.parse().ok()).expect("a number");
+        set_affinity(thread, &set_of(cores)).expect("the cores are in the cpuset");
+    }
+}
+
+fn build(name: &str, pinning: Pinning) -> Timer {
+    Timer::builder().thread_name(name).shards(1).pinning(pinning).build().expect("the options make sense")
+}
+
+/// Runs so many tasks that wait for each other, and so are on a thread each.
+fn run_together(timer: &Timer, tasks: usize) {
+    let together = Arc::new(Barrier::new(tasks + 1));
+    for _ in 0..tasks {
+        let (begin, begun) = channel();
+        let together = Arc::clone(&together);
+        let task = move || {
+            begin.send(()).expect("the test waits");
+            together.wait();
+        };
+        timer.schedule_detached(Duration::ZERO, task).expect("accepted");
+        // One after the other, so that they are not one batch.
+        begun.recv_timeout(PATIENCE).expect("it runs");
+    }
+    together.wait();
+}
+
+fn assert_may_run_on(threads: &str, cores: &[usize]) {
+    let seen = threads_named(threads);
+    assert!(!seen.is_empty(), "no thread is called {threads}");
+    for thread in seen {
+        assert_eq!(cores_in(thread.field("Cpus_allowed_list")), cores, "{}", thread.name);
+    }
+}
+
+/// The cores that this machine lets the tests use; none if it is only one.
+fn several_cores() -> Option<Vec<usize>> {
+    let allowed = allowed_cores();
+    if allowed.len() < 2 {
+        println!("SKIPPED: this process may use one core only");
+    }
+    Some(allowed).filter(|allowed| allowed.len() >= 2)
+}
+
+#[test]
+fn a_main_that_pins_itself_takes_no_thread_of_ours_with_it() {
+    let test = "a_main_that_pins_itself_takes_no_thread_of_ours_with_it";
+    let Some(allowed) = several_cores() else { return };
+    match part().as_deref() {
+        Some("before") => {
+            pin_main(allowed[0]);
+            let timer = build("before", Pinning::None);
+            run_together(&timer, 2);
+            assert_may_run_on("before", &allowed);
+        }
+        Some("after") => {
+            let timer = build("after", Pinning::None);
+            pin_main(allowed[0]);
+            run_together(&timer, 2);
+            assert_may_run_on("after", &allowed);
+        }
+        Some("pinned") => {
+            let timer = build("pinned", Pinning::Cores(vec![allowed[0]]));
+            pin_main(allowed[1]);
+            run_together(&timer, 2);
+            assert_may_run_on("pinned-pool", &allowed);
+            // It is unpinned while it starts a thread.
+            let worker = || cores_in(threads_named("pinned-0")[0].field("Cpus_allowed_list"));
+            eventually("the worker is where it belongs", || worker() == [allowed[0]]);
+        }
+        Some(_) => {
+            pin_main(allowed[0]);
+            for &core in &allowed {
+                let timer = build("cores", Pinning::Cores(vec![core]));
+                run_together(&timer, 1);
+                assert_eq!(timer.stats().shards[0].pinned_to, Some(core));
+            }
+            let timer = build("auto", Pinning::Auto);
+            run_together(&timer, 1);
+            assert!(timer.stats().shards[0].pinned_to.is_some(), "there are more cores than workers");
+        }
+        None => ["before", "after", "pinned", "cores"].iter().for_each(|part| _ = run(test, part, &allowed)),
+    }
+}
+
+#[test]
+fn a_process_that_was_started_on_some_cores_only_keeps_all_threads_there() {
+    let test = "a_process_that_was_started_on_some_cores_only_keeps_all_threads_there";
+    match part().as_deref() {
+        Some(part) => {
+            let given = allowed_cores();
+            let pinning = if part == "auto" { Pinning::Auto } else { Pinning::None };
+            let timer = build("given", pinning);
+            run_together(&timer, 2);
+            assert_may_run_on("given", &given);
+            let outside = (0..).find(|core| !given.contains(core)).expect("it was started on a part of them");
+            let refused = Timer::builder().pinning(Pinning::Cores(vec![outside])).build();
+            assert!(matches!(refused, Err(BuildError::UnknownCore { core, .. }) if core == outside), "{refused:?}");
+        }
+        None => {
+            let Some(allowed) = several_cores() else { return };
+            for core in allowed {
+                for part in ["none", "auto"] {
+                    run(test, part, &[core]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_process_whose_threads_are_all_moved_starts_no_thread_elsewhere() {
+    let test = "a_process_whose_threads_are_all_moved_starts_no_thread_elsewhere";
+    let Some(allowed) = several_cores() else { return };
+    match part().as_deref() {
+        Some(part) => {
+            let pinning = if part == "pinned" { Pinning::Cores(vec![allowed[1]]) } else { Pinning::None };
+            let timer = build("moved", pinning);
+            let builder: Builder = Timer::builder().thread_name("inline").executor(Inline);
+            let _unrelated = builder.build().expect("the options make sense");
+            drop(timer.schedule(PATIENCE, || ()).expect("accepted, by a worker that starts now"));
+            eventually("it has put itself where it belongs", || timer.stats().shards[0].turns > 0);
+            move_all_threads(&allowed[..1]);
+            run_together(&timer, 2);
+            assert_may_run_on("moved", &allowed[..1]);
+        }
+        None => ["pinned", "unpinned"].iter().for_each(|part| _ = run(test, part, &allowed)),
+    }
+}
