@@ -3,9 +3,12 @@
 
 #![cfg(target_os = "linux")]
 
+#[path = "common/child.rs"]
+mod child;
 mod common;
 
 use std::fs;
+use std::io::{Read, Write, pipe};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 use std::sync::mpsc::channel;
@@ -14,6 +17,7 @@ use std::time::Duration;
 
 use tourbillon::{BuildError, Builder, Inline, Pinning, Timer};
 
+use child::in_child;
 use common::{PATIENCE, allowed_cores, cores_in, eventually, in_time, threads_named};
 
 /// Set in a process that a test has started: which part of the test it is.
@@ -190,4 +194,60 @@ fn a_process_whose_threads_are_all_moved_starts_no_thread_elsewhere() {
         }
         None => ["pinned", "unpinned"].iter().for_each(|part| _ = run(test, part, &allowed)),
     }
+}
+
+/// So many processes, on at least two cores, all choose the same one with a chance of 2^-39, which is less than 10^-11.
+const PROCESSES: usize = 40;
+
+/// The core of an engine's only worker, which is pinned by itself.
+fn core_of_an_engine() -> usize {
+    let timer = Timer::builder().shards(1).executor(Inline).build().expect("the options make sense");
+    run_together(&timer, 1);
+    timer.stats().shards[0].pinned_to.expect("there are more cores than workers")
+}
+
+fn assert_not_all_the_same(cores: &[usize]) {
+    assert_eq!(cores.len(), PROCESSES);
+    assert!(cores.iter().any(|core| *core != cores[0]), "all processes pin their worker to core {}", cores[0]);
+}
+
+#[test]
+fn processes_do_not_all_pin_their_worker_to_the_same_core() {
+    let test = "processes_do_not_all_pin_their_worker_to_the_same_core";
+    let Some(allowed) = several_cores() else { return };
+    if part().is_some() {
+        println!("\npinned to {};", core_of_an_engine());
+        return;
+    }
+    let core = |_| {
+        let said = run(test, "one of many", &allowed);
+        let core = said.split("pinned to ").nth(1).and_then(|rest| rest.split(';').next()).expect("it says so");
+        core.parse().expect("a number")
+    };
+    assert_not_all_the_same(&(0..PROCESSES).map(core).collect::<Vec<usize>>());
+}
+
+#[test]
+fn forked_processes_do_not_all_pin_their_worker_to_the_same_core() {
+    let test = "forked_processes_do_not_all_pin_their_worker_to_the_same_core";
+    let Some(allowed) = several_cores() else { return };
+    // In a process of its own, in which no other test has threads at the time of a fork.
+    if part().is_none() {
+        run(test, "the parent", &allowed);
+        return;
+    }
+    // Each inherits what its parent has drawn.
+    core_of_an_engine();
+    let core = |_| {
+        let (mut said, mut say) = pipe().expect("a pipe");
+        in_child("an engine of its own", || {
+            let core = core_of_an_engine().to_ne_bytes();
+            i32::from(say.write_all(&core).is_err())
+        });
+        drop(say);
+        let mut core = [0; size_of::<usize>()];
+        said.read_exact(&mut core).expect("it has said so");
+        usize::from_ne_bytes(core)
+    };
+    assert_not_all_the_same(&(0..PROCESSES).map(core).collect::<Vec<usize>>());
 }

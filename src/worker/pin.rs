@@ -1,5 +1,8 @@
 //! Which core a worker is pinned to: only ever one of those that the process was given.
 
+use std::hash::{BuildHasher, RandomState};
+use std::process;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Which cores the workers are pinned to. What came of it is in [`Stats`](crate::Stats): `ShardStats::pinned_to`.
@@ -13,7 +16,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[non_exhaustive]
 pub enum Pinning {
     /// Each worker gets a core of its own out of the process's cores if there are more cores than workers, so that at
-    /// least one is left without; otherwise none is pinned. Engines of one process start at different cores.
+    /// least one is left without; otherwise none is pinned. Engines of one process start at different cores, and each process starts
+    /// at a core that it draws, so that the processes of a host don't meet at one.
     #[default]
     Auto,
     /// The operating system decides, and may move workers about.
@@ -22,8 +26,22 @@ pub enum Pinning {
     Cores(Vec<usize>),
 }
 
-/// Where the next engine with automatic pinning starts to count, so that engines don't all sit on one core.
+/// How many workers with automatic pinning came before, so that engines don't all sit on one core.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// What this process has drawn. A forked child has the keys of its parent and a number of its own. In a container a process often has the
+/// number 1, as others have in theirs, and keys of its own.
+fn drawn() -> u64 {
+    static KEYS: OnceLock<RandomState> = OnceLock::new();
+    KEYS.get_or_init(RandomState::new).hash_one(process::id())
+}
+
+/// The places, below `cores`, of the cores for so many workers, of which others came `before`. In turn from where this process starts,
+/// so that those of one process are spread evenly.
+fn places(drawn: u64, before: usize, shards: usize, cores: usize) -> impl Iterator<Item = usize> {
+    let start = usize::try_from(drawn % cores as u64).unwrap_or(0);
+    (0..shards).map(move |shard| (start + before % cores + shard) % cores)
+}
 
 impl Pinning {
     /// A core for each of `shards` workers, as far as there is one. `allowed` is what [`allowed_cores`] said.
@@ -32,10 +50,8 @@ impl Pinning {
             Pinning::None => vec![None; shards],
             Pinning::Cores(cores) => (0..shards).map(|shard| cores.get(shard % cores.len().max(1)).copied()).collect(),
             Pinning::Auto if shards < allowed.len() => {
-                // From the last core down: interrupts tend to be served by the first.
-                let first = NEXT.fetch_add(shards, Ordering::Relaxed);
-                let core = |shard| allowed[allowed.len() - 1 - (first + shard) % allowed.len()];
-                (0..shards).map(|shard| Some(core(shard))).collect()
+                let before = NEXT.fetch_add(shards, Ordering::Relaxed);
+                places(drawn(), before, shards, allowed.len()).map(|place| Some(allowed[place])).collect()
             }
             Pinning::Auto => vec![None; shards],
         }
@@ -57,6 +73,22 @@ mod tests {
         for shards in 4..9 {
             assert_eq!(Pinning::Auto.plan(shards, &allowed), vec![None; shards]);
         }
+    }
+
+    #[test]
+    fn engines_of_a_process_share_no_core_while_there_is_a_free_one_whatever_was_drawn() {
+        for drawn in [0, 1, 5, u64::MAX] {
+            for before in [0, 3, usize::MAX - 8] {
+                let engines = (0..4).flat_map(|engine| places(drawn, before + 2 * engine, 2, 8));
+                assert_eq!(
+                    engines.collect::<std::collections::BTreeSet<_>>().len(),
+                    8,
+                    "drawn {drawn}, {before} before"
+                );
+            }
+        }
+        let first = |drawn| places(drawn, 0, 1, 8).next();
+        assert_eq!((0..8).map(first).collect::<std::collections::BTreeSet<_>>().len(), 8, "each core is drawn");
     }
 
     #[test]
