@@ -7,16 +7,20 @@
 //! 16 µs, and in between adds what the processor's time stamp counter says has passed, plus an eighth.
 //!
 //! Why that is an upper bound: the counter is read before the clock, so what is added begins too early rather than too
-//! late. The monotonic clock is slewed by at most 10 % (time daemons stay below 8.4 %), and the counter's rate is
-//! measured to a percent; the eighth is more than both. [`MARGIN_NS`] covers that a counter may be read before instructions
-//! that stand before it: a microsecond is longer than any one of them takes. The counter is used only where Linux itself
-//! has made it its clock source, which means that it runs at a constant rate and is the same on all cores. If it jumps all
-//! the same (a virtual machine that is moved), 16 µs is the longest that it is believed.
+//! late. The counter's rate is measured to a percent at first, and again each second. From one measurement to the next the monotonic clock
+//! is slewed by at most 10 % (time daemons stay below 8.4 %). The eighth is more than both. [`MARGIN_NS`] covers that a counter may be read
+//! before instructions that stand before it: a microsecond is longer than any one of them takes.
+//!
+//! The counter is used only while Linux itself uses it as its clock source, which means that it runs at a constant rate and is the same on
+//! all cores. If it jumps or changes its rate all the same (a virtual machine that is moved, or goes on elsewhere), each thread may be
+//! behind until its next look, which is 16 µs away by the counter itself: `counter.rs` says how that look finds it out, and why no thread
+//! believes the counter after one has. (A counter that stood still would be believed for as long. No processor runs code while its
+//! counter stands still.)
 
 use std::time::Instant;
 
 /// Added to what the monotonic clock says.
-const MARGIN_NS: u64 = 1_000;
+pub(super) const MARGIN_NS: u64 = 1_000;
 
 /// Nanoseconds since `base`: at least as many as `Instant::now() - base` at the time of the call.
 #[inline]
@@ -60,114 +64,58 @@ fn process_base() -> Instant {
     *BASE.get_or_init(Instant::now)
 }
 
-fn exact_ns_ahead() -> u64 {
-    super::saturating_ns(Instant::now().saturating_duration_since(process_base())) + MARGIN_NS
+fn exact_ns() -> u64 {
+    super::saturating_ns(Instant::now().saturating_duration_since(process_base()))
 }
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(miri), not(loom))))]
 mod imp {
     pub(super) fn ns_since_process_base() -> u64 {
-        super::exact_ns_ahead()
+        super::exact_ns() + super::MARGIN_NS
     }
 }
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri), not(loom)))]
 mod imp {
     use std::cell::Cell;
-    use std::sync::OnceLock;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::fs::File;
+    use std::io::Read;
 
-    use super::exact_ns_ahead;
+    use crate::time::counter::{Counter, Look, Machine};
 
-    /// How long the counter is believed after a look at the clock.
-    const WINDOW_NS: u64 = 16_000;
-    /// The counter's rate is measured over at least this long.
-    const CALIBRATION_NS: u64 = 2_000_000;
-    /// Two readings of the counter with a look at the clock between them are apart by less than this (some µs), or the
-    /// thread was interrupted in between.
-    const UNDISTURBED: u64 = 20_000;
+    static COUNTER: Counter = Counter::new();
 
     thread_local! {
-        /// The last look of this thread: counter, and nanoseconds with the margin.
-        static LOOK: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
-    }
-
-    /// The window in counts; 0 until the rate is known, or for ever if the counter can't be trusted.
-    static WINDOW: AtomicU64 = AtomicU64::new(0);
-    /// Nanoseconds per count, plus an eighth, times 2^32. Written before `WINDOW`.
-    static RATE: AtomicU64 = AtomicU64::new(0);
-
-    #[inline]
-    fn counter() -> u64 {
-        // SAFETY: every x86-64 processor has the instruction. (A system that forbids it to user code, by CR4.TSD, does not
-        // use the counter as its vDSO clock either; see `is_trusted`, which is asked first.)
-        unsafe { core::arch::x86_64::_rdtsc() }
+        static LAST: Cell<Look> = const { Cell::new(Look::NONE) };
     }
 
     #[inline]
     pub(super) fn ns_since_process_base() -> u64 {
-        // Acquire: pairs with the Release in `calibrate`, for the rate.
-        let window = WINDOW.load(Ordering::Acquire);
-        if window == 0 {
-            return look_uncalibrated();
+        LAST.with(|last| COUNTER.ns(&This, last))
+    }
+
+    /// The machine that this process runs on.
+    struct This;
+
+    impl Machine for This {
+        #[inline]
+        fn counter(&self) -> u64 {
+            // SAFETY: every x86-64 processor has the instruction. (A system that forbids it to user code, by CR4.TSD, does not
+            // use the counter as its vDSO clock either: `Counter` asks for that first.)
+            unsafe { core::arch::x86_64::_rdtsc() }
         }
-        let (counted, ns) = LOOK.get();
-        let now = counter();
-        let passed = now.wrapping_sub(counted);
-        if passed < window {
-            // `passed` is small: no overflow.
-            return ns + ((passed * RATE.load(Ordering::Relaxed)) >> 32);
+
+        fn clock_ns(&self) -> u64 {
+            super::exact_ns()
         }
-        look(now)
-    }
 
-    #[cold]
-    fn look(counted: u64) -> u64 {
-        let ns = exact_ns_ahead();
-        LOOK.set((counted, ns));
-        ns
-    }
-
-    #[cold]
-    fn look_uncalibrated() -> u64 {
-        if is_trusted() {
-            calibrate();
+        /// Without an allocation: this may be the thread's way to a timeout.
+        fn is_clock_source(&self) -> Option<bool> {
+            let mut file = File::open("/sys/devices/system/clocksource/clocksource0/current_clocksource").ok()?;
+            let mut source = [0; 16];
+            let len = file.read(&mut source).ok()?;
+            Some(source[..len].trim_ascii_end() == b"tsc")
         }
-        exact_ns_ahead()
-    }
-
-    /// Whether the kernel has made the counter its own clock source.
-    fn is_trusted() -> bool {
-        static TRUSTED: OnceLock<bool> = OnceLock::new();
-        *TRUSTED.get_or_init(|| {
-            let source = std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
-            source.is_ok_and(|source| source.trim() == "tsc")
-        })
-    }
-
-    /// Measures the rate between the first call of the process and the first one that comes long enough after it.
-    fn calibrate() {
-        static FIRST: OnceLock<(u64, u64)> = OnceLock::new();
-        let Some((counted, ns)) = undisturbed_look() else { return };
-        let (first_counted, first_ns) = *FIRST.get_or_init(|| (counted, ns));
-        let (counts, passed_ns) = (counted.wrapping_sub(first_counted), ns.saturating_sub(first_ns));
-        // The plausible range, 0.1 to 20 GHz, keeps the arithmetic in bounds, too.
-        if passed_ns < CALIBRATION_NS || counts < passed_ns / 10 || counts / 20 > passed_ns {
-            return;
-        }
-        let per_count = (u128::from(passed_ns) << 32) / u128::from(counts);
-        let Ok(rate) = u64::try_from(per_count + per_count / 8) else { return };
-        RATE.store(rate, Ordering::Relaxed);
-        // Release: pairs with the Acquire of the readers. Two threads that measure at once store nearly the same.
-        WINDOW.store((WINDOW_NS << 32) / rate, Ordering::Release);
-    }
-
-    fn undisturbed_look() -> Option<(u64, u64)> {
-        (0..8).find_map(|_| {
-            let before = counter();
-            let ns = exact_ns_ahead();
-            (counter().wrapping_sub(before) < UNDISTURBED).then_some((before, ns))
-        })
     }
 }
 

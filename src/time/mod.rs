@@ -1,6 +1,8 @@
 //! Monotonic time, ticks, and a clock that is moved by hand.
 
 mod ahead;
+#[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri), not(loom)))]
+mod counter;
 mod manual;
 mod pause;
 mod tick;

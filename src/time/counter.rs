@@ -1,0 +1,549 @@
+//! The processor's time stamp counter, as far as it can be trusted: what [`ahead`](super::ahead) adds to a look at the clock.
+//!
+//! The counter is used while Linux itself has made it its clock source, which means that it runs at a constant rate and is the same on
+//! all cores. That may end. The kernel drops the counter when its watchdog finds that it is wrong, and a virtual machine may be
+//! moved to, or go on on, a host whose counter has another rate. So the trust is looked at again:
+//!
+//! 1. *At each look at the clock*, at most once in 16 µs and thread: if what the counter said after this look, counted from the thread's
+//!    last one, is behind the clock, then the rate is wrong. That is the bound itself, so nothing else needs to be known.
+//! 2. *Once in a second*, by the thread that comes by first: the kernel is asked for its clock source once more, and the rate is measured
+//!    over the time since the last such review.
+//!
+//! What fails either is not trusted for a second. Then all starts from the beginning: the clock source, and two milliseconds in which the
+//! rate is measured. Meanwhile each look is one at the clock.
+//!
+//! Nobody waits here. One thread at a time reviews ([`Counter::claim`]); others go on by what they find.
+
+use std::cell::Cell;
+// Not through `sync`: a rate and a window, which models replace by the exact clock.
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use super::ahead::MARGIN_NS;
+use crate::sync::fork;
+
+/// How long the counter is believed after a look at the clock.
+const WINDOW_NS: u64 = 16_000;
+/// The rate is measured over at least this long, and at first over no more than the second: over a longer time it is an average that may
+/// never have been the rate.
+const CALIBRATION_NS: u64 = 2_000_000;
+const LONG_CALIBRATION_NS: u64 = 100_000_000;
+/// From one review to the next.
+const REVIEW_NS: u64 = 1_000_000_000;
+/// Two readings of the counter with a look at the clock between them are apart by less than this (some µs), or the thread was
+/// interrupted in between.
+const UNDISTURBED: u64 = 20_000;
+
+/// What is asked here of the machine: in tests a simulated one.
+pub(super) trait Machine {
+    fn counter(&self) -> u64;
+    /// The monotonic clock, in nanoseconds.
+    fn clock_ns(&self) -> u64;
+    /// Whether the kernel has made the counter its own clock source; none if it does not say. A few system calls.
+    fn is_clock_source(&self) -> Option<bool>;
+}
+
+/// A reading of the counter, and a look at the clock that came after it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    counted: u64,
+    /// With the margin; 0 for a thread that has not looked yet.
+    ns: u64,
+}
+
+impl Look {
+    pub(super) const NONE: Self = Self { counted: 0, ns: 0 };
+
+    fn new(counted: u64, clock_ns: u64) -> Self {
+        Self { counted, ns: clock_ns + MARGIN_NS }
+    }
+}
+
+/// Nanoseconds per count, and an eighth more, times 2^32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rate(u64);
+
+impl Rate {
+    /// None if the time is too short to say, or the rate not plausible: 0.1 to 20 GHz. That keeps the arithmetic in bounds, too.
+    fn between(from: Look, to: Look) -> Option<Self> {
+        let counts = to.counted.wrapping_sub(from.counted);
+        let ns = to.ns.saturating_sub(from.ns);
+        if ns < CALIBRATION_NS || counts < ns / 10 || counts / 20 > ns {
+            return None;
+        }
+        let per_count = (u128::from(ns) << 32) / u128::from(counts);
+        u64::try_from(per_count + per_count / 8).ok().map(Self)
+    }
+
+    /// The counts in a window.
+    fn window(self) -> u64 {
+        (WINDOW_NS << 32) / self.0
+    }
+
+    /// At least as many nanoseconds as it took to count so far, less than a window: there is no overflow.
+    #[inline]
+    fn ns_in_window(self, counts: u64) -> u64 {
+        (counts * self.0) >> 32
+    }
+
+    fn ns_in(self, counts: u64) -> u64 {
+        u64::try_from((u128::from(counts) * u128::from(self.0)) >> 32).unwrap_or(u64::MAX)
+    }
+
+    /// Whether a rate that was measured later is the same, but for what clocks are slewed by and measurements differ in.
+    fn agrees_with(self, later: Self) -> bool {
+        self.0.abs_diff(later.0) <= self.0 / 64
+    }
+}
+
+/// Whether the counter, read after a look at the clock, is behind that, going by an earlier look of the same thread.
+fn is_behind(rate: Rate, earlier: Look, counted: u64, clock_ns: u64) -> bool {
+    let passed_ns = rate.ns_in(counted.wrapping_sub(earlier.counted));
+    earlier.ns != 0 && earlier.ns.saturating_add(passed_ns) < clock_ns
+}
+
+/// What all threads know of the counter.
+#[derive(Debug)]
+pub(super) struct Counter {
+    /// In counts; 0 while the counter is not trusted.
+    window: AtomicU64,
+    /// A [`Rate`]. Written before `window`.
+    rate: AtomicU64,
+    /// When the next review is due.
+    due_ns: AtomicU64,
+    /// 0, or, while a thread reviews, [`fork::generation`] plus one: in a child whose parent had a thread at it nobody would end that.
+    claim: AtomicUsize,
+    /// What the rate is measured from, and whether it is for the first time. Both belong to the thread that reviews.
+    from: [AtomicU64; 2],
+    calibrates: AtomicBool,
+}
+
+impl Counter {
+    pub(super) const fn new() -> Self {
+        Self {
+            window: AtomicU64::new(0),
+            rate: AtomicU64::new(0),
+            due_ns: AtomicU64::new(0),
+            claim: AtomicUsize::new(0),
+            from: [const { AtomicU64::new(0) }; 2],
+            calibrates: AtomicBool::new(false),
+        }
+    }
+
+    /// At least what the clock says. `last` is the calling thread's own.
+    #[inline]
+    pub(super) fn ns(&self, machine: &impl Machine, last: &Cell<Look>) -> u64 {
+        // Acquire: pairs with the Release in `calibrate` and `keeps_its_rate`, for the rate.
+        let window = self.window.load(Ordering::Acquire);
+        if window == 0 {
+            return self.look_at_clock(machine);
+        }
+        let (look, counted) = (last.get(), machine.counter());
+        let passed = counted.wrapping_sub(look.counted);
+        if passed < window {
+            return look.ns + self.rate().ns_in_window(passed);
+        }
+        self.look(machine, last, counted)
+    }
+
+    #[inline]
+    fn rate(&self) -> Rate {
+        Rate(self.rate.load(Ordering::Relaxed))
+    }
+
+    #[cold]
+    fn look(&self, machine: &impl Machine, last: &Cell<Look>, counted: u64) -> u64 {
+        let ns = machine.clock_ns();
+        let earlier = last.replace(Look::new(counted, ns));
+        // Once more: the thread may have been interrupted since it read the counter.
+        if is_behind(self.rate(), earlier, machine.counter(), ns) {
+            self.distrust(ns);
+        } else {
+            self.review_if_due(machine, ns);
+        }
+        ns + MARGIN_NS
+    }
+
+    #[cold]
+    fn look_at_clock(&self, machine: &impl Machine) -> u64 {
+        let ns = machine.clock_ns();
+        self.review_if_due(machine, ns);
+        ns + MARGIN_NS
+    }
+
+    /// From here on all threads look at the clock, for at least a second.
+    fn distrust(&self, now_ns: u64) {
+        self.due_ns.store(now_ns.saturating_add(REVIEW_NS), Ordering::Relaxed);
+        self.window.store(0, Ordering::Relaxed);
+    }
+
+    fn review_if_due(&self, machine: &impl Machine, now_ns: u64) {
+        if self.due_ns.load(Ordering::Relaxed) <= now_ns && self.claim() {
+            // Another may have done it in between.
+            if self.due_ns.load(Ordering::Relaxed) <= now_ns {
+                self.review(machine, now_ns);
+            }
+            // Release: pairs with the Acquire in `claim`, for all that the next one finds.
+            self.claim.store(0, Ordering::Release);
+        }
+    }
+
+    /// False while another thread of this process reviews.
+    fn claim(&self) -> bool {
+        let mine = fork::generation() + 1;
+        let found = self.claim.load(Ordering::Relaxed);
+        // Acquire: pairs with the Release in `review_if_due`.
+        found != mine && self.claim.compare_exchange(found, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// By the thread that has claimed it.
+    fn review(&self, machine: &impl Machine, now_ns: u64) {
+        let due_in = |ns: u64| self.due_ns.store(now_ns.saturating_add(ns), Ordering::Relaxed);
+        due_in(REVIEW_NS);
+        let window = self.window.load(Ordering::Relaxed);
+        if window != 0 {
+            // Where the kernel does not say any more (there is no /sys after a chroot), the rate decides.
+            if machine.is_clock_source() == Some(false) || !self.keeps_its_rate(machine, window) {
+                self.distrust(now_ns);
+            }
+        } else if self.calibrates.load(Ordering::Relaxed) {
+            let goes_on = self.calibrate(machine);
+            self.calibrates.store(goes_on, Ordering::Relaxed);
+            if goes_on {
+                due_in(CALIBRATION_NS);
+            }
+        } else if machine.is_clock_source() == Some(true) {
+            self.calibrates.store(true, Ordering::Relaxed);
+            self.measure_from(Look::NONE);
+            due_in(0);
+        }
+    }
+
+    /// Measures the rate for the first time, or for the first time since the counter was not trusted. True if that is not over.
+    fn calibrate(&self, machine: &impl Machine) -> bool {
+        let Some(look) = undisturbed_look(machine) else { return true };
+        let from = self.measured_from();
+        let passed_ns = look.ns.saturating_sub(from.ns);
+        if from.ns != 0 && passed_ns < CALIBRATION_NS {
+            return true;
+        }
+        self.measure_from(look);
+        if from.ns == 0 || passed_ns > LONG_CALIBRATION_NS {
+            return true;
+        }
+        if let Some(rate) = Rate::between(from, look) {
+            self.rate.store(rate.0, Ordering::Relaxed);
+            // Release: pairs with the Acquire in `ns`.
+            self.window.store(rate.window(), Ordering::Release);
+        }
+        false
+    }
+
+    /// Measures the rate again. False if it is another than before.
+    fn keeps_its_rate(&self, machine: &impl Machine, window: u64) -> bool {
+        // Interrupted each time: the next review measures over a longer time.
+        let Some(look) = undisturbed_look(machine) else { return true };
+        let later = Rate::between(self.measured_from(), look).filter(|&later| self.rate().agrees_with(later));
+        self.measure_from(look);
+        let Some(later) = later else { return false };
+        self.rate.store(later.0, Ordering::Relaxed);
+        // Not if another thread has closed it meanwhile. Release: as in `calibrate`.
+        let _ = self.window.compare_exchange(window, later.window(), Ordering::Release, Ordering::Relaxed);
+        true
+    }
+
+    fn measured_from(&self) -> Look {
+        let [counted, ns] = &self.from;
+        Look { counted: counted.load(Ordering::Relaxed), ns: ns.load(Ordering::Relaxed) }
+    }
+
+    fn measure_from(&self, look: Look) {
+        let [counted, ns] = &self.from;
+        counted.store(look.counted, Ordering::Relaxed);
+        ns.store(look.ns, Ordering::Relaxed);
+    }
+}
+
+fn undisturbed_look(machine: &impl Machine) -> Option<Look> {
+    (0..8).find_map(|_| {
+        let counted = machine.counter();
+        let ns = machine.clock_ns();
+        (machine.counter().wrapping_sub(counted) < UNDISTURBED).then_some(Look::new(counted, ns))
+    })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const SECOND: u64 = 1_000 * MS;
+
+    /// A machine whose time passes by what is asked of it.
+    struct Simulated {
+        ns: Cell<u64>,
+        /// In 1,000ths.
+        counted: Cell<u64>,
+        /// Counts in 1,000 ns.
+        rate: Cell<u64>,
+        source: Cell<Option<bool>>,
+        clock_looks: Cell<u64>,
+        /// When the clock source was asked for.
+        asked_ns: std::cell::RefCell<Vec<u64>>,
+    }
+
+    impl Simulated {
+        fn new(rate: u64) -> Self {
+            Self {
+                ns: Cell::new(5 * MS),
+                counted: Cell::new(77 * SECOND),
+                rate: Cell::new(rate),
+                source: Cell::new(Some(true)),
+                clock_looks: Cell::new(0),
+                asked_ns: std::cell::RefCell::default(),
+            }
+        }
+
+        fn pass(&self, ns: u64) {
+            self.ns.set(self.ns.get() + ns);
+            self.counted.set(self.counted.get().wrapping_add(ns * self.rate.get()));
+        }
+
+        fn jump(&self, counts: i64) {
+            self.counted.set(self.counted.get().wrapping_add_signed(counts * 1_000));
+        }
+    }
+
+    impl Machine for Simulated {
+        fn counter(&self) -> u64 {
+            self.pass(3);
+            let counted = self.counted.get() / 1_000;
+            self.pass(4);
+            counted
+        }
+
+        fn clock_ns(&self) -> u64 {
+            self.clock_looks.set(self.clock_looks.get() + 1);
+            self.pass(11);
+            let ns = self.ns.get();
+            self.pass(9);
+            ns
+        }
+
+        fn is_clock_source(&self) -> Option<bool> {
+            self.asked_ns.borrow_mut().push(self.ns.get());
+            self.pass(10_000);
+            self.source.get()
+        }
+    }
+
+    /// What came of many calls.
+    #[derive(Debug, Default)]
+    struct Seen {
+        calls: u64,
+        clock_looks: u64,
+        /// How many were behind, and until how long after the first call.
+        behind: u64,
+        behind_until_ns: u64,
+        furthest_ahead_ns: u64,
+    }
+
+    impl Seen {
+        fn uses_the_counter(&self) -> bool {
+            self.clock_looks < self.calls / 2
+        }
+    }
+
+    /// A machine, what its threads know of the counter, and what each knows by itself.
+    struct Threads {
+        machine: Simulated,
+        counter: Counter,
+        last: Vec<Cell<Look>>,
+        random: u64,
+    }
+
+    impl Threads {
+        fn new(threads: usize, rate: u64) -> Self {
+            let last = (0..threads).map(|_| Cell::new(Look::NONE)).collect();
+            Self { machine: Simulated::new(rate), counter: Counter::new(), last, random: 1 }
+        }
+
+        /// One that has been at it for two seconds.
+        fn at_work(threads: usize, rate: u64) -> Self {
+            let mut at_work = Self::new(threads, rate);
+            at_work.work(2 * SECOND);
+            assert!(at_work.work(MS).uses_the_counter());
+            at_work
+        }
+
+        fn draw(&mut self, below: u64) -> u64 {
+            self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.random >> 33) % below
+        }
+
+        /// The threads, in no order, ask for the time: often, now and then after a millisecond.
+        fn work(&mut self, for_ns: u64) -> Seen {
+            let (start_ns, looks) = (self.machine.ns.get(), self.machine.clock_looks.get());
+            let mut seen = Seen::default();
+            while self.machine.ns.get() < start_ns + for_ns {
+                let thread = usize::try_from(self.draw(self.last.len() as u64)).expect("few");
+                let before_ns = self.machine.ns.get();
+                let ahead_ns = self.counter.ns(&self.machine, &self.last[thread]);
+                seen.calls += 1;
+                if ahead_ns < before_ns {
+                    seen.behind += 1;
+                    seen.behind_until_ns = before_ns - start_ns;
+                }
+                seen.furthest_ahead_ns = seen.furthest_ahead_ns.max(ahead_ns.saturating_sub(self.machine.ns.get()));
+                let pause = if self.draw(500) == 0 { MS } else { self.draw(1_000) };
+                self.machine.pass(pause);
+            }
+            seen.clock_looks = self.machine.clock_looks.get() - looks;
+            seen
+        }
+    }
+
+    #[test]
+    fn a_counter_that_keeps_its_rate_is_used_and_never_behind() {
+        for rate in [110, 999, 2_450, 19_000] {
+            let mut threads = Threads::new(3, rate);
+            let seen = threads.work(4 * SECOND);
+            assert_eq!(seen.behind, 0, "{rate}: {seen:?}");
+            assert!(seen.uses_the_counter() && seen.furthest_ahead_ns < 4_000, "{rate}: {seen:?}");
+        }
+    }
+
+    #[test]
+    fn a_rate_that_nobody_believes_is_not_used() {
+        for rate in [0, 50, 30_000] {
+            let seen = Threads::new(2, rate).work(3 * SECOND);
+            assert!(seen.behind == 0 && !seen.uses_the_counter(), "{rate}: {seen:?}");
+        }
+    }
+
+    #[test]
+    fn a_counter_that_slows_down_is_behind_for_one_window_only_and_used_again_by_its_new_rate() {
+        for slower in [2_600, 2_000, 1_500, 300] {
+            let mut threads = Threads::at_work(3, 3_000);
+            threads.machine.rate.set(slower);
+            let seen = threads.work(SECOND / 2);
+            // The window lasts until so much has been counted, and then a thread has to come by.
+            let window_ns = WINDOW_NS * 3_000 / slower + 2 * MS;
+            assert!(seen.behind_until_ns <= window_ns, "{slower}: {seen:?}");
+            assert!(!seen.uses_the_counter(), "{slower}: {seen:?}");
+            threads.work(SECOND);
+            let seen = threads.work(2 * SECOND);
+            assert!(seen.behind == 0 && seen.uses_the_counter(), "{slower}: {seen:?}");
+        }
+    }
+
+    #[test]
+    fn a_counter_that_becomes_faster_is_used_by_its_new_rate_after_a_while() {
+        let mut threads = Threads::at_work(3, 1_000);
+        threads.machine.rate.set(3_000);
+        let seen = threads.work(3 * SECOND);
+        assert_eq!(seen.behind, 0, "{seen:?}");
+        let seen = threads.work(SECOND);
+        assert!(seen.behind == 0 && seen.uses_the_counter() && seen.furthest_ahead_ns < 4_000, "{seen:?}");
+    }
+
+    #[test]
+    fn a_counter_that_jumps_is_behind_for_one_window_only() {
+        for counts in
+            [-1_000_000_000_000, -3_000_000, -40_000, -20_000, -1_000, 1_000, 40_000, 3_000_000, 1_000_000_000_000]
+        {
+            let mut threads = Threads::at_work(3, 2_450);
+            threads.machine.jump(counts);
+            let seen = threads.work(4 * SECOND);
+            assert!(seen.behind_until_ns < 2 * WINDOW_NS + 2 * MS, "{counts}: {seen:?}");
+            let seen = threads.work(SECOND);
+            assert!(seen.behind == 0 && seen.uses_the_counter(), "{counts}: {seen:?}");
+        }
+    }
+
+    #[test]
+    fn a_rate_that_drifts_is_followed() {
+        let mut threads = Threads::at_work(2, 3_000);
+        for second in 0..30 {
+            threads.machine.rate.set(threads.machine.rate.get() * 986 / 1_000);
+            let seen = threads.work(SECOND);
+            assert!(seen.behind == 0 && seen.uses_the_counter(), "second {second}: {seen:?}");
+            assert!(seen.furthest_ahead_ns < 3_000, "second {second}: {seen:?}");
+        }
+        assert!(threads.machine.rate.get() < 2_000);
+    }
+
+    #[test]
+    fn the_counter_is_used_no_more_when_the_kernel_has_dropped_it_and_again_when_it_has_taken_it_back() {
+        let mut threads = Threads::at_work(3, 2_450);
+        threads.machine.source.set(Some(false));
+        threads.work(SECOND + 2 * MS);
+        let seen = threads.work(3 * SECOND);
+        assert_eq!((seen.clock_looks, seen.behind), (seen.calls, 0), "{seen:?}");
+        threads.machine.source.set(Some(true));
+        threads.work(SECOND + 10 * MS);
+        let seen = threads.work(SECOND);
+        assert!(seen.behind == 0 && seen.uses_the_counter(), "{seen:?}");
+    }
+
+    #[test]
+    fn a_kernel_that_says_nothing_changes_nothing() {
+        let mut threads = Threads::new(2, 2_450);
+        threads.machine.source.set(None);
+        assert!(!threads.work(2 * SECOND).uses_the_counter(), "it has never said so");
+        let mut threads = Threads::at_work(2, 2_450);
+        threads.machine.source.set(None);
+        let seen = threads.work(5 * SECOND);
+        assert!(seen.behind == 0 && seen.uses_the_counter(), "it has said so before: {seen:?}");
+    }
+
+    #[test]
+    fn the_kernel_is_asked_once_in_a_second_at_most() {
+        let mut threads = Threads::new(3, 2_450);
+        for (rate, source) in [(2_450, true), (1_500, true), (1_500, false), (3_000, true), (900, true)] {
+            threads.machine.rate.set(rate);
+            threads.machine.source.set(Some(source));
+            threads.work(5 * SECOND / 2);
+        }
+        let asked = threads.machine.asked_ns.borrow();
+        assert!(asked.len() >= 8, "{asked:?}");
+        assert!(asked.windows(2).all(|pair| pair[1] - pair[0] >= SECOND), "{asked:?}");
+    }
+
+    #[test]
+    fn what_is_counted_while_the_machine_sleeps_makes_no_rate() {
+        let mut threads = Threads::new(1, 3_000);
+        threads.work(MS);
+        assert!(threads.counter.calibrates.load(Ordering::Relaxed) && threads.counter.measured_from().ns != 0);
+        threads.machine.jump(3_000_000_000);
+        threads.machine.pass(SECOND);
+        let seen = threads.work(SECOND);
+        assert!(seen.behind == 0 && seen.uses_the_counter(), "the first rate: {seen:?}");
+        let mut threads = Threads::at_work(1, 3_000);
+        threads.machine.jump(3_000_000_000);
+        let seen = threads.work(3 * SECOND);
+        assert_eq!(seen.behind, 0, "a later one: {seen:?}");
+        let seen = threads.work(SECOND);
+        assert!(seen.behind == 0 && seen.uses_the_counter(), "{seen:?}");
+    }
+
+    #[test]
+    fn the_first_look_of_a_thread_says_nothing_against_the_counter() {
+        let mut threads = Threads::at_work(1, 3_000);
+        // It begins anew, which a machine that wakes up may let it do.
+        threads.machine.counted.set(0);
+        threads.work(3 * SECOND);
+        for _ in 0..10 {
+            threads.last.push(Cell::new(Look::NONE));
+            let seen = threads.work(10 * MS);
+            assert!(seen.behind == 0 && seen.uses_the_counter(), "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn a_review_that_a_thread_of_the_parent_has_begun_does_not_keep_a_child_from_its_own() {
+        let counter = Counter::new();
+        assert!(counter.claim() && !counter.claim(), "one at a time");
+        counter.claim.store(fork::generation() + 2, Ordering::Relaxed);
+        assert!(counter.claim() && !counter.claim());
+    }
+}
