@@ -1,5 +1,5 @@
 //! What an operator should know, as events of the crate `tracing`, all with the target `tourbillon`: too many engines, a task that panicked,
-//! a worker that can't be started, a turn that took long, a shard that does not keep up.
+//! a worker that can't be started, one that does not get its core, a turn that took long, a shard that does not keep up.
 //!
 //! Without the feature `tracing` all of this is empty, and compiles to nothing. With it, a turn costs one load while nobody listens, and
 //! one look at the clock while somebody does; nothing else here is on a way that is taken often. Whoever listens is called like a hook
@@ -7,9 +7,9 @@
 //! told of too many engines; and what a thread schedules while it ends (out of a thread-local's destructor) is told under a lock.
 
 #[cfg(feature = "tracing")]
-pub(crate) use loud::{NoThread, Turns, many_engines, task_panicked};
+pub(crate) use loud::{NoThread, Turns, many_engines, task_panicked, worker_starved};
 #[cfg(not(feature = "tracing"))]
-pub(crate) use silent::{NoThread, Turns, many_engines, task_panicked};
+pub(crate) use silent::{NoThread, Turns, many_engines, task_panicked, worker_starved};
 
 #[cfg(feature = "tracing")]
 mod loud {
@@ -55,6 +55,19 @@ mod loud {
         tell(
             || error!(target: TARGET, panic = text.unwrap_or("not a string"), "a timer task panicked; the others run on"),
         );
+    }
+
+    /// A worker did not get the core that it was pinned to, and is pinned no more.
+    #[cold]
+    pub(crate) fn worker_starved(shard: usize, core: usize) {
+        tell(|| {
+            warn!(
+                target: TARGET,
+                shard,
+                core,
+                "a timer's worker did not get the core that it was pinned to: others keep it busy; it may run on any from now on"
+            );
+        });
     }
 
     /// Tells once that a worker can't be started: each schedule tries again.
@@ -137,6 +150,9 @@ mod silent {
 
     #[inline]
     pub(crate) fn many_engines(_living: usize, _many: usize) {}
+
+    #[inline]
+    pub(crate) fn worker_starved(_shard: usize, _core: usize) {}
 
     #[inline]
     pub(crate) fn task_panicked(_panic: &(dyn Any + Send)) {}

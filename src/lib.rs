@@ -69,7 +69,8 @@
 //! * `rayon`, `tokio`: a Rayon pool, or the handle of a Tokio runtime, is an [`Executor`].
 //! * `stream`: an [`Interval`] is a `Stream`.
 //! * `tower`: a time limit as a layer, for tower and axum.
-//! * `tracing`: events for an operator: panics, too many engines; of workers also that one can't be started, long turns, overload.
+//! * `tracing`: events for an operator: panics, too many engines; of workers also that one can't be started or does not get its
+//!   core, long turns, overload.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -1,6 +1,9 @@
 //! What an operator is told, and what not. Engines are told apart by the names of their threads.
 
 mod common;
+#[cfg(target_os = "linux")]
+#[path = "common/hog.rs"]
+mod hog;
 #[path = "common/listener.rs"]
 mod listener;
 
@@ -9,7 +12,7 @@ use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tourbillon::{Builder, Inline, ManualClock, Timer};
+use tourbillon::{Builder, Inline, ManualClock, Pinning, Timer};
 use tracing::Level;
 
 use common::{HOUR, MS, assert_books_balance, driven_by, eventually, in_time};
@@ -20,9 +23,10 @@ static LISTENER: LazyLock<Listener> = LazyLock::new(Listener::of_all);
 /// Longer than a turn may take.
 const LONG: Duration = Duration::from_millis(150);
 
+/// Not pinned: a loaded machine may keep a worker from its core, which would be told.
 fn builder(name: &str) -> Builder {
     LazyLock::force(&LISTENER);
-    Timer::builder().shards(1).thread_name(name)
+    Timer::builder().shards(1).thread_name(name).pinning(Pinning::None)
 }
 
 fn inline(name: &str) -> Timer {
@@ -138,4 +142,22 @@ fn a_driven_engine_tells_of_panics_and_leaves_turns_to_its_driver() {
     assert_eq!(driver.turn(), 1);
     let heard = LISTENER.heard_by(&name);
     assert!(heard.len() == 1 && heard[0].text.contains("by hand"), "{heard:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_worker_that_does_not_get_its_core_tells_once() {
+    let timer = builder("starved").executor(Inline).pinning(Pinning::Auto).build().expect("the options make sense");
+    let beat = timer.schedule_with_fixed_delay(MS, MS, || ()).expect("accepted");
+    eventually("the worker runs", || timer.stats().fired > 0 || timer.stats().repeated > 0);
+    let Some(_hog) = timer.stats().shards[0].pinned_to.and_then(hog::Hog::on) else {
+        println!("SKIPPED: there is no core, or nobody to take it");
+        return;
+    };
+    eventually("it is told", || !told("starved", "did not get the core").is_empty());
+    let runs = timer.stats().repeated;
+    eventually("it goes on", || timer.stats().repeated > runs + 20);
+    let told = told("starved", "did not get the core");
+    assert!(told.len() == 1 && told[0].level == Level::WARN && told[0].text.contains("shard=0"), "{told:?}");
+    drop(beat);
 }

@@ -143,9 +143,7 @@ fn a_main_that_pins_itself_takes_no_thread_of_ours_with_it() {
                 run_together(&timer, 1);
                 assert_eq!(timer.stats().shards[0].pinned_to, Some(core));
             }
-            let timer = build("auto", Pinning::Auto);
-            run_together(&timer, 1);
-            assert!(timer.stats().shards[0].pinned_to.is_some(), "there are more cores than workers");
+            core_of_an_engine();
         }
         None => ["before", "after", "pinned", "cores"].iter().for_each(|part| _ = run(test, part, &allowed)),
     }
@@ -199,11 +197,14 @@ fn a_process_whose_threads_are_all_moved_starts_no_thread_elsewhere() {
 /// So many processes, on at least two cores, all choose the same one with a chance of 2^-39, which is less than 10^-11.
 const PROCESSES: usize = 40;
 
-/// The core of an engine's only worker, which is pinned by itself.
+/// The core of an engine's only worker, which is pinned by itself. (On a machine that is loaded enough it may have given it up by then.)
 fn core_of_an_engine() -> usize {
-    let timer = Timer::builder().shards(1).executor(Inline).build().expect("the options make sense");
-    run_together(&timer, 1);
-    timer.stats().shards[0].pinned_to.expect("there are more cores than workers")
+    let core = |_| {
+        let timer = Timer::builder().shards(1).executor(Inline).build().expect("the options make sense");
+        run_together(&timer, 1);
+        timer.stats().shards[0].pinned_to
+    };
+    (0..20).find_map(core).expect("there are more cores than workers")
 }
 
 fn assert_not_all_the_same(cores: &[usize]) {

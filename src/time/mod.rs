@@ -123,6 +123,11 @@ impl Timeline {
         }
     }
 
+    /// Whether the clock is the system's own, by which threads sleep.
+    pub(crate) fn is_the_systems(&self) -> bool {
+        matches!(self.source, Source::Monotonic)
+    }
+
     /// What the clock says, also in a pause.
     pub(crate) fn now(&self) -> Instant {
         self.source.now()

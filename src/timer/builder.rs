@@ -287,7 +287,8 @@ impl Builder {
             .executor
             .take()
             .unwrap_or_else(|| Arc::new(ThreadPool::by_cores(&format!("{}-pool", self.thread_name))));
-        let plan = WorkerPlan { wait: self.wait, thread_name: self.thread_name.clone(), cores };
+        let cores_are_fixed = matches!(self.pinning, Pinning::Cores(_));
+        let plan = WorkerPlan { wait: self.wait, thread_name: self.thread_name.clone(), cores, cores_are_fixed };
         let hooks = std::mem::take(&mut self.hooks);
         let sink = || -> Box<dyn Sink> { Box::new(Dispatch::new(Arc::clone(&executor), hooks.clone())) };
         let wheels = made.iter().map(Shard::view).collect();

@@ -90,7 +90,8 @@ pub struct ShardStats {
     pub lateness: Lateness,
     /// Entries in the wheel as of the last turn, cancelled ones included that have not been collected yet.
     pub linked: u64,
-    /// The core that the worker is pinned to; none if it is not, or has not been started.
+    /// The core that the worker is pinned to; none if it is not, or not any more, or has not been started. See
+    /// [`Pinning::Auto`](crate::Pinning::Auto) for when a worker gives its core up.
     pub pinned_to: Option<usize>,
     /// The levels of its wheel, the finest first.
     pub levels: Vec<LevelStats>,

@@ -1,6 +1,9 @@
 //! Where the threads of this process may run: the cores that it was given, and where its workers are pinned.
 
 use std::io;
+// Not through `sync`: where a worker is pinned is for statistics, and decides what is asked of the system, which models have no word for.
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use core_affinity::CoreId;
 
@@ -37,23 +40,67 @@ pub(crate) fn spawn_ordinary<T: Send + 'static>(
     })
 }
 
+/// The core that a worker is pinned to, plus one, for all to see; 0 if none.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PinnedTo(Arc<AtomicUsize>);
+
+impl PinnedTo {
+    pub(super) fn get(&self) -> Option<usize> {
+        self.0.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    fn set(&self, core: usize) {
+        self.0.store(core + 1, Ordering::Relaxed);
+    }
+
+    /// It is pinned no more.
+    pub(super) fn take(&self) -> Option<usize> {
+        self.0.swap(0, Ordering::Relaxed).checked_sub(1)
+    }
+}
+
 /// Pins the calling thread, a worker. False if the system refused; the thread then runs where it may.
-pub(super) fn pin_current_thread(core: usize) -> bool {
+pub(super) fn pin_current_thread(core: usize, pinned_to: &PinnedTo) -> bool {
     let pinned = core_affinity::set_for_current(CoreId { id: core });
-    #[cfg(all(target_os = "linux", not(miri)))]
     if pinned {
-        linux::remember_pinned();
+        pinned_to.set(core);
+        #[cfg(all(target_os = "linux", not(miri)))]
+        linux::remember_pinned(pinned_to);
     }
     pinned
 }
 
+/// Whether the calling thread is still pinned to this core. Where that can't be asked it is.
+pub(super) fn is_pinned_here(core: usize) -> bool {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    return linux::is_pinned(0, core);
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    {
+        let _ = core;
+        true
+    }
+}
+
+/// Lets the calling thread run wherever the process may. False if it is not pinned to this core.
+pub(super) fn unpin(core: usize) -> bool {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    return linux::unpin(0, core);
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    {
+        let _ = core;
+        false
+    }
+}
+
 #[cfg(all(target_os = "linux", not(miri)))]
 mod linux {
-    use std::cell::Cell;
+    use std::cell::{Cell, OnceCell};
     #[cfg(not(loom))]
     use std::sync::OnceLock;
 
-    use libc::{CPU_ISSET, CPU_SET, CPU_SETSIZE, cpu_set_t};
+    use libc::{CPU_CLR, CPU_ISSET, CPU_SET, CPU_SETSIZE, cpu_set_t};
+
+    use super::PinnedTo;
 
     /// The set that the process had when it was loaded.
     #[cfg(not(loom))]
@@ -133,20 +180,26 @@ mod linux {
     }
 
     thread_local! {
-        /// Whether this thread is a worker that was pinned.
-        static PINNED: Cell<bool> = const { Cell::new(false) };
+        /// Where this thread, a worker, was pinned.
+        static PINNED: OnceCell<PinnedTo> = const { OnceCell::new() };
         /// Where this thread, one of ours, has put itself.
         static OWN: Cell<Option<cpu_set_t>> = const { Cell::new(None) };
     }
 
-    pub(super) fn remember_pinned() {
-        PINNED.set(true);
+    pub(super) fn remember_pinned(to: &PinnedTo) {
+        PINNED.with(|pinned| _ = pinned.set(to.clone()));
         OWN.set(set_of(0));
+    }
+
+    /// Whether the calling thread is a worker that was pinned, and still is.
+    fn is_pinned_worker() -> bool {
+        // A thread that is so far gone that it has destroyed this turns no shard any more.
+        PINNED.try_with(|pinned| pinned.get().is_some_and(|to| to.get().is_some())).unwrap_or(false)
     }
 
     /// For the calling thread, one of ours, as its first step.
     pub(super) fn put_current_thread(set: &cpu_set_t) {
-        set_for_current(set);
+        put(0, set);
         // Not what was asked for: the kernel takes away what is outside of the cpuset.
         OWN.set(set_of(0));
     }
@@ -158,22 +211,36 @@ mod linux {
 
     impl UnpinnedWorker {
         /// None if it is no pinned worker, or nobody can tell.
-        pub(super) fn for_now(set: &cpu_set_t) -> Option<Self> {
-            let pinned = set_of(0).filter(|_| PINNED.get())?;
-            set_for_current(set);
+        pub(super) fn for_now(unpinned: &cpu_set_t) -> Option<Self> {
+            let pinned = set_of(0).filter(|_| is_pinned_worker())?;
+            put(0, unpinned);
             Some(Self { pinned })
         }
     }
 
     impl Drop for UnpinnedWorker {
         fn drop(&mut self) {
-            set_for_current(&self.pinned);
+            put(0, &self.pinned);
         }
     }
 
-    fn set_for_current(set: &cpu_set_t) {
-        // A refusal leaves the thread where it may run.
-        // SAFETY: 0 is the calling thread; the size is the set's own.
-        unsafe { libc::sched_setaffinity(0, size_of::<cpu_set_t>(), set) };
+    pub(super) fn is_pinned(thread: libc::pid_t, core: usize) -> bool {
+        set_of(thread).is_some_and(|set| cores_in(&set) == [core])
+    }
+
+    pub(super) fn unpin(thread: libc::pid_t, core: usize) -> bool {
+        let Some(all) = process_set().filter(|_| is_pinned(thread, core)) else { return false };
+        let mut others = all;
+        // SAFETY: the core is in a set, so it is below a set's length.
+        unsafe { CPU_CLR(core, &mut others) };
+        // First elsewhere: a thread that waits for a core goes on doing so if it may run there.
+        put(thread, &others);
+        put(thread, &all)
+    }
+
+    /// Says where a thread, 0 being the calling one, may run. A refusal leaves it where it may run already.
+    fn put(thread: libc::pid_t, set: &cpu_set_t) -> bool {
+        // SAFETY: reads the set, whose own size it is told.
+        unsafe { libc::sched_setaffinity(thread, size_of::<cpu_set_t>(), set) == 0 }
     }
 }

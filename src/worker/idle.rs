@@ -25,8 +25,14 @@ pub enum WaitStrategy {
 /// How often a worker that drains its shard looks whether all that was left has been cancelled.
 const DRAIN_LOOK: Duration = Duration::from_millis(10);
 
-/// Waits until there may be something to do. Returns whether the worker has slept.
-pub(super) fn wait(strategy: WaitStrategy, hub: &HubRef, shard: &Shard) -> bool {
+/// A worker has slept.
+pub(super) struct Slept {
+    /// When it was to wake by itself, if ever.
+    pub(super) until_ns: Option<u64>,
+}
+
+/// Waits until there may be something to do. None if the worker has not slept.
+pub(super) fn wait(strategy: WaitStrategy, hub: &HubRef, shard: &Shard) -> Option<Slept> {
     let drained = hub.mailbox(shard.index()).drains_until();
     let next = shard.next_due().into_iter().chain(drained).min();
     let timeline = hub.timeline();
@@ -37,7 +43,7 @@ pub(super) fn wait(strategy: WaitStrategy, hub: &HubRef, shard: &Shard) -> bool 
     let wake_up = match strategy {
         WaitStrategy::Spin => {
             std::hint::spin_loop();
-            return false;
+            return None;
         }
         // Time that stands still is nothing to spin for.
         WaitStrategy::Hybrid { spin } if !stands_still => due_ns.map(|due| due.saturating_sub(ns_in(spin))),
@@ -45,17 +51,18 @@ pub(super) fn wait(strategy: WaitStrategy, hub: &HubRef, shard: &Shard) -> bool 
     };
     if wake_up.is_some_and(|at| at <= now_ns) {
         std::hint::spin_loop();
-        return false;
+        return None;
     }
     if !hub.mailbox(shard.index()).fall_asleep(next) {
-        return false;
+        return None;
     }
     // Time that is moved by hand, or paused, does not pass while the worker sleeps: whoever lets it go on wakes the worker.
-    let timeout = wake_up.filter(|_| !stands_still).map(|at| Duration::from_nanos(at - now_ns));
+    let until_ns = wake_up.filter(|_| !stands_still);
+    let timeout = until_ns.map(|at| Duration::from_nanos(at - now_ns));
     // A cancel wakes nobody, but it may have been the last thing that a drain waits for.
     let at_most = drained.map(|_| DRAIN_LOOK);
     park_for(timeout.into_iter().chain(at_most).min());
-    true
+    Some(Slept { until_ns })
 }
 
 fn ns_in(duration: Duration) -> u64 {

@@ -3,8 +3,10 @@
 mod cores;
 mod idle;
 mod pin;
+mod pinned;
 mod prompt;
 mod tick;
+mod waits;
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -19,8 +21,9 @@ use crate::events;
 use crate::panics;
 use crate::shard::{Batch, Hub, HubRef, Mailbox, Order, Shard, UnfiredList, Wake};
 use crate::sync::thread::{self, JoinHandle, Thread};
-use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, lock, park_for};
+use crate::sync::{Arc, Mutex, lock, park_for};
 use crate::time;
+use pinned::{Meter, Pin};
 
 /// Where a worker puts what has expired. Must not panic, not when it is dropped either, and must not call back into the worker.
 pub(crate) trait Sink: Send {
@@ -52,6 +55,8 @@ pub(crate) struct WorkerPlan {
     pub(crate) thread_name: String,
     /// A core for each shard, or none.
     pub(crate) cores: Vec<Option<usize>>,
+    /// Whether a worker that does not get its core is to stay there.
+    pub(crate) cores_are_fixed: bool,
 }
 
 /// A worker that has not been needed yet.
@@ -71,8 +76,7 @@ struct Post {
     /// Of the running thread. In front of the lock, so that a wake-up takes none.
     thread: OnceLock<Thread>,
     seat: Mutex<Seat>,
-    /// The core that it is pinned to, plus one; 0 if none.
-    pinned: AtomicUsize,
+    pin: Arc<Pin>,
     no_thread: events::NoThread,
 }
 
@@ -114,15 +118,15 @@ impl Workers {
         let post = |shard| Post {
             thread: OnceLock::new(),
             seat: Mutex::new(Seat::Waiting(Box::new(Waiting { shard, sink: sink(), hub: hub.clone() }))),
-            pinned: AtomicUsize::new(0),
+            pin: Arc::new(Pin::default()),
             no_thread: events::NoThread::default(),
         };
         Arc::new(Self { plan, posts: shards.into_iter().map(post).collect() })
     }
 
-    /// The core that a worker has been pinned to.
+    /// The core that a worker is pinned to.
     pub(crate) fn pinned_to(&self, shard: usize) -> Option<usize> {
-        self.posts[shard].pinned.load(Ordering::Relaxed).checked_sub(1)
+        self.posts[shard].pin.core()
     }
 
     /// Whether a shard's worker has been started, if only just now: whoever starts it holds the lock until it can be woken. If
@@ -182,9 +186,7 @@ impl Workers {
         let mut turns = events::Turns::default();
         let index = shard.index();
         prompt::ask_to_be_prompt();
-        if let Some(core) = self.plan.cores[index].filter(|&core| cores::pin_current_thread(core)) {
-            self.posts[index].pinned.store(core + 1, Ordering::Relaxed);
-        }
+        let mut meter = self.pin(&hub, index);
         let mailbox = hub.mailbox(index);
         if sink.wants_begin() {
             // A worker that the user keeps from its first turn is behind since now; or since ever, if the clock can't say.
@@ -192,7 +194,7 @@ impl Workers {
             sink.begin(&hub, index);
         }
         while !mailbox.is_stopped() {
-            match supervised(|| self.step(&hub, &mut shard, &mut *sink, &mut turns)) {
+            match supervised(|| self.step(&hub, &mut shard, &mut *sink, &mut turns, &mut meter)) {
                 Some(Step::Drained) => break,
                 Some(Step::Done) => panics = 0,
                 // Without a clock a drain would never be over.
@@ -214,12 +216,31 @@ impl Workers {
         if mailbox.is_unwanted() { UnfiredList::new() } else { left }
     }
 
+    /// Pins a worker, the calling thread, if that was planned.
+    fn pin(&self, hub: &Hub, shard: usize) -> Option<Meter> {
+        let core = self.plan.cores[shard]?;
+        // By any other clock nobody can say how late a thread is.
+        let is_measured = hub.timeline().is_the_systems();
+        let may_move = is_measured && !self.plan.cores_are_fixed;
+        Pin::put(&self.posts[shard].pin, shard, core, may_move).filter(|_| is_measured)
+    }
+
     /// One turn, and the wait for the next.
-    fn step(&self, hub: &HubRef, shard: &mut Shard, sink: &mut dyn Sink, turns: &mut events::Turns) -> Step {
+    fn step(
+        &self,
+        hub: &HubRef,
+        shard: &mut Shard,
+        sink: &mut dyn Sink,
+        turns: &mut events::Turns,
+        meter: &mut Option<Meter>,
+    ) -> Step {
         let mailbox = hub.mailbox(shard.index());
         let asked = mailbox.asked();
         let now_ns = hub.timeline().now_ns();
         mailbox.heartbeat.beat(now_ns);
+        if meter.as_mut().is_some_and(|meter| !meter.goes_on(now_ns)) {
+            *meter = None;
+        }
         let now = hub.timeline().scale().tick_at(now_ns);
         let stopwatch = sink.wants_ticks().then(|| Stopwatch::start(shard, now, now_ns));
         let turn = shard.turn(hub, now, &mut |batch| sink.accept(batch));
@@ -240,8 +261,9 @@ impl Workers {
             return Step::Drained;
         }
         mailbox.answer(asked, || shard.earliest());
-        if idle::wait(self.plan.wait, hub, shard) {
+        if let Some(slept) = idle::wait(self.plan.wait, hub, shard) {
             mailbox.counters.wakeups.add(1);
+            meter.iter_mut().for_each(|meter| meter.set_wanted(slept.until_ns));
         }
         Step::Done
     }

@@ -18,11 +18,19 @@ pub enum Pinning {
     /// Each worker gets a core of its own out of the process's cores if there are more cores than workers, so that at
     /// least one is left without; otherwise none is pinned. Engines of one process start at different cores, and each process starts
     /// at a core that it draws, so that the processes of a host don't meet at one.
+    ///
+    /// On Linux a worker that does not get its core gives it up, for good: one that has waited for it for 20 ms at a time, because a thread of
+    /// a real-time policy keeps it busy, for example. From then on it may run on all of the process's cores, `pinned_to` is none, and an
+    /// event of the feature `tracing` tells of it. On a machine that merely has a lot to do that is rare, and does no harm. The worker
+    /// finds out when it runs again. Until then what is due is late for as long as the other thread keeps the core: up to 0.95 s was measured
+    /// with a busy `SCHED_FIFO` thread, as Linux leaves a twentieth of each second to others, unless it is told not to. A worker
+    /// with a [`Clock`](crate::Clock) of the user's does not find out.
     #[default]
     Auto,
     /// The operating system decides, and may move workers about.
     None,
-    /// Worker i is pinned to core `cores[i % cores.len()]`. Each must be one of the process's cores.
+    /// Worker i is pinned to core `cores[i % cores.len()]`. Each must be one of the process's cores. A worker stays at the core that it was
+    /// given, whether it gets to run there or not.
     Cores(Vec<usize>),
 }
 

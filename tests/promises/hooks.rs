@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Builder, Expired, Inline, ManualClock, Shutdown, ShutdownError, ThreadPool, Tick, Timer};
+use tourbillon::{Builder, Expired, Inline, ManualClock, Pinning, Shutdown, ShutdownError, ThreadPool, Tick, Timer};
 
-use crate::common::{HOUR, MS, Rig, Runs, assert_books_balance, driven_by, eventually, in_time, settle};
+use crate::common::{HOUR, MS, Rig, Runs, allowed_cores, assert_books_balance, driven_by, eventually, in_time, settle};
 
 /// What `on_tick` was told.
 #[derive(Clone, Default)]
@@ -248,7 +248,8 @@ fn a_worker_is_pinned_when_it_tells_of_its_start() {
     let (own, seen) = (Arc::clone(&late), Arc::new(OnceLock::new()));
     let (go, wait) = channel::<()>();
     let (wait, saw) = (Mutex::new(wait), Arc::clone(&seen));
-    let builder = Timer::builder().shards(1).on_worker_start(move |shard| {
+    let core = allowed_cores()[0];
+    let builder = Timer::builder().shards(1).pinning(Pinning::Cores(vec![core])).on_worker_start(move |shard| {
         let _ = wait.lock().expect("no panic").recv();
         let pinned = own.get().map(|timer| timer.stats().shards[shard].pinned_to);
         saw.set(pinned).expect("once");
@@ -258,7 +259,7 @@ fn a_worker_is_pinned_when_it_tells_of_its_start() {
     let timeout = timer.schedule(MS, || ()).expect("accepted");
     go.send(()).expect("it waits");
     eventually("it fires", || timeout.is_expired());
-    assert_eq!(seen.get(), Some(&Some(timer.stats().shards[0].pinned_to)));
+    assert_eq!(seen.get(), Some(&Some(Some(core))));
     drop(timer.shutdown());
 }
 

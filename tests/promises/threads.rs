@@ -97,14 +97,20 @@ fn given_cores_are_used_in_turn_if_there_are_more_workers() {
 fn automatic_pinning_gives_each_worker_a_core_of_its_own_where_there_are_enough() {
     let allowed = allowed_cores();
     for shards in 1..=allowed.len() + 1 {
-        let timer = Timer::builder().shards(shards).executor(Inline).build().expect("the options make sense");
-        warm_up_from(&timer, 8 * shards);
-        eventually("all workers have run", || timer.stats().shards.iter().all(|shard| shard.turns > 0));
-        let mut pinned: Vec<_> = timer.stats().shards.iter().filter_map(|shard| shard.pinned_to).collect();
-        assert!(pinned.iter().all(|core| allowed.contains(core)));
-        pinned.sort_unstable();
-        pinned.dedup();
-        assert_eq!(pinned.len(), if shards < allowed.len() { shards } else { 0 }, "{shards} shards");
+        let expected = if shards < allowed.len() { shards } else { 0 };
+        let pinned = || {
+            let timer = Timer::builder().shards(shards).executor(Inline).build().expect("the options make sense");
+            warm_up_from(&timer, 8 * shards);
+            eventually("all workers have run", || timer.stats().shards.iter().all(|shard| shard.turns > 0));
+            let mut pinned: Vec<_> = timer.stats().shards.iter().filter_map(|shard| shard.pinned_to).collect();
+            assert!(pinned.iter().all(|core| allowed.contains(core)));
+            assert!(pinned.len() <= expected);
+            pinned.sort_unstable();
+            pinned.dedup();
+            pinned.len()
+        };
+        // On a machine that is loaded enough a worker does not get its core, and has given it up by then.
+        assert!((0..20).any(|_| pinned() == expected), "{shards} shards");
     }
 }
 

@@ -1,0 +1,48 @@
+//! A thread that takes a core from all others. Apart, as not all packages that share the rest know libc.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use crate::common::PATIENCE;
+
+/// Keeps a core busy, under SCHED_FIFO, until it goes.
+pub(crate) struct Hog {
+    goes_on: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Hog {
+    /// None if the system does not let this process have one.
+    pub(crate) fn on(core: usize) -> Option<Self> {
+        let goes_on = Arc::new(AtomicBool::new(true));
+        let (may, told) = channel();
+        let goes = Arc::clone(&goes_on);
+        let thread = thread::spawn(move || {
+            assert!(core_affinity::set_for_current(core_affinity::CoreId { id: core }));
+            let priority = libc::sched_param { sched_priority: 1 };
+            // SAFETY: 0 is the calling thread; the structure is one number.
+            let refused = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) } != 0;
+            may.send(!refused).expect("the test waits");
+            let start = Instant::now();
+            while !refused && goes.load(Ordering::Relaxed) && start.elapsed() < PATIENCE {
+                std::hint::spin_loop();
+            }
+        });
+        let hog = Self { goes_on, thread: Some(thread) };
+        if told.recv().expect("it says so") {
+            return Some(hog);
+        }
+        println!("SKIPPED: no thread may have SCHED_FIFO here");
+        None
+    }
+}
+
+impl Drop for Hog {
+    fn drop(&mut self) {
+        self.goes_on.store(false, Ordering::Relaxed);
+        self.thread.take().into_iter().for_each(|hog| hog.join().expect("no panic"));
+    }
+}
