@@ -161,3 +161,52 @@ fn a_worker_that_does_not_get_its_core_tells_once() {
     assert!(told.len() == 1 && told[0].level == Level::WARN && told[0].text.contains("shard=0"), "{told:?}");
     drop(beat);
 }
+
+/// A worker does not get its core. What others do meanwhile, on a thread with the name of `finder`, makes them find out, and tell. (Once in
+/// some tries: the worker finds it out by itself when it has run.)
+#[cfg(target_os = "linux")]
+fn assert_finds_out(engine: &str, finder: &str, acts: impl Fn(&Timer) + Send + Sync + 'static) {
+    let acts = Arc::new(acts);
+    for _ in 0..20 {
+        let timer = builder(engine).executor(Inline).pinning(Pinning::Auto).build().expect("the options make sense");
+        let beat = timer.schedule_with_fixed_delay(MS, MS, || ()).expect("accepted");
+        eventually("the worker runs", || timer.stats().fired > 0 || timer.stats().repeated > 0);
+        let pinned_to = |timer: &Timer| timer.stats().shards[0].pinned_to;
+        let Some(_hog) = pinned_to(&timer).and_then(hog::Hog::on) else {
+            println!("SKIPPED: there is no core, or nobody to take it");
+            return;
+        };
+        let (acts, acting) = (Arc::clone(&acts), timer.clone());
+        let act = move || {
+            while pinned_to(&acting).is_some() {
+                acts(&acting);
+            }
+        };
+        let found = thread::Builder::new().name(finder.to_owned()).spawn(act).expect("a thread");
+        in_time("somebody finds out", move || found.join().expect("no panic"));
+        eventually("it is told", || {
+            let by = |name: &str| told(name, "did not get the core").len();
+            by(finder) + by(engine) > 0
+        });
+        drop(beat);
+        let told = told(finder, "did not get the core");
+        if let Some(heard) = told.first() {
+            assert!(told.len() == 1 && heard.level == Level::WARN && heard.text.contains("shard=0"), "{told:?}");
+            return;
+        }
+    }
+    panic!("{finder} never finds out before the worker itself does");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_worker_that_does_not_get_its_core_is_found_by_those_who_schedule_and_by_those_who_ask_for_its_health() {
+    assert_finds_out("pushed", "starve-push", |timer| {
+        (0..500).for_each(|_| timer.schedule_detached(HOUR, || ()).expect("accepted"));
+        thread::sleep(MS);
+    });
+    assert_finds_out("asked", "starve-ask", |timer| {
+        drop(timer.health());
+        thread::sleep(MS);
+    });
+}

@@ -110,6 +110,8 @@ impl Patience {
         };
         if begun.at.elapsed() >= max {
             mailbox.vain.note(begun.progress, progress);
+            // It may be that the worker does not get its core.
+            mailbox.look_after_worker();
             self.is_out = true;
             return false;
         }

@@ -28,6 +28,8 @@ pub(crate) trait Wake: Send + Sync {
     fn wake(&self, hub: &Hub, shard: usize) -> bool;
     /// Whether a thread other than the caller's turns the shard.
     fn is_turned_by_another(&self, shard: usize) -> bool;
+    /// Something waits for the shard's worker that may have waited for long: a look whether it gets to run.
+    fn look_after(&self, _hub: &Hub, _shard: usize) {}
 }
 
 /// Called with what a task panicked with.
@@ -131,6 +133,10 @@ impl Hub {
     /// How long a schedule may wait for a worker that is behind.
     pub(super) fn max_wait(&self) -> Duration {
         self.max_wait
+    }
+
+    pub(crate) fn look_after(&self, shard: usize) {
+        self.waker.get().into_iter().for_each(|waker| waker.look_after(self, shard));
     }
 
     pub(crate) fn id(&self) -> u64 {

@@ -10,7 +10,7 @@
 
 use std::ptr::{self, NonNull};
 
-use super::stack::{ADDRESS, CLOSED, MAX_DEPTH, ONE_DEEP, Taken, WAKE_DEPTH, address_of, depth_of};
+use super::stack::{ADDRESS, CLOSED, LOOK_DEPTH, MAX_DEPTH, ONE_DEEP, Taken, WAKE_DEPTH, address_of, depth_of};
 use crate::entry::{Entry, entry_ref};
 use crate::sync::{AtomicPtr, Ordering};
 
@@ -25,6 +25,8 @@ pub(crate) enum Pushed {
     Asleep,
     /// As before, and so many entries wait that it has to be woken.
     AsleepAndDeep,
+    /// Any of these, and so many entries wait that somebody is to look whether the worker gets to run.
+    Many,
 }
 
 /// The inbox was closed; the entry is still the caller's.
@@ -73,6 +75,12 @@ impl Inbox {
             let tags = (head.addr() & ASLEEP) | (depth * ONE_DEEP);
             let new = first.as_ptr().map_addr(|addr| addr | tags);
             match self.head.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Relaxed) {
+                // As a rule few wait: then this is the one test of the depth.
+                Ok(_) if depth < LOOK_DEPTH => {
+                    return Ok(if tags & ASLEEP == 0 { Pushed::Awake } else { Pushed::Asleep });
+                }
+                // The same depth; but with `depth` itself the compiler has an instruction more in the loop.
+                Ok(_) if depth_of(new).is_multiple_of(LOOK_DEPTH) => return Ok(Pushed::Many),
                 Ok(_) if tags & ASLEEP == 0 => return Ok(Pushed::Awake),
                 Ok(_) if depth >= WAKE_DEPTH => return Ok(Pushed::AsleepAndDeep),
                 Ok(_) => return Ok(Pushed::Asleep),
@@ -279,10 +287,12 @@ mod tests {
     #[test]
     fn a_sleeping_worker_is_to_be_woken_by_the_push_that_makes_it_deep() {
         let (inbox, entries) = (Inbox::new(), entries(WAKE_DEPTH + 1));
-        for entry in &entries[..WAKE_DEPTH - 1] {
-            assert_eq!(push(&inbox, entry).expect("open"), Pushed::Asleep);
+        for (depth, entry) in (1..).zip(&entries[..WAKE_DEPTH - 1]) {
+            let found = if depth % LOOK_DEPTH == 0 { Pushed::Many } else { Pushed::Asleep };
+            assert_eq!(push(&inbox, entry).expect("open"), found, "{depth} deep");
         }
-        assert_eq!(push(&inbox, &entries[WAKE_DEPTH - 1]).expect("open"), Pushed::AsleepAndDeep);
+        let deep = if WAKE_DEPTH.is_multiple_of(LOOK_DEPTH) { Pushed::Many } else { Pushed::AsleepAndDeep };
+        assert_eq!(push(&inbox, &entries[WAKE_DEPTH - 1]).expect("open"), deep);
         assert!(inbox.wake());
         assert_eq!(push(&inbox, &entries[WAKE_DEPTH]).expect("open"), Pushed::Awake);
         assert_eq!(inbox.depth(), WAKE_DEPTH + 1);

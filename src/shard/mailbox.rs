@@ -12,6 +12,7 @@ use super::inbox::{Closed, Inbox, Pushed};
 use super::lateness::Latenesses;
 use super::running::{Ailment, Heartbeat};
 use super::side_queue::{SidePush, SideQueue};
+use super::stack::WAKE_DEPTH;
 use crate::entry::{Entry, entry_ref};
 use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Condvar, Mutex, Ordering, lock};
 use crate::time::Tick;
@@ -155,7 +156,26 @@ impl Mailbox {
             Pushed::Awake => {}
             Pushed::Asleep if !self.sleeps_past(deadline) => {}
             Pushed::Asleep | Pushed::AsleepAndDeep => self.ring(),
+            Pushed::Many => self.ring_and_look(deadline),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ring_and_look(&self, deadline: Tick) {
+        if self.inbox.depth() >= WAKE_DEPTH {
+            self.ring();
+        } else {
+            self.ring_if_it_sleeps_past(deadline);
+        }
+        self.look_after_worker();
+    }
+
+    /// Has somebody look whether the worker gets to run.
+    pub(super) fn look_after_worker(&self) {
+        // SAFETY: the caller has an entry of this hub, or a reference to the hub.
+        let hub = unsafe { self.hub().as_ref() };
+        hub.look_after(self.index);
     }
 
     /// To be called after an entry that was found where it had been pushed was armed again. Wakes the worker if it sleeps past the

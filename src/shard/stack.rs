@@ -25,6 +25,18 @@ pub(crate) const WAKE_DEPTH: usize = if cfg!(loom) {
     8_192
 };
 
+/// At so many entries waiting, and at each multiple of it, somebody looks whether the worker gets to run. A worker that does takes them all in
+/// less time than it takes to bring them.
+pub(super) const LOOK_DEPTH: usize = if cfg!(loom) {
+    2
+} else if cfg!(miri) {
+    4
+} else {
+    1_024
+};
+
+const _: () = assert!(LOOK_DEPTH <= WAKE_DEPTH, "what makes the worker wake is looked for beyond that only");
+
 pub(super) fn depth_of(head: Link) -> usize {
     head.addr() >> ADDRESS_BITS
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::backpressure::{MANY, Patience, STUCK};
-use super::stack::WAKE_DEPTH;
+use super::stack::{LOOK_DEPTH, WAKE_DEPTH};
 use super::*;
 use crate::arena::Arena;
 use crate::entry::{Cancel, Reset, State, Task, Tell, With};
@@ -19,6 +19,7 @@ struct Bell {
     is_broken: Arc<AtomicUsize>,
     /// Not 0: a thread other than the test's turns the shard.
     is_elsewhere: Arc<AtomicUsize>,
+    looks: Arc<AtomicUsize>,
 }
 
 impl Wake for Bell {
@@ -30,6 +31,11 @@ impl Wake for Bell {
 
     fn is_turned_by_another(&self, _shard: usize) -> bool {
         self.is_elsewhere.load(Ordering::Relaxed) != 0
+    }
+
+    fn look_after(&self, _hub: &Hub, shard: usize) {
+        assert_eq!(shard, 1);
+        self.looks.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -314,6 +320,23 @@ fn a_worker_that_can_not_be_started_is_asked_for_again_by_whoever_comes_next() {
     rig.post(FAR);
     rig.post(FAR);
     assert_eq!(rig.rung(), 1);
+}
+
+#[test]
+fn somebody_looks_after_the_worker_whenever_another_1024_entries_wait_whether_it_sleeps_or_not() {
+    let mut rig = Rig::new(Limits { transfer: 1_000_000, expiry: 1_000_000 });
+    let looks = |rig: &Rig| rig.bell.looks.load(Ordering::Relaxed);
+    for asleep in [true, false] {
+        let before = looks(&rig);
+        for depth in 1..=2 * LOOK_DEPTH {
+            rig.post(FAR);
+            assert_eq!(looks(&rig) - before, depth / LOOK_DEPTH, "{depth} deep");
+        }
+        rig.turn(0);
+        if asleep {
+            assert!(rig.mailbox().inbox_depth() == 0, "awake from here on");
+        }
+    }
 }
 
 #[test]

@@ -80,6 +80,7 @@ impl ShardHealth {
         if mailbox.ailment.cannot_start() && !hub.is_forked() {
             mailbox.ring();
         }
+        hub.look_after(index);
         let worker = match &engine.turner {
             _ if hub.is_forked() => WorkerState::Forked,
             _ if mailbox.ailment.is_closed() => WorkerState::Ended,

@@ -46,16 +46,17 @@ pub(super) struct PinnedTo(Arc<AtomicUsize>);
 
 impl PinnedTo {
     pub(super) fn get(&self) -> Option<usize> {
-        self.0.load(Ordering::Relaxed).checked_sub(1)
+        // SeqCst: see `UnpinnedWorker`.
+        self.0.load(Ordering::SeqCst).checked_sub(1)
     }
 
     fn set(&self, core: usize) {
-        self.0.store(core + 1, Ordering::Relaxed);
+        self.0.store(core + 1, Ordering::SeqCst);
     }
 
     /// It is pinned no more.
     pub(super) fn take(&self) -> Option<usize> {
-        self.0.swap(0, Ordering::Relaxed).checked_sub(1)
+        self.0.swap(0, Ordering::SeqCst).checked_sub(1)
     }
 }
 
@@ -81,13 +82,13 @@ pub(super) fn is_pinned_here(core: usize) -> bool {
     }
 }
 
-/// Lets the calling thread run wherever the process may. False if it is not pinned to this core.
-pub(super) fn unpin(core: usize) -> bool {
+/// Lets a worker of this process, by the system's number, run wherever the process may. False if it is not pinned to this core.
+pub(super) fn unpin(worker: i32, core: usize) -> bool {
     #[cfg(all(target_os = "linux", not(miri)))]
-    return linux::unpin(0, core);
+    return linux::unpin(worker, core);
     #[cfg(not(all(target_os = "linux", not(miri))))]
     {
-        let _ = core;
+        let _ = (worker, core);
         false
     }
 }
@@ -207,6 +208,7 @@ mod linux {
     /// The calling thread, a pinned worker, may run on other cores, too, until this goes.
     pub(super) struct UnpinnedWorker {
         pinned: cpu_set_t,
+        unpinned: cpu_set_t,
     }
 
     impl UnpinnedWorker {
@@ -214,13 +216,18 @@ mod linux {
         pub(super) fn for_now(unpinned: &cpu_set_t) -> Option<Self> {
             let pinned = set_of(0).filter(|_| is_pinned_worker())?;
             put(0, unpinned);
-            Some(Self { pinned })
+            Some(Self { pinned, unpinned: *unpinned })
         }
     }
 
     impl Drop for UnpinnedWorker {
         fn drop(&mut self) {
             put(0, &self.pinned);
+            // Another thread may give the pin up just now. It says so first, and then unpins the thread. If that comes after the step
+            // above, all is well. If it came before, then so did what it said, as the kernel changes a thread's set under a lock.
+            if !is_pinned_worker() {
+                put(0, &self.unpinned);
+            }
         }
     }
 

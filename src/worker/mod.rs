@@ -221,8 +221,8 @@ impl Workers {
         let core = self.plan.cores[shard]?;
         // By any other clock nobody can say how late a thread is.
         let is_measured = hub.timeline().is_the_systems();
-        let may_move = is_measured && !self.plan.cores_are_fixed;
-        Pin::put(&self.posts[shard].pin, shard, core, may_move).filter(|_| is_measured)
+        let is_watched = is_measured && !self.plan.cores_are_fixed;
+        Pin::put(&self.posts[shard].pin, shard, core, is_watched).filter(|_| is_measured)
     }
 
     /// One turn, and the wait for the next.
@@ -371,5 +371,9 @@ impl Wake for Doorbell {
 
     fn is_turned_by_another(&self, shard: usize) -> bool {
         self.0.posts[shard].thread.get().is_some_and(|worker| worker.id() != thread::current().id())
+    }
+
+    fn look_after(&self, hub: &Hub, shard: usize) {
+        self.0.posts[shard].pin.look(hub, shard);
     }
 }

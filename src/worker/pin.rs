@@ -21,10 +21,16 @@ pub enum Pinning {
     ///
     /// On Linux a worker that does not get its core gives it up, for good: one that has waited for it for 20 ms at a time, because a thread of
     /// a real-time policy keeps it busy, for example. From then on it may run on all of the process's cores, `pinned_to` is none, and an
-    /// event of the feature `tracing` tells of it. On a machine that merely has a lot to do that is rare, and does no harm. The worker
-    /// finds out when it runs again. Until then what is due is late for as long as the other thread keeps the core: up to 0.95 s was measured
-    /// with a busy `SCHED_FIFO` thread, as Linux leaves a twentieth of each second to others, unless it is told not to. A worker
-    /// with a [`Clock`](crate::Clock) of the user's does not find out.
+    /// event of the feature `tracing` tells of it. On a machine that merely has a lot to do that is rare, and does no harm. The first to
+    /// find out are these. The times were measured on two cores, with a busy `SCHED_FIFO` thread on the worker's.
+    ///
+    /// - The worker, when it runs again. Until then what is due is late for as long as the other thread keeps the core, up to 0.95 s:
+    ///   Linux leaves a twentieth of each second to others, unless it is told not to.
+    /// - A thread that schedules, when 1,024 timeouts wait for the worker, and at each 1,024 more. What was due was up to 0.09 s late at 40,000
+    ///   schedules a second, and up to 0.57 s at 2,000.
+    /// - [`Timer::health`](crate::Timer::health), or two calls of it 20 ms apart if the worker has been called already.
+    ///
+    /// Nobody finds out about an engine with a [`Clock`](crate::Clock) of the user's.
     #[default]
     Auto,
     /// The operating system decides, and may move workers about.

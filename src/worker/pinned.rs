@@ -1,19 +1,27 @@
 //! A worker that was pinned, and whether it gets its core.
 //!
 //! A thread that is pinned waits for its core, however long another has it: one of a real-time policy, for example. So a pin that
-//! [`Pinning::Auto`](super::Pinning::Auto) chose is given up, for good, when its worker has waited for [`BOUND_NS`] at a time.
+//! [`Pinning::Auto`](super::Pinning::Auto) chose is given up, for good, when its worker has waited for [`BOUND_NS`] at a time. The first that
+//! finds this out gives it up:
 //!
-//! The worker looks as soon as it runs again ([`Meter`]): if it comes from a sleep by the bound later than it wanted to, and otherwise at one
-//! turn in 100 ms. The system counts how long a thread could have run and did not, and that decides. So neither a task that takes long
-//! nor a process that was stopped is taken for it.
+//! 1. *The worker*, as soon as it runs again ([`Meter`]): if it comes from a sleep by the bound later than it wanted to, and otherwise at one
+//!    turn in 100 ms. The system counts how long a thread could have run and did not, and that decides. So neither a task that
+//!    takes long nor a process that was stopped is taken for it.
+//! 2. *A thread that schedules*, when many entries wait, and `Timer::health` ([`Pin::look`]): the worker can say nothing while it does not
+//!    run. If it sleeps past the time that it wanted to wake at, by the bound, and could run, it waits for its core. So it does if it should
+//!    have run at two looks, the bound apart, could run, and has had no processor in between.
 //!
 //! The bound is such that a machine which has a lot to do is rarely taken for it either. Beside four busy threads of the same policy, on two
 //! cores, a pinned worker waited for up to 12 ms at a time; 5 of 11,000 waits took more than 8 ms.
+//!
+//! One gives the pin up, because [`Watched`] can be taken out of its lock once. The worker takes it out when it ends: its number may be another
+//! thread's from then on.
 
 use super::cores::{self, PinnedTo};
-use super::waits::{Waits, waits};
+use super::waits::{Seen, Waits, waits};
 use crate::events;
-use crate::sync::Arc;
+use crate::shard::{Hub, Mailbox};
+use crate::sync::{Arc, Mutex, MutexGuard, lock};
 
 /// What a worker may wait for its core at a time.
 const BOUND_NS: u64 = 20_000_000;
@@ -24,6 +32,24 @@ const LOOK_NS: u64 = 100_000_000;
 #[derive(Debug, Default)]
 pub(super) struct Pin {
     core: PinnedTo,
+    /// None if the pin is not to be given up. Nobody waits for this lock but the worker, for as long as a look takes.
+    watched: Mutex<Option<Watched>>,
+}
+
+/// A worker that others look at.
+#[derive(Debug)]
+struct Watched {
+    worker: Seen,
+    suspicion: Option<Suspicion>,
+}
+
+/// At a look the worker should have run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Suspicion {
+    at_ns: u64,
+    /// When its last turn had begun.
+    turn_ns: Option<u64>,
+    processor_ns: u64,
 }
 
 impl Pin {
@@ -31,11 +57,59 @@ impl Pin {
         self.core.get()
     }
 
-    /// Pins the calling thread, the worker. `may_move` if the pin may be given up. None if the thread could not be pinned.
-    pub(super) fn put(this: &Arc<Self>, shard: usize, core: usize, may_move: bool) -> Option<Meter> {
-        let is_pinned = cores::pin_current_thread(core, &this.core);
-        let pin = Arc::clone(this);
-        is_pinned.then(|| Meter { pin, shard, core, may_move, looked_ns: 0, waits: waits(), wanted_ns: None })
+    /// Pins the calling thread, the worker. `is_watched` if the pin may be given up. None if the thread could not be pinned.
+    pub(super) fn put(this: &Arc<Self>, shard: usize, core: usize, is_watched: bool) -> Option<Meter> {
+        if !cores::pin_current_thread(core, &this.core) {
+            return None;
+        }
+        let worker = if is_watched { Seen::current() } else { None };
+        *lock(&this.watched) = worker.map(|worker| Watched { worker, suspicion: None });
+        Some(Meter { pin: Arc::clone(this), shard, core, looked_ns: 0, waits: waits(), wanted_ns: None })
+    }
+
+    /// A look at the worker by another thread: whether it gets its core.
+    #[cold]
+    pub(super) fn look(&self, hub: &Hub, shard: usize) {
+        // A forked child has no worker, and the number may be anybody's there.
+        if self.core().is_none() || hub.is_forked() {
+            return;
+        }
+        // Another thread looks, or the worker ends.
+        let Ok(mut watched) = self.watched.try_lock() else { return };
+        if watched.as_mut().is_some_and(|watched| watched.is_starved(hub, hub.mailbox(shard))) {
+            self.give_up(watched, shard);
+        }
+    }
+
+    /// Lets the worker run wherever the process may, if nobody else has done it.
+    fn give_up(&self, mut watched: MutexGuard<'_, Option<Watched>>, shard: usize) {
+        let Some(Watched { worker, .. }) = watched.take() else { return };
+        let from = self.core.take().filter(|&core| cores::unpin(worker.number, core));
+        // Whoever listens to events may schedule, and come here again.
+        drop(watched);
+        if let Some(core) = from {
+            events::worker_starved(shard, core);
+        }
+    }
+}
+
+impl Watched {
+    fn is_starved(&mut self, hub: &Hub, mailbox: &Mailbox) -> bool {
+        let suspicion = self.suspicion.take();
+        let sleeps_until = mailbox.sleeps_until();
+        let timeline = hub.timeline();
+        let now_ns = timeline.now_ns();
+        if sleeps_until.is_some_and(|until| now_ns < timeline.scale().ns_of(until).saturating_add(BOUND_NS)) {
+            return false;
+        }
+        let Some(processor_ns) = self.worker.processor_ns() else { return false };
+        if sleeps_until.is_some() {
+            return self.worker.can_run() == Some(true) && self.worker.processor_ns() == Some(processor_ns);
+        }
+        let seen = Suspicion { at_ns: now_ns, turn_ns: mailbox.heartbeat.last(), processor_ns };
+        let suspicion = suspicion.filter(|earlier| Suspicion { at_ns: now_ns, ..*earlier } == seen).unwrap_or(seen);
+        self.suspicion = Some(suspicion);
+        now_ns.saturating_sub(suspicion.at_ns) >= BOUND_NS && self.worker.can_run() == Some(true)
     }
 }
 
@@ -45,7 +119,6 @@ pub(super) struct Meter {
     pin: Arc<Pin>,
     shard: usize,
     core: usize,
-    may_move: bool,
     looked_ns: u64,
     /// None if the system does not say.
     waits: Option<Waits>,
@@ -77,14 +150,16 @@ impl Meter {
             self.pin.core.take();
             return false;
         }
-        if !self.may_move || !has_starved(earlier, now, late_ns) {
-            return true;
+        if has_starved(earlier, now, late_ns) {
+            self.pin.give_up(lock(&self.pin.watched), self.shard);
         }
-        self.pin.core.take();
-        if cores::unpin(self.core) {
-            events::worker_starved(self.shard, self.core);
-        }
-        false
+        self.pin.core().is_some()
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        *lock(&self.pin.watched) = None;
     }
 }
 

@@ -95,10 +95,8 @@ impl Mutant {
 impl Edit {
     fn apply(&self, text: &str) -> Outcome<String> {
         let wanted = Code::of(&self.old).text;
-        let scopes = match &self.function {
-            Some(function) => functions(text, function),
-            None => vec![0..text.len()],
-        };
+        let whole = || std::iter::once(0..text.len()).collect();
+        let scopes: Vec<_> = self.function.as_ref().map_or_else(whole, |function| functions(text, function));
         let found: Vec<_> = scopes.into_iter().flat_map(|scope| find(text, scope, &wanted)).collect();
         let [range] = &*found else {
             let place = self.function.as_ref().map_or(String::new(), |function| format!(", fn {function}"));
