@@ -169,19 +169,19 @@ impl Producer {
     unsafe fn refill(&self, hub: &Hub, mailbox: &Mailbox, patience: &mut Patience) -> Option<NonNull<Entry>> {
         let may_wait = !hub.max_wait().is_zero();
         while may_wait && mailbox.has_much_garbage() && patience.wait(hub, mailbox) {}
-        loop {
+        // SAFETY: handed on.
+        let look = || unsafe { self.free.refill(&hub.arena) };
+        let mut entry = look();
+        while entry.is_none() {
             let is_over = !may_wait || !mailbox.is_behind() || !patience.wait(hub, mailbox);
             // Also when it is over: what the worker had given back before it was seen to be through is there by now.
-            // SAFETY: handed on.
-            let entry = unsafe { self.free.refill(&hub.arena) };
-            if entry.is_some() {
-                return entry;
-            }
-            if is_over {
+            entry = look();
+            if is_over && entry.is_none() {
                 // SAFETY: handed on.
                 return unsafe { self.free.grow(&hub.arena, patience.growth()) };
             }
         }
+        entry
     }
 
     fn count_wait(&self, hub: &Hub, mailbox: &Mailbox, patience: &Patience) {
