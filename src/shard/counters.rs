@@ -48,7 +48,9 @@ impl Share {
 
 /// What one thread has done on one shard.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(crate) struct Counts {
+    /// In front: it is written together with what stands before the counts.
     pub(crate) scheduled: Counter,
     pub(crate) cancelled: Counter,
     pub(crate) reset: Counter,

@@ -336,10 +336,37 @@ impl Hub {
             let arena = unsafe { &raw const (*hub.as_ptr()).arena };
             // SAFETY: as above.
             if unsafe { Arena::orphan_lets_go(arena) } {
-                // SAFETY: the last one frees; the hub came from a box.
-                drop(unsafe { Box::from_raw(hub.as_ptr()) });
+                // SAFETY: the last one frees.
+                unsafe { Self::free_hub(hub) };
             }
         }
+    }
+
+    /// No owner is left: the last walk, and the end of the hub if no handle is left either.
+    ///
+    /// # Safety
+    /// The caller was the last owner.
+    #[cold]
+    #[inline(never)]
+    unsafe fn end(hub: NonNull<Self>) {
+        // SAFETY: the hub lives until the walk has counted its handles.
+        let arena = unsafe { &raw const (*hub.as_ptr()).arena };
+        // SAFETY: as above.
+        if unsafe { Arena::orphan_all(arena) } {
+            // SAFETY: no owner and no handle is left.
+            unsafe { Self::free_hub(hub) };
+        }
+    }
+
+    /// Out of line, as a handle's drop saves no registers for it then.
+    ///
+    /// # Safety
+    /// Nobody else uses the hub, now or later.
+    #[cold]
+    #[inline(never)]
+    unsafe fn free_hub(hub: NonNull<Self>) {
+        // SAFETY: it came from a box in `create`, and is the caller's.
+        drop(unsafe { Box::from_raw(hub.as_ptr()) });
     }
 
     /// Lets the calling thread keep an entry that was cancelled, if it can. If true, the engine may be gone by now. (That is
@@ -456,14 +483,8 @@ impl Drop for HubRef {
     fn drop(&mut self) {
         // AcqRel: the last owner sees all that the others did.
         if self.owners.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // SAFETY: the hub lives until the walk has counted its handles.
-            let arena = unsafe { &raw const (*self.0.as_ptr()).arena };
-            // SAFETY: as above.
-            let nobody_left = unsafe { Arena::orphan_all(arena) };
-            if nobody_left {
-                // SAFETY: no owner and no handle is left; it came from a box in `create`.
-                drop(unsafe { Box::from_raw(self.0.as_ptr()) });
-            }
+            // SAFETY: this was the last owner.
+            unsafe { Hub::end(self.0) };
         }
     }
 }

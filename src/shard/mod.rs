@@ -237,6 +237,7 @@ impl Shard {
     }
 
     /// Lets go of up to `most` of the entries that were taken out of the cancelled queue. Returns of how many.
+    #[inline(never)]
     fn collect(&mut self, hub: &HubRef, mailbox: &Mailbox, most: usize) -> usize {
         let mut collected = 0;
         while collected < most {
@@ -252,6 +253,7 @@ impl Shard {
     }
 
     /// Links anew up to `most` of the entries that were reset to an earlier deadline. Returns how many.
+    #[inline(never)]
     fn relink(&mut self, hub: &HubRef, mailbox: &Mailbox, most: usize) -> usize {
         let (mut relinked, mut read) = (0, 0);
         while read < most {
@@ -267,7 +269,7 @@ impl Shard {
                 Transfer::Pending(deadline) => {
                     self.unlink(entry);
                     // SAFETY: in no slot now, and the engine's until it comes out again.
-                    unsafe { self.wheel.insert(entry, deadline) };
+                    unsafe { self.wheel.insert_again(entry, deadline) };
                     relinked += 1;
                 }
                 Transfer::Cancelled => self.unlink_and_let_go(hub, entry),
@@ -280,6 +282,7 @@ impl Shard {
     }
 
     /// Links up to `most` of the entries that were taken out of the inbox. Returns how many were gone through.
+    #[inline(never)]
     fn link(&mut self, hub: &HubRef, mailbox: &Mailbox, most: usize) -> usize {
         let (mut gone_through, mut cancelled) = (0, 0);
         while gone_through < most {
@@ -324,10 +327,10 @@ impl Shard {
                 Expire::NotBefore(deadline) => {
                     relinked += 1;
                     // SAFETY: in no slot now, and the engine's until it comes out again.
-                    unsafe { self.wheel.insert(entry, deadline) };
+                    unsafe { self.wheel.insert_again(entry, deadline) };
                 }
                 // SAFETY: as above. It stays linked, so that a shutdown before it arrives still finds it.
-                Expire::InMail => unsafe { self.wheel.insert(entry, self.now.next()) },
+                Expire::InMail => unsafe { self.wheel.insert_again(entry, self.now.next()) },
                 // The cancelled queue, or the mail, brings it, and finds it in no slot.
                 Expire::Cancelled => {}
             }

@@ -18,19 +18,22 @@ use crate::entry::Entry;
 
 /// One thread's part of one engine. Reached through the hub only ([`Hub::with_producer`](super::Hub::with_producer) and what it
 /// is made of), which gives it to no two threads at a time, but for what any thread may look at, or count.
+///
+/// In this order, what a schedule writes is one cache line: the kept and the free entries, and the first of the counts.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Producer {
-    /// The hub that it is a part of; null in one that threads share.
-    hub: *const Hub,
-    free: Local,
     /// Entries on the home shard that were cancelled, to be armed again where they are.
     kept: Kept,
-    /// The mailbox of the shard that this thread schedules on, once it has scheduled anything; null before.
-    home: Cell<*const Mailbox>,
-    /// Its index, plus one, for other threads; 0 if there is none yet.
-    known_home: Counter,
+    free: Local,
     /// What it did on its home shard.
     at_home: Counts,
+    /// The mailbox of the shard that this thread schedules on, once it has scheduled anything; null before.
+    home: Cell<*const Mailbox>,
+    /// The hub that it is a part of; null in one that threads share.
+    hub: *const Hub,
+    /// Its index, plus one, for other threads; 0 if there is none yet.
+    known_home: Counter,
     /// What it did on each shard, as far as that is not its home: few threads ever need it.
     abroad: OnceLock<Box<[Counts]>>,
     /// The batch of this engine that the thread is running.
@@ -38,6 +41,12 @@ pub(crate) struct Producer {
     /// Of futures that it made. Apart, as other threads may drop them.
     stakes: CachePadded<Count>,
 }
+
+#[cfg(not(loom))]
+const _: () = {
+    use std::mem::offset_of;
+    assert!(align_of::<Producer>() >= 64 && offset_of!(Producer, at_home) + offset_of!(Counts, scheduled) < 64);
+};
 
 // SAFETY: other threads use the counters and the stakes only, which are atomic; the rest is private to this file, and is used by
 // the thread that the producer belongs to.

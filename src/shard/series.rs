@@ -40,6 +40,7 @@ impl SeriesRun {
 
     /// Runs it, if it is still wanted, and arms it for the next time. A panic ends the series, and is handed to the caller.
     /// `begins` is called if it is run.
+    #[inline(never)] // Most timeouts are no series: what runs those is shorter without this.
     pub(crate) fn run(self, hub: &HubRef, begins: impl FnOnce()) -> Ran {
         let (next, has_run) = match self.entry().state.begin_run() {
             Begin::Cancelled => return self.clear_away(hub),

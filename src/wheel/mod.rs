@@ -179,6 +179,17 @@ impl Wheel {
         unsafe { self.link(entry, tick) };
     }
 
+    /// The same, out of line: for entries that are linked once more, so that the first time is inlined where it is
+    /// done most.
+    ///
+    /// # Safety
+    /// As for [`insert`](Self::insert).
+    #[inline(never)]
+    pub(crate) unsafe fn insert_again(&mut self, entry: NonNull<Entry>, tick: Tick) {
+        // SAFETY: handed on.
+        unsafe { self.insert(entry, tick) };
+    }
+
     /// # Safety
     /// As for [`insert`](Self::insert).
     #[inline]
