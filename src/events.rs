@@ -32,7 +32,7 @@ mod loud {
 
     /// Whoever listens must not take down the thread that tells.
     fn tell(event: impl FnOnce()) {
-        crate::panics::contain(event);
+        crate::panics::catch(event);
     }
 
     /// More than `many` engines live at a time.

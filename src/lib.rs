@@ -76,14 +76,17 @@
 
 mod adapters;
 mod arena;
+mod count;
+mod engine;
 mod entry;
 mod events;
 mod executor;
 mod future;
-mod memory;
 mod panics;
 mod shard;
 mod sync;
+mod sys;
+mod thread;
 mod time;
 mod timer;
 mod wheel;
@@ -98,10 +101,11 @@ pub use adapters::quinn;
 #[cfg(feature = "tower")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tower")))]
 pub use adapters::tower;
+pub use count::Lateness;
 pub use entry::MissedTicks;
 pub use executor::{Executor, Expired, Inline, ThreadPool};
 pub use future::{Elapsed, Interval, Sleep, WithTimeout};
-pub use shard::Lateness;
+
 pub use time::{Clock, ManualClock};
 pub use timer::{
     BuildError, Builder, Driver, Group, Health, LevelStats, Refusal, ScheduleError, Shard, ShardHealth, ShardStats,

@@ -7,22 +7,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Calls the user's code, for whom nobody is there to be told of a panic: none then.
 #[inline]
-pub(crate) fn contain<R>(work: impl FnOnce() -> R) -> Option<R> {
+pub(crate) fn catch<R>(work: impl FnOnce() -> R) -> Option<R> {
     catch_unwind(AssertUnwindSafe(work)).map_err(discard).ok()
 }
 
 /// A value of the user's, whose destructor may panic: nobody is told of that. Each by itself: two that panic at once would end
 /// the process.
 #[derive(Clone, Default)]
-pub(crate) struct Contained<T>(ManuallyDrop<T>);
+pub(crate) struct CatchUnwind<T>(ManuallyDrop<T>);
 
-impl<T> Contained<T> {
+impl<T> CatchUnwind<T> {
     pub(crate) fn new(value: T) -> Self {
         Self(ManuallyDrop::new(value))
     }
 }
 
-impl<T> Deref for Contained<T> {
+impl<T> Deref for CatchUnwind<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -30,10 +30,10 @@ impl<T> Deref for Contained<T> {
     }
 }
 
-impl<T> Drop for Contained<T> {
+impl<T> Drop for CatchUnwind<T> {
     fn drop(&mut self) {
         // SAFETY: dropped here once, and not used again.
-        contain(|| unsafe { ManuallyDrop::drop(&mut self.0) });
+        catch(|| unsafe { ManuallyDrop::drop(&mut self.0) });
     }
 }
 

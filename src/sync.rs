@@ -33,9 +33,6 @@ mod imp {
 #[path = "sync/loom.rs"]
 mod imp;
 
-#[path = "sync/fork.rs"]
-pub(crate) mod fork;
-
 pub(crate) use imp::*;
 
 /// A cell whose owner is settled by a protocol and not by the borrow checker. Loom checks the protocol.

@@ -158,12 +158,12 @@ fn large_captures_are_boxed(timer: &Timer) {
     assert_eq!(by_me, 100, "one for each");
 }
 
-/// Expiry of clumps on a clock that is moved by hand.
+/// Expiry of bursts on a clock that is moved by hand.
 fn expiry(executor: impl Executor, what: &str) {
     let clock = ManualClock::new();
     let timer = Timer::builder().executor(executor).clock(clock.clone()).build().expect("the options make sense");
     static RAN: AtomicUsize = AtomicUsize::new(0);
-    let clump = || {
+    let burst = || {
         for _ in 0..10_000 {
             let task = || {
                 RAN.fetch_add(1, Ordering::Relaxed);
@@ -172,9 +172,9 @@ fn expiry(executor: impl Executor, what: &str) {
         }
         clock.advance(MS);
     };
-    (0..10).for_each(|_| clump());
+    (0..10).for_each(|_| burst());
     let before = RAN.load(Ordering::Relaxed);
-    let (by_all, _) = allocations_of(|| (0..10).for_each(|_| clump()));
+    let (by_all, _) = allocations_of(|| (0..10).for_each(|_| burst()));
     assert_eq!(RAN.load(Ordering::Relaxed) - before, 100_000);
     assert!(by_all <= A_FEW, "{what}: {by_all} allocations for 100,000 timeouts");
 }

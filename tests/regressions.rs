@@ -346,9 +346,9 @@ fn a_cancel_never_waits_for_a_task() {
     });
 }
 
-// camunda/camunda#14882 (B29): a clump of 550,000 triggers, some of them twice.
+// camunda/camunda#14882 (B29): a burst of 550,000 triggers, some of them twice.
 #[test]
-fn a_clump_of_550_000_fires_exactly_once_within_its_budget() {
+fn a_burst_of_550_000_fires_exactly_once_within_its_budget() {
     const CLUMP: usize = 550_000;
     let (timer, mut driver, clock) = driven();
     let runs = Runs::new(CLUMP);

@@ -7,6 +7,10 @@
 
 #[path = "../../src/arena/mod.rs"]
 mod arena;
+#[path = "../../src/count/mod.rs"]
+mod count;
+#[path = "../../src/engine/mod.rs"]
+mod engine;
 #[path = "../../src/entry/mod.rs"]
 mod entry;
 #[path = "../../src/events.rs"]
@@ -15,7 +19,7 @@ mod events;
 mod executor;
 #[path = "../../src/future/mod.rs"]
 mod future;
-#[path = "../../src/memory.rs"]
+#[path = "../../src/sys/memory.rs"]
 mod memory;
 #[path = "../../src/panics.rs"]
 mod panics;
@@ -23,6 +27,10 @@ mod panics;
 mod shard;
 #[path = "../../src/sync.rs"]
 mod sync;
+#[path = "../../src/sys/mod.rs"]
+mod sys;
+#[path = "../../src/thread/mod.rs"]
+mod thread;
 #[path = "../../src/time/mod.rs"]
 mod time;
 #[path = "../../src/timer/mod.rs"]

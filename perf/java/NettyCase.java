@@ -98,7 +98,7 @@ public final class NettyCase {
                 Waits.idle(this, of(1_000_000));
                 break;
             case "w7":
-                Waits.clump(this, of(100_000));
+                Waits.burst(this, of(100_000));
                 break;
             case "w8-10k":
                 Scaling.pending(this, of(10_000));

@@ -201,7 +201,7 @@ final class Waits {
         keep(handles);
     }
 
-    static void clump(NettyCase run, int tasks) throws Exception {
+    static void burst(NettyCase run, int tasks) throws Exception {
         // Twice beforehand, for the compiler.
         double ms = 0;
         long cpu = 0;

@@ -50,7 +50,7 @@ use std::time::Duration;
 
 use ::metrics::{Counter, Gauge, IntoLabels, Label, Unit, counter, describe_counter, describe_gauge, gauge};
 
-use crate::timer::{ScheduleError, ShardStats, Stats, Timeout, Timer, Watch};
+use crate::timer::{ScheduleError, ShardStats, Stats, Timeout, Timer, WeakTimer};
 
 /// Where a value comes from.
 type Of<S, V> = fn(&S) -> V;
@@ -102,7 +102,7 @@ const QUANTILES: [(&str, f64); 5] = [("0.5", 50.0), ("0.9", 90.0), ("0.99", 99.0
 /// The metrics of one engine, each with its handle: [`publish`](Self::publish) looks up no name.
 #[derive(Debug)]
 pub struct Publisher {
-    engine: Watch,
+    engine: WeakTimer,
     whole: Set<Stats>,
     shards: Vec<Set<ShardStats>>,
 }

@@ -3,14 +3,27 @@
 use std::ptr::NonNull;
 
 use crate::entry::Entry;
-use crate::memory::{Zeroed, page_size};
 use crate::sync::{AtomicU64, AtomicUsize, Ordering};
+use crate::sys::memory::{Zeroed, page_size};
+
+/// How many entries go from hand to hand at a time. (Few under loom and Miri, as the other bounds of this kind: what they check
+/// is what happens when one is reached.)
+pub(super) const A_FEW: usize = if cfg!(loom) {
+    1
+} else if cfg!(miri) {
+    4
+} else {
+    64
+};
+
+/// Chunks double up to this many entries (2 MiB).
+pub(super) const LARGEST_CHUNK: usize = 32_768;
 
 /// How many fresh entries a producer takes at a time: 4 KiB, one page.
-pub(super) const RUN: usize = super::A_FEW;
+pub(super) const RUN: usize = A_FEW;
 
 /// Words of a bit for each page of the largest chunk that can be given back, and one page more, as it need not begin with one.
-const WORDS: usize = if cfg!(loom) { 1 } else { super::LARGEST_CHUNK * size_of::<Entry>() / 4096 / 64 + 1 };
+const WORDS: usize = if cfg!(loom) { 1 } else { LARGEST_CHUNK * size_of::<Entry>() / 4096 / 64 + 1 };
 
 /// Entries in a page of memory: those are given back together. (In a model, one.) Zero where nothing can be given back.
 pub(super) fn entries_a_page() -> usize {

@@ -1,10 +1,10 @@
 //! Where entries live: chunks, free lists, and the way home.
 //!
 //! ```text
-//!   chunk ──run of 64──► Local (one per producer, one per worker) ──► entry in use
+//!   chunk ──run of 64──► EntryCache (one per producer, one per worker) ──► entry in use
 //!                          ▲   │ magazine full                            │ last owner lets go
 //!                          │   ▼                                          │
-//!                          └─ depot (queues of magazines of 64)   ◄───────┘ (into the Local of that thread)
+//!                          └─ depot (queues of magazines of 64)   ◄───────┘ (into the EntryCache of that thread)
 //! ```
 //!
 //! Entries are recycled and never given back to the allocator while the engine lives, so an address that the protocol
@@ -24,15 +24,25 @@
 
 mod chunk;
 mod depot;
-mod local;
+mod entry_cache;
 mod per_thread;
 mod shrink;
 
 use std::ptr;
 
-use chunk::{Chunk, Run};
+use chunk::{A_FEW, Chunk, LARGEST_CHUNK, Run};
 use depot::{Depot, Magazine};
-pub(crate) use local::Local;
+pub(crate) use entry_cache::EntryCache;
+
+#[cfg(loom)]
+pub(crate) use per_thread::give_number_back;
+pub(crate) use per_thread::{PerThread, current as current_thread, with_remembered};
+
+use crate::entry::entry_ref;
+use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
+
+const FIRST_CHUNK: usize = A_FEW;
+const A_LITTLE: usize = 16 * A_FEW;
 
 /// By how much an arena grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,27 +52,6 @@ pub(crate) enum Growth {
     /// No more than it takes to go on.
     Little,
 }
-#[cfg(loom)]
-pub(crate) use per_thread::give_number_back;
-pub(crate) use per_thread::{PerThread, current as current_thread, with_remembered};
-
-use crate::entry::entry_ref;
-use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
-
-/// Chunks double up to this many entries (2 MiB).
-const LARGEST_CHUNK: usize = 32_768;
-const FIRST_CHUNK: usize = A_FEW;
-const A_LITTLE: usize = 16 * A_FEW;
-
-/// How many entries go from hand to hand at a time. (Few under loom and Miri, as the other bounds of this kind: what they check
-/// is what happens when one is reached.)
-const A_FEW: usize = if cfg!(loom) {
-    1
-} else if cfg!(miri) {
-    4
-} else {
-    64
-};
 
 /// More than any number of handles; see [`Arena::orphan_all`].
 const ORPHAN_BIAS: usize = usize::MAX / 2;
@@ -200,7 +189,7 @@ impl Arena {
         unsafe { Self::subtract_orphans(this, surplus) }
     }
 
-    /// A handle that the last walk counted has gone. True if it was the last one: free the memory.
+    /// A handle that the final sweep counted has gone. True if it was the last one: free the memory.
     ///
     /// # Safety
     /// As for [`orphan_all`](Self::orphan_all).

@@ -141,7 +141,7 @@ mod numbers {
     use std::cell::Cell;
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
-    use crate::sync::fork;
+    use crate::sys::fork;
 
     /// The numbers that no thread has.
     #[derive(Debug)]
@@ -224,7 +224,7 @@ mod numbers {
         }
     }
 
-    /// This thread's number; none if the thread is so far gone that it has given it back, or could get none.
+    /// This thread's number; none if the thread is in teardown, so that it has given it back, or could get none.
     pub(crate) fn current() -> Option<ThreadNumber> {
         NUMBER.try_with(|held| held.0).ok()?
     }
@@ -264,7 +264,7 @@ mod numbers {
         NUMBER.with(Cell::get).and_then(ThreadNumber::new)
     }
 
-    /// Makes the calling thread one that is so far gone that it has no number any more.
+    /// Makes the calling thread one that is in teardown, so that it has no number any more.
     pub(crate) fn give_number_back() {
         NUMBER.with(|number| number.set(None));
     }

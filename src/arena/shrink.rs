@@ -9,9 +9,9 @@
 
 use std::ptr::{self, NonNull};
 
-use super::chunk::{Chunk, entries_a_page};
+use super::Arena;
+use super::chunk::{A_FEW, Chunk, entries_a_page};
 use super::depot::Magazine;
-use super::{A_FEW, Arena};
 use crate::entry::{Entry, Link, entry_ref};
 use crate::sync::Ordering;
 

@@ -28,9 +28,9 @@ use std::task::Waker;
 
 pub(crate) use outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Rearm, Reset, Tell, Transfer};
 pub use series::MissedTicks;
-pub(crate) use series::{Answering, Plain, Repeat, Rule, Series};
+pub(crate) use series::{FnNext, FnRepeat, Repeat, Schedule, Series};
 pub(crate) use sleeper::Sleeper;
-pub(crate) use state::{State, With};
+pub(crate) use state::{ArmFlags, State};
 pub(crate) use task::Task;
 
 use crate::sync::ProtocolCell;
@@ -48,7 +48,7 @@ pub(crate) struct Entry {
     /// In a wheel slot: the address of the link that points here (Linux's `hlist`), so that an entry can be unlinked, and
     /// the slot found if it becomes empty, without a field that names the slot. Null when in no slot.
     back: ProtocolCell<*mut Link>,
-    /// The mailbox of the shard that it was scheduled on, as the shard layer wrote it.
+    /// The remote of the shard that it was scheduled on, as the shard layer wrote it.
     home: ProtocolCell<*const ()>,
     body: ProtocolCell<MaybeUninit<Body>>,
     #[cfg(loom)]
@@ -119,12 +119,12 @@ impl Entry {
 
     /// The next of the entries that the same producer keeps: in the place of `back`, as a kept entry is in no slot.
     #[inline]
-    pub(crate) fn next_kept(&self) -> Link {
+    pub(crate) fn next_tombstone(&self) -> Link {
         self.back().cast()
     }
 
     #[inline]
-    pub(crate) fn set_next_kept(&self, link: Link) {
+    pub(crate) fn set_next_tombstone(&self, link: Link) {
         self.set_back(link.cast());
     }
 
@@ -143,12 +143,12 @@ impl Entry {
     pub(crate) fn fill(&self, home: *const (), task: Task) {
         // SAFETY: the caller is the sole owner.
         self.home.with_mut(|place| unsafe { *place = home });
-        self.fill_kept(task);
+        self.put_new_task(task);
     }
 
     /// Fills in an entry that has a home already: one that the caller keeps.
     #[inline]
-    pub(crate) fn fill_kept(&self, task: Task) {
+    pub(crate) fn put_new_task(&self, task: Task) {
         #[cfg(loom)]
         self.set_in_use(true);
         self.put_task(task);

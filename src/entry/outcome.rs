@@ -7,7 +7,7 @@ use crate::time::Tick;
 pub(crate) enum Cancel {
     /// It was no longer pending: nothing was changed.
     TooLate,
-    /// The task is the caller's. The worker will come across the entry by itself: in the inbox or in the mail.
+    /// The task is the caller's. The worker will come across the entry by itself: in the inbox or in the reset queue.
     Won,
     /// The task is the caller's, and the entry has to go on the cancelled queue.
     WonLinked,
@@ -24,8 +24,8 @@ pub(crate) enum Reset {
     Later,
     /// Look whether the worker sleeps past the new deadline; it will find the entry by itself once awake.
     Earlier,
-    /// Send the entry to the worker through the reset queue; IN_MAIL was set by this call.
-    EarlierByMail,
+    /// Send the entry to the worker through the reset queue; RESET_QUEUED was set by this call.
+    EarlierQueued,
     /// The worker has to be told, and nothing was changed: say how, see [`Tell`].
     NotYet,
 }
@@ -36,7 +36,7 @@ pub(crate) enum Tell {
     /// It has yet to see to that.
     NotYet,
     /// Through the reset queue: it has what that takes.
-    ByMail,
+    ByQueue,
     /// By having it go through the whole wheel.
     ByRescan,
 }
@@ -49,8 +49,8 @@ pub(crate) enum Expire {
     /// It was reset to this later tick meanwhile: link it again.
     NotBefore(Tick),
     /// It is on its way through the reset queue: link it again and decide when it arrives.
-    InMail,
-    /// It was cancelled; the cancelled queue or the mail brings it.
+    ResetQueued,
+    /// It was cancelled; the cancelled queue or the reset queue brings it.
     Cancelled,
 }
 

@@ -62,7 +62,7 @@ impl MissedTicks {
 
 /// What decides when the next run is due. In nanoseconds of the engine's time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Rule {
+pub(crate) enum Schedule {
     FixedRate {
         period_ns: u64,
         missed: MissedTicks,
@@ -71,10 +71,10 @@ pub(crate) enum Rule {
         delay_ns: u64,
     },
     /// Whatever the task answers.
-    AsAnswered,
+    AsTaskSays,
 }
 
-impl Rule {
+impl Schedule {
     pub(crate) fn fixed_rate(period: Duration, missed: MissedTicks) -> Self {
         Self::FixedRate { period_ns: saturating_ns(period), missed }
     }
@@ -89,52 +89,54 @@ impl Rule {
     }
 
     /// When the run after the one that was due at `due_ns`, and has ended at `now_ns`, is due; none if there is none.
-    fn next_ns(self, answer: Answer, due_ns: u64, now_ns: u64) -> Option<u64> {
-        match (answer, self) {
-            (Answer::Done, _) => None,
+    fn next_ns(self, next: Next, due_ns: u64, now_ns: u64) -> Option<u64> {
+        match (next, self) {
+            (Next::Done, _) => None,
             // Not in this tick again: a task that says so without end would starve all others.
-            (Answer::After(delay), _) => Some(now_ns.saturating_add(saturating_ns(delay).max(1))),
-            (Answer::ByRule, Self::FixedDelay { delay_ns }) => Some(now_ns.saturating_add(delay_ns)),
-            (Answer::ByRule, Self::FixedRate { period_ns, missed }) => Some(missed.next_ns(period_ns, due_ns, now_ns)),
-            (Answer::ByRule, Self::AsAnswered) => None,
+            (Next::After(delay), _) => Some(now_ns.saturating_add(saturating_ns(delay).max(1))),
+            (Next::BySchedule, Self::FixedDelay { delay_ns }) => Some(now_ns.saturating_add(delay_ns)),
+            (Next::BySchedule, Self::FixedRate { period_ns, missed }) => {
+                Some(missed.next_ns(period_ns, due_ns, now_ns))
+            }
+            (Next::BySchedule, Self::AsTaskSays) => None,
         }
     }
 }
 
 /// What a run says about the next one.
-pub(crate) enum Answer {
-    ByRule,
+pub(crate) enum Next {
+    BySchedule,
     After(Duration),
     Done,
 }
 
 /// A closure of the user's that can be called again.
 pub(crate) trait Repeat: Send + 'static {
-    fn run(&mut self) -> Answer;
+    fn run(&mut self) -> Next;
 }
 
 /// One that has nothing to say about the next run.
-pub(crate) struct Plain<F>(pub(crate) F);
+pub(crate) struct FnRepeat<F>(pub(crate) F);
 
-impl<F: FnMut() + Send + 'static> Repeat for Plain<F> {
-    fn run(&mut self) -> Answer {
+impl<F: FnMut() + Send + 'static> Repeat for FnRepeat<F> {
+    fn run(&mut self) -> Next {
         (self.0)();
-        Answer::ByRule
+        Next::BySchedule
     }
 }
 
 /// One that answers when to run next.
-pub(crate) struct Answering<F>(pub(crate) F);
+pub(crate) struct FnNext<F>(pub(crate) F);
 
-impl<F: FnMut() -> Option<Duration> + Send + 'static> Repeat for Answering<F> {
-    fn run(&mut self) -> Answer {
-        (self.0)().map_or(Answer::Done, Answer::After)
+impl<F: FnMut() -> Option<Duration> + Send + 'static> Repeat for FnNext<F> {
+    fn run(&mut self) -> Next {
+        (self.0)().map_or(Next::Done, Next::After)
     }
 }
 
 /// When a series is due again.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Next {
+pub(crate) struct NextDue {
     pub(crate) tick: Tick,
     /// It has come already: a burst.
     pub(crate) is_overdue: bool,
@@ -142,30 +144,30 @@ pub(crate) struct Next {
 
 /// A closure with its schedule.
 pub(crate) struct Series<R> {
-    rule: Rule,
+    schedule: Schedule,
     /// When the next run is due by the schedule: exactly, and as it was armed. If it expires at another tick, it was reset.
     due: Moment,
     pub(crate) repeat: R,
 }
 
 impl<R: Repeat> Series<R> {
-    pub(crate) fn new(rule: Rule, first: Moment, repeat: R) -> Self {
-        Self { rule, due: first, repeat }
+    pub(crate) fn new(schedule: Schedule, first: Moment, repeat: R) -> Self {
+        Self { schedule, due: first, repeat }
     }
 
     /// The run that expired at `deadline`. None if it was the last.
-    pub(crate) fn run(&mut self, deadline: Tick, timeline: &Timeline) -> Option<Next> {
+    pub(crate) fn run(&mut self, deadline: Tick, timeline: &Timeline) -> Option<NextDue> {
         let scale = timeline.scale();
         if deadline != self.due.tick {
             // It was reset: the schedule goes on from there.
             self.due = Moment { ns: scale.ns_of(deadline), tick: deadline };
         }
-        let answer = self.repeat.run();
+        let next = self.repeat.run();
         // A clock that panics is not the task's fault.
         let now_ns = timeline.try_now_ns().unwrap_or_else(|| scale.ns_of(deadline));
-        let next_ns = self.rule.next_ns(answer, self.due.ns, now_ns)?;
+        let next_ns = self.schedule.next_ns(next, self.due.ns, now_ns)?;
         self.due = Moment { ns: next_ns, tick: scale.tick_not_before(next_ns) };
-        Some(Next { tick: self.due.tick, is_overdue: self.due.tick <= scale.tick_at(now_ns) })
+        Some(NextDue { tick: self.due.tick, is_overdue: self.due.tick <= scale.tick_at(now_ns) })
     }
 }
 
@@ -175,7 +177,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn next(missed: MissedTicks, period_ns: u64, due_ns: u64, now_ns: u64) -> u64 {
-        Rule::FixedRate { period_ns, missed }.next_ns(Answer::ByRule, due_ns, now_ns).expect("a rate has no end")
+        Schedule::FixedRate { period_ns, missed }.next_ns(Next::BySchedule, due_ns, now_ns).expect("a rate has no end")
     }
 
     proptest! {
@@ -212,15 +214,15 @@ mod tests {
 
     #[test]
     fn an_answer_counts_from_the_end_of_the_run_and_is_never_at_once() {
-        let after = |delay| Rule::AsAnswered.next_ns(Answer::After(delay), 5, 100);
+        let after = |delay| Schedule::AsTaskSays.next_ns(Next::After(delay), 5, 100);
         assert_eq!(after(Duration::from_nanos(7)), Some(107));
         assert_eq!(after(Duration::ZERO), Some(101));
         assert_eq!(after(Duration::MAX), Some(u64::MAX));
-        assert_eq!(Rule::AsAnswered.next_ns(Answer::Done, 5, 100), None);
+        assert_eq!(Schedule::AsTaskSays.next_ns(Next::Done, 5, 100), None);
     }
 
     #[test]
     fn a_fixed_delay_counts_from_the_end_of_the_run() {
-        assert_eq!(Rule::FixedDelay { delay_ns: 10 }.next_ns(Answer::ByRule, 5, 100), Some(110));
+        assert_eq!(Schedule::FixedDelay { delay_ns: 10 }.next_ns(Next::BySchedule, 5, 100), Some(110));
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!  63                         9    8      7      6       5      4      3       2      1  0
 //! ┌────────────────────────────┬──────┬──────┬───────┬──────┬──────┬───────┬───────┬──────┐
-//! │ deadline in ticks          │ORPHAN│SERIES│IN_MAIL│LINKED│GROUP │ENGINE │HANDLE │ phase│
+//! │ deadline in ticks          │ORPHAN│SERIES│RESET_QUEUED│LINKED│GROUP │ENGINE │HANDLE │ phase│
 //! └────────────────────────────┴──────┴──────┴───────┴──────┴──────┴───────┴───────┴──────┘
 //! ```
 //!
@@ -14,22 +14,22 @@
 //! * **LINKED**: the worker has taken the entry out of the inbox. Set by the worker, by an exchange with the pending word that
 //!   it has seen, unless it is alone; so a cancel knows for certain whether the worker will still come across the entry by itself (not
 //!   linked: the transfer finds it cancelled) or has to be told (linked: the cancelled queue).
-//! * **IN_MAIL**: the entry was reset to an earlier deadline and its address is in, or on its way to, the shard's
+//! * **RESET_QUEUED**: the entry was reset to an earlier deadline and its address is in, or on its way to, the shard's
 //!   reset queue. While it is set the worker neither fires nor gives back the entry, so the address in the queue
 //!   can't become stale.
 //! * **SERIES**: the timeout runs again and again. For such a one EXPIRED is not the end: it means that a run has been given
 //!   to the executor, the task belongs to the runner, and the entry is in no list. The runner makes it PENDING
 //!   again ([`State::rearm`]), or ends it ([`State::end_series`]), unless a cancel has been there in between.
 //! * **Kept** is what FREE means while HANDLE is set: the entry was cancelled before the worker linked it, its handle has gone,
-//!   and HANDLE is a producer's now, which may make it PENDING again where it is ([`State::arm_kept`]). While ENGINE is set,
+//!   and HANDLE is a producer's now, which may make it PENDING again where it is ([`State::revive`]). While ENGINE is set,
 //!   too, that is in the inbox, or among what the worker has taken out of it. See `shard/kept.rs`.
-//! * **ORPHAN**: the engine is gone; set on every entry by the arena's last walk. See `arena/mod.rs`.
+//! * **ORPHAN**: the engine is gone; set on every entry by the arena's final sweep. See `arena/mod.rs`.
 //!
 //! Ordering: every transition that is an exchange is `AcqRel`. The release half publishes what its thread did to the entry before (took the
 //! task out, linked it); the acquire half lets the last owner see all that the other owner did.
 //!
 //! **Alone**: while an entry is the engine's, and HANDLE and GROUP are not set, nobody else writes to the word, nor ever will: only
-//! an owner may, and nobody can become one before the entry is armed anew. (The arena's last walk waits for all workers and batches.)
+//! an owner may, and nobody can become one before the entry is armed anew. (The arena's final sweep waits for all workers and batches.)
 //! So the worker links and expires it by plain stores. They end the release sequence of the owner that has gone; therefore the worker
 //! has *acquired* the word before it stores.
 
@@ -46,9 +46,9 @@ const HANDLE: u64 = 1 << 2;
 const ENGINE: u64 = 1 << 3;
 const GROUP: u64 = 1 << 4;
 const LINKED: u64 = 1 << 5;
-const IN_MAIL: u64 = 1 << 6;
-/// The same bit while a run of a series is under way, when the entry can't be in the mail: it was reset since it expired.
-const MOVED: u64 = IN_MAIL;
+const RESET_QUEUED: u64 = 1 << 6;
+/// The same bit while a run of a series is under way, when the entry can't be in the reset queue: it was reset since it expired.
+const MOVED: u64 = RESET_QUEUED;
 const SERIES: u64 = 1 << 7;
 const ORPHAN: u64 = 1 << 8;
 const OWNERS: u64 = HANDLE | ENGINE | GROUP;
@@ -71,12 +71,12 @@ const fn phase_of(word: u64) -> u64 {
 }
 
 /// Cancelled before the worker linked it, and nobody's but its handle's and the engine's.
-const fn lies_cancelled(word: u64) -> bool {
+const fn is_cancelled_unlinked(word: u64) -> bool {
     word & FLAGS == CANCELLED | HANDLE | ENGINE
 }
 
 /// No timeout's, but a producer's, to arm it again.
-const fn is_kept(word: u64) -> bool {
+const fn is_tombstone(word: u64) -> bool {
     word & (PHASE | HANDLE) == FREE | HANDLE
 }
 
@@ -92,23 +92,23 @@ const fn is_engines_alone(word: u64) -> bool {
 
 /// The word of a pending entry, expired. A series' entry is in no list from then on.
 const fn expired(word: u64) -> u64 {
-    let gone = if word & SERIES == 0 { PHASE } else { PHASE | LINKED | IN_MAIL };
+    let gone = if word & SERIES == 0 { PHASE } else { PHASE | LINKED | RESET_QUEUED };
     (word & !gone) | EXPIRED
 }
 
 /// What an entry is armed with, besides the engine's ownership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct With(u64);
+pub(crate) struct ArmFlags(u64);
 
-impl With {
-    pub(crate) const NOTHING: With = With(0);
-    pub(crate) const HANDLE: With = With(HANDLE);
-    pub(crate) const GROUP: With = With(GROUP);
-    pub(crate) const SERIES: With = With(SERIES);
+impl ArmFlags {
+    pub(crate) const NONE: ArmFlags = ArmFlags(0);
+    pub(crate) const HANDLE: ArmFlags = ArmFlags(HANDLE);
+    pub(crate) const GROUP: ArmFlags = ArmFlags(GROUP);
+    pub(crate) const SERIES: ArmFlags = ArmFlags(SERIES);
 
     #[inline]
-    pub(crate) const fn and(self, other: With) -> With {
-        With(self.0 | other.0)
+    pub(crate) const fn and(self, other: ArmFlags) -> ArmFlags {
+        ArmFlags(self.0 | other.0)
     }
 }
 
@@ -126,38 +126,38 @@ impl State {
     /// Makes a free entry pending. Only its sole owner calls this, before it shows the entry to anyone: no
     /// read-modify-write is needed, the push onto the inbox publishes it.
     #[inline]
-    pub(crate) fn arm(&self, deadline: Tick, with: With) {
-        self.0.store(pack(deadline, PENDING | ENGINE | with.0), Ordering::Relaxed);
+    pub(crate) fn arm(&self, deadline: Tick, flags: ArmFlags) {
+        self.0.store(pack(deadline, PENDING | ENGINE | flags.0), Ordering::Relaxed);
     }
 
     /// Whether an entry was cancelled before the worker linked it, and nobody but the caller's handle and the engine owns it:
-    /// so that it may be [kept](Self::keep). Acquire: what the canceller did to the entry is to be seen.
+    /// so that it may be [kept](Self::leave_tombstone). Acquire: what the canceller did to the entry is to be seen.
     #[inline]
-    pub(crate) fn may_be_kept(&self) -> bool {
-        lies_cancelled(self.0.load(Ordering::Acquire))
+    pub(crate) fn may_be_tombstone(&self) -> bool {
+        is_cancelled_unlinked(self.0.load(Ordering::Acquire))
     }
 
     /// The handle of an entry that was cancelled goes, and a producer keeps the entry, which has put it where it keeps such
     /// entries already: if it is kept, this is the handle's last access to the engine's memory (see `arena/mod.rs`, "The end").
     #[inline]
-    pub(crate) fn keep(&self) -> bool {
+    pub(crate) fn leave_tombstone(&self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         // Without the loop of a weak exchange: if it fails, the engine has let go, or has ended.
-        lies_cancelled(word)
+        is_cancelled_unlinked(word)
             && self.0.compare_exchange(word, word & !PHASE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Makes a kept entry pending again, by its keeper, which has put a task in: true. It is where it was, on its way out of the
     /// inbox. False: the engine has let go of it, so that it is free, and the keeper's alone.
     #[inline]
-    pub(crate) fn arm_kept(&self, deadline: Tick, with: With) -> bool {
+    pub(crate) fn revive(&self, deadline: Tick, flags: ArmFlags) -> bool {
         // Acquire, both: pairs with the release of the engine that has let go.
         let word = self.0.load(Ordering::Acquire);
         if word & ENGINE == 0 {
             return false;
         }
-        debug_assert!(is_kept(word));
-        let armed = pack(deadline, PENDING | ENGINE | with.0);
+        debug_assert!(is_tombstone(word));
+        let armed = pack(deadline, PENDING | ENGINE | flags.0);
         // Without the loop of a weak exchange: nothing else is done to a kept entry than that the engine lets go.
         self.0.compare_exchange(word, armed, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -214,7 +214,7 @@ impl State {
             let cancelled = (word & !PHASE) | CANCELLED;
             match self.0.compare_exchange_weak(word, cancelled, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) if is_running(word) => return Cancel::WonRunning,
-                Ok(_) if word & LINKED != 0 && word & IN_MAIL == 0 => return Cancel::WonLinked,
+                Ok(_) if word & LINKED != 0 && word & RESET_QUEUED == 0 => return Cancel::WonLinked,
                 Ok(_) => return Cancel::Won,
                 Err(now) => word = now,
             }
@@ -249,16 +249,16 @@ impl State {
             if deadline == old && !running {
                 return Reset::Later;
             }
-            let is_untold = !running && deadline < old && word & LINKED != 0 && word & IN_MAIL == 0;
+            let is_untold = !running && deadline < old && word & LINKED != 0 && word & RESET_QUEUED == 0;
             if is_untold && tell == Tell::NotYet {
                 return Reset::NotYet;
             }
-            let by_mail = is_untold && tell == Tell::ByMail;
+            let by_queue = is_untold && tell == Tell::ByQueue;
             // MOVED, of a run that is under way, is the same bit: the runner finds the new deadline when it arms the entry.
-            let mail = if by_mail || running { IN_MAIL } else { 0 };
+            let mail = if by_queue || running { RESET_QUEUED } else { 0 };
             let moved = pack(deadline, (word & FLAGS) | mail);
             match self.0.compare_exchange_weak(word, moved, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) if by_mail => return Reset::EarlierByMail,
+                Ok(_) if by_queue => return Reset::EarlierQueued,
                 Ok(_) if deadline < old && !running => return Reset::Earlier,
                 Ok(_) => return Reset::Later,
                 Err(now) => word = now,
@@ -297,8 +297,8 @@ impl State {
             if phase_of(word) != PENDING {
                 return Expire::Cancelled;
             }
-            if word & IN_MAIL != 0 {
-                return Expire::InMail;
+            if word & RESET_QUEUED != 0 {
+                return Expire::ResetQueued;
             }
             if tick_of(word) > now {
                 return Expire::NotBefore(tick_of(word));
@@ -357,10 +357,10 @@ impl State {
         self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, end).is_ok()
     }
 
-    /// Clears IN_MAIL, by the worker, on an entry that arrived through the reset queue. The word may have been reset
+    /// Clears RESET_QUEUED, by the worker, on an entry that arrived through the reset queue. The word may have been reset
     /// again since it was sent: what counts is what it says now.
     pub(crate) fn arrive(&self) -> Transfer {
-        let word = self.0.fetch_and(!IN_MAIL, Ordering::AcqRel);
+        let word = self.0.fetch_and(!RESET_QUEUED, Ordering::AcqRel);
         if phase_of(word) == PENDING { Transfer::Pending(tick_of(word)) } else { Transfer::Cancelled }
     }
 
@@ -412,23 +412,23 @@ impl State {
     }
 
     /// The handle, as last owner, marks the entry free *after* it has put it where it belongs. This is the last access to
-    /// the engine's memory: if the arena's last walk has not passed here yet, that walk may free everything right after.
+    /// the engine's memory: if the arena's final sweep has not passed here yet, that walk may free everything right after.
     /// True if it has passed and counted on this handle.
     #[inline]
     pub(crate) fn free(&self) -> bool {
         self.0.swap(FREE, Ordering::AcqRel) & ORPHAN != 0
     }
 
-    /// Whether the arena's last walk has passed here.
+    /// Whether the arena's final sweep has passed here.
     pub(crate) fn is_orphan(&self) -> bool {
         self.0.load(Ordering::Relaxed) & ORPHAN != 0
     }
 
-    /// The arena's last walk. True if a handle still holds the entry, and will find ORPHAN when it lets go. (What a producer
+    /// The arena's final sweep. True if a handle still holds the entry, and will find ORPHAN when it lets go. (What a producer
     /// keeps is the arena's.)
     pub(crate) fn orphan(&self) -> bool {
         let word = self.0.fetch_or(ORPHAN, Ordering::AcqRel);
-        word & HANDLE != 0 && !is_kept(word)
+        word & HANDLE != 0 && !is_tombstone(word)
     }
 }
 

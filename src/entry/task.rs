@@ -6,7 +6,7 @@ use std::mem::{ManuallyDrop, MaybeUninit, align_of, size_of};
 use std::ptr;
 use std::task::Waker;
 
-use super::series::{Next, Repeat, Series};
+use super::series::{NextDue, Repeat, Series};
 use super::sleeper::Sleeper;
 use crate::time::{Tick, Timeline};
 
@@ -21,12 +21,12 @@ const _: () =
 
 /// A type-erased `FnOnce() + Send`, or [`Series`], or [`Sleeper`]. Dropping it drops the closure without running it.
 pub(crate) struct Task {
-    kind: &'static Kind,
+    vtable: &'static TaskVTable,
     captures: [MaybeUninit<usize>; WORDS],
 }
 
 /// What one can do with captures, written once per closure type and place (inline or boxed).
-struct Kind {
+struct TaskVTable {
     /// For the last time: uses the captures up.
     run: unsafe fn(*mut u8),
     /// `None` if there is nothing to drop.
@@ -37,7 +37,7 @@ struct Kind {
     _sleeps: bool,
 }
 
-type RunAgain = unsafe fn(*mut u8, Tick, &Timeline) -> Option<Next>;
+type RunAgain = unsafe fn(*mut u8, Tick, &Timeline) -> Option<NextDue>;
 
 // SAFETY: a task is built only from closures that are `Send` (see `Task::new`), and holds nothing else.
 unsafe impl Send for Task {}
@@ -95,7 +95,7 @@ unsafe fn run_series_once<R: Repeat>(captures: *mut u8) {
 
 /// # Safety
 /// As for [`run_boxed`], with a series in the box, which is not taken over.
-unsafe fn run_series<R: Repeat>(captures: *mut u8, deadline: Tick, timeline: &Timeline) -> Option<Next> {
+unsafe fn run_series<R: Repeat>(captures: *mut u8, deadline: Tick, timeline: &Timeline) -> Option<NextDue> {
     // SAFETY: a pointer stands there.
     let series = unsafe { captures.cast::<*mut Series<R>>().read() };
     // SAFETY: it is a box's, which the caller alone has.
@@ -117,12 +117,13 @@ unsafe fn discard_sleeper(captures: *mut u8) {
 }
 
 /// Known by its address: the captures are a [`Sleeper`], whose future may look at them at any time.
-static SLEEPER: Kind = Kind { run: wake_sleeper, discard: Some(discard_sleeper), run_again: None, _sleeps: true };
+static SLEEPER: TaskVTable =
+    TaskVTable { run: wake_sleeper, discard: Some(discard_sleeper), run_again: None, _sleeps: true };
 
-struct Kinds<F>(F);
+struct VTables<F>(F);
 
-impl<R: Repeat> Kinds<Series<R>> {
-    const SERIES: Kind = Kind {
+impl<R: Repeat> VTables<Series<R>> {
+    const SERIES: TaskVTable = TaskVTable {
         run: run_series_once::<R>,
         discard: Some(discard_boxed::<Series<R>>),
         run_again: Some(run_series::<R>),
@@ -130,15 +131,15 @@ impl<R: Repeat> Kinds<Series<R>> {
     };
 }
 
-impl<F: FnOnce()> Kinds<F> {
-    const INLINE: Kind = Kind {
+impl<F: FnOnce()> VTables<F> {
+    const INLINE: TaskVTable = TaskVTable {
         run: run_inline::<F>,
         discard: if std::mem::needs_drop::<F>() { Some(discard_inline::<F>) } else { None },
         run_again: None,
         _sleeps: false,
     };
-    const BOXED: Kind =
-        Kind { run: run_boxed::<F>, discard: Some(discard_boxed::<F>), run_again: None, _sleeps: false };
+    const BOXED: TaskVTable =
+        TaskVTable { run: run_boxed::<F>, discard: Some(discard_boxed::<F>), run_again: None, _sleeps: false };
 }
 
 impl Task {
@@ -150,9 +151,9 @@ impl Task {
         if is_inline::<F>() {
             // SAFETY: `is_inline` says that an `F` fits here in size and alignment.
             unsafe { place.cast::<F>().write(task) };
-            Self { kind: &Kinds::<F>::INLINE, captures }
+            Self { vtable: &VTables::<F>::INLINE, captures }
         } else {
-            Self::boxed(task, &Kinds::<F>::BOXED)
+            Self::boxed(task, &VTables::<F>::BOXED)
         }
     }
 
@@ -160,7 +161,7 @@ impl Task {
     pub(crate) fn series<R: Repeat>(series: Series<R>) -> Self {
         // `into_inner` must find it where it is put here.
         const { assert!(!is_inline::<Series<R>>()) };
-        Self::boxed(series, &Kinds::<Series<R>>::SERIES)
+        Self::boxed(series, &VTables::<Series<R>>::SERIES)
     }
 
     /// Allocates nothing.
@@ -169,7 +170,7 @@ impl Task {
         let place: *mut u8 = captures.as_mut_ptr().cast();
         // SAFETY: there is room for it (see `WORDS`).
         unsafe { place.cast::<Sleeper>().write(Sleeper::new(waker)) };
-        Self { kind: &SLEEPER, captures }
+        Self { vtable: &SLEEPER, captures }
     }
 
     /// The waker of one that was made by [`sleeper`](Self::sleeper).
@@ -191,23 +192,23 @@ impl Task {
     #[inline]
     pub(crate) unsafe fn sleeper_of(this: *const Self) -> Option<*const Sleeper> {
         // SAFETY: as above; nobody writes to this part.
-        let kind = unsafe { (*this).kind };
+        let vtable = unsafe { (*this).vtable };
         // SAFETY: within the task.
-        ptr::eq(kind, &SLEEPER).then(|| unsafe { &raw const (*this).captures }.cast())
+        ptr::eq(vtable, &SLEEPER).then(|| unsafe { &raw const (*this).captures }.cast())
     }
 
-    fn boxed<T>(value: T, kind: &'static Kind) -> Self {
+    fn boxed<T>(value: T, vtable: &'static TaskVTable) -> Self {
         let mut captures = [MaybeUninit::uninit(); WORDS];
         let place: *mut u8 = captures.as_mut_ptr().cast();
         // SAFETY: three words have room for one pointer.
         unsafe { place.cast::<*mut T>().write(Box::into_raw(Box::new(value))) };
-        Self { kind, captures }
+        Self { vtable, captures }
     }
 
     /// A run of a series that expired at `deadline`. None if this was the last, as it is for what is no series.
-    pub(crate) fn run_again(&mut self, deadline: Tick, timeline: &Timeline) -> Option<Next> {
-        let run = self.kind.run_again?;
-        // SAFETY: `kind` was chosen in `series` together with the captures, which are still there.
+    pub(crate) fn run_again(&mut self, deadline: Tick, timeline: &Timeline) -> Option<NextDue> {
+        let run = self.vtable.run_again?;
+        // SAFETY: `vtable` was chosen in `series` together with the captures, which are still there.
         unsafe { run(self.captures.as_mut_ptr().cast(), deadline, timeline) }
     }
 
@@ -223,8 +224,8 @@ impl Task {
     /// The task is not used again, nor dropped, also if this panics: its captures have been moved out.
     #[inline]
     pub(crate) unsafe fn run_in_place(&mut self) {
-        // SAFETY: `kind` was chosen in `new` together with the captures, and they are used up here once.
-        unsafe { (self.kind.run)(self.captures.as_mut_ptr().cast()) };
+        // SAFETY: `vtable` was chosen in `new` together with the captures, and they are used up here once.
+        unsafe { (self.vtable.run)(self.captures.as_mut_ptr().cast()) };
     }
 
     /// Gives the closure back.
@@ -247,8 +248,8 @@ impl Task {
 impl Drop for Task {
     #[inline]
     fn drop(&mut self) {
-        if let Some(discard) = self.kind.discard {
-            // SAFETY: `kind` was chosen in `new` together with the captures; `run` and `into_inner` forget the task, so
+        if let Some(discard) = self.vtable.discard {
+            // SAFETY: `vtable` was chosen in `new` together with the captures; `run` and `into_inner` forget the task, so
             // they are still there.
             unsafe { discard(self.captures.as_mut_ptr().cast()) };
         }

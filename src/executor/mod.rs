@@ -14,10 +14,11 @@ use std::sync::Arc;
 pub use inline::Inline;
 pub use pool::ThreadPool;
 
+use crate::count::{Recorder, TASKS_A_LOOK};
+use crate::engine::{Batch, Ran, Shared};
 use crate::entry::Task;
 use crate::events;
-use crate::panics::{self, Contained};
-use crate::shard::{Batch, Hub, Ran, Recorder, TASKS_A_LOOK};
+use crate::panics::{self, CatchUnwind};
 #[cfg(loom)]
 use crate::sync::LocalCell;
 use crate::sync::Ordering;
@@ -116,8 +117,8 @@ fn running() -> impl Iterator<Item = u64> {
 }
 
 /// Whether the calling thread is running a task of this engine.
-pub(crate) fn is_running_a_task_of(hub: &Hub) -> bool {
-    running().any(|engine| engine == hub.id())
+pub(crate) fn is_running_a_task_of(shared: &Shared) -> bool {
+    running().any(|engine| engine == shared.id())
 }
 
 /// Whether the calling thread is running a task of any engine.
@@ -152,7 +153,7 @@ impl Expired {
 
     /// One that is under way from here on: a shutdown waits for it.
     pub(crate) fn begin(batch: Batch) -> Self {
-        batch.hub().in_flight.begin();
+        batch.shared().in_flight.begin();
         Self { batch, counted: true, begun: false }
     }
 
@@ -163,28 +164,28 @@ impl Expired {
 
     fn run_all(&mut self) {
         self.begun = true;
-        let in_flight = &self.batch.hub().in_flight;
+        let in_flight = &self.batch.shared().in_flight;
         if !self.counted {
             self.counted = true;
             in_flight.begin();
         }
         in_flight.run();
-        let engine = self.batch.hub().id();
+        let engine = self.batch.shared().id();
         run_as(engine, || self.run_each());
     }
 
     fn run_each(&mut self) {
         let (shard, sleepers) = (self.batch.shard(), self.batch.is_of_sleepers());
-        let (entries, hub) = self.batch.open();
-        let (timeline, scale) = (hub.timeline(), hub.timeline().scale());
-        let mut lateness = Recorder::new(&hub.mailbox(shard).lateness);
-        let running = hub.running_here();
+        let (entries, shared) = self.batch.open();
+        let (timeline, scale) = (shared.timeline(), shared.timeline().scale());
+        let mut lateness = Recorder::new(&shared.remote(shard).lateness);
+        let running = shared.running_here();
         let before = running.map(|running| running.before());
         if let Some(running) = running {
             running.begin(shard);
         }
         let (mut ran, mut now_ns) = (0, 0);
-        // The deadline that was recorded last, and not since the clock was: a clump has but one.
+        // The deadline that was recorded last, and not since the clock was: a burst has but one.
         let mut recorded = None;
         while let Some(due) = entries.pop() {
             let (deadline, is_series) = due.look();
@@ -207,13 +208,13 @@ impl Expired {
                 }
             };
             let run = if is_series {
-                due.into_run().run(hub, record)
+                due.into_run().run(shared, record)
             } else {
                 record();
-                if sleepers { run_task(due.into_wake(hub)) } else { run_task(due.into_task(hub)) }
+                if sleepers { run_task(due.into_wake(shared)) } else { run_task(due.into_task(shared)) }
             };
             if let Err(panic) = run {
-                report(hub, panic);
+                report(shared, panic);
             }
         }
         if let (Some(running), Some(before)) = (running, before) {
@@ -232,12 +233,12 @@ fn run_task(task: Task) -> Ran {
 
 /// Counts a panic and tells the user.
 #[cold]
-pub(crate) fn report(hub: &Hub, panic: Box<dyn Any + Send>) {
-    hub.panicked.fetch_add(1, Ordering::Relaxed);
+pub(crate) fn report(shared: &Shared, panic: Box<dyn Any + Send>) {
+    shared.panicked.fetch_add(1, Ordering::Relaxed);
     events::task_panicked(&*panic);
-    if let Some(hook) = hub.on_panic.as_ref() {
+    if let Some(hook) = shared.on_panic.as_ref() {
         // If the hook panics, too, there is nobody left to tell.
-        panics::contain(|| hook(&*panic));
+        panics::catch(|| hook(&*panic));
     }
     panics::discard(panic);
 }
@@ -246,12 +247,12 @@ impl Drop for Expired {
     fn drop(&mut self) {
         if self.batch.len() > 0 {
             if !self.begun {
-                self.batch.hub().refused.fetch_add(self.batch.len() as u64, Ordering::Relaxed);
+                self.batch.shared().refused.fetch_add(self.batch.len() as u64, Ordering::Relaxed);
             }
             self.run_all();
         }
         if self.counted {
-            self.batch.hub().in_flight.end();
+            self.batch.shared().in_flight.end();
         }
     }
 }
@@ -264,7 +265,7 @@ impl fmt::Debug for Expired {
 
 /// Hands a worker's batches to the user's executor.
 pub(crate) struct Dispatch {
-    executor: Contained<Arc<dyn Executor>>,
+    executor: CatchUnwind<Arc<dyn Executor>>,
     counted: bool,
     hooks: WorkerHooks,
 }
@@ -272,21 +273,21 @@ pub(crate) struct Dispatch {
 /// What a worker tells the user of.
 #[derive(Clone, Default)]
 pub(crate) struct WorkerHooks {
-    pub(crate) on_start: Contained<Option<StartHook>>,
-    pub(crate) on_tick: Contained<Option<TickHook>>,
+    pub(crate) on_start: CatchUnwind<Option<StartHook>>,
+    pub(crate) on_tick: CatchUnwind<Option<TickHook>>,
 }
 
 impl Dispatch {
     pub(crate) fn new(executor: Arc<dyn Executor>, hooks: WorkerHooks) -> Self {
         let counted = executor.runs_all();
-        Self { executor: Contained::new(executor), counted, hooks }
+        Self { executor: CatchUnwind::new(executor), counted, hooks }
     }
 }
 
 /// Calls a hook as if it were a task: what it panics with is reported, and a shutdown in it is refused.
-pub(crate) fn call_hook(hub: &Hub, hook: impl FnOnce()) {
-    let told = run_as(hub.id(), || catch_unwind(AssertUnwindSafe(hook)));
-    told.unwrap_or_else(|panic| report(hub, panic));
+pub(crate) fn call_hook(shared: &Shared, hook: impl FnOnce()) {
+    let told = run_as(shared.id(), || catch_unwind(AssertUnwindSafe(hook)));
+    told.unwrap_or_else(|panic| report(shared, panic));
 }
 
 impl Sink for Dispatch {
@@ -294,18 +295,18 @@ impl Sink for Dispatch {
         self.hooks.on_start.is_some()
     }
 
-    fn begin(&mut self, hub: &Hub, shard: usize) {
+    fn begin(&mut self, shared: &Shared, shard: usize) {
         if let Some(hook) = self.hooks.on_start.as_ref() {
-            call_hook(hub, || hook(shard));
+            call_hook(shared, || hook(shard));
         }
     }
 
     fn accept(&mut self, batch: Batch) {
         let expired = if self.counted { Expired::begin(batch) } else { Expired::uncounted(batch) };
-        let engine = expired.batch.hub().id();
+        let engine = expired.batch.shared().id();
         // As if it were a task: should it shut its own engine down, that would wait for this very thread.
         // If the executor panics, unwinding drops the batch, which runs it.
-        run_as(engine, || panics::contain(|| self.executor.execute(expired)));
+        run_as(engine, || panics::catch(|| self.executor.execute(expired)));
     }
 
     fn wake(&mut self, wakes: Batch) {
@@ -316,9 +317,9 @@ impl Sink for Dispatch {
         self.hooks.on_tick.is_some()
     }
 
-    fn tell(&mut self, hub: &Hub, tick: &Tick) {
+    fn tell(&mut self, shared: &Shared, tick: &Tick) {
         if let Some(hook) = self.hooks.on_tick.as_ref() {
-            call_hook(hub, || hook(tick));
+            call_hook(shared, || hook(tick));
         }
     }
 }

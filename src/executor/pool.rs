@@ -6,8 +6,9 @@ use std::num::NonZero;
 use super::{Executor, Expired};
 use crate::panics;
 use crate::sync::thread;
-use crate::sync::{Arc, Condvar, Mutex, SegQueue, fork, lock};
-use crate::worker::spawn_ordinary;
+use crate::sync::{Arc, Condvar, Mutex, SegQueue, lock};
+use crate::sys::cores::spawn_ordinary;
+use crate::sys::fork;
 
 /// A pool of threads that run expired timeouts: the default executor. Threads start when they are first needed, one for
 /// each batch that finds none idle, up to the number given, and end when the last clone of the pool is dropped (an engine
@@ -107,7 +108,7 @@ impl Shared {
         loop {
             while let Some(expired) = self.queue.pop() {
                 // `run` catches what tasks do; should it panic all the same, the thread must not be lost with it.
-                panics::contain(|| expired.run());
+                panics::catch(|| expired.run());
             }
             let mut crew = lock(&self.crew);
             // Whoever pushes, pushes first and takes this lock afterwards: so either this look sees the push, or the

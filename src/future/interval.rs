@@ -36,7 +36,7 @@ impl Interval {
             "the period of an interval is zero: give it one that is longer, be it by a nanosecond"
         );
         Self {
-            sleep: Sleep::until(timer.stake(), first.tick),
+            sleep: Sleep::until(timer.engine_ref(), first.tick),
             due_ns: first.ns,
             period,
             missed: MissedTicks::default(),

@@ -31,12 +31,12 @@ impl Timer {
     /// # }
     /// ```
     pub fn sleep(&self, delay: Duration) -> Sleep {
-        Sleep::until(self.stake(), self.timeline().tick_after(delay))
+        Sleep::until(self.engine_ref(), self.timeline().tick_after(delay))
     }
 
     /// As [`sleep`](Self::sleep), until a point in time; ready at once if that has passed.
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
-        Sleep::until(self.stake(), self.timeline().tick_at_or_now(deadline))
+        Sleep::until(self.engine_ref(), self.timeline().tick_at_or_now(deadline))
     }
 
     /// Gives `future` so much time from when it is first not ready. One that is ready at once schedules nothing, and looks at no clock.
@@ -57,7 +57,7 @@ impl Timer {
     /// # }
     /// ```
     pub fn timeout<T: Future>(&self, limit: Duration, future: T) -> WithTimeout<T> {
-        WithTimeout::after(self.stake(), limit, future)
+        WithTimeout::after(self.engine_ref(), limit, future)
     }
 
     /// As [`timeout`](Self::timeout), until a point in time: for a deadline that several futures
@@ -81,7 +81,7 @@ impl Timer {
     /// # }
     /// ```
     pub fn timeout_at<T: Future>(&self, deadline: Instant, future: T) -> WithTimeout<T> {
-        WithTimeout::until(self.stake(), deadline, future)
+        WithTimeout::until(self.engine_ref(), deadline, future)
     }
 
     /// Ticks now, and then once in each `period`, for whoever awaits [`Interval::tick`]. What is missed is

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use crate::shard::Stake;
+use crate::engine::EngineRef;
 use crate::time::{Tick, Timeline};
 use crate::timer::{Alarm, NoAlarm, Ring};
 
@@ -48,9 +48,9 @@ use crate::timer::{Alarm, NoAlarm, Ring};
 /// ```
 #[must_use = "a Sleep does nothing unless it is awaited or polled"]
 pub struct Sleep {
-    /// Before the stake: the last future cancels its alarm, and then the engine ends.
+    /// Before the reference: the last future cancels its alarm, and then the engine ends.
     stage: Stage,
-    stake: Stake,
+    engine_ref: EngineRef,
     deadline: Tick,
     /// It was moved forward since it was polled, and may have passed its deadline by that.
     has_moved: bool,
@@ -67,8 +67,8 @@ enum Stage {
 }
 
 impl Sleep {
-    pub(super) fn until(stake: Stake, deadline: Tick) -> Self {
-        Self { stake, deadline, stage: Stage::New, has_moved: false, ended_by_shutdown: false }
+    pub(super) fn until(engine_ref: EngineRef, deadline: Tick) -> Self {
+        Self { engine_ref, deadline, stage: Stage::New, has_moved: false, ended_by_shutdown: false }
     }
 
     /// Its deadline, rounded up to the tick at which it is ready. As of [`Timeout::deadline`](crate::Timeout::deadline).
@@ -135,7 +135,7 @@ impl Sleep {
     }
 
     pub(super) fn timeline(&self) -> &Timeline {
-        self.stake.hub().timeline()
+        self.engine_ref.shared().timeline()
     }
 }
 
@@ -168,7 +168,7 @@ impl Future for Sleep {
             return this.be_ready(false);
         }
         this.has_moved = false;
-        match Alarm::set(&this.stake, this.deadline, context.waker()) {
+        match Alarm::set(&this.engine_ref, this.deadline, context.waker()) {
             Ok(alarm) => this.stage = Stage::Set(alarm),
             Err(NoAlarm::Now) => context.waker().wake_by_ref(),
             Err(NoAlarm::Ever) => this.set_elsewhere(context.waker()),
@@ -192,7 +192,7 @@ impl Sleep {
     #[cold]
     fn set_elsewhere(&mut self, waker: &Waker) {
         self.stage = Stage::New;
-        if self.stake.hub().is_forked() {
+        if self.engine_ref.shared().is_forked() {
             return;
         }
         match Alarm::set_elsewhere(self.timeline().until(self.deadline), waker) {

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use super::sleep::Sleep;
-use crate::shard::Stake;
+use crate::engine::EngineRef;
 use crate::time::Tick;
 
 /// A future with a limit: ready with its output, or with [`Elapsed`]. Made by
@@ -42,13 +42,13 @@ enum Limit {
 }
 
 impl<T> WithTimeout<T> {
-    pub(super) fn after(stake: Stake, limit: Duration, future: T) -> Self {
-        Self { limit: Limit::After(limit), sleep: Sleep::until(stake, Tick::NEVER), future }
+    pub(super) fn after(engine_ref: EngineRef, limit: Duration, future: T) -> Self {
+        Self { limit: Limit::After(limit), sleep: Sleep::until(engine_ref, Tick::NEVER), future }
     }
 
-    pub(super) fn until(stake: Stake, deadline: Instant, future: T) -> Self {
-        let limit = Limit::At(stake.hub().timeline().scale().ns_at(deadline));
-        Self { limit, sleep: Sleep::until(stake, Tick::NEVER), future }
+    pub(super) fn until(engine_ref: EngineRef, deadline: Instant, future: T) -> Self {
+        let limit = Limit::At(engine_ref.shared().timeline().scale().ns_at(deadline));
+        Self { limit, sleep: Sleep::until(engine_ref, Tick::NEVER), future }
     }
 
     /// The future inside.

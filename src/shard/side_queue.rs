@@ -16,7 +16,7 @@ pub(crate) struct SideQueue {
 
 /// What came of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SidePush {
+pub(crate) enum SidePush {
     Done,
     /// So many wait that the worker has to be woken: at each multiple of [`WAKE_DEPTH`].
     Deep,
@@ -35,7 +35,7 @@ impl SideQueue {
     /// # Safety
     /// The entry's body is the caller's, with no task in it, and the worker's if it was pushed. It stays valid until this returns.
     #[inline]
-    pub(super) unsafe fn push(&self, entry: NonNull<Entry>) -> SidePush {
+    pub(crate) unsafe fn push(&self, entry: NonNull<Entry>) -> SidePush {
         // SAFETY: as above.
         let this = unsafe { entry_ref(entry) };
         let mut head = self.head.load(Ordering::Relaxed);

@@ -6,12 +6,12 @@ use std::ptr::{self, NonNull};
 use crate::entry::{Entry, Link, entry_ref};
 
 /// The stack takes no more: the engine has been shut down.
-pub(super) const CLOSED: usize = 2;
+pub(crate) const CLOSED: usize = 2;
 /// The low bits of an entry's address, and the high ones that no user-space address has.
 const ADDRESS_BITS: u32 = 48;
-pub(super) const ADDRESS: usize = ((1 << ADDRESS_BITS) - 1) & !63;
-pub(super) const ONE_DEEP: usize = 1 << ADDRESS_BITS;
-pub(super) const MAX_DEPTH: usize = usize::MAX >> ADDRESS_BITS;
+pub(crate) const ADDRESS: usize = ((1 << ADDRESS_BITS) - 1) & !63;
+pub(crate) const ONE_DEEP: usize = 1 << ADDRESS_BITS;
+pub(crate) const MAX_DEPTH: usize = usize::MAX >> ADDRESS_BITS;
 
 const _: () = assert!(usize::BITS == 64, "the inbox packs a depth above a 48-bit address: 64-bit targets only");
 
@@ -27,7 +27,7 @@ pub(crate) const WAKE_DEPTH: usize = if cfg!(loom) {
 
 /// At so many entries waiting, and at each multiple of it, somebody looks whether the worker gets to run. A worker that does takes them all in
 /// less time than it takes to bring them.
-pub(super) const LOOK_DEPTH: usize = if cfg!(loom) {
+pub(crate) const LOOK_DEPTH: usize = if cfg!(loom) {
     2
 } else if cfg!(miri) {
     4
@@ -37,11 +37,11 @@ pub(super) const LOOK_DEPTH: usize = if cfg!(loom) {
 
 const _: () = assert!(LOOK_DEPTH <= WAKE_DEPTH, "what makes the worker wake is looked for beyond that only");
 
-pub(super) fn depth_of(head: Link) -> usize {
+pub(crate) fn depth_of(head: Link) -> usize {
     head.addr() >> ADDRESS_BITS
 }
 
-pub(super) fn address_of(head: Link) -> Link {
+pub(crate) fn address_of(head: Link) -> Link {
     head.map_addr(|addr| addr & ADDRESS)
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Taken {
 impl Taken {
     pub(crate) const NONE: Taken = Taken { first: ptr::null_mut(), depth: 0 };
 
-    pub(super) fn new(head: Link) -> Self {
+    pub(crate) fn new(head: Link) -> Self {
         Self { first: address_of(head), depth: depth_of(head) }
     }
 
@@ -64,7 +64,7 @@ impl Taken {
     }
 
     /// How many they were when they were taken, up to 65,535; none once they are gone.
-    pub(super) fn depth(self) -> usize {
+    pub(crate) fn depth(self) -> usize {
         if self.is_empty() { 0 } else { self.depth }
     }
 

@@ -18,8 +18,8 @@ use std::cell::Cell;
 // Not through `sync`: a rate and a window, which models replace by the exact clock.
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use super::ahead::MARGIN_NS;
-use crate::sync::fork;
+use super::tick::MARGIN_NS;
+use crate::sys::fork;
 
 /// How long the counter is believed after a look at the clock.
 const WINDOW_NS: u64 = 16_000;
@@ -387,13 +387,14 @@ mod tests {
             while self.machine.ns.get() < start_ns + for_ns {
                 let thread = usize::try_from(self.draw(self.last.len() as u64)).expect("few");
                 let before_ns = self.machine.ns.get();
-                let ahead_ns = self.counter.ns(&self.machine, &self.last[thread]);
+                let upper_bound_ns = self.counter.ns(&self.machine, &self.last[thread]);
                 seen.calls += 1;
-                if ahead_ns < before_ns {
+                if upper_bound_ns < before_ns {
                     seen.behind += 1;
                     seen.behind_until_ns = before_ns - start_ns;
                 }
-                seen.furthest_ahead_ns = seen.furthest_ahead_ns.max(ahead_ns.saturating_sub(self.machine.ns.get()));
+                seen.furthest_ahead_ns =
+                    seen.furthest_ahead_ns.max(upper_bound_ns.saturating_sub(self.machine.ns.get()));
                 let pause = if self.draw(500) == 0 { MS } else { self.draw(1_000) };
                 self.machine.pass(pause);
             }

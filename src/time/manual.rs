@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::Clock;
+use super::clock::Clock;
 
 /// Whoever has to be told that a manual clock has moved: an engine with workers.
-pub(crate) trait Follower: Send + Sync {
+pub(crate) trait ClockListener: Send + Sync {
     /// Has it look at the clock, and does not wait.
     fn ring(&self);
     /// Returns when all that has become due has run. False if it could not wait for that, because the calling thread runs a
@@ -47,13 +47,13 @@ pub(crate) trait Follower: Send + Sync {
 // Not one of the engine's own protocols: a test tool, in plain std types, except that models see its time move.
 #[derive(Clone)]
 pub struct ManualClock {
-    shared: Arc<Shared>,
+    inner: Arc<Inner>,
 }
 
-struct Shared {
+struct Inner {
     start: Instant,
     advanced_ns: AtomicU64,
-    followers: Mutex<Vec<Arc<dyn Follower>>>,
+    listeners: Mutex<Vec<Arc<dyn ClockListener>>>,
     /// Held by who looks for the next deadline and goes there: of two at once, the second would go too far.
     stepping: Mutex<()>,
 }
@@ -67,10 +67,10 @@ impl ManualClock {
     #[expect(clippy::new_without_default, reason = "two clocks made by default would not be equal")]
     pub fn new() -> Self {
         Self {
-            shared: Arc::new(Shared {
+            inner: Arc::new(Inner {
                 start: Instant::now(),
                 advanced_ns: AtomicU64::new(0),
-                followers: Mutex::new(Vec::new()),
+                listeners: Mutex::new(Vec::new()),
                 stepping: Mutex::new(()),
             }),
         }
@@ -80,8 +80,8 @@ impl ManualClock {
     #[must_use]
     pub fn now(&self) -> Instant {
         // Acquire: whoever sees the moved clock sees what the mover did before.
-        let ns = self.shared.advanced_ns.load(Ordering::Acquire);
-        self.shared.start + Duration::from_nanos(ns)
+        let ns = self.inner.advanced_ns.load(Ordering::Acquire);
+        self.inner.start + Duration::from_nanos(ns)
     }
 
     /// Moves the clock forward, in one leap, by at most 292 years in total: a task that becomes due on the way finds the clock at its
@@ -95,47 +95,47 @@ impl ManualClock {
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         let moved = |now: u64| Some(now.saturating_add(by).min(FARTHEST_NS));
         // AcqRel: pairs with the Acquire in `now`; the update never fails, as `moved` never answers None.
-        let _ = self.shared.advanced_ns.fetch_update(Ordering::AcqRel, Ordering::Acquire, moved);
+        let _ = self.inner.advanced_ns.fetch_update(Ordering::AcqRel, Ordering::Acquire, moved);
         // Not under the lock: a task may build, or drop, another engine on this clock.
-        let mut followers = self.followers().clone();
+        let mut listeners = self.listeners().clone();
         // First all of them: a task of one may wait for a task of another.
-        followers.iter().for_each(|follower| follower.ring());
+        listeners.iter().for_each(|listener| listener.ring());
         // Again until a whole round has passed in which nothing was done: a task of one engine may have scheduled on
         // another, or on itself.
         loop {
-            let progress = || followers.iter().fold(0_u64, |sum, follower| sum.wrapping_add(follower.progress()));
+            let progress = || listeners.iter().fold(0_u64, |sum, listener| sum.wrapping_add(listener.progress()));
             let before = progress();
-            if !followers.iter().all(|follower| follower.catch_up()) || progress() == before {
+            if !listeners.iter().all(|listener| listener.catch_up()) || progress() == before {
                 return;
             }
-            followers = self.followers().clone();
+            listeners = self.listeners().clone();
         }
     }
 
     /// Whether it can be moved so far.
     pub(crate) fn reaches(&self, by: Duration) -> bool {
-        let left = FARTHEST_NS - self.shared.advanced_ns.load(Ordering::Relaxed);
+        let left = FARTHEST_NS - self.inner.advanced_ns.load(Ordering::Relaxed);
         by <= Duration::from_nanos(left)
     }
 
     /// Whether the other shows the same time, being a clone.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
+        Arc::ptr_eq(&self.inner, &other.inner)
     }
 
     /// One step at a time. Not from a task, which a step waits for.
     pub(crate) fn step(&self) -> std::sync::MutexGuard<'_, ()> {
-        self.shared.stepping.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.stepping.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn follow(&self, follower: Arc<dyn Follower>) {
-        let mut followers = self.followers();
-        followers.retain(|known| !known.is_gone());
-        followers.push(follower);
+    pub(crate) fn listen(&self, listener: Arc<dyn ClockListener>) {
+        let mut listeners = self.listeners();
+        listeners.retain(|known| !known.is_gone());
+        listeners.push(listener);
     }
 
-    fn followers(&self) -> std::sync::MutexGuard<'_, Vec<Arc<dyn Follower>>> {
-        self.shared.followers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn listeners(&self) -> std::sync::MutexGuard<'_, Vec<Arc<dyn ClockListener>>> {
+        self.inner.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -143,15 +143,11 @@ impl Clock for ManualClock {
     fn now(&self) -> Instant {
         ManualClock::now(self)
     }
-
-    fn as_manual(&self) -> Option<&ManualClock> {
-        Some(self)
-    }
 }
 
 impl fmt::Debug for ManualClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let advanced = Duration::from_nanos(self.shared.advanced_ns.load(Ordering::Relaxed));
+        let advanced = Duration::from_nanos(self.inner.advanced_ns.load(Ordering::Relaxed));
         f.debug_struct("ManualClock").field("advanced", &advanced).finish_non_exhaustive()
     }
 }

@@ -10,7 +10,8 @@
 
 #[cfg(not(target_arch = "x86_64"))]
 use crate::sync::fence;
-use crate::sync::{AtomicU64, Mutex, Ordering, fork, lock, thread};
+use crate::sync::{AtomicU64, Mutex, Ordering, lock, thread};
+use crate::sys::fork;
 
 /// The rest of the word says where the engine's time stands; otherwise it says how far it is behind the clock.
 const PAUSED: u64 = 1 << 63;
@@ -100,7 +101,7 @@ impl Pauses {
 
     /// The same for a clock that may be ahead: what is scheduled from it may be late if a pause comes in between, but not early.
     #[inline]
-    pub(crate) fn engine_ns_ahead(&self, clock_ns: impl FnOnce() -> u64) -> u64 {
+    pub(crate) fn engine_upper_bound_ns(&self, clock_ns: impl FnOnce() -> u64) -> u64 {
         let word = self.look();
         if word & PAUSED != 0 { word & !PAUSED } else { clock_ns().saturating_sub(word) }
     }

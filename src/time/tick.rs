@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use super::saturating_ns;
-
 /// A point in time in ticks since the engine started. Saturates: [`Tick::NEVER`] is later than all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Tick(u64);
@@ -132,6 +130,15 @@ impl Scale {
             since_start /= 2;
         }
     }
+}
+
+/// What the upper bound clock adds to what the monotonic clock says.
+pub(super) const MARGIN_NS: u64 = 1_000;
+
+/// Nanoseconds in a duration; what does not fit in 64 bits (584 years) saturates.
+#[inline]
+pub(crate) fn saturating_ns(duration: Duration) -> u64 {
+    duration.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(duration.subsec_nanos()))
 }
 
 #[cfg(all(test, not(loom)))]

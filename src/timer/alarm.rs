@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::Timer;
 use super::error::Refusal;
-use super::schedule::{Place, Work};
+use super::schedule::Target;
 use super::timeout::Timeout;
-use crate::entry::{Task, With, entry_ref};
-use crate::shard::{Hub, Stake};
+use crate::engine::{EngineRef, Shared};
+use crate::entry::entry_ref;
 use crate::time::{Tick, Timeline};
 
 /// One that is set. Dropping it cancels.
@@ -39,54 +39,37 @@ pub(crate) enum NoAlarm {
     Ever,
 }
 
-/// What is put into the entry.
-pub(super) struct Waking(pub(super) Waker);
-
-impl Work for Waking {
-    const WITH: With = With::NOTHING;
-
-    #[inline]
-    fn into_task(self) -> Task {
-        Task::sleeper(self.0)
-    }
-
-    unsafe fn from_task(task: Task) -> Self {
-        // SAFETY: `into_task` made it, and it was never published.
-        Self(unsafe { task.into_waker() })
-    }
-}
-
 impl Timer {
     /// The engine's time.
     pub(crate) fn timeline(&self) -> &Timeline {
-        self.engine.hub.timeline()
+        self.engine.shared.timeline()
     }
 
     /// What a future needs of the engine.
-    pub(crate) fn stake(&self) -> Stake {
-        self.engine.hub.stake()
+    pub(crate) fn engine_ref(&self) -> EngineRef {
+        self.engine.shared.engine_ref()
     }
 }
 
 impl Alarm {
     /// Sets one: `waker` is woken when `deadline` has come.
-    pub(crate) fn set(stake: &Stake, deadline: Tick, waker: &Waker) -> Result<Self, NoAlarm> {
-        Self::set_on(stake.hub(), deadline, waker)
+    pub(crate) fn set(engine_ref: &EngineRef, deadline: Tick, waker: &Waker) -> Result<Self, NoAlarm> {
+        Self::set_on(engine_ref.shared(), deadline, waker)
     }
 
     /// Sets one on the process's own engine, for a future whose engine has been shut down: `waker` is woken after `delay`.
     pub(crate) fn set_elsewhere(delay: Duration, waker: &Waker) -> Result<Self, NoAlarm> {
         // Of a model's threads none outlives it.
         let global = if cfg!(loom) { None } else { Timer::try_global() };
-        let hub = &global.ok_or(NoAlarm::Now)?.engine.hub;
+        let shared = &global.ok_or(NoAlarm::Now)?.engine.shared;
         // Not at once: who looks at another clock may come again and again.
-        let deadline = hub.timeline().tick_after(delay.max(hub.timeline().scale().tick_duration()));
-        Self::set_on(hub, deadline, waker)
+        let deadline = shared.timeline().tick_after(delay.max(shared.timeline().scale().tick_duration()));
+        Self::set_on(shared, deadline, waker)
     }
 
-    fn set_on(hub: &Hub, deadline: Tick, waker: &Waker) -> Result<Self, NoAlarm> {
-        let place = Place { hub, shard: None, group: None };
-        match place.wake(deadline, waker.clone()) {
+    fn set_on(shared: &Shared, deadline: Tick, waker: &Waker) -> Result<Self, NoAlarm> {
+        let target = Target { shared, shard: None, group: None };
+        match target.wake(deadline, waker.clone()) {
             Ok(timeout) => Ok(Self { timeout }),
             Err(Refusal::Full | Refusal::OutOfMemory) => Err(NoAlarm::Now),
             // A zero period is refused to series only.
@@ -102,7 +85,7 @@ impl Alarm {
         // got the same address since.
         if entry.state.is_pending() && entry.as_sleeper().is_some_and(|sleeper| sleeper.watch(waker)) {
             // In a forked child nobody is there who would wake it.
-            return if self.timeout.hub().is_forked() { Ring::Never } else { Ring::NotYet };
+            return if self.timeout.shared().is_forked() { Ring::Never } else { Ring::NotYet };
         }
         if entry.state.is_expired() { Ring::Rang } else { Ring::Ended }
     }
@@ -113,7 +96,7 @@ impl Alarm {
 
     /// Whether a shutdown may have rung it.
     pub(crate) fn is_shut_down(&self) -> bool {
-        self.timeout.mailbox().is_closed()
+        self.timeout.remote().is_closed()
     }
 
     /// Moves it. False: it is no longer set, and nothing was changed.

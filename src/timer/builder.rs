@@ -1,38 +1,22 @@
-//! How an engine is made.
+//! The options of an engine.
 
 use std::any::Any;
 use std::fmt;
-use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Timer;
-use super::driver::{Bell, Driver, RingBell};
-use super::engine::{Engine, FollowClock, Turner};
-use super::error::{BuildError, check_count, check_duration};
-use crate::arena::Arena;
-use crate::executor::{Dispatch, Executor, ThreadPool, WorkerHooks};
-use crate::panics::Contained;
-use crate::shard::{Hub, HubPlan, HubRef, Limits, PanicHook, Shard};
-use crate::sync::Mutex;
-use crate::time::{Clock, Source, Timeline};
-use crate::wheel::{MAX_TICK_BITS, Wheel};
-use crate::worker::{Doorbell, Pinning, Sink, Tick, WaitStrategy, WorkerPlan, Workers, allowed_cores};
+use crate::engine::{Limits, PanicHook};
+use crate::executor::{Executor, WorkerHooks};
+use crate::panics::CatchUnwind;
+use crate::time::{Clock, Source};
+use crate::worker::{Pinning, Tick, WaitStrategy};
 
-const MAX_SHARDS: usize = 1024;
-const MAX_TICKS_PER_WHEEL: usize = 1 << 20;
-/// 2^40 entries of 64 bytes: more than any machine has.
-const MAX_CAPACITY: usize = 1 << 40;
 const DEFAULT_TICK: Duration = Duration::from_millis(1);
 const DEFAULT_TICKS_PER_WHEEL: usize = 512;
 const DEFAULT_LIMIT: usize = 100_000;
 /// In a model nobody waits for the worker to give memory back: that decides nothing.
 const DEFAULT_MAX_WAIT: Duration = if cfg!(loom) { Duration::ZERO } else { Duration::from_millis(20) };
 const DEFAULT_STUCK_AFTER: Duration = Duration::from_secs(1);
-/// What the default number of levels makes addressable.
-const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Cores for each shard by default.
-const CORES_PER_SHARD: usize = 4;
 
 /// Makes a [`Timer`]. Each option has a default that is right for a server that changes nothing.
 ///
@@ -52,22 +36,22 @@ const CORES_PER_SHARD: usize = 4;
 /// ```
 #[must_use = "a Builder does nothing until `build` is called"]
 pub struct Builder {
-    shards: Option<usize>,
-    tick_duration: Duration,
-    ticks_per_wheel: usize,
-    levels: Option<usize>,
-    limits: Limits,
-    max_pending_timeouts: Option<usize>,
-    max_wait: Duration,
-    capacity: usize,
-    pinning: Pinning,
-    wait: WaitStrategy,
-    executor: Option<Arc<dyn Executor>>,
-    source: Source,
-    thread_name: String,
-    on_panic: Option<PanicHook>,
-    hooks: WorkerHooks,
-    stuck_after: Duration,
+    pub(super) shards: Option<usize>,
+    pub(super) tick_duration: Duration,
+    pub(super) ticks_per_wheel: usize,
+    pub(super) levels: Option<usize>,
+    pub(super) limits: Limits,
+    pub(super) max_pending_timeouts: Option<usize>,
+    pub(super) max_wait: Duration,
+    pub(super) capacity: usize,
+    pub(super) pinning: Pinning,
+    pub(super) wait: WaitStrategy,
+    pub(super) executor: Option<Arc<dyn Executor>>,
+    pub(super) source: Source,
+    pub(super) thread_name: String,
+    pub(super) on_panic: Option<PanicHook>,
+    pub(super) hooks: WorkerHooks,
+    pub(super) stuck_after: Duration,
 }
 
 impl Builder {
@@ -244,7 +228,7 @@ impl Builder {
     ///
     /// Default: nothing.
     pub fn on_tick(mut self, hook: impl Fn(&Tick) + Send + Sync + 'static) -> Self {
-        self.hooks.on_tick = Contained::new(Some(Arc::new(hook)));
+        self.hooks.on_tick = CatchUnwind::new(Some(Arc::new(hook)));
         self
     }
 
@@ -262,7 +246,7 @@ impl Builder {
     ///
     /// Default: nothing. In a driven engine it is not called: that has no threads.
     pub fn on_worker_start(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
-        self.hooks.on_start = Contained::new(Some(Arc::new(hook)));
+        self.hooks.on_start = CatchUnwind::new(Some(Arc::new(hook)));
         self
     }
 
@@ -273,123 +257,6 @@ impl Builder {
         self.stuck_after = bound;
         self
     }
-
-    /// Makes an engine with a worker thread for each shard. Threads start with the first timeout, so this neither blocks
-    /// nor starts any.
-    ///
-    /// # Errors
-    /// If an option makes no sense or can't be had; the error names it and what would do.
-    pub fn build(mut self) -> Result<Timer, BuildError> {
-        let shards = self.shards.unwrap_or_else(default_shards);
-        let (hub, made) = self.make_hub(shards)?;
-        let cores = self.plan_cores(shards)?;
-        let executor = self
-            .executor
-            .take()
-            .unwrap_or_else(|| Arc::new(ThreadPool::by_cores(&format!("{}-pool", self.thread_name))));
-        let cores_are_fixed = matches!(self.pinning, Pinning::Cores(_));
-        let plan = WorkerPlan { wait: self.wait, thread_name: self.thread_name.clone(), cores, cores_are_fixed };
-        let hooks = std::mem::take(&mut self.hooks);
-        let sink = || -> Box<dyn Sink> { Box::new(Dispatch::new(Arc::clone(&executor), hooks.clone())) };
-        let wheels = made.iter().map(Shard::view).collect();
-        let workers = Workers::new(plan, made, &hub, sink);
-        hub.set_waker(Box::new(Doorbell(crate::sync::Arc::clone(&workers))));
-        let engine = Arc::new(Engine::new(hub, Turner::Workers(workers), wheels, self.slots(), self.stuck_after));
-        if let Some(clock) = engine.hub.timeline().as_manual() {
-            clock.follow(Arc::new(FollowClock(Arc::downgrade(&engine))));
-        }
-        Ok(Timer::new_on(engine))
-    }
-
-    /// Makes an engine without threads, which is turned by the [`Driver`]. `executor`, `wait` and `pinning` are not used.
-    ///
-    /// # Errors
-    /// As for [`build`](Self::build).
-    pub fn build_driven(mut self) -> Result<(Timer, Driver), BuildError> {
-        let (hub, shards) = self.make_hub(self.shards.unwrap_or(1))?;
-        let bell = Arc::new(Bell::default());
-        hub.set_waker(Box::new(RingBell(Arc::clone(&bell))));
-        let wheels = shards.iter().map(Shard::view).collect();
-        let shards = Arc::new(Mutex::new(shards));
-        let on_tick = std::mem::take(&mut self.hooks).on_tick;
-        let driver = Driver::new(hub.clone(), Arc::clone(&shards), bell, on_tick, self.limits.expiry);
-        let engine = Arc::new(Engine::new(hub, Turner::Driver(shards), wheels, self.slots(), self.stuck_after));
-        Ok((Timer::new_on(engine), driver))
-    }
-
-    fn slots(&self) -> usize {
-        self.ticks_per_wheel.next_power_of_two()
-    }
-
-    fn make_hub(&mut self, shards: usize) -> Result<(HubRef, Vec<Shard>), BuildError> {
-        check_count("shards", shards, MAX_SHARDS)?;
-        check_duration("tick_duration", self.tick_duration)?;
-        check_count("ticks_per_wheel", self.ticks_per_wheel, MAX_TICKS_PER_WHEEL)?;
-        check_count("transfer_limit", self.limits.transfer, usize::MAX)?;
-        check_count("expiry_limit", self.limits.expiry, usize::MAX)?;
-        if let Some(max) = self.max_pending_timeouts {
-            check_count("max_pending_timeouts", max, usize::MAX)?;
-        }
-        if self.capacity > MAX_CAPACITY {
-            return Err(BuildError::Capacity { timeouts: self.capacity });
-        }
-        let levels = self.checked_levels()?;
-        let source = std::mem::replace(&mut self.source, Source::Monotonic);
-        let plan = HubPlan {
-            shards,
-            timeline: Timeline::new(source, self.tick_duration),
-            arena: Arena::new(self.capacity).ok_or(BuildError::Capacity { timeouts: self.capacity })?,
-            max_pending: self.max_pending_timeouts,
-            max_wait: self.max_wait,
-            on_panic: self.on_panic.take(),
-        };
-        let no_memory = || BuildError::Wheels { shards, levels, ticks_per_wheel: self.slots() };
-        let hub = Hub::create(plan).ok_or_else(no_memory)?;
-        let wheel = |_| Wheel::new(self.slots(), levels).ok_or_else(no_memory);
-        let wheels = (0..shards).map(wheel).collect::<Result<Vec<_>, _>>()?;
-        let shard = |(index, wheel)| Shard::new(index, wheel, self.limits);
-        Ok((hub, wheels.into_iter().enumerate().map(shard).collect()))
-    }
-
-    fn checked_levels(&self) -> Result<usize, BuildError> {
-        let ticks_per_wheel = self.slots();
-        let bits = ticks_per_wheel.ilog2();
-        let Some(levels) = self.levels else { return Ok(self.levels_for_a_year(bits)) };
-        check_count("levels", levels, usize::MAX)?;
-        if levels > 1 && bits == 0 {
-            return Err(BuildError::TooFewTicks { levels });
-        }
-        let max = (MAX_TICK_BITS / bits.max(1)).max(1) as usize;
-        if levels > max {
-            return Err(BuildError::TooManyLevels { levels, ticks_per_wheel, max });
-        }
-        Ok(levels)
-    }
-
-    fn levels_for_a_year(&self, bits: u32) -> usize {
-        let ticks = A_YEAR.as_nanos().div_ceil(self.tick_duration.as_nanos().max(1));
-        let ticks = u64::try_from(ticks).unwrap_or(u64::MAX).max(1);
-        let wanted = (u64::BITS - (ticks - 1).leading_zeros()).div_ceil(bits.max(1));
-        MAX_TICK_BITS.checked_div(bits).map_or(1, |most| wanted.clamp(1, most) as usize)
-    }
-
-    fn plan_cores(&self, shards: usize) -> Result<Vec<Option<usize>>, BuildError> {
-        let allowed = allowed_cores();
-        if let Pinning::Cores(cores) = &self.pinning {
-            if cores.is_empty() {
-                return Err(BuildError::Zero { option: "the number of cores in Pinning::Cores" });
-            }
-            if let Some(&core) = cores.iter().find(|core| !allowed.contains(core)) {
-                return Err(BuildError::UnknownCore { core, allowed });
-            }
-        }
-        Ok(self.pinning.plan(shards, &allowed))
-    }
-}
-
-fn default_shards() -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    (cores / CORES_PER_SHARD).clamp(1, MAX_SHARDS)
 }
 
 impl fmt::Debug for Builder {

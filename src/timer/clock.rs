@@ -8,13 +8,13 @@ impl Timer {
     /// How long a tick is.
     #[must_use]
     pub fn tick_duration(&self) -> Duration {
-        self.engine.hub.timeline().scale().tick_duration()
+        self.engine.shared.timeline().scale().tick_duration()
     }
 
     /// The last tick that has come, by the engine's clock; the first is 0.
     #[must_use]
     pub fn current_tick(&self) -> u64 {
-        self.engine.hub.timeline().current_tick().get()
+        self.engine.shared.timeline().current_tick().get()
     }
 
     /// The time now, by the engine's clock: the real one, or that of [`Builder::clock`](crate::Builder::clock).
@@ -44,7 +44,7 @@ impl Timer {
     /// ```
     #[must_use]
     pub fn now(&self) -> Instant {
-        self.engine.hub.timeline().now()
+        self.engine.shared.timeline().now()
     }
 
     /// Stops the engine's time: ticks stand still, and nothing becomes due until [`resume`](Self::resume), so that all that is
@@ -64,6 +64,6 @@ impl Timer {
     /// Whether the engine is paused.
     #[must_use]
     pub fn is_paused(&self) -> bool {
-        self.engine.hub.timeline().is_paused()
+        self.engine.shared.timeline().is_paused()
     }
 }

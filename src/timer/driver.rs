@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::engine::{DrivenShards, discard_driven, settle};
+use crate::engine::{Core, Shared, SharedRef};
 use crate::executor::{Expired, TickHook, call_hook, run_here};
-use crate::panics::Contained;
-use crate::shard::{Hub, HubRef, Shard, Wake};
+use crate::panics::CatchUnwind;
+use crate::shard::{Remote, Wake};
 use crate::sync::{Mutex, MutexGuard, Ordering, fence, lock};
 use crate::time::Tick;
 use crate::worker::Stopwatch;
 
 /// Dropped by itself: a producer may be the last to have it.
-type Callback = Contained<Box<dyn Fn() + Send + Sync>>;
+type Callback = CatchUnwind<Box<dyn Fn() + Send + Sync>>;
 
 /// Turns an engine that has no threads of its own: from an event loop of yours, or step by step in a test. Made by
 /// [`Builder::build_driven`](crate::Builder::build_driven).
@@ -25,10 +26,10 @@ type Callback = Contained<Box<dyn Fn() + Send + Sync>>;
 /// Dropping the driver ends the engine: what is pending is dropped, and further timeouts are refused. In a child process that was
 /// forked off after it was made it runs nothing: what is pending is the parent's.
 pub struct Driver {
-    hub: HubRef,
+    shared: SharedRef,
     shards: DrivenShards,
     bell: Arc<Bell>,
-    on_tick: Contained<Option<TickHook>>,
+    on_tick: CatchUnwind<Option<TickHook>>,
     expiry_limit: usize,
     /// Who is to be woken when a turn is over: empty in between.
     wakes: Vec<Expired>,
@@ -38,15 +39,15 @@ pub struct Driver {
 #[derive(Default)]
 pub(super) struct Bell(Mutex<Option<Arc<Callback>>>);
 
-/// The hub's way to the bell.
+/// The engine's way to the bell.
 pub(super) struct RingBell(pub(super) Arc<Bell>);
 
 impl Wake for RingBell {
     /// As if the callback were a task: what it panics with is the engine's to report, and not the producer's, whose timeout has been accepted.
-    fn wake(&self, hub: &Hub, _shard: usize) -> bool {
+    fn wake(&self, remote: &Remote) -> bool {
         let callback = lock(&self.0.0).clone();
         if let Some(callback) = callback {
-            call_hook(hub, || callback());
+            call_hook(Shared::of_remote(remote), || callback());
         }
         true
     }
@@ -59,13 +60,13 @@ impl Wake for RingBell {
 
 impl Driver {
     pub(super) fn new(
-        hub: HubRef,
+        shared: SharedRef,
         shards: DrivenShards,
         bell: Arc<Bell>,
-        on_tick: Contained<Option<TickHook>>,
+        on_tick: CatchUnwind<Option<TickHook>>,
         expiry_limit: usize,
     ) -> Self {
-        Self { hub, shards, bell, on_tick, expiry_limit, wakes: Vec::new() }
+        Self { shared, shards, bell, on_tick, expiry_limit, wakes: Vec::new() }
     }
 
     /// Runs all that is due, here and now, within the builder's `transfer_limit` and `expiry_limit`; returns how many
@@ -76,11 +77,11 @@ impl Driver {
     pub fn turn(&mut self) -> usize {
         let mut fired = 0;
         // One time for all of it: what becomes due while tasks run is for the next turn.
-        let now_ns = self.hub.timeline().now_ns();
+        let now_ns = self.shared.timeline().now_ns();
         loop {
             let more = self.turn_once(now_ns);
             fired += more;
-            if !self.hub.overdue.take() || more == 0 || fired >= self.expiry_limit {
+            if !self.shared.overdue.take() || more == 0 || fired >= self.expiry_limit {
                 return fired;
             }
         }
@@ -89,25 +90,25 @@ impl Driver {
     fn turn_once(&mut self, now_ns: u64) -> usize {
         let (mut ticks, mut wakes) = (Vec::new(), std::mem::take(&mut self.wakes));
         let Some(mut shards) = self.lock_shards() else { return 0 };
-        let turn = |shard: &mut Shard| {
-            self.hub.mailbox(shard.index()).heartbeat.beat(now_ns);
-            let now = self.hub.timeline().scale().tick_at(now_ns);
+        let turn = |shard: &mut Core| {
+            self.shared.remote(shard.index()).heartbeat.beat(now_ns);
+            let now = self.shared.timeline().scale().tick_at(now_ns);
             // By the time now: other shards' tasks may have run since the turn began.
-            let begins = || self.hub.timeline().try_now_ns().unwrap_or(now_ns);
+            let begins = || self.shared.timeline().try_now_ns().unwrap_or(now_ns);
             let stopwatch = self.on_tick.as_ref().map(|_| Stopwatch::start(shard, now, begins()));
-            let turn = shard.turn(&self.hub, now, &mut run_here);
+            let turn = shard.turn(&self.shared, now, &mut run_here);
             // Counted before the shards are unlocked: else a shutdown would find them neither pending nor under way.
             wakes.extend(shard.take_wakes().map(Expired::begin));
-            let due = shard.next_due().map_or(u64::MAX, |due| self.hub.timeline().scale().ns_of(due.max(now)));
-            self.hub.mailbox(shard.index()).heartbeat.rest_until(due);
-            ticks.extend(stopwatch.and_then(|stopwatch| stopwatch.stop(&self.hub, shard, turn)));
+            let due = shard.next_due().map_or(u64::MAX, |due| self.shared.timeline().scale().ns_of(due.max(now)));
+            self.shared.remote(shard.index()).heartbeat.rest_until(due);
+            ticks.extend(stopwatch.and_then(|stopwatch| stopwatch.stop(&self.shared, shard, turn)));
             turn.fired
         };
         let fired = shards.iter_mut().map(turn).sum();
         drop(shards);
         wakes.drain(..).for_each(Expired::run);
         if let Some(hook) = self.on_tick.as_ref() {
-            ticks.iter().for_each(|tick| call_hook(&self.hub, || hook(tick)));
+            ticks.iter().for_each(|tick| call_hook(&self.shared, || hook(tick)));
         }
         self.carry_out_order();
         self.wakes = wakes;
@@ -115,8 +116,8 @@ impl Driver {
     }
 
     /// The shards: none any more, if the last `Timer` has gone. None in a forked child, where they are the parent's, who runs them.
-    fn lock_shards(&self) -> Option<MutexGuard<'_, Vec<Shard>>> {
-        (!self.hub.is_forked()).then(|| lock(&self.shards))
+    fn lock_shards(&self) -> Option<MutexGuard<'_, Vec<Core>>> {
+        (!self.shared.is_forked()).then(|| lock(&self.shards))
     }
 
     /// To be called after the shards were unlocked. The last `Timer` may have gone meanwhile, perhaps in one of the tasks: then it has left
@@ -124,10 +125,10 @@ impl Driver {
     fn carry_out_order(&self) {
         // With the one in `Engine::drop`: either the last `Timer`, after its order, finds the shards unlocked, or this look finds the order.
         fence(Ordering::SeqCst);
-        if self.hub.mailboxes().iter().any(|mailbox| mailbox.is_stopped())
+        if self.shared.remotes().iter().any(|remote| remote.is_stopped())
             && let Some(shards) = self.lock_shards()
         {
-            discard_driven(&self.hub, shards);
+            discard_driven(&self.shared, shards);
         }
     }
 
@@ -142,10 +143,10 @@ impl Driver {
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Instant> {
         let mut shards = self.lock_shards()?;
-        let earliest = shards.iter_mut().filter_map(|shard| settle(&self.hub, shard)).min();
+        let earliest = shards.iter_mut().filter_map(|shard| settle(&self.shared, shard)).min();
         drop(shards);
         self.carry_out_order();
-        let timeline = self.hub.timeline();
+        let timeline = self.shared.timeline();
         // In a pause nothing comes by itself but what has come already.
         let comes = |tick: &Tick| !timeline.is_paused() || *tick <= timeline.current_tick();
         earliest.filter(comes).map(|tick| timeline.instant_of(tick))
@@ -157,7 +158,7 @@ impl Driver {
     /// eventfd, mio's `Waker`), and must neither block nor use the timer. A panic in it is treated as a task's. It replaces what was set
     /// before.
     pub fn on_earlier(&self, callback: impl Fn() + Send + Sync + 'static) {
-        let before = lock(&self.bell.0).replace(Arc::new(Contained::new(Box::new(callback))));
+        let before = lock(&self.bell.0).replace(Arc::new(CatchUnwind::new(Box::new(callback))));
         // Not under the lock: what it has captured is the user's.
         drop(before);
     }
@@ -165,10 +166,10 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        if self.hub.is_forked() {
+        if self.shared.is_forked() {
             return;
         }
-        discard_driven(&self.hub, lock(&self.shards));
+        discard_driven(&self.shared, lock(&self.shards));
         // The callback may hold the loop's own things: let go of them now, and not when the last handle goes.
         let callback = lock(&self.bell.0).take();
         drop(callback);
@@ -177,6 +178,6 @@ impl Drop for Driver {
 
 impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver").field("hub", &self.hub).finish_non_exhaustive()
+        f.debug_struct("Driver").field("shared", &self.shared).finish_non_exhaustive()
     }
 }

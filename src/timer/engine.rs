@@ -7,20 +7,21 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::error::ShutdownError;
-use super::live::Live;
+use super::instances::Instance;
 use super::shutdown::{Shutdown, Unfired};
+use crate::engine::{Batch, Core, SharedRef, UnfiredList};
 use crate::executor::{is_running_a_task, is_running_a_task_of, run_here};
-use crate::shard::{Batch, HubRef, Mailbox, Order, Shard, UnfiredList};
+use crate::shard::{Command, Remote};
 use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering, fence, lock};
-use crate::time::{Follower, Tick};
+use crate::time::{ClockListener, Tick};
 use crate::wheel::LevelView;
 use crate::worker::{End, Workers};
 
 /// Shards that are turned by a [`Driver`](super::Driver); none any more once the engine has ended.
-pub(super) type DrivenShards = Arc<Mutex<Vec<Shard>>>;
+pub(super) type DrivenShards = Arc<Mutex<Vec<Core>>>;
 
 /// Who turns the shards.
-pub(super) enum Turner {
+pub(super) enum Runner {
     Workers(crate::sync::Arc<Workers>),
     Driver(DrivenShards),
 }
@@ -29,8 +30,8 @@ const RUNNING: u8 = 0;
 const ENDED: u8 = 1;
 
 pub(super) struct Engine {
-    pub(super) hub: HubRef,
-    pub(super) turner: Turner,
+    pub(super) shared: SharedRef,
+    pub(super) runner: Runner,
     pub(super) ticks_per_wheel: usize,
     pub(super) stuck_after: Duration,
     /// Of each shard.
@@ -38,26 +39,26 @@ pub(super) struct Engine {
     state: AtomicU8,
     /// What a shutdown could not hand back for want of memory.
     unfired: Mutex<UnfiredList>,
-    _live: Live,
+    _instance: Instance,
 }
 
 impl Engine {
     pub(super) fn new(
-        hub: HubRef,
-        turner: Turner,
+        shared: SharedRef,
+        runner: Runner,
         wheels: Vec<Vec<LevelView>>,
         ticks_per_wheel: usize,
         stuck_after: Duration,
     ) -> Self {
         Self {
-            hub,
-            turner,
+            shared,
+            runner,
             ticks_per_wheel,
             stuck_after,
             wheels,
             state: AtomicU8::new(RUNNING),
             unfired: Mutex::new(UnfiredList::new()),
-            _live: Live::begin(),
+            _instance: Instance::begin(),
         }
     }
 
@@ -71,10 +72,10 @@ impl Engine {
     }
 
     pub(super) fn shutdown(&self, how: Shutdown) -> Result<Vec<Unfired>, ShutdownError> {
-        if self.hub.is_forked() {
+        if self.shared.is_forked() {
             return Err(ShutdownError::Forked);
         }
-        if is_running_a_task_of(&self.hub) {
+        if is_running_a_task_of(&self.shared) {
             return Err(ShutdownError::FromTask);
         }
         if self.has_ended() {
@@ -87,7 +88,7 @@ impl Engine {
             Shutdown::Drain(most) => {
                 // What waits for time to pass must not wait for a pause to end.
                 self.resume();
-                End::Drain(self.hub.timeline().tick_after(most))
+                End::Drain(self.shared.timeline().tick_after(most))
             }
         };
         if !self.begin_to_end() {
@@ -99,20 +100,19 @@ impl Engine {
             // What has been accepted by now is not handed back only because its worker is still being started.
             self.started().for_each(|_| ());
         }
-        *lock(&self.hub.left_outside) = Some(UnfiredList::new());
-        let mut left = match &self.turner {
-            Turner::Workers(workers) => workers.end(&self.hub, how),
-            Turner::Driver(shards) => end_driven(&self.hub, shards, how),
+        UnfiredList::begin_outside(&self.shared);
+        let mut left = match &self.runner {
+            Runner::Workers(workers) => workers.end(&self.shared, how),
+            Runner::Driver(shards) => end_driven(&self.shared, shards, how),
         };
         if is_running_a_task() {
             // What waits in an executor may wait for the very thread that this is.
-            self.hub.in_flight.wait_for_running();
+            self.shared.in_flight.wait_for_running();
         } else {
-            self.hub.in_flight.wait();
+            self.shared.in_flight.wait();
         }
         // Not under the lock: in the list there may be what keeps the lock's owner.
-        let outside = lock(&self.hub.left_outside).take();
-        outside.into_iter().for_each(|outside| left.append(outside));
+        left.append(UnfiredList::take_outside(&self.shared));
         self.hand_back(left)
     }
 
@@ -128,7 +128,7 @@ impl Engine {
             lock(&self.unfired).append(left);
             return Err(ShutdownError::OutOfMemory);
         }
-        let timeline = self.hub.timeline();
+        let timeline = self.shared.timeline();
         let next = || left.pop().map(|(deadline, task)| Unfired::new(timeline.instant_of(deadline), task));
         unfired.extend(std::iter::from_fn(next));
         Ok(unfired)
@@ -136,10 +136,10 @@ impl Engine {
 
     pub(super) fn pause(&self) {
         // In a forked child nothing runs, and a lock may be held for ever by a thread that is not here.
-        if self.has_ended() || self.hub.is_forked() {
+        if self.has_ended() || self.shared.is_forked() {
             return;
         }
-        self.hub.timeline().pause();
+        self.shared.timeline().pause();
         // A drain that began in between must not wait for this pause to end.
         if self.has_ended() {
             self.resume();
@@ -148,71 +148,71 @@ impl Engine {
 
     pub(super) fn resume(&self) {
         // Not in a forked child, as above.
-        if !self.hub.is_forked() && self.hub.timeline().resume() {
+        if !self.shared.is_forked() && self.shared.timeline().resume() {
             self.call_workers();
         }
     }
 
     /// The shards whose workers run. The others have nothing that could be due; a driver's are turned by the driver.
-    fn started(&self) -> impl Iterator<Item = &Mailbox> {
-        self.hub.mailboxes().iter().filter(|mailbox| match &self.turner {
-            Turner::Workers(workers) => workers.is_started(mailbox.index()) || self.starts(mailbox),
-            Turner::Driver(_) => false,
+    fn started(&self) -> impl Iterator<Item = &Remote> {
+        self.shared.remotes().iter().filter(|remote| match &self.runner {
+            Runner::Workers(workers) => workers.is_started(remote.index()) || self.starts(remote),
+            Runner::Driver(_) => false,
         })
     }
 
     /// Whether somebody is about to start a shard's worker, and has only cleared ASLEEP for it so far: then others may have
     /// scheduled, and left it to that one. If so, it is started here.
-    fn starts(&self, mailbox: &Mailbox) -> bool {
-        mailbox.sleeps_until().is_none() && !mailbox.is_closed() && self.hub.wake(mailbox.index())
+    fn starts(&self, remote: &Remote) -> bool {
+        remote.sleeps_until().is_none() && !remote.is_closed() && remote.wake()
     }
 
     /// Waits until the workers have done all that is due, and all that they have handed over has run.
     fn catch_up(&self) {
-        self.started().for_each(|mailbox| mailbox.ask_and_wait());
-        if let Turner::Workers(_) = &self.turner {
-            self.hub.in_flight.wait();
+        self.started().for_each(|remote| remote.request_turn_and_wait());
+        if let Runner::Workers(_) = &self.runner {
+            self.shared.in_flight.wait();
         }
     }
 
     /// How much it has done so far: a number that only grows.
     fn progress(&self) -> u64 {
-        let fired = self.hub.mailboxes().iter().map(|mailbox| mailbox.counters.fired.get()).sum::<u64>();
-        fired.wrapping_add(self.hub.in_flight.ended() as u64)
+        let fired = self.shared.remotes().iter().map(|remote| remote.counters.fired.get()).sum::<u64>();
+        fired.wrapping_add(self.shared.in_flight.ended() as u64)
     }
 
     /// Has all workers look at the time again, whose speed has changed. (A driver is told, too.)
     fn call_workers(&self) {
-        match &self.turner {
-            Turner::Workers(_) => self.started().for_each(|mailbox| _ = mailbox.ask()),
-            Turner::Driver(_) => self.hub.mailboxes().iter().for_each(|mailbox| mailbox.ring()),
+        match &self.runner {
+            Runner::Workers(_) => self.started().for_each(|remote| _ = remote.request_turn()),
+            Runner::Driver(_) => self.shared.remotes().iter().for_each(|remote| remote.ring()),
         }
     }
 
     /// The earliest deadline of all that is pending; none if nothing is, or only what will never be due. With workers: waits
     /// until they have told.
     fn earliest(&self) -> Option<Tick> {
-        let earliest = match &self.turner {
-            Turner::Workers(_) => self.started().map(|mailbox| mailbox.ask_for_earliest()).min(),
-            Turner::Driver(shards) => {
+        let earliest = match &self.runner {
+            Runner::Workers(_) => self.started().map(|remote| remote.request_earliest()).min(),
+            Runner::Driver(shards) => {
                 let mut to_call = Vec::new();
-                let sort_in_and_look = |shard: &mut Shard| {
-                    let mailbox = self.hub.mailbox(shard.index());
+                let sort_in_and_look = |shard: &mut Core| {
+                    let remote = self.shared.remote(shard.index());
                     // The driver may count on being called for what is brought: leave it as it was.
-                    let told = mailbox.sleeps_until();
+                    let told = remote.sleeps_until();
                     // Until nothing is left in the queues: a limit holds for each call.
-                    while shard.sort_in(&self.hub) {}
+                    while shard.sort_in(&self.shared) {}
                     // Who brings something meanwhile sees that somebody is awake, and calls nobody. (Should the shard only want
                     // to be looked at earlier because of what was sorted in, the driver is called for nothing.)
                     if let Some(told) = told
-                        && settle(&self.hub, shard).is_some_and(|due| due < told)
+                        && settle(&self.shared, shard).is_some_and(|due| due < told)
                     {
                         to_call.push(shard.index());
                     }
                     shard.earliest()
                 };
                 let earliest = lock(shards).iter_mut().map(sort_in_and_look).min();
-                to_call.into_iter().for_each(|shard| _ = self.hub.wake(shard));
+                to_call.into_iter().for_each(|shard| _ = self.shared.remote(shard).wake());
                 earliest
             }
         };
@@ -221,76 +221,76 @@ impl Engine {
 }
 
 /// Brings one shard to rest, as a worker that goes to sleep does, and says when it is due.
-pub(super) fn settle(hub: &HubRef, shard: &mut Shard) -> Option<Tick> {
+pub(super) fn settle(shared: &SharedRef, shard: &mut Core) -> Option<Tick> {
     loop {
-        if hub.mailbox(shard.index()).is_stopped() {
+        if shared.remote(shard.index()).is_stopped() {
             return None;
         }
-        shard.sort_in(hub);
+        shard.sort_in(shared);
         let due = shard.next_due();
-        if due == Some(Tick::ZERO) || hub.mailbox(shard.index()).fall_asleep(due) {
+        if due == Some(Tick::ZERO) || shared.remote(shard.index()).fall_asleep(due) {
             return due;
         }
     }
 }
 
 /// Closes and removes all shards. Returns what was pending in them, and who is to be woken, when they are unlocked.
-pub(super) fn close_driven(hub: &HubRef, shards: &mut Vec<Shard>) -> (UnfiredList, Vec<Batch>) {
+pub(super) fn close_driven(shared: &SharedRef, shards: &mut Vec<Core>) -> (UnfiredList, Vec<Batch>) {
     let (mut left, mut wakes) = (UnfiredList::new(), Vec::new());
     for mut shard in shards.drain(..) {
-        left.append(shard.close(hub));
+        left.append(shard.close(shared));
         wakes.extend(shard.take_wakes());
     }
     (left, wakes)
 }
 
 /// Closes and removes all shards, and drops what was pending in them.
-pub(super) fn discard_driven(hub: &HubRef, mut shards: MutexGuard<'_, Vec<Shard>>) {
-    let (left, wakes) = close_driven(hub, &mut shards);
+pub(super) fn discard_driven(shared: &SharedRef, mut shards: MutexGuard<'_, Vec<Core>>) {
+    let (left, wakes) = close_driven(shared, &mut shards);
     drop(shards);
     drop(left);
     wakes.into_iter().for_each(run_here);
 }
 
 /// The same for a shutdown, which may have to run something first: here, and not under the lock.
-fn end_driven(hub: &HubRef, shards: &DrivenShards, how: End) -> UnfiredList {
+fn end_driven(shared: &SharedRef, shards: &DrivenShards, how: End) -> UnfiredList {
     let mut batches = Vec::new();
     let mut locked = lock(shards);
     match how {
         End::Return => {}
         End::Fire => {
             // For series whose runs are among the batches.
-            hub.mailboxes().iter().for_each(|mailbox| mailbox.order(Order::StopAndFire));
+            shared.remotes().iter().for_each(|remote| remote.command(Command::StopAndFire));
             for mut shard in locked.drain(..) {
-                shard.close_and_fire(hub, &mut |batch| batches.push(batch));
+                shard.close_and_fire(shared, &mut |batch| batches.push(batch));
                 batches.extend(shard.take_wakes());
             }
         }
         End::Drain(_) => {
-            let now = hub.timeline().current_tick();
+            let now = shared.timeline().current_tick();
             for shard in locked.iter_mut() {
-                while shard.turn(hub, now, &mut |batch| batches.push(batch)).more {}
+                while shard.turn(shared, now, &mut |batch| batches.push(batch)).more {}
                 batches.extend(shard.take_wakes());
             }
         }
     }
-    let (left, wakes) = close_driven(hub, &mut locked);
+    let (left, wakes) = close_driven(shared, &mut locked);
     drop(locked);
     batches.into_iter().chain(wakes).for_each(run_here);
     left
 }
 
-/// What the `Timer`s share: when the last has gone, the engine is left to the futures that still have a stake in it.
+/// What the `Timer`s share: when the last has gone, the engine is left to the futures that still have a reference in it.
 #[derive(Debug)]
 pub(super) struct Owner {
     /// The engine's: one step nearer for those who schedule.
-    pub(super) hub: HubRef,
+    pub(super) shared: SharedRef,
     pub(super) engine: ManuallyDrop<Arc<Engine>>,
 }
 
 impl Owner {
     pub(super) fn of(engine: Arc<Engine>) -> Self {
-        Self { hub: engine.hub.clone(), engine: ManuallyDrop::new(engine) }
+        Self { shared: engine.shared.clone(), engine: ManuallyDrop::new(engine) }
     }
 }
 
@@ -306,24 +306,24 @@ impl Drop for Owner {
     fn drop(&mut self) {
         // SAFETY: nobody looks at it after this.
         let engine = unsafe { ManuallyDrop::take(&mut self.engine) };
-        self.hub.close_stakes(move || drop(engine));
+        self.shared.close_refs(move || drop(engine));
     }
 }
 
 impl Drop for Engine {
     /// The last `Timer`, and the last future, has gone: nothing unfired runs any more, and nobody waits for anything.
     fn drop(&mut self) {
-        if !self.begin_to_end() || self.hub.is_forked() {
+        if !self.begin_to_end() || self.shared.is_forked() {
             return;
         }
-        match &self.turner {
-            Turner::Workers(workers) => workers.stop(&self.hub),
-            Turner::Driver(shards) => {
-                self.hub.mailboxes().iter().for_each(|mailbox| mailbox.order(Order::StopAndDiscard));
+        match &self.runner {
+            Runner::Workers(workers) => workers.stop(&self.shared),
+            Runner::Driver(shards) => {
+                self.shared.remotes().iter().for_each(|remote| remote.command(Command::StopAndDiscard));
                 // If the driver is in a turn right now, it sees the order at the end of it: see `Driver::carry_out_order`.
                 fence(Ordering::SeqCst);
                 if let Ok(shards) = shards.try_lock() {
-                    discard_driven(&self.hub, shards);
+                    discard_driven(&self.shared, shards);
                 }
             }
         }
@@ -332,23 +332,23 @@ impl Drop for Engine {
 
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine").field("hub", &self.hub).field("ended", &self.has_ended()).finish_non_exhaustive()
+        f.debug_struct("Engine").field("shared", &self.shared).field("ended", &self.has_ended()).finish_non_exhaustive()
     }
 }
 
 /// An engine on a clock that is moved by hand.
-pub(super) struct FollowClock(pub(super) Weak<Engine>);
+pub(super) struct EngineClockListener(pub(super) Weak<Engine>);
 
-impl FollowClock {
+impl EngineClockListener {
     fn engine(&self) -> Option<Arc<Engine>> {
-        self.0.upgrade().filter(|engine| !engine.hub.is_forked())
+        self.0.upgrade().filter(|engine| !engine.shared.is_forked())
     }
 }
 
-impl Follower for FollowClock {
+impl ClockListener for EngineClockListener {
     fn ring(&self) {
         if let Some(engine) = self.engine() {
-            engine.started().for_each(|mailbox| _ = mailbox.ask());
+            engine.started().for_each(|remote| _ = remote.request_turn());
         }
     }
 
@@ -376,8 +376,8 @@ impl Engine {
     /// For [`ManualClock::advance_to_next`](crate::ManualClock::advance_to_next): how far the clock has to be moved until
     /// something is due. None if nothing ever will be, or the caller can't wait for the answer, or time is paused.
     pub(super) fn until_next(&self) -> Option<Duration> {
-        let timeline = self.hub.timeline();
-        if is_running_a_task() || self.hub.is_forked() || timeline.is_paused() {
+        let timeline = self.shared.timeline();
+        if is_running_a_task() || self.shared.is_forked() || timeline.is_paused() {
             return None;
         }
         // What is running now may be a series, which is in no wheel meanwhile.

@@ -2,17 +2,15 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 use super::Timer;
 use super::error::ScheduleError;
-use super::schedule::{Place, schedule_methods};
+use super::members::{Members, let_go};
+use super::schedule::{Target, schedule_methods};
 use super::timeout::{Timeout, cancel};
-use crate::entry::{Entry, MissedTicks, Rule, entry_ref};
+use crate::entry::{MissedTicks, Schedule};
 use crate::executor::report;
-use crate::shard::Hub;
-use crate::sync::{Mutex, lock};
 
 /// Timeouts that can be cancelled all at once. Made by [`Timer::group`](crate::Timer::group); has all of the timer's ways to
 /// schedule.
@@ -46,77 +44,10 @@ pub struct Group {
     cancels_on_drop: bool,
 }
 
-/// The timeouts that a group owns a share of.
-pub(super) struct Members(Mutex<List>);
-
-struct List {
-    entries: Vec<NonNull<Entry>>,
-    /// Where to look next for entries that are over.
-    cursor: usize,
-}
-
-/// So many entries of the list are looked at for each that is added, and let go of if they are over: so the list shrinks by two
-/// for each schedule while there are such in it.
-const LOOKS: usize = 3;
-
-// SAFETY: a group is an owner of its entries, by a bit in their state word; what it does with them goes through that word.
-unsafe impl Send for List {}
-
-impl Members {
-    pub(super) fn none() -> Self {
-        Self(Mutex::new(List { entries: Vec::new(), cursor: 0 }))
-    }
-
-    /// # Safety
-    /// The entries are the hub's, and were armed with this group as an owner.
-    pub(super) unsafe fn add(&self, hub: &Hub, entries: &[NonNull<Entry>]) {
-        let mut list = lock(&self.0);
-        // SAFETY: handed on.
-        unsafe { list.prune(hub, LOOKS * entries.len()) };
-        list.entries.extend_from_slice(entries);
-    }
-
-    fn take(&self) -> Vec<NonNull<Entry>> {
-        std::mem::take(&mut lock(&self.0).entries)
-    }
-
-    fn pending(&self) -> usize {
-        let list = lock(&self.0);
-        // SAFETY: the group is an owner.
-        list.entries.iter().filter(|&&entry| unsafe { entry_ref(entry) }.state.is_pending()).count()
-    }
-}
-
-impl List {
-    /// Looks at so many entries, and lets go of those that are over.
-    ///
-    /// # Safety
-    /// The entries are the hub's.
-    unsafe fn prune(&mut self, hub: &Hub, looks: usize) {
-        for _ in 0..looks.min(self.entries.len()) {
-            if self.cursor >= self.entries.len() {
-                self.cursor = 0;
-            }
-            let entry = self.entries[self.cursor];
-            // SAFETY: the group is an owner.
-            if unsafe { entry_ref(entry) }.state.is_pending() {
-                self.cursor += 1;
-            } else {
-                self.entries.swap_remove(self.cursor);
-                // SAFETY: an owner of an entry of this hub, and it is out of the list.
-                unsafe { let_go(hub, entry) };
-            }
-        }
-    }
-}
-
-/// # Safety
-/// The caller gives up a group's ownership of an entry of this hub.
-unsafe fn let_go(hub: &Hub, entry: NonNull<Entry>) {
-    // SAFETY: as above.
-    if unsafe { entry_ref(entry) }.state.group_lets_go() {
-        // SAFETY: the last owner is the sole owner.
-        unsafe { hub.put_entry(entry) };
+impl Timer {
+    /// A new group of timeouts, which can be cancelled all at once.
+    pub fn group(&self) -> Group {
+        Group::new(self.clone())
     }
 }
 
@@ -138,17 +69,17 @@ impl Group {
     ///
     /// For each timeout this is its [`cancel`](Timeout::cancel).
     pub fn cancel_all(&self) -> usize {
-        let hub = &self.timer.engine.hub;
+        let shared = &self.timer.engine.shared;
         // Not under the lock: a task may hold the group, and schedule in it when it is dropped.
         let cancel_one = |entry| {
             let dispose = |task| {
                 let dropped = catch_unwind(AssertUnwindSafe(|| drop(task)));
-                dropped.unwrap_or_else(|panic| report(hub, panic));
+                dropped.unwrap_or_else(|panic| report(shared, panic));
             };
             // SAFETY: taken out of the list, so this is the group's ownership.
             let cancelled = unsafe { cancel(entry, dispose) };
             // SAFETY: as above, and given up here.
-            unsafe { let_go(hub, entry) };
+            unsafe { let_go(shared, entry) };
             usize::from(cancelled)
         };
         self.members.take().into_iter().map(cancel_one).sum()
@@ -160,8 +91,8 @@ impl Group {
         self.members.pending()
     }
 
-    fn place(&self) -> Place<'_> {
-        Place { hub: &self.timer.engine.hub, shard: None, group: Some(&self.members) }
+    fn target(&self) -> Target<'_> {
+        Target { shared: &self.timer.engine.shared, shard: None, group: Some(&self.members) }
     }
 
     schedule_methods!("in this group");
@@ -173,7 +104,7 @@ impl Drop for Group {
             self.cancel_all();
         }
         // SAFETY: taken out of the list, so this is the group's ownership, which is given up.
-        self.members.take().into_iter().for_each(|entry| unsafe { let_go(&self.timer.engine.hub, entry) });
+        self.members.take().into_iter().for_each(|entry| unsafe { let_go(&self.timer.engine.shared, entry) });
     }
 }
 

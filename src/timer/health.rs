@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::engine::{Engine, Turner};
+use super::engine::{Engine, Runner};
 
 /// How an engine is doing, as of one moment: see [`Timer::health`](crate::Timer::health). Durations are of the engine's time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,35 +69,35 @@ impl Health {
     }
 
     pub(super) fn of(engine: &Engine) -> Self {
-        let shards = (0..engine.hub.mailboxes().len()).map(|index| ShardHealth::of(engine, index)).collect();
+        let shards = (0..engine.shared.remotes().len()).map(|index| ShardHealth::of(engine, index)).collect();
         Self { shards, stuck_after: engine.stuck_after }
     }
 }
 
 impl ShardHealth {
     fn of(engine: &Engine, index: usize) -> Self {
-        let (hub, mailbox) = (&engine.hub, engine.hub.mailbox(index));
-        if mailbox.ailment.cannot_start() && !hub.is_forked() {
-            mailbox.ring();
+        let (shared, remote) = (&engine.shared, engine.shared.remote(index));
+        if remote.fault.cannot_start() && !shared.is_forked() {
+            remote.ring();
         }
-        hub.look_after(index);
-        let worker = match &engine.turner {
-            _ if hub.is_forked() => WorkerState::Forked,
-            _ if mailbox.ailment.is_closed() => WorkerState::Ended,
-            Turner::Driver(_) => WorkerState::Driven,
-            Turner::Workers(_) if mailbox.ailment.cannot_start() => WorkerState::CannotStart,
-            Turner::Workers(_) if mailbox.ailment.is_panicking() => WorkerState::Panicking,
-            Turner::Workers(workers) if workers.is_started(index) => WorkerState::Running,
-            Turner::Workers(_) => WorkerState::NotStarted,
+        shared.remote(index).check_worker();
+        let worker = match &engine.runner {
+            _ if shared.is_forked() => WorkerState::Forked,
+            _ if remote.fault.is_closed() => WorkerState::Ended,
+            Runner::Driver(_) => WorkerState::Driven,
+            Runner::Workers(_) if remote.fault.cannot_start() => WorkerState::CannotStart,
+            Runner::Workers(_) if remote.fault.is_panicking() => WorkerState::Panicking,
+            Runner::Workers(workers) if workers.is_started(index) => WorkerState::Running,
+            Runner::Workers(_) => WorkerState::NotStarted,
         };
-        let timeline = hub.timeline();
+        let timeline = shared.timeline();
         // The marks before the clock: what has begun is never in the future.
-        let last_ns = mailbox.heartbeat.last();
-        let began_ns = hub.running().filter(|(shard, _)| *shard == index).map(|(_, since)| since).min();
-        let due_ns = match mailbox.sleeps_until() {
+        let last_ns = remote.heartbeat.last();
+        let began_ns = shared.running().filter(|(shard, _)| *shard == index).map(|(_, since)| since).min();
+        let due_ns = match remote.sleeps_until() {
             // It sleeps: until then it has nothing to do.
             Some(until) => Some(timeline.scale().ns_of(until)),
-            None if worker == WorkerState::Driven => last_ns.map(|_| mailbox.heartbeat.next()),
+            None if worker == WorkerState::Driven => last_ns.map(|_| remote.heartbeat.next()),
             // It is at a turn, which has taken since then.
             None => last_ns,
         };
@@ -108,9 +108,9 @@ impl ShardHealth {
             worker,
             last_turn: last_ns.map(ago),
             behind: due_ns.filter(|_| is_alive).map_or(Duration::ZERO, ago),
-            backlog: mailbox.inbox_depth(),
+            backlog: remote.inbox_depth(),
             stuck_task: began_ns.map(ago).filter(|running| *running > engine.stuck_after),
-            restarts: mailbox.counters.restarts.get(),
+            restarts: remote.counters.restarts.get(),
         }
     }
 }

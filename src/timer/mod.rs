@@ -1,7 +1,9 @@
 //! What users touch.
 
 mod alarm;
+mod build;
 mod builder;
+mod bulk;
 mod clock;
 mod driver;
 mod engine;
@@ -9,16 +11,16 @@ mod error;
 mod given_back;
 mod group;
 mod health;
-mod live;
-mod many;
-mod on_shard;
+mod instances;
+mod keyed;
+mod members;
 mod schedule;
 mod shutdown;
 mod stats;
+mod step;
 mod timeout;
-mod to_next;
 #[cfg(feature = "metrics")]
-mod watch;
+mod weak;
 
 use std::hash::Hash;
 use std::sync::{Arc, OnceLock};
@@ -29,18 +31,18 @@ pub use driver::Driver;
 pub use error::{BuildError, Refusal, ScheduleError, ShutdownError};
 pub use group::Group;
 pub use health::{Health, ShardHealth, WorkerState};
-pub use on_shard::Shard;
+pub use keyed::Shard;
 pub use shutdown::{Shutdown, Unfired};
 pub use stats::{LevelStats, ShardStats, Stats};
 pub use timeout::{Timeout, TimeoutGuard};
 
 pub(crate) use alarm::{Alarm, NoAlarm, Ring};
 #[cfg(feature = "metrics")]
-pub(crate) use watch::Watch;
+pub(crate) use weak::WeakTimer;
 
-use crate::entry::{MissedTicks, Rule};
+use crate::entry::{MissedTicks, Schedule};
 use engine::{Engine, Owner};
-use schedule::Place;
+use schedule::Target;
 
 /// A timer engine: arm a timeout, push it out, cancel it, from any thread.
 ///
@@ -122,8 +124,8 @@ impl Timer {
     }
 
     #[inline]
-    fn place(&self) -> Place<'_> {
-        Place { hub: &self.engine.hub, shard: None, group: None }
+    fn target(&self) -> Target<'_> {
+        Target { shared: &self.engine.shared, shard: None, group: None }
     }
 
     /// Runs `task` after `delay`, rounded up to a tick: never early. No delay runs it at once; `Duration::MAX`, or anything
@@ -146,7 +148,7 @@ impl Timer {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.place().schedule(delay, task)
+        self.target().schedule(delay, task)
     }
 
     /// As [`schedule`](Self::schedule), at a point in time. One that has passed runs at once.
@@ -157,7 +159,7 @@ impl Timer {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.place().schedule_at(deadline, task)
+        self.target().schedule_at(deadline, task)
     }
 
     /// As [`schedule`](Self::schedule), for a timeout that is never cancelled or reset: no handle, and no cost for one.
@@ -169,7 +171,7 @@ impl Timer {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.place().schedule_detached(delay, task)
+        self.target().schedule_detached(delay, task)
     }
 
     /// As [`schedule`](Self::schedule), anywhere between two delays from now, wherever it suits the engine: at a tick that
@@ -203,7 +205,7 @@ impl Timer {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.place().schedule_between(earliest, latest, task)
+        self.target().schedule_between(earliest, latest, task)
     }
 
     /// Schedules many tasks with one delay: all of them or none. One clock read and one exchange on the shard's inbox for
@@ -219,7 +221,7 @@ impl Timer {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.place().schedule_many(delay, tasks)
+        self.target().schedule_many(delay, tasks)
     }
 
     /// Runs `task` again and again: the first time after `initial`, the k-th time k `period`s after that. Deadlines come from
@@ -281,7 +283,7 @@ impl Timer {
     where
         F: FnMut() + Send + 'static,
     {
-        self.place().schedule_plain_series(initial, Rule::fixed_rate(period, missed), task)
+        self.target().schedule_fn_repeat(initial, Schedule::fixed_rate(period, missed), task)
     }
 
     /// As [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate), but each run comes `delay` after the one before has ended.
@@ -297,7 +299,7 @@ impl Timer {
     where
         F: FnMut() + Send + 'static,
     {
-        self.place().schedule_plain_series(initial, Rule::fixed_delay(delay), task)
+        self.target().schedule_fn_repeat(initial, Schedule::fixed_delay(delay), task)
     }
 
     /// As [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate), but the task answers each time how long after that answer to
@@ -327,7 +329,7 @@ impl Timer {
     where
         F: FnMut() -> Option<Duration> + Send + 'static,
     {
-        self.place().schedule_repeating(initial, task)
+        self.target().schedule_repeating(initial, task)
     }
 
     /// The shard of a key, to schedule on: all timeouts of one key live there, so that they expire in the order of their ticks, and no two
@@ -354,19 +356,14 @@ impl Timer {
     /// ```
     #[must_use]
     pub fn shard_for<K: Hash + ?Sized>(&self, key: &K) -> Shard<'_> {
-        Shard::of_key(&self.engine.hub, key)
-    }
-
-    /// A new group of timeouts, which can be cancelled all at once.
-    pub fn group(&self) -> Group {
-        Group::new(self.clone())
+        Shard::of_key(&self.engine.shared, key)
     }
 
     /// How many timeouts are pending: scheduled, and neither fired nor cancelled; a series counts as one. Calls that are in progress on other
     /// threads may be missing.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.engine.hub.pending()
+        self.engine.shared.pending()
     }
 
     /// A snapshot of the counters. Allocates; costs the producers nothing.
@@ -377,7 +374,7 @@ impl Timer {
 
     /// Gives memory back to the system that no timeout uses, after a spike, say. Returns how many bytes.
     ///
-    /// It goes back by pages, of 64 timeouts as a rule: a page stays as long as one of its timeouts is pending, or has a handle, or is
+    /// It goes back by pages, of 64 timeouts as a schedule: a page stays as long as one of its timeouts is pending, or has a handle, or is
     /// one of the free ones that each thread keeps (up to 256). What was reserved by [`Builder::capacity`] stays, too. The engine takes
     /// the memory again when it needs it; timeouts that are scheduled meanwhile may take new memory. Takes some nanoseconds for each
     /// free entry; takes no lock, and allocates two bytes for each page of the engine. Does nothing but on Linux, and in a child
@@ -395,13 +392,13 @@ impl Timer {
     /// # }
     /// ```
     pub fn shrink(&self) -> usize {
-        self.engine.hub.shrink()
+        self.engine.shared.shrink()
     }
 
     /// How many shards there are.
     #[must_use]
     pub fn shards(&self) -> usize {
-        self.engine.hub.mailboxes().len()
+        self.engine.shared.remotes().len()
     }
 
     /// How many ticks one wheel spans: as given to the builder, rounded up to a power of two.
@@ -445,6 +442,6 @@ impl Timer {
     /// the driver has gone.
     #[must_use]
     pub fn is_shutdown(&self) -> bool {
-        self.engine.hub.mailboxes().iter().all(|mailbox| mailbox.is_closed())
+        self.engine.shared.remotes().iter().all(|remote| remote.is_closed())
     }
 }

@@ -4,19 +4,20 @@ use std::ptr::NonNull;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use super::alarm::Waking;
 use super::error::{Refusal, ScheduleError};
-use super::group::Members;
+use super::members::Members;
 use super::timeout::Timeout;
-use crate::entry::{Answering, Entry, Plain, Repeat, Rule, Series, Task, With, entry_ref};
-use crate::shard::{Hub, Mailbox, Producer};
+use crate::engine::Shared;
+use crate::entry::{ArmFlags, Entry, FnNext, FnRepeat, Repeat, Schedule, Series, Task, entry_ref};
+use crate::shard::Remote;
+use crate::thread::ThreadState;
 use crate::time::Tick;
 
 /// Where timeouts are to go: every way to schedule, once for [`Timer`](super::Timer), [`Shard`](super::Shard) and
 /// [`Group`](super::Group).
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
-    pub(super) hub: &'a Hub,
+pub(super) struct Target<'a> {
+    pub(super) shared: &'a Shared,
     /// The calling thread's home shard if none.
     pub(super) shard: Option<usize>,
     pub(super) group: Option<&'a Members>,
@@ -24,7 +25,7 @@ pub(super) struct Place<'a> {
 
 /// What can be scheduled: what runs once, or a series. Goes into an entry as a task, and comes back if it is refused.
 pub(super) trait Work: Sized {
-    const WITH: With;
+    const FLAGS: ArmFlags;
 
     fn into_task(self) -> Task;
 
@@ -36,7 +37,7 @@ pub(super) trait Work: Sized {
 pub(super) struct Once<F>(pub(super) F);
 
 impl<F: FnOnce() + Send + 'static> Work for Once<F> {
-    const WITH: With = With::NOTHING;
+    const FLAGS: ArmFlags = ArmFlags::NONE;
 
     #[inline]
     fn into_task(self) -> Task {
@@ -50,7 +51,7 @@ impl<F: FnOnce() + Send + 'static> Work for Once<F> {
 }
 
 impl<R: Repeat> Work for Series<R> {
-    const WITH: With = With::SERIES;
+    const FLAGS: ArmFlags = ArmFlags::SERIES;
 
     fn into_task(self) -> Task {
         Task::series(self)
@@ -62,21 +63,38 @@ impl<R: Repeat> Work for Series<R> {
     }
 }
 
-impl Place<'_> {
+/// The wake-up of a task.
+struct Waking(Waker);
+
+impl Work for Waking {
+    const FLAGS: ArmFlags = ArmFlags::NONE;
+
+    #[inline]
+    fn into_task(self) -> Task {
+        Task::sleeper(self.0)
+    }
+
+    unsafe fn from_task(task: Task) -> Self {
+        // SAFETY: `into_task` made it, and it was never published.
+        Self(unsafe { task.into_waker() })
+    }
+}
+
+impl Target<'_> {
     // Always inlined: so what the caller leaves open of the place is not asked for.
     #[inline(always)]
     pub(super) fn schedule<F>(self, delay: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
     where
         F: FnOnce() + Send + 'static,
     {
-        self.once(self.hub.timeline().tick_after(delay), task)
+        self.submit_once(self.shared.timeline().tick_after(delay), task)
     }
 
     pub(super) fn schedule_at<F>(self, deadline: Instant, task: F) -> Result<Timeout, ScheduleError<F>>
     where
         F: FnOnce() + Send + 'static,
     {
-        self.once(self.hub.timeline().tick_at_or_now(deadline), task)
+        self.submit_once(self.shared.timeline().tick_at_or_now(deadline), task)
     }
 
     #[inline(always)]
@@ -84,8 +102,8 @@ impl Place<'_> {
     where
         F: FnOnce() + Send + 'static,
     {
-        let deadline = self.hub.timeline().tick_after(delay);
-        match self.put(deadline, With::NOTHING, Once(task)) {
+        let deadline = self.shared.timeline().tick_after(delay);
+        match self.submit(deadline, ArmFlags::NONE, Once(task)) {
             Ok(_) => Ok(()),
             Err((why, Once(task))) => Err(ScheduleError::new(why, task)),
         }
@@ -100,18 +118,19 @@ impl Place<'_> {
     where
         F: FnOnce() + Send + 'static,
     {
-        let hub = self.hub;
-        let (earliest, latest) = hub.timeline().ticks_between(earliest, latest);
-        let deadline = hub.with_producer(|mine| hub.home_of(mine, self.shard).gather.choose(earliest, latest));
-        self.once(deadline, task)
+        let shared = self.shared;
+        let (earliest, latest) = shared.timeline().ticks_between(earliest, latest);
+        let deadline =
+            shared.with_thread_state(|mine| shared.home_of(mine, self.shard).coalescer.choose(earliest, latest));
+        self.submit_once(deadline, task)
     }
 
     #[inline(always)]
-    fn once<F>(self, deadline: Tick, task: F) -> Result<Timeout, ScheduleError<F>>
+    fn submit_once<F>(self, deadline: Tick, task: F) -> Result<Timeout, ScheduleError<F>>
     where
         F: FnOnce() + Send + 'static,
     {
-        match self.put(deadline, With::HANDLE, Once(task)) {
+        match self.submit(deadline, ArmFlags::HANDLE, Once(task)) {
             // SAFETY: just armed with a handle, and this is the one.
             Ok(entry) => Ok(unsafe { Timeout::new(entry) }),
             Err((why, Once(task))) => Err(ScheduleError::new(why, task)),
@@ -121,39 +140,39 @@ impl Place<'_> {
     /// Schedules the wake-up of a task.
     #[inline]
     pub(super) fn wake(self, deadline: Tick, waker: Waker) -> Result<Timeout, Refusal> {
-        match self.put(deadline, With::HANDLE, Waking(waker)) {
+        match self.submit(deadline, ArmFlags::HANDLE, Waking(waker)) {
             // SAFETY: just armed with a handle, and this is the one.
             Ok(entry) => Ok(unsafe { Timeout::new(entry) }),
             Err((why, Waking(_))) => Err(why),
         }
     }
 
-    pub(super) fn schedule_plain_series<F>(
+    pub(super) fn schedule_fn_repeat<F>(
         self,
         initial: Duration,
-        rule: Rule,
+        schedule: Schedule,
         task: F,
     ) -> Result<Timeout, ScheduleError<F>>
     where
         F: FnMut() + Send + 'static,
     {
-        if rule.is_without_pause() {
+        if schedule.is_without_pause() {
             return Err(ScheduleError::new(Refusal::ZeroPeriod, task));
         }
-        self.series(initial, rule, Plain(task)).map_err(|(why, Plain(task))| ScheduleError::new(why, task))
+        self.series(initial, schedule, FnRepeat(task)).map_err(|(why, FnRepeat(task))| ScheduleError::new(why, task))
     }
 
     pub(super) fn schedule_repeating<F>(self, initial: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
     where
         F: FnMut() -> Option<Duration> + Send + 'static,
     {
-        self.series(initial, Rule::AsAnswered, Answering(task))
-            .map_err(|(why, Answering(task))| ScheduleError::new(why, task))
+        self.series(initial, Schedule::AsTaskSays, FnNext(task))
+            .map_err(|(why, FnNext(task))| ScheduleError::new(why, task))
     }
 
-    fn series<R: Repeat>(self, initial: Duration, rule: Rule, repeat: R) -> Result<Timeout, (Refusal, R)> {
-        let first = self.hub.timeline().moment_after(initial);
-        match self.put(first.tick, With::HANDLE, Series::new(rule, first, repeat)) {
+    fn series<R: Repeat>(self, initial: Duration, schedule: Schedule, repeat: R) -> Result<Timeout, (Refusal, R)> {
+        let first = self.shared.timeline().moment_after(initial);
+        match self.submit(first.tick, ArmFlags::HANDLE, Series::new(schedule, first, repeat)) {
             // SAFETY: just armed with a handle, and this is the one.
             Ok(entry) => Ok(unsafe { Timeout::new(entry) }),
             Err((why, series)) => Err((why, series.repeat)),
@@ -163,16 +182,16 @@ impl Place<'_> {
     /// Fills in an entry and gives it to its shard.
     // Always inlined: there is one of it for each type of work and way to schedule, without what the others need.
     #[inline(always)]
-    fn put<W: Work>(self, deadline: Tick, with: With, work: W) -> Result<NonNull<Entry>, (Refusal, W)> {
-        let hub = self.hub;
-        let with = with.and(W::WITH).and(self.owner());
-        let entry = match hub.own_producer() {
-            Some(mine) => self.put_through(mine, deadline, with, work),
-            None => self.put_late(deadline, with, work),
+    fn submit<W: Work>(self, deadline: Tick, flags: ArmFlags, work: W) -> Result<NonNull<Entry>, (Refusal, W)> {
+        let shared = self.shared;
+        let flags = flags.and(W::FLAGS).and(self.owner());
+        let entry = match shared.thread_state() {
+            Some(mine) => self.submit_through(mine, deadline, flags, work),
+            None => self.submit_in_teardown(deadline, flags, work),
         }?;
         if let Some(group) = self.group {
             // SAFETY: armed with the group as an owner, which it becomes here, once.
-            unsafe { group.add(hub, &[entry]) };
+            unsafe { group.add(shared, &[entry]) };
         }
         Ok(entry)
     }
@@ -180,62 +199,67 @@ impl Place<'_> {
     /// The same, on a thread that has no producer of its own any more, or in a forked child.
     #[cold]
     #[inline(never)]
-    fn put_late<W: Work>(self, deadline: Tick, with: With, work: W) -> Result<NonNull<Entry>, (Refusal, W)> {
-        match self.hub.late_producer() {
-            Some(mine) => self.put_through(&mine, deadline, with, work),
+    fn submit_in_teardown<W: Work>(
+        self,
+        deadline: Tick,
+        flags: ArmFlags,
+        work: W,
+    ) -> Result<NonNull<Entry>, (Refusal, W)> {
+        match self.shared.teardown_state() {
+            Some(mine) => self.submit_through(&mine, deadline, flags, work),
             None => Err((Refusal::Forked, work)),
         }
     }
 
     /// The same, through this producer, which is the calling thread's.
     #[inline(always)]
-    fn put_through<W: Work>(
+    fn submit_through<W: Work>(
         self,
-        mine: &Producer,
+        mine: &ThreadState,
         deadline: Tick,
-        with: With,
+        flags: ArmFlags,
         work: W,
     ) -> Result<NonNull<Entry>, (Refusal, W)> {
-        let hub = self.hub;
-        let mailbox = hub.home_of(mine, self.shard);
-        let counts = hub.counts_of(mine, mailbox);
+        let shared = self.shared;
+        let remote = shared.home_of(mine, self.shard);
+        let counts = shared.counts_of(mine, remote);
         // Before anything is taken, or filled in: what is kept is not pushed, and so would be armed again while a drain goes through
         // what it has taken out.
-        if mailbox.is_closed() {
+        if remote.is_closed() {
             counts.rejected.add(1);
             return Err((Refusal::Shutdown, work));
         }
-        if !hub.take_places(1) {
+        if !shared.take_places(1) {
             counts.rejected.add(1);
             return Err((Refusal::Full, work));
         }
-        let entry = match mine.take_kept(mailbox) {
+        let entry = match mine.take_tombstone(remote) {
             Some(entry) => {
                 // SAFETY: an entry that is kept is ours to arm again.
-                let kept = unsafe { entry_ref(entry) };
-                kept.fill_kept(work.into_task());
-                if kept.state.arm_kept(deadline, with) {
-                    mailbox.armed_again(deadline);
+                let tombstone = unsafe { entry_ref(entry) };
+                tombstone.put_new_task(work.into_task());
+                if tombstone.state.revive(deadline, flags) {
+                    remote.wake_for_revived(deadline);
                     counts.scheduled.add(1);
                     return Ok(entry);
                 }
                 // The worker has been there in between: it is an entry like any other.
-                kept.state.arm(deadline, with);
+                tombstone.state.arm(deadline, flags);
                 entry
             }
             None => {
-                // SAFETY: the producer is this thread's, and the hub's.
-                let Some(entry) = (unsafe { mine.take_entry(hub, mailbox) }) else {
-                    hub.give_places_back(1);
+                // SAFETY: the producer is this thread's, and the engine's.
+                let Some(entry) = (unsafe { shared.take_entry(mine, remote) }) else {
+                    shared.give_places_back(1);
                     counts.rejected.add(1);
                     return Err((Refusal::OutOfMemory, work));
                 };
-                fill(entry, mailbox, deadline, with, work);
+                fill(entry, remote, deadline, flags, work);
                 entry
             }
         };
         // SAFETY: just filled in, and ours until it is accepted.
-        match unsafe { mailbox.post(entry, deadline) } {
+        match unsafe { remote.push(entry, deadline) } {
             Ok(()) => {
                 counts.scheduled.add(1);
                 Ok(entry)
@@ -243,8 +267,8 @@ impl Place<'_> {
             Err(_closed) => {
                 // SAFETY: the entry was not accepted, so it is still ours, with the work that was just put in; the producer is
                 // this thread's.
-                let work = unsafe { take_back(mine, hub, entry) };
-                hub.give_places_back(1);
+                let work = unsafe { take_back(mine, shared, entry) };
+                shared.give_places_back(1);
                 counts.rejected.add(1);
                 Err((Refusal::Shutdown, work))
             }
@@ -252,32 +276,32 @@ impl Place<'_> {
     }
 
     #[inline]
-    pub(super) fn owner(self) -> With {
-        if self.group.is_some() { With::GROUP } else { With::NOTHING }
+    pub(super) fn owner(self) -> ArmFlags {
+        if self.group.is_some() { ArmFlags::GROUP } else { ArmFlags::NONE }
     }
 }
 
 /// Fills in a free entry of ours.
 #[inline]
-pub(super) fn fill<W: Work>(entry: NonNull<Entry>, mailbox: &Mailbox, deadline: Tick, with: With, work: W) {
+pub(super) fn fill<W: Work>(entry: NonNull<Entry>, remote: &Remote, deadline: Tick, flags: ArmFlags, work: W) {
     // SAFETY: the callers have just taken it from the arena.
     let entry = unsafe { entry_ref(entry) };
-    entry.fill(std::ptr::from_ref(mailbox).cast(), work.into_task());
-    entry.state.arm(deadline, with);
+    entry.fill(std::ptr::from_ref(remote).cast(), work.into_task());
+    entry.state.arm(deadline, flags);
 }
 
 /// Takes the work out of an entry again, and gives the entry back.
 ///
 /// # Safety
-/// The entry was filled in with this kind of work, and never accepted. The producer is the calling thread's, of this hub.
-pub(super) unsafe fn take_back<W: Work>(mine: &Producer, hub: &Hub, entry: NonNull<Entry>) -> W {
+/// The entry was filled in with this kind of work, and never accepted. The producer is the calling thread's, of this engine.
+pub(super) unsafe fn take_back<W: Work>(mine: &ThreadState, shared: &Shared, entry: NonNull<Entry>) -> W {
     // SAFETY: as above: it is ours.
     let this = unsafe { entry_ref(entry) };
     this.state.disarm();
     // SAFETY: never published.
     let task = unsafe { this.take_task() };
     // SAFETY: it is ours alone; the rest is handed on.
-    unsafe { mine.put_entry(&hub.arena, entry) };
+    unsafe { mine.put_entry(&shared.arena, entry) };
     // SAFETY: the caller names the type.
     unsafe { W::from_task(task) }
 }
@@ -293,7 +317,7 @@ macro_rules! schedule_methods {
         where
             F: FnOnce() + Send + 'static,
         {
-            self.place().schedule(delay, task)
+            self.target().schedule(delay, task)
         }
 
         #[doc = concat!("As [`Timer::schedule_at`](crate::Timer::schedule_at), ", $where, ".")]
@@ -304,7 +328,7 @@ macro_rules! schedule_methods {
         where
             F: FnOnce() + Send + 'static,
         {
-            self.place().schedule_at(deadline, task)
+            self.target().schedule_at(deadline, task)
         }
 
         #[doc = concat!("As [`Timer::schedule_detached`](crate::Timer::schedule_detached), ", $where, ".")]
@@ -315,7 +339,7 @@ macro_rules! schedule_methods {
         where
             F: FnOnce() + Send + 'static,
         {
-            self.place().schedule_detached(delay, task)
+            self.target().schedule_detached(delay, task)
         }
 
         #[doc = concat!("As [`Timer::schedule_between`](crate::Timer::schedule_between), ", $where, ".")]
@@ -331,7 +355,7 @@ macro_rules! schedule_methods {
         where
             F: FnOnce() + Send + 'static,
         {
-            self.place().schedule_between(earliest, latest, task)
+            self.target().schedule_between(earliest, latest, task)
         }
 
         #[doc = concat!("As [`Timer::schedule_many`](crate::Timer::schedule_many), ", $where, ".")]
@@ -346,7 +370,7 @@ macro_rules! schedule_methods {
         where
             F: FnOnce() + Send + 'static,
         {
-            self.place().schedule_many(delay, tasks)
+            self.target().schedule_many(delay, tasks)
         }
 
         #[doc = concat!("As [`Timer::schedule_at_fixed_rate`](crate::Timer::schedule_at_fixed_rate), ", $where, ".")]
@@ -379,7 +403,7 @@ macro_rules! schedule_methods {
         where
             F: FnMut() + Send + 'static,
         {
-            self.place().schedule_plain_series(initial, Rule::fixed_rate(period, missed), task)
+            self.target().schedule_fn_repeat(initial, Schedule::fixed_rate(period, missed), task)
         }
 
         #[doc = concat!("As [`Timer::schedule_with_fixed_delay`](crate::Timer::schedule_with_fixed_delay), ", $where, ".")]
@@ -395,7 +419,7 @@ macro_rules! schedule_methods {
         where
             F: FnMut() + Send + 'static,
         {
-            self.place().schedule_plain_series(initial, Rule::fixed_delay(delay), task)
+            self.target().schedule_fn_repeat(initial, Schedule::fixed_delay(delay), task)
         }
 
         #[doc = concat!("As [`Timer::schedule_repeating`](crate::Timer::schedule_repeating), ", $where, ".")]
@@ -406,7 +430,7 @@ macro_rules! schedule_methods {
         where
             F: FnMut() -> Option<Duration> + Send + 'static,
         {
-            self.place().schedule_repeating(initial, task)
+            self.target().schedule_repeating(initial, task)
         }
     };
 }

@@ -1,7 +1,7 @@
 //! A snapshot of an engine's counters.
 
-use super::engine::{Engine, Turner};
-use crate::shard::{Counts, Lateness};
+use super::engine::{Engine, Runner};
+use crate::count::{Counts, Lateness};
 use crate::sync::Ordering;
 use crate::wheel::LevelView;
 
@@ -34,7 +34,7 @@ pub struct Stats {
     /// calls of `on_tick`, `on_worker_start` and `on_earlier`.)
     pub panicked: u64,
     /// Timeouts whose executor dropped the batch, or panicked. They were run all the same, by whoever had the batch: the
-    /// worker, as a rule. They are counted in `fired`, too.
+    /// worker, as a schedule. They are counted in `fired`, too.
     pub executor_refused: u64,
     /// Resets that returned true.
     pub reset: u64,
@@ -126,8 +126,8 @@ impl LevelStats {
 
 impl Stats {
     pub(super) fn of(engine: &Engine) -> Self {
-        let hub = &engine.hub;
-        let shards: Vec<_> = (0..hub.mailboxes().len()).map(|index| ShardStats::of(engine, index)).collect();
+        let shared = &engine.shared;
+        let shards: Vec<_> = (0..shared.remotes().len()).map(|index| ShardStats::of(engine, index)).collect();
         let sum = |of: fn(&ShardStats) -> u64| shards.iter().map(of).sum::<u64>();
         let mut lateness = Lateness::default();
         shards.iter().for_each(|shard| lateness.add(&shard.lateness));
@@ -139,8 +139,8 @@ impl Stats {
             returned: sum(|shard| shard.returned),
             rejected: sum(|shard| shard.rejected),
             waits: sum(|shard| shard.waits),
-            panicked: hub.panicked.load(Ordering::Relaxed),
-            executor_refused: hub.refused.load(Ordering::Relaxed),
+            panicked: shared.panicked.load(Ordering::Relaxed),
+            executor_refused: shared.refused.load(Ordering::Relaxed),
             reset: sum(|shard| shard.reset),
             relinked: sum(|shard| shard.relinked),
             cascaded: sum(|shard| shard.cascaded),
@@ -151,7 +151,7 @@ impl Stats {
             restarts: sum(|shard| shard.restarts),
             pending: shards.iter().map(|shard| shard.pending).sum(),
             inbox_depth: shards.iter().map(|shard| shard.inbox_depth).sum(),
-            capacity: hub.arena.capacity(),
+            capacity: shared.arena.capacity(),
             lateness,
             shards,
         }
@@ -160,11 +160,11 @@ impl Stats {
 
 impl ShardStats {
     fn of(engine: &Engine, index: usize) -> Self {
-        let hub = &engine.hub;
-        let mailbox = hub.mailbox(index);
-        let counters = &mailbox.counters;
-        // What ends is read before what begins, as in `Hub::pending`.
-        let sum = |count: fn(&Counts) -> u64| hub.sum(Some(index), count);
+        let shared = &engine.shared;
+        let remote = shared.remote(index);
+        let counters = &remote.counters;
+        // What ends is read before what begins, as in `Shared::pending`.
+        let sum = |count: fn(&Counts) -> u64| shared.sum(Some(index), count);
         let once = counters.fired.get();
         let returned = counters.returned.get() + sum(|counts| counts.returned.get());
         let (finished, cancelled) = (sum(|counts| counts.finished.get()), sum(|counts| counts.cancelled.get()));
@@ -188,12 +188,12 @@ impl ShardStats {
             turns_over_budget: counters.over_budget.get(),
             restarts: counters.restarts.get(),
             pending: usize::try_from(pending).unwrap_or(usize::MAX),
-            inbox_depth: mailbox.inbox_depth(),
-            lateness: mailbox.lateness.snapshot(),
+            inbox_depth: remote.inbox_depth(),
+            lateness: remote.lateness.snapshot(),
             linked: counters.linked.get(),
-            pinned_to: match &engine.turner {
-                Turner::Workers(workers) => workers.pinned_to(index),
-                Turner::Driver(_) => None,
+            pinned_to: match &engine.runner {
+                Runner::Workers(workers) => workers.pinned_to(index),
+                Runner::Driver(_) => None,
             },
             levels: engine.wheels[index].iter().map(LevelStats::of).collect(),
         }

@@ -6,8 +6,9 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
+use crate::engine::Shared;
 use crate::entry::{Cancel, Entry, Reset, Task, Tell, entry_ref};
-use crate::shard::{Hub, Mailbox};
+use crate::shard::Remote;
 use crate::time::{Tick, Timeline};
 
 /// A handle of one scheduled timeout: 8 bytes, good for as long as you keep it, even after its [`Timer`](crate::Timer) is
@@ -43,8 +44,8 @@ unsafe impl Sync for Timeout {}
 pub(super) unsafe fn cancel(entry: NonNull<Entry>, dispose: impl FnOnce(Task)) -> bool {
     // SAFETY: an owner keeps the entry alive.
     let this = unsafe { entry_ref(entry) };
-    // SAFETY: the schedule wrote it there, and the mailbox, a part of the hub, lives as long as any owner.
-    let mailbox = unsafe { &*this.home().cast::<Mailbox>() };
+    // SAFETY: the schedule wrote it there, and the remote, a part of the engine, lives as long as any owner.
+    let remote = unsafe { &*this.home().cast::<Remote>() };
     let task = match this.state.cancel() {
         Cancel::TooLate => return false,
         Cancel::WonRunning => None,
@@ -56,14 +57,13 @@ pub(super) unsafe fn cancel(entry: NonNull<Entry>, dispose: impl FnOnce(Task)) -
             // SAFETY: just won.
             let task = unsafe { this.take_task() };
             // SAFETY: won, and the task is out; the owner is here.
-            unsafe { mailbox.post_cancelled(entry) };
+            unsafe { remote.push_cancelled(entry) };
             Some(task)
         }
     };
-    // SAFETY: the hub lives as long as any owner.
-    let hub = unsafe { mailbox.hub().as_ref() };
-    hub.give_places_back(1);
-    hub.count(mailbox, |counts| counts.cancelled.add(1));
+    let shared = Shared::of_remote(remote);
+    shared.give_places_back(1);
+    shared.count(remote, |counts| counts.cancelled.add(1));
     if let Some(task) = task {
         dispose(task);
     }
@@ -86,14 +86,13 @@ impl Timeout {
         unsafe { entry_ref(self.entry) }
     }
 
-    pub(super) fn mailbox(&self) -> &Mailbox {
-        // SAFETY: the schedule wrote it there, and the mailbox, a part of the hub, lives as long as the handle.
-        unsafe { &*self.entry().home().cast::<Mailbox>() }
+    pub(super) fn remote(&self) -> &Remote {
+        // SAFETY: the schedule wrote it there, and the remote, a part of the engine, lives as long as the handle.
+        unsafe { &*self.entry().home().cast::<Remote>() }
     }
 
-    pub(super) fn hub(&self) -> &Hub {
-        // SAFETY: the hub lives as long as any handle.
-        unsafe { self.mailbox().hub().as_ref() }
+    pub(super) fn shared(&self) -> &Shared {
+        Shared::of_remote(self.remote())
     }
 
     /// Cancels the timeout. True: it has not run and never will, and its task was dropped by this call, on this thread. False: it has been
@@ -168,52 +167,52 @@ impl Timeout {
 
     #[inline]
     fn reset_by(&self, choose: impl FnOnce(&Timeline) -> Tick) -> bool {
-        let hub = self.hub();
-        let hub = match hub.own_producer() {
-            // By the thread's way to the hub and not by the entry's, which may still be on its way here from memory. (Who has a producer
+        let shared = self.shared();
+        let shared = match shared.thread_state() {
+            // By the thread's way to the engine and not by the entry's, which may still be on its way here from memory. (Who has a producer
             // of its own is not in a forked child.)
-            Some(mine) => mine.hub(),
-            None if hub.is_forked() => return false,
-            None => hub,
+            Some(mine) => Shared::of_thread(mine),
+            None if shared.is_forked() => return false,
+            None => shared,
         };
-        let deadline = choose(hub.timeline());
+        let deadline = choose(shared.timeline());
         match self.entry().state.reset(deadline, Tell::NotYet) {
             Reset::TooLate => return false,
             Reset::Later => {}
-            Reset::Earlier => self.mailbox().ring_if_it_sleeps_past(deadline),
-            Reset::EarlierByMail => unreachable!("the worker is not told yet"),
-            Reset::NotYet => return self.reset_to_earlier(hub, deadline),
+            Reset::Earlier => self.remote().ring_if_it_sleeps_past(deadline),
+            Reset::EarlierQueued => unreachable!("the worker is not told yet"),
+            Reset::NotYet => return self.reset_to_earlier(shared, deadline),
         }
-        hub.count(self.mailbox(), |counts| counts.reset.add(1));
+        shared.count(self.remote(), |counts| counts.reset.add(1));
         true
     }
 
     /// Of a timeout that the worker has linked, so that it has to be told.
-    fn reset_to_earlier(&self, hub: &Hub, deadline: Tick) -> bool {
-        // SAFETY: the producer is this thread's, the arena is the hub's.
-        let node = hub.with_producer(|mine| unsafe { mine.take_node(&hub.arena) });
-        let tell = if node.is_some() { Tell::ByMail } else { Tell::ByRescan };
-        let (mailbox, reset) = (self.mailbox(), self.entry().state.reset(deadline, tell));
+    fn reset_to_earlier(&self, shared: &Shared, deadline: Tick) -> bool {
+        // SAFETY: the producer is this thread's, the arena is the engine's.
+        let node = shared.with_thread_state(|mine| unsafe { mine.take_node(&shared.arena) });
+        let tell = if node.is_some() { Tell::ByQueue } else { Tell::ByRescan };
+        let (remote, reset) = (self.remote(), self.entry().state.reset(deadline, tell));
         let unused = match (reset, node) {
             // SAFETY: just taken, and given up if it is sent.
-            (Reset::EarlierByMail, Some(node)) => (!unsafe { mailbox.post_earlier(node, self.entry) }).then_some(node),
+            (Reset::EarlierQueued, Some(node)) => (!unsafe { remote.push_reset(node, self.entry) }).then_some(node),
             (Reset::Earlier, None) => {
-                mailbox.ask_for_rescan(deadline);
+                remote.ask_for_rescan(deadline);
                 None
             }
             (Reset::Earlier, node) => {
-                mailbox.ring_if_it_sleeps_past(deadline);
+                remote.ring_if_it_sleeps_past(deadline);
                 node
             }
             (_, node) => node,
         };
         if let Some(node) = unused {
             // SAFETY: just taken, and sent to nobody.
-            unsafe { hub.put_entry(node) };
+            unsafe { shared.put_entry(node) };
         }
         let is_reset = reset != Reset::TooLate;
         if is_reset {
-            hub.count(mailbox, |counts| counts.reset.add(1));
+            shared.count(remote, |counts| counts.reset.add(1));
         }
         is_reset
     }
@@ -243,7 +242,7 @@ impl Timeout {
     /// deadline that is too far for an [`Instant`] (never, say) is shown as one centuries from now.
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        self.hub().timeline().instant_of(self.entry().state.deadline())
+        self.shared().timeline().instant_of(self.entry().state.deadline())
     }
 
     /// Makes a guard that cancels the timeout when it is dropped.
@@ -255,7 +254,7 @@ impl Timeout {
 impl Drop for Timeout {
     fn drop(&mut self) {
         // SAFETY: this is the entry's handle, and it is given up here once.
-        unsafe { Hub::drop_handle(self.entry) };
+        unsafe { Shared::drop_handle(self.entry) };
     }
 }
 

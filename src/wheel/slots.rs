@@ -10,8 +10,8 @@ use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
 use crate::entry::{Entry, Link, entry_ref};
-use crate::memory::Zeroed;
 use crate::sync::prefetch;
+use crate::sys::memory::Zeroed;
 use crate::time::Tick;
 
 /// Lists of a slot.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::oracle::Oracle;
 use super::*;
-use crate::entry::{Expire, Reset, Task, Tell, With};
+use crate::entry::{ArmFlags, Expire, Reset, Task, Tell};
 
 /// An entry of the test's own. By its address alone, as in the arena: a `Box` that is moved says that nobody else points there.
 struct Held(NonNull<Entry>);
@@ -61,7 +61,7 @@ impl Bench {
         self.next_id += 1;
         let held = Held::new();
         held.entry().fill(std::ptr::without_provenance(id), Task::new(|| ()));
-        held.entry().state.arm(deadline, With::HANDLE);
+        held.entry().state.arm(deadline, ArmFlags::HANDLE);
         // SAFETY: the entry is held until it is out of the wheel.
         unsafe { self.wheel.insert(held.0, deadline) };
         self.entries.insert(id, held);
@@ -72,10 +72,10 @@ impl Bench {
     fn reset(&mut self, id: usize, deadline: u64) {
         let deadline = Tick::new(deadline);
         let held = &self.entries[&id];
-        match held.entry().state.reset(deadline, Tell::ByMail) {
+        match held.entry().state.reset(deadline, Tell::ByQueue) {
             Reset::Later => {}
             Reset::Earlier => {
-                // What the worker does with the mail.
+                // What the worker does with the reset queue.
                 // SAFETY: pending entries are in the wheel.
                 unsafe { self.wheel.remove(held.0) };
                 // SAFETY: just removed.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::shard::{HubRef, Shard};
+use crate::engine::{Core, SharedRef};
 use crate::sync::park_for;
 
 /// How a worker waits for the next deadline.
@@ -32,10 +32,10 @@ pub(super) struct Slept {
 }
 
 /// Waits until there may be something to do. None if the worker has not slept.
-pub(super) fn wait(strategy: WaitStrategy, hub: &HubRef, shard: &Shard) -> Option<Slept> {
-    let drained = hub.mailbox(shard.index()).drains_until();
+pub(super) fn wait(strategy: WaitStrategy, shared: &SharedRef, shard: &Core) -> Option<Slept> {
+    let drained = shared.remote(shard.index()).drains_until();
     let next = shard.next_due().into_iter().chain(drained).min();
-    let timeline = hub.timeline();
+    let timeline = shared.timeline();
     let due_ns = next.map(|tick| timeline.scale().ns_of(tick));
     // In this order: a pause that ends in between calls the worker.
     let stands_still = timeline.stands_still();
@@ -53,7 +53,7 @@ pub(super) fn wait(strategy: WaitStrategy, hub: &HubRef, shard: &Shard) -> Optio
         std::hint::spin_loop();
         return None;
     }
-    if !hub.mailbox(shard.index()).fall_asleep(next) {
+    if !shared.remote(shard.index()).fall_asleep(next) {
         return None;
     }
     // Time that is moved by hand, or paused, does not pass while the worker sleeps: whoever lets it go on wakes the worker.

@@ -1,113 +1,202 @@
-//! Which core a worker is pinned to: only ever one of those that the process was given.
+//! A worker that was pinned, and whether it gets its core.
+//!
+//! A thread that is pinned waits for its core, however long another has it: one of a real-time policy, for example. So a pin that
+//! [`Pinning::Auto`](super::Pinning::Auto) chose is given up, for good, when its worker has waited for [`BOUND_NS`] at a time. The first that
+//! finds this out gives it up:
+//!
+//! 1. *The worker*, as soon as it runs again ([`Meter`]): if it comes from a sleep by the bound later than it wanted to, and otherwise at one
+//!    turn in 100 ms. The system counts how long a thread could have run and did not, and that decides. So neither a task that
+//!    takes long nor a process that was stopped is taken for it.
+//! 2. *A thread that schedules*, when many entries wait, and `Timer::health` ([`Pin::look`]): the worker can say nothing while it does not
+//!    run. If it sleeps past the time that it wanted to wake at, by the bound, and could run, it waits for its core. So it does if it should
+//!    have run at two looks, the bound apart, could run, and has had no processor in between.
+//!
+//! The bound is such that a machine which has a lot to do is rarely taken for it either. Beside four busy threads of the same policy, on two
+//! cores, a pinned worker waited for up to 12 ms at a time; 5 of 11,000 waits took more than 8 ms.
+//!
+//! One gives the pin up, because [`Watched`] can be taken out of its lock once. The worker takes it out when it ends: its number may be another
+//! thread's from then on.
 
-use std::hash::{BuildHasher, RandomState};
-use std::process;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::engine::Shared;
+use crate::events;
+use crate::shard::Remote;
+use crate::sync::{Arc, Mutex, MutexGuard, lock};
+use crate::sys::cores::{self, PinnedTo};
+use crate::sys::schedstat::{Seen, Waits, waits};
 
-/// Which cores the workers are pinned to. What came of it is in [`Stats`](crate::Stats): `ShardStats::pinned_to`.
-///
-/// Workers and threads of the default pool go by the cores that the process was given (by its cpuset, by `taskset`), and not by what a
-/// thread of the program has pinned itself to, `main` included. On Linux these are the cores that the first thread had when the program was
-/// loaded (or the library that the engine is in), and those that it has now, as a cpuset may grow. If the cpuset has become smaller since,
-/// the system refuses a core that is gone, and that worker is not pinned. `taskset --all-tasks`, on a running process, moves its threads,
-/// and those that its workers start later. It does not move a worker that starts later.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Pinning {
-    /// Each worker gets a core of its own out of the process's cores if there are more cores than workers, so that at
-    /// least one is left without; otherwise none is pinned. Engines of one process start at different cores, and each process starts
-    /// at a core that it draws, so that the processes of a host don't meet at one.
-    ///
-    /// On Linux a worker that does not get its core gives it up, for good: one that has waited for it for 20 ms at a time, because a thread of
-    /// a real-time policy keeps it busy, for example. From then on it may run on all of the process's cores, `pinned_to` is none, and an
-    /// event of the feature `tracing` tells of it. On a machine that merely has a lot to do that is rare, and does no harm. The first to
-    /// find out are these. The times were measured on two cores, with a busy `SCHED_FIFO` thread on the worker's.
-    ///
-    /// - The worker, when it runs again. Until then what is due is late for as long as the other thread keeps the core, up to 0.95 s:
-    ///   Linux leaves a twentieth of each second to others, unless it is told not to.
-    /// - A thread that schedules, when 1,024 timeouts wait for the worker, and at each 1,024 more. What was due was up to 0.09 s late at 40,000
-    ///   schedules a second, and up to 0.57 s at 2,000.
-    /// - [`Timer::health`](crate::Timer::health), or two calls of it 20 ms apart if the worker has been called already.
-    ///
-    /// Nobody finds out about an engine with a [`Clock`](crate::Clock) of the user's.
-    #[default]
-    Auto,
-    /// The operating system decides, and may move workers about.
-    None,
-    /// Worker i is pinned to core `cores[i % cores.len()]`. Each must be one of the process's cores. A worker stays at the core that it was
-    /// given, whether it gets to run there or not.
-    Cores(Vec<usize>),
+/// What a worker may wait for its core at a time.
+const BOUND_NS: u64 = 20_000_000;
+/// How often a worker looks that is not late.
+const LOOK_NS: u64 = 100_000_000;
+
+/// Where a worker was pinned, for all to see.
+#[derive(Debug, Default)]
+pub(super) struct Pin {
+    core: PinnedTo,
+    /// None if the pin is not to be given up. Nobody waits for this lock but the worker, for as long as a look takes.
+    watched: Mutex<Option<Watched>>,
 }
 
-/// How many workers with automatic pinning came before, so that engines don't all sit on one core.
-static NEXT: AtomicUsize = AtomicUsize::new(0);
-
-/// What this process has drawn. A forked child has the keys of its parent and a number of its own. In a container a process often has the
-/// number 1, as others have in theirs, and keys of its own.
-fn drawn() -> u64 {
-    static KEYS: OnceLock<RandomState> = OnceLock::new();
-    KEYS.get_or_init(RandomState::new).hash_one(process::id())
+/// A worker that others look at.
+#[derive(Debug)]
+struct Watched {
+    worker: Seen,
+    suspicion: Option<Suspicion>,
 }
 
-/// The places, below `cores`, of the cores for so many workers, of which others came `before`. In turn from where this process starts,
-/// so that those of one process are spread evenly.
-fn places(drawn: u64, before: usize, shards: usize, cores: usize) -> impl Iterator<Item = usize> {
-    let start = usize::try_from(drawn % cores as u64).unwrap_or(0);
-    (0..shards).map(move |shard| (start + before % cores + shard) % cores)
+/// At a look the worker should have run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Suspicion {
+    at_ns: u64,
+    /// When its last turn had begun.
+    turn_ns: Option<u64>,
+    processor_ns: u64,
 }
 
-impl Pinning {
-    /// A core for each of `shards` workers, as far as there is one. `allowed` is what [`allowed_cores`] said.
-    pub(crate) fn plan(&self, shards: usize, allowed: &[usize]) -> Vec<Option<usize>> {
-        match self {
-            Pinning::None => vec![None; shards],
-            Pinning::Cores(cores) => (0..shards).map(|shard| cores.get(shard % cores.len().max(1)).copied()).collect(),
-            Pinning::Auto if shards < allowed.len() => {
-                let before = NEXT.fetch_add(shards, Ordering::Relaxed);
-                places(drawn(), before, shards, allowed.len()).map(|place| Some(allowed[place])).collect()
-            }
-            Pinning::Auto => vec![None; shards],
+impl Pin {
+    pub(super) fn core(&self) -> Option<usize> {
+        self.core.get()
+    }
+
+    /// Pins the calling thread, the worker. `is_watched` if the pin may be given up. None if the thread could not be pinned.
+    pub(super) fn put(this: &Arc<Self>, shard: usize, core: usize, is_watched: bool) -> Option<Meter> {
+        if !cores::pin_current_thread(core, &this.core) {
+            return None;
+        }
+        let worker = if is_watched { Seen::current() } else { None };
+        *lock(&this.watched) = worker.map(|worker| Watched { worker, suspicion: None });
+        Some(Meter { pin: Arc::clone(this), shard, core, looked_ns: 0, waits: waits(), wanted_ns: None })
+    }
+
+    /// A look at the worker by another thread: whether it gets its core.
+    #[cold]
+    pub(super) fn look(&self, shared: &Shared, shard: usize) {
+        // A forked child has no worker, and the number may be anybody's there.
+        if self.core().is_none() || shared.is_forked() {
+            return;
+        }
+        // Another thread looks, or the worker ends.
+        let Ok(mut watched) = self.watched.try_lock() else { return };
+        if watched.as_mut().is_some_and(|watched| watched.is_starved(shared, shared.remote(shard))) {
+            self.give_up(watched, shard);
         }
     }
+
+    /// Lets the worker run wherever the process may, if nobody else has done it.
+    fn give_up(&self, mut watched: MutexGuard<'_, Option<Watched>>, shard: usize) {
+        let Some(Watched { worker, .. }) = watched.take() else { return };
+        let from = self.core.take().filter(|&core| cores::unpin(worker.number, core));
+        // Whoever listens to events may schedule, and come here again.
+        drop(watched);
+        if let Some(core) = from {
+            events::worker_starved(shard, core);
+        }
+    }
+}
+
+impl Watched {
+    fn is_starved(&mut self, shared: &Shared, remote: &Remote) -> bool {
+        let suspicion = self.suspicion.take();
+        let sleeps_until = remote.sleeps_until();
+        let timeline = shared.timeline();
+        let now_ns = timeline.now_ns();
+        if sleeps_until.is_some_and(|until| now_ns < timeline.scale().ns_of(until).saturating_add(BOUND_NS)) {
+            return false;
+        }
+        let Some(processor_ns) = self.worker.processor_ns() else { return false };
+        if sleeps_until.is_some() {
+            return self.worker.can_run() == Some(true) && self.worker.processor_ns() == Some(processor_ns);
+        }
+        let seen = Suspicion { at_ns: now_ns, turn_ns: remote.heartbeat.last(), processor_ns };
+        let suspicion = suspicion.filter(|earlier| Suspicion { at_ns: now_ns, ..*earlier } == seen).unwrap_or(seen);
+        self.suspicion = Some(suspicion);
+        now_ns.saturating_sub(suspicion.at_ns) >= BOUND_NS && self.worker.can_run() == Some(true)
+    }
+}
+
+/// What a pinned worker knows of how it fares.
+#[derive(Debug)]
+pub(super) struct Meter {
+    pin: Arc<Pin>,
+    shard: usize,
+    core: usize,
+    looked_ns: u64,
+    /// None if the system does not say.
+    waits: Option<Waits>,
+    /// When it wanted to run at the latest, if it comes from a sleep.
+    wanted_ns: Option<u64>,
+}
+
+impl Meter {
+    /// The worker has slept, and wanted to wake by then.
+    pub(super) fn set_wanted(&mut self, wanted_ns: Option<u64>) {
+        self.wanted_ns = wanted_ns;
+    }
+
+    /// The worker runs. False if it is pinned no more.
+    #[inline]
+    pub(super) fn goes_on(&mut self, now_ns: u64) -> bool {
+        let late_ns = self.wanted_ns.take().map_or(0, |wanted_ns| now_ns.saturating_sub(wanted_ns));
+        let is_time = late_ns >= BOUND_NS || now_ns.saturating_sub(self.looked_ns) >= LOOK_NS;
+        !is_time || self.look(now_ns, late_ns)
+    }
+
+    #[cold]
+    fn look(&mut self, now_ns: u64, late_ns: u64) -> bool {
+        self.looked_ns = now_ns;
+        let now = waits();
+        let earlier = std::mem::replace(&mut self.waits, now);
+        if !cores::is_pinned_here(self.core) {
+            // By the system, when the core went out of the process's cpuset; or by another thread, or a task.
+            self.pin.core.take();
+            return false;
+        }
+        if has_starved(earlier, now, late_ns) {
+            self.pin.give_up(lock(&self.pin.watched), self.shard);
+        }
+        self.pin.core().is_some()
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        *lock(&self.pin.watched) = None;
+    }
+}
+
+/// Whether a thread has waited for its core for the bound at a time: by what was counted at its last look, and now, and by how late it is
+/// after a sleep.
+fn has_starved(earlier: Option<Waits>, now: Option<Waits>, late_ns: u64) -> bool {
+    let is_late = late_ns >= BOUND_NS;
+    let (Some(earlier), Some(now)) = (earlier, now) else { return is_late };
+    let waited_ns = now.waited_ns.saturating_sub(earlier.waited_ns);
+    let each_ns = waited_ns / now.runs.saturating_sub(earlier.runs).max(1);
+    each_ns >= BOUND_NS || (is_late && waited_ns >= late_ns / 2)
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
+    const MS: u64 = 1_000_000;
+
     #[test]
-    fn automatic_pinning_gives_each_worker_a_core_of_its_own_or_none() {
-        let allowed = [1, 3, 5, 7];
-        for shards in 1..4 {
-            let plan: std::collections::BTreeSet<_> = Pinning::Auto.plan(shards, &allowed).into_iter().collect();
-            assert_eq!(plan.len(), shards);
-            assert!(plan.iter().all(|core| core.is_some_and(|core| allowed.contains(&core))));
-        }
-        for shards in 4..9 {
-            assert_eq!(Pinning::Auto.plan(shards, &allowed), vec![None; shards]);
-        }
+    fn a_thread_starves_when_it_waits_for_its_core_and_not_when_it_is_late_for_another_reason() {
+        let begun = Waits { waited_ns: 500 * MS, runs: 1_000 };
+        let after = |waited_ns, runs| Some(Waits { waited_ns: begun.waited_ns + waited_ns, runs: begun.runs + runs });
+        let starves = |now, late_ns| has_starved(Some(begun), now, late_ns);
+        assert!(!starves(after(0, 1), 0), "it ran at once");
+        assert!(starves(after(950 * MS, 1), 0), "nobody knows when it was called, but it waited");
+        assert!(starves(after(940 * MS, 1), 950 * MS));
+        assert!(starves(after(35 * MS, 90), 30 * MS), "the last wait was the long one, as it was late");
+        assert!(!starves(after(30 * MS, 90), 9 * MS), "many short waits, on a machine that is loaded");
+        assert!(!starves(after(MS, 1), 950 * MS), "the process was stopped, or the machine stood still");
+        assert!(!starves(after(0, 0), 950 * MS));
     }
 
     #[test]
-    fn engines_of_a_process_share_no_core_while_there_is_a_free_one_whatever_was_drawn() {
-        for drawn in [0, 1, 5, u64::MAX] {
-            for before in [0, 3, usize::MAX - 8] {
-                let engines = (0..4).flat_map(|engine| places(drawn, before + 2 * engine, 2, 8));
-                assert_eq!(
-                    engines.collect::<std::collections::BTreeSet<_>>().len(),
-                    8,
-                    "drawn {drawn}, {before} before"
-                );
-            }
-        }
-        let first = |drawn| places(drawn, 0, 1, 8).next();
-        assert_eq!((0..8).map(first).collect::<std::collections::BTreeSet<_>>().len(), 8, "each core is drawn");
-    }
-
-    #[test]
-    fn given_cores_are_used_in_turn() {
-        let pinning = Pinning::Cores(vec![2, 4]);
-        assert_eq!(pinning.plan(3, &[]), [Some(2), Some(4), Some(2)]);
+    fn where_the_system_does_not_count_a_thread_starves_when_it_is_late() {
+        assert!(has_starved(None, None, BOUND_NS) && !has_starved(None, None, BOUND_NS - 1));
+        assert!(has_starved(None, Some(Waits::default()), BOUND_NS));
     }
 }

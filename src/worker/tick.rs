@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::shard::{HubRef, Shard, Turn};
+use crate::engine::{Core, SharedRef, Turn};
 use crate::time;
 
 /// A turn of one shard, for [`Builder::on_tick`](crate::Builder::on_tick). (After the `WheelTick` event of the C# wheels.)
@@ -56,17 +56,17 @@ pub(crate) struct Stopwatch {
 }
 
 impl Stopwatch {
-    pub(crate) fn start(shard: &Shard, now: time::Tick, began_ns: u64) -> Self {
+    pub(crate) fn start(shard: &Core, now: time::Tick, began_ns: u64) -> Self {
         Self { before: shard.turned_to(), now, began_ns }
     }
 
     /// None if neither time went on nor anything expired.
-    pub(crate) fn stop(self, hub: &HubRef, shard: &Shard, turn: Turn) -> Option<Tick> {
+    pub(crate) fn stop(self, shared: &SharedRef, shard: &Core, turn: Turn) -> Option<Tick> {
         if shard.turned_to() == self.before && turn.fired == 0 {
             return None;
         }
         // A clock that panics must not come between a turn and those whom it has still to wake.
-        let now_ns = hub.timeline().try_now_ns().unwrap_or(self.began_ns);
+        let now_ns = shared.timeline().try_now_ns().unwrap_or(self.began_ns);
         Some(Tick {
             shard: shard.index(),
             number: self.now.max(self.before).get(),

@@ -8,7 +8,7 @@
 //! | 3 | cancelled while in the queue | `regressions::a_timeout_that_is_cancelled_before_it_is_inserted_is_not_inserted`, `loom-tests/src/models/cancelled::a_cancel_between_accept_and_link_leaves_nothing_stuck` |
 //! | 4 | as 1 | `promises/outcomes::a_cancel_that_says_true_has_dropped_the_closure_on_the_callers_thread` |
 //! | 5 | a limit that gives the task back | `promises/limits::a_refused_timeout_changes_no_counter_but_that_of_refusals_and_its_closure_comes_back` |
-//! | 6 | no small fixed queue | `promises/limits::without_a_limit_there_is_none`, `promises/clumps::a_full_inbox_drains_over_several_turns_of_a_worker_without_loss` |
+//! | 6 | no small fixed queue | `promises/limits::without_a_limit_there_is_none`, `promises/bursts::a_full_inbox_drains_over_several_turns_of_a_worker_without_loss` |
 //! | 7 | armed again without a cancel | `heritage/demand::connections_that_arm_again_at_each_heartbeat_leave_no_orphans` |
 //! | 8 | a stop that leaks | `engines::engines_with_unfired_timeouts_drop_each_closure_once` |
 //! | 9 | a counter that goes down twice | `regressions::a_cancel_within_the_tick_that_it_would_fire_in_is_counted_once` |
@@ -31,7 +31,7 @@
 //! | 26 | races of cancel, insert, expire | `loom-tests/src/models/state::exactly_one_of_expiry_and_two_cancels_wins`, `loom-tests/src/models/cancelled::a_cancel_races_with_the_expiry_of_its_slot`, `threads::a_cancel_that_races_the_expiry_wins_or_the_task_runs_but_never_both` |
 //! | 27 | a worker that dies | `promises/panics::a_panic_never_ends_a_worker_nor_a_pool_thread_even_if_the_hook_panics_too`, `heritage/demand::a_worker_whose_clock_panics_is_reported_and_goes_on_when_it_can` |
 //! | 28 | ways to shut down | `heritage/demand::every_way_to_shut_down_accounts_for_every_timeout`, `heritage/demand::every_way_to_schedule_is_refused_after_a_shutdown_and_gives_the_task_back`, `heritage/demand::a_series_that_races_a_shutdown_ends_and_is_accounted_for`, `heritage/demand::a_series_that_is_reset_while_its_run_waits_is_accounted_for_by_a_shutdown` |
-//! | 29 | clumps | `regressions::a_clump_of_550_000_fires_exactly_once_within_its_budget` |
+//! | 29 | bursts | `regressions::a_burst_of_550_000_fires_exactly_once_within_its_budget` |
 //! | 30 | too many timers | `heritage/demand::the_global_engine_is_the_same_for_all_threads_and_keeps_no_process_from_ending`, `promises/threads::threads_start_with_the_first_timeout_and_have_names` |
 //! | 31 | ticking while idle | `idle::an_engine_whose_only_timeout_is_an_hour_away_sleeps` |
 //! | 32 | idle reapers that spin | `idle::an_empty_engine_sleeps` |

@@ -44,7 +44,7 @@ fn lateness_is_what_lies_between_the_deadline_and_the_beginning_of_the_run() {
 }
 
 #[test]
-fn who_runs_behind_slow_tasks_of_a_clump_is_as_late_as_the_clock_says_when_it_is_looked_at() {
+fn a_task_behind_slow_ones_of_a_burst_is_as_late_as_the_clock_says_when_it_is_looked_at() {
     let (timer, mut driver, clock) = driven();
     let slow = || {
         let clock = clock.clone();

@@ -3,11 +3,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-mod attacks;
-mod attacks_again;
 mod builder;
+mod bursts;
 mod clock_failures;
-mod clumps;
 mod ending;
 mod endings;
 mod executors;
@@ -15,12 +13,14 @@ mod figures;
 mod groups;
 mod handles;
 mod hooks;
+mod interplay;
 mod keys;
 mod limits;
 mod outcomes;
 mod panics;
 mod pauses;
 mod ranges;
+mod reentry;
 mod series;
 mod series_ends;
 mod shutdown;

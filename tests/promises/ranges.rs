@@ -97,7 +97,7 @@ fn timeouts_whose_ranges_overlap_share_ticks() {
 }
 
 #[test]
-fn a_clump_is_spread_over_its_range() {
+fn a_burst_is_spread_over_its_range() {
     let (timer, _driver, _clock) = driven();
     let mut ticks: BTreeMap<Instant, usize> = BTreeMap::new();
     for _ in 0..100_000 {

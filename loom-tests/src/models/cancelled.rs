@@ -78,11 +78,11 @@ fn neighbours_in_a_slot_are_cancelled_while_it_expires() {
     });
 }
 
-/// Invariant: an entry that is in the mail and is cancelled comes home by the mail alone.
+/// Invariant: an entry that is in the reset queue and is cancelled comes home by the reset queue alone.
 /// Legal ends: cancelled before it was sent, or while it was under way, or after it had arrived; fired at its new
 /// deadline.
 #[test]
-fn a_cancel_races_with_the_mail() {
+fn a_cancel_races_with_a_queued_reset() {
     check(2, || {
         let ledger = Ledger::default();
         let (timer, mut driver, _clock) = driven(|b| b.capacity(2));
@@ -101,10 +101,10 @@ fn a_cancel_races_with_the_mail() {
     });
 }
 
-/// Invariant: an entry whose address is in the mail, or on its way there, is not let go of when its old slot comes up.
-/// Legal ends: it fired out of its slot, and the reset was too late; it fired when the mail arrived.
+/// Invariant: an entry whose address is in the reset queue, or on its way there, is not let go of when its old slot comes up.
+/// Legal ends: it fired out of its slot, and the reset was too late; it fired when the reset queue arrived.
 #[test]
-fn the_expiry_of_a_slot_races_with_the_mail() {
+fn the_expiry_of_a_slot_races_with_a_queued_reset() {
     check(2, || {
         let ledger = Ledger::default();
         let (timer, mut driver, clock) = driven(|b| b.capacity(2));

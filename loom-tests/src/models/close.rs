@@ -17,11 +17,11 @@ fn a_push_that_races_with_close_has_one_outcome() {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(2, NO_LIMITS);
         let posts = [0; 2].map(|_| bare.arm(Tick::ZERO, true, &ledger));
-        let producers = posts.map(|armed| {
+        let thread_states = posts.map(|armed| {
             let bare = bare.clone();
             thread::spawn(move || {
                 let (entry, handle) = (armed.entry, armed.handle());
-                let accepted = bare.post(armed);
+                let accepted = bare.push(armed);
                 if !accepted {
                     bare.take_back(entry);
                     // Never accepted: there is no handle either.
@@ -30,9 +30,9 @@ fn a_push_that_races_with_close_has_one_outcome() {
                 accepted
             })
         });
-        let fired = shard.turn(&bare.hub, Tick::ZERO, &mut run_here).fired;
-        let left = shard.close(&bare.hub).len();
-        let accepted = producers.into_iter().filter_map(|producer| producer.join().ok()).filter(|&ok| ok).count();
+        let fired = shard.turn(&bare.shared, Tick::ZERO, &mut run_here).fired;
+        let left = shard.close(&bare.shared).len();
+        let accepted = thread_states.into_iter().filter_map(|thread| thread.join().ok()).filter(|&ok| ok).count();
         assert_eq!(fired + left, accepted);
         ledger.assert_closed(fired);
     });
@@ -59,13 +59,13 @@ fn a_cancel_that_races_with_close_has_one_outcome() {
     }
 }
 
-/// Invariant: a reset to earlier that races with close sends mail to nobody, and does no harm.
+/// Invariant: a reset to earlier that races with close sends reset queue to nobody, and does no harm.
 /// Legal ends: handed back with the old deadline, and the reset was too late; handed back with the new one.
 #[test]
-fn mail_that_races_with_close_is_not_opened() {
+fn a_queued_reset_that_races_with_close_is_not_read() {
     check(3, || {
         let ledger = Ledger::default();
-        // One more, to carry the mail.
+        // One more, to carry the reset queue.
         let (timer, mut driver, clock) = driven(|b| b.capacity(2));
         let timeout = timer.schedule(ticks(5), ledger.task()).expect("open");
         driver.turn();
@@ -88,9 +88,9 @@ fn a_worker_that_is_started_during_a_shutdown_ends() {
         let ledger = Ledger::default();
         let (timer, _clock) = with_workers(|b| b.executor(Inline).capacity(1));
         let (theirs, task) = (timer.clone(), ledger.task());
-        let producer = thread::spawn(move || theirs.schedule_detached(ticks(0), task).is_ok());
+        let thread = thread::spawn(move || theirs.schedule_detached(ticks(0), task).is_ok());
         let unfired = timer.shutdown().expect("the first").len();
-        let accepted = producer.join().expect("no panic");
+        let accepted = thread.join().expect("no panic");
         assert_eq!(unfired + ledger.ran(), usize::from(accepted));
         ledger.assert_closed(ledger.ran());
     });
@@ -164,9 +164,9 @@ fn a_push_that_races_with_a_drain_has_one_outcome() {
         let (timer, _clock) = with_workers(|b| b.executor(Inline).capacity(2));
         timer.schedule_detached(ticks(0), ledger.task()).expect("open");
         let (other, task) = (timer.clone(), ledger.task());
-        let producer = thread::spawn(move || other.schedule_detached(ticks(0), task).is_ok());
+        let thread = thread::spawn(move || other.schedule_detached(ticks(0), task).is_ok());
         let unfired = timer.shutdown_with(Shutdown::Drain(ticks(5))).expect("the first");
-        let accepted = producer.join().expect("no panic");
+        let accepted = thread.join().expect("no panic");
         assert!(unfired.is_empty());
         ledger.assert_closed(1 + usize::from(accepted));
     });

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::check::check;
 use super::rig::{Bare, Ledger, NO_LIMITS, Resting, Time, driven, ticks};
+use crate::engine::Core;
 use crate::executor::run_here;
-use crate::shard::Shard;
 use crate::sync::thread;
 use crate::time::Tick;
 
@@ -16,9 +16,9 @@ fn tick(n: u64) -> Tick {
 }
 
 /// Goes to sleep once, so that what follows is compared with the end of that sleep.
-fn doze(bare: &Bare, shard: &mut Shard) {
-    shard.turn(&bare.hub, Tick::ZERO, &mut run_here);
-    assert!(bare.hub.mailbox(0).fall_asleep(shard.next_due()));
+fn doze(bare: &Bare, shard: &mut Core) {
+    shard.turn(&bare.shared, Tick::ZERO, &mut run_here);
+    assert!(bare.shared.remote(0).fall_asleep(shard.next_due()));
 }
 
 /// Invariant: a producer whose timeout is due before the worker would wake never leaves it asleep.
@@ -31,11 +31,11 @@ fn two_producers_wake_a_worker_that_falls_asleep() {
         let posts = [0; 2].map(|_| bare.arm(Tick::ZERO, false, &ledger));
         let ran = ledger.clone();
         let worker = bare.start(shard, Time::StandsStill, move || ran.ran() == 2);
-        let producers = posts.map(|armed| {
+        let thread_states = posts.map(|armed| {
             let bare = bare.clone();
-            thread::spawn(move || assert!(bare.post(armed)))
+            thread::spawn(move || assert!(bare.push(armed)))
         });
-        producers.into_iter().for_each(|producer| producer.join().expect("no panic"));
+        thread_states.into_iter().for_each(|thread| thread.join().expect("no panic"));
         worker.join().expect("no panic");
         ledger.assert_closed(2);
     });
@@ -75,11 +75,11 @@ fn a_sleep_that_ended_by_itself_is_not_mistaken_for_the_next() {
     check(3, || {
         let ledger = Ledger::default();
         let (bare, shard) = Bare::new(2, NO_LIMITS);
-        assert!(bare.post(bare.arm(tick(1), false, &ledger)));
+        assert!(bare.push(bare.arm(tick(1), false, &ledger)));
         let armed = bare.arm(tick(2), false, &ledger);
         let ran = ledger.clone();
         let worker = bare.start(shard, Time::Passes, move || ran.ran() == 2);
-        assert!(bare.post(armed));
+        assert!(bare.push(armed));
         worker.join().expect("no panic");
         ledger.assert_closed(2);
     });
@@ -95,7 +95,7 @@ fn a_reset_to_earlier_wakes_the_worker() {
         let (bare, shard) = Bare::new(1, NO_LIMITS);
         let armed = bare.arm(tick(9), true, &ledger);
         let timeout = armed.handle();
-        assert!(bare.post(armed));
+        assert!(bare.push(armed));
         let ran = ledger.clone();
         let worker = bare.start(shard, Time::StandsStill, move || ran.ran() == 1);
         assert!(timeout.reset(ticks(0)));
@@ -105,7 +105,7 @@ fn a_reset_to_earlier_wakes_the_worker() {
     });
 }
 
-/// Invariant: the same if there is nothing that could carry the mail, so that the worker is asked to go through the whole wheel.
+/// Invariant: the same if there is nothing that could carry the reset queue, so that the worker is asked to go through the whole wheel.
 /// Legal end: it has run.
 #[test]
 fn a_reset_to_earlier_without_a_node_wakes_the_worker() {
@@ -115,7 +115,7 @@ fn a_reset_to_earlier_without_a_node_wakes_the_worker() {
         let armed = bare.arm(tick(9), true, &ledger);
         let timeout = armed.handle();
         let reset = bare.prepare_reset_by_rescan(&armed, tick(0));
-        assert!(bare.post(armed));
+        assert!(bare.push(armed));
         let ran = ledger.clone();
         let worker = bare.start(shard, Time::StandsStill, move || ran.ran() == 1);
         reset();
@@ -125,30 +125,30 @@ fn a_reset_to_earlier_without_a_node_wakes_the_worker() {
     });
 }
 
-/// Invariant: of two resets of one timeout, both to earlier, the earliest is heard. Only one of them sends the mail, and
+/// Invariant: of two resets of one timeout, both to earlier, the earliest is heard. Only one of them sends the reset queue, and
 /// that may be the one whose deadline lies beyond the worker's sleep. (Without a thread for the worker: it has fewer steps for it.)
 /// Legal ends: it has run; the worker was called, or does not sleep past the deadline that the timeout has now.
 #[test]
 fn of_two_resets_to_earlier_the_earliest_wakes_the_worker() {
     check(2, || {
         let ledger = Ledger::default();
-        // Two more, to carry the mail.
+        // Two more, to carry the reset queue.
         let (bare, mut shard) = Bare::new(4, NO_LIMITS);
-        assert!(bare.post(bare.arm(tick(5), false, &ledger)));
+        assert!(bare.push(bare.arm(tick(5), false, &ledger)));
         let armed = bare.arm(tick(9), true, &ledger);
         let timeout = armed.handle();
         let resets = [8, 0].map(|deadline| bare.prepare_reset(&armed, tick(deadline)));
-        assert!(bare.post(armed));
+        assert!(bare.push(armed));
         doze(&bare, &mut shard);
         let resets = resets.map(thread::spawn);
-        let mailbox = bare.hub.mailbox(0);
-        shard.turn(&bare.hub, Tick::ZERO, &mut run_here);
-        mailbox.fall_asleep(shard.next_due());
+        let remote = bare.shared.remote(0);
+        shard.turn(&bare.shared, Tick::ZERO, &mut run_here);
+        remote.fall_asleep(shard.next_due());
         resets.into_iter().for_each(|reset| reset.join().expect("no panic"));
         let ran = ledger.ran();
-        let wakes_at = mailbox.sleeps_until().map(|until| bare.hub.timeline().instant_of(until));
+        let wakes_at = remote.sleeps_until().map(|until| bare.shared.timeline().instant_of(until));
         assert!(ran == 1 || wakes_at.is_none_or(|at| at <= timeout.deadline()), "it sleeps past the deadline");
-        assert_eq!(shard.close(&bare.hub).len(), 2 - ran);
+        assert_eq!(shard.close(&bare.shared).len(), 2 - ran);
         ledger.assert_closed(ran);
     });
 }
@@ -163,15 +163,15 @@ fn cancelled_entries_wake_the_worker_when_they_are_many() {
         let timeouts = [0; 2].map(|_| {
             let armed = bare.arm(tick(9), true, &ledger);
             let timeout = armed.handle();
-            assert!(bare.post(armed));
+            assert!(bare.push(armed));
             timeout
         });
         doze(&bare, &mut shard);
-        let hub = Arc::clone(&bare.hub);
-        let worker = bare.start(shard, Time::StandsStill, move || hub.mailbox(0).counters.linked.get() < 2);
+        let shared = Arc::clone(&bare.shared);
+        let worker = bare.start(shard, Time::StandsStill, move || shared.remote(0).counters.linked.get() < 2);
         let cancels = timeouts.map(|timeout| thread::spawn(move || assert!(timeout.cancel())));
         cancels.into_iter().for_each(|cancel| cancel.join().expect("no panic"));
-        assert!(worker.join().expect("no panic").close(&bare.hub).is_empty());
+        assert!(worker.join().expect("no panic").close(&bare.shared).is_empty());
         ledger.assert_closed(0);
     });
 }
@@ -183,17 +183,17 @@ fn entries_in_the_inbox_wake_the_worker_when_they_are_many() {
     check(3, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(3, NO_LIMITS);
-        assert!(bare.post(bare.arm(tick(1), false, &ledger)));
+        assert!(bare.push(bare.arm(tick(1), false, &ledger)));
         doze(&bare, &mut shard);
         let posts = [0; 2].map(|_| bare.arm(tick(5), false, &ledger));
-        let hub = Arc::clone(&bare.hub);
-        let worker = bare.start(shard, Time::StandsStill, move || hub.mailbox(0).counters.transferred.get() > 1);
-        let producers = posts.map(|armed| {
+        let shared = Arc::clone(&bare.shared);
+        let worker = bare.start(shard, Time::StandsStill, move || shared.remote(0).counters.transferred.get() > 1);
+        let thread_states = posts.map(|armed| {
             let bare = bare.clone();
-            thread::spawn(move || assert!(bare.post(armed)))
+            thread::spawn(move || assert!(bare.push(armed)))
         });
-        producers.into_iter().for_each(|producer| producer.join().expect("no panic"));
-        assert_eq!(worker.join().expect("no panic").close(&bare.hub).len(), 3);
+        thread_states.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        assert_eq!(worker.join().expect("no panic").close(&bare.shared).len(), 3);
         ledger.assert_closed(0);
     });
 }
@@ -206,24 +206,24 @@ fn a_later_deadline_wakes_nobody() {
     check(3, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(2, NO_LIMITS);
-        assert!(bare.post(bare.arm(tick(1), false, &ledger)));
+        assert!(bare.push(bare.arm(tick(1), false, &ledger)));
         doze(&bare, &mut shard);
         let before = bare.rung();
         let armed = bare.arm(tick(5), true, &ledger);
         let theirs = bare.clone();
-        let producer = thread::spawn(move || {
+        let thread = thread::spawn(move || {
             let timeout = armed.handle();
-            assert!(theirs.post(armed));
+            assert!(theirs.push(armed));
             assert!(timeout.reset(ticks(7)) && timeout.reset(ticks(3)) && timeout.cancel());
         });
         // Naps that end early, for no reason.
         for _ in 0..2 {
-            shard.turn(&bare.hub, Tick::ZERO, &mut run_here);
-            bare.hub.mailbox(0).fall_asleep(shard.next_due());
+            shard.turn(&bare.shared, Tick::ZERO, &mut run_here);
+            bare.shared.remote(0).fall_asleep(shard.next_due());
         }
-        producer.join().expect("no panic");
+        thread.join().expect("no panic");
         assert_eq!(bare.rung(), before);
-        assert_eq!(shard.close(&bare.hub).len(), 1);
+        assert_eq!(shard.close(&bare.shared).len(), 1);
         ledger.assert_closed(0);
     });
 }
@@ -236,10 +236,10 @@ fn a_look_for_the_next_deadline_hides_nothing_from_the_driver() {
     check(3, || {
         let ledger = Ledger::default();
         let resting = Resting::new(&ledger);
-        let (producer, task) = (resting.timer.clone(), ledger.task());
-        let producer = thread::spawn(move || producer.schedule_detached(ticks(1), task).expect("open"));
+        let (thread, task) = (resting.timer.clone(), ledger.task());
+        let thread = thread::spawn(move || thread.schedule_detached(ticks(1), task).expect("open"));
         resting.clock.advance_to_next(&resting.timer);
-        producer.join().expect("no panic");
+        thread.join().expect("no panic");
         resting.assert_called();
     });
 }

@@ -6,7 +6,7 @@
 use super::check::check;
 use super::rig::{Bare, Ledger, NO_LIMITS, driven, ticks};
 use crate::arena::give_number_back;
-use crate::shard::Batch;
+use crate::engine::Batch;
 use crate::sync::thread;
 use crate::time::Tick;
 
@@ -79,19 +79,19 @@ fn a_batch_and_a_handle_outlive_their_engine() {
         let (bare, mut shard) = Bare::new(1, NO_LIMITS);
         let armed = bare.arm(Tick::ZERO, true, &ledger);
         let timeout = armed.handle();
-        assert!(bare.post(armed));
+        assert!(bare.push(armed));
         let mut batches = Vec::new();
-        shard.turn(&bare.hub, Tick::ZERO, &mut |batch: Batch| batches.push(batch));
+        shard.turn(&bare.shared, Tick::ZERO, &mut |batch: Batch| batches.push(batch));
         let runner = thread::spawn(move || {
             for mut batch in batches {
-                let (entries, hub) = batch.open();
+                let (entries, shared) = batch.open();
                 while let Some(due) = entries.pop() {
-                    due.into_task(hub).run();
+                    due.into_task(shared).run();
                 }
             }
         });
         let handle = thread::spawn(move || drop(timeout));
-        assert!(shard.close(&bare.hub).is_empty());
+        assert!(shard.close(&bare.shared).is_empty());
         drop((bare, shard));
         runner.join().expect("no panic");
         handle.join().expect("no panic");
@@ -99,7 +99,7 @@ fn a_batch_and_a_handle_outlive_their_engine() {
     });
 }
 
-/// Invariant: threads that are so far gone that they have no free list of their own any more share one, and an entry that
+/// Invariant: threads that are in teardown, so that they have no free list of their own any more share one, and an entry that
 /// one of them gives back is not armed by another before it is free.
 /// Legal end: the timeout that was scheduled meanwhile is the engine's, in a recycled entry or in a fresh one.
 #[test]

@@ -2,8 +2,8 @@
 
 use super::check::check;
 use super::rig::{Bare, Ledger, NO_LIMITS, driven, ticks};
+use crate::engine::Limits;
 use crate::executor::run_here;
-use crate::shard::Limits;
 use crate::sync::thread;
 use crate::time::Tick;
 use crate::timer::Refusal;
@@ -17,13 +17,13 @@ fn two_producers_lose_nothing_and_double_nothing() {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(3, Limits { transfer: 1, expiry: 100 });
         let arm = || bare.arm(Tick::ZERO, false, &ledger);
-        let producers = [vec![arm(), arm()], vec![arm()]].map(|posts| {
+        let thread_states = [vec![arm(), arm()], vec![arm()]].map(|posts| {
             let bare = bare.clone();
-            thread::spawn(move || posts.into_iter().for_each(|armed| assert!(bare.post(armed))))
+            thread::spawn(move || posts.into_iter().for_each(|armed| assert!(bare.push(armed))))
         });
-        let mut turn = || shard.turn(&bare.hub, Tick::ZERO, &mut run_here).fired;
+        let mut turn = || shard.turn(&bare.shared, Tick::ZERO, &mut run_here).fired;
         let early = turn() + turn();
-        producers.into_iter().for_each(|producer| producer.join().expect("no panic"));
+        thread_states.into_iter().for_each(|thread| thread.join().expect("no panic"));
         // One an entry is enough, whatever was taken in which turn.
         assert_eq!((0..3).map(|_| turn()).sum::<usize>() + early, 3);
         ledger.assert_closed(3);
@@ -78,15 +78,15 @@ fn what_the_worker_takes_is_counted_all_the_while() {
     check(None, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(1, NO_LIMITS);
-        assert!(bare.post(bare.arm(Tick::new(5), false, &ledger)));
+        assert!(bare.push(bare.arm(Tick::new(5), false, &ledger)));
         let observed = bare.clone();
         let observer = thread::spawn(move || {
-            let mailbox = observed.hub.mailbox(0);
-            assert!(mailbox.inbox_depth() > 0 || mailbox.counters.transferred.get() == 1);
+            let remote = observed.shared.remote(0);
+            assert!(remote.inbox_depth() > 0 || remote.counters.transferred.get() == 1);
         });
-        shard.turn(&bare.hub, Tick::ZERO, &mut run_here);
+        shard.turn(&bare.shared, Tick::ZERO, &mut run_here);
         observer.join().expect("no panic");
-        drop(shard.close(&bare.hub));
+        drop(shard.close(&bare.shared));
         ledger.assert_closed(0);
     });
 }
@@ -99,15 +99,15 @@ fn what_the_worker_collects_is_counted_all_the_while() {
         let (bare, mut shard) = Bare::new(1, NO_LIMITS);
         let armed = bare.arm(Tick::new(5), true, &ledger);
         let timeout = armed.handle();
-        assert!(bare.post(armed));
-        shard.turn(&bare.hub, Tick::ZERO, &mut run_here);
+        assert!(bare.push(armed));
+        shard.turn(&bare.shared, Tick::ZERO, &mut run_here);
         assert!(timeout.cancel());
         let observed = bare.clone();
         let observer = thread::spawn(move || {
-            let mailbox = observed.hub.mailbox(0);
-            assert!(mailbox.cancelled_depth() > 0 || mailbox.counters.collected.get() == 1);
+            let remote = observed.shared.remote(0);
+            assert!(remote.cancelled_depth() > 0 || remote.counters.collected.get() == 1);
         });
-        shard.turn(&bare.hub, Tick::ZERO, &mut run_here);
+        shard.turn(&bare.shared, Tick::ZERO, &mut run_here);
         observer.join().expect("no panic");
         ledger.assert_closed(0);
     });

@@ -12,7 +12,7 @@ fn two_producers_share_one_place() {
     check(None, || {
         let ledger = Ledger::default();
         let (timer, driver, _clock) = driven(|b| b.max_pending_timeouts(1).capacity(2));
-        let producers = [0; 2].map(|_| {
+        let thread_states = [0; 2].map(|_| {
             let (timer, task) = (timer.clone(), ledger.task());
             thread::spawn(move || match timer.schedule_detached(ticks(5), task) {
                 Ok(()) => true,
@@ -22,7 +22,7 @@ fn two_producers_share_one_place() {
                 }
             })
         });
-        let accepted = producers.into_iter().filter_map(|producer| producer.join().ok()).filter(|&ok| ok).count();
+        let accepted = thread_states.into_iter().filter_map(|thread| thread.join().ok()).filter(|&ok| ok).count();
         assert_eq!((accepted, ledger.dropped(), timer.pending()), (1, 1, 1));
         drop((timer, driver));
         ledger.assert_closed(0);
@@ -40,7 +40,7 @@ fn a_place_that_was_given_back_can_be_taken() {
         timer.schedule_detached(ticks(5), ledger.task()).expect("room");
         let timeout = timer.schedule(ticks(0), ledger.task()).expect("room");
         let (theirs, again) = (timer.clone(), ledger.task());
-        let producer = thread::spawn(move || {
+        let thread = thread::spawn(move || {
             if timeout.cancel() {
                 theirs.schedule_detached(ticks(5), again).expect("its place is free");
             } else {
@@ -48,7 +48,7 @@ fn a_place_that_was_given_back_can_be_taken() {
             }
         });
         let fired = driver.turn();
-        producer.join().expect("no panic");
+        thread.join().expect("no panic");
         assert_eq!(timer.pending(), 2 - fired);
         drop((timer, driver));
         ledger.assert_closed(2 * fired);
@@ -67,9 +67,9 @@ fn a_task_finds_the_place_that_it_has_made() {
         let task = move || drop(mine.schedule_detached(ticks(5), next));
         timer.schedule_detached(ticks(0), task).expect("room");
         let (theirs, next) = (timer.clone(), ledger.task());
-        let producer = thread::spawn(move || drop(theirs.schedule_detached(ticks(5), next)));
+        let thread = thread::spawn(move || drop(theirs.schedule_detached(ticks(5), next)));
         assert_eq!(driver.turn(), 1);
-        producer.join().expect("no panic");
+        thread.join().expect("no panic");
         assert_eq!((timer.pending(), ledger.dropped()), (1, 1));
         drop((timer, driver));
         ledger.assert_closed(0);

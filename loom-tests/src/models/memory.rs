@@ -1,4 +1,4 @@
-//! Watches the memory of entries, hubs and producers: all that is aligned to a cache line, and nothing else is.
+//! Watches the memory of entries, engines and producers: all that is aligned to a cache line, and nothing else is.
 //!
 //! Freed memory is overwritten and kept until the schedule is over, so that a use after the free meets values that no
 //! atomic of loom's can have, and a second free is noticed. What is still there when all threads have ended is a leak.
@@ -18,13 +18,13 @@ thread_local! {
     static FREED_TWICE: Cell<bool> = const { Cell::new(false) };
 }
 
-struct Watch;
+struct WeakTimer;
 
 #[global_allocator]
-static WATCH: Watch = Watch;
+static WATCH: WeakTimer = WeakTimer;
 
 // SAFETY: hands on to the system's allocator, only later.
-unsafe impl GlobalAlloc for Watch {
+unsafe impl GlobalAlloc for WeakTimer {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.align() >= CACHE_LINE {
             LIVE.set(LIVE.get() + 1);

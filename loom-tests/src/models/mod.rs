@@ -1,23 +1,22 @@
 //! One file a protocol; each test is named after what it promises.
 
-mod check;
-mod memory;
-mod rig;
-
 mod cancelled;
+mod check;
 mod close;
 mod doorbell;
 mod groups;
 mod handles;
 mod inbox;
-mod kept;
 mod limit;
+mod memory;
 mod pause;
 mod pool;
 mod queue;
 mod recycle;
+mod refs;
+mod rig;
 mod series;
 mod sleep;
-mod stakes;
 mod state;
+mod tombstones;
 mod worker;

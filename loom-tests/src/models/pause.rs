@@ -89,14 +89,14 @@ fn what_is_scheduled_in_a_pause_runs_after_it() {
         let (timer, mut driver, clock) = driven(|b| b.capacity(2));
         let (paused, its_clock) = (timer.clone(), clock.clone());
         let [delayed, at_once] = [ledger.task(), ledger.task()];
-        let producer = thread::spawn(move || {
+        let thread = thread::spawn(move || {
             paused.pause();
             its_clock.advance(ticks(5));
             paused.schedule_detached(ticks(1), delayed).expect("open");
             paused.schedule_detached(ticks(0), at_once).expect("open");
         });
         driver.turn();
-        producer.join().expect("no panic");
+        thread.join().expect("no panic");
         assert_eq!((driver.turn(), ledger.ran()), (0, 0));
         timer.resume();
         assert_eq!(driver.turn(), 0);

@@ -3,18 +3,19 @@
 
 use super::check::check;
 use super::rig::{Bare, Ledger, NO_LIMITS};
+use crate::engine::Batch;
+use crate::engine::Core;
 use crate::executor::{Dispatch, ThreadPool, WorkerHooks};
-use crate::shard::{Batch, Shard};
 use crate::sync::thread;
 use crate::time::Tick;
 use crate::worker::Sink;
 
 /// So many batches, of one expired timeout each.
-fn batches(bare: &Bare, shard: &mut Shard, ledger: &Ledger, n: usize) -> Vec<Batch> {
+fn batches(bare: &Bare, shard: &mut Core, ledger: &Ledger, n: usize) -> Vec<Batch> {
     let mut batches = Vec::new();
     for _ in 0..n {
-        assert!(bare.post(bare.arm(Tick::ZERO, false, ledger)));
-        shard.turn(&bare.hub, Tick::ZERO, &mut |batch| batches.push(batch));
+        assert!(bare.push(bare.arm(Tick::ZERO, false, ledger)));
+        shard.turn(&bare.shared, Tick::ZERO, &mut |batch| batches.push(batch));
     }
     batches
 }
@@ -35,7 +36,7 @@ fn every_batch_runs_however_many_threads_are_idle() {
             let pool = ThreadPool::new(threads);
             let mut sink = sink_of(&pool);
             batches.into_iter().for_each(|batch| sink.accept(batch));
-            bare.hub.in_flight.wait();
+            bare.shared.in_flight.wait();
             ledger.assert_closed(2);
         });
     }
@@ -48,12 +49,12 @@ fn two_batches_that_end_at_once_tell_who_waits() {
     check(3, || {
         let (bare, _shard) = Bare::new(1, NO_LIMITS);
         for _ in 0..2 {
-            bare.hub.in_flight.begin();
-            bare.hub.in_flight.run();
+            bare.shared.in_flight.begin();
+            bare.shared.in_flight.run();
         }
-        let ends = [bare.clone(), bare.clone()].map(|bare| thread::spawn(move || bare.hub.in_flight.end()));
-        bare.hub.in_flight.wait();
-        assert_eq!(bare.hub.in_flight.ended(), 2);
+        let ends = [bare.clone(), bare.clone()].map(|bare| thread::spawn(move || bare.shared.in_flight.end()));
+        bare.shared.in_flight.wait();
+        assert_eq!(bare.shared.in_flight.ended(), 2);
         ends.into_iter().for_each(|end| end.join().expect("no panic"));
     });
 }
@@ -70,7 +71,7 @@ fn a_thread_that_falls_asleep_is_called() {
         let mut sink = sink_of(&pool);
         for (n, batch) in batches.into_iter().enumerate() {
             sink.accept(batch);
-            bare.hub.in_flight.wait();
+            bare.shared.in_flight.wait();
             assert_eq!(ledger.ran(), n + 1);
         }
         drop((pool, sink));
@@ -95,7 +96,7 @@ fn two_workers_share_a_pool() {
             })
             .collect();
         workers.into_iter().for_each(|worker| worker.join().expect("no panic"));
-        bare.hub.in_flight.wait();
+        bare.shared.in_flight.wait();
         ledger.assert_closed(2);
         drop(pool);
     });
@@ -114,7 +115,7 @@ fn what_is_left_in_a_pool_that_is_dropped_runs() {
         let mut sink = sink_of(&pool);
         batches.into_iter().for_each(|batch| sink.accept(batch));
         drop((pool, sink));
-        bare.hub.in_flight.wait();
+        bare.shared.in_flight.wait();
         ledger.assert_closed(2);
     });
 }
@@ -132,8 +133,8 @@ fn two_kinds_of_waiters_are_told_of_the_end() {
         batches.into_iter().for_each(|batch| sink.accept(batch));
         drop((pool, sink));
         let theirs = bare.clone();
-        let other = thread::spawn(move || theirs.hub.in_flight.wait_for_running());
-        bare.hub.in_flight.wait();
+        let other = thread::spawn(move || theirs.shared.in_flight.wait_for_running());
+        bare.shared.in_flight.wait();
         ledger.assert_closed(2);
         other.join().expect("no panic");
     });

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use super::check::check;
 use super::rig::{Ledger, driven, entries_in_use, ticks};
-use crate::arena::{Arena, Growth, Local, PerThread, current_thread};
+use crate::arena::{Arena, EntryCache, Growth, PerThread, current_thread};
 use crate::entry::{Entry, entry_ref};
 use crate::sync::{AtomicUsize, Ordering, thread};
 
 /// A thread's free list of one arena.
 struct Mine {
     arena: Arc<Arena>,
-    local: Local,
+    local: EntryCache,
 }
 
 /// An entry on its way to another thread.
@@ -23,11 +23,11 @@ unsafe impl Send for Sent {}
 
 impl Mine {
     fn of(arena: &Arc<Arena>) -> Self {
-        Self { arena: Arc::clone(arena), local: Local::new() }
+        Self { arena: Arc::clone(arena), local: EntryCache::new() }
     }
 
     fn take(&self) -> Sent {
-        // SAFETY: a `Local` of this arena alone.
+        // SAFETY: a `EntryCache` of this arena alone.
         let entry = self.local.take().or_else(|| unsafe { self.local.refill(&self.arena) });
         // SAFETY: as above, and nothing was found.
         let entry = entry.unwrap_or_else(|| unsafe { self.local.grow(&self.arena, Growth::Double) }.expect("memory"));
@@ -40,7 +40,7 @@ impl Mine {
     }
 
     fn flush(&self) {
-        // SAFETY: a `Local` of this arena alone.
+        // SAFETY: a `EntryCache` of this arena alone.
         unsafe { self.local.flush(&self.arena) };
     }
 

@@ -9,9 +9,10 @@ use loom::alloc::Track;
 use loom::cell::UnsafeCell;
 
 use crate::arena::Arena;
-use crate::entry::{Answering, Entry, Expire, Reset, Rule, Series, Task, Tell, With, entry_ref};
+use crate::engine::{Core, Limits, PeriodicRun, Shared, SharedPlan, SharedRef};
+use crate::entry::{ArmFlags, Entry, Expire, FnNext, Reset, Schedule, Series, Task, Tell, entry_ref};
 use crate::executor::run_here;
-use crate::shard::{Hub, HubPlan, HubRef, Limits, Mailbox, SeriesRun, Shard, Wake};
+use crate::shard::{Remote, Wake};
 use crate::sync::thread::{self, JoinHandle, Thread};
 use crate::sync::{Condvar, Mutex, lock};
 use crate::time::{Clock, ManualClock, Moment, Source, Tick, Timeline};
@@ -69,7 +70,7 @@ pub(super) fn entries_in_use(timeout: &Timeout) -> usize {
     // SAFETY: see `Armed::handle`; the handle is here, and keeps the entry alive.
     let entry = unsafe { entry_ref(std::mem::transmute_copy::<Timeout, NonNull<Entry>>(timeout)) };
     // SAFETY: the handle keeps its engine's memory.
-    unsafe { entry.home().cast::<Mailbox>().as_ref().expect("it is posted").hub().as_ref() }.arena.in_use()
+    Shared::of_remote(unsafe { entry.home().cast::<Remote>().as_ref() }.expect("it is pushed")).arena.in_use()
 }
 
 /// An engine with workers, which park without end: no time passes for them unless somebody wakes them.
@@ -94,11 +95,11 @@ impl Clock for Unfollowed {
     }
 }
 
-/// A hub without a timer around it, for models that look at the shard's protocols alone, and have fewer steps for it. Not
+/// A engine without a timer around it, for models that look at the shard's protocols alone, and have fewer steps for it. Not
 /// an owner that loom sees: the main thread holds it to the end.
 #[derive(Clone, Debug)]
 pub(super) struct Bare {
-    pub(super) hub: Arc<HubRef>,
+    pub(super) shared: Arc<SharedRef>,
     bell: Arc<Bell>,
 }
 
@@ -112,7 +113,7 @@ struct Bell {
 struct Ring(Arc<Bell>);
 
 impl Wake for Ring {
-    fn wake(&self, _: &Hub, _shard: usize) -> bool {
+    fn wake(&self, _: &Remote) -> bool {
         self.0.rung.fetch_add(1, Ordering::Relaxed);
         if let Some(worker) = self.0.worker.get() {
             worker.unpark();
@@ -137,8 +138,8 @@ unsafe impl Send for Armed {}
 
 impl Bare {
     /// With memory for so many entries, and its shard.
-    pub(super) fn new(entries: usize, limits: Limits) -> (Self, Shard) {
-        let plan = HubPlan {
+    pub(super) fn new(entries: usize, limits: Limits) -> (Self, Core) {
+        let plan = SharedPlan {
             shards: 1,
             timeline: Timeline::new(Source::custom(ManualClock::new()), ticks(1)),
             arena: Arena::new(entries).expect("memory"),
@@ -146,21 +147,23 @@ impl Bare {
             max_wait: Duration::ZERO,
             on_panic: None,
         };
-        let hub = Hub::create(plan).expect("memory");
+        let shared = SharedRef::create(plan).expect("memory");
         let bell = Arc::new(Bell::default());
-        hub.set_waker(Box::new(Ring(Arc::clone(&bell))));
-        (Self { hub: Arc::new(hub), bell }, Shard::new(0, Wheel::new(2, 1).expect("memory"), limits))
+        let waker: Arc<dyn Wake> = Arc::new(Ring(Arc::clone(&bell)));
+        shared.set_waker(&waker);
+        (Self { shared: Arc::new(shared), bell }, Core::new(0, Wheel::new(2, 1).expect("memory"), limits))
     }
 
     /// A timeout that is ready to be posted by another thread.
     pub(super) fn arm(&self, deadline: Tick, with_handle: bool, ledger: &Ledger) -> Armed {
-        let mailbox = self.hub.mailbox(0);
-        // SAFETY: this thread's producer, and its hub's arena.
-        let entry = self.hub.with_producer(|mine| unsafe { mine.take_entry(&self.hub, mailbox) }).expect("memory");
+        let remote = self.shared.remote(0);
+        // SAFETY: this thread's producer, and its engine's arena.
+        let entry =
+            self.shared.with_thread_state(|mine| unsafe { self.shared.take_entry(mine, remote) }).expect("memory");
         // SAFETY: just taken.
         let this = unsafe { entry_ref(entry) };
-        this.fill(std::ptr::from_ref(mailbox).cast(), Task::new(ledger.task()));
-        this.state.arm(deadline, if with_handle { With::HANDLE } else { With::NOTHING });
+        this.fill(std::ptr::from_ref(remote).cast(), Task::new(ledger.task()));
+        this.state.arm(deadline, if with_handle { ArmFlags::HANDLE } else { ArmFlags::NONE });
         Armed { entry, deadline }
     }
 
@@ -169,63 +172,64 @@ impl Bare {
         &self,
         ledger: &Ledger,
         answer: impl FnMut() -> Option<Duration> + Send + 'static,
-    ) -> (SeriesRun, Timeout) {
-        let mailbox = self.hub.mailbox(0);
-        // SAFETY: this thread's producer, and its hub's arena.
-        let entry = self.hub.with_producer(|mine| unsafe { mine.take_entry(&self.hub, mailbox) }).expect("memory");
+    ) -> (PeriodicRun, Timeout) {
+        let remote = self.shared.remote(0);
+        // SAFETY: this thread's producer, and its engine's arena.
+        let entry =
+            self.shared.with_thread_state(|mine| unsafe { self.shared.take_entry(mine, remote) }).expect("memory");
         // SAFETY: just taken.
         let this = unsafe { entry_ref(entry) };
         let first = Moment { ns: 0, tick: Tick::ZERO };
-        let task = Answering(ledger.repeated(answer));
-        this.fill(std::ptr::from_ref(mailbox).cast(), Task::series(Series::new(Rule::AsAnswered, first, task)));
-        this.state.arm(Tick::ZERO, With::HANDLE.and(With::SERIES));
+        let task = FnNext(ledger.repeated(answer));
+        this.fill(std::ptr::from_ref(remote).cast(), Task::series(Series::new(Schedule::AsTaskSays, first, task)));
+        this.state.arm(Tick::ZERO, ArmFlags::HANDLE.and(ArmFlags::SERIES));
         this.state.link();
         assert_eq!(this.state.expire(Tick::ZERO), Expire::Fire);
         let handle = Armed { entry, deadline: Tick::ZERO }.handle();
         // SAFETY: just won, and in no list.
-        (unsafe { SeriesRun::new(entry) }, handle)
+        (unsafe { PeriodicRun::new(entry) }, handle)
     }
 
     /// True if it was accepted.
-    pub(super) fn post(&self, armed: Armed) -> bool {
+    pub(super) fn push(&self, armed: Armed) -> bool {
         // SAFETY: filled in, and given up.
-        unsafe { self.hub.mailbox(0).post(armed.entry, armed.deadline) }.is_ok()
+        unsafe { self.shared.remote(0).push(armed.entry, armed.deadline) }.is_ok()
     }
 
     /// What a thread does that resets the timeout to an earlier deadline, when it has what it takes to tell the worker.
     pub(super) fn prepare_reset(&self, armed: &Armed, deadline: Tick) -> impl FnOnce() + Send + 'static {
-        // SAFETY: this thread's producer, and its hub's arena.
-        let node = self.hub.with_producer(|mine| unsafe { mine.take_node(&self.hub.arena) }).expect("memory");
-        let (hub, node, armed) = (Arc::clone(&self.hub), Armed { entry: node, deadline }, Armed { ..*armed });
+        // SAFETY: this thread's producer, and its engine's arena.
+        let node = self.shared.with_thread_state(|mine| unsafe { mine.take_node(&self.shared.arena) }).expect("memory");
+        let (shared, node, armed) = (Arc::clone(&self.shared), Armed { entry: node, deadline }, Armed { ..*armed });
         move || {
             let (Armed { entry: node, .. }, Armed { entry, .. }) = (node, armed);
-            let mailbox = hub.mailbox(0);
+            let remote = shared.remote(0);
             // SAFETY: its handle is with the model's main thread.
-            let is_sent = match unsafe { entry_ref(entry) }.state.reset(deadline, Tell::ByMail) {
+            let is_sent = match unsafe { entry_ref(entry) }.state.reset(deadline, Tell::ByQueue) {
                 // SAFETY: the node is this thread's.
-                Reset::EarlierByMail => unsafe { mailbox.post_earlier(node, entry) },
+                Reset::EarlierQueued => unsafe { remote.push_reset(node, entry) },
                 Reset::Earlier => {
-                    mailbox.ring_if_it_sleeps_past(deadline);
+                    remote.ring_if_it_sleeps_past(deadline);
                     false
                 }
                 _ => false,
             };
             if !is_sent {
                 // SAFETY: it was sent to nobody.
-                unsafe { hub.put_entry(node) };
+                unsafe { shared.put_entry(node) };
             }
         }
     }
 
-    /// The same if nothing can carry the mail.
+    /// The same if nothing can carry the reset queue.
     pub(super) fn prepare_reset_by_rescan(&self, armed: &Armed, deadline: Tick) -> impl FnOnce() + Send + 'static {
-        let (hub, armed) = (Arc::clone(&self.hub), Armed { ..*armed });
+        let (shared, armed) = (Arc::clone(&self.shared), Armed { ..*armed });
         move || {
             let whole = armed;
             // SAFETY: its handle is with the model's main thread.
             let state = &unsafe { entry_ref(whole.entry) }.state;
             assert_eq!(state.reset(deadline, Tell::ByRescan), Reset::Earlier);
-            hub.mailbox(0).ask_for_rescan(deadline);
+            shared.remote(0).ask_for_rescan(deadline);
         }
     }
 
@@ -237,7 +241,7 @@ impl Bare {
         // SAFETY: never published.
         drop(unsafe { this.take_task() });
         // SAFETY: the sole owner gives it up.
-        unsafe { self.hub.put_entry(entry) };
+        unsafe { self.shared.put_entry(entry) };
     }
 
     /// How often the worker was woken.
@@ -251,17 +255,17 @@ impl Bare {
     }
 
     /// Starts a worker. It does what those of the engine do: turns, and sleeps in between, until `done`.
-    pub(super) fn start(&self, mut shard: Shard, time: Time, done: impl Fn() -> bool + 'static) -> JoinHandle<Shard> {
-        let hub = Arc::clone(&self.hub);
+    pub(super) fn start(&self, mut shard: Core, time: Time, done: impl Fn() -> bool + 'static) -> JoinHandle<Core> {
+        let shared = Arc::clone(&self.shared);
         let work = move || {
             let mut now = Tick::ZERO;
             while !done() {
-                let turn = shard.turn(&hub, now, &mut run_here);
+                let turn = shard.turn(&shared, now, &mut run_here);
                 let next = shard.next_due();
                 if done() || turn.more || next.is_some_and(|next| next <= now) {
                     continue;
                 }
-                if hub.mailbox(0).fall_asleep(next) {
+                if shared.remote(0).fall_asleep(next) {
                     match next {
                         Some(next) if time == Time::Passes => now = next,
                         _ => thread::park(),

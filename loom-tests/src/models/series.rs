@@ -77,10 +77,10 @@ fn what_is_done_to_a_run_that_waits_holds_for_it() {
                 tell.store(1, Ordering::Release);
             });
             let knows = told.load(Ordering::Acquire) == 1;
-            run.run(&bare.hub, || ()).expect("no panic");
+            run.run(&bare.shared, || ()).expect("no panic");
             other.join().expect("no panic");
             assert!(!knows || runs.get() == 0);
-            let mut left = shard.close(&bare.hub);
+            let mut left = shard.close(&bare.shared);
             assert_eq!(left.len(), usize::from(is_reset));
             while let Some((deadline, _)) = left.pop() {
                 assert_eq!(deadline, Tick::new(5));
@@ -193,24 +193,24 @@ fn a_series_that_is_armed_again_wakes_a_worker_that_would_sleep_past_it() {
     check(2, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(1, NO_LIMITS);
-        // Next due: never, as far as the schedule goes.
+        // NextDue due: never, as far as the schedule goes.
         let (run, series) = bare.expired_series(&ledger, || Some(Duration::MAX));
         let theirs = bare.clone();
         let worker = thread::spawn(move || {
-            shard.turn(&theirs.hub, Tick::ZERO, &mut run_here);
-            theirs.hub.mailbox(0).fall_asleep(shard.next_due());
+            shard.turn(&theirs.shared, Tick::ZERO, &mut run_here);
+            theirs.shared.remote(0).fall_asleep(shard.next_due());
             shard
         });
         let reset = thread::spawn(move || {
             assert!(series.reset(ticks(1)));
             series
         });
-        run.run(&bare.hub, || ()).expect("no panic");
+        run.run(&bare.shared, || ()).expect("no panic");
         let series = reset.join().expect("no panic");
         let mut shard = worker.join().expect("no panic");
-        let wakes_at = bare.hub.mailbox(0).sleeps_until().map(|until| bare.hub.timeline().instant_of(until));
+        let wakes_at = bare.shared.remote(0).sleeps_until().map(|until| bare.shared.timeline().instant_of(until));
         assert!(wakes_at.is_none_or(|at| at <= series.deadline()), "it sleeps past the deadline");
-        assert_eq!(shard.close(&bare.hub).len(), 1);
+        assert_eq!(shard.close(&bare.shared).len(), 1);
         ledger.assert_closed(0);
     });
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::check::check;
 use super::rig::Ledger;
-use crate::entry::{Cancel, EngineGone, Entry, Expire, HandleGone, Reset, Task, Tell, Transfer, With};
+use crate::entry::{ArmFlags, Cancel, EngineGone, Entry, Expire, HandleGone, Reset, Task, Tell, Transfer};
 use crate::sync::thread;
 use crate::time::Tick;
 
@@ -17,7 +17,7 @@ fn tick(n: u64) -> Tick {
 fn linked(ledger: &Ledger, deadline: u64) -> Arc<Entry> {
     let entry = Arc::new(Entry::new_free());
     entry.fill(ptr::null(), Task::new(ledger.task()));
-    entry.state.arm(tick(deadline), With::HANDLE);
+    entry.state.arm(tick(deadline), ArmFlags::HANDLE);
     assert_eq!(entry.state.link(), Transfer::Pending(tick(deadline)));
     entry
 }
@@ -67,7 +67,7 @@ fn a_reset_to_later_holds_against_the_worker_and_a_cancel() {
         let ledger = Ledger::default();
         let entry = linked(&ledger, 1);
         let (a, b) = (Arc::clone(&entry), Arc::clone(&entry));
-        let reset = thread::spawn(move || a.state.reset(tick(5), Tell::ByMail));
+        let reset = thread::spawn(move || a.state.reset(tick(5), Tell::ByQueue));
         let cancel = thread::spawn(move || cancel(&b));
         let at_1 = expire(&entry, 1);
         let (reset, cancel) = (reset.join().expect("no panic"), cancel.join().expect("no panic"));
@@ -77,7 +77,7 @@ fn a_reset_to_later_holds_against_the_worker_and_a_cancel() {
         match reset {
             Reset::Later => assert!(!fired_early),
             Reset::TooLate => assert!(fired_early || cancel == Cancel::WonLinked),
-            Reset::Earlier | Reset::EarlierByMail | Reset::NotYet => panic!("it was to later"),
+            Reset::Earlier | Reset::EarlierQueued | Reset::NotYet => panic!("it was to later"),
         }
         let fired = fired_early || at_5 == Expire::Fire;
         assert_eq!(cancel == Cancel::TooLate, fired);
@@ -85,23 +85,23 @@ fn a_reset_to_later_holds_against_the_worker_and_a_cancel() {
     });
 }
 
-/// Invariant: while its address is in the mail an entry is neither fired nor let go of, and it is never in the mail and
+/// Invariant: while its address is in the reset queue an entry is neither fired nor let go of, and it is never in the reset queue and
 /// the cancelled queue at once.
-/// Legal ends: fired out of its slot; fired when the mail arrived; cancelled, and brought by the mail or by the cancelled
+/// Legal ends: fired out of its slot; fired when the reset queue arrived; cancelled, and brought by the reset queue or by the cancelled
 /// queue.
 #[test]
-fn a_reset_to_earlier_is_by_mail_or_not_at_all() {
+fn a_reset_to_earlier_is_queued_or_not_at_all() {
     check(None, || {
         let ledger = Ledger::default();
         let entry = linked(&ledger, 5);
         let (a, b) = (Arc::clone(&entry), Arc::clone(&entry));
-        let reset = thread::spawn(move || a.state.reset(tick(1), Tell::ByMail));
+        let reset = thread::spawn(move || a.state.reset(tick(1), Tell::ByQueue));
         let cancel = thread::spawn(move || cancel(&b));
         let in_slot = expire(&entry, 5);
         let (reset, cancel) = (reset.join().expect("no panic"), cancel.join().expect("no panic"));
-        let by_mail = reset == Reset::EarlierByMail;
-        assert!(by_mail || reset == Reset::TooLate);
-        if by_mail {
+        let by_queue = reset == Reset::EarlierQueued;
+        assert!(by_queue || reset == Reset::TooLate);
+        if by_queue {
             assert_ne!(in_slot, Expire::Fire);
             assert_ne!(cancel, Cancel::WonLinked, "the mail brings it; the queue must not");
             match entry.state.arrive() {
@@ -179,26 +179,26 @@ fn a_withdrawal_and_two_cancels_share_no_task() {
 
 /// Invariant: the worker knows for certain whether a cancelled or reset entry was linked, and at which tick.
 /// Legal ends: the worker found it cancelled, and nobody queues it; it linked it, and the canceller queues it, or, if a
-/// reset to earlier came in between, the mail brings it. A reset before the link is what the link goes by.
+/// reset to earlier came in between, the reset queue brings it. A reset before the link is what the link goes by.
 #[test]
 fn a_cancel_a_reset_and_the_link_agree_on_who_came_first() {
     check(None, || {
         let ledger = Ledger::default();
         let entry = Arc::new(Entry::new_free());
         entry.fill(ptr::null(), Task::new(ledger.task()));
-        entry.state.arm(tick(5), With::HANDLE);
+        entry.state.arm(tick(5), ArmFlags::HANDLE);
         let (a, b) = (Arc::clone(&entry), Arc::clone(&entry));
         let cancel = thread::spawn(move || cancel(&a));
-        let reset = thread::spawn(move || b.state.reset(tick(1), Tell::ByMail));
+        let reset = thread::spawn(move || b.state.reset(tick(1), Tell::ByQueue));
         let transfer = entry.state.link();
         let (cancel, reset) = (cancel.join().expect("no panic"), reset.join().expect("no panic"));
         match transfer {
             Transfer::Cancelled => assert_eq!(cancel, Cancel::Won),
             Transfer::Pending(at) => {
-                let by_mail = reset == Reset::EarlierByMail;
-                assert_eq!(cancel, if by_mail { Cancel::Won } else { Cancel::WonLinked });
+                let by_queue = reset == Reset::EarlierQueued;
+                assert_eq!(cancel, if by_queue { Cancel::Won } else { Cancel::WonLinked });
                 assert_eq!(at, tick(if reset == Reset::Earlier { 1 } else { 5 }));
-                assert!(!by_mail || entry.state.arrive() == Transfer::Cancelled);
+                assert!(!by_queue || entry.state.arrive() == Transfer::Cancelled);
             }
         }
         ledger.assert_closed(0);
@@ -215,7 +215,7 @@ fn what_is_the_engines_alone_was_let_go_of_by_the_others_before() {
             let ledger = Ledger::default();
             let entry = Arc::new(Entry::new_free());
             entry.fill(ptr::null(), Task::new(ledger.task()));
-            entry.state.arm(tick(1), With::HANDLE.and(With::GROUP));
+            entry.state.arm(tick(1), ArmFlags::HANDLE.and(ArmFlags::GROUP));
             let next = ledger.clone();
             let reuse = move |entry: &Entry| {
                 entry.set_in_use(false);
@@ -223,7 +223,7 @@ fn what_is_the_engines_alone_was_let_go_of_by_the_others_before() {
             };
             let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
             let handle = thread::spawn(move || {
-                let reset = theirs.state.reset(tick(2), Tell::ByMail);
+                let reset = theirs.state.reset(tick(2), Tell::ByQueue);
                 // As every handle does before it goes.
                 assert!(theirs.home().is_null());
                 let last = theirs.state.handle_lets_go() == HandleGone::Last;

@@ -3,7 +3,7 @@
 use super::check::check;
 use super::rig::{Bare, Gate, Ledger, NO_LIMITS, followed, ticks, with_workers};
 use crate::executor::{Inline, ThreadPool, run_here};
-use crate::shard::Order;
+use crate::shard::Command;
 use crate::sync::thread;
 use crate::time::Tick;
 
@@ -17,10 +17,10 @@ fn two_first_timeouts_start_one_worker() {
         let gates = [Gate::new(), Gate::new()];
         let [mine, theirs] = gates.each_ref().map(|gate| gate.after(ledger.task()));
         let other = timer.clone();
-        let producer = thread::spawn(move || other.schedule_detached(ticks(0), theirs).expect("open"));
+        let thread = thread::spawn(move || other.schedule_detached(ticks(0), theirs).expect("open"));
         timer.schedule_detached(ticks(0), mine).expect("open");
         gates.iter().for_each(Gate::wait);
-        producer.join().expect("no panic");
+        thread.join().expect("no panic");
         assert!(timer.shutdown().expect("the first").is_empty());
         ledger.assert_closed(2);
     });
@@ -80,26 +80,26 @@ fn the_earliest_deadline_is_that_of_a_turn_after_the_question() {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(1, NO_LIMITS);
         bare.calls(thread::current());
-        let mailbox = bare.hub.mailbox(0);
-        mailbox.ask();
+        let remote = bare.shared.remote(0);
+        remote.request_turn();
         let (armed, theirs, me) = (bare.arm(Tick::new(3), false, &ledger), bare.clone(), thread::current());
         let asker = thread::spawn(move || {
-            let mailbox = theirs.hub.mailbox(0);
-            assert!(theirs.post(armed));
-            assert_eq!(mailbox.ask_for_earliest(), Tick::new(3));
-            mailbox.order(Order::StopAndReturn);
+            let remote = theirs.shared.remote(0);
+            assert!(theirs.push(armed));
+            assert_eq!(remote.request_earliest(), Tick::new(3));
+            remote.command(Command::StopAndReturn);
             me.unpark();
         });
-        while !mailbox.is_stopped() {
-            let asked = mailbox.asked();
-            shard.turn(&bare.hub, Tick::ZERO, &mut run_here);
-            mailbox.answer(asked, || shard.earliest());
-            if mailbox.fall_asleep(shard.next_due()) {
+        while !remote.is_stopped() {
+            let requested = remote.turn_requested();
+            shard.turn(&bare.shared, Tick::ZERO, &mut run_here);
+            remote.complete_turn(requested, || shard.earliest());
+            if remote.fall_asleep(shard.next_due()) {
                 thread::park();
             }
         }
         asker.join().expect("no panic");
-        assert_eq!(shard.close(&bare.hub).len(), 1);
+        assert_eq!(shard.close(&bare.shared).len(), 1);
         ledger.assert_closed(0);
     });
 }

@@ -80,7 +80,7 @@ pub(crate) enum Work {
     /// W6.
     Idle { timeouts: usize },
     /// W7.
-    Clump,
+    Burst,
     /// W8, by the number pending.
     Pending { timeouts: usize },
     /// W8, by the number of producers.
@@ -256,7 +256,7 @@ pub(crate) static CASES: [Case; 25] = [
         title: "W7 100,000 on one deadline, from it until the last has run",
         producers: &[1],
         metrics: CLUMP,
-        work: Work::Clump,
+        work: Work::Burst,
     },
     pending("w8-10k", "W8 cost with 10,000 pending at 60 to 120 s", 10_000),
     pending("w8-100k", "W8 cost with 100,000 pending", 100_000),

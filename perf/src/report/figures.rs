@@ -61,7 +61,7 @@ const CPU: Option<&str> = Some("cpu_ns");
 /// All plots, in the order in which [`NAMES`] has them.
 pub(crate) fn all(data: &Data) -> Result<Vec<Figure>> {
     let one_two = |case| [("1 producer", case, 1, "ns", "ns", CPU), ("2 producers", case, 2, "ns", "ns", CPU)];
-    let clump = [("until the last has run", "w7", 1, "ms", "ms", None), ("CPU each", "w7", 1, "cpu_ns", "ns", None)];
+    let burst = [("until the last has run", "w7", 1, "ms", "ms", None), ("CPU each", "w7", 1, "cpu_ns", "ns", None)];
     let memory =
         [("1,000,000 pending", "w5", 1, "bytes", "B", None), ("10,000,000 pending", "w5-10m", 1, "bytes", "B", None)];
     let idle = [
@@ -72,7 +72,7 @@ pub(crate) fn all(data: &Data) -> Result<Vec<Figure>> {
         bar_plot(data, "w1", "Schedule, capacity reserved: ns per operation", "w1", &one_two("w1"))?,
         bar_plot(data, "w2", "Schedule and cancel: ns per pair", "w2", &one_two("w2"))?,
         bar_plot(data, "w3", "Reset: ns per operation", "w3", &one_two("w3"))?,
-        bar_plot(data, "w7", "100,000 timeouts on one deadline", "w7", &clump)?,
+        bar_plot(data, "w7", "100,000 timeouts on one deadline", "w7", &burst)?,
         lateness(data, "lateness-w4", "w4", "Lateness by percentile, tick of 1 ms")?,
         lateness(data, "lateness-w4-fine", "w4-fine", "Lateness by percentile, tick of 100 µs or none")?,
         lateness(

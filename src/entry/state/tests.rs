@@ -79,7 +79,7 @@ fn looks_change_nothing_and_say_what_stands_there() {
 
 #[test]
 fn arming_sets_the_deadline_the_engines_ownership_and_what_is_asked_for_and_nothing_else() {
-    let all = [(With::NOTHING, 0), (With::HANDLE, 4), (With::GROUP, 16), (With::SERIES, 128)];
+    let all = [(ArmFlags::NONE, 0), (ArmFlags::HANDLE, 4), (ArmFlags::GROUP, 16), (ArmFlags::SERIES, 128)];
     for (a, a_bit) in all {
         for (b, b_bit) in all {
             let state = State::free_word();
@@ -111,7 +111,7 @@ fn a_cancel_takes_what_will_run_once_and_says_who_clears_it_away() {
 #[test]
 fn a_reset_moves_what_will_run_and_says_whether_the_worker_has_to_know() {
     for (deadline, tell) in
-        [9, 10, 11].into_iter().flat_map(|at| [Tell::NotYet, Tell::ByMail, Tell::ByRescan].map(|tell| (at, tell)))
+        [9, 10, 11].into_iter().flat_map(|at| [Tell::NotYet, Tell::ByQueue, Tell::ByRescan].map(|tell| (at, tell)))
     {
         each(
             |state| state.reset(Tick::new(deadline), tell),
@@ -124,7 +124,7 @@ fn a_reset_moves_what_will_run_and_says_whether_the_worker_has_to_know() {
                     _ if deadline >= 10 => (Reset::Later, moved),
                     Seen { linked: true, in_mail: false, .. } => match tell {
                         Tell::NotYet => (Reset::NotYet, was),
-                        Tell::ByMail => (Reset::EarlierByMail, Seen { in_mail: true, ..moved }),
+                        Tell::ByQueue => (Reset::EarlierQueued, Seen { in_mail: true, ..moved }),
                         Tell::ByRescan => (Reset::Earlier, moved),
                     },
                     _ => (Reset::Earlier, moved),
@@ -136,7 +136,7 @@ fn a_reset_moves_what_will_run_and_says_whether_the_worker_has_to_know() {
 }
 
 #[test]
-fn the_worker_links_what_is_pending_and_takes_its_mail() {
+fn the_worker_links_what_is_pending_and_takes_queued_resets() {
     let found = |was: Seen| match was.phase {
         1 => Transfer::Pending(Tick::new(10)),
         _ => Transfer::Cancelled,
@@ -151,14 +151,14 @@ fn the_worker_links_what_is_pending_and_takes_its_mail() {
 }
 
 #[test]
-fn what_is_due_and_not_in_the_mail_expires_and_a_shutdown_expires_whatever_is_pending() {
+fn what_is_due_and_not_reset_queued_expires_and_a_shutdown_expires_whatever_is_pending() {
     for now in [9, 10, 11] {
         each(
             |state| state.expire(Tick::new(now)),
             |answer, was, is| {
                 let expected = match was {
                     was if !was.is_pending() => (Expire::Cancelled, was),
-                    Seen { in_mail: true, .. } => (Expire::InMail, was),
+                    Seen { in_mail: true, .. } => (Expire::ResetQueued, was),
                     _ if now < 10 => (Expire::NotBefore(Tick::new(10)), was),
                     _ => (Expire::Fire, was.expired()),
                 };
@@ -230,22 +230,22 @@ fn the_last_walk_marks_what_it_passes_and_counts_the_handles_and_those_find_the_
 }
 
 #[test]
-fn only_what_was_cancelled_before_it_was_linked_is_kept_and_it_is_armed_again_while_the_engine_has_it() {
+fn only_what_was_cancelled_before_it_was_linked_becomes_a_tombstone_and_it_is_revived_while_the_engine_has_it() {
     let may_be = |was: Seen| {
         let plain = Seen { deadline: was.deadline, phase: 3, handle: true, engine: true, ..Seen::of(0) };
         was == plain
     };
-    each_look(State::may_be_kept, may_be);
-    each(State::keep, |answer, was, is| {
+    each_look(State::may_be_tombstone, may_be);
+    each(State::leave_tombstone, |answer, was, is| {
         let phase = if may_be(was) { 0 } else { was.phase };
         assert_eq!((answer, is), (may_be(was), Seen { phase, ..was }), "{was:?}");
     });
     // Of a kept one, with the engine or without.
     for flags in [0b100, 0b1100] {
-        for with in [With::NOTHING, With::HANDLE, With::GROUP.and(With::SERIES)] {
+        for with in [ArmFlags::NONE, ArmFlags::HANDLE, ArmFlags::GROUP.and(ArmFlags::SERIES)] {
             let state = State(AtomicU64::new(10 << 9 | flags));
             let was = Seen::of(10 << 9 | flags);
-            assert_eq!(state.arm_kept(Tick::new(50), with), was.engine);
+            assert_eq!(state.revive(Tick::new(50), with), was.engine);
             let armed = State(AtomicU64::new(0));
             armed.arm(Tick::new(50), with);
             let expected = if was.engine { armed.0.load(Ordering::Relaxed) } else { 10 << 9 | flags };

@@ -1,6 +1,6 @@
 //! What the systems are given to do: W1 to W10. Delays are random with a fixed seed, the same for every system.
 
-mod clump;
+mod burst;
 mod futures;
 mod idle;
 mod lateness;
@@ -62,7 +62,7 @@ pub(crate) fn run<S: System>(job: &Job) -> Result<Metrics> {
         Work::Lateness { tick_us, beside } => lateness::run::<S>(job, tick_us, beside),
         Work::Memory { timeouts } => memory::run::<S>(job, timeouts),
         Work::Idle { timeouts } => idle::run::<S>(job, timeouts),
-        Work::Clump => clump::run::<S>(job),
+        Work::Burst => burst::run::<S>(job),
         Work::Pending { timeouts } => pending::run::<S>(job, timeouts),
         Work::Producers => producers::run::<S>(job),
         Work::Future { ready } => futures::run::<S>(job, ready),

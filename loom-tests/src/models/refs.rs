@@ -1,0 +1,91 @@
+//! The end of an engine that futures still have a reference in: whoever goes last, it ends once, and not before.
+
+use super::check::check;
+use super::rig::{Ledger, driven, ticks};
+use crate::future::Sleep;
+use crate::sync::thread;
+use crate::timer::Timer;
+
+/// Futures that another thread has made, and counts.
+fn by_another<const N: usize>(timer: &Timer) -> [Sleep; N] {
+    let timer = timer.clone();
+    thread::spawn(move || [(); N].map(|()| timer.sleep(ticks(9)))).join().expect("no panic")
+}
+
+/// Invariant: an engine whose last timer goes while futures of two threads go, too, has ended when all have gone.
+/// Legal ends: it was ended by whoever was last.
+#[test]
+fn whoever_goes_last_ends_the_engine() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (timer, driver, _clock) = driven(|b| b.capacity(2));
+        timer.schedule_detached(ticks(9), ledger.task()).expect("open");
+        let mine = timer.sleep(ticks(9));
+        let [theirs] = by_another(&timer);
+        let one = thread::spawn(move || drop(mine));
+        let two = thread::spawn(move || drop(theirs));
+        drop(timer);
+        one.join().expect("no panic");
+        two.join().expect("no panic");
+        // What was pending has gone with it.
+        ledger.assert_closed(0);
+        drop(driver);
+    });
+}
+
+/// Invariant: as long as a future is there the engine goes on, although its timer has gone; two of one thread count as two.
+/// Legal ends: as above.
+#[test]
+fn an_engine_goes_on_for_its_last_future() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, clock) = driven(|b| b.capacity(2));
+        timer.schedule_detached(ticks(1), ledger.task()).expect("open");
+        // The last is counted where the counts are closed last.
+        let one = timer.sleep(ticks(9));
+        let [two, last] = by_another(&timer);
+        let go = [thread::spawn(move || drop(one)), thread::spawn(move || drop(two))];
+        drop(timer);
+        clock.advance(ticks(1));
+        assert_eq!(driver.turn(), 1, "it has ended too soon");
+        go.into_iter().for_each(|goes| goes.join().expect("no panic"));
+        ledger.assert_closed(1);
+        drop(last);
+        assert!(driver.next_wakeup().is_none());
+    });
+}
+
+/// Invariant: whoever ends the engine, and takes its memory with it, does so after all that others did with it: two futures of one
+/// thread and one of another, which go one after the timer and the driver.
+/// Legal ends: each of the three was last.
+#[test]
+fn the_memory_goes_after_the_last_future() {
+    check(3, || {
+        let (timer, driver, _clock) = driven(|b| b.capacity(2));
+        let mine = [(); 2].map(|()| timer.sleep(ticks(9)));
+        let [theirs] = by_another(&timer);
+        drop(driver);
+        drop(timer);
+        let go = mine.map(|sleep| thread::spawn(move || drop(sleep)));
+        drop(theirs);
+        go.into_iter().for_each(|goes| goes.join().expect("no panic"));
+    });
+}
+
+/// Invariant: the same while the timer goes, and the counts are closed; a handle that is dropped on another thread, which gets a
+/// producer for it, changes nothing.
+/// Legal ends: as above; the timer was last; the handle took the memory.
+#[test]
+fn the_memory_goes_after_the_last_of_all() {
+    check(2, || {
+        let (timer, driver, _clock) = driven(|b| b.capacity(2));
+        let handle = timer.schedule(ticks(9), || ()).expect("open");
+        let mine = timer.sleep(ticks(9));
+        drop(driver);
+        let future = thread::spawn(move || drop(mine));
+        let other = thread::spawn(move || drop(handle));
+        drop(timer);
+        future.join().expect("no panic");
+        other.join().expect("no panic");
+    });
+}

@@ -1,0 +1,187 @@
+//! Kept entries: a timeout that is put into the entry of a cancelled one, where that lies in the inbox, is a timeout like any
+//! other, whatever the worker does to the cancelled one meanwhile.
+
+use super::check::check;
+use super::rig::{Ledger, Resting, driven, entries_in_use, ticks};
+use crate::sync::thread;
+use crate::time::ManualClock;
+use crate::timer::{Driver, Shutdown, Timer};
+
+/// Leaves this thread with an entry that it keeps, if nobody has taken it out of the inbox in between.
+fn schedule_and_cancel(timer: &Timer, ledger: &Ledger) {
+    let timeout = timer.schedule(ticks(9), ledger.task()).expect("open");
+    assert!(timeout.cancel());
+    drop(timeout);
+}
+
+/// Turns as an event loop does, until something has run.
+fn turn_until_one_ran(driver: &mut Driver, clock: &ManualClock, ledger: &Ledger) {
+    let me = thread::current();
+    driver.on_earlier(move || me.unpark());
+    while ledger.ran() < 1 {
+        driver.turn();
+        if ledger.ran() < 1 && driver.next_wakeup().is_none_or(|at| at > clock.now()) {
+            thread::park();
+        }
+    }
+}
+
+/// Invariant: a worker that sleeps past the new deadline is woken. It sleeps because of a later timeout at first, so that the push of the entry,
+/// for later still, leaves it asleep. (A park has no end here: a lost wake-up is a deadlock.)
+/// Legal end: the timeout that was armed again has run, the others were dropped.
+#[test]
+fn what_is_armed_again_wakes_the_worker() {
+    check(2, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, clock) = driven(|b| b.capacity(3));
+        timer.schedule_detached(ticks(5), ledger.task()).expect("open");
+        driver.turn();
+        assert!(driver.next_wakeup().is_some_and(|at| at > clock.now()));
+        let theirs = ledger.clone();
+        let worker = thread::spawn(move || {
+            turn_until_one_ran(&mut driver, &clock, &theirs);
+            driver
+        });
+        schedule_and_cancel(&timer, &ledger);
+        timer.schedule_detached(ticks(0), ledger.task()).expect("open");
+        drop(worker.join().expect("no panic"));
+        ledger.assert_closed(1);
+    });
+}
+
+/// Invariant: the same if the entry was pushed by another thread than the one that keeps it, after the worker fell asleep.
+/// Legal end: as above.
+#[test]
+fn an_entry_that_another_thread_pushed_is_armed_again() {
+    check(2, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, clock) = driven(|b| b.capacity(3));
+        let (theirs, task, first) = (timer.clone(), ledger.task(), ledger.task());
+        let pushed = timer.schedule(ticks(9), first).expect("open");
+        let thread = thread::spawn(move || {
+            // From here on the thread has a home, and keeps entries.
+            let own = theirs.schedule(ticks(8), || ()).expect("open");
+            assert!(pushed.cancel());
+            drop(pushed);
+            theirs.schedule_detached(ticks(0), task).expect("open");
+            own.cancel();
+        });
+        turn_until_one_ran(&mut driver, &clock, &ledger);
+        thread.join().expect("no panic");
+        ledger.assert_closed(1);
+    });
+}
+
+/// Invariant: the worker that finds the entry cancelled lets go of it, or links it with the new deadline; not both, and the entry
+/// is not in use twice.
+/// Legal ends: armed again where it was, or pushed anew; the second timeout runs, at its time.
+#[test]
+fn what_is_armed_again_during_the_transfer_runs_once_and_at_its_time() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, clock) = driven(|b| b.capacity(2));
+        schedule_and_cancel(&timer, &ledger);
+        let worker = thread::spawn(move || {
+            assert_eq!(driver.turn(), 0);
+            driver
+        });
+        let again = timer.schedule(ticks(5), ledger.task()).expect("open");
+        assert_eq!(entries_in_use(&again), 1);
+        let mut driver = worker.join().expect("no panic");
+        clock.advance(ticks(4));
+        assert_eq!(driver.turn(), 0);
+        clock.advance(ticks(1));
+        assert_eq!(driver.turn(), 1);
+        assert!(again.is_expired());
+        ledger.assert_closed(1);
+    });
+}
+
+/// Invariant: of cancel, keep and arming again on the one side, and the transfer on the other, no step leaves a task or an entry
+/// behind.
+/// Legal ends: the first was linked when it was cancelled, or still in the inbox; the second is pending, and is cancelled.
+#[test]
+fn a_tombstone_is_revived_while_the_worker_turns() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, _clock) = driven(|b| b.capacity(2));
+        let first = timer.schedule(ticks(9), ledger.task()).expect("open");
+        let worker = thread::spawn(move || {
+            driver.turn();
+            driver
+        });
+        assert!(first.cancel());
+        drop(first);
+        let second = timer.schedule(ticks(9), ledger.task()).expect("open");
+        let mut driver = worker.join().expect("no panic");
+        driver.turn();
+        assert_eq!(entries_in_use(&second), 1);
+        assert!(second.is_pending() && second.cancel());
+        driver.turn();
+        ledger.assert_closed(0);
+    });
+}
+
+/// Invariant: what is armed again while the shard is closed is refused, or comes to the end that the shutdown gives to all.
+/// Legal ends: refused; handed back; run, if the shutdown runs what is pending.
+#[test]
+fn what_is_armed_again_while_the_shard_is_closed_has_one_outcome() {
+    for fire in [false, true] {
+        check(None, move || {
+            let ledger = Ledger::default();
+            let (timer, driver, _clock) = driven(|b| b.capacity(2));
+            schedule_and_cancel(&timer, &ledger);
+            let theirs = timer.clone();
+            let closer = thread::spawn(move || {
+                let how = if fire { Shutdown::FireNow } else { Shutdown::Cancel };
+                let unfired = theirs.shutdown_with(how).expect("the first").len();
+                drop(driver);
+                unfired
+            });
+            let accepted = timer.schedule_detached(ticks(5), ledger.task()).is_ok();
+            let unfired = closer.join().expect("no panic");
+            assert_eq!(unfired + ledger.ran(), usize::from(accepted));
+            assert!(fire || ledger.ran() == 0);
+            ledger.assert_closed(ledger.ran());
+        });
+    }
+}
+
+/// Invariant: a handle that leaves its entry to its producer touches nothing of the engine any more, and is not waited for.
+/// (`memory.rs` looks for a use after the free, and for a leak.)
+/// Legal ends: the engine frees everything; the handle does.
+#[test]
+fn tombstones_go_with_the_engine() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let (timer, driver, _clock) = driven(|b| b.capacity(1));
+        let timeout = timer.schedule(ticks(5), ledger.task()).expect("open");
+        assert!(timeout.cancel());
+        let end = thread::spawn(move || {
+            drop(timer);
+            drop(driver);
+        });
+        drop(timeout);
+        end.join().expect("no panic");
+        ledger.assert_closed(0);
+    });
+}
+
+/// Invariant: what is armed again while another thread looks for the next deadline is not hidden from a driver that rests.
+/// Legal ends: the driver was called; the clock has been moved to where it wakes by itself.
+#[test]
+fn what_is_armed_again_during_a_look_for_the_next_deadline_calls_the_driver() {
+    check(2, || {
+        let ledger = Ledger::default();
+        let resting = Resting::new(&ledger);
+        schedule_and_cancel(&resting.timer, &ledger);
+        let (looker, its) = (resting.timer.clone(), resting.clock.clone());
+        let looker = thread::spawn(move || {
+            its.advance_to_next(&looker);
+            looker
+        });
+        resting.timer.schedule_detached(ticks(1), ledger.task()).expect("open");
+        let _looker = looker.join().expect("no panic");
+        resting.assert_called();
+    });
+}

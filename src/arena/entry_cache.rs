@@ -1,0 +1,233 @@
+//! One thread's free entries.
+
+use std::cell::Cell;
+use std::ptr::{self, NonNull};
+
+use super::chunk::{A_FEW, Run};
+use super::depot::Magazine;
+use super::{Arena, Growth};
+use crate::entry::{Entry, entry_ref};
+use crate::sync::prefetch;
+
+/// Entries in a full magazine. Two of them stay with a thread, so that taking and giving back in turn does not go to the
+/// depot each time.
+const MAGAZINE: usize = A_FEW;
+
+/// A thread's own free entries: two magazines and a run of fresh ones. Not for two threads at a time.
+#[derive(Debug)]
+pub(crate) struct EntryCache {
+    free: Cell<*mut Entry>,
+    free_len: Cell<usize>,
+    spare: Cell<Option<NonNull<Entry>>>,
+    /// The rest of a run of fresh ones: the next, and where they end.
+    fresh: Cell<*mut Entry>,
+    fresh_end: Cell<*mut Entry>,
+}
+
+// SAFETY: free entries belong to whoever holds them.
+unsafe impl Send for EntryCache {}
+
+impl EntryCache {
+    pub(crate) fn new() -> Self {
+        Self {
+            free: Cell::new(ptr::null_mut()),
+            free_len: Cell::new(0),
+            spare: Cell::new(None),
+            fresh: Cell::new(ptr::null_mut()),
+            fresh_end: Cell::new(ptr::null_mut()),
+        }
+    }
+
+    /// A free entry, which is the caller's; none if there is none here, and the arena has to be asked for more
+    /// ([`refill`](Self::refill)).
+    #[inline]
+    pub(crate) fn take(&self) -> Option<NonNull<Entry>> {
+        if let Some(entry) = NonNull::new(self.free.get()) {
+            // SAFETY: a free entry of this list.
+            let next = unsafe { entry_ref(entry) }.next();
+            prefetch(next);
+            self.free.set(next);
+            self.free_len.set(self.free_len.get() - 1);
+            return Some(entry);
+        }
+        // What was used before goes first.
+        if self.has_fresh() && self.spare.get().is_none() {
+            let entry = self.fresh.get();
+            self.fresh.set(entry.wrapping_add(1));
+            return NonNull::new(entry);
+        }
+        self.spare.take().map(|first| self.open(Magazine { first, len: MAGAZINE }))
+    }
+
+    #[inline]
+    fn has_fresh(&self) -> bool {
+        self.fresh.get() != self.fresh_end.get()
+    }
+
+    /// The first of a full magazine; the others are here from now on.
+    #[cold]
+    fn open(&self, magazine: Magazine) -> NonNull<Entry> {
+        debug_assert_eq!(self.free_len.get(), 0, "the list is empty");
+        // SAFETY: free entries that came with the magazine.
+        self.free.set(unsafe { entry_ref(magazine.first) }.next());
+        self.free_len.set(magazine.len - 1);
+        magazine.first
+    }
+
+    /// A free entry of the arena's, and more for the next times; none if the arena has to [`grow`](Self::grow) first.
+    ///
+    /// # Safety
+    /// `arena` is the one that this `EntryCache` has always been used with.
+    pub(crate) unsafe fn refill(&self, arena: &Arena) -> Option<NonNull<Entry>> {
+        debug_assert!(!self.has_fresh() && self.spare.get().is_none(), "only after `take` has found nothing");
+        arena
+            .take_magazine()
+            .map(|magazine| self.open(magazine))
+            .or_else(|| arena.take_run().map(|run| self.begin(run)))
+    }
+
+    /// A fresh entry out of new memory; none if that can't be had.
+    ///
+    /// # Safety
+    /// As for [`refill`](Self::refill).
+    pub(crate) unsafe fn grow(&self, arena: &Arena, growth: Growth) -> Option<NonNull<Entry>> {
+        debug_assert!(!self.has_fresh(), "only after `take` has found nothing");
+        arena.grow(growth).map(|run| self.begin(run))
+    }
+
+    fn begin(&self, run: Run) -> NonNull<Entry> {
+        let first = run.first.as_ptr();
+        self.fresh.set(first.wrapping_add(1));
+        self.fresh_end.set(first.wrapping_add(run.len));
+        run.first
+    }
+
+    /// Puts an entry back.
+    ///
+    /// # Safety
+    /// The caller is the entry's sole owner and gives it up; `arena` is where it came from, and the one that this `EntryCache`
+    /// has always been used with.
+    #[inline]
+    pub(crate) unsafe fn put(&self, arena: &Arena, entry: NonNull<Entry>) {
+        #[cfg(loom)]
+        // SAFETY: the caller is the sole owner.
+        unsafe { entry_ref(entry) }.set_in_use(false);
+        if self.free_len.get() == MAGAZINE {
+            self.change_magazine(arena);
+        }
+        // SAFETY: the caller is the sole owner.
+        unsafe { entry_ref(entry) }.set_next(self.free.get());
+        self.free.set(entry.as_ptr());
+        self.free_len.set(self.free_len.get() + 1);
+    }
+
+    /// Gives all of the list to the depot, but for the rest of a run of fresh ones.
+    ///
+    /// # Safety
+    /// As for [`refill`](Self::refill).
+    pub(crate) unsafe fn flush(&self, arena: &Arena) {
+        if let Some(first) = self.spare.take() {
+            arena.return_magazine(Magazine { first, len: MAGAZINE });
+        }
+        if let Some(first) = NonNull::new(self.free.replace(ptr::null_mut())) {
+            arena.return_magazine(Magazine { first, len: self.free_len.replace(0) });
+        }
+    }
+
+    #[cold]
+    fn change_magazine(&self, arena: &Arena) {
+        if let Some(first) = self.spare.replace(NonNull::new(self.free.get())) {
+            arena.return_magazine(Magazine { first, len: MAGAZINE });
+        }
+        self.free.set(ptr::null_mut());
+        self.free_len.set(0);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::chunk::Chunk;
+    use super::*;
+    use std::collections::HashSet;
+
+    /// Takes `n` distinct entries.
+    fn take(local: &EntryCache, arena: &Arena, n: usize) -> Vec<NonNull<Entry>> {
+        let mut taken = Vec::new();
+        for _ in 0..n {
+            // SAFETY: the tests use one arena per local.
+            let entry = local.take().or_else(|| unsafe { local.refill(arena) });
+            // SAFETY: as above.
+            taken.push(entry.unwrap_or_else(|| unsafe { local.grow(arena, Growth::Double) }.expect("memory")));
+        }
+        assert_eq!(taken.iter().collect::<HashSet<_>>().len(), n, "no entry is given out twice");
+        taken
+    }
+
+    fn put(local: &EntryCache, arena: &Arena, entries: Vec<NonNull<Entry>>) {
+        // SAFETY: taken before, and given up.
+        entries.into_iter().for_each(|entry| unsafe { local.put(arena, entry) });
+    }
+
+    #[test]
+    fn entries_are_recycled_within_a_thread() {
+        let arena = Arena::new(0).expect("memory");
+        let local = EntryCache::new();
+        let (rounds, most) = if cfg!(miri) { (3, 200) } else { (100, 1000) };
+        for n in [1, 63, 64, 65, 127, 128, 129, most] {
+            let taken = take(&local, &arena, n);
+            put(&local, &arena, taken);
+        }
+        let capacity = arena.capacity();
+        for _ in 0..rounds {
+            let taken = take(&local, &arena, most);
+            put(&local, &arena, taken);
+        }
+        assert_eq!(arena.capacity(), capacity, "nothing was allocated once there was enough");
+    }
+
+    #[test]
+    fn entries_come_home_from_a_thread_that_only_gives_back() {
+        let arena = Arena::new(0).expect("memory");
+        let (thread, worker) = (EntryCache::new(), EntryCache::new());
+        for _ in 0..if cfg!(miri) { 5 } else { 1000 } {
+            let taken = take(&thread, &arena, 640);
+            put(&worker, &arena, taken);
+        }
+        assert!(arena.capacity() <= 2048, "{} entries for 640 in use", arena.capacity());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "its numbers are those of the real sizes, and many")]
+    fn a_thread_that_has_taken_and_then_gives_back_keeps_two_magazines_at_most() {
+        let arena = Arena::new(0).expect("memory");
+        let (thread, both) = (EntryCache::new(), EntryCache::new());
+        let taken = take(&thread, &arena, 640);
+        put(&thread, &arena, taken);
+        let capacity = arena.capacity();
+        // Out of a magazine from the depot, and so that it is not the last of it.
+        let one = take(&both, &arena, 1);
+        put(&both, &arena, one);
+        for _ in 0..1000 {
+            let taken = take(&thread, &arena, 448);
+            put(&both, &arena, taken);
+        }
+        assert_eq!(arena.capacity(), capacity, "448 in use, 128 and a begun magazine with each");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "its numbers are those of the real sizes, and many")]
+    fn chunks_double_up_to_the_largest_so_that_there_are_few() {
+        let arena = Arena::new(0).expect("memory");
+        take(&EntryCache::new(), &arena, 140_000);
+        let mut lens: Vec<_> = arena.chunks().map(Chunk::len).collect();
+        lens.reverse();
+        assert_eq!(lens, [64, 128, 256, 512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 32_768, 32_768, 32_768]);
+    }
+
+    #[test]
+    fn what_was_reserved_is_used_before_memory_is_allocated() {
+        let arena = Arena::new(1000).expect("memory");
+        take(&EntryCache::new(), &arena, 1000);
+        assert_eq!(arena.capacity(), 1000);
+    }
+}

@@ -1,0 +1,228 @@
+//! How late tasks began to run: counts in buckets, each a sixteenth of its value wide at most.
+//!
+//! The buckets are those of HdrHistogram (Tene): linear within each power of two. Whoever runs a batch adds to its shard's
+//! counts, once for each stretch of the batch that falls into one bucket: a burst costs one read-modify-write for all.
+
+// Not through `sync`: statistics, which no protocol depends on, and which models would only be slowed down by.
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const SUB_BITS: u32 = 4;
+const SUBS: u64 = 1 << SUB_BITS;
+/// Buckets for all of 64 bits.
+const BUCKETS: usize = ((64 - SUB_BITS as usize) + 1) << SUB_BITS;
+
+/// One shard's.
+#[derive(Debug)]
+pub(crate) struct Latenesses {
+    counts: Box<[AtomicU64]>,
+    max_ns: AtomicU64,
+}
+
+impl Latenesses {
+    pub(crate) fn new() -> Self {
+        Self { counts: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(), max_ns: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn snapshot(&self) -> Lateness {
+        let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+        Lateness { counts, max_ns: self.max_ns.load(Ordering::Relaxed) }
+    }
+}
+
+/// One batch's, on its way into a shard's.
+pub(crate) struct Recorder<'a> {
+    into: &'a Latenesses,
+    last_ns: u64,
+    bucket: usize,
+    times: u64,
+    max_ns: u64,
+}
+
+impl<'a> Recorder<'a> {
+    pub(crate) fn new(into: &'a Latenesses) -> Self {
+        Self { into, last_ns: 0, bucket: 0, times: 0, max_ns: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn record(&mut self, ns: u64) {
+        if ns != self.last_ns {
+            self.last_ns = ns;
+            self.max_ns = self.max_ns.max(ns);
+            let bucket = bucket_of(ns);
+            if bucket != self.bucket {
+                self.flush();
+                self.bucket = bucket;
+            }
+        }
+        self.times += 1;
+    }
+
+    /// The same as the last time.
+    #[inline]
+    pub(crate) fn record_again(&mut self) {
+        self.times += 1;
+    }
+
+    fn flush(&mut self) {
+        if self.times > 0 {
+            self.into.counts[self.bucket].fetch_add(self.times, Ordering::Relaxed);
+            self.times = 0;
+        }
+    }
+}
+
+impl Drop for Recorder<'_> {
+    fn drop(&mut self) {
+        self.flush();
+        if self.max_ns > self.into.max_ns.load(Ordering::Relaxed) {
+            self.into.max_ns.fetch_max(self.max_ns, Ordering::Relaxed);
+        }
+    }
+}
+
+fn bucket_of(ns: u64) -> usize {
+    // Below 2 · SUBS each value has its own bucket.
+    let shift = (u64::BITS - (ns | SUBS).leading_zeros()) - SUB_BITS - 1;
+    #[expect(clippy::cast_possible_truncation, reason = "less than the number of buckets")]
+    let bucket = ((u64::from(shift) << SUB_BITS) + (ns >> shift)) as usize;
+    bucket
+}
+
+/// The largest value of a bucket.
+fn highest_in(bucket: usize) -> u64 {
+    let shift = (bucket >> SUB_BITS).saturating_sub(1);
+    let sub = (bucket - (shift << SUB_BITS)) as u64;
+    u64::try_from(((u128::from(sub) + 1) << shift) - 1).unwrap_or(u64::MAX)
+}
+
+/// How late tasks began to run after their deadlines, rounded up to ticks: a histogram, each of whose values is exact to a
+/// sixteenth. Of those that were handed back, or fired by a shutdown before they were due, nothing is recorded.
+///
+/// The clock is read for every 64th task of a batch, so a task may have begun later than is recorded here by as long as up
+/// to 63 others, that stood before it, took.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Lateness {
+    counts: Vec<u64>,
+    max_ns: u64,
+}
+
+impl Lateness {
+    /// How many are in it.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// So many percent (0 to 100; what is outside is taken as the nearer end) were at most this late; nothing if there are
+    /// none.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let timer = tourbillon::Timer::new()?;
+    /// let lateness = timer.stats().lateness;
+    /// println!("p50 {:?}, p99.9 {:?}, max {:?}", lateness.percentile(50.0), lateness.percentile(99.9), lateness.max());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn percentile(&self, percent: f64) -> Duration {
+        let total = self.count();
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a share"
+        )]
+        let rank = ((percent.clamp(0.0, 100.0) / 100.0 * total as f64).ceil() as u64).clamp(1, total.max(1));
+        let mut seen = 0;
+        let bucket = self.counts.iter().position(|count| {
+            seen += count;
+            seen >= rank
+        });
+        Duration::from_nanos(bucket.map_or(0, |bucket| highest_in(bucket).min(self.max_ns)))
+    }
+
+    /// The latest of all, exactly.
+    #[must_use]
+    pub fn max(&self) -> Duration {
+        Duration::from_nanos(self.max_ns)
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.counts.resize(self.counts.len().max(other.counts.len()), 0);
+        self.counts.iter_mut().zip(&other.counts).for_each(|(mine, theirs)| *mine += theirs);
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+}
+
+impl fmt::Debug for Lateness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut fields = f.debug_struct("Lateness");
+        fields.field("count", &self.count());
+        for (name, percent) in [("p50", 50.0), ("p99", 99.0), ("p99.9", 99.9)] {
+            fields.field(name, &self.percentile(percent));
+        }
+        fields.field("max", &self.max()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_bucket_holds_its_values_and_is_a_sixteenth_wide_at_most(shift in 0_u32..64, ns in any::<u64>()) {
+            let ns = ns >> shift;
+            let bucket = bucket_of(ns);
+            prop_assert!(bucket < BUCKETS);
+            let high = highest_in(bucket);
+            prop_assert!(high >= ns && high - ns <= ns / SUBS, "{ns} in {bucket}, up to {high}");
+            prop_assert!(bucket == 0 || highest_in(bucket - 1) < ns);
+        }
+
+        #[test]
+        fn percentiles_are_those_of_the_sorted_values_to_a_sixteenth(
+            mut values in proptest::collection::vec(0_u64..1 << 40, 1..200), percent in 0.0_f64..100.0,
+        ) {
+            let into = Latenesses::new();
+            let mut recorder = Recorder::new(&into);
+            values.iter().for_each(|&ns| recorder.record(ns));
+            drop(recorder);
+            let seen = into.snapshot();
+            values.sort_unstable();
+            #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share")]
+            let rank = ((percent / 100.0 * values.len() as f64).ceil() as usize).max(1);
+            let (exact, said) = (values[rank - 1], u64::try_from(seen.percentile(percent).as_nanos()).expect("64 bits"));
+            prop_assert!(said >= exact && said - exact <= exact / SUBS, "{said} for {exact}");
+            prop_assert_eq!(seen.count(), values.len() as u64);
+            prop_assert_eq!(seen.percentile(100.0), seen.max());
+        }
+    }
+
+    #[test]
+    fn two_shards_lateness_is_added_bucket_by_bucket() {
+        let of = |values: &[u64]| {
+            let into = Latenesses::new();
+            let mut recorder = Recorder::new(&into);
+            values.iter().for_each(|&ns| recorder.record(ns));
+            drop(recorder);
+            into.snapshot()
+        };
+        let mut sum = Lateness::default();
+        sum.add(&of(&[3, 3, 5]));
+        sum.add(&of(&[3, 70, 1 << 50]));
+        assert_eq!(sum, of(&[3, 3, 3, 5, 70, 1 << 50]));
+        sum.add(&of(&[4]));
+        assert_eq!((sum.count(), sum.max()), (7, Duration::from_nanos(1 << 50)), "the greater one stays");
+    }
+
+    #[test]
+    fn the_largest_value_has_the_last_bucket() {
+        assert_eq!((bucket_of(0), bucket_of(u64::MAX)), (0, BUCKETS - 1));
+        assert_eq!(highest_in(BUCKETS - 1), u64::MAX);
+    }
+}

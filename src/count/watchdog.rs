@@ -1,0 +1,194 @@
+//! What the watchdog looks at: which batch a thread is running, and since when; when a shard was turned last.
+
+// Not through `sync`: observations, which no protocol depends on, and which models would only be slowed down by.
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// The clock is read for every so many tasks of a batch.
+pub(crate) const TASKS_A_LOOK: usize = 64;
+
+/// Written by the thread that runs the batch, read by anybody.
+#[derive(Debug, Default)]
+pub(crate) struct Running {
+    /// When the task that is running began, or one of the 63 before it in its batch: nanoseconds of the engine's time,
+    /// plus one. 0 if none is running.
+    since: AtomicU64,
+    shard: AtomicU64,
+}
+
+impl Running {
+    pub(crate) fn begin(&self, shard: usize) {
+        self.shard.store(shard as u64, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn look(&self, now_ns: u64) {
+        // Release: pairs with the Acquire in `get`, for the shard.
+        self.since.store(now_ns.saturating_add(1), Ordering::Release);
+    }
+
+    /// What it was doing before, so that it can be restored: a task may run a batch.
+    pub(crate) fn before(&self) -> (u64, u64) {
+        (self.since.load(Ordering::Relaxed), self.shard.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn restore(&self, (since, shard): (u64, u64)) {
+        self.shard.store(shard, Ordering::Relaxed);
+        self.since.store(since, Ordering::Release);
+    }
+
+    /// The shard whose task is running, and since when.
+    pub(crate) fn get(&self) -> Option<(usize, u64)> {
+        let since = self.since.load(Ordering::Acquire).checked_sub(1)?;
+        Some((usize::try_from(self.shard.load(Ordering::Relaxed)).ok()?, since))
+    }
+}
+
+/// When a shard's last turn began, and when the next one has to. Written by its owner. In nanoseconds of the engine's time.
+#[derive(Debug, Default)]
+pub(crate) struct Heartbeat {
+    /// Plus one; 0 if it was never turned.
+    last: AtomicU64,
+    next: AtomicU64,
+}
+
+impl Heartbeat {
+    pub(crate) fn beat(&self, now_ns: u64) {
+        self.last.store(now_ns.saturating_add(1), Ordering::Relaxed);
+    }
+
+    /// None if it was never turned.
+    pub(crate) fn last(&self) -> Option<u64> {
+        self.last.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// By a driver, after a turn: workers say it with their sleep.
+    pub(crate) fn rest_until(&self, ns: u64) {
+        self.next.store(ns, Ordering::Relaxed);
+    }
+
+    pub(crate) fn next(&self) -> u64 {
+        self.next.load(Ordering::Relaxed)
+    }
+}
+
+/// A series has been armed for a tick that has come already: whoever turns the shards by hand turns them once more.
+#[derive(Debug, Default)]
+pub(crate) struct Overdue(AtomicBool);
+
+impl Overdue {
+    pub(crate) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Only for a driver: all that it asks for was done by itself.
+    pub(crate) fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// What keeps a shard from being turned.
+#[derive(Debug, Default)]
+pub(crate) struct Fault(AtomicU64);
+
+impl Fault {
+    const CANNOT_START: u64 = u64::MAX;
+    const CLOSED: u64 = u64::MAX - 1;
+
+    /// So many turns have panicked since the last that did not.
+    pub(crate) fn set_panics(&self, turns: u64) {
+        self.0.store(turns, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_cannot_start(&self) {
+        self.0.store(Self::CANNOT_START, Ordering::Relaxed);
+    }
+
+    pub(crate) fn cannot_start(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == Self::CANNOT_START
+    }
+
+    /// The shard has been closed: it will not be turned any more, and that is as it should be.
+    pub(crate) fn set_closed(&self) {
+        self.0.store(Self::CLOSED, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == Self::CLOSED
+    }
+
+    pub(crate) fn is_panicking(&self) -> bool {
+        !matches!(self.0.load(Ordering::Relaxed), 0 | Self::CANNOT_START | Self::CLOSED)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_runs_is_seen_with_its_shard_and_since_when() {
+        let running = Running::default();
+        assert_eq!(running.get(), None);
+        running.begin(3);
+        assert_eq!(running.get(), None, "not before the clock has been read");
+        running.look(0);
+        assert_eq!(running.get(), Some((3, 0)));
+        running.look(70);
+        assert_eq!(running.get(), Some((3, 70)));
+        running.look(u64::MAX);
+        assert_eq!(running.get(), Some((3, u64::MAX - 1)), "the end of time is as good as its last moment");
+    }
+
+    #[test]
+    fn a_batch_within_a_task_puts_back_what_was_running_outside() {
+        let running = Running::default();
+        let outside = running.before();
+        running.begin(1);
+        running.look(10);
+        let before = running.before();
+        running.begin(2);
+        running.look(20);
+        assert_eq!(running.get(), Some((2, 20)));
+        running.restore(before);
+        assert_eq!(running.get(), Some((1, 10)));
+        running.restore(outside);
+        assert_eq!(running.get(), None);
+    }
+
+    #[test]
+    fn a_heartbeat_is_that_of_the_last_turn() {
+        let heartbeat = Heartbeat::default();
+        assert_eq!((heartbeat.last(), heartbeat.next()), (None, 0));
+        heartbeat.beat(0);
+        assert_eq!(heartbeat.last(), Some(0));
+        heartbeat.beat(9);
+        heartbeat.rest_until(25);
+        assert_eq!((heartbeat.last(), heartbeat.next()), (Some(9), 25));
+    }
+
+    #[test]
+    fn overdue_is_taken_once() {
+        let overdue = Overdue::default();
+        assert!(!overdue.take());
+        overdue.set();
+        overdue.set();
+        assert!(overdue.take() && !overdue.take());
+    }
+
+    #[test]
+    fn a_shard_ails_of_one_thing_at_a_time() {
+        let fault = Fault::default();
+        let says = || [fault.is_panicking(), fault.cannot_start(), fault.is_closed()];
+        assert_eq!(says(), [false; 3]);
+        for turns in [1, 2, 1_000_000] {
+            fault.set_panics(turns);
+            assert_eq!(says(), [true, false, false]);
+        }
+        fault.set_panics(0);
+        assert_eq!(says(), [false; 3]);
+        fault.set_cannot_start();
+        assert_eq!(says(), [false, true, false]);
+        fault.set_closed();
+        assert_eq!(says(), [false, false, true]);
+    }
+}

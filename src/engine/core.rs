@@ -1,0 +1,281 @@
+//! The half of a shard that only its worker touches: the wheel, and what was taken out of the queues.
+
+use std::ptr::NonNull;
+
+use super::batch::{Batch, MAX_BATCH};
+use super::lifetime::SharedRef;
+use super::unfired::UnfiredList;
+use crate::arena::EntryCache;
+use crate::entry::{EngineGone, Entry, entry_ref};
+use crate::shard::{Remote, Taken};
+use crate::time::Tick;
+use crate::wheel::{LevelView, Wheel};
+
+/// How much one turn may do of each kind of work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) transfer: usize,
+    /// Entries looked at because their slot came up, entries moved by cascades, and cancelled entries: so many of each.
+    pub(crate) expiry: usize,
+}
+
+/// What a turn has done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    pub(crate) fired: usize,
+    /// Something was left over: turn again at once.
+    pub(crate) more: bool,
+}
+
+/// What the owner has noted last for others to see: what has not changed is not written again.
+#[derive(Debug, Default)]
+pub(super) struct Noted {
+    pub(super) inbox: usize,
+    pub(super) cancelled: usize,
+    pub(super) share: usize,
+}
+
+/// The owner's side of a shard.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(super) index: usize,
+    pub(super) wheel: Wheel,
+    pub(super) limits: Limits,
+    /// Taken out of the queues, and not gone through yet.
+    pub(super) inbox: Taken,
+    pub(super) cancelled: Taken,
+    pub(super) resets: Taken,
+    pub(super) noted: Noted,
+    pub(super) free: EntryCache,
+    /// Expired entries of futures that sleep: to be woken when the turn is over.
+    pub(super) wakes: Option<Batch>,
+    /// The last tick that was turned to: the clock is not trusted to be monotonic.
+    pub(super) now: Tick,
+}
+
+// SAFETY: the entries in its lists belong to the shard's owner as far as their links go; the rest is plain data.
+unsafe impl Send for Core {}
+
+impl Core {
+    pub(crate) fn new(index: usize, wheel: Wheel, limits: Limits) -> Self {
+        let (inbox, cancelled, resets) = (Taken::NONE, Taken::NONE, Taken::NONE);
+        Self {
+            index,
+            wheel,
+            limits,
+            inbox,
+            cancelled,
+            resets,
+            noted: Noted::default(),
+            free: EntryCache::new(),
+            wakes: None,
+            now: Tick::ZERO,
+        }
+    }
+
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    /// The levels of its wheel, to be looked at by others.
+    pub(crate) fn view(&self) -> Vec<LevelView> {
+        self.wheel.view()
+    }
+
+    /// The tick of the last turn.
+    pub(crate) fn turned_to(&self) -> Tick {
+        self.now
+    }
+
+    /// Entries in the wheel.
+    pub(crate) fn linked(&self) -> usize {
+        self.wheel.len()
+    }
+
+    pub(super) fn unlink(&mut self, entry: NonNull<Entry>) {
+        // SAFETY: the engine has not let go of it.
+        if unsafe { entry_ref(entry) }.is_in_a_slot() {
+            // SAFETY: it is in a slot, and only of this wheel.
+            unsafe { self.wheel.remove(entry) };
+        }
+    }
+
+    pub(super) fn unlink_and_let_go(&mut self, shared: &SharedRef, entry: NonNull<Entry>) {
+        self.unlink(entry);
+        let gone = let_go(&self.free, shared, entry);
+        debug_assert!(gone, "only what was never linked is armed again");
+    }
+
+    /// Whether nothing is left in a shard whose inbox has been closed that will ever be due.
+    pub(crate) fn is_drained(&self, shared: &SharedRef) -> bool {
+        shared.remote(self.index).is_closed() && self.next_due().is_none()
+    }
+
+    /// The earliest deadline of all that has been sorted in; [`Tick::NEVER`] if there is none. Looks at the entries of as many
+    /// slots as it takes.
+    pub(crate) fn earliest(&self) -> Tick {
+        self.wheel.earliest()
+    }
+
+    /// Closes the shard for good and returns what was still pending in it. Whatever is scheduled afterwards is refused;
+    /// whatever was accepted before is in the answer, or was cancelled, or has been handed to an executor. Futures that sleep are withdrawn,
+    /// too, but not in the answer: they are to be woken ([`take_wakes`](Self::take_wakes)), as nobody will be there to wake them later.
+    pub(crate) fn close(&mut self, shared: &SharedRef) -> UnfiredList {
+        let (mut left, mut wakes) = (UnfiredList::new(), self.wakes.take());
+        let before = wakes.as_ref().map_or(0, Batch::len);
+        let remote = shared.remote(self.index);
+        self.empty(shared, remote, |free, entry| withdraw(free, shared, remote, entry, &mut left, &mut wakes));
+        let withdrawn = left.len() + wakes.as_ref().map_or(0, Batch::len) - before;
+        remote.counters.returned.add(withdrawn as u64);
+        shared.give_places_back(withdrawn);
+        self.wakes = wakes;
+        left
+    }
+
+    /// Closes the shard for good, and hands all that was still pending in it to `sink`, whatever its deadline; but for who is to be woken
+    /// ([`take_wakes`](Self::take_wakes)).
+    pub(crate) fn close_and_fire(&mut self, shared: &SharedRef, sink: &mut impl FnMut(Batch)) {
+        let (mut batch, mut wakes) = (None, self.wakes.take());
+        let remote = shared.remote(self.index);
+        self.empty(shared, remote, |free, entry| {
+            // Again, if it was cancelled, and then armed again, in between.
+            loop {
+                // SAFETY: the engine has not let go of it.
+                if unsafe { entry_ref(entry) }.state.expire_early() {
+                    // SAFETY: just won, and in no list.
+                    break unsafe { fire(&mut batch, &mut wakes, entry, shared, remote, sink) };
+                }
+                // It was cancelled: as in `withdraw`.
+                if let_go(free, shared, entry) {
+                    break;
+                }
+            }
+        });
+        hand_over(batch, shared, remote, sink);
+        self.wakes = wakes;
+    }
+
+    /// Closes the queues, and gives each entry that is left to `take`, in no list any more.
+    fn empty(&mut self, shared: &SharedRef, remote: &Remote, mut take: impl FnMut(&EntryCache, NonNull<Entry>)) {
+        let pushed = remote.inbox.close();
+        let pushed_back = remote.cancelled.close();
+        // First those that are known to be cancelled: some are in no slot any more.
+        for mut list in [std::mem::replace(&mut self.cancelled, Taken::NONE), pushed_back] {
+            // SAFETY: taken out of the queue, so they are the worker's.
+            while let Some(entry) = unsafe { list.pop(Entry::next_aside) } {
+                self.unlink_and_let_go(shared, entry);
+            }
+        }
+        for mut list in [std::mem::replace(&mut self.inbox, Taken::NONE), pushed] {
+            // SAFETY: taken out of the inbox, so they are the worker's.
+            while let Some(entry) = unsafe { list.pop(Entry::next) } {
+                take(&self.free, entry);
+            }
+        }
+        let free = &self.free;
+        self.wheel.drain(|entry| take(free, entry));
+        // What the nodes name is not looked at: it was in the wheel.
+        for mut nodes in [std::mem::replace(&mut self.resets, Taken::NONE), remote.resets.close()] {
+            // SAFETY: taken out of the queue, so they are the worker's.
+            while let Some(node) = unsafe { nodes.pop(Entry::next_aside) } {
+                // SAFETY: as in `relink`.
+                unsafe { self.free.put(&shared.arena, node) };
+            }
+        }
+        remote.counters.linked.set(0);
+        remote.fault.set_closed();
+        remote.complete_all_turns();
+    }
+}
+
+/// Adds an entry to those that are to be run, or woken, and hands a batch over that is full.
+///
+/// # Safety
+/// The caller won the entry's way to EXPIRED, and it is in no list.
+#[inline]
+pub(super) unsafe fn fire(
+    batch: &mut Option<Batch>,
+    wakes: &mut Option<Batch>,
+    entry: NonNull<Entry>,
+    shared: &SharedRef,
+    remote: &Remote,
+    sink: &mut impl FnMut(Batch),
+) {
+    // SAFETY: the engine has not let go of it.
+    if unsafe { entry_ref(entry) }.as_sleeper().is_some() {
+        // At once, as a task of this very turn may want its place.
+        count_fired(1, shared, remote);
+        // SAFETY: handed on.
+        return unsafe { wake_later(wakes, entry, shared, remote) };
+    }
+    let open = batch.get_or_insert_with(|| Batch::new(shared.clone(), remote.index()));
+    // SAFETY: handed on.
+    unsafe { open.push(entry) };
+    if open.len() == MAX_BATCH {
+        hand_over(batch.take(), shared, remote, sink);
+    }
+}
+
+/// Adds an entry of a future that sleeps to those that are to be woken.
+///
+/// # Safety
+/// The caller won the entry's way out of PENDING, and it is in no list.
+unsafe fn wake_later(wakes: &mut Option<Batch>, entry: NonNull<Entry>, shared: &SharedRef, remote: &Remote) {
+    let open = wakes.get_or_insert_with(|| Batch::of_sleepers(shared.clone(), remote.index()));
+    // SAFETY: handed on.
+    unsafe { open.push(entry) };
+}
+
+pub(super) fn hand_over(batch: Option<Batch>, shared: &SharedRef, remote: &Remote, sink: &mut impl FnMut(Batch)) {
+    let Some(batch) = batch else { return };
+    count_fired(batch.once(), shared, remote);
+    sink(batch);
+}
+
+/// Before they run: a task that schedules must find the room that it has made. (A series keeps its place.)
+fn count_fired(once: usize, shared: &SharedRef, remote: &Remote) {
+    remote.counters.fired.add(once as u64);
+    shared.give_places_back(once);
+}
+
+/// The engine lets go of an entry that is no longer pending and in no list. False if it is pending again (see
+/// [`EngineGone::NotYet`]).
+#[inline]
+pub(super) fn let_go(free: &EntryCache, shared: &SharedRef, entry: NonNull<Entry>) -> bool {
+    // SAFETY: the engine has not let go of it before.
+    match unsafe { entry_ref(entry) }.state.engine_lets_go() {
+        EngineGone::OthersOwn => {}
+        // SAFETY: the last owner is the sole owner; a shard's free list is only used with its own engine.
+        EngineGone::Last => unsafe { free.put(&shared.arena, entry) },
+        EngineGone::NotYet => return false,
+    }
+    true
+}
+
+/// Takes an entry that is in no list any more out of PENDING, if it still is, and puts it where it belongs then.
+fn withdraw(
+    free: &EntryCache,
+    shared: &SharedRef,
+    remote: &Remote,
+    entry: NonNull<Entry>,
+    left: &mut UnfiredList,
+    wakes: &mut Option<Batch>,
+) {
+    // SAFETY: the engine has not let go of it.
+    let this = unsafe { entry_ref(entry) };
+    loop {
+        if this.state.withdraw() {
+            return if this.as_sleeper().is_some() {
+                // SAFETY: just won, and in no list.
+                unsafe { wake_later(wakes, entry, shared, remote) }
+            } else {
+                // SAFETY: just won, and in no list; the engine's part in it is given up.
+                unsafe { left.push(shared, entry) }
+            };
+        }
+        // A cancel that has won but not queued the entry yet still holds the handle, and finds the queue closed.
+        if let_go(free, shared, entry) {
+            return;
+        }
+    }
+}

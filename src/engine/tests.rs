@@ -1,0 +1,326 @@
+//! A shard without a thread, turned by the test: who is woken and when, and what a turn leaves over.
+
+mod turns;
+mod wakes;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use std::ptr::NonNull;
+
+use super::backpressure::{MANY, Patience};
+use super::*;
+use crate::arena::Arena;
+use crate::count::STUCK;
+use crate::entry::{ArmFlags, Cancel, Entry, Reset, State, Task, Tell, entry_ref};
+use crate::shard::{Command, LOOK_DEPTH, Remote, WAKE_DEPTH, Wake};
+use crate::sync::{AtomicUsize, Ordering};
+use crate::time::{ManualClock, Source, Tick, Timeline};
+use crate::wheel::Wheel;
+
+/// Whoever wakes the workers, and what came of it.
+#[derive(Clone, Default)]
+struct Bell {
+    rung: Arc<AtomicUsize>,
+    /// Not 0: there is no thread for a worker.
+    is_broken: Arc<AtomicUsize>,
+    /// Not 0: a thread other than the test's turns the shard.
+    is_elsewhere: Arc<AtomicUsize>,
+    looks: Arc<AtomicUsize>,
+}
+
+impl Wake for Bell {
+    fn wake(&self, remote: &Remote) -> bool {
+        assert_eq!(remote.index(), 1, "it is the other one that is tested");
+        self.rung.fetch_add(1, Ordering::Relaxed);
+        self.is_broken.load(Ordering::Relaxed) == 0
+    }
+
+    fn is_turned_by_another(&self, _shard: usize) -> bool {
+        self.is_elsewhere.load(Ordering::Relaxed) != 0
+    }
+
+    fn check_worker(&self, remote: &Remote) {
+        assert_eq!(remote.index(), 1);
+        self.looks.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The second of a engine's two shards.
+struct Rig {
+    shared: SharedRef,
+    shard: Core,
+    bell: Bell,
+    /// Of which each task has a clone.
+    witness: Arc<()>,
+}
+
+const ENOUGH: Limits = Limits { transfer: 1_000, expiry: 1_000 };
+const MAX_WAIT: Duration = Duration::from_millis(20);
+const FAR: Tick = Tick::new(1_000_000);
+
+impl Rig {
+    fn new(limits: Limits) -> Self {
+        Self::with(limits, None)
+    }
+
+    fn with(limits: Limits, max_pending: Option<usize>) -> Self {
+        let timeline = Timeline::new(Source::custom(ManualClock::new()), Duration::from_millis(1));
+        let arena = Arena::new(0).expect("memory");
+        let plan = SharedPlan { shards: 2, timeline, arena, max_pending, max_wait: MAX_WAIT, on_panic: None };
+        let (shared, bell) = (SharedRef::create(plan).expect("memory"), Bell::default());
+        let waker: Arc<dyn Wake> = Arc::new(bell.clone());
+        shared.set_waker(&waker);
+        Self { shared, shard: Core::new(1, Wheel::new(16, 2).expect("memory"), limits), bell, witness: Arc::default() }
+    }
+
+    fn remote(&self) -> &Remote {
+        self.shared.remote(1)
+    }
+
+    /// A timeout that is not posted yet.
+    fn armed(&self, deadline: Tick, with: ArmFlags) -> NonNull<Entry> {
+        let remote = self.remote();
+        // SAFETY: this thread's producer, and its engine's arena.
+        let entry =
+            self.shared.with_thread_state(|mine| unsafe { self.shared.take_entry(mine, remote) }).expect("memory");
+        let witness = Arc::clone(&self.witness);
+        // SAFETY: just taken.
+        let this = unsafe { entry_ref(entry) };
+        this.fill(std::ptr::from_ref(remote).cast(), Task::new(move || drop(witness)));
+        this.state.arm(deadline, with);
+        entry
+    }
+
+    fn push(&self, deadline: Tick) -> NonNull<Entry> {
+        self.push_with(deadline, ArmFlags::NONE)
+    }
+
+    /// One that has a handle.
+    fn push_held(&self, deadline: Tick) -> Held {
+        Held(self.push_with(deadline, ArmFlags::HANDLE))
+    }
+
+    fn push_with(&self, deadline: Tick, with: ArmFlags) -> NonNull<Entry> {
+        let entry = self.armed(deadline, with);
+        // SAFETY: just armed.
+        unsafe { self.remote().push(entry, deadline) }.expect("open");
+        entry
+    }
+
+    /// Sends what was reset to an earlier deadline.
+    fn push_reset(&self, held: &Held) {
+        // SAFETY: this thread's producer, and its engine's arena.
+        let node = self.shared.with_thread_state(|mine| unsafe { mine.take_node(&self.shared.arena) }).expect("memory");
+        // SAFETY: just taken.
+        assert!(unsafe { self.remote().push_reset(node, held.0) }, "open");
+    }
+
+    fn turn(&mut self, now: u64) -> Turn {
+        turn(&mut self.shard, &self.shared, now)
+    }
+
+    /// How often the worker has been woken since the last call.
+    fn rung(&self) -> usize {
+        self.bell.rung.swap(0, Ordering::Relaxed)
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        drop(self.shard.close(&self.shared));
+    }
+}
+
+/// Turns, and runs what expires.
+fn turn(shard: &mut Core, shared: &SharedRef, now: u64) -> Turn {
+    shard.turn(shared, Tick::new(now), &mut |mut batch| {
+        assert_eq!(batch.shard(), 1);
+        let mut left = batch.len();
+        while let Some(due) = batch.open().0.pop() {
+            left -= 1;
+            assert_eq!(batch.len(), left);
+            due.into_task(batch.shared()).run();
+        }
+        assert_eq!(left, 0);
+    })
+}
+
+/// A handle.
+struct Held(NonNull<Entry>);
+
+impl Held {
+    fn state(&self) -> &State {
+        // SAFETY: a handle keeps its entry alive.
+        &unsafe { entry_ref(self.0) }.state
+    }
+
+    /// Cancels it, wherever it is, and tells the worker if it has to know.
+    fn cancel(self, remote: &Remote) {
+        let won = self.state().cancel();
+        assert!(matches!(won, Cancel::Won | Cancel::WonLinked));
+        // SAFETY: the handle keeps it alive.
+        let this = unsafe { entry_ref(self.0) };
+        // SAFETY: just won.
+        drop(unsafe { this.take_task() });
+        if let Cancel::WonLinked = won {
+            // SAFETY: just won, and the handle is there.
+            unsafe { remote.push_cancelled(self.0) };
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // SAFETY: the handle is this one's.
+        unsafe { Shared::drop_handle(self.0) };
+    }
+}
+
+#[test]
+fn what_waits_for_the_worker_is_counted_also_when_the_worker_has_taken_it() {
+    let mut rig = Rig::new(ENOUGH);
+    for _ in 0..MANY {
+        rig.push(FAR);
+    }
+    assert!(!rig.remote().is_behind());
+    rig.push(FAR);
+    assert!(rig.remote().is_behind() && !rig.remote().has_much_garbage());
+    rig.turn(0);
+    assert!(rig.remote().is_behind(), "what the worker has taken and not gone through counts, too");
+    while rig.turn(0).more {}
+    assert!(!rig.remote().is_behind());
+    assert_eq!(rig.remote().inbox_depth(), 0);
+}
+
+#[test]
+fn cancelled_entries_are_garbage_in_the_cancelled_queue_and_in_the_inbox_by_their_share() {
+    let mut rig = Rig::new(Limits { transfer: 10 * MANY, expiry: ENOUGH.expiry });
+    let linked: Vec<_> = (0..=MANY).map(|_| rig.push_held(FAR)).collect();
+    rig.turn(0);
+    assert!(!rig.remote().has_much_garbage() && !rig.remote().is_behind());
+    let mut linked = linked.into_iter();
+    linked.by_ref().take(MANY).for_each(|held| held.cancel(rig.remote()));
+    assert!(!rig.remote().has_much_garbage());
+    linked.for_each(|held| held.cancel(rig.remote()));
+    assert!(rig.remote().has_much_garbage());
+    rig.turn(0);
+    assert!(!rig.remote().has_much_garbage(), "the worker has taken it");
+    assert!(rig.remote().is_behind(), "and has not gone through it");
+    while rig.turn(0).more {}
+    assert!(!rig.remote().is_behind());
+    // In the inbox nobody can tell, but for what the worker has met there last.
+    let fill = |rig: &Rig, cancelled: usize| {
+        for n in 0..4 * MANY {
+            let held = rig.push_held(FAR);
+            if n % 4 < cancelled {
+                held.cancel(rig.remote());
+            }
+        }
+    };
+    for (share, is_much) in [(1, false), (2, true), (0, false)] {
+        fill(&rig, share);
+        rig.turn(0);
+        fill(&rig, 0);
+        assert_eq!(rig.remote().has_much_garbage(), is_much, "{share} of 4");
+        rig.turn(0);
+    }
+}
+
+#[test]
+fn a_thread_waits_for_as_long_as_it_may_and_not_for_a_worker_that_does_not_move() {
+    let rig = Rig::new(ENOUGH);
+    let wait = || {
+        let (mut patience, begin) = (Patience::default(), std::time::Instant::now());
+        while patience.wait(&rig.shared, rig.remote()) {}
+        assert_eq!(patience.has_waited(), begin.elapsed() >= MAX_WAIT);
+        patience.has_waited()
+    };
+    assert!(!wait(), "nobody but the caller turns the shard");
+    rig.bell.is_elsewhere.store(1, Ordering::Relaxed);
+    (0..STUCK).for_each(|_| assert!(wait()));
+    assert!(!wait(), "it has been waited for in stall for a second");
+    rig.remote().counters.collected.add(1);
+    assert!(wait(), "it has moved");
+}
+
+#[test]
+fn places_are_taken_all_or_none_and_are_what_is_pending() {
+    let rig = Rig::with(ENOUGH, Some(3));
+    assert!(
+        rig.shared.take_places(2)
+            && !rig.shared.take_places(2)
+            && rig.shared.take_places(1)
+            && !rig.shared.take_places(1)
+    );
+    assert_eq!(rig.shared.pending(), 3);
+    rig.shared.give_places_back(2);
+    assert_eq!(rig.shared.pending(), 1);
+    assert!(!rig.shared.take_places(3) && rig.shared.take_places(2) && !rig.shared.take_places(usize::MAX));
+    let unlimited = Rig::new(ENOUGH);
+    assert!(unlimited.shared.take_places(usize::MAX) && unlimited.shared.take_places(1));
+}
+
+#[test]
+fn without_a_limit_what_is_pending_is_what_was_scheduled_and_has_not_ended() {
+    let rig = Rig::new(ENOUGH);
+    rig.shared.count(rig.shared.remote(1), |counts| counts.scheduled.add(100));
+    rig.shared.count(rig.shared.remote(0), |counts| counts.scheduled.add(1_000));
+    assert_eq!((rig.shared.pending(), rig.shared.sum(Some(1), |counts| counts.scheduled.get())), (1_100, 100));
+    rig.shared.count(rig.shared.remote(1), |counts| counts.cancelled.add(1));
+    rig.shared.count(rig.shared.remote(1), |counts| counts.finished.add(2));
+    rig.remote().counters.fired.add(4);
+    rig.remote().counters.returned.add(8);
+    assert_eq!(rig.shared.pending(), 1_100 - 15);
+    rig.shared.remote(0).counters.fired.add(5_000);
+    assert_eq!(rig.shared.pending(), 0, "never below");
+}
+
+#[test]
+fn threads_are_dealt_out_to_shards_in_turn_and_stay_there() {
+    let rig = Rig::new(ENOUGH);
+    // At once, so that no thread gets the number of one that has ended.
+    let together = std::sync::Barrier::new(4);
+    let mut homes = std::thread::scope(|scope| {
+        let home = || {
+            together.wait();
+            let homes = rig.shared.with_thread_state(|mine| [0; 2].map(|_| rig.shared.home_of(mine, None).index()));
+            together.wait();
+            homes
+        };
+        [(); 4].map(|()| scope.spawn(home)).map(|thread| thread.join().expect("no panic"))
+    });
+    homes.sort_unstable();
+    assert_eq!(homes, [[0, 0], [0, 0], [1, 1], [1, 1]]);
+    assert_eq!(rig.shared.with_thread_state(|mine| rig.shared.home_of(mine, Some(1)).index()), 1, "one that is chosen");
+}
+
+#[test]
+fn no_two_engines_have_the_same_number_and_none_has_0() {
+    let ids = [(); 4].map(|()| Rig::new(ENOUGH).shared.id());
+    assert!(ids.iter().all(|id| *id > 0) && (1..4).all(|n| !ids[..n].contains(&ids[n])), "{ids:?}");
+}
+
+#[test]
+fn an_engine_goes_with_its_last_owner_or_the_last_handle() {
+    let told = Arc::new(());
+    let witness = Arc::clone(&told);
+    let timeline = Timeline::new(Source::custom(ManualClock::new()), Duration::from_millis(1));
+    let on_panic: PanicHook = Box::new(move |_| assert!(Arc::strong_count(&witness) > 0));
+    let arena = Arena::new(0).expect("memory");
+    let plan =
+        SharedPlan { shards: 2, timeline, arena, max_pending: None, max_wait: MAX_WAIT, on_panic: Some(on_panic) };
+    let mut rig = Rig::new(ENOUGH);
+    rig.shared = SharedRef::create(plan).expect("memory");
+    let waker: Arc<dyn Wake> = Arc::new(rig.bell.clone());
+    rig.shared.set_waker(&waker);
+    let [one, other] = [(); 2].map(|()| rig.push_held(FAR));
+    let owner = rig.shared.clone();
+    drop(rig);
+    assert_eq!(Arc::strong_count(&told), 2, "it has an owner");
+    drop(owner);
+    drop(one);
+    assert_eq!(Arc::strong_count(&told), 2, "it has a handle");
+    drop(other);
+    assert_eq!(Arc::strong_count(&told), 1);
+}

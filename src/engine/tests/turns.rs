@@ -1,0 +1,106 @@
+//! What a turn does, and what it leaves over.
+
+use super::*;
+
+#[test]
+fn a_turn_transfers_up_to_its_limit_and_says_what_is_left() {
+    let mut rig = Rig::new(Limits { transfer: 2, expiry: 1_000 });
+    let counted = |rig: &Rig| (rig.remote().counters.transferred.get(), rig.remote().inbox_depth(), rig.shard.linked());
+    assert!(!rig.turn(0).more);
+    rig.push(FAR);
+    rig.push(FAR);
+    assert!(!rig.turn(0).more, "as many as it may");
+    assert_eq!(counted(&rig), (2, 0, 2));
+    (0..5).for_each(|_| _ = rig.push(FAR));
+    assert!(rig.turn(0).more);
+    assert_eq!(rig.shard.linked(), 4);
+    assert!(rig.turn(0).more, "one is left");
+    assert_eq!(rig.shard.linked(), 6);
+    (0..2).for_each(|_| _ = rig.push(FAR));
+    assert!(rig.turn(0).more, "the one, and one of those that came");
+    assert_eq!(rig.shard.linked(), 8);
+    assert!(!rig.turn(0).more);
+    assert_eq!(counted(&rig), (9, 0, 9));
+    // What was left over is just what it may: whether there is more is to be looked up in the inbox.
+    (0..4).for_each(|_| _ = rig.push(FAR));
+    assert!(rig.turn(0).more);
+    assert!(!rig.turn(0).more);
+    (0..4).for_each(|_| _ = rig.push(FAR));
+    assert!(rig.turn(0).more);
+    rig.push(FAR);
+    assert!(rig.turn(0).more);
+    assert!(!rig.turn(0).more);
+    assert_eq!(counted(&rig), (18, 0, 18));
+}
+
+#[test]
+fn a_turn_collects_cancelled_entries_up_to_its_limit_and_says_what_is_left() {
+    let mut rig = Rig::new(Limits { transfer: 1_000, expiry: 3 });
+    let held: Vec<_> = (0..7).map(|_| rig.push_held(FAR)).collect();
+    rig.turn(0);
+    let mut held = held.into_iter();
+    held.by_ref().take(4).for_each(|held| held.cancel(rig.remote()));
+    assert!(rig.turn(0).more, "one is left");
+    assert_eq!(rig.shard.linked(), 4);
+    assert!(!rig.turn(0).more);
+    assert_eq!(rig.shard.linked(), 3);
+    held.for_each(|held| held.cancel(rig.remote()));
+    assert!(!rig.turn(0).more, "as many as it may");
+    assert_eq!((rig.shard.linked(), rig.shard.next_due()), (0, None));
+}
+
+#[test]
+fn a_turn_reads_resets_up_to_its_limit_and_says_what_is_left() {
+    let mut rig = Rig::new(Limits { transfer: 1_000, expiry: 3 });
+    let held: Vec<_> = (0..4).map(|_| rig.push_held(FAR)).collect();
+    rig.turn(0);
+    for held in &held {
+        assert!(matches!(held.state().reset(Tick::new(50), Tell::ByQueue), Reset::EarlierQueued));
+        rig.push_reset(held);
+    }
+    assert!(rig.turn(0).more);
+    assert_eq!(rig.remote().counters.relinked.get(), 3);
+    assert!(!rig.turn(0).more);
+    assert_eq!((rig.remote().counters.relinked.get(), rig.shard.earliest()), (4, Tick::new(50)));
+    assert_eq!(rig.turn(49).fired, 0);
+    assert_eq!((rig.turn(50).fired, rig.turn(50).fired), (3, 1), "that much it may expire");
+}
+
+#[test]
+fn without_a_node_the_whole_wheel_is_gone_through_within_the_limit_and_the_worker_is_woken_for_it() {
+    let mut rig = Rig::new(Limits { transfer: 1_000, expiry: 3 });
+    let deadlines = [FAR, FAR, Tick::NEVER, Tick::new(40), Tick::new(3)];
+    let held = deadlines.map(|deadline| rig.push_held(deadline));
+    rig.turn(0);
+    rig.rung();
+    assert!(rig.remote().fall_asleep(Some(Tick::new(3))));
+    for (held, at) in [(&held[0], 5), (&held[2], 4), (&held[3], 2)] {
+        assert_eq!(held.state().reset(Tick::new(at), Tell::ByRescan), Reset::Earlier);
+        rig.remote().ask_for_rescan(Tick::new(at));
+    }
+    assert_eq!(rig.rung(), 1, "by the one that is due before the worker would wake");
+    assert!(!rig.remote().fall_asleep(None), "it has yet to go through the wheel");
+    rig.turn(0);
+    assert_eq!(rig.shard.next_due(), Some(Tick::ZERO), "that takes more than one turn");
+    while rig.shard.next_due() == Some(Tick::ZERO) {
+        assert_eq!(rig.turn(0).fired, 0);
+    }
+    assert_eq!((rig.shard.earliest(), rig.shard.linked()), (Tick::new(2), 5));
+    assert!(rig.remote().fall_asleep(rig.shard.next_due()));
+    let fired: Vec<_> = (1..=6).map(|now| rig.turn(now).fired).collect();
+    assert_eq!(fired, [0, 1, 1, 1, 1, 0]);
+    assert_eq!(rig.turn(FAR.get()).fired, 1);
+}
+
+#[test]
+fn what_was_reset_to_later_is_linked_again_and_counted() {
+    let mut rig = Rig::new(ENOUGH);
+    let held: Vec<_> = (0..5).map(|_| rig.push_held(Tick::new(10))).collect();
+    rig.turn(0);
+    held[2..].iter().for_each(|held| assert!(matches!(held.state().reset(Tick::new(30), Tell::NotYet), Reset::Later)));
+    assert_eq!(rig.turn(10).fired, 2);
+    assert_eq!((rig.remote().counters.relinked.get(), rig.remote().counters.linked.get()), (3, 3));
+    assert_eq!(rig.turn(30).fired, 3);
+    assert_eq!((rig.remote().counters.relinked.get(), rig.remote().counters.fired.get()), (3, 5));
+    assert_eq!(Arc::strong_count(&rig.witness), 1);
+}

@@ -1,0 +1,174 @@
+//! Who is woken, and when.
+
+use super::*;
+
+#[test]
+fn a_push_wakes_a_worker_that_would_sleep_past_it_and_no_other() {
+    let mut rig = Rig::new(ENOUGH);
+    assert!(rig.remote().inbox.wake(), "it has never run: it is woken by whoever comes first");
+    rig.push(FAR);
+    assert_eq!(rig.rung(), 0, "it is awake, and will come by");
+    rig.turn(0);
+    assert!(rig.remote().fall_asleep(Some(FAR)));
+    assert_eq!(rig.remote().sleeps_until(), Some(FAR));
+    rig.push(FAR);
+    rig.push(FAR.next());
+    assert_eq!(rig.rung(), 0, "it wakes by itself for that");
+    rig.push(Tick::new(FAR.get() - 1));
+    assert_eq!(rig.rung(), 1);
+    rig.push(Tick::ZERO);
+    assert_eq!((rig.rung(), rig.remote().sleeps_until()), (0, None), "it has been woken");
+}
+
+#[test]
+fn a_worker_that_sleeps_without_end_is_woken_for_any_deadline_but_never() {
+    let mut rig = Rig::new(ENOUGH);
+    rig.turn(0);
+    assert!(rig.remote().fall_asleep(None));
+    rig.push(Tick::NEVER);
+    assert_eq!(rig.rung(), 0);
+    rig.push(FAR);
+    assert_eq!(rig.rung(), 1);
+}
+
+#[test]
+fn an_entry_that_is_armed_again_wakes_as_a_push_does() {
+    let mut rig = Rig::new(ENOUGH);
+    rig.turn(0);
+    rig.remote().wake_for_revived(Tick::ZERO);
+    assert_eq!(rig.rung(), 0, "it is awake");
+    assert!(rig.remote().fall_asleep(Some(FAR)));
+    rig.remote().wake_for_revived(FAR);
+    assert_eq!(rig.rung(), 0);
+    rig.remote().wake_for_revived(Tick::new(FAR.get() - 1));
+    assert_eq!((rig.rung(), rig.remote().sleeps_until()), (1, None));
+}
+
+#[test]
+fn a_reset_to_earlier_wakes_as_a_push_does() {
+    let mut rig = Rig::new(ENOUGH);
+    let held = rig.push_held(FAR.next());
+    rig.turn(0);
+    rig.rung();
+    rig.push_reset(&held);
+    assert_eq!(rig.rung(), 0, "it is awake");
+    rig.remote().resets.take();
+    assert!(rig.remote().fall_asleep(Some(FAR)));
+    rig.push_reset(&held);
+    assert_eq!(rig.rung(), 0, "by its word it is due after the worker wakes");
+    rig.remote().ring_if_it_sleeps_past(FAR);
+    assert_eq!(rig.rung(), 0);
+    assert!(matches!(held.state().reset(Tick::new(5), Tell::ByQueue), Reset::EarlierQueued));
+    rig.push_reset(&held);
+    assert_eq!(rig.rung(), 1);
+    rig.remote().ring_if_it_sleeps_past(Tick::ZERO);
+    assert_eq!(rig.rung(), 0, "it has been woken");
+    rig.remote().resets.take();
+    assert!(rig.remote().fall_asleep(Some(FAR)));
+    rig.remote().ring_if_it_sleeps_past(Tick::new(5));
+    assert_eq!(rig.rung(), 1);
+}
+
+#[test]
+fn resets_that_pile_up_wake_whatever_their_deadlines() {
+    let mut rig = Rig::new(ENOUGH);
+    let held = rig.push_held(FAR);
+    rig.turn(0);
+    rig.rung();
+    assert!(rig.remote().fall_asleep(Some(Tick::ZERO)));
+    for _ in 1..WAKE_DEPTH {
+        rig.push_reset(&held);
+    }
+    assert_eq!(rig.rung(), 0);
+    rig.push_reset(&held);
+    assert_eq!(rig.rung(), 1);
+    rig.remote().resets.take();
+}
+
+#[test]
+fn a_worker_does_not_fall_asleep_over_what_it_has_not_seen() {
+    let mut rig = Rig::new(ENOUGH);
+    rig.turn(0);
+    let (shared, shard) = (rig.shared.clone(), &mut rig.shard);
+    let remote = shared.remote(1);
+    assert!(remote.fall_asleep(None) && remote.inbox.wake());
+
+    assert_eq!(remote.request_turn(), 1);
+    assert!(!remote.fall_asleep(None), "somebody waits for a turn");
+    assert_eq!(remote.sleeps_until(), None, "and it is awake");
+    remote.complete_turn(remote.turn_requested(), || unreachable!("nobody has asked for that"));
+    assert!(remote.fall_asleep(None) && remote.inbox.wake());
+
+    remote.command_drain(FAR);
+    assert_eq!(remote.drains_until(), Some(FAR));
+    assert!(!remote.is_stopped() && !remote.is_to_fire() && !remote.is_unwanted());
+    assert!(!remote.fall_asleep(None), "it is to drain, and has not closed the inbox");
+    assert!(!shard.is_drained(&shared));
+    turn(shard, &shared, 0);
+    assert!(shard.is_drained(&shared));
+    assert!(remote.fall_asleep(None), "it has");
+    assert!(remote.inbox.wake());
+
+    for (order, says) in [
+        (Command::StopAndReturn, [false, false]),
+        (Command::StopAndDiscard, [true, false]),
+        (Command::StopAndFire, [false, true]),
+    ] {
+        remote.command(order);
+        assert!(remote.is_stopped() && remote.drains_until().is_none());
+        assert_eq!([remote.is_unwanted(), remote.is_to_fire()], says);
+        assert!(!remote.fall_asleep(None), "it is to stop");
+    }
+}
+
+#[test]
+fn queued_resets_and_a_deep_cancelled_queue_keep_the_worker_awake() {
+    let mut rig = Rig::new(Limits { transfer: 2 * WAKE_DEPTH, expiry: 2 * WAKE_DEPTH });
+    let held: Vec<_> = (0..WAKE_DEPTH).map(|_| rig.push_held(FAR)).collect();
+    rig.turn(0);
+    rig.rung();
+    rig.push_reset(&held[0]);
+    assert!(!rig.remote().fall_asleep(None));
+    rig.remote().resets.take();
+    let mut held = held.into_iter();
+    held.by_ref().take(WAKE_DEPTH - 1).for_each(|held| held.cancel(rig.remote()));
+    assert!(rig.remote().fall_asleep(None), "a few cancelled entries can wait");
+    assert_eq!(rig.rung(), 0);
+    held.for_each(|held| held.cancel(rig.remote()));
+    assert_eq!(rig.rung(), 1, "so many can't");
+    assert!(!rig.remote().fall_asleep(None));
+    rig.turn(0);
+    assert_eq!(rig.shard.linked(), 0);
+    assert!(rig.remote().fall_asleep(None));
+}
+
+#[test]
+fn a_worker_that_can_not_be_started_is_asked_for_again_by_whoever_comes_next() {
+    let rig = Rig::new(ENOUGH);
+    rig.bell.is_broken.store(1, Ordering::Relaxed);
+    rig.push(FAR);
+    assert_eq!((rig.rung(), rig.remote().fault.cannot_start()), (1, true));
+    rig.push(FAR);
+    assert_eq!(rig.rung(), 1);
+    rig.bell.is_broken.store(0, Ordering::Relaxed);
+    rig.push(FAR);
+    rig.push(FAR);
+    assert_eq!(rig.rung(), 1);
+}
+
+#[test]
+fn somebody_looks_after_the_worker_whenever_another_1024_entries_wait_whether_it_sleeps_or_not() {
+    let mut rig = Rig::new(Limits { transfer: 1_000_000, expiry: 1_000_000 });
+    let looks = |rig: &Rig| rig.bell.looks.load(Ordering::Relaxed);
+    for asleep in [true, false] {
+        let before = looks(&rig);
+        for depth in 1..=2 * LOOK_DEPTH {
+            rig.push(FAR);
+            assert_eq!(looks(&rig) - before, depth / LOOK_DEPTH, "{depth} deep");
+        }
+        rig.turn(0);
+        if asleep {
+            assert!(rig.remote().inbox_depth() == 0, "awake from here on");
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! A turn of a shard: through the queues, through what is due, on with the cascades.
+
+use std::ptr::NonNull;
+
+use super::batch::Batch;
+use super::core::{Core, Turn, fire, hand_over, let_go};
+use super::lifetime::SharedRef;
+use crate::count::{Counter, Share};
+use crate::entry::{Entry, Expire, Transfer, entry_ref};
+use crate::shard::{Remote, Taken};
+use crate::time::Tick;
+use crate::wheel::Budget;
+
+/// How many entries of one queue the owner goes through before it looks at the next: some 50 µs of work.
+const PART: usize = 1_024;
+
+fn note(shown: &Counter, noted: &mut usize, now: usize) {
+    if std::mem::replace(noted, now) != now {
+        shown.set(now as u64);
+    }
+}
+
+impl Core {
+    /// Does all that is due by `now`, within the limits, and hands what expired to `sink`, which must not panic: in the middle
+    /// of a slot the wheel does not know where all of its entries are. The engine must be the one that this shard has always been
+    /// turned with. Who is to be woken is left for [`take_wakes`](Self::take_wakes).
+    pub(crate) fn turn(&mut self, shared: &SharedRef, now: Tick, sink: &mut impl FnMut(Batch)) -> Turn {
+        let remote = shared.remote(self.index);
+        self.now = self.now.max(now);
+        let mut more = self.empty_queues(shared, remote);
+        let mut budget = Budget::new(self.limits.expiry);
+        let fired = self.expire(shared, remote, &mut budget, sink);
+        more |= budget.is_spent();
+        let mut budget = Budget::new(self.limits.expiry);
+        self.wheel.step_cascades(&mut budget);
+        let counters = &remote.counters;
+        counters.cascaded.set(self.wheel.cascaded());
+        counters.linked.set(self.wheel.len() as u64);
+        counters.turns.add(1);
+        counters.over_budget.add(u64::from(more));
+        Turn { fired, more }
+    }
+
+    /// Those whose sleep was over in the turns since this was last called. To be woken by whoever turns the shard, outside of the turn: a
+    /// waker is the user's code, which may do anything, but is quick as a rule, so that the way through a pool would cost more.
+    pub(crate) fn take_wakes(&mut self) -> Option<Batch> {
+        self.wakes.take()
+    }
+
+    /// Goes through the queues, within the limits, without expiring anything: so that [`next_due`](Self::next_due) knows
+    /// of all that has been brought. True if something was left over.
+    pub(crate) fn sort_in(&mut self, shared: &SharedRef) -> bool {
+        let remote = shared.remote(self.index);
+        let more = self.empty_queues(shared, remote);
+        remote.counters.linked.set(self.wheel.len() as u64);
+        more
+    }
+
+    /// When the shard has to be turned next, if nobody brings anything earlier: [`Tick::ZERO`] for at once, none for never.
+    pub(crate) fn next_due(&self) -> Option<Tick> {
+        if self.inbox.is_empty() && self.cancelled.is_empty() && self.resets.is_empty() {
+            self.wheel.next_due()
+        } else {
+            Some(Tick::ZERO)
+        }
+    }
+
+    /// Goes through the queues, up to the limit of each, and says whether something was left over. By parts in turn: what a
+    /// producer may be waiting for comes back all the while, however much has been scheduled.
+    fn empty_queues(&mut self, shared: &SharedRef, remote: &Remote) -> bool {
+        if self.wheel.is_swept() && remote.takes_rescan() {
+            self.wheel.rescan(self.now);
+        }
+        let (mut cancels, mut resets) = (self.limits.expiry, self.limits.expiry);
+        let mut transfers = self.limits.transfer;
+        // What a turn before has left over goes first; and each queue is taken once, so that a turn has an end.
+        if self.cancelled.is_empty() {
+            self.take_cancelled(remote);
+        }
+        if self.resets.is_empty() {
+            self.resets = remote.resets.take();
+        }
+        let mut has_taken = false;
+        loop {
+            cancels -= self.collect(shared, remote, cancels.min(PART));
+            resets -= self.relink(shared, remote, resets.min(PART));
+            transfers -= self.link(shared, remote, transfers.min(PART));
+            if self.inbox.is_empty() && transfers > 0 && !has_taken {
+                has_taken = true;
+                self.take_inbox(remote);
+                continue;
+            }
+            let is_done = |left: usize, rest: Taken| left == 0 || rest.is_empty();
+            if is_done(cancels, self.cancelled) && is_done(resets, self.resets) && is_done(transfers, self.inbox) {
+                break;
+            }
+        }
+        note(&remote.counters.backlog, &mut self.noted.inbox, self.inbox.depth());
+        note(&remote.counters.cancelled_backlog, &mut self.noted.cancelled, self.cancelled.depth());
+        let is_left = !self.inbox.is_empty() || !self.cancelled.is_empty() || !self.resets.is_empty();
+        is_left || (transfers == 0 && remote.inbox.depth() > 0)
+    }
+
+    /// The depth is noted before the queue is taken, and made exact after it: whoever adds up both, the queue first, never finds too
+    /// little.
+    fn take_inbox(&mut self, remote: &Remote) {
+        let (backlog, noted) = (&remote.counters.backlog, &mut self.noted.inbox);
+        note(backlog, noted, remote.inbox.depth());
+        let is_draining = remote.drains_until().is_some();
+        self.inbox = if is_draining { remote.inbox.close() } else { remote.inbox.take() };
+        note(backlog, noted, self.inbox.depth());
+    }
+
+    /// As [`take_inbox`](Self::take_inbox).
+    fn take_cancelled(&mut self, remote: &Remote) {
+        let (backlog, noted) = (&remote.counters.cancelled_backlog, &mut self.noted.cancelled);
+        let depth = remote.cancelled.depth();
+        if depth > 0 {
+            note(backlog, noted, depth);
+            self.cancelled = remote.cancelled.take();
+            note(backlog, noted, self.cancelled.depth());
+        }
+    }
+
+    /// Lets go of up to `most` of the entries that were taken out of the cancelled queue. Returns of how many.
+    #[inline(never)]
+    fn collect(&mut self, shared: &SharedRef, remote: &Remote, most: usize) -> usize {
+        let mut collected = 0;
+        while collected < most {
+            // SAFETY: taken out of the queue, so they are the worker's.
+            let Some(entry) = (unsafe { self.cancelled.pop(Entry::next_aside) }) else { break };
+            self.unlink_and_let_go(shared, entry);
+            collected += 1;
+        }
+        if collected > 0 {
+            remote.counters.collected.add(collected as u64);
+        }
+        collected
+    }
+
+    /// Links anew up to `most` of the entries that were reset to an earlier deadline. Returns how many.
+    #[inline(never)]
+    fn relink(&mut self, shared: &SharedRef, remote: &Remote, most: usize) -> usize {
+        let (mut relinked, mut read) = (0, 0);
+        while read < most {
+            // SAFETY: taken out of the queue, so they are the worker's.
+            let Some(node) = (unsafe { self.resets.pop(Entry::next_aside) }) else { break };
+            read += 1;
+            // SAFETY: the worker's.
+            let entry = NonNull::new(unsafe { entry_ref(node) }.next()).expect("a node names an entry");
+            // SAFETY: no timeout's, so that the worker is the sole owner; a shard's free list is only used with its own engine.
+            unsafe { self.free.put(&shared.arena, node) };
+            // SAFETY: while RESET_QUEUED is set the engine does not let go of the entry.
+            match unsafe { entry_ref(entry) }.state.arrive() {
+                Transfer::Pending(deadline) => {
+                    self.unlink(entry);
+                    // SAFETY: in no slot now, and the engine's until it comes out again.
+                    unsafe { self.wheel.insert_again(entry, deadline) };
+                    relinked += 1;
+                }
+                Transfer::Cancelled => self.unlink_and_let_go(shared, entry),
+            }
+        }
+        if relinked > 0 {
+            remote.counters.relinked.add(relinked);
+        }
+        read
+    }
+
+    /// Links up to `most` of the entries that were taken out of the inbox. Returns how many were gone through.
+    #[inline(never)]
+    fn link(&mut self, shared: &SharedRef, remote: &Remote, most: usize) -> usize {
+        let (mut gone_through, mut cancelled) = (0, 0);
+        while gone_through < most {
+            // SAFETY: taken out of the inbox, so they are the worker's.
+            let Some(entry) = (unsafe { self.inbox.pop(Entry::next) }) else { break };
+            gone_through += 1;
+            // Again, if it was cancelled, and then armed again, in between.
+            loop {
+                // SAFETY: the engine has not let go of it.
+                match unsafe { entry_ref(entry) }.state.link() {
+                    Transfer::Pending(deadline) => {
+                        // SAFETY: in no slot yet, and the engine's until it comes out again.
+                        unsafe { self.wheel.insert(entry, deadline) };
+                        break;
+                    }
+                    Transfer::Cancelled if let_go(&self.free, shared, entry) => {
+                        cancelled += 1;
+                        break;
+                    }
+                    Transfer::Cancelled => {}
+                }
+            }
+        }
+        if gone_through > 0 {
+            note(&remote.counters.cancelled_share, &mut self.noted.share, Share::of(cancelled, gone_through));
+            remote.counters.transferred.add(gone_through as u64);
+        }
+        gone_through
+    }
+
+    fn expire(
+        &mut self,
+        shared: &SharedRef,
+        remote: &Remote,
+        budget: &mut Budget,
+        sink: &mut impl FnMut(Batch),
+    ) -> usize {
+        let (mut fired, mut relinked) = (0, 0);
+        let mut batch: Option<Batch> = None;
+        while let Some(entry) = self.wheel.pop_due(self.now, budget) {
+            // SAFETY: the engine has not let go of it.
+            match unsafe { entry_ref(entry) }.state.expire(self.now) {
+                Expire::Fire => {
+                    fired += 1;
+                    // SAFETY: just won, and popped out of its slot.
+                    unsafe { fire(&mut batch, &mut self.wakes, entry, shared, remote, sink) };
+                }
+                Expire::NotBefore(deadline) => {
+                    relinked += 1;
+                    // SAFETY: in no slot now, and the engine's until it comes out again.
+                    unsafe { self.wheel.insert_again(entry, deadline) };
+                }
+                // SAFETY: as above. It stays linked, so that a shutdown before it arrives still finds it.
+                Expire::ResetQueued => unsafe { self.wheel.insert_again(entry, self.now.next()) },
+                // The cancelled queue, or the reset queue, brings it, and finds it in no slot.
+                Expire::Cancelled => {}
+            }
+        }
+        hand_over(batch, shared, remote, sink);
+        remote.counters.relinked.add(relinked);
+        fired
+    }
+}

@@ -1,0 +1,172 @@
+//! A clock for producers: never behind the monotonic clock, and a few microseconds ahead of it at most.
+//!
+//! A producer turns a delay into a deadline. If the time that it starts from is a little ahead, the timeout fires a little
+//! later; if it were behind, the timeout would fire early. So what a producer needs is an upper bound, and that can be had
+//! for less than half of what the exact time costs (here 9 ns instead of 22), and without the fence that makes an exact
+//! look at the clock wait for every cache miss that is under way: each thread looks at the monotonic clock at most once in
+//! 16 µs, and in between adds what the processor's time stamp counter says has passed, plus an eighth.
+//!
+//! Why that is an upper bound: the counter is read before the clock, so what is added begins too early rather than too
+//! late. The counter's rate is measured to a percent at first, and again each second. From one measurement to the next the monotonic clock
+//! is slewed by at most 10 % (time daemons stay below 8.4 %). The eighth is more than both. [`MARGIN_NS`] covers that a counter may be read
+//! before instructions that stand before it: a microsecond is longer than any one of them takes.
+//!
+//! The counter is used only while Linux itself uses it as its clock source, which means that it runs at a constant rate and is the same on
+//! all cores. If it jumps or changes its rate all the same (a virtual machine that is moved, or goes on elsewhere), each thread may be
+//! behind until its next look, which is 16 µs away by the counter itself: `counter.rs` says how that look finds it out, and why no thread
+//! believes the counter after one has. (A counter that stood still would be believed for as long. No processor runs code while its
+//! counter stands still.)
+
+use std::time::Instant;
+
+use super::tick::saturating_ns;
+
+/// Nanoseconds since `base`: at least as many as `Instant::now() - base` at the time of the call.
+#[inline]
+pub(super) fn ns_since(base: Base) -> u64 {
+    imp::ns_since_process_base().wrapping_sub(base.0)
+}
+
+/// A point in time that nanoseconds can be counted from: nanoseconds after the process's base, or, wrapping, before it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Base(u64);
+
+impl Base {
+    pub(super) fn at(start: Instant) -> Self {
+        let process = process_base();
+        let after = saturating_ns(start.saturating_duration_since(process));
+        let before = saturating_ns(process.saturating_duration_since(start));
+        Self(after.wrapping_sub(before))
+    }
+}
+
+impl Base {
+    /// Nanoseconds from this base to `at`; none if `at`, or this base, comes before the process's base. Most of it does not
+    /// depend on this base: so a caller that has yet to wait for the memory that it is in has that done meanwhile.
+    #[inline]
+    pub(super) fn ns_to(self, at: Instant) -> Option<u64> {
+        let ns = saturating_ns(at.checked_duration_since(process_base())?);
+        let comes_first = self.0 <= ns && ns < u64::MAX;
+        comes_first.then(|| ns - self.0)
+    }
+}
+
+/// To be called before the first look at the clock that a base is made of.
+pub(super) fn begin() {
+    process_base();
+}
+
+/// What all threads count from.
+#[inline]
+fn process_base() -> Instant {
+    static BASE: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    *BASE.get_or_init(Instant::now)
+}
+
+fn exact_ns() -> u64 {
+    saturating_ns(Instant::now().saturating_duration_since(process_base()))
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(miri), not(loom))))]
+mod imp {
+    pub(super) fn ns_since_process_base() -> u64 {
+        super::exact_ns() + crate::time::tick::MARGIN_NS
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri), not(loom)))]
+mod imp {
+    use std::cell::Cell;
+    use std::fs::File;
+    use std::io::Read;
+
+    use crate::time::counter::{Counter, Look, Machine};
+
+    static COUNTER: Counter = Counter::new();
+
+    thread_local! {
+        static LAST: Cell<Look> = const { Cell::new(Look::NONE) };
+    }
+
+    #[inline]
+    pub(super) fn ns_since_process_base() -> u64 {
+        LAST.with(|last| COUNTER.ns(&This, last))
+    }
+
+    /// The machine that this process runs on.
+    struct This;
+
+    impl Machine for This {
+        #[inline]
+        fn counter(&self) -> u64 {
+            // SAFETY: every x86-64 processor has the instruction. (A system that forbids it to user code, by CR4.TSD, does not
+            // use the counter as its vDSO clock either: `Counter` asks for that first.)
+            unsafe { core::arch::x86_64::_rdtsc() }
+        }
+
+        fn clock_ns(&self) -> u64 {
+            super::exact_ns()
+        }
+
+        /// Without an allocation: this may be the thread's way to a timeout.
+        fn is_clock_source(&self) -> Option<bool> {
+            let mut file = File::open("/sys/devices/system/clocksource/clocksource0/current_clocksource").ok()?;
+            let mut source = [0; 16];
+            let len = file.read(&mut source).ok()?;
+            Some(source[..len].trim_ascii_end() == b"tsc")
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_base_counts_as_the_scale_does_wherever_it_and_the_instant_lie() {
+        let process = process_base();
+        let hour = Duration::from_secs(3_600);
+        let points = [
+            process - hour,
+            process - Duration::from_nanos(1),
+            process,
+            process + Duration::from_nanos(7),
+            process + hour,
+        ];
+        let far = process + Duration::from_secs(1 << 40);
+        for start in points {
+            let scale = crate::time::tick::Scale::new(start, Duration::from_millis(1));
+            for at in points.into_iter().chain([far]) {
+                let ns = Base::at(start).ns_to(at);
+                assert!(ns.is_none_or(|ns| ns == scale.ns_at(at)), "{ns:?}");
+                assert_eq!(ns.is_some(), start >= process && at >= start && at < far, "the usual case has no detour");
+            }
+        }
+    }
+
+    /// On all threads at once, with preemption: the bound must hold on a loaded machine, too.
+    #[test]
+    fn the_producers_clock_is_never_behind_the_monotonic_clock() {
+        let start = Instant::now();
+        let base = Base::at(start);
+        let check = || {
+            let mut close = 0_u32;
+            while start.elapsed() < Duration::from_millis(300) {
+                for _ in 0..1000 {
+                    let before = start.elapsed().as_nanos();
+                    let ahead = u128::from(ns_since(base));
+                    let after = start.elapsed().as_nanos();
+                    assert!(ahead >= before, "{} ns behind", before - ahead);
+                    close += u32::from(ahead < after + 25_000);
+                }
+            }
+            close
+        };
+        let close: u32 = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(check)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no thread saw it behind")).sum()
+        });
+        assert!(close > 0, "and it stays close");
+    }
+}

@@ -1,0 +1,150 @@
+//! How an engine is made of its options.
+
+use std::num::NonZero;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Timer;
+use super::builder::Builder;
+use super::driver::{Bell, Driver, RingBell};
+use super::engine::{Engine, EngineClockListener, Runner};
+use super::error::{BuildError, check_count, check_duration};
+use crate::arena::Arena;
+use crate::engine::{Core, SharedPlan, SharedRef};
+use crate::executor::{Dispatch, ThreadPool};
+use crate::shard::Wake;
+use crate::sync::Mutex;
+use crate::sys::cores::allowed_cores;
+use crate::time::{Source, Timeline};
+use crate::wheel::{MAX_TICK_BITS, Wheel};
+use crate::worker::{Doorbell, Pinning, Sink, WorkerPlan, Workers};
+
+const MAX_SHARDS: usize = 1024;
+const MAX_TICKS_PER_WHEEL: usize = 1 << 20;
+/// 2^40 entries of 64 bytes: more than any machine has.
+const MAX_CAPACITY: usize = 1 << 40;
+/// What the default number of levels makes addressable.
+const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+/// Cores for each shard by default.
+const CORES_PER_SHARD: usize = 4;
+
+impl Builder {
+    /// Makes an engine with a worker thread for each shard. Threads start with the first timeout, so this neither blocks
+    /// nor starts any.
+    ///
+    /// # Errors
+    /// If an option makes no sense or can't be had; the error names it and what would do.
+    pub fn build(mut self) -> Result<Timer, BuildError> {
+        let shards = self.shards.unwrap_or_else(default_shards);
+        let (shared, made) = self.make_shared(shards)?;
+        let cores = self.plan_cores(shards)?;
+        let executor = self
+            .executor
+            .take()
+            .unwrap_or_else(|| Arc::new(ThreadPool::by_cores(&format!("{}-pool", self.thread_name))));
+        let cores_are_fixed = matches!(self.pinning, Pinning::Cores(_));
+        let plan = WorkerPlan { wait: self.wait, thread_name: self.thread_name.clone(), cores, cores_are_fixed };
+        let hooks = std::mem::take(&mut self.hooks);
+        let sink = || -> Box<dyn Sink> { Box::new(Dispatch::new(Arc::clone(&executor), hooks.clone())) };
+        let wheels = made.iter().map(Core::view).collect();
+        let workers = Workers::new(plan, made, &shared, sink);
+        let doorbell: Arc<dyn Wake> = Arc::new(Doorbell(crate::sync::Arc::clone(&workers)));
+        shared.set_waker(&doorbell);
+        let engine = Arc::new(Engine::new(shared, Runner::Workers(workers), wheels, self.slots(), self.stuck_after));
+        if let Some(clock) = engine.shared.timeline().as_manual() {
+            clock.listen(Arc::new(EngineClockListener(Arc::downgrade(&engine))));
+        }
+        Ok(Timer::new_on(engine))
+    }
+
+    /// Makes an engine without threads, which is turned by the [`Driver`]. `executor`, `wait` and `pinning` are not used.
+    ///
+    /// # Errors
+    /// As for [`build`](Self::build).
+    pub fn build_driven(mut self) -> Result<(Timer, Driver), BuildError> {
+        let (shared, shards) = self.make_shared(self.shards.unwrap_or(1))?;
+        let bell = Arc::new(Bell::default());
+        let ring: Arc<dyn Wake> = Arc::new(RingBell(Arc::clone(&bell)));
+        shared.set_waker(&ring);
+        let wheels = shards.iter().map(Core::view).collect();
+        let shards = Arc::new(Mutex::new(shards));
+        let on_tick = std::mem::take(&mut self.hooks).on_tick;
+        let driver = Driver::new(shared.clone(), Arc::clone(&shards), bell, on_tick, self.limits.expiry);
+        let engine = Arc::new(Engine::new(shared, Runner::Driver(shards), wheels, self.slots(), self.stuck_after));
+        Ok((Timer::new_on(engine), driver))
+    }
+
+    fn slots(&self) -> usize {
+        self.ticks_per_wheel.next_power_of_two()
+    }
+
+    fn make_shared(&mut self, shards: usize) -> Result<(SharedRef, Vec<Core>), BuildError> {
+        check_count("shards", shards, MAX_SHARDS)?;
+        check_duration("tick_duration", self.tick_duration)?;
+        check_count("ticks_per_wheel", self.ticks_per_wheel, MAX_TICKS_PER_WHEEL)?;
+        check_count("transfer_limit", self.limits.transfer, usize::MAX)?;
+        check_count("expiry_limit", self.limits.expiry, usize::MAX)?;
+        if let Some(max) = self.max_pending_timeouts {
+            check_count("max_pending_timeouts", max, usize::MAX)?;
+        }
+        if self.capacity > MAX_CAPACITY {
+            return Err(BuildError::Capacity { timeouts: self.capacity });
+        }
+        let levels = self.checked_levels()?;
+        let source = std::mem::replace(&mut self.source, Source::Monotonic);
+        let plan = SharedPlan {
+            shards,
+            timeline: Timeline::new(source, self.tick_duration),
+            arena: Arena::new(self.capacity).ok_or(BuildError::Capacity { timeouts: self.capacity })?,
+            max_pending: self.max_pending_timeouts,
+            max_wait: self.max_wait,
+            on_panic: self.on_panic.take(),
+        };
+        let no_memory = || BuildError::Wheels { shards, levels, ticks_per_wheel: self.slots() };
+        let shared = SharedRef::create(plan).ok_or_else(no_memory)?;
+        let wheel = |_| Wheel::new(self.slots(), levels).ok_or_else(no_memory);
+        let wheels = (0..shards).map(wheel).collect::<Result<Vec<_>, _>>()?;
+        let shard = |(index, wheel)| Core::new(index, wheel, self.limits);
+        Ok((shared, wheels.into_iter().enumerate().map(shard).collect()))
+    }
+
+    fn checked_levels(&self) -> Result<usize, BuildError> {
+        let ticks_per_wheel = self.slots();
+        let bits = ticks_per_wheel.ilog2();
+        let Some(levels) = self.levels else { return Ok(self.levels_for_a_year(bits)) };
+        check_count("levels", levels, usize::MAX)?;
+        if levels > 1 && bits == 0 {
+            return Err(BuildError::TooFewTicks { levels });
+        }
+        let max = (MAX_TICK_BITS / bits.max(1)).max(1) as usize;
+        if levels > max {
+            return Err(BuildError::TooManyLevels { levels, ticks_per_wheel, max });
+        }
+        Ok(levels)
+    }
+
+    fn levels_for_a_year(&self, bits: u32) -> usize {
+        let ticks = A_YEAR.as_nanos().div_ceil(self.tick_duration.as_nanos().max(1));
+        let ticks = u64::try_from(ticks).unwrap_or(u64::MAX).max(1);
+        let wanted = (u64::BITS - (ticks - 1).leading_zeros()).div_ceil(bits.max(1));
+        MAX_TICK_BITS.checked_div(bits).map_or(1, |most| wanted.clamp(1, most) as usize)
+    }
+
+    fn plan_cores(&self, shards: usize) -> Result<Vec<Option<usize>>, BuildError> {
+        let allowed = allowed_cores();
+        if let Pinning::Cores(cores) = &self.pinning {
+            if cores.is_empty() {
+                return Err(BuildError::Zero { option: "the number of cores in Pinning::Cores" });
+            }
+            if let Some(&core) = cores.iter().find(|core| !allowed.contains(core)) {
+                return Err(BuildError::UnknownCore { core, allowed });
+            }
+        }
+        Ok(self.pinning.plan(shards, &allowed))
+    }
+}
+
+fn default_shards() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    (cores / CORES_PER_SHARD).clamp(1, MAX_SHARDS)
+}
