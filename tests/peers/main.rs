@@ -1,5 +1,6 @@
-//! What this project inherits: the tests of the timers that came before it, rethought for its own promises, and what their
-//! users asked for, line by line. One file for each, and `holes` for what their own tests leave open.
+//! The tests of other timers, rethought for the promises of this one, and what their users asked
+//! for, line by line. One file for each system, and `holes` for what their own tests leave open.
+//! This file also checks that the tests exist that `demand.rs` and `comparison.tsv` name.
 
 #[path = "../common/mod.rs"]
 mod common;

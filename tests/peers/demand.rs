@@ -9,7 +9,7 @@
 //! | 4 | as 1 | `promises/outcomes::a_cancel_that_says_true_has_dropped_the_closure_on_the_callers_thread` |
 //! | 5 | a limit that gives the task back | `promises/limits::a_refused_timeout_changes_no_counter_but_that_of_refusals_and_its_closure_comes_back` |
 //! | 6 | no small fixed queue | `promises/limits::without_a_limit_there_is_none`, `promises/bursts::a_full_inbox_drains_over_several_turns_of_a_worker_without_loss` |
-//! | 7 | armed again without a cancel | `heritage/demand::connections_that_arm_again_at_each_heartbeat_leave_no_orphans` |
+//! | 7 | armed again without a cancel | `peers/demand::connections_that_arm_again_at_each_heartbeat_leave_no_orphans` |
 //! | 8 | a stop that leaks | `engines::engines_with_unfired_timeouts_drop_each_closure_once` |
 //! | 9 | a counter that goes down twice | `regressions::a_cancel_within_the_tick_that_it_would_fire_in_is_counted_once` |
 //! | 10 | far future | `promises/time::duration_max_never_fires_and_nothing_overflows`, `src/time/tick::far_deadlines_saturate_to_never_and_stay_an_instant` |
@@ -20,45 +20,45 @@
 //! | 15 | order within a slot | `regressions::timeouts_of_many_rounds_in_one_slot_fire_each_in_its_own_whatever_their_order` |
 //! | 16 | a negative delay | `regressions::no_delay_past_deadlines_and_forever_are_what_they_say` |
 //! | 17 | a clock that jumps | `regressions::a_jump_of_the_clock_costs_slots_and_not_ticks` |
-//! | 18 | suspend | `heritage/demand::a_clock_that_counts_a_suspend_fires_on_waking_what_became_due_in_it` |
-//! | 19 | a burst after a standstill | `heritage/demand::after_a_standstill_a_rate_runs_once_unless_it_was_told_to_make_up` |
-//! | 20 | periods that drift | `heritage/demand::a_rate_keeps_to_its_schedule_however_long_its_runs_take_and_a_delay_counts_from_their_end` |
+//! | 18 | suspend | `peers/demand::a_clock_that_counts_a_suspend_fires_on_waking_what_became_due_in_it` |
+//! | 19 | a burst after a standstill | `peers/demand::after_a_standstill_a_rate_runs_once_unless_it_was_told_to_make_up` |
+//! | 20 | periods that drift | `peers/demand::a_rate_keeps_to_its_schedule_however_long_its_runs_take_and_a_delay_counts_from_their_end` |
 //! | 21 | one tick more on exact multiples | `regressions::a_deadline_on_a_tick_stays_on_it_at_any_phase_of_the_engines_start` |
 //! | 22 | one slot a poll | `regressions::one_turn_catches_up_with_all_ticks_that_were_missed` |
-//! | 23 | a slow or hung task | `promises/executors::a_slow_task_does_not_hold_up_what_expires_later_on_the_default_pool`, `heritage/demand::a_task_that_keeps_its_worker_is_reported_while_it_does` |
+//! | 23 | a slow or hung task | `promises/executors::a_slow_task_does_not_hold_up_what_expires_later_on_the_default_pool`, `peers/demand::a_task_that_keeps_its_worker_is_reported_while_it_does` |
 //! | 24 | callbacks that take locks | `regressions::a_cancel_never_waits_for_a_task`, `promises/outcomes::a_closure_may_use_the_engine_while_a_cancel_drops_it` |
 //! | 25 | wheels of blocked workers | `promises/executors::a_task_may_block_for_long_without_holding_up_the_worker` |
 //! | 26 | races of cancel, insert, expire | `loom-tests/src/models/state::exactly_one_of_expiry_and_two_cancels_wins`, `loom-tests/src/models/cancelled::a_cancel_races_with_the_expiry_of_its_slot`, `threads::a_cancel_that_races_the_expiry_wins_or_the_task_runs_but_never_both` |
-//! | 27 | a worker that dies | `promises/panics::a_panic_never_ends_a_worker_nor_a_pool_thread_even_if_the_hook_panics_too`, `heritage/demand::a_worker_whose_clock_panics_is_reported_and_goes_on_when_it_can` |
-//! | 28 | ways to shut down | `heritage/demand::every_way_to_shut_down_accounts_for_every_timeout`, `heritage/demand::every_way_to_schedule_is_refused_after_a_shutdown_and_gives_the_task_back`, `heritage/demand::a_series_that_races_a_shutdown_ends_and_is_accounted_for`, `heritage/demand::a_series_that_is_reset_while_its_run_waits_is_accounted_for_by_a_shutdown` |
+//! | 27 | a worker that dies | `promises/panics::a_panic_never_ends_a_worker_nor_a_pool_thread_even_if_the_hook_panics_too`, `peers/demand::a_worker_whose_clock_panics_is_reported_and_goes_on_when_it_can` |
+//! | 28 | ways to shut down | `peers/demand::every_way_to_shut_down_accounts_for_every_timeout`, `peers/demand::every_way_to_schedule_is_refused_after_a_shutdown_and_gives_the_task_back`, `peers/demand::a_series_that_races_a_shutdown_ends_and_is_accounted_for`, `peers/demand::a_series_that_is_reset_while_its_run_waits_is_accounted_for_by_a_shutdown` |
 //! | 29 | bursts | `regressions::a_burst_of_550_000_fires_exactly_once_within_its_budget` |
-//! | 30 | too many timers | `heritage/demand::the_global_engine_is_the_same_for_all_threads_and_keeps_no_process_from_ending`, `promises/threads::threads_start_with_the_first_timeout_and_have_names` |
+//! | 30 | too many timers | `peers/demand::the_global_engine_is_the_same_for_all_threads_and_keeps_no_process_from_ending`, `promises/threads::threads_start_with_the_first_timeout_and_have_names` |
 //! | 31 | ticking while idle | `idle::an_engine_whose_only_timeout_is_an_hour_away_sleeps` |
 //! | 32 | idle reapers that spin | `idle::an_empty_engine_sleeps` |
 //! | 33 | two wake-ups for a timeout | `idle::resets_cancels_and_later_timeouts_wake_nobody` |
-//! | 34 | less than a millisecond | `heritage/demand::a_tick_of_fifty_microseconds_is_kept_to_the_nanosecond` |
+//! | 34 | less than a millisecond | `peers/demand::a_tick_of_fifty_microseconds_is_kept_to_the_nanosecond` |
 //! | 35 | timer slack | `promises/threads::workers_have_the_smallest_timer_slack_and_the_shortest_slices_if_they_can_be_chosen` |
-//! | 36 | tolerance | `heritage/demand::timeouts_with_slack_run_within_their_ranges_and_share_wake_ups` |
+//! | 36 | tolerance | `peers/demand::timeouts_with_slack_run_within_their_ranges_and_share_wake_ups` |
 //! | 37 | ways to wait | `promises/builder::every_wait_strategy_works`, `threads::nothing_is_early_lost_or_twice_however_the_workers_wait` |
 //! | 38 | what a poll costs | `allocations::in_the_steady_state_timeouts_do_not_allocate`; the time is for `benches` to measure |
-//! | 39 | a wheel of the wrong size | `heritage/demand::a_wheel_that_is_too_small_for_its_timeouts_moves_each_only_from_level_to_level` |
+//! | 39 | a wheel of the wrong size | `peers/demand::a_wheel_that_is_too_small_for_its_timeouts_moves_each_only_from_level_to_level` |
 //! | 40 | arm and disarm | `regressions::what_is_registered_and_cancelled_in_bulk_leaves_nothing_behind`; the time is for `benches` to measure |
 //! | 41 | one sleeper for all shards | `idle::a_shard_sleeps_while_another_works`, `regressions::an_earlier_timeout_moves_the_next_wake_up_forward` |
 //! | 42 | a reset for each packet | `regressions::a_reset_to_later_leaves_the_wheel_alone_until_the_old_deadline_comes` |
 //! | 43 | a handle that can be moved | `promises/outcomes::a_reset_to_earlier_fires_at_the_new_deadline_and_not_again_at_the_old` |
 //! | 44 | a cancel that is one exchange | `threads::of_many_cancels_of_one_timeout_exactly_one_wins` |
-//! | 45 | what can be seen | `heritage/demand::the_shards_counters_add_up_to_the_engines_and_lateness_is_what_the_clock_says` |
-//! | 46 | a clock for tests | `simulation::what_tasks_schedule_without_delay_has_run_too_when_advance_returns`, `heritage/demand::a_clock_steps_from_timeout_to_timeout_and_says_when_there_is_none` |
+//! | 45 | what can be seen | `peers/demand::the_shards_counters_add_up_to_the_engines_and_lateness_is_what_the_clock_says` |
+//! | 46 | a clock for tests | `simulation::what_tasks_schedule_without_delay_has_run_too_when_advance_returns`, `peers/demand::a_clock_steps_from_timeout_to_timeout_and_says_when_there_is_none` |
 //! | 47 | no timer given to hyper | none: the futures adapters are not built yet |
 //! | 48 | hyper's reset and now | none: the futures adapters are not built yet |
 //! | 49 | futures without a runtime | none: the futures adapters are not built yet |
 //! | 50 | a sleep that is not Unpin | none: the futures adapters are not built yet |
 //! | 51 | a stale firing after a reset | `promises/outcomes::a_reset_to_later_keeps_it_from_firing_before_the_new_deadline`, `loom-tests/src/models/cancelled::a_timeout_does_not_fire_before_the_deadline_that_a_reset_gave_it` |
 //! | 52 | a stale handle | `regressions::an_old_handle_never_touches_the_timeout_that_took_its_place` |
-//! | 53 | fork | `heritage/demand::a_forked_child_gets_its_task_back_and_does_not_hang_and_its_parent_goes_on` |
+//! | 53 | fork | `peers/demand::a_forked_child_gets_its_task_back_and_does_not_hang_and_its_parent_goes_on` |
 //! | 54 | pinning that fails in silence | `promises/threads::a_worker_runs_on_the_core_that_it_was_given_and_stats_say_which`, `promises/builder::a_core_outside_of_the_cpuset_is_refused_with_those_inside` |
 //! | 55 | timeouts that shrink under load | none: no such factor is offered |
-//! | 56 | heartbeats | `heritage/demand::connections_that_arm_again_at_each_heartbeat_leave_no_orphans` |
+//! | 56 | heartbeats | `peers/demand::connections_that_arm_again_at_each_heartbeat_leave_no_orphans` |
 
 use std::collections::{HashMap, HashSet};
 use std::process::{Command, Stdio};
@@ -325,7 +325,7 @@ fn a_series_that_races_a_shutdown_ends_and_is_accounted_for() {
 /// 30: netty/netty#6225, redisson/redisson#239: too many timers, and threads that keep a process from ending.
 #[test]
 fn the_global_engine_is_the_same_for_all_threads_and_keeps_no_process_from_ending() {
-    const CHILD: &str = "TOURBILLON_HERITAGE_CHILD";
+    const CHILD: &str = "TOURBILLON_PEERS_CHILD";
     let there = thread::spawn(Timer::global).join().expect("no panic");
     assert!(std::ptr::eq(there, Timer::global()));
     let soon = Timer::global().schedule(MS, || ()).expect("accepted");
