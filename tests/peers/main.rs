@@ -44,7 +44,8 @@ fn tests_in(cell: &'static str) -> impl Iterator<Item = (&'static str, &'static 
     cell.split('`').skip(1).step_by(2).filter_map(|name| name.split_once("::"))
 }
 
-fn assert_exists(file: &str, name: &str, named_in: &str) {
+/// Panics unless `file` has a function `name` that is marked as a test.
+fn assert_is_a_test(file: &str, name: &str, named_in: &str) {
     // A file of `tests` by its name there; any other by its path.
     let file = if file.contains("src/") || file.contains("tests/") {
         format!("{file}.rs")
@@ -53,33 +54,66 @@ fn assert_exists(file: &str, name: &str, named_in: &str) {
     };
     let text = std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(&file));
     let text = text.unwrap_or_else(|error| panic!("{named_in}: {file}: {error}"));
-    assert!(text.contains(&format!("fn {name}(")), "{named_in}: there is no {name} in {file}");
+    let above = text.split_once(&format!("fn {name}(")).map(|(above, _)| above);
+    let above = above.unwrap_or_else(|| panic!("{named_in}: there is no {name} in {file}"));
+    let (above, _) = above.rsplit_once('\n').unwrap_or_default();
+    let mut attributes =
+        above.lines().rev().map(str::trim).take_while(|line| line.starts_with("#[") || line.starts_with("//"));
+    assert!(attributes.any(|line| line == "#[test]"), "{named_in}: {name} in {file} is no test");
 }
 
 #[test]
 fn every_test_that_the_table_names_exists() {
     for (line, held_by) in table() {
-        tests_in(held_by).for_each(|(file, name)| assert_exists(file, name, &format!("line {line}")));
+        tests_in(held_by).for_each(|(file, name)| assert_is_a_test(file, name, &format!("line {line}")));
+    }
+}
+
+/// The rows of all tables in `docs/COMPARISON.md` that compare: a feature, and what Tourbillon's cell says.
+fn comparison() -> Vec<(&'static str, &'static str)> {
+    let rows = include_str!("../../docs/COMPARISON.md").lines().filter_map(|line| {
+        let cells: Vec<_> = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect();
+        // The table of versions has two columns. A head is no feature.
+        (cells.len() > 2 && cells[0] != "Feature").then_some(cells)
+    });
+    let ours = |cells: Vec<&'static str>| {
+        assert_eq!(cells.len(), 11, "{}", cells[0]);
+        assert!(cells.iter().all(|cell| !cell.contains("::")), "{}: a test is named in the table", cells[0]);
+        (cells[0], cells[10])
+    };
+    rows.map(ours).collect()
+}
+
+/// The lines of `comparison.tsv`: a feature, and a test that holds what is said of it.
+fn held_by() -> Vec<(&'static str, &'static str)> {
+    let mut lines = include_str!("comparison.tsv").lines();
+    assert_eq!(lines.next(), Some("feature\ttest"));
+    lines.map(|line| line.split_once('\t').unwrap_or_else(|| panic!("one cell: {line}"))).collect()
+}
+
+#[test]
+fn what_the_comparison_says_we_have_is_held_by_a_test() {
+    let (features, held_by) = (comparison(), held_by());
+    assert!(features.len() > 50, "{} features were found", features.len());
+    for (feature, ours) in &features {
+        let is_no = ours.starts_with("**N**");
+        assert!(is_no || ours.starts_with("**Y**") || ours.starts_with("**P**"), "{feature}: {ours}");
+        assert!(is_no || held_by.iter().any(|(name, _)| name == feature), "{feature}: no test");
     }
 }
 
 #[test]
-fn every_test_that_the_readmes_table_names_exists_and_what_it_says_we_have_is_held_by_one() {
-    let readme = include_str!("../../README.md");
-    let (_, section) = readme.split_once("\n## Features against systems\n").expect("the section is there");
-    let section = section.split("\n## ").next().expect("the first");
-    // The first cell is the feature, the last but one is ours. Head and rule are no features.
-    let rows = section.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |")).skip(1);
-    let mut features = 0;
-    for row in rows {
-        let cells: Vec<_> = row.split(" | ").collect();
-        let (feature, [.., ours, held_by]) = (cells[0], &cells[..]) else { panic!("one cell: {row}") };
-        assert_eq!(cells.len(), 12, "{feature}");
-        let is_no = ours.starts_with("**N**");
-        assert!(is_no || ours.starts_with("**Y**") || ours.starts_with("**P**"), "{feature}: {ours}");
-        assert!(is_no || tests_in(held_by).next().is_some(), "{feature}: no test");
-        tests_in(held_by).for_each(|(file, name)| assert_exists(file, name, feature));
-        features += 1;
+fn every_test_that_the_comparison_names_exists_and_its_feature_too() {
+    let held_by = held_by();
+    for (feature, test) in &held_by {
+        let (file, name) = test.split_once("::").unwrap_or_else(|| panic!("{feature}: {test}"));
+        assert_is_a_test(file, name, feature);
     }
-    assert!(features > 50, "{features} features were found");
+    // In the order of the tables, each feature once, and each line once.
+    let mut named: Vec<_> = held_by.iter().map(|(feature, _)| *feature).collect();
+    named.dedup();
+    let features = comparison().into_iter().map(|(feature, _)| feature);
+    assert_eq!(named, features.filter(|feature| named.contains(feature)).collect::<Vec<_>>());
+    let lines: std::collections::HashSet<_> = held_by.iter().collect();
+    assert_eq!(lines.len(), held_by.len(), "a line of comparison.tsv stands there twice");
 }
