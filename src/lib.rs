@@ -1,5 +1,5 @@
-//! **Tourbillon**: a lock-free, multi-producer, sharded timer engine for servers. Link it in, arm a timeout for every
-//! connection and every request, and forget about it.
+//! **Tourbillon**: a lock-free, multi-producer, sharded timer engine for servers. Arm a timeout for
+//! every connection and every request, push it out at every packet, and cancel it from any thread.
 //!
 //! ```
 //! use std::time::Duration;
@@ -8,11 +8,16 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let timer = Timer::new()?;
 //! let timeout = timer.schedule(Duration::from_secs(5), || println!("5 s have passed"))?;
-//! assert!(timeout.reset(Duration::from_secs(30))); // one compare-and-swap; false: it has fired
-//! assert!(timeout.cancel()); // has not run and never will; the closure is dropped here
+//! if !timeout.reset(Duration::from_secs(30)) {
+//!     return Ok(()); // it has fired: its task runs, or is about to
+//! }
+//! assert!(timeout.cancel()); // it has not run and never will; the closure is dropped here
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! [`Timer`] has the ways to schedule, [`Timeout`] is the handle of one timeout, and [`Builder`]
+//! has the options.
 //!
 //! # The way of a timeout
 //!
@@ -30,47 +35,150 @@
 //!                                      something earlier
 //! ```
 //!
-//! # Layers
+//! An entry is one cache line: the state word, the links, and the closure, which lies inline if its
+//! captures take up to 24 bytes. Entries are recycled through free lists of each thread. One
+//! `AtomicU64` in the entry decides what becomes of a timeout. The head of the shard's inbox is the
+//! second such word: one compare-and-swap on it is the enqueue, the wake-up decision and the
+//! shutdown check. A timeout may take over the entry of one that its thread has cancelled and
+//! dropped, while that entry lies in the inbox. Then it pushes nothing.
 //!
-//! Each knows only those before it: `panics`, `events` (what an operator is told), `sync` (the one door to atomics), `memory` (zeroed
-//! arrays), `time` (ticks, clocks), `entry` (one cache line per timeout, and the word that decides), `arena` (where entries live), `wheel`
-//! (slots, levels, bitmaps: no thread, no clock), `shard` (inbox, cancelled queue, wheel, and a turn through them: no thread), `worker`
-//! (the threads), `executor` (where tasks run), `timer` (what you touch), `future` (the same to be awaited), `adapters` (other crates).
+//! `ARCHITECTURE.md` in the repository has the layers and the invariants.
 //!
-//! # Promises
+//! # Costs
 //!
-//! * Never early: no task runs before its deadline by the clock that [`std::time::Instant`] shows. (Futures that sleep when their engine is
-//!   shut down are ready then, and say so.)
-//! * Exactly one of fired, cancelled, handed back by shutdown happens to every timeout that was accepted. (Without a
-//!   shutdown, what is pending when the last [`Timer`], and the last future of it, goes is dropped unrun.)
-//! * `cancel` returned true: it has not run and never will. `reset` returned true: it won't fire before the new deadline.
-//! * Runs of one series never overlap; after a `cancel` that returned true none begins.
-//! * Nothing that is scheduled in a pause runs in it.
-//! * A refused timeout's task comes back in the error.
-//! * A panicking task takes no other with it, nor a thread.
-//! * Not promised: the order of timeouts that are due in the same tick, or on different shards.
+//! | operation | what it takes |
+//! |---|---|
+//! | `reset` to a later deadline | one compare-and-swap: no lock, no message, no wake-up |
+//! | `schedule`, `cancel` | no allocation, no lock, no shared counter; a wake-up only for an earlier deadline or a full queue (8,192 entries) |
+//! | a tick with nothing due | nothing: an idle engine makes no system call |
+//! | expiry | batches of up to 256 to the executor |
 //!
-//! # What else there is
+//! [`Timer::schedule`] and [`Timeout`] list the rare cases that take more.
 //!
-//! Futures ([`Timer::sleep`], [`Timer::timeout`], [`Timer::timeout_at`], [`Timer::interval`]), for any
-//! runtime or none; series ([`Timer::schedule_at_fixed_rate`], [`Timer::schedule_with_fixed_delay`], [`Timer::schedule_repeating`]); a delay with some slack ([`Timer::schedule_between`]); groups that
-//! are cancelled at once ([`Timer::group`]); shards by key ([`Timer::shard_for`]); [`Timer::pause`]; three ways to end ([`Shutdown`]);
-//! [`Timer::health`] and [`Timer::stats`], with the lateness of runs; an engine for the whole process ([`Timer::global`]); engines that are
-//! turned by hand ([`Driver`]), and a clock for tests ([`ManualClock`]), which also goes from deadline to deadline. In a child process that
-//! was forked off after an engine was made, that engine refuses ([`Refusal::Forked`]); one that the child makes works.
+//! # Guarantees
+//!
+//! 1. **Never early.** No task runs before its deadline by the clock that [`std::time::Instant`]
+//!    shows. A shutdown ends the futures that sleep, and they say so
+//!    ([`Sleep::ended_by_shutdown`], [`Elapsed::is_shutdown`]).
+//! 2. **One end, once.** Every timeout that the engine accepted fires, or is cancelled, or is
+//!    handed back by a shutdown: exactly one of these, exactly once. What is pending when the last
+//!    [`Timer`] and its last future go, or the [`Driver`] goes, is dropped unrun soon after, and
+//!    reads as cancelled.
+//! 3. **A true [`cancel`](Timeout::cancel) is final.** The task has not run and never will. The
+//!    call has dropped the closure, on the calling thread.
+//! 4. **A true [`reset`](Timeout::reset) holds.** The timeout does not fire before the new
+//!    deadline.
+//! 5. **Runs of one series never overlap.** A fixed rate does not drift, unless
+//!    [`MissedTicks::Delay`] moves it. After a true `cancel` no run begins; a run that is under way
+//!    goes on, and its end drops the closure. A `reset` moves the next run, also during a run. A
+//!    panic ends the series.
+//! 6. **A refused task comes back** in the [`ScheduleError`], whatever the [`Refusal`].
+//! 7. **A panic takes nothing with it.** The engine catches and counts the panic of a task. The
+//!    rest of its batch runs, and no thread is lost. A [`Clock`] that panics loses no timeout: the
+//!    worker goes on when it can. If the clock panics at the end of a run of a series, the series
+//!    ends as if the run had panicked.
+//! 8. **A pause is still.** Nothing that is scheduled in a [`pause`](Timer::pause) runs in it.
+//! 9. **A handle stays valid.** A [`Timeout`] is 8 bytes, may outlive its [`Timer`], and never
+//!    reaches another timeout. Dropping it detaches the timeout;
+//!    [`cancel_on_drop`](Timeout::cancel_on_drop) makes a guard of it.
+//! 10. **Cancelled timeouts hold a bounded amount of memory**, whatever their delays:
+//!     see [Memory](#memory).
+//!
+//! The engine does not promise an order among timeouts of one tick or of different shards, nor a
+//! bound on lateness.
+//!
+//! # Lateness
+//!
+//! A timeout is late by up to one tick, by the time that the system takes to wake a thread, and by
+//! what runs before it in the executor. A delay counts from a time that is up to some 20 µs ahead
+//! of the exact one, because that time is cheaper to read.
+//!
+//! A deadline that lies on a tick is not moved to the next one; such deadlines come from
+//! [`Timer::schedule_at`], or from a clock that is moved by hand. A task with a delay of zero, and
+//! one whose deadline has passed, run at once. [`Duration::MAX`](std::time::Duration::MAX) means
+//! never.
+//!
+//! # Memory
+//!
+//! A cancel drops the closure. The 64 bytes of the entry wait until the worker collects them. Their
+//! number is bounded:
+//!
+//! * Each thread keeps up to 64 entries that it has cancelled and dropped, for its next timeouts.
+//! * At most 8,191 entries wait in each queue of a shard whose worker sleeps.
+//! * While more than 16,384 entries wait for a worker that runs, a producer without free entries
+//!   waits before it takes 64 more, so that the worker catches up. It waits for
+//!   [`Builder::max_wait`] at most, and not at all for a worker that has not moved for a second.
+//! * A driven engine collects when it is turned. Its producers do not wait.
+//! * A [`Group`] keeps an entry that is over until it comes across it. It looks at three entries
+//!   for each timeout that is scheduled in it.
+//!
+//! [`Timer::shrink`] gives memory back to the system after a spike.
+//!
+//! # Operations
+//!
+//! | | |
+//! |---|---|
+//! | [`Timer::schedule`], [`schedule_at`](Timer::schedule_at), [`schedule_detached`](Timer::schedule_detached) | a task, once |
+//! | [`Timer::schedule_many`] | many tasks with one delay: all or none |
+//! | [`Timer::schedule_between`] | anywhere between two delays, so that timeouts share wake-ups |
+//! | [`Timer::schedule_at_fixed_rate`], [`schedule_at_fixed_rate_with`](Timer::schedule_at_fixed_rate_with), [`schedule_with_fixed_delay`](Timer::schedule_with_fixed_delay) | series; [`MissedTicks`] says what becomes of missed runs |
+//! | [`Timer::schedule_repeating`] | a series whose task answers when to run next |
+//! | [`Timer::sleep`], [`timeout`](Timer::timeout), [`timeout_at`](Timer::timeout_at), [`interval`](Timer::interval) | futures, for any runtime or none |
+//! | [`Timer::group`] | timeouts that are cancelled all at once, by `cancel_all` or when the group goes |
+//! | [`Timer::shard_for`] | all timeouts of a key on one shard |
+//! | [`Timer::pause`], [`resume`](Timer::resume) | the engine's time stands still; all that is pending comes later by the pause |
+//! | [`Timer::shutdown_with`] | [`Shutdown::Cancel`] hands back what is pending, [`FireNow`](Shutdown::FireNow) runs it, [`Drain`](Shutdown::Drain) goes on for a given time at most |
+//! | [`Timer::health`] | whether each worker is there and on time, and which shard's task is stuck |
+//! | [`Timer::stats`] | counters of the engine and of each shard, a histogram of lateness, the occupied slots of each wheel |
+//! | [`Timer::global`] | the process's own engine, which cannot be shut down |
+//! | [`Timer::shrink`] | gives memory back that no timeout uses |
+//! | [`Builder::build_driven`], [`Driver`] | an engine without threads, which an event loop turns |
+//! | [`ManualClock`] | a clock for tests, moved by a length or to the next deadline |
+//!
+//! Examples in the repository: `quick_start`; `idle_connections`, a TCP server
+//! that closes idle connections; `driven`, an event loop that turns its timer itself;
+//! `tokio_executor`, `rayon_executor` and `interval_stream`. `integrations/examples` has servers.
 //!
 //! # Features
 //!
-//! All are off at first, and any can be had together.
+//! All are off by default, and any may be combined.
 //!
-//! * `hyper`: a [`Timer`] is hyper 1's timer, for servers, clients and hyper-util's pools.
-//! * `metrics`: the counters, gauges and lateness of [`Timer::stats`] through the `metrics` facade, for Prometheus and others.
-//! * `quinn`: a runtime for QUIC connections whose timers are the engine's.
-//! * `rayon`, `tokio`: a Rayon pool, or the handle of a Tokio runtime, is an [`Executor`].
+//! * `hyper`: a [`Timer`] is hyper's timer (1.8 or later), for servers, clients and the pools of
+//!   hyper-util.
+//! * `metrics`: the counters, gauges and lateness of [`Timer::stats`] through the `metrics` facade
+//!   (0.24), for Prometheus and others.
+//! * `quinn`: a runtime for QUIC connections (quinn 0.11) whose timers and clock are the engine's.
+//! * `rayon`: a Rayon pool is an [`Executor`].
 //! * `stream`: an [`Interval`] is a `Stream`.
+//! * `tokio`: the handle of a Tokio runtime is an [`Executor`]. A closure that calls `tokio::spawn`
+//!   needs it, because the default pool has no runtime.
 //! * `tower`: a time limit as a layer, for tower and axum.
-//! * `tracing`: events for an operator: panics, too many engines; of workers also that one can't be started or does not get its
-//!   core, long turns, overload.
+//! * `tracing`: events for an operator: panics, too many engines, workers that cannot be started or
+//!   do not get their core, long turns, overload.
+//!
+//! # Platforms
+//!
+//! Tourbillon needs a 64-bit target. It is tested on Linux. Elsewhere there is no timer slack to
+//! set, and pinning is as good as the system's. From Linux 6.12 on, workers ask for short slices.
+//! Time does not pass while the machine is suspended (`CLOCK_MONOTONIC`).
+//!
+//! # After a fork
+//!
+//! On Linux and macOS an engine notices that its process was forked off after it was made. In the
+//! child that engine does nothing:
+//!
+//! * A schedule gives the task back with [`Refusal::Forked`].
+//! * [`Timer::shutdown`] is an error, and [`Timeout::reset`] returns false.
+//! * [`Timeout::cancel`] works on the child's own copy.
+//! * A future is ready if it is polled after its deadline. Nobody wakes it.
+//!
+//! Make a new engine in the child. It works, also on a [`ThreadPool`] from before the fork, whose
+//! batches then run on the worker.
+//!
+//! The child may hang, as with any library that takes a lock, if another thread of the parent was
+//! starting or ending at the fork, or held the lock of a group or of a [`ManualClock`]. A task or a
+//! hook that forks must not return in the child. The thread that runs it is the child's only one,
+//! and would go on as the engine's.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -118,7 +226,7 @@ pub use worker::{Pinning, Tick, WaitStrategy};
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// So are those of the guide for whoever comes from another timer.
+/// So are the examples of the guide for users of other timers.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/COMING_FROM.md")]
 struct ComingFrom;
