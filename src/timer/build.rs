@@ -29,11 +29,12 @@ const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 const CORES_PER_SHARD: usize = 4;
 
 impl Builder {
-    /// Makes an engine with a worker thread for each shard. Threads start with the first timeout, so this neither blocks
-    /// nor starts any.
+    /// Makes an engine with a worker thread for each shard. Threads start with the first timeout,
+    /// so this neither blocks nor starts any.
     ///
     /// # Errors
-    /// If an option makes no sense or can't be had; the error names it and what would do.
+    /// A [`BuildError`] if an option makes no sense or cannot be had. The error names the option
+    /// and says what would do.
     pub fn build(mut self) -> Result<Timer, BuildError> {
         let shards = self.shards.unwrap_or_else(default_shards);
         let (shared, made) = self.make_shared(shards)?;
@@ -57,7 +58,8 @@ impl Builder {
         Ok(Timer::new_on(engine))
     }
 
-    /// Makes an engine without threads, which is turned by the [`Driver`]. `executor`, `wait` and `pinning` are not used.
+    /// Makes an engine without threads, which the [`Driver`] turns. It does not use `executor`,
+    /// `wait` and `pinning`.
     ///
     /// # Errors
     /// As for [`build`](Self::build).

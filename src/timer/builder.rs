@@ -18,7 +18,7 @@ const DEFAULT_LIMIT: usize = 100_000;
 const DEFAULT_MAX_WAIT: Duration = if cfg!(loom) { Duration::ZERO } else { Duration::from_millis(20) };
 const DEFAULT_STUCK_AFTER: Duration = Duration::from_secs(1);
 
-/// Makes a [`Timer`]. Each option has a default that is right for a server that changes nothing.
+/// Makes a [`Timer`]. The defaults are right for a server that changes nothing.
 ///
 /// ```
 /// use std::time::Duration;
@@ -34,6 +34,29 @@ const DEFAULT_STUCK_AFTER: Duration = Duration::from_secs(1);
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Options
+///
+/// | option | unit | default | why |
+/// |---|---|---|---|
+/// | [`shards`](Self::shards) | shards, 1 to 1,024 | one for every 4 cores, at least 1; driven: 1 | a worker takes in several million timeouts a second, so the server's own threads need the cores |
+/// | [`tick_duration`](Self::tick_duration) | time, from 1 ns | 1 ms | finer than a server's timeouts need, and free: ticks in which nothing is due are skipped |
+/// | [`ticks_per_wheel`](Self::ticks_per_wheel) | ticks, up to 1,048,576 | 512 | as in Netty; slots take no memory before they are used |
+/// | [`levels`](Self::levels) | wheels | as many as make a year addressable: 4 at 1 ms and 512 ticks | a timeout within a year is moved once a level, and not looked at in each round |
+/// | [`transfer_limit`](Self::transfer_limit) | timeouts a turn | 100,000 | as in Netty; a full inbox does not make a turn long |
+/// | [`expiry_limit`](Self::expiry_limit) | timeouts a turn | 100,000 | the same for a burst at one deadline |
+/// | [`max_pending_timeouts`](Self::max_pending_timeouts) | timeouts | no bound | a bound costs a shared counter |
+/// | [`max_wait`](Self::max_wait) | time | 20 ms | bounds the memory of cancelled timeouts when a worker falls behind |
+/// | [`capacity`](Self::capacity) | timeouts of 64 bytes | 0 | memory is taken when it is needed |
+/// | [`pinning`](Self::pinning) | [`Pinning`] | [`Auto`](Pinning::Auto) | a core of its own for each worker, if there are more cores than workers |
+/// | [`wait`](Self::wait) | [`WaitStrategy`] | [`Park`](WaitStrategy::Park) | an idle worker takes no CPU; the others trade CPU for lateness |
+/// | [`executor`](Self::executor) | [`Executor`] | a [`ThreadPool`], a thread for each core, at least 2 | a task that blocks does not hold up the worker |
+/// | [`clock`](Self::clock) | [`Clock`] | [`Instant::now`](std::time::Instant::now) | the system's monotonic clock |
+/// | [`thread_name`](Self::thread_name) | text | `tourbillon` | |
+/// | [`on_panic`](Self::on_panic) | hook | none | the engine counts the panics of tasks |
+/// | [`on_tick`](Self::on_tick) | hook | none | a hook costs a look at the clock for each turn that it is called for |
+/// | [`on_worker_start`](Self::on_worker_start) | hook | none | |
+/// | [`stuck_after`](Self::stuck_after) | time | 1 s | |
 #[must_use = "a Builder does nothing until `build` is called"]
 pub struct Builder {
     pub(super) shards: Option<usize>,
@@ -76,32 +99,35 @@ impl Builder {
         }
     }
 
-    /// How many shards, each with a wheel and a worker thread of its own. 1 to 1,024.
+    /// How many shards there are, each with a wheel and a worker thread of its own.
     ///
-    /// Threads that schedule are dealt out to the shards in turn, each at its first timeout, and stay there; one that begins when
-    /// another has ended takes that one's place. So a program in which one thread at a time schedules uses one shard, unless it spreads
-    /// its timeouts by [`Timer::shard_for`](crate::Timer::shard_for).
+    /// The engine deals the threads that schedule out to the shards in turn, each at its first
+    /// timeout. A thread stays on its shard. A thread that begins when another has ended takes the
+    /// place of that one. So a program in which one thread at a time schedules uses one shard,
+    /// unless it spreads its timeouts by [`Timer::shard_for`](crate::Timer::shard_for).
     ///
-    /// Default: one for every four cores, at least one: a worker takes in several million timeouts a second, so it is the
-    /// server's own threads that need the cores. (Driven engines: one.)
+    /// Default: one for every four cores, at least one. For a driven engine: one.
     pub fn shards(mut self, shards: usize) -> Self {
         self.shards = Some(shards);
         self
     }
 
-    /// How long a tick is: deadlines are rounded up to it. From 1 ns; less than what the system takes to wake a thread
-    /// (some 50 µs) is of use with [`WaitStrategy::Spin`] or [`WaitStrategy::Hybrid`] only.
+    /// How long a tick is. Deadlines are rounded up to a tick.
     ///
-    /// Default: 1 ms, which is finer than any timeout of a server needs, and costs nothing: ticks in which nothing is due
-    /// are skipped.
+    /// A tick may be as short as 1 ns. The system takes some 50 µs to wake a thread. A tick that is
+    /// shorter is of use only with [`WaitStrategy::Spin`] or [`WaitStrategy::Hybrid`].
+    ///
+    /// Default: 1 ms.
     pub fn tick_duration(mut self, tick: Duration) -> Self {
         self.tick_duration = tick;
         self
     }
 
-    /// How many ticks one wheel spans, rounded up to a power of two; up to 1,048,576. Each shard keeps two slots of 64
-    /// bytes for each tick and level (one if there is only one level), and as many again for the day on which the clock leaps
-    /// beyond them all; they take no memory before something has been in them, or beside them on their page.
+    /// How many ticks one wheel spans, rounded up to a power of two; at most 1,048,576.
+    ///
+    /// Each shard keeps two slots of 64 bytes for each tick and level, or one slot if there is only
+    /// one level. It keeps as many again for a clock that leaps beyond all of them. A slot takes
+    /// memory when it, or a slot on its page, is first used.
     ///
     /// Default: 512.
     pub fn ticks_per_wheel(mut self, ticks: usize) -> Self {
@@ -109,29 +135,34 @@ impl Builder {
         self
     }
 
-    /// How many wheels of a shard stand one upon the other, each `ticks_per_wheel` times coarser than the one below. What
-    /// lies beyond the last waits there for as many rounds as it takes. 1 is Netty's hashed wheel: each timeout beyond one
-    /// revolution is looked at in every round, and after a jump of the clock by more than one revolution, what is due
-    /// runs in the order of slots and not of ticks.
+    /// How many wheels of a shard stand one upon the other, each `ticks_per_wheel` times coarser
+    /// than the one below.
     ///
-    /// Default: as many as make a year addressable; 4 at 1 ms and 512 ticks.
+    /// What lies beyond the last wheel waits there for as many rounds as it takes. One level is
+    /// Netty's hashed wheel: the worker looks at each timeout beyond one revolution in every round.
+    /// After a jump of the clock by more than one revolution, what is due runs in the order of
+    /// slots and not of ticks.
+    ///
+    /// Default: as many as make a year addressable, which is 4 at 1 ms and 512 ticks.
     pub fn levels(mut self, levels: usize) -> Self {
         self.levels = Some(levels);
         self
     }
 
-    /// How many timeouts a worker takes out of its inbox in one turn at most. What is left over goes on in the next turn,
-    /// at once.
+    /// How many timeouts a worker takes out of its inbox in one turn at most. The next turn follows
+    /// at once, and takes the rest.
     ///
-    /// Default: 100,000, as in Netty.
+    /// Default: 100,000.
     pub fn transfer_limit(mut self, limit: usize) -> Self {
         self.limits.transfer = limit;
         self
     }
 
-    /// How many timeouts a worker looks at in one turn at most because their slot has come up; the same bound holds, each
-    /// by itself, for cancelled ones to collect, for resets to an earlier deadline, and for those a cascade moves. What is
-    /// left over goes on in the next turn, at once.
+    /// How many timeouts a worker looks at in one turn at most because their slot has come up. The
+    /// next turn follows at once, and takes the rest.
+    ///
+    /// The same bound holds, each by itself, for cancelled timeouts to collect, for resets to an
+    /// earlier deadline, and for timeouts that a cascade moves.
     ///
     /// Default: 100,000.
     pub fn expiry_limit(mut self, limit: usize) -> Self {
@@ -139,9 +170,12 @@ impl Builder {
         self
     }
 
-    /// How many timeouts may be pending in the whole engine: never one more, and none is refused while there is room. Costs
-    /// one read-modify-write on a shared counter for each schedule, each cancel, each batch of expired ones, each future that is
-    /// woken and each series that ends, and nothing if it is not set.
+    /// How many timeouts may be pending in the whole engine. The bound is exact: there is never one
+    /// more, and none is refused while there is room.
+    ///
+    /// A bound costs one read-modify-write on a shared counter for each schedule, each cancel, each
+    /// batch of expired timeouts, each future that is woken and each series that ends. Without a
+    /// bound there is no such counter.
     ///
     /// Default: no bound.
     pub fn max_pending_timeouts(mut self, max: usize) -> Self {
@@ -149,14 +183,18 @@ impl Builder {
         self
     }
 
-    /// How long a call that schedules may wait for a worker that is behind. It waits only if its thread has no free memory left while more
-    /// than 16,384 cancelled timeouts wait for a worker that runs (or, before the engine takes new memory, as many of any kind): so what
-    /// cancelled ones hold is bounded, however fast timeouts are scheduled and cancelled. When the time is up the call goes on, and its
-    /// thread has memory for 64 timeouts more. After a second in which the worker has not moved it is not waited for until it does.
+    /// How long a call that schedules may wait for a worker that is behind.
     ///
-    /// Zero: nobody waits, and the engine takes memory as long as its worker does not keep up. That is for event loops, which must not
-    /// stand still; [`Timer::shrink`](crate::Timer::shrink) gives the memory back when the storm is over. `Stats::waits` counts the
-    /// calls that have waited. (A driven engine has no worker that could be waited for.)
+    /// A call waits only if its thread has no free memory left while more than 16,384 cancelled
+    /// timeouts wait for a worker that runs (or, before the engine takes new memory, as many of any
+    /// kind). So what cancelled timeouts hold is bounded, however fast they come. When the time is
+    /// up the call goes on, and its thread has memory for 64 timeouts more. A worker that has not
+    /// moved for a second is not waited for until it moves.
+    ///
+    /// With zero no call waits, and the engine takes memory as long as its worker does not keep up.
+    /// That is for event loops, which must not stand still;
+    /// [`Timer::shrink`](crate::Timer::shrink) gives the memory back later. `Stats::waits` counts
+    /// the calls that have waited. A driven engine has no worker, so its producers never wait.
     ///
     /// Default: 20 ms.
     pub fn max_wait(mut self, most: Duration) -> Self {
@@ -164,12 +202,19 @@ impl Builder {
         self
     }
 
-    /// Memory for how many timeouts is reserved, and touched, by `build`: 64 bytes each. More are allocated when they are
-    /// needed, and given back by [`Timer::shrink`](crate::Timer::shrink) only. Cancelled ones count until their worker has collected them:
-    /// up to 8,191 in each of the two queues of a shard whose worker sleeps, and twice 16,384 of one that runs.
-    /// Each thread, the pool's included, keeps up to 192 free ones, and up to 64 that it has cancelled and dropped; a worker 128 more.
-    /// On Linux large pages are asked for if 4 MiB or more are reserved: operations on tens of thousands of timeouts, and more, are the
-    /// faster for it. (They come from the system and not from the global allocator, so that they go back to it with the engine.)
+    /// For how many timeouts `build` reserves and touches memory, at 64 bytes each.
+    ///
+    /// The engine allocates more when it needs more, and gives that back only by
+    /// [`Timer::shrink`](crate::Timer::shrink). Besides the pending timeouts these take memory:
+    ///
+    /// * cancelled timeouts until their worker has collected them: up to 8,191 in each of the two
+    ///   queues of a shard whose worker sleeps, and twice 16,384 of one that runs;
+    /// * up to 192 free entries of each thread, the pool's threads included, and up to 64 that it
+    ///   has cancelled and dropped; a worker keeps 128 more.
+    ///
+    /// On Linux the engine asks for large pages if it reserves 4 MiB or more. They make operations
+    /// on tens of thousands of timeouts, or more, faster. The system gives them, and not the global
+    /// allocator, so they go back to the system with the engine.
     ///
     /// Default: 0.
     pub fn capacity(mut self, timeouts: usize) -> Self {
@@ -189,68 +234,79 @@ impl Builder {
         self
     }
 
-    /// Where expired timeouts run. Not used by a driven engine, which runs them in `turn`.
+    /// Where expired timeouts run. A driven engine does not use it: it runs them in `turn`.
     ///
-    /// They are handed over in batches of up to 256, which run one after the other: a task that blocks holds up those of its batch, also
-    /// where other threads of the pool have nothing to do. What takes long belongs on threads of its own, to which the task hands it.
+    /// The executor gets batches of up to 256 tasks. It runs a batch one task after the other. A
+    /// task that blocks holds up those of its batch, also if other threads of the pool are idle. A
+    /// task that has much to do should hand it to a thread of its own.
     ///
-    /// Default: a [`ThreadPool`] of its own, with as many threads as there are cores, two at least.
+    /// Default: a [`ThreadPool`] with as many threads as there are cores, at least two.
     pub fn executor(mut self, executor: impl Executor) -> Self {
         self.executor = Some(Arc::new(executor));
         self
     }
 
-    /// Where the engine reads the time. Default: the system's monotonic clock, [`std::time::Instant::now`].
+    /// Where the engine reads the time. Default: the system's monotonic clock,
+    /// [`std::time::Instant::now`].
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.source = Source::custom(clock);
         self
     }
 
-    /// What the threads are called: `name-0` and so on for the workers, `name-pool-0` for the default pool's. (Linux shows
-    /// the first 15 bytes.) Default: `tourbillon`.
+    /// What the threads are called: `name-0` and so on for the workers, `name-pool-0` and so on for
+    /// the threads of the default pool. Linux shows the first 15 bytes. Default: `tourbillon`.
     pub fn thread_name(mut self, name: &str) -> Self {
         // A NUL can't be in a thread's name, and would panic when the thread is started.
         self.thread_name = name.replace('\0', "");
         self
     }
 
-    /// Called with what a task panicked with, on the thread that ran it. Default: the panic is only counted (and, as
-    /// always, shown by the panic hook).
+    /// A hook that gets what a task panicked with. The thread that ran the task calls it.
+    ///
+    /// Default: none. The engine counts the panic, and the process's panic hook shows it.
     pub fn on_panic(mut self, hook: impl Fn(&(dyn Any + Send)) + Send + Sync + 'static) -> Self {
         self.on_panic = Some(Box::new(hook));
         self
     }
 
-    /// Called after each turn of a shard in which its time went on or something expired; ticks in which there is nothing to
-    /// do are skipped, and so not told about. By the worker itself, which does nothing else meanwhile (or, in a driven engine,
-    /// by [`Driver::turn`](crate::Driver::turn)). A panic in it is treated as a task's. Costs a look at the clock for each
-    /// turn that is told about (in a driven engine one more for each turn of a shard).
+    /// A hook that is called after each turn of a shard in which its time went on or something
+    /// expired. Ticks with nothing to do are skipped, and the hook is not called for them.
     ///
-    /// Default: nothing.
+    /// The worker calls the hook, and does nothing else meanwhile; in a driven engine
+    /// [`Driver::turn`](crate::Driver::turn) calls it. A panic in it is treated as a task's. A hook
+    /// costs a look at the clock for each turn that it is called for, and in a driven engine one
+    /// more for each turn of a shard.
+    ///
+    /// Default: none.
     pub fn on_tick(mut self, hook: impl Fn(&Tick) + Send + Sync + 'static) -> Self {
         self.hooks.on_tick = CatchUnwind::new(Some(Arc::new(hook)));
         self
     }
 
-    /// Called by each worker, on its own thread, before its first turn: with the number of its shard, once. The thread has its
-    /// name by then, and is pinned. This is the place to give it a priority, or to register it with a profiler, as a thread
-    /// factory is elsewhere. (Threads of the default pool have no such place: where that is needed, the executor is one's own.)
-    /// Nothing of the shard expires before it returns, and whoever waits for the worker waits for it: a shutdown,
-    /// [`ManualClock::advance`](crate::ManualClock::advance). A panic in it is treated as a task's.
+    /// A hook that each worker calls once, on its own thread, before its first turn, with the
+    /// number of its shard. The thread has its name by then, and is pinned.
     ///
-    /// On Linux a worker has by then asked for exact timers, and, from 6.12 on and under the default policy, for the shortest
-    /// slices, so that as a rule it need not wait for what else runs on its core. That takes no privileges. `SCHED_FIFO`, which
-    /// does, goes further. What a worker has, threads and processes that its tasks start inherit. The threads of the default pool
-    /// inherit a policy and a priority that were set here, but have the slices and the timer slack of whoever started the
-    /// worker, and may run on all cores.
+    /// This is the place to give the thread a priority, or to register it with a profiler, as a
+    /// thread factory is elsewhere. Threads of the default pool have no such hook: if you need one,
+    /// bring your own executor. Nothing of the shard expires before the hook returns. A shutdown or
+    /// a [`ManualClock::advance`](crate::ManualClock::advance) waits for it. A panic in it is
+    /// treated as a task's.
     ///
-    /// Default: nothing. In a driven engine it is not called: that has no threads.
+    /// On Linux a worker has by then asked for exact timers. From Linux 6.12 on, and under the
+    /// default policy, it has also asked for the shortest slices, so that it rarely waits for what
+    /// else runs on its core. Neither takes privileges. `SCHED_FIFO`, which does, goes further.
+    /// Threads and processes that the worker's tasks start inherit what the worker has. The threads
+    /// of the default pool inherit a policy and a priority that the hook set. They have the slices
+    /// and the timer slack of the thread that started the worker, and may run on all cores.
+    ///
+    /// Default: none. A driven engine has no threads, and does not call it.
     pub fn on_worker_start(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
         self.hooks.on_start = CatchUnwind::new(Some(Arc::new(hook)));
         self
     }
 
-    /// How long a task may keep a thread, or a worker be late for a turn, before [`Timer::health`] calls it unhealthy.
+    /// How long a task may keep a thread, or a worker be late for a turn, before
+    /// [`Timer::health`] calls it unhealthy.
     ///
     /// Default: 1 s.
     pub fn stuck_after(mut self, bound: Duration) -> Self {
