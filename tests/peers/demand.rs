@@ -49,10 +49,10 @@
 //! | 44 | a cancel that is one exchange | `threads::of_many_cancels_of_one_timeout_exactly_one_wins` |
 //! | 45 | what can be seen | `peers/demand::the_shards_counters_add_up_to_the_engines_and_lateness_is_what_the_clock_says` |
 //! | 46 | a clock for tests | `simulation::what_tasks_schedule_without_delay_has_run_too_when_advance_returns`, `peers/demand::a_clock_steps_from_timeout_to_timeout_and_says_when_there_is_none` |
-//! | 47 | no timer given to hyper | none: the futures adapters are not built yet |
-//! | 48 | hyper's reset and now | none: the futures adapters are not built yet |
-//! | 49 | futures without a runtime | none: the futures adapters are not built yet |
-//! | 50 | a sleep that is not Unpin | none: the futures adapters are not built yet |
+//! | 47 | no timer given to hyper | `integrations/tests/hyper::a_connection_that_sends_half_a_header_is_closed` |
+//! | 48 | hyper's reset and now | `integrations/tests/hyper::a_reset_moves_our_sleep_where_it_is_and_replaces_any_other`, `integrations/tests/hyper::half_a_header_is_given_its_time_to_the_last_nanosecond_of_the_engines_clock` |
+//! | 49 | futures without a runtime | `futures/sleeps::a_sleep_is_ready_when_its_time_has_come_and_not_before` |
+//! | 50 | a sleep that is not Unpin | `futures/sleeps::a_sleep_can_be_moved_shared_shown_and_polled_where_it_lies` |
 //! | 51 | a stale firing after a reset | `promises/outcomes::a_reset_to_later_keeps_it_from_firing_before_the_new_deadline`, `loom-tests/src/models/cancelled::a_timeout_does_not_fire_before_the_deadline_that_a_reset_gave_it` |
 //! | 52 | a stale handle | `regressions::an_old_handle_never_touches_the_timeout_that_took_its_place` |
 //! | 53 | fork | `peers/demand::a_forked_child_gets_its_task_back_and_does_not_hang_and_its_parent_goes_on` |
