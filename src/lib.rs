@@ -135,9 +135,10 @@
 //! | [`Builder::build_driven`], [`Driver`] | an engine without threads, which an event loop turns |
 //! | [`ManualClock`] | a clock for tests, moved by a length or to the next deadline |
 //!
-//! Examples in the repository: `quick_start`; `idle_connections`, a TCP server
-//! that closes idle connections; `driven`, an event loop that turns its timer itself;
-//! `tokio_executor`, `rayon_executor` and `interval_stream`. `integrations/examples` has servers.
+//! The repository has examples, which run with `cargo run --all-features --example NAME`:
+//! `quick_start`; `idle_connections`, a TCP server that closes idle connections; `driven`, an event
+//! loop that turns its timer itself; `tokio_executor`, `rayon_executor` and `interval_stream`.
+//! `integrations/examples` has servers.
 //!
 //! # Features
 //!
