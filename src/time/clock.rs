@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// breaks this to the last tick it has seen. The default, without a clock, is [`Instant::now`].
 ///
 /// A clock that does not run at the speed of [`Instant`] needs somebody to turn the engine when it moves, because
-/// workers sleep by the real clock: [`ManualClock`] does that by itself; for any other use
+/// workers sleep by the real clock: [`ManualClock`](crate::ManualClock) does that by itself; for any other use
 /// [`Builder::build_driven`](crate::Builder::build_driven) or `WaitStrategy::Spin`.
 ///
 /// ```

@@ -18,7 +18,7 @@ const DEFAULT_LIMIT: usize = 100_000;
 const DEFAULT_MAX_WAIT: Duration = if cfg!(loom) { Duration::ZERO } else { Duration::from_millis(20) };
 const DEFAULT_STUCK_AFTER: Duration = Duration::from_secs(1);
 
-/// Makes a [`Timer`]. The defaults are right for a server that changes nothing.
+/// Makes a [`Timer`](crate::Timer). The defaults are right for a server that changes nothing.
 ///
 /// ```
 /// use std::time::Duration;
@@ -50,7 +50,7 @@ const DEFAULT_STUCK_AFTER: Duration = Duration::from_secs(1);
 /// | [`capacity`](Self::capacity) | timeouts of 64 bytes | 0 | memory is taken when it is needed |
 /// | [`pinning`](Self::pinning) | [`Pinning`] | [`Auto`](Pinning::Auto) | a core of its own for each worker, if there are more cores than workers |
 /// | [`wait`](Self::wait) | [`WaitStrategy`] | [`Park`](WaitStrategy::Park) | an idle worker takes no CPU; the others trade CPU for lateness |
-/// | [`executor`](Self::executor) | [`Executor`] | a [`ThreadPool`], a thread for each core, at least 2 | a task that blocks does not hold up the worker |
+/// | [`executor`](Self::executor) | [`Executor`] | a [`ThreadPool`](crate::ThreadPool), a thread for each core, at least 2 | a task that blocks does not hold up the worker |
 /// | [`clock`](Self::clock) | [`Clock`] | [`Instant::now`](std::time::Instant::now) | the system's monotonic clock |
 /// | [`thread_name`](Self::thread_name) | text | `tourbillon` | |
 /// | [`on_panic`](Self::on_panic) | hook | none | the engine counts the panics of tasks |
@@ -193,7 +193,7 @@ impl Builder {
     ///
     /// With zero no call waits, and the engine takes memory as long as its worker does not keep up.
     /// That is for event loops, which must not stand still;
-    /// [`Timer::shrink`](crate::Timer::shrink) gives the memory back later. `Stats::waits` counts
+    /// [`Timer::shrink`](crate::Timer::shrink)(crate::Timer::shrink) gives the memory back later. `Stats::waits` counts
     /// the calls that have waited. A driven engine has no worker, so its producers never wait.
     ///
     /// Default: 20 ms.
@@ -205,7 +205,7 @@ impl Builder {
     /// For how many timeouts `build` reserves and touches memory, at 64 bytes each.
     ///
     /// The engine allocates more when it needs more, and gives that back only by
-    /// [`Timer::shrink`](crate::Timer::shrink). Besides the pending timeouts these take memory:
+    /// [`Timer::shrink`](crate::Timer::shrink)(crate::Timer::shrink). Besides the pending timeouts these take memory:
     ///
     /// * cancelled timeouts until their worker has collected them: up to 8,191 in each of the two
     ///   queues of a shard whose worker sleeps, and twice 16,384 of one that runs;
@@ -240,7 +240,7 @@ impl Builder {
     /// task that blocks holds up those of its batch, also if other threads of the pool are idle. A
     /// task that has much to do should hand it to a thread of its own.
     ///
-    /// Default: a [`ThreadPool`] with as many threads as there are cores, at least two.
+    /// Default: a [`ThreadPool`](crate::ThreadPool) with as many threads as there are cores, at least two.
     pub fn executor(mut self, executor: impl Executor) -> Self {
         self.executor = Some(Arc::new(executor));
         self
@@ -306,7 +306,7 @@ impl Builder {
     }
 
     /// How long a task may keep a thread, or a worker be late for a turn, before
-    /// [`Timer::health`] calls it unhealthy.
+    /// [`Timer::health`](crate::Timer::health) calls it unhealthy.
     ///
     /// Default: 1 s.
     pub fn stuck_after(mut self, bound: Duration) -> Self {
