@@ -20,9 +20,11 @@ mod process;
 mod replay;
 mod report;
 mod soak;
+mod verdict;
 
 use std::process::ExitCode;
 
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
 use compare::{CaseArgs, CompareArgs};
@@ -31,6 +33,7 @@ use garbage::GarbageArgs;
 use replay::ReplayArgs;
 use report::ReportArgs;
 use soak::SoakArgs;
+use verdict::Verdict;
 
 /// The soak refuses engines memory; for all else it is the system's allocator.
 #[global_allocator]
@@ -97,7 +100,7 @@ fn main() -> ExitCode {
         None => connections::run(&cli.connections),
         Some(Job::Connections(args)) => connections::run(&args),
         Some(Job::Replay(args)) => replay::run(&args),
-        Some(Job::Compare(args)) => compare::run(&args),
+        Some(Job::Compare(args)) => compare_and_report(&args),
         Some(Job::Report(args)) => report::run(&args),
         Some(Job::Case(args)) => compare::run_case(&args),
         #[cfg(feature = "peers")]
@@ -115,17 +118,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// What a job that ran to its end has to say: it has already printed why.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Passed,
-    Failed,
-}
-
-impl Verdict {
-    pub(crate) fn passed_if(all_good: bool) -> Self {
-        if all_good { Self::Passed } else { Self::Failed }
+/// Compares, and makes a page of the result if that was asked for.
+fn compare_and_report(args: &CompareArgs) -> Result<Verdict> {
+    let found = compare::run(args)?;
+    if let Some(folder) = &args.report {
+        let json = serde_json::to_value(&found).context("cannot turn the result into JSON")?;
+        let run = serde_json::from_value(json).context("cannot read the result's own JSON")?;
+        report::write(vec![run], folder)?;
     }
+    Ok(compare::verdict(&found))
 }
 
 #[cfg(test)]

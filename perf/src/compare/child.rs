@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 
+use super::job::Job;
 use super::line::Line;
-use super::workloads::Job;
 
 /// How often the process is looked at: seldom, as it needs the cores.
 const LOOK: Duration = Duration::from_millis(25);

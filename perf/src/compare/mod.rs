@@ -6,8 +6,11 @@
 
 mod cases;
 mod child;
+mod job;
 mod line;
 pub(crate) mod machine;
+mod measure;
+mod metrics;
 mod netty;
 mod orchestra;
 mod ping_pong;
@@ -24,13 +27,15 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 
-use crate::{Verdict, json_file, number};
+use crate::verdict::Verdict;
+use crate::{json_file, number};
 use cases::{CASES, Case, Sizes};
+use job::Job;
 use orchestra::Orchestra;
-use systems::Name;
+use report::Report;
+use systems::names::Name;
 #[cfg(feature = "peers")]
-pub(crate) use systems::{EchoArgs, run_echo_load};
-use workloads::Job;
+pub(crate) use systems::servers::{EchoArgs, run_echo_load};
 
 /// Options of the comparison.
 #[derive(Debug, Clone, Args)]
@@ -54,7 +59,7 @@ pub(crate) struct CompareArgs {
 
     /// Make a page and plots of it in this folder, as the job `report` does of the JSON
     #[arg(long, value_name = "FOLDER")]
-    report: Option<PathBuf>,
+    pub(crate) report: Option<PathBuf>,
 
     /// Compare builds of this program instead of systems: NAME=PATH, the first being what the others are compared with
     #[arg(long, value_name = "NAME=PATH", value_parser = parse_build)]
@@ -160,7 +165,7 @@ pub(crate) fn case_place(id: &str) -> Option<usize> {
 }
 
 /// Measures what was asked for, prints it, and writes it down.
-pub(crate) fn run(args: &CompareArgs) -> Result<Verdict> {
+pub(crate) fn run(args: &CompareArgs) -> Result<Report> {
     json_file::check(args.json.as_deref())?;
     let cases = chosen_cases(&args.cases)?;
     let orchestra = if args.build.is_empty() {
@@ -177,24 +182,24 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Verdict> {
     if let Some(path) = &args.json {
         json_file::write(path, &report)?;
     }
-    if let Some(folder) = &args.report {
-        let json = serde_json::to_value(&report).context("cannot turn the result into JSON")?;
-        let run = serde_json::from_value(json).context("cannot read the result's own JSON")?;
-        crate::report::write(vec![run], folder)?;
-    }
-    Ok(Verdict::passed_if(orchestra::promises_kept(&report)))
+    Ok(report)
+}
+
+/// Whether Tourbillon kept its promises in all runs. Prints those that it broke.
+pub(crate) fn verdict(report: &Report) -> Verdict {
+    Verdict::passed_if(orchestra::promises_kept(report))
 }
 
 /// Measures one case of one system, here.
 pub(crate) fn run_case(args: &CaseArgs) -> Result<Verdict> {
-    systems::measure(args.system, &args.size.job(args.case, args.producers))?.print()?;
+    measure::measure(args.system, &args.size.job(args.case, args.producers))?.print()?;
     // Ten million timeouts that nobody needs any more would take long to be taken apart.
     std::process::exit(0);
 }
 
 #[cfg(test)]
 pub(crate) fn system_names() -> impl Iterator<Item = &'static str> {
-    systems::SYSTEMS.into_iter().map(Name::id)
+    systems::names::SYSTEMS.into_iter().map(Name::id)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::workloads::Job;
+use super::job::Job;
 
 const MAIN: &str = "NettyCase";
 

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use super::cases::{Case, Work};
 use super::child;
+use super::job::Job;
 use super::machine::Machine;
 use super::netty::Netty;
 use super::ping_pong::round_trip;
 use super::report::{Report, Run, RunResult, TableOf, Tried};
 use super::statistics::NEAR_NS;
-use super::systems::{How, Name, SYSTEMS};
-use super::workloads::Job;
+use super::systems::names::{How, Name, SYSTEMS};
 
 /// How long a run may take.
 const PATIENCE: Duration = Duration::from_secs(300);

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
-use super::systems::{Producer, System};
-use super::workloads::Metrics;
+use super::metrics::Metrics;
+use super::systems::producer::Producer;
+use super::systems::system::System;
 use crate::duration::nanos;
 use crate::process::CpuTime;
 

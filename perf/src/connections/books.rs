@@ -6,26 +6,9 @@ use std::ops::AddAssign;
 use serde::Serialize;
 use tourbillon::Stats;
 
+use super::kind::{KINDS, Kind};
 use super::recorder::Ledger;
 use crate::number::grouped;
-
-/// What a timeout is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// One of the timeouts without sockets.
-    Population,
-    /// A connection's idle timeout.
-    Idle,
-    /// The server's deadline for a request.
-    Request,
-    /// The end of the work step between request and answer.
-    Work,
-    /// The client's deadline for the answer.
-    Answer,
-}
-
-/// Number of [`Kind`]s.
-pub(crate) const KINDS: usize = 5;
 
 /// What callers did with the timeouts of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]

@@ -17,7 +17,7 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use tourbillon::{Timeout, Timer};
 
-use super::books::Kind;
+use super::kind::Kind;
 use super::lane::{Lane, count};
 use super::options::Pace;
 use super::outcome::ClientsOutcome;

@@ -13,7 +13,7 @@ use crossbeam_queue::SegQueue;
 use crossbeam_utils::CachePadded;
 use mio::Waker;
 
-use super::books::Kind;
+use super::kind::Kind;
 use super::recorder::Recorder;
 use crate::duration::Epoch;
 

@@ -10,6 +10,7 @@
 mod books;
 mod clients;
 mod fd_limit;
+mod kind;
 mod lane;
 mod options;
 mod outcome;
@@ -35,11 +36,13 @@ use tourbillon::{Stats, Timer};
 pub(crate) use options::ConnectionsArgs;
 
 use crate::duration::{self, Epoch};
+use crate::json_file;
 use crate::number::{grouped_f64, grouped_len};
 use crate::process::{CpuByThread, CpuTime, resident_bytes};
-use crate::{Verdict, json_file};
-use books::{Accounts, Closing, Kind};
+use crate::verdict::Verdict;
+use books::{Accounts, Closing};
 use fd_limit::Plan;
+use kind::Kind;
 use lane::Control;
 use options::Pace;
 use outcome::{ClientsOutcome, ServerOutcome};

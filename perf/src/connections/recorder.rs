@@ -13,7 +13,7 @@ use std::time::Instant;
 use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
 
-use super::books::{KINDS, Kind};
+use super::kind::{KINDS, Kind};
 use crate::duration;
 
 /// Ledgers; threads beyond this number share.

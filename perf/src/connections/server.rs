@@ -16,7 +16,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use tourbillon::{Timeout, Timer};
 
-use super::books::Kind;
+use super::kind::Kind;
 use super::lane::{Key, Lane, Signal, count};
 use super::outcome::ServerOutcome;
 use super::wire::{Message, Reader, Received, Why, Writer};

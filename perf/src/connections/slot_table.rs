@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use crossbeam_queue::SegQueue;
 
-use super::books::Kind;
+use super::kind::Kind;
 use super::recorder::Recorder;
 use crate::duration::Epoch;
 

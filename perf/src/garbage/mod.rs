@@ -11,9 +11,9 @@ use clap::Args;
 use comfy_table::Table;
 use tourbillon::Timer;
 
-use crate::Verdict;
 use crate::number::{self, grouped, grouped_len};
 use crate::process::CpuTime;
+use crate::verdict::Verdict;
 pub(crate) use churn::{Churn, SLACK};
 
 /// Options of the garbage table.

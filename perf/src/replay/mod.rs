@@ -19,7 +19,8 @@ use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum};
 
 use crate::duration::{self, exact};
-use crate::{Verdict, json_file, number};
+use crate::verdict::Verdict;
+use crate::{json_file, number};
 use report::{RealClock, Report};
 use wall_run::Speed;
 

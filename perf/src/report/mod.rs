@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::Args;
 
-use crate::Verdict;
+use crate::verdict::Verdict;
 use data::Data;
 
 pub(crate) use data::RunFile;

@@ -89,7 +89,7 @@ fn one(rng: &mut Rng, number: u64, tally: &Arc<Tally>, violations: &Arc<Violatio
         && let Some(timer) = subject.timer()
     {
         // A shutdown may find it in a pause.
-        subject.book.pause(&timer);
+        subject.ledger().pause(&timer);
         tally.did(super::tally::Op::Pause);
     }
     if let Some(clock) = &plan.jumping {
@@ -118,6 +118,6 @@ fn one(rng: &mut Rng, number: u64, tally: &Arc<Tally>, violations: &Arc<Violatio
     drop(left);
     boxes.iter().for_each(|letters| while letters.pop().is_some() {});
     subject.balance();
-    tally.late(subject.book.latest().unwrap_or(0));
+    tally.late(subject.ledger().latest().unwrap_or(0));
     Ok(())
 }

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use tourbillon::{Timeout, TimeoutGuard};
 
-use super::book::{Book, scoped};
 use super::fault::Fault;
+use super::ledger::{Ledger, scoped};
 use super::record::Scope;
+use super::refused::Refused;
 use super::tally::Op;
-use super::work::Refused;
 
 /// What is in it: a plain handle, or one that cancels when it goes.
 enum Grip {
@@ -29,28 +29,28 @@ impl Grip {
 /// A handle that somebody holds. Dropping it lets go of the timeout, or cancels it if it is a guard.
 pub(crate) struct Held {
     id: u64,
-    book: Arc<Book>,
+    ledger: Arc<Ledger>,
     /// Only taken out when this goes, or is made into a guard.
     grip: Option<Grip>,
 }
 
 impl Held {
     /// Notes what became of a schedule. `None` if it was refused, or gave no handle.
-    pub(crate) fn made(book: &Arc<Book>, id: u64, scheduled: Result<Option<Timeout>, Refused>) -> Option<Self> {
+    pub(crate) fn made(ledger: &Arc<Ledger>, id: u64, scheduled: Result<Option<Timeout>, Refused>) -> Option<Self> {
         let timeout = match scheduled {
             Ok(timeout) => {
-                book.accepted();
+                ledger.accepted();
                 timeout
             }
             Err(refused) => {
-                refused.note(book);
+                refused.note(ledger);
                 None
             }
         };
         match timeout {
-            Some(timeout) => Some(Self { id, book: Arc::clone(book), grip: Some(Grip::Timeout(timeout)) }),
+            Some(timeout) => Some(Self { id, ledger: Arc::clone(ledger), grip: Some(Grip::Timeout(timeout)) }),
             None => {
-                book.let_go(id);
+                ledger.let_go(id);
                 None
             }
         }
@@ -64,8 +64,8 @@ impl Held {
         self.id
     }
 
-    pub(crate) fn book(&self) -> &Arc<Book> {
-        &self.book
+    pub(crate) fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
     }
 
     pub(crate) fn is_pending(&self) -> bool {
@@ -73,41 +73,41 @@ impl Held {
     }
 
     pub(crate) fn reset(&self, delay: Duration) -> bool {
-        let floor = self.book.floor_in(delay);
+        let floor = self.ledger.floor_in(delay);
         self.reset_with(floor, |timeout| timeout.reset(delay))
     }
 
     pub(crate) fn reset_at(&self, at: Instant) -> bool {
-        let floor = self.book.floor_at(at);
+        let floor = self.ledger.floor_at(at);
         self.reset_with(floor, |timeout| timeout.reset_at(at))
     }
 
     fn reset_with(&self, floor: u64, reset: impl FnOnce(&Timeout) -> bool) -> bool {
         let Some(timeout) = self.timeout() else { return false };
-        let took = self.book.reset(self.id, floor, || reset(timeout));
+        let took = self.ledger.reset(self.id, floor, || reset(timeout));
         if took {
-            self.book.tally.did(Op::ResetTook);
+            self.ledger.tally.did(Op::ResetTook);
         }
         took
     }
 
     pub(crate) fn cancel(&self) -> bool {
         let Some(timeout) = self.timeout() else { return false };
-        self.book.tally.did(Op::Cancel);
-        let took = self.book.cancel(self.id, || timeout.cancel());
+        self.ledger.tally.did(Op::Cancel);
+        let took = self.ledger.cancel(self.id, || timeout.cancel());
         if took {
-            self.book.tally.did(Op::CancelTook);
+            self.ledger.tally.did(Op::CancelTook);
         }
         // Whatever the answer, it is over; and it reads so.
         if timeout.is_pending() || took && (!timeout.is_cancelled() || timeout.is_expired()) {
-            self.book.fault(self.id, Fault::HandleDisagrees);
+            self.ledger.fault(self.id, Fault::HandleDisagrees);
         }
         took
     }
 
     /// Gives it to one more thread: from here on two may cancel it at once.
     pub(crate) fn share(self) -> Arc<Self> {
-        self.book.share(self.id);
+        self.ledger.share(self.id);
         Arc::new(self)
     }
 
@@ -131,12 +131,12 @@ impl Drop for Held {
     fn drop(&mut self) {
         match self.grip.take() {
             Some(Grip::Guard(guard)) => {
-                self.book.tally.did(Op::Guard);
-                self.book.may_be_cancelled(self.id);
+                self.ledger.tally.did(Op::Guard);
+                self.ledger.may_be_cancelled(self.id);
                 scoped(Scope::Cancelling, || drop(guard));
             }
             other => drop(other),
         }
-        self.book.let_go(self.id);
+        self.ledger.let_go(self.id);
     }
 }

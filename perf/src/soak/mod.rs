@@ -3,24 +3,26 @@
 //! ```text
 //!   producers ──► all operations, announced and settled ──► engines ──► tasks ──┐
 //!       │                                                                      ▼
-//!       └───────────────────────────────► book: a record per timeout ◄── run? dropped? allowed to?
+//!       └───────────────────────────────► ledger: a record per timeout ◄── run? dropped? allowed to?
 //! ```
 //!
-//! [`record`] knows what may happen next to a timeout, [`book`] balances an engine at its end, [`player`] is a producer.
+//! [`record`] knows what may happen next to a timeout, [`ledger`] reconciles an engine at its end, [`player`] is a producer.
 
-mod book;
 mod churn;
 mod clock;
 mod executors;
 mod fault;
 mod garbage;
 mod held;
+mod ledger;
 mod player;
 mod record;
+mod refused;
 mod report;
 mod stingy;
 mod subject;
 mod tally;
+mod task_context;
 mod violations;
 mod work;
 
@@ -37,9 +39,10 @@ use crossbeam_queue::ArrayQueue;
 use fastrand::Rng;
 use tourbillon::WaitStrategy;
 
+use crate::json_file;
 use crate::number::{self, grouped, grouped_len};
 use crate::process::resident_bytes;
-use crate::{Verdict, json_file};
+use crate::verdict::Verdict;
 use clock::Jumping;
 use executors::Runner;
 use player::{LetterBox, Player};
@@ -161,7 +164,7 @@ fn perform(producers: usize, seed: u64, length: Duration) -> Result<Report> {
     run.boxes.iter().for_each(|letters| while letters.pop().is_some() {});
     run.subjects.iter().for_each(|subject| subject.balance());
     memory.after_shutdown = resident_bytes();
-    let of_subject = |subject: &Arc<Subject>| Some((subject.book.name.clone(), subject.book.latest()?));
+    let of_subject = |subject: &Arc<Subject>| Some((subject.ledger().name.clone(), subject.ledger().latest()?));
     let mut latest_ns: BTreeMap<String, u64> = run.subjects.iter().filter_map(of_subject).collect();
     latest_ns.insert("short-lived".to_owned(), run.tally.latest());
     let frame = Frame { seed, producers, seconds: begin.elapsed().as_secs_f64(), memory, latest_ns };
@@ -231,18 +234,18 @@ fn disturb(run: &Run) {
         thread::sleep(Duration::from_millis(rng.u64(50..400)));
         let Some(subject) = rng.choice(run.subjects.iter()) else { return };
         let Some(timer) = subject.timer() else { continue };
-        if subject.book.can_pause() {
-            subject.book.pause(&timer);
+        if subject.ledger().can_pause() {
+            subject.ledger().pause(&timer);
             run.tally.did(Op::Pause);
             thread::sleep(Duration::from_millis(rng.u64(1..80)));
-            subject.book.resume(&timer);
+            subject.ledger().resume(&timer);
         } else if let Some(clock) = &subject.jumping {
             clock.jump(DAY);
             run.tally.inject(Injected::Day);
             // Workers sleep by the real clock: something that is due now wakes each.
             for key in 0..32_u8 {
                 let place = Place::Shard(timer.shard_for(&key));
-                let _ = work::once(&subject.book, &place, Way::Detached(Duration::ZERO), Body::Plain);
+                let _ = work::once(&subject.context, &place, Way::Detached(Duration::ZERO), Body::Plain);
             }
         }
     }

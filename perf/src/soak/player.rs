@@ -10,9 +10,12 @@ use fastrand::Rng;
 use tourbillon::{Group, MissedTicks, Timer};
 
 use super::held::Held;
+use super::ledger::scoped;
+use super::record::Scope;
 use super::stingy::without_memory_for_timeouts;
 use super::subject::Subject;
 use super::tally::{Op, Tally};
+use super::task_context::TaskContext;
 use super::work::{Body, Place, Rule, Way, many, once, series};
 
 /// What producers send each other.
@@ -39,16 +42,16 @@ thread_local! {
 /// A group that is being used, and the series in it, which may be cancelled with it while they run.
 struct OpenGroup {
     group: Option<Group>,
-    book: Arc<super::book::Book>,
+    context: Arc<TaskContext>,
     series: Vec<u64>,
 }
 
 impl OpenGroup {
     fn cancel(&mut self, dropping: bool) {
         let Some(group) = self.group.take() else { return };
-        self.book.tally.did(Op::CancelAll);
-        self.series.drain(..).for_each(|id| self.book.may_be_cancelled(id));
-        super::book::scoped(super::record::Scope::Cancelling, || {
+        self.context.ledger.tally.did(Op::CancelAll);
+        self.series.drain(..).for_each(|id| self.context.ledger.may_be_cancelled(id));
+        scoped(Scope::Cancelling, || {
             if dropping {
                 drop(group.cancel_on_drop());
             } else {
@@ -142,7 +145,7 @@ impl Player {
             22..400 => Body::Panic,
             400..1_600 => Body::Nested(self.rng.u8(..)),
             1_600..4_000 => Body::Large,
-            4_000..4_600 if subject.book.board.is_some() => Body::Meddle(self.rng.u8(..)),
+            4_000..4_600 if subject.context.board.is_some() => Body::Meddle(self.rng.u8(..)),
             _ => Body::Plain,
         }
     }
@@ -173,7 +176,7 @@ impl Player {
         let way = match self.rng.u32(0..20) {
             0..10 => Way::In(delay),
             10..13 => {
-                let now = subject.book.clock_now();
+                let now = subject.ledger().clock_now();
                 let at = now.checked_add(delay).unwrap_or(now);
                 // Some have passed.
                 Way::At(if self.rng.u32(0..4) == 0 { now.checked_sub(delay).unwrap_or(now) } else { at })
@@ -183,7 +186,7 @@ impl Player {
         };
         let key = self.rng.u8(..);
         let place = if self.rng.u32(0..6) == 0 { Place::Shard(timer.shard_for(&key)) } else { Place::Timer(&timer) };
-        self.held.extend(once(&subject.book, &place, way, body));
+        self.held.extend(once(&subject.context, &place, way, body));
     }
 
     fn rule(&mut self) -> Rule {
@@ -211,9 +214,9 @@ impl Player {
         let body = self.body(&subject);
         // Some end themselves, the others are cancelled: by their handle's owner, or by a guard.
         let runs = if self.rng.bool() { self.rng.u32(1..30) } else { 0 };
-        let held = series(&subject.book, &Place::Timer(&timer), initial, rule, runs, body);
+        let held = series(&subject.context, &Place::Timer(&timer), initial, rule, runs, body);
         let Some(mut held) = held else { return };
-        match &subject.book.board {
+        match &subject.context.board {
             Some(board) if self.rng.bool() => self.held.extend(board.push(held).err()),
             _ => {
                 if self.rng.bool() {
@@ -227,7 +230,7 @@ impl Player {
     fn schedule_many(&mut self) {
         let Some((subject, timer)) = self.subject() else { return };
         let (delay, how_many) = (self.delay(), self.rng.usize(0..12));
-        self.held.extend(many(&subject.book, &Place::Timer(&timer), delay, how_many));
+        self.held.extend(many(&subject.context, &Place::Timer(&timer), delay, how_many));
     }
 
     /// Mostly of one of the newest, which are pending.
@@ -241,7 +244,7 @@ impl Player {
         let Some(at) = self.pick() else { return };
         let delay = self.delay();
         let held = &self.held[at];
-        let before = held.book().now();
+        let before = held.ledger().now();
         match self.rng.u32(0..10) {
             0..5 => {
                 self.tally.did(Op::ResetLater);
@@ -253,7 +256,7 @@ impl Player {
             }
             _ => {
                 self.tally.did(Op::ResetAt);
-                let now = held.book().clock_now();
+                let now = held.ledger().clock_now();
                 held.reset_at(now.checked_add(delay).unwrap_or(now));
             }
         }
@@ -264,7 +267,7 @@ impl Player {
         let held = self.held.swap_remove(at);
         held.cancel();
         if self.rng.u32(0..50) == 0 && (held.cancel() || held.reset(Duration::ZERO)) {
-            held.book().violation(&format!("timeout {}: a second cancel, or a reset after it, took", held.id()));
+            held.ledger().violation(&format!("timeout {}: a second cancel, or a reset after it, took", held.id()));
         }
     }
 
@@ -326,8 +329,8 @@ impl Player {
         if self.groups.len() < GROUPS
             && let Some((subject, timer)) = self.subject()
         {
-            let book = Arc::clone(&subject.book);
-            self.groups.push(OpenGroup { group: Some(timer.group()), book, series: Vec::new() });
+            let context = Arc::clone(&subject.context);
+            self.groups.push(OpenGroup { group: Some(timer.group()), context, series: Vec::new() });
         }
         for _ in 0..self.rng.u32(1..12) {
             self.schedule_in_group();
@@ -349,14 +352,14 @@ impl Player {
                     Rule::Rate(period, MissedTicks::Burst) => Rule::Rate(period, MissedTicks::Delay),
                     rule => rule,
                 };
-                if let Some(held) = series(&open.book, &place, short, rule, 0, Body::Plain) {
+                if let Some(held) = series(&open.context, &place, short, rule, 0, Body::Plain) {
                     open.series.push(held.id());
                     self.held.push(held);
                 }
             }
-            1 => self.held.extend(many(&open.book, &place, delay, 5)),
-            2 => _ = once(&open.book, &place, Way::Detached(short), Body::Plain),
-            _ => self.held.extend(once(&open.book, &place, Way::In(delay), Body::Plain)),
+            1 => self.held.extend(many(&open.context, &place, delay, 5)),
+            2 => _ = once(&open.context, &place, Way::Detached(short), Body::Plain),
+            _ => self.held.extend(once(&open.context, &place, Way::In(delay), Body::Plain)),
         }
     }
 }

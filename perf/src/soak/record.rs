@@ -1,6 +1,6 @@
 //! What is known of one timeout, and what of it may happen next.
 //!
-//! Times are nanoseconds of the engine's time as the checker sees it (see [`Book::now`](super::book::Book::now)). A call into
+//! Times are nanoseconds of the engine's time as the checker sees it (see [`Ledger::now`](super::ledger::Ledger::now)). A call into
 //! the engine is announced before and settled afterwards, and never made with the record locked: so a run that comes in between
 //! is held against the more lenient of what was and what will be, and the settling looks at what ran meanwhile.
 

@@ -9,11 +9,12 @@ use anyhow::{Context, Result};
 use crossbeam_queue::ArrayQueue;
 use tourbillon::{Builder, Driver, Shutdown, ShutdownError, Timer, Unfired, WaitStrategy};
 
-use super::book::{Book, scoped};
 use super::clock::{Jumping, Time};
 use super::executors::{self, Hands, Runner};
+use super::ledger::{Ledger, scoped};
 use super::record::Scope;
 use super::tally::{Stop, Tally};
+use super::task_context::TaskContext;
 use super::violations::Violations;
 
 /// How long closures, and the handles in them, may take to be dropped when their engine is over: so many looks, 1 ms apart. Counted, and not timed, as
@@ -94,7 +95,7 @@ struct Turner {
 
 /// An engine, its records, and what turns it.
 pub(crate) struct Subject {
-    pub(crate) book: Arc<Book>,
+    pub(crate) context: Arc<TaskContext>,
     pub(crate) limit: Option<usize>,
     pub(crate) jumping: Option<Jumping>,
     pub(crate) inline: bool,
@@ -106,9 +107,10 @@ pub(crate) struct Subject {
 impl Subject {
     pub(crate) fn build(plan: &Plan, tally: &Arc<Tally>, violations: &Arc<Violations>) -> Result<Self> {
         let time = plan.jumping.clone().map_or(Time::Real, Time::Jumping);
-        let mut book = Book::new(plan.name.clone(), time, plan.tick, plan.room, plan.pauses, tally, violations);
-        book.board = plan.runs_on_one_thread().then(|| ArrayQueue::new(BOARD));
-        let book = Arc::new(book);
+        let mut ledger = Ledger::new(plan.name.clone(), time, plan.tick, plan.room, plan.pauses, tally, violations);
+        ledger.on_one_thread = plan.runs_on_one_thread();
+        let board = ledger.on_one_thread.then(|| ArrayQueue::new(BOARD));
+        let context = Arc::new(TaskContext::new(Arc::new(ledger), board));
         tally.engines.fetch_add(1, Ordering::Relaxed);
         let (timer, hands, turner) = if plan.driven {
             let (timer, driver) = plan.builder().build_driven().context("a driven engine")?;
@@ -117,9 +119,9 @@ impl Subject {
             let (builder, hands) = executors::set(plan.builder(), plan.runner, tally);
             (builder.build().context("an engine")?, hands, None)
         };
-        *book.timer.write().unwrap_or_else(PoisonError::into_inner) = Some(timer);
+        context.set_timer(timer);
         Ok(Self {
-            book,
+            context,
             limit: plan.limit,
             jumping: plan.jumping.clone(),
             inline: !plan.driven && matches!(plan.runner, Runner::Inline | Runner::Refusing | Runner::Panicking),
@@ -129,20 +131,24 @@ impl Subject {
         })
     }
 
+    pub(crate) fn ledger(&self) -> &Arc<Ledger> {
+        &self.context.ledger
+    }
+
     pub(crate) fn timer(&self) -> Option<Timer> {
-        self.book.timer.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.context.timer()
     }
 
     /// Ends the engine, in one of its ways. What was handed back is dropped, or, some of it, run by hand.
     pub(crate) fn stop(&self, how: Stop) {
         let Some(timer) = self.timer() else { return };
-        self.book.tally.stop(how);
-        self.book.resume_for_good(&timer);
-        self.book.expect_end();
+        self.ledger().tally.stop(how);
+        self.ledger().resume_for_good(&timer);
+        self.ledger().expect_end();
         match how {
             Stop::Cancel | Stop::Driven => self.hand_back(timer.shutdown()),
             Stop::FireNow => {
-                self.book.expect_fire();
+                self.ledger().expect_fire();
                 self.hand_back(timer.shutdown_with(Shutdown::FireNow));
             }
             Stop::Drain => self.hand_back(timer.shutdown_with(Shutdown::Drain(Duration::from_millis(30)))),
@@ -152,12 +158,12 @@ impl Subject {
                 let outcomes: Vec<_> = both.into_iter().flatten().collect();
                 let won = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
                 if won != 1 {
-                    self.book.violation(&format!("of two shutdowns at once {won} were the first"));
+                    self.ledger().violation(&format!("of two shutdowns at once {won} were the first"));
                 }
                 outcomes.into_iter().filter(Result::is_ok).for_each(|outcome| self.hand_back(outcome));
             }
             Stop::Dropped | Stop::DriverDropped => {
-                self.book.expect_discard();
+                self.ledger().expect_discard();
                 if how == Stop::DriverDropped
                     && let Some(turner) = self.turner.lock().unwrap_or_else(PoisonError::into_inner).take()
                 {
@@ -165,13 +171,13 @@ impl Subject {
                 }
                 drop(timer);
                 // A task that is about to schedule may hold the last one, and drop it.
-                *self.book.timer.write().unwrap_or_else(PoisonError::into_inner) = None;
+                drop(self.context.take_timer());
             }
         }
         if let Some(turner) = self.turner.lock().unwrap_or_else(PoisonError::into_inner).take() {
             turner.stop();
         }
-        self.book.set_over();
+        self.ledger().set_over();
         if let Some(hands) = &self.hands {
             hands.wait();
         }
@@ -191,7 +197,7 @@ impl Subject {
                     }
                 });
             }
-            Err(why) => self.book.violation(&format!("shutdown: {why}")),
+            Err(why) => self.ledger().violation(&format!("shutdown: {why}")),
         }
     }
 
@@ -199,18 +205,18 @@ impl Subject {
     pub(crate) fn balance(&self) {
         for _ in 0..PATIENCE {
             // Each time: a task that still runs, on a worker that nobody waits for, puts back what it has taken off.
-            self.book.clear_board();
+            self.context.clear_board();
             // Handles as well: a series' own goes after the rest of its closure.
-            if self.book.open_records() == 0 {
+            if self.ledger().open_records() == 0 {
                 break;
             }
             thread::sleep(Duration::from_millis(1));
         }
         let returned = *self.returned.lock().unwrap_or_else(PoisonError::into_inner);
         // Of an engine that was dropped there is nobody to ask.
-        let timer = self.book.timer.write().unwrap_or_else(PoisonError::into_inner).take();
+        let timer = self.context.take_timer();
         let stats = timer.map(|timer| timer.stats());
-        self.book.balance(stats.as_ref(), returned);
+        self.ledger().balance(stats.as_ref(), returned);
     }
 
     /// What holds at any time.
@@ -218,7 +224,7 @@ impl Subject {
         if let (Some(limit), Some(timer)) = (self.limit, self.timer()) {
             let pending = timer.pending();
             if pending > limit {
-                self.book.violation(&format!("{pending} are pending, of {limit} at most"));
+                self.ledger().violation(&format!("{pending} are pending, of {limit} at most"));
             }
         }
     }

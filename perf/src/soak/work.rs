@@ -5,13 +5,14 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tourbillon::{Group, MissedTicks, Refusal, ScheduleError, Shard, Timeout, Timer};
+use tourbillon::{Group, MissedTicks, Shard, Timeout, Timer};
 
-use super::book::{Book, Token, scoped};
 use super::fault::Fault;
 use super::held::Held;
-use super::record::{Kind, Scope};
+use super::record::Kind;
+use super::refused::{Refused, refuse};
 use super::tally::{Injected, Op};
+use super::task_context::{TaskContext, Token};
 
 /// What a task panics with: by `resume_unwind`, which calls no panic hook, so nothing is printed.
 struct Deliberate;
@@ -36,39 +37,38 @@ pub(crate) enum Body {
 const HOLD: Duration = Duration::from_millis(100);
 
 impl Body {
-    fn run(self, book: &Arc<Book>) {
-        book.inside(|| self.run_inside(book));
+    fn run(self, context: &Arc<TaskContext>) {
+        context.ledger.inside(|| self.run_inside(context));
     }
 
-    fn run_inside(self, book: &Arc<Book>) {
+    fn run_inside(self, context: &Arc<TaskContext>) {
         match self {
             Self::Plain | Self::Large => {}
             Self::Panic => {
-                book.tally.inject(Injected::Panic);
+                context.ledger.tally.inject(Injected::Panic);
                 resume_unwind(Box::new(Deliberate));
             }
             Self::Slow(ms) => {
-                book.tally.inject(Injected::Slow);
+                context.ledger.tally.inject(Injected::Slow);
                 thread::sleep(Duration::from_millis(ms.into()));
             }
             Self::Hold => {
-                book.tally.inject(Injected::Held);
+                context.ledger.tally.inject(Injected::Held);
                 thread::sleep(HOLD);
             }
-            Self::Nested(bits) => nested(book, bits),
-            Self::Meddle(bits) => meddle(book, bits),
+            Self::Nested(bits) => nested(context, bits),
+            Self::Meddle(bits) => meddle(context, bits),
         }
     }
 }
 
 /// A task's own operations.
-fn nested(book: &Arc<Book>, bits: u8) {
-    let timer = book.timer.read().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
-    let Some(timer) = timer else { return };
-    book.tally.did(Op::InTask);
+fn nested(context: &Arc<TaskContext>, bits: u8) {
+    let Some(timer) = context.timer() else { return };
+    context.ledger.tally.did(Op::InTask);
     let delay = Duration::from_micros(u64::from(bits) * 100);
     let way = if bits & 1 == 0 { Way::In(delay) } else { Way::Detached(delay) };
-    let Some(held) = once(book, &Place::Timer(&timer), way, Body::Plain) else { return };
+    let Some(held) = once(context, &Place::Timer(&timer), way, Body::Plain) else { return };
     if bits & 2 != 0 {
         held.reset(Duration::from_millis(u64::from(bits)));
     }
@@ -80,8 +80,8 @@ fn nested(book: &Arc<Book>, bits: u8) {
 }
 
 /// A task that resets or cancels series of the engine that runs it.
-fn meddle(book: &Arc<Book>, bits: u8) {
-    let Some(board) = &book.board else { return };
+fn meddle(context: &Arc<TaskContext>, bits: u8) {
+    let Some(board) = &context.board else { return };
     for _ in 0..4 {
         let Some(held) = board.pop() else { return };
         if bits & 7 == 0 {
@@ -118,64 +118,42 @@ pub(crate) enum Way {
     Detached(Duration),
 }
 
-fn count(book: &Book, place: &Place<'_>, op: Op, how_many: u64) {
-    book.tally.did_many(op, how_many);
+fn count(context: &TaskContext, place: &Place<'_>, op: Op, how_many: u64) {
+    context.ledger.tally.did_many(op, how_many);
     match place {
         Place::Timer(_) => {}
-        Place::Shard(_) => book.tally.did_many(Op::OnShard, how_many),
-        Place::Group(_) => book.tally.did_many(Op::InGroup, how_many),
+        Place::Shard(_) => context.ledger.tally.did_many(Op::OnShard, how_many),
+        Place::Group(_) => context.ledger.tally.did_many(Op::InGroup, how_many),
     }
-}
-
-/// Notes that it was refused, and drops what came back.
-fn refuse<F>(book: &Book, error: ScheduleError<F>, how_many: u64) {
-    (0..how_many).for_each(|_| book.rejected());
-    let (full, closed) = (error.is_full(), error.is_shutdown());
-    if full {
-        book.tally.did_many(Op::Full, how_many);
-        book.tally.inject(Injected::Full);
-    }
-    if closed {
-        book.tally.did_many(Op::Closed, how_many);
-    }
-    let no_memory = error.kind() == Refusal::OutOfMemory;
-    if no_memory {
-        book.tally.did_many(Op::NoMemory, how_many);
-        book.tally.inject(Injected::NoMemory);
-    }
-    if !full && !closed && !no_memory {
-        book.violation("a timeout was refused for no reason that there is");
-    }
-    scoped(Scope::Refused, || drop(error.into_inner()));
 }
 
 /// Schedules what runs once.
-pub(crate) fn once(book: &Arc<Book>, place: &Place<'_>, way: Way, body: Body) -> Option<Held> {
+pub(crate) fn once(context: &Arc<TaskContext>, place: &Place<'_>, way: Way, body: Body) -> Option<Held> {
     let (op, floor) = match way {
-        Way::In(delay) => (Op::Schedule, book.floor_in(delay)),
-        Way::At(at) => (Op::At, book.floor_at(at)),
-        Way::Between(earliest, _) => (Op::Between, book.floor_in(earliest)),
-        Way::Detached(delay) => (Op::Detached, book.floor_in(delay)),
+        Way::In(delay) => (Op::Schedule, context.ledger.floor_in(delay)),
+        Way::At(at) => (Op::At, context.ledger.floor_at(at)),
+        Way::Between(earliest, _) => (Op::Between, context.ledger.floor_in(earliest)),
+        Way::Detached(delay) => (Op::Detached, context.ledger.floor_in(delay)),
     };
     let kind = if op == Op::Between { Kind::Range } else { Kind::Once };
-    let token = book.open(kind, floor)?;
+    let token = context.open(kind, floor)?;
     let id = token.id;
-    count(book, place, op, 1);
+    count(context, place, op, 1);
     let scheduled = if body == Body::Large {
         let ballast = [id; 8];
         put(place, way, move || {
-            if token.book.begin(token.id) && ballast != [token.id; 8] {
-                token.book.fault(token.id, Fault::Spoilt);
+            if token.begin() && ballast != [token.id; 8] {
+                token.ledger().fault(token.id, Fault::Spoilt);
             }
         })
     } else {
         put(place, way, move || {
-            if token.book.begin(token.id) {
-                body.run(&token.book);
+            if token.begin() {
+                body.run(&token.context);
             }
         })
     };
-    Held::made(book, id, scheduled)
+    Held::made(&context.ledger, id, scheduled)
 }
 
 fn put<F>(place: &Place<'_>, way: Way, task: F) -> Result<Option<Timeout>, Refused>
@@ -191,37 +169,24 @@ where
     outcome.map_err(Refused::of)
 }
 
-/// A refusal with what came back, whatever that was.
-pub(crate) struct Refused(Box<dyn FnOnce(&Book)>);
-
-impl Refused {
-    fn of<F: 'static>(error: ScheduleError<F>) -> Self {
-        Self(Box::new(move |book| refuse(book, error, 1)))
-    }
-
-    pub(crate) fn note(self, book: &Book) {
-        (self.0)(book);
-    }
-}
-
 /// Schedules so many at once.
-pub(crate) fn many(book: &Arc<Book>, place: &Place<'_>, delay: Duration, how_many: usize) -> Vec<Held> {
-    let floor = book.floor_in(delay);
-    let tokens: Vec<Token> = (0..how_many).map_while(|_| book.open(Kind::Once, floor)).collect();
+pub(crate) fn many(context: &Arc<TaskContext>, place: &Place<'_>, delay: Duration, how_many: usize) -> Vec<Held> {
+    let floor = context.ledger.floor_in(delay);
+    let tokens: Vec<Token> = (0..how_many).map_while(|_| context.open(Kind::Once, floor)).collect();
     let ids: Vec<u64> = tokens.iter().map(|token| token.id).collect();
-    count(book, place, Op::Many, ids.len() as u64);
-    let tasks = tokens.into_iter().map(|token| move || _ = token.book.begin(token.id));
+    count(context, place, Op::Many, ids.len() as u64);
+    let tasks = tokens.into_iter().map(|token| move || _ = token.begin());
     match at_place!(place, on => on.schedule_many(delay, tasks)) {
         Ok(timeouts) => {
             if timeouts.len() != ids.len() {
-                book.violation("schedule_many gave another number of handles than of tasks");
+                context.ledger.violation("schedule_many gave another number of handles than of tasks");
             }
             let made = ids.into_iter().zip(timeouts);
-            made.filter_map(|(id, timeout)| Held::made(book, id, Ok(Some(timeout)))).collect()
+            made.filter_map(|(id, timeout)| Held::made(&context.ledger, id, Ok(Some(timeout)))).collect()
         }
         Err(error) => {
-            refuse(book, error, ids.len() as u64);
-            ids.into_iter().for_each(|id| book.let_go(id));
+            refuse(&context.ledger, error, ids.len() as u64);
+            ids.into_iter().for_each(|id| context.ledger.let_go(id));
             Vec::new()
         }
     }
@@ -238,7 +203,7 @@ pub(crate) enum Rule {
 
 /// Schedules a series. It ends by itself after `runs`, if that is not 0: by cancelling itself, by a panic, or by its answer.
 pub(crate) fn series(
-    book: &Arc<Book>,
+    context: &Arc<TaskContext>,
     place: &Place<'_>,
     initial: Duration,
     rule: Rule,
@@ -250,28 +215,28 @@ pub(crate) fn series(
         Rule::Delay(_) => (Kind::FromEnd, Op::Delay),
         Rule::Repeating(..) => (Kind::FromEnd, Op::Repeating),
     };
-    let token = book.open(kind, book.floor_in(initial))?;
+    let token = context.open(kind, context.ledger.floor_in(initial))?;
     let id = token.id;
-    count(book, place, op, 1);
+    count(context, place, op, 1);
     let own = Arc::new(OnceLock::<Held>::new());
     let mine = (runs > 0).then(|| Arc::clone(&own));
     let mut left = runs;
     let mut run = move |next: Option<Duration>| {
-        if !token.book.begin(token.id) {
+        if !token.begin() {
             return;
         }
         left = left.saturating_sub(1);
         if left == 0
             && let Some(own) = mine.as_ref().and_then(|own| own.get())
         {
-            token.book.tally.did(Op::SelfCancel);
-            token.book.inside(|| _ = own.cancel());
+            token.ledger().tally.did(Op::SelfCancel);
+            token.ledger().inside(|| _ = own.cancel());
         }
         // Of a series that panics, some later run does.
         if body != Body::Panic || left.is_multiple_of(2) {
-            body.run(&token.book);
+            body.run(&token.context);
         }
-        token.book.finish(token.id, next);
+        token.ledger().finish(token.id, next);
     };
     let scheduled = match rule {
         Rule::Rate(period, missed) => {
@@ -292,7 +257,7 @@ pub(crate) fn series(
             at_place!(place, on => on.schedule_repeating(initial, task)).map_err(Refused::of)
         }
     };
-    let held = Held::made(book, id, scheduled.map(Some))?;
+    let held = Held::made(&context.ledger, id, scheduled.map(Some))?;
     if runs > 0 && !matches!(rule, Rule::Repeating(..)) {
         // The task has the handle, through which it ends itself.
         let _ = own.set(held);

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use async_io::Timer;
 
-use super::Plan;
 use super::futures::{Futures, Kind, is_pending};
+use super::plan::Plan;
 
 pub(crate) type AsyncIo = Futures<AsyncIoKind>;
 

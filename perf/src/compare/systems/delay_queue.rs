@@ -9,7 +9,9 @@ use tokio::runtime::{Builder, EnterGuard, Runtime};
 use tokio_util::time::DelayQueue;
 use tokio_util::time::delay_queue::Key;
 
-use super::{Plan, Producer, System};
+use super::plan::Plan;
+use super::producer::Producer;
+use super::system::System;
 use crate::compare::recorder::{Recorder, Task};
 
 #[derive(Debug)]

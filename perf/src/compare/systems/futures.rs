@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::{Plan, Producer, System};
+use super::plan::Plan;
+use super::producer::Producer;
+use super::system::System;
 use crate::compare::recorder::Task;
 
 /// A kind of such future.

@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 use hashed_wheel_timer::{TimerTask, WheelTimer};
 
-use super::{PATIENCE, Plan, Producer, System};
+use super::patience::PATIENCE;
+use super::plan::Plan;
+use super::producer::Producer;
+use super::system::System;
 use crate::compare::recorder::{Recorder, Task};
 
 const TICK_MS: u64 = 1;

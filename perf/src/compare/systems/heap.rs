@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::{Plan, Producer, System};
+use super::plan::Plan;
+use super::producer::Producer;
+use super::system::System;
 use crate::compare::recorder::Task;
 
 /// So many cancelled ones may always wait in the heap.

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use nexus_timer::{TimerHandle, Wheel, WheelBuilder};
 
-use super::{Plan, Producer, System};
+use super::plan::Plan;
+use super::producer::Producer;
+use super::system::System;
 use crate::compare::recorder::{Recorder, Task};
 
 /// Of the unbounded wheel if nothing is to be reserved, as in its documentation.

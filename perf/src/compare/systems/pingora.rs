@@ -7,8 +7,8 @@ use anyhow::Result;
 use pingora_timeout::Timeout;
 use pingora_timeout::fast_timeout::{FastOrTokioTimeout, fast_timeout, set_fast_timeout_to_tokio_threshold};
 
-use super::Plan;
 use super::futures::{Futures, Kind, is_ready_at_once};
+use super::plan::Plan;
 
 pub(crate) type Pingora = Futures<PingoraKind>;
 

@@ -10,7 +10,10 @@ use tokio::task::JoinHandle;
 use tokio::time::{Sleep, Timeout, sleep, sleep_until, timeout};
 
 use super::futures::{Futures, Kind, is_ready_at_once};
-use super::{Plan, Producer, System};
+use super::patience::PATIENCE;
+use super::plan::Plan;
+use super::producer::Producer;
+use super::system::System;
 use crate::compare::recorder::Task;
 
 pub(crate) type Sleeps = Futures<SleepKind>;
@@ -93,7 +96,7 @@ impl System for Tasks {
 
     fn settle(&self) -> Result<()> {
         // The workers steal from each other, so a last task says nothing about those before it; asleep they say it all.
-        let limit = Instant::now() + super::PATIENCE;
+        let limit = Instant::now() + PATIENCE;
         let mut quiet = 0;
         let mut before = 0;
         while quiet < 3 {

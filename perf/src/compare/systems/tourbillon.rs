@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use tourbillon::{Inline, Timeout, Timer};
 
-use super::{PATIENCE, Plan, Producer, System};
+use super::patience::PATIENCE;
+use super::plan::Plan;
+use super::producer::Producer;
+use super::system::System;
 use crate::compare::recorder::Task;
 
 /// With its defaults.

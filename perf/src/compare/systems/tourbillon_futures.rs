@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use tourbillon::{Sleep, Timer};
 
-use super::{Plan, Producer, System};
+use super::plan::Plan;
+use super::producer::Producer;
+use super::system::System;
 use crate::compare::recorder::Task;
 
 #[derive(Debug)]

@@ -4,9 +4,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Job, Metrics};
+use crate::compare::job::Job;
+use crate::compare::metrics::Metrics;
 use crate::compare::recorder::Recorder;
-use crate::compare::systems::{PATIENCE, Producer, System};
+use crate::compare::systems::patience::PATIENCE;
+use crate::compare::systems::producer::Producer;
+use crate::compare::systems::system::System;
 use crate::process::CpuTime;
 
 const TASKS: usize = 100_000;

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use super::{Job, Metrics};
+use crate::compare::job::Job;
+use crate::compare::metrics::Metrics;
 use crate::compare::race::race;
 use crate::compare::recorder::Recorder;
-use crate::compare::systems::{Producer, System};
+use crate::compare::systems::producer::Producer;
+use crate::compare::systems::system::System;
 
 const STEPS: usize = 2_000_000;
 const LIMIT: Duration = Duration::from_secs(60);

@@ -6,9 +6,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::{Job, Metrics, delay, random};
+use super::delays::{delay, random};
+use crate::compare::job::Job;
+use crate::compare::metrics::Metrics;
 use crate::compare::recorder::Recorder;
-use crate::compare::systems::{PATIENCE, Producer, System};
+use crate::compare::systems::patience::PATIENCE;
+use crate::compare::systems::producer::Producer;
+use crate::compare::systems::system::System;
 use crate::process::CpuTime;
 
 const IDLE: Duration = Duration::from_secs(5);

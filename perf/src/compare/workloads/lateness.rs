@@ -5,9 +5,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 
-use super::{FAR, Job, Metrics, delay, random};
+use super::delays::{FAR, delay, random};
+use crate::compare::job::Job;
+use crate::compare::metrics::Metrics;
 use crate::compare::recorder::{Lateness, Recorder};
-use crate::compare::systems::{PATIENCE, Plan, Producer, System};
+use crate::compare::systems::patience::PATIENCE;
+use crate::compare::systems::plan::Plan;
+use crate::compare::systems::producer::Producer;
+use crate::compare::systems::system::System;
 use crate::process::CpuTime;
 
 const TIMEOUTS: usize = 1_000_000;

@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Job, Metrics, delay, random};
+use super::delays::{delay, random};
+use crate::compare::job::Job;
+use crate::compare::metrics::Metrics;
 use crate::compare::recorder::Recorder;
-use crate::compare::systems::{Producer, System};
+use crate::compare::systems::producer::Producer;
+use crate::compare::systems::system::System;
 use crate::process::resident_bytes;
 
 /// Far enough that none is due by the time the last is scheduled.

@@ -4,9 +4,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use super::{Job, Metrics, delay, random};
+use super::delays::{delay, random};
+use crate::compare::job::Job;
+use crate::compare::metrics::Metrics;
 use crate::compare::recorder::Recorder;
-use crate::compare::systems::{Producer, System};
+use crate::compare::systems::producer::Producer;
+use crate::compare::systems::system::System;
 use crate::duration::nanos;
 
 const DUE: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(120)];

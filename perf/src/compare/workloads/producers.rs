@@ -4,10 +4,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use super::{FAR, Job, Metrics, delay, random};
+use super::delays::{FAR, delay, random};
+use crate::compare::job::Job;
+use crate::compare::metrics::Metrics;
 use crate::compare::race::race;
 use crate::compare::recorder::Recorder;
-use crate::compare::systems::{Producer, System};
+use crate::compare::systems::producer::Producer;
+use crate::compare::systems::system::System;
 
 /// Of all producers together, so that what is pending stays the same.
 const TIMEOUTS: usize = 800_000;

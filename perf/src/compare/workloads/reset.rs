@@ -4,10 +4,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use super::{Job, Metrics, random};
+use super::delays::random;
+use crate::compare::job::Job;
+use crate::compare::metrics::Metrics;
 use crate::compare::race::race;
 use crate::compare::recorder::Recorder;
-use crate::compare::systems::{Producer, System};
+use crate::compare::systems::producer::Producer;
+use crate::compare::systems::system::System;
 
 const KEEP_ALIVES: usize = 100_000;
 const KEEP_ALIVE: Duration = Duration::from_secs(60);

@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{FAR, Job, Metrics, delay, random};
+use super::delays::{FAR, delay, random};
+use crate::compare::job::Job;
+use crate::compare::metrics::Metrics;
 use crate::compare::race::race;
 use crate::compare::recorder::Recorder;
-use crate::compare::systems::{Producer, System};
+use crate::compare::systems::producer::Producer;
+use crate::compare::systems::system::System;
 
 const TIMEOUTS: usize = 1_000_000;
 

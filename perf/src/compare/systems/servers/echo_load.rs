@@ -15,8 +15,8 @@ use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::sync::Barrier;
 
-use super::Load;
-use crate::Verdict;
+use super::load::Load;
+use crate::verdict::Verdict;
 
 /// Not for people.
 #[derive(Debug, Clone, Copy, Args)]

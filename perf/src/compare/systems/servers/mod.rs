@@ -6,6 +6,7 @@
 
 mod echo_load;
 mod limits;
+mod load;
 mod wrk;
 
 use std::convert::Infallible;
@@ -25,12 +26,14 @@ use tokio::runtime::Builder;
 
 pub(crate) use echo_load::{EchoArgs, run as run_echo_load};
 
-use super::Name;
+use super::names::Name;
 use crate::accept::{self, Next, PAUSE};
 use crate::compare::cases::Work;
-use crate::compare::workloads::{Job, Metrics};
+use crate::compare::job::Job;
+use crate::compare::metrics::Metrics;
 use crate::process::CpuTime;
 use limits::{Limits, None as NoLimits, Ours, Tokios};
+use load::Load;
 
 /// How long the load lasts.
 const LOAD: Duration = Duration::from_secs(5);
@@ -38,19 +41,8 @@ const HEAD: Duration = Duration::from_secs(30);
 const REQUEST: Duration = Duration::from_secs(10);
 const READ: Duration = Duration::from_secs(60);
 
-/// What the load generator says.
-#[derive(Debug)]
-struct Load {
-    requests: f64,
-    seconds: f64,
-    p50_ms: f64,
-    p99_ms: f64,
-    p999_ms: f64,
-    errors: f64,
-}
-
 /// Runs the server in this process, and the load in another.
-pub(super) fn measure(name: Name, job: &Job) -> Result<Metrics> {
+pub(in crate::compare) fn measure(name: Name, job: &Job) -> Result<Metrics> {
     let Work::Server { http, connections } = job.case.work else { bail!("{} is no server", job.case.id) };
     let connections = job.sizes.of(connections);
     rlimit::increase_nofile_limit(u64::MAX).context("cannot raise the limit of open files")?;

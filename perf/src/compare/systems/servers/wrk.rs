@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::Load;
+use super::load::Load;
 
 /// One thread for the load: the cores are the server's, too. A script has wrk print what can be read.
 const SCRIPT: &str = r#"

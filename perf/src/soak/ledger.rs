@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
@@ -11,7 +11,6 @@ use tourbillon::{Stats, Timer};
 
 use super::clock::Time;
 use super::fault::Fault;
-use super::held::Held;
 use super::record::{End, Kind, Record, Scope, Stage};
 use super::tally::{Ended, Tally};
 use super::violations::Violations;
@@ -32,12 +31,12 @@ struct Pauses {
 thread_local! {
     /// On whose behalf this thread drops closures. Without a destructor, so that a dying thread's other locals can use it.
     static SCOPE: Cell<Scope> = const { Cell::new(Scope::Engine) };
-    /// The engine, by its book's address, whose task this thread is running.
-    static INSIDE: Cell<*const Book> = const { Cell::new(std::ptr::null()) };
+    /// The engine, by its ledger's address, whose task this thread is running.
+    static INSIDE: Cell<*const Ledger> = const { Cell::new(std::ptr::null()) };
 }
 
 /// Puts back, also when a task panics, what the thread was running before.
-struct Inside(*const Book);
+struct Inside(*const Ledger);
 
 impl Drop for Inside {
     fn drop(&mut self) {
@@ -68,7 +67,7 @@ struct Counts {
 }
 
 /// All that is known of one engine's timeouts.
-pub(crate) struct Book {
+pub(crate) struct Ledger {
     pub(crate) name: String,
     time: Time,
     epoch: Instant,
@@ -82,10 +81,8 @@ pub(crate) struct Book {
     ending: AtomicBool,
     over: AtomicBool,
     counts: Counts,
-    /// For tasks that schedule. Taken out when the engine is to end.
-    pub(crate) timer: RwLock<Option<Timer>>,
-    /// Series for tasks to reset and cancel, if one thread runs all of this engine's tasks.
-    pub(crate) board: Option<ArrayQueue<Held>>,
+    /// One thread runs all of this engine's tasks.
+    pub(crate) on_one_thread: bool,
     pub(crate) tally: Arc<Tally>,
     violations: Arc<Violations>,
     /// The greatest lateness, where that is known exactly.
@@ -104,7 +101,7 @@ fn add(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::SeqCst);
 }
 
-impl Book {
+impl Ledger {
     /// For an engine that is about to be built, with room for so many timeouts at once.
     pub(crate) fn new(
         name: String,
@@ -132,8 +129,7 @@ impl Book {
             ending: AtomicBool::new(false),
             over: AtomicBool::new(false),
             counts: Counts::default(),
-            timer: RwLock::new(None),
-            board: None,
+            on_one_thread: false,
             tally: Arc::clone(tally),
             violations: Arc::clone(violations),
             latest: AtomicU64::new(0),
@@ -264,12 +260,12 @@ impl Book {
         }
     }
 
-    /// The token of a timeout that is about to be scheduled. `None` if there are too many.
-    pub(crate) fn open(self: &Arc<Self>, kind: Kind, floor: u64) -> Option<Token> {
+    /// The id of a timeout that is about to be scheduled. Returns `None` if there are too many.
+    pub(crate) fn open(&self, kind: Kind, floor: u64) -> Option<u64> {
         let place = self.free.pop()?;
         let id = (self.serial.fetch_add(1, Ordering::Relaxed) << PLACE_BITS) | place;
         *self.place(id) = Record::open(id, kind, floor, self.now());
-        Some(Token { id, book: Arc::clone(self) })
+        Some(id)
     }
 
     pub(crate) fn accepted(&self) {
@@ -325,7 +321,7 @@ impl Book {
 
     /// Whether this is a task on the only thread that runs any.
     fn is_alone(&self) -> bool {
-        self.board.is_some() && std::ptr::eq(INSIDE.get(), self)
+        self.on_one_thread && std::ptr::eq(INSIDE.get(), self)
     }
 
     /// Resets: `reset` is given the floor of it, and answers whether it took.
@@ -365,7 +361,7 @@ impl Book {
         }
     }
 
-    fn drop_closure(&self, id: u64) {
+    pub(crate) fn drop_closure(&self, id: u64) {
         let is = |flag: &AtomicBool| flag.load(Ordering::SeqCst);
         let stage = Stage { discarding: is(&self.discarding), ending: is(&self.ending), over: is(&self.over) };
         let mut record = self.place(id);
@@ -393,13 +389,6 @@ impl Book {
         record.id = 0;
         drop(record);
         let _ = self.free.push(place);
-    }
-
-    /// Drops what is on the board.
-    pub(crate) fn clear_board(&self) {
-        if let Some(board) = &self.board {
-            while board.pop().is_some() {}
-        }
     }
 
     /// How many timeouts are open: their closures have not been dropped yet, or not all of their handles.
@@ -465,20 +454,8 @@ impl Book {
 }
 
 /// Series that had run before, and were perhaps counted as returned: they came back out of an executor when all was over.
-fn fired_late(book: &Book, fired: u64) -> u64 {
-    fired.saturating_sub(get(&book.counts.once_runs))
-}
-
-/// In a closure: says when that is run, and when it is dropped.
-pub(crate) struct Token {
-    pub(crate) id: u64,
-    pub(crate) book: Arc<Book>,
-}
-
-impl Drop for Token {
-    fn drop(&mut self) {
-        self.book.drop_closure(self.id);
-    }
+fn fired_late(ledger: &Ledger, fired: u64) -> u64 {
+    fired.saturating_sub(get(&ledger.counts.once_runs))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use anyhow::ensure;
 
 use super::*;
 use crate::compare::cases::{CASES, Case, Sizes, Work, find};
+use crate::compare::systems::names::{How, SYSTEMS};
 
 const SIZE: Sizes = Sizes::scaled(0.000_1);
 

@@ -1,0 +1,58 @@
+//! One case of one system, measured in this process.
+
+use anyhow::{Result, bail};
+
+use super::job::Job;
+use super::line::Line;
+use super::systems::names::Name;
+use super::{systems, workloads};
+
+/// Measures a case of a system in this process.
+pub(crate) fn measure(name: Name, job: &Job) -> Result<Line> {
+    if let Some(why) = name.cannot(job.case.work) {
+        bail!("{name} can't do it: {why}");
+    }
+    let metrics = match name {
+        #[cfg(feature = "peers")]
+        Name::TourbillonFuture | Name::Tokio | Name::NoTimers if job.case.work.is_of_servers() => {
+            systems::servers::measure(name, job)
+        }
+        Name::Tourbillon => workloads::run::<systems::tourbillon::Pooled>(job),
+        Name::TourbillonInline => workloads::run::<systems::tourbillon::OnWorker>(job),
+        Name::TourbillonResetAt => workloads::run::<systems::tourbillon::ResetAt>(job),
+        Name::TourbillonFuture => workloads::run::<systems::tourbillon_futures::Engine>(job),
+        Name::BareCas => workloads::run::<systems::floor::BareCas>(job),
+        Name::Heap => workloads::run::<systems::heap::Heap>(job),
+        #[cfg(feature = "peers")]
+        Name::Tokio => workloads::run::<systems::tokio::Sleeps>(job),
+        #[cfg(feature = "peers")]
+        Name::TokioTimeout => workloads::run::<systems::tokio::Timeouts>(job),
+        #[cfg(feature = "peers")]
+        Name::TokioTask => workloads::run::<systems::tokio::Tasks>(job),
+        #[cfg(feature = "peers")]
+        Name::DelayQueue => workloads::run::<systems::delay_queue::Queues>(job),
+        #[cfg(feature = "peers")]
+        Name::Pingora => workloads::run::<systems::pingora::Pingora>(job),
+        #[cfg(feature = "peers")]
+        Name::AsyncIo => workloads::run::<systems::async_io::AsyncIo>(job),
+        #[cfg(feature = "peers")]
+        Name::HierarchicalHashWheel => workloads::run::<systems::hierarchical::ThreadTimer>(job),
+        #[cfg(feature = "peers")]
+        Name::Nexus => workloads::run::<systems::nexus::Wheels>(job),
+        #[cfg(feature = "peers")]
+        Name::NexusRounds => workloads::run::<systems::nexus::WheelsInRounds>(job),
+        #[cfg(feature = "peers")]
+        Name::HashedWheel => workloads::run::<systems::hashed::Hashed>(job),
+        _ => bail!("{name} is not part of this program"),
+    }?;
+    let mut line = Line::new(name.id(), job.case, job.producers);
+    for (key, value) in metrics.values {
+        line.set(key, value);
+    }
+    line.percentiles = metrics.percentiles;
+    line.notes = metrics.notes;
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests;
