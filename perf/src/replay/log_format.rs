@@ -5,14 +5,45 @@
 //!                                                       … "referer" "user agent"  Combined
 //! ```
 //!
-//! A replay needs the client and the time, but a line is only taken for one of these when all fields
-//! of the Common format are there. What comes after them may be the two of the Combined format, more
-//! columns, as many servers have, or nothing.
+//! A replay needs the client and the time. It takes a line only if all fields of the Common format
+//! are there. After them may come the two fields of the Combined format, more columns, as many
+//! servers have, or nothing.
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use jiff::fmt::strtime;
+use regex::{Captures, Regex};
+
+/// The format. The time is `%t` of Apache's `mod_log_config`, a user may have spaces and brackets
+/// in its name, and in a quoted field a backslash escapes the character after it.
+///
+/// Each field is optional together with all that follow it, so that a line always matches as far as
+/// it is right. The first field that is not there is the one that is wrong.
+static FORMAT: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r#"(?sx) ^
+        \x20* (?<client> [^\x20]+ )
+        (?: \x20+ (?<ident> [^\x20]+ )
+        (?: \x20 (?<user> .*? )
+            \x20 \[ (?<time> [0-9]{2} / [A-Za-z]{3} / [0-9]{4}
+                             (?: : [0-9]{2} ){3} \x20 [+-] [0-9]{4} ) \]
+        (?: \x20* " (?<request> (?: [^"\\] | \\. )* ) "
+        (?: \x20* (?<status> [0-9]+ | - ) (?: \x20+ | $ )
+        (?: (?<size> [0-9]+ | - ) (?: \x20 | $ ) (?<tail> .* )
+        )?)?)?)?)?"#,
+    )
+});
+
+/// What follows the size, if each quoted field in it has its end.
+static WHOLE_TAIL: LazyLock<Regex> = LazyLock::new(|| {
+    regex(r#"(?sx) ^ (?: \x20* (?: " (?: [^"\\] | \\. )* " | [^\x20"] [^\x20]* (?: \x20 | $ ) ) )* \x20* $"#)
+});
+
+fn regex(expression: &str) -> Regex {
+    Regex::new(expression).expect("the expression is well formed")
+}
 
 /// A request in a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +56,7 @@ pub(crate) struct LogLine<'a> {
     pub(crate) cut_off: bool,
 }
 
-/// Why a line is none of a log.
+/// Why a line is not a line of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NoLogLine {
     Empty,
@@ -60,107 +91,61 @@ pub(crate) fn parse(line: &str) -> Result<LogLine<'_>, NoLogLine> {
     if line.trim().is_empty() {
         return Err(NoLogLine::Empty);
     }
-    let mut rest = Rest(line);
-    let client = rest.word("client")?;
-    rest.word("ident")?;
-    let second = rest.user_and_time()?;
-    rest.quoted("request")?;
-    rest.number("status")?;
-    rest.number("size")?;
-    Ok(LogLine { client, second, cut_off: rest.tail_is_cut_off() })
-}
-
-/// What of a line has not been read.
-#[derive(Debug, Clone, Copy)]
-struct Rest<'a>(&'a str);
-
-impl<'a> Rest<'a> {
-    /// The next word, up to a space.
-    fn word(&mut self, field: &'static str) -> Result<&'a str, NoLogLine> {
-        let from = self.0.trim_start_matches(' ');
-        let (word, rest) = from.split_once(' ').unwrap_or((from, ""));
-        self.0 = rest;
-        if word.is_empty() { Err(NoLogLine::Ends { before: field }) } else { Ok(word) }
-    }
-
-    /// The user's name, which may be anything, and the time in brackets.
-    fn user_and_time(&mut self) -> Result<i64, NoLogLine> {
-        let after_user = self.0;
-        let mut found = after_user.trim();
-        // The user is at least a `-`, so the bracket has a space before it.
-        for (at, _) in after_user.match_indices(" [") {
-            let bracket = &after_user[at + 1..];
-            let Some((time, rest)) = bracket[1..].split_once(']') else {
-                break;
-            };
-            if let Some(second) = second(time) {
-                self.0 = rest;
-                return Ok(second);
-            }
-            found = &bracket[..time.len() + 2];
-        }
-        match found {
-            "" => Err(NoLogLine::Ends { before: "time" }),
-            _ => Err(NoLogLine::NoTime(shortened(found))),
-        }
-    }
-
-    /// A field in double quotes, in which a backslash escapes what follows it.
-    fn quoted(&mut self, field: &'static str) -> Result<&'a str, NoLogLine> {
-        let from = self.0.trim_start_matches(' ');
-        if from.is_empty() {
-            return Err(NoLogLine::Ends { before: field });
-        }
-        let Some(inner) = from.strip_prefix('"') else {
-            return Err(NoLogLine::NoQuote { field, found: shortened(from) });
-        };
-        let mut escaped = false;
-        for (at, byte) in inner.bytes().enumerate() {
-            match byte {
-                _ if escaped => escaped = false,
-                b'\\' => escaped = true,
-                b'"' => {
-                    self.0 = &inner[at + 1..];
-                    return Ok(&inner[..at]);
-                }
-                _ => {}
-            }
-        }
-        Err(NoLogLine::NoEnd { field })
-    }
-
-    /// Digits, or `-` for none.
-    fn number(&mut self, field: &'static str) -> Result<(), NoLogLine> {
-        let word = self.word(field)?;
-        if word == "-" || word.bytes().all(|byte| byte.is_ascii_digit()) {
-            Ok(())
-        } else {
-            Err(NoLogLine::NoNumber { field, found: shortened(word) })
-        }
-    }
-
-    /// Whether a quoted field in what is left has no end.
-    fn tail_is_cut_off(mut self) -> bool {
-        loop {
-            self.0 = self.0.trim_start_matches(' ');
-            if self.0.is_empty() {
-                return false;
-            }
-            let read = match self.0.starts_with('"') {
-                true => self.quoted("tail"),
-                false => self.word("tail"),
-            };
-            if read.is_err() {
-                return true;
-            }
-        }
-    }
+    let fields = FORMAT.captures(line).ok_or(NoLogLine::Empty)?;
+    let (Some(client), Some(tail)) = (fields.name("client"), fields.name("tail")) else {
+        return Err(reason(line, &fields));
+    };
+    let second = second(&fields["time"]).ok_or_else(|| no_time(&fields))?;
+    Ok(LogLine { client: client.as_str(), second, cut_off: !WHOLE_TAIL.is_match(tail.as_str()) })
 }
 
 /// `17/May/2015:10:05:03 +0000` in seconds since 1970.
 fn second(time: &str) -> Option<i64> {
     let parsed = strtime::parse("%d/%b/%Y:%H:%M:%S %z", time).ok()?;
     parsed.to_timestamp().ok().map(Timestamp::as_second)
+}
+
+/// What is wrong with a line: its first field that did not match.
+fn reason(line: &str, fields: &Captures<'_>) -> NoLogLine {
+    // What follows a field, and a bracket or a quote that closes it.
+    let after = |field: &str, closing: usize| {
+        let rest = fields.name(field).map(|found| &line[found.end() + closing..])?;
+        Some(rest.trim_start_matches(' '))
+    };
+    let no_number = |field, rest: &str| match rest.split(' ').next() {
+        None | Some("") => NoLogLine::Ends { before: field },
+        Some(word) => NoLogLine::NoNumber { field, found: shortened(word) },
+    };
+    if let Some(rest) = after("status", 0) {
+        return no_number("size", rest);
+    }
+    if let Some(rest) = after("request", 1) {
+        return no_number("status", rest);
+    }
+    if let Some(rest) = after("time", 1) {
+        return match rest {
+            _ if second(&fields["time"]).is_none() => no_time(fields),
+            "" => NoLogLine::Ends { before: "request" },
+            quoted if quoted.starts_with('"') => NoLogLine::NoEnd { field: "request" },
+            found => NoLogLine::NoQuote { field: "request", found: shortened(found) },
+        };
+    }
+    match after("ident", 0).map(str::trim) {
+        None => NoLogLine::Ends { before: "ident" },
+        Some("") => NoLogLine::Ends { before: "time" },
+        Some(rest) => NoLogLine::NoTime(shortened(bracketed(rest).unwrap_or(rest))),
+    }
+}
+
+/// The time has the right form, and there is no such time.
+fn no_time(fields: &Captures<'_>) -> NoLogLine {
+    NoLogLine::NoTime(format!("[{}]", &fields["time"]))
+}
+
+/// The first brackets, with what is in them.
+fn bracketed(text: &str) -> Option<&str> {
+    let from = &text[text.find('[')?..];
+    Some(&from[..=from.find(']')?])
 }
 
 /// The first characters of what was found, enough to recognise it.
