@@ -16,6 +16,7 @@ mod engine_options;
 mod garbage;
 mod json_file;
 mod number;
+mod proc;
 mod process;
 mod replay;
 mod report;

@@ -1,11 +1,10 @@
-//! What this process costs: CPU time, resident memory, and which of its threads used the CPU.
-
-use std::fs;
-use std::time::Duration;
+//! What this process costs: CPU time, and which of its threads used it.
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use serde::Serialize;
+
+use crate::proc::cpu_of_threads;
 
 /// CPU time of the whole process since it started.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
@@ -32,14 +31,6 @@ impl CpuTime {
     pub(crate) fn total_s(self) -> f64 {
         self.user_s + self.system_s
     }
-}
-
-/// Resident set size in bytes, where the system tells (Linux).
-pub(crate) fn resident_bytes() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
-    Some(kib * 1024)
 }
 
 /// Cores the process may use.
@@ -69,26 +60,15 @@ pub(crate) struct CpuByThread {
 impl CpuByThread {
     /// Reads the scheduler's account of each thread that lives now; `None` where there is none.
     pub(crate) fn now() -> Option<Self> {
-        let main = std::process::id().to_string();
         let mut sum = Self::default();
-        for task in fs::read_dir("/proc/self/task").ok()?.flatten() {
-            // A thread may end between the listing and the reading: then it is left out.
-            let Ok(name) = fs::read_to_string(task.path().join("comm")) else {
-                continue;
-            };
-            let Ok(account) = fs::read_to_string(task.path().join("schedstat")) else {
-                continue;
-            };
-            let on_cpu: u64 = account.split_whitespace().next()?.parse().ok()?;
-            let seconds = Duration::from_nanos(on_cpu).as_secs_f64();
-            let name = name.trim_end();
-            *match name.strip_prefix(OWN_THREADS) {
-                _ if task.file_name().to_str() == Some(&main) => &mut sum.main_s,
+        for thread in cpu_of_threads()? {
+            *match thread.name.strip_prefix(OWN_THREADS) {
+                _ if thread.is_main => &mut sum.main_s,
                 Some(own) if own.starts_with("server") => &mut sum.server_s,
                 Some(own) if own.starts_with("clients") => &mut sum.clients_s,
                 Some(_) => &mut sum.producers_s,
                 None => &mut sum.engine_s,
-            } += seconds;
+            } += thread.on_cpu.as_secs_f64();
         }
         Some(sum)
     }
@@ -107,6 +87,7 @@ impl CpuByThread {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proc::resident_bytes;
 
     #[test]
     #[cfg(target_os = "linux")]

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
-use crate::process;
+use crate::{proc, process};
 
 /// The machine, and the versions of what was compared.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -44,9 +44,9 @@ impl Machine {
         let root = root.display().to_string();
         let lock = fs::read_to_string(Path::new(&root).join("Cargo.lock")).unwrap_or_default();
         Self {
-            processor: field("/proc/cpuinfo", "model name"),
+            processor: proc::processor().unwrap_or_else(unknown),
             cores: process::cores(),
-            memory: field("/proc/meminfo", "MemTotal"),
+            memory: proc::memory_kib().map_or_else(unknown, |kib| format!("{kib} kB")),
             kernel: line("/proc/sys/kernel/osrelease"),
             clock_source: line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
             transparent_huge_pages: line("/sys/kernel/mm/transparent_hugepage/enabled"),
@@ -60,19 +60,16 @@ impl Machine {
 }
 
 fn line(path: &str) -> String {
-    fs::read_to_string(path).map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+    fs::read_to_string(path).map_or_else(|_| unknown(), |text| text.trim().to_owned())
 }
 
-/// What follows the first `name :` in a file of fields.
-fn field(path: &str, name: &str) -> String {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'));
-    value.map_or_else(|| "unknown".to_owned(), |value| value.trim().to_owned())
+fn unknown() -> String {
+    "unknown".to_owned()
 }
 
 fn answer(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output().ok().filter(|output| output.status.success());
-    output.map_or_else(|| "unknown".to_owned(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    output.map_or_else(unknown, |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// Reads a Cargo.lock.

@@ -41,7 +41,7 @@ use tourbillon::WaitStrategy;
 
 use crate::json_file;
 use crate::number::{self, grouped, grouped_len};
-use crate::process::resident_bytes;
+use crate::proc::resident_bytes;
 use crate::verdict::Verdict;
 use clock::Jumping;
 use executors::Runner;

@@ -1,6 +1,5 @@
 //! W6: what a system does while there is nothing to do.
 
-use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use crate::compare::recorder::Recorder;
 use crate::compare::systems::patience::PATIENCE;
 use crate::compare::systems::producer::Producer;
 use crate::compare::systems::system::System;
+use crate::proc::sleeps_of_others;
 use crate::process::CpuTime;
 
 const IDLE: Duration = Duration::from_secs(5);
@@ -54,18 +54,7 @@ pub(super) fn run<S: System>(job: &Job, timeouts: usize) -> Result<Metrics> {
 
 /// How often the other threads of this process have gone to sleep.
 fn wakeups_of_others() -> Result<u64> {
-    let own = fs::read_link("/proc/thread-self").context("wake-ups are counted by way of /proc, on Linux")?;
-    let mut sum = 0;
-    for thread in fs::read_dir("/proc/self/task").context("wake-ups are counted by way of /proc")?.flatten() {
-        if own.file_name() == Some(&thread.file_name()) {
-            continue;
-        }
-        // A thread may end between the listing and the reading: then it is left out.
-        let Ok(status) = fs::read_to_string(thread.path().join("status")) else { continue };
-        let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-        sum += count.and_then(|count| count.trim().parse::<u64>().ok()).unwrap_or(0);
-    }
-    Ok(sum)
+    sleeps_of_others().context("wake-ups are counted by way of /proc, on Linux")
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::compare::metrics::Metrics;
 use crate::compare::recorder::Recorder;
 use crate::compare::systems::producer::Producer;
 use crate::compare::systems::system::System;
-use crate::process::resident_bytes;
+use crate::proc::resident_bytes;
 
 /// Far enough that none is due by the time the last is scheduled.
 const DUE: [Duration; 2] = [Duration::from_secs(600), Duration::from_secs(630)];
