@@ -11,6 +11,8 @@ use crate::compare::machine::Machine;
 use crate::compare::report::Value;
 use crate::compare::statistics::Selection;
 
+use super::numbers::short;
+
 /// A file of `compare --json`. What it has besides is left unread.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct RunFile {
@@ -161,6 +163,19 @@ fn place(case: &str) -> usize {
 }
 
 impl TableOf {
+    /// Returns its anchor on the page: `w2-1`.
+    pub(crate) fn anchor(&self) -> String {
+        format!("{}-{}", self.case, self.producers)
+    }
+
+    /// Returns what it is called in text: `w2`, or `w2, 2 producers`.
+    pub(crate) fn name(&self) -> String {
+        match self.producers {
+            1 => self.case.clone(),
+            many => format!("{}, {many} producers", self.case),
+        }
+    }
+
     pub(crate) fn row(&self, system: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.system == system)
     }
@@ -183,6 +198,13 @@ impl Row {
     /// Whether it ran nothing early, all of it, and once.
     pub(crate) fn is_sound(&self) -> bool {
         ["early", "missing", "twice"].iter().all(|key| self.most(key) == 0.0) && self.noted_early().is_none()
+    }
+
+    /// Returns what it did that a timer must not do: `up to 3 early`.
+    pub(crate) fn broken(&self) -> Vec<String> {
+        let words = [("early", "early"), ("missing", "never run"), ("twice", "run twice")];
+        let found = words.iter().filter(|&&(key, _)| self.most(key) > 0.0);
+        found.map(|&(key, what)| format!("up to {} {what}", short(self.most(key)))).collect()
     }
 
     /// What a run on one deadline notes when it was over before that.

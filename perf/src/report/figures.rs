@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use super::data::{Data, Row, TableOf};
 use super::numbers::{percent, plain, round_number};
+use super::plot::Plot;
 use super::plot::bars::{self, Line, Panel};
 use super::plot::lines::{self, Axis, Series};
 use super::systems::look;
@@ -49,7 +50,7 @@ pub(crate) const NAMES: [&str; 15] = [
 pub(crate) struct Figure {
     pub(crate) name: &'static str,
     pub(crate) title: String,
-    pub(crate) svg: Option<String>,
+    pub(crate) plot: Option<Plot>,
     pub(crate) needs: &'static str,
 }
 
@@ -107,8 +108,8 @@ fn bar_plot(data: &Data, name: &'static str, title: &str, needs: &'static str, w
     let panels: Vec<_> = wanted.iter().filter_map(panel).collect();
     let line = |system: &str| Line { system: system.to_owned(), look: look(data, system) };
     let lines = data.systems_in_order().into_iter().map(line).collect();
-    let svg = if panels.is_empty() { None } else { Some(bars::plot(title, &panels, lines)?) };
-    Ok(Figure { name, title: title.to_owned(), svg, needs })
+    let plot = if panels.is_empty() { None } else { Some(bars::plot(title, &panels, lines)?) };
+    Ok(Figure { name, title: title.to_owned(), plot, needs })
 }
 
 fn lateness(data: &Data, name: &'static str, case: &'static str, title: &str) -> Result<Figure> {
@@ -123,8 +124,8 @@ fn lateness(data: &Data, name: &'static str, case: &'static str, title: &str) ->
     let x = Axis { label: "percentile of the timeouts", low: 1.0, high: reached * 1.06, marks };
     let values = series.iter().flat_map(|one| &one.points).map(|point| point.1);
     let y = Axis::around("ms after the deadline", values, plain);
-    let svg = if series.is_empty() { None } else { Some(lines::plot(title, &x, &y, &series)?) };
-    Ok(Figure { name, title: title.to_owned(), svg, needs: case })
+    let plot = if series.is_empty() { None } else { Some(lines::plot(title, &x, &y, &series)?) };
+    Ok(Figure { name, title: title.to_owned(), plot, needs: case })
 }
 
 fn lateness_of(data: &Data, row: &Row) -> Option<Series> {
@@ -183,8 +184,8 @@ fn growth(
     let room = (high / low).powf(0.03).max(1.05);
     let x = Axis { label: across, low: low / room, high: high * room, marks };
     let y = Axis::around(up, series.iter().flat_map(|one| &one.points).map(|point| point.1), plain);
-    let svg = if series.is_empty() { None } else { Some(lines::plot(&title, &x, &y, &series)?) };
-    Ok(Figure { name, title, svg, needs })
+    let plot = if series.is_empty() { None } else { Some(lines::plot(&title, &x, &y, &series)?) };
+    Ok(Figure { name, title, plot, needs })
 }
 
 #[cfg(test)]
@@ -197,14 +198,16 @@ mod tests {
         let (once, again) = (all(&data()).expect("plots"), all(&data()).expect("plots"));
         assert_eq!(once.iter().map(|figure| figure.name).collect::<Vec<_>>(), NAMES);
         for (one, other) in once.iter().zip(&again) {
-            assert_eq!(one.svg, other.svg, "{}", one.name);
-            let Some(svg) = &one.svg else { continue };
-            parse(svg, |document| assert_eq!(document.root_element().attribute("aria-label"), Some(&*one.title)));
+            assert_eq!(one.plot, other.plot, "{}", one.name);
+            let Some(plot) = &one.plot else { continue };
+            parse(&plot.standalone(), |document| {
+                assert_eq!(document.root_element().attribute("aria-label"), Some(&*one.title))
+            });
         }
         let texts = |name| {
             let figure = once.iter().find(|figure| figure.name == name).expect("a name");
             let mut texts = Vec::new();
-            parse(figure.svg.as_deref().expect("a plot"), |document| {
+            parse(&figure.plot.as_ref().expect("a plot").standalone(), |document| {
                 let text = document.descendants().filter(|node| node.tag_name().name() == "text");
                 texts = text.filter_map(|node| Some(node.text()?.trim().to_owned())).collect();
             });
@@ -234,7 +237,7 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_not_drawn() {
         let figures = all(&data()).expect("plots");
-        let drawn: Vec<_> = figures.iter().filter(|figure| figure.svg.is_some()).map(|figure| figure.name).collect();
+        let drawn: Vec<_> = figures.iter().filter(|figure| figure.plot.is_some()).map(|figure| figure.name).collect();
         assert_eq!(
             drawn,
             ["w1", "w2", "w7", "lateness-w4", "pending-schedule", "pending-cancel", "pending-reset", "memory"]

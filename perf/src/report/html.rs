@@ -1,18 +1,17 @@
-//! Text that goes into HTML or SVG.
+//! What `maud` leaves to its caller.
 
-/// As the text of an element, or the value of an attribute in double quotes.
-pub(crate) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            // XML has no other control characters, not even as references.
-            control if control.is_control() && !matches!(control, '\n' | '\t') => out.push('\u{FFFD}'),
-            other => out.push(other),
-        }
+/// Replaces control characters, which neither HTML nor XML can hold, not even as references.
+/// A newline and a tab stay.
+pub(crate) fn printable(text: &str) -> String {
+    text.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "\u{FFFD}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_replaced_and_text_stays() {
+        assert_eq!(printable("a\u{1b}[1m<b>\n\tü"), "a\u{FFFD}[1m<b>\n\tü");
     }
-    out
 }

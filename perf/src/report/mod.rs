@@ -66,8 +66,8 @@ pub(crate) fn write(files: Vec<RunFile>, folder: &Path) -> Result<()> {
     let mut plots = 0;
     for figure in &figures {
         let name = format!("{}.svg", figure.name);
-        if let Some(svg) = &figure.svg {
-            save(&name, &plot::standalone(svg))?;
+        if let Some(plot) = &figure.plot {
+            save(&name, &plot.standalone())?;
             plots += 1;
         } else if folder.join(&name).exists() {
             fs::remove_file(folder.join(&name)).with_context(|| format!("cannot remove the old {name}"))?;

@@ -1,29 +1,28 @@
-//! What has to be known to believe it: who broke a promise, who can't do what, where another is ahead; the terms; the machine;
-//! and how to do it again.
+//! What a reader has to know to believe the page: which systems broke a promise, cannot do something,
+//! or are ahead; the terms; the machine; and how to do it again.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+
+use maud::{Markup, html};
 
 use crate::compare::machine::Machine;
-use crate::report::data::{Data, RunFile, TableOf};
-use crate::report::html::escape;
+use crate::report::data::{Data, Row, RunFile, TableOf};
 use crate::report::numbers::{short, times};
 use crate::report::systems::{Kind, look};
 
-/// Below this another is ahead, rather than level.
+/// Another system is ahead below this ratio; above it the two are level.
 const AHEAD: f64 = 0.95;
 
-pub(crate) fn honest(data: &Data) -> String {
-    let mut out = "<section id=\"notes\">\n<h2>What to know before believing it</h2>\n".to_owned();
-    list(&mut out, "Where another is ahead", ahead(data), "Nowhere in this run, level ones aside.");
-    list(&mut out, "Who ran a timeout early, lost one, or ran one twice", broken(data), "Nobody in this run.");
-    list(&mut out, "Who can't do what, or was not measured", cannot(data), "Everybody was measured everywhere.");
-    out.push_str("<h3>How the others are used</h3>\n<ul>\n");
-    for text in GENEROUS {
-        let _ = writeln!(out, "<li>{}</li>", escape(text));
+pub(crate) fn honest(data: &Data) -> Markup {
+    html! {
+        section #notes {
+            h2 { "What to know before believing it" } "\n"
+            (list("Where another is ahead", &ahead(data), "Nowhere in this run, level ones aside."))
+            (list("What ran a timeout early, lost one, or ran one twice", &broken(data), "Nothing in this run."))
+            (list("What a system cannot do, or was not measured at", &cannot(data), "Everything was measured everywhere."))
+            (list("How the others are used", &GENEROUS.map(|text| html! { (text) }), ""))
+        }
     }
-    out.push_str("</ul>\n</section>\n");
-    out
 }
 
 const GENEROUS: [&str; 6] = [
@@ -40,92 +39,73 @@ const GENEROUS: [&str; 6] = [
      background thread does later is in it.",
 ];
 
-fn list(out: &mut String, heading: &str, entries: Vec<String>, none: &str) {
-    let _ = writeln!(out, "<h3>{heading}</h3>");
-    if entries.is_empty() {
-        let _ = writeln!(out, "<p>{none}</p>");
-        return;
+fn list(heading: &str, entries: &[Markup], none: &str) -> Markup {
+    html! {
+        h3 { (heading) } "\n"
+        @if entries.is_empty() {
+            p { (none) } "\n"
+        } @else {
+            ul { @for entry in entries { li { (entry) } "\n" } }
+        }
     }
-    out.push_str("<ul>\n");
-    for entry in entries {
-        let _ = writeln!(out, "<li>{entry}</li>");
-    }
-    out.push_str("</ul>\n");
 }
 
-fn named(table: &TableOf) -> String {
-    let case = escape(&table.case);
-    let producers = if table.producers == 1 { String::new() } else { format!(", {} producers", table.producers) };
-    format!("<a href=\"#{case}-{}\">{case}{producers}</a>", table.producers)
+fn link(table: &TableOf) -> Markup {
+    html! { a href={ "#" (table.anchor()) } { (table.name()) } }
 }
 
 /// Each figure in which another system, which is no floor, is better.
-fn ahead(data: &Data) -> Vec<String> {
-    let mut entries = Vec::new();
-    for table in &data.tables {
-        for metric in &table.metrics {
-            let better = |row: &&_| {
-                let row: &crate::report::data::Row = row;
-                let ratio = row.values.get(&metric.key).and_then(|value| value.ratio);
-                let kind = look(data, &row.system).kind;
-                matches!(kind, Kind::Shared | Kind::Owned) && ratio.is_some_and(|ratio| ratio < AHEAD)
-            };
-            let who: Vec<_> = table
-                .rows
-                .iter()
-                .filter(better)
-                .map(|row| {
-                    let look = look(data, &row.system);
-                    let ratio = row.values.get(&metric.key).and_then(|value| value.ratio).unwrap_or(1.0);
-                    let owned = if look.kind == Kind::Owned { ", single owner" } else { "" };
-                    let unsound = if row.is_sound() { "" } else { ", but early or lossy" };
-                    format!("{} (×{}{owned}{unsound})", escape(&look.label), times(ratio))
-                })
-                .collect();
-            if !who.is_empty() {
-                entries.push(format!("{}, {}: {}", named(table), escape(&metric.heading), who.join(", ")));
-            }
-        }
-    }
-    entries
+fn ahead(data: &Data) -> Vec<Markup> {
+    let figures = data.tables.iter().flat_map(|table| table.metrics.iter().map(move |metric| (table, metric)));
+    let entry = |(table, metric): (&TableOf, &crate::report::data::Metric)| {
+        let ratio = |row: &Row| row.values.get(&metric.key).and_then(|value| value.ratio);
+        let better = |row: &&Row| {
+            let kind = look(data, &row.system).kind;
+            matches!(kind, Kind::Shared | Kind::Owned) && ratio(row).is_some_and(|ratio| ratio < AHEAD)
+        };
+        let text = |row: &Row| {
+            let look = look(data, &row.system);
+            let owned = if look.kind == Kind::Owned { ", single owner" } else { "" };
+            let unsound = if row.is_sound() { "" } else { ", but early or lossy" };
+            format!("{} (×{}{owned}{unsound})", look.label, times(ratio(row).unwrap_or(1.0)))
+        };
+        let systems: Vec<_> = table.rows.iter().filter(better).map(text).collect();
+        (!systems.is_empty()).then(|| html! { (link(table)) ", " (metric.heading) ": " (systems.join(", ")) })
+    };
+    figures.filter_map(entry).collect()
 }
 
-fn broken(data: &Data) -> Vec<String> {
-    let words = [("early", "early"), ("missing", "never run"), ("twice", "run twice")];
-    let mut entries = Vec::new();
-    for table in &data.tables {
-        for row in table.rows.iter().filter(|row| !row.is_sound()) {
-            let what: Vec<_> = words
-                .iter()
-                .filter(|&&(key, _)| row.most(key) > 0.0)
-                .map(|&(key, what)| format!("up to {} {what}", short(row.most(key))))
-                .collect();
-            let label = escape(&look(data, &row.system).label);
-            let what = row.noted_early().map_or_else(|| format!("{} in a run", what.join(", ")), escape);
-            entries.push(format!("{}: {label}: {what}", named(table)));
-        }
-    }
-    entries
+fn broken(data: &Data) -> Vec<Markup> {
+    let rows = data.tables.iter().flat_map(|table| table.rows.iter().map(move |row| (table, row)));
+    let entry = |(table, row): (&TableOf, &Row)| {
+        let found = row.noted_early().map_or_else(|| format!("{} in a run", row.broken().join(", ")), str::to_owned);
+        html! { (link(table)) ": " (look(data, &row.system).label) ": " (found) }
+    };
+    rows.filter(|(_, row)| !row.is_sound()).map(entry).collect()
 }
 
 /// By system and reason, with the cases.
-fn cannot(data: &Data) -> Vec<String> {
-    let mut reasons: BTreeMap<(usize, &str, &str), Vec<String>> = BTreeMap::new();
+fn cannot(data: &Data) -> Vec<Markup> {
+    let mut reasons: BTreeMap<(usize, &str, &str), Vec<&TableOf>> = BTreeMap::new();
     let order = data.systems_in_order();
     for table in &data.tables {
         for row in &table.rows {
             let Some(why) = &row.not_measured else { continue };
             let place = order.iter().position(|&system| system == row.system).unwrap_or(0);
-            reasons.entry((place, &row.system, why)).or_default().push(named(table));
+            reasons.entry((place, &row.system, why)).or_default().push(table);
         }
     }
-    let entry = |((_, system, why), cases): (&(usize, &str, &str), &Vec<String>)| {
-        format!("{}: {} ({})", escape(&look(data, system).label), escape(why), cases.join("; "))
+    let entry = |(&(_, system, why), tables): (&(usize, &str, &str), &Vec<&TableOf>)| {
+        html! {
+            (look(data, system).label) ": " (why) " ("
+            @for (at, table) in tables.iter().enumerate() { @if at > 0 { "; " } (link(table)) }
+            ")"
+        }
     };
     reasons.iter().map(entry).collect()
 }
 
-pub(crate) fn terms(data: &Data) -> String {
+pub(crate) fn terms(data: &Data) -> Markup {
     let near = short(data.files[0].near_below_ns);
     let terms = [
         ("Producer", "A thread that schedules, cancels and resets.".to_owned()),
@@ -153,18 +133,18 @@ pub(crate) fn terms(data: &Data) -> String {
         ("W1 to W8", "The workloads; the title of each table says what is done.".to_owned()),
         ("Floor", "No timer: one load and one compare-and-swap, the least that a reset can cost.".to_owned()),
     ];
-    let mut out = "<section id=\"terms\">\n<h2>What the terms mean</h2>\n<dl>\n".to_owned();
-    for (term, meaning) in terms {
-        let _ = writeln!(out, "<dt>{term}</dt><dd>{}</dd>", escape(&meaning));
+    html! {
+        section #terms {
+            h2 { "What the terms mean" } "\n"
+            dl { @for (term, meaning) in &terms { dt { (term) } dd { (meaning) } "\n" } }
+        }
     }
-    out.push_str("</dl>\n</section>\n");
-    out
 }
 
 /// A line of the table of machines.
 type Fact = (&'static str, fn(&RunFile) -> String);
 
-pub(crate) fn machines(data: &Data) -> String {
+pub(crate) fn machines(data: &Data) -> Markup {
     fn of(read: fn(&Machine) -> &str, file: &RunFile) -> String {
         read(&file.machine).to_owned()
     }
@@ -181,49 +161,55 @@ pub(crate) fn machines(data: &Data) -> String {
         ("Scale", |file| file.scale.to_string()),
         ("Minutes", |file| format!("{:.1}", file.minutes)),
     ];
-    let mut out = "<section id=\"machine\">\n<h2>The machine</h2>\n<div class=\"scroll\"><table>\n".to_owned();
-    if data.files.len() > 1 {
-        out.push_str("<tr><th></th>");
-        for file in 1..=data.files.len() {
-            let _ = write!(out, "<th>File {file}</th>");
+    let several = data.files.len() > 1;
+    html! {
+        section #machine {
+            h2 { "The machine" } "\n"
+            div.scroll {
+                table {
+                    @if several {
+                        tr { th {} @for file in 1..=data.files.len() { th { "File " (file) } } } "\n"
+                    }
+                    @for (fact, read) in &facts {
+                        tr { td { (fact) } @for file in &data.files { td { (read(file)) } } } "\n"
+                    }
+                }
+            }
+            @if several { p { "Each row of the tables is from one file, and its ratios are within that file." } "\n" }
         }
-        out.push_str("</tr>\n");
     }
-    for (what, read) in facts {
-        let cells = data.files.iter().map(|file| format!("<td>{}</td>", escape(&read(file)))).collect::<String>();
-        let _ = writeln!(out, "<tr><td>{what}</td>{cells}</tr>");
-    }
-    out.push_str("</table></div>\n");
-    if data.files.len() > 1 {
-        out.push_str("<p>Each row of the tables is from one file; ratios are within it.</p>\n");
-    }
-    out.push_str("</section>\n");
-    out
 }
 
-pub(crate) fn systems(data: &Data) -> String {
-    let mut out = "<section id=\"systems\">\n<h2>The systems</h2>\n<div class=\"scroll\"><table>\n<tr><th>System</th><th>Kind</th>\
-                   <th>Version</th><th>How it is used</th><th>What its runs noted</th></tr>\n"
-        .to_owned();
-    for system in data.systems_in_order() {
-        let look = look(data, system);
-        let version = look.package.and_then(|name| {
-            let version = data.files.iter().rev().find_map(|file| file.machine.crates.get(name))?;
-            Some(format!("{name} {version}"))
-        });
-        let _ = writeln!(
-            out,
-            "<tr><td>{}<small>{}</small></td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            escape(&look.label),
-            escape(system),
-            look.kind.word(),
-            escape(version.as_deref().unwrap_or("")),
-            escape(data.systems.get(system).map_or("", String::as_str)),
-            noted(data, system).iter().map(|note| escape(note)).collect::<Vec<_>>().join("<br/>")
-        );
+pub(crate) fn systems(data: &Data) -> Markup {
+    let version = |name: &str| data.files.iter().rev().find_map(|file| file.machine.crates.get(name));
+    html! {
+        section #systems {
+            h2 { "The systems" } "\n"
+            div.scroll {
+                table {
+                    tr {
+                        @for heading in ["System", "Kind", "Version", "How it is used", "What its runs noted"] {
+                            th { (heading) }
+                        }
+                    } "\n"
+                    @for system in data.systems_in_order() {
+                        @let look = look(data, system);
+                        tr {
+                            td { (look.label) small { (system) } }
+                            td { (look.kind.word()) }
+                            td {
+                                @if let Some((name, version)) = look.package.and_then(|name| Some((name, version(name)?))) {
+                                    (name) " " (version)
+                                }
+                            }
+                            td { @if let Some(used) = data.systems.get(system) { (used) } }
+                            td { @for note in noted(data, system) { div { (note) } } }
+                        } "\n"
+                    }
+                }
+            }
+        }
     }
-    out.push_str("</table></div>\n</section>\n");
-    out
 }
 
 /// What the runs of a system said about themselves, once for all that differ in figures only.
@@ -249,17 +235,27 @@ fn noted(data: &Data, system: &str) -> Vec<String> {
     notes.into_values().map(text).collect()
 }
 
-pub(crate) fn reproduce(data: &Data) -> String {
-    let commit = escape(&data.files[0].machine.commit);
-    format!(
-        "<section id=\"reproduce\">\n<h2>Do it again</h2>\n<p>On a machine that does nothing else; `all` takes some 40 minutes, the \
-         default some 20. Absolute figures move with the machine: compare the ratios.</p>\n<pre>git checkout {commit}\n\
-         scripts/peers    # for Netty: Java and Debian's libnetty-java\n\
-         cargo run --release -p tourbillon-perf --features peers -- compare --json run.json\n\
-         cargo run --release -p tourbillon-perf --features peers -- compare --cases all --json all.json\n\
-         cargo run --release -p tourbillon-perf -- report run.json all.json</pre>\n\
-         <p>How each workload is run is in <code>perf/src/compare/</code>, how each system is used in \
-         <code>perf/src/compare/systems/</code> and <code>perf/java/</code>, what was tried and what limits the figures in \
-         <code>perf/NOTES.md</code>.</p>\n</section>\n"
-    )
+pub(crate) fn reproduce(data: &Data) -> Markup {
+    let commit = &data.files[0].machine.commit;
+    html! {
+        section #reproduce {
+            h2 { "Do it again" } "\n"
+            p {
+                "On a machine that does nothing else; `all` takes some 40 minutes, the default some 20. Absolute figures move "
+                "with the machine: compare the ratios."
+            } "\n"
+            pre {
+                "git checkout " (commit) "\n"
+                "scripts/peers    # for Netty: Java and Debian's libnetty-java\n"
+                "cargo run --release -p tourbillon-perf --features peers -- compare --json run.json\n"
+                "cargo run --release -p tourbillon-perf --features peers -- compare --cases all --json all.json\n"
+                "cargo run --release -p tourbillon-perf -- report run.json all.json"
+            } "\n"
+            p {
+                "How each workload is run is in " code { "perf/src/compare/" } ", how each system is used in "
+                code { "perf/src/compare/systems/" } " and " code { "perf/java/" }
+                ", what was tried and what limits the figures in " code { "perf/NOTES.md" } "."
+            } "\n"
+        }
+    }
 }

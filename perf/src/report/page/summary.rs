@@ -1,8 +1,9 @@
 //! The first screen: three sentences and one table.
 
+use maud::{Markup, html};
+
 use crate::compare::report::Value;
 use crate::report::data::{Data, Row, TableOf};
-use crate::report::html::escape;
 use crate::report::numbers::{short, times};
 use crate::report::systems::{Kind, look};
 
@@ -30,49 +31,55 @@ const HEADLINE: [Wanted; 18] = [
     ("Reset with 10,000,000 pending", "w8-10m", 1, "reset_ns", "ns"),
 ];
 
-pub(crate) fn write(data: &Data) -> String {
-    let name = escape(&look(data, &data.reference).label);
-    let mut out = format!("<h1>{name} beside other timers</h1>\n{}", warnings(data));
-    out.push_str(&format!("<p class=\"lead\">{}</p>\n", sentences(data, &name).join(" ")));
-    out.push_str(&format!(
-        "<table class=\"headline\">\n<tr><th>What</th><th class=\"n\">{name}</th><th colspan=\"2\">Best other that threads can \
-         share</th><th colspan=\"2\">Best with a single owner</th></tr>\n"
-    ));
-    for wanted in &HEADLINE {
-        out.push_str(&headline(data, wanted));
+pub(crate) fn write(data: &Data) -> Markup {
+    let name = look(data, &data.reference).label;
+    let (first, machine) = (&data.files[0], &data.files[0].machine);
+    html! {
+        h1 { (name) " beside other timers" } "\n"
+        (warnings(data))
+        p.lead { @for sentence in sentences(data, &name) { (sentence) " " } } "\n"
+        table.headline {
+            tr {
+                th { "What" } th.n { (name) }
+                th colspan="2" { "Best other that threads can share" }
+                th colspan="2" { "Best with a single owner" }
+            } "\n"
+            @for wanted in &HEADLINE { (headline(data, wanted)) "\n" }
+        } "\n"
+        p.small {
+            "Medians, of " (first.repeat) " repetitions if all went well, each run in a process of its own, the systems in turn, on "
+            (machine.processor) " with " (machine.cores) " cores. “×” is how many times better " (name) " is than it, or worse "
+            "where that is said: near runs against near ones, see " a href="#terms" { "the terms" } ". A system that ran a timeout "
+            "early in a case, or lost one, is left out there."
+        } "\n"
+        nav { @for (id, text) in NAV { a href={ "#" (id) } { (text) } " " } } "\n"
     }
-    out.push_str("</table>\n");
-    let machine = &data.files[0].machine;
-    out.push_str(&format!(
-        "<p class=\"small\">Medians, of {} repetitions if all went well, each run in a process of its own, the systems in turn, on {} with {} cores. “×” is \
-         how many times better {name} is than it, or worse where that is said: near runs against near ones, see <a \
-         href=\"#terms\">the terms</a>. Whoever ran a timeout early in a case, or lost one, is left out there.</p>\n",
-        data.files[0].repeat,
-        escape(&machine.processor),
-        machine.cores
-    ));
-    out.push_str(NAV);
-    out
 }
 
-const NAV: &str = "<nav><a href=\"#operations\">Operations</a> <a href=\"#lateness\">Lateness</a> <a \
-    href=\"#one-deadline\">One deadline</a> <a href=\"#pending\">By number pending</a> <a href=\"#producers\">By producers</a> <a \
-    href=\"#memory\">Memory</a> <a href=\"#idle\">Idle</a> <a href=\"#figures\">Every figure</a> <a href=\"#notes\">What to \
-    know</a> <a href=\"#terms\">Terms</a> <a href=\"#machine\">Machine</a> <a href=\"#systems\">Systems</a> <a \
-    href=\"#reproduce\">Reproduce</a></nav>\n";
+const NAV: [(&str, &str); 13] = [
+    ("operations", "Operations"),
+    ("lateness", "Lateness"),
+    ("one-deadline", "One deadline"),
+    ("pending", "By number pending"),
+    ("producers", "By producers"),
+    ("memory", "Memory"),
+    ("idle", "Idle"),
+    ("figures", "Every figure"),
+    ("notes", "What to know"),
+    ("terms", "Terms"),
+    ("machine", "Machine"),
+    ("systems", "Systems"),
+    ("reproduce", "Reproduce"),
+];
 
-fn warnings(data: &Data) -> String {
-    let mut out = String::new();
-    if data.scale() < 1.0 {
-        out.push_str(&format!(
-            "<p class=\"warning\">A run at a scale of {}, for trying things out: its figures mean nothing.</p>\n",
-            data.scale()
-        ));
+fn warnings(data: &Data) -> Markup {
+    let debug = data.files.iter().any(|file| file.machine.debug_assertions);
+    html! {
+        @if data.scale() < 1.0 {
+            p.warning { "A run at a scale of " (data.scale()) ", for trying things out: its figures mean nothing." } "\n"
+        }
+        @if debug { p.warning { "A build for debugging: its figures mean nothing." } "\n" }
     }
-    if data.files.iter().any(|file| file.machine.debug_assertions) {
-        out.push_str("<p class=\"warning\">A build for debugging: its figures mean nothing.</p>\n");
-    }
-    out
 }
 
 /// The best of a kind in a case, if any: by its median. In lateness only who kept the promises of a timer.
@@ -89,46 +96,38 @@ fn best<'a>(data: &Data, table: &'a TableOf, key: &str, kind: Kind) -> Option<(&
     valued.min_by(|one, other| better(&one.1, &other.1))
 }
 
-fn headline(data: &Data, &(what, case, producers, key, unit): &Wanted) -> String {
+fn headline(data: &Data, &(what, case, producers, key, unit): &Wanted) -> Markup {
     let table = data.table(case, producers);
     let ours = table.and_then(|table| table.row(&data.reference)).and_then(|row| row.median(key));
     let Some((table, ours)) = table.zip(ours) else {
-        return format!(
-            "<tr class=\"none\"><td>{what}</td><td class=\"absent\" colspan=\"5\">not in this run</td></tr>\n"
-        );
+        return html! { tr.none { td { (what) } td.absent colspan="5" { "not in this run" } } };
     };
     let other = |kind| match best(data, table, key, kind) {
-        Some((row, value)) => {
-            let label = escape(&look(data, &row.system).label);
-            let figure = with_unit(value.spread.median, unit);
-            format!("<td class=\"n\">{}</td><td>{label} <small>{figure}</small></td>", verdict(value.ratio))
-        }
-        None => "<td></td><td><small>none</small></td>".to_owned(),
+        Some((row, value)) => html! {
+            td.n { (verdict(value.ratio)) }
+            td { (look(data, &row.system).label) " " small { (with_unit(value.spread.median, unit)) } }
+        },
+        None => html! { td {} td { small { "none" } } },
     };
-    format!(
-        "<tr><td>{what}</td><td class=\"n mine\">{}</td>{}{}</tr>\n",
-        with_unit(ours, unit),
-        other(Kind::Shared),
-        other(Kind::Owned)
-    )
+    html! { tr { td { (what) } td.n.mine { (with_unit(ours, unit)) } (other(Kind::Shared)) (other(Kind::Owned)) } }
 }
 
 fn with_unit(value: f64, unit: &str) -> String {
     format!("{} {unit}", short(value)).trim_end().to_owned()
 }
 
-fn verdict(ratio: Option<f64>) -> String {
+fn verdict(ratio: Option<f64>) -> Markup {
     match ratio {
-        Some(ratio) if ratio >= 1.0 => format!("<b>×{}</b>", times(ratio)),
-        Some(ratio) if ratio > 0.0 => format!("<span class=\"worse\">×{} worse</span>", times(1.0 / ratio)),
-        _ => String::new(),
+        Some(ratio) if ratio >= 1.0 => html! { b { "×" (times(ratio)) } },
+        Some(ratio) if ratio > 0.0 => html! { span.worse { "×" (times(1.0 / ratio)) " worse" } },
+        _ => html! {},
     }
 }
 
-/// As words: `3.1 times faster than Netty`.
+/// Returns it as words: `3.1 times faster than Netty`.
 fn faster(data: &Data, case: &str, key: &str) -> Option<String> {
     let (row, value) = best(data, data.table(case, 1)?, key, Kind::Shared)?;
-    let label = escape(&look(data, &row.system).label);
+    let label = look(data, &row.system).label;
     match value.ratio? {
         ratio @ 1.05.. => Some(format!("{} times faster than {label}", times(ratio))),
         ratio @ 0.95.. => Some(format!("like {label}, at {}", times(ratio))),
@@ -137,57 +136,50 @@ fn faster(data: &Data, case: &str, key: &str) -> Option<String> {
     }
 }
 
-fn sentences(data: &Data, name: &str) -> Vec<String> {
+fn sentences(data: &Data, name: &str) -> Vec<Markup> {
     let ours = |case: &str, key: &str| data.table(case, 1)?.row(&data.reference)?.median(key);
     let operation = |verb: &str, case: &str| {
-        let beside = faster(data, case, "ns").map_or(String::new(), |text| format!(" ({text})"));
-        Some(format!("{verb} in <b>{} ns</b>{beside}", short(ours(case, "ns")?)))
+        let ns = short(ours(case, "ns")?);
+        let beside = faster(data, case, "ns");
+        Some(html! { (verb) " in " b { (ns) " ns" } @if let Some(beside) = beside { " (" (beside) ")" } })
     };
     let operations = [("schedules a timeout", "w1"), ("schedules and cancels one", "w2"), ("pushes one out", "w3")];
     let operations: Vec<_> = operations.iter().filter_map(|&(verb, case)| operation(verb, case)).collect();
     let mut out = Vec::new();
     if !operations.is_empty() {
-        out.push(format!(
-            "With {name} a thread {}: each beside the best other timer that threads can share.",
-            listed(&operations)
-        ));
+        out.push(html! {
+            "With " (name) " a thread " (listed(&operations)) ": each beside the best other timer that threads can share."
+        });
     }
     let row = data.table("w4", 1).and_then(|table| table.row(&data.reference));
     if let Some((row, (p99, p999))) = row.zip(ours("w4", "p99_ms").zip(ours("w4", "p999_ms"))) {
-        let broken = [("early", "early"), ("missing", "lost"), ("twice", "run twice")];
-        let broken: Vec<_> = broken
-            .iter()
-            .filter(|&&(key, _)| row.most(key) > 0.0)
-            .map(|&(key, what)| format!("up to {} {what}", short(row.most(key))))
-            .collect();
-        let kept = if broken.is_empty() { "none early, lost or run twice".to_owned() } else { listed(&broken) };
-        out.push(format!(
-            "Of 1,000,000 timeouts at a tick of 1 ms 99 % run within <b>{} ms</b> of their deadline and 99.9 % within \
-             <b>{} ms</b>; {kept}.",
-            short(p99),
-            short(p999)
-        ));
+        let broken: Vec<_> = row.broken().into_iter().map(|text| html! { (text) }).collect();
+        out.push(html! {
+            "Of 1,000,000 timeouts at a tick of 1 ms 99 % run within " b { (short(p99)) " ms" }
+            " of their deadline and 99.9 % within " b { (short(p999)) " ms" } "; "
+            @if broken.is_empty() { "none early, lost or run twice" } @else { (listed(&broken)) } "."
+        });
     }
     let rest = [
-        ours("w5", "bytes").map(|bytes| format!("a pending timeout takes <b>{} bytes</b>", short(bytes))),
-        ours("w6-empty", "wakeups").map(|times| format!("an idle engine wakes <b>{}</b> times in 5 s", short(times))),
-        ours("w7", "ms").map(|ms| format!("100,000 on one deadline have all run <b>{} ms</b> after it", short(ms))),
+        ours("w5", "bytes").map(|bytes| html! { "a pending timeout takes " b { (short(bytes)) " bytes" } }),
+        ours("w6-empty", "wakeups").map(|times| html! { "an idle engine wakes " b { (short(times)) } " times in 5 s" }),
+        ours("w7", "ms")
+            .map(|ms| html! { "100,000 on one deadline have all run " b { (short(ms)) " ms" } " after it" }),
     ];
     let rest: Vec<_> = rest.into_iter().flatten().collect();
     if !rest.is_empty() {
-        let text = listed(&rest);
-        let (first, others) = text.split_at(1);
-        out.push(format!("{}{others}.", first.to_uppercase()));
+        out.push(html! { "Further, " (listed(&rest)) "." });
     }
     out
 }
 
-/// `a, b and c`.
-fn listed(parts: &[String]) -> String {
-    match parts {
-        [] => String::new(),
-        [one] => one.clone(),
-        [firsts @ .., last] => format!("{} and {last}", firsts.join(", ")),
+/// Returns `a, b and c`.
+fn listed(parts: &[Markup]) -> Markup {
+    html! {
+        @for (at, part) in parts.iter().enumerate() {
+            @if at > 0 { @if at + 1 == parts.len() { " and " } @else { ", " } }
+            (part)
+        }
     }
 }
 
@@ -198,7 +190,7 @@ mod tests {
 
     #[test]
     fn the_first_screen_says_what_is_faster_and_what_is_slower_and_leaves_out_who_is_early() {
-        let text = write(&data());
+        let text = write(&data()).into_string();
         assert!(text.contains("schedules a timeout in <b>20 ns</b> (2.20 times slower than Netty)"), "{text}");
         assert!(text.contains("cancels one in <b>30 ns</b> (3.33 times faster than Netty)"), "{text}");
         assert!(text.contains("99 % run within <b>1.10 ms</b>") && text.contains("none early"), "{text}");

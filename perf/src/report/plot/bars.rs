@@ -2,7 +2,9 @@
 
 use anyhow::Result;
 
-use super::{Anchor, BAR, BAR_LIGHT, Canvas, FAINT, GRID, INK, OURS_LIGHT, WIDTH, block, line, pixel, style, write};
+use super::{
+    Anchor, BAR, BAR_LIGHT, Canvas, FAINT, GRID, INK, OURS_LIGHT, Plot, WIDTH, block, line, pixel, style, write,
+};
 use crate::report::data::{Row, TableOf};
 use crate::report::numbers::{short, times};
 use crate::report::systems::{Kind, Look, OURS};
@@ -33,7 +35,7 @@ pub(crate) struct Line {
 }
 
 /// The plot: the lines from the best of the first panel to the worst, then those that it does not have.
-pub(crate) fn plot(title: &str, panels: &[Panel<'_>], mut lines: Vec<Line>) -> Result<String> {
+pub(crate) fn plot(title: &str, panels: &[Panel<'_>], mut lines: Vec<Line>) -> Result<Plot> {
     let order = |line: &Line| panels.iter().map(|panel| panel.median(line).unwrap_or(f64::MAX)).collect::<Vec<_>>();
     lines.retain(|line| panels.iter().any(|panel| panel.median(line).is_some()));
     lines.sort_by(|one, other| order(one).partial_cmp(&order(other)).unwrap_or(std::cmp::Ordering::Equal));

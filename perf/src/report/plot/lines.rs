@@ -4,7 +4,7 @@ use anyhow::Result;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 use plotters::prelude::*;
 
-use super::{Anchor, Canvas, FAINT, GRID, INK, WIDTH, line, pixel, style, write};
+use super::{Anchor, Canvas, FAINT, GRID, INK, Plot, WIDTH, line, pixel, style, write};
 use crate::report::systems::{Dot, Kind, Look};
 
 const HEIGHT: u32 = 470;
@@ -91,7 +91,7 @@ fn floor_power(value: f64) -> i32 {
 }
 
 /// The plot. A point beyond an axis is drawn at its end.
-pub(crate) fn plot(title: &str, x: &Axis, y: &Axis, series: &[Series]) -> Result<String> {
+pub(crate) fn plot(title: &str, x: &Axis, y: &Axis, series: &[Series]) -> Result<Plot> {
     super::draw(title, HEIGHT, |canvas| paint(canvas, x, y, series))
 }
 

@@ -6,12 +6,13 @@ pub(crate) mod lines;
 
 use std::fmt::Write as _;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use maud::{Markup, PreEscaped, Render, html};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::html::escape;
+use super::html::printable;
 
 pub(crate) const WIDTH: u32 = 920;
 
@@ -58,8 +59,18 @@ pub(crate) fn dark_style() -> String {
     rules
 }
 
-/// Draws, and gives the text of the SVG; `title` is what is read aloud.
-pub(crate) fn draw(title: &str, height: u32, paint: impl FnOnce(&Canvas<'_>) -> Result<()>) -> Result<String> {
+/// A plot: an SVG.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Plot {
+    /// What a screen reader says.
+    title: String,
+    height: u32,
+    /// The elements within the SVG.
+    content: String,
+}
+
+/// Draws a plot. A screen reader says `title`.
+pub(crate) fn draw(title: &str, height: u32, paint: impl FnOnce(&Canvas<'_>) -> Result<()>) -> Result<Plot> {
     let mut text = String::new();
     {
         let canvas = SVGBackend::with_string(&mut text, (WIDTH, height)).into_drawing_area();
@@ -67,15 +78,34 @@ pub(crate) fn draw(title: &str, height: u32, paint: impl FnOnce(&Canvas<'_>) -> 
         paint(&canvas)?;
         canvas.present()?;
     }
-    let named = format!("<svg role=\"img\" aria-label=\"{}\" ", escape(title));
-    Ok(text.replacen("<svg ", &named, 1))
+    // The SVG element itself is written by `Plot`, with the title and the style in it.
+    let content = text.split_once(">\n").and_then(|(_, rest)| rest.trim_end().strip_suffix("</svg>"));
+    let content = content.context("plotters writes an SVG element")?;
+    Ok(Plot { title: title.to_owned(), height, content: printable(content) })
 }
 
-/// As a file of its own, with its own rules for the dark.
-pub(crate) fn standalone(svg: &str) -> String {
-    match svg.split_once(">\n") {
-        Some((tag, rest)) => format!("{tag}>\n<style>\n{}</style>\n{rest}", dark_style()),
-        None => svg.to_owned(),
+impl Plot {
+    fn svg(&self, style: Option<&str>) -> Markup {
+        let (width, height) = (WIDTH, self.height);
+        html! {
+            svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label=(self.title)
+                width=(width) height=(height) viewBox={ "0 0 " (width) " " (height) } {
+                "\n"
+                @if let Some(style) = style { style { (PreEscaped(style)) } }
+                (PreEscaped(&self.content))
+            }
+        }
+    }
+
+    /// Returns it as a file of its own, with its own rules for the dark.
+    pub(crate) fn standalone(&self) -> String {
+        self.svg(Some(&dark_style())).into_string()
+    }
+}
+
+impl Render for Plot {
+    fn render(&self) -> Markup {
+        self.svg(None)
     }
 }
 
@@ -129,14 +159,13 @@ mod tests {
     fn a_plot_is_well_formed_however_it_is_called_and_has_its_dark_colours_with_it() {
         let paint = |canvas: &Canvas<'_>| write(canvas, "a<b & \"c\"", (10, 10), style(13, INK, false, Anchor::Left));
         let plot = draw("x < y & \"z\"", 40, paint).expect("a plot");
-        parse(&plot, |document| {
+        parse(&plot.render().into_string(), |document| {
             assert_eq!(document.root_element().attribute("aria-label"), Some("x < y & \"z\""));
             let text =
                 document.descendants().find(|node| node.has_tag_name("text") || node.tag_name().name() == "text");
             assert_eq!(text.and_then(|node| node.text()).map(str::trim), Some("a<b & \"c\""));
         });
-        let alone = standalone(&plot);
-        parse(&alone, |document| {
+        parse(&plot.standalone(), |document| {
             assert!(document.descendants().any(|node| node.tag_name().name() == "style"));
         });
     }
