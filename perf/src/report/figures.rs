@@ -54,20 +54,30 @@ pub(crate) struct Figure {
     pub(crate) needs: &'static str,
 }
 
-/// A panel's heading, case, producers, figure, its unit, and what is drawn below it.
-type Wanted = (&'static str, &'static str, usize, &'static str, &'static str, Option<&'static str>);
+/// A panel: its heading, its case and producers, the figure, the unit behind each figure, what the
+/// axis counts, and the figure drawn below.
+type Wanted = (&'static str, &'static str, usize, &'static str, &'static str, &'static str, Option<&'static str>);
 
+const EACH: &str = "ns an operation (light: CPU, whole process)";
 const CPU: Option<&str> = Some("cpu_ns");
 
-/// All plots, in the order in which [`NAMES`] has them.
+/// Returns all plots, in the order in which [`NAMES`] has them.
 pub(crate) fn all(data: &Data) -> Result<Vec<Figure>> {
-    let one_two = |case| [("1 producer", case, 1, "ns", "ns", CPU), ("2 producers", case, 2, "ns", "ns", CPU)];
-    let burst = [("until the last has run", "w7", 1, "ms", "ms", None), ("CPU each", "w7", 1, "cpu_ns", "ns", None)];
-    let memory =
-        [("1,000,000 pending", "w5", 1, "bytes", "B", None), ("10,000,000 pending", "w5-10m", 1, "bytes", "B", None)];
+    let one_two =
+        |case| [("1 producer", case, 1, "ns", "ns", EACH, CPU), ("2 producers", case, 2, "ns", "ns", EACH, CPU)];
+    let burst = [
+        ("Until the last has run", "w7", 1, "ms", "ms", "ms after the deadline", None),
+        ("CPU of the process", "w7", 1, "cpu_ns", "ns", "ns of CPU time a timeout", None),
+    ];
+    let each = "resident bytes a timeout";
+    let memory = [
+        ("1,000,000 pending", "w5", 1, "bytes", "B", each, None),
+        ("10,000,000 pending", "w5-10m", 1, "bytes", "B", each, None),
+    ];
+    let woken = "wake-ups in 5 s";
     let idle = [
-        ("nothing pending", "w6-empty", 1, "wakeups", "", None),
-        ("1,000,000 due in an hour", "w6", 1, "wakeups", "", None),
+        ("Nothing pending", "w6-empty", 1, "wakeups", "", woken, None),
+        ("1,000,000 due in an hour", "w6", 1, "wakeups", "", woken, None),
     ];
     let mut figures = vec![
         bar_plot(data, "w1", "Schedule, capacity reserved: ns per operation", "w1", &one_two("w1"))?,
@@ -101,9 +111,9 @@ pub(crate) fn all(data: &Data) -> Result<Vec<Figure>> {
 
 fn bar_plot(data: &Data, name: &'static str, title: &str, needs: &'static str, wanted: &[Wanted]) -> Result<Figure> {
     let measured = |table: &TableOf, key| table.rows.iter().any(|row| row.median(key).is_some());
-    let panel = |&(heading, case, producers, key, unit, below): &Wanted| {
+    let panel = |&(heading, case, producers, key, unit, axis, below): &Wanted| {
         let table = data.table(case, producers).filter(|table| measured(table, key))?;
-        Some(Panel { heading: heading.to_owned(), table, key, unit, below })
+        Some(Panel { heading: heading.to_owned(), table, key, unit, axis, below })
     };
     let panels: Vec<_> = wanted.iter().filter_map(panel).collect();
     let line = |system: &str| Line { system: system.to_owned(), look: look(data, system) };
@@ -221,6 +231,9 @@ mod tests {
             "{w2:?}"
         );
         assert!(!w2.contains(&"hashed_wheel_timer".to_owned()), "it has no figure there");
+        assert!([EACH, "0", "100"].iter().all(|text| w2.iter().any(|one| one == text)), "an axis: {w2:?}");
+        let burst = texts("w7");
+        assert!(["ms after the deadline", "3 ms"].iter().all(|text| burst.iter().any(|one| one == text)), "{burst:?}");
         let lateness = texts("lateness-w4");
         for text in
             ["50 %", "90 %", "99 %", "99.9 %", "99.99 %", "Tourbillon", "Netty", "hashed_wheel_timer, 12 % early"]

@@ -32,10 +32,10 @@ const SECTIONS: [Section; 7] = [
     ("idle", "Idle", IDLE, &["idle"]),
 ];
 
-const OPERATIONS: &str = "The thick bar is the time of one operation as the calling thread sees it, the thin bar below it the \
-    CPU time of the whole process for it, worker included; the thin line goes from the least run to the most. × is how many \
-    times the time of the reference. With two producers it is the time of one operation of either. A bar with two gaps \
-    goes on beyond the edge.";
+const OPERATIONS: &str = "The thick bar is the time of one operation as the calling thread sees it. The thin bar below it is the \
+    CPU time of the whole process for one operation, worker included. The thin line goes from the least run to the most. × says \
+    how many times the time of the reference it is. With two producers it is the time of one operation of either. What \
+    ends in an arrow goes on beyond the axis.";
 const LATENESS: &str = "How late the callback of a timeout began, in ms after its deadline, for each share of 1,000,000 \
     timeouts due in 1 to 3 s. The rare worst ones are to the right. Lower is better. A callback that ran less than 0.01 ms \
     late, or early, is drawn at 0.01 ms. A system that ran any early has the share behind its name; its curve is no \

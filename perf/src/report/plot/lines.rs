@@ -1,7 +1,9 @@
 //! Curves, one for each system, on two logarithmic axes, each with its name at its end.
 
 use anyhow::Result;
+use plotters::coord::CoordTranslate;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
+
 use plotters::prelude::*;
 
 use super::{Anchor, Canvas, FAINT, GRID, INK, Plot, WIDTH, line, pixel, style, write};
@@ -119,8 +121,8 @@ fn paint(canvas: &Canvas<'_>, x: &Axis, y: &Axis, series: &[Series]) -> Result<(
     for one in order(false).chain(order(true)) {
         let width = if one.look.kind == Kind::Ours { 4 } else { 2 };
         chart.draw_series(LineSeries::new(one.points.iter().copied(), one.look.colour.stroke_width(width)))?;
-        for dot in &one.dots {
-            draw_dot(canvas, chart.backend_coord(dot), &one.look)?;
+        for &dot in &one.dots {
+            draw_dot(chart.plotting_area(), dot, &one.look)?;
         }
     }
     let ends: Vec<_> = series.iter().filter_map(|one| Some((one, chart.backend_coord(one.points.last()?)))).collect();
@@ -128,29 +130,26 @@ fn paint(canvas: &Canvas<'_>, x: &Axis, y: &Axis, series: &[Series]) -> Result<(
     draw_names(canvas, &ends, bottom)
 }
 
-fn draw_dot(canvas: &Canvas<'_>, (x, y): (i32, i32), look: &Look) -> Result<()> {
+/// Draws a dot in its system's form and colour.
+fn draw_dot<C: CoordTranslate>(area: &DrawingArea<SVGBackend<'_>, C>, at: C::From, look: &Look) -> Result<()>
+where
+    C::From: Clone,
+{
     let size = if look.kind == Kind::Ours { 5 } else { 4 };
     let fill = if look.variant { super::PAPER.filled() } else { look.colour.filled() };
     let edge = look.colour.stroke_width(2);
-    let square = [(x - size, y - size), (x + size, y + size)];
-    let triangle =
-        vec![(x - size - 1, y + size), (x, y - size - 1), (x + size + 1, y + size), (x - size - 1, y + size)];
+    let square = [(-size, -size), (size, size)];
+    let triangle = vec![(-size - 1, size), (0, -size - 1), (size + 1, size), (-size - 1, size)];
+    let at = EmptyElement::at(at);
     match look.dot {
-        Dot::Circle => {
-            canvas.draw(&Circle::new((x, y), size, fill))?;
-            canvas.draw(&Circle::new((x, y), size, edge))?;
-        }
-        Dot::Square => {
-            canvas.draw(&Rectangle::new(square, fill))?;
-            canvas.draw(&Rectangle::new(square, edge))?;
-        }
+        Dot::Circle => area.draw(&(at + Circle::new((0, 0), size, fill) + Circle::new((0, 0), size, edge)))?,
+        Dot::Square => area.draw(&(at + Rectangle::new(square, fill) + Rectangle::new(square, edge)))?,
         Dot::Triangle => {
-            canvas.draw(&Polygon::new(triangle.clone(), fill))?;
-            canvas.draw(&PathElement::new(triangle, edge))?;
+            area.draw(&(at + Polygon::new(triangle.clone(), fill) + PathElement::new(triangle, edge)))?;
         }
         Dot::Cross => {
-            canvas.draw(&PathElement::new(vec![square[0], square[1]], edge))?;
-            canvas.draw(&PathElement::new(vec![(x - size, y + size), (x + size, y - size)], edge))?;
+            let rising = PathElement::new(vec![(-size, size), (size, -size)], edge);
+            area.draw(&(at + PathElement::new(square.to_vec(), edge) + rising))?;
         }
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! What all plots have in common: a canvas that becomes SVG text, its colours in the light and in the dark, and the
-//! few marks that they are made of.
+//! What all plots have in common: a canvas that becomes SVG text, its colours in the light and in the
+//! dark, and the style of its text.
 
 pub(crate) mod bars;
 pub(crate) mod lines;
@@ -136,11 +136,6 @@ pub(crate) fn write(canvas: &Canvas<'_>, text: &str, at: (i32, i32), style: Text
 
 pub(crate) fn line(canvas: &Canvas<'_>, from: (i32, i32), to: (i32, i32), colour: RGBColor, width: u32) -> Result<()> {
     canvas.draw(&PathElement::new(vec![from, to], colour.stroke_width(width)))?;
-    Ok(())
-}
-
-pub(crate) fn block(canvas: &Canvas<'_>, from: (i32, i32), to: (i32, i32), colour: RGBColor) -> Result<()> {
-    canvas.draw(&Rectangle::new([from, to], colour.filled()))?;
     Ok(())
 }
 
