@@ -20,6 +20,7 @@ pub(crate) struct Machine {
     pub(crate) transparent_huge_pages: String,
     pub(crate) rustc: String,
     /// Of the repository that this program was built from, as it stands now.
+    #[serde(default)]
     pub(crate) commit: String,
     pub(crate) started: String,
     pub(crate) debug_assertions: bool,

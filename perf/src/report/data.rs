@@ -24,6 +24,11 @@ pub(crate) struct RunFile {
     pub(crate) minutes: f64,
     pub(crate) systems: BTreeMap<String, String>,
     pub(crate) tables: Vec<TableOf>,
+    /// The cases and the systems of its tables, which [`Data::merged`] takes out.
+    #[serde(skip)]
+    pub(crate) cases: Vec<String>,
+    #[serde(skip)]
+    pub(crate) measured: Vec<String>,
 }
 
 /// A case with so many producers.
@@ -74,6 +79,12 @@ impl RunFile {
         let file = serde_json::from_str(&text);
         file.with_context(|| format!("{} is not what `compare --json` writes", path.display()))
     }
+
+    /// Returns the commit that was measured. An old file may have none, and `compare` may have had
+    /// no repository to ask.
+    pub(crate) fn commit(&self) -> Option<&str> {
+        Some(self.machine.commit.as_str()).filter(|commit| !["", "unknown"].contains(commit))
+    }
 }
 
 /// All that the page shows.
@@ -109,6 +120,8 @@ impl Data {
             );
             data.systems.extend(file.systems.clone());
             for mut table in std::mem::take(&mut file.tables) {
+                add(&mut file.cases, &table.case);
+                table.rows.iter().for_each(|row| add(&mut file.measured, &row.system));
                 table.rows.iter_mut().for_each(|row| row.file = at);
                 data.take_in(table);
             }
@@ -157,6 +170,12 @@ impl Data {
     }
 }
 
+fn add(names: &mut Vec<String>, name: &String) {
+    if !names.contains(name) {
+        names.push(name.clone());
+    }
+}
+
 /// Tables stand as `compare` lists its cases, whatever the order of the files. What it no longer knows stands last.
 fn place(case: &str) -> usize {
     crate::compare::case_place(case).unwrap_or(usize::MAX)
@@ -190,7 +209,7 @@ impl Row {
         self.values.get(key).map(|value| value.spread.median)
     }
 
-    /// The most, over its runs, of something that should never be.
+    /// Returns the most of a figure over the runs, or nothing if it has none.
     pub(crate) fn most(&self, key: &str) -> f64 {
         self.values.get(key).map_or(0.0, |value| value.spread.max)
     }

@@ -231,7 +231,7 @@ mod tests {
             "{w2:?}"
         );
         assert!(!w2.contains(&"hashed_wheel_timer".to_owned()), "it has no figure there");
-        assert!([EACH, "0", "100"].iter().all(|text| w2.iter().any(|one| one == text)), "an axis: {w2:?}");
+        assert!([EACH, "0", "200"].iter().all(|text| w2.iter().any(|one| one == text)), "an axis: {w2:?}");
         let burst = texts("w7");
         assert!(["ms after the deadline", "3 ms"].iter().all(|text| burst.iter().any(|one| one == text)), "{burst:?}");
         let lateness = texts("lateness-w4");

@@ -108,6 +108,11 @@ pub(crate) fn look(data: &Data, system: &str) -> Look {
     Look { label: system.to_owned(), kind, colour, dot: Dot::Square, variant: false, package: None }
 }
 
+/// Returns whether it is a system of `compare`. If not, it is a build that `--build` named.
+pub(crate) fn is_known(system: &str) -> bool {
+    KNOWN.iter().any(|known| known.0 == system)
+}
+
 #[cfg(test)]
 pub(crate) fn all_colours() -> impl Iterator<Item = RGBColor> {
     KNOWN.into_iter().map(|known| known.3).chain(SPARE)

@@ -38,24 +38,27 @@ fn table(case: &str, producers: usize, keys: &[&str], rows: &[Value]) -> Value {
     json!({"case": case, "title": format!("title of {case}"), "producers": producers, "metrics": metrics, "rows": rows})
 }
 
-fn file(tables: &[Value]) -> RunFile {
+fn file(tables: &[Value]) -> Value {
     let machine = json!({
         "processor": "a <processor>", "cores": 2, "memory": "1 kB", "kernel": "6", "clock_source": "tsc",
         "transparent_huge_pages": "never", "rustc": "rustc 1", "commit": "abc", "started": "2026-01-01T00:00:00Z",
         "debug_assertions": false, "crates": {"tourbillon": "0.1.0", "tokio": "1.2.3"}
     });
-    let value = json!({
+    json!({
         "machine": machine, "repeat": 3, "scale": 1.0, "near_below_ns": 100.0, "reference": "tourbillon", "minutes": 1.5,
         "systems": {"tourbillon": "ours", "odd <name> & \"more\"": "a <b>bold</b> one"}, "tables": tables
-    });
-    serde_json::from_value(value).expect("what compare writes")
+    })
+}
+
+fn read(file: Value) -> RunFile {
+    serde_json::from_value(file).expect("what compare writes")
 }
 
 /// A default run: in W1 another is ahead.
 pub(crate) fn first_run() -> RunFile {
     let op = |ns: f64, ratio: f64| json!({"ns": figure(ns, ratio), "cpu_ns": figure(ns * 2.0, ratio)});
     let odd = row("odd <name> & \"more\"", op(300.0, 10.0));
-    file(&[
+    read(file(&[
         table("w1", 1, &["ns", "cpu_ns"], &[row("tourbillon", op(20.0, 1.0)), row("netty", op(9.1, 0.455))]),
         table(
             "w2",
@@ -80,11 +83,15 @@ pub(crate) fn first_run() -> RunFile {
         ),
         table("w5", 1, &["bytes"], &[row("tourbillon", json!({"bytes": figure(66.0, 1.0)}))]),
         table("w7", 1, &["ms"], &[row("tourbillon", json!({"ms": figure(3.0, 1.0)}))]),
-    ])
+    ]))
 }
 
 /// A later one, of W8 and of one row of W2.
 pub(crate) fn second_run() -> RunFile {
+    read(second_file())
+}
+
+fn second_file() -> Value {
     let cost =
         |ns: f64| json!({"schedule_ns": figure(ns, 1.0), "cancel_ns": figure(ns, 1.0), "reset_ns": figure(ns, 1.0)});
     let keys = ["schedule_ns", "cancel_ns", "reset_ns"];
@@ -129,9 +136,9 @@ fn each_row_of_the_data_is_a_row_of_the_page() {
     parse(&as_xml(&text), |document| {
         for table in &data.tables {
             let id = format!("{}-{}", table.case, table.producers);
-            let heading = document.descendants().find(|node| node.attribute("id") == Some(&id));
-            let heading = heading.unwrap_or_else(|| panic!("no {id}"));
-            let section = heading.next_sibling_element().expect("a table follows");
+            let section = document.descendants().find(|node| node.attribute("id") == Some(&id));
+            let section = section.unwrap_or_else(|| panic!("no {id}"));
+            assert!(section.ancestors().any(|node| node.has_tag_name("details")), "{id} is not folded");
             let rows: Vec<_> =
                 section.descendants().filter(|node| node.has_tag_name("tr")).skip(1).map(all_text).collect();
             assert_eq!(rows.len(), table.rows.len(), "{id}");
@@ -169,7 +176,7 @@ fn the_page_needs_nothing_else_and_says_what_is_not_there() {
             "not in this run (needs w8-producers)",
             "a <b>bold</b> one",
             "hashed_wheel_timer: up to 123,000 early in a run",
-            "w1, ns: Netty (×0.46)",
+            "w1, ns: Netty ×2.20",
             "tokio: a Sleep without a task",
             "a <processor>, 2 cores",
         ] {
@@ -177,6 +184,42 @@ fn the_page_needs_nothing_else_and_says_what_is_not_there() {
         }
     });
     assert!(!text.contains("url(") && !text.contains("@import"));
+}
+
+#[test]
+fn only_the_headline_is_not_folded() {
+    let data = data();
+    let text = page::write(&data, &figures::all(&data).expect("plots"));
+    parse(&as_xml(&text), |document| {
+        let tables = document.descendants().filter(|node| node.has_tag_name("table"));
+        let open = tables.filter(|node| !node.ancestors().any(|node| node.has_tag_name("details")));
+        assert_eq!(open.map(|table| table.attribute("class")).collect::<Vec<_>>(), [Some("headline")]);
+    });
+}
+
+#[test]
+fn each_run_is_done_again_at_its_own_commit() {
+    let mut runs = vec![first_run(), second_run(), second_run()];
+    runs[1].machine.commit = "v1-2-gdef-dirty".to_owned();
+    let mut old = second_file();
+    old["machine"].as_object_mut().expect("an object").remove("commit");
+    runs[2] = read(old);
+    let data = Data::merged(runs).expect("runs that belong together");
+    let text = page::write(&data, &figures::all(&data).expect("plots"));
+    parse(&as_xml(&text), |document| {
+        let again = document.descendants().find(|node| node.has_tag_name("pre")).map(all_text).expect("commands");
+        for line in [
+            "git checkout abc\n",
+            "git checkout v1-2-gdef    # with changes that were not committed\n",
+            "at commit not recorded\n",
+            "--cases w8-1m,w8-10k,w2 ",
+            "report run1.json run2.json run3.json",
+        ] {
+            assert!(again.contains(line), "no {line:?} in {again}");
+        }
+        let body = all_text(document.root_element());
+        assert!(body.contains("(commits abc, v1-2-gdef-dirty, not recorded)"), "{body}");
+    });
 }
 
 #[test]

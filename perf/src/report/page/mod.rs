@@ -1,5 +1,6 @@
 //! The page: the result on the first screen, the plots, every figure, and how it was measured.
 
+mod ahead;
 mod notes;
 mod summary;
 mod tables;

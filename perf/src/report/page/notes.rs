@@ -6,24 +6,27 @@ use std::collections::BTreeMap;
 use maud::{Markup, html};
 
 use crate::compare::machine::Machine;
-use crate::report::data::{Data, Row, RunFile, TableOf};
-use crate::report::numbers::{short, times};
-use crate::report::systems::{Kind, look};
-
-/// Another system is ahead below this ratio; above it the two are level.
-const AHEAD: f64 = 0.95;
+use crate::report::data::{Data, Metric, Row, RunFile, TableOf};
+use crate::report::numbers::short;
+use crate::report::systems::{is_known, look};
 
 pub(crate) fn honest(data: &Data) -> Markup {
+    let used = GENEROUS.map(|text| html! { (text) });
     html! {
         section #notes {
             h2 { "What to know before believing it" } "\n"
-            (list("Where another is ahead", &ahead(data), "Nowhere in this run, level ones aside."))
-            (list("What ran a timeout early, lost one, or ran one twice", &broken(data), "Nothing in this run."))
-            (list("What a system cannot do, or was not measured at", &cannot(data), "Everything was measured everywhere."))
-            (list("How the others are used", &GENEROUS.map(|text| html! { (text) }), ""))
+            (list("Where another is ahead, in every figure; * has a single owner", &ahead(data), "nowhere in this run"))
+            (list("What ran a timeout early, lost one, or ran one twice", &broken(data), "nothing in this run"))
+            (list("What a system cannot do, or was not measured at", &cannot(data), "everything was measured"))
+            (list("How the others are used", &used, ""))
         }
     }
 }
+
+/// Stands in place of a commit that the file of a run does not have.
+pub(super) const NOT_RECORDED: &str = "not recorded";
+/// What `git describe` adds if the work tree had changes.
+const DIRTY: &str = "-dirty";
 
 const GENEROUS: [&str; 6] = [
     "Each as its documentation tells a demanding user to; where that leaves room, in its favour. Tourbillon always carries a \
@@ -39,14 +42,26 @@ const GENEROUS: [&str; 6] = [
      background thread does later is in it.",
 ];
 
+/// A list, folded, with its length in sight.
 fn list(heading: &str, entries: &[Markup], none: &str) -> Markup {
     html! {
-        h3 { (heading) } "\n"
         @if entries.is_empty() {
-            p { (none) } "\n"
+            p { (heading) ": " (none) "." } "\n"
         } @else {
-            ul { @for entry in entries { li { (entry) } "\n" } }
+            details {
+                summary { (heading) " (" (entries.len()) ")" }
+                ul { @for entry in entries { li { (entry) } "\n" } }
+            } "\n"
         }
+    }
+}
+
+/// A section, folded.
+fn folded(id: &str, heading: &str, content: &Markup) -> Markup {
+    html! {
+        section {
+            details { summary { h2 { (heading) } } div id=(id) { (content) } }
+        } "\n"
     }
 }
 
@@ -57,20 +72,10 @@ fn link(table: &TableOf) -> Markup {
 /// Each figure in which another system, which is no floor, is better.
 fn ahead(data: &Data) -> Vec<Markup> {
     let figures = data.tables.iter().flat_map(|table| table.metrics.iter().map(move |metric| (table, metric)));
-    let entry = |(table, metric): (&TableOf, &crate::report::data::Metric)| {
-        let ratio = |row: &Row| row.values.get(&metric.key).and_then(|value| value.ratio);
-        let better = |row: &&Row| {
-            let kind = look(data, &row.system).kind;
-            matches!(kind, Kind::Shared | Kind::Owned) && ratio(row).is_some_and(|ratio| ratio < AHEAD)
-        };
-        let text = |row: &Row| {
-            let look = look(data, &row.system);
-            let owned = if look.kind == Kind::Owned { ", single owner" } else { "" };
-            let unsound = if row.is_sound() { "" } else { ", but early or lossy" };
-            format!("{} (×{}{owned}{unsound})", look.label, times(ratio(row).unwrap_or(1.0)))
-        };
-        let systems: Vec<_> = table.rows.iter().filter(better).map(text).collect();
-        (!systems.is_empty()).then(|| html! { (link(table)) ", " (metric.heading) ": " (systems.join(", ")) })
+    let entry = |(table, metric): (&TableOf, &Metric)| {
+        let systems = super::ahead::ahead(data, table, &metric.key);
+        (!systems.is_empty())
+            .then(|| html! { (link(table)) ", " (metric.heading) ": " (super::ahead::listed(&systems)) })
     };
     figures.filter_map(entry).collect()
 }
@@ -133,12 +138,8 @@ pub(crate) fn terms(data: &Data) -> Markup {
         ("W1 to W8", "The workloads; the title of each table says what is done.".to_owned()),
         ("Floor", "No timer: one load and one compare-and-swap, the least that a reset can cost.".to_owned()),
     ];
-    html! {
-        section #terms {
-            h2 { "What the terms mean" } "\n"
-            dl { @for (term, meaning) in &terms { dt { (term) } dd { (meaning) } "\n" } }
-        }
-    }
+    let content = html! { dl { @for (term, meaning) in &terms { dt { (term) } dd { (meaning) } "\n" } } };
+    folded("terms", "What the terms mean", &content)
 }
 
 /// A line of the table of machines.
@@ -155,61 +156,57 @@ pub(crate) fn machines(data: &Data) -> Markup {
         ("Clock source", |file| of(|machine| &machine.clock_source, file)),
         ("Huge pages", |file| of(|machine| &machine.transparent_huge_pages, file)),
         ("Compiler", |file| of(|machine| &machine.rustc, file)),
-        ("Commit", |file| of(|machine| &machine.commit, file)),
+        ("Commit", |file| file.commit().unwrap_or(NOT_RECORDED).to_owned()),
         ("Started", |file| of(|machine| &machine.started, file)),
         ("Repetitions", |file| file.repeat.to_string()),
         ("Scale", |file| file.scale.to_string()),
         ("Minutes", |file| format!("{:.1}", file.minutes)),
     ];
     let several = data.files.len() > 1;
-    html! {
-        section #machine {
-            h2 { "The machine" } "\n"
-            div.scroll {
-                table {
-                    @if several {
-                        tr { th {} @for file in 1..=data.files.len() { th { "File " (file) } } } "\n"
-                    }
-                    @for (fact, read) in &facts {
-                        tr { td { (fact) } @for file in &data.files { td { (read(file)) } } } "\n"
-                    }
+    let content = html! {
+        div.scroll {
+            table {
+                @if several {
+                    tr { th {} @for file in 1..=data.files.len() { th { "File " (file) } } } "\n"
+                }
+                @for (fact, read) in &facts {
+                    tr { td { (fact) } @for file in &data.files { td { (read(file)) } } } "\n"
                 }
             }
-            @if several { p { "Each row of the tables is from one file, and its ratios are within that file." } "\n" }
         }
-    }
+        @if several { p { "Each row of the tables is from one file, and its ratios are within that file." } "\n" }
+    };
+    folded("machine", "The machine", &content)
 }
 
 pub(crate) fn systems(data: &Data) -> Markup {
     let version = |name: &str| data.files.iter().rev().find_map(|file| file.machine.crates.get(name));
-    html! {
-        section #systems {
-            h2 { "The systems" } "\n"
-            div.scroll {
-                table {
-                    tr {
-                        @for heading in ["System", "Kind", "Version", "How it is used", "What its runs noted"] {
-                            th { (heading) }
-                        }
-                    } "\n"
-                    @for system in data.systems_in_order() {
-                        @let look = look(data, system);
-                        tr {
-                            td { (look.label) small { (system) } }
-                            td { (look.kind.word()) }
-                            td {
-                                @if let Some((name, version)) = look.package.and_then(|name| Some((name, version(name)?))) {
-                                    (name) " " (version)
-                                }
-                            }
-                            td { @if let Some(used) = data.systems.get(system) { (used) } }
-                            td { @for note in noted(data, system) { div { (note) } } }
-                        } "\n"
+    let content = html! {
+        div.scroll {
+            table {
+                tr {
+                    @for heading in ["System", "Kind", "Version", "How it is used", "What its runs noted"] {
+                        th { (heading) }
                     }
+                } "\n"
+                @for system in data.systems_in_order() {
+                    @let look = look(data, system);
+                    tr {
+                        td { (look.label) small { (system) } }
+                        td { (look.kind.word()) }
+                        td {
+                            @if let Some((name, version)) = look.package.and_then(|name| Some((name, version(name)?))) {
+                                (name) " " (version)
+                            }
+                        }
+                        td { @if let Some(used) = data.systems.get(system) { (used) } }
+                        td { @for note in noted(data, system) { div { (note) } } }
+                    } "\n"
                 }
             }
         }
-    }
+    };
+    folded("systems", "The systems", &content)
 }
 
 /// What the runs of a system said about themselves, once for all that differ in figures only.
@@ -236,20 +233,19 @@ fn noted(data: &Data, system: &str) -> Vec<String> {
 }
 
 pub(crate) fn reproduce(data: &Data) -> Markup {
-    let commit = &data.files[0].machine.commit;
+    let files = 1..=data.files.len();
+    let minutes = data.files.iter().map(|file| file.minutes).sum::<f64>();
     html! {
         section #reproduce {
             h2 { "Do it again" } "\n"
             p {
-                "On a machine that does nothing else; `all` takes some 40 minutes, the default some 20. Absolute figures move "
-                "with the machine: compare the ratios."
+                "On a machine that does nothing else. It takes some " (minutes.ceil()) " minutes, without the builds. Absolute "
+                "figures move with the machine: compare the ratios."
             } "\n"
             pre {
-                "git checkout " (commit) "\n"
-                "scripts/peers    # for Netty: Java and Debian's libnetty-java\n"
-                "cargo run --release -p tourbillon-perf --features peers -- compare --json run.json\n"
-                "cargo run --release -p tourbillon-perf --features peers -- compare --cases all --json all.json\n"
-                "cargo run --release -p tourbillon-perf -- report run.json all.json"
+                @for (number, file) in files.clone().zip(&data.files) { (again(number, file)) "\n" }
+                "cargo run --release -p tourbillon-perf -- report"
+                @for number in files { " run" (number) ".json" }
             } "\n"
             p {
                 "How each workload is run is in " code { "perf/src/compare/" } ", how each system is used in "
@@ -257,5 +253,29 @@ pub(crate) fn reproduce(data: &Data) -> Markup {
                 ", what was tried and what limits the figures in " code { "perf/NOTES.md" } "."
             } "\n"
         }
+    }
+}
+
+/// The commands that measure one file again, at its own commit.
+fn again(number: usize, file: &RunFile) -> Markup {
+    let is_netty = |system: &String| system.starts_with("netty");
+    let builds = file.measured.iter().any(|system| !is_known(system));
+    html! {
+        "# run " (number) ", started " (file.machine.started) ", at commit " (file.commit().unwrap_or(NOT_RECORDED)) "\n"
+        @if let Some(commit) = file.commit() {
+            "git checkout " (commit.trim_end_matches(DIRTY))
+            @if commit.ends_with(DIRTY) { "    # with changes that were not committed" }
+            "\n"
+        }
+        @if file.measured.iter().any(is_netty) { "scripts/peers    # for Netty: Java and Debian's libnetty-java\n" }
+        "cargo run --release -p tourbillon-perf --features peers -- compare --repeat " (file.repeat)
+        @if file.scale < 1.0 { " --scale " (file.scale) }
+        " \\\n    --cases " (file.cases.join(",")) " \\\n   "
+        @if builds {
+            @for build in &file.measured { " --build " (build) "=PATH" }
+        } @else {
+            " --systems " (file.measured.join(","))
+        }
+        " \\\n    --json run" (number) ".json\n"
     }
 }

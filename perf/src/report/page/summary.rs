@@ -1,59 +1,138 @@
-//! The first screen: three sentences and one table.
+//! The first screen: what was compared, the headline figures, and where another is ahead.
 
 use maud::{Markup, html};
 
+use super::ahead::{Ahead, LEVEL, OWNED, ahead, listed};
+use super::notes::NOT_RECORDED;
 use crate::compare::report::Value;
 use crate::report::data::{Data, Row, TableOf};
 use crate::report::numbers::{short, times};
 use crate::report::systems::{Kind, look};
 
-/// A row of the table: what is measured, the case, its producers, the figure, its unit.
-type Wanted = (&'static str, &'static str, usize, &'static str, &'static str);
+/// A row of the table: what is done, what is measured of it, the case, its producers, the figure,
+/// its unit.
+type Wanted = (&'static str, &'static str, &'static str, usize, &'static str, &'static str);
 
 const HEADLINE: [Wanted; 18] = [
-    ("Schedule, one thread", "w1", 1, "ns", "ns"),
-    ("… CPU of the whole process for it", "w1", 1, "cpu_ns", "ns"),
-    ("… two threads together", "w1", 2, "mops", "M/s"),
-    ("Schedule + cancel, one thread", "w2", 1, "ns", "ns"),
-    ("… two threads together", "w2", 2, "mops", "M/s"),
-    ("Reset, one thread", "w3", 1, "ns", "ns"),
-    ("… two threads together", "w3", 2, "mops", "M/s"),
-    ("Lateness, tick of 1 ms: 99 % within", "w4", 1, "p99_ms", "ms"),
-    ("… 99.9 % within", "w4", 1, "p999_ms", "ms"),
-    ("… CPU for 1,000,000", "w4", 1, "cpu_s", "s"),
-    ("Lateness, tick of 100 µs: 99 % within", "w4-fine", 1, "p99_ms", "ms"),
-    ("… CPU for 1,000,000", "w4-fine", 1, "cpu_s", "s"),
-    ("Memory of a pending timeout", "w5", 1, "bytes", "B"),
-    ("Wake-ups in 5 s, nothing pending", "w6-empty", 1, "wakeups", ""),
-    ("… 1,000,000 due in an hour", "w6", 1, "wakeups", ""),
-    ("100,000 on one deadline: all run within", "w7", 1, "ms", "ms"),
-    ("Schedule with 10,000,000 pending", "w8-10m", 1, "schedule_ns", "ns"),
-    ("Reset with 10,000,000 pending", "w8-10m", 1, "reset_ns", "ns"),
+    ("Schedule", "one thread", "w1", 1, "ns", "ns"),
+    ("Schedule", "CPU of the whole process", "w1", 1, "cpu_ns", "ns"),
+    ("Schedule", "two threads together", "w1", 2, "mops", "M/s"),
+    ("Schedule + cancel", "one thread", "w2", 1, "ns", "ns"),
+    ("Schedule + cancel", "two threads together", "w2", 2, "mops", "M/s"),
+    ("Reset", "one thread", "w3", 1, "ns", "ns"),
+    ("Reset", "two threads together", "w3", 2, "mops", "M/s"),
+    ("Lateness, tick of 1 ms", "99 % within", "w4", 1, "p99_ms", "ms"),
+    ("Lateness, tick of 1 ms", "99.9 % within", "w4", 1, "p999_ms", "ms"),
+    ("Lateness, tick of 1 ms", "CPU for 1,000,000", "w4", 1, "cpu_s", "s"),
+    ("Lateness, tick of 100 µs", "99 % within", "w4-fine", 1, "p99_ms", "ms"),
+    ("Lateness, tick of 100 µs", "CPU for 1,000,000", "w4-fine", 1, "cpu_s", "s"),
+    ("Memory", "a pending timeout", "w5", 1, "bytes", "B"),
+    ("Wake-ups in 5 s", "nothing pending", "w6-empty", 1, "wakeups", ""),
+    ("Wake-ups in 5 s", "1,000,000 due in an hour", "w6", 1, "wakeups", ""),
+    ("100,000 on one deadline", "all run within", "w7", 1, "ms", "ms"),
+    ("With 10,000,000 pending", "schedule", "w8-10m", 1, "schedule_ns", "ns"),
+    ("With 10,000,000 pending", "reset", "w8-10m", 1, "reset_ns", "ns"),
 ];
 
 pub(crate) fn write(data: &Data) -> Markup {
     let name = look(data, &data.reference).label;
-    let (first, machine) = (&data.files[0], &data.files[0].machine);
     html! {
         h1 { (name) " beside other timers" } "\n"
         (warnings(data))
-        p.lead { @for sentence in sentences(data, &name) { (sentence) " " } } "\n"
-        table.headline {
-            tr {
-                th { "What" } th.n { (name) }
-                th colspan="2" { "Best other that threads can share" }
-                th colspan="2" { "Best with a single owner" }
-            } "\n"
-            @for wanted in &HEADLINE { (headline(data, wanted)) "\n" }
+        (compared(data, &name))
+        div.scroll {
+            table.headline {
+                tr {
+                    th { "What" } th.n { (name) }
+                    th colspan="2" { "Best other that threads can share" }
+                    th colspan="2" { "Best with a single owner" }
+                } "\n"
+                @for (at, wanted) in HEADLINE.iter().enumerate() {
+                    (headline(data, wanted, at > 0 && HEADLINE[at - 1].0 == wanted.0)) "\n"
+                }
+            }
         } "\n"
+        (leads(data, &name))
         p.small {
-            "Medians, of " (first.repeat) " repetitions if all went well, each run in a process of its own, the systems in turn, on "
-            (machine.processor) " with " (machine.cores) " cores. “×” is how many times better " (name) " is than it, or worse "
-            "where that is said: near runs against near ones, see " a href="#terms" { "the terms" } ". A system that ran a timeout "
-            "early in a case, or lost one, is left out there."
+            "× in the table says how many times better " (name) " is than the other, or worse where that is said. Near runs are "
+            "compared with near ones, see " a href="#terms" { "the terms" } ". A system that ran a timeout of a case early, or lost "
+            "one, is left out of that row. A lead below 0.5 % counts as level."
         } "\n"
         nav { @for (id, text) in NAV { a href={ "#" (id) } { (text) } " " } } "\n"
     }
+}
+
+/// What was compared, with versions and commits, and whether the reference kept its promises.
+fn compared(data: &Data, name: &str) -> Markup {
+    let (first, machine) = (&data.files[0], &data.files[0].machine);
+    let version = |package: &str| data.files.iter().rev().find_map(|file| file.machine.crates.get(package));
+    let label = |system: &str| {
+        let look = look(data, system);
+        let version = look.package.and_then(|package| Some((package, version(package)?)));
+        let label = match version {
+            None => look.label,
+            Some((package, version)) if package.starts_with(&look.label.to_lowercase().replace(' ', "_")) => {
+                format!("{} {version}", look.label)
+            }
+            Some((package, version)) => format!("{} ({package} {version})", look.label),
+        };
+        (label, look.kind, look.variant)
+    };
+    let is_other = |one: &(String, Kind, bool)| matches!(one.1, Kind::Shared | Kind::Owned) && !one.2;
+    let others = data.systems_in_order().into_iter().map(label).filter(is_other).map(|one| one.0);
+    let mut commits: Vec<_> = data.files.iter().map(|file| file.commit().unwrap_or(NOT_RECORDED)).collect();
+    commits.dedup();
+    let mut broken: Vec<_> = data.tables.iter().filter_map(|table| table.row(&data.reference)).collect();
+    broken.retain(|row| !row.is_sound());
+    html! {
+        p.lead {
+            (label(&data.reference).0) " (commit" @if commits.len() > 1 { "s" } " " (commits.join(", ")) ") beside "
+            (others.collect::<Vec<_>>().join(", ")) ". Medians of " (first.repeat) " runs, each in a process of its own, in turn, on "
+            (machine.processor) " with " (machine.cores) " cores. "
+            @if broken.is_empty() {
+                (name) " ran no timeout early, lost none and ran none twice."
+            } @else {
+                span.worse { (name) " broke its promises: " (broken_text(&broken)) "." }
+            }
+        } "\n"
+    }
+}
+
+fn broken_text(rows: &[&Row]) -> String {
+    let text = |row: &&Row| row.noted_early().map_or_else(|| row.broken().join(", "), str::to_owned);
+    rows.iter().map(text).collect::<Vec<_>>().join("; ")
+}
+
+/// Each headline row in which another is ahead, and by how much.
+fn leads(data: &Data, name: &str) -> Markup {
+    let measured = |wanted: &&Wanted| ours(data, wanted).is_some();
+    let rows: Vec<_> = HEADLINE.iter().filter(measured).collect();
+    let lead = |&&(group, what, case, producers, key, _): &&Wanted| {
+        let table = data.table(case, producers)?;
+        let mut systems = ahead(data, table, key);
+        systems.retain(|one: &Ahead<'_>| one.row.is_sound());
+        (!systems.is_empty()).then(|| {
+            html! { li { a href={ "#" (table.anchor()) } { (group) ", " (what) } ": " (listed(&systems)) } "\n" }
+        })
+    };
+    let leads: Vec<_> = rows.iter().filter_map(lead).collect();
+    html! {
+        @if leads.is_empty() {
+            p.ahead { "No other timer is ahead in any of the " (rows.len()) " rows measured." } "\n"
+        } @else {
+            div.ahead {
+                h2 {
+                    "Ahead of " (name) " in " (leads.len()) " of " (rows.len()) " rows, and how many times better; " (OWNED) " has a single owner"
+                } "\n"
+                ul { @for lead in &leads { (lead) } }
+            } "\n"
+        }
+    }
+}
+
+/// The reference's own figure, if it was measured.
+fn ours(data: &Data, &(_, _, case, producers, key, _): &Wanted) -> Option<f64> {
+    data.table(case, producers)?.row(&data.reference)?.median(key)
 }
 
 const NAV: [(&str, &str); 13] = [
@@ -82,12 +161,14 @@ fn warnings(data: &Data) -> Markup {
     }
 }
 
-/// The best of a kind in a case, if any: by its median. In lateness only who kept the promises of a timer.
+/// Returns the best of a kind in a case, by its median. A system that broke a timer's promise in
+/// that case is left out.
 fn best<'a>(data: &Data, table: &'a TableOf, key: &str, kind: Kind) -> Option<(&'a Row, Value)> {
     let more = table.metric(key)?.more_is_better;
     let there = table.rows.iter().filter(|row| look(data, &row.system).kind == kind && row.is_sound());
     let valued = there.filter_map(|row| Some((row, *row.values.get(key)?)));
-    // Less than nothing is an error of a measurement that is too small; no wake-ups are none.
+    // A median of nothing or less is the error of a measurement that was too small. No wake-ups
+    // are a true figure.
     let valued = valued.filter(|(_, value)| value.spread.median > 0.0 || key == "wakeups");
     let better = |one: &Value, other: &Value| {
         let order = one.spread.median.total_cmp(&other.spread.median);
@@ -96,15 +177,16 @@ fn best<'a>(data: &Data, table: &'a TableOf, key: &str, kind: Kind) -> Option<(&
     valued.min_by(|one, other| better(&one.1, &other.1))
 }
 
-fn headline(data: &Data, &(what, case, producers, key, unit): &Wanted) -> Markup {
-    let table = data.table(case, producers);
-    let ours = table.and_then(|table| table.row(&data.reference)).and_then(|row| row.median(key));
-    let Some((table, ours)) = table.zip(ours) else {
+/// A row. One that goes on with what the row above does names only what is measured.
+fn headline(data: &Data, wanted: &Wanted, goes_on: bool) -> Markup {
+    let &(group, what, case, producers, key, unit) = wanted;
+    let what = if goes_on { format!("… {what}") } else { format!("{group}, {what}") };
+    let Some((table, ours)) = data.table(case, producers).zip(ours(data, wanted)) else {
         return html! { tr.none { td { (what) } td.absent colspan="5" { "not in this run" } } };
     };
     let other = |kind| match best(data, table, key, kind) {
         Some((row, value)) => html! {
-            td.n { (verdict(value.ratio)) }
+            td.n { (verdict(&value, ours)) }
             td { (look(data, &row.system).label) " " small { (with_unit(value.spread.median, unit)) } }
         },
         None => html! { td {} td { small { "none" } } },
@@ -116,70 +198,14 @@ fn with_unit(value: f64, unit: &str) -> String {
     format!("{} {unit}", short(value)).trim_end().to_owned()
 }
 
-fn verdict(ratio: Option<f64>) -> Markup {
-    match ratio {
-        Some(ratio) if ratio >= 1.0 => html! { b { "×" (times(ratio)) } },
+/// How many times better the reference is. Two that never woke are level, without a ratio.
+fn verdict(other: &Value, ours: f64) -> Markup {
+    match other.ratio {
+        Some(ratio) if ratio >= LEVEL => html! { b { "×" (times(ratio)) } },
         Some(ratio) if ratio > 0.0 => html! { span.worse { "×" (times(1.0 / ratio)) " worse" } },
-        _ => html! {},
-    }
-}
-
-/// Returns it as words: `3.1 times faster than Netty`.
-fn faster(data: &Data, case: &str, key: &str) -> Option<String> {
-    let (row, value) = best(data, data.table(case, 1)?, key, Kind::Shared)?;
-    let label = look(data, &row.system).label;
-    match value.ratio? {
-        ratio @ 1.05.. => Some(format!("{} times faster than {label}", times(ratio))),
-        ratio @ 0.95.. => Some(format!("like {label}, at {}", times(ratio))),
-        ratio if ratio > 0.0 => Some(format!("{} times slower than {label}", times(1.0 / ratio))),
-        _ => None,
-    }
-}
-
-fn sentences(data: &Data, name: &str) -> Vec<Markup> {
-    let ours = |case: &str, key: &str| data.table(case, 1)?.row(&data.reference)?.median(key);
-    let operation = |verb: &str, case: &str| {
-        let ns = short(ours(case, "ns")?);
-        let beside = faster(data, case, "ns");
-        Some(html! { (verb) " in " b { (ns) " ns" } @if let Some(beside) = beside { " (" (beside) ")" } })
-    };
-    let operations = [("schedules a timeout", "w1"), ("schedules and cancels one", "w2"), ("pushes one out", "w3")];
-    let operations: Vec<_> = operations.iter().filter_map(|&(verb, case)| operation(verb, case)).collect();
-    let mut out = Vec::new();
-    if !operations.is_empty() {
-        out.push(html! {
-            "With " (name) " a thread " (listed(&operations)) ": each beside the best other timer that threads can share."
-        });
-    }
-    let row = data.table("w4", 1).and_then(|table| table.row(&data.reference));
-    if let Some((row, (p99, p999))) = row.zip(ours("w4", "p99_ms").zip(ours("w4", "p999_ms"))) {
-        let broken: Vec<_> = row.broken().into_iter().map(|text| html! { (text) }).collect();
-        out.push(html! {
-            "Of 1,000,000 timeouts at a tick of 1 ms 99 % run within " b { (short(p99)) " ms" }
-            " of their deadline and 99.9 % within " b { (short(p999)) " ms" } "; "
-            @if broken.is_empty() { "none early, lost or run twice" } @else { (listed(&broken)) } "."
-        });
-    }
-    let rest = [
-        ours("w5", "bytes").map(|bytes| html! { "a pending timeout takes " b { (short(bytes)) " bytes" } }),
-        ours("w6-empty", "wakeups").map(|times| html! { "an idle engine wakes " b { (short(times)) } " times in 5 s" }),
-        ours("w7", "ms")
-            .map(|ms| html! { "100,000 on one deadline have all run " b { (short(ms)) " ms" } " after it" }),
-    ];
-    let rest: Vec<_> = rest.into_iter().flatten().collect();
-    if !rest.is_empty() {
-        out.push(html! { "Further, " (listed(&rest)) "." });
-    }
-    out
-}
-
-/// Returns `a, b and c`.
-fn listed(parts: &[Markup]) -> Markup {
-    html! {
-        @for (at, part) in parts.iter().enumerate() {
-            @if at > 0 { @if at + 1 == parts.len() { " and " } @else { ", " } }
-            (part)
-        }
+        Some(_) => html! { span.worse { "×∞ worse" } },
+        None if ours.total_cmp(&other.spread.median).is_eq() => html! { "level" },
+        None => html! {},
     }
 }
 
@@ -189,17 +215,36 @@ mod tests {
     use crate::report::tests::data;
 
     #[test]
-    fn the_first_screen_says_what_is_faster_and_what_is_slower_and_leaves_out_who_is_early() {
+    fn the_first_screen_says_what_is_faster_and_what_is_slower_and_leaves_out_early_systems() {
         let text = write(&data()).into_string();
-        assert!(text.contains("schedules a timeout in <b>20 ns</b> (2.20 times slower than Netty)"), "{text}");
-        assert!(text.contains("cancels one in <b>30 ns</b> (3.33 times faster than Netty)"), "{text}");
-        assert!(text.contains("99 % run within <b>1.10 ms</b>") && text.contains("none early"), "{text}");
+        let row =
+            |what: &str| text.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("no {what}: {text}"));
+        let w1 = row("<td>Schedule, one thread</td>");
+        assert!(w1.contains(">20 ns</td>") && w1.contains("×2.20 worse</span></td><td>Netty <small>9.10 ns"), "{w1}");
+        let w2 = row("<td>Schedule + cancel, one thread</td>");
+        assert!(w2.contains(">30 ns</td>") && w2.contains("<b>×3.33</b></td><td>Netty <small>100 ns"), "{w2}");
+        let w4 = row("<td>Lateness, tick of 1 ms, 99 % within</td>");
+        assert!(w4.contains(">1.10 ms</td>"), "{w4}");
         let rows: Vec<_> = text.lines().filter(|line| line.contains("99.9 % within")).collect();
         assert!(rows.iter().any(|row| row.contains("<b>×2.00</b></td><td>Netty <small>3 ms")), "{rows:?}");
         assert!(rows.iter().all(|row| !row.contains("hashed_wheel_timer")), "{rows:?}");
+        assert!(text.contains("ran no timeout early, lost none and ran none twice"), "{text}");
         assert!(
             text.contains("<td>Reset, one thread</td><td class=\"absent\" colspan=\"5\">not in this run"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn the_first_screen_says_what_was_compared_and_each_row_in_which_another_is_ahead() {
+        let text = write(&data()).into_string();
+        assert!(text.contains("Tourbillon 0.1.0 (commit abc) beside Netty, "), "{text}");
+        assert!(text.contains("Medians of 3 runs"), "{text}");
+        // Two of W1, W2, two of W4, W5, W7. Netty is ahead in W1, in time and in CPU time.
+        assert!(text.contains("Ahead of Tourbillon in 2 of 7 rows"), "{text}");
+        let leads: Vec<_> = text.lines().filter(|line| line.contains("<li>")).collect();
+        assert_eq!(leads.len(), 2, "{leads:?}");
+        assert!(leads[0].contains("<a href=\"#w1-1\">Schedule, one thread</a>: Netty <b>×2.20</b>"), "{leads:?}");
+        assert!(leads[1].contains("Schedule, CPU of the whole process</a>: Netty <b>×2.20</b>"), "{leads:?}");
     }
 }

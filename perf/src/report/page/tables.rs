@@ -25,18 +25,20 @@ pub(crate) fn write(data: &Data) -> Markup {
 fn one(data: &Data, table: &TableOf) -> Markup {
     let several = data.files.len() > 1;
     html! {
-        h3 id=(table.anchor()) { (table.title) " " small { "(" (table.name()) ")" } } "\n"
-        div.scroll {
-            table {
-                tr {
-                    th { "System" }
-                    @if several { th { "File" } }
-                    th { "Runs" }
-                    @for metric in &table.metrics { th.n { (metric.heading) } }
-                } "\n"
-                @for row in &table.rows { (line(data, table, row, several)) "\n" }
+        details {
+            summary { (table.title) " " small { "(" (table.name()) ")" } }
+            div.scroll id=(table.anchor()) {
+                table {
+                    tr {
+                        th { "System" }
+                        @if several { th { "File" } }
+                        th { "Runs" }
+                        @for metric in &table.metrics { th.n { (metric.heading) } }
+                    } "\n"
+                    @for row in &table.rows { (line(data, table, row, several)) "\n" }
+                }
             }
-        }
+        } "\n"
     }
 }
 

@@ -110,15 +110,17 @@ impl Panel<'_> {
         self.row(line)?.median(self.key)
     }
 
-    /// Where the axis ends. A few bars that are far beyond the rest are cut there.
+    /// Where the axis ends: a few bars that are far beyond the rest are cut there, and so are
+    /// whiskers that are far beyond all bars.
     fn end(&self, lines: &[Line]) -> f64 {
-        let rows = lines.iter().filter_map(|line| self.row(line));
+        let rows = || lines.iter().filter_map(|line| self.row(line));
         let figures = |row: &Row| [row.median(self.key), self.below.and_then(|key| row.median(key))];
-        let mut values: Vec<f64> = rows.flat_map(figures).flatten().collect();
+        let mut values: Vec<f64> = rows().flat_map(figures).flatten().collect();
         values.sort_by(f64::total_cmp);
         let most = values.last().copied().unwrap_or(1.0);
         let high = values.get(values.len() * 3 / 4).copied().unwrap_or(most);
-        let end = if most > 4.0 * high && high > 0.0 { 2.0 * high } else { most };
+        let whisker = rows().map(|row| row.most(self.key)).fold(most, f64::max);
+        let end = if most > 4.0 * high && high > 0.0 { 2.0 * high } else { whisker.min(1.25 * most) };
         if end > 0.0 { end } else { 1.0 }
     }
 }
@@ -127,7 +129,7 @@ impl Panel<'_> {
 fn paint(area: &Canvas<'_>, panel: &Panel<'_>, lines: &[Line], rows: Rows, names: u32) -> Result<()> {
     let end = panel.end(lines);
     let mut builder = ChartBuilder::on(area);
-    builder.margin_top(HEAD).margin_right(FIGURES).x_label_area_size(AXIS).y_label_area_size(names.max(1));
+    builder.margin_top(HEAD).margin_left(names).margin_right(FIGURES).x_label_area_size(AXIS);
     let mut chart = builder.build_cartesian_2d(0.0..end, (0..rows.segments() - 1).into_segmented())?;
     chart
         .configure_mesh()
@@ -140,10 +142,11 @@ fn paint(area: &Canvas<'_>, panel: &Panel<'_>, lines: &[Line], rows: Rows, names
         .x_labels(5)
         .x_label_formatter(&|&at| plain(at))
         .x_desc(panel.axis)
-        // The names stand where the labels of the vertical axis would: ours is in bold.
-        .y_label_formatter(&|_| String::new())
-        .set_tick_mark_size(LabelAreaPosition::Left, 0)
         .draw()?;
+    // Plotters draws a vertical axis only together with labels, and all labels in one style: the
+    // names are drawn one by one, since ours is in bold.
+    let axis = [(0.0, SegmentValue::Exact(0)), (0.0, SegmentValue::Last)];
+    chart.draw_series(LineSeries::new(axis, FAINT))?;
     write(area, &panel.heading, (i32::try_from(names)?, 16), style(14, INK, true, Anchor::Left))?;
     for (at, line) in lines.iter().enumerate() {
         if names > 0 {
