@@ -37,14 +37,17 @@ pub(crate) struct ReportArgs {
 }
 
 const AFTER_HELP: &str = "\
-The page needs nothing but itself: no script, no other file. The plots are in it, and besides in
-files of their own. Only runs with the same reference and at the same scale can be merged; ratios
-stay within the run that they are from.
+The page needs no script and no other file: the plots are in it. Each plot is in a file of its own,
+too. Only runs with the same reference and at the same scale can be merged. Ratios stay within the
+run that they are from.
+
+The page goes to target/report unless --out names another folder. The committed report, in
+perf/report, is rewritten only for a release, from a full run of all cases.
 
 Examples:
   cargo run --release -p tourbillon-perf --features peers -- compare --json run.json
   cargo run --release -p tourbillon-perf -- report run.json
-  tourbillon-perf report run.json large.json --out perf/report   (all cases: the committed one)";
+  tourbillon-perf report run.json large.json --out perf/report   (all cases, for a release)";
 
 /// Reads the runs and writes the page.
 pub(crate) fn run(args: &ReportArgs) -> Result<Verdict> {

@@ -223,6 +223,19 @@ fn each_run_is_done_again_at_its_own_commit() {
 }
 
 #[test]
+fn the_committed_report_is_written_only_where_it_is_named() {
+    let out = |line: &[&str]| {
+        let command = ReportArgs::augment_args(clap::Command::new("report"));
+        let matches = command.try_get_matches_from(line).expect("a command line");
+        matches.get_one::<PathBuf>("out").expect("a default").clone()
+    };
+    assert_eq!(out(&["report", "run.json"]), Path::new("target/report"));
+    assert_eq!(out(&["report", "run.json", "--out", "perf/report"]), Path::new("perf/report"));
+    let text = page::write(&data(), &[]);
+    assert!(text.contains("is rewritten only for a release"), "{text}");
+}
+
+#[test]
 fn files_are_written_and_old_plots_go() {
     let folder = std::env::temp_dir().join(format!("tourbillon-report-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");

@@ -77,6 +77,11 @@ pub(crate) fn write(data: &Data, figures: &[Figure]) -> String {
                     (notes::machines(data))
                     (notes::systems(data))
                     (notes::reproduce(data))
+                    footer {
+                        "Written by " code { "tourbillon-perf report" } ", which writes to " code { "target/report" }
+                        " unless " code { "--out" } " names another folder. The report in " code { "perf/report" }
+                        " of the repository is rewritten only for a release."
+                    } "\n"
                 }
             }
         }
