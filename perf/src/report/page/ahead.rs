@@ -2,11 +2,12 @@
 
 use maud::{Markup, html};
 
+use crate::compare::report::Value;
 use crate::report::data::{Data, Row, TableOf};
 use crate::report::numbers::times;
 use crate::report::systems::{Kind, Look, look};
 
-/// A system is ahead below this ratio. From here on the two are level: the lead would show as ×1.00.
+/// A system is ahead below this ratio. From here on the two are level: a lead would show as ×1.00.
 pub(super) const LEVEL: f64 = 0.995;
 
 /// Stands behind the name of a system with a single owner.
@@ -25,11 +26,18 @@ pub(super) fn ahead<'a>(data: &Data, table: &'a TableOf, key: &str) -> Vec<Ahead
     let one = |row: &'a Row| {
         let (look, ratio) = (look(data, &row.system), row.values.get(key)?.ratio?);
         let is_timer = matches!(look.kind, Kind::Shared | Kind::Owned);
-        (is_timer && ratio < LEVEL).then_some(Ahead { row, look, ratio })
+        let is_better = is_figure(key, row.values.get(key)?) && (0.0..LEVEL).contains(&ratio);
+        (is_timer && is_better).then_some(Ahead { row, look, ratio })
     };
     let mut found: Vec<_> = table.rows.iter().filter_map(one).collect();
     found.sort_by(|one, other| one.ratio.total_cmp(&other.ratio));
     found
+}
+
+/// Returns whether a median is a true figure. Nothing, or less, is the error of a measurement that was
+/// too small, except that no wake-ups are true.
+pub(super) fn is_figure(key: &str, value: &Value) -> bool {
+    value.spread.median > 0.0 || key == "wakeups"
 }
 
 impl Ahead<'_> {

@@ -2,10 +2,10 @@
 
 use maud::{Markup, html};
 
-use super::ahead::{Ahead, LEVEL, OWNED, ahead, listed};
+use super::ahead::{Ahead, LEVEL, OWNED, ahead, is_figure, listed};
 use super::notes::NOT_RECORDED;
 use crate::compare::report::Value;
-use crate::report::data::{Data, Row, TableOf};
+use crate::report::data::{Data, Row, RunFile, TableOf};
 use crate::report::numbers::{short, times};
 use crate::report::systems::{Kind, look};
 
@@ -64,7 +64,18 @@ pub(crate) fn write(data: &Data) -> Markup {
 
 /// What was compared, with versions and commits, and whether the reference kept its promises.
 fn compared(data: &Data, name: &str) -> Markup {
-    let (first, machine) = (&data.files[0], &data.files[0].machine);
+    let each = |read: fn(&RunFile) -> String| {
+        let mut found: Vec<String> = Vec::new();
+        for text in data.files.iter().map(read) {
+            if !found.contains(&text) {
+                found.push(text);
+            }
+        }
+        found
+    };
+    let commits = each(|file| file.commit().unwrap_or(NOT_RECORDED).to_owned());
+    let repeats = each(|file| file.repeat.to_string()).join(" or ");
+    let machines = each(|file| format!("{} with {} cores", file.machine.processor, file.machine.cores)).join(", or ");
     let version = |package: &str| data.files.iter().rev().find_map(|file| file.machine.crates.get(package));
     let label = |system: &str| {
         let look = look(data, system);
@@ -80,27 +91,29 @@ fn compared(data: &Data, name: &str) -> Markup {
     };
     let is_other = |one: &(String, Kind, bool)| matches!(one.1, Kind::Shared | Kind::Owned) && !one.2;
     let others = data.systems_in_order().into_iter().map(label).filter(is_other).map(|one| one.0);
-    let mut commits: Vec<_> = data.files.iter().map(|file| file.commit().unwrap_or(NOT_RECORDED)).collect();
-    commits.dedup();
-    let mut broken: Vec<_> = data.tables.iter().filter_map(|table| table.row(&data.reference)).collect();
-    broken.retain(|row| !row.is_sound());
     html! {
         p.lead {
             (label(&data.reference).0) " (commit" @if commits.len() > 1 { "s" } " " (commits.join(", ")) ") beside "
-            (others.collect::<Vec<_>>().join(", ")) ". Medians of " (first.repeat) " runs, each in a process of its own, in turn, on "
-            (machine.processor) " with " (machine.cores) " cores. "
-            @if broken.is_empty() {
-                (name) " ran no timeout early, lost none and ran none twice."
-            } @else {
-                span.worse { (name) " broke its promises: " (broken_text(&broken)) "." }
-            }
+            (others.collect::<Vec<_>>().join(", ")) ". Medians of " (repeats) " runs, each in a process of its own, in turn, on "
+            (machines) ". " (promises(data, name))
         } "\n"
     }
 }
 
-fn broken_text(rows: &[&Row]) -> String {
-    let text = |row: &&Row| row.noted_early().map_or_else(|| row.broken().join(", "), str::to_owned);
-    rows.iter().map(text).collect::<Vec<_>>().join("; ")
+/// Says whether the reference, in all ways to use it, ran each timeout once and none early. Says
+/// nothing if no case counted that.
+fn promises(data: &Data, name: &str) -> Markup {
+    let rows = data.tables.iter().flat_map(|table| &table.rows);
+    let ours: Vec<_> = rows.filter(|row| look(data, &row.system).kind == Kind::Ours).collect();
+    let text = |row: &&&Row| row.noted_early().map_or_else(|| row.broken().join(", "), str::to_owned);
+    let broken: Vec<_> = ours.iter().filter(|row| !row.is_sound()).map(|row| text(&row)).collect();
+    html! {
+        @if !broken.is_empty() {
+            span.worse { (name) " broke its promises: " (broken.join("; ")) "." }
+        } @else if ours.iter().any(|row| row.median("early").is_some()) {
+            (name) " ran no timeout early, lost none and ran none twice."
+        }
+    }
 }
 
 /// Each headline row in which another is ahead, and by how much.
@@ -122,7 +135,8 @@ fn leads(data: &Data, name: &str) -> Markup {
         } @else {
             div.ahead {
                 h2 {
-                    "Ahead of " (name) " in " (leads.len()) " of " (rows.len()) " rows, and how many times better; " (OWNED) " has a single owner"
+                    "Ahead of " (name) " in " (leads.len()) " of " (rows.len()) " rows, and how many times better; "
+                    (OWNED) " has a single owner"
                 } "\n"
                 ul { @for lead in &leads { (lead) } }
             } "\n"
@@ -167,9 +181,7 @@ fn best<'a>(data: &Data, table: &'a TableOf, key: &str, kind: Kind) -> Option<(&
     let more = table.metric(key)?.more_is_better;
     let there = table.rows.iter().filter(|row| look(data, &row.system).kind == kind && row.is_sound());
     let valued = there.filter_map(|row| Some((row, *row.values.get(key)?)));
-    // A median of nothing or less is the error of a measurement that was too small. No wake-ups
-    // are a true figure.
-    let valued = valued.filter(|(_, value)| value.spread.median > 0.0 || key == "wakeups");
+    let valued = valued.filter(|(_, value)| is_figure(key, value));
     let better = |one: &Value, other: &Value| {
         let order = one.spread.median.total_cmp(&other.spread.median);
         if more { order.reverse() } else { order }
@@ -203,15 +215,16 @@ fn verdict(other: &Value, ours: f64) -> Markup {
     match other.ratio {
         Some(ratio) if ratio >= LEVEL => html! { b { "×" (times(ratio)) } },
         Some(ratio) if ratio > 0.0 => html! { span.worse { "×" (times(1.0 / ratio)) " worse" } },
-        Some(_) => html! { span.worse { "×∞ worse" } },
+        Some(0.0) => html! { span.worse { "×∞ worse" } },
         None if ours.total_cmp(&other.spread.median).is_eq() => html! { "level" },
-        None => html! {},
+        _ => html! {},
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::statistics::Spread;
     use crate::report::tests::data;
 
     #[test]
@@ -233,6 +246,35 @@ mod tests {
             text.contains("<td>Reset, one thread</td><td class=\"absent\" colspan=\"5\">not in this run"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn the_first_screen_says_that_a_promise_was_broken_and_nothing_of_what_was_not_counted() {
+        let mut data = data();
+        let early = |data: &mut Data, count| {
+            let w4 = data.tables.iter_mut().find(|table| table.case == "w4").expect("the case");
+            w4.rows[0].values.get_mut("early").expect("a count").spread = Spread { median: 0.0, min: 0.0, max: count };
+        };
+        early(&mut data, 3.0);
+        assert!(write(&data).into_string().contains("Tourbillon broke its promises: up to 3 early."));
+        data.tables.retain(|table| table.case != "w4");
+        let text = write(&data).into_string();
+        assert!(!text.contains("broke its promises") && !text.contains("ran no timeout early"), "{text}");
+    }
+
+    #[test]
+    fn nothing_beside_something_is_ahead_and_less_than_nothing_is_not() {
+        let mut data = data();
+        let w1 = data.tables.iter_mut().find(|table| table.case == "w1").expect("the case");
+        let value = w1.rows[1].values.get_mut("ns").expect("a figure");
+        (value.spread.median, value.ratio) = (-1.0, Some(-0.05));
+        let text = write(&data).into_string();
+        assert!(text.contains("in 1 of 7 rows") && !text.contains("∞"), "{text}");
+        let other =
+            |median, ratio| Value { spread: Spread { median, min: median, max: median }, ratio, compared: None };
+        assert_eq!(verdict(&other(0.0, Some(0.0)), 4.0).into_string(), "<span class=\"worse\">×∞ worse</span>");
+        assert_eq!(verdict(&other(0.0, None), 0.0).into_string(), "level");
+        assert_eq!(verdict(&other(4.0, Some(0.996)), 4.0).into_string(), "<b>×1.00</b>");
     }
 
     #[test]
