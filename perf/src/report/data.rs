@@ -1,4 +1,4 @@
-//! What `compare --json` wrote, as far as the page needs it; and several such runs as one.
+//! The files of `compare --json`, as far as the page needs them, and their merging into one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::compare::statistics::Selection;
 
 use super::numbers::short;
 
-/// A file of `compare --json`. What it has besides is left unread.
+/// A file of `compare --json`. Further fields of it are left unread.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct RunFile {
     pub(crate) machine: Machine,
@@ -31,7 +31,7 @@ pub(crate) struct RunFile {
     pub(crate) measured: Vec<String>,
 }
 
-/// A case with so many producers.
+/// A case with a number of producers.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct TableOf {
     pub(crate) case: String,
@@ -59,7 +59,7 @@ pub(crate) struct Row {
     #[serde(default)]
     pub(crate) not_measured: Option<String>,
     pub(crate) runs: Vec<Run>,
-    /// From which of the files it is.
+    /// The file that it is from, by its place.
     #[serde(skip)]
     pub(crate) file: usize,
 }
@@ -87,20 +87,24 @@ impl RunFile {
     }
 }
 
-/// All that the page shows.
+/// All data that the page shows.
 #[derive(Debug)]
 pub(crate) struct Data {
-    /// Of each file what it was made on and with; their tables have been taken out.
+    /// The files, without their tables.
     pub(crate) files: Vec<RunFile>,
-    /// What the others are compared with.
+    /// The system that the others are compared with.
     pub(crate) reference: String,
     pub(crate) systems: BTreeMap<String, String>,
     pub(crate) tables: Vec<TableOf>,
 }
 
 impl Data {
-    /// One after the other; a row of a later file takes the place of the same row of an earlier one, whole, with its
-    /// ratios, which are within its own run.
+    /// Merges files in their order. A row of a later file replaces the same row of an earlier one.
+    /// The whole row is replaced, with its ratios, which are within its own run.
+    ///
+    /// # Errors
+    ///
+    /// If there is no file, or if two files differ in their reference or their scale.
     pub(crate) fn merged(mut files: Vec<RunFile>) -> Result<Self> {
         let first = files.first().context("there is no run to report")?;
         let (reference, scale) = (first.reference.clone(), first.scale);
@@ -154,7 +158,7 @@ impl Data {
         self.tables.iter().find(|table| table.case == case && table.producers == producers)
     }
 
-    /// All systems that have a row, in the order of the first table that has them.
+    /// Returns all systems that have a row, in the order of the first table that has them.
     pub(crate) fn systems_in_order(&self) -> Vec<&str> {
         let mut order = Vec::new();
         for row in self.tables.iter().flat_map(|table| &table.rows) {
@@ -176,7 +180,8 @@ fn add(names: &mut Vec<String>, name: &String) {
     }
 }
 
-/// Tables stand as `compare` lists its cases, whatever the order of the files. What it no longer knows stands last.
+/// Returns the place of a table, which is that of its case in `compare`. A case that `compare` no
+/// longer knows stands last.
 fn place(case: &str) -> usize {
     crate::compare::case_place(case).unwrap_or(usize::MAX)
 }
@@ -214,25 +219,25 @@ impl Row {
         self.values.get(key).map_or(0.0, |value| value.spread.max)
     }
 
-    /// Whether it ran nothing early, all of it, and once.
+    /// Returns whether it ran each timeout once, and none early.
     pub(crate) fn is_sound(&self) -> bool {
         ["early", "missing", "twice"].iter().all(|key| self.most(key) == 0.0) && self.noted_early().is_none()
     }
 
-    /// Returns what it did that a timer must not do: `up to 3 early`.
+    /// Returns which promises of a timer it broke: `up to 3 early`.
     pub(crate) fn broken(&self) -> Vec<String> {
         let words = [("early", "early"), ("missing", "never run"), ("twice", "run twice")];
         let found = words.iter().filter(|&&(key, _)| self.most(key) > 0.0);
         found.map(|&(key, what)| format!("up to {} {what}", short(self.most(key)))).collect()
     }
 
-    /// What a run on one deadline notes when it was over before that.
+    /// Returns the note of a run on one deadline that was over before the deadline.
     pub(crate) fn noted_early(&self) -> Option<&str> {
         let notes = self.runs.iter().flat_map(|run| &run.notes);
         notes.map(String::as_str).find(|note| note.ends_with("before the deadline"))
     }
 
-    /// Which runs its medians are of: `near 4/5`, `all 5 (1 near)`.
+    /// Returns which runs its medians are of: `near 4/5`, `all 5 (1 near)`.
     pub(crate) fn tag(&self) -> String {
         let trips: Vec<_> = self.runs.iter().filter(|run| run.failed.is_none()).map(|run| run.ping_pong_ns).collect();
         let (all, near) = (trips.len(), Selection::Near.count(&trips));
@@ -244,7 +249,7 @@ impl Row {
     }
 }
 
-/// As a reader is told it.
+/// Returns its word on the page.
 pub(crate) fn word(selection: Selection) -> &'static str {
     match selection {
         Selection::Near => "near",
@@ -259,7 +264,7 @@ mod tests {
     use crate::report::tests::{first_run, second_run};
 
     #[test]
-    fn later_rows_take_the_place_of_earlier_ones_and_tables_stand_in_order() {
+    fn later_rows_replace_earlier_ones_and_tables_stand_in_order() {
         let data = Data::merged(vec![first_run(), second_run()]).expect("one reference");
         let cases: Vec<_> = data.tables.iter().map(|table| (table.case.as_str(), table.producers)).collect();
         let of = |case| cases.iter().position(|&(one, _)| one == case).expect("the case");
@@ -272,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compared_with_something_else_or_smaller_is_not_merged() {
+    fn runs_with_another_reference_or_scale_are_not_merged() {
         let with = |change: fn(&mut RunFile)| {
             let mut other = second_run();
             change(&mut other);

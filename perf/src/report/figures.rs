@@ -1,4 +1,4 @@
-//! Which plots there are, and what of the data goes into each.
+//! The plots, and the data that goes into each.
 
 use anyhow::Result;
 
@@ -9,11 +9,11 @@ use super::plot::bars::{self, Line, Panel};
 use super::plot::lines::{self, Axis, Series};
 use super::systems::look;
 
-/// What is drawn of timeouts that ran sooner.
+/// A timeout that ran sooner after its deadline is drawn here.
 const LEAST_LATENESS_MS: f64 = 0.01;
-/// What the workload of lateness schedules at full size.
+/// The number of timeouts that the workload of lateness schedules at full size.
 const LATENESS_TIMEOUTS: f64 = 1e6;
-/// As on the axis of an HdrHistogram.
+/// The marks of an axis of percentiles, as HdrHistogram has them.
 const SHARES: [(f64, &str); 7] = [
     (0.5, "50 %"),
     (0.9, "90 %"),
@@ -26,7 +26,7 @@ const SHARES: [(f64, &str); 7] = [
 const PENDING: [(&str, f64); 4] = [("w8-10k", 1e4), ("w8-100k", 1e5), ("w8-1m", 1e6), ("w8-10m", 1e7)];
 const BY_PRODUCERS: &str = "w8-producers";
 
-/// The name of each, which is its file's; all that there can be.
+/// The names of all plots, which are the names of their files.
 pub(crate) const NAMES: [&str; 15] = [
     "w1",
     "w2",
@@ -45,7 +45,7 @@ pub(crate) const NAMES: [&str; 15] = [
     "idle",
 ];
 
-/// A plot: its SVG, or which cases it would need.
+/// A plot, or the cases that it would need.
 #[derive(Debug)]
 pub(crate) struct Figure {
     pub(crate) name: &'static str,
@@ -144,7 +144,7 @@ fn lateness_of(data: &Data, row: &Row) -> Option<Series> {
     points.first()?;
     let dot = |&(share, _): &(f64, &str)| {
         let at = 1.0 / (1.0 - share);
-        // The first reading at or beyond it; they are close to each other.
+        // The first reading at or beyond the share: readings are close to each other.
         points.iter().copied().find(|point| point.0 >= at * 0.999)
     };
     let dots = SHARES.iter().filter_map(dot).collect();
@@ -169,7 +169,7 @@ fn producers(data: &Data, name: &'static str, operation: &str, key: &str) -> Res
     growth(data, name, title, ("producer threads", "million operations a second"), &tables, key, BY_PRODUCERS)
 }
 
-/// A figure of several tables, by what they differ in.
+/// A figure of several tables, drawn by the number in which they differ.
 fn growth(
     data: &Data,
     name: &'static str,
@@ -190,7 +190,7 @@ fn growth(
     let series: Vec<_> = data.systems_in_order().into_iter().filter_map(one).collect();
     let marks: Vec<_> = tables.iter().map(|&(at, _)| (at, round_number(at))).collect();
     let (low, high) = (tables.first().map_or(1.0, |first| first.0), tables.last().map_or(1.0, |last| last.0));
-    // A little room at both sides, so that dots are not on the axis.
+    // A little room at both sides keeps the dots off the axis.
     let room = (high / low).powf(0.03).max(1.05);
     let x = Axis { label: across, low: low / room, high: high * room, marks };
     let y = Axis::around(up, series.iter().flat_map(|one| &one.points).map(|point| point.1), plain);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_not_drawn() {
+    fn a_plot_without_data_is_not_drawn() {
         let figures = all(&data()).expect("plots");
         let drawn: Vec<_> = figures.iter().filter(|figure| figure.plot.is_some()).map(|figure| figure.name).collect();
         assert_eq!(

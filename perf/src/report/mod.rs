@@ -1,8 +1,8 @@
-//! The report: a page that stands by itself, and its plots, from what `compare --json` wrote.
+//! The report: one page with its plots, made from the files of `compare --json`.
 //!
-//! `data` reads and merges runs; `systems` says what each system is called and looks like; `figures` chooses what is
-//! drawn, `plot` draws it; `page` writes the HTML. There is no figure in it that is not in the JSON: what was not
-//! measured is said not to be in the run.
+//! `data` reads and merges runs. `systems` names each system and gives it a look. `figures` chooses
+//! the plots, `plot` draws them, and `page` writes the HTML. Each figure of the page is in the
+//! JSON. Where nothing was measured, the page says that it is not in the run.
 
 mod data;
 mod figures;
@@ -27,7 +27,7 @@ pub(crate) use data::RunFile;
 #[derive(Debug, Clone, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct ReportArgs {
-    /// What `compare --json` wrote; a row of a later file takes the place of the same row of an earlier one
+    /// Files of `compare --json`; a row of a later file replaces the same row of an earlier one
     #[arg(required = true, value_name = "RUN.json")]
     runs: Vec<PathBuf>,
 
@@ -49,15 +49,15 @@ Examples:
   cargo run --release -p tourbillon-perf -- report run.json
   tourbillon-perf report run.json large.json --out perf/report   (all cases, for a release)";
 
-/// Reads the runs and writes the page.
+/// Reads the runs, and writes the page.
 pub(crate) fn run(args: &ReportArgs) -> Result<Verdict> {
     let files = args.runs.iter().map(|path| RunFile::read(path)).collect::<Result<_>>()?;
     write(files, &args.out)?;
     Ok(Verdict::Passed)
 }
 
-/// Writes index.html and the plots. A plot of an earlier report that this one does not have is removed, so that nothing old
-/// stands beside it.
+/// Writes index.html and the plots. Removes a plot of an earlier report that this one does not
+/// have, so that nothing old stands beside the page.
 pub(crate) fn write(files: Vec<RunFile>, folder: &Path) -> Result<()> {
     let data = Data::merged(files)?;
     let figures = figures::all(&data)?;

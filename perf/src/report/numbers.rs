@@ -1,11 +1,11 @@
-//! Figures as text: three digits that count, and no more.
+//! Figures as text, with three significant digits.
 
-/// `0.0123`, `4.62`, `44.1`, `823`, `4,823`, `1,000,000`.
+/// Returns `0.0123`, `4.62`, `44.1`, `823`, `4,823`, `1,000,000`.
 pub(crate) fn short(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
-    // Of what it is after rounding: 9.996 is 10.0.
+    // The magnitude after rounding: 9.996 is 10.0.
     let magnitude = format!("{:.2e}", value.abs()).split_once('e').and_then(|(_, power)| power.parse::<i32>().ok());
     let decimals = (2 - magnitude.unwrap_or(0)).clamp(0, 6) as usize;
     let text = format!("{value:.decimals$}");
@@ -13,7 +13,7 @@ pub(crate) fn short(value: f64) -> String {
     grouped(&text)
 }
 
-/// With a comma before each three digits of the whole part.
+/// Puts a comma before each three digits of the whole part.
 fn grouped(text: &str) -> String {
     let (sign, text) = text.strip_prefix('-').map_or(("", text), |text| ("-", text));
     let (whole, fraction) = text.split_once('.').map_or((text, None), |(whole, fraction)| (whole, Some(fraction)));
@@ -31,7 +31,7 @@ fn grouped(text: &str) -> String {
     out
 }
 
-/// `3.12`, `12.4`, `124`: how many times.
+/// Returns a factor: `3.12`, `12.4`, `124`.
 pub(crate) fn times(ratio: f64) -> String {
     match ratio {
         ..10.0 => format!("{ratio:.2}"),
@@ -40,13 +40,13 @@ pub(crate) fn times(ratio: f64) -> String {
     }
 }
 
-/// On an axis, where figures are round: `0.02`, `5`, `1,000`.
+/// Returns a mark of an axis, where figures are round: `0.02`, `5`, `1,000`.
 pub(crate) fn plain(value: f64) -> String {
     let text = short(value);
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// `10 K`, `1 M`: a round number on an axis.
+/// Returns a round number on an axis: `10 K`, `1 M`.
 pub(crate) fn round_number(value: f64) -> String {
     match value {
         1e6.. => format!("{} M", short(value / 1e6)),
@@ -55,7 +55,7 @@ pub(crate) fn round_number(value: f64) -> String {
     }
 }
 
-/// For a share in percent.
+/// Returns a share in percent.
 pub(crate) fn percent(share: f64) -> String {
     match share * 100.0 {
         10.0.. => format!("{:.0} %", share * 100.0),

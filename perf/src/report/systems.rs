@@ -1,19 +1,19 @@
-//! What the systems are called on the page, of what kind they are, and what they look like in a plot.
+//! The systems: their names on the page, their kinds, and their looks in a plot.
 
 use plotters::style::RGBColor;
 
 use super::data::Data;
 
-/// What a system is for: what may be compared with what.
+/// The kind of a system, which says what it may be compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// What the others are compared with, or another way to use it.
+    /// The system that the others are compared with, or another way to use it.
     Ours,
-    /// No timer at all, but what one could cost at the least.
+    /// No timer at all, but the least that one could cost.
     Floor,
     /// Any thread may use it.
     Shared,
-    /// One thread at a time owns it, and nothing is shared.
+    /// One thread at a time owns it, and threads share nothing.
     Owned,
 }
 
@@ -28,7 +28,7 @@ impl Kind {
     }
 }
 
-/// The form of a dot, so that colour is not all there is.
+/// The form of a dot, which tells systems apart without colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dot {
     Circle,
@@ -45,11 +45,12 @@ pub(crate) struct Look {
     pub(crate) dot: Dot,
     /// One of several ways to use the same: its dots are empty.
     pub(crate) variant: bool,
-    /// In Cargo.lock, if it is there.
+    /// Its name in Cargo.lock, if it is a crate.
     pub(crate) package: Option<&'static str>,
 }
 
-// Okabe and Ito's colours, and of Paul Tol's those that differ from them, for lines on white and on near-black.
+// Okabe and Ito's colours, and those of Paul Tol's that differ from them, for lines on white and on
+// near-black.
 pub(crate) const OURS: RGBColor = RGBColor(0x00, 0x5F, 0xB8);
 const ORANGE: RGBColor = RGBColor(0xD5, 0x8A, 0x00);
 const GREEN: RGBColor = RGBColor(0x00, 0x8A, 0x64);
@@ -94,7 +95,7 @@ const KNOWN: [Known; 19] = [
     ("heap", "Mutex<BinaryHeap>", Kind::Shared, GREY, Dot::Cross, false, None),
 ];
 
-/// Of a name in the data. One that is not known (a build of `compare --build`) is called as it is.
+/// Returns the look of a system. A build of `compare --build` is unknown here, and keeps its name.
 pub(crate) fn look(data: &Data, system: &str) -> Look {
     if let Some(&(_, label, kind, colour, dot, variant, package)) = KNOWN.iter().find(|known| known.0 == system) {
         return Look { label: label.to_owned(), kind, colour, dot, variant, package };

@@ -1,4 +1,4 @@
-//! A small run, made up, and what must be on the page of it.
+//! Two small runs, made up, and the promises of their page.
 
 use serde_json::{Value, json};
 
@@ -159,7 +159,7 @@ fn each_row_of_the_data_is_a_row_of_the_page() {
 }
 
 #[test]
-fn the_page_needs_nothing_else_and_says_what_is_not_there() {
+fn the_page_needs_no_other_file_and_says_which_plots_are_missing() {
     let data = data();
     let text = page::write(&data, &figures::all(&data).expect("plots"));
     parse(&as_xml(&text), |document| {

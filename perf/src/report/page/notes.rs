@@ -1,5 +1,5 @@
-//! What a reader has to know to believe the page: which systems broke a promise, cannot do something,
-//! or are ahead; the terms; the machine; and how to do it again.
+//! What a reader has to know to believe the page: the systems that are ahead, broke a promise or
+//! cannot do something; the terms; the machine; and how to do it again.
 
 use std::collections::BTreeMap;
 
@@ -29,17 +29,17 @@ pub(super) const NOT_RECORDED: &str = "not recorded";
 const DIRTY: &str = "-dirty";
 
 const GENEROUS: [&str; 6] = [
-    "Each as its documentation tells a demanding user to; where that leaves room, in its favour. Tourbillon always carries a \
-     closure with a pointer and a number.",
-    "Netty: one TimerTask for all in W1 to W3 and W8, and two rounds for the compiler before the clock starts. Its bytes are \
-     those of its heap after a collection.",
-    "tokio: a Sleep without a task, and a waker that runs the callback itself; with a task as its documentation shows \
+    "Each is used as its documentation tells a demanding user to. Where that leaves room, the choice is in its favour. \
+     Tourbillon always carries a closure with a pointer and a number.",
+    "Netty has one TimerTask for all timeouts in W1 to W3 and W8, and two rounds for the compiler before the clock starts. \
+     Its bytes are those of its heap after a collection.",
+    "tokio: a Sleep without a task, with a waker that runs the callback itself. With a task, as its documentation shows \
      it, it costs more (“a task each”).",
-    "DelayQueue and nexus-timer have a single owner and share nothing: with two producers there are two of them, which no \
-     other thread can reach. They show what the data structure costs without the sharing.",
-    "nexus-timer reads no clock, so its user does: for each operation, or (“rounds”) for each 16th.",
-    "CPU of the whole process goes from the start of the loop until what was scheduled has been taken in, so that what a \
-     background thread does later is in it.",
+    "DelayQueue and nexus-timer have a single owner and share nothing. Two producers have one each, which no other thread \
+     can reach. They show what the data structure costs without the sharing.",
+    "nexus-timer reads no clock. Its user reads it for each operation or, as “rounds”, for each 16th.",
+    "CPU of the whole process is counted from the start of the loop until the engine has taken in what was scheduled. It \
+     includes what a background thread does later.",
 ];
 
 /// A list, folded, with its length in sight.
@@ -89,7 +89,7 @@ fn broken(data: &Data) -> Vec<Markup> {
     rows.filter(|(_, row)| !row.is_sound()).map(entry).collect()
 }
 
-/// By system and reason, with the cases.
+/// The cases that a system has no figure for, by system and reason.
 fn cannot(data: &Data) -> Vec<Markup> {
     let mut reasons: BTreeMap<(usize, &str, &str), Vec<&TableOf>> = BTreeMap::new();
     let order = data.systems_in_order();
@@ -114,35 +114,35 @@ pub(crate) fn terms(data: &Data) -> Markup {
     let near = short(data.files[0].near_below_ns);
     let terms = [
         ("Producer", "A thread that schedules, cancels and resets.".to_owned()),
-        ("As the caller sees it", "The time of its loop, divided by its operations.".to_owned()),
+        ("As the caller sees it", "The time of the caller's loop, divided by its operations.".to_owned()),
         (
             "CPU of the whole process",
-            "What all threads of the process spent for it, divided by the operations.".to_owned(),
+            "The CPU time of all threads of the process, divided by the operations.".to_owned(),
         ),
         (
             "Near and far",
             format!(
                 "Two cores of a shared machine are a short or a long way apart, for a minute or so at a time, as the host moves \
-                 its guests; whatever two threads share costs twice as much when it is long. Before each run two threads play \
-                 ping-pong with a cache line: below {near} ns a round trip it is near, else far. Medians are of the near runs if \
-                 there are three, or else of all (“all 5 (1 near)”); ratios are of near runs with near ones, or far with far, \
-                 if both have three, or else of all with all."
+                 its guests. Data that two threads share costs twice as much when the way is long. Before each run two threads \
+                 play ping-pong with a cache line. The run is near if a round trip takes less than {near} ns, and far otherwise. \
+                 Medians are of the near runs if there are three, and otherwise of all (“all 5 (1 near)”). Ratios are of near \
+                 runs with near ones, or of far with far, if both have three, and otherwise of all with all."
             ),
         ),
-        ("Lateness", "From the deadline that was asked for until the callback begins.".to_owned()),
-        ("Tick", "The grain of a timer's wheel: a timeout waits up to one tick for the next.".to_owned()),
+        ("Lateness", "The time from the deadline that the caller asked for until the callback begins.".to_owned()),
+        ("Tick", "The grain of a timer's wheel. A timeout waits up to one tick for the next.".to_owned()),
         (
             "Percentile",
             "99 % within 1 ms: one of a hundred took longer. The axis of the plots is 1/(1-p), logarithmic.".to_owned(),
         ),
-        ("W1 to W8", "The workloads; the title of each table says what is done.".to_owned()),
-        ("Floor", "No timer: one load and one compare-and-swap, the least that a reset can cost.".to_owned()),
+        ("W1 to W8", "The workloads. The title of each table says what is done.".to_owned()),
+        ("Floor", "No timer, but one load and one compare-and-swap: the least that a reset can cost.".to_owned()),
     ];
     let content = html! { dl { @for (term, meaning) in &terms { dt { (term) } dd { (meaning) } "\n" } } };
     folded("terms", "What the terms mean", &content)
 }
 
-/// A line of the table of machines.
+/// A row of the table of machines.
 type Fact = (&'static str, fn(&RunFile) -> String);
 
 pub(crate) fn machines(data: &Data) -> Markup {
@@ -209,7 +209,7 @@ pub(crate) fn systems(data: &Data) -> Markup {
     folded("systems", "The systems", &content)
 }
 
-/// What the runs of a system said about themselves, once for all that differ in figures only.
+/// Returns the notes of a system's runs. Notes that differ only in figures are one.
 fn noted(data: &Data, system: &str) -> Vec<String> {
     let mut notes: BTreeMap<String, (String, Vec<&str>)> = BTreeMap::new();
     let mut cases = Vec::new();

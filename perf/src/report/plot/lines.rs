@@ -15,7 +15,7 @@ const NAMES: u32 = 306;
 /// From one name to the next.
 const STEP: f64 = 18.0;
 
-/// An axis: what it is, from where to where it goes, and what is written along it. Values are those of the data.
+/// An axis: its label, its range, and its marks with their texts. Values are those of the data.
 #[derive(Debug)]
 pub(crate) struct Axis {
     pub(crate) label: &'static str,
@@ -27,15 +27,16 @@ pub(crate) struct Axis {
 #[derive(Debug)]
 pub(crate) struct Series {
     pub(crate) look: Look,
-    /// Behind its name.
+    /// Stands behind its name.
     pub(crate) remark: Option<String>,
     pub(crate) points: Vec<(f64, f64)>,
-    /// Where dots stand; elsewhere there is the line only.
+    /// The places of dots. Elsewhere there is the line only.
     pub(crate) dots: Vec<(f64, f64)>,
 }
 
 impl Axis {
-    /// From and to round figures around the values, with 1, 2 and 5 of each power of ten, or fewer if that is too many.
+    /// Returns an axis between the round figures around the values. Its marks are 1, 2 and 5 times
+    /// each power of ten, or only the powers if those are too many.
     pub(crate) fn around(label: &'static str, values: impl Iterator<Item = f64>, show: fn(f64) -> String) -> Self {
         let (least, most) =
             values.fold((f64::MAX, f64::MIN), |(least, most), value| (least.min(value), most.max(value)));
@@ -61,7 +62,7 @@ impl Axis {
     }
 }
 
-/// Where a value stands, and where the grid does: plotters' own choice of round figures is not what these axes need.
+/// The places of values and of the grid. These axes do not use plotters' own choice of marks.
 struct Scale {
     low: f64,
     high: f64,
@@ -72,7 +73,7 @@ impl Ranged for Scale {
     type FormatOption = DefaultFormatting;
     type ValueType = f64;
 
-    /// What lies beyond is drawn at the end.
+    /// Returns the place of a value. One beyond the axis is at its end.
     fn map(&self, value: &f64, (from, to): (i32, i32)) -> i32 {
         let share = (value.clamp(self.low, self.high) / self.low).ln() / (self.high / self.low).ln();
         pixel(f64::from(from) + share * f64::from(to - from))
@@ -92,7 +93,7 @@ fn floor_power(value: f64) -> i32 {
     value.log10().floor() as i32
 }
 
-/// The plot. A point beyond an axis is drawn at its end.
+/// Draws the plot. A point beyond an axis is drawn at the end of the axis.
 pub(crate) fn plot(title: &str, x: &Axis, y: &Axis, series: &[Series]) -> Result<Plot> {
     super::draw(title, HEIGHT, |canvas| paint(canvas, x, y, series))
 }
@@ -155,7 +156,8 @@ where
     Ok(())
 }
 
-/// Each name beside the end of its curve, or as near to it as the others let it be, with a thin line from there.
+/// Draws each name beside the end of its curve, or as near as the other names allow, with a thin
+/// line from there.
 fn draw_names(canvas: &Canvas<'_>, ends: &[(&Series, (i32, i32))], (edge, bottom): (i32, i32)) -> Result<()> {
     let wanted: Vec<f64> = ends.iter().map(|&(_, (_, y))| f64::from(y)).collect();
     for ((one, end), y) in ends.iter().zip(spread_out(&wanted, 14.0, f64::from(bottom))) {
@@ -173,7 +175,8 @@ fn draw_names(canvas: &Canvas<'_>, ends: &[(&Series, (i32, i32))], (edge, bottom
     Ok(())
 }
 
-/// Moves places apart until they are a step from each other, in their order, from `top` to `bottom`.
+/// Moves places apart until they are a step from each other. They keep their order, and stay
+/// between `top` and `bottom`.
 fn spread_out(wanted: &[f64], top: f64, bottom: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|&one, &other| wanted[one].total_cmp(&wanted[other]));

@@ -1,4 +1,4 @@
-//! What all plots have in common: a canvas that becomes SVG text, its colours in the light and in the
+//! What all plots have in common: a canvas that becomes an SVG, its colours in the light and in the
 //! dark, and the style of its text.
 
 pub(crate) mod bars;
@@ -20,12 +20,13 @@ pub(crate) const PAPER: RGBColor = RGBColor(0xFF, 0xFF, 0xFF);
 pub(crate) const INK: RGBColor = RGBColor(0x1A, 0x1D, 0x21);
 pub(crate) const FAINT: RGBColor = RGBColor(0x5B, 0x64, 0x6E);
 pub(crate) const GRID: RGBColor = RGBColor(0xE3, 0xE6, 0xEA);
-/// Bars of the others, their lighter halves, and the lighter half of ours.
+/// The bars of the others. `BAR_LIGHT` and `OURS_LIGHT` are the thin bars below.
 pub(crate) const BAR: RGBColor = RGBColor(0x98, 0xA2, 0xAE);
 pub(crate) const BAR_LIGHT: RGBColor = RGBColor(0xC9, 0xCF, 0xD6);
 pub(crate) const OURS_LIGHT: RGBColor = RGBColor(0x8F, 0xBD, 0xE8);
 
-/// What each colour is where the page is dark. A plot names the light one; a style sheet puts the other in its place.
+/// The colours of a light page, and those of a dark one. A plot names the light colour, and a style
+/// sheet replaces it.
 const DARK: [(&str, &str); 17] = [
     ("#FFFFFF", "#15181C"),
     ("#1A1D21", "#E8EAED"),
@@ -48,7 +49,7 @@ const DARK: [(&str, &str); 17] = [
 
 pub(crate) type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// The rules that turn a plot dark; they win over the attributes that they name.
+/// Returns the rules that turn a plot dark. A rule wins over the attribute that it names.
 pub(crate) fn dark_style() -> String {
     let mut rules = String::from("@media (prefers-color-scheme: dark) {\n");
     for (light, dark) in DARK {
@@ -109,7 +110,7 @@ impl Render for Plot {
     }
 }
 
-/// Where a text stands from its point.
+/// The part of a text that is at its point.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Anchor {
     Left,
@@ -117,7 +118,8 @@ pub(crate) enum Anchor {
     Right,
 }
 
-/// A text with the centre of its height at `y`, `size` pixels high. (Plotters takes a size that is larger by 1.24.)
+/// Returns the style of a text that is `size` pixels high, with the centre of its height at its
+/// point. Plotters takes a size that is larger by 1.24.
 pub(crate) fn style(size: u32, colour: RGBColor, bold: bool, anchor: Anchor) -> TextStyle<'static> {
     let weight = if bold { FontStyle::Bold } else { FontStyle::Normal };
     let horizontal = match anchor {
@@ -139,7 +141,7 @@ pub(crate) fn line(canvas: &Canvas<'_>, from: (i32, i32), to: (i32, i32), colour
     Ok(())
 }
 
-/// A position on the canvas.
+/// Returns a position on the canvas.
 #[expect(clippy::cast_possible_truncation, reason = "it is on the canvas")]
 pub(crate) fn pixel(value: f64) -> i32 {
     value.round() as i32
@@ -151,7 +153,7 @@ mod tests {
     use crate::report::tests::parse;
 
     #[test]
-    fn a_plot_is_well_formed_however_it_is_called_and_has_its_dark_colours_with_it() {
+    fn a_plot_with_any_title_is_well_formed_and_has_its_dark_colours_with_it() {
         let paint = |canvas: &Canvas<'_>| write(canvas, "a<b & \"c\"", (10, 10), style(13, INK, false, Anchor::Left));
         let plot = draw("x < y & \"z\"", 40, paint).expect("a plot");
         parse(&plot.render().into_string(), |document| {
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn each_colour_of_a_plot_has_one_for_the_dark() {
+    fn each_colour_of_a_plot_has_a_dark_one() {
         let colours = [PAPER, INK, FAINT, GRID, BAR, BAR_LIGHT, OURS_LIGHT];
         let looks = crate::report::systems::all_colours();
         for RGBColor(red, green, blue) in colours.into_iter().chain(looks) {
