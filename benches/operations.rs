@@ -1,4 +1,5 @@
-//! What each operation costs its caller, for developers: `cargo bench`. For comparisons with others see `perf`.
+//! What each operation costs its caller: `cargo bench`. `perf` compares the engine with other
+//! timers.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -12,7 +13,7 @@ fn timer() -> Timer {
     Timer::builder().capacity(1 << 17).executor(Inline).build().expect("the options make sense")
 }
 
-/// A request's deadline: armed, and cancelled when a thousand others are outstanding.
+/// A request's deadline: armed, and cancelled while a thousand others are outstanding.
 fn schedule_and_cancel(c: &mut Criterion) {
     let timer = timer();
     let mut ring: Vec<Option<Timeout>> = (0..1_000).map(|_| None).collect();
@@ -28,7 +29,7 @@ fn schedule_and_cancel(c: &mut Criterion) {
     });
 }
 
-/// A connection's idle timeout: pushed out at every packet, of any of 100,000 connections.
+/// A connection's idle timeout: every packet pushes out the timeout of one of 100,000 connections.
 fn reset(c: &mut Criterion) {
     let timer = timer();
     let timeouts: Vec<_> = (0..100_000).map(|_| timer.schedule(FAR, || ()).expect("not shut down")).collect();
@@ -49,7 +50,7 @@ fn reset(c: &mut Criterion) {
     });
 }
 
-/// All the way of a timeout without the threads: inbox, wheel, batch, task.
+/// The whole way of a timeout without the threads: inbox, wheel, batch, task.
 fn schedule_and_fire(c: &mut Criterion) {
     let (timer, mut driver) = Timer::builder().capacity(1 << 17).build_driven().expect("the options make sense");
     let mut group = c.benchmark_group("fire");

@@ -1,5 +1,6 @@
-//! A thread-per-core server's own event loop, which turns its timer itself: no worker thread, no executor. Other threads
-//! may still schedule: what they bring earlier than the loop would wake up wakes it.
+//! The event loop of a thread-per-core server, which turns its timer itself: no worker thread, no
+//! executor. Other threads may still schedule. A deadline that is earlier than the loop's next
+//! wake-up wakes the loop.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut fired = 0;
     while fired < 3 {
-        // As late as possible, and not later than the next deadline.
+        // Sleeps until the next deadline, and no longer.
         let sleep = driver.next_wakeup().map(|at| at.saturating_duration_since(Instant::now()));
         poll.poll(&mut events, sleep)?;
         // ... serve sockets here ...

@@ -1,13 +1,15 @@
-//! A TCP echo server that closes connections on which nothing has come for a while: mio for the sockets, Tourbillon for
-//! the timeouts. Each read pushes its connection's timeout out; the one that fires tells the event loop whom to close.
+//! A TCP echo server that closes idle connections: mio for the sockets, Tourbillon for the
+//! timeouts. Each read pushes its connection's timeout out. A timeout that fires tells the event
+//! loop which connection to close.
 //!
 //! ```text
 //! cargo run --example idle_connections -- 127.0.0.1:7007 2    # address, idle seconds
 //! nc 127.0.0.1 7007
 //! ```
 //!
-//! Without arguments it shows itself: a busy and a silent client, and which of the two is closed. When it runs out of
-//! descriptors (`ulimit -n 20`) it goes on with those that it has, and accepts again when some are free.
+//! Without arguments it runs a busy and a silent client of its own, and shows which of the two the
+//! server closes. When it runs out of descriptors (`ulimit -n 20`) it serves the connections it
+//! has, and accepts again when descriptors are free.
 
 mod accept;
 
@@ -44,7 +46,8 @@ struct Server {
     expired: Receiver<Token>,
     /// What a timeout does when it fires.
     on_expiry: Arc<dyn Fn(Token) + Send + Sync>,
-    /// Fires to accept again. There is one while clients wait and descriptors have run out.
+    /// Fires when the server is to accept again. It exists while clients wait and descriptors have
+    /// run out.
     retry: Option<TimeoutGuard>,
 }
 
@@ -55,7 +58,7 @@ impl Server {
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         let waker = Waker::new(poll.registry(), WAKER)?;
         let (send, expired): (Sender<Token>, _) = channel();
-        // It names the connection, or the listener, and wakes the loop, which owns them all.
+        // The task names the connection, or the listener, and wakes the loop, which owns them all.
         let on_expiry = Arc::new(move |token| {
             if send.send(token).is_ok() {
                 let _ = waker.wake();
@@ -65,7 +68,7 @@ impl Server {
         Ok(Self { poll, listener, timer, idle_after, connections, next, expired, on_expiry, retry: None })
     }
 
-    /// Serves until `until`, or for ever.
+    /// Serves until `until`, or for ever if that is `None`.
     fn run(&mut self, until: Option<Instant>) -> Result<(), Box<dyn std::error::Error>> {
         let mut events = Events::with_capacity(1024);
         loop {
@@ -84,7 +87,7 @@ impl Server {
                     token => self.echo(token),
                 }
             }
-            // What comes meanwhile wakes the next round.
+            // A token that arrives meanwhile wakes the next round.
             for token in self.expired.try_iter().collect::<Vec<_>>() {
                 match token {
                     LISTENER => self.accept()?,
@@ -94,7 +97,8 @@ impl Server {
         }
     }
 
-    /// Accepts all that wait. The poller tells of a client once: what is left in the queue now is not told of again.
+    /// Accepts all clients that wait. The poller reports a client once: it does not report again
+    /// what this call leaves in the queue.
     fn accept(&mut self) -> io::Result<()> {
         loop {
             match self.listener.accept() {
@@ -126,7 +130,7 @@ impl Server {
         let on_expiry = Arc::clone(&self.on_expiry);
         match self.timer.schedule(PAUSE, move || on_expiry(LISTENER)) {
             Ok(retry) => self.retry = Some(retry.cancel_on_drop()),
-            // No memory for a timeout either: the loop tries again in its next round.
+            // There is no memory for a timeout either: the loop tries again in its next round.
             Err(_) => (self.on_expiry)(LISTENER),
         }
     }
@@ -149,9 +153,9 @@ impl Server {
             match connection.stream.read(&mut buffer) {
                 Ok(0) => break,
                 Ok(n) => {
-                    // The whole price of an idle timeout per packet: one compare-and-swap. False
-                    // means that the timeout has fired in this very moment. It tells the loop to
-                    // close the connection, so what has come too late is not answered.
+                    // An idle timeout costs one compare-and-swap a packet. False means that the
+                    // timeout has just fired. It tells the loop to close the connection, so the
+                    // server does not answer a packet that came too late.
                     if !connection.idle.reset(self.idle_after) {
                         return;
                     }

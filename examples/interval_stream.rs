@@ -1,4 +1,5 @@
-//! An interval as a stream: what comes is gathered, and flushed at every tick, or when enough has come.
+//! An interval as a stream: collects lines, and flushes them at every tick, or when there are
+//! enough.
 
 use std::time::Duration;
 
@@ -14,13 +15,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     pollster::block_on(async {
         let timer = Timer::new()?;
         let mut flushes = timer.interval(Duration::from_millis(25));
-        // Whoever flushes late does not flush twice at once.
+        // A late flush puts off the next one. It does not make up for the ticks it missed.
         flushes.set_missed_ticks(MissedTicks::Delay);
 
         // A line every 4 ms, 20 of them.
         let lines = timer.interval(Duration::from_millis(4)).take(20).enumerate();
         let lines = lines.map(|(number, _due)| Some(Event::Line(u32::try_from(number).unwrap_or(u32::MAX))));
-        // Ends with the lines: the flushes alone would go on for ever.
+        // Ends with the lines: the flushes alone would never end.
         let lines = lines.chain(stream::once(async { None }));
         let flushes = flushes.map(|_due| Some(Event::Flush));
         let events = stream::select(lines, flushes).take_while(|event| std::future::ready(event.is_some()));

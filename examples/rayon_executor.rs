@@ -1,4 +1,4 @@
-//! Timeouts that run on a Rayon pool: one that fires may spread its work over all of the pool's threads.
+//! Timeouts that run on a Rayon pool. A task may spread its work over all of the pool's threads.
 
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -8,14 +8,14 @@ use rayon::{ThreadPoolBuilder, current_thread_index};
 use tourbillon::Timer;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // In an `Arc`, as it does other work, too.
+    // In an `Arc`, as the pool does other work, too.
     let pool = Arc::new(ThreadPoolBuilder::new().num_threads(2).build()?);
     let timer = Timer::builder().executor(Arc::clone(&pool)).build()?;
 
     let (tell, told) = mpsc::channel();
     timer.schedule_detached(Duration::from_millis(20), move || {
         println!("a timeout runs on the pool's thread {:?}", current_thread_index());
-        // On both.
+        // On both threads.
         let squares: u64 = (0..1_000_000_u64).into_par_iter().map(|n| n * n % 7).sum();
         _ = tell.send(squares);
     })?;

@@ -1,4 +1,4 @@
-//! Timeouts that run on a Tokio runtime, and futures that sleep on one that has no time driver.
+//! Timeouts that run on a Tokio runtime, and futures that sleep on a runtime without a time driver.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! What a server does when `accept` fails. One client that has gone must not end it, nor must a shortage that passes.
+//! What a server does when `accept` fails. Neither a client that has gone nor a shortage that
+//! passes may end the server.
 //!
 //! `integrations` and `perf` use this file, too.
 
@@ -11,15 +12,17 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 /// What to do after an error of `accept`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// The error is that of one connection, which is gone. Accept the next one.
+    /// The error concerns one connection, which is gone. Accept the next one.
     Skip,
-    /// Descriptors or memory have run out. The connection waits in the listener's queue: try again after a [`PAUSE`].
+    /// The process has run out of descriptors or memory. The connection waits in the listener's
+    /// queue: try again after a [`PAUSE`].
     Wait,
-    /// The listener itself is broken: no later try would succeed.
+    /// The listener itself is broken. No later try would succeed.
     Fail,
 }
 
-/// Errors that `ErrorKind` has no name for. Linux reports through `accept` what the network said of the new connection.
+/// Errors that `ErrorKind` has no name for. Linux reports through `accept` the network errors of
+/// the new connection.
 #[cfg(target_os = "linux")]
 const OF_ONE_CONNECTION: &[i32] = &[libc::EPROTO, libc::ENOPROTOOPT, libc::EHOSTDOWN, libc::ENONET, libc::EOPNOTSUPP];
 #[cfg(not(target_os = "linux"))]
@@ -31,7 +34,8 @@ const SHORTAGES: &[i32] = &[libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENO
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 const SHORTAGES: &[i32] = &[10_024, 10_055];
 
-/// What to do after this error of `accept`. A server without blocking asks only about errors other than `WouldBlock`.
+/// Returns what to do after this error of `accept`. A non-blocking server handles `WouldBlock`
+/// itself.
 pub(crate) fn after(error: &io::Error) -> Next {
     let is_in = |codes: &[i32]| error.raw_os_error().is_some_and(|code| codes.contains(&code));
     match error.kind() {
@@ -39,7 +43,8 @@ pub(crate) fn after(error: &io::Error) -> Next {
             Next::Skip
         }
         ErrorKind::NetworkDown | ErrorKind::NetworkUnreachable | ErrorKind::HostUnreachable => Next::Skip,
-        // A filter forbids it. Linux may leave the connection in the queue then, so that to try at once would never end.
+        // A filter forbids it. Linux may leave the connection in the queue then, and a server that
+        // tried again at once would try for ever.
         ErrorKind::PermissionDenied => Next::Wait,
         _ if is_in(OF_ONE_CONNECTION) => Next::Skip,
         _ if is_in(SHORTAGES) => Next::Wait,
@@ -60,7 +65,7 @@ mod tests {
         for code in [libc::ECONNABORTED, libc::ECONNRESET, libc::EPROTO, libc::EINTR] {
             assert_eq!(after_code(code), Next::Skip, "{}", io::Error::from_raw_os_error(code));
         }
-        // Those that accept(2) names for TCP/IP.
+        // Those that accept(2) lists for TCP/IP.
         for code in [libc::ENETDOWN, libc::ENOPROTOOPT, libc::EHOSTDOWN, libc::ENONET, libc::EHOSTUNREACH] {
             assert_eq!(after_code(code), Next::Skip, "{}", io::Error::from_raw_os_error(code));
         }

@@ -1,5 +1,5 @@
-//! Any bytes as a program for the driven engine, against the model of `tests/model`. `cargo +nightly fuzz fmt driven FILE` shows the
-//! program that a file is.
+//! Runs any bytes as a program for the driven engine, against the model of `tests/model`. `cargo
+//! +nightly fuzz fmt driven FILE` shows the program that a file holds.
 
 #![no_main]
 
@@ -17,17 +17,17 @@ use tourbillon::{MissedTicks, Shutdown, Timer};
 use common::DAY;
 use oracle::{Act, End, Kept, Options, Pair, Rule, Step, Via};
 
-/// More would only be slower.
+/// More steps would only be slower.
 const MOST_STEPS: usize = 200;
 
 /// The wheels can count no more ticks than these bits have.
 const TICK_BITS: u32 = 55;
 
-/// An engine, what it is told to do, and how it ends.
+/// The options of an engine, a program for it, and how it ends.
 #[derive(Debug)]
 struct Program {
     shards: usize,
-    /// Of the number of ticks that a wheel spans.
+    /// Base-2 logarithm of the number of ticks that a wheel spans.
     bits: u32,
     levels: usize,
     transfer_limit: usize,
@@ -38,7 +38,8 @@ struct Program {
     end: End,
 }
 
-/// Reads a program. Each choice takes one byte, and what is chosen one to nine more, so that a change of a byte changes a step.
+/// Reads a program. Each choice takes one byte, and each chosen value one to nine more. So a change
+/// of one byte changes one step.
 struct Reader<'a, 'b> {
     bytes: &'a mut Unstructured<'b>,
     tick: Duration,
@@ -57,7 +58,8 @@ impl Reader<'_, '_> {
         Ok(usize::from(self.byte()?))
     }
 
-    /// Delays of all orders of magnitude, on ticks and beside them, a few that are special, and many that fall together.
+    /// Delays of all orders of magnitude, on ticks and beside them. A few are special, and many
+    /// fall together.
     fn delay(&mut self) -> Result<Duration> {
         let most = Duration::from_nanos((1 << 54) - 1);
         let delay = match self.byte()? % 8 {
@@ -82,7 +84,8 @@ impl Reader<'_, '_> {
         Ok(self.delay()?.clamp(Duration::from_nanos(1), 400 * DAY))
     }
 
-    /// To or from an instant; not one that has passed, but whose tick has not come: when that is due is not said.
+    /// The offset of an instant from now. It is never one that has passed and whose tick is still
+    /// to come: the engine does not promise when that one is due.
     fn offset(&mut self) -> Result<i64> {
         let offset = i64::try_from(self.delay()?.min(400 * DAY).as_nanos()).expect("less than centuries");
         let is_past = self.byte()? % 4 == 0;
@@ -95,7 +98,7 @@ impl Reader<'_, '_> {
             0..16 => Via::Timer,
             16..24 => Via::Key(self.byte()?),
             group @ 24..31 => Via::Group(usize::from(group) % 2),
-            // A thread costs as much as all the rest.
+            // A thread costs as much as all other steps together.
             _ => Via::Elsewhere,
         })
     }

@@ -1,11 +1,12 @@
-//! An axum server that gives each request a second, counted by Tourbillon, and answers 408 to those that take longer.
+//! An axum server that gives each request a second, measured by Tourbillon, and answers 408 to
+//! those that take longer.
 //!
 //! ```text
 //! cargo run -p tourbillon-integrations --example axum_timeout -- 127.0.0.1:7009
 //! curl -i 127.0.0.1:7009/fast 127.0.0.1:7009/slow
 //! ```
 //!
-//! Without an address it shows itself: what a client is answered.
+//! Without an address it runs a client of its own, and shows the answers.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};

@@ -1,12 +1,13 @@
-//! A server that ends well. On ctrl-c it accepts no more, lets requests end within a second, then gives the engine a little
-//! time to run what becomes due, and says what was left. A second ctrl-c ends it at once.
+//! A server that shuts down in order. On ctrl-c it accepts no more, lets requests end within a
+//! second, then gives the engine a little time to run what becomes due, and reports what was left.
+//! A second ctrl-c ends it at once.
 //!
 //! ```text
 //! cargo run -p tourbillon-integrations --example graceful_shutdown -- 127.0.0.1:7010
 //! curl 127.0.0.1:7010/800     # takes 800 ms
 //! ```
 //!
-//! Without an address it shows itself: it sends itself the signal while a request is under way.
+//! Without an address it sends itself the signal while a request is under way.
 
 use std::error::Error;
 use std::io::{self, Read, Write};
@@ -30,7 +31,7 @@ use tourbillon_integrations::accept;
 const REQUESTS: Duration = Duration::from_secs(1);
 /// How long the engine goes on after them.
 const ENGINE: Duration = Duration::from_millis(200);
-/// A line of the log is written so long after its request.
+/// The delay between a request and its line in the log.
 const LOG: Duration = Duration::from_millis(100);
 const SESSION: Duration = Duration::from_secs(3600);
 
@@ -40,7 +41,7 @@ type Failure = Box<dyn Error + Send + Sync>;
 async fn answer(request: Request<Incoming>, timer: Timer) -> Result<Response<String>, Failure> {
     let path = request.uri().path().to_owned();
     timer.sleep(Duration::from_millis(path.trim_start_matches('/').parse().unwrap_or(0))).await;
-    // The first must not be lost at the end, and the second need not be waited for.
+    // The shutdown must not lose the first timeout, and need not wait for the second.
     timer.schedule_detached(LOG, move || println!("log: {path} was answered"))?;
     timer.schedule_detached(SESSION, || println!("the session is over"))?;
     Ok(Response::new("here you are\n".to_owned()))
@@ -80,7 +81,8 @@ async fn end<T: 'static>(requests: GracefulShutdown, mut connections: JoinSet<T>
             println!("requests that are cut off: {} ({elapsed})", connections.len());
         }
     }
-    // They end before the engine does, after which nobody would wake what sleeps in them.
+    // The connections end before the engine does. After that, no thread would wake a future that
+    // sleeps.
     connections.shutdown().await;
     let left = spawn_blocking(move || timer.shutdown_with(Shutdown::Drain(ENGINE))).await??;
     println!("timeouts that are left: {}", left.len());

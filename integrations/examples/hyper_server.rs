@@ -1,12 +1,13 @@
-//! An HTTP server that waits two seconds for a request's header, and no longer: hyper counts them by Tourbillon. Tokio has
-//! the sockets here, and no timer.
+//! An HTTP server that waits two seconds for a request's header. hyper measures them by Tourbillon.
+//! The Tokio runtime has sockets here, and no timer.
 //!
 //! ```text
 //! cargo run -p tourbillon-integrations --example hyper_server -- 127.0.0.1:7008
 //! nc 127.0.0.1 7008
 //! ```
 //!
-//! Without an address it shows itself: a client that sends half a header, and when it is closed.
+//! Without an address it runs a client that sends half a header, and shows when the server closes
+//! it.
 
 use std::convert::Infallible;
 use std::io::{Read, Write};

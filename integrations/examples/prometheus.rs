@@ -1,4 +1,5 @@
-//! An engine that publishes its figures, and a page that Prometheus can scrape; scraped here over a socket, for once.
+//! An engine that publishes its metrics, and a page for Prometheus. The example scrapes it once,
+//! over a socket.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,7 +9,8 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tourbillon::Timer;
 use tourbillon_integrations::accept_blocking;
 
-/// Answers whatever is asked with all metrics. (A server of yours has a better one; so has the exporter, with `http-listener`.)
+/// Answers every request with all metrics. A production server has a better one, and so has the
+/// exporter with its feature `http-listener`.
 pub(crate) fn serve(listener: &TcpListener, metrics: &PrometheusHandle) -> std::io::Result<()> {
     loop {
         let (connection, peer) = accept_blocking(listener)?;
@@ -19,9 +21,9 @@ pub(crate) fn serve(listener: &TcpListener, metrics: &PrometheusHandle) -> std::
 }
 
 fn answer(mut connection: TcpStream, page: &str) -> std::io::Result<()> {
-    // A client that says nothing would hold up all others.
+    // A client that sends nothing would hold up all others.
     connection.set_read_timeout(Some(Duration::from_secs(1)))?;
-    // The request fits into a packet, and does not matter.
+    // The request fits into a packet, and its text does not matter.
     _ = connection.read(&mut [0; 1024])?;
     let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nConnection: close";
     write!(connection, "{head}\r\nContent-Length: {}\r\n\r\n{page}", page.len())
@@ -35,21 +37,21 @@ fn scrape(listener: &TcpListener) -> std::io::Result<String> {
     Ok(answer)
 }
 
-/// Of all shards.
+/// The sum over all shards.
 fn fired(page: &str) -> u64 {
     let lines = page.lines().filter(|line| line.starts_with("tourbillon_fired_total{"));
     lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // First the recorder: metrics are registered with the one that is there.
+    // The recorder comes first: metrics are registered with the recorder that is installed.
     let metrics = PrometheusBuilder::new().install_recorder()?;
     let timer = Timer::builder().shards(2).build()?;
     let _series = tourbillon::metrics::publish_every(&timer, Duration::from_millis(50))?;
 
     for n in 0..10_000_u32 {
         let timeout = timer.shard_for(&n).schedule(Duration::from_millis(u64::from(n % 100)), || ())?;
-        // False of one that has fired by now: it is not put off.
+        // False if the timeout has fired by now: then it is not put off.
         let _is_put_off = n % 10 == 0 && timeout.reset(Duration::from_secs(3600));
     }
     let listener = TcpListener::bind("127.0.0.1:0")?;

@@ -1,5 +1,5 @@
-//! A QUIC connection on loopback that goes idle, with Tokio's tasks and sockets and no timer of Tokio's: when to send again, and when to
-//! give up, is counted by Tourbillon.
+//! A QUIC connection on loopback that goes idle, with Tokio's tasks and sockets and none of its
+//! timers. Tourbillon measures when to send again, and when to give up.
 
 use std::convert::Infallible;
 use std::net::UdpSocket;
@@ -18,7 +18,7 @@ const IDLE: Duration = Duration::from_millis(500);
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// A server's configuration with a certificate of its own, and a client's that trusts it.
+/// Returns a server's configuration with a certificate of its own, and a client's that trusts it.
 pub(crate) fn configs() -> Result<(ServerConfig, ClientConfig), Failure> {
     let itself = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
     let certificate = itself.cert.der().clone();
@@ -32,7 +32,7 @@ pub(crate) fn configs() -> Result<(ServerConfig, ClientConfig), Failure> {
     Ok((server, ClientConfig::with_root_certificates(Arc::new(roots))?))
 }
 
-/// Serves all clients. What goes wrong with one is nothing to the others.
+/// Serves all clients. An error of one does not affect the others.
 pub(crate) async fn echo(server: Endpoint) {
     while let Some(incoming) = server.accept().await {
         tokio::spawn(async {

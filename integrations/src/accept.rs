@@ -1,4 +1,5 @@
-//! How all servers here accept connections. One client that fails does not end them, nor do descriptors that run out.
+//! How all servers here accept connections. Neither a client that fails nor a shortage of
+//! descriptors ends them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,9 +14,10 @@ mod errors;
 
 use errors::{Next, PAUSE};
 
-/// Returns the next connection. While there are no descriptors for it, tries again from time to time, by this timer.
+/// Returns the next connection. While there are no descriptors for it, tries again from time to
+/// time, by this timer.
 ///
-/// No connection is lost if the future is dropped.
+/// Dropping the future loses no connection.
 ///
 /// # Errors
 ///
@@ -37,7 +39,7 @@ pub async fn accept(listener: &TcpListener, timer: &Timer) -> io::Result<(TcpStr
     }
 }
 
-/// As [`accept`], and blocks the thread.
+/// Like [`accept`], but blocks the thread.
 ///
 /// # Errors
 ///
@@ -65,7 +67,8 @@ fn say_once(said: &mut bool, error: &io::Error) {
     }
 }
 
-/// A listener for `axum::serve`. axum's own sleeps by Tokio's timer when descriptors run out, and panics if the runtime has none.
+/// A listener for `axum::serve`. axum's own sleeps by Tokio's timer when descriptors run out, and
+/// panics if the runtime has none.
 #[derive(Debug)]
 pub struct Listener {
     listener: TcpListener,
@@ -88,7 +91,7 @@ impl axum::serve::Listener for Listener {
         loop {
             match accept(&self.listener, &self.timer).await {
                 Ok(accepted) => return accepted,
-                // axum takes no error, so the operator is told, again and again.
+                // axum takes no error, so the listener reports it to the operator, again and again.
                 Err(error) => {
                     eprintln!("no connection can be accepted: {error}");
                     self.timer.sleep(Duration::from_secs(1)).await;

@@ -1,14 +1,14 @@
-//! Tourbillon in real servers: see `tests` and `examples` beside this. Here is what the servers
-//! share.
+//! Tourbillon in real servers: see `tests` and `examples` beside this directory. This library holds
+//! what the servers share.
 //!
-//! Each adapter has a test against the real thing. Each example runs with
-//! `cargo run --release -p tourbillon-integrations --example NAME`:
+//! Each adapter has a test against the real thing. Each example runs with `cargo run --release -p
+//! tourbillon-integrations --example NAME`:
 //!
 //! | example | what it shows |
 //! |---|---|
 //! | `server` | axum on hyper. Request deadlines, idle connections and a periodic job are in one engine. A page shows rates, lateness, and the occupied slots of each wheel; `scripts/page` looks at it in a headless browser |
 //! | `hyper_server` | hyper's timeouts on the engine |
-//! | `axum_timeout` | a `TimeoutLayer`, with the `HandleErrorLayer` that axum wants in front of it |
+//! | `axum_timeout` | a `TimeoutLayer`, with the `HandleErrorLayer` that axum needs in front of it |
 //! | `quic_idle` | QUIC connections that time out |
 //! | `prometheus` | the engine's metrics for Prometheus. The recorder is installed first |
 //! | `graceful_shutdown` | what ends on ctrl-c, in which order and within which time |

@@ -1,5 +1,6 @@
-//! The examples' servers go on when descriptors run out, and when a client fails. A server that is short of descriptors runs in a
-//! process of its own. The runtimes have no timer: whoever asks Tokio for one there panics.
+//! The examples' servers go on when descriptors run out, and when a client fails. A server that is
+//! short of descriptors runs in a process of its own. The runtimes have no timer: code that asks
+//! Tokio for one panics.
 
 #![allow(dead_code, reason = "of each example, its server is used")]
 
@@ -39,10 +40,10 @@ use common::{MS, PATIENCE, in_time};
 const CHILD: &str = "TOURBILLON_ACCEPT_CHILD";
 const ADDRESS: &str = "serving on ";
 
-/// Connections that a server has descriptors for.
+/// The number of connections that a server has descriptors for.
 const ROOM: usize = 10;
 
-/// A server in a process of its own, which ends with this.
+/// A server in a process of its own. Dropping this value ends the process.
 struct Served {
     child: Child,
     address: SocketAddr,
@@ -50,14 +51,15 @@ struct Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // It has ended already if the test has failed.
+        // The process has ended already if the test has failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 impl Served {
-    /// Runs this test once more in a process of its own, which calls `serve` here and does not return.
+    /// Runs this test once more in a process of its own, which calls `serve` here and does not
+    /// return.
     fn start<E: Debug>(test: &str, serve: impl FnOnce(TcpListener) -> Result<(), E>) -> Self {
         if std::env::var_os(CHILD).is_some() {
             let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -90,7 +92,8 @@ fn assert_answered(client: &mut TcpStream, who: &str) {
     assert_eq!(answer, *b"HTTP/1.1 200", "{who}");
 }
 
-/// Takes all descriptors that this process may have but those for this number of connections. To drop them gives them back.
+/// Takes all descriptors that this process may have, except those for this number of connections.
+/// Dropping the files gives them back.
 fn leave_room_for(connections: usize) -> Vec<File> {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("it can be read");
     setrlimit(Resource::RLIMIT_NOFILE, 100, most).expect("it is less than the most");
@@ -99,7 +102,7 @@ fn leave_room_for(connections: usize) -> Vec<File> {
     taken
 }
 
-/// One that has sockets and no timer.
+/// Returns a runtime that has sockets and no timer.
 fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_io().build().expect("sockets")
 }
@@ -118,14 +121,15 @@ fn with_little_room<F: Future<Output = R>, R>(
     })
 }
 
-/// Three times as many clients come as there are descriptors for. Some leave, and the others are served.
+/// Three times as many clients come as there are descriptors for. Some leave, and the server serves
+/// the others.
 fn assert_goes_on(server: &Served, path: &str) {
     let mut clients: Vec<_> = (0..3 * ROOM).map(|_| server.ask(path)).collect();
     let mut waiting = clients.split_off(ROOM);
     for client in &mut clients {
         assert_answered(client, "the first");
     }
-    // Time for the server to look at the next one, for which there is no descriptor.
+    // Time for the server to look at the next client, for which there is no descriptor.
     thread::sleep(200 * MS);
     drop(clients);
     for mut client in waiting.drain(..) {
@@ -158,7 +162,8 @@ fn the_server_with_a_page_goes_on_when_descriptors_run_out() {
     assert_goes_on(&server, "/work/1");
 }
 
-/// It serves one client after the other, so that no number of clients takes its descriptors: something else does, for a while.
+/// This server serves one client after the other, so no number of clients takes its descriptors.
+/// Here something else takes them for a while.
 #[test]
 fn a_page_for_prometheus_is_served_again_when_there_are_descriptors() {
     let test = "a_page_for_prometheus_is_served_again_when_there_are_descriptors";
@@ -176,7 +181,7 @@ fn a_page_for_prometheus_is_served_again_when_there_are_descriptors() {
     thread::sleep(200 * MS);
     drop(server.child.stdin.take());
     assert_answered(&mut waiting, "one that waited");
-    // One that has left before it is answered.
+    // A client that has left before the server answers it.
     drop(server.ask("/metrics"));
     assert_answered(&mut server.ask("/metrics"), "one that comes later");
 }

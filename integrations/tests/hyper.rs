@@ -1,5 +1,5 @@
-//! The engine as hyper's timer: a real server and a real client, on sockets. Their runtime has no timer: whoever asks Tokio for
-//! one there panics.
+//! The engine as hyper's timer: a real server and a real client, on sockets. Their runtime has no
+//! timer: code that asks Tokio for one panics.
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
@@ -31,14 +31,14 @@ use common::{HOUR, MS, PATIENCE, driven, in_time};
 const LIMIT: Duration = Duration::from_millis(200);
 const NS: Duration = Duration::from_nanos(1);
 
-/// Runs it on a runtime that has sockets and no timer.
+/// Runs the work on a runtime that has sockets and no timer.
 fn without_tokios_timer(what: &str, work: impl Future<Output = ()> + Send + 'static) {
     in_time(what, || {
         tokio::runtime::Builder::new_current_thread().enable_io().build().expect("sockets").block_on(work)
     });
 }
 
-/// Lets the other tasks run until `is_so`.
+/// Lets the other tasks run until `is_so` returns true.
 async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
@@ -47,7 +47,7 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// An engine with workers, on a clock that is moved by hand.
+/// Returns an engine with workers, on a clock that the test moves.
 fn by_hand() -> (Timer, ManualClock) {
     let clock = ManualClock::new();
     (Timer::builder().clock(clock.clone()).build().expect("the options make sense"), clock)
@@ -71,7 +71,7 @@ async fn connection() -> (TcpStream, TokioIo<TcpStream>) {
     (client, TokioIo::new(served))
 }
 
-/// Asks, and reads the answer to its last byte.
+/// Sends a request, and reads the answer to its last byte.
 async fn ask(client: &mut TcpStream, path: &str) {
     client.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).await.expect("the server reads");
     let mut answer = Vec::new();
@@ -151,7 +151,7 @@ fn a_connection_is_kept_while_whole_requests_come_in_time() {
     });
 }
 
-/// A server that answers all connections, and tells when one has ended.
+/// Starts a server that answers all connections, and reports each connection that ends.
 async fn server_of_many() -> (Uri, Arc<AtomicUsize>, UnboundedReceiver<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address: SocketAddr = listener.local_addr().expect("it is bound");
@@ -207,13 +207,14 @@ fn a_connection_of_a_pool_is_used_again_until_it_has_been_idle_for_its_time() {
         let (uri, accepted, mut ends) = server_of_many().await;
         let client = client(&timer, LIMIT);
         get(&client, &uri).await;
-        // The pool looks for idle ones from when it has the first.
+        // The pool checks for idle connections from its first one on.
         until("the connection is in the pool", || timer.pending() == 1).await;
         clock.advance(LIMIT - NS);
         assert_eq!(timer.stats().fired, 0);
         get(&client, &uri).await;
         assert_eq!(accepted.load(Ordering::Relaxed), 1, "the same connection");
-        // It is back in the pool some time soon, and idle from then on. The pool looks once in each `LIMIT`.
+        // The connection soon returns to the pool, and is idle from then on. The pool checks once
+        // in each `LIMIT`.
         while ends.try_recv().is_err() {
             clock.advance(LIMIT);
             tokio::task::yield_now().await;
@@ -223,7 +224,7 @@ fn a_connection_of_a_pool_is_used_again_until_it_has_been_idle_for_its_time() {
     });
 }
 
-/// Another's sleep.
+/// A sleep of some other timer.
 struct Never;
 
 impl Future for Never {

@@ -1,4 +1,4 @@
-//! What is published through the `metrics` facade, as a recorder sees it.
+//! What the engine publishes through the `metrics` facade, as a recorder sees it.
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
@@ -15,7 +15,7 @@ use tourbillon::{Inline, Refusal, Stats, Timer};
 
 use common::{Drops, HOUR, MS, driven_by, eventually, settle};
 
-/// What a recorder has: by name and labels, in the order of their names.
+/// What a recorder holds: by name and labels, in the order of their names.
 struct Seen(BTreeMap<String, (Option<Unit>, Option<SharedString>, DebugValue)>);
 
 impl Seen {
@@ -48,7 +48,7 @@ impl Seen {
     }
 }
 
-/// Asserts that all of these figures have been published, by shard if there are any of them by shard.
+/// Asserts that all of these figures are published, by shard where they exist by shard.
 fn assert_is_published(seen: &Seen, stats: &Stats) {
     for (index, shard) in stats.shards.iter().enumerate() {
         let counter = |name: &str| seen.counter(&format!("tourbillon_{name}_total{{shard={index}}}"));
@@ -89,13 +89,13 @@ fn all_figures_are_published_shard_by_shard() {
     let builder = Timer::builder().shards(3).ticks_per_wheel(16);
     let (timer, mut driver, clock) = driven_by(builder.max_pending_timeouts(200).expiry_limit(3));
     let publisher = with_local_recorder(&recorder, || Publisher::new(&timer));
-    // Something of everything, and of each shard something else.
+    // Each operation at least once, and different numbers on each shard.
     let schedule = |key: u32| {
         let task = move || assert_ne!(key, 7, "as this test wants it");
         timer.shard_for(&key).schedule((1 + key) * 10 * MS, task).expect("accepted")
     };
     let timeouts: Vec<_> = (0..100).map(schedule).collect();
-    // What is in the wheel is linked again when it is found to have been moved.
+    // The worker links a timeout in the wheel again when it finds that its deadline has moved.
     settle(&mut driver, &clock);
     for (key, timeout) in timeouts.iter().enumerate() {
         if key % 3 == 0 {
@@ -120,7 +120,7 @@ fn all_figures_are_published_shard_by_shard() {
     assert!(stats.relinked > 0 && stats.cascaded > 0 && stats.turns_over_budget > 0, "{stats:?}");
 }
 
-/// Counts what is asked of the recorder, beside what its handles are told.
+/// Counts the calls of the recorder, and the calls of its handles.
 struct Counting {
     inner: DebuggingRecorder,
     asked: AtomicUsize,
@@ -176,7 +176,7 @@ fn each_metric_is_described_and_stands_in_the_table_of_the_docs() {
     let recorder = DebuggingRecorder::new();
     let timer = Timer::new().expect("the defaults make sense");
     let publisher = with_local_recorder(&recorder, || Publisher::new(&timer));
-    // The debugging recorder shows what has a value.
+    // The debugging recorder shows each metric that has a value.
     assert!(publisher.publish());
     let seen = Seen::by(&recorder);
     for (key, (unit, is, value)) in &seen.0 {
@@ -253,7 +253,7 @@ fn what_an_engine_still_does_for_its_last_futures_is_published() {
     let sleep = timer.sleep(MS);
     drop(timer);
     pollster::block_on(sleep);
-    // The sleep, and with it the engine, has gone.
+    // The sleep has gone, and the engine with it.
     eventually("there is nothing to publish", || !publisher.publish());
     let timer = Timer::builder().shards(1).build().expect("the options make sense");
     let publisher = with_local_recorder(&recorder, || Publisher::new(&timer));
@@ -270,7 +270,7 @@ fn a_period_of_nothing_and_an_engine_that_is_shut_down_are_refused() {
     assert_eq!(publish_every(&timer, Duration::ZERO).unwrap_err().kind(), Refusal::ZeroPeriod);
     assert!(timer.shutdown().is_ok());
     assert_eq!(publish_every(&timer, MS).unwrap_err().kind(), Refusal::Shutdown);
-    // What it has done can still be looked at.
+    // The counts of the engine can still be read.
     let publisher = Arc::new(Publisher::new(&timer));
     assert!(publisher.publish());
 }

@@ -1,4 +1,5 @@
-//! The engine as quinn's timer: real connections on loopback. Their runtime has no timer: whoever asks Tokio for one panics.
+//! The engine as quinn's timer: real connections on loopback. Their runtime has no timer: code that
+//! asks Tokio for one panics.
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
@@ -23,14 +24,15 @@ use common::{HOUR, MS, driven, in_time};
 
 const NS: Duration = Duration::from_nanos(1);
 
-/// Runs it on a runtime that has sockets and no timer.
+/// Runs the work on a runtime that has sockets and no timer.
 fn without_tokios_timer(what: &str, work: impl Future<Output = ()> + Send + 'static) {
     in_time(what, || {
         tokio::runtime::Builder::new_current_thread().enable_io().build().expect("sockets").block_on(work)
     });
 }
 
-/// A server that keeps each connection until it ends, and a client that trusts it, both with the timers of this engine.
+/// A server that keeps each connection until it ends, and a client that trusts it, both with the
+/// timers of this engine.
 struct Ends {
     server: Endpoint,
     client: Endpoint,
@@ -65,7 +67,7 @@ impl Ends {
         Self { server, client, address }
     }
 
-    /// The client's end of a connection, and the server's.
+    /// Returns the client's end of a connection, and the server's.
     async fn connect(&self) -> (Connection, Connection) {
         loop {
             let server = self.server.clone();
@@ -74,7 +76,7 @@ impl Ends {
             let connecting = self.client.connect(self.address, "localhost").expect("good arguments");
             match async { Ok((connecting.await?, served.await.expect("no panic")?)) }.await {
                 Ok(both) => return both,
-                // On a machine that is so loaded that the handshake is idle, too.
+                // On a heavily loaded machine the handshake can time out as idle, too.
                 Err(ConnectionError::TimedOut) => give_up.abort(),
                 Err(error) => panic!("{error}"),
             }
@@ -108,7 +110,7 @@ fn a_connections_time_is_the_engines() {
         let ends = Ends::new(&timer, idle);
         let (client, served) = ends.connect().await;
         let connected = clock.now();
-        // An hour passes, as soon as somebody says so.
+        // An hour passes each time the test moves the clock.
         while client.close_reason().is_none() || served.close_reason().is_none() {
             clock.advance(idle / 60);
             for _ in 0..100 {
@@ -146,7 +148,7 @@ fn a_reset_moves_a_timer_and_a_new_one_is_scheduled_when_it_is_polled() {
     sleep.as_mut().reset(clock.now() + MS);
     assert!(sleep.as_mut().poll(&mut context).is_pending(), "and again, once it was ready");
 
-    // Tasks are the other's.
+    // Tasks are the other runtime's.
     let _guard = tokio.enter();
     let (send, receive) = tokio::sync::oneshot::channel();
     runtime.spawn(Box::pin(async { send.send("ran").expect("it listens") }));

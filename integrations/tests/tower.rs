@@ -1,4 +1,5 @@
-//! The layer, on a clock that is moved by hand, and on a server with sockets, whose runtime has no timer.
+//! The layer, on a clock that the test moves, and on a server with sockets, whose runtime has no
+//! timer.
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
@@ -87,7 +88,7 @@ fn the_limit_counts_from_each_request_and_none_shares_it() {
     assert!(poll(second).is_ready());
 }
 
-/// Is ready for requests once it is told to be, or never if it is broken.
+/// Is ready for requests once the test says so, or never if it is broken.
 struct Moody {
     is_ready: Arc<AtomicBool>,
     is_broken: bool,
@@ -175,7 +176,7 @@ fn an_axum_server_answers_408_to_what_is_slow_and_200_to_what_is_fast() {
         }
         assert_eq!(timer.stats().fired, 1, "it was this engine that counted");
     };
-    // Whoever asks this runtime for a timer panics: it has none.
+    // This runtime has no timer: code that asks it for one panics.
     in_time("a server", || {
         tokio::runtime::Builder::new_current_thread().enable_io().build().expect("sockets").block_on(serve);
     });

@@ -1,17 +1,20 @@
-//! An HTTP service that leaves all of its timing to one engine, and a page to look at that engine while it works.
+//! An HTTP service that leaves all of its timing to one engine, and a page that shows that engine
+//! at work.
 //!
 //! ```text
 //! cargo run --release -p tourbillon-integrations --example server [127.0.0.1:3000]
 //! ```
 //!
-//! * **Request deadlines**: `/work/{ms}` takes so long as it says, and has 250 ms: a `TimeoutLayer` answers 504 for what takes longer.
-//! * **Idle connections**: each has a timeout that every request pushes out, which is one compare-and-swap; if it fires, the
-//!   connection is closed.
+//! * **Request deadlines**: `/work/{ms}` takes as many milliseconds as its path says, and may take
+//!   250: a `TimeoutLayer` answers 504 if it takes longer.
+//! * **Idle connections**: each has a timeout that every request pushes out, which is one
+//!   compare-and-swap. If it fires, the connection is closed.
 //! * **A periodic job** takes a sample of the engine's statistics each second.
-//! * **Slow heads**: hyper closes a connection that does not send the head of its request, by the engine's `Timer`.
+//! * **Slow heads**: hyper closes a connection that does not send the head of its request, by the
+//!   engine's `Timer`.
 //!
-//! The runtime is made without Tokio's own timers. `/` is the page, `/stats` what it is fed from; try it with a load generator on
-//! `/work/5`.
+//! The runtime has none of Tokio's own timers. `/` is the page, and `/stats` its data. Try it with
+//! a load generator on `/work/5`.
 
 mod stats;
 
@@ -62,9 +65,9 @@ impl App {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let address: SocketAddr = std::env::args().nth(1).as_deref().unwrap_or("127.0.0.1:3000").parse()?;
-    // No `enable_time`: whatever asks Tokio for the time would panic.
+    // No `enable_time`: code that asks Tokio for the time would panic.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_io().build()?;
-    // What expires runs as a task of the runtime, which has threads enough.
+    // Expired timeouts run as tasks of the runtime, which has enough threads.
     let timer = Timer::builder().executor(runtime.handle().clone()).build()?;
     let app = App::new(timer);
     let _job = take_samples(&app)?;
@@ -73,7 +76,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(runtime.block_on(listen(listener, app))?)
 }
 
-/// The periodic job. It does not keep the engine that it runs on.
+/// Starts the periodic job. The job does not keep the engine that it runs on alive.
 fn take_samples(app: &Arc<App>) -> Result<TimeoutGuard, Box<dyn Error>> {
     let weak = Arc::downgrade(app);
     let job = move || {
@@ -108,7 +111,7 @@ fn router(app: &Arc<App>) -> Router {
         .with_state(Arc::clone(app))
 }
 
-/// Waits as long as it is told to, as for a database.
+/// Waits for as many milliseconds as the path says, as for a database.
 async fn work(State(app): State<Arc<App>>, Path(ms): Path<u64>) -> String {
     app.timer.sleep(Duration::from_millis(ms)).await;
     format!("took {ms} ms\n")
@@ -119,16 +122,17 @@ async fn show(State(app): State<Arc<App>>) -> Json<Snapshot> {
     Json(Snapshot::of(&app, &history))
 }
 
-/// One connection, until its client has gone, or has been silent for too long.
+/// Serves one connection, until its client has gone, or has been silent for too long.
 async fn serve(stream: TcpStream, router: Router, app: Arc<App>) {
     let silent = Arc::new(Notify::new());
     let notify = Arc::clone(&silent);
-    // Refused only if the engine has been shut down, or is out of memory: then this connection is one too many.
+    // The engine refuses only if it has been shut down, or is out of memory. Then it can't serve
+    // this connection.
     let Ok(idle) = app.timer.schedule(IDLE, move || notify.notify_one()) else { return };
     let idle = idle.cancel_on_drop();
     app.connections.fetch_add(1, Ordering::Relaxed);
     let service = service_fn(|request| {
-        // False: it has fired in this very moment, and the connection is being closed.
+        // False if it has just fired: the connection is being closed.
         let answer = idle.reset(IDLE).then(|| {
             app.requests.fetch_add(1, Ordering::Relaxed);
             router.clone().call(request)
@@ -143,9 +147,10 @@ async fn serve(stream: TcpStream, router: Router, app: Arc<App>) {
         .header_read_timeout(HEAD)
         .serve_connection(TokioIo::new(stream), service);
     tokio::select! {
-        // An error is the client's: it has gone, or sent what is no request, or sent one too late.
+        // An error is the client's: it has gone, or its request was invalid or too late.
         _ = connection => {}
-        // Dropped, which closes it, half a head or not. No answer is under way: requests have less time than that.
+        // The drop closes the connection, even in the middle of a head. No answer is under way:
+        // requests have less time than `IDLE`.
         () = silent.notified() => {}
     }
     if idle.is_expired() {

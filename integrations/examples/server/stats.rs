@@ -1,4 +1,4 @@
-//! What the page is fed with: the engine's statistics, and how fast they grow.
+//! The page's data: the engine's statistics, and how fast they grow.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -9,10 +9,10 @@ use tourbillon::{Lateness, LevelStats, ShardStats, Stats};
 
 use super::App;
 
-/// Samples that are kept: one a second.
+/// Number of samples to keep. There is one a second.
 const KEPT: usize = 120;
 
-/// What was counted by a sample, and in the second before it.
+/// What was counted up to a sample, and in the second before it.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Sample {
     pending: usize,
