@@ -1,8 +1,10 @@
-//! The engine's own source files, compiled a second time against loom and checked there. Not a copy: the same text.
+//! The engine's own source files, compiled a second time against loom and checked here. They are
+//! not copies: the text is the same.
 //!
-//! Empty without `--cfg loom`. `scripts/loom` runs the models, and the mutants that show that the models can fail.
+//! The crate is empty without `--cfg loom`. `scripts/loom` runs the models, and the mutants that
+//! show that the models can fail.
 #![cfg(loom)]
-// The engine's files are linted where they belong. Here much of them is unused, and nothing is public.
+// The main crate lints the engine's files. Here much of them is unused, and nothing is public.
 #![allow(dead_code, unreachable_pub, missing_docs, missing_debug_implementations)]
 
 #[path = "../../src/arena/mod.rs"]

@@ -1,11 +1,13 @@
-//! Applies a mutant of `loom-tests/mutants` to a copy of the repository: `mutate NAME ROOT`. Prints the model that has to fail then.
+//! Applies a mutant of `loom-tests/mutants` to a copy of the repository: `mutate NAME ROOT`. Prints
+//! the model that has to fail then.
 //!
-//! A mutant says which text of which function it replaces. Neither line numbers nor white space nor comments count, so that it
-//! outlives whatever moves the function about; the text has to be there once, so that it can't hit anything else.
+//! A mutant says which text of which function it replaces. Line numbers, white space and comments
+//! do not count, so a mutant outlives a move of the function. The text has to be there exactly
+//! once, so a mutant can't hit anything else.
 //!
 //! ```text
 //! caught by: inbox::two_producers_lose_nothing_and_double_nothing
-//! what was pushed between the two is lost
+//! an entry that is pushed between the two is lost
 //!
 //! in src/shard/inbox.rs, fn take, replace
 //!     Taken::new(self.head.swap(ptr::null_mut(), Ordering::AcqRel))
@@ -15,7 +17,8 @@
 //!     Taken::new(head)
 //! ```
 //!
-//! Without `, fn NAME` the text is looked for in the whole file. Several such blocks are applied one after the other.
+//! Without `, fn NAME` the program looks for the text in the whole file. It applies several such
+//! blocks one after the other.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +26,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// What is wrong, for whoever has to mend it.
+/// The error says what is wrong with a mutant.
 type Outcome<T> = Result<T, String>;
 
 struct Mutant {
@@ -75,7 +78,7 @@ impl Mutant {
         if edits.is_empty() { Err("it changes nothing".to_owned()) } else { Ok(Self { caught_by, edits }) }
     }
 
-    /// The files that it changes, changed.
+    /// Returns the text of each file that the mutant changes, with the change.
     fn apply(&self, root: &Path) -> Outcome<BTreeMap<String, String>> {
         let mut files = BTreeMap::new();
         for edit in &self.edits {
@@ -106,7 +109,7 @@ impl Edit {
     }
 }
 
-/// Code without white space and comments, and where each byte of it stands in the text.
+/// Code without white space and comments, and the position of each of its bytes in the text.
 struct Code {
     text: String,
     places: Vec<usize>,
@@ -128,7 +131,7 @@ impl Code {
     }
 }
 
-/// Where the code stands in a part of the text.
+/// Finds the code in a part of the text.
 fn find(text: &str, scope: Range<usize>, wanted: &str) -> Vec<Range<usize>> {
     let code = Code::of(&text[scope.clone()]);
     let at = |index: usize| scope.start + code.places[index];
@@ -136,7 +139,8 @@ fn find(text: &str, scope: Range<usize>, wanted: &str) -> Vec<Range<usize>> {
     matches.map(|(index, found)| at(index)..at(index + found.len() - 1) + 1).collect()
 }
 
-/// The functions of this name, from their first line to the brace that ends them, which stands below that line's beginning.
+/// Returns the functions of this name. Each ranges from its first line to its closing brace, which
+/// has the same indentation.
 fn functions(text: &str, name: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut begin = 0;

@@ -1,4 +1,5 @@
-//! The cancelled queue: whatever a cancel races with, the task is gone when it returns, and the entry comes home.
+//! The cancelled queue: whatever a cancel races with, the task is gone when the cancel returns, and
+//! the engine gets the entry back.
 
 use super::check::check;
 use super::rig::{Ledger, driven, entries_in_use, ticks};
@@ -6,7 +7,7 @@ use crate::sync::thread;
 use crate::timer::{Driver, Timer};
 use loom::sync::Arc;
 
-/// All entries are free, and the wheel is empty; no more of them were made than there were.
+/// Asserts that all entries are free, that the wheel is empty, and that the arena has not grown.
 fn assert_all_home(timer: &Timer, driver: &mut Driver, entries: usize) {
     driver.turn();
     let stats = timer.stats();
@@ -17,9 +18,11 @@ fn assert_all_home(timer: &Timer, driver: &mut Driver, entries: usize) {
     one.cancel();
 }
 
-/// Invariant: a cancel between the push and the link leaves nothing behind. (In another engine the entry stayed in the
-/// wheel: the worker had taken it out of the inbox, and the canceller did not know.)
-/// Legal ends: the worker found it cancelled in the inbox; it linked it, and the cancelled queue brought it.
+/// Invariant: a cancel between the push and the link leaves nothing behind. (In another engine the
+/// entry stayed in the wheel: the worker had taken it out of the inbox, and the canceller did not
+/// know.)
+/// Legal ends: the worker found it cancelled in the inbox; the worker linked it, and the cancelled
+/// queue brought it.
 #[test]
 fn a_cancel_between_accept_and_link_leaves_nothing_stuck() {
     check(None, || {
@@ -38,9 +41,9 @@ fn a_cancel_between_accept_and_link_leaves_nothing_stuck() {
     });
 }
 
-/// Invariant: a cancel that races with the expiry of its slot has it one way or the other.
-/// Legal ends: it ran, and the cancel was too late; it was cancelled, and the entry was collected, out of its slot or after
-/// it had been popped from there.
+/// Invariant: a cancel that races with the expiry of its slot has exactly one of two outcomes.
+/// Legal ends: the timeout ran, and the cancel was too late; the timeout was cancelled, and the
+/// worker collected the entry, out of its slot or after it had popped it from there.
 #[test]
 fn a_cancel_races_with_the_expiry_of_its_slot() {
     check(None, || {
@@ -58,8 +61,9 @@ fn a_cancel_races_with_the_expiry_of_its_slot() {
     });
 }
 
-/// Invariant: two cancelled entries of one slot are unlinked from each other's neighbourhood while the slot is expired.
-/// Legal ends: each has run or was cancelled, and both entries came home.
+/// Invariant: the worker may unlink two cancelled neighbours of one slot while it expires that
+/// slot.
+/// Legal ends: each has run or was cancelled, and the engine got both entries back.
 #[test]
 fn neighbours_in_a_slot_are_cancelled_while_it_expires() {
     check(2, || {
@@ -78,9 +82,9 @@ fn neighbours_in_a_slot_are_cancelled_while_it_expires() {
     });
 }
 
-/// Invariant: an entry that is in the reset queue and is cancelled comes home by the reset queue alone.
-/// Legal ends: cancelled before it was sent, or while it was under way, or after it had arrived; fired at its new
-/// deadline.
+/// Invariant: if an entry in the reset queue is cancelled, only the reset queue brings it back.
+/// Legal ends: cancelled before it was pushed, while it was in the queue, or after the worker had
+/// taken it; fired at its new deadline.
 #[test]
 fn a_cancel_races_with_a_queued_reset() {
     check(2, || {
@@ -101,8 +105,10 @@ fn a_cancel_races_with_a_queued_reset() {
     });
 }
 
-/// Invariant: an entry whose address is in the reset queue, or on its way there, is not let go of when its old slot comes up.
-/// Legal ends: it fired out of its slot, and the reset was too late; it fired when the reset queue arrived.
+/// Invariant: the worker does not free an entry when its old slot comes up while its address is in
+/// the reset queue, or about to be pushed there.
+/// Legal ends: it fired out of its slot, and the reset was too late; it fired when the worker took
+/// the reset queue.
 #[test]
 fn the_expiry_of_a_slot_races_with_a_queued_reset() {
     check(2, || {
@@ -111,7 +117,7 @@ fn the_expiry_of_a_slot_races_with_a_queued_reset() {
         let timeout = timer.schedule(ticks(3), ledger.task()).expect("open");
         driver.turn();
         clock.advance(ticks(2));
-        // To 2, or, if the clock has been moved, to where it is.
+        // To tick 2, or to the clock's tick if that has moved.
         let reset = thread::spawn(move || timeout.reset(ticks(0)));
         clock.advance(ticks(1));
         let mut fired = driver.turn();
@@ -124,7 +130,7 @@ fn the_expiry_of_a_slot_races_with_a_queued_reset() {
 }
 
 /// Invariant: a reset that returned true holds against the worker, by the engine's own clock.
-/// Legal ends: fired at 1, and the reset was too late; fired at 3 by the reset's word.
+/// Legal ends: fired at 1, and the reset was too late; fired at 3, as the reset promised.
 #[test]
 fn a_timeout_does_not_fire_before_the_deadline_that_a_reset_gave_it() {
     check(None, || {

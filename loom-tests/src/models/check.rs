@@ -1,4 +1,4 @@
-//! How a model is run: within a bound, counted, and with its memory watched.
+//! How a model runs: within a bound, with its schedules counted, and with its memory watched.
 
 use std::cell::RefCell;
 use std::panic::AssertUnwindSafe;
@@ -12,13 +12,14 @@ use super::memory;
 const FEWEST_SCHEDULES: usize = 10;
 
 thread_local! {
-    /// What the first panic said, since the model was begun.
+    /// The message of the first panic since the model began.
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Runs `model` once for each way in which its threads can interleave with at most `preemptions` preemptions (none: any
-/// number), and each value that a load may then see. Fails if the model panics anywhere (an engine that catches a task's panic hides it from
-/// loom, but not from here), if it leaks or misuses memory, or if it has hardly any schedules.
+/// Runs `model` once for each way in which its threads can interleave with at most `preemptions`
+/// preemptions (`None`: any number), and for each value that a load may then see. Fails if the
+/// model panics anywhere, if it leaks or misuses memory, or if it has hardly any schedules. An
+/// engine that catches a task's panic hides it from loom, but not from this function.
 ///
 /// `LOOM_MORE_PREEMPTIONS` is added to the bound.
 pub(super) fn check<M: Fn() + Send + Sync + 'static>(preemptions: impl Into<Option<usize>>, model: M) {
@@ -48,13 +49,13 @@ fn explore(preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static)
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = preemptions.map(|bound| bound + more);
     builder.max_branches = 10_000;
-    // Whatever loom keeps for this thread of the system, it has from here on.
+    // From here on, whatever loom keeps for this OS thread is allocated.
     loom::model::Builder::new().check(|| ());
     memory::forget_all();
     let schedules = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&schedules);
     builder.check(move || {
-        // By now all threads of the schedule before have ended.
+        // By now all threads of the previous schedule have ended.
         memory::assert_all_free();
         counted.fetch_add(1, Ordering::Relaxed);
         model();
@@ -63,7 +64,7 @@ fn explore(preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static)
     schedules.load(Ordering::Relaxed)
 }
 
-/// The test's name, out of that of the closure in it.
+/// Returns the test's name, out of the name of the closure in it.
 fn name_of<M>() -> &'static str {
     let name = std::any::type_name::<M>().trim_end_matches("::{{closure}}");
     name.split_once("::models::").map_or(name, |(_, name)| name)

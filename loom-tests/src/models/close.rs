@@ -1,4 +1,4 @@
-//! The end of an engine: whatever races with it, exactly one thing becomes of each timeout.
+//! The end of an engine: whatever races with it, each timeout has exactly one outcome.
 
 use super::check::check;
 use super::rig::{Bare, Gate, Ledger, NO_LIMITS, driven, ticks, with_workers};
@@ -9,7 +9,8 @@ use crate::timer::Shutdown;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 
-/// Invariant: a timeout that is scheduled while the shard turns and is closed is refused, or in the answer, or has run.
+/// Invariant: a timeout that is scheduled while the shard turns and is closed is refused, or
+/// returned by the shutdown, or has run.
 /// Legal ends: these three, for each of the two.
 #[test]
 fn a_push_that_races_with_close_has_one_outcome() {
@@ -24,7 +25,7 @@ fn a_push_that_races_with_close_has_one_outcome() {
                 let accepted = bare.push(armed);
                 if !accepted {
                     bare.take_back(entry);
-                    // Never accepted: there is no handle either.
+                    // The timeout was never accepted, so there is no handle either.
                     std::mem::forget(handle);
                 }
                 accepted
@@ -38,8 +39,9 @@ fn a_push_that_races_with_close_has_one_outcome() {
     });
 }
 
-/// Invariant: a cancel that races with close, of an entry in the wheel or in the inbox, leaves one outcome.
-/// Legal ends: cancelled; in the answer.
+/// Invariant: a cancel that races with close, of an entry in the wheel or in the inbox, leaves one
+/// outcome.
+/// Legal ends: cancelled; returned by the shutdown.
 #[test]
 fn a_cancel_that_races_with_close_has_one_outcome() {
     for linked in [false, true] {
@@ -59,13 +61,15 @@ fn a_cancel_that_races_with_close_has_one_outcome() {
     }
 }
 
-/// Invariant: a reset to earlier that races with close sends reset queue to nobody, and does no harm.
-/// Legal ends: handed back with the old deadline, and the reset was too late; handed back with the new one.
+/// Invariant: a reset to earlier that races with close pushes nothing on a closed shard's reset
+/// queue, and does no harm.
+/// Legal ends: returned with the old deadline, and the reset was too late; returned with the new
+/// one.
 #[test]
 fn a_queued_reset_that_races_with_close_is_not_read() {
     check(3, || {
         let ledger = Ledger::default();
-        // One more, to carry the reset queue.
+        // One more entry, to carry the address on the reset queue.
         let (timer, mut driver, clock) = driven(|b| b.capacity(2));
         let timeout = timer.schedule(ticks(5), ledger.task()).expect("open");
         driver.turn();
@@ -79,9 +83,9 @@ fn a_queued_reset_that_races_with_close_is_not_read() {
     });
 }
 
-/// Invariant: the first timeout of an engine starts its worker; if that races with a shutdown, nothing is lost, and nobody
-/// waits for ever.
-/// Legal ends: refused; in the answer; run by the worker.
+/// Invariant: the first timeout of an engine starts its worker. If that races with a shutdown,
+/// nothing is lost, and no thread waits for ever.
+/// Legal ends: refused; returned by the shutdown; run by the worker.
 #[test]
 fn a_worker_that_is_started_during_a_shutdown_ends() {
     check(None, || {
@@ -96,8 +100,9 @@ fn a_worker_that_is_started_during_a_shutdown_ends() {
     });
 }
 
-/// Invariant: an order to stop reaches a worker that is asleep, or falls asleep; nobody waits for it, and it drops what was
-/// pending. (That it ends is for loom to say: a thread that sleeps on is a deadlock.)
+/// Invariant: a command to stop reaches a worker that sleeps, or falls asleep. No thread waits for
+/// the worker, and the worker drops all pending timeouts. (Loom checks that it ends: a thread that
+/// sleeps on is a deadlock.)
 /// Legal end: the task was dropped.
 #[test]
 fn the_last_timer_that_goes_stops_a_sleeping_worker() {
@@ -112,8 +117,8 @@ fn the_last_timer_that_goes_stops_a_sleeping_worker() {
     });
 }
 
-/// Invariant: once the last timer has gone, nothing runs any more, also if the driver is in a turn just then, and what was
-/// pending is dropped by whoever of the two comes later: when both have returned it is gone.
+/// Invariant: once the last timer has gone, nothing runs any more, even if the driver is in a turn
+/// then. The later of the two threads drops what was pending: when both have returned it is gone.
 /// Legal end: the task was dropped.
 #[test]
 fn nothing_runs_in_a_driver_after_the_last_timer_has_gone() {
@@ -136,8 +141,9 @@ fn nothing_runs_in_a_driver_after_the_last_timer_has_gone() {
     });
 }
 
-/// Invariant: the same while the driver asks when to turn next: it gets an answer.
-/// Legal ends: a time; none, as there is nothing left.
+/// Invariant: if the last timer goes while the driver asks when to turn next, the driver gets an
+/// answer.
+/// Legal ends: a time; `None`, as there is nothing left.
 #[test]
 fn a_driver_gets_an_answer_while_the_last_timer_goes() {
     check(None, || {
@@ -172,7 +178,8 @@ fn a_push_that_races_with_a_drain_has_one_outcome() {
     });
 }
 
-/// Invariant: a reset to earlier wakes a worker that drains its shard, as it does any other.
+/// Invariant: a reset to earlier wakes a worker that drains its shard, as it wakes any other
+/// worker.
 /// Legal end: it ran, and the drain is over. (Otherwise the worker sleeps for ever.)
 #[test]
 fn a_reset_to_earlier_wakes_a_worker_that_drains() {
@@ -188,8 +195,9 @@ fn a_reset_to_earlier_wakes_a_worker_that_drains() {
     });
 }
 
-/// Invariant: what is pending when an engine is shut down by firing runs, or was cancelled by who raced with that.
-/// Legal ends: these two.
+/// Invariant: a timeout that is pending when an engine is shut down by firing runs, unless another
+/// thread cancels it during the shutdown.
+/// Legal ends: it ran; it was cancelled.
 #[test]
 fn a_cancel_races_with_a_shutdown_that_fires() {
     check(3, || {
@@ -206,13 +214,15 @@ fn a_cancel_races_with_a_shutdown_that_fires() {
 /// What a thread writes before it shuts an engine down.
 struct Note(UnsafeCell<u8>);
 
-// SAFETY: loom checks the access.
+// SAFETY: the model's threads share the cell, and loom checks that no two accesses to it race.
 unsafe impl Send for Note {}
-// SAFETY: as above.
+// SAFETY: the model's threads share the cell, and loom checks that no two accesses to it race.
 unsafe impl Sync for Note {}
 
-/// Invariant: who is refused, by a shard that another thread closes, sees what led to that.
-/// Legal ends: accepted, and handed back; refused, and all that was done before the shutdown is to be seen.
+/// Invariant: a thread that is refused, because another thread has closed the shard, sees what that
+/// thread did before.
+/// Legal ends: accepted, and returned by the shutdown; refused, and all that was done before the
+/// shutdown is visible.
 #[test]
 fn who_is_refused_sees_what_came_before_the_shutdown() {
     check(None, || {
@@ -221,12 +231,12 @@ fn who_is_refused_sees_what_came_before_the_shutdown() {
         let (own, note) = (timer.clone(), Arc::new(Note(UnsafeCell::new(0))));
         let theirs = Arc::clone(&note);
         let end = thread::spawn(move || {
-            // SAFETY: loom checks that nobody reads it now.
+            // SAFETY: loom checks that no thread reads the note now.
             theirs.0.with_mut(|note| unsafe { *note = 1 });
             own.shutdown().expect("the first").len()
         });
         let accepted = timer.schedule_detached(ticks(5), ledger.task()).is_ok();
-        // SAFETY: loom checks that nobody writes to it any more.
+        // SAFETY: loom checks that no thread writes to the note any more.
         assert!(accepted || note.0.with(|note| unsafe { *note }) == 1);
         assert_eq!(end.join().expect("no panic"), usize::from(accepted));
         drop(driver);

@@ -1,6 +1,8 @@
-//! Sleep and wake: nobody waits for a worker that is asleep, and nobody wakes one for nothing.
+//! Sleep and wake: no timeout waits for a worker that sleeps, and no thread wakes a worker without
+//! need.
 //!
-//! A park has no end here. So a lost wake-up is not a late timeout but a deadlock, which loom reports.
+//! A park has no end here. So a lost wake-up is not a late timeout but a deadlock, which loom
+//! reports.
 
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ fn tick(n: u64) -> Tick {
     Tick::new(n)
 }
 
-/// Goes to sleep once, so that what follows is compared with the end of that sleep.
+/// Goes to sleep once, so that producers compare later deadlines with the end of that sleep.
 fn doze(bare: &Bare, shard: &mut Core) {
     shard.turn(&bare.shared, Tick::ZERO, &mut run_here);
     assert!(bare.shared.remote(0).fall_asleep(shard.next_due()));
@@ -41,7 +43,8 @@ fn two_producers_wake_a_worker_that_falls_asleep() {
     });
 }
 
-/// The same through the public interface of an engine that is turned by its user.
+/// The invariant of `two_producers_wake_a_worker_that_falls_asleep`, through the public interface
+/// of an engine that its user turns.
 #[test]
 fn a_producer_wakes_a_driver_that_falls_asleep() {
     check(3, || {
@@ -67,8 +70,9 @@ fn a_producer_wakes_a_driver_that_falls_asleep() {
     });
 }
 
-/// Invariant: what counts for a producer is when *this* sleep ends, not an earlier one. The worker's first sleep ends by
-/// itself before the producer's deadline; the second has no end.
+/// Invariant: a producer compares its deadline with the end of the worker's *present* sleep, not of
+/// an earlier one. The worker's first sleep ends by itself before the producer's deadline; the
+/// second has no end.
 /// Legal end: both have run.
 #[test]
 fn a_sleep_that_ended_by_itself_is_not_mistaken_for_the_next() {
@@ -85,8 +89,8 @@ fn a_sleep_that_ended_by_itself_is_not_mistaken_for_the_next() {
     });
 }
 
-/// Invariant: a timeout that is pulled forward wakes a worker that would sleep past it, be it still in the inbox or in the
-/// wheel.
+/// Invariant: a reset to earlier wakes a worker that would sleep past the new deadline, whether the
+/// timeout is still in the inbox or in the wheel.
 /// Legal end: it has run.
 #[test]
 fn a_reset_to_earlier_wakes_the_worker() {
@@ -105,7 +109,8 @@ fn a_reset_to_earlier_wakes_the_worker() {
     });
 }
 
-/// Invariant: the same if there is nothing that could carry the reset queue, so that the worker is asked to go through the whole wheel.
+/// Invariant: a reset to earlier wakes that worker even if no entry is free to carry it on the
+/// reset queue. Then the reset asks the worker to rescan the whole wheel.
 /// Legal end: it has run.
 #[test]
 fn a_reset_to_earlier_without_a_node_wakes_the_worker() {
@@ -125,14 +130,16 @@ fn a_reset_to_earlier_without_a_node_wakes_the_worker() {
     });
 }
 
-/// Invariant: of two resets of one timeout, both to earlier, the earliest is heard. Only one of them sends the reset queue, and
-/// that may be the one whose deadline lies beyond the worker's sleep. (Without a thread for the worker: it has fewer steps for it.)
-/// Legal ends: it has run; the worker was called, or does not sleep past the deadline that the timeout has now.
+/// Invariant: of two resets of one timeout, both to earlier, the worker heeds the earliest. Only
+/// one of them pushes on the reset queue, and that may be the one whose deadline lies beyond the
+/// worker's sleep. (The worker has no thread here, which takes fewer steps.)
+/// Legal ends: it has run; the worker was called, or does not sleep past the deadline that the
+/// timeout has now.
 #[test]
 fn of_two_resets_to_earlier_the_earliest_wakes_the_worker() {
     check(2, || {
         let ledger = Ledger::default();
-        // Two more, to carry the reset queue.
+        // Two more entries, to carry addresses on the reset queue.
         let (bare, mut shard) = Bare::new(4, NO_LIMITS);
         assert!(bare.push(bare.arm(tick(5), false, &ledger)));
         let armed = bare.arm(tick(9), true, &ledger);
@@ -153,7 +160,8 @@ fn of_two_resets_to_earlier_the_earliest_wakes_the_worker() {
     });
 }
 
-/// Invariant: the worker does not sleep on a heap of garbage (two entries here), although no deadline wakes it.
+/// Invariant: the worker does not sleep while many cancelled entries wait for it (two entries
+/// here), although no deadline wakes it.
 /// Legal ends: it has collected one or both.
 #[test]
 fn cancelled_entries_wake_the_worker_when_they_are_many() {
@@ -176,7 +184,7 @@ fn cancelled_entries_wake_the_worker_when_they_are_many() {
     });
 }
 
-/// Invariant: nor does it sleep on a full inbox (two entries here).
+/// Invariant: the worker does not sleep on a full inbox (two entries here).
 /// Legal ends: it has taken one or both.
 #[test]
 fn entries_in_the_inbox_wake_the_worker_when_they_are_many() {
@@ -198,9 +206,9 @@ fn entries_in_the_inbox_wake_the_worker_when_they_are_many() {
     });
 }
 
-/// Invariant: what is due later than the worker's own next deadline wakes nobody, whatever the worker is at; nor do resets
-/// and cancels of it.
-/// Legal end: nobody rang.
+/// Invariant: a timeout that is due later than the worker's own next deadline does not wake the
+/// worker, whatever the worker does; nor do its resets and cancels.
+/// Legal end: no thread rang.
 #[test]
 fn a_later_deadline_wakes_nobody() {
     check(3, || {
@@ -228,9 +236,10 @@ fn a_later_deadline_wakes_nobody() {
     });
 }
 
-/// Invariant: a driver that rests is called for what is brought before it would wake, also while another thread has only looked for the
-/// next deadline, and taken in what it found.
-/// Legal ends: the driver was called; the clock has been moved to where it wakes by itself.
+/// Invariant: a driver that rests is called for a deadline that comes before its next wake-up. This
+/// holds also while another thread has only looked for the next deadline, and has taken in the
+/// entries that it found.
+/// Legal ends: the driver was called; the clock has been moved to where the driver wakes by itself.
 #[test]
 fn a_look_for_the_next_deadline_hides_nothing_from_the_driver() {
     check(3, || {

@@ -1,11 +1,12 @@
-//! Groups: one more owner, and a cancel of many.
+//! Groups: a third owner of an entry, and one cancel of many timeouts.
 
 use super::check::check;
 use super::rig::{Ledger, driven, entries_in_use, ticks};
 use crate::sync::thread;
 
-/// Invariant: a timeout that is cancelled by its group and by its handle while it expires goes one way, and its entry comes home.
-/// Legal ends: it ran, or was cancelled by one of the two.
+/// Invariant: a timeout that its group and its handle cancel while it expires has one outcome, and
+/// the engine gets its entry back.
+/// Legal ends: it ran; one of the two cancelled it.
 #[test]
 fn a_group_is_cancelled_while_its_timeout_expires() {
     check(2, || {

@@ -1,7 +1,8 @@
-//! A handle that outlives its engine: the memory goes with the last of both, once, and nobody touches it after that.
+//! A handle that outlives its engine: the last of the two frees the memory, once, and no thread
+//! touches it after that.
 //!
-//! What these models claim is checked from outside: freed memory is poisoned and counted (`memory.rs`), and what is freed
-//! must have been used before in the order of memory (`sync.rs`).
+//! The models check this from outside: freed memory is poisoned and counted (`memory.rs`), and
+//! every use of it must happen before its release (`sync.rs`).
 
 use super::check::check;
 use super::rig::{Bare, Ledger, NO_LIMITS, driven, ticks};
@@ -10,7 +11,7 @@ use crate::engine::Batch;
 use crate::sync::thread;
 use crate::time::Tick;
 
-/// Invariant: as in the title, of a handle whose timeout is pending when the engine ends.
+/// Invariant: the handle of a timeout that is pending when the engine ends may outlive the engine.
 /// Legal ends: the engine frees everything; the handle does.
 #[test]
 fn a_pending_handle_outlives_its_engine() {
@@ -34,8 +35,8 @@ fn a_pending_handle_outlives_its_engine() {
     }
 }
 
-/// Invariant: the same of a handle that is the last owner of its entry, and gives it back while the engine ends.
-/// Legal ends: as above.
+/// Invariant: a handle that is the last owner of its entry may give it back while the engine ends.
+/// Legal ends: the engine frees everything; the handle does.
 #[test]
 fn a_handle_of_a_timeout_that_has_run_outlives_its_engine() {
     check(None, || {
@@ -51,7 +52,8 @@ fn a_handle_of_a_timeout_that_has_run_outlives_its_engine() {
     });
 }
 
-/// Invariant: the same of two handles, one of a timeout that is pending and one of one that has run.
+/// Invariant: two handles may outlive the engine, one of a timeout that is pending and one of a
+/// timeout that has run.
 /// Legal ends: the engine frees everything; one of the two does.
 #[test]
 fn two_handles_outlive_their_engine() {
@@ -69,8 +71,8 @@ fn two_handles_outlive_their_engine() {
     });
 }
 
-/// Invariant: a batch that is still under way when all else has gone keeps the engine's memory, also against the handle of
-/// a timeout in it.
+/// Invariant: a batch that is still under way when all else has gone keeps the engine's memory,
+/// also against the handle of a timeout in it.
 /// Legal ends: the thread that runs the batch frees everything; the handle does.
 #[test]
 fn a_batch_and_a_handle_outlive_their_engine() {
@@ -99,9 +101,10 @@ fn a_batch_and_a_handle_outlive_their_engine() {
     });
 }
 
-/// Invariant: threads that are in teardown, so that they have no free list of their own any more share one, and an entry that
-/// one of them gives back is not armed by another before it is free.
-/// Legal end: the timeout that was scheduled meanwhile is the engine's, in a recycled entry or in a fresh one.
+/// Invariant: threads in teardown have no free list of their own any more, and share one. If one of
+/// them gives an entry back, another does not arm it before it is free.
+/// Legal end: the timeout that was scheduled meanwhile is the engine's, in a recycled entry or in a
+/// fresh one.
 #[test]
 fn two_threads_at_their_very_end_share_a_free_list() {
     check(3, || {
@@ -126,7 +129,7 @@ fn two_threads_at_their_very_end_share_a_free_list() {
     });
 }
 
-/// Invariant: such a thread's handle may outlive its engine like any other.
+/// Invariant: the handle of a thread in teardown may outlive its engine like any other.
 /// Legal ends: the engine frees everything; the handle does.
 #[test]
 fn a_handle_of_a_thread_at_its_very_end_outlives_its_engine() {

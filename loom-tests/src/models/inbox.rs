@@ -1,4 +1,4 @@
-//! The inbox: what is pushed is taken, once, whoever pushes meanwhile.
+//! The inbox: the worker takes each pushed entry once, whichever threads push meanwhile.
 
 use super::check::check;
 use super::rig::{Bare, Ledger, NO_LIMITS, driven, ticks};
@@ -8,8 +8,8 @@ use crate::sync::thread;
 use crate::time::Tick;
 use crate::timer::Refusal;
 
-/// Invariant: what a producer was told is accepted runs, once, although the worker takes the inbox while it is pushed on,
-/// and goes through it one entry a turn.
+/// Invariant: an accepted timeout runs once, although the worker takes the inbox while producers
+/// push on it, and goes through it one entry a turn.
 /// Legal end: all have run.
 #[test]
 fn two_producers_lose_nothing_and_double_nothing() {
@@ -24,13 +24,14 @@ fn two_producers_lose_nothing_and_double_nothing() {
         let mut turn = || shard.turn(&bare.shared, Tick::ZERO, &mut run_here).fired;
         let early = turn() + turn();
         thread_states.into_iter().for_each(|thread| thread.join().expect("no panic"));
-        // One an entry is enough, whatever was taken in which turn.
+        // One turn for each entry is enough, whichever turn took it.
         assert_eq!((0..3).map(|_| turn()).sum::<usize>() + early, 3);
         ledger.assert_closed(3);
     });
 }
 
-/// Invariant: a chain is pushed whole, by one exchange, against another producer's push and the worker's taking.
+/// Invariant: a producer pushes a chain whole, by one exchange, against another producer's push and
+/// the worker's take.
 /// Legal end: all have run.
 #[test]
 fn a_chain_and_a_single_entry_keep_out_of_each_others_links() {
@@ -48,7 +49,7 @@ fn a_chain_and_a_single_entry_keep_out_of_each_others_links() {
 }
 
 /// Invariant: a chain that races with the end is accepted or refused as a whole.
-/// Legal ends: refused, with both tasks; accepted, and both are handed back by the shutdown.
+/// Legal ends: refused, with both tasks; accepted, and the shutdown returns both.
 #[test]
 fn a_chain_is_accepted_whole_or_not_at_all() {
     check(3, || {
@@ -70,9 +71,10 @@ fn a_chain_is_accepted_whole_or_not_at_all() {
     });
 }
 
-/// Invariant: whoever adds up what waits for the worker, in the queue and in the worker's hands, does not miss what the worker is just
-/// taking out. (A thread that did would take new memory instead of waiting.)
-/// Legal ends: it waits in the queue, or in the worker's hands; it has been gone through.
+/// Invariant: a thread that adds up what waits for the worker, in the queue and in the worker's
+/// backlog, also counts what the worker is just taking. (A thread that missed it would take new
+/// memory instead of waiting.)
+/// Legal ends: it waits in the queue, or in the worker's backlog; the worker has gone through it.
 #[test]
 fn what_the_worker_takes_is_counted_all_the_while() {
     check(None, || {
@@ -91,7 +93,8 @@ fn what_the_worker_takes_is_counted_all_the_while() {
     });
 }
 
-/// Invariant: the same of the cancelled queue.
+/// Invariant: a thread that adds up what waits in the cancelled queue and its backlog also counts
+/// what the worker is just taking.
 #[test]
 fn what_the_worker_collects_is_counted_all_the_while() {
     check(None, || {

@@ -29,8 +29,8 @@ fn two_producers_share_one_place() {
     });
 }
 
-/// Invariant: a place that a cancel has given back is there for whoever cancelled, whatever the worker and others do, and a
-/// place is given back once.
+/// Invariant: a thread that cancels finds the place that its cancel has given back, whatever the
+/// worker and others do, and a place is given back once.
 /// Legal ends: the timeout ran or was cancelled, and the same thread schedules again.
 #[test]
 fn a_place_that_was_given_back_can_be_taken() {
@@ -55,8 +55,8 @@ fn a_place_that_was_given_back_can_be_taken() {
     });
 }
 
-/// Invariant: the place of a timeout is free before its task runs; a task that schedules again finds it, unless another
-/// producer was quicker.
+/// Invariant: the place of a timeout is free before its task runs. A task that schedules again
+/// finds it, unless another producer was quicker.
 /// Legal ends: the task has scheduled another, and the producer was refused; the other way round.
 #[test]
 fn a_task_finds_the_place_that_it_has_made() {

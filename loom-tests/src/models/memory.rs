@@ -1,7 +1,9 @@
-//! Watches the memory of entries, engines and producers: all that is aligned to a cache line, and nothing else is.
+//! Watches the memory of entries, engines and thread states. All of these are aligned to a cache
+//! line, and nothing else is.
 //!
-//! Freed memory is overwritten and kept until the schedule is over, so that a use after the free meets values that no
-//! atomic of loom's can have, and a second free is noticed. What is still there when all threads have ended is a leak.
+//! Freed memory is overwritten and kept until the schedule is over. So a use after the free meets
+//! values that none of loom's atomics can have, and a second free is noticed. Memory that is left
+//! when all threads have ended is a leak.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -11,43 +13,45 @@ const CACHE_LINE: usize = 64;
 /// Neither an index of loom's nor an address.
 const FREED: usize = 0xDEAD_DEAD_DEAD_DEAD;
 
-// All threads of a model are coroutines of one thread of the system.
+// All threads of a model are coroutines of one OS thread.
 thread_local! {
     static LIVE: Cell<usize> = const { Cell::new(0) };
     static KEPT: Cell<*mut usize> = const { Cell::new(ptr::null_mut()) };
     static FREED_TWICE: Cell<bool> = const { Cell::new(false) };
 }
 
-struct WeakTimer;
+struct MemoryWatch;
 
 #[global_allocator]
-static WATCH: WeakTimer = WeakTimer;
+static WATCH: MemoryWatch = WeakTimer;
 
-// SAFETY: hands on to the system's allocator, only later.
-unsafe impl GlobalAlloc for WeakTimer {
+// SAFETY: every call goes to the system's allocator with the same layout; a free only goes there
+// later.
+unsafe impl GlobalAlloc for MemoryWatch {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.align() >= CACHE_LINE {
             LIVE.set(LIVE.get() + 1);
         }
-        // SAFETY: handed on.
+        // SAFETY: the caller upholds `alloc`'s contract for this layout.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         if layout.align() < CACHE_LINE {
-            // SAFETY: handed on.
+            // SAFETY: the caller gives up memory that `alloc` returned for this layout.
             return unsafe { System.dealloc(memory, layout) };
         }
         #[expect(clippy::cast_ptr_alignment, reason = "aligned to a cache line")]
         let words = ptr::slice_from_raw_parts_mut(memory.cast::<usize>(), layout.size() / size_of::<usize>());
-        // SAFETY: the caller gives the memory up, or has done so before, and then it is kept.
+        // SAFETY: the caller gives the memory up, or has done so before, and then it is kept. It is
+        // aligned to a cache line, and the slice lies within it.
         let words = unsafe { &mut *words };
         if words[1] == FREED {
             FREED_TWICE.set(true);
             return;
         }
         words.fill(FREED);
-        // What is needed to let go of it later, disguised, so that it is no good to anybody else.
+        // What a later free needs, disguised so that no other code can use it.
         words[0] = KEPT.get().expose_provenance() ^ FREED;
         words[2] = layout.size() ^ FREED;
         words[3] = layout.align() ^ FREED;
@@ -57,7 +61,7 @@ unsafe impl GlobalAlloc for WeakTimer {
     }
 }
 
-/// Fails unless all that was allocated has been freed, once.
+/// Fails unless all memory that was allocated has been freed, once.
 pub(super) fn assert_all_free() {
     assert!(!FREED_TWICE.get(), "memory was freed twice");
     assert_eq!(LIVE.get(), 0, "allocations leaked");
@@ -74,10 +78,11 @@ pub(super) fn forget_all() {
 fn let_go() {
     let mut next = KEPT.replace(ptr::null_mut());
     while !next.is_null() {
-        // SAFETY: kept, with these words as `dealloc` wrote them.
+        // SAFETY: the memory is kept, with these words as `dealloc` wrote them.
         let [after, _, size, align] = unsafe { *next.cast::<[usize; 4]>() }.map(|word| word ^ FREED);
         let layout = Layout::from_size_align(size, align).expect("it was one before");
-        // SAFETY: allocated with this layout, given up by its owner, and let go of once.
+        // SAFETY: the memory was allocated with this layout, given up by its owner, and is freed
+        // once.
         unsafe { System.dealloc(next.cast(), layout) };
         next = ptr::with_exposed_provenance_mut(after);
     }

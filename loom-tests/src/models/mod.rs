@@ -1,4 +1,4 @@
-//! One file a protocol; each test is named after what it promises.
+//! One file a protocol. Each test is named after what it promises.
 
 mod cancelled;
 mod check;

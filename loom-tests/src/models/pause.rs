@@ -1,4 +1,4 @@
-//! Pauses: the engine's time stands where nobody has been past it, and never goes back.
+//! Pauses: the engine's time stops where no thread has seen it go past, and never goes back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -10,14 +10,14 @@ use crate::executor::Inline;
 use crate::sync::thread;
 use crate::time::{Clock, MODEL_PAUSES, Pauses};
 
-/// A clock that goes on by one with each look, and is the same for all threads. (Not loom's: that a clock is monotonic is not
-/// by the memory model.)
+/// A clock that goes on by one with each look, and is the same for all threads. (It is not loom's:
+/// the memory model does not make a clock monotonic.)
 #[derive(Clone, Default)]
 struct Looks(Arc<AtomicU64>);
 
 impl Looks {
     fn look(&self) -> u64 {
-        // A place for another thread to come in between, as there is one around each look at a clock.
+        // Another thread may come in between here, as it may around each look at a clock.
         thread::yield_now();
         self.0.fetch_add(1, Ordering::Relaxed)
     }
@@ -36,7 +36,8 @@ fn pausable() {
     MODEL_PAUSES.store(true, Ordering::Relaxed);
 }
 
-/// Invariant: nobody has seen more of the engine's time than stands in a pause, and after it nobody sees less.
+/// Invariant: no thread has seen a later time than the one at which a pause stops the engine, and
+/// after the pause no thread sees an earlier one.
 /// Legal ends: the reader was before the pause, in it, or after it.
 #[test]
 fn in_a_pause_nobody_has_seen_more_than_stands_there() {
@@ -59,7 +60,8 @@ fn in_a_pause_nobody_has_seen_more_than_stands_there() {
     });
 }
 
-/// Invariant: of two that pause, and two that resume, one does it, and no time is lost or won by the other.
+/// Invariant: of two threads that pause, and of two that resume, one does it, and the other neither
+/// loses nor gains time.
 /// Legal ends: either.
 #[test]
 fn two_pauses_at_once_are_one() {
@@ -79,8 +81,10 @@ fn two_pauses_at_once_are_one() {
     });
 }
 
-/// Invariant: what is scheduled in a pause does not run in it, though a turn began before, and even without a delay.
-/// Legal end: it runs when its time has passed after the pause, or, without a delay, with the next tick.
+/// Invariant: a timeout that is scheduled in a pause does not run in it, even without a delay, and
+/// even if a turn began before the pause.
+/// Legal end: it runs when its time has passed after the pause. Without a delay it runs with the
+/// next tick.
 #[test]
 fn what_is_scheduled_in_a_pause_runs_after_it() {
     pausable();
@@ -106,7 +110,8 @@ fn what_is_scheduled_in_a_pause_runs_after_it() {
     });
 }
 
-/// Invariant: a pause that ends while the first timeout in it starts the worker does not leave that asleep.
+/// Invariant: if a pause ends while the first timeout in it starts the worker, the worker does not
+/// sleep on.
 /// Legal end: it has run. (Otherwise the main thread waits for ever.)
 #[test]
 fn the_end_of_a_pause_calls_a_worker_that_is_just_being_started() {

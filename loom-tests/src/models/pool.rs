@@ -1,5 +1,5 @@
-//! The pool: what is handed to it runs, whether its threads are asleep, busy, or not there yet; and whoever waits for what
-//! is in flight waits exactly for that.
+//! The pool: each submitted batch runs, whether the pool's threads are asleep, busy, or not there
+//! yet. A thread that waits for what is in flight waits exactly for that.
 
 use super::check::check;
 use super::rig::{Bare, Ledger, NO_LIMITS};
@@ -10,7 +10,7 @@ use crate::sync::thread;
 use crate::time::Tick;
 use crate::worker::Sink;
 
-/// So many batches, of one expired timeout each.
+/// Returns `n` batches, of one expired timeout each.
 fn batches(bare: &Bare, shard: &mut Core, ledger: &Ledger, n: usize) -> Vec<Batch> {
     let mut batches = Vec::new();
     for _ in 0..n {
@@ -25,7 +25,7 @@ fn sink_of(pool: &ThreadPool) -> Dispatch {
 }
 
 /// Invariant: a batch is never left in the queue while a thread sleeps, and none runs twice.
-/// Legal end: both have run when the wait is over, and what they did is visible.
+/// Legal end: both have run when the wait is over, and their effects are visible.
 #[test]
 fn every_batch_runs_however_many_threads_are_idle() {
     for (threads, preemptions) in [(1, 2), (2, 1)] {
@@ -42,7 +42,8 @@ fn every_batch_runs_however_many_threads_are_idle() {
     }
 }
 
-/// Invariant: whoever waits for all that is in flight is told by the last batch that ends, be it the last that ran or not.
+/// Invariant: the last batch that ends tells a thread that waits for all batches in flight, whether
+/// or not it was the last to run.
 /// Legal end: both have ended when the wait is over.
 #[test]
 fn two_batches_that_end_at_once_tell_who_waits() {
@@ -59,7 +60,7 @@ fn two_batches_that_end_at_once_tell_who_waits() {
     });
 }
 
-/// Invariant: a thread that has run out of work and falls asleep is called when more comes.
+/// Invariant: a thread that has run out of work and falls asleep is called when more work comes.
 /// Legal end: each batch has run when the wait for it is over.
 #[test]
 fn a_thread_that_falls_asleep_is_called() {
@@ -79,7 +80,7 @@ fn a_thread_that_falls_asleep_is_called() {
     });
 }
 
-/// Invariant: two workers share a pool; neither's batch is lost between them.
+/// Invariant: two workers share a pool, and the pool loses neither's batch.
 /// Legal end: both have run.
 #[test]
 fn two_workers_share_a_pool() {
@@ -102,8 +103,8 @@ fn two_workers_share_a_pool() {
     });
 }
 
-/// Invariant: dropping the last owner of a pool leaves nothing in its queue, and no thread behind. (That the threads end is
-/// for loom to say.)
+/// Invariant: dropping the last owner of a pool leaves nothing in its queue, and no thread behind.
+/// (Loom checks that the threads end.)
 /// Legal end: both have run.
 #[test]
 fn what_is_left_in_a_pool_that_is_dropped_runs() {
@@ -120,7 +121,8 @@ fn what_is_left_in_a_pool_that_is_dropped_runs() {
     });
 }
 
-/// Invariant: who waits for what is under way, and who waits for what is running, are both told of the end.
+/// Invariant: a thread that waits for what is under way, and a thread that waits for what is
+/// running, are both told of the end.
 /// Legal end: both waits are over; after the first kind both batches have run.
 #[test]
 fn two_kinds_of_waiters_are_told_of_the_end() {

@@ -1,4 +1,5 @@
-//! The stand-in for crossbeam's queue (`sync.rs`): it hands over in order, and no more than that.
+//! The stand-in for crossbeam's queue (`sync.rs`): it hands values over in order, and orders
+//! nothing more.
 
 use std::sync::Arc;
 
@@ -6,7 +7,8 @@ use super::check::{check, fails};
 use super::rig::Ledger;
 use crate::sync::{AtomicUsize, Ordering, SegQueue, thread};
 
-/// Invariant: each value is popped once, by one of those who pop, with all that was written to it before the push.
+/// Invariant: each value is popped once, by one of the threads that pop, with all that was written
+/// to it before the push.
 /// Legal end: both were popped.
 #[test]
 fn what_is_pushed_is_popped_once() {
@@ -29,8 +31,9 @@ fn what_is_pushed_is_popped_once() {
     });
 }
 
-/// A control: a doorbell that is a flag beside the queue, with nothing that orders the two, loses a wake-up. If this is not
-/// found, the stand-in orders more than crossbeam's queue does, and other models pass for no good reason.
+/// A control: a doorbell that is a flag beside the queue, with nothing that orders the two, loses a
+/// wake-up. If loom does not find this, the stand-in orders more than crossbeam's queue does, and
+/// other models pass for no good reason.
 #[test]
 fn a_flag_beside_the_queue_is_no_doorbell() {
     fails("deadlock", || {

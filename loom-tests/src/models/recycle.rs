@@ -1,4 +1,4 @@
-//! The arena: an entry is given out to one thread at a time, whatever way it came home.
+//! The arena: it gives an entry out to one thread at a time, whichever way the entry came back.
 
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::arena::{Arena, EntryCache, Growth, PerThread, current_thread};
 use crate::entry::{Entry, entry_ref};
 use crate::sync::{AtomicUsize, Ordering, thread};
 
-/// A thread's free list of one arena.
+/// A thread's entry cache of one arena.
 struct Mine {
     arena: Arc<Arena>,
     local: EntryCache,
@@ -18,7 +18,7 @@ struct Mine {
 /// An entry on its way to another thread.
 struct Sent(NonNull<Entry>);
 
-// SAFETY: whoever has it owns the entry.
+// SAFETY: the thread that holds this value owns the entry.
 unsafe impl Send for Sent {}
 
 impl Mine {
@@ -27,12 +27,12 @@ impl Mine {
     }
 
     fn take(&self) -> Sent {
-        // SAFETY: a `EntryCache` of this arena alone.
+        // SAFETY: this cache serves this arena alone.
         let entry = self.local.take().or_else(|| unsafe { self.local.refill(&self.arena) });
-        // SAFETY: as above, and nothing was found.
+        // SAFETY: this cache serves this arena alone, and has no entry.
         let entry = entry.unwrap_or_else(|| unsafe { self.local.grow(&self.arena, Growth::Double) }.expect("memory"));
-        // What an owner does to an entry: loom objects if somebody else does, too.
-        // SAFETY: just taken.
+        // An owner's access to an entry: loom reports another thread's access at the same time.
+        // SAFETY: this thread has just taken the entry, and owns it.
         let this = unsafe { entry_ref(entry) };
         this.set_back(ptr::null_mut());
         this.set_in_use(true);
@@ -40,12 +40,12 @@ impl Mine {
     }
 
     fn flush(&self) {
-        // SAFETY: a `EntryCache` of this arena alone.
+        // SAFETY: this cache serves this arena alone.
         unsafe { self.local.flush(&self.arena) };
     }
 
     fn put(&self, entry: Sent) {
-        // SAFETY: taken from this arena, and given up.
+        // SAFETY: the entry was taken from this arena, and this thread gives it up.
         unsafe { self.local.put(&self.arena, entry.0) };
     }
 }
@@ -56,9 +56,10 @@ fn assert_distinct(entries: &[Sent]) {
     }
 }
 
-/// Invariant: an entry that one thread gives back and another takes, through the depot, is handed over in order, and
-/// belongs to one of them at a time.
-/// Legal ends: the taker gets what came home, or fresh memory; all that is out is distinct.
+/// Invariant: an entry that one thread gives back and another takes, through the depot, is handed
+/// over in order, and belongs to one of them at a time.
+/// Legal ends: the taker gets an entry that came back, or fresh memory; all entries that are out
+/// are distinct.
 #[test]
 fn what_one_thread_gives_back_another_takes() {
     check(None, || {
@@ -79,8 +80,10 @@ fn what_one_thread_gives_back_another_takes() {
     });
 }
 
-/// Invariant: memory that is given back to the system belongs to whoever takes it next, alone, and was left by whoever gave it back.
-/// Legal ends: the taker gets what was given back, or what the other has yet to look at, or fresh memory; all that is out is distinct.
+/// Invariant: memory that is given back to the system belongs to the next taker alone, and its
+/// previous owner has left it.
+/// Legal ends: the taker gets what was given back, or what the other has yet to look at, or fresh
+/// memory; all entries that are out are distinct.
 #[test]
 fn what_is_given_back_to_the_system_is_taken_by_one() {
     check(2, || {
@@ -97,8 +100,10 @@ fn what_is_given_back_to_the_system_is_taken_by_one() {
     });
 }
 
-/// Invariant: threads that find the arena exhausted at the same time make one chunk or two, and share no entry.
-/// Legal ends: one was first and the other uses its chunk; that was used up, and it made another.
+/// Invariant: threads that find the arena exhausted at the same time make one chunk or two, and
+/// share no entry.
+/// Legal ends: one was first and the other uses its chunk; that was used up, and the other made
+/// another.
 #[test]
 fn two_threads_grow_the_arena_at_once() {
     check(2, || {
@@ -114,9 +119,10 @@ fn two_threads_grow_the_arena_at_once() {
     });
 }
 
-/// Invariant: the handle and the engine let go of an expired entry at the same time; one of them gives it back, and what it
-/// is used for next does not meet what it was used for before.
-/// Legal ends: the handle was last, and the same thread uses the entry again; the engine was, and it uses a fresh one.
+/// Invariant: the handle and the engine let go of an expired entry at the same time. One of them
+/// gives it back, and the next use of the entry does not race with the last.
+/// Legal ends: the handle was last, and the same thread uses the entry again; the engine was, and
+/// the thread uses a fresh one.
 #[test]
 fn an_entry_that_both_owners_let_go_of_is_given_back_once() {
     check(None, || {
@@ -136,21 +142,22 @@ fn an_entry_that_both_owners_let_go_of_is_given_back_once() {
     });
 }
 
-/// Invariant: threads that use an engine for the first time at the same time get a value of their own each, and who sums
-/// over all sees each of them whole.
-/// Legal ends: any number of the two is seen while they are at it, both afterwards.
+/// Invariant: threads that use an engine for the first time at the same time get a value of their
+/// own each, and a thread that sums over all sees each of them whole.
+/// Legal ends: the sum counts any number of the two while they work, and both afterwards.
 #[test]
 fn two_threads_get_a_value_each() {
     check(2, || {
         let table = Arc::new(PerThread::<AtomicUsize>::new());
         let count = |table: &PerThread<AtomicUsize>| {
             let mine = table.get_or(current_thread().expect("alive"), || AtomicUsize::new(0));
-            // Not a read-modify-write: shared by two threads, counts would be lost.
+            // This is no read-modify-write: two threads that shared a value would lose counts.
             mine.store(mine.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         };
         let sum =
             |table: &PerThread<AtomicUsize>| table.iter().map(|value| value.load(Ordering::Relaxed)).sum::<usize>();
-        // The main thread has the first bucket; the other two share the second, and race for making it.
+        // The main thread has the first bucket. The other two share the second, and race to make
+        // it.
         count(&table);
         let threads = [0; 2].map(|_| {
             let table = Arc::clone(&table);

@@ -1,4 +1,5 @@
-//! The end of an engine that futures still have a reference in: whoever goes last, it ends once, and not before.
+//! The end of an engine that futures still have a reference in: it ends once, when the last
+//! reference goes, and not before.
 
 use super::check::check;
 use super::rig::{Ledger, driven, ticks};
@@ -12,8 +13,9 @@ fn by_another<const N: usize>(timer: &Timer) -> [Sleep; N] {
     thread::spawn(move || [(); N].map(|()| timer.sleep(ticks(9)))).join().expect("no panic")
 }
 
-/// Invariant: an engine whose last timer goes while futures of two threads go, too, has ended when all have gone.
-/// Legal ends: it was ended by whoever was last.
+/// Invariant: an engine has ended when its last timer and the futures of two threads have gone at
+/// the same time.
+/// Legal ends: any of them was last, and ended it.
 #[test]
 fn whoever_goes_last_ends_the_engine() {
     check(3, || {
@@ -27,21 +29,22 @@ fn whoever_goes_last_ends_the_engine() {
         drop(timer);
         one.join().expect("no panic");
         two.join().expect("no panic");
-        // What was pending has gone with it.
+        // The pending timeouts have gone with it.
         ledger.assert_closed(0);
         drop(driver);
     });
 }
 
-/// Invariant: as long as a future is there the engine goes on, although its timer has gone; two of one thread count as two.
-/// Legal ends: as above.
+/// Invariant: as long as a future exists the engine goes on, although its timer has gone. Two
+/// futures of one thread count as two.
+/// Legal ends: any of them was last, and ended it.
 #[test]
 fn an_engine_goes_on_for_its_last_future() {
     check(None, || {
         let ledger = Ledger::default();
         let (timer, mut driver, clock) = driven(|b| b.capacity(2));
         timer.schedule_detached(ticks(1), ledger.task()).expect("open");
-        // The last is counted where the counts are closed last.
+        // The last future is counted where the counts are closed last.
         let one = timer.sleep(ticks(9));
         let [two, last] = by_another(&timer);
         let go = [thread::spawn(move || drop(one)), thread::spawn(move || drop(two))];
@@ -55,8 +58,9 @@ fn an_engine_goes_on_for_its_last_future() {
     });
 }
 
-/// Invariant: whoever ends the engine, and takes its memory with it, does so after all that others did with it: two futures of one
-/// thread and one of another, which go one after the timer and the driver.
+/// Invariant: the thread that ends the engine, and frees its memory, does so after all uses by
+/// other threads: two futures of one thread and one of another, which go one after the timer and
+/// the driver.
 /// Legal ends: each of the three was last.
 #[test]
 fn the_memory_goes_after_the_last_future() {
@@ -72,9 +76,9 @@ fn the_memory_goes_after_the_last_future() {
     });
 }
 
-/// Invariant: the same while the timer goes, and the counts are closed; a handle that is dropped on another thread, which gets a
-/// producer for it, changes nothing.
-/// Legal ends: as above; the timer was last; the handle took the memory.
+/// Invariant: this holds also while the timer goes and the counts are closed. A handle that is
+/// dropped on another thread, which gets a thread state for it, changes nothing.
+/// Legal ends: each of the three was last; the timer was last; the handle freed the memory.
 #[test]
 fn the_memory_goes_after_the_last_of_all() {
     check(2, || {

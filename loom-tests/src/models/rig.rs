@@ -1,4 +1,5 @@
-//! What the models are built from: engines on a clock that is moved by hand, and tasks that are kept account of.
+//! What the models are built from: engines on a clock that the model moves, and tasks whose outcome
+//! is recorded.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +21,7 @@ use crate::timer::{Builder, Driver, Timeout, Timer};
 use crate::wheel::Wheel;
 use crate::worker::Pinning;
 
-/// So many ticks.
+/// A duration of `n` ticks.
 pub(super) fn ticks(n: u32) -> Duration {
     Duration::from_millis(1) * n
 }
@@ -29,14 +30,14 @@ fn builder() -> Builder {
     Timer::builder().tick_duration(ticks(1)).ticks_per_wheel(2).levels(1).shards(1)
 }
 
-/// An engine that is turned by the model, at tick 0.
+/// Returns an engine that the model turns, at tick 0.
 pub(super) fn driven(options: impl FnOnce(Builder) -> Builder) -> (Timer, Driver, ManualClock) {
     let clock = ManualClock::new();
     let (timer, driver) = options(builder().clock(clock.clone())).build_driven().expect("a good plan");
     (timer, driver, clock)
 }
 
-/// A driven engine at rest until something later is due, for a look at whether its driver is called.
+/// A driven engine that rests until a later deadline. It shows whether its driver is called.
 pub(super) struct Resting {
     pub(super) timer: Timer,
     pub(super) clock: ManualClock,
@@ -58,35 +59,38 @@ impl Resting {
         Self { timer, clock, told, called, _driver: driver }
     }
 
-    /// The driver was called, or the clock has been moved to where it wakes by itself.
+    /// Asserts that the driver was called, or that the clock has been moved to where it wakes by
+    /// itself.
     pub(super) fn assert_called(&self) {
         let called = self.called.load(Ordering::Relaxed) > 0;
         assert!(called || self.clock.now() >= self.told, "nobody has called the driver");
     }
 }
 
-/// Entries of this timeout's engine that are not free, its own included.
+/// Returns the entries of this timeout's engine that are not free, its own included.
 pub(super) fn entries_in_use(timeout: &Timeout) -> usize {
-    // SAFETY: see `Armed::handle`; the handle is here, and keeps the entry alive.
+    // SAFETY: a `Timeout` is its entry's address (see `Armed::handle`); the caller's handle keeps
+    // the entry alive.
     let entry = unsafe { entry_ref(std::mem::transmute_copy::<Timeout, NonNull<Entry>>(timeout)) };
-    // SAFETY: the handle keeps its engine's memory.
+    // SAFETY: the handle keeps its engine's memory alive.
     Shared::of_remote(unsafe { entry.home().cast::<Remote>().as_ref() }.expect("it is pushed")).arena.in_use()
 }
 
-/// An engine with workers, which park without end: no time passes for them unless somebody wakes them.
+/// Returns an engine with workers, which park without end: no time passes for them until another
+/// thread wakes them.
 pub(super) fn with_workers(options: impl FnOnce(Builder) -> Builder) -> (Timer, ManualClock) {
     let clock = ManualClock::new();
     let builder = builder().clock(Unfollowed(clock.clone())).pinning(Pinning::None);
     (options(builder).build().expect("a good plan"), clock)
 }
 
-/// An engine with workers that are told when the clock is moved.
+/// Returns an engine with workers that are told when the clock is moved.
 pub(super) fn followed(options: impl FnOnce(Builder) -> Builder) -> (Timer, ManualClock) {
     let clock = ManualClock::new();
     (options(builder().clock(clock.clone()).pinning(Pinning::None)).build().expect("a good plan"), clock)
 }
 
-/// A clock that stands still, and tells nobody when it is moved.
+/// A clock that stands still, and tells no listener when it is moved.
 struct Unfollowed(ManualClock);
 
 impl Clock for Unfollowed {
@@ -95,8 +99,8 @@ impl Clock for Unfollowed {
     }
 }
 
-/// A engine without a timer around it, for models that look at the shard's protocols alone, and have fewer steps for it. Not
-/// an owner that loom sees: the main thread holds it to the end.
+/// An engine without a timer around it, for models that look at the shard's protocols alone, and
+/// have fewer steps for it. Loom does not see it as an owner: the main thread holds it to the end.
 #[derive(Clone, Debug)]
 pub(super) struct Bare {
     pub(super) shared: Arc<SharedRef>,
@@ -126,18 +130,18 @@ impl Wake for Ring {
     }
 }
 
-/// An entry that is filled in, and not yet posted.
+/// An entry that is armed, and not yet pushed.
 #[derive(Debug)]
 pub(super) struct Armed {
     pub(super) entry: NonNull<Entry>,
     deadline: Tick,
 }
 
-// SAFETY: whoever has it owns the entry.
+// SAFETY: the thread that holds this value owns the entry.
 unsafe impl Send for Armed {}
 
 impl Bare {
-    /// With memory for so many entries, and its shard.
+    /// Returns an engine with memory for this number of entries, and its shard.
     pub(super) fn new(entries: usize, limits: Limits) -> (Self, Core) {
         let plan = SharedPlan {
             shards: 1,
@@ -154,30 +158,31 @@ impl Bare {
         (Self { shared: Arc::new(shared), bell }, Core::new(0, Wheel::new(2, 1).expect("memory"), limits))
     }
 
-    /// A timeout that is ready to be posted by another thread.
+    /// Arms a timeout that another thread may push.
     pub(super) fn arm(&self, deadline: Tick, with_handle: bool, ledger: &Ledger) -> Armed {
         let remote = self.shared.remote(0);
-        // SAFETY: this thread's producer, and its engine's arena.
+        // SAFETY: this is the calling thread's state, and its engine's arena.
         let entry =
             self.shared.with_thread_state(|mine| unsafe { self.shared.take_entry(mine, remote) }).expect("memory");
-        // SAFETY: just taken.
+        // SAFETY: this thread has just taken the entry, and owns it.
         let this = unsafe { entry_ref(entry) };
         this.fill(std::ptr::from_ref(remote).cast(), Task::new(ledger.task()));
         this.state.arm(deadline, if with_handle { ArmFlags::HANDLE } else { ArmFlags::NONE });
         Armed { entry, deadline }
     }
 
-    /// A series that has expired, so that its run is the caller's, and its handle. It is next due when its task says so.
+    /// Returns a periodic timeout that has expired, so that the caller owns its run, and its
+    /// handle. Its task says when it is next due.
     pub(super) fn expired_series(
         &self,
         ledger: &Ledger,
         answer: impl FnMut() -> Option<Duration> + Send + 'static,
     ) -> (PeriodicRun, Timeout) {
         let remote = self.shared.remote(0);
-        // SAFETY: this thread's producer, and its engine's arena.
+        // SAFETY: this is the calling thread's state, and its engine's arena.
         let entry =
             self.shared.with_thread_state(|mine| unsafe { self.shared.take_entry(mine, remote) }).expect("memory");
-        // SAFETY: just taken.
+        // SAFETY: this thread has just taken the entry, and owns it.
         let this = unsafe { entry_ref(entry) };
         let first = Moment { ns: 0, tick: Tick::ZERO };
         let task = FnNext(ledger.repeated(answer));
@@ -186,27 +191,28 @@ impl Bare {
         this.state.link();
         assert_eq!(this.state.expire(Tick::ZERO), Expire::Fire);
         let handle = Armed { entry, deadline: Tick::ZERO }.handle();
-        // SAFETY: just won, and in no list.
+        // SAFETY: this thread has just expired the entry, which is in no list.
         (unsafe { PeriodicRun::new(entry) }, handle)
     }
 
-    /// True if it was accepted.
+    /// Returns true if the inbox accepted the entry.
     pub(super) fn push(&self, armed: Armed) -> bool {
-        // SAFETY: filled in, and given up.
+        // SAFETY: the entry is armed, and this thread gives it up.
         unsafe { self.shared.remote(0).push(armed.entry, armed.deadline) }.is_ok()
     }
 
-    /// What a thread does that resets the timeout to an earlier deadline, when it has what it takes to tell the worker.
+    /// Prepares a reset of the timeout to an earlier deadline, with an entry that can carry it on
+    /// the reset queue.
     pub(super) fn prepare_reset(&self, armed: &Armed, deadline: Tick) -> impl FnOnce() + Send + 'static {
-        // SAFETY: this thread's producer, and its engine's arena.
+        // SAFETY: this is the calling thread's state, and its engine's arena.
         let node = self.shared.with_thread_state(|mine| unsafe { mine.take_node(&self.shared.arena) }).expect("memory");
         let (shared, node, armed) = (Arc::clone(&self.shared), Armed { entry: node, deadline }, Armed { ..*armed });
         move || {
             let (Armed { entry: node, .. }, Armed { entry, .. }) = (node, armed);
             let remote = shared.remote(0);
-            // SAFETY: its handle is with the model's main thread.
+            // SAFETY: the model's main thread holds the entry's handle, which keeps it alive.
             let is_sent = match unsafe { entry_ref(entry) }.state.reset(deadline, Tell::ByQueue) {
-                // SAFETY: the node is this thread's.
+                // SAFETY: this thread owns the node.
                 Reset::EarlierQueued => unsafe { remote.push_reset(node, entry) },
                 Reset::Earlier => {
                     remote.ring_if_it_sleeps_past(deadline);
@@ -215,46 +221,48 @@ impl Bare {
                 _ => false,
             };
             if !is_sent {
-                // SAFETY: it was sent to nobody.
+                // SAFETY: this thread owns the node, and has pushed it nowhere.
                 unsafe { shared.put_entry(node) };
             }
         }
     }
 
-    /// The same if nothing can carry the reset queue.
+    /// Prepares such a reset without an entry that could carry it: the worker has to rescan its
+    /// wheel.
     pub(super) fn prepare_reset_by_rescan(&self, armed: &Armed, deadline: Tick) -> impl FnOnce() + Send + 'static {
         let (shared, armed) = (Arc::clone(&self.shared), Armed { ..*armed });
         move || {
             let whole = armed;
-            // SAFETY: its handle is with the model's main thread.
+            // SAFETY: the model's main thread holds the entry's handle, which keeps it alive.
             let state = &unsafe { entry_ref(whole.entry) }.state;
             assert_eq!(state.reset(deadline, Tell::ByRescan), Reset::Earlier);
             shared.remote(0).ask_for_rescan(deadline);
         }
     }
 
-    /// What a producer does with an entry that was not accepted. Drops its task.
+    /// Does what a producer does with an entry that was not accepted. Drops its task.
     pub(super) fn take_back(&self, entry: NonNull<Entry>) {
-        // SAFETY: it is the caller's.
+        // SAFETY: the caller owns the entry.
         let this = unsafe { entry_ref(entry) };
         this.state.disarm();
-        // SAFETY: never published.
+        // SAFETY: the entry was never published, and still has its task.
         drop(unsafe { this.take_task() });
-        // SAFETY: the sole owner gives it up.
+        // SAFETY: the caller is the entry's only owner, and gives it up.
         unsafe { self.shared.put_entry(entry) };
     }
 
-    /// How often the worker was woken.
+    /// Returns how often the worker was woken.
     pub(super) fn rung(&self) -> usize {
         self.bell.rung.load(Ordering::Relaxed)
     }
 
-    /// Says who is woken, before anybody else has been started.
+    /// Sets the thread to wake, before any other thread has started.
     pub(super) fn calls(&self, worker: Thread) {
         self.bell.worker.set(worker).expect("one worker");
     }
 
-    /// Starts a worker. It does what those of the engine do: turns, and sleeps in between, until `done`.
+    /// Starts a worker. It does what the engine's workers do: it turns, and sleeps in between,
+    /// until `done` returns true.
     pub(super) fn start(&self, mut shard: Core, time: Time, done: impl Fn() -> bool + 'static) -> JoinHandle<Core> {
         let shared = Arc::clone(&self.shared);
         let work = move || {
@@ -281,25 +289,27 @@ impl Bare {
 }
 
 impl Armed {
-    /// Its handle. Once.
+    /// Returns its handle. Call it once.
     pub(super) fn handle(&self) -> Timeout {
-        // SAFETY: a `Timeout` is this address and nothing else; its maker is private to the `timer` module.
+        // SAFETY: a `Timeout` is this address and nothing else. Its constructor is private to the
+        // `timer` module.
         unsafe { std::mem::transmute::<NonNull<Entry>, Timeout>(self.entry) }
     }
 }
 
-/// What becomes of a worker's sleep that has an end.
+/// What happens to a worker's sleep that has an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Time {
-    /// It lasts until somebody wakes the worker.
+    /// It lasts until another thread wakes the worker.
     StandsStill,
-    /// It ends by itself, and it is that much later.
+    /// It ends by itself, and the clock has moved to its end.
     Passes,
 }
 
 pub(super) const NO_LIMITS: Limits = Limits { transfer: 100, expiry: 100 };
 
-/// Opens when a task has run or was dropped: for a main thread that has to wait for a thread that it can't join.
+/// Opens when a task has run or was dropped, for a main thread that waits for a thread that it
+/// can't join.
 #[derive(Clone, Debug)]
 pub(super) struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
@@ -310,17 +320,17 @@ impl Gate {
         Self(Arc::new((Mutex::new(false), Condvar::new())))
     }
 
-    /// The task, and the opening of the gate after it.
+    /// Returns a task that runs `task`, and then opens the gate.
     pub(super) fn after<T: FnOnce() + Send + 'static>(&self, task: T) -> impl FnOnce() + Send + use<T> {
         let opener = Opener(self.clone());
-        // Dropped in the order in which they are captured.
+        // The closure drops its captures in the order in which it captures them.
         move || {
             task();
             drop(opener);
         }
     }
 
-    /// The task, which opens the gate when it is dropped.
+    /// Returns the task, which opens the gate when it is dropped.
     pub(super) fn held_by<T: FnMut() + Send + 'static>(&self, mut task: T) -> impl FnMut() + Send + use<T> {
         let opener = Opener(self.clone());
         move || {
@@ -346,7 +356,7 @@ impl Drop for Opener {
     }
 }
 
-/// What became of tasks. Counted past loom, so that counting orders nothing.
+/// Records the outcome of tasks. It counts outside of loom, so that counting orders nothing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ledger(Arc<Counts>);
 
@@ -354,23 +364,23 @@ pub(super) struct Ledger(Arc<Counts>);
 struct Counts {
     ran: AtomicUsize,
     dropped: AtomicUsize,
-    /// One of each task that was made.
+    /// One for each task.
     ends: std::sync::Mutex<Vec<Arc<End>>>,
 }
 
-/// Written to by a task when it has run, or is dropped, and read when the ledger is closed: so loom objects if nothing puts
-/// the one before the other.
+/// A task writes to it when it has run, or is dropped, and the ledger reads it when it closes. So
+/// loom fails the model if nothing orders the one before the other.
 #[derive(Debug)]
 struct End(UnsafeCell<()>);
 
-// SAFETY: loom checks the access.
+// SAFETY: the model's threads share the cell, and loom checks that no two accesses to it race.
 unsafe impl Send for End {}
-// SAFETY: as above.
+// SAFETY: the model's threads share the cell, and loom checks that no two accesses to it race.
 unsafe impl Sync for End {}
 
 impl Ledger {
-    /// A task whose running and dropping is counted. Loom finds it if it leaks, or if it is handed to another thread
-    /// without the order in memory that this takes.
+    /// Returns a task that counts its run and its drop. Loom reports it if it leaks, or if it
+    /// reaches another thread without the order in memory that this takes.
     pub(super) fn task(&self) -> impl FnOnce() + Send + use<> {
         let end = Arc::new(End(UnsafeCell::new(())));
         self.ends().push(Arc::clone(&end));
@@ -378,8 +388,8 @@ impl Ledger {
         move || coin.run()
     }
 
-    /// A task that can be called again: each call is checked to follow on the one before, and its dropping is counted as that of
-    /// a task that never ran.
+    /// Returns a task that can be called again. Loom checks that each call happens after the one
+    /// before. Its drop counts as that of a task that never ran.
     pub(super) fn repeated<R, T: FnMut() -> R + Send>(&self, mut task: T) -> impl FnMut() -> R + Send + use<R, T> {
         let end = Arc::new(End(UnsafeCell::new(())));
         self.ends().push(Arc::clone(&end));
@@ -398,12 +408,13 @@ impl Ledger {
         self.0.ran.load(Ordering::Relaxed)
     }
 
-    /// Tasks that were dropped without having run.
+    /// Returns the number of tasks that were dropped without having run.
     pub(super) fn dropped(&self) -> usize {
         self.0.dropped.load(Ordering::Relaxed)
     }
 
-    /// Every task has come to its end, which is visible here: so many ran, and all others were dropped.
+    /// Asserts that every task has come to its end, which is visible here: this number ran, and all
+    /// others were dropped.
     pub(super) fn assert_closed(&self, ran: usize) {
         let ends = self.ends();
         let made = ends.len();
@@ -420,7 +431,7 @@ struct Coin {
     _leak: Track<()>,
 }
 
-// SAFETY: that the cell is handed over in order is what loom checks.
+// SAFETY: loom checks that threads hand the cell over in order.
 unsafe impl Send for Coin {}
 
 impl Coin {

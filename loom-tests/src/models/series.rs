@@ -1,4 +1,5 @@
-//! Runs of a series: they follow each other, and a cancel, a reset or a shutdown acts on the next.
+//! Runs of a periodic timeout: they follow each other, and a cancel, a reset or a shutdown acts on
+//! the next.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +12,7 @@ use crate::sync::{self, thread};
 use crate::time::Tick;
 use crate::timer::{Driver, Timer};
 
-/// Counted past loom, so that counting orders nothing.
+/// Counts outside of loom, so that counting orders nothing.
 #[derive(Clone, Default)]
 struct Runs(Arc<AtomicUsize>);
 
@@ -56,9 +57,10 @@ fn a_cancel_races_with_a_run_of_a_series() {
     });
 }
 
-/// Invariant: a cancel or a reset of a series whose run waits in an executor holds for that run, if the runner knows of it when
-/// it begins.
-/// Legal ends: it ran, and the runner did not know; it did not run, and is gone, or pending with the new deadline.
+/// Invariant: a cancel or a reset of a periodic timeout whose run waits in an executor holds for
+/// that run, if the runner sees it when the run begins.
+/// Legal ends: it ran, and the runner did not see it; it did not run, and is gone, or pending with
+/// the new deadline.
 #[test]
 fn what_is_done_to_a_run_that_waits_holds_for_it() {
     for is_reset in [false, true] {
@@ -91,8 +93,8 @@ fn what_is_done_to_a_run_that_waits_holds_for_it() {
     }
 }
 
-/// Invariant: a group that is cancelled while its series runs ends it: no run follows. What its entry is used for next does not
-/// meet what is left of the run.
+/// Invariant: a group that is cancelled while its periodic timeout runs ends it: no run follows.
+/// The next use of its entry does not race with the rest of the run.
 /// Legal ends: it never ran; it ran once, and not again.
 #[test]
 fn a_group_is_cancelled_while_its_series_runs() {
@@ -119,8 +121,8 @@ fn a_group_is_cancelled_while_its_series_runs() {
     });
 }
 
-/// Invariant: a reset that races with a run moves the next one, wherever it falls: before the run, in it, or between the
-/// arming and the push.
+/// Invariant: a reset that races with a run moves the next one, wherever it falls: before the run,
+/// in it, or between the arming and the push.
 /// Legal ends: it ran at first, and again at the new deadline; it ran at the new deadline only.
 #[test]
 fn a_reset_races_with_a_run_of_a_series() {
@@ -151,7 +153,8 @@ fn a_reset_races_with_a_run_of_a_series() {
     });
 }
 
-/// Invariant: a handle that goes while its series runs and ends leaves the entry to be given back once.
+/// Invariant: if a handle goes while its periodic timeout runs and ends, the entry is given back
+/// once.
 /// Legal ends: the handle was last; the runner was.
 #[test]
 fn a_handle_goes_while_its_series_ends() {
@@ -167,7 +170,8 @@ fn a_handle_goes_while_its_series_ends() {
     });
 }
 
-/// Invariant: a cancel that races with the last run of a series is true or too late, and its place comes back once.
+/// Invariant: a cancel that races with the last run is true or too late, and the place is given
+/// back once.
 /// Legal ends: cancelled before the run, or in it; it has ended by itself.
 #[test]
 fn a_cancel_races_with_the_last_run_of_a_series() {
@@ -185,15 +189,16 @@ fn a_cancel_races_with_the_last_run_of_a_series() {
     });
 }
 
-/// Invariant: a series that is armed again, and reset to earlier between its arming and its push, does not leave the worker
-/// asleep past that. (The worker takes one turn, and has fewer steps for it.)
-/// Legal ends: the worker was called, or does not sleep past the deadline that the series has now.
+/// Invariant: a periodic timeout that is armed again, and reset to earlier between its arming and
+/// its push, does not leave the worker asleep past that. (The worker takes one turn, and has fewer
+/// steps for it.)
+/// Legal ends: the worker was called, or does not sleep past the deadline that the timeout has now.
 #[test]
 fn a_series_that_is_armed_again_wakes_a_worker_that_would_sleep_past_it() {
     check(2, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(1, NO_LIMITS);
-        // NextDue due: never, as far as the schedule goes.
+        // The schedule itself never makes it due again.
         let (run, series) = bare.expired_series(&ledger, || Some(Duration::MAX));
         let theirs = bare.clone();
         let worker = thread::spawn(move || {
@@ -215,8 +220,9 @@ fn a_series_that_is_armed_again_wakes_a_worker_that_would_sleep_past_it() {
     });
 }
 
-/// Invariant: a shutdown that races with a run waits for it; the series ends with it, or is handed back.
-/// Legal ends: it never ran, and is in the answer; it ran, and is in the answer; it ran, and is gone.
+/// Invariant: a shutdown that races with a run waits for it. The periodic timeout ends with the
+/// run, or the shutdown returns it.
+/// Legal ends: it never ran, and is returned; it ran, and is returned; it ran, and is gone.
 #[test]
 fn a_shutdown_races_with_a_run_of_a_series() {
     check(2, || {

@@ -1,4 +1,4 @@
-//! Futures that sleep: whoever polls one while it rings is woken, or knows that he need not be.
+//! Futures that sleep: a task that polls one while it rings is woken, or finds it ready.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use crate::sync::thread;
 use crate::time::ManualClock;
 use crate::timer::{Driver, Timer};
 
-/// Counts past loom, so that counting orders nothing.
+/// Counts outside of loom, so that counting orders nothing.
 #[derive(Debug, Default)]
 struct Woken(AtomicUsize);
 
@@ -44,13 +44,14 @@ impl Task {
         self.woken.0.load(Ordering::Relaxed)
     }
 
-    /// That nobody else has its waker any more.
+    /// Asserts that nothing else holds its waker any more.
     fn assert_forgotten(&self) {
         assert_eq!(Arc::strong_count(&self.woken), 2, "a waker has leaked, or was dropped twice");
     }
 }
 
-/// A sleep whose time has come, which `task` has polled before, and its engine, which has not been turned since.
+/// Returns a sleep whose time has come and which `task` has polled, and its engine, which has not
+/// been turned since.
 fn about_to_ring(task: &Task) -> (Timer, Driver, ManualClock, Sleep) {
     let (timer, driver, clock) = driven(|b| b.capacity(2));
     let mut sleep = timer.sleep(ticks(1));
@@ -67,7 +68,7 @@ fn assert_all_home(timer: &Timer, driver: &mut Driver) {
     one.cancel();
 }
 
-/// Invariant: a sleep that is polled by another task while it rings is ready, or wakes that task.
+/// Invariant: a sleep that another task polls while it rings is ready, or wakes that task.
 /// Legal ends: ready; woken, and then ready.
 #[test]
 fn who_polls_while_it_rings_is_woken_or_finds_it_ready() {
@@ -83,7 +84,7 @@ fn who_polls_while_it_rings_is_woken_or_finds_it_ready() {
         assert!(second.finds_ready(&mut sleep));
         drop(sleep);
         first.assert_forgotten();
-        // This one, and the clone that has gone with its thread.
+        // This task, and the clone that has gone with its thread.
         second.assert_forgotten();
         assert_all_home(&timer, &mut driver);
     });
@@ -106,9 +107,9 @@ fn a_sleep_is_dropped_while_it_rings() {
     });
 }
 
-/// Invariant: a sleep that is reset to later while it rings is not ready before its new deadline, and then it is; whoever polled it
-/// after the reset is woken.
-/// Legal ends: it rang, and was set anew; it was moved.
+/// Invariant: a sleep that is reset to later while it rings is not ready before its new deadline,
+/// and then it is. A task that polls it after the reset is woken.
+/// Legal ends: it rang, and was armed anew; it was moved.
 #[test]
 fn a_sleep_is_reset_while_it_rings() {
     check(3, || {
@@ -134,8 +135,10 @@ fn a_sleep_is_reset_while_it_rings() {
     });
 }
 
-/// Invariant: whoever polls a sleep while a shutdown ends it is woken, or finds it ready; no waker is left behind.
-/// Legal ends: the poll finds it ready; it comes before, and its task is woken; it comes in between, so that no task needs to be.
+/// Invariant: a task that polls a sleep while a shutdown ends it is woken, or finds it ready. No
+/// waker is left behind.
+/// Legal ends: the poll finds it ready; the poll comes before, and its task is woken; the poll
+/// comes in between, so that no task needs to be woken.
 #[test]
 fn who_polls_while_a_shutdown_ends_a_sleep_is_woken_or_finds_it_ready() {
     check(4, || {
@@ -159,8 +162,9 @@ fn who_polls_while_a_shutdown_ends_a_sleep_is_woken_or_finds_it_ready() {
     });
 }
 
-/// Invariant: when a shutdown has returned, a sleep that is not in its answer has been woken, though another thread is at it.
-/// Legal ends: it was handed back; it was woken before the shutdown returned.
+/// Invariant: when a shutdown has returned, a sleep that it did not return has been woken, even if
+/// another thread was waking it.
+/// Legal ends: the shutdown returned it; it was woken before the shutdown returned.
 #[test]
 fn a_shutdown_waits_for_who_is_to_be_woken() {
     check(None, || {

@@ -1,4 +1,4 @@
-//! The state word: out of PENDING there is one way, and whoever takes it owns the task.
+//! The state word: there is one way out of PENDING, and the thread that takes it owns the task.
 
 use std::ptr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ fn tick(n: u64) -> Tick {
     Tick::new(n)
 }
 
-/// An entry outside of any arena, with a handle, as it is once the worker has linked it.
+/// Returns an entry outside of any arena, with a handle, in the state in which the worker links it.
 fn linked(ledger: &Ledger, deadline: u64) -> Arc<Entry> {
     let entry = Arc::new(Entry::new_free());
     entry.fill(ptr::null(), Task::new(ledger.task()));
@@ -25,7 +25,7 @@ fn linked(ledger: &Ledger, deadline: u64) -> Arc<Entry> {
 fn cancel(entry: &Entry) -> Cancel {
     let cancel = entry.state.cancel();
     if cancel != Cancel::TooLate {
-        // SAFETY: just won.
+        // SAFETY: this thread has just taken the entry out of PENDING, and owns its task.
         drop(unsafe { entry.take_task() });
     }
     cancel
@@ -34,7 +34,7 @@ fn cancel(entry: &Entry) -> Cancel {
 fn expire(entry: &Entry, now: u64) -> Expire {
     let expire = entry.state.expire(tick(now));
     if expire == Expire::Fire {
-        // SAFETY: just won.
+        // SAFETY: this thread has just taken the entry out of PENDING, and owns its task.
         unsafe { entry.take_task() }.run();
     }
     expire
@@ -58,9 +58,10 @@ fn exactly_one_of_expiry_and_two_cancels_wins() {
     });
 }
 
-/// Invariant: a reset that returned true holds: it is not fired before the new deadline, not even by a worker that has
-/// already found it in the old slot.
-/// Legal ends: fired at 1 and the reset was too late; fired at 5 and the reset was in time; cancelled.
+/// Invariant: a reset that returned true holds: the timeout does not fire before the new deadline,
+/// not even by a worker that has already found it in the old slot.
+/// Legal ends: fired at 1, and the reset was too late; fired at 5, and the reset was in time;
+/// cancelled.
 #[test]
 fn a_reset_to_later_holds_against_the_worker_and_a_cancel() {
     check(None, || {
@@ -85,10 +86,10 @@ fn a_reset_to_later_holds_against_the_worker_and_a_cancel() {
     });
 }
 
-/// Invariant: while its address is in the reset queue an entry is neither fired nor let go of, and it is never in the reset queue and
-/// the cancelled queue at once.
-/// Legal ends: fired out of its slot; fired when the reset queue arrived; cancelled, and brought by the reset queue or by the cancelled
-/// queue.
+/// Invariant: while its address is in the reset queue an entry is neither fired nor freed, and it
+/// is never in the reset queue and the cancelled queue at once.
+/// Legal ends: fired out of its slot; fired when the worker took the reset queue; cancelled, and
+/// brought by the reset queue or by the cancelled queue.
 #[test]
 fn a_reset_to_earlier_is_queued_or_not_at_all() {
     check(None, || {
@@ -117,7 +118,8 @@ fn a_reset_to_earlier_is_queued_or_not_at_all() {
     });
 }
 
-/// Invariant: of engine and handle exactly one is the last owner, and what the other did to the entry is visible to it.
+/// Invariant: of engine and handle exactly one is the last owner, and it sees what the other did to
+/// the entry.
 /// Legal ends: the engine gives the entry back; the handle does.
 #[test]
 fn exactly_one_owner_lets_go_last() {
@@ -125,7 +127,7 @@ fn exactly_one_owner_lets_go_last() {
         let ledger = Ledger::default();
         let entry = linked(&ledger, 1);
         let again = ledger.clone();
-        // What the arena does with an entry that comes back, as far as memory goes.
+        // What the arena does to the memory of an entry that comes back.
         let reuse = move |entry: &Entry| {
             entry.set_next(ptr::null_mut());
             entry.set_in_use(false);
@@ -148,14 +150,14 @@ fn exactly_one_owner_lets_go_last() {
         }
         let handle_was_last = handle.join().expect("no panic");
         assert!(engine_was_last != handle_was_last);
-        // SAFETY: filled again, by whoever was last.
+        // SAFETY: the last owner has armed it again, and owns the task.
         drop(unsafe { entry.take_task() });
         ledger.assert_closed(usize::from(fired));
     });
 }
 
-/// Invariant: shutdown and two cancels don't share the task.
-/// Legal ends: withdrawn; cancelled by one of the two.
+/// Invariant: of a shutdown and two cancels exactly one gets the task.
+/// Legal ends: withdrawn by the shutdown; cancelled by one of the two.
 #[test]
 fn a_withdrawal_and_two_cancels_share_no_task() {
     check(None, || {
@@ -167,7 +169,7 @@ fn a_withdrawal_and_two_cancels_share_no_task() {
         });
         let withdrawn = entry.state.withdraw();
         if withdrawn {
-            // SAFETY: just won.
+            // SAFETY: this thread has just taken the entry out of PENDING, and owns its task.
             unsafe { entry.take_task() }.run();
         }
         let cancelled = cancels.into_iter().filter_map(|thread| thread.join().ok()).filter(|&won| won).count();
@@ -177,9 +179,11 @@ fn a_withdrawal_and_two_cancels_share_no_task() {
     });
 }
 
-/// Invariant: the worker knows for certain whether a cancelled or reset entry was linked, and at which tick.
-/// Legal ends: the worker found it cancelled, and nobody queues it; it linked it, and the canceller queues it, or, if a
-/// reset to earlier came in between, the reset queue brings it. A reset before the link is what the link goes by.
+/// Invariant: the worker knows for certain whether a cancelled or reset entry was linked, and at
+/// which tick.
+/// Legal ends: the worker found it cancelled, and no thread queues it; the worker linked it, and
+/// the canceller queues it, or, if a reset to earlier came in between, the reset queue brings it.
+/// The link goes by a reset that came before it.
 #[test]
 fn a_cancel_a_reset_and_the_link_agree_on_who_came_first() {
     check(None, || {
@@ -205,9 +209,11 @@ fn a_cancel_a_reset_and_the_link_agree_on_who_came_first() {
     });
 }
 
-/// Invariant: the worker writes to the word without an exchange once nobody else has a part in the entry, and no sooner. Nothing that another
-/// owner has done is overwritten, and what it did to the entry before it went is visible to who uses the entry next.
-/// Legal ends: it was put off in time and fired at 2, or fired at 1; the group cancelled it, if it does; any of the three is the last owner.
+/// Invariant: the worker writes to the word without an exchange once no other owner is left, and no
+/// sooner. It overwrites nothing that another owner has done. What that owner did to the entry
+/// before it let go is visible to the thread that uses the entry next.
+/// Legal ends: it was reset in time and fired at 2, or fired at 1; the group cancelled it, if the
+/// model's group cancels; any of the three is the last owner.
 #[test]
 fn what_is_the_engines_alone_was_let_go_of_by_the_others_before() {
     for cancels in [false, true] {
@@ -224,7 +230,7 @@ fn what_is_the_engines_alone_was_let_go_of_by_the_others_before() {
             let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
             let handle = thread::spawn(move || {
                 let reset = theirs.state.reset(tick(2), Tell::ByQueue);
-                // As every handle does before it goes.
+                // Every handle reads it before it lets go.
                 assert!(theirs.home().is_null());
                 let last = theirs.state.handle_lets_go() == HandleGone::Last;
                 if last {
@@ -256,7 +262,7 @@ fn what_is_the_engines_alone_was_let_go_of_by_the_others_before() {
             assert!(!at_1 || reset == Reset::TooLate, "a true reset is not overtaken");
             assert!(!at_2 || reset == Reset::Later);
             assert_eq!([engine_was_last, handle_was_last, group_was_last].into_iter().filter(|&last| last).count(), 1);
-            // SAFETY: filled again, by whoever was last.
+            // SAFETY: the last owner has armed it again, and owns the task.
             drop(unsafe { entry.take_task() });
             ledger.assert_closed(usize::from(at_1 || at_2));
         });

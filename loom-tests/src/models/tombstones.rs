@@ -1,5 +1,5 @@
-//! Kept entries: a timeout that is put into the entry of a cancelled one, where that lies in the inbox, is a timeout like any
-//! other, whatever the worker does to the cancelled one meanwhile.
+//! Tombstones: a timeout that is armed in the entry of a cancelled one, still in the inbox, is a
+//! timeout like any other, whatever the worker does to the cancelled one meanwhile.
 
 use super::check::check;
 use super::rig::{Ledger, Resting, driven, entries_in_use, ticks};
@@ -7,14 +7,14 @@ use crate::sync::thread;
 use crate::time::ManualClock;
 use crate::timer::{Driver, Shutdown, Timer};
 
-/// Leaves this thread with an entry that it keeps, if nobody has taken it out of the inbox in between.
+/// Leaves this thread with a tombstone, if the worker has not taken it out of the inbox in between.
 fn schedule_and_cancel(timer: &Timer, ledger: &Ledger) {
     let timeout = timer.schedule(ticks(9), ledger.task()).expect("open");
     assert!(timeout.cancel());
     drop(timeout);
 }
 
-/// Turns as an event loop does, until something has run.
+/// Turns as an event loop does, until one task has run.
 fn turn_until_one_ran(driver: &mut Driver, clock: &ManualClock, ledger: &Ledger) {
     let me = thread::current();
     driver.on_earlier(move || me.unpark());
@@ -26,9 +26,10 @@ fn turn_until_one_ran(driver: &mut Driver, clock: &ManualClock, ledger: &Ledger)
     }
 }
 
-/// Invariant: a worker that sleeps past the new deadline is woken. It sleeps because of a later timeout at first, so that the push of the entry,
-/// for later still, leaves it asleep. (A park has no end here: a lost wake-up is a deadlock.)
-/// Legal end: the timeout that was armed again has run, the others were dropped.
+/// Invariant: a revived entry wakes a worker that sleeps past the new deadline. The worker sleeps
+/// because of a later timeout at first, so the push of the entry, for later still, leaves it
+/// asleep. (A park has no end here: a lost wake-up is a deadlock.)
+/// Legal end: the revived timeout has run, and the others were dropped.
 #[test]
 fn what_is_armed_again_wakes_the_worker() {
     check(2, || {
@@ -49,8 +50,9 @@ fn what_is_armed_again_wakes_the_worker() {
     });
 }
 
-/// Invariant: the same if the entry was pushed by another thread than the one that keeps it, after the worker fell asleep.
-/// Legal end: as above.
+/// Invariant: this holds also if the tombstone's thread is not the one that pushed the entry, after
+/// the worker fell asleep.
+/// Legal end: the revived timeout has run, and the others were dropped.
 #[test]
 fn an_entry_that_another_thread_pushed_is_armed_again() {
     check(2, || {
@@ -59,7 +61,7 @@ fn an_entry_that_another_thread_pushed_is_armed_again() {
         let (theirs, task, first) = (timer.clone(), ledger.task(), ledger.task());
         let pushed = timer.schedule(ticks(9), first).expect("open");
         let thread = thread::spawn(move || {
-            // From here on the thread has a home, and keeps entries.
+            // From here on the thread has a home shard, and keeps tombstones.
             let own = theirs.schedule(ticks(8), || ()).expect("open");
             assert!(pushed.cancel());
             drop(pushed);
@@ -72,9 +74,9 @@ fn an_entry_that_another_thread_pushed_is_armed_again() {
     });
 }
 
-/// Invariant: the worker that finds the entry cancelled lets go of it, or links it with the new deadline; not both, and the entry
-/// is not in use twice.
-/// Legal ends: armed again where it was, or pushed anew; the second timeout runs, at its time.
+/// Invariant: the worker that finds the entry cancelled lets go of it, or links it with the new
+/// deadline. It does not do both, and the entry is not in use twice.
+/// Legal ends: revived where it was, or pushed anew; the second timeout runs, at its time.
 #[test]
 fn what_is_armed_again_during_the_transfer_runs_once_and_at_its_time() {
     check(None, || {
@@ -97,9 +99,10 @@ fn what_is_armed_again_during_the_transfer_runs_once_and_at_its_time() {
     });
 }
 
-/// Invariant: of cancel, keep and arming again on the one side, and the transfer on the other, no step leaves a task or an entry
-/// behind.
-/// Legal ends: the first was linked when it was cancelled, or still in the inbox; the second is pending, and is cancelled.
+/// Invariant: neither cancel, tombstone and revival on the one side, nor the transfer on the other,
+/// leave a task or an entry behind.
+/// Legal ends: the first was linked when it was cancelled, or still in the inbox; the second is
+/// pending, and is cancelled.
 #[test]
 fn a_tombstone_is_revived_while_the_worker_turns() {
     check(3, || {
@@ -122,8 +125,9 @@ fn a_tombstone_is_revived_while_the_worker_turns() {
     });
 }
 
-/// Invariant: what is armed again while the shard is closed is refused, or comes to the end that the shutdown gives to all.
-/// Legal ends: refused; handed back; run, if the shutdown runs what is pending.
+/// Invariant: a timeout that is revived while the shard is closed is refused, or has the outcome
+/// that the shutdown gives to all.
+/// Legal ends: refused; returned by the shutdown; run, if the shutdown runs what is pending.
 #[test]
 fn what_is_armed_again_while_the_shard_is_closed_has_one_outcome() {
     for fire in [false, true] {
@@ -147,8 +151,9 @@ fn what_is_armed_again_while_the_shard_is_closed_has_one_outcome() {
     }
 }
 
-/// Invariant: a handle that leaves its entry to its producer touches nothing of the engine any more, and is not waited for.
-/// (`memory.rs` looks for a use after the free, and for a leak.)
+/// Invariant: a handle that leaves its entry as a tombstone touches nothing of the engine any more,
+/// and the engine does not wait for it. (`memory.rs` looks for a use after the free, and for a
+/// leak.)
 /// Legal ends: the engine frees everything; the handle does.
 #[test]
 fn tombstones_go_with_the_engine() {
@@ -167,8 +172,9 @@ fn tombstones_go_with_the_engine() {
     });
 }
 
-/// Invariant: what is armed again while another thread looks for the next deadline is not hidden from a driver that rests.
-/// Legal ends: the driver was called; the clock has been moved to where it wakes by itself.
+/// Invariant: a revival while another thread looks for the next deadline is not hidden from a
+/// driver that rests.
+/// Legal ends: the driver was called; the clock has been moved to where the driver wakes by itself.
 #[test]
 fn what_is_armed_again_during_a_look_for_the_next_deadline_calls_the_driver() {
     check(2, || {

@@ -7,7 +7,8 @@ use crate::shard::Command;
 use crate::sync::thread;
 use crate::time::Tick;
 
-/// Invariant: the first timeouts of an engine, from two threads at once, start one worker, which runs both.
+/// Invariant: the first timeouts of an engine, from two threads at once, start one worker, which
+/// runs both.
 /// Legal end: both have run. (Otherwise the main thread waits for ever.)
 #[test]
 fn two_first_timeouts_start_one_worker() {
@@ -27,7 +28,7 @@ fn two_first_timeouts_start_one_worker() {
 }
 
 /// Invariant: a shutdown waits for what its workers have handed to the pool.
-/// Legal ends: run, and visibly so; in the answer.
+/// Legal ends: run, and visibly so; returned by the shutdown.
 #[test]
 fn a_shutdown_waits_for_the_pool() {
     check(3, || {
@@ -39,7 +40,8 @@ fn a_shutdown_waits_for_the_pool() {
     });
 }
 
-/// Invariant: a clock that is moved by hand stands still again only when the workers have run what became due.
+/// Invariant: `advance` on a manual clock returns only when the workers have run all timeouts that
+/// became due.
 /// Legal end: it has run when `advance` returns.
 #[test]
 fn a_clock_that_was_moved_has_run_what_became_due() {
@@ -53,9 +55,9 @@ fn a_clock_that_was_moved_has_run_what_became_due() {
     });
 }
 
-/// Invariant: a step of the clock goes to the earliest deadline there is, whatever the worker is at, and what is due then has run
-/// when it returns.
-/// Legal end: it went to 1, and that one has run.
+/// Invariant: a step of the clock goes to the earliest deadline, whatever the worker does, and the
+/// timeouts due then have run when it returns.
+/// Legal end: it went to 1, and that timeout has run.
 #[test]
 fn a_step_of_the_clock_goes_to_the_next_deadline() {
     check(1, || {
@@ -71,9 +73,9 @@ fn a_step_of_the_clock_goes_to_the_next_deadline() {
     });
 }
 
-/// Invariant: who asks for the earliest deadline gets it from a turn that came after the question, also if the worker is about to
-/// answer another.
-/// Legal end: 3, which was posted before the question.
+/// Invariant: a thread that asks for the earliest deadline gets it from a turn that came after the
+/// question, even if the worker is about to answer another.
+/// Legal end: 3, which was scheduled before the question.
 #[test]
 fn the_earliest_deadline_is_that_of_a_turn_after_the_question() {
     check(1, || {
@@ -104,8 +106,9 @@ fn the_earliest_deadline_is_that_of_a_turn_after_the_question() {
     });
 }
 
-/// Invariant: whoever moves the clock is not left waiting for a worker that ends meanwhile.
-/// Legal ends: run; in the answer.
+/// Invariant: a thread that moves the clock does not wait for ever for a worker that ends
+/// meanwhile.
+/// Legal ends: run; returned by the shutdown.
 #[test]
 fn a_clock_that_is_moved_during_a_shutdown_does_not_wait_for_ever() {
     check(1, || {
