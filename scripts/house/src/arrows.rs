@@ -13,7 +13,7 @@ pub(crate) struct Arrow {
     pub(crate) to: FileId,
     /// The first line that does.
     pub(crate) line: usize,
-    /// The path that stands there.
+    /// The path as it is written there.
     pub(crate) path: String,
 }
 

@@ -14,7 +14,7 @@ use crate::tree::House;
 pub(crate) struct Graph(DiGraph<String, String>);
 
 impl Graph {
-    /// The files of a crate; `folder` stands before their names in what an arrow says.
+    /// The files of a crate. `folder` stands before their names in the text of an arrow.
     pub(crate) fn of_files(house: &House, arrows: &[Arrow], folder: &str) -> Self {
         Self::new(house, arrows, folder, str::to_owned)
     }
@@ -59,7 +59,8 @@ impl Graph {
         text
     }
 
-    /// The shortest circle through each arrow, without those that show no arrow that others don't.
+    /// The shortest circle through each arrow, without circles that show no arrow that the others
+    /// don't.
     fn circles_of(&self, knot: &[NodeIndex]) -> Vec<Vec<NodeIndex>> {
         let inside: HashSet<_> = knot.iter().copied().collect();
         let mut circles = BTreeSet::new();

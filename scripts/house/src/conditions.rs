@@ -1,4 +1,5 @@
-//! Which code a `cfg` leaves out of the crate that users get: no test runs, and no model.
+//! Which code a `cfg` leaves out of the crate that users get: neither tests nor models run that
+//! crate.
 
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Expr, ImplItem, Item, Meta, Stmt, Token, TraitItem};
@@ -11,7 +12,7 @@ pub(crate) fn left_out(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// What a condition is without `test` and `loom`; `None` if the target or the features decide.
+/// The value of a condition without `test` and `loom`; `None` if the target or the features decide.
 fn value(condition: &Meta) -> Option<bool> {
     let Meta::List(list) = condition else {
         let never = ["test", "loom"].iter().any(|name| condition.path().is_ident(name));
@@ -43,7 +44,7 @@ fn decided_by(decider: bool, values: &[Option<bool>]) -> Option<bool> {
 
 macro_rules! attributes {
     ($name:ident, $node:ident: $($variant:ident)*) => {
-        /// The attributes of a node, none for a kind that has none.
+        /// The attributes of a node. They are empty for a kind that has none.
         pub(crate) fn $name(node: &$node) -> &[Attribute] {
             match node {
                 $($node::$variant(inside) => &inside.attrs,)*
@@ -61,7 +62,7 @@ attributes!(of_expression, Expr: Array Assign Async Await Binary Block Break Cal
     Group If Index Let Lit Loop Macro Match MethodCall Paren Path Range Reference Repeat Return Struct Try Tuple Unary
     Unsafe While);
 
-/// The attributes of a statement; those of an item or an expression stand on what is in it.
+/// The attributes of a statement. An item or an expression carries its own.
 pub(crate) fn of_statement(statement: &Stmt) -> &[Attribute] {
     match statement {
         Stmt::Local(local) => &local.attrs,

@@ -1,4 +1,4 @@
-//! What one module says about others: what it imports, and which paths its code has.
+//! What one module says about others: its imports, and the paths in its code.
 
 /// A path as it was written, such as `["crate", "time", "Tick"]`. One that begins with `::` has
 /// `"::"` first.

@@ -15,7 +15,7 @@ pub(crate) enum Target {
 
 pub(crate) struct Lookup<'a> {
     house: &'a House,
-    /// The imports that are being followed, each by module, index and name, so that a path that
+    /// The imports that the search follows, each by module, index and name, so that a path that
     /// leads back to one ends there.
     followed: HashSet<(ModuleId, usize, String)>,
 }
@@ -25,12 +25,12 @@ impl<'a> Lookup<'a> {
         Self { house, followed: HashSet::new() }
     }
 
-    /// What a path in the code of `here` leads to; nothing if it leads out of the crate.
+    /// Returns what a path in the code of `here` leads to, or nothing if it leads out of the crate.
     pub(crate) fn in_code(&mut self, here: ModuleId, path: &[String]) -> Vec<Target> {
         self.path(here, path, true)
     }
 
-    /// What an import of `here` leads to.
+    /// Returns what an import of `here` leads to.
     pub(crate) fn imported(&mut self, here: ModuleId, import: &Import) -> Vec<Target> {
         self.path(here, &import.path, import.inner)
     }
@@ -65,14 +65,15 @@ impl<'a> Lookup<'a> {
                 });
             }
             if targets.is_empty() {
-                // What a macro makes, or a glob brings from another crate, is the module's own.
+                // A name that a macro makes, or a glob brings from another crate, counts as the
+                // module's own.
                 targets.extend(modules.iter().map(|&module| Target::File(self.house.modules[module].file)));
             }
         }
         targets
     }
 
-    /// What `name` is in `module`, seen from `here`.
+    /// Returns what `name` is in `module`, seen from `here`.
     pub(crate) fn name(&mut self, module: ModuleId, name: &str, here: ModuleId) -> Vec<Target> {
         let house = self.house;
         let this = &house.modules[module];
@@ -119,7 +120,7 @@ impl<'a> Lookup<'a> {
         let mut targets = self.path(module, &self.house.modules[module].found.imports[index].path, false);
         self.followed.remove(&key);
         if targets.is_empty() {
-            // It comes from another crate: whoever names it here names this file's door to it.
+            // It comes from another crate: code that names it here names this file's re-export.
             targets.push(Target::File(self.house.modules[module].file));
         }
         targets

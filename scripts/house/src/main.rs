@@ -83,7 +83,7 @@ fn refuse(why: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// What to print, and whether it has circles in it.
+/// Returns the text to print, and whether it shows circles.
 fn run(job: &Job, root: &Path) -> Result<(String, bool), String> {
     let folder = root.parent().unwrap_or(Path::new(""));
     let name = root.file_name().ok_or("ROOT has to be a file")?.to_string_lossy();

@@ -1,4 +1,4 @@
-//! Gathers from one item the paths that its code has.
+//! Collects from one item the paths that its code has.
 
 use std::collections::HashSet;
 

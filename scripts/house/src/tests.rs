@@ -24,7 +24,7 @@ fn arrows_of(files: &[(&str, &str)]) -> Vec<String> {
     said
 }
 
-/// What is printed of its circles: of files, and of rooms.
+/// The text that is printed of its circles: of files, and of rooms.
 fn circles_of(files: &[(&str, &str)]) -> (String, String) {
     let house = house(files);
     let arrows = arrows::arrows(&house);

@@ -29,7 +29,7 @@ pub(crate) struct House {
 pub(crate) struct Module {
     pub(crate) file: FileId,
     pub(crate) parent: Option<ModuleId>,
-    /// What is declared here: a name may be a type, a value and a macro at once.
+    /// The names that are declared here. One name may be a type, a value and a macro at once.
     pub(crate) names: HashMap<String, Vec<Name>>,
     /// The names of its `macro_rules`.
     pub(crate) macros: Vec<String>,
@@ -87,7 +87,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// `None` if there is no such file; a file that is left out as a whole has no items.
+    /// Returns `None` if there is no such file. A file that is left out as a whole has no items.
     fn parse(&mut self, path: &Path) -> Result<Option<(FileId, syn::File)>, String> {
         let Some(code) = (self.source)(path) else {
             return Ok(None);
@@ -236,7 +236,7 @@ fn path_attribute(attributes: &[Attribute]) -> Option<String> {
     })
 }
 
-/// Without `.`, and without `..` that can be resolved.
+/// The path without `.`, and without `..` that can be resolved.
 fn normal(path: &Path) -> PathBuf {
     let mut whole = PathBuf::new();
     for part in path.components() {
