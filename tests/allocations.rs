@@ -1,5 +1,6 @@
-//! What the heap sees of a timeout: nothing, once an engine has as many entries as it needs. A counting allocator
-//! tells, so this binary has one test, which does one thing after the other.
+//! What a timeout allocates on the heap: nothing, once an engine has as many entries as it needs. A
+//! counting allocator measures the whole process, so this binary has one test, which does one thing
+//! after the other.
 
 mod common;
 
@@ -29,28 +30,29 @@ fn count() {
     BY_ME.set(BY_ME.get() + 1);
 }
 
-// SAFETY: all is handed on to the system's allocator; counting neither allocates nor unwinds.
+// SAFETY: every call goes to the system's allocator unchanged; counting neither allocates nor
+// unwinds.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: handed on.
+        // SAFETY: the caller upholds `alloc`'s contract for this layout.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: handed on.
+        // SAFETY: the caller upholds `alloc_zeroed`'s contract for this layout.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: handed on.
+        // SAFETY: the caller owns this block of the system's allocator, and gives its layout.
         unsafe { System.realloc(memory, layout, size) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: handed on.
+        // SAFETY: the caller gives up this block of the system's allocator, and gives its layout.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -58,7 +60,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Allocations of all threads, and of this one, while `work` runs.
+/// Returns the allocations of all threads, and of this one, while `work` runs.
 fn allocations_of(work: impl FnOnce()) -> (u64, u64) {
     let before = (BY_ALL.load(Ordering::Relaxed), BY_ME.get());
     work();
@@ -67,10 +69,10 @@ fn allocations_of(work: impl FnOnce()) -> (u64, u64) {
 
 const STEPS: u64 = 100_000;
 
-/// Queues between threads allocate a block for some thousand timeouts; nothing allocates for each.
+/// Queues between threads allocate a block for some thousand timeouts. Nothing allocates for each.
 const A_FEW: u64 = STEPS / 500;
 
-/// Does `step` over and over: once to get going, and then without allocating.
+/// Runs `step` over and over: first to warm up, and then without allocating.
 fn assert_allocates_nothing(what: &str, mut step: impl FnMut(u64)) {
     (0..STEPS).for_each(&mut step);
     let (by_all, by_me) = allocations_of(|| (0..STEPS).for_each(&mut step));
@@ -158,7 +160,7 @@ fn large_captures_are_boxed(timer: &Timer) {
     assert_eq!(by_me, 100, "one for each");
 }
 
-/// Expiry of bursts on a clock that is moved by hand.
+/// Bursts expire on a manual clock.
 fn expiry(executor: impl Executor, what: &str) {
     let clock = ManualClock::new();
     let timer = Timer::builder().executor(executor).clock(clock.clone()).build().expect("the options make sense");
@@ -190,7 +192,7 @@ fn expiry_in_a_turn() {
     });
 }
 
-/// Series allocate when they are scheduled, and for no run of theirs.
+/// Periodic timeouts allocate when they are scheduled, and for none of their runs.
 fn runs_of_series(executor: impl Executor, what: &str) {
     let clock = ManualClock::new();
     let timer = Timer::builder().executor(executor).clock(clock.clone()).build().expect("the options make sense");
@@ -210,7 +212,7 @@ fn runs_of_series(executor: impl Executor, what: &str) {
     let before = RUNS.load(Ordering::Relaxed);
     let (by_all, by_me) = allocations_of(|| (0..300).for_each(|_| step()));
     assert_eq!(RUNS.load(Ordering::Relaxed) - before, 90_000);
-    // For each step the clock takes a list of those that follow it, two of them in two rounds.
+    // For each step the clock takes a list of its listeners: two listeners in two rounds.
     assert!(by_all - by_me <= A_FEW, "{what}: {by_all} allocations for 90,000 runs, {by_me} of them by the clock");
 }
 

@@ -1,5 +1,6 @@
-//! Thousands of engines made and dropped leave nothing behind: no thread, no memory, no closure. The heap's bytes and
-//! the process's threads are counted, so each of these tests has a process of its own.
+//! Thousands of engines that are made and dropped leave nothing behind: no thread, no memory, no
+//! closure. The tests count the heap's bytes and the process's threads, so each has a process of
+//! its own.
 
 mod common;
 
@@ -17,18 +18,18 @@ struct Counting;
 
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: all is handed on to the system's allocator; counting neither allocates nor unwinds. (`realloc` and
-// `alloc_zeroed` are the defaults, which come here.)
+// SAFETY: every call goes to the system's allocator unchanged; counting neither allocates nor
+// unwinds. (`realloc` and `alloc_zeroed` are the defaults, which come here.)
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         IN_USE.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: handed on.
+        // SAFETY: the caller upholds `alloc`'s contract for this layout.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: handed on.
+        // SAFETY: the caller gives up this block of the system's allocator, and gives its layout.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -36,8 +37,9 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What is resident when the allocator has given back what it can. On a loaded machine more threads are alive at a time, each with an
-/// arena of the allocator, which keeps what was freed: that is not ours.
+/// Returns the resident memory after the allocator has given back what it can. On a loaded machine
+/// more threads are alive at a time. Each has an arena of the allocator, which keeps freed memory:
+/// that memory is not the engine's.
 fn resident_at_rest() -> usize {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: it may be called at any time.
@@ -47,12 +49,12 @@ fn resident_at_rest() -> usize {
     resident_bytes()
 }
 
-/// How many threads of engines there are, and not of the test runner.
+/// Returns the number of threads, except those of the test runner.
 fn threads() -> usize {
     threads_named("tourbillon").len()
 }
 
-/// Makes and ends engines by `life`, and checks that in the end all is as it was after the first few.
+/// Makes and ends engines by `life`, and checks that the last ones leave as much as the first few.
 fn assert_leaves_nothing(engines: usize, mut life: impl FnMut(usize)) {
     let mut live = |engines| {
         (0..engines).for_each(&mut life);

@@ -1,4 +1,4 @@
-//! What an operator is told, and what not. Engines are told apart by the names of their threads.
+//! Which events an operator gets, and which not. The names of their threads tell the engines apart.
 
 mod common;
 #[cfg(target_os = "linux")]
@@ -23,7 +23,7 @@ static LISTENER: LazyLock<Listener> = LazyLock::new(Listener::of_all);
 /// Longer than a turn may take.
 const LONG: Duration = Duration::from_millis(150);
 
-/// Not pinned: a loaded machine may keep a worker from its core, which would be told.
+/// Not pinned: a loaded machine may keep a worker from its core, which would be an event.
 fn builder(name: &str) -> Builder {
     LazyLock::force(&LISTENER);
     Timer::builder().shards(1).thread_name(name).pinning(Pinning::None)
@@ -33,7 +33,7 @@ fn inline(name: &str) -> Timer {
     builder(name).executor(Inline).build().expect("the options make sense")
 }
 
-/// What the threads of an engine have told about `what`.
+/// Returns the events of an engine's threads about `what`.
 fn told(name: &str, what: &str) -> Vec<Heard> {
     LISTENER.heard_by(name).into_iter().filter(|heard| heard.text.contains(what)).collect()
 }
@@ -99,7 +99,7 @@ fn a_shard_that_does_not_keep_up_is_told_once_a_second_at_most() {
             let (timer, done) = (timer.clone(), Arc::clone(&done));
             thread::spawn(move || {
                 while !done.load(Ordering::Relaxed) {
-                    // One for each turn, and as many that wait.
+                    // One for each turn, and as many more that wait.
                     if timer.pending() < 100_000 {
                         timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");
                     }
@@ -124,7 +124,7 @@ fn an_engine_that_has_its_way_tells_nothing() {
         timer.schedule_detached(Duration::from_micros(n), || ()).expect("accepted");
     }
     eventually("all have run", || timer.stats().fired == 10_000);
-    // A loaded machine may hold a turn up: that is told, and nothing else.
+    // A loaded machine may hold a turn up. That is an event, and no other is expected.
     let heard = LISTENER.heard_by("quiet");
     assert!(heard.iter().all(|heard| heard.text.contains("took long")), "{heard:?}");
 }
@@ -162,8 +162,8 @@ fn a_worker_that_does_not_get_its_core_tells_once() {
     drop(beat);
 }
 
-/// A worker does not get its core. What others do meanwhile, on a thread with the name of `finder`, makes them find out, and tell. (Once in
-/// some tries: the worker finds it out by itself when it has run.)
+/// A worker does not get its core. `work`, on a thread with the name of `finder`, makes that thread
+/// find out, and report it. It takes some tries: once the worker has run, it reports that itself.
 #[cfg(target_os = "linux")]
 fn assert_finds_out(engine: &str, finder: &str, acts: impl Fn(&Timer) + Send + Sync + 'static) {
     let acts = Arc::new(acts);

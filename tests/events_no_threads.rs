@@ -1,4 +1,5 @@
-//! A worker that can't be started is told of, once. The address space of the process is limited, so this binary has one test.
+//! A worker that can't be started is reported once. The test limits the address space of the
+//! process, so this binary has one test.
 
 #![cfg(target_os = "linux")]
 

@@ -1,5 +1,6 @@
-//! What a process finds that was forked off while engines ran: the old ones say so, hang nowhere and run nothing; new ones
-//! work. The child does no more than use the engines and leave with a number that says what went wrong.
+//! A process that forks while engines run: in the child the old engines say so, hang nowhere and
+//! run nothing, and new ones work. The child only uses the engines and exits with a number that
+//! says what went wrong.
 
 #![cfg(target_os = "linux")]
 
@@ -30,7 +31,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The number of the first step that is not so; 0 if all are.
+/// Returns the number of the first step that is false, or 0 if all are true.
 fn first_wrong(steps: &[bool]) -> i32 {
     let wrong = steps.iter().position(|is_so| !is_so).map_or(0, |at| at + 1);
     i32::try_from(wrong).expect("few steps")
@@ -113,7 +114,7 @@ fn in_the_child_handles_and_questions_hang_nowhere() {
         eventually("a worker runs", || kind == "by hand" || timer.stats().transferred > 0);
         in_child(kind, || {
             let pending = held.is_pending() && timer.pending() == 101;
-            // Nothing would come of it here.
+            // In the child they would never run.
             let reset = !held.reset(MS) && !held.reset(2 * HOUR) && held.is_pending();
             let all = group.cancel_all() == 100 && others.iter().all(|other| other.is_cancelled());
             let cancelled = held.cancel() && held.is_cancelled();
@@ -177,13 +178,14 @@ fn in_the_child_the_last_timer_can_be_dropped_and_nothing_runs() {
         let parents = &timer;
         in_child(kind, || {
             let before = runs.load(Ordering::SeqCst);
-            // SAFETY: the child's copy is the only one in its process, and the child leaves without dropping it again.
+            // SAFETY: the child's copy is the only one in its process, and the child leaves without
+            // dropping it again.
             drop(unsafe { std::ptr::read(parents) });
             thread::sleep(30 * MS);
             first_wrong(&[runs.load(Ordering::SeqCst) == before])
         });
         assert!(before <= 2);
-        // The parent's run there.
+        // The parent's timeouts run in the parent.
         eventually("they fire in the parent", || kind == "by hand" || runs.load(Ordering::SeqCst) == 2);
         assert_eq!(timer.shutdown().expect("the first").len(), if kind == "by hand" { 3 } else { 1 });
         assert_books_balance(&timer.stats());
@@ -226,7 +228,7 @@ fn in_the_child_a_pool_from_before_runs_what_a_new_engine_gives_it_and_nothing_o
     let pool = ThreadPool::new(1);
     let old = Timer::builder().executor(pool.clone()).build().expect("the options make sense");
     let ((began, has_begun), (release, wait)) = (channel(), channel::<()>());
-    // Its only thread is held up, and something of the parent's waits in its queue.
+    // The pool's only thread is held up, and a batch of the parent's waits in its queue.
     let hold = move || {
         began.send(()).expect("the test waits");
         let _ = wait.recv();
@@ -280,15 +282,15 @@ fn a_child_of_a_child_is_a_child() {
     in_child("a child that forks", || {
         let own = Timer::new().expect("the defaults make sense");
         let works = own.schedule(Duration::ZERO, || ()).is_ok_and(|due| wait_for(|| due.is_expired()));
-        // SAFETY: as in `in_child`.
+        // SAFETY: the grandchild uses this library only, and leaves by `_exit`.
         let grandchild = unsafe { libc::fork() };
         if grandchild == 0 {
             let both = [&timer, &own].map(|timer| is_forked(timer.schedule(MS, || ())));
-            // SAFETY: always allowed.
+            // SAFETY: `_exit` may be called at any time.
             unsafe { libc::_exit(first_wrong(&both)) };
         }
         let mut status = 0;
-        // SAFETY: the child's own child, and a place for its status.
+        // SAFETY: `grandchild` is the child's own child, and `status` is valid for the write.
         let waited = unsafe { libc::waitpid(grandchild, &raw mut status, 0) };
         let goes_on = own.schedule(MS, || ()).is_ok_and(|due| wait_for(|| due.is_expired()));
         first_wrong(&[works, waited == grandchild && status == 0, goes_on])

@@ -1,5 +1,6 @@
-//! What another library's handler finds in a child that was forked off, if it was registered between the first engine and its first
-//! timeout. Alone in its process, as what is registered first stays the first.
+//! What another library's fork handler finds in a child, if it was registered between the first
+//! engine and its first timeout. The test is alone in its process, as the first registered handler
+//! stays the first.
 
 #![cfg(target_os = "linux")]
 
@@ -15,7 +16,7 @@ use tourbillon::{Refusal, Timeout, Timer};
 use common::HOUR;
 
 static WATCHED: Mutex<Option<(Timer, Timeout)>> = Mutex::new(None);
-/// What the handler has found; 0 if it was not called.
+/// The handler's result, or 0 if it was not called.
 static FOUND: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn in_child() {
@@ -30,10 +31,12 @@ extern "C" fn in_child() {
 #[test]
 fn a_handler_of_others_is_told_that_it_is_in_a_forked_child() {
     let (timer, _driver) = Timer::builder().build_driven().expect("the options make sense");
-    // SAFETY: the handler uses this library, whose promise to work in a child is what is tested, and nothing that another thread holds.
+    // SAFETY: the handler uses this library, whose promise to work in a child is under test, and
+    // nothing that another thread holds.
     assert_eq!(unsafe { libc::pthread_atfork(None, None, Some(in_child)) }, 0);
     let timeout = timer.schedule(HOUR, || ()).expect("accepted");
     *WATCHED.lock().expect("no panic") = Some((timer, timeout));
-    // 1: it was called. +2: a reset was true; +4: something was accepted, or refused for another reason.
+    // 1: it was called. +2: a reset was true. +4: a timeout was accepted, or refused for another
+    // reason.
     child::in_child("a handler of others", || FOUND.load(Ordering::Relaxed) - 1);
 }

@@ -1,5 +1,5 @@
-//! An engine with nothing to do does nothing: no tick, no wake-up, no system call. (Linux counts how often a thread
-//! goes to sleep; a thread that sleeps all the time makes no system call.)
+//! An engine with nothing to do does nothing: no tick, no wake-up, no system call. (Linux counts
+//! how often a thread goes to sleep; a thread that sleeps all the time makes no system call.)
 
 #![cfg(target_os = "linux")]
 
@@ -21,7 +21,7 @@ fn sleeps(name: &str) -> Vec<(String, u64)> {
     sleeps.into_iter().map(|(sleeps, name)| (name, sleeps)).collect()
 }
 
-/// Does `work`, and checks that none of the engine's threads wakes up during it.
+/// Runs `work`, and checks that none of the engine's threads wakes up during it.
 fn assert_sleeps_through(timer: &Timer, name: &str, work: impl FnOnce()) {
     eventually("all threads are asleep", || {
         let before = sleeps(name);
@@ -36,7 +36,7 @@ fn assert_sleeps_through(timer: &Timer, name: &str, work: impl FnOnce()) {
     assert_eq!((after.wakeups, after.turns), (stats.wakeups, stats.turns));
 }
 
-/// An engine whose worker and pool have run once.
+/// Returns an engine whose worker and pool have run once.
 fn warm(builder: Builder, name: &str) -> Timer {
     let timer = builder.thread_name(name).pinning(Pinning::None).build().expect("the options make sense");
     let first = timer.schedule(MS, || ()).expect("accepted");
@@ -105,7 +105,7 @@ fn cancelled_timeouts_wake_the_worker_once_in_thousands() {
     drop(timer.schedule(HOUR, || ()).expect("accepted"));
     let before = timer.stats().wakeups;
     for _ in 0..100 {
-        // At once, so that few of them can take over the entry of one that was cancelled.
+        // All at once, so that few of them can revive a cancelled entry.
         let many: Vec<_> = (0..1_000).map(|_| timer.schedule(2 * HOUR, || ()).expect("accepted")).collect();
         assert!(many.iter().all(|timeout| timeout.cancel()));
     }

@@ -1,4 +1,5 @@
-//! More than 64 engines at a time are said to be too many, once. The count is the process's, so this binary has one test.
+//! More than 64 engines at a time are reported as too many, once. The count is the process's, so
+//! this binary has one test.
 
 #[path = "common/listener.rs"]
 mod listener;
@@ -21,7 +22,7 @@ fn engine(n: usize) -> Timer {
 #[test]
 fn more_than_64_engines_at_a_time_are_warned_of_once() {
     let listener = Listener::of_all();
-    // Many one after the other are not many at a time; nor are the clones of one.
+    // Many engines one after the other are not many at a time; nor are the clones of one.
     (0..500).for_each(|n| drop(engine(n)));
     let mut engines: Vec<_> = (0..64).map(engine).collect();
     let clones = engines.clone();

@@ -1,5 +1,5 @@
-//! What cancelled timeouts hold is bounded, however far away they were: schedule + cancel, over and over, leaves memory
-//! where it was.
+//! The memory of cancelled timeouts is bounded, however late their deadlines: schedule and cancel,
+//! over and over, leaves memory where it was.
 
 mod common;
 
@@ -17,11 +17,12 @@ const STEPS: usize = if cfg!(debug_assertions) { 1_000_000 } else { 10_000_000 }
 const RING: usize = 1_000;
 const DELAY: Duration = Duration::from_secs(60);
 
-/// What may be there in the end, in timeouts of 64 bytes: 16 MiB. Without a bound it would be [`STEPS`] of them.
+/// The most that may be left in the end, in timeouts of 64 bytes: 16 MiB. Without a bound it would
+/// be [`STEPS`] of them.
 const MOST: usize = 262_144;
 const MOST_BYTES: usize = MOST * 64 + (8 << 20);
 
-/// Keeps a ring of pending timeouts; each step schedules one, and ends the oldest by `end`.
+/// Keeps a ring of pending timeouts. Each step schedules one, and ends the oldest by `end`.
 fn go_around(timer: &Timer, steps: usize, mut end: impl FnMut(usize, Timeout)) {
     let mut ring = VecDeque::with_capacity(RING + 1);
     for step in 0..steps {
@@ -72,7 +73,7 @@ fn millions_of_schedules_and_cancels_on_two_threads_leave_memory_where_it_was() 
     });
 }
 
-/// How much memory the process has for which large pages were asked for.
+/// Returns the memory of the process for which large pages were asked for.
 fn advised_bytes() -> usize {
     let maps = std::fs::read_to_string("/proc/self/smaps").expect("Linux");
     let (mut size, mut advised) = (0, 0);
@@ -104,7 +105,7 @@ fn for_a_large_capacity_large_pages_are_asked_for_and_for_what_is_not_touched_in
         let engine = build((4 << 20) / 64);
         assert_eq!(advised_bytes() > before, has_them, "from 4 MiB on");
         drop(engine);
-        // An allocator that has seen larger arrays go keeps those of this size: not with the advice.
+        // An allocator that has freed larger arrays keeps those of this size, without the advice.
         let kept = thread::spawn(move || {
             drop(vec![1_u8; 16 << 20]);
             (0..3).for_each(|_| {
@@ -146,8 +147,8 @@ fn timeouts_that_are_reset_before_they_are_cancelled_leave_memory_where_it_was()
     });
 }
 
-/// Each of so many threads cancels the oldest of its live timeouts for each new one, for so long. Returns the most that the engine had
-/// memory for.
+/// Each of the threads cancels the oldest of its live timeouts for each new one, for this time.
+/// Returns the most entries that the engine had memory for.
 fn churn(timer: &Timer, producers: usize, live: usize, how_long: Duration) -> usize {
     let end = Instant::now() + how_long;
     thread::scope(|scope| {
@@ -184,7 +185,8 @@ fn what_is_cancelled_for_each_new_one_of_very_many_is_collected_as_fast_as_it_is
             let most = churn(&timer, producers, live, 2_000 * MS);
             let stats = timer.stats();
             assert!(stats.cancelled > 100_000, "only {} were cancelled", stats.cancelled);
-            // What waits, and again as much that the worker has in its hands; and a chunk that has just been begun.
+            // The queue, and as much again in the worker's backlog, and a chunk that has just been
+            // begun.
             assert!(
                 most <= producers * live + 2 * 16_384 + 32_768,
                 "memory for {most}, limit {expiry_limit}: {stats:?}"
@@ -206,8 +208,8 @@ fn without_patience_nobody_waits_and_the_engine_takes_memory_instead() {
 fn timeouts_that_are_linked_when_they_are_cancelled_leave_memory_where_it_was() {
     alone(|| {
         assert_bounded(|timer| {
-            // A timeout that is due at once makes the worker take the inbox; then the ring is in the wheel. Half of those
-            // that are cancelled are on their way to an earlier slot.
+            // A timeout that is due at once makes the worker take the inbox; then the ring is in
+            // the wheel. Half of the cancelled ones are in the reset queue, for an earlier slot.
             go_around(timer, STEPS / 2, |step, timeout| {
                 if step % 2_000 == 0 {
                     timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");
@@ -227,7 +229,7 @@ fn a_bulk_of_cancelled_timeouts_is_collected_though_the_worker_has_no_other_reas
         let timer = Timer::builder().executor(Inline).build().expect("the options make sense");
         let timeouts: Vec<_> = (0..100_000).map(|_| timer.schedule(HOUR, || ()).expect("accepted")).collect();
         eventually("the worker has taken most of them", || timer.stats().shards[0].linked > 80_000);
-        // So that it sleeps.
+        // Time for the worker to fall asleep.
         thread::sleep(100 * MS);
         timeouts.into_iter().for_each(|timeout| assert!(timeout.cancel()));
         // The bound: 8,192 in each queue.
@@ -245,7 +247,8 @@ fn rings_that_fit_into_the_bound_are_collected_when_the_worker_comes_by() {
         let keep = timer.schedule(HOUR, || ()).expect("accepted");
         for _ in 0..3 {
             go_around(&timer, 5_000, cancel);
-            // One that is due now wakes it; or is found, in an entry that it is put into again, by a turn that has collected already.
+            // A timeout that is due now wakes the worker. If it revives a cancelled entry, a turn
+            // may find it that has collected already: so there are two.
             for _ in 0..2 {
                 let now = timer.schedule(Duration::ZERO, || ()).expect("accepted");
                 eventually("it comes by", || now.is_expired());
@@ -285,7 +288,7 @@ fn what_is_reserved_is_there_before_it_is_used_and_not_made_of_pages_that_are_ye
     });
 }
 
-/// Waits until the worker has let go of all that was cancelled, but for one, and so many that are pending.
+/// Waits until the worker has freed all cancelled timeouts except one, and those that are pending.
 fn collect_all(timer: &Timer, pending: usize) {
     eventually("all is collected", || {
         timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");

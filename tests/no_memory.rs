@@ -1,6 +1,7 @@
-//! The system refuses the memory for more timeouts: whoever schedules gets the task back, and all else goes on.
+//! The system refuses the memory for more timeouts: the caller gets the task back, and all else
+//! goes on.
 //!
-//! In a binary of its own, for an allocator of its own.
+//! The binary holds only this, as it has an allocator of its own.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -10,15 +11,16 @@ use std::time::Duration;
 
 use tourbillon::{BuildError, Builder, Driver, ManualClock, Refusal, ShutdownError, Timer};
 
-/// Refuses the calling thread zeroed memory of more than so many bytes, if it is told to: only arrays of timeouts, and of a wheel's slots,
-/// are asked for in that way, the smallest of which is a page. Or gives it at an address that nobody else has: with a tag, as some
-/// allocators put one into the highest bits.
+/// Refuses the calling thread zeroed memory of more than this number of bytes, if a test says so.
+/// The engine asks in that way only for arrays of timeouts, and of a wheel's slots, and the
+/// smallest of these is a page. Or returns it at a tagged address, as some allocators put a tag
+/// into the highest bits.
 struct Miser;
 
 thread_local! {
     static AT_MOST: Cell<usize> = const { Cell::new(usize::MAX) };
     static TAGS: Cell<bool> = const { Cell::new(false) };
-    /// Any memory at all.
+    /// Refuses any memory at all.
     static REFUSES_ALL: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -26,13 +28,14 @@ const TAG: usize = 0xB4 << 56;
 
 const PAGE: usize = 4096;
 
-// SAFETY: the system's allocator, or a refusal, which is allowed at any time.
+// SAFETY: every call goes to the system's allocator, or is refused, which is allowed at any time. A
+// tag that `alloc_zeroed` adds to an address is taken off in `dealloc`.
 unsafe impl GlobalAlloc for Miser {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if REFUSES_ALL.get() {
             return std::ptr::null_mut();
         }
-        // SAFETY: handed on.
+        // SAFETY: the caller upholds `alloc`'s contract for this layout.
         unsafe { System.alloc(layout) }
     }
 
@@ -40,13 +43,14 @@ unsafe impl GlobalAlloc for Miser {
         if layout.size() > AT_MOST.get() || REFUSES_ALL.get() {
             return std::ptr::null_mut();
         }
-        // SAFETY: handed on.
+        // SAFETY: the caller upholds `alloc_zeroed`'s contract for this layout.
         let memory = unsafe { System.alloc_zeroed(layout) };
         if TAGS.get() && layout.size() >= PAGE { memory.map_addr(|at| at | TAG) } else { memory }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: handed on.
+        // SAFETY: the caller gives up this block, whose address without the tag is the system
+        // allocator's.
         unsafe { System.dealloc(at.map_addr(|at| at & !TAG), layout) }
     }
 }
@@ -65,7 +69,7 @@ fn without_memory<R>(work: impl FnOnce() -> R) -> R {
     with_at_most(PAGE - 1, work)
 }
 
-/// Without any: whatever can't do without ends the process.
+/// Runs `work` without any memory. An allocation that can't fail ends the process.
 fn without_any_memory<R>(work: impl FnOnce() -> R) -> R {
     REFUSES_ALL.set(true);
     let result = work();
@@ -101,7 +105,7 @@ fn what_was_reserved_can_be_scheduled_and_beyond_it_the_task_comes_back() {
     assert_eq!(ran.swap(0, Ordering::Relaxed), 1, "the closure came back whole");
     assert_eq!((timer.pending(), timer.stats().rejected), (CAPACITY, 1));
 
-    // All that was accepted goes on, resets and cancels included.
+    // Accepted timeouts go on, with their resets and cancels.
     let mut handles = handles.into_iter();
     assert!(without_memory(|| handles.next().is_some_and(|timeout| timeout.reset(2 * MS))));
     let cancelled = without_memory(|| handles.by_ref().take(10).filter(|timeout| timeout.cancel()).count());
@@ -238,7 +242,7 @@ fn memory_at_addresses_of_more_than_48_bits_is_as_good_as_none() {
 
 #[test]
 fn a_reset_to_earlier_needs_no_memory() {
-    // With free entries, and without: then the whole wheel is gone through.
+    // With free entries, and without: then the worker rescans the whole wheel.
     for spare in [CAPACITY, 0] {
         let (timer, mut driver, clock) = engine(|builder| builder.capacity(CAPACITY + spare));
         let far = Duration::from_secs(3600);

@@ -1,5 +1,5 @@
-//! What an engine does when the system has no thread for it: nothing that was accepted is lost. The address space of the
-//! process is limited so that no stack fits in, so this binary has one test.
+//! An engine to which the system gives no thread loses no accepted timeout. The test limits the
+//! process's address space so that no stack fits in, so this binary has one test.
 
 #![cfg(target_os = "linux")]
 

@@ -1,4 +1,5 @@
-//! Workers that are pinned to a core which others take: a busy thread of a real-time policy keeps it from everybody else.
+//! Workers that are pinned to a core which other threads take: a busy thread of a real-time policy
+//! keeps all others from its core.
 
 #![cfg(target_os = "linux")]
 
@@ -26,7 +27,8 @@ fn builder(name: &str) -> Builder {
     Timer::builder().thread_name(name).shards(1).executor(Inline)
 }
 
-/// An engine whose worker runs and is pinned, and where. None if there are too few cores for that.
+/// Returns an engine whose worker runs and is pinned, and its core. Returns `None` if there are too
+/// few cores for that.
 fn pinned(builder: Builder) -> Option<(Timer, usize)> {
     let timer = builder.build().expect("the options make sense");
     let (send, receive) = channel();
@@ -43,7 +45,7 @@ fn pinned_to(timer: &Timer) -> Option<usize> {
     timer.stats().shards[0].pinned_to
 }
 
-/// A timeout of 20 ms again and again, of which nothing outside of the engine's worker needs to know.
+/// A periodic timeout of 20 ms, which only the engine's worker needs to see.
 fn again_and_again(timer: &Timer) {
     let beat = timer.schedule_with_fixed_delay(20 * MS, 20 * MS, || ()).expect("accepted");
     drop(beat);
@@ -74,7 +76,7 @@ fn a_worker_that_is_called_and_waits_for_its_core_gives_its_pin_up_as_soon_as_it
     let _alone = alone();
     let Some((timer, core)) = pinned(builder("called")) else { return };
     let Some(_hog) = Hog::on(core) else { return };
-    // It never sleeps with an end, so that it never comes late from one.
+    // The worker never sleeps until a deadline, so it never wakes late from one.
     eventually("it gives its pin up", || {
         let (send, receive) = channel();
         timer.schedule_detached(Duration::ZERO, move || send.send(()).expect("the test waits")).expect("accepted");
@@ -92,7 +94,8 @@ fn a_worker_that_the_user_pinned_stays_where_it_is() {
     again_and_again(&timer);
     let Some(_hog) = Hog::on(core) else { return };
     let (turns, start) = (timer.stats().turns, Instant::now());
-    // Long enough for it to have been kept from its core, and to have run, which the system lets it now and then.
+    // Long enough for the worker to have been kept from its core, and to have run, which the system
+    // allows now and then.
     while timer.stats().turns < turns + 3 && start.elapsed() < PATIENCE {
         thread::sleep(50 * MS);
         drop(timer.health());
@@ -102,7 +105,8 @@ fn a_worker_that_the_user_pinned_stays_where_it_is() {
     assert_eq!(cores_in(worker.field("Cpus_allowed_list")), [core]);
 }
 
-/// On a machine that is loaded enough a worker does wait for its core. So this has to hold once in some tries.
+/// On a heavily loaded machine a worker does wait for its core. So this has to hold once in some
+/// tries.
 fn is_once_still_pinned(builder: impl Fn() -> Builder, keep_it_busy: impl Fn(&Timer)) {
     for _ in 0..20 {
         let Some((timer, core)) = pinned(builder()) else { return };
@@ -114,7 +118,7 @@ fn is_once_still_pinned(builder: impl Fn() -> Builder, keep_it_busy: impl Fn(&Ti
     panic!("it gives its pin up each time");
 }
 
-/// Schedules far timeouts, and asks for the engine's health, until it is told to end.
+/// Schedules far timeouts, and asks for the engine's health, until the test ends it.
 fn schedule_until(timer: &Timer, ends: &Receiver<()>) {
     while ends.try_recv().is_err() {
         (0..1_500).for_each(|_| timer.schedule_detached(HOUR, || ()).expect("accepted"));
@@ -203,7 +207,8 @@ fn a_worker_that_somebody_has_moved_is_not_said_to_be_pinned() {
     for pinning in [Pinning::Auto, Pinning::Cores(vec![allowed_cores()[0]])] {
         let builder = builder("moved").pinning(pinning).on_worker_start(|_| {
             // As the system does when the core goes out of the cpuset.
-            // SAFETY: a set of cores is an array of bits, for which all ones are a value, and which the system cuts.
+            // SAFETY: a set of cores is an array of bits, so all ones are a valid value, and the
+            // system ignores the bits of other cores.
             let all: libc::cpu_set_t = unsafe { std::mem::transmute([u8::MAX; size_of::<libc::cpu_set_t>()]) };
             // SAFETY: 0 is the calling thread; the size is the set's own.
             unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const all) };

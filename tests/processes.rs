@@ -1,5 +1,5 @@
-//! What a process as a whole was given, and what several processes on one host do: each test runs itself again, in processes of
-//! their own.
+//! What a process as a whole was given, and what several processes on one host do. Each test runs
+//! itself again, in processes of their own.
 
 #![cfg(target_os = "linux")]
 
@@ -20,20 +20,23 @@ use tourbillon::{BuildError, Builder, Inline, Pinning, Timer};
 use child::in_child;
 use common::{PATIENCE, allowed_cores, cores_in, eventually, in_time, threads_named};
 
-/// Set in a process that a test has started: which part of the test it is.
+/// Set in a process that a test has started. It names the part of the test that this process is.
 const PART: &str = "TOURBILLON_TEST_PART";
 
-/// The part of a test that this process is; none if it is the one that starts the others.
+/// Returns the part of a test that this process is, or `None` if it is the process that starts the
+/// others.
 fn part() -> Option<String> {
     std::env::var(PART).ok()
 }
 
-/// Runs a test again as a part of itself, restricted to `cores`. Fails as that does. Returns what it has printed.
+/// Runs a test again as a part of itself, restricted to `cores`. Fails if the part fails. Returns
+/// its output.
 fn run(test: &'static str, part: &str, cores: &[usize]) -> String {
     let mut command = Command::new(std::env::current_exe().expect("Linux"));
     command.args(["--exact", test, "--nocapture", "--test-threads", "1"]).env(PART, part);
     let set = set_of(cores);
-    // SAFETY: `sched_setaffinity` is a system call and no more, so that it may be called between a fork and an exec.
+    // SAFETY: `sched_setaffinity` is only a system call, so it may be called between a fork and an
+    // exec.
     unsafe { command.pre_exec(move || set_affinity(0, &set)) };
     let Output { status, stdout, stderr } = in_time(test, move || command.output()).expect("it can be started");
     let stdout = String::from_utf8_lossy(&stdout).into_owned();
@@ -43,9 +46,9 @@ fn run(test: &'static str, part: &str, cores: &[usize]) -> String {
 }
 
 fn set_of(cores: &[usize]) -> libc::cpu_set_t {
-    // SAFETY: a set of cores is an array of bits, for which zero is a value.
+    // SAFETY: a set of cores is an array of bits, so all zeros are a valid value.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the cores are those of this machine.
+    // SAFETY: the cores are this machine's, so their numbers are within the set.
     cores.iter().for_each(|&core| unsafe { libc::CPU_SET(core, &mut set) });
     set
 }
@@ -56,14 +59,14 @@ fn set_affinity(thread: libc::pid_t, set: &libc::cpu_set_t) -> std::io::Result<(
     if failed == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
-/// As if `main` had pinned itself.
+/// Pins as a `main` that pins itself does.
 fn pin_main(core: usize) {
-    // SAFETY: no preconditions. The process's number is its first thread's.
+    // SAFETY: `getpid` has no preconditions. The process's id is its first thread's.
     let main = unsafe { libc::getpid() };
     set_affinity(main, &set_of(&[core])).expect("the core is in the cpuset");
 }
 
-/// As `taskset --all-tasks --pid` does.
+/// Moves all threads as `taskset --all-tasks --pid` does.
 fn move_all_threads(cores: &[usize]) {
     for task in fs::read_dir("/proc/self/task").expect("Linux") {
         let name = task.expect("Linux").file_name();
@@ -76,7 +79,7 @@ fn build(name: &str, pinning: Pinning) -> Timer {
     Timer::builder().thread_name(name).shards(1).pinning(pinning).build().expect("the options make sense")
 }
 
-/// Runs so many tasks that wait for each other, and so are on a thread each.
+/// Runs this number of tasks that wait for each other, and so need a thread each.
 fn run_together(timer: &Timer, tasks: usize) {
     let together = Arc::new(Barrier::new(tasks + 1));
     for _ in 0..tasks {
@@ -101,7 +104,7 @@ fn assert_may_run_on(threads: &str, cores: &[usize]) {
     }
 }
 
-/// The cores that this machine lets the tests use; none if it is only one.
+/// Returns the cores that this machine lets the tests use, or `None` if it is only one.
 fn several_cores() -> Option<Vec<usize>> {
     let allowed = allowed_cores();
     if allowed.len() < 2 {
@@ -132,7 +135,7 @@ fn a_main_that_pins_itself_takes_no_thread_of_ours_with_it() {
             pin_main(allowed[1]);
             run_together(&timer, 2);
             assert_may_run_on("pinned-pool", &allowed);
-            // It is unpinned while it starts a thread.
+            // The worker is unpinned while it starts a thread.
             let worker = || cores_in(threads_named("pinned-0")[0].field("Cpus_allowed_list"));
             eventually("the worker is where it belongs", || worker() == [allowed[0]]);
         }
@@ -194,10 +197,12 @@ fn a_process_whose_threads_are_all_moved_starts_no_thread_elsewhere() {
     }
 }
 
-/// So many processes, on at least two cores, all choose the same one with a chance of 2^-39, which is less than 10^-11.
+/// On at least two cores, this number of processes all choose the same core with a chance of 2^-39,
+/// which is less than 10^-11.
 const PROCESSES: usize = 40;
 
-/// The core of an engine's only worker, which is pinned by itself. (On a machine that is loaded enough it may have given it up by then.)
+/// Returns the core of an engine's only worker, which the engine pins. (On a heavily loaded machine
+/// the worker may have given its core up by then.)
 fn core_of_an_engine() -> usize {
     let core = |_| {
         let timer = Timer::builder().shards(1).executor(Inline).build().expect("the options make sense");
@@ -237,7 +242,7 @@ fn forked_processes_do_not_all_pin_their_worker_to_the_same_core() {
         run(test, "the parent", &allowed);
         return;
     }
-    // Each inherits what its parent has drawn.
+    // Each child inherits its parent's random number.
     core_of_an_engine();
     let core = |_| {
         let (mut said, mut say) = pipe().expect("a pipe");

@@ -23,7 +23,7 @@ fn engine_on(executor: impl Executor) -> Timer {
     Timer::builder().shards(1).executor(executor).build().expect("the options make sense")
 }
 
-/// A task that tells the name of the thread that it runs on.
+/// Returns a task that reports the name of the thread that it runs on.
 fn ran_by(tell: &Sender<String>) -> impl FnOnce() + Send + 'static {
     let tell = tell.clone();
     move || tell.send(thread::current().name().unwrap_or_default().to_owned()).expect("somebody listens")

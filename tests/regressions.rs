@@ -1,4 +1,4 @@
-//! The bugs of others, each as a test that would have found it. The issues named are where it happened.
+//! Bugs of other timers, each as a test that would have found it. The issues say where it happened.
 
 mod common;
 
@@ -11,7 +11,8 @@ use common::{DAY, Drops, HOUR, MS, Runs, assert_books_balance, driven, driven_by
 
 const NS: Duration = Duration::from_nanos(1);
 
-/// Schedules one timeout, and checks that it fires exactly at `fires` after now: not 1 ns before, and then at once.
+/// Schedules one timeout, and checks that it fires exactly at `fires` after now: not 1 ns before,
+/// and then at once.
 fn assert_fires_at(builder: tourbillon::Builder, delay: Duration, fires: Duration) {
     let (timer, mut driver, clock) = driven_by(builder);
     let timeout = timer.schedule(delay, || ()).expect("accepted");
@@ -55,7 +56,8 @@ fn a_delay_longer_than_the_wheel_fires_neither_a_round_early_nor_a_round_late() 
     }
 }
 
-// 3: aeron-io/agrona#73, mozilla/neqo#886, sozu-proxy/sozu#1354 (B14: 60 s that ended after 59.901 s).
+// 3: aeron-io/agrona#73, mozilla/neqo#886, sozu-proxy/sozu#1354 (B14: 60 s that ended after 59.901
+// s).
 #[test]
 fn a_delay_that_is_no_multiple_of_the_tick_is_rounded_up() {
     for tick in [3 * MS, 7 * MS, 100 * MS, 128 * MS] {
@@ -66,7 +68,8 @@ fn a_delay_that_is_no_multiple_of_the_tick_is_rounded_up() {
     }
 }
 
-// 4: tokio-rs/tokio#8252 (B3): cancelled while in the registration queue, and inserted all the same, for two years.
+// 4: tokio-rs/tokio#8252 (B3): cancelled while in the registration queue, and inserted all the
+// same, for two years.
 #[test]
 fn a_timeout_that_is_cancelled_before_it_is_inserted_is_not_inserted() {
     let (timer, mut driver, _clock) = driven();
@@ -98,7 +101,8 @@ fn a_cancel_within_the_tick_that_it_would_fire_in_is_counted_once() {
     assert_books_balance(&timer.stats());
 }
 
-// 6: netty/netty#14081, #366 (B28): stop returned timeouts without cancelling them, and went on accepting.
+// 6: netty/netty#14081, #366 (B28): stop returned timeouts without cancelling them, and went on
+// accepting.
 #[test]
 fn a_shutdown_cancels_what_it_returns_and_nothing_is_accepted_after_it() {
     let (timer, mut driver, clock) = driven();
@@ -111,7 +115,8 @@ fn a_shutdown_cancels_what_it_returns_and_nothing_is_accepted_after_it() {
     assert_eq!(timer.stats().panicked, 0);
 }
 
-// 7: netty/netty#12888, #13018 (B15): a slot was taken to be sorted by rounds, and its end was never reached.
+// 7: netty/netty#12888, #13018 (B15): the code took a slot to be sorted by rounds, and never
+// reached its end.
 #[test]
 fn timeouts_of_many_rounds_in_one_slot_fire_each_in_its_own_whatever_their_order() {
     for levels in [1, 2] {
@@ -130,7 +135,8 @@ fn timeouts_of_many_rounds_in_one_slot_fire_each_in_its_own_whatever_their_order
     }
 }
 
-// 8: netty/netty#1959, akka/akka-core#20424 (B11), tokio-rs/tokio#8334 (B12): counters that wrapped, after days.
+// 8: netty/netty#1959, akka/akka-core#20424 (B11), tokio-rs/tokio#8334 (B12): counters that
+// wrapped, after days.
 #[test]
 fn short_delays_are_exact_however_long_the_engine_has_run_and_beside_a_very_long_one() {
     let (timer, mut driver, clock) = driven();
@@ -155,7 +161,8 @@ fn short_delays_are_exact_however_long_the_engine_has_run_and_beside_a_very_long
     assert!(long.is_pending() && very_long.is_pending());
 }
 
-// 9: netty/netty#5647 (B5): out of memory for want of a limit. 10: netty/netty#6028: room only after the task.
+// 9: netty/netty#5647 (B5): out of memory, as there was no limit. 10: netty/netty#6028: room only
+// after the task.
 #[test]
 fn a_limit_refuses_and_a_task_finds_the_room_that_it_leaves() {
     let (timer, mut driver, clock) = driven_by(Timer::builder().max_pending_timeouts(1));
@@ -203,7 +210,8 @@ fn tasks_may_schedule_reset_and_cancel_in_the_midst_of_an_expiry() {
     assert_eq!(timer.pending(), 1, "the one that was pushed out");
 }
 
-// 12: Agrona's shouldCopeWithExceptionFromHandler, Caffeine's advance_exception, Yoric/timer.rs#19 (B27).
+// 12: Agrona's shouldCopeWithExceptionFromHandler, Caffeine's advance_exception, Yoric/timer.rs#19
+// (B27).
 #[test]
 fn a_panic_leaves_the_wheel_whole() {
     let (timer, mut driver, clock) = driven_by(wheel(2, 4));
@@ -248,7 +256,8 @@ fn a_clock_that_goes_backwards_delays_at_worst_and_breaks_nothing() {
     runs.assert_each_ran_once();
 }
 
-// 14: netty/netty#7760, #1953, tokio-rs/tokio#2271 and many more (B10, B16): Long.MAX fired at once, -1 after 10 s.
+// 14: netty/netty#7760, #1953, tokio-rs/tokio#2271 and many more (B10, B16): Long.MAX fired at
+// once, -1 after 10 s.
 #[test]
 fn no_delay_past_deadlines_and_forever_are_what_they_say() {
     let (timer, mut driver, clock) = driven();
@@ -265,7 +274,8 @@ fn no_delay_past_deadlines_and_forever_are_what_they_say() {
     assert!(forever.iter().all(Timeout::is_pending));
 }
 
-// netty/netty#2541, grpc/grpc-java#1307 (B1, B4): cancelled timeouts kept their closures until they were due.
+// netty/netty#2541, grpc/grpc-java#1307 (B1, B4): cancelled timeouts kept their closures until they
+// were due.
 #[test]
 fn a_cancel_frees_the_closure_at_once_and_the_entry_with_the_next_turn() {
     let (timer, mut driver, _clock) = driven();
@@ -318,7 +328,8 @@ fn a_deadline_on_a_tick_stays_on_it_at_any_phase_of_the_engines_start() {
     }
 }
 
-// camunda/camunda#767, aeron-io/agrona#73 (B22): one slot a poll, so that a slow poller never catches up.
+// camunda/camunda#767, aeron-io/agrona#73 (B22): one slot a poll, so that a slow poller never
+// catches up.
 #[test]
 fn one_turn_catches_up_with_all_ticks_that_were_missed() {
     let (timer, mut driver, clock) = driven();
@@ -329,7 +340,8 @@ fn one_turn_catches_up_with_all_ticks_that_were_missed() {
     assert_eq!(driver.turn(), 10_000);
 }
 
-// apache/pulsar#14443, redisson/redisson#2304 (B24): a cancel that waits for the callback which waits for the caller.
+// apache/pulsar#14443, redisson/redisson#2304 (B24): a cancel that waits for the callback which
+// waits for the caller.
 #[test]
 fn a_cancel_never_waits_for_a_task() {
     common::in_time("a cancel while the task waits for the canceller", || {
@@ -383,7 +395,8 @@ fn what_is_registered_and_cancelled_in_bulk_leaves_nothing_behind() {
     }
 }
 
-// benoitc/erlang_quic#140, facebook/folly@5d211e3c4 (B33, B42): a message, or a wake-up, for each packet.
+// benoitc/erlang_quic#140, facebook/folly@5d211e3c4 (B33, B42): a message, or a wake-up, for each
+// packet.
 #[test]
 fn a_reset_to_later_leaves_the_wheel_alone_until_the_old_deadline_comes() {
     let (timer, mut driver, clock) = driven();
@@ -402,7 +415,8 @@ fn a_reset_to_later_leaves_the_wheel_alone_until_the_old_deadline_comes() {
     assert!(timer.stats().relinked <= 2, "{}", timer.stats().relinked);
 }
 
-// golang/go#37196, #69186, Agrona's ids (B51, B52): an old handle that hits a new timer, an old firing after a reset.
+// golang/go#37196, #69186, Agrona's ids (B51, B52): an old handle that hits a new timer, an old
+// firing after a reset.
 #[test]
 fn an_old_handle_never_touches_the_timeout_that_took_its_place() {
     let (timer, mut driver, clock) = driven();
@@ -423,7 +437,8 @@ fn an_old_handle_never_touches_the_timeout_that_took_its_place() {
     }
 }
 
-// tokio-rs/tokio#6682 (B41): an earlier timeout that came while the next wake-up was worked out was forgotten.
+// tokio-rs/tokio#6682 (B41): an earlier timeout that came during the search for the next wake-up
+// was forgotten.
 #[test]
 fn an_earlier_timeout_moves_the_next_wake_up_forward() {
     let (timer, driver, clock) = driven();

@@ -1,4 +1,5 @@
-//! Engines with real workers and pools on a clock that is moved by hand: no sleep, no retry, and months in seconds.
+//! Engines with real workers and pools on a manual clock: no sleep, no retry, and months in
+//! seconds.
 
 mod common;
 
@@ -29,15 +30,16 @@ fn builders() -> [Builder; 6] {
     ]
 }
 
-/// Months of a server's timeouts: scheduled from two threads, reset, cancelled, and fired by clock steps of all sizes.
-/// After every step exactly what is due has run. Returns what ran at each step.
+/// Runs months of a server's timeouts: scheduled from two threads, reset, cancelled, and fired by
+/// clock steps of all sizes. After every step exactly the due timeouts have run. Returns what ran
+/// at each step.
 fn simulate(builder: Builder, seed: u64) -> Vec<Vec<usize>> {
     const TIMEOUTS: usize = 3_000;
     let clock = ManualClock::new();
     let (timer, start) = (build(builder, &clock), clock.now());
     let mut random = Random::new(seed);
     let ran: Arc<Mutex<Vec<usize>>> = Arc::default();
-    // What is pending, and the tick at which it is due.
+    // The pending timeouts, and the tick at which each is due.
     let mut pending: BTreeMap<usize, (Timeout, u128)> = BTreeMap::new();
     let tick_of = |now: Duration, delay: Duration| match delay {
         Duration::ZERO => 0,
@@ -58,7 +60,7 @@ fn simulate(builder: Builder, seed: u64) -> Vec<Vec<usize>> {
             next += 1;
         }
         pending.retain(|_, (timeout, tick)| match random.below(8) {
-            // What has no delay may be on its way already: nothing more is asked of it.
+            // A timeout without delay may be on its way already: either answer is right.
             _ if *tick <= now.as_nanos() / 1_000_000 => true,
             0 => !timeout.cancel(),
             1 => {
@@ -98,7 +100,7 @@ fn a_simulation_is_the_same_each_time_whoever_runs_the_tasks() {
     assert!(logs.iter().all(|log| *log == logs[0]));
 }
 
-/// Runs, and schedules what comes after it: `more` times without delay, then once for later.
+/// Runs, and schedules its successors: `more` times without delay, then once for later.
 fn step(timer: &Timer, ran: &Arc<AtomicUsize>, more: usize, period: Duration) {
     ran.fetch_add(1, Ordering::Relaxed);
     let (next, ran) = (timer.clone(), Arc::clone(ran));
@@ -126,7 +128,8 @@ fn what_tasks_schedule_without_delay_has_run_too_when_advance_returns() {
 
 #[test]
 fn what_a_running_task_schedules_without_delay_has_run_too_when_advance_returns() {
-    // The task fired before the clock is moved, and schedules after the workers have looked at the moved clock.
+    // The task fired before the clock is moved, and schedules after the workers have looked at the
+    // moved clock.
     for round in 0..2_000 {
         let clock = ManualClock::new();
         let timer = build(Timer::builder().executor(ThreadPool::new(2)), &clock);

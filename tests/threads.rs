@@ -1,4 +1,5 @@
-//! Many threads on the real clock. Whatever the scheduler does, nothing is early, lost, or twice; the books balance.
+//! Many threads on the real clock. Whatever the scheduler does, no timeout is early, lost, or fired
+//! twice, and the counters reconcile.
 
 mod common;
 
@@ -15,7 +16,8 @@ const PENDING: u8 = 0;
 const RAN: u8 = 1;
 const CANCELLED: u8 = 2;
 
-/// How each timeout ended, and before when it must not have run: nanoseconds after the start.
+/// How each timeout ended, and the time before which it must not have run: nanoseconds after the
+/// start.
 struct Fates {
     start: Instant,
     ends: Vec<AtomicU8>,
@@ -95,7 +97,8 @@ fn produce(timer: &Timer, fates: &Arc<Fates>, ids: std::ops::Range<usize>, mut r
     }
 }
 
-/// Producers, resets to all directions, cancels and drops, against a running engine that is shut down in the end.
+/// Producers, resets in all directions, cancels and drops, against a running engine that is shut
+/// down in the end.
 fn stress(builder: Builder, seed: u64) {
     const PRODUCERS: usize = 3;
     const EACH: usize = 10_000;

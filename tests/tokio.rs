@@ -28,7 +28,7 @@ fn engine_on(runtime: &Runtime) -> Timer {
         .expect("the options make sense")
 }
 
-/// A task that tells the name of the thread that it runs on.
+/// Returns a task that reports the name of the thread that it runs on.
 fn ran_by(tell: &Sender<String>) -> impl FnOnce() + Send + 'static {
     let tell = tell.clone();
     move || tell.send(thread::current().name().unwrap_or_default().to_owned()).expect("somebody listens")
@@ -92,7 +92,8 @@ fn what_expires_after_the_runtimes_shutdown_runs_on_the_worker() {
     let (tell, told) = channel();
     timer.schedule_detached(MS, ran_by(&tell)).expect("accepted");
     assert_eq!(told.recv_timeout(PATIENCE).expect("it runs"), "the-engine-0");
-    // What it spawns is dropped, as by every runtime that has shut down: that is no panic.
+    // The future that it spawns is dropped, as by every runtime that has shut down: that is no
+    // panic.
     let (tell, told) = channel::<()>();
     timer.schedule_detached(MS, move || drop(tokio::spawn(async move { drop(tell) }))).expect("accepted");
     told.recv_timeout(PATIENCE).expect_err("dropped");
@@ -130,8 +131,9 @@ fn what_is_on_its_way_when_the_runtimes_threads_end_is_not_lost() {
         let runtime = runtime(2);
         let timer = engine_on(&runtime);
         let runs = Runs::new(TASKS);
-        // Both threads are kept, so that batches wait in the runtime's queue. One after the other: a thread may take two tasks at
-        // once, and no other need come for the second while the first blocks. What a panic here drops lets them go.
+        // Both threads are kept busy, so that batches wait in the runtime's queue. They are taken
+        // one after the other: a thread may take two tasks at once, and no other need come for the
+        // second while the first blocks. If this test panics, the drop of the senders lets them go.
         let (begun, begins) = channel();
         let kept: Vec<Sender<()>> = std::iter::repeat_with(|| {
             let (begun, (keep, kept)) = (begun.clone(), channel());
@@ -187,7 +189,8 @@ fn its_futures_work_in_select_on_a_runtime_without_a_time_driver() {
                 let mut ticks = 0;
                 loop {
                     tokio::select! {
-                        // In this order, so that there is a tick at least, on however loaded a machine.
+                        // In this order, so that there is at least one tick, even on a heavily
+                        // loaded machine.
                         biased;
                         due = interval.tick() => {
                             ticks += 1;

@@ -1,4 +1,5 @@
-//! A thread that takes a core from all others. Apart, as not all packages that share the rest know libc.
+//! A thread that takes a core from all others. It is a file of its own, as not all packages that
+//! share these files use libc.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,14 +9,14 @@ use std::time::Instant;
 
 use crate::common::PATIENCE;
 
-/// Keeps a core busy, under SCHED_FIFO, until it goes.
+/// Keeps a core busy, under SCHED_FIFO, until it is dropped.
 pub(crate) struct Hog {
     goes_on: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Hog {
-    /// None if the system does not let this process have one.
+    /// Returns `None` if the system refuses this process such a thread.
     pub(crate) fn on(core: usize) -> Option<Self> {
         let goes_on = Arc::new(AtomicBool::new(true));
         let (may, told) = channel();
@@ -23,7 +24,7 @@ impl Hog {
         let thread = thread::spawn(move || {
             assert!(core_affinity::set_for_current(core_affinity::CoreId { id: core }));
             let priority = libc::sched_param { sched_priority: 1 };
-            // SAFETY: 0 is the calling thread; the structure is one number.
+            // SAFETY: 0 is the calling thread, and `priority` is valid for the read.
             let refused = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) } != 0;
             may.send(!refused).expect("the test waits");
             let start = Instant::now();

@@ -1,4 +1,4 @@
-//! A subscriber that keeps what it hears.
+//! A subscriber that records events.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
@@ -10,7 +10,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// An event, and who told of it.
+/// An event, and the thread that reported it.
 #[derive(Clone, Debug)]
 pub(crate) struct Heard {
     pub(crate) level: Level,
@@ -20,7 +20,7 @@ pub(crate) struct Heard {
     pub(crate) by: String,
 }
 
-/// Keeps the events of the engine.
+/// Records the events of the engine.
 #[derive(Clone, Default)]
 pub(crate) struct Listener(Arc<Mutex<Vec<Heard>>>);
 
@@ -60,7 +60,7 @@ impl Subscriber for Listener {
 }
 
 impl Listener {
-    /// Hears whatever any thread of the process tells.
+    /// Records events of all threads of the process.
     pub(crate) fn of_all() -> Self {
         let listener = Self::default();
         tracing::subscriber::set_global_default(listener.clone()).expect("the first");
@@ -71,7 +71,7 @@ impl Listener {
         self.0.lock().expect("no panic under this lock").clone()
     }
 
-    /// What threads have told whose names begin with `by`.
+    /// Returns the events of the threads whose names begin with `by`.
     pub(crate) fn heard_by(&self, by: &str) -> Vec<Heard> {
         self.heard().into_iter().filter(|heard| heard.by.starts_with(by)).collect()
     }

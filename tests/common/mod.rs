@@ -1,4 +1,5 @@
-//! What the integration tests share: patience, random numbers, witnesses, and what Linux says about a process.
+//! What the integration tests share: patience, random numbers, witnesses, and what Linux says about
+//! a process.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
@@ -15,10 +16,10 @@ pub(crate) const MS: Duration = Duration::from_millis(1);
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// How long a test waits for what must happen sometime, on however loaded a machine.
+/// How long a test waits for what must happen sometime, even on a heavily loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits until `is_so`, and fails if that takes more than [`PATIENCE`].
+/// Waits until `is_so` returns true, and fails if that takes more than [`PATIENCE`].
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
@@ -27,7 +28,7 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Runs `work` on a thread of its own, so that what would hang fails instead.
+/// Runs `work` on a thread of its own, so that a hang becomes a failure.
 pub(crate) fn in_time<R: Send + 'static>(what: &str, work: impl FnOnce() -> R + Send + 'static) -> R {
     let (send, receive) = channel();
     let worker = thread::spawn(move || {
@@ -43,8 +44,9 @@ pub(crate) fn in_time<R: Send + 'static>(what: &str, work: impl FnOnce() -> R + 
     }
 }
 
-/// Runs a test in a process of its own, so that what Linux says of the process's memory and threads says it of this test alone. To be
-/// called by the test itself, with a closure that is made there: the test's name is taken from it.
+/// Runs a test in a process of its own, so that what Linux reports about the process's memory and
+/// threads concerns this test alone. The test itself must call it, with a closure made there: the
+/// test's name is taken from it.
 pub(crate) fn alone<W: FnOnce()>(work: W) {
     const KEY: &str = "TOURBILLON_ALONE";
     if std::env::var_os(KEY).is_some() {
@@ -59,7 +61,7 @@ pub(crate) fn alone<W: FnOnce()>(work: W) {
     assert!(is_good, "{name}: {}\n{said}{}", outcome.status, String::from_utf8_lossy(&outcome.stderr));
 }
 
-/// A driven engine on a clock of its own.
+/// Returns a driven engine on a manual clock of its own.
 pub(crate) fn driven_by(builder: Builder) -> (Timer, Driver, ManualClock) {
     let clock = ManualClock::new();
     let (timer, driver) = builder.clock(clock.clone()).build_driven().expect("the options make sense");
@@ -70,7 +72,7 @@ pub(crate) fn driven() -> (Timer, Driver, ManualClock) {
     driven_by(Timer::builder())
 }
 
-/// Turns until there is nothing left to do at this time. Returns how many timeouts fired.
+/// Turns until nothing is left to do at this time. Returns how many timeouts fired.
 pub(crate) fn settle(driver: &mut Driver, clock: &ManualClock) -> usize {
     let mut fired = driver.turn();
     while driver.next_wakeup().is_some_and(|at| at <= clock.now()) {
@@ -79,7 +81,7 @@ pub(crate) fn settle(driver: &mut Driver, clock: &ManualClock) -> usize {
     fired
 }
 
-/// Every accepted timeout has had exactly one end, or is still pending.
+/// Every accepted timeout has had exactly one outcome, or is still pending.
 pub(crate) fn assert_books_balance(stats: &Stats) {
     let ended = stats.fired + stats.cancelled + stats.returned;
     assert_eq!(stats.scheduled + stats.repeated, ended + stats.pending as u64, "{stats:?}");
@@ -94,7 +96,7 @@ impl Runs {
         Self((0..len).map(|_| AtomicUsize::new(0)).collect())
     }
 
-    /// The closure with this number.
+    /// Returns the closure with this number.
     pub(crate) fn task(&self, id: usize) -> impl FnOnce() + Send + 'static {
         let runs = self.clone();
         move || {
@@ -117,11 +119,11 @@ impl Runs {
     }
 }
 
-/// Remembers which threads dropped its witnesses.
+/// Records which threads dropped its witnesses.
 #[derive(Clone, Default)]
 pub(crate) struct Drops(Arc<Mutex<Vec<ThreadId>>>);
 
-/// A capture that tells when it is dropped.
+/// A capture that records the thread that drops it.
 pub(crate) struct Witness(Drops);
 
 impl Drops {
@@ -148,7 +150,7 @@ impl Drop for Witness {
     }
 }
 
-/// Numbers that look random and are the same in each run (xorshift64*).
+/// Pseudorandom numbers, the same in each run (xorshift64*).
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -167,7 +169,7 @@ impl Random {
         usize::try_from(self.next() % bound as u64).expect("less than a usize")
     }
 
-    /// Up to `max`, each order of magnitude as likely as any other.
+    /// Returns a duration up to `max`, with each order of magnitude as likely as any other.
     pub(crate) fn duration(&mut self, max: Duration) -> Duration {
         let max_ns = u64::try_from(max.as_nanos()).expect("less than centuries");
         let bits = self.below(max_ns.ilog2() as usize + 1);
@@ -182,32 +184,32 @@ pub(crate) struct SeenThread {
 }
 
 impl SeenThread {
-    /// By its folder in `/proc`; none if it has ended.
+    /// Reads the thread's folder in `/proc`. Returns `None` if the thread has ended.
     pub(crate) fn read(task: &std::path::Path) -> Option<Self> {
         let name = fs::read_to_string(task.join("comm")).ok()?.trim_end().to_owned();
         Some(Self { name, status: fs::read_to_string(task.join("status")).ok()? })
     }
 
-    /// A line of its `status`.
+    /// Returns a line of its `status`.
     pub(crate) fn field(&self, key: &str) -> &str {
         let value = self.status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
         value.expect("Linux shows this field").trim()
     }
 
-    /// How often it has gone to sleep of its own accord, which takes a system call.
+    /// Returns how often it has gone to sleep voluntarily, which takes a system call.
     pub(crate) fn sleeps(&self) -> u64 {
         self.field("voluntary_ctxt_switches").parse().expect("a number")
     }
 }
 
-/// The living threads whose names begin with `prefix`. (Linux keeps 15 bytes of a name.)
+/// Returns the living threads whose names begin with `prefix`. (Linux keeps 15 bytes of a name.)
 pub(crate) fn threads_named(prefix: &str) -> Vec<SeenThread> {
     let tasks = fs::read_dir("/proc/self/task").expect("Linux");
     let seen = tasks.filter_map(|task| SeenThread::read(&task.ok()?.path()));
     seen.filter(|thread| thread.name.starts_with(prefix)).collect()
 }
 
-/// The cores that this process may use, from a list such as `0-3,6`.
+/// Returns the cores that this process may use, from a list such as `0-3,6`.
 pub(crate) fn cores_in(list: &str) -> Vec<usize> {
     let number = |text: &str| text.parse::<usize>().expect("a core's number");
     let range = |part: &str| match part.split_once('-') {
@@ -223,19 +225,19 @@ pub(crate) fn allowed_cores() -> Vec<usize> {
     cores_in(list.expect("Linux shows it").trim())
 }
 
-/// Memory of this process that is really there, in bytes.
+/// Returns the resident memory of this process, in bytes.
 pub(crate) fn resident_bytes() -> usize {
     let statm = fs::read_to_string("/proc/self/statm").expect("Linux");
     let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number of pages");
     pages * 4096
 }
 
-/// An engine of one kind, on a clock of its own.
+/// An engine of one kind, on a manual clock of its own.
 pub(crate) struct Rig {
     pub(crate) timer: Timer,
     pub(crate) clock: ManualClock,
     pub(crate) kind: &'static str,
-    /// None if it has workers.
+    /// `None` if it has workers.
     pub(crate) driver: Option<Driver>,
 }
 
@@ -259,7 +261,7 @@ impl Rig {
         Self::with_workers(builder.executor(ThreadPool::new(4)), "a pool")
     }
 
-    /// One of each kind.
+    /// Returns one of each kind.
     pub(crate) fn each(builder: impl Fn() -> Builder) -> [Self; 3] {
         [Self::driven(builder()), Self::inline(builder()), Self::pool(builder())]
     }
@@ -277,13 +279,13 @@ impl Rig {
         }
     }
 
-    /// Moves the clock so many times by a millisecond, and runs what is due after each.
+    /// Moves the clock `ms` times by a millisecond, and runs what is due after each.
     pub(crate) fn walk(&mut self, ms: usize) {
         (0..ms).for_each(|_| self.advance(MS));
     }
 }
 
-/// Notes what a clock shows.
+/// Records the time of each call, by a clock.
 #[derive(Clone)]
 pub(crate) struct Times {
     clock: ManualClock,
@@ -292,7 +294,7 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// From now on.
+    /// Counts from now on.
     pub(crate) fn on(clock: &ManualClock) -> Self {
         Self { clock: clock.clone(), start: clock.now(), seen: Arc::default() }
     }
@@ -305,7 +307,7 @@ impl Times {
         self.seen.lock().expect("no panic under this lock").len()
     }
 
-    /// In milliseconds since the start.
+    /// Returns the times in milliseconds since the start.
     pub(crate) fn in_ms(&self) -> Vec<u128> {
         self.seen.lock().expect("no panic under this lock").iter().map(Duration::as_millis).collect()
     }
@@ -325,7 +327,7 @@ impl Own {
     }
 }
 
-/// An executor that keeps what it is given, until somebody runs it.
+/// An executor that keeps its batches until the test runs them.
 #[derive(Clone, Default)]
 pub(crate) struct Keeps(Arc<Mutex<Vec<Expired>>>);
 

@@ -1,4 +1,4 @@
-//! Engines that end, or are short of something, and wakers that misbehave.
+//! Engines that end, or are short of memory or room, and wakers that misbehave.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -33,10 +33,10 @@ fn an_engine_without_a_timer_goes_with_its_last_future_and_not_before() {
         };
         let timer = Timer::builder().shards(2).executor(executor).build().expect("defaults");
         let task = Task::new();
-        // Each counted by the thread that made it; one has a timeout, the other has none.
+        // Each is counted by the thread that made it. One has a timeout, the other has none.
         let of_another_thread = timer.clone();
         let theirs = thread::spawn(move || of_another_thread.sleep(HOUR)).join().expect("no panic");
-        // One that comes and goes while there is a timer changes nothing.
+        // A sleep that comes and goes while there is a timer changes nothing.
         drop(timer.sleep(HOUR));
         let mut mine = timer.sleep(HOUR);
         assert!(task.poll(&mut mine).is_pending());
@@ -52,7 +52,7 @@ fn an_engine_without_a_timer_goes_with_its_last_future_and_not_before() {
     }
 }
 
-/// An engine of some kind, and what turns it.
+/// Returns an engine of one kind, and its driver.
 fn engine(is_driven: bool) -> (Timer, Option<tourbillon::Driver>) {
     if is_driven {
         let (timer, driver) = Timer::builder().build_driven().expect("a good plan");
@@ -256,7 +256,7 @@ fn wakers_are_called_by_the_worker_and_not_by_the_executor() {
     assert!(poll_with(&mut sleep, &waker));
 }
 
-/// The shard has been left by then: a waker may do what a task may.
+/// The thread has left the shard by then: a waker may do what a task may.
 #[test]
 fn a_waker_may_schedule_sleep_cancel_and_is_refused_a_shutdown() {
     let (timer, mut driver, clock) = driven_by(Timer::builder().executor(Inline));

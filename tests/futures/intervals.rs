@@ -12,7 +12,8 @@ fn poll(interval: &mut Interval) -> Poll<Instant> {
     interval.poll_tick(&mut Context::from_waker(&Task::new().waker))
 }
 
-/// Moves the clock by `steps` in turn, and tells after each how long after `start` the ticks were due that came.
+/// Moves the clock by each of `steps`. Returns, for each, when its ticks were due, counted from
+/// `start`.
 fn ticks(
     interval: &mut Interval,
     driver: &mut Driver,
@@ -43,7 +44,7 @@ fn an_interval_ticks_at_once_and_then_by_its_schedule() {
     let mut interval = timer.interval(10 * MS);
     assert_eq!((interval.period(), interval.missed_ticks()), (10 * MS, MissedTicks::Skip));
     let seen = ticks(&mut interval, &mut driver, &clock, start, &[0, 9, 1, 13, 7]);
-    // The one that was looked at late is due when it was, and the next one follows the schedule.
+    // The late tick is due when it was, and the next one follows the schedule.
     assert_eq!(seen, [vec![0], vec![], vec![10], vec![20], vec![30]]);
 }
 

@@ -1,4 +1,4 @@
-//! What the futures promise, through the public API, with wakers that count, on clocks that are moved by hand.
+//! What the futures promise, through the public API, with wakers that count, on manual clocks.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// A task as far as a future can tell: it counts how often it is woken.
+/// A task as a future sees it: it counts how often it is woken.
 #[derive(Default)]
 struct Woken(AtomicUsize);
 
@@ -43,12 +43,12 @@ impl Task {
         poll(&mut Context::from_waker(&self.waker))
     }
 
-    /// How often it was woken since this was last asked.
+    /// Returns how often it was woken since the last call.
     fn woken(&self) -> usize {
         self.woken.0.swap(0, Ordering::SeqCst)
     }
 
-    /// Whether anybody else still has its waker.
+    /// Returns whether nothing else holds its waker any more.
     fn is_forgotten(&self) -> bool {
         Arc::strong_count(&self.woken) == 2
     }

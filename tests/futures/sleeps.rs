@@ -222,7 +222,7 @@ fn no_wake_up_is_lost_when_sleeps_wander_between_threads() {
                 for round in 0..SLEEPS {
                     let delay = Duration::from_micros(100 * ((at * 7 + round) % 23) as u64);
                     let mut sleep = timer.sleep(delay);
-                    // Polled here first, by a task that is given up, and then awaited elsewhere.
+                    // A task that is given up polls it first. Then another task awaits it.
                     let _: Poll<()> = Task::new().poll(&mut sleep);
                     if round % 3 == 0 {
                         sleep.reset(delay / 2);
@@ -260,7 +260,7 @@ fn a_sleep_that_is_moved_to_the_past_is_ready_at_once() {
         interval.reset_immediately();
         assert!(task.poll(&mut at).is_ready() && task.poll(&mut after).is_ready());
         assert!(task.poll_with(|context| interval.poll_tick(context)).is_ready());
-        // And no look at the clock makes one early that was moved forward, but not so far.
+        // A look at the clock does not make a sleep ready that was moved forward, but not that far.
         let mut sooner = timer.sleep(HOUR);
         assert!(task.poll(&mut sooner).is_pending());
         sooner.reset(tick);

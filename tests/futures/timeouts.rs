@@ -21,7 +21,7 @@ fn a_timeout_round_a_ready_future_touches_no_timer() {
     assert_eq!((stats.scheduled, stats.fired, stats.cancelled), (0, 0, 0));
 }
 
-/// A clock that stands still, and counts who looks at it.
+/// A clock that stands still, and counts the looks at it.
 struct Counted {
     at: Instant,
     looks: Arc<AtomicUsize>,
@@ -75,7 +75,7 @@ fn a_deadline_that_has_passed_has_elapsed_at_the_first_poll_that_is_not_ready() 
     let (timer, _driver, clock) = driven();
     let (start, task) = (clock.now(), Task::new());
     clock.advance(7 * MS + MS / 3);
-    // In the tick that has begun, too, whose end they would be rounded up to.
+    // Also in the tick that has begun, to whose end the deadline would be rounded up.
     for ago in [Duration::ZERO, Duration::from_nanos(1), MS / 4, MS, 7 * MS, HOUR] {
         let Some(deadline) = clock.now().checked_sub(ago) else { continue };
         assert!(matches!(task.poll(&mut timer.timeout_at(deadline, pending::<()>())), Poll::Ready(Err(_))), "{ago:?}");

@@ -1,4 +1,4 @@
-//! Engines that end: with work left, under the hands of who uses them, and before their handles.
+//! Engines that end: with work left, while other threads use them, and before their handles.
 
 use std::cell::RefCell;
 use std::sync::Barrier;
@@ -12,7 +12,8 @@ use crate::{Ledger, few, let_threads_end, small, with_workers};
 
 const MODES: [Shutdown; 3] = [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(Duration::from_millis(5))];
 
-/// Something of everything: due, soon due, far, never; linked or still in the inbox; held, detached, cancelled.
+/// Some of each kind: due, soon due, far, never; linked or still in the inbox; held, detached,
+/// cancelled.
 fn fill(timer: &Timer, ledger: &Ledger) -> Vec<Timeout> {
     let schedule = |delay, id| timer.schedule(delay, ledger.task(id)).expect("accepted");
     let held = vec![schedule(HOUR, 0), schedule(Duration::MAX, 1), schedule(2 * MS, 2), schedule(HOUR, 3)];
@@ -57,7 +58,7 @@ fn a_driven_engine_accounts_for_all_that_was_left() {
     }
 }
 
-/// What was accepted is run, or cancelled, or handed back, whatever comes in between.
+/// An accepted timeout is run, or cancelled, or returned, whatever comes in between.
 #[test]
 fn schedules_and_cancels_and_resets_race_a_shutdown() {
     const EACH: usize = few(8, 500);

@@ -1,9 +1,9 @@
-//! Small engines, few timeouts, two or three threads: each test is over in some thousand steps, so that Miri and
-//! ThreadSanitizer get through it many times, each time by another schedule (`scripts/miri`, `scripts/tsan`). What they look
-//! for is in the engine's memory; what these tests look for themselves is that each task is run or dropped exactly once, and
-//! that the books balance.
+//! Small engines, few timeouts, two or three threads: each test is over in some thousand steps. So
+//! Miri and ThreadSanitizer get through it many times, each time by another schedule
+//! (`scripts/miri`, `scripts/tsan`). They check the engine's memory. The tests themselves check
+//! that each task is run or dropped exactly once, and that the counters reconcile.
 //!
-//! Tasks carry a box, which is read when they run: so that whoever runs one must have seen all of it.
+//! Tasks carry a box and read it when they run: the thread that runs one must have seen all of it.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -24,12 +24,13 @@ use tourbillon::{Builder, Inline, ThreadPool, Timer};
 
 use common::Random;
 
-/// So many of something: few under Miri, where each costs a thousand times as much.
+/// Returns a number of things: fewer under Miri, where each costs a thousand times as much.
 pub(crate) const fn few(under_miri: usize, otherwise: usize) -> usize {
     if cfg!(miri) { under_miri } else { otherwise }
 }
 
-/// Where random numbers begin. Under Miri at a number that its own seed decides, as that decides the keys of hash maps.
+/// Where random numbers begin. Under Miri its own seed decides, as it decides the keys of hash
+/// maps.
 pub(crate) fn seeds() -> Range<u64> {
     if cfg!(miri) {
         let seed = RandomState::new().build_hasher().finish() >> 1;
@@ -39,8 +40,9 @@ pub(crate) fn seeds() -> Range<u64> {
     }
 }
 
-/// Miri says that a thread leaks that lives when the tests are over, and the threads of an engine end without anybody
-/// waiting for them. Its clock goes on only when all threads wait, so this is as long as it takes.
+/// Miri reports a leak if a thread lives when the tests are over, and no thread waits for the end
+/// of an engine's threads. Its clock goes on only when all threads wait, so this takes only as long
+/// as those threads need.
 pub(crate) fn let_threads_end() {
     if cfg!(miri) {
         thread::sleep(Duration::from_secs(1));
@@ -66,8 +68,8 @@ pub(crate) fn with_workers() -> impl Iterator<Item = Builder> {
     all.into_iter()
 }
 
-/// How often each task has run, and how often it has been dropped, run or not. With orderings that order nothing, so that
-/// they add no order to the engine's own.
+/// How often each task has run, and how often it has been dropped, run or not. The orderings are
+/// relaxed, so that they add no order to the engine's own.
 #[derive(Clone)]
 pub(crate) struct Ledger(Arc<[Line]>);
 
@@ -77,7 +79,7 @@ struct Line {
     drops: AtomicU32,
 }
 
-/// What a task carries.
+/// A task's capture.
 struct Ticket {
     ledger: Ledger,
     id: Box<usize>,
@@ -104,13 +106,13 @@ impl Ledger {
         Ticket { ledger: self.clone(), id: Box::new(id) }
     }
 
-    /// One that needs no allocation of the engine's.
+    /// Returns a task that needs no allocation by the engine.
     pub(crate) fn task(&self, id: usize) -> impl FnOnce() + Send + use<> {
         let ticket = self.ticket(id);
         move || ticket.run()
     }
 
-    /// One that does.
+    /// Returns a task that needs one.
     pub(crate) fn large_task(&self, id: usize) -> impl FnOnce() + Send + use<> {
         let (ticket, numbers) = (self.ticket(id), [id; 9]);
         move || {
@@ -119,7 +121,7 @@ impl Ledger {
         }
     }
 
-    /// For a series.
+    /// Returns a task for a periodic timeout.
     pub(crate) fn repeating_task(&self, id: usize) -> impl FnMut() + Send + use<> {
         let ticket = self.ticket(id);
         move || ticket.run()
@@ -129,7 +131,7 @@ impl Ledger {
         self.0[id].runs.load(Ordering::Relaxed)
     }
 
-    /// How many tasks have run.
+    /// Returns how many tasks have run.
     pub(crate) fn ran(&self) -> usize {
         (0..self.0.len()).filter(|&id| self.runs_of(id) > 0).count()
     }
@@ -142,7 +144,7 @@ impl Ledger {
         (0..self.0.len()).all(|id| self.drops_of(id) > 0)
     }
 
-    /// All tasks are gone, each once, and none has run twice.
+    /// Asserts that all tasks are gone, each once, and none has run twice.
     pub(crate) fn assert_closed(&self) {
         for id in 0..self.0.len() {
             assert_eq!(self.drops_of(id), 1, "drops of task {id}");

@@ -1,4 +1,4 @@
-//! Two or three threads on one engine: who schedules, who resets, cancels and drops, and who runs what is due.
+//! Two or three threads on one engine: they schedule, reset, cancel and drop, and run what is due.
 
 use std::sync::mpsc::channel;
 use std::thread;
@@ -9,7 +9,7 @@ use tourbillon::{Inline, ManualClock, Shutdown, ThreadPool, Timeout, Timer, Wait
 use crate::common::{HOUR, MS, PATIENCE, Random, assert_books_balance};
 use crate::{Ledger, delay, few, let_threads_end, seeds, small, with_workers};
 
-/// Shuts the engine down, and checks that each task has had one end.
+/// Shuts the engine down, and checks that each task has had one outcome.
 fn assert_all_end(timer: Timer, ledger: &Ledger, cancelled: usize, len: usize) {
     let left = timer.shutdown().expect("the first").len();
     assert_eq!(ledger.ran() + cancelled + left, len);
@@ -28,7 +28,7 @@ fn cancels_and_resets_and_drops_race_a_worker() {
         let timer = builder.build().expect("the options make sense");
         let (ledger, mut random) = (Ledger::new(LEN), Random::new(seed));
         let schedule = |id| {
-            // From at once to when the other threads are at it.
+            // From at once to a time when the other threads are at work.
             let delay = Duration::from_micros(random.next() % 8_000);
             timer.schedule(delay, ledger.task(id)).expect("accepted")
         };
@@ -45,7 +45,7 @@ fn cancels_and_resets_and_drops_race_a_worker() {
     }
 }
 
-/// By another thread, or by the one that takes the entry for its next timeout at once.
+/// Cancelled by another thread, or by the one that takes the entry for its next timeout at once.
 #[test]
 fn handles_that_are_dropped_race_the_expiry() {
     const LEN: usize = few(16, 500);
@@ -81,7 +81,8 @@ fn entries_go_round_between_a_thread_that_schedules_and_one_that_cancels() {
         thread::scope(|scope| {
             let (send, receive) = channel();
             let (timer, ledger) = (&timer, &ledger);
-            // The other thread keeps a few, so that some are linked when they are cancelled, and some are not.
+            // The other thread keeps a few, so that some are linked when they are cancelled, and
+            // some are not.
             scope.spawn(move || {
                 let mut kept: Vec<Timeout> = Vec::new();
                 for timeout in receive {
@@ -101,7 +102,7 @@ fn entries_go_round_between_a_thread_that_schedules_and_one_that_cancels() {
     }
 }
 
-/// The queues of a sleeping worker fill up, until it is woken to collect.
+/// The queues of a sleeping worker fill up, until a push wakes it to collect.
 #[test]
 fn a_ring_of_schedules_and_cancels_uses_its_entries_again() {
     const LEN: usize = few(60, 50_000);
@@ -198,7 +199,7 @@ fn a_sleeping_worker_is_woken_and_no_wake_up_is_lost() {
                 1 => assert!(timer.schedule(HOUR, task).expect("accepted").reset(Duration::ZERO)),
                 _ => {
                     let timeout = timer.schedule(HOUR, task).expect("accepted");
-                    // Until it is linked, at times.
+                    // At times the worker links it meanwhile.
                     thread::yield_now();
                     assert!(timeout.reset(HOUR / 2) && timeout.reset(MS));
                 }

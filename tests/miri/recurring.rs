@@ -1,4 +1,5 @@
-//! Series, groups, pauses and tasks that use the engine, against whoever uses them at the same time.
+//! Periodic timeouts, groups, pauses and tasks that use the engine, against threads that use it at
+//! the same time.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -17,7 +18,8 @@ fn runs_of_a_series_do_not_overlap_and_end_with_its_cancel() {
         let timer = builder.build().expect("the options make sense");
         let ran = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&ran);
-        // On the heap, and without any order of its own: runs follow upon each other, on whatever threads.
+        // On the heap, and without any order of its own: runs follow each other, on whatever
+        // threads.
         let mut runs = Box::new(0_usize);
         let run = move || {
             *runs += 1;
@@ -30,7 +32,7 @@ fn runs_of_a_series_do_not_overlap_and_end_with_its_cancel() {
             scope.spawn(|| _ = series.reset(MS));
             assert!(series.cancel());
         });
-        // Whoever runs it when it is cancelled drops the task.
+        // The thread that runs it when it is cancelled drops the task.
         eventually("its task is dropped", || Arc::strong_count(&ran) == 1);
         let runs = ran.load(Ordering::Relaxed) as u64;
         assert!(timer.shutdown().expect("the first").is_empty());
@@ -92,7 +94,7 @@ fn a_group_is_cancelled_while_its_timeouts_fire_and_others_cancel_them() {
             mine + all.map(|cancels| cancels.join().expect("no panic")).iter().sum::<usize>()
         });
         assert_eq!(group.pending(), 0);
-        // The group goes last but for the handles.
+        // The group goes last, except for the handles.
         drop(timer.shutdown().expect("the first"));
         let ran = (0..LEN).filter(|&id| ledger.runs_of(id) > 0).count();
         assert_eq!(ran + cancelled, LEN);

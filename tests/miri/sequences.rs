@@ -1,4 +1,5 @@
-//! One thread, or one after the other: a driven engine against a `BTreeMap`, step by step, and every way to end it.
+//! One thread, or one after the other: a driven engine against a `BTreeMap`, step by step, and
+//! every way to end it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -13,7 +14,7 @@ use crate::{delay, few, seeds, small};
 /// A deadline that never comes.
 const NEVER: u64 = u64::MAX;
 
-/// An engine, and what should be pending in it: the ms at which each is due.
+/// An engine, and the timeouts that should be pending in it: the ms at which each is due.
 struct Pair {
     timer: Timer,
     driver: Driver,

@@ -1,4 +1,5 @@
-//! Futures that sleep: polled by one thread and then by another, reset and dropped, while a worker wakes them.
+//! Futures that sleep: polled by one thread and then by another, reset and dropped, while a worker
+//! wakes them.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -14,7 +15,8 @@ use tourbillon::{Sleep, Timer};
 use crate::common::{Random, assert_books_balance, eventually};
 use crate::{Ledger, delay, few, let_threads_end, seeds, small, with_workers};
 
-/// A task whose waker owns something that can be read when it is woken, and missed when it leaks.
+/// A task whose waker owns something that can be read when it is woken, and whose loss shows as a
+/// leak.
 struct Task {
     id: Box<usize>,
     woken: Sender<usize>,
@@ -47,7 +49,7 @@ fn is_ready(sleep: &mut Sleep, waker: &Waker) -> bool {
 }
 
 fn shut_down(timer: Timer) {
-    // What has been woken, or dropped while it rang, is counted when its batch is over.
+    // A sleep that was woken, or dropped while it rang, is counted when its batch is over.
     eventually("nothing is pending", || timer.stats().pending == 0);
     assert_books_balance(&timer.stats());
     assert!(timer.shutdown().expect("the first").is_empty());
@@ -55,7 +57,8 @@ fn shut_down(timer: Timer) {
     let_threads_end();
 }
 
-/// Each is polled on one thread, then on another by a task of its own, which waits until it is woken.
+/// Each is polled on one thread, then on another by a task of its own, which waits until it is
+/// woken.
 #[test]
 fn sleeps_that_wander_wake_whoever_polled_last() {
     const LEN: usize = few(4, 100);
@@ -111,7 +114,7 @@ fn sleeps_are_dropped_and_reset_while_they_ring() {
     }
 }
 
-/// In one thread, with a driver: a task in between runs as ever.
+/// In one thread, with a driver. A task among the sleeps runs as usual.
 #[test]
 fn sleeps_and_tasks_share_a_turn() {
     for seed in seeds() {
@@ -137,7 +140,8 @@ fn sleeps_and_tasks_share_a_turn() {
     }
 }
 
-/// The last of all that keeps the engine is a future that was never polled, or one that is armed: the engine's memory goes with it.
+/// The last reference to the engine is a future that was never polled, or one that is armed. The
+/// engine's memory goes with it.
 #[test]
 fn the_last_future_takes_the_engine_with_it() {
     let clock = tourbillon::ManualClock::new();
@@ -156,8 +160,8 @@ fn the_last_future_takes_the_engine_with_it() {
     let_threads_end();
 }
 
-/// Futures of several threads, one of them armed, the timer and a handle go at once: the memory goes with one of them, and after the
-/// others.
+/// Futures of several threads, one of them armed, the timer and a handle go at once. One of them
+/// frees the memory, after the others.
 #[test]
 fn futures_a_handle_and_the_timer_race_to_be_last() {
     for _ in 0..few(3, 300) {
@@ -181,7 +185,8 @@ fn futures_a_handle_and_the_timer_race_to_be_last() {
     }
 }
 
-/// Makes futures when its thread is so far gone that it has no producer of its own, and lets go of the timer then.
+/// Makes futures in its thread's teardown, when the thread has no state of its own left, and drops
+/// the timer then.
 struct Late(RefCell<Option<(Timer, Sender<Sleep>)>>);
 
 impl Drop for Late {
@@ -199,8 +204,8 @@ thread_local! {
     static LATE: Late = const { Late(RefCell::new(None)) };
 }
 
-/// A future keeps the engine also if it was made by a thread that was about to end, and ends it wherever it is dropped: on another
-/// thread, or in a task.
+/// A future keeps the engine also if a thread in teardown made it. It ends the engine wherever it
+/// is dropped: on another thread, or in a task.
 #[test]
 fn futures_of_a_thread_that_ends_keep_the_engine_and_end_it() {
     for builder in with_workers() {
@@ -208,7 +213,7 @@ fn futures_of_a_thread_that_ends_keep_the_engine_and_end_it() {
         let (send, sleeps) = channel();
         let of_late = timer.clone();
         let late = thread::spawn(move || {
-            // Touched before the engine is, so that it goes after what the engine keeps for this thread.
+            // Set up before the engine's own thread-local, so that it is dropped after it.
             LATE.with(|late| *late.0.borrow_mut() = Some((of_late.clone(), send)));
             drop(of_late.sleep(Duration::from_millis(1)));
         });

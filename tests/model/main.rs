@@ -1,5 +1,6 @@
-//! The whole engine, driven on a clock that is moved by hand, against a model (`oracle`). Whatever a random program of schedules,
-//! resets, cancels, drops and clock jumps does, over months of simulated time, the two must agree after every step.
+//! The whole engine, on a manual clock, against a model (`oracle`). Whatever a random program of
+//! schedules, resets, cancels, drops and clock jumps does, over months of simulated time, the two
+//! must agree after every step.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -46,7 +47,7 @@ proptest! {
         delays in prop::collection::vec((0..u64::MAX, 0..u64::MAX, any::<bool>()), 1..80),
     ) {
         let (timer, mut driver, clock) = driven_by(Timer::builder().levels(levels).ticks_per_wheel(1 << bits));
-        // Within some rounds of the last level: each round is a reason to look.
+        // Within some rounds of the last level: the worker looks at a timeout once in each round.
         let most = 8 << (bits * u32::try_from(levels).expect("few"));
         let late = Arc::new(Mutex::new(Vec::new()));
         for (first, second, reset) in &delays {

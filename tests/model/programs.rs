@@ -8,7 +8,7 @@ use tourbillon::{Builder, MissedTicks, Shutdown, Timer};
 use crate::common::DAY;
 use crate::oracle::{Act, End, Kept, Options, Rule, Step, Via};
 
-/// Delays of all orders of magnitude, a few that are special, and many that fall together.
+/// Delays of all orders of magnitude. A few are special, and many fall together.
 pub(crate) fn delays() -> impl Strategy<Value = Duration> {
     prop_oneof![
         8 => (0..54_u32, any::<u64>()).prop_map(|(bits, ns)| Duration::from_nanos(ns % (2 << bits))),
@@ -18,7 +18,8 @@ pub(crate) fn delays() -> impl Strategy<Value = Duration> {
     ]
 }
 
-/// Points in time from hours ago to days ahead. (Not within the current tick but past: see the promises.)
+/// Points in time from hours ago to days ahead. None is in the current tick but past: the engine
+/// does not promise when that is due.
 pub(crate) fn offsets() -> impl Strategy<Value = i64> {
     prop_oneof![Just(-3_600_000_000_000), Just(-400_000_000_000_000), 1..1_000_000_000_i64, 1..400_000_000_000_000_i64]
 }

@@ -1,5 +1,6 @@
-//! What users of other timers asked for, complained about, and what broke for them. Here are the tests for those lines that
-//! no other file holds; the table says for each line where its test is, or why there is none.
+//! What users of other timers asked for, complained about, and what broke for them. Here are the
+//! tests for those lines that no other file holds; the table says for each line where its test is,
+//! or why there is none.
 //!
 //! | line | what | held by |
 //! |---|---|---|
@@ -93,7 +94,7 @@ impl Counter {
     }
 }
 
-/// Moves the clock to where the engine wants to be turned, and turns it.
+/// Moves the clock to the time at which the engine asks to be turned, and turns it.
 fn turn_at_next_wakeup(driver: &mut Driver, clock: &ManualClock) {
     let at = driver.next_wakeup().expect("something is pending");
     clock.advance(at.saturating_duration_since(clock.now()));
@@ -110,7 +111,8 @@ fn connections_that_arm_again_at_each_heartbeat_leave_no_orphans() {
     let resets: Vec<_> = (0..CONNECTIONS).map(|_| timer.schedule(30_000 * MS, || ()).expect("accepted")).collect();
     for _ in 0..50 {
         for (connection, reset) in resets.iter().enumerate() {
-            // Half of the connections move their one timeout, the others put a new guard in the old one's place.
+            // Half of the connections move their one timeout, the others put a new guard in the old
+            // one's place.
             let new = timer.schedule(30_000 * MS, || ()).expect("accepted").cancel_on_drop();
             drop(guards.insert(connection, new));
             assert!(reset.reset(30_000 * MS));
@@ -129,7 +131,7 @@ fn connections_that_arm_again_at_each_heartbeat_leave_no_orphans() {
 /// 18: tokio-rs/tokio#3185, golang/go#24595.
 #[test]
 fn a_clock_that_counts_a_suspend_fires_on_waking_what_became_due_in_it() {
-    /// As a clock that goes on during a suspend is seen by a process: it jumps.
+    /// A clock that goes on during a suspend. A process sees it jump.
     struct Boottime(Instant, Arc<Mutex<Duration>>);
     impl tourbillon::Clock for Boottime {
         fn now(&self) -> Instant {
@@ -172,7 +174,7 @@ fn a_tick_of_fifty_microseconds_is_kept_to_the_nanosecond() {
     }
 }
 
-/// 39: typelevel/cats-effect#1731, netty/netty#1115: there a wheel of 32,768 ticks was needed.
+/// 39: typelevel/cats-effect#1731, netty/netty#1115: those needed a wheel of 32,768 ticks.
 #[test]
 fn a_wheel_that_is_too_small_for_its_timeouts_moves_each_only_from_level_to_level() {
     const TIMEOUTS: u64 = 5_000;
@@ -237,7 +239,8 @@ fn a_rate_keeps_to_its_schedule_however_long_its_runs_take_and_a_delay_counts_fr
     }
 }
 
-/// 28: netty/netty#14081, redisson/redisson#2304: nothing tells what became of a timeout after a stop.
+/// 28: netty/netty#14081, redisson/redisson#2304: no report of the outcome of a timeout after a
+/// stop.
 #[test]
 fn every_way_to_shut_down_accounts_for_every_timeout() {
     for how in [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(50 * MS)] {
@@ -322,7 +325,8 @@ fn a_series_that_races_a_shutdown_ends_and_is_accounted_for() {
     }
 }
 
-/// 30: netty/netty#6225, redisson/redisson#239: too many timers, and threads that keep a process from ending.
+/// 30: netty/netty#6225, redisson/redisson#239: too many timers, and threads that keep a process
+/// from ending.
 #[test]
 fn the_global_engine_is_the_same_for_all_threads_and_keeps_no_process_from_ending() {
     const CHILD: &str = "TOURBILLON_PEERS_CHILD";
@@ -382,13 +386,13 @@ fn the_shards_counters_add_up_to_the_engines_and_lateness_is_what_the_clock_says
     assert_eq!([sum(|shard| shard.rejected), sum(|shard| shard.lateness.count())], [stats.rejected, 90]);
     assert!(stats.shards.iter().all(|shard| shard.scheduled > 0), "both have had their part");
     assert_eq!((stats.lateness.count(), stats.lateness.max()), (90, 20 * MS));
-    // Twenty of ninety were due at 8 ms, the others at 5 ms; a value is exact to a sixteenth.
+    // Twenty of ninety were due at 8 ms, the others at 5 ms. A value is exact to a sixteenth.
     let about = |said: Duration, exact: Duration| said >= exact && said <= exact * 17 / 16;
     assert!(about(stats.lateness.percentile(10.0), 17 * MS), "{:?}", stats.lateness.percentile(10.0));
     assert!(about(stats.lateness.percentile(50.0), 20 * MS), "{:?}", stats.lateness.percentile(50.0));
 }
 
-/// 46: tokio-rs/tokio#3883, #3289: a step to the next timer, with as many threads as you like.
+/// 46: tokio-rs/tokio#3883, #3289: a step to the next timer, with any number of threads.
 #[test]
 fn a_clock_steps_from_timeout_to_timeout_and_says_when_there_is_none() {
     let (timer, clock) = with_workers(Timer::builder().shards(2));
@@ -405,32 +409,34 @@ fn a_clock_steps_from_timeout_to_timeout_and_says_when_there_is_none() {
     assert_eq!(clock.now() - start, 4_000 * DAY, "so it stands still");
 }
 
-/// 53: tokio-rs/tokio#4301, pantsbuild/pants#6950: threads are not there in a forked child.
+/// 53: tokio-rs/tokio#4301, pantsbuild/pants#6950: a forked child does not have its parent's
+/// threads.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_forked_child_gets_its_task_back_and_does_not_hang_and_its_parent_goes_on() {
     let timer = Timer::new().expect("the defaults make sense");
     let before = timer.schedule(20 * MS, || ()).expect("accepted");
-    // SAFETY: the child does nothing but call the engine and `_exit`.
+    // SAFETY: the child only calls the engine and `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        // SAFETY: only sets a timer of the child's, so that it does not outlive the test should it hang.
+        // SAFETY: `alarm` only sets a timer of the child's, so that the child does not outlive the
+        // test if it hangs.
         unsafe { libc::alarm(20) };
         let refused = timer.schedule(MS, || ()).is_err_and(|error| error.kind() == Refusal::Forked);
         let not_shut_down = timer.shutdown().err() == Some(ShutdownError::Forked);
-        // SAFETY: ends the child without running anything of the parent's.
+        // SAFETY: `_exit` ends the child without running any code of the parent's.
         unsafe { libc::_exit(i32::from(!(refused && not_shut_down))) };
     }
     assert!(child > 0, "there is room for a process");
     let mut status = -1;
-    // SAFETY: our own child, and a place for its status.
+    // SAFETY: `child` is this process's own child, and `status` is valid for the write.
     eventually("the child ends", || unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == child);
     assert_eq!(status, 0, "refused, and not shut down");
     eventually("the parent's fires", || before.is_expired());
     assert!(timer.shutdown().is_ok());
 }
 
-/// 23: netty/netty#10099, AsyncHttpClient/async-http-client#2313: a hung task, and nobody knows.
+/// 23: netty/netty#10099, AsyncHttpClient/async-http-client#2313: a hung task that nothing reports.
 #[test]
 fn a_task_that_keeps_its_worker_is_reported_while_it_does() {
     let timer = Timer::builder().executor(Inline).shards(1).stuck_after(20 * MS).build().expect("sensible");
@@ -483,7 +489,7 @@ fn a_series_that_is_reset_while_its_run_waits_is_accounted_for_by_a_shutdown() {
     waiting.run();
     assert!(counter.get() == 0 && !series.is_pending());
     let stats = timer.stats();
-    // Its executor brought it when the answer had been given: it was dropped, and counted as if it were in there.
+    // Its executor ran it after the shutdown had answered. It was dropped, and counted as returned.
     assert_eq!((stats.returned, left.len()), (1, 0));
     assert!(series.is_cancelled());
     assert_books_balance(&stats);

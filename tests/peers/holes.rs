@@ -30,7 +30,8 @@ fn a_refused_timeout_is_not_counted_as_pending_neither_when_full_nor_after_a_shu
     }
 }
 
-/// Netty, hole b: what was pushed after the worker had drained its queue was neither run nor returned.
+/// Netty, hole b: what was pushed after the worker had drained its queue was neither run nor
+/// returned.
 #[test]
 fn the_last_timeout_before_a_shutdown_and_the_first_after_it_are_not_lost() {
     const TASKS: usize = 64;
@@ -86,7 +87,8 @@ fn a_shutdown_counts_down_what_it_returns_and_each_destructor_is_called() {
     assert_eq!(drops.count(), 200, "none twice");
 }
 
-/// Netty, hole d: an exception of the wheel's own, for a clock that is not where it should be, ended the timer's thread.
+/// Netty, hole d: an exception of the wheel's own, for a clock with an unexpected time, ended the
+/// timer's thread.
 #[test]
 fn a_clock_that_goes_back_and_forth_ends_no_worker() {
     struct Unsteady(Instant, Arc<AtomicU64>);
@@ -143,7 +145,7 @@ fn a_storm_of_cancels_a_fat_slot_and_a_full_inbox_each_take_a_bounded_part_of_a_
 fn what_an_executor_refuses_runs_all_the_same_and_is_counted() {
     let panics = AtomicUsize::new(0);
     let executor = move |expired: Expired| {
-        // A queue that is full, and one that says so by a panic.
+        // A queue that is full, and one that reports that by a panic.
         if panics.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
             panic!("on purpose, with {} timeouts", expired.len());
         }
@@ -157,7 +159,8 @@ fn what_an_executor_refuses_runs_all_the_same_and_is_counted() {
     assert!(timer.shutdown().expect("the worker lives").is_empty());
 }
 
-/// Netty, hole g: with 60 s on a wheel of 5 s, each timeout was looked at in each of twelve rounds.
+/// Netty, hole g: with 60 s on a wheel of 5 s, the worker looked at each timeout in each of twelve
+/// rounds.
 #[test]
 fn a_timeout_of_a_minute_is_not_looked_at_in_each_round_of_the_wheel() {
     const TIMEOUTS: u64 = 1_000;
@@ -165,7 +168,7 @@ fn a_timeout_of_a_minute_is_not_looked_at_in_each_round_of_the_wheel() {
     for n in 0..TIMEOUTS {
         timer.schedule_detached(Duration::from_millis(60_000 + n), || ()).expect("accepted");
     }
-    // Turned at each tick, as Netty's worker does.
+    // Turned at each tick, as Netty's worker is.
     for _ in 0..6_000 {
         driver.turn();
         clock.advance(10 * MS);
@@ -178,7 +181,7 @@ fn a_timeout_of_a_minute_is_not_looked_at_in_each_round_of_the_wheel() {
     assert!(stats.cascaded <= TIMEOUTS, "each at most once: {}", stats.cascaded);
 }
 
-/// Netty, hole h: the count lagged behind the latch that told of the run, and behind the cancel.
+/// Netty, hole h: the count lagged behind the latch that announced the run, and behind the cancel.
 #[test]
 fn pending_is_right_in_the_task_and_as_soon_as_a_cancel_returns() {
     // The worker is not turned between a cancel and the look at the count.

@@ -23,7 +23,8 @@ fn deadlines_that_have_passed_run_in_the_next_turn_without_the_clock_moving() {
     runs.assert_each_ran_once();
 }
 
-/// Kafka, TimerTest.testTaskExpiration: a tick of 1 ms and wheels of 3 (here 4), so that there are many levels.
+/// Kafka, TimerTest.testTaskExpiration: a tick of 1 ms and wheels of 3 (here 4), so that there are
+/// many levels.
 #[test]
 fn of_five_hundred_deadlines_and_their_twins_each_runs_in_its_own_millisecond() {
     let (timer, mut driver, clock) = driven_by(Timer::builder().ticks_per_wheel(3).levels(6));
@@ -37,7 +38,7 @@ fn of_five_hundred_deadlines_and_their_twins_each_runs_in_its_own_millisecond() 
         let task = move || ran.lock().expect("no panic").push((delay, clock.now() - start));
         timer.schedule_detached(Duration::from_millis(delay), task).expect("accepted");
     }
-    // Never by a tick: only to where the engine itself wants to be turned.
+    // Never by a tick: only to the time at which the engine itself asks to be turned.
     while let Some(at) = driver.next_wakeup() {
         clock.advance(at.saturating_duration_since(clock.now()));
         driver.turn();
@@ -110,7 +111,8 @@ fn timeouts_fire_without_anybody_turning_the_clock_and_each_not_before_its_time(
     eventually("nothing is left", || timer.pending() == 0);
 }
 
-/// Kafka, SystemTimerReaperTest.testReaperClose: there a task without delay has to wake the thread.
+/// Kafka, SystemTimerReaperTest.testReaperClose: Kafka needs a task without delay to wake the
+/// thread.
 #[test]
 fn a_shutdown_wakes_a_worker_that_would_sleep_for_an_hour_and_its_thread_is_gone() {
     let timer = Timer::builder().thread_name("kafkac").shards(1).build().expect("the options make sense");

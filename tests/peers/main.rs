@@ -1,6 +1,6 @@
-//! The tests of other timers, rethought for the promises of this one, and what their users asked
-//! for, line by line. One file for each system, and `holes` for what their own tests leave open.
-//! This file also checks that the tests exist that `demand.rs` and `comparison.tsv` name.
+//! The tests of other timers, adapted to the promises of this one, and what their users asked for,
+//! line by line. There is one file for each system, and `holes` for what their own tests leave
+//! open. This file also checks that the tests exist that `demand.rs` and `comparison.tsv` name.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -14,14 +14,14 @@ mod russell_luo;
 
 use tourbillon::{Builder, ManualClock, Timer};
 
-/// An engine with workers, on a clock that stands still until the test moves it.
+/// Returns an engine with workers, on a clock that stands still until the test moves it.
 fn with_workers(builder: Builder) -> (Timer, ManualClock) {
     let clock = ManualClock::new();
     let timer = builder.clock(clock.clone()).build().expect("the options make sense");
     (timer, clock)
 }
 
-/// The table in `demand.rs`: its lines, each with what stands in its last column.
+/// Returns the lines of the table in `demand.rs`, each with its number and its last column.
 fn table() -> impl Iterator<Item = (usize, &'static str)> {
     let cells = |row: &'static str| row.strip_prefix("//! | ")?.strip_suffix(" |")?.split_once(" | ");
     include_str!("demand.rs").lines().filter_map(cells).filter_map(|(line, rest)| {
@@ -39,14 +39,14 @@ fn every_line_is_in_the_table_once_with_a_test_or_a_reason() {
     }
 }
 
-/// The names of tests in a cell: `file::name`, in backquotes.
+/// Returns the names of tests in a cell: `file::name`, in backquotes.
 fn tests_in(cell: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
     cell.split('`').skip(1).step_by(2).filter_map(|name| name.split_once("::"))
 }
 
 /// Panics unless `file` has a function `name` that is marked as a test.
 fn assert_is_a_test(file: &str, name: &str, named_in: &str) {
-    // A file of `tests` by its name there; any other by its path.
+    // A file of `tests` has its name there; any other has its path.
     let file = if file.contains("src/") || file.contains("tests/") {
         format!("{file}.rs")
     } else {
@@ -69,7 +69,8 @@ fn every_test_that_the_table_names_exists() {
     }
 }
 
-/// The rows of all tables in `docs/COMPARISON.md` that compare: a feature, and what Tourbillon's cell says.
+/// Returns the rows of all tables in `docs/COMPARISON.md` that compare: a feature, and Tourbillon's
+/// cell.
 fn comparison() -> Vec<(&'static str, &'static str)> {
     let rows = include_str!("../../docs/COMPARISON.md").lines().filter_map(|line| {
         let cells: Vec<_> = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect();
@@ -84,7 +85,7 @@ fn comparison() -> Vec<(&'static str, &'static str)> {
     rows.map(ours).collect()
 }
 
-/// The lines of `comparison.tsv`: a feature, and a test that holds what is said of it.
+/// Returns the lines of `comparison.tsv`: a feature, and a test that holds its claim.
 fn held_by() -> Vec<(&'static str, &'static str)> {
     let mut lines = include_str!("comparison.tsv").lines();
     assert_eq!(lines.next(), Some("feature\ttest"));

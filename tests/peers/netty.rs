@@ -1,4 +1,5 @@
-//! The fifteen cases of Netty's HashedWheelTimerTest, in its order. Where Netty sleeps, a clock is moved by hand.
+//! The fifteen cases of Netty's HashedWheelTimerTest, in its order. Where Netty sleeps, these tests
+//! move a manual clock.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -99,7 +100,7 @@ fn a_task_that_schedules_itself_again_goes_on_over_the_end_of_the_wheel() {
     }
 }
 
-/// Netty 6, testExecutionOnTime: there within twice the tick and the delay, here within one tick.
+/// Netty 6, testExecutionOnTime: Netty allows twice the tick and the delay, and this test one tick.
 #[test]
 fn a_hundred_thousand_timeouts_run_on_the_tick_that_their_delay_is_rounded_up_to() {
     const TICK: Duration = Duration::from_millis(200);
@@ -146,7 +147,7 @@ fn each_task_runs_on_the_executors_thread_and_on_no_other() {
     in_time("the runner ends with the engine", move || runner.join().expect("no panic"));
 }
 
-/// Two are pending, and no more are allowed.
+/// Returns an engine that allows two pending timeouts, and has two.
 fn full() -> (Timer, ManualClock, [Timeout; 2]) {
     let (timer, clock) = with_workers(Timer::builder().max_pending_timeouts(2));
     let both = [5_000 * MS, 6_000 * MS].map(|delay| timer.schedule(delay, || ()).expect("there is room"));
@@ -168,7 +169,8 @@ fn the_third_of_two_is_refused_and_never_runs() {
     assert_eq!((timer.stats().fired, timer.stats().panicked), (2, 0));
 }
 
-/// Netty 9, testNewTimeoutShouldStopThrowingRejectedExecutionExceptionWhenExistingTimeoutIsCancelled.
+/// Netty 9,
+/// testNewTimeoutShouldStopThrowingRejectedExecutionExceptionWhenExistingTimeoutIsCancelled.
 #[test]
 fn a_cancel_makes_room_without_waiting_for_the_workers_next_tick() {
     let (timer, _clock, both) = full();
@@ -179,7 +181,8 @@ fn a_cancel_makes_room_without_waiting_for_the_workers_next_tick() {
     assert!(third.is_pending() && is_full(&timer));
 }
 
-/// Netty 10, testNewTimeoutShouldStopThrowingRejectedExecutionExceptionWhenExistingTimeoutIsExecuted.
+/// Netty 10,
+/// testNewTimeoutShouldStopThrowingRejectedExecutionExceptionWhenExistingTimeoutIsExecuted.
 #[test]
 fn a_timeout_that_has_run_makes_room_for_exactly_one() {
     let (timer, clock, _both) = full();
@@ -235,7 +238,8 @@ fn what_a_shutdown_returns_reads_cancelled_and_does_not_run_by_itself() {
     assert_eq!(runs.total(), 0);
 }
 
-/// Netty 14, cancelWillCallCallback (which Netty never runs): the destructor of a capture is the callback.
+/// Netty 14, cancelWillCallCallback (which Netty never runs): the destructor of a capture is the
+/// callback.
 #[test]
 fn the_destructor_of_a_capture_is_called_once_by_the_cancel_before_it_returns() {
     let (timer, clock) = with_workers(Timer::builder());
@@ -259,7 +263,7 @@ fn the_destructor_of_a_capture_is_called_once_by_the_cancel_before_it_returns() 
 /// Netty 15, testPendingTimeoutsShouldBeCountedCorrectlyWhenTimeoutCancelledWithinGoalTick.
 #[test]
 fn timeouts_that_are_cancelled_while_their_own_tick_runs_are_counted_down_once() {
-    // With a budget of one, the others are still in the slot that is being expired while the first runs.
+    // With a budget of one, the others are still in the slot while the first runs.
     let builder = Timer::builder().shards(1).executor(Inline).expiry_limit(1).max_pending_timeouts(11);
     let (timer, clock) = with_workers(builder);
     let (begun, has_begun) = channel();

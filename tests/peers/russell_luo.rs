@@ -8,7 +8,7 @@ use tourbillon::Timer;
 use crate::common::{MS, driven_by, settle};
 use crate::with_workers;
 
-/// RussellLuo, TestTimingWheel_AfterFunc: there within 5 ms, here exactly.
+/// RussellLuo, TestTimingWheel_AfterFunc: within 5 ms in RussellLuo's, and exact here.
 #[test]
 fn each_of_seven_delays_runs_on_its_own_tick() {
     let (timer, clock) = with_workers(Timer::builder().ticks_per_wheel(20));

@@ -6,7 +6,7 @@ use tourbillon::{BuildError, Builder, Pinning, Timer, WaitStrategy};
 
 use crate::common::{HOUR, MS, allowed_cores, eventually};
 
-/// What both ways to build say, which is the same.
+/// Returns the error of both ways to build, which is the same.
 fn error_of(builder: fn() -> Builder) -> String {
     let driven = builder().build_driven().map(drop).expect_err("an option makes no sense");
     let with_workers = builder().build().map(drop).expect_err("an option makes no sense");

@@ -1,4 +1,4 @@
-//! Very many at once: at one deadline, and in one inbox.
+//! Very many timeouts at once: at one deadline, and in one inbox.
 
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -140,7 +140,7 @@ fn a_shutdown_takes_its_time_by_the_timeouts_and_not_by_the_slots() {
     driver.turn();
     let before = std::time::Instant::now();
     assert_eq!(timer.shutdown().expect("the first").len(), TIMEOUTS);
-    // 2.5 * 10^9 looks at a slot, if each timeout were searched for.
+    // It would take 2.5 * 10^9 steps through a slot if a cancel searched for its timeout.
     assert!(before.elapsed() < Duration::from_secs(1), "took {:?}", before.elapsed());
 }
 

@@ -1,4 +1,4 @@
-//! A clock that panics while a batch runs: on the thread of a pool or on a worker, no timeout is lost.
+//! A clock that panics while a batch runs: on a pool's thread or on a worker, no timeout is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use tourbillon::{Clock, Inline, ThreadPool, Timer};
 
 use crate::common::{Runs, assert_books_balance, eventually};
 
-/// Fails for the next so many looks of threads other than the test's.
+/// Fails for the next looks of threads other than the test's, this number of times.
 #[derive(Clone)]
 struct Fails {
     spared: ThreadId,

@@ -102,7 +102,8 @@ fn the_last_timer_may_be_dropped_in_a_turn() {
 
 #[test]
 fn the_last_timer_may_be_dropped_while_the_driver_is_asked_when_to_wake_up() {
-    // Another thread drops it at whatever moment; the driver must neither hang nor keep what was pending.
+    // Another thread drops it at any moment. The driver must neither hang nor keep what was
+    // pending.
     for round in 0..3000_u32 {
         let drops = Drops::default();
         let witness = drops.witness();

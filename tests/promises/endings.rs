@@ -1,4 +1,5 @@
-//! `shutdown_with`: what becomes of what is pending, in each of the three ways, with workers and with a driver.
+//! `shutdown_with`: the outcome of pending timeouts, in each of the three ways, with workers and
+//! with a driver.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -16,7 +17,7 @@ fn on_workers(builder: Builder) -> (Timer, ManualClock) {
     (builder.clock(clock.clone()).build().expect("the options make sense"), clock)
 }
 
-/// A drain on another thread, that has begun.
+/// Starts a drain on another thread, and waits until it has begun.
 fn begin_to_drain(timer: &Timer, most: Duration) -> JoinHandle<Result<Vec<Unfired>, ShutdownError>> {
     let own = timer.clone();
     let draining = thread::spawn(move || own.shutdown_with(Shutdown::Drain(most)));
@@ -24,10 +25,11 @@ fn begin_to_drain(timer: &Timer, most: Duration) -> JoinHandle<Result<Vec<Unfire
     draining
 }
 
-/// Drains, and moves the clock by a millisecond at a time. It must take so long, and no longer.
+/// Drains, and moves the clock by a millisecond at a time. The drain must take exactly `takes`.
 fn drain(timer: &Timer, clock: &ManualClock, most: Duration, takes: Duration) -> Vec<Unfired> {
     let (draining, start) = (begin_to_drain(timer, most), clock.now());
-    // What is due already has run, also where a pool has yet to get a processor, before the clock moves.
+    // The timeouts that are due already have run before the clock moves, even if a pool has yet to
+    // get a processor.
     clock.advance(Duration::ZERO);
     while clock.now() - start < takes {
         thread::sleep(MS);
@@ -66,7 +68,7 @@ fn fire_now_runs_all_that_is_pending_whatever_its_deadline_and_returns_nothing()
             timer.schedule(delay, runs.task(id)).expect("accepted")
         };
         let mut handles: Vec<_> = (0..500).map(schedule).collect();
-        // Those that are linked by now, and those that are not.
+        // Some are linked by now, and some are not.
         rig.settle();
         handles.extend((500..1_000).map(schedule));
         let cancelled = [2, 7, 502, 507];
@@ -193,7 +195,7 @@ fn a_drain_ends_as_soon_as_nothing_is_left() {
         let ran = timer.schedule(MS, || ()).expect("accepted");
         clock.advance(MS);
         let last = timer.schedule(7 * MS, || ()).expect("accepted");
-        // What has been cancelled is not waited for.
+        // The drain does not wait for a cancelled timeout.
         assert!(timer.schedule(HOUR, || ()).expect("accepted").cancel());
         let left = drain(&timer, &clock, HOUR, 7 * MS);
         assert!(left.is_empty() && ran.is_expired() && last.is_expired());
@@ -222,8 +224,9 @@ fn an_engine_that_drains_and_is_full_says_that_it_is_shut_down_and_not_that_ther
     assert!(in_time("a drain", || draining.join().expect("no panic")).expect("the first").is_empty());
 }
 
-/// A thread cancels and drops what is in the inbox, which it may arm again there, without a push that would be refused; a drain begins;
-/// and the thread schedules. Whether the drain had still to come to those in the inbox by then.
+/// A thread cancels and drops timeouts in the inbox, whose entries it may revive there, without a
+/// push that would be refused. Then a drain begins, and the thread schedules. Returns whether the
+/// drain had not yet come to those in the inbox.
 fn schedules_before_a_drain_comes_to_what_it_has_cancelled() -> bool {
     let builder = Timer::builder().shards(1).executor(Inline).transfer_limit(1);
     let timer = builder.build().expect("the options make sense");
@@ -238,7 +241,7 @@ fn schedules_before_a_drain_comes_to_what_it_has_cancelled() -> bool {
     let cancelled: Vec<_> = (0..8).map(|_| timer.schedule(HOUR, || ()).expect("accepted")).collect();
     assert!(cancelled.iter().all(Timeout::cancel));
     drop(cancelled);
-    // These are gone through first, one a turn.
+    // The worker goes through these first, one a turn.
     let (other, others) = (timer.clone(), Arc::new(Mutex::new(Vec::new())));
     let kept = Arc::clone(&others);
     let push =
@@ -246,7 +249,8 @@ fn schedules_before_a_drain_comes_to_what_it_has_cancelled() -> bool {
     thread::spawn(push).join().expect("no panic");
     let own = timer.clone();
     let draining = thread::spawn(move || own.shutdown_with(Shutdown::Drain(2 * HOUR)).map(|left| left.len()));
-    // Nothing says when its order has been given: is it given later, this was not the try.
+    // Nothing shows when the drain's command has been given. If it comes later, this try does not
+    // count.
     thread::sleep(20 * MS);
     go.send(()).expect("the task waits");
     while !timer.schedule_many(HOUR, [(); 0].map(|()| || ())).is_err_and(|refused| refused.is_shutdown()) {}

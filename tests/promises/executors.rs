@@ -1,4 +1,4 @@
-//! Executors: a pool, the worker itself, or the user's own, well-behaved or not.
+//! Executors: a pool, the worker itself, or the user's own, correct or not.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -21,7 +21,7 @@ fn schedule(timer: &Timer, n: usize) -> Runs {
     runs
 }
 
-/// The name of the thread that a timeout of this timer runs on.
+/// Returns the name of the thread that a timeout of this timer runs on.
 fn runs_on(timer: &Timer) -> String {
     let (send, receive) = channel();
     let task = move || send.send(thread::current().name().unwrap_or("nameless").to_owned()).expect("the test waits");
@@ -65,7 +65,7 @@ fn an_executor_that_panics_loses_no_timeout_and_no_worker() {
     assert!(timer.shutdown().expect("the worker lives").is_empty());
 }
 
-/// An engine whose batches come out of a channel.
+/// Returns an engine whose batches come out of a channel.
 fn timer_with_batches() -> (Timer, Receiver<Expired>) {
     let (send, receive) = channel();
     (timer_on(move |expired: Expired| drop(send.send(expired))), receive)
@@ -104,7 +104,8 @@ fn batches_that_an_executor_has_kept_may_be_run_or_dropped_after_the_shutdown() 
     assert!(handle.is_cancelled());
 }
 
-/// An engine whose executor does `work` with the timer, on the worker, after its first batch.
+/// Returns an engine whose executor does `work` with the timer, on the worker, after its first
+/// batch.
 fn timer_whose_executor(work: impl Fn(Timer) + Send + Sync + 'static, clock: &ManualClock) -> Timer {
     let handed_over: Arc<Mutex<Option<Timer>>> = Arc::default();
     let mine = Arc::clone(&handed_over);
@@ -248,7 +249,7 @@ fn a_task_may_shut_down_another_engine_that_shares_its_only_pool_thread() {
         let target = other.clone();
         let task = move || {
             begun.send(()).expect("the test waits");
-            // What the other has given to the pool by now waits behind this task.
+            // The batches that the other engine has given to the pool by now wait behind this task.
             eventually("the other engine has expired something", || target.stats().fired > 0);
             send.send(target.shutdown().is_ok()).expect("the test waits");
         };

@@ -1,4 +1,4 @@
-//! `stats`: what is counted, by whom, and how late is how late.
+//! `stats`: what the engine counts, on which thread, and how exact lateness is.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -8,7 +8,7 @@ use tourbillon::{Expired, Lateness, ManualClock, Stats, Timer};
 
 use crate::common::{HOUR, Keeps, MS, Random, Rig, Runs, assert_books_balance, driven, driven_by, settle};
 
-/// What a percentile of these is, to a sixteenth.
+/// Asserts the percentiles of these, to a sixteenth.
 fn assert_percentiles(lateness: &Lateness, mut exact: Vec<Duration>) {
     exact.sort();
     assert_eq!(lateness.count(), exact.len() as u64);
@@ -32,7 +32,7 @@ fn lateness_is_what_lies_between_the_deadline_and_the_beginning_of_the_run() {
     for _ in 0..1_000 {
         let (delay, late) = (Duration::from_millis(random.below(500) as u64), random.duration(2 * HOUR));
         timer.schedule_detached(delay, || ()).expect("accepted");
-        // From a tick on, so that the deadline is exact.
+        // It starts on a tick, so that the deadline is exact.
         clock.advance(delay + late);
         assert_eq!(settle(&mut driver, &clock), 1);
         exact.push(late);
@@ -57,14 +57,14 @@ fn a_task_behind_slow_ones_of_a_burst_is_as_late_as_the_clock_says_when_it_is_lo
     }
     clock.advance(2 * MS);
     assert_eq!(driver.turn(), 256);
-    // It is looked at for each 64th.
+    // The engine reads the clock once for each 64.
     let late = [1, 65, 128, 192].map(|ms| [ms * MS; 64]);
     assert_percentiles(&timer.stats().lateness, late.concat());
 }
 
-/// When the engine's time began.
+/// Returns the start of the engine's time.
 fn timer_start(timer: &Timer, clock: &ManualClock) -> std::time::Instant {
-    // A deadline of tick zero, shown.
+    // The instant that it shows for a deadline at tick zero.
     let probe = timer.schedule_at(clock.now(), || ()).expect("accepted");
     let current = Duration::from_millis(timer.current_tick());
     let start = probe.deadline() - current;

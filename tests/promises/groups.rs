@@ -1,4 +1,5 @@
-//! Groups: whatever was scheduled in one is cancelled at once, and is otherwise a timeout like any other.
+//! Groups: all timeouts of a group are cancelled at once, and each is otherwise a timeout like any
+//! other.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -18,7 +19,7 @@ fn holding(drops: &Drops) -> impl FnOnce() + Send + 'static {
     move || drop(witness)
 }
 
-/// One timeout by each way to schedule, none of them kept.
+/// Schedules one timeout in each way, and keeps none of them.
 fn schedule_each_way(group: &Group, now: std::time::Instant, drops: &Drops) -> usize {
     let hold = || {
         let witness = drops.witness();

@@ -1,4 +1,4 @@
-//! Handles: what they cost, who may hold them, and that they may outlive everything.
+//! Handles: what they cost, which threads may hold them, and that they may outlive everything.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -72,7 +72,7 @@ fn everything_public_is_debug_and_says_what_it_is() {
     shows(&receive.recv().expect("it fires"), "Expired");
 }
 
-/// Uses all that a handle can do, on a handle whose engine is gone.
+/// Calls every method of a handle whose engine is gone.
 fn use_after_the_end(timeout: &Timeout, was_cancelled: bool, deadline: Instant) {
     assert!(!timeout.cancel() && !timeout.reset(MS) && !timeout.reset(HOUR) && !timeout.reset_at(Instant::now()));
     assert_eq!((timeout.is_pending(), timeout.is_cancelled()), (false, was_cancelled));
@@ -157,7 +157,7 @@ fn handles_may_be_used_while_their_engine_goes() {
     }
 }
 
-/// Holds what is dropped when its thread ends, as a thread-local.
+/// Holds values as a thread-local, which are dropped when its thread ends.
 struct Late {
     timeouts: Vec<Timeout>,
     timer: Option<Timer>,
@@ -186,7 +186,7 @@ thread_local! {
 
 #[test]
 fn the_engine_may_be_used_in_destructors_of_thread_locals() {
-    // Whichever of the two is set up first, that thread-local or the engine's own.
+    // Either that thread-local or the engine's own is set up first.
     for ours_first in [true, false] {
         let timer = Timer::builder().build().expect("the options make sense");
         let theirs = timer.clone();
@@ -214,7 +214,8 @@ fn dying_threads_and_those_that_are_born_meanwhile_do_not_get_in_each_others_way
                 for _ in 0..THREADS / 3 {
                     let theirs = timer.clone();
                     let user = thread::spawn(move || {
-                        // First ours, so that it goes last, when the engine has taken leave of the thread.
+                        // Ours first, so that it is dropped last, when the engine's thread-local
+                        // has gone.
                         LATE.with_borrow_mut(|late| late.timer = None);
                         let timeouts = (0..40).map(|_| theirs.schedule(HOUR, || ()).expect("accepted")).collect();
                         LATE.with_borrow_mut(|late| *late = Late { timeouts, timer: Some(theirs) });

@@ -1,5 +1,5 @@
-//! What is called besides tasks: `on_worker_start` before a worker's first turn, `on_tick` after each turn that has done
-//! something, `on_panic` after each panic.
+//! What the engine calls besides tasks: `on_worker_start` before a worker's first turn, `on_tick`
+//! after each turn that has done something, `on_panic` after each panic.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use tourbillon::{Builder, Expired, Inline, ManualClock, Pinning, Shutdown, Shutd
 
 use crate::common::{HOUR, MS, Rig, Runs, allowed_cores, assert_books_balance, driven_by, eventually, in_time, settle};
 
-/// What `on_tick` was told.
+/// The arguments of `on_tick`.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<Vec<Tick>>>);
 
@@ -216,7 +216,7 @@ fn what_hooks_and_an_executor_hold_may_panic_when_it_goes_and_nothing_is_lost() 
     drop(with_a_bomb_in_each_hook_and_the_executor().build().expect("the options make sense"));
 }
 
-/// The key of a timeout on that shard.
+/// Returns the key of a timeout on that shard.
 fn key_of(timer: &Timer, shard: usize) -> u32 {
     (0..1_000).find(|key| timer.shard_for(key).index() == shard).expect("keys are spread")
 }

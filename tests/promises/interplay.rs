@@ -1,5 +1,5 @@
-//! What a reviewer broke when series, groups, pauses and the ways to shut down were new. Faults that other files hold already
-//! are not repeated here.
+//! Periodic timeouts, groups, pauses, limits and the ways to shut down, where two or more of them
+//! meet.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -20,7 +20,8 @@ use crate::common::{
 
 const S: Duration = Duration::from_secs(1);
 
-/// A clock that does something of the test's in the middle of that thread's next look, as if it had lost its core there.
+/// A clock that calls the test in the middle of that thread's next look, as if the thread had lost
+/// its core there.
 #[derive(Clone)]
 struct Interrupted(Arc<Looks>);
 
@@ -30,7 +31,7 @@ struct Looks {
     meanwhile: Mutex<Option<Meanwhile>>,
 }
 
-/// By which thread's look, and what.
+/// The thread whose look calls the test, and the call.
 type Meanwhile = (ThreadId, Box<dyn FnOnce() + Send>);
 
 impl Interrupted {
@@ -59,7 +60,8 @@ impl Clock for Interrupted {
     }
 }
 
-/// Whether a probe was refused. One that was not is cancelled; counts those for which it is too late.
+/// Returns whether a probe was refused. Cancels a probe that was accepted, and counts those for
+/// which the cancel is too late.
 fn is_refused<F>(probe: Result<Timeout, ScheduleError<F>>, too_late: &mut usize) -> bool {
     *too_late += usize::from(probe.as_ref().is_ok_and(|probe| !probe.cancel()));
     probe.is_err()
@@ -243,7 +245,7 @@ fn a_series_that_was_put_off_before_its_first_run_is_run_or_returned_by_a_shutdo
         assert!(series.reset(HOUR));
         let own = timer.clone();
         let ending = thread::spawn(move || own.shutdown_with(how));
-        // Those that it has before they can be cancelled are in its answer, or run.
+        // The drain returns or runs those that it has before the test can cancel them.
         let mut too_late = 0;
         eventually("it refuses", || is_refused(timer.schedule(DAY, || ()), &mut too_late));
         drop(release);
@@ -280,7 +282,7 @@ fn a_clock_that_panics_when_a_batch_begins_costs_neither_a_series_nor_another_it
     timer.schedule_detached(5 * MS, once.task(0)).expect("accepted");
     while runs.load(Ordering::SeqCst) < 3 || once.total() < 1 {
         let batch = kept.recv_timeout(crate::common::PATIENCE).expect("they expire");
-        // The worker may have the look that fails: then it tries again.
+        // The failing look may be the worker's: then it tries again.
         looks.store(usize::from(first.take().is_some()), Ordering::SeqCst);
         batch.run();
     }
@@ -364,7 +366,7 @@ fn what_fire_now_runs_may_cancel_and_reset_what_it_has_not_run_yet() {
     }
 }
 
-/// Half of what it schedules it cancels or moves, on the engine and in groups that come and go.
+/// Cancels or moves half of what it schedules, on the engine and in groups that come and go.
 fn storm(timer: &Timer, seed: u64) {
     let (mut random, mut group) = (Random::new(seed), timer.group().cancel_on_drop());
     let mut kept: Vec<Timeout> = Vec::new();

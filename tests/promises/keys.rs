@@ -63,7 +63,7 @@ fn every_way_to_schedule_on_a_shard_goes_to_that_shard_from_any_thread() {
     clock.advance(3 * MS);
     assert_eq!(settle(&mut driver, &clock), 400);
     assert_eq!(counted(|shard| shard.fired), expected);
-    // Three series of each ten go on, and on their shard.
+    // Three periodic timeouts of each ten go on, and on their shard.
     clock.advance(HOUR);
     assert_eq!(settle(&mut driver, &clock), 120);
     assert_eq!(counted(|shard| shard.fired), expected.map(|count| count / 10 * 13));

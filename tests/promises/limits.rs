@@ -1,4 +1,4 @@
-//! `max_pending_timeouts`: exact, and what it refuses leaves no trace but the closure that comes back.
+//! `max_pending_timeouts`: exact. A refusal leaves no trace except the closure that comes back.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -15,7 +15,7 @@ fn limited(max: usize) -> Builder {
     Timer::builder().max_pending_timeouts(max)
 }
 
-/// The same but for what was refused.
+/// The same statistics without the count of refusals.
 fn without_rejected(mut stats: Stats) -> Stats {
     stats.rejected = 0;
     stats.shards.iter_mut().for_each(|shard| shard.rejected = 0);
@@ -129,7 +129,7 @@ fn exactly_as_many_as_allowed_are_accepted_of_many_threads() {
 fn never_more_than_allowed_are_pending_at_once_under_contention() {
     const MAX: usize = 50;
     let timer = limited(MAX).executor(Inline).build().expect("the options make sense");
-    // Counted after a timeout was accepted, and discounted before it ends: never more than are pending.
+    // Raised after a timeout was accepted, and lowered before it ends: never more than are pending.
     let held = AtomicUsize::new(0);
     thread::scope(|scope| {
         for _ in 0..4 {
@@ -194,7 +194,7 @@ fn none_is_refused_while_there_is_room_under_contention() {
         for _ in 0..PRODUCERS {
             scope.spawn(|| {
                 for round in 0..2_000 {
-                    // Nobody holds more than a share, so there is always room for a share.
+                    // No thread holds more than a share, so there is always room for a share.
                     if round % 2 == 0 {
                         let many = timer.schedule_many(HOUR, (0..EACH).map(|_| || ())).expect("there is room");
                         many.into_iter().for_each(|timeout| assert!(timeout.cancel()));
@@ -279,7 +279,7 @@ fn an_error_says_what_its_kind_says_and_asks_nothing_of_its_task() {
     }
 }
 
-/// An error type that takes in what `?` gives it, as `anyhow::Error` does.
+/// An error type that converts the errors of `?`, as `anyhow::Error` does.
 #[derive(Debug)]
 struct Report(Box<dyn Error + Send + Sync>);
 

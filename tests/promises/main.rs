@@ -1,4 +1,4 @@
-//! What Tourbillon promises, each sentence as a test through the public API. One file a theme.
+//! Tourbillon's promises, each sentence as a test through the public API. One file a theme.
 
 #[path = "../common/mod.rs"]
 mod common;

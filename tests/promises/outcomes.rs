@@ -1,4 +1,5 @@
-//! What cancel and reset answer, what is true afterwards, and that every timeout ends in exactly one way.
+//! What cancel and reset return, what is true afterwards, and that every timeout has exactly one
+//! outcome.
 
 use std::sync::{Arc, Mutex};
 use std::thread;

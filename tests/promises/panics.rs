@@ -1,4 +1,5 @@
-//! A panic, wherever user code may panic, is counted or goes to the caller, and takes nothing else with it.
+//! A panic, wherever user code may panic, is counted or goes to the caller, and affects nothing
+//! else.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
@@ -11,7 +12,7 @@ use crate::common::{
     Drops, HOUR, MS, Runs, assert_books_balance, driven, driven_by, eventually, settle, threads_named,
 };
 
-/// A capture that panics when it is dropped (but not while another panic unwinds).
+/// A capture that panics when it is dropped, unless another panic unwinds.
 struct Bomb;
 
 impl Drop for Bomb {
@@ -206,7 +207,7 @@ fn a_clock_that_panics_when_it_is_dropped_does_so_unseen() {
     let (timer, driver) = Timer::builder().clock(Fragile(Bomb)).build_driven().expect("the options make sense");
     let timeout = timer.schedule(HOUR, || ()).expect("accepted");
     drop((timer, driver));
-    // The last that had the engine's memory.
+    // The last owner of the engine's memory.
     drop(timeout);
     let timer = Timer::builder().clock(Fragile(Bomb)).build().expect("the options make sense");
     drop(timer);

@@ -207,7 +207,7 @@ fn a_paused_driver_need_not_be_turned_and_its_bell_rings_at_the_end() {
     assert_eq!(driver.next_wakeup(), Some(clock.now() + 10 * MS));
 }
 
-/// On the real clock: what is pending does not fire in a pause, and is not early after it.
+/// On the real clock: a pending timeout does not fire in a pause, and is not early after it.
 fn pause_in_real_time(wait: WaitStrategy) {
     let timer = Timer::builder().wait(wait).executor(Inline).build().expect("the options make sense");
     let (start, runs) = (Instant::now(), Runs::new(20));
@@ -248,7 +248,7 @@ fn an_idle_worker_sleeps_in_a_pause_though_something_was_due() {
     eventually("the worker runs", || first.is_expired());
     let soon = timer.schedule(5 * MS, || ()).expect("accepted");
     timer.pause();
-    // It may wake once for the deadline that it had set out for.
+    // It may wake once for the deadline before which it fell asleep.
     thread::sleep(50 * MS);
     let before = threads_named("pause-a")[0].sleeps();
     thread::sleep(100 * MS);

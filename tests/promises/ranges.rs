@@ -1,4 +1,5 @@
-//! `schedule_between`: in the range, at a tick that others share, but not with too many of them.
+//! `schedule_between`: within the range, at a tick that others share, but not with too many of
+//! them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -23,7 +24,7 @@ fn never_before_the_earliest_nor_for_after_the_latest() {
             let timeout = timer.shard_for(&n).schedule_between(earliest, latest, task).expect("accepted");
             let deadline = timeout.deadline() - scheduled;
             assert!(earliest <= deadline && deadline <= latest, "{earliest:?} {deadline:?} {latest:?}");
-            // Not at the beginning of a tick each time.
+            // Not always at the beginning of a tick.
             clock.advance(random.duration(tick));
             settle(&mut driver, &clock);
         }
@@ -33,7 +34,7 @@ fn never_before_the_earliest_nor_for_after_the_latest() {
         }
         let late = late.lock().expect("no panic");
         assert_eq!(late.len(), 3_000);
-        // The clock is moved by up to a tick at a time: so late it may find them.
+        // The clock moves by up to a tick at a time, so a timeout may run late by that much.
         assert!(late.iter().all(|(earliest, ran, latest)| earliest <= ran && *ran <= *latest + tick), "on time");
     }
 }

@@ -1,4 +1,4 @@
-//! What a second reviewer broke in the mending of what the first had broken.
+//! Tasks and clocks that call the engine, or panic, while it drains, resets, or ends a run.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,7 +10,8 @@ use tourbillon::{Clock, Inline, ManualClock, MissedTicks, Shutdown, ThreadPool, 
 
 use crate::common::{HOUR, MS, assert_books_balance, driven, eventually, in_time};
 
-/// A series, and a timeout that resets it, due at once with it, in both orders. Returns how many came back, and ran.
+/// Schedules a periodic timeout, and a timeout that resets it, due at once with it, in both orders.
+/// Returns how many were returned, and how many ran.
 fn fire_now(timer: &Timer, reset_first: bool) -> (usize, usize) {
     let (runs, slot) = (Arc::new(AtomicUsize::new(0)), Arc::new(OnceLock::<Timeout>::new()));
     let (count, its) = (Arc::clone(&runs), Arc::clone(&slot));
@@ -51,7 +52,7 @@ fn a_turn_ends_though_its_burst_can_not_catch_up() {
 
 type Meanwhile = Box<dyn FnOnce() + Send>;
 
-/// A clock that does something of the test's in the middle of that thread's next look.
+/// A clock that calls the test in the middle of that thread's next look.
 #[derive(Clone, Default)]
 struct Interrupted(Arc<Mutex<Option<(ThreadId, Meanwhile)>>>);
 
@@ -107,7 +108,7 @@ fn a_drain_ends_though_somebody_pauses_just_before_it() {
     assert_eq!(left, 0);
 }
 
-/// Panics at the next look of a thread with such a name, once for each time that it is armed.
+/// Panics at the next look of a thread with such a name, once for each time that the test arms it.
 #[derive(Clone)]
 struct Sick {
     armed: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! What runs again and again: when, and what a run that takes long, a reset or a jump of the clock does to that.
+//! Periodic timeouts: when they run, and the effect of a slow run, a reset or a jump of the clock.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,8 @@ use tourbillon::{ManualClock, MissedTicks, ThreadPool, Timeout, Timer};
 
 use crate::common::{HOUR, MS, Own, Random, Rig, Times, assert_books_balance, driven_by, eventually, settle};
 
-/// A task that notes when it runs, and takes so many milliseconds, each time another; none when they are used up.
+/// Returns a task that notes when it runs, and takes each of these numbers of milliseconds in turn;
+/// then none.
 fn slow(times: &Times, clock: &ManualClock, takes: &[u32]) -> impl FnMut() + Send + 'static {
     let (times, clock, takes) = (times.clone(), clock.clone(), takes.to_vec());
     move || {
@@ -129,7 +130,7 @@ fn a_task_that_asks_for_no_delay_without_end_starves_nobody() {
     assert!(series.cancel());
 }
 
-/// When a fixed rate of 10 ms runs whose first run takes so long.
+/// Returns when a fixed rate of 10 ms runs whose first run takes this long.
 fn runs_after_a_slow_one(mut rig: Rig, missed: Option<MissedTicks>, takes: u32) -> Vec<u128> {
     let times = Times::on(&rig.clock);
     let task = slow(&times, &rig.clock, &[takes]);
@@ -152,7 +153,7 @@ fn skip_goes_on_at_the_first_point_of_the_schedule_that_is_still_to_come_and_is_
         let runs = |takes| Rig::each(Timer::builder).map(|rig| runs_after_a_slow_one(rig, missed, takes));
         assert!(runs(9).iter().all(|runs| *runs == [10, 20, 30, 40, 50, 60, 70]));
         assert!(runs(25).iter().all(|runs| *runs == [10, 40, 50, 60, 70]), "{:?}", runs(25));
-        // It ends just when its successor is due: that one is missed.
+        // It ends exactly when its successor is due: that one is missed.
         assert!(runs(10).iter().all(|runs| *runs == [10, 30, 40, 50, 60, 70]), "{:?}", runs(10));
     }
 }
@@ -207,7 +208,7 @@ fn a_reset_before_the_first_run_moves_it_and_a_fixed_rate_goes_on_from_there() {
     }
 }
 
-/// When a series runs whose task, in its second run, resets itself.
+/// Returns when a periodic timeout runs whose task, in its second run, resets itself.
 fn runs_with_a_reset_inside(
     mut rig: Rig,
     schedule: impl FnOnce(&Timer, Box<dyn FnMut() + Send>) -> Timeout,

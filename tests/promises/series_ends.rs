@@ -1,4 +1,5 @@
-//! How a series ends, that it ends once, and what it holds until then: one place, one entry, one closure.
+//! How a periodic timeout ends, that it ends once, and what it holds until then: one place, one
+//! entry, one closure.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -30,7 +31,7 @@ fn schedule(timer: &Timer, rule: &str, mut task: impl FnMut() + Send + 'static) 
     series.expect("accepted")
 }
 
-/// A task that notes when it runs and has something to drop.
+/// Returns a task that notes when it runs and has a capture to drop.
 fn noting(times: &Times, drops: &Drops) -> impl FnMut() + Send + 'static {
     let (times, witness) = (times.clone(), drops.witness());
     move || {
@@ -39,7 +40,7 @@ fn noting(times: &Times, drops: &Drops) -> impl FnMut() + Send + 'static {
     }
 }
 
-/// A series on a thread of a pool, held in its first run until told to go on.
+/// A periodic timeout on a pool's thread, held in its first run until the test lets it go on.
 struct Held {
     timer: Timer,
     series: Timeout,
@@ -367,7 +368,8 @@ fn a_shutdown_during_a_run_waits_for_it_and_no_other_follows() {
             assert!(!shutting.is_finished() && held.drops.count() == 0);
             held.go_on.send(()).expect("it waits");
             let left = in_time("a shutdown", || shutting.join().expect("no panic").expect("the first"));
-            // A schedule that was tried in vain may be in the answer, but the series is not.
+            // A timeout that a task tried to schedule may be in the answer, but the periodic one is
+            // not.
             left.into_iter().for_each(|left| left.run());
             assert_eq!((held.times.count(), held.drops.count()), (1, 1), "{how:?}, {rule}");
             assert!(!held.series.is_pending() && held.timer.pending() == 0);

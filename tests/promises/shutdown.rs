@@ -1,4 +1,5 @@
-//! Shutdown: what it returns, whom it waits for, who may call it, and what a schedule that races it gets.
+//! Shutdown: what it returns, which threads it waits for, which may call it, and the outcome of a
+//! schedule that races it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -98,7 +99,7 @@ fn after_a_shutdown_the_closure_comes_back() {
     assert_eq!((stats.scheduled, stats.pending, stats.rejected), (0, 0, 5));
 }
 
-/// Several threads schedule until they are refused, while the engine is shut down under them.
+/// Several threads schedule until they are refused, while the engine is shut down.
 fn race(builder: Builder, seed: u64) {
     const PRODUCERS: usize = 3;
     const MOST: usize = 20_000;
@@ -172,7 +173,7 @@ fn many_timeouts_that_race_shutdown_are_accepted_or_refused_together() {
     }
 }
 
-/// What `shutdown` says to a task of the engine that `build` makes, if it says anything.
+/// Returns the error of `shutdown` in a task of the engine that `build` makes, if there is one.
 fn shutdown_from_a_task(build: impl FnOnce() -> Timer + Send + 'static) -> Option<ShutdownError> {
     in_time("shutdown from a task", || {
         let (send, receive) = channel();
@@ -216,7 +217,8 @@ fn shutdown_from_a_task_in_a_turn_is_an_error_and_no_deadlock() {
 
 #[test]
 fn shutdown_of_the_outer_engine_from_a_nested_turn_is_an_error_and_no_deadlock() {
-    // A task of one engine turns another, whose task shuts the first one down: still from one of its own tasks.
+    // A task of one engine turns another, whose task shuts the first one down: that is still one of
+    // its own tasks.
     let answer = in_time("shutdown from a nested turn", || {
         let (send, receive) = channel();
         let outer = Timer::builder().executor(Inline).build().expect("the options make sense");

@@ -1,4 +1,4 @@
-//! `advance_to_next`: from deadline to deadline, in order, and by not a nanosecond too far.
+//! `advance_to_next`: from deadline to deadline, in order, and not a nanosecond too far.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -13,7 +13,7 @@ use crate::common::{
     settle,
 };
 
-/// One step: to the next deadline, and what is due then runs.
+/// One step: to the next deadline, and the timeouts due then run.
 fn step(rig: &mut Rig) -> bool {
     let stepped = rig.clock.advance_to_next(&rig.timer);
     rig.settle();

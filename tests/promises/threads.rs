@@ -1,4 +1,4 @@
-//! The engine's threads: when they start, what they are called, and which cores they run on.
+//! The engine's threads: when they start, their names, and the cores they run on.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn warm_up(timer: &Timer) {
     receive.recv_timeout(PATIENCE).expect("it fires");
 }
 
-/// Warms up by `producers` threads that live at the same time.
+/// Does that from `producers` threads that live at the same time.
 fn warm_up_from(timer: &Timer, producers: usize) {
     let hold = Barrier::new(producers);
     thread::scope(|scope| {
@@ -109,7 +109,7 @@ fn automatic_pinning_gives_each_worker_a_core_of_its_own_where_there_are_enough(
             pinned.dedup();
             pinned.len()
         };
-        // On a machine that is loaded enough a worker does not get its core, and has given it up by then.
+        // On a heavily loaded machine a worker does not get its core, and has given it up by then.
         assert!((0..20).any(|_| pinned() == expected), "{shards} shards");
     }
 }
@@ -135,14 +135,15 @@ fn the_pools_threads_are_not_tied_to_the_core_of_the_worker_that_starts_them() {
     }
 }
 
-/// Puts the calling thread under a policy. False if that takes privileges that it does not have.
+/// Puts the calling thread under a policy. Returns false if the thread lacks the privileges for
+/// that.
 fn choose_policy(policy: libc::c_int) -> bool {
     let priority = libc::sched_param { sched_priority: 0 };
-    // SAFETY: 0 is the calling thread; the structure is one number.
+    // SAFETY: 0 is the calling thread, and `priority` is valid for the read.
     unsafe { libc::sched_setscheduler(0, policy, &raw const priority) == 0 }
 }
 
-/// Keeps cores busy until it goes.
+/// Keeps cores busy until it is dropped.
 struct Spinners {
     busy: Arc<AtomicBool>,
     threads: Vec<thread::JoinHandle<()>>,
@@ -174,21 +175,22 @@ impl Drop for Spinners {
 #[test]
 fn a_pools_thread_may_run_on_other_cores_than_its_worker_before_it_has_run_at_all() {
     let allowed = allowed_cores();
-    // Where it takes a privilege to come back from SCHED_IDLE, that it has not run is left to chance.
+    // If it takes a privilege to come back from SCHED_IDLE, the test does not keep the thread from
+    // running.
     let may_return = thread::spawn(|| choose_policy(libc::SCHED_IDLE) && choose_policy(libc::SCHED_OTHER));
     let may_return = may_return.join().expect("no panic") && !is_real_time();
     let mut seen_one = !may_return;
     for core in allowed.iter().copied().cycle().take(20) {
         let (send, receive) = channel();
         let pool = ThreadPool::new(1);
-        // A thread that may run only where there is nothing else to do, which it has from its maker, does not run while all
-        // cores are busy.
+        // A thread inherits SCHED_IDLE from the thread that starts it. Under that policy it does
+        // not run while all cores are busy.
         let spinners = may_return.then(|| Spinners::on(&allowed));
         let seen = move |expired: Expired| {
             assert!(!may_return || choose_policy(libc::SCHED_IDLE));
             pool.execute(expired);
             assert!(!may_return || choose_policy(libc::SCHED_OTHER));
-            // A thread has its maker's name until it runs.
+            // A thread has the name of the thread that starts it until it runs.
             let seen = threads_named("pinned-e-0");
             let seen: Vec<_> = seen.iter().map(|thread| cores_in(thread.field("Cpus_allowed_list"))).collect();
             send.send((allowed_cores(), seen)).expect("the test waits");
@@ -258,17 +260,18 @@ fn a_worker_that_is_started_by_a_pinned_thread_is_not_pinned_with_it() {
     assert_eq!(starter.join().expect("no panic"), allowed, "the operating system decides");
 }
 
-/// The timer slack of the calling thread, in nanoseconds.
+/// Returns the timer slack of the calling thread, in nanoseconds.
 fn slack_ns() -> u64 {
-    // A thread's slack is shown under its own number only, and not under `task`.
+    // Linux shows a thread's slack under its own number only, and not under `task`.
     let path = fs::read_link("/proc/thread-self").expect("Linux");
     let number = path.file_name().and_then(|number| number.to_str()).expect("a thread has a number");
     let shown = fs::read_to_string(format!("/proc/{number}/timerslack_ns")).expect("Linux shows it");
     shown.trim().parse().expect("a number")
 }
 
-/// The policy and the slice of the calling thread, in nanoseconds, as Linux shows them; none if it does not, or did not let a thread choose its
-/// slice, which it does since 6.12.
+/// Returns the policy and the slice of the calling thread, in nanoseconds, as Linux shows them.
+/// Returns `None` if it does not show them, or does not let a thread choose its slice, which it
+/// does since 6.12.
 fn policy_and_slice() -> Option<(u64, u64)> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux");
     let mut parts = release.split(['.', '-']).map_while(|part| part.trim().parse::<u32>().ok());
@@ -278,7 +281,7 @@ fn policy_and_slice() -> Option<(u64, u64)> {
     Some((of("policy")?, of("se.slice")?))
 }
 
-/// What the thread that runs the engine's tasks has.
+/// Returns slack, policy and slice of the thread that runs the engine's tasks.
 fn what_its_tasks_have(builder: Builder) -> (u64, Option<(u64, u64)>) {
     let timer = builder.build().expect("the options make sense");
     let (send, receive) = channel();
@@ -287,7 +290,8 @@ fn what_its_tasks_have(builder: Builder) -> (u64, Option<(u64, u64)>) {
     receive.recv_timeout(PATIENCE).expect("it fires")
 }
 
-/// Whether this runs under SCHED_FIFO or SCHED_RR, which know neither slack nor slices: then there is nothing to be seen.
+/// Returns whether this runs under SCHED_FIFO or SCHED_RR, which know neither slack nor slices:
+/// then there is nothing to see.
 fn is_real_time() -> bool {
     // SAFETY: 0 is the calling thread.
     let policy = unsafe { libc::sched_getscheduler(0) };
@@ -318,7 +322,8 @@ fn threads_of_a_pool_have_what_the_user_s_have_whoever_starts_them() {
     if users.1.is_none_or(|(policy, _)| policy != 0) {
         return;
     }
-    // Under a policy that was set at the worker's start they have that, and else what they have without.
+    // Under a policy that was set at the worker's start they have that, and otherwise what they
+    // have without.
     let batch = Timer::builder().on_worker_start(|_| _ = choose_policy(libc::SCHED_BATCH));
     let (slack, policy_and_slice) = what_its_tasks_have(batch);
     assert_eq!((slack, policy_and_slice.map(|(_, slice)| slice)), (users.0, users.1.map(|(_, slice)| slice)));
@@ -342,7 +347,7 @@ fn a_worker_that_has_started_a_thread_is_as_prompt_as_before() {
 #[test]
 fn a_scheduling_policy_that_was_chosen_is_left_as_it_is() {
     let starter = thread::spawn(move || {
-        // Who may not is under one that was chosen already.
+        // A thread without the privilege is under a policy that was chosen already.
         choose_policy(libc::SCHED_BATCH);
         let mine = policy_and_slice();
         assert!(mine.is_none_or(|(policy, _)| policy != 0));

@@ -1,4 +1,4 @@
-//! When timeouts fire: never early, at once if they are due, and never if they are to be never.
+//! When timeouts fire: never early, at once if they are due, and never if their deadline is never.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use tourbillon::{ManualClock, Timer};
 
 use crate::common::{DAY, Drops, HOUR, MS, Runs, driven, driven_by, settle};
 
-/// The last instant that there is.
+/// Returns the last instant that exists.
 fn end_of_time() -> Instant {
     let (mut end, mut step) = (Instant::now(), Duration::MAX);
     while step > Duration::from_nanos(1) {
@@ -21,7 +21,7 @@ fn end_of_time() -> Instant {
 #[test]
 fn a_timeout_never_fires_early_and_fires_with_the_tick_that_its_deadline_is_rounded_up_to() {
     let micros = Duration::from_micros;
-    // Tick, when it is scheduled, delay, when it fires.
+    // Tick, time of the schedule, delay, time of the fire.
     let cases = [
         (micros(1000), micros(0), micros(1), micros(1000)),
         (micros(1000), micros(0), micros(999), micros(1000)),

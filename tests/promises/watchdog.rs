@@ -1,4 +1,5 @@
-//! `health`: who is stuck, who is behind, and whose clock has failed; and that all else is well.
+//! `health`: which shard is stuck, which is behind, and which has a clock that failed; and that all
+//! others are well.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -10,7 +11,7 @@ use tourbillon::{Builder, Clock, Inline, ShardHealth, Shutdown, ThreadPool, Time
 
 use crate::common::{HOUR, MS, Runs, assert_books_balance, driven, driven_by, eventually, in_time, settle};
 
-/// A clock that the test sets, without anybody waiting for anything.
+/// A clock that the test sets, without waiting for any worker.
 #[derive(Clone)]
 struct Shown(Arc<Mutex<Instant>>);
 
@@ -30,7 +31,7 @@ impl Clock for Shown {
     }
 }
 
-/// Schedules a task that runs at once, and until told to end.
+/// Schedules a task that runs at once, and until the test ends it.
 fn get_stuck(timer: &Timer, key: u32) -> Sender<()> {
     let ((began, has_begun), (release, wait)) = (channel(), channel::<()>());
     let task = move || {
@@ -156,7 +157,7 @@ fn the_shard_whose_task_is_stuck_is_named() {
 
 #[test]
 fn a_worker_that_sleeps_past_its_deadline_is_behind() {
-    // Nobody tells it that this clock has moved: as if it had been put to sleep by the system.
+    // The worker does not learn that this clock has moved, as if the system had put it to sleep.
     let (timer, clock) = on_shown(Timer::builder());
     let first = timer.schedule(Duration::ZERO, || ()).expect("accepted");
     eventually("it runs", || first.is_expired());
@@ -173,7 +174,7 @@ fn a_worker_that_sleeps_past_its_deadline_is_behind() {
     assert!(!timer.health().is_healthy());
 }
 
-/// The real time, but on the threads that it fails for.
+/// The real time, except on the threads that it fails for.
 #[derive(Clone)]
 struct Fails {
     spared: ThreadId,

@@ -1,4 +1,4 @@
-//! The ends of a program: whatever is pending has exactly one.
+//! The ends of a program: each pending timeout has exactly one outcome.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
@@ -21,9 +21,11 @@ impl Pair {
         }
     }
 
-    /// Everything still pending runs now, if that was asked for, or is in the answer, with its deadline; and nothing else.
+    /// Each pending timeout runs now, if the shutdown fires, or is returned with its deadline.
+    /// Nothing else does.
     fn shut_down(mut self, how: Shutdown) {
-        // A task that cancels a group in a shutdown does what each of its cancels does, and that is looked at.
+        // A task that cancels a group in a shutdown does what each of its cancels does, which other
+        // steps check.
         let groups = std::mem::take(&mut *self.shared.groups());
         let now = self.now_tick();
         let by = match how {
@@ -38,7 +40,7 @@ impl Pair {
         };
         let before = self.deadlines();
         let left = self.timer.shutdown_with(how).expect("the first");
-        // Those who run what was handed back may move the clock.
+        // A task that runs what was returned may move the clock.
         let (at, then, after) = (self.now(), self.now_tick(), self.deadlines());
         let events = self.shared.take_log();
         assert!(by != Runner::User || events.is_empty(), "nothing runs");
@@ -55,7 +57,7 @@ impl Pair {
             // By a task of a drain.
             let is_moved = by != Runner::User && self.model.moved.contains(&id);
             assert!(by == Runner::User || tick > now || is_moved, "{id} was due, and did not run");
-            // As its handle shows it, and has shown it before.
+            // The deadline that its handle shows, or has shown before.
             let shown = after.iter().chain(before.iter().filter(|_| !is_moved));
             let others: Vec<_> = shown.filter(|(of, shown)| *of == id && *shown != deadline).collect();
             assert!(others.is_empty(), "of {id}: {deadline:?}, and its handle shows {others:?}");
@@ -73,7 +75,7 @@ impl Pair {
         self.check_counts();
     }
 
-    /// What the handles show that are held.
+    /// The deadlines that the held handles show.
     fn deadlines(&self) -> Vec<(u64, Instant)> {
         self.shared.handles().iter().map(|(id, handle)| (*id, handle.timeout().deadline())).collect()
     }
@@ -85,7 +87,7 @@ impl Pair {
         self.check_counts();
     }
 
-    /// Nothing is pending, and nothing is taken any more.
+    /// Nothing is pending, and the engine accepts nothing any more.
     fn has_ended(&mut self) {
         assert!(self.model.pending.is_empty());
         assert_eq!((self.timer.pending(), self.shared.alive()), (0, 0));

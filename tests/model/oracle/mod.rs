@@ -1,5 +1,6 @@
-//! The whole engine, driven on a clock that is moved by hand, beside a model that is a `BTreeMap`: what is pending fires when its
-//! tick has come. After every step of a program the two must agree. Programs are made by proptest here, and by a fuzzer in `fuzz/`.
+//! The whole engine, on a manual clock, beside a model that is a `BTreeMap`: a pending timeout
+//! fires when its tick has come. After every step of a program the two must agree. Here proptest
+//! makes the programs; in `fuzz/` a fuzzer does.
 
 mod end;
 mod model;
@@ -18,31 +19,31 @@ use model::{Model, NEVER, Runner};
 pub(crate) use step::{Act, End, Kept, Rule, Step, Via};
 use tasks::{Handle, Shared};
 
-/// What the builder is told that the model has to know.
+/// The options that the model has to know.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     pub(crate) tick: Duration,
     pub(crate) max_pending: Option<usize>,
-    /// The limits of a turn are never reached: then one turn does it all.
+    /// The limits of a turn are never reached: then one turn does all the work.
     pub(crate) is_unlimited: bool,
 }
 
-/// What the driver was told to do until its next turn.
+/// What the driver said about its next turn.
 struct Told {
-    /// Not to come back before; never if none.
+    /// The time before which it need not be turned; `None` if it never need be.
     until: Option<u128>,
-    /// It was in a pause.
+    /// The engine was in a pause.
     in_a_pause: bool,
     /// How often the bell had rung.
     rung: u64,
-    /// Something was brought that is due before.
+    /// A timeout was scheduled or reset that is due before.
     must_ring: bool,
 }
 
-/// The engine, and what it should be.
+/// The engine, and its model.
 pub(crate) struct Pair {
     timer: Timer,
-    /// None once it was dropped.
+    /// `None` once it was dropped.
     driver: Option<Driver>,
     shared: Arc<Shared>,
     model: Model,
@@ -83,18 +84,18 @@ impl Pair {
         self.model.now_tick(self.now())
     }
 
-    /// The tick that a delay from now ends in.
+    /// Returns the tick that a delay from now ends in.
     fn tick_after(&self, delay: Duration) -> u128 {
         self.model.tick_after(delay, self.now())
     }
 
-    /// What a tick is shown as.
+    /// Returns the instant that the engine shows for a tick.
     fn instant_of(&self, tick: u128) -> Instant {
         let ns = u64::try_from(self.model.clock_ns(tick, self.now())).expect("programs don't run for centuries");
         self.shared.start + Duration::from_nanos(ns)
     }
 
-    /// An instant so many ns from now, and its tick.
+    /// Returns the instant that lies `offset` ns from now, and its tick.
     fn instant_at(&self, offset: i64) -> (Instant, u128) {
         let (offset_ns, now) = (Duration::from_nanos(offset.unsigned_abs()), self.shared.clock.now());
         if offset > 0 {
@@ -104,7 +105,7 @@ impl Pair {
         }
     }
 
-    /// Something has been brought that is due at this tick.
+    /// Notes that a timeout was scheduled or reset for this tick.
     fn brought(&mut self, tick: u128) {
         if let Some(told) = &mut self.told {
             told.must_ring |= tick != NEVER && !told.in_a_pause && told.until.is_none_or(|until| tick < until);
@@ -130,15 +131,17 @@ impl Pair {
             let Some(at) = which.checked_rem(handles.len()) else { return };
             (at, self.model.is_series(handles[at].0))
         };
-        // From where a rate goes on that was reset to the past is not said: from then, or from now. Nor is whether what was due
-        // already is due still, in a pause; nor what has passed when there are no ticks any more.
+        // The engine does not promise from where a fixed rate goes on that was reset to the past:
+        // from then, or from now. Nor does it promise whether a timeout that was due already is
+        // still due, in a pause; nor what has passed when there are no ticks any more.
         let is_unsaid = is_series || self.model.is_paused() || self.model.has_run_out_of_ticks(self.now());
         let offset = if is_unsaid { offset.abs().max(1) } else { offset };
         let (deadline, tick) = self.instant_at(offset);
         self.reset(at, tick, |handle| handle.reset_at(deadline));
     }
 
-    /// One turn: all that fired was due, and if no limit was reached nothing that was due is left.
+    /// One turn: each timeout that fired was due, and if no limit was reached nothing that was due
+    /// is left.
     fn turn(&mut self) {
         self.heed_the_bell();
         self.told = None;
@@ -175,7 +178,8 @@ impl Pair {
         self.check_handles();
     }
 
-    /// Asks the driver when to come back: not too late, and if something is brought that is due before, the bell rings.
+    /// Asks the driver when to turn next. The answer must not be too late, and the bell must ring
+    /// for an earlier deadline.
     fn sleep(&mut self) {
         self.heed_the_bell();
         let wakeup = self.driver().next_wakeup();
@@ -199,7 +203,7 @@ impl Pair {
         self.told = Some(Told { until, in_a_pause, rung, must_ring: false });
     }
 
-    /// If something was brought that is due before the driver comes back, it was called.
+    /// If a deadline was set that comes before the driver's next turn, the driver was called.
     fn heed_the_bell(&self) {
         if let Some(told) = &self.told {
             let has_rung = self.rung.load(Ordering::Relaxed) > told.rung;
@@ -296,7 +300,7 @@ impl Pair {
         }
     }
 
-    /// The two agree, but for the counters, which take longer than all the rest.
+    /// The two agree. This leaves out the counters, which take longer than all the rest.
     pub(crate) fn check(&self) {
         self.heed_the_bell();
         assert_eq!(self.timer.pending(), self.model.pending.len());
@@ -310,7 +314,8 @@ impl Pair {
         }
     }
 
-    /// The counters agree, too. Looks at each bucket of each shard: a fuzzer has more of that time for programs.
+    /// The counters agree, too. It reads each bucket of each shard; a fuzzer spends that time
+    /// better on programs.
     pub(crate) fn check_counts(&self) {
         let stats = self.timer.stats();
         let counts = model::Counts {
@@ -333,7 +338,7 @@ impl Pair {
         assert_eq!(handle.is_pending(), tick.is_some(), "{id}");
         assert_eq!(handle.is_cancelled(), self.model.cancelled.contains(&id), "{id}");
         assert_eq!(handle.is_expired(), !handle.is_pending() && !handle.is_cancelled(), "{id}");
-        // One that is due already may show any time that has passed.
+        // A timeout that is due already may show any time that has passed.
         if tick.is_some_and(|tick| *tick <= self.now_tick()) {
             assert!(handle.deadline() <= self.shared.clock.now());
         } else if let Some(tick) = tick.filter(|tick| **tick != NEVER) {

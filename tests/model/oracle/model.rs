@@ -1,5 +1,5 @@
-//! The model: what is pending, and when it is due, in sorted maps. It knows nothing of the engine but what that and its tasks have
-//! answered, and fails if it is told of something that is not so.
+//! The model: the pending timeouts, and when each is due, in sorted maps. It knows nothing of the
+//! engine except the answers of the engine and its tasks, and fails if one of them is wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::tasks::{Answer, Ended, Event};
 /// A deadline that never comes.
 pub(crate) const NEVER: u128 = u128::MAX;
 
-/// So many ticks there are; the last one does not end.
+/// The number of ticks. The last one does not end.
 const TICKS: u128 = (1 << 55) - 1;
 
 fn tick_not_before(ns: u128, tick_ns: u128) -> u128 {
@@ -18,7 +18,8 @@ fn tick_not_before(ns: u128, tick_ns: u128) -> u128 {
     if tick < TICKS && ns < u128::from(u64::MAX) { tick } else { NEVER }
 }
 
-/// A series: when its next run is due by its schedule, and the tick that this was rounded to.
+/// A periodic timeout: when its next run is due by its schedule, and the tick that this was rounded
+/// to.
 struct Series {
     rule: Rule,
     due_ns: u128,
@@ -28,21 +29,21 @@ struct Series {
 /// A task that has begun.
 struct Running {
     id: u64,
-    /// What it was due at.
+    /// The tick at which it was due.
     tick: u128,
-    /// Of a series: its next run has been moved meanwhile.
+    /// Of a periodic timeout: its next run has been moved meanwhile.
     moved: bool,
 }
 
-/// Who runs tasks.
+/// What runs the tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Runner {
     /// A turn, at this tick.
     Turn(u128),
-    /// A shutdown, at this tick: what is not due then is handed back.
+    /// A shutdown, at this tick. It returns what is not due then.
     Drain(u128),
     FireNow,
-    /// Whoever a shutdown has handed them to.
+    /// The caller of a shutdown, which returned the tasks.
     User,
 }
 
@@ -69,27 +70,29 @@ pub(crate) struct Model {
     tick_ns: u128,
     /// How many may be pending.
     most: usize,
-    /// The ticks of all that is pending.
+    /// The ticks of all pending timeouts.
     pub(crate) pending: BTreeMap<u64, u128>,
     pub(crate) cancelled: BTreeSet<u64>,
     pub(crate) members: [BTreeSet<u64>; 2],
     pub(crate) counts: Counts,
     series: BTreeMap<u64, Series>,
-    /// What pauses have taken from the engine's time, and where that stands if it is paused.
+    /// The time that pauses have taken from the engine's time, and the engine's time if it is
+    /// paused.
     lost_ns: u128,
     paused_at: Option<u128>,
     running: Option<Running>,
-    /// Could not be cancelled, or reset, by a task: so they are in this turn.
+    /// A task could not cancel or reset them. So they are in this turn.
     must_run: BTreeSet<u64>,
-    /// Of those that a task's `cancel_all` went through: they may have been in the turn already, and so many were not.
+    /// A task's `cancel_all` went through these. They may have been in the turn already, and this
+    /// number of them was not.
     unsure: BTreeSet<u64>,
     unsure_cancelled: usize,
     /// Reset by tasks of this turn.
     pub(crate) moved: BTreeSet<u64>,
-    /// The tick of the turn that is being told of.
+    /// The tick of the turn whose events the model hears.
     turn: Option<u128>,
-    /// How often a task of this turn has cancelled or reset a series whose run was due, and perhaps in the batch already: there
-    /// it was counted, and yet did not run.
+    /// How often a task of this turn has cancelled or reset a periodic timeout whose run was due,
+    /// and perhaps in the batch already. The engine counted it there, and yet it did not run.
     pub(crate) overtaken: u64,
 }
 
@@ -115,7 +118,7 @@ impl Model {
         }
     }
 
-    /// The engine's time when the clock says `at`.
+    /// Returns the engine's time when the clock says `at`.
     pub(crate) fn now_ns(&self, at: Duration) -> u128 {
         self.paused_at.unwrap_or_else(|| at.as_nanos() - self.lost_ns)
     }
@@ -128,19 +131,19 @@ impl Model {
         self.now_tick(at) == TICKS - 1
     }
 
-    /// When a tick comes, by the clock, if a pause ends when that says `at`.
+    /// Returns when a tick comes, by the clock, if a pause ends when that says `at`.
     pub(crate) fn clock_ns(&self, tick: u128, at: Duration) -> u128 {
         tick * self.tick_ns + at.as_nanos() - self.now_ns(at)
     }
 
-    /// The tick that a tick's start on the clock is.
+    /// Returns the tick that starts at this time of the clock.
     pub(crate) fn tick_of_clock(&self, clock_ns: u128, at: Duration) -> u128 {
         let ns = clock_ns - (at.as_nanos() - self.now_ns(at));
         assert!(ns.is_multiple_of(self.tick_ns), "{ns} ns is no tick of {} ns", self.tick_ns);
         ns / self.tick_ns
     }
 
-    /// The tick that a delay ends in which begins when the clock says `at`.
+    /// Returns the tick in which a delay ends that begins when the clock says `at`.
     pub(crate) fn tick_after(&self, delay: Duration, at: Duration) -> u128 {
         let now_ns = self.now_ns(at);
         if !delay.is_zero() {
@@ -150,7 +153,7 @@ impl Model {
         if next < TICKS { next } else { NEVER }
     }
 
-    /// The last tick of a range that ends then, and has this first one.
+    /// Returns the last tick of a range that ends at `latest` and begins with the tick `first`.
     pub(crate) fn last_tick(&self, first: u128, latest: Duration, at: Duration) -> u128 {
         let last = (self.now_ns(at) + latest.as_nanos()) / self.tick_ns;
         if first == NEVER { NEVER } else { last.min(TICKS - 1).max(first) }
@@ -169,7 +172,7 @@ impl Model {
         self.paused_at = None;
     }
 
-    /// What should become of so many new ones, between turns.
+    /// Returns the answer that scheduling `many` timeouts should get, between turns.
     pub(crate) fn answer_to(&self, many: usize) -> Answer {
         if self.pending.len() + many <= self.most { Answer::Accepted } else { Answer::Full }
     }
@@ -195,12 +198,12 @@ impl Model {
         self.members[group].iter().filter(|id| self.pending.contains_key(id)).count()
     }
 
-    /// The earliest tick that will ever come.
+    /// Returns the earliest tick that will ever come.
     pub(crate) fn earliest(&self) -> Option<u128> {
         self.pending.values().copied().min().filter(|tick| *tick != NEVER)
     }
 
-    /// What is due at a tick.
+    /// Returns what is due at a tick.
     pub(crate) fn due(&self, now: u128) -> Vec<u64> {
         self.pending.iter().filter(|(_, tick)| **tick <= now).map(|(id, _)| *id).collect()
     }
@@ -213,20 +216,20 @@ impl Model {
         self.counts.cancelled += 1;
     }
 
-    /// All that are left, because nobody can want them any more.
+    /// Drops all that are left, because nothing can use them any more.
     pub(crate) fn drop_all(&mut self) {
         self.counts.returned += self.pending.len() as u64;
         self.cancelled.extend(std::mem::take(&mut self.pending).into_keys());
     }
 
-    /// What a shutdown has handed back.
+    /// Takes a timeout that a shutdown has returned.
     pub(crate) fn take_back(&mut self, id: u64) -> u128 {
         self.counts.returned += 1;
         self.cancelled.insert(id);
         self.pending.remove(&id).expect("only what was pending is handed back, and once")
     }
 
-    /// What the tasks tell of one turn.
+    /// Judges what the tasks of one turn have recorded.
     pub(crate) fn hear(&mut self, events: Vec<Event>, by: Runner) {
         if by != Runner::User {
             self.moved.clear();
@@ -314,7 +317,7 @@ impl Model {
         }
     }
 
-    /// A task has asked for a place, when the engine said that so many were pending.
+    /// A task has scheduled, when the engine said that `pending` timeouts were pending.
     fn asked_for(&self, answer: Answer, pending: usize, by: Runner) {
         if by.is_the_end() {
             assert_eq!(answer, Answer::Shutdown, "the engine has ended");
@@ -322,7 +325,7 @@ impl Model {
         }
         assert_eq!(answer == Answer::Accepted, pending < self.most, "{answer:?} with {pending} of {}", self.most);
         assert_ne!(answer, Answer::Shutdown);
-        // Those that are in the turn have made room already.
+        // The timeouts in the turn have made room already.
         let Runner::Turn(now) = by else { return };
         let is_sure = |(id, tick): &(&u64, &u128)| **tick > now || self.series.contains_key(id);
         let sure = self.pending.iter().filter(is_sure).count();
@@ -340,7 +343,7 @@ impl Model {
         }
     }
 
-    /// It was cancelled or reset, when it was due at this tick.
+    /// A task has cancelled or reset it, when it was due at this tick.
     fn overtake(&mut self, id: u64, tick: u128) {
         // By another task than its own, whose run it is too late for.
         let by_another = self.running.as_ref().is_some_and(|running| running.id != id);
@@ -349,7 +352,7 @@ impl Model {
         }
     }
 
-    /// A task has found that something is not pending any more.
+    /// A task has found that a timeout is not pending any more.
     fn too_late(&mut self, id: u64, by: Runner) {
         let Some(tick) = self.pending.get(&id) else { return };
         match by {
@@ -380,7 +383,8 @@ impl Model {
         self.unsure_cancelled += of_unsure;
         match by {
             Runner::Turn(_) => self.unsure.extend(unsure.into_iter().filter(|id| !self.must_run.contains(id))),
-            // Whatever is unsure in an end is run, handed back, or a series, whose own end says which.
+            // A timeout that is unsure in a shutdown is run or returned. If it is periodic, its own
+            // end says which.
             _ => assert_eq!(of_unsure, 0, "no task cancels a group in an end"),
         }
     }

@@ -1,4 +1,4 @@
-//! All ways in which a program schedules, and what should become of it.
+//! All ways in which a program schedules, and the outcome that each should have.
 
 use std::sync::Arc;
 use std::thread;
@@ -46,7 +46,7 @@ impl Pair {
         self.brought(tick);
     }
 
-    /// What came back is what should have come.
+    /// The answer is the one that the model expects.
     fn check_answer<T, F>(&mut self, many: usize, answer: Result<T, ScheduleError<F>>) -> Option<T> {
         let is = answer.as_ref().map_or_else(Answer::of, |_| Answer::Accepted);
         assert_eq!(is, self.model.answer_to(many), "with {} pending", self.model.pending.len());
@@ -125,7 +125,7 @@ impl Pair {
         let Some(timeout) = self.check_answer(1, answer) else { return };
         let mut tick = first;
         if first != NEVER {
-            // The engine chooses; what it has chosen it must keep to.
+            // The engine chooses the tick, and must keep to its choice.
             let shown_ns = (timeout.deadline() - self.shared.start).as_nanos();
             tick = self.model.tick_of_clock(shown_ns, self.now());
             assert!((first..=last).contains(&tick), "{tick} is not from {first} to {last}");

@@ -1,10 +1,10 @@
-//! What a program for the engine is made of.
+//! The parts of a program for the engine.
 
 use std::time::Duration;
 
 use tourbillon::{MissedTicks, Shutdown};
 
-/// One step of a program. A `which` chooses among the handles that are held, whatever its size.
+/// One step of a program. A `which` chooses among the held handles, whatever its size.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Schedule {
@@ -53,7 +53,7 @@ pub(crate) enum Step {
     CancelAll {
         group: usize,
     },
-    /// The group goes, with or without what is pending in it, and a new one takes its place.
+    /// The group is dropped, after a `cancel_all` or without one, and a new one takes its place.
     RenewGroup {
         group: usize,
         cancels: bool,
@@ -66,11 +66,12 @@ pub(crate) enum Step {
     },
     Turn,
     Settle,
-    /// The driver is asked when to turn it next, and the loop sleeps until then or until the bell rings.
+    /// The program asks the driver when to turn it next, and sleeps until then or until the bell
+    /// rings.
     Sleep,
 }
 
-/// What is kept of what was scheduled.
+/// The kind of handle that the program keeps of a timeout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kept {
     Plainly,
@@ -78,7 +79,7 @@ pub(crate) enum Kept {
     Detached,
 }
 
-/// By which way something is scheduled.
+/// The way in which a timeout is scheduled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Via {
     Timer,
@@ -88,7 +89,7 @@ pub(crate) enum Via {
     Group(usize),
 }
 
-/// What a task does when it runs, apart from telling that it does.
+/// What a task does when it runs, besides recording that it does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
     Nothing,
@@ -109,23 +110,24 @@ pub(crate) enum Act {
     CancelAll {
         group: usize,
     },
-    /// It takes so long.
+    /// The run takes this long.
     Advance {
         by: Duration,
     },
 }
 
-/// What runs again and again.
+/// The schedule of a periodic timeout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rule {
     Rate(Duration, MissedTicks),
     Delay(Duration),
-    /// Answers with this so many times, and then with none.
+    /// The task answers with this delay this number of times, and then with `None`.
     Answer(Duration, u32),
 }
 
 impl Rule {
-    /// The same, but that a burst does not have to make up for thousands of runs in each tick.
+    /// Returns the same rule with longer periods, so that a burst need not make up for thousands of
+    /// runs in each tick.
     pub(crate) fn coarser_than(self, tick: Duration) -> Self {
         match self {
             Self::Rate(period, MissedTicks::Burst) => Self::Rate(period.max(tick), MissedTicks::Burst),
@@ -133,7 +135,7 @@ impl Rule {
         }
     }
 
-    /// When the run after the one that was due at `due_ns`, and ended at `now_ns`, is due.
+    /// Returns when the run after the one that was due at `due_ns`, and ended at `now_ns`, is due.
     pub(crate) fn next_ns(self, due_ns: u128, now_ns: u128) -> u128 {
         match self {
             Self::Answer(delay, _) => now_ns + delay.as_nanos().max(1),
@@ -154,7 +156,7 @@ impl Rule {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
     Shutdown(Shutdown),
-    /// The last of them; the driver stays.
+    /// The last timers are dropped; the driver stays.
     DropTimers,
     DropDriver,
 }

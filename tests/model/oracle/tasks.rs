@@ -1,5 +1,5 @@
-//! What tasks do, and how they tell of it. A panic in a task is the engine's to catch: so tasks only write down what they see, and
-//! the model judges it when they are over.
+//! What tasks do, and how they record it. The engine catches a panic in a task. So tasks only write
+//! down what they see, and the model judges it when they are over.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use tourbillon::{Group, ManualClock, Refusal, ScheduleError, Timeout, TimeoutGua
 
 use super::step::Act;
 
-/// What a task was there to see, in the order in which it happened.
+/// What a task saw, in the order in which it happened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     Began { id: u64 },
@@ -34,7 +34,7 @@ pub(crate) enum Ended {
     Panicked,
 }
 
-/// What became of something that was to be scheduled.
+/// The answer to a call that schedules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Accepted,
@@ -66,23 +66,24 @@ impl Handle {
     }
 }
 
-/// What tasks share with each other and with who runs the program.
+/// What tasks share with each other and with the thread that runs the program.
 pub(crate) struct Shared {
     pub(crate) clock: ManualClock,
     pub(crate) start: Instant,
-    /// None once all timers are gone.
+    /// `None` once all timers are gone.
     timer: Mutex<Option<Timer>>,
     groups: Mutex<Vec<Group>>,
     log: Mutex<Vec<Event>>,
     handles: Mutex<Vec<(u64, Handle)>>,
     next_id: AtomicU64,
-    /// Tasks that have been neither run for good nor dropped.
+    /// Tasks that have neither run for the last time nor been dropped.
     alive: AtomicUsize,
     /// How far the clock may go at a time: a burst makes up for each run that it has missed.
     leap_ns: AtomicU64,
     /// How often tasks may still move the clock: two of them could keep each other busy for ever.
     leaps: AtomicU32,
-    /// How often tasks may still schedule or reset: a series could reset itself to now for ever.
+    /// How often tasks may still schedule or reset: a periodic timeout could reset itself to now
+    /// for ever.
     brings: AtomicU32,
 }
 
@@ -136,7 +137,7 @@ impl Shared {
         self.groups.lock().expect("no panic under this lock")
     }
 
-    /// Lets go of all that keeps the engine alive.
+    /// Drops all that keeps the engine alive.
     pub(crate) fn leave(&self) {
         drop(self.timer.lock().expect("no panic under this lock").take());
         let groups = std::mem::take(&mut *self.groups());
@@ -164,7 +165,7 @@ impl Shared {
     fn act(self: &Arc<Self>, act: Act) {
         match act {
             Act::Nothing => {}
-            // Without the panic hook, which would have much to say, and which ends a fuzzer.
+            // Without the panic hook, which would print much, and which ends a fuzzer.
             Act::Panic => resume_unwind(Box::new("a task that panics")),
             Act::Schedule { delay } => {
                 if take_one(&self.brings) {
@@ -258,25 +259,25 @@ impl Drop for Witness {
     }
 }
 
-/// A task that runs once, and is too large for an entry.
+/// Returns a task that runs once, and is too large for an entry.
 pub(crate) fn once(shared: &Arc<Shared>, id: u64, act: Act) -> impl FnOnce() + Send + use<> {
     let witness = Witness::new(shared, id);
     move || witness.run(act, Ended::ByRule)
 }
 
-/// The same, without an act, in two words.
+/// Returns a task that runs once without an act, and has two words.
 pub(crate) fn small_once(shared: &Arc<Shared>, id: u64) -> impl FnOnce() + Send + use<> {
     let witness = Witness::new(shared, id);
     move || witness.run(Act::Nothing, Ended::ByRule)
 }
 
-/// A task that runs again and again, until the rule of the series says otherwise.
+/// Returns a task that runs again and again, until its rule says otherwise.
 pub(crate) fn again(shared: &Arc<Shared>, id: u64, act: Act) -> impl FnMut() + Send + use<> {
     let witness = Witness::new(shared, id);
     move || witness.run(act, Ended::ByRule)
 }
 
-/// A task that answers with the delay so many times.
+/// Returns a task that answers with the delay, this number of times.
 pub(crate) fn answering(
     shared: &Arc<Shared>,
     id: u64,
