@@ -63,7 +63,7 @@ async fn serve(listener: TcpListener, timer: Timer, mut ctrl_c: unix::Signal) ->
         connections.spawn(requests.watch(connection));
     }
     drop(listener);
-    println!("ctrl-c: nobody is accepted any more, and requests have {REQUESTS:?} to end");
+    println!("ctrl-c: no connection is accepted any more, and requests have {REQUESTS:?} to end");
     tokio::select! {
         ended = end(requests, connections, timer) => ended,
         _ = ctrl_c.recv() => {

@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The recorder comes first: metrics are registered with the recorder that is installed.
     let metrics = PrometheusBuilder::new().install_recorder()?;
     let timer = Timer::builder().shards(2).build()?;
-    let _series = tourbillon::metrics::publish_every(&timer, Duration::from_millis(50))?;
+    let _periodic = tourbillon::metrics::publish_every(&timer, Duration::from_millis(50))?;
 
     for n in 0..10_000_u32 {
         let timeout = timer.shard_for(&n).schedule(Duration::from_millis(u64::from(n % 100)), || ())?;

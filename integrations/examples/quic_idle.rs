@@ -73,7 +73,7 @@ async fn run() -> Result<(), Failure> {
 
     let quiet = Instant::now();
     let reason = connection.closed().await;
-    println!("then nobody says anything: {reason} after {:.2?}", quiet.elapsed());
+    println!("then it goes idle: {reason} after {:.2?}", quiet.elapsed());
     let stats = timer.stats();
     println!("timers armed: {}, fired: {}", stats.scheduled, stats.fired);
     Ok(())

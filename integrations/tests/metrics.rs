@@ -209,10 +209,10 @@ fn two_engines_are_told_apart_by_a_label() {
 }
 
 #[test]
-fn an_engine_publishes_by_itself_until_its_series_is_cancelled() {
+fn an_engine_publishes_by_itself_until_its_periodic_timeout_is_cancelled() {
     let recorder = DebuggingRecorder::new();
     let timer = Timer::builder().shards(1).build().expect("the options make sense");
-    let series = with_local_recorder(&recorder, || publish_every(&timer, 5 * MS)).expect("accepted");
+    let periodic = with_local_recorder(&recorder, || publish_every(&timer, 5 * MS)).expect("accepted");
     (0..10).for_each(|_| timer.schedule_detached(MS, || ()).expect("accepted"));
     // The recorder forgets what it has shown, until the next run.
     let published = |name: &str| Seen::by(&recorder).0.remove(&format!("tourbillon_{name}_total{{shard=0}}"));
@@ -223,12 +223,12 @@ fn an_engine_publishes_by_itself_until_its_series_is_cancelled() {
     is("repeated", |n| n > 20);
     is("fired", |n| n > 30);
     // Between two runs, or in one.
-    eventually("the series ends", || series.cancel() || series.is_cancelled());
+    eventually("the periodic timeout ends", || periodic.cancel() || periodic.is_cancelled());
     eventually("nothing is pending", || timer.pending() == 0);
 }
 
 #[test]
-fn neither_a_publisher_nor_its_series_keeps_the_engine() {
+fn neither_a_publisher_nor_its_periodic_timeout_keeps_the_engine() {
     for inline in [true, false] {
         let builder = Timer::builder().shards(2);
         let builder = if inline { builder.executor(Inline) } else { builder };
@@ -246,7 +246,7 @@ fn neither_a_publisher_nor_its_series_keeps_the_engine() {
 }
 
 #[test]
-fn what_an_engine_still_does_for_its_last_futures_is_published() {
+fn metrics_are_published_for_an_engine_that_only_futures_hold() {
     let recorder = DebuggingRecorder::new();
     let timer = Timer::builder().shards(1).build().expect("the options make sense");
     let publisher = with_local_recorder(&recorder, || Publisher::new(&timer));

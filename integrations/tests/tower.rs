@@ -116,7 +116,7 @@ fn kind(error: &BoxError) -> Option<io::ErrorKind> {
 }
 
 #[test]
-fn what_the_service_says_is_passed_on() {
+fn the_answer_of_the_service_is_passed_on() {
     let (timer, _driver, _clock) = driven();
     let is_ready = Arc::<AtomicBool>::default();
     let moody = Moody { is_ready: Arc::clone(&is_ready), is_broken: false };
@@ -151,7 +151,7 @@ async fn too_late(error: BoxError) -> (StatusCode, String) {
 }
 
 #[test]
-fn an_axum_server_answers_408_to_what_is_slow_and_200_to_what_is_fast() {
+fn an_axum_server_answers_408_to_slow_requests_and_200_to_fast_ones() {
     let serve = async {
         let timer = Timer::new().expect("defaults");
         let limited =
