@@ -6,7 +6,7 @@
 //! once, so a mutant can't hit anything else.
 //!
 //! ```text
-//! caught by: inbox::two_producers_lose_nothing_and_double_nothing
+//! caught by: inbox::two_producers_neither_lose_nor_duplicate_an_entry
 //! an entry that is pushed between the two is lost
 //!
 //! in src/shard/inbox.rs, fn take, replace

@@ -17,8 +17,8 @@ fn a_push_that_races_with_close_has_one_outcome() {
     check(2, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(2, NO_LIMITS);
-        let posts = [0; 2].map(|_| bare.arm(Tick::ZERO, true, &ledger));
-        let thread_states = posts.map(|armed| {
+        let armed_entries = [0; 2].map(|_| bare.arm(Tick::ZERO, true, &ledger));
+        let producers = armed_entries.map(|armed| {
             let bare = bare.clone();
             thread::spawn(move || {
                 let (entry, handle) = (armed.entry, armed.handle());
@@ -33,7 +33,7 @@ fn a_push_that_races_with_close_has_one_outcome() {
         });
         let fired = shard.turn(&bare.shared, Tick::ZERO, &mut run_here).fired;
         let left = shard.close(&bare.shared).len();
-        let accepted = thread_states.into_iter().filter_map(|thread| thread.join().ok()).filter(|&ok| ok).count();
+        let accepted = producers.into_iter().filter_map(|thread| thread.join().ok()).filter(|&ok| ok).count();
         assert_eq!(fired + left, accepted);
         ledger.assert_closed(fired);
     });
@@ -224,7 +224,7 @@ unsafe impl Sync for Note {}
 /// Legal ends: accepted, and returned by the shutdown; refused, and all that was done before the
 /// shutdown is visible.
 #[test]
-fn who_is_refused_sees_what_came_before_the_shutdown() {
+fn a_refused_push_sees_what_happened_before_the_shutdown() {
     check(None, || {
         let ledger = Ledger::default();
         let (timer, driver, _clock) = driven(|b| b);

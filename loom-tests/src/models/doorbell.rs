@@ -30,14 +30,14 @@ fn two_producers_wake_a_worker_that_falls_asleep() {
     check(2, || {
         let ledger = Ledger::default();
         let (bare, shard) = Bare::new(2, NO_LIMITS);
-        let posts = [0; 2].map(|_| bare.arm(Tick::ZERO, false, &ledger));
+        let armed_entries = [0; 2].map(|_| bare.arm(Tick::ZERO, false, &ledger));
         let ran = ledger.clone();
         let worker = bare.start(shard, Time::StandsStill, move || ran.ran() == 2);
-        let thread_states = posts.map(|armed| {
+        let producers = armed_entries.map(|armed| {
             let bare = bare.clone();
             thread::spawn(move || assert!(bare.push(armed)))
         });
-        thread_states.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        producers.into_iter().for_each(|thread| thread.join().expect("no panic"));
         worker.join().expect("no panic");
         ledger.assert_closed(2);
     });
@@ -193,14 +193,14 @@ fn entries_in_the_inbox_wake_the_worker_when_they_are_many() {
         let (bare, mut shard) = Bare::new(3, NO_LIMITS);
         assert!(bare.push(bare.arm(tick(1), false, &ledger)));
         doze(&bare, &mut shard);
-        let posts = [0; 2].map(|_| bare.arm(tick(5), false, &ledger));
+        let armed_entries = [0; 2].map(|_| bare.arm(tick(5), false, &ledger));
         let shared = Arc::clone(&bare.shared);
         let worker = bare.start(shard, Time::StandsStill, move || shared.remote(0).counters.transferred.get() > 1);
-        let thread_states = posts.map(|armed| {
+        let producers = armed_entries.map(|armed| {
             let bare = bare.clone();
             thread::spawn(move || assert!(bare.push(armed)))
         });
-        thread_states.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        producers.into_iter().for_each(|thread| thread.join().expect("no panic"));
         assert_eq!(worker.join().expect("no panic").close(&bare.shared).len(), 3);
         ledger.assert_closed(0);
     });
@@ -210,7 +210,7 @@ fn entries_in_the_inbox_wake_the_worker_when_they_are_many() {
 /// worker, whatever the worker does; nor do its resets and cancels.
 /// Legal end: no thread rang.
 #[test]
-fn a_later_deadline_wakes_nobody() {
+fn a_later_deadline_does_not_wake_the_worker() {
     check(3, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(2, NO_LIMITS);

@@ -106,7 +106,7 @@ fn a_batch_and_a_handle_outlive_their_engine() {
 /// Legal end: the timeout that was scheduled meanwhile is the engine's, in a recycled entry or in a
 /// fresh one.
 #[test]
-fn two_threads_at_their_very_end_share_a_free_list() {
+fn two_threads_in_teardown_share_a_free_list() {
     check(3, || {
         let ledger = Ledger::default();
         let (timer, mut driver, _clock) = driven(|b| b.capacity(3));
@@ -132,7 +132,7 @@ fn two_threads_at_their_very_end_share_a_free_list() {
 /// Invariant: the handle of a thread in teardown may outlive its engine like any other.
 /// Legal ends: the engine frees everything; the handle does.
 #[test]
-fn a_handle_of_a_thread_at_its_very_end_outlives_its_engine() {
+fn a_handle_of_a_thread_in_teardown_outlives_its_engine() {
     check(None, || {
         let ledger = Ledger::default();
         let (timer, mut driver, _clock) = driven(|b| b);

@@ -12,18 +12,18 @@ use crate::timer::Refusal;
 /// push on it, and goes through it one entry a turn.
 /// Legal end: all have run.
 #[test]
-fn two_producers_lose_nothing_and_double_nothing() {
+fn two_producers_neither_lose_nor_duplicate_an_entry() {
     check(3, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(3, Limits { transfer: 1, expiry: 100 });
         let arm = || bare.arm(Tick::ZERO, false, &ledger);
-        let thread_states = [vec![arm(), arm()], vec![arm()]].map(|posts| {
+        let producers = [vec![arm(), arm()], vec![arm()]].map(|armed_entries| {
             let bare = bare.clone();
-            thread::spawn(move || posts.into_iter().for_each(|armed| assert!(bare.push(armed))))
+            thread::spawn(move || armed_entries.into_iter().for_each(|armed| assert!(bare.push(armed))))
         });
         let mut turn = || shard.turn(&bare.shared, Tick::ZERO, &mut run_here).fired;
         let early = turn() + turn();
-        thread_states.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        producers.into_iter().for_each(|thread| thread.join().expect("no panic"));
         // One turn for each entry is enough, whichever turn took it.
         assert_eq!((0..3).map(|_| turn()).sum::<usize>() + early, 3);
         ledger.assert_closed(3);
@@ -34,7 +34,7 @@ fn two_producers_lose_nothing_and_double_nothing() {
 /// the worker's take.
 /// Legal end: all have run.
 #[test]
-fn a_chain_and_a_single_entry_keep_out_of_each_others_links() {
+fn a_chain_and_a_single_entry_are_pushed_at_once() {
     check(2, || {
         let ledger = Ledger::default();
         let (timer, mut driver, _clock) = driven(|b| b.transfer_limit(1));
@@ -76,7 +76,7 @@ fn a_chain_is_accepted_whole_or_not_at_all() {
 /// memory instead of waiting.)
 /// Legal ends: it waits in the queue, or in the worker's backlog; the worker has gone through it.
 #[test]
-fn what_the_worker_takes_is_counted_all_the_while() {
+fn entries_are_counted_while_the_worker_takes_them() {
     check(None, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(1, NO_LIMITS);
@@ -96,7 +96,7 @@ fn what_the_worker_takes_is_counted_all_the_while() {
 /// Invariant: a thread that adds up what waits in the cancelled queue and its backlog also counts
 /// what the worker is just taking.
 #[test]
-fn what_the_worker_collects_is_counted_all_the_while() {
+fn cancelled_entries_are_counted_while_the_worker_collects_them() {
     check(None, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(1, NO_LIMITS);

@@ -12,7 +12,7 @@ fn two_producers_share_one_place() {
     check(None, || {
         let ledger = Ledger::default();
         let (timer, driver, _clock) = driven(|b| b.max_pending_timeouts(1).capacity(2));
-        let thread_states = [0; 2].map(|_| {
+        let producers = [0; 2].map(|_| {
             let (timer, task) = (timer.clone(), ledger.task());
             thread::spawn(move || match timer.schedule_detached(ticks(5), task) {
                 Ok(()) => true,
@@ -22,7 +22,7 @@ fn two_producers_share_one_place() {
                 }
             })
         });
-        let accepted = thread_states.into_iter().filter_map(|thread| thread.join().ok()).filter(|&ok| ok).count();
+        let accepted = producers.into_iter().filter_map(|thread| thread.join().ok()).filter(|&ok| ok).count();
         assert_eq!((accepted, ledger.dropped(), timer.pending()), (1, 1, 1));
         drop((timer, driver));
         ledger.assert_closed(0);
@@ -59,7 +59,7 @@ fn a_place_that_was_given_back_can_be_taken() {
 /// finds it, unless another producer was quicker.
 /// Legal ends: the task has scheduled another, and the producer was refused; the other way round.
 #[test]
-fn a_task_finds_the_place_that_it_has_made() {
+fn a_task_can_take_the_place_of_its_own_timeout() {
     check(None, || {
         let ledger = Ledger::default();
         let (timer, mut driver, _clock) = driven(|b| b.max_pending_timeouts(1).capacity(3));

@@ -23,7 +23,7 @@ thread_local! {
 struct MemoryWatch;
 
 #[global_allocator]
-static WATCH: MemoryWatch = WeakTimer;
+static WATCH: MemoryWatch = MemoryWatch;
 
 // SAFETY: every call goes to the system's allocator with the same layout; a free only goes there
 // later.

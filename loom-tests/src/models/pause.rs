@@ -40,7 +40,7 @@ fn pausable() {
 /// after the pause no thread sees an earlier one.
 /// Legal ends: the reader was before the pause, in it, or after it.
 #[test]
-fn in_a_pause_nobody_has_seen_more_than_stands_there() {
+fn no_thread_sees_a_time_later_than_the_pause() {
     pausable();
     check(None, || {
         let (pauses, clock) = (Arc::new(Pauses::none_yet()), Looks::default());
@@ -86,7 +86,7 @@ fn two_pauses_at_once_are_one() {
 /// Legal end: it runs when its time has passed after the pause. Without a delay it runs with the
 /// next tick.
 #[test]
-fn what_is_scheduled_in_a_pause_runs_after_it() {
+fn a_timeout_scheduled_in_a_pause_runs_after_it() {
     pausable();
     check(2, || {
         let ledger = Ledger::default();

@@ -38,14 +38,14 @@ fn assert_all_home(timer: &Timer, driver: &mut Driver) {
 /// Invariant: a cancel that races with a run is true, and no run begins after it.
 /// Legal ends: it never ran; it ran once, and not again.
 #[test]
-fn a_cancel_races_with_a_run_of_a_series() {
+fn a_cancel_races_with_a_run() {
     check(3, || {
         let (ledger, runs) = (Ledger::default(), Runs::default());
         let (timer, mut driver, clock) = driven(|b| b);
         let count = runs.clone();
         let task = ledger.repeated(move || _ = count.add());
-        let series = timer.schedule_at_fixed_rate(ticks(0), ticks(1), task).expect("open");
-        let cancel = thread::spawn(move || assert!(series.cancel()));
+        let periodic = timer.schedule_at_fixed_rate(ticks(0), ticks(1), task).expect("open");
+        let cancel = thread::spawn(move || assert!(periodic.cancel()));
         driver.turn();
         cancel.join().expect("no panic");
         let before = runs.get();
@@ -62,20 +62,20 @@ fn a_cancel_races_with_a_run_of_a_series() {
 /// Legal ends: it ran, and the runner did not see it; it did not run, and is gone, or pending with
 /// the new deadline.
 #[test]
-fn what_is_done_to_a_run_that_waits_holds_for_it() {
+fn a_cancel_or_a_reset_holds_for_a_run_that_waits() {
     for is_reset in [false, true] {
         check(None, move || {
             let (ledger, runs) = (Ledger::default(), Runs::default());
             let (bare, mut shard) = Bare::new(1, NO_LIMITS);
             let count = runs.clone();
-            let (run, series) = bare.expired_series(&ledger, move || {
+            let (run, periodic) = bare.expired_periodic(&ledger, move || {
                 count.add();
                 Some(ticks(3))
             });
             let told = sync::Arc::new(sync::AtomicUsize::new(0));
             let tell = sync::Arc::clone(&told);
             let other = thread::spawn(move || {
-                assert!(if is_reset { series.reset(ticks(5)) } else { series.cancel() });
+                assert!(if is_reset { periodic.reset(ticks(5)) } else { periodic.cancel() });
                 tell.store(1, Ordering::Release);
             });
             let knows = told.load(Ordering::Acquire) == 1;
@@ -97,7 +97,7 @@ fn what_is_done_to_a_run_that_waits_holds_for_it() {
 /// The next use of its entry does not race with the rest of the run.
 /// Legal ends: it never ran; it ran once, and not again.
 #[test]
-fn a_group_is_cancelled_while_its_series_runs() {
+fn a_group_is_cancelled_during_a_run() {
     check(3, || {
         let (ledger, runs) = (Ledger::default(), Runs::default());
         let (timer, mut driver, clock) = driven(|b| b.capacity(2));
@@ -125,19 +125,19 @@ fn a_group_is_cancelled_while_its_series_runs() {
 /// in it, or between the arming and the push.
 /// Legal ends: it ran at first, and again at the new deadline; it ran at the new deadline only.
 #[test]
-fn a_reset_races_with_a_run_of_a_series() {
+fn a_reset_races_with_a_run() {
     check(3, || {
         let (ledger, runs) = (Ledger::default(), Runs::default());
         let (timer, mut driver, clock) = driven(|b| b);
         let count = runs.clone();
         let task = ledger.repeated(move || _ = count.add());
-        let series = timer.schedule_at_fixed_rate(ticks(0), ticks(3), task).expect("open");
+        let periodic = timer.schedule_at_fixed_rate(ticks(0), ticks(3), task).expect("open");
         let reset = thread::spawn(move || {
-            assert!(series.reset(ticks(2)));
-            series
+            assert!(periodic.reset(ticks(2)));
+            periodic
         });
         driver.turn();
-        let series = reset.join().expect("no panic");
+        let periodic = reset.join().expect("no panic");
         let before = runs.get();
         assert!(before <= 1);
         clock.advance(ticks(1));
@@ -146,8 +146,8 @@ fn a_reset_races_with_a_run_of_a_series() {
         clock.advance(ticks(1));
         driver.turn();
         assert_eq!(runs.get(), before + 1, "and then");
-        assert!(series.cancel());
-        drop(series);
+        assert!(periodic.cancel());
+        drop(periodic);
         assert_all_home(&timer, &mut driver);
         ledger.assert_closed(0);
     });
@@ -157,12 +157,12 @@ fn a_reset_races_with_a_run_of_a_series() {
 /// once.
 /// Legal ends: the handle was last; the runner was.
 #[test]
-fn a_handle_goes_while_its_series_ends() {
+fn a_handle_goes_during_the_last_run() {
     check(None, || {
         let ledger = Ledger::default();
         let (timer, mut driver, _clock) = driven(|b| b.capacity(2));
-        let series = timer.schedule_repeating(ticks(0), ledger.repeated(|| None)).expect("open");
-        let handle = thread::spawn(move || drop(series));
+        let periodic = timer.schedule_repeating(ticks(0), ledger.repeated(|| None)).expect("open");
+        let handle = thread::spawn(move || drop(periodic));
         assert_eq!(driver.turn(), 1);
         handle.join().expect("no panic");
         assert_all_home(&timer, &mut driver);
@@ -174,16 +174,16 @@ fn a_handle_goes_while_its_series_ends() {
 /// back once.
 /// Legal ends: cancelled before the run, or in it; it has ended by itself.
 #[test]
-fn a_cancel_races_with_the_last_run_of_a_series() {
+fn a_cancel_races_with_the_last_run() {
     check(3, || {
         let ledger = Ledger::default();
         let (timer, mut driver, _clock) = driven(|b| b.max_pending_timeouts(1).capacity(2));
-        let series = timer.schedule_repeating(ticks(0), ledger.repeated(|| None)).expect("open");
-        let cancel = thread::spawn(move || (series.cancel(), series));
+        let periodic = timer.schedule_repeating(ticks(0), ledger.repeated(|| None)).expect("open");
+        let cancel = thread::spawn(move || (periodic.cancel(), periodic));
         driver.turn();
-        let (cancelled, series) = cancel.join().expect("no panic");
-        assert_eq!((series.is_cancelled(), series.is_expired()), (cancelled, !cancelled));
-        drop(series);
+        let (cancelled, periodic) = cancel.join().expect("no panic");
+        assert_eq!((periodic.is_cancelled(), periodic.is_expired()), (cancelled, !cancelled));
+        drop(periodic);
         assert_all_home(&timer, &mut driver);
         ledger.assert_closed(0);
     });
@@ -194,12 +194,12 @@ fn a_cancel_races_with_the_last_run_of_a_series() {
 /// steps for it.)
 /// Legal ends: the worker was called, or does not sleep past the deadline that the timeout has now.
 #[test]
-fn a_series_that_is_armed_again_wakes_a_worker_that_would_sleep_past_it() {
+fn a_periodic_timeout_that_is_armed_again_wakes_the_worker() {
     check(2, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(1, NO_LIMITS);
         // The schedule itself never makes it due again.
-        let (run, series) = bare.expired_series(&ledger, || Some(Duration::MAX));
+        let (run, periodic) = bare.expired_periodic(&ledger, || Some(Duration::MAX));
         let theirs = bare.clone();
         let worker = thread::spawn(move || {
             shard.turn(&theirs.shared, Tick::ZERO, &mut run_here);
@@ -207,14 +207,14 @@ fn a_series_that_is_armed_again_wakes_a_worker_that_would_sleep_past_it() {
             shard
         });
         let reset = thread::spawn(move || {
-            assert!(series.reset(ticks(1)));
-            series
+            assert!(periodic.reset(ticks(1)));
+            periodic
         });
         run.run(&bare.shared, || ()).expect("no panic");
-        let series = reset.join().expect("no panic");
+        let periodic = reset.join().expect("no panic");
         let mut shard = worker.join().expect("no panic");
         let wakes_at = bare.shared.remote(0).sleeps_until().map(|until| bare.shared.timeline().instant_of(until));
-        assert!(wakes_at.is_none_or(|at| at <= series.deadline()), "it sleeps past the deadline");
+        assert!(wakes_at.is_none_or(|at| at <= periodic.deadline()), "it sleeps past the deadline");
         assert_eq!(shard.close(&bare.shared).len(), 1);
         ledger.assert_closed(0);
     });
@@ -224,15 +224,15 @@ fn a_series_that_is_armed_again_wakes_a_worker_that_would_sleep_past_it() {
 /// run, or the shutdown returns it.
 /// Legal ends: it never ran, and is returned; it ran, and is returned; it ran, and is gone.
 #[test]
-fn a_shutdown_races_with_a_run_of_a_series() {
+fn a_shutdown_races_with_a_run() {
     check(2, || {
         let (ledger, runs) = (Ledger::default(), Runs::default());
         let (timer, _clock) = with_workers(|b| b.executor(ThreadPool::new(1)).capacity(1));
         let (count, gate) = (runs.clone(), Gate::new());
         let task = ledger.repeated(move || _ = count.add());
-        let series = timer.schedule_at_fixed_rate(ticks(0), ticks(1), gate.held_by(task)).expect("open");
+        let periodic = timer.schedule_at_fixed_rate(ticks(0), ticks(1), gate.held_by(task)).expect("open");
         let unfired = timer.shutdown().expect("the first");
-        assert!(series.is_cancelled());
+        assert!(periodic.is_cancelled());
         assert!(unfired.len() + runs.get() >= 1);
         assert_eq!(timer.pending(), 0);
         drop(unfired);

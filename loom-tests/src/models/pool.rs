@@ -46,7 +46,7 @@ fn every_batch_runs_however_many_threads_are_idle() {
 /// or not it was the last to run.
 /// Legal end: both have ended when the wait is over.
 #[test]
-fn two_batches_that_end_at_once_tell_who_waits() {
+fn two_batches_that_end_at_once_wake_the_waiter() {
     check(3, || {
         let (bare, _shard) = Bare::new(1, NO_LIMITS);
         for _ in 0..2 {
@@ -107,7 +107,7 @@ fn two_workers_share_a_pool() {
 /// (Loom checks that the threads end.)
 /// Legal end: both have run.
 #[test]
-fn what_is_left_in_a_pool_that_is_dropped_runs() {
+fn batches_left_in_a_dropped_pool_run() {
     check(3, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(2, NO_LIMITS);
@@ -122,7 +122,7 @@ fn what_is_left_in_a_pool_that_is_dropped_runs() {
 }
 
 /// Invariant: a thread that waits for what is under way, and a thread that waits for what is
-/// running, are both told of the end.
+/// running, both learn of the end.
 /// Legal end: both waits are over; after the first kind both batches have run.
 #[test]
 fn two_kinds_of_waiters_are_told_of_the_end() {

@@ -11,7 +11,7 @@ use crate::sync::{AtomicUsize, Ordering, SegQueue, thread};
 /// to it before the push.
 /// Legal end: both were popped.
 #[test]
-fn what_is_pushed_is_popped_once() {
+fn each_pushed_value_is_popped_once() {
     check(2, || {
         let ledger = Ledger::default();
         let queue = Arc::new(SegQueue::new());

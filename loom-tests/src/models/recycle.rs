@@ -12,7 +12,7 @@ use crate::sync::{AtomicUsize, Ordering, thread};
 /// A thread's entry cache of one arena.
 struct Mine {
     arena: Arc<Arena>,
-    local: EntryCache,
+    cache: EntryCache,
 }
 
 /// An entry on its way to another thread.
@@ -23,14 +23,14 @@ unsafe impl Send for Sent {}
 
 impl Mine {
     fn of(arena: &Arc<Arena>) -> Self {
-        Self { arena: Arc::clone(arena), local: EntryCache::new() }
+        Self { arena: Arc::clone(arena), cache: EntryCache::new() }
     }
 
     fn take(&self) -> Sent {
         // SAFETY: this cache serves this arena alone.
-        let entry = self.local.take().or_else(|| unsafe { self.local.refill(&self.arena) });
+        let entry = self.cache.take().or_else(|| unsafe { self.cache.refill(&self.arena) });
         // SAFETY: this cache serves this arena alone, and has no entry.
-        let entry = entry.unwrap_or_else(|| unsafe { self.local.grow(&self.arena, Growth::Double) }.expect("memory"));
+        let entry = entry.unwrap_or_else(|| unsafe { self.cache.grow(&self.arena, Growth::Double) }.expect("memory"));
         // An owner's access to an entry: loom reports another thread's access at the same time.
         // SAFETY: this thread has just taken the entry, and owns it.
         let this = unsafe { entry_ref(entry) };
@@ -41,12 +41,12 @@ impl Mine {
 
     fn flush(&self) {
         // SAFETY: this cache serves this arena alone.
-        unsafe { self.local.flush(&self.arena) };
+        unsafe { self.cache.flush(&self.arena) };
     }
 
     fn put(&self, entry: Sent) {
         // SAFETY: the entry was taken from this arena, and this thread gives it up.
-        unsafe { self.local.put(&self.arena, entry.0) };
+        unsafe { self.cache.put(&self.arena, entry.0) };
     }
 }
 
@@ -61,7 +61,7 @@ fn assert_distinct(entries: &[Sent]) {
 /// Legal ends: the taker gets an entry that came back, or fresh memory; all entries that are out
 /// are distinct.
 #[test]
-fn what_one_thread_gives_back_another_takes() {
+fn an_entry_given_back_by_one_thread_is_taken_by_another() {
     check(None, || {
         let arena = Arc::new(Arena::new(3).expect("memory"));
         let main = Mine::of(&arena);
@@ -85,7 +85,7 @@ fn what_one_thread_gives_back_another_takes() {
 /// Legal ends: the taker gets what was given back, or what the other has yet to look at, or fresh
 /// memory; all entries that are out are distinct.
 #[test]
-fn what_is_given_back_to_the_system_is_taken_by_one() {
+fn memory_given_back_to_the_system_is_taken_by_one_thread() {
     check(2, || {
         let arena = Arc::new(Arena::new(0).expect("memory"));
         let main = Mine::of(&arena);

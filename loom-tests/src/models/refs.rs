@@ -17,7 +17,7 @@ fn by_another<const N: usize>(timer: &Timer) -> [Sleep; N] {
 /// the same time.
 /// Legal ends: any of them was last, and ended it.
 #[test]
-fn whoever_goes_last_ends_the_engine() {
+fn the_last_reference_ends_the_engine() {
     check(3, || {
         let ledger = Ledger::default();
         let (timer, driver, _clock) = driven(|b| b.capacity(2));
@@ -80,7 +80,7 @@ fn the_memory_goes_after_the_last_future() {
 /// dropped on another thread, which gets a thread state for it, changes nothing.
 /// Legal ends: each of the three was last; the timer was last; the handle freed the memory.
 #[test]
-fn the_memory_goes_after_the_last_of_all() {
+fn the_memory_goes_after_the_last_owner() {
     check(2, || {
         let (timer, driver, _clock) = driven(|b| b.capacity(2));
         let handle = timer.schedule(ticks(9), || ()).expect("open");

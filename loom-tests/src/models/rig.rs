@@ -63,7 +63,7 @@ impl Resting {
     /// itself.
     pub(super) fn assert_called(&self) {
         let called = self.called.load(Ordering::Relaxed) > 0;
-        assert!(called || self.clock.now() >= self.told, "nobody has called the driver");
+        assert!(called || self.clock.now() >= self.told, "no thread has called the driver");
     }
 }
 
@@ -84,7 +84,7 @@ pub(super) fn with_workers(options: impl FnOnce(Builder) -> Builder) -> (Timer, 
     (options(builder).build().expect("a good plan"), clock)
 }
 
-/// Returns an engine with workers that are told when the clock is moved.
+/// Returns an engine with workers that learn when the clock is moved.
 pub(super) fn followed(options: impl FnOnce(Builder) -> Builder) -> (Timer, ManualClock) {
     let clock = ManualClock::new();
     (options(builder().clock(clock.clone()).pinning(Pinning::None)).build().expect("a good plan"), clock)
@@ -173,7 +173,7 @@ impl Bare {
 
     /// Returns a periodic timeout that has expired, so that the caller owns its run, and its
     /// handle. Its task says when it is next due.
-    pub(super) fn expired_series(
+    pub(super) fn expired_periodic(
         &self,
         ledger: &Ledger,
         answer: impl FnMut() -> Option<Duration> + Send + 'static,

@@ -71,7 +71,7 @@ fn assert_all_home(timer: &Timer, driver: &mut Driver) {
 /// Invariant: a sleep that another task polls while it rings is ready, or wakes that task.
 /// Legal ends: ready; woken, and then ready.
 #[test]
-fn who_polls_while_it_rings_is_woken_or_finds_it_ready() {
+fn a_task_that_polls_while_it_rings_is_woken_or_finds_it_ready() {
     check(4, || {
         let (first, second) = (Task::new(), Task::new());
         let (timer, mut driver, _clock, mut sleep) = about_to_ring(&first);
@@ -140,7 +140,7 @@ fn a_sleep_is_reset_while_it_rings() {
 /// Legal ends: the poll finds it ready; the poll comes before, and its task is woken; the poll
 /// comes in between, so that no task needs to be woken.
 #[test]
-fn who_polls_while_a_shutdown_ends_a_sleep_is_woken_or_finds_it_ready() {
+fn a_task_that_polls_during_a_shutdown_is_woken_or_finds_it_ready() {
     check(4, || {
         let (first, second) = (Task::new(), Task::new());
         let (timer, driver, _clock) = driven(|b| b.capacity(2));
@@ -153,7 +153,7 @@ fn who_polls_while_a_shutdown_ends_a_sleep_is_woken_or_finds_it_ready() {
         });
         assert!(timer.shutdown().expect("the first").is_empty());
         let (mut sleep, is_ready) = other.join().expect("no panic");
-        assert!(is_ready || second.woken() == 1, "nobody tells the task that polled last");
+        assert!(is_ready || second.woken() == 1, "no thread wakes the task that polled last");
         assert!(first.woken() + second.woken() <= 1);
         first.assert_forgotten();
         second.assert_forgotten();
@@ -166,7 +166,7 @@ fn who_polls_while_a_shutdown_ends_a_sleep_is_woken_or_finds_it_ready() {
 /// another thread was waking it.
 /// Legal ends: the shutdown returned it; it was woken before the shutdown returned.
 #[test]
-fn a_shutdown_waits_for_who_is_to_be_woken() {
+fn a_shutdown_waits_for_wakes_under_way() {
     check(None, || {
         let task = Task::new();
         let (timer, mut driver, _clock, sleep) = about_to_ring(&task);
@@ -175,7 +175,7 @@ fn a_shutdown_waits_for_who_is_to_be_woken() {
             driver
         });
         let left = timer.shutdown().expect("the first");
-        assert_eq!(left.len() + task.woken(), 1, "neither handed back nor woken");
+        assert_eq!(left.len() + task.woken(), 1, "neither returned nor woken");
         drop(left);
         drop(turns.join().expect("no panic"));
         drop(sleep);

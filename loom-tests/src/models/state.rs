@@ -104,7 +104,7 @@ fn a_reset_to_earlier_is_queued_or_not_at_all() {
         assert!(by_queue || reset == Reset::TooLate);
         if by_queue {
             assert_ne!(in_slot, Expire::Fire);
-            assert_ne!(cancel, Cancel::WonLinked, "the mail brings it; the queue must not");
+            assert_ne!(cancel, Cancel::WonLinked, "the reset queue brings it; the cancelled queue must not");
             match entry.state.arrive() {
                 Transfer::Pending(deadline) => {
                     assert_eq!((cancel, deadline), (Cancel::TooLate, tick(1)));
@@ -185,7 +185,7 @@ fn a_withdrawal_and_two_cancels_share_no_task() {
 /// the canceller queues it, or, if a reset to earlier came in between, the reset queue brings it.
 /// The link goes by a reset that came before it.
 #[test]
-fn a_cancel_a_reset_and_the_link_agree_on_who_came_first() {
+fn a_cancel_a_reset_and_the_link_agree_on_their_order() {
     check(None, || {
         let ledger = Ledger::default();
         let entry = Arc::new(Entry::new_free());
@@ -215,7 +215,7 @@ fn a_cancel_a_reset_and_the_link_agree_on_who_came_first() {
 /// Legal ends: it was reset in time and fired at 2, or fired at 1; the group cancelled it, if the
 /// model's group cancels; any of the three is the last owner.
 #[test]
-fn what_is_the_engines_alone_was_let_go_of_by_the_others_before() {
+fn the_engine_stores_plainly_only_as_the_sole_owner() {
     for cancels in [false, true] {
         check(3, move || {
             let ledger = Ledger::default();

@@ -31,7 +31,7 @@ fn turn_until_one_ran(driver: &mut Driver, clock: &ManualClock, ledger: &Ledger)
 /// asleep. (A park has no end here: a lost wake-up is a deadlock.)
 /// Legal end: the revived timeout has run, and the others were dropped.
 #[test]
-fn what_is_armed_again_wakes_the_worker() {
+fn a_revived_entry_wakes_the_worker() {
     check(2, || {
         let ledger = Ledger::default();
         let (timer, mut driver, clock) = driven(|b| b.capacity(3));
@@ -54,7 +54,7 @@ fn what_is_armed_again_wakes_the_worker() {
 /// the worker fell asleep.
 /// Legal end: the revived timeout has run, and the others were dropped.
 #[test]
-fn an_entry_that_another_thread_pushed_is_armed_again() {
+fn an_entry_that_another_thread_pushed_is_revived() {
     check(2, || {
         let ledger = Ledger::default();
         let (timer, mut driver, clock) = driven(|b| b.capacity(3));
@@ -78,7 +78,7 @@ fn an_entry_that_another_thread_pushed_is_armed_again() {
 /// deadline. It does not do both, and the entry is not in use twice.
 /// Legal ends: revived where it was, or pushed anew; the second timeout runs, at its time.
 #[test]
-fn what_is_armed_again_during_the_transfer_runs_once_and_at_its_time() {
+fn an_entry_revived_during_the_transfer_runs_once_and_on_time() {
     check(None, || {
         let ledger = Ledger::default();
         let (timer, mut driver, clock) = driven(|b| b.capacity(2));
@@ -129,7 +129,7 @@ fn a_tombstone_is_revived_while_the_worker_turns() {
 /// that the shutdown gives to all.
 /// Legal ends: refused; returned by the shutdown; run, if the shutdown runs what is pending.
 #[test]
-fn what_is_armed_again_while_the_shard_is_closed_has_one_outcome() {
+fn a_revival_that_races_with_close_has_one_outcome() {
     for fire in [false, true] {
         check(None, move || {
             let ledger = Ledger::default();
@@ -176,7 +176,7 @@ fn tombstones_go_with_the_engine() {
 /// driver that rests.
 /// Legal ends: the driver was called; the clock has been moved to where the driver wakes by itself.
 #[test]
-fn what_is_armed_again_during_a_look_for_the_next_deadline_calls_the_driver() {
+fn a_revival_during_a_look_for_the_next_deadline_calls_the_driver() {
     check(2, || {
         let ledger = Ledger::default();
         let resting = Resting::new(&ledger);

@@ -44,7 +44,7 @@ fn a_shutdown_waits_for_the_pool() {
 /// became due.
 /// Legal end: it has run when `advance` returns.
 #[test]
-fn a_clock_that_was_moved_has_run_what_became_due() {
+fn advance_returns_when_due_timeouts_have_run() {
     check(2, || {
         let ledger = Ledger::default();
         let (timer, clock) = followed(|b| b.executor(Inline).capacity(1));
@@ -77,7 +77,7 @@ fn a_step_of_the_clock_goes_to_the_next_deadline() {
 /// question, even if the worker is about to answer another.
 /// Legal end: 3, which was scheduled before the question.
 #[test]
-fn the_earliest_deadline_is_that_of_a_turn_after_the_question() {
+fn the_earliest_deadline_comes_from_a_turn_after_the_question() {
     check(1, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(1, NO_LIMITS);
