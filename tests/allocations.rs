@@ -193,7 +193,7 @@ fn expiry_in_a_turn() {
 }
 
 /// Periodic timeouts allocate when they are scheduled, and for none of their runs.
-fn runs_of_series(executor: impl Executor, what: &str) {
+fn runs_of_periodic_timeouts(executor: impl Executor, what: &str) {
     let clock = ManualClock::new();
     let timer = Timer::builder().executor(executor).clock(clock.clone()).build().expect("the options make sense");
     static RUNS: AtomicUsize = AtomicUsize::new(0);
@@ -216,18 +216,18 @@ fn runs_of_series(executor: impl Executor, what: &str) {
     assert!(by_all - by_me <= A_FEW, "{what}: {by_all} allocations for 90,000 runs, {by_me} of them by the clock");
 }
 
-fn runs_of_series_in_a_turn() {
+fn runs_of_periodic_timeouts_in_a_turn() {
     let (timer, mut driver, clock) = common::driven();
-    let series = timer.schedule_at_fixed_rate(MS, MS, || ()).expect("accepted");
+    let periodic = timer.schedule_at_fixed_rate(MS, MS, || ()).expect("accepted");
     let mut later = HOUR;
     let other = timer.schedule_at_fixed_rate(HOUR, HOUR, || ()).expect("accepted");
-    assert_allocates_nothing("a run of a series in a turn", |_| {
+    assert_allocates_nothing("a run of a periodic timeout in a turn", |_| {
         later += MS;
         assert!(other.reset(later));
         clock.advance(MS);
         settle(&mut driver, &clock);
     });
-    assert!(series.cancel() && other.cancel());
+    assert!(periodic.cancel() && other.cancel());
 }
 
 fn what_is_reserved_is_not_allocated_later() {
@@ -261,8 +261,8 @@ fn in_the_steady_state_timeouts_do_not_allocate() {
     expiry(Inline, "inline");
     expiry(ThreadPool::new(2), "on a pool");
     expiry_in_a_turn();
-    runs_of_series(Inline, "series, inline");
-    runs_of_series(ThreadPool::new(2), "series, on a pool");
-    runs_of_series_in_a_turn();
+    runs_of_periodic_timeouts(Inline, "periodic timeouts, inline");
+    runs_of_periodic_timeouts(ThreadPool::new(2), "periodic timeouts, on a pool");
+    runs_of_periodic_timeouts_in_a_turn();
     what_is_reserved_is_not_allocated_later();
 }

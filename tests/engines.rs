@@ -237,7 +237,7 @@ fn shut_down_engines_that_are_kept_have_no_threads() {
 }
 
 #[test]
-fn what_an_executor_panics_with_is_dropped() {
+fn the_payload_of_an_executors_panic_is_dropped() {
     alone(|| {
         assert_leaves_nothing(200, |_| {
             let panics = |expired: Expired| {

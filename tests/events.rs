@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tourbillon::{Builder, Inline, ManualClock, Pinning, Timer};
 use tracing::Level;
 
-use common::{HOUR, MS, assert_books_balance, driven_by, eventually, in_time};
+use common::{HOUR, MS, assert_counters_reconcile, driven_by, eventually, in_time};
 use listener::{Heard, Listener};
 
 static LISTENER: LazyLock<Listener> = LazyLock::new(Listener::of_all);
@@ -34,20 +34,20 @@ fn inline(name: &str) -> Timer {
 }
 
 /// Returns the events of an engine's threads about `what`.
-fn told(name: &str, what: &str) -> Vec<Heard> {
+fn reported(name: &str, what: &str) -> Vec<Heard> {
     LISTENER.heard_by(name).into_iter().filter(|heard| heard.text.contains(what)).collect()
 }
 
 #[test]
-fn a_panic_is_told_with_its_text() {
+fn a_panic_is_reported_with_its_text() {
     let timer = builder("panics").build().expect("the options make sense");
     timer.schedule_detached(MS, || panic!("a plain text")).expect("accepted");
     timer.schedule_detached(MS, || panic!("a text with {}", 17)).expect("accepted");
     timer.schedule_detached(MS, || std::panic::panic_any(17)).expect("accepted");
-    drop(timer.schedule_at_fixed_rate(MS, MS, || panic!("of a series")).expect("accepted"));
-    for text in ["a plain text", "a text with 17", "not a string", "of a series"] {
-        eventually(text, || told("panics", text).len() == 1);
-        assert_eq!(told("panics", text)[0].level, Level::ERROR);
+    drop(timer.schedule_at_fixed_rate(MS, MS, || panic!("of a periodic timeout")).expect("accepted"));
+    for text in ["a plain text", "a text with 17", "not a string", "of a periodic timeout"] {
+        eventually(text, || reported("panics", text).len() == 1);
+        assert_eq!(reported("panics", text)[0].level, Level::ERROR);
     }
     eventually("each is counted", || timer.stats().panicked == 4);
     assert_eq!(LISTENER.heard_by("panics").len(), 4, "{:?}", LISTENER.heard_by("panics"));
@@ -61,36 +61,36 @@ fn a_listener_that_panics_takes_nothing_with_it() {
     timer.schedule_detached(MS, || panic!("the listener panics")).expect("accepted");
     timer.schedule_detached(2 * MS, move || mark.store(true, Ordering::Relaxed)).expect("accepted");
     eventually("what comes after it runs", || ran.load(Ordering::Relaxed));
-    eventually("it is told, and counted", || told("deaf", "the listener panics").len() == 1);
+    eventually("it is reported, and counted", || reported("deaf", "the listener panics").len() == 1);
     eventually("as one", || timer.stats().panicked == 1);
     assert_eq!(timer.stats().executor_refused, 0);
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
 }
 
 #[test]
-fn a_turn_that_takes_long_is_told() {
+fn a_long_turn_is_reported() {
     let timer = inline("slow");
     timer.schedule_detached(MS, || thread::sleep(LONG)).expect("accepted");
-    eventually("the long turn is told", || !told("slow", "took long").is_empty());
-    let heard = told("slow", "took long").remove(0);
+    eventually("the long turn is reported", || !reported("slow", "took long").is_empty());
+    let heard = reported("slow", "took long").remove(0);
     assert_eq!((heard.level, heard.by.as_str()), (Level::WARN, "slow-0"));
     let took = heard.text.split("took_ms=").nth(1).and_then(|rest| rest.split(';').next()?.parse::<u128>().ok());
     assert!(took.is_some_and(|ms| ms >= LONG.as_millis()) && heard.text.contains("shard=0"), "{heard:?}");
 }
 
 #[test]
-fn a_clock_that_is_moved_by_hand_makes_no_turn_long() {
+fn a_manual_clock_makes_no_turn_long() {
     let clock = ManualClock::new();
     let timer = builder("by-hand").executor(Inline).clock(clock.clone()).build().expect("the options make sense");
     let moving = clock.clone();
     timer.schedule_detached(MS, move || moving.advance(HOUR)).expect("accepted");
     in_time("the clock is moved in the middle of a turn", move || clock.advance(2 * MS));
     eventually("the turn is over", || timer.stats().fired == 1 && timer.stats().turns > 1);
-    assert!(told("by-hand", "").is_empty(), "{:?}", told("by-hand", ""));
+    assert!(reported("by-hand", "").is_empty(), "{:?}", reported("by-hand", ""));
 }
 
 #[test]
-fn a_shard_that_does_not_keep_up_is_told_once_a_second_at_most() {
+fn a_shard_that_does_not_keep_up_is_reported_once_a_second_at_most() {
     let timer = builder("flooded").executor(Inline).transfer_limit(1).build().expect("the options make sense");
     let begun = Instant::now();
     let done = Arc::new(AtomicBool::new(false));
@@ -107,8 +107,8 @@ fn a_shard_that_does_not_keep_up_is_told_once_a_second_at_most() {
             })
         })
         .collect();
-    eventually("it is told, and told again", || told("flooded", "does not keep up").len() >= 2);
-    let heard = told("flooded", "does not keep up");
+    eventually("it is reported, and again", || reported("flooded", "does not keep up").len() >= 2);
+    let heard = reported("flooded", "does not keep up");
     let took = begun.elapsed();
     assert!(heard.len() as u64 <= took.as_secs() + 2, "{} in {took:?}", heard.len());
     assert!(took >= Duration::from_secs(1), "not two within a second");
@@ -118,7 +118,7 @@ fn a_shard_that_does_not_keep_up_is_told_once_a_second_at_most() {
 }
 
 #[test]
-fn an_engine_that_has_its_way_tells_nothing() {
+fn an_undisturbed_engine_reports_nothing() {
     let timer = builder("quiet").build().expect("the options make sense");
     for n in 0..10_000_u64 {
         timer.schedule_detached(Duration::from_micros(n), || ()).expect("accepted");
@@ -130,7 +130,7 @@ fn an_engine_that_has_its_way_tells_nothing() {
 }
 
 #[test]
-fn a_driven_engine_tells_of_panics_and_leaves_turns_to_its_driver() {
+fn a_driven_engine_reports_panics_and_leaves_turns_to_its_driver() {
     let (timer, mut driver, clock) = driven_by(builder("driven"));
     let name = thread::current().name().unwrap_or_default().to_owned();
     let task = || {
@@ -146,19 +146,22 @@ fn a_driven_engine_tells_of_panics_and_leaves_turns_to_its_driver() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_worker_that_does_not_get_its_core_tells_once() {
+fn a_worker_that_does_not_get_its_core_reports_that_once() {
     let timer = builder("starved").executor(Inline).pinning(Pinning::Auto).build().expect("the options make sense");
     let beat = timer.schedule_with_fixed_delay(MS, MS, || ()).expect("accepted");
     eventually("the worker runs", || timer.stats().fired > 0 || timer.stats().repeated > 0);
     let Some(_hog) = timer.stats().shards[0].pinned_to.and_then(hog::Hog::on) else {
-        println!("SKIPPED: there is no core, or nobody to take it");
+        println!("SKIPPED: there is no core, or no thread may take it");
         return;
     };
-    eventually("it is told", || !told("starved", "did not get the core").is_empty());
+    eventually("it is reported", || !reported("starved", "did not get the core").is_empty());
     let runs = timer.stats().repeated;
     eventually("it goes on", || timer.stats().repeated > runs + 20);
-    let told = told("starved", "did not get the core");
-    assert!(told.len() == 1 && told[0].level == Level::WARN && told[0].text.contains("shard=0"), "{told:?}");
+    let reported = reported("starved", "did not get the core");
+    assert!(
+        reported.len() == 1 && reported[0].level == Level::WARN && reported[0].text.contains("shard=0"),
+        "{reported:?}"
+    );
     drop(beat);
 }
 
@@ -173,7 +176,7 @@ fn assert_finds_out(engine: &str, finder: &str, acts: impl Fn(&Timer) + Send + S
         eventually("the worker runs", || timer.stats().fired > 0 || timer.stats().repeated > 0);
         let pinned_to = |timer: &Timer| timer.stats().shards[0].pinned_to;
         let Some(_hog) = pinned_to(&timer).and_then(hog::Hog::on) else {
-            println!("SKIPPED: there is no core, or nobody to take it");
+            println!("SKIPPED: there is no core, or no thread may take it");
             return;
         };
         let (acts, acting) = (Arc::clone(&acts), timer.clone());
@@ -183,15 +186,18 @@ fn assert_finds_out(engine: &str, finder: &str, acts: impl Fn(&Timer) + Send + S
             }
         };
         let found = thread::Builder::new().name(finder.to_owned()).spawn(act).expect("a thread");
-        in_time("somebody finds out", move || found.join().expect("no panic"));
-        eventually("it is told", || {
-            let by = |name: &str| told(name, "did not get the core").len();
+        in_time("the thread finds out", move || found.join().expect("no panic"));
+        eventually("it is reported", || {
+            let by = |name: &str| reported(name, "did not get the core").len();
             by(finder) + by(engine) > 0
         });
         drop(beat);
-        let told = told(finder, "did not get the core");
-        if let Some(heard) = told.first() {
-            assert!(told.len() == 1 && heard.level == Level::WARN && heard.text.contains("shard=0"), "{told:?}");
+        let reported = reported(finder, "did not get the core");
+        if let Some(heard) = reported.first() {
+            assert!(
+                reported.len() == 1 && heard.level == Level::WARN && heard.text.contains("shard=0"),
+                "{reported:?}"
+            );
             return;
         }
     }
@@ -200,7 +206,7 @@ fn assert_finds_out(engine: &str, finder: &str, acts: impl Fn(&Timer) + Send + S
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_worker_that_does_not_get_its_core_is_found_by_those_who_schedule_and_by_those_who_ask_for_its_health() {
+fn threads_that_schedule_or_ask_for_health_report_a_worker_without_its_core() {
     assert_finds_out("pushed", "starve-push", |timer| {
         (0..500).for_each(|_| timer.schedule_detached(HOUR, || ()).expect("accepted"));
         thread::sleep(MS);

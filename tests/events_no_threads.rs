@@ -19,7 +19,7 @@ use listener::Listener;
 use no_threads::without_threads;
 
 #[test]
-fn a_worker_that_can_not_be_started_is_told_of_once() {
+fn a_worker_that_can_not_be_started_is_reported_once() {
     let listener = Listener::of_all();
     let timer = Timer::builder().shards(1).executor(Inline).build().expect("the options make sense");
     let runs = Runs::new(10);
@@ -28,7 +28,7 @@ fn a_worker_that_can_not_be_started_is_told_of_once() {
         assert_eq!(timer.health().shards[0].worker, WorkerState::CannotStart);
     });
     let heard = listener.heard();
-    assert_eq!(heard.len(), 1, "each schedule has tried, and only the first has told: {heard:?}");
+    assert_eq!(heard.len(), 1, "each schedule has tried, and only the first has reported that: {heard:?}");
     assert_eq!(heard[0].level, Level::ERROR);
     assert!(heard[0].text.contains("shard=0") && heard[0].text.contains("os error"), "{heard:?}");
     _ = timer.health();

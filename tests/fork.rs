@@ -23,7 +23,7 @@ use tourbillon::{
 };
 
 use child::in_child;
-use common::{HOUR, MS, PATIENCE, Runs, assert_books_balance, eventually};
+use common::{HOUR, MS, PATIENCE, Runs, assert_counters_reconcile, eventually};
 
 /// One fork at a time: another test's threads would be gone in the child, with the locks they hold.
 fn alone() -> MutexGuard<'static, ()> {
@@ -129,7 +129,7 @@ fn in_the_child_handles_and_questions_hang_nowhere() {
 }
 
 #[test]
-fn in_the_child_the_end_of_a_pause_calls_nobody() {
+fn in_the_child_the_end_of_a_pause_calls_no_worker() {
     let _alone = alone();
     let (timer, driver) = Timer::builder().clock(ManualClock::new()).build_driven().expect("the options make sense");
     let (rings, rung) = (Arc::new(AtomicUsize::new(0)), |rings: &AtomicUsize| rings.load(Ordering::Relaxed));
@@ -148,7 +148,7 @@ fn in_the_child_the_end_of_a_pause_calls_nobody() {
 }
 
 #[test]
-fn in_the_child_health_says_forked_and_a_clock_that_is_moved_by_hand_waits_for_nobody() {
+fn in_the_child_health_says_forked_and_a_manual_clock_waits_for_no_worker() {
     let _alone = alone();
     let clock = ManualClock::new();
     let timer = Timer::builder().shards(1).clock(clock.clone()).build().expect("the options make sense");
@@ -188,7 +188,7 @@ fn in_the_child_the_last_timer_can_be_dropped_and_nothing_runs() {
         // The parent's timeouts run in the parent.
         eventually("they fire in the parent", || kind == "by hand" || runs.load(Ordering::SeqCst) == 2);
         assert_eq!(timer.shutdown().expect("the first").len(), if kind == "by hand" { 3 } else { 1 });
-        assert_books_balance(&timer.stats());
+        assert_counters_reconcile(&timer.stats());
     }
 }
 
@@ -205,11 +205,11 @@ fn in_the_child_a_new_engine_works_and_so_does_one_that_is_driven() {
             let delay = Duration::from_millis(id as u64 % 5);
             drop(timer.shard_for(&id).schedule(delay, runs.task(id)).expect("accepted"));
         }
-        let series = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&series);
+        let periodic = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&periodic);
         let repeat = move || _ = count.fetch_add(1, Ordering::SeqCst);
         let rate = timer.schedule_at_fixed_rate(MS, MS, repeat).expect("accepted");
-        let all_ran = wait_for(|| runs.total() == 100 && series.load(Ordering::SeqCst) >= 3);
+        let all_ran = wait_for(|| runs.total() == 100 && periodic.load(Ordering::SeqCst) >= 3);
         let left = timer.schedule(HOUR, || ()).expect("accepted");
         let cancelled = rate.cancel();
         let shut_down = timer.shutdown().is_ok_and(|unfired| unfired.len() == 1) && left.is_cancelled();
@@ -272,7 +272,7 @@ fn the_parent_is_not_disturbed_by_children_that_come_and_go() {
     eventually("all fire", || runs.total() == 300);
     runs.assert_each_ran_once();
     assert_eq!(timer.stats().panicked, 0);
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
 }
 
 #[test]
@@ -304,14 +304,14 @@ fn in_the_child_a_driver_from_before_runs_nothing_that_is_the_parents() {
     let count = Arc::clone(&runs);
     let (timer, mut driver) = Timer::builder().build_driven().expect("the options make sense");
     let task = move || _ = count.fetch_add(1, Ordering::Relaxed);
-    let series = timer.schedule_at_fixed_rate(MS, MS, task).expect("accepted");
+    let periodic = timer.schedule_at_fixed_rate(MS, MS, task).expect("accepted");
     thread::sleep(3 * MS);
     in_child("driven", || {
         let turned = driver.turn() == 0 && driver.next_wakeup().is_none();
         first_wrong(&[turned, runs.load(Ordering::Relaxed) == 0])
     });
     assert!(driver.turn() > 0 && runs.load(Ordering::Relaxed) > 0, "the parent's go on");
-    assert!(series.cancel());
+    assert!(periodic.cancel());
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn an_engine_whose_timeouts_never_come_sleeps() {
 }
 
 #[test]
-fn resets_cancels_and_later_timeouts_wake_nobody() {
+fn resets_cancels_and_later_timeouts_do_not_wake_the_worker() {
     let timer = warm(Timer::builder(), "still-f");
     let timeouts: Vec<_> = (0..1000).map(|_| timer.schedule(HOUR, || ()).expect("accepted")).collect();
     let far = timer.schedule(9 * HOUR, || ()).expect("accepted");

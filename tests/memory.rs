@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tourbillon::{Driver, Inline, Timeout, Timer};
 
-use common::{HOUR, MS, alone, assert_books_balance, eventually, resident_bytes};
+use common::{HOUR, MS, alone, assert_counters_reconcile, eventually, resident_bytes};
 
 const STEPS: usize = if cfg!(debug_assertions) { 1_000_000 } else { 10_000_000 };
 const RING: usize = 1_000;
@@ -50,7 +50,7 @@ fn assert_bounded(work: impl FnOnce(&Timer)) {
     assert!(stats.capacity <= MOST, "memory for {} timeouts, of {} steps", stats.capacity, stats.cancelled);
     assert!(grown <= MOST_BYTES, "{} KiB more", grown / 1024);
     assert_eq!(stats.pending, 0);
-    assert_books_balance(&stats);
+    assert_counters_reconcile(&stats);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn advised_bytes() -> usize {
 }
 
 #[test]
-fn for_a_large_capacity_large_pages_are_asked_for_and_for_what_is_not_touched_in_advance_they_are_not() {
+fn large_pages_are_asked_for_a_large_capacity_and_not_for_later_growth() {
     alone(|| {
         let has_them = std::path::Path::new("/sys/kernel/mm/transparent_hugepage/enabled").exists();
         let (small, large) = (60_000, 1_000_000);
@@ -176,7 +176,7 @@ fn churn(timer: &Timer, producers: usize, live: usize, how_long: Duration) -> us
 }
 
 #[test]
-fn what_is_cancelled_for_each_new_one_of_very_many_is_collected_as_fast_as_it_is_cancelled() {
+fn timeouts_cancelled_one_for_each_new_one_are_collected_as_fast() {
     alone(|| {
         for expiry_limit in [100_000, 100, 10] {
             let builder = Timer::builder().executor(Inline).expiry_limit(expiry_limit);
@@ -196,7 +196,7 @@ fn what_is_cancelled_for_each_new_one_of_very_many_is_collected_as_fast_as_it_is
 }
 
 #[test]
-fn without_patience_nobody_waits_and_the_engine_takes_memory_instead() {
+fn without_patience_no_thread_waits_and_the_engine_takes_memory_instead() {
     alone(|| {
         let timer = Timer::builder().executor(Inline).max_wait(Duration::ZERO).build().expect("the options make sense");
         churn(&timer, 2, 50_000, 500 * MS);
@@ -277,7 +277,7 @@ fn a_driven_engine_that_is_turned_now_and_then_leaves_memory_where_it_was() {
 }
 
 #[test]
-fn what_is_reserved_is_there_before_it_is_used_and_not_made_of_pages_that_are_yet_to_come() {
+fn reserved_memory_is_resident_before_it_is_used() {
     alone(|| {
         const RESERVED: usize = 500_000;
         let before = resident_bytes();
@@ -319,12 +319,12 @@ fn after_a_spike_the_memory_that_no_timeout_uses_can_be_given_back_and_used_agai
             keep.into_iter().for_each(|timeout| assert!(timeout.cancel()));
         }
         assert_eq!(timer.shrink() / (SPIKE * 64), 0, "once");
-        assert_books_balance(&timer.stats());
+        assert_counters_reconcile(&timer.stats());
     });
 }
 
 #[test]
-fn what_was_reserved_is_not_given_back() {
+fn reserved_memory_is_not_given_back() {
     alone(|| {
         let timer = Timer::builder().executor(Inline).capacity(200_000).build().expect("the options make sense");
         let timeouts: Vec<_> = (0..200_000).map(|_| timer.schedule(HOUR, || ()).expect("accepted")).collect();
@@ -365,6 +365,6 @@ fn memory_is_given_back_while_others_schedule_fire_and_cancel_and_none_is_lost()
         });
         eventually("all have run", || ran.load(Ordering::Relaxed) == expected);
         assert!(given_back > 0);
-        assert_books_balance(&timer.stats());
+        assert_counters_reconcile(&timer.stats());
     });
 }

@@ -88,7 +88,7 @@ fn engine(how: impl FnOnce(Builder) -> Builder) -> (Timer, Driver, ManualClock) 
 }
 
 #[test]
-fn what_was_reserved_can_be_scheduled_and_beyond_it_the_task_comes_back() {
+fn reserved_timeouts_can_be_scheduled_and_beyond_them_the_task_comes_back() {
     let (timer, mut driver, clock) = engine(|builder| builder);
     let ran = Arc::new(AtomicUsize::new(0));
     let task = || {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tourbillon::{Inline, ThreadPool, Timer, WorkerState};
 
-use common::{HOUR, Runs, assert_books_balance, eventually};
+use common::{HOUR, Runs, assert_counters_reconcile, eventually};
 use no_threads::without_threads;
 
 fn engine() -> Timer {
@@ -25,7 +25,7 @@ fn worker(timer: &Timer) -> WorkerState {
 }
 
 #[test]
-fn without_threads_nothing_is_lost_and_what_waits_runs_as_soon_as_there_are_some() {
+fn without_threads_nothing_is_lost_and_waiting_timeouts_run_as_soon_as_there_are_some() {
     what_no_pool_thread_can_run_is_run_by_the_worker();
     what_is_scheduled_without_a_worker_comes_back_from_a_shutdown();
     what_is_scheduled_without_a_worker_runs_once_a_schedule_or_a_look_finds_a_thread();
@@ -45,7 +45,7 @@ fn what_no_pool_thread_can_run_is_run_by_the_worker() {
     };
     assert_eq!(without_threads(|| [ran_by(), ran_by()]), ["tourbillon-0"; 2]);
     assert_eq!(ran_by(), "tourbillon-pool-0", "there are threads again");
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
     // Its threads must not end before the other tests.
     std::mem::forget(timer);
 }
@@ -60,7 +60,7 @@ fn what_is_scheduled_without_a_worker_comes_back_from_a_shutdown() {
         unfired.into_iter().for_each(|unfired| unfired.run());
     });
     runs.assert_each_ran_once();
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
 }
 
 fn what_is_scheduled_without_a_worker_runs_once_a_schedule_or_a_look_finds_a_thread() {

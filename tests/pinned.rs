@@ -128,7 +128,7 @@ fn schedule_until(timer: &Timer, ends: &Receiver<()>) {
 }
 
 #[test]
-fn a_worker_that_is_at_a_long_task_keeps_its_pin() {
+fn a_worker_in_a_long_task_keeps_its_pin() {
     let _alone = alone();
     let spin = || {
         let start = Instant::now();
@@ -171,7 +171,7 @@ fn a_worker_that_sleeps_for_long_keeps_its_pin() {
 }
 
 #[test]
-fn a_clock_that_is_moved_by_hand_makes_no_worker_late() {
+fn a_manual_clock_makes_no_worker_late() {
     let _alone = alone();
     let clock = ManualClock::new();
     let timer = builder("by-hand").clock(clock.clone()).build().expect("the options make sense");
@@ -202,7 +202,7 @@ fn a_pause_makes_no_worker_late() {
 }
 
 #[test]
-fn a_worker_that_somebody_has_moved_is_not_said_to_be_pinned() {
+fn a_worker_that_the_user_has_moved_is_not_shown_as_pinned() {
     let _alone = alone();
     for pinning in [Pinning::Auto, Pinning::Cores(vec![allowed_cores()[0]])] {
         let builder = builder("moved").pinning(pinning).on_worker_start(|_| {

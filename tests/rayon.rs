@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tourbillon::{Executor, Timer};
 
-use common::{HOUR, MS, PATIENCE, Runs, assert_books_balance, eventually, in_time};
+use common::{HOUR, MS, PATIENCE, Runs, assert_counters_reconcile, eventually, in_time};
 
 fn pool(threads: usize) -> ThreadPool {
     let name = |index| format!("the-rayon-{index}");
@@ -26,7 +26,7 @@ fn engine_on(executor: impl Executor) -> Timer {
 /// Returns a task that reports the name of the thread that it runs on.
 fn ran_by(tell: &Sender<String>) -> impl FnOnce() + Send + 'static {
     let tell = tell.clone();
-    move || tell.send(thread::current().name().unwrap_or_default().to_owned()).expect("somebody listens")
+    move || tell.send(thread::current().name().unwrap_or_default().to_owned()).expect("the test listens")
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_timeout_may_go_on_in_parallel_and_a_panic_takes_nothing_with_it() {
         let timer = engine_on(pool(threads));
         let (tell, told) = channel();
         timer.schedule_detached(MS, || panic!("as this test wants it")).expect("accepted");
-        let task = move || tell.send((1..=1000_u64).into_par_iter().sum::<u64>()).expect("somebody listens");
+        let task = move || tell.send((1..=1000_u64).into_par_iter().sum::<u64>()).expect("the test listens");
         timer.schedule_detached(2 * MS, task).expect("accepted");
         assert_eq!(told.recv_timeout(PATIENCE).expect("it runs"), 500_500);
         eventually("the panic is counted", || timer.stats().panicked == 1);
@@ -60,7 +60,7 @@ fn a_timeout_may_go_on_in_parallel_and_a_panic_takes_nothing_with_it() {
 }
 
 #[test]
-fn a_series_runs_on_a_pool_that_others_use_too() {
+fn a_periodic_timeout_runs_on_a_pool_that_others_use_too() {
     let pool = Arc::new(pool(2));
     let timer = engine_on(Arc::clone(&pool));
     let runs = Arc::new(AtomicUsize::new(0));
@@ -69,14 +69,14 @@ fn a_series_runs_on_a_pool_that_others_use_too() {
         assert!(rayon::current_thread_index().is_some(), "on the pool");
         count.fetch_add(1, Ordering::Relaxed);
     };
-    let series = timer.schedule_at_fixed_rate(MS, MS, task).expect("accepted");
+    let periodic = timer.schedule_at_fixed_rate(MS, MS, task).expect("accepted");
     assert_eq!(pool.install(|| (0..1000_u64).into_par_iter().sum::<u64>()), 499_500);
     eventually("it goes on", || runs.load(Ordering::Relaxed) > 20);
-    eventually("it ends", || series.cancel() || series.is_cancelled());
+    eventually("it ends", || periodic.cancel() || periodic.is_cancelled());
 }
 
 #[test]
-fn what_waits_in_the_pool_when_its_owners_go_is_not_lost() {
+fn batches_in_the_pool_when_its_owners_go_are_not_lost() {
     const TASKS: usize = 10_000;
     let pool = Arc::new(pool(1));
     let timer = engine_on(Arc::clone(&pool));
@@ -88,7 +88,7 @@ fn what_waits_in_the_pool_when_its_owners_go_is_not_lost() {
     (0..TASKS).for_each(|id| timer.schedule_detached(MS, runs.task(id)).expect("accepted"));
     eventually("they expire", || timer.stats().fired == TASKS as u64);
     assert_eq!(runs.total(), 0, "the only thread is kept");
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
     drop((timer, pool));
     kept.wait();
     eventually("each runs", || runs.total() == TASKS);

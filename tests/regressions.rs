@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tourbillon::{Timeout, Timer};
 
-use common::{DAY, Drops, HOUR, MS, Runs, assert_books_balance, driven, driven_by, settle};
+use common::{DAY, Drops, HOUR, MS, Runs, assert_counters_reconcile, driven, driven_by, settle};
 
 const NS: Duration = Duration::from_nanos(1);
 
@@ -98,7 +98,7 @@ fn a_cancel_within_the_tick_that_it_would_fire_in_is_counted_once() {
         clock.advance(MS);
     }
     assert!(other.is_pending());
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
 }
 
 // 6: netty/netty#14081, #366 (B28): stop returned timeouts without cancelling them, and went on
@@ -182,7 +182,7 @@ fn a_limit_refuses_and_a_task_finds_the_room_that_it_leaves() {
 
 // 11: folly's TestSchedulingWithinCallback, Caffeine's fuzzer, netty/netty#2651 (B26): re-entrancy.
 #[test]
-fn tasks_may_schedule_reset_and_cancel_in_the_midst_of_an_expiry() {
+fn tasks_may_schedule_reset_and_cancel_during_an_expiry() {
     fn chain(timer: Timer, runs: Runs, id: usize, delay: Duration) {
         runs.task(id)();
         if id + 1 < 100 {
@@ -259,7 +259,7 @@ fn a_clock_that_goes_backwards_delays_at_worst_and_breaks_nothing() {
 // 14: netty/netty#7760, #1953, tokio-rs/tokio#2271 and many more (B10, B16): Long.MAX fired at
 // once, -1 after 10 s.
 #[test]
-fn no_delay_past_deadlines_and_forever_are_what_they_say() {
+fn no_delay_past_deadlines_and_forever_keep_their_meaning() {
     let (timer, mut driver, clock) = driven();
     clock.advance(10 * MS);
     let now = clock.now();
@@ -381,7 +381,7 @@ fn a_burst_of_550_000_fires_exactly_once_within_its_budget() {
 
 // DataDog/glommio#44 (B40): 65,536 registered, 65,536 cancelled, and none should fire.
 #[test]
-fn what_is_registered_and_cancelled_in_bulk_leaves_nothing_behind() {
+fn timeouts_registered_and_cancelled_in_bulk_leave_nothing_behind() {
     let (timer, mut driver, clock) = driven();
     for linked in [false, true] {
         let timeouts = timer.schedule_many(5 * MS, (0..65_536).map(|_| || ())).expect("accepted");
@@ -457,7 +457,7 @@ fn an_earlier_timeout_moves_the_next_wake_up_forward() {
             assert_eq!(*rings.lock().expect("no panic"), rings_before, "nothing to wake up for");
             assert!(moved.reset(delay));
         }
-        assert_eq!(*rings.lock().expect("no panic"), rings_before + 1, "the loop is told, once");
+        assert_eq!(*rings.lock().expect("no panic"), rings_before + 1, "the loop is woken, once");
         assert!(driver.next_wakeup().expect("something is pending") <= clock.now() + delay);
     }
 }

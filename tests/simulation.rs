@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tourbillon::{Builder, Expired, Inline, ManualClock, ThreadPool, Timeout, Timer, WaitStrategy};
 
-use common::{DAY, HOUR, MS, Random, Runs, assert_books_balance, in_time};
+use common::{DAY, HOUR, MS, Random, Runs, assert_counters_reconcile, in_time};
 
 fn build(builder: Builder, clock: &ManualClock) -> Timer {
     builder.clock(clock.clone()).build().expect("the options make sense")
@@ -81,21 +81,21 @@ fn simulate(builder: Builder, seed: u64) -> Vec<Vec<usize>> {
         assert_eq!(timer.pending(), pending.len());
         log.push(ran);
     }
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
     assert_eq!(timer.shutdown().expect("the first").len(), pending.len());
     assert!(clock.now() - start > 30 * DAY, "{:?}", clock.now() - start);
     log
 }
 
 #[test]
-fn after_each_step_of_the_clock_exactly_what_is_due_has_run_over_months() {
+fn after_each_step_of_the_clock_exactly_the_due_timeouts_have_run_over_months() {
     for (n, builder) in builders().into_iter().enumerate() {
         simulate(builder, 100 + n as u64);
     }
 }
 
 #[test]
-fn a_simulation_is_the_same_each_time_whoever_runs_the_tasks() {
+fn a_simulation_is_the_same_each_time_whichever_thread_runs_the_tasks() {
     let logs = builders().map(|builder| simulate(builder, 7));
     assert!(logs.iter().all(|log| *log == logs[0]));
 }
@@ -109,7 +109,7 @@ fn step(timer: &Timer, ran: &Arc<AtomicUsize>, more: usize, period: Duration) {
 }
 
 #[test]
-fn what_tasks_schedule_without_delay_has_run_too_when_advance_returns() {
+fn timeouts_without_delay_from_tasks_have_run_when_advance_returns() {
     for builder in builders() {
         let clock = ManualClock::new();
         let (timer, ran) = (build(builder, &clock), Arc::new(AtomicUsize::new(0)));
@@ -127,7 +127,7 @@ fn what_tasks_schedule_without_delay_has_run_too_when_advance_returns() {
 }
 
 #[test]
-fn what_a_running_task_schedules_without_delay_has_run_too_when_advance_returns() {
+fn timeouts_without_delay_from_a_running_task_have_run_when_advance_returns() {
     // The task fired before the clock is moved, and schedules after the workers have looked at the
     // moved clock.
     for round in 0..2_000 {
@@ -302,7 +302,7 @@ fn an_engine_may_be_shut_down_or_dropped_while_its_clock_is_advanced() {
 }
 
 #[test]
-fn advance_waits_for_what_a_users_executor_has_begun_to_run() {
+fn advance_waits_for_batches_that_a_users_executor_has_begun_to_run() {
     let clock = ManualClock::new();
     let (begun, has_begun) = channel();
     let executor = move |expired: Expired| {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tourbillon::{Builder, Driver, Inline, ThreadPool, Timeout, Timer, WaitStrategy};
 
-use common::{HOUR, MS, PATIENCE, Random, Runs, assert_books_balance, eventually};
+use common::{HOUR, MS, PATIENCE, Random, Runs, assert_counters_reconcile, eventually};
 
 const PENDING: u8 = 0;
 const RAN: u8 = 1;
@@ -124,7 +124,7 @@ fn stress(builder: Builder, seed: u64) {
     let stats = timer.stats();
     assert_eq!((stats.fired, stats.cancelled, stats.returned), (ran, fates.count(CANCELLED), returned));
     assert_eq!((stats.pending, stats.panicked), (0, 0));
-    assert_books_balance(&stats);
+    assert_counters_reconcile(&stats);
 }
 
 fn tick(micros: u64) -> Builder {
@@ -220,7 +220,7 @@ fn assert_comes(receive: &mpsc::Receiver<()>, what: &str) {
 }
 
 #[test]
-fn a_sleeping_worker_is_woken_by_what_is_due_before_it_would_wake_by_itself() {
+fn a_sleeping_worker_is_woken_by_a_deadline_before_its_own() {
     for wait in [WaitStrategy::Park, WaitStrategy::Hybrid { spin: MS }] {
         let timer = Timer::builder().wait(wait).build().expect("the options make sense");
         let (send, receive) = mpsc::channel();
@@ -318,5 +318,5 @@ fn handles_may_be_shared_by_threads_that_do_different_things() {
     assert!(timer.shutdown().expect("the first").is_empty());
     assert!(cancelled.iter().all(|&id| runs.of(id) == 0));
     assert_eq!(runs.total() + cancelled.len(), 1_000);
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
 }

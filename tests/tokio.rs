@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tourbillon::{Timer, WorkerState};
 
-use common::{HOUR, MS, PATIENCE, Runs, assert_books_balance, eventually, in_time};
+use common::{HOUR, MS, PATIENCE, Runs, assert_counters_reconcile, eventually, in_time};
 
 fn runtime(threads: usize) -> Runtime {
     // Without `enable_time`: Tokio's own timers would panic on it.
@@ -31,7 +31,7 @@ fn engine_on(runtime: &Runtime) -> Timer {
 /// Returns a task that reports the name of the thread that it runs on.
 fn ran_by(tell: &Sender<String>) -> impl FnOnce() + Send + 'static {
     let tell = tell.clone();
-    move || tell.send(thread::current().name().unwrap_or_default().to_owned()).expect("somebody listens")
+    move || tell.send(thread::current().name().unwrap_or_default().to_owned()).expect("the test listens")
 }
 
 #[test]
@@ -52,17 +52,17 @@ fn timeouts_run_on_the_runtimes_threads() {
 }
 
 #[test]
-fn series_run_on_the_runtime_and_a_panic_takes_nothing_else_with_it() {
+fn periodic_timeouts_run_on_the_runtime_and_a_panic_takes_nothing_else_with_it() {
     let runtime = runtime(1);
     let timer = engine_on(&runtime);
     let runs = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&runs);
-    let series = timer.schedule_at_fixed_rate(MS, MS, move || _ = count.fetch_add(1, Ordering::Relaxed));
+    let periodic = timer.schedule_at_fixed_rate(MS, MS, move || _ = count.fetch_add(1, Ordering::Relaxed));
     timer.schedule_detached(MS, || panic!("as this test wants it")).expect("accepted");
-    eventually("the panic is counted, and the series goes on", || {
+    eventually("the panic is counted, and the periodic timeout goes on", || {
         timer.stats().panicked == 1 && runs.load(Ordering::Relaxed) > 20
     });
-    assert!(series.expect("accepted").cancel());
+    assert!(periodic.expect("accepted").cancel());
 }
 
 #[test]
@@ -80,12 +80,12 @@ fn a_current_thread_runtime_runs_timeouts_while_it_is_blocked_on() {
     let timer = engine_on(&runtime);
     let (tell, told) = tokio::sync::oneshot::channel();
     let (here, task) = (thread::current().id(), move || tell.send(thread::current().id()));
-    timer.schedule_detached(MS, move || task().expect("somebody listens")).expect("accepted");
+    timer.schedule_detached(MS, move || task().expect("the test listens")).expect("accepted");
     assert_eq!(runtime.block_on(told).expect("it runs"), here);
 }
 
 #[test]
-fn what_expires_after_the_runtimes_shutdown_runs_on_the_worker() {
+fn timeouts_that_expire_after_the_runtimes_shutdown_run_on_the_worker() {
     let runtime = runtime(2);
     let timer = engine_on(&runtime);
     runtime.shutdown_timeout(PATIENCE);
@@ -103,7 +103,7 @@ fn what_expires_after_the_runtimes_shutdown_runs_on_the_worker() {
 }
 
 #[test]
-fn what_waits_in_a_runtime_that_is_dropped_runs_on_the_thread_that_drops_it() {
+fn batches_in_a_dropped_runtime_run_on_the_thread_that_drops_it() {
     const TASKS: usize = 1000;
     let runtime = Builder::new_current_thread().build().expect("a runtime");
     let timer = engine_on(&runtime);
@@ -112,12 +112,12 @@ fn what_waits_in_a_runtime_that_is_dropped_runs_on_the_thread_that_drops_it() {
         let tell = tell.clone();
         let task = move || {
             drop(tokio::spawn(async { unreachable!("nothing runs any more") }));
-            tell.send(thread::current().id()).expect("somebody listens");
+            tell.send(thread::current().id()).expect("the test listens");
         };
         timer.schedule_detached(MS, task).expect("accepted");
     }
     eventually("they expire", || timer.stats().fired == TASKS as u64);
-    assert!(told.try_recv().is_err(), "nobody is in the runtime's `block_on`");
+    assert!(told.try_recv().is_err(), "no thread is in the runtime's `block_on`");
     drop(runtime);
     assert_eq!(told.try_iter().filter(|by| *by == thread::current().id()).count(), TASKS);
     let stats = timer.stats();
@@ -125,7 +125,7 @@ fn what_waits_in_a_runtime_that_is_dropped_runs_on_the_thread_that_drops_it() {
 }
 
 #[test]
-fn what_is_on_its_way_when_the_runtimes_threads_end_is_not_lost() {
+fn batches_under_way_when_the_runtimes_threads_end_are_not_lost() {
     const TASKS: usize = 10_000;
     for _ in 0..20 {
         let runtime = runtime(2);
@@ -151,7 +151,7 @@ fn what_is_on_its_way_when_the_runtimes_threads_end_is_not_lost() {
         eventually("each runs", || runs.total() == TASKS);
         shutdown.join().expect("no panic");
         runs.assert_each_ran_once();
-        assert_books_balance(&timer.stats());
+        assert_counters_reconcile(&timer.stats());
         assert_eq!(timer.stats().panicked, 0);
     }
 }

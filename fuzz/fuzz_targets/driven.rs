@@ -143,7 +143,7 @@ impl Reader<'_, '_> {
                 width: self.delay()?.min(400 * DAY),
                 via: self.via()?,
             },
-            8..10 => Step::Series {
+            8..10 => Step::Periodic {
                 initial: self.delay()?.min(400 * DAY),
                 rule: self.rule()?,
                 via: self.via()?,

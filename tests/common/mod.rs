@@ -82,7 +82,7 @@ pub(crate) fn settle(driver: &mut Driver, clock: &ManualClock) -> usize {
 }
 
 /// Every accepted timeout has had exactly one outcome, or is still pending.
-pub(crate) fn assert_books_balance(stats: &Stats) {
+pub(crate) fn assert_counters_reconcile(stats: &Stats) {
     let ended = stats.fired + stats.cancelled + stats.returned;
     assert_eq!(stats.scheduled + stats.repeated, ended + stats.pending as u64, "{stats:?}");
 }

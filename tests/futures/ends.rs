@@ -62,7 +62,7 @@ fn engine(is_driven: bool) -> (Timer, Option<tourbillon::Driver>) {
 }
 
 #[test]
-fn a_shutdown_makes_ready_what_waits_and_that_says_so() {
+fn a_shutdown_makes_waiting_futures_ready_and_they_say_so() {
     for (is_driven, how) in [true, false]
         .into_iter()
         .flat_map(|is_driven| [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(MS)].map(|how| (is_driven, how)))
@@ -75,7 +75,7 @@ fn a_shutdown_makes_ready_what_waits_and_that_says_so() {
         assert!(task.poll_with(|context| interval.poll_tick(context)).is_pending());
         let task_of_its_own = timer.schedule(HOUR, || ()).expect("accepted");
         let unfired = timer.shutdown_with(how).expect("the first");
-        assert_eq!(unfired.len(), usize::from(how != Shutdown::FireNow), "no future is handed back");
+        assert_eq!(unfired.len(), usize::from(how != Shutdown::FireNow), "no future is returned");
         assert_eq!(task.woken(), 3, "{how:?}, driven: {is_driven}");
         assert!(sleep.is_elapsed());
         assert!(task.poll(&mut sleep).is_ready() && sleep.ended_by_shutdown());
@@ -92,7 +92,7 @@ fn a_shutdown_makes_ready_what_waits_and_that_says_so() {
 }
 
 #[test]
-fn a_driver_that_goes_makes_ready_what_waits() {
+fn a_dropped_driver_makes_waiting_futures_ready() {
     let (timer, driver, _clock) = driven();
     let task = Task::new();
     let mut sleep = timer.sleep(HOUR);
@@ -103,7 +103,7 @@ fn a_driver_that_goes_makes_ready_what_waits() {
 }
 
 #[test]
-fn what_is_due_when_the_engine_is_shut_down_did_not_end_by_that() {
+fn a_future_that_is_due_at_the_shutdown_did_not_end_by_it() {
     let (timer, _driver, clock) = driven();
     let task = Task::new();
     let (mut due, mut far) = (timer.sleep(5 * MS), timer.sleep(6 * MS));
@@ -117,7 +117,7 @@ fn what_is_due_when_the_engine_is_shut_down_did_not_end_by_that() {
 }
 
 #[test]
-fn after_a_shutdown_futures_are_ready_at_their_own_deadlines_and_somebody_wakes_them() {
+fn after_a_shutdown_futures_are_ready_at_their_own_deadlines_and_are_woken() {
     in_time("futures of an engine that is no more", || {
         let timer = Timer::new().expect("defaults");
         let mut again = timer.sleep(HOUR);
@@ -159,7 +159,7 @@ fn after_a_shutdown_a_future_goes_by_its_own_clock() {
 }
 
 #[test]
-fn the_processs_own_engine_can_not_be_shut_down() {
+fn the_global_engine_can_not_be_shut_down() {
     let global = Timer::global();
     for how in [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(MS)] {
         assert_eq!(global.clone().shutdown_with(how).err(), Some(ShutdownError::Global));
@@ -221,7 +221,7 @@ fn poll_with(sleep: &mut tourbillon::Sleep, waker: &Waker) -> bool {
 }
 
 #[test]
-fn a_waker_that_panics_is_told_and_takes_no_other_with_it() {
+fn a_waker_that_panics_is_reported_and_takes_no_other_with_it() {
     let told = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&told);
     let builder = Timer::builder().on_panic(move |_| _ = count.fetch_add(1, Ordering::Relaxed));
@@ -279,7 +279,7 @@ fn a_waker_may_schedule_sleep_cancel_and_is_refused_a_shutdown() {
 }
 
 #[test]
-fn a_clock_that_is_moved_by_hand_comes_back_when_all_have_been_woken() {
+fn advance_returns_when_all_have_been_woken() {
     let clock = tourbillon::ManualClock::new();
     let timer = Timer::builder().clock(clock.clone()).build().expect("a good plan");
     let task = Task::new();

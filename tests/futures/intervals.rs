@@ -49,7 +49,7 @@ fn an_interval_ticks_at_once_and_then_by_its_schedule() {
 }
 
 #[test]
-fn what_is_missed_is_skipped_made_up_for_or_put_off() {
+fn missed_ticks_are_skipped_made_up_for_or_put_off() {
     for (missed, expected) in [
         (MissedTicks::Skip, [vec![10], vec![20], vec![60], vec![]]),
         (MissedTicks::Burst, [vec![10], vec![20, 30, 40, 50], vec![60], vec![]]),

@@ -134,7 +134,7 @@ fn a_sleep_stays_ready_until_it_is_reset() {
 }
 
 #[test]
-fn a_reset_of_a_sleep_that_nobody_has_polled_moves_it() {
+fn a_reset_of_a_sleep_that_was_never_polled_moves_it() {
     let (timer, _driver, clock) = driven();
     let task = Task::new();
     let mut sleep = timer.sleep(HOUR);
@@ -163,7 +163,7 @@ fn a_sleep_that_has_rung_and_is_reset_before_it_is_polled_goes_on() {
 }
 
 #[test]
-fn for_ever_is_never() {
+fn a_sleep_for_ever_never_ends() {
     let (timer, mut driver, clock) = driven();
     let task = Task::new();
     let mut sleep = timer.sleep(Duration::MAX);
@@ -189,7 +189,7 @@ fn time_stands_still_for_a_sleep_in_a_pause() {
 }
 
 #[test]
-fn what_finds_no_room_asks_again_and_is_neither_early_nor_lost() {
+fn a_sleep_that_finds_no_room_asks_again_and_is_neither_early_nor_lost() {
     let (timer, mut driver, clock) = driven_by(Timer::builder().max_pending_timeouts(1));
     let task = Task::new();
     let room = timer.schedule(HOUR, || ()).expect("room");

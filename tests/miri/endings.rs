@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tourbillon::{Inline, Shutdown, ThreadPool, Timeout, Timer};
 
-use crate::common::{HOUR, Keeps, MS, assert_books_balance, driven_by, eventually};
+use crate::common::{HOUR, Keeps, MS, assert_counters_reconcile, driven_by, eventually};
 use crate::{Ledger, few, let_threads_end, small, with_workers};
 
 const MODES: [Shutdown; 3] = [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(Duration::from_millis(5))];
@@ -33,7 +33,7 @@ fn every_shutdown_accounts_for_all_that_was_left() {
         assert_eq!(ledger.ran() + left.len(), 6, "{mode:?}");
         assert!(mode != Shutdown::FireNow || left.is_empty());
         assert!(!held.iter().any(Timeout::is_pending));
-        assert_books_balance(&timer.stats());
+        assert_counters_reconcile(&timer.stats());
         left.into_iter().step_by(2).for_each(|left| left.run());
         drop(timer);
         ledger.assert_closed();
@@ -87,7 +87,7 @@ fn schedules_and_cancels_and_resets_race_a_shutdown() {
             (ends[0].0 + ends[1].0, ends[0].1 + ends[1].1, left)
         });
         assert_eq!(ledger.ran() + cancelled + left, accepted, "{mode:?}");
-        assert_books_balance(&timer.stats());
+        assert_counters_reconcile(&timer.stats());
         drop(timer);
         ledger.assert_closed();
         let_threads_end();
@@ -176,7 +176,7 @@ thread_local! {
 }
 
 #[test]
-fn handles_are_dropped_by_a_thread_that_is_nearly_gone() {
+fn handles_are_dropped_by_a_thread_in_teardown() {
     for (ours_first, engine_first) in [(true, true), (true, false), (false, true), (false, false)] {
         let (timer, ledger) = (small().executor(Inline).build().expect("the options make sense"), Ledger::new(4));
         let (mine, scheduled) = (timer.clone(), Barrier::new(2));
@@ -222,5 +222,5 @@ fn a_thread_that_is_born_inherits_the_free_entries_of_one_that_died() {
         });
     }
     assert!(timer.shutdown().expect("the first").is_empty());
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
 }

@@ -8,8 +8,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod endings;
+mod periodic;
 mod races;
-mod recurring;
 mod sequences;
 mod sleeps;
 

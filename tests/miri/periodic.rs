@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use tourbillon::{Inline, MissedTicks, Shutdown, ThreadPool, Timer};
 
-use crate::common::{HOUR, MS, Own, assert_books_balance, driven_by, eventually, settle};
+use crate::common::{HOUR, MS, Own, assert_counters_reconcile, driven_by, eventually, settle};
 use crate::{Ledger, few, let_threads_end, small, with_workers};
 
 #[test]
-fn runs_of_a_series_do_not_overlap_and_end_with_its_cancel() {
+fn runs_of_a_periodic_timeout_do_not_overlap_and_end_with_its_cancel() {
     for builder in with_workers() {
         let timer = builder.build().expect("the options make sense");
         let ran = Arc::new(AtomicUsize::new(0));
@@ -25,12 +25,12 @@ fn runs_of_a_series_do_not_overlap_and_end_with_its_cancel() {
             *runs += 1;
             count.store(*runs, Ordering::Relaxed);
         };
-        let series = timer.schedule_at_fixed_rate(Duration::ZERO, MS, run).expect("accepted");
+        let periodic = timer.schedule_at_fixed_rate(Duration::ZERO, MS, run).expect("accepted");
         eventually("it runs again and again", || ran.load(Ordering::Relaxed) >= few(3, 20));
         thread::scope(|scope| {
-            scope.spawn(|| _ = series.reset(Duration::ZERO));
-            scope.spawn(|| _ = series.reset(MS));
-            assert!(series.cancel());
+            scope.spawn(|| _ = periodic.reset(Duration::ZERO));
+            scope.spawn(|| _ = periodic.reset(MS));
+            assert!(periodic.cancel());
         });
         // The thread that runs it when it is cancelled drops the task.
         eventually("its task is dropped", || Arc::strong_count(&ran) == 1);
@@ -38,14 +38,14 @@ fn runs_of_a_series_do_not_overlap_and_end_with_its_cancel() {
         assert!(timer.shutdown().expect("the first").is_empty());
         let stats = timer.stats();
         assert_eq!((stats.fired, stats.panicked), (runs, 0));
-        assert_books_balance(&stats);
+        assert_counters_reconcile(&stats);
         drop(timer);
         let_threads_end();
     }
 }
 
 #[test]
-fn series_end_by_their_answer_their_own_cancel_a_panic_and_every_shutdown() {
+fn periodic_timeouts_end_by_their_answer_their_own_cancel_a_panic_and_every_shutdown() {
     for mode in [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(3 * MS)] {
         let timer = small().executor(ThreadPool::new(1)).build().expect("the options make sense");
         let (ledger, own) = (Ledger::new(3), Own::default());
@@ -70,7 +70,7 @@ fn series_end_by_their_answer_their_own_cancel_a_panic_and_every_shutdown() {
         drop(timer.shutdown_with(mode).expect("the first"));
         assert_eq!((ledger.runs_of(0), ledger.runs_of(1)), (3, 1));
         assert!(goes_on.is_cancelled());
-        assert_books_balance(&timer.stats());
+        assert_counters_reconcile(&timer.stats());
         drop(timer);
         assert!(ledger.all_are_dropped());
         let_threads_end();
@@ -98,7 +98,7 @@ fn a_group_is_cancelled_while_its_timeouts_fire_and_others_cancel_them() {
         drop(timer.shutdown().expect("the first"));
         let ran = (0..LEN).filter(|&id| ledger.runs_of(id) > 0).count();
         assert_eq!(ran + cancelled, LEN);
-        assert_books_balance(&timer.stats());
+        assert_counters_reconcile(&timer.stats());
         drop((timer, group));
         ledger.assert_closed();
         drop(timeouts);
@@ -187,7 +187,7 @@ fn a_panic_takes_nothing_with_it() {
 }
 
 #[test]
-fn an_engine_on_a_manual_clock_has_run_what_is_due_when_the_clock_has_moved() {
+fn advance_on_a_manual_clock_returns_when_due_timeouts_have_run() {
     let clock = tourbillon::ManualClock::new();
     let timer: Timer = small().executor(Inline).clock(clock.clone()).build().expect("the options make sense");
     let ledger = Ledger::new(few(6, 50));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tourbillon::{Inline, ManualClock, Shutdown, ThreadPool, Timeout, Timer, WaitStrategy};
 
-use crate::common::{HOUR, MS, PATIENCE, Random, assert_books_balance};
+use crate::common::{HOUR, MS, PATIENCE, Random, assert_counters_reconcile};
 use crate::{Ledger, delay, few, let_threads_end, seeds, small, with_workers};
 
 /// Shuts the engine down, and checks that each task has had one outcome.
@@ -15,7 +15,7 @@ fn assert_all_end(timer: Timer, ledger: &Ledger, cancelled: usize, len: usize) {
     assert_eq!(ledger.ran() + cancelled + left, len);
     let stats = timer.stats();
     assert_eq!((stats.cancelled, stats.returned, stats.pending), (cancelled as u64, left as u64, 0));
-    assert_books_balance(&stats);
+    assert_counters_reconcile(&stats);
     drop(timer);
     ledger.assert_closed();
     let_threads_end();

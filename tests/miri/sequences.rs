@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tourbillon::{Builder, Driver, Group, ManualClock, Shutdown, Timeout, Timer};
 
-use crate::common::{Random, assert_books_balance, driven_by};
+use crate::common::{Random, assert_counters_reconcile, driven_by};
 use crate::{delay, few, seeds, small};
 
 /// A deadline that never comes.
@@ -173,7 +173,7 @@ impl Pair {
             let ran = std::mem::take(&mut *self.ran.lock().expect("no panic"));
             assert_eq!(if how == Shutdown::FireNow { ran.len() } else { left.len() }, self.pending.len());
             let stats = self.timer.stats();
-            assert_books_balance(&stats);
+            assert_counters_reconcile(&stats);
             assert_eq!((stats.fired, stats.cancelled), (self.fired + ran.len() as u64, self.cancelled));
             left.into_iter().for_each(|left| left.run());
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tourbillon::{Sleep, Timer};
 
-use crate::common::{Random, assert_books_balance, eventually};
+use crate::common::{Random, assert_counters_reconcile, eventually};
 use crate::{Ledger, delay, few, let_threads_end, seeds, small, with_workers};
 
 /// A task whose waker owns something that can be read when it is woken, and whose loss shows as a
@@ -51,7 +51,7 @@ fn is_ready(sleep: &mut Sleep, waker: &Waker) -> bool {
 fn shut_down(timer: Timer) {
     // A sleep that was woken, or dropped while it rang, is counted when its batch is over.
     eventually("nothing is pending", || timer.stats().pending == 0);
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
     assert!(timer.shutdown().expect("the first").is_empty());
     drop(timer);
     let_threads_end();
@@ -60,7 +60,7 @@ fn shut_down(timer: Timer) {
 /// Each is polled on one thread, then on another by a task of its own, which waits until it is
 /// woken.
 #[test]
-fn sleeps_that_wander_wake_whoever_polled_last() {
+fn sleeps_that_wander_wake_the_task_that_polled_last() {
     const LEN: usize = few(4, 100);
     for (seed, builder) in seeds().flat_map(|seed| with_workers().map(move |builder| (seed, builder))) {
         let timer = builder.build().expect("the options make sense");
@@ -70,7 +70,7 @@ fn sleeps_that_wander_wake_whoever_polled_last() {
         let waits = thread::spawn(move || {
             for (id, mut sleep) in wanderers {
                 while !is_ready(&mut sleep, &Tasks::waker(&tasks.woken, id)) {
-                    while tasks.receive.recv().expect("somebody wakes it") != id {}
+                    while tasks.receive.recv().expect("a thread wakes it") != id {}
                 }
             }
         });
@@ -136,7 +136,7 @@ fn sleeps_and_tasks_share_a_turn() {
         }
         drop(sleeps);
         ledger.assert_closed();
-        assert_books_balance(&timer.stats());
+        assert_counters_reconcile(&timer.stats());
     }
 }
 

@@ -73,7 +73,7 @@ pub(crate) fn steps() -> impl Strategy<Value = Step> {
         2 => which().prop_map(|which| Step::Drop { which }),
         1 => which().prop_map(|which| Step::Unguard { which }),
         2 => (delays(), rules(), ways(), acts()).prop_map(|(initial, rule, via, act)| {
-            Step::Series { initial: initial.min(30 * DAY), rule, via, act }
+            Step::Periodic { initial: initial.min(30 * DAY), rule, via, act }
         }),
         1 => (delays(), delays(), ways()).prop_map(|(earliest, width, via)| {
             Step::Between { earliest: earliest.min(30 * DAY), width: width.min(DAY), via }

@@ -8,53 +8,53 @@
 //! | 2 | far-out timers that are cancelled | `memory::millions_of_schedules_and_cancels_leave_memory_where_it_was`, `memory::a_bulk_of_cancelled_timeouts_is_collected_though_the_worker_has_no_other_reason_to_wake` |
 //! | 3 | cancelled while in the queue | `regressions::a_timeout_that_is_cancelled_before_it_is_inserted_is_not_inserted`, `loom-tests/src/models/cancelled::a_cancel_between_accept_and_link_leaves_nothing_stuck` |
 //! | 4 | as 1 | `promises/outcomes::a_cancel_that_says_true_has_dropped_the_closure_on_the_callers_thread` |
-//! | 5 | a limit that gives the task back | `promises/limits::a_refused_timeout_changes_no_counter_but_that_of_refusals_and_its_closure_comes_back` |
+//! | 5 | a limit that gives the task back | `promises/limits::a_refused_timeout_changes_only_the_count_of_refusals_and_its_closure_comes_back` |
 //! | 6 | no small fixed queue | `promises/limits::without_a_limit_there_is_none`, `promises/bursts::a_full_inbox_drains_over_several_turns_of_a_worker_without_loss` |
 //! | 7 | armed again without a cancel | `peers/demand::connections_that_arm_again_at_each_heartbeat_leave_no_orphans` |
 //! | 8 | a stop that leaks | `engines::engines_with_unfired_timeouts_drop_each_closure_once` |
 //! | 9 | a counter that goes down twice | `regressions::a_cancel_within_the_tick_that_it_would_fire_in_is_counted_once` |
 //! | 10 | far future | `promises/time::duration_max_never_fires_and_nothing_overflows`, `src/time/tick::far_deadlines_saturate_to_never_and_stay_an_instant` |
 //! | 11 | ticks that wrap | `regressions::short_delays_are_exact_however_long_the_engine_has_run_and_beside_a_very_long_one` |
-//! | 12 | months of uptime | `simulation::after_each_step_of_the_clock_exactly_what_is_due_has_run_over_months` |
+//! | 12 | months of uptime | `simulation::after_each_step_of_the_clock_exactly_the_due_timeouts_have_run_over_months` |
 //! | 13 | a round too late | `regressions::a_delay_longer_than_the_wheel_fires_neither_a_round_early_nor_a_round_late`, `src/wheel/tests::a_wheel_of_any_size_does_what_the_oracle_does` |
 //! | 14 | rounding that fires early | `regressions::a_delay_that_is_no_multiple_of_the_tick_is_rounded_up`, `threads::nothing_is_early_by_a_nanosecond` |
 //! | 15 | order within a slot | `regressions::timeouts_of_many_rounds_in_one_slot_fire_each_in_its_own_whatever_their_order` |
-//! | 16 | a negative delay | `regressions::no_delay_past_deadlines_and_forever_are_what_they_say` |
+//! | 16 | a negative delay | `regressions::no_delay_past_deadlines_and_forever_keep_their_meaning` |
 //! | 17 | a clock that jumps | `regressions::a_jump_of_the_clock_costs_slots_and_not_ticks` |
-//! | 18 | suspend | `peers/demand::a_clock_that_counts_a_suspend_fires_on_waking_what_became_due_in_it` |
+//! | 18 | suspend | `peers/demand::a_clock_that_counts_a_suspend_fires_timeouts_that_became_due_in_it` |
 //! | 19 | a burst after a standstill | `peers/demand::after_a_standstill_a_rate_runs_once_unless_it_was_told_to_make_up` |
 //! | 20 | periods that drift | `peers/demand::a_rate_keeps_to_its_schedule_however_long_its_runs_take_and_a_delay_counts_from_their_end` |
 //! | 21 | one tick more on exact multiples | `regressions::a_deadline_on_a_tick_stays_on_it_at_any_phase_of_the_engines_start` |
 //! | 22 | one slot a poll | `regressions::one_turn_catches_up_with_all_ticks_that_were_missed` |
-//! | 23 | a slow or hung task | `promises/executors::a_slow_task_does_not_hold_up_what_expires_later_on_the_default_pool`, `peers/demand::a_task_that_keeps_its_worker_is_reported_while_it_does` |
+//! | 23 | a slow or hung task | `promises/executors::a_slow_task_does_not_hold_up_later_timeouts_on_the_default_pool`, `peers/demand::a_task_that_keeps_its_worker_is_reported_while_it_does` |
 //! | 24 | callbacks that take locks | `regressions::a_cancel_never_waits_for_a_task`, `promises/outcomes::a_closure_may_use_the_engine_while_a_cancel_drops_it` |
 //! | 25 | wheels of blocked workers | `promises/executors::a_task_may_block_for_long_without_holding_up_the_worker` |
 //! | 26 | races of cancel, insert, expire | `loom-tests/src/models/state::exactly_one_of_expiry_and_two_cancels_wins`, `loom-tests/src/models/cancelled::a_cancel_races_with_the_expiry_of_its_slot`, `threads::a_cancel_that_races_the_expiry_wins_or_the_task_runs_but_never_both` |
 //! | 27 | a worker that dies | `promises/panics::a_panic_never_ends_a_worker_nor_a_pool_thread_even_if_the_hook_panics_too`, `peers/demand::a_worker_whose_clock_panics_is_reported_and_goes_on_when_it_can` |
-//! | 28 | ways to shut down | `peers/demand::every_way_to_shut_down_accounts_for_every_timeout`, `peers/demand::every_way_to_schedule_is_refused_after_a_shutdown_and_gives_the_task_back`, `peers/demand::a_series_that_races_a_shutdown_ends_and_is_accounted_for`, `peers/demand::a_series_that_is_reset_while_its_run_waits_is_accounted_for_by_a_shutdown` |
+//! | 28 | ways to shut down | `peers/demand::every_way_to_shut_down_accounts_for_every_timeout`, `peers/demand::every_way_to_schedule_is_refused_after_a_shutdown_and_gives_the_task_back`, `peers/demand::a_periodic_timeout_that_races_a_shutdown_ends_and_is_accounted_for`, `peers/demand::a_shutdown_accounts_for_a_periodic_timeout_that_is_reset_while_its_run_waits` |
 //! | 29 | bursts | `regressions::a_burst_of_550_000_fires_exactly_once_within_its_budget` |
 //! | 30 | too many timers | `peers/demand::the_global_engine_is_the_same_for_all_threads_and_keeps_no_process_from_ending`, `promises/threads::threads_start_with_the_first_timeout_and_have_names` |
 //! | 31 | ticking while idle | `idle::an_engine_whose_only_timeout_is_an_hour_away_sleeps` |
 //! | 32 | idle reapers that spin | `idle::an_empty_engine_sleeps` |
-//! | 33 | two wake-ups for a timeout | `idle::resets_cancels_and_later_timeouts_wake_nobody` |
+//! | 33 | two wake-ups for a timeout | `idle::resets_cancels_and_later_timeouts_do_not_wake_the_worker` |
 //! | 34 | less than a millisecond | `peers/demand::a_tick_of_fifty_microseconds_is_kept_to_the_nanosecond` |
 //! | 35 | timer slack | `promises/threads::workers_have_the_smallest_timer_slack_and_the_shortest_slices_if_they_can_be_chosen` |
 //! | 36 | tolerance | `peers/demand::timeouts_with_slack_run_within_their_ranges_and_share_wake_ups` |
 //! | 37 | ways to wait | `promises/builder::every_wait_strategy_works`, `threads::nothing_is_early_lost_or_twice_however_the_workers_wait` |
 //! | 38 | what a poll costs | `allocations::in_the_steady_state_timeouts_do_not_allocate`; the time is for `benches` to measure |
 //! | 39 | a wheel of the wrong size | `peers/demand::a_wheel_that_is_too_small_for_its_timeouts_moves_each_only_from_level_to_level` |
-//! | 40 | arm and disarm | `regressions::what_is_registered_and_cancelled_in_bulk_leaves_nothing_behind`; the time is for `benches` to measure |
+//! | 40 | arm and disarm | `regressions::timeouts_registered_and_cancelled_in_bulk_leave_nothing_behind`; the time is for `benches` to measure |
 //! | 41 | one sleeper for all shards | `idle::a_shard_sleeps_while_another_works`, `regressions::an_earlier_timeout_moves_the_next_wake_up_forward` |
 //! | 42 | a reset for each packet | `regressions::a_reset_to_later_leaves_the_wheel_alone_until_the_old_deadline_comes` |
-//! | 43 | a handle that can be moved | `promises/outcomes::a_reset_to_earlier_fires_at_the_new_deadline_and_not_again_at_the_old` |
+//! | 43 | a handle that can be moved | `promises/outcomes::a_timeout_reset_to_earlier_fires_at_its_new_deadline_only` |
 //! | 44 | a cancel that is one exchange | `threads::of_many_cancels_of_one_timeout_exactly_one_wins` |
 //! | 45 | what can be seen | `peers/demand::the_shards_counters_add_up_to_the_engines_and_lateness_is_what_the_clock_says` |
-//! | 46 | a clock for tests | `simulation::what_tasks_schedule_without_delay_has_run_too_when_advance_returns`, `peers/demand::a_clock_steps_from_timeout_to_timeout_and_says_when_there_is_none` |
+//! | 46 | a clock for tests | `simulation::timeouts_without_delay_from_tasks_have_run_when_advance_returns`, `peers/demand::a_clock_steps_from_timeout_to_timeout_and_says_when_there_is_none` |
 //! | 47 | no timer given to hyper | `integrations/tests/hyper::a_connection_that_sends_half_a_header_is_closed` |
 //! | 48 | hyper's reset and now | `integrations/tests/hyper::a_reset_moves_our_sleep_where_it_is_and_replaces_any_other`, `integrations/tests/hyper::half_a_header_is_given_its_time_to_the_last_nanosecond_of_the_engines_clock` |
 //! | 49 | futures without a runtime | `futures/sleeps::a_sleep_is_ready_when_its_time_has_come_and_not_before` |
 //! | 50 | a sleep that is not Unpin | `futures/sleeps::a_sleep_can_be_moved_shared_shown_and_polled_where_it_lies` |
-//! | 51 | a stale firing after a reset | `promises/outcomes::a_reset_to_later_keeps_it_from_firing_before_the_new_deadline`, `loom-tests/src/models/cancelled::a_timeout_does_not_fire_before_the_deadline_that_a_reset_gave_it` |
+//! | 51 | a stale firing after a reset | `promises/outcomes::a_timeout_reset_to_later_does_not_fire_before_its_new_deadline`, `loom-tests/src/models/cancelled::a_timeout_does_not_fire_before_the_deadline_that_a_reset_gave_it` |
 //! | 52 | a stale handle | `regressions::an_old_handle_never_touches_the_timeout_that_took_its_place` |
 //! | 53 | fork | `peers/demand::a_forked_child_gets_its_task_back_and_does_not_hang_and_its_parent_goes_on` |
 //! | 54 | pinning that fails in silence | `promises/threads::a_worker_runs_on_the_core_that_it_was_given_and_stats_say_which`, `promises/builder::a_core_outside_of_the_cpuset_is_refused_with_those_inside` |
@@ -74,7 +74,7 @@ use tourbillon::{
     Timeout, Timer, Unfired, WorkerState,
 };
 
-use crate::common::{DAY, HOUR, MS, Random, Runs, assert_books_balance, driven, driven_by, eventually, settle};
+use crate::common::{DAY, HOUR, MS, Random, Runs, assert_counters_reconcile, driven, driven_by, eventually, settle};
 use crate::with_workers;
 
 const NS: Duration = Duration::from_nanos(1);
@@ -125,12 +125,12 @@ fn connections_that_arm_again_at_each_heartbeat_leave_no_orphans() {
     assert_eq!(timer.pending(), CONNECTIONS);
     clock.advance(30_001 * MS);
     assert_eq!((settle(&mut driver, &clock), timer.pending()), (CONNECTIONS, 0));
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
 }
 
 /// 18: tokio-rs/tokio#3185, golang/go#24595.
 #[test]
-fn a_clock_that_counts_a_suspend_fires_on_waking_what_became_due_in_it() {
+fn a_clock_that_counts_a_suspend_fires_timeouts_that_became_due_in_it() {
     /// A clock that goes on during a suspend. A process sees it jump.
     struct Boottime(Instant, Arc<Mutex<Duration>>);
     impl tourbillon::Clock for Boottime {
@@ -202,14 +202,14 @@ fn after_a_standstill_a_rate_runs_once_unless_it_was_told_to_make_up() {
     for (missed, in_the_jump, next) in cases {
         let (timer, clock) = with_workers(Timer::builder());
         let counter = Counter::default();
-        let series = timer.schedule_at_fixed_rate_with(10 * MS, 10 * MS, missed, counter.task()).expect("accepted");
+        let periodic = timer.schedule_at_fixed_rate_with(10 * MS, 10 * MS, missed, counter.task()).expect("accepted");
         clock.advance(1_005 * MS);
         assert_eq!(counter.get(), in_the_jump, "{missed:?}");
         clock.advance((next - 1_005) * MS - NS);
         assert_eq!(counter.get(), in_the_jump, "{missed:?}: early");
         clock.advance(NS);
         assert_eq!(counter.get(), in_the_jump + 1, "{missed:?}: late");
-        assert!(series.is_pending());
+        assert!(periodic.is_pending());
     }
 }
 
@@ -224,18 +224,18 @@ fn a_rate_keeps_to_its_schedule_however_long_its_runs_take_and_a_delay_counts_fr
             seen.lock().expect("no panic").push(works.now() - start);
             works.advance(3 * MS);
         };
-        let series = match keeps_rate {
+        let periodic = match keeps_rate {
             true => timer.schedule_at_fixed_rate(10 * MS, 10 * MS, task),
             false => timer.schedule_with_fixed_delay(10 * MS, 10 * MS, task),
         };
-        let series = series.expect("accepted");
+        let periodic = periodic.expect("accepted");
         while began.lock().expect("no panic").len() < 50 {
             turn_at_next_wakeup(&mut driver, &clock);
         }
         let step = if keeps_rate { 10 * MS } else { 13 * MS };
         let expected: Vec<_> = (0..50).map(|run| 10 * MS + run * step).collect();
         assert_eq!(*began.lock().expect("no panic"), expected);
-        assert!(series.cancel());
+        assert!(periodic.cancel());
     }
 }
 
@@ -267,7 +267,7 @@ fn every_way_to_shut_down_accounts_for_every_timeout() {
             _ => (20, 20),
         };
         assert_eq!((runs.total(), left.len(), timer.pending()), (ran, returned, 0), "{how:?}");
-        assert_books_balance(&timer.stats());
+        assert_counters_reconcile(&timer.stats());
         left.into_iter().for_each(Unfired::run);
         runs.assert_each_ran_once();
     }
@@ -304,24 +304,24 @@ fn every_way_to_schedule_is_refused_after_a_shutdown_and_gives_the_task_back() {
 
 /// 28, 20: a run that is under way when the engine is shut down has no successor.
 #[test]
-fn a_series_that_races_a_shutdown_ends_and_is_accounted_for() {
+fn a_periodic_timeout_that_races_a_shutdown_ends_and_is_accounted_for() {
     for round in 0..100 {
         let timer = Timer::builder().tick_duration(Duration::from_micros(50)).build().expect("the options make sense");
         let counter = Counter::default();
-        let mut series: Vec<_> = (0..10)
+        let mut periodic: Vec<_> = (0..10)
             .map(|_| timer.schedule_at_fixed_rate(Duration::ZERO, Duration::from_micros(50), counter.task()))
             .collect();
         eventually("they run", || counter.get() >= round % 20);
         let left = timer.shutdown().expect("the first");
         let (ran, returned) = (counter.get(), left.len());
-        assert!(series.drain(..).all(|series| !series.expect("accepted").is_pending()), "round {round}");
+        assert!(periodic.drain(..).all(|periodic| !periodic.expect("accepted").is_pending()), "round {round}");
         drop(left);
         thread::sleep(MS);
         assert_eq!(counter.get(), ran, "round {round}: it went on");
         let stats = timer.stats();
         assert_eq!((stats.pending, stats.scheduled), (0, 10), "round {round}");
         assert!(returned <= 10, "round {round}: {returned} returned");
-        assert_books_balance(&stats);
+        assert_counters_reconcile(&stats);
     }
 }
 
@@ -477,20 +477,20 @@ fn a_worker_whose_clock_panics_is_reported_and_goes_on_when_it_can() {
 
 /// 28: a run that waits in an executor, and is moved, when the engine is shut down.
 #[test]
-fn a_series_that_is_reset_while_its_run_waits_is_accounted_for_by_a_shutdown() {
+fn a_shutdown_accounts_for_a_periodic_timeout_that_is_reset_while_its_run_waits() {
     let (keep, kept) = channel::<Expired>();
     let (timer, clock) = with_workers(Timer::builder().executor(move |batch| keep.send(batch).expect("it is there")));
     let counter = Counter::default();
-    let series = timer.schedule_at_fixed_rate(MS, MS, counter.task()).expect("accepted");
+    let periodic = timer.schedule_at_fixed_rate(MS, MS, counter.task()).expect("accepted");
     clock.advance(MS);
     let waiting = kept.recv().expect("it has expired");
-    assert!(series.reset(HOUR) && series.is_pending());
+    assert!(periodic.reset(HOUR) && periodic.is_pending());
     let left = timer.shutdown().expect("the first");
     waiting.run();
-    assert!(counter.get() == 0 && !series.is_pending());
+    assert!(counter.get() == 0 && !periodic.is_pending());
     let stats = timer.stats();
     // Its executor ran it after the shutdown had answered. It was dropped, and counted as returned.
     assert_eq!((stats.returned, left.len()), (1, 0));
-    assert!(series.is_cancelled());
-    assert_books_balance(&stats);
+    assert!(periodic.is_cancelled());
+    assert_counters_reconcile(&stats);
 }

@@ -56,7 +56,7 @@ fn tasks_that_fail_are_late_or_too_many_leave_the_engine_as_it_was() {
 
 /// Dubbo, stopTaskTest.
 #[test]
-fn a_task_cannot_stop_its_own_engine_but_anybody_else_can() {
+fn a_task_cannot_stop_its_own_engine_but_any_other_thread_can() {
     in_time("a shutdown that waits for its own caller", || {
         let timer = Timer::new().expect("the defaults make sense");
         let (send, receive) = channel();

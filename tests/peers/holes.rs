@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tourbillon::{Expired, Inline, Timeout, Timer, Unfired, WaitStrategy};
 
-use crate::common::{Drops, HOUR, MS, Runs, assert_books_balance, driven, driven_by, eventually, settle};
+use crate::common::{Drops, HOUR, MS, Runs, assert_counters_reconcile, driven, driven_by, eventually, settle};
 use crate::with_workers;
 
 /// Netty, hole a: the counter went up before the refusal, and never down again.
@@ -26,7 +26,7 @@ fn a_refused_timeout_is_not_counted_as_pending_neither_when_full_nor_after_a_shu
         clock.advance(HOUR);
         assert_eq!((settle(&mut driver, &clock), timer.pending(), timer.stats().scheduled), (0, 0, 1));
         assert!(first.is_cancelled());
-        assert_books_balance(&timer.stats());
+        assert_counters_reconcile(&timer.stats());
     }
 }
 
@@ -67,7 +67,7 @@ fn the_last_timeout_before_a_shutdown_and_the_first_after_it_are_not_lost() {
 
 /// Netty, hole c: stop came too late for the callbacks, and for the counter.
 #[test]
-fn a_shutdown_counts_down_what_it_returns_and_each_destructor_is_called() {
+fn a_shutdown_counts_down_each_returned_timeout_and_calls_each_destructor() {
     let (timer, clock) = with_workers(Timer::builder());
     let drops = Drops::default();
     let task = || {
@@ -142,7 +142,7 @@ fn a_storm_of_cancels_a_fat_slot_and_a_full_inbox_each_take_a_bounded_part_of_a_
 
 /// Netty, hole f: what an executor rejected was lost, with a warning.
 #[test]
-fn what_an_executor_refuses_runs_all_the_same_and_is_counted() {
+fn a_batch_that_an_executor_refuses_runs_all_the_same_and_is_counted() {
     let panics = AtomicUsize::new(0);
     let executor = move |expired: Expired| {
         // A queue that is full, and one that reports that by a panic.

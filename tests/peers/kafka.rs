@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tourbillon::Timer;
 
 use crate::common::{
-    HOUR, MS, PATIENCE, Runs, assert_books_balance, driven, driven_by, eventually, in_time, settle, threads_named,
+    HOUR, MS, PATIENCE, Runs, assert_counters_reconcile, driven, driven_by, eventually, in_time, settle, threads_named,
 };
 
 /// Kafka, TimerTest.testAlreadyExpiredTask.
@@ -70,12 +70,12 @@ fn pending_does_not_change_when_timeouts_move_between_slots_and_levels() {
     }
     clock.advance(HOUR);
     assert_eq!((settle(&mut driver, &clock), timer.pending()), (20, 0));
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
 }
 
 /// Kafka, TimerTaskListTest.testGetDelay.
 #[test]
-fn what_is_left_of_a_delay_is_its_deadline_less_the_time_and_at_most_a_tick_more() {
+fn the_rest_of_a_delay_is_its_deadline_less_the_time_and_at_most_a_tick_more() {
     let (timer, _driver, clock) = driven();
     for phase in [Duration::ZERO, MS / 3, MS / 2] {
         clock.advance(phase);
@@ -94,7 +94,7 @@ fn what_is_left_of_a_delay_is_its_deadline_less_the_time_and_at_most_a_tick_more
 
 /// Kafka, SystemTimerReaperTest.testReaper.
 #[test]
-fn timeouts_fire_without_anybody_turning_the_clock_and_each_not_before_its_time() {
+fn timeouts_fire_without_a_caller_that_turns_the_clock_and_each_not_before_its_time() {
     let timer = Timer::new().expect("the defaults make sense");
     let (send, receive) = channel();
     let start = Instant::now();

@@ -93,7 +93,7 @@ fn held_by() -> Vec<(&'static str, &'static str)> {
 }
 
 #[test]
-fn what_the_comparison_says_we_have_is_held_by_a_test() {
+fn each_feature_that_the_comparison_claims_is_held_by_a_test() {
     let (features, held_by) = (comparison(), held_by());
     assert!(features.len() > 50, "{} features were found", features.len());
     for (feature, ours) in &features {

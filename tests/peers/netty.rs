@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tourbillon::{Expired, Inline, ManualClock, Timeout, Timer};
 
 use crate::common::{
-    Drops, HOUR, MS, PATIENCE, Runs, assert_books_balance, driven_by, eventually, in_time, settle, threads_named,
+    Drops, HOUR, MS, PATIENCE, Runs, assert_counters_reconcile, driven_by, eventually, in_time, settle, threads_named,
 };
 use crate::with_workers;
 
@@ -46,7 +46,7 @@ fn a_timeout_runs_after_its_delay_in_real_time_and_reads_expired() {
 
 /// Netty 3, testStopTimer.
 #[test]
-fn a_shutdown_returns_what_has_not_run_and_nothing_that_has() {
+fn a_shutdown_returns_timeouts_that_have_not_run_and_no_others() {
     let (timer, clock) = with_workers(Timer::builder());
     let runs = Runs::new(3);
     drop(timer.schedule_many(2 * MS, (0..3).map(|id| runs.task(id))).expect("accepted"));
@@ -211,7 +211,7 @@ fn pending_goes_down_with_each_cancel_and_each_run() {
 
 /// Netty 12, testOverflow.
 #[test]
-fn the_longest_delay_of_java_never_comes_nor_holds_up_what_does() {
+fn the_longest_delay_of_java_never_comes_and_holds_up_no_other() {
     let (timer, clock) = with_workers(Timer::builder());
     let longest = Duration::from_millis(i64::MAX.unsigned_abs());
     let never = timer.schedule(longest, || panic!("292 million years are not over")).expect("accepted");
@@ -226,7 +226,7 @@ fn the_longest_delay_of_java_never_comes_nor_holds_up_what_does() {
 
 /// Netty 13, testStopTimerCancelsPendingTasks.
 #[test]
-fn what_a_shutdown_returns_reads_cancelled_and_does_not_run_by_itself() {
+fn a_returned_timeout_reads_cancelled_and_does_not_run_by_itself() {
     let (timer, clock) = with_workers(Timer::builder());
     let runs = Runs::new(5);
     let timeouts = timer.schedule_many(5 * MS, (0..5).map(|id| runs.task(id))).expect("accepted");
@@ -284,7 +284,7 @@ fn timeouts_that_are_cancelled_while_their_own_tick_runs_are_counted_down_once()
     });
     let stats = timer.stats();
     assert_eq!((stats.fired, stats.cancelled, stats.pending), (1, 10, 0));
-    assert_books_balance(&stats);
+    assert_counters_reconcile(&stats);
     for _ in 0..11 {
         timer.schedule_detached(HOUR, || ()).expect("there is room again");
     }

@@ -37,14 +37,14 @@ fn a_task_that_says_when_to_run_next_runs_then_and_not_again_when_it_says_never(
         seen.lock().expect("no panic").push(sees.now() - start);
         gaps.next()
     };
-    let series = timer.schedule_repeating(MS, task).expect("accepted");
+    let periodic = timer.schedule_repeating(MS, task).expect("accepted");
     for half_ms in 1..=2_000 {
-        assert_eq!(series.is_pending(), half_ms <= 2 * 667, "{half_ms}");
+        assert_eq!(periodic.is_pending(), half_ms <= 2 * 667, "{half_ms}");
         clock.advance(MS / 2);
     }
     let times = [1, 2, 7, 17, 67, 167, 667].map(Duration::from_millis);
     assert_eq!(*ran.lock().expect("no panic"), times);
-    assert!(series.is_expired() && !series.cancel());
+    assert!(periodic.is_expired() && !periodic.cancel());
 }
 
 /// RussellLuo, TestBucket_Flush.

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use tourbillon::{Inline, ManualClock, ThreadPool, Timer};
 
 use crate::common::{
-    DAY, HOUR, Keeps, MS, Own, PATIENCE, Random, Rig, Runs, Times, assert_books_balance, driven, driven_by, in_time,
-    settle,
+    DAY, HOUR, Keeps, MS, Own, PATIENCE, Random, Rig, Runs, Times, assert_counters_reconcile, driven, driven_by,
+    in_time, settle,
 };
 
 /// One step: to the next deadline, and the timeouts due then run.
@@ -21,7 +21,7 @@ fn step(rig: &mut Rig) -> bool {
 }
 
 #[test]
-fn it_goes_to_each_deadline_in_turn_exactly_and_then_says_that_there_is_none() {
+fn it_goes_to_each_deadline_exactly_and_then_reports_that_there_is_none() {
     for builder in [Timer::builder, || Timer::builder().levels(1), || Timer::builder().shards(3).ticks_per_wheel(4)] {
         for mut rig in Rig::each(builder) {
             let times = Times::on(&rig.clock);
@@ -45,7 +45,7 @@ fn it_goes_to_each_deadline_in_turn_exactly_and_then_says_that_there_is_none() {
 }
 
 #[test]
-fn it_returns_when_what_is_due_has_run() {
+fn it_returns_when_due_timeouts_have_run() {
     let mut rig = Rig::pool(Timer::builder());
     let runs = Runs::new(1);
     let run = runs.task(0);
@@ -60,7 +60,7 @@ fn it_returns_when_what_is_due_has_run() {
 }
 
 #[test]
-fn what_is_due_already_counts_and_the_clock_stays() {
+fn a_deadline_that_has_passed_counts_and_the_clock_stays() {
     let (timer, mut driver, clock) = driven();
     clock.advance(10 * MS);
     let now = clock.now();
@@ -75,7 +75,7 @@ fn what_is_due_already_counts_and_the_clock_stays() {
 }
 
 #[test]
-fn it_goes_by_what_was_reset_to_later_or_earlier_and_passes_over_what_was_cancelled() {
+fn it_follows_resets_to_later_or_earlier_and_passes_over_cancelled_timeouts() {
     for linked in [false, true] {
         for mut rig in Rig::each(|| Timer::builder().shards(2)) {
             let times = Times::on(&rig.clock);
@@ -101,7 +101,7 @@ fn it_goes_by_what_was_reset_to_later_or_earlier_and_passes_over_what_was_cancel
 }
 
 #[test]
-fn it_knows_of_what_was_scheduled_after_a_turn_that_a_limit_cut_short() {
+fn it_sees_timeouts_scheduled_after_a_turn_cut_short_by_a_limit() {
     let (timer, mut driver, clock) = driven_by(Timer::builder().transfer_limit(2));
     (0..5).for_each(|_| timer.schedule_detached(HOUR, || ()).expect("accepted"));
     driver.turn();
@@ -112,7 +112,7 @@ fn it_knows_of_what_was_scheduled_after_a_turn_that_a_limit_cut_short() {
 }
 
 #[test]
-fn an_advance_returns_when_all_that_is_due_has_run_also_what_came_behind_a_long_list() {
+fn an_advance_returns_when_all_due_timeouts_have_run_even_behind_a_long_list() {
     let clock = ManualClock::new();
     let builder = Timer::builder().shards(1).transfer_limit(3).executor(Inline).clock(clock.clone());
     let timer = builder.build().expect("the options make sense");
@@ -128,7 +128,7 @@ fn an_advance_returns_when_all_that_is_due_has_run_also_what_came_behind_a_long_
 }
 
 #[test]
-fn a_series_is_a_deadline_after_the_other() {
+fn a_periodic_timeout_is_one_deadline_after_the_other() {
     for mut rig in Rig::each(Timer::builder) {
         let times = Times::on(&rig.clock);
         let (noted, also) = (times.clone(), times.clone());
@@ -150,7 +150,7 @@ fn a_series_is_a_deadline_after_the_other() {
 }
 
 #[test]
-fn a_series_that_is_in_a_run_is_pending_and_has_a_next_deadline() {
+fn a_periodic_timeout_in_a_run_is_pending_and_has_a_next_deadline() {
     let rig = Rig::pool(Timer::builder());
     let ((began, has_begun), times) = (channel(), Times::on(&rig.clock));
     let noted = times.clone();
@@ -159,9 +159,9 @@ fn a_series_that_is_in_a_run_is_pending_and_has_a_next_deadline() {
         let _ = began.send(());
         thread::sleep(30 * MS);
     };
-    let series = rig.timer.schedule_at_fixed_rate(Duration::ZERO, HOUR, task).expect("accepted");
+    let periodic = rig.timer.schedule_at_fixed_rate(Duration::ZERO, HOUR, task).expect("accepted");
     has_begun.recv().expect("it begins");
-    assert!(series.is_pending());
+    assert!(periodic.is_pending());
     assert!(rig.clock.advance_to_next(&rig.timer), "something is pending");
     while times.count() < 2 {
         assert!(rig.clock.advance_to_next(&rig.timer));
@@ -170,7 +170,7 @@ fn a_series_that_is_in_a_run_is_pending_and_has_a_next_deadline() {
 }
 
 #[test]
-fn what_will_never_be_due_is_no_deadline() {
+fn a_timeout_that_will_never_be_due_is_no_deadline() {
     for mut rig in Rig::each(Timer::builder) {
         let never = rig.timer.schedule(Duration::MAX, || ()).expect("accepted");
         let start = rig.clock.now();
@@ -184,7 +184,7 @@ fn what_will_never_be_due_is_no_deadline() {
 }
 
 #[test]
-fn what_lies_beyond_the_end_of_the_clock_is_no_deadline_for_ever() {
+fn a_timeout_beyond_the_end_of_the_clock_is_no_deadline() {
     // A clock goes 292 years far, a deadline 584.
     let (timer, mut driver, clock) = driven();
     timer.schedule_detached(400 * 365 * DAY, || ()).expect("accepted");
@@ -248,7 +248,7 @@ fn from_a_task_it_says_no() {
 }
 
 #[test]
-fn what_waits_in_an_executor_of_the_users_own_is_not_waited_for() {
+fn it_does_not_wait_for_batches_in_a_users_executor() {
     let (clock, keeps) = (ManualClock::new(), Keeps::default());
     let builder = Timer::builder().clock(clock.clone()).executor(keeps.clone());
     let timer = builder.build().expect("the options make sense");
@@ -328,7 +328,7 @@ fn three_months_of_mixed_traffic_pass_in_a_moment() {
         assert!(late.iter().all(|late| *late < MS), "each at its tick");
         assert!((90..=2_791).contains(&steps), "{steps}");
         assert!(real.elapsed() < PATIENCE, "{:?} with {levels} levels", real.elapsed());
-        assert_books_balance(&timer.stats());
+        assert_counters_reconcile(&timer.stats());
     }
 }
 

@@ -14,7 +14,7 @@ use tourbillon::{
 };
 
 use crate::common::{
-    DAY, Drops, HOUR, MS, Random, Rig, Runs, assert_books_balance, driven, driven_by, eventually, in_time,
+    DAY, Drops, HOUR, MS, Random, Rig, Runs, assert_counters_reconcile, driven, driven_by, eventually, in_time,
     threads_named,
 };
 
@@ -68,7 +68,7 @@ fn is_refused<F>(probe: Result<Timeout, ScheduleError<F>>, too_late: &mut usize)
 }
 
 #[test]
-fn what_is_scheduled_while_the_worker_is_busy_is_the_next_deadline() {
+fn a_timeout_scheduled_while_the_worker_is_busy_is_the_next_deadline() {
     let rig = Rig::inline(Timer::builder().shards(1));
     let (began, has_begun) = channel();
     let task = move || {
@@ -96,7 +96,7 @@ fn the_next_deadline_is_not_one_from_before_the_question() {
 }
 
 #[test]
-fn a_driver_at_rest_is_called_for_what_comes_though_its_next_deadline_was_asked_for() {
+fn a_driver_at_rest_is_called_for_an_earlier_deadline_after_a_look_for_the_next_one() {
     let (timer, driver, clock) = driven();
     let rung = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&rung);
@@ -108,7 +108,7 @@ fn a_driver_at_rest_is_called_for_what_comes_though_its_next_deadline_was_asked_
 }
 
 #[test]
-fn a_point_in_time_that_is_given_while_a_pause_ends_is_not_early() {
+fn an_instant_given_while_a_pause_ends_is_not_early() {
     for reset in [false, true] {
         let clock = Interrupted::new();
         let (timer, mut driver) = Timer::builder().clock(clock.clone()).build_driven().expect("the options make sense");
@@ -178,7 +178,7 @@ fn an_advance_is_not_missed_by_a_worker_that_is_just_being_started() {
 }
 
 #[test]
-fn a_drain_ends_when_a_task_cancels_the_last_that_it_waits_for() {
+fn a_drain_ends_when_a_task_cancels_its_last_timeout() {
     let timer = Timer::builder().shards(1).executor(Inline).build().expect("the options make sense");
     let last = timer.schedule(Duration::MAX, || ()).expect("accepted");
     timer.schedule_detached(20 * MS, move || assert!(last.cancel())).expect("accepted");
@@ -187,7 +187,7 @@ fn a_drain_ends_when_a_task_cancels_the_last_that_it_waits_for() {
 }
 
 #[test]
-fn in_a_drain_a_shard_whose_worker_was_never_needed_accepts_nothing() {
+fn in_a_drain_a_shard_whose_worker_never_started_accepts_nothing() {
     let clock = ManualClock::new();
     let timer = Timer::builder().shards(2).clock(clock.clone()).build().expect("the options make sense");
     let key_of = |shard| (0..).find(|key: &u32| timer.shard_for(key).index() == shard).expect("keys are spread");
@@ -197,12 +197,12 @@ fn in_a_drain_a_shard_whose_worker_was_never_needed_accepts_nothing() {
     let draining = thread::spawn(move || own.shutdown_with(Shutdown::Drain(2 * HOUR)));
     let mut too_late = 0;
     eventually("the drain has begun", || is_refused(used.schedule(DAY, || ()), &mut too_late));
-    eventually("that is told to all", || is_refused(unused.schedule(DAY, || ()), &mut too_late));
+    eventually("each shard refuses", || is_refused(unused.schedule(DAY, || ()), &mut too_late));
     assert!(!draining.is_finished());
     assert!(last.cancel());
     let left = in_time("a drain", || draining.join().expect("no panic")).expect("the first");
     assert_eq!(left.len(), too_late, "what came just before");
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn a_clock_that_panics_when_a_drain_begins_leaves_an_engine_that_can_be_shut_dow
 }
 
 #[test]
-fn a_series_that_was_put_off_before_its_first_run_is_run_or_returned_by_a_shutdown() {
+fn a_periodic_timeout_that_was_reset_before_its_first_run_is_run_or_returned_by_a_shutdown() {
     for (how, runs_then, returned) in
         [(Shutdown::Cancel, 0, 1), (Shutdown::FireNow, 1, 0), (Shutdown::Drain(10 * HOUR), 0, 1)]
     {
@@ -239,10 +239,10 @@ fn a_series_that_was_put_off_before_its_first_run_is_run_or_returned_by_a_shutdo
         let runs = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&runs);
         let task = move || _ = count.fetch_add(1, Ordering::SeqCst);
-        let series = timer.schedule_at_fixed_rate(Duration::ZERO, S, task).expect("accepted");
+        let periodic = timer.schedule_at_fixed_rate(Duration::ZERO, S, task).expect("accepted");
         eventually("the worker has it", || timer.stats().transferred == 2);
         thread::sleep(10 * MS);
-        assert!(series.reset(HOUR));
+        assert!(periodic.reset(HOUR));
         let own = timer.clone();
         let ending = thread::spawn(move || own.shutdown_with(how));
         // The drain returns or runs those that it has before the test can cancel them.
@@ -252,13 +252,13 @@ fn a_series_that_was_put_off_before_its_first_run_is_run_or_returned_by_a_shutdo
         let left = in_time("a shutdown", || ending.join().expect("no panic")).expect("the first");
         let more = if how == Shutdown::FireNow { 0 } else { too_late };
         assert_eq!((runs.load(Ordering::SeqCst), left.len()), (runs_then, returned + more), "{how:?}");
-        assert!(!series.is_pending());
-        assert_books_balance(&timer.stats());
+        assert!(!periodic.is_pending());
+        assert_counters_reconcile(&timer.stats());
     }
 }
 
 #[test]
-fn a_clock_that_panics_when_a_batch_begins_costs_neither_a_series_nor_another_its_run() {
+fn a_clock_that_panics_when_a_batch_begins_costs_no_timeout_its_run() {
     #[derive(Clone, Default)]
     struct Fails(Arc<AtomicUsize>);
     impl Clock for Fails {
@@ -278,7 +278,7 @@ fn a_clock_that_panics_when_a_batch_begins_costs_neither_a_series_nor_another_it
     let (once, runs) = (Runs::new(1), Arc::new(AtomicUsize::new(0)));
     let count = Arc::clone(&runs);
     let task = move || _ = count.fetch_add(1, Ordering::SeqCst);
-    let series = timer.schedule_at_fixed_rate(5 * MS, 5 * MS, task).expect("accepted");
+    let periodic = timer.schedule_at_fixed_rate(5 * MS, 5 * MS, task).expect("accepted");
     timer.schedule_detached(5 * MS, once.task(0)).expect("accepted");
     while runs.load(Ordering::SeqCst) < 3 || once.total() < 1 {
         let batch = kept.recv_timeout(crate::common::PATIENCE).expect("they expire");
@@ -286,7 +286,7 @@ fn a_clock_that_panics_when_a_batch_begins_costs_neither_a_series_nor_another_it
         looks.store(usize::from(first.take().is_some()), Ordering::SeqCst);
         batch.run();
     }
-    assert!(series.cancel() && once.total() == 1);
+    assert!(periodic.cancel() && once.total() == 1);
     drop(kept);
 }
 
@@ -329,19 +329,19 @@ fn a_group_that_only_its_own_tasks_hold_goes_with_them_and_its_engine_too() {
                 runs += 1;
                 (runs < 2).then_some(MS)
             };
-            let series = group.schedule_repeating(MS, task).expect("accepted");
+            let periodic = group.schedule_repeating(MS, task).expect("accepted");
             let witness = drops.witness();
             let other = group.schedule(HOUR, move || drop(witness)).expect("accepted");
             drop((group, timer));
             eventually("both are gone", || drops.count() == 2 && other.is_cancelled());
-            assert!(!series.is_pending());
+            assert!(!periodic.is_pending());
         }
     }
     eventually("the threads end", || threads_named("attack-b").is_empty());
 }
 
 #[test]
-fn what_fire_now_runs_may_cancel_and_reset_what_it_has_not_run_yet() {
+fn tasks_that_fire_now_runs_may_cancel_and_reset_others_that_have_not_run_yet() {
     for _ in 0..20 {
         let timer = Timer::builder().shards(1).executor(Inline).build().expect("the options make sense");
         let handles: Arc<Mutex<Vec<Timeout>>> = Arc::default();
@@ -362,7 +362,7 @@ fn what_fire_now_runs_may_cancel_and_reset_what_it_has_not_run_yet() {
         }
         assert!(timer.shutdown_with(Shutdown::FireNow).expect("the first").is_empty());
         assert_eq!(runs.total() + cancelled.load(Ordering::SeqCst), 500);
-        assert_books_balance(&timer.stats());
+        assert_counters_reconcile(&timer.stats());
     }
 }
 
@@ -412,7 +412,7 @@ fn storm(timer: &Timer, seed: u64) {
 }
 
 #[test]
-fn series_groups_pauses_limits_and_each_way_to_shut_down_together_keep_the_books() {
+fn counters_reconcile_with_periodic_timeouts_groups_pauses_limits_and_each_shutdown() {
     for seed in 0..30 {
         let builder = Timer::builder().shards(2).tick_duration(Duration::from_micros(50)).max_pending_timeouts(64);
         let timer = builder.pinning(Pinning::None).executor(ThreadPool::new(2)).build();
@@ -429,7 +429,7 @@ fn series_groups_pauses_limits_and_each_way_to_shut_down_together_keep_the_books
         let left = in_time("a shutdown", move || own.shutdown_with(how)).expect("the first");
         let stats = timer.stats();
         assert_eq!((stats.pending, timer.pending(), stats.returned), (0, 0, left.len() as u64), "{how:?}, {seed}");
-        assert_books_balance(&stats);
+        assert_counters_reconcile(&stats);
     }
 }
 
@@ -474,7 +474,7 @@ fn nothing_overflows_at_the_ends_of_time_whatever_the_tick_and_the_levels() {
             }
             assert_eq!(timer.stats().panicked, 0, "{tick:?}, {levels:?}, {seed}");
             drop(timer.shutdown().expect("the first"));
-            assert_books_balance(&timer.stats());
+            assert_counters_reconcile(&timer.stats());
         }
     }
 }

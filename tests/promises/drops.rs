@@ -150,7 +150,7 @@ fn dropping_the_driver_ends_the_engine() {
     drop(driver);
     assert_eq!((drops.count(), timer.pending()), (1, 0));
     assert!(handle.is_cancelled());
-    assert!(timer.schedule(MS, || ()).expect_err("nobody would turn it").is_shutdown());
+    assert!(timer.schedule(MS, || ()).expect_err("no driver would turn it").is_shutdown());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tourbillon::{Executor, Expired, Inline, ManualClock, ShutdownError, ThreadPool, Timer, WaitStrategy};
 
-use crate::common::{HOUR, MS, PATIENCE, Runs, assert_books_balance, eventually, in_time, threads_named};
+use crate::common::{HOUR, MS, PATIENCE, Runs, assert_counters_reconcile, eventually, in_time, threads_named};
 
 fn timer_on(executor: impl Executor) -> Timer {
     Timer::builder().executor(executor).build().expect("the options make sense")
@@ -51,7 +51,7 @@ fn an_executor_that_drops_its_batch_loses_no_timeout() {
     let runs = schedule(&timer, 1000);
     eventually("all run", || runs.total() == 1000);
     runs.assert_each_ran_once();
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn an_executor_may_keep_its_batches_and_run_them_later_on_another_thread() {
 }
 
 #[test]
-fn batches_that_an_executor_has_kept_may_be_run_or_dropped_after_the_shutdown() {
+fn batches_that_an_executor_keeps_may_be_run_or_dropped_after_the_shutdown() {
     let (timer, batches) = timer_with_batches();
     let runs = schedule(&timer, 10);
     let later = schedule(&timer, 10);
@@ -197,7 +197,7 @@ fn a_pool_starts_threads_when_they_are_needed_and_not_more_than_it_was_given() {
 }
 
 #[test]
-fn a_slow_task_does_not_hold_up_what_expires_later_on_the_default_pool() {
+fn a_slow_task_does_not_hold_up_later_timeouts_on_the_default_pool() {
     let timer = Timer::builder().build().expect("the options make sense");
     let ((begun, has_begun), (release, released)) = (channel(), channel::<()>());
     let slow = move || {
@@ -262,7 +262,7 @@ fn a_task_may_shut_down_another_engine_that_shares_its_only_pool_thread() {
 }
 
 #[test]
-fn a_clock_of_the_users_own_needs_a_worker_that_looks_at_it() {
+fn a_users_own_clock_needs_a_worker_that_looks_at_it() {
     struct Fast(std::time::Instant);
     impl tourbillon::Clock for Fast {
         fn now(&self) -> std::time::Instant {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tourbillon::{Group, MissedTicks, ThreadPool, Timer};
 
 use crate::common::{
-    Drops, HOUR, MS, Own, Rig, Runs, Times, Witness, assert_books_balance, driven, driven_by, eventually, in_time,
+    Drops, HOUR, MS, Own, Rig, Runs, Times, Witness, assert_counters_reconcile, driven, driven_by, eventually, in_time,
     settle, threads_named,
 };
 
@@ -45,7 +45,7 @@ fn schedule_each_way(group: &Group, now: std::time::Instant, drops: &Drops) -> u
 }
 
 #[test]
-fn cancel_all_cancels_what_was_scheduled_in_whatever_way_and_says_how_many() {
+fn cancel_all_cancels_timeouts_scheduled_in_any_way_and_says_how_many() {
     for mut rig in Rig::each(Timer::builder) {
         for turned in [false, true] {
             let (group, drops, others) = (rig.timer.group(), Drops::default(), Drops::default());
@@ -64,12 +64,12 @@ fn cancel_all_cancels_what_was_scheduled_in_whatever_way_and_says_how_many() {
         rig.advance(10 * HOUR);
         let stats = rig.timer.stats();
         assert_eq!((stats.fired, stats.cancelled, stats.scheduled), (0, 22, 22));
-        assert_books_balance(&stats);
+        assert_counters_reconcile(&stats);
     }
 }
 
 #[test]
-fn what_has_fired_or_was_cancelled_before_is_not_counted() {
+fn timeouts_that_fired_or_were_cancelled_before_are_not_counted() {
     let (timer, mut driver, clock) = driven();
     let (group, runs) = (timer.group(), Runs::new(4));
     let fired = group.schedule(MS, runs.task(0)).expect("accepted");
@@ -84,11 +84,11 @@ fn what_has_fired_or_was_cancelled_before_is_not_counted() {
     assert!(kept.is_cancelled() && !kept.cancel() && !kept.reset(MS));
     assert!(fired.is_expired() && cancelled.is_cancelled());
     assert_eq!((0..4).map(|id| runs.of(id)).collect::<Vec<_>>(), [1, 0, 0, 1]);
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
 }
 
 #[test]
-fn a_timeout_of_a_group_is_one_like_any_other_and_goes_where_it_was_reset_to() {
+fn a_timeout_of_a_group_is_like_any_other_and_can_be_reset() {
     for mut rig in Rig::each(Timer::builder) {
         let (group, times) = (rig.timer.group(), Times::on(&rig.clock));
         let noting = || {
@@ -134,7 +134,7 @@ fn a_group_made_with_cancel_on_drop_cancels_when_dropped() {
     assert!(handle.is_cancelled());
     clock.advance(9 * HOUR);
     assert_eq!(settle(&mut driver, &clock), 0);
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn groups_do_not_see_each_other() {
 }
 
 #[test]
-fn cancel_all_stops_a_series_that_is_in_a_run() {
+fn cancel_all_stops_a_periodic_timeout_during_its_run() {
     let timer = Timer::builder().executor(ThreadPool::new(2)).build().expect("the options make sense");
     let (group, drops) = (timer.group(), Drops::default());
     let ((began, has_begun), (go_on, wait)) = (channel(), channel::<()>());
@@ -172,15 +172,15 @@ fn cancel_all_stops_a_series_that_is_in_a_run() {
         began.send(()).expect("the test waits");
         let _ = wait.recv();
     };
-    let series = group.schedule_at_fixed_rate(Duration::ZERO, MS, task).expect("accepted");
+    let periodic = group.schedule_at_fixed_rate(Duration::ZERO, MS, task).expect("accepted");
     has_begun.recv().expect("it runs");
     assert_eq!((group.pending(), group.cancel_all(), group.pending()), (1, 1, 0));
-    assert!(series.is_cancelled() && drops.count() == 0);
+    assert!(periodic.is_cancelled() && drops.count() == 0);
     go_on.send(()).expect("it waits");
     eventually("its closure is dropped when the run ends", || drops.count() == 1);
     assert!(has_begun.try_recv().is_err());
     assert_eq!(timer.shutdown().expect("the first").len(), 0);
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
 }
 
 #[test]
@@ -195,11 +195,11 @@ fn a_task_may_cancel_its_own_group() {
         };
         group.schedule_detached(MS, task).expect("accepted");
         group.schedule_detached(2 * MS, runs.task(1)).expect("accepted");
-        let series = Own::default();
-        series.set(group.schedule_at_fixed_rate(HOUR, HOUR, || ()).expect("accepted"));
+        let periodic = Own::default();
+        periodic.set(group.schedule_at_fixed_rate(HOUR, HOUR, || ()).expect("accepted"));
         rig.walk(3);
         assert_eq!((runs.of(0), runs.of(1), counted.load(Ordering::SeqCst)), (1, 0, 2), "{}", rig.kind);
-        assert!(series.get().is_cancelled());
+        assert!(periodic.get().is_cancelled());
     }
 }
 
@@ -241,11 +241,11 @@ fn closures_that_panic_when_cancel_all_drops_them_are_counted_and_take_no_other_
     }
     assert_eq!(group.cancel_all(), 10);
     assert_eq!((drops.count(), timer.stats().panicked, heard.load(Ordering::SeqCst)), (5, 5, 5));
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
 }
 
 #[test]
-fn what_a_group_refuses_comes_back_and_is_not_in_it() {
+fn a_task_that_a_group_refuses_comes_back_and_is_not_in_it() {
     let (timer, _driver, _clock) = driven_by(Timer::builder().max_pending_timeouts(3));
     let (group, runs) = (timer.group(), Runs::new(3));
     drop(group.schedule_many(HOUR, [|| (), || (), || ()]).expect("exactly full"));
@@ -259,7 +259,7 @@ fn what_a_group_refuses_comes_back_and_is_not_in_it() {
     group.schedule(MS, runs.task(1)).expect_err("shut down").into_inner()();
     group.schedule_detached(MS, runs.task(2)).expect_err("shut down").into_inner()();
     runs.assert_each_ran_once();
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn a_group_keeps_its_engine_alive_as_a_timer_does() {
 }
 
 #[test]
-fn a_group_does_not_hold_the_entries_of_what_is_over() {
+fn a_group_does_not_hold_entries_of_timeouts_that_are_over() {
     let (timer, mut driver, clock) = driven();
     let (group, own) = (timer.group(), timer.group());
     for round in 0..100_000 {
@@ -294,7 +294,7 @@ fn a_group_does_not_hold_the_entries_of_what_is_over() {
 }
 
 #[test]
-fn each_timeout_of_a_group_has_one_end_however_many_threads_schedule_fire_and_cancel() {
+fn each_timeout_of_a_group_has_one_outcome_however_many_threads_use_the_group() {
     const EACH: usize = 3_000;
     for round in 0..3 {
         let timer = Timer::builder().shards(1 + round % 2).build().expect("the options make sense");

@@ -40,7 +40,7 @@ fn handles_are_eight_bytes_and_public_types_go_where_they_are_needed() {
 }
 
 #[test]
-fn everything_public_is_debug_and_says_what_it_is() {
+fn every_public_type_is_debug_and_shows_its_state() {
     fn shows(value: &impl Debug, name: &str) {
         assert!(format!("{value:?}").contains(name), "{value:?}");
     }
@@ -205,7 +205,7 @@ fn the_engine_may_be_used_in_destructors_of_thread_locals() {
 }
 
 #[test]
-fn dying_threads_and_those_that_are_born_meanwhile_do_not_get_in_each_others_way() {
+fn threads_that_end_and_threads_that_begin_do_not_disturb_each_other() {
     const THREADS: u64 = 3 * 300;
     let timer = Timer::builder().executor(Inline).build().expect("the options make sense");
     thread::scope(|scope| {

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use tourbillon::{Builder, Expired, Inline, ManualClock, Pinning, Shutdown, ShutdownError, ThreadPool, Tick, Timer};
 
-use crate::common::{HOUR, MS, Rig, Runs, allowed_cores, assert_books_balance, driven_by, eventually, in_time, settle};
+use crate::common::{
+    HOUR, MS, Rig, Runs, allowed_cores, assert_counters_reconcile, driven_by, eventually, in_time, settle,
+};
 
 /// The arguments of `on_tick`.
 #[derive(Clone, Default)]
@@ -37,7 +39,7 @@ impl Told {
 }
 
 #[test]
-fn a_driven_turn_is_told_of_once_if_time_went_on_or_something_expired_and_skipped_ticks_are_not() {
+fn on_tick_is_called_once_for_a_driven_turn_and_not_for_skipped_ticks() {
     let told = Told::default();
     let (timer, mut driver, clock) = driven_by(told.builder());
     driver.turn();
@@ -62,7 +64,7 @@ fn a_driven_turn_is_told_of_once_if_time_went_on_or_something_expired_and_skippe
 }
 
 #[test]
-fn each_shard_is_told_of_by_itself() {
+fn each_shard_is_reported_by_itself() {
     let told = Told::default();
     let (timer, mut driver, clock) = driven_by(told.builder().shards(3));
     timer.shard_for(&key_of(&timer, 1)).schedule_detached(5 * MS, || ()).expect("accepted");
@@ -72,7 +74,7 @@ fn each_shard_is_told_of_by_itself() {
 }
 
 #[test]
-fn turns_that_a_limit_cuts_short_are_told_of_one_by_one() {
+fn turns_that_a_limit_cuts_short_are_reported_one_by_one() {
     let told = Told::default();
     let (timer, mut driver, clock) = driven_by(told.builder().expiry_limit(10));
     (0..25).for_each(|_| timer.schedule_detached(MS, || ()).expect("accepted"));
@@ -97,7 +99,7 @@ fn it_took_as_long_as_its_tasks_by_the_engines_clock() {
 }
 
 #[test]
-fn how_long_a_driven_shard_took_leaves_out_what_others_did_before_it() {
+fn the_time_that_a_driven_shard_took_leaves_out_other_shards() {
     let told = Told::default();
     let (timer, mut driver, clock) = driven_by(told.builder().shards(2));
     let moving = clock.clone();
@@ -139,7 +141,7 @@ fn workers_call_it_too_in_the_order_of_ticks_on_their_own_threads() {
 }
 
 #[test]
-fn by_the_real_clock_an_idle_engine_is_not_told_of() {
+fn on_the_real_clock_an_idle_engine_is_not_reported() {
     let told = Told::default();
     let timer = told.builder().shards(1).build().expect("the options make sense");
     let first = timer.schedule(5 * MS, || ()).expect("accepted");
@@ -172,7 +174,7 @@ fn a_panic_in_it_is_treated_as_a_tasks() {
         let panicked = rig.timer.stats().panicked;
         assert!(panicked >= 10, "{panicked}, {}", rig.kind);
         assert_eq!(rig.timer.stats().restarts, 0);
-        assert_books_balance(&rig.timer.stats());
+        assert_counters_reconcile(&rig.timer.stats());
         let timer = rig.timer.clone();
         assert!(in_time("a shutdown", move || timer.shutdown()).expect("the first").is_empty());
         assert_eq!(heard.swap(0, Ordering::SeqCst) as u64, rig.timer.stats().panicked);
@@ -198,7 +200,7 @@ fn with_a_bomb_in_each_hook_and_the_executor() -> Builder {
 }
 
 #[test]
-fn what_hooks_and_an_executor_hold_may_panic_when_it_goes_and_nothing_is_lost() {
+fn captures_of_hooks_and_executors_may_panic_when_dropped_and_nothing_is_lost() {
     for how in [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(MS)] {
         for has_started in [true, false] {
             let timer = with_a_bomb_in_each_hook_and_the_executor().build().expect("the options make sense");
@@ -222,7 +224,7 @@ fn key_of(timer: &Timer, shard: usize) -> u32 {
 }
 
 #[test]
-fn each_worker_tells_of_its_start_once_on_its_own_thread_and_those_that_do_not_start_never() {
+fn each_worker_reports_its_start_once_on_its_own_thread_and_no_other_worker_does() {
     let starts: Arc<Mutex<Vec<(usize, String)>>> = Arc::default();
     let told = Arc::clone(&starts);
     let builder = Timer::builder().shards(3).thread_name("start-a").on_worker_start(move |shard| {
@@ -243,7 +245,7 @@ fn each_worker_tells_of_its_start_once_on_its_own_thread_and_those_that_do_not_s
 }
 
 #[test]
-fn a_worker_is_pinned_when_it_tells_of_its_start() {
+fn a_worker_is_pinned_when_it_reports_its_start() {
     let late = Late::default();
     let (own, seen) = (Arc::clone(&late), Arc::new(OnceLock::new()));
     let (go, wait) = channel::<()>();
@@ -273,7 +275,7 @@ fn a_start_that_panics_is_reported_as_a_task_and_the_worker_works() {
     eventually("it fires", || timeout.is_expired());
     assert!(timer.shutdown().expect("the first").is_empty());
     assert_eq!((heard.load(Ordering::SeqCst), timer.stats().panicked, timer.stats().restarts), (1, 1, 0));
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
 }
 
 #[test]
@@ -363,7 +365,7 @@ fn a_hook_may_use_its_engine() {
 }
 
 #[test]
-fn on_panic_is_told_of_a_task_that_panics_on_the_thread_that_ran_it() {
+fn on_panic_is_called_on_the_thread_that_ran_the_task() {
     let heard: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
     let clock = ManualClock::new();
     let hears = Arc::clone(&heard);
@@ -381,9 +383,9 @@ fn on_panic_is_told_of_a_task_that_panics_on_the_thread_that_ran_it() {
             runs += 1;
             assert!(runs < 3, "on purpose, in run {runs}");
         };
-        let series = timer.schedule_at_fixed_rate(MS, MS, task).expect("accepted");
+        let periodic = timer.schedule_at_fixed_rate(MS, MS, task).expect("accepted");
         (0..5).for_each(|_| clock.advance(MS));
-        assert!(series.is_expired());
+        assert!(periodic.is_expired());
         let heard = std::mem::take(&mut *heard.lock().expect("no panic"));
         assert_eq!(heard.len(), 1, "{heard:?}");
         assert!(heard[0].0 == "on purpose, in run 3" && heard[0].1.starts_with(name), "{heard:?}");

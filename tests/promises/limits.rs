@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tourbillon::{Builder, Inline, Refusal, ShutdownError, Stats, ThreadPool, Timeout, Timer};
 
-use crate::common::{Drops, HOUR, MS, Runs, assert_books_balance, driven_by, eventually, settle};
+use crate::common::{Drops, HOUR, MS, Runs, assert_counters_reconcile, driven_by, eventually, settle};
 
 fn limited(max: usize) -> Builder {
     Timer::builder().max_pending_timeouts(max)
@@ -23,7 +23,7 @@ fn without_rejected(mut stats: Stats) -> Stats {
 }
 
 #[test]
-fn a_refused_timeout_changes_no_counter_but_that_of_refusals_and_its_closure_comes_back() {
+fn a_refused_timeout_changes_only_the_count_of_refusals_and_its_closure_comes_back() {
     let (timer, mut driver, clock) = driven_by(limited(2));
     drop(timer.schedule_many(HOUR, [|| (), || ()]).expect("there is room"));
     driver.turn();
@@ -66,7 +66,7 @@ fn room_is_made_by_cancelling_by_firing_and_by_shutdown_at_once() {
     assert!(timer.schedule(HOUR, || ()).is_err(), "a dropped handle makes none");
     assert_eq!(timer.shutdown().expect("the first").len(), 1);
     assert_eq!(timer.pending(), 0);
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn many_are_accepted_all_or_none() {
 }
 
 #[test]
-fn exactly_as_many_as_allowed_are_accepted_of_many_threads() {
+fn many_threads_fill_the_limit_exactly() {
     for round in 0..20 {
         const MAX: usize = 1000;
         let timer = limited(MAX).shards(1 + round % 2).build().expect("the options make sense");
@@ -152,11 +152,11 @@ fn never_more_than_allowed_are_pending_at_once_under_contention() {
         }
     });
     eventually("the rest fires", || timer.pending() == 0);
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
 }
 
 #[test]
-fn of_two_threads_that_want_the_only_place_at_the_same_moment_one_gets_it() {
+fn one_of_two_threads_gets_the_only_place() {
     const ROUNDS: usize = 10_000;
     let (timer, _driver, _clock) = driven_by(limited(1));
     let (arrived, accepted) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -219,7 +219,7 @@ fn without_a_limit_there_is_none() {
 }
 
 #[test]
-fn an_error_says_what_is_wrong_and_what_would_be_right() {
+fn an_error_names_the_fault_and_a_value_that_would_be_right() {
     let all = [
         (Refusal::Full, ["max_pending_timeouts", "again when some have fired"]),
         (Refusal::Shutdown, ["shut down", "takes no more"]),
@@ -243,7 +243,7 @@ fn an_error_says_what_is_wrong_and_what_would_be_right() {
 }
 
 #[test]
-fn what_a_closed_engine_refuses_is_not_pending_for_a_moment() {
+fn a_refusal_of_a_closed_engine_is_not_pending_for_a_moment() {
     let timer = Timer::builder().shards(1).max_pending_timeouts(10).build().expect("the options make sense");
     timer.schedule_detached(HOUR, || ()).expect("accepted");
     assert_eq!(timer.shutdown().expect("the first").len(), 1);
@@ -261,7 +261,7 @@ fn what_a_closed_engine_refuses_is_not_pending_for_a_moment() {
 }
 
 #[test]
-fn an_error_says_what_its_kind_says_and_asks_nothing_of_its_task() {
+fn an_error_says_the_same_as_its_kind_and_needs_no_trait_of_its_task() {
     let (timer, _driver, _clock) = driven_by(limited(1));
     let _only = timer.schedule(HOUR, || ()).expect("there is room");
     let full = timer.schedule(HOUR, || ()).expect_err("full");
@@ -302,14 +302,14 @@ fn a_refusal_is_passed_on_by_a_question_mark_even_if_its_task_cannot_be_shared()
     fn many(timer: &Timer) -> Result<Vec<Timeout>, Report> {
         Ok(timer.schedule_many(HOUR, [1, 2].map(task))?)
     }
-    fn series(timer: &Timer) -> Result<Timeout, Report> {
+    fn periodic(timer: &Timer) -> Result<Timeout, Report> {
         Ok(timer.schedule_at_fixed_rate(HOUR, Duration::ZERO, task(1))?)
     }
     let (timer, _driver, _clock) = driven_by(limited(1));
     let only = boxed(&timer).expect("there is room");
     assert_eq!(boxed(&timer).expect_err("full").to_string(), Refusal::Full.to_string());
     assert_eq!(many(&timer).expect_err("full").0.to_string(), Refusal::Full.to_string());
-    assert_eq!(series(&timer).expect_err("zero").0.to_string(), Refusal::ZeroPeriod.to_string());
+    assert_eq!(periodic(&timer).expect_err("zero").0.to_string(), Refusal::ZeroPeriod.to_string());
     // Threads may look at the error while another owns it, and its task.
     let refused = timer.schedule(HOUR, task(1)).expect_err("full");
     let kinds = thread::scope(|scope| [(); 2].map(|()| scope.spawn(|| refused.kind())).map(|seen| seen.join().ok()));

@@ -3,28 +3,28 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod advance_to_next;
 mod builder;
 mod bursts;
 mod clock_failures;
-mod ending;
-mod endings;
+mod combinations;
+mod drops;
 mod executors;
-mod figures;
 mod groups;
 mod handles;
 mod hooks;
-mod interplay;
 mod keys;
 mod limits;
 mod outcomes;
 mod panics;
 mod pauses;
+mod periodic;
+mod periodic_ends;
 mod ranges;
 mod reentry;
-mod series;
-mod series_ends;
 mod shutdown;
-mod stepping;
+mod shutdown_with;
+mod stats;
 mod threads;
 mod time;
 mod watchdog;

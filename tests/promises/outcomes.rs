@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tourbillon::{Timeout, Timer};
 
-use crate::common::{Drops, HOUR, MS, Runs, assert_books_balance, driven, driven_by, settle};
+use crate::common::{Drops, HOUR, MS, Runs, assert_counters_reconcile, driven, driven_by, settle};
 
 #[test]
 fn a_cancelled_timeout_never_runs_and_says_so() {
@@ -63,7 +63,7 @@ fn a_cancel_that_says_true_has_dropped_the_closure_on_the_callers_thread() {
 }
 
 #[test]
-fn cancelling_what_has_fired_says_false_and_changes_nothing() {
+fn a_cancel_after_the_timeout_fired_is_false_and_changes_nothing() {
     let (timer, mut driver, clock) = driven();
     let timeout = timer.schedule(MS, || ()).expect("accepted");
     let deadline = timeout.deadline();
@@ -91,7 +91,7 @@ fn a_timeout_that_is_cancelled_between_its_deadline_and_the_turn_counts_once() {
         assert_eq!(settle(&mut driver, &clock), 0);
         assert_eq!((timer.pending(), runs.total()), (0, 0));
         assert_eq!(timer.stats().cancelled, before.cancelled + 1);
-        assert_books_balance(&timer.stats());
+        assert_counters_reconcile(&timer.stats());
     }
 }
 
@@ -131,7 +131,7 @@ fn timeouts_that_are_cancelled_in_the_very_tick_that_is_being_expired_count_once
 }
 
 #[test]
-fn a_reset_to_later_keeps_it_from_firing_before_the_new_deadline() {
+fn a_timeout_reset_to_later_does_not_fire_before_its_new_deadline() {
     let (timer, mut driver, clock) = driven();
     let timeout = timer.schedule(10 * MS, || ()).expect("accepted");
     for _ in 0..100 {
@@ -148,7 +148,7 @@ fn a_reset_to_later_keeps_it_from_firing_before_the_new_deadline() {
 }
 
 #[test]
-fn a_reset_to_earlier_fires_at_the_new_deadline_and_not_again_at_the_old() {
+fn a_timeout_reset_to_earlier_fires_at_its_new_deadline_only() {
     for turned in [false, true] {
         let (timer, mut driver, clock) = driven_by(Timer::builder());
         let runs = Runs::new(1);
@@ -313,6 +313,6 @@ fn one_thread_may_use_many_engines_in_turn() {
         clock.advance(MS);
         assert_eq!(settle(driver, clock), uses);
         assert_eq!(timer.stats().cancelled, uses as u64);
-        assert_books_balance(&timer.stats());
+        assert_counters_reconcile(&timer.stats());
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tourbillon::{Builder, Clock, Inline, ThreadPool, Timer};
 
 use crate::common::{
-    Drops, HOUR, MS, Runs, assert_books_balance, driven, driven_by, eventually, settle, threads_named,
+    Drops, HOUR, MS, Runs, assert_counters_reconcile, driven, driven_by, eventually, settle, threads_named,
 };
 
 /// A capture that panics when it is dropped, unless another panic unwinds.
@@ -71,7 +71,7 @@ fn assert_threads_survive(builder: Builder, name: &'static str) {
     eventually("the threads still work", || after.is_expired());
     assert!(!threads_named(name).is_empty());
     assert_eq!(timer.shutdown().expect("the worker has not died").len(), 0);
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn closures_that_panic_when_dropped_with_their_engine_take_no_other_with_them() 
 }
 
 #[test]
-fn a_panicking_task_uses_up_its_captures_and_its_place() {
+fn a_panicking_task_gives_up_its_captures_and_its_place() {
     let (timer, mut driver, clock) = driven_by(Timer::builder().max_pending_timeouts(1));
     let drops = Drops::default();
     for round in 1..=100 {
@@ -192,7 +192,7 @@ fn a_panic_of_on_earlier_is_counted_and_the_timeout_is_accepted_all_the_same() {
     let bomb = Bomb;
     driver.on_earlier(move || _ = &bomb);
     drop(driver);
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn nothing_becomes_due_in_a_pause_and_all_comes_later_by_it() {
             move || times.note()
         };
         let handle = rig.timer.schedule(10 * MS, noting()).expect("accepted");
-        let series = rig.timer.schedule_at_fixed_rate(12 * MS, 10 * MS, noting()).expect("accepted");
+        let periodic = rig.timer.schedule_at_fixed_rate(12 * MS, 10 * MS, noting()).expect("accepted");
         rig.walk(5);
         assert!(!rig.timer.is_paused());
         rig.timer.pause();
@@ -35,7 +35,7 @@ fn nothing_becomes_due_in_a_pause_and_all_comes_later_by_it() {
         let lost = u128::from(3_600_050_u32);
         rig.walk(20);
         assert_eq!(times.in_ms(), [10, 12, 22].map(|ms| ms + lost), "{}", rig.kind);
-        assert!(series.cancel());
+        assert!(periodic.cancel());
     }
 }
 
@@ -67,7 +67,7 @@ fn scheduling_cancelling_and_resetting_work_in_a_pause() {
 }
 
 #[test]
-fn a_point_in_time_that_is_given_in_a_pause_is_kept_if_the_pause_ends_now_and_comes_later_by_the_rest_of_it() {
+fn an_instant_given_in_a_pause_comes_later_by_the_rest_of_the_pause() {
     for mut rig in Rig::each(Timer::builder) {
         let times = Times::on(&rig.clock);
         let noting = || {
@@ -149,7 +149,7 @@ fn deadlines_are_shown_as_if_the_pause_ended_now() {
 }
 
 #[test]
-fn to_pause_twice_is_to_pause_once_and_so_with_resume() {
+fn a_second_pause_or_resume_changes_nothing() {
     let (timer, mut driver, clock) = driven();
     let timeout = timer.schedule(10 * MS, || ()).expect("accepted");
     timer.resume();
@@ -335,7 +335,7 @@ fn a_clock_that_panics_when_a_pause_begins_leaves_no_engine_behind_that_hangs() 
 }
 
 #[test]
-fn what_is_scheduled_in_a_pause_does_not_run_in_it_be_it_with_no_delay() {
+fn a_timeout_scheduled_in_a_pause_does_not_run_in_it_even_without_delay() {
     for mut rig in Rig::each(Timer::builder) {
         let times = Times::on(&rig.clock);
         let noting = || {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tourbillon::{ManualClock, MissedTicks, ThreadPool, Timeout, Timer};
 
-use crate::common::{HOUR, MS, Own, Random, Rig, Times, assert_books_balance, driven_by, eventually, settle};
+use crate::common::{HOUR, MS, Own, Random, Rig, Times, assert_counters_reconcile, driven_by, eventually, settle};
 
 /// Returns a task that notes when it runs, and takes each of these numbers of milliseconds in turn;
 /// then none.
@@ -26,22 +26,22 @@ fn a_fixed_rate_runs_at_its_first_deadline_and_every_period_after_it() {
         let times = Times::on(&rig.clock);
         let start = rig.clock.now();
         let task = slow(&times, &rig.clock, &[]);
-        let series = rig.timer.schedule_at_fixed_rate(10 * MS, 5 * MS, task).expect("accepted");
+        let periodic = rig.timer.schedule_at_fixed_rate(10 * MS, 5 * MS, task).expect("accepted");
         for ms in 0..31 {
             let next = (10..).step_by(5).find(|&at| at > ms).expect("there is always a next");
-            assert_eq!(series.deadline() - start, next * MS, "{}", rig.kind);
-            assert!(series.is_pending() && !series.is_expired() && !series.is_cancelled());
+            assert_eq!(periodic.deadline() - start, next * MS, "{}", rig.kind);
+            assert!(periodic.is_pending() && !periodic.is_expired() && !periodic.is_cancelled());
             rig.advance(MS);
         }
         assert_eq!(times.in_ms(), [10, 15, 20, 25, 30], "{}", rig.kind);
         let stats = rig.timer.stats();
         assert_eq!((stats.scheduled, stats.fired, stats.repeated, stats.pending), (1, 5, 5, 1));
-        assert_books_balance(&stats);
+        assert_counters_reconcile(&stats);
     }
 }
 
 #[test]
-fn no_initial_delay_runs_it_at_once() {
+fn a_rate_without_initial_delay_runs_at_once() {
     for mut rig in Rig::each(Timer::builder) {
         let times = Times::on(&rig.clock);
         let noting = || slow(&times, &rig.clock, &[]);
@@ -59,7 +59,7 @@ fn a_fixed_rate_does_not_drift_whatever_its_runs_take() {
     for mut rig in Rig::each(Timer::builder) {
         let times = Times::on(&rig.clock);
         let task = slow(&times, &rig.clock, &[3, 9, 0, 1, 8, 9]);
-        let _series = rig.timer.schedule_at_fixed_rate(10 * MS, 10 * MS, task).expect("accepted");
+        let _periodic = rig.timer.schedule_at_fixed_rate(10 * MS, 10 * MS, task).expect("accepted");
         rig.walk(100);
         let runs = times.in_ms();
         assert!(runs.len() >= 9 && runs.iter().enumerate().all(|(k, &ms)| ms == 10 * (k as u128 + 1)), "{runs:?}");
@@ -72,7 +72,7 @@ fn a_period_that_is_no_whole_number_of_ticks_is_kept_on_average_and_never_early(
         let times = Times::on(&rig.clock);
         let period = Duration::from_micros(1_500);
         let task = slow(&times, &rig.clock, &[]);
-        let _series = rig.timer.schedule_at_fixed_rate(period, period, task).expect("accepted");
+        let _periodic = rig.timer.schedule_at_fixed_rate(period, period, task).expect("accepted");
         rig.walk(3_000);
         let expected: Vec<_> = (1..=2_000_u128).map(|k| (k * 1_500).div_ceil(1_000)).collect();
         assert_eq!(times.in_ms(), expected, "{}", rig.kind);
@@ -85,7 +85,7 @@ fn a_fixed_delay_counts_from_the_end_of_each_run() {
         let times = Times::on(&rig.clock);
         let until = rig.clock.now() + 80 * MS;
         let task = slow(&times, &rig.clock, &[3, 25, 0]);
-        let _series = rig.timer.schedule_with_fixed_delay(5 * MS, 10 * MS, task).expect("accepted");
+        let _periodic = rig.timer.schedule_with_fixed_delay(5 * MS, 10 * MS, task).expect("accepted");
         // Until the runs have taken their 28 ms as well.
         while rig.clock.now() < until {
             rig.advance(MS);
@@ -107,27 +107,27 @@ fn a_repeating_task_answers_when_to_run_next_counted_from_its_answer() {
             }
             answers.pop().expect("none ends it")
         };
-        let series = rig.timer.schedule_repeating(MS, task).expect("accepted");
+        let periodic = rig.timer.schedule_repeating(MS, task).expect("accepted");
         rig.walk(60);
         // At 3 it takes until 8, and asks for 10 more; no delay is the next tick.
         assert_eq!(times.in_ms(), [1, 3, 18, 19, 23], "{}", rig.kind);
-        assert!(series.is_expired() && !series.is_pending() && !series.is_cancelled());
-        assert!(!series.cancel() && !series.reset(MS));
+        assert!(periodic.is_expired() && !periodic.is_pending() && !periodic.is_cancelled());
+        assert!(!periodic.cancel() && !periodic.reset(MS));
         let stats = rig.timer.stats();
         assert_eq!((stats.fired, stats.repeated, stats.pending), (5, 4, 0));
-        assert_books_balance(&stats);
+        assert_counters_reconcile(&stats);
     }
 }
 
 #[test]
-fn a_task_that_asks_for_no_delay_without_end_starves_nobody() {
+fn a_task_that_always_asks_for_no_delay_starves_no_other() {
     let (timer, mut driver, clock) = driven_by(Timer::builder());
-    let series = timer.schedule_repeating(Duration::ZERO, || Some(Duration::ZERO)).expect("accepted");
+    let periodic = timer.schedule_repeating(Duration::ZERO, || Some(Duration::ZERO)).expect("accepted");
     assert_eq!(driver.turn(), 1);
     assert_eq!(driver.turn(), 0, "not in this tick again");
     clock.advance(MS);
     assert_eq!(settle(&mut driver, &clock), 1);
-    assert!(series.cancel());
+    assert!(periodic.cancel());
 }
 
 /// Returns when a fixed rate of 10 ms runs whose first run takes this long.
@@ -135,20 +135,20 @@ fn runs_after_a_slow_one(mut rig: Rig, missed: Option<MissedTicks>, takes: u32) 
     let times = Times::on(&rig.clock);
     let task = slow(&times, &rig.clock, &[takes]);
     let (period, until) = (10 * MS, rig.clock.now() + 71 * MS);
-    let series = match missed {
+    let periodic = match missed {
         Some(missed) => rig.timer.schedule_at_fixed_rate_with(period, period, missed, task),
         None => rig.timer.schedule_at_fixed_rate(period, period, task),
     };
-    let series = series.expect("accepted");
+    let periodic = periodic.expect("accepted");
     while rig.clock.now() < until {
         rig.advance(MS);
     }
-    assert!(series.cancel());
+    assert!(periodic.cancel());
     times.in_ms()
 }
 
 #[test]
-fn skip_goes_on_at_the_first_point_of_the_schedule_that_is_still_to_come_and_is_the_default() {
+fn skip_goes_on_at_the_next_point_of_the_schedule_and_is_the_default() {
     for missed in [Some(MissedTicks::Skip), Some(MissedTicks::default()), None] {
         let runs = |takes| Rig::each(Timer::builder).map(|rig| runs_after_a_slow_one(rig, missed, takes));
         assert!(runs(9).iter().all(|runs| *runs == [10, 20, 30, 40, 50, 60, 70]));
@@ -159,7 +159,7 @@ fn skip_goes_on_at_the_first_point_of_the_schedule_that_is_still_to_come_and_is_
 }
 
 #[test]
-fn burst_makes_up_for_what_was_missed_at_once() {
+fn burst_makes_up_for_missed_runs_at_once() {
     let runs = |takes| Rig::each(Timer::builder).map(|rig| runs_after_a_slow_one(rig, Some(MissedTicks::Burst), takes));
     assert!(runs(25).iter().all(|runs| *runs == [10, 35, 35, 40, 50, 60, 70]), "{:?}", runs(25));
     assert!(runs(10).iter().all(|runs| *runs == [10, 20, 30, 40, 50, 60, 70]), "{:?}", runs(10));
@@ -178,10 +178,10 @@ fn a_jump_of_the_clock_is_a_run_that_is_late() {
         let runs = [MissedTicks::Skip, MissedTicks::Burst, MissedTicks::Delay].map(|missed| {
             let times = Times::on(&rig.clock);
             let task = slow(&times, &rig.clock, &[]);
-            let series = rig.timer.schedule_at_fixed_rate_with(10 * MS, 10 * MS, missed, task).expect("accepted");
+            let periodic = rig.timer.schedule_at_fixed_rate_with(10 * MS, 10 * MS, missed, task).expect("accepted");
             rig.advance(95 * MS);
             rig.walk(16);
-            assert!(series.cancel());
+            assert!(periodic.cancel());
             times.in_ms()
         });
         assert_eq!(runs[0], [95, 100, 110], "{}", rig.kind);
@@ -197,10 +197,10 @@ fn a_reset_before_the_first_run_moves_it_and_a_fixed_rate_goes_on_from_there() {
             let times = Times::on(&rig.clock);
             let start = rig.clock.now();
             let task = slow(&times, &rig.clock, &[]);
-            let series = rig.timer.schedule_at_fixed_rate(10 * MS, 10 * MS, task).expect("accepted");
+            let periodic = rig.timer.schedule_at_fixed_rate(10 * MS, 10 * MS, task).expect("accepted");
             rig.settle();
-            assert!(series.reset(to * MS));
-            assert_eq!(series.deadline() - start, to * MS);
+            assert!(periodic.reset(to * MS));
+            assert_eq!(periodic.deadline() - start, to * MS);
             rig.walk(50);
             let expected: Vec<_> = (u128::from(to)..=50).step_by(10).collect();
             assert_eq!(times.in_ms(), expected, "{}", rig.kind);
@@ -264,7 +264,7 @@ fn a_reset_from_the_task_itself_moves_the_next_run_of_the_other_rules_too() {
 }
 
 #[test]
-fn a_reset_in_the_last_run_does_not_prolong_a_series() {
+fn a_reset_in_the_last_run_adds_no_run() {
     for mut rig in Rig::each(Timer::builder) {
         let (times, own) = (Times::on(&rig.clock), Own::default());
         let (noted, mine) = (times.clone(), own.clone());
@@ -277,7 +277,7 @@ fn a_reset_in_the_last_run_does_not_prolong_a_series() {
         rig.walk(10);
         assert_eq!(times.in_ms(), [1], "{}", rig.kind);
         assert!(own.get().is_expired());
-        assert_books_balance(&rig.timer.stats());
+        assert_counters_reconcile(&rig.timer.stats());
     }
 }
 
@@ -301,7 +301,7 @@ fn a_reset_by_another_thread_while_a_run_is_under_way_moves_the_next_one() {
 }
 
 #[test]
-fn never_is_never_for_the_first_run_and_for_the_next() {
+fn a_deadline_of_never_does_not_come_for_the_first_run_nor_for_the_next() {
     let (timer, mut driver, clock) = driven_by(Timer::builder());
     let times = Times::on(&clock);
     let never = timer.schedule_at_fixed_rate(Duration::MAX, MS, slow(&times, &clock, &[])).expect("accepted");
@@ -323,7 +323,7 @@ fn never_is_never_for_the_first_run_and_for_the_next() {
 }
 
 #[test]
-fn runs_of_one_series_never_overlap_however_many_threads_there_are() {
+fn runs_of_one_periodic_timeout_never_overlap_however_many_threads_there_are() {
     let timer = Timer::builder().executor(ThreadPool::new(4)).build().expect("the options make sense");
     let (busy, runs) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let task = || {
@@ -335,9 +335,9 @@ fn runs_of_one_series_never_overlap_however_many_threads_there_are() {
             runs.fetch_add(1, Ordering::SeqCst);
         }
     };
-    let many_runs = |series: Timeout| {
+    let many_runs = |periodic: Timeout| {
         eventually("runs", || runs.load(Ordering::SeqCst) >= 20 || timer.stats().panicked > 0);
-        assert!(series.cancel());
+        assert!(periodic.cancel());
         eventually("the last run ends", || !busy.load(Ordering::SeqCst));
         runs.store(0, Ordering::SeqCst);
     };
@@ -348,13 +348,13 @@ fn runs_of_one_series_never_overlap_however_many_threads_there_are() {
         run();
         Some(Duration::ZERO)
     };
-    let series = timer.schedule_repeating(MS, again).expect("accepted");
+    let periodic = timer.schedule_repeating(MS, again).expect("accepted");
     // Resets to earlier, from here, must not start a second run either.
     for _ in 0..50 {
-        assert!(series.reset(Duration::ZERO));
+        assert!(periodic.reset(Duration::ZERO));
         thread::sleep(MS);
     }
-    many_runs(series);
+    many_runs(periodic);
     assert_eq!(timer.stats().panicked, 0);
 }
 
@@ -365,20 +365,20 @@ fn no_run_comes_before_its_point_in_the_schedule_by_the_real_clock() {
     let saw = Arc::clone(&seen);
     let (start, period) = (Instant::now(), Duration::from_micros(2_700));
     let task = move || saw.lock().expect("no panic").push(Instant::now());
-    let series = timer.schedule_at_fixed_rate_with(5 * MS, period, MissedTicks::Burst, task).expect("accepted");
+    let periodic = timer.schedule_at_fixed_rate_with(5 * MS, period, MissedTicks::Burst, task).expect("accepted");
     eventually("50 runs", || seen.lock().expect("no panic").len() >= 50);
-    assert!(series.cancel());
+    assert!(periodic.cancel());
     for (k, at) in (0..).zip(&*seen.lock().expect("no panic")) {
         assert!(*at >= start + 5 * MS + k * period, "run {k} is early");
     }
 }
 
 #[test]
-fn hundreds_of_series_run_as_often_as_their_periods_say() {
+fn hundreds_of_periodic_timeouts_run_as_often_as_their_periods_say() {
     for levels in [1, 4] {
         let (timer, mut driver, clock) = driven_by(Timer::builder().levels(levels).ticks_per_wheel(64));
         let mut random = Random::new(levels as u64);
-        let series: Vec<_> = (0..300)
+        let periodic: Vec<_> = (0..300)
             .map(|_| {
                 let (period, initial) = (1 + random.below(2_000), random.below(2_000));
                 let runs = Arc::new(AtomicUsize::new(0));
@@ -394,15 +394,15 @@ fn hundreds_of_series_run_as_often_as_their_periods_say() {
             clock.advance(MS);
             settle(&mut driver, &clock);
         }
-        for (period, initial, runs) in series {
+        for (period, initial, runs) in periodic {
             assert_eq!(runs.load(Ordering::Relaxed), (5_000 - initial) / period + 1, "every {period} from {initial}");
         }
-        assert_books_balance(&timer.stats());
+        assert_counters_reconcile(&timer.stats());
     }
 }
 
 #[test]
-fn one_turn_of_a_driver_makes_up_for_all_runs_that_a_burst_has_missed_and_for_no_others() {
+fn one_turn_of_a_driver_makes_up_for_exactly_the_missed_runs() {
     let (timer, mut driver, clock) = driven_by(Timer::builder());
     let runs = Arc::new(AtomicUsize::new(0));
     let count = || {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tourbillon::{Refusal, Shutdown, ThreadPool, Timeout, Timer};
 
 use crate::common::{
-    Drops, HOUR, Keeps, MS, Own, Rig, Times, assert_books_balance, driven, driven_by, eventually, in_time, settle,
+    Drops, HOUR, Keeps, MS, Own, Rig, Times, assert_counters_reconcile, driven, driven_by, eventually, in_time, settle,
 };
 
 /// The three rules, each with a period of 10 ms.
@@ -17,7 +17,7 @@ const RULES: [&str; 3] = ["fixed rate", "fixed delay", "repeating"];
 
 fn schedule(timer: &Timer, rule: &str, mut task: impl FnMut() + Send + 'static) -> Timeout {
     let period = 10 * MS;
-    let series = match rule {
+    let periodic = match rule {
         "fixed rate" => timer.schedule_at_fixed_rate(period, period, task).map_err(|error| error.to_string()),
         "fixed delay" => timer.schedule_with_fixed_delay(period, period, task).map_err(|error| error.to_string()),
         _ => {
@@ -28,7 +28,7 @@ fn schedule(timer: &Timer, rule: &str, mut task: impl FnMut() + Send + 'static) 
             timer.schedule_repeating(period, task).map_err(|error| error.to_string())
         }
     };
-    series.expect("accepted")
+    periodic.expect("accepted")
 }
 
 /// Returns a task that notes when it runs and has a capture to drop.
@@ -43,7 +43,7 @@ fn noting(times: &Times, drops: &Drops) -> impl FnMut() + Send + 'static {
 /// A periodic timeout on a pool's thread, held in its first run until the test lets it go on.
 struct Held {
     timer: Timer,
-    series: Timeout,
+    periodic: Timeout,
     times: Times,
     drops: Drops,
     go_on: std::sync::mpsc::Sender<()>,
@@ -59,9 +59,9 @@ fn held_in_a_run(rule: &str) -> Held {
         began.send(()).expect("the test waits");
         let _ = wait.recv();
     };
-    let series = schedule(&timer, rule, task);
+    let periodic = schedule(&timer, rule, task);
     has_begun.recv().expect("it begins");
-    Held { timer, series, times, drops, go_on }
+    Held { timer, periodic, times, drops, go_on }
 }
 
 #[test]
@@ -69,19 +69,19 @@ fn a_cancel_before_the_first_run_means_that_there_is_none() {
     for (mut rig, turned) in Rig::each(Timer::builder).into_iter().zip([true, false, true]) {
         for rule in RULES {
             let (times, drops) = (Times::on(&rig.clock), Drops::default());
-            let series = schedule(&rig.timer, rule, noting(&times, &drops));
+            let periodic = schedule(&rig.timer, rule, noting(&times, &drops));
             if turned {
                 rig.advance(9 * MS);
             }
-            assert!(series.cancel(), "{rule}");
+            assert!(periodic.cancel(), "{rule}");
             assert_eq!(drops.count(), 1, "its task was dropped by this call");
             assert!(drops.all_by(thread::current().id()));
-            assert!(series.is_cancelled() && !series.is_pending() && !series.is_expired());
-            assert!(!series.cancel() && !series.reset(MS));
+            assert!(periodic.is_cancelled() && !periodic.is_pending() && !periodic.is_expired());
+            assert!(!periodic.cancel() && !periodic.reset(MS));
             rig.advance(100 * MS);
             assert_eq!((times.count(), drops.count()), (0, 1));
         }
-        assert_books_balance(&rig.timer.stats());
+        assert_counters_reconcile(&rig.timer.stats());
     }
 }
 
@@ -90,9 +90,9 @@ fn a_cancel_between_two_runs_means_that_no_other_follows() {
     for mut rig in Rig::each(Timer::builder) {
         for rule in RULES {
             let (times, drops) = (Times::on(&rig.clock), Drops::default());
-            let series = schedule(&rig.timer, rule, noting(&times, &drops));
+            let periodic = schedule(&rig.timer, rule, noting(&times, &drops));
             rig.walk(25);
-            assert!(series.cancel());
+            assert!(periodic.cancel());
             assert_eq!(drops.count(), 1);
             rig.walk(25);
             assert_eq!(times.in_ms(), [10, 20], "{rule}, {}", rig.kind);
@@ -100,12 +100,12 @@ fn a_cancel_between_two_runs_means_that_no_other_follows() {
         }
         let stats = rig.timer.stats();
         assert_eq!((stats.scheduled, stats.fired, stats.repeated, stats.cancelled), (3, 6, 6, 3));
-        assert_books_balance(&stats);
+        assert_counters_reconcile(&stats);
     }
 }
 
 #[test]
-fn a_task_may_cancel_its_own_series_and_is_dropped_when_that_run_ends() {
+fn a_task_may_cancel_its_own_timeout_and_is_dropped_when_that_run_ends() {
     for mut rig in Rig::each(Timer::builder) {
         for rule in RULES {
             let (times, drops, own) = (Times::on(&rig.clock), Drops::default(), Own::default());
@@ -126,7 +126,7 @@ fn a_task_may_cancel_its_own_series_and_is_dropped_when_that_run_ends() {
             assert!(own.get().is_cancelled() && !own.get().is_expired());
         }
         assert_eq!(rig.timer.stats().panicked, 0);
-        assert_books_balance(&rig.timer.stats());
+        assert_counters_reconcile(&rig.timer.stats());
     }
 }
 
@@ -134,16 +134,16 @@ fn a_task_may_cancel_its_own_series_and_is_dropped_when_that_run_ends() {
 fn a_cancel_by_another_thread_during_a_run_is_true_and_that_run_is_the_last() {
     for rule in RULES {
         let held = held_in_a_run(rule);
-        assert!(held.series.is_pending() && !held.series.is_expired());
+        assert!(held.periodic.is_pending() && !held.periodic.is_expired());
         assert_eq!(held.timer.pending(), 1);
-        assert!(held.series.cancel());
-        assert!(held.series.is_cancelled() && !held.series.cancel() && !held.series.reset(MS));
+        assert!(held.periodic.cancel());
+        assert!(held.periodic.is_cancelled() && !held.periodic.cancel() && !held.periodic.reset(MS));
         assert_eq!((held.timer.pending(), held.drops.count()), (0, 0));
         held.go_on.send(()).expect("it waits");
         eventually("the run ends", || held.drops.count() == 1);
         assert_eq!(held.timer.shutdown().expect("the first").len(), 0);
         assert_eq!((held.times.count(), held.drops.count()), (1, 1));
-        assert_books_balance(&held.timer.stats());
+        assert_counters_reconcile(&held.timer.stats());
     }
 }
 
@@ -154,17 +154,17 @@ fn a_cancel_that_was_true_before_the_run_began_means_that_it_does_not_run() {
         let builder = Timer::builder().clock(clock.clone()).executor(keeps.clone());
         let timer = builder.build().expect("the options make sense");
         let (times, drops) = (Times::on(&clock), Drops::default());
-        let series = schedule(&timer, rule, noting(&times, &drops));
+        let periodic = schedule(&timer, rule, noting(&times, &drops));
         clock.advance(10 * MS);
         assert_eq!(keeps.batches(), 1, "it waits in the executor");
-        assert!(series.is_pending() && series.cancel());
+        assert!(periodic.is_pending() && periodic.cancel());
         keeps.run();
         clock.advance(100 * MS);
         keeps.run();
         assert_eq!((times.count(), drops.count(), timer.pending()), (0, 1, 0), "{rule}");
         let stats = timer.stats();
         assert_eq!((stats.fired, stats.repeated, stats.cancelled), (0, 0, 1));
-        assert_books_balance(&stats);
+        assert_counters_reconcile(&stats);
     }
 }
 
@@ -175,11 +175,11 @@ fn a_reset_before_the_run_began_means_that_it_does_not_run_before_the_new_deadli
         let builder = Timer::builder().clock(clock.clone()).executor(keeps.clone());
         let timer = builder.build().expect("the options make sense");
         let (times, drops) = (Times::on(&clock), Drops::default());
-        let series = schedule(&timer, rule, noting(&times, &drops));
+        let periodic = schedule(&timer, rule, noting(&times, &drops));
         clock.advance(10 * MS);
-        assert!(series.reset(7 * MS));
+        assert!(periodic.reset(7 * MS));
         keeps.run();
-        assert_eq!((times.count(), series.is_pending()), (0, true), "{rule}");
+        assert_eq!((times.count(), periodic.is_pending()), (0, true), "{rule}");
         clock.advance(6 * MS);
         assert_eq!(keeps.batches(), 0);
         clock.advance(MS);
@@ -187,16 +187,16 @@ fn a_reset_before_the_run_began_means_that_it_does_not_run_before_the_new_deadli
         clock.advance(10 * MS);
         keeps.run();
         assert_eq!(times.in_ms(), [17, 27], "{rule}");
-        assert_books_balance(&timer.stats());
+        assert_counters_reconcile(&timer.stats());
         // To a time that has come: it runs, once.
         clock.advance(10 * MS);
-        assert!(series.reset(Duration::ZERO));
+        assert!(periodic.reset(Duration::ZERO));
         keeps.run();
         clock.advance(Duration::ZERO);
         keeps.run();
         assert_eq!(times.in_ms(), [17, 27, 37]);
-        assert!(series.cancel());
-        assert_books_balance(&timer.stats());
+        assert!(periodic.cancel());
+        assert_counters_reconcile(&timer.stats());
     }
 }
 
@@ -216,7 +216,7 @@ fn dropping_the_handle_detaches_and_a_guard_cancels() {
 }
 
 #[test]
-fn a_panic_ends_a_series_and_is_counted_and_reported() {
+fn a_panic_ends_a_periodic_timeout_and_is_counted_and_reported() {
     let heard: Arc<Mutex<usize>> = Arc::default();
     let hears = Arc::clone(&heard);
     let builder = move || {
@@ -231,15 +231,15 @@ fn a_panic_ends_a_series_and_is_counted_and_reported() {
                 note();
                 assert!(noted.count() < 3, "on purpose");
             };
-            let series = schedule(&rig.timer, rule, task);
+            let periodic = schedule(&rig.timer, rule, task);
             rig.walk(60);
             assert_eq!(times.in_ms(), [10, 20, 30], "{rule}, {}", rig.kind);
-            assert!(series.is_expired() && !series.is_pending() && !series.is_cancelled() && !series.cancel());
+            assert!(periodic.is_expired() && !periodic.is_pending() && !periodic.is_cancelled() && !periodic.cancel());
             assert_eq!((drops.count(), rig.timer.pending()), (1, 0));
         }
         let stats = rig.timer.stats();
         assert_eq!((stats.panicked, stats.fired, stats.repeated), (3, 9, 6));
-        assert_books_balance(&stats);
+        assert_counters_reconcile(&stats);
     }
     assert_eq!(*heard.lock().expect("no panic"), 9);
 }
@@ -260,7 +260,7 @@ fn a_panic_of_a_run_that_was_cancelled_meanwhile_is_counted_too() {
     let stats = timer.stats();
     assert_eq!((stats.panicked, stats.cancelled, stats.pending, drops.count()), (1, 1, 0, 1));
     assert!(own.get().is_cancelled());
-    assert_books_balance(&stats);
+    assert_counters_reconcile(&stats);
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn a_period_of_zero_is_refused_with_the_closure() {
 }
 
 #[test]
-fn a_series_that_is_refused_comes_back_and_runs_where_the_caller_likes() {
+fn a_refused_periodic_task_comes_back_and_runs_where_the_caller_likes() {
     let (timer, _driver, _clock) = driven_by(Timer::builder().max_pending_timeouts(1));
     let _only = timer.schedule(HOUR, || ()).expect("there is room");
     let mut runs = 0;
@@ -305,8 +305,8 @@ fn a_series_that_is_refused_comes_back_and_runs_where_the_caller_likes() {
 }
 
 #[test]
-fn a_series_keeps_its_one_place_until_it_ends_and_then_makes_room() {
-    let ends: [fn(&Timeout) -> bool; 3] = [|series| series.cancel(), |_| false, |_| panic!("on purpose")];
+fn a_periodic_timeout_keeps_its_one_place_until_it_ends_and_then_makes_room() {
+    let ends: [fn(&Timeout) -> bool; 3] = [|periodic| periodic.cancel(), |_| false, |_| panic!("on purpose")];
     for mut rig in Rig::each(|| Timer::builder().max_pending_timeouts(1)) {
         for end in ends {
             let (own, times) = (Own::default(), Times::on(&rig.clock));
@@ -332,24 +332,24 @@ fn a_series_keeps_its_one_place_until_it_ends_and_then_makes_room() {
             assert!(rig.timer.schedule(MS, || ()).is_err(), "for one");
             assert!(room.cancel());
         }
-        assert_books_balance(&rig.timer.stats());
+        assert_counters_reconcile(&rig.timer.stats());
     }
 }
 
 #[test]
-fn a_shutdown_returns_a_series_that_waits_and_running_it_runs_it_once() {
+fn a_shutdown_returns_a_waiting_periodic_timeout_and_running_it_runs_it_once() {
     for mut rig in Rig::each(Timer::builder) {
         for rule in RULES {
             let (times, drops) = (Times::on(&rig.clock), Drops::default());
             let builder = Timer::builder().clock(rig.clock.clone());
             let (timer, mut driver) = builder.build_driven().expect("the options make sense");
-            let series = schedule(&timer, rule, noting(&times, &drops));
+            let periodic = schedule(&timer, rule, noting(&times, &drops));
             rig.clock.advance(10 * MS);
             assert_eq!(driver.turn(), 1);
             let left = timer.shutdown().expect("the first");
-            assert_eq!(left.iter().map(|left| left.deadline()).collect::<Vec<_>>(), [series.deadline()]);
-            assert!(series.is_cancelled());
-            assert_books_balance(&timer.stats());
+            assert_eq!(left.iter().map(|left| left.deadline()).collect::<Vec<_>>(), [periodic.deadline()]);
+            assert!(periodic.is_cancelled());
+            assert_counters_reconcile(&timer.stats());
             left.into_iter().for_each(|left| left.run());
             assert_eq!((times.count(), drops.count()), (2, 1), "{rule}");
         }
@@ -372,34 +372,34 @@ fn a_shutdown_during_a_run_waits_for_it_and_no_other_follows() {
             // not.
             left.into_iter().for_each(|left| left.run());
             assert_eq!((held.times.count(), held.drops.count()), (1, 1), "{how:?}, {rule}");
-            assert!(!held.series.is_pending() && held.timer.pending() == 0);
+            assert!(!held.periodic.is_pending() && held.timer.pending() == 0);
             assert_eq!(held.timer.stats().pending, 0);
         }
     }
 }
 
 #[test]
-fn a_series_whose_last_timer_goes_during_a_run_is_dropped_when_that_ends() {
+fn a_periodic_timeout_whose_last_timer_goes_during_a_run_is_dropped_when_that_ends() {
     for rule in RULES {
-        let Held { timer, series, times, drops, go_on } = held_in_a_run(rule);
+        let Held { timer, periodic, times, drops, go_on } = held_in_a_run(rule);
         in_time("dropping the last timer", move || drop(timer));
         go_on.send(()).expect("it waits");
         eventually("its closure is dropped", || drops.count() == 1);
         assert_eq!(times.count(), 1);
-        assert!(!series.is_pending() && !series.cancel());
+        assert!(!periodic.is_pending() && !periodic.cancel());
     }
 }
 
 #[test]
-fn a_series_that_waits_is_dropped_with_the_last_timer_or_with_the_driver() {
+fn a_waiting_periodic_timeout_is_dropped_with_the_last_timer_or_with_the_driver() {
     for mut rig in Rig::each(Timer::builder) {
         let (times, drops) = (Times::on(&rig.clock), Drops::default());
-        let series = schedule(&rig.timer, "fixed rate", noting(&times, &drops));
+        let periodic = schedule(&rig.timer, "fixed rate", noting(&times, &drops));
         rig.advance(10 * MS);
         let Rig { timer, driver, .. } = rig;
         drop(timer);
         eventually("its closure is dropped", || drops.count() == 1);
-        assert!(series.is_cancelled() && times.count() == 1);
+        assert!(periodic.is_cancelled() && times.count() == 1);
         drop(driver);
     }
     let (timer, driver, clock) = driven();
@@ -410,10 +410,10 @@ fn a_series_that_waits_is_dropped_with_the_last_timer_or_with_the_driver() {
 }
 
 #[test]
-fn a_series_uses_one_entry_for_all_its_runs() {
+fn a_periodic_timeout_uses_one_entry_for_all_its_runs() {
     let (timer, mut driver, clock) = driven();
     for (runs, rule) in RULES.into_iter().enumerate() {
-        let series = schedule(&timer, rule, || ());
+        let periodic = schedule(&timer, rule, || ());
         settle(&mut driver, &clock);
         let before = timer.stats().capacity;
         for _ in 0..100_000 {
@@ -422,7 +422,7 @@ fn a_series_uses_one_entry_for_all_its_runs() {
         }
         assert_eq!(timer.stats().capacity, before);
         assert_eq!(timer.stats().repeated, 100_000 * (runs as u64 + 1));
-        assert!(series.cancel());
+        assert!(periodic.cancel());
     }
     // And the entries of those that have ended are used again.
     for _ in 0..10_000 {

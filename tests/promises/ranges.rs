@@ -61,7 +61,7 @@ fn a_range_of_less_than_a_tick_or_that_ends_before_it_begins_is_its_earliest() {
 }
 
 #[test]
-fn what_may_be_never_is_not_put_off_for_ever() {
+fn a_range_that_ends_at_never_is_not_put_off_for_ever() {
     let (timer, mut driver, clock) = driven();
     let open = timer.schedule_between(MS, Duration::MAX, || ()).expect("accepted");
     let never = timer.schedule_between(Duration::MAX, Duration::MAX, || ()).expect("accepted");
@@ -112,7 +112,7 @@ fn a_burst_is_spread_over_its_range() {
 }
 
 #[test]
-fn a_reset_of_it_is_exact_and_a_cancel_cancels() {
+fn a_reset_of_a_range_is_exact_and_a_cancel_cancels() {
     for mut rig in Rig::each(Timer::builder) {
         let times = Times::on(&rig.clock);
         let noting = || {
@@ -129,7 +129,7 @@ fn a_reset_of_it_is_exact_and_a_cancel_cancels() {
 }
 
 #[test]
-fn it_is_refused_as_any_other() {
+fn a_range_is_refused_like_any_other_timeout() {
     let (timer, _driver, _clock) = driven_by(Timer::builder().max_pending_timeouts(1));
     let times = Times::on(&tourbillon::ManualClock::new());
     let noted = times.clone();

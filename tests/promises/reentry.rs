@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tourbillon::{Clock, Inline, ManualClock, MissedTicks, Shutdown, ThreadPool, Timeout, Timer};
 
-use crate::common::{HOUR, MS, assert_books_balance, driven, eventually, in_time};
+use crate::common::{HOUR, MS, assert_counters_reconcile, driven, eventually, in_time};
 
 /// Schedules a periodic timeout, and a timeout that resets it, due at once with it, in both orders.
 /// Returns how many were returned, and how many ran.
@@ -20,8 +20,8 @@ fn fire_now(timer: &Timer, reset_first: bool) -> (usize, usize) {
         timer.schedule_detached(MS, reset.clone()).expect("accepted");
     }
     let task = move || _ = count.fetch_add(1, Ordering::Relaxed);
-    let series = timer.schedule_at_fixed_rate(MS, MS, task).expect("accepted");
-    slot.set(series).expect("the first");
+    let periodic = timer.schedule_at_fixed_rate(MS, MS, task).expect("accepted");
+    slot.set(periodic).expect("the first");
     if !reset_first {
         timer.schedule_detached(MS, reset).expect("accepted");
     }
@@ -30,7 +30,7 @@ fn fire_now(timer: &Timer, reset_first: bool) -> (usize, usize) {
 }
 
 #[test]
-fn fire_now_runs_a_series_that_another_task_of_the_batch_puts_off() {
+fn fire_now_runs_a_periodic_timeout_that_another_task_of_the_batch_resets() {
     for reset_first in [false, true] {
         let (timer, driver, _clock) = driven();
         assert_eq!(fire_now(&timer, reset_first), (0, 1), "driven, {reset_first}");
@@ -44,10 +44,10 @@ fn fire_now_runs_a_series_that_another_task_of_the_batch_puts_off() {
 fn a_turn_ends_though_its_burst_can_not_catch_up() {
     let (timer, mut driver) = Timer::builder().build_driven().expect("the options make sense");
     let slow = || thread::sleep(2 * MS);
-    let series = timer.schedule_at_fixed_rate_with(MS, MS, MissedTicks::Burst, slow).expect("accepted");
+    let periodic = timer.schedule_at_fixed_rate_with(MS, MS, MissedTicks::Burst, slow).expect("accepted");
     thread::sleep(3 * MS);
     let (fired, _driver) = in_time("a turn", move || (driver.turn(), driver));
-    assert!(fired >= 1 && series.is_pending());
+    assert!(fired >= 1 && periodic.is_pending());
 }
 
 type Meanwhile = Box<dyn FnOnce() + Send>;
@@ -68,7 +68,7 @@ impl Clock for Interrupted {
 }
 
 #[test]
-fn a_clock_may_use_the_engine_whose_reset_looks_at_it() {
+fn a_clock_may_use_the_engine_during_a_reset() {
     for panics in [false, true] {
         let clock = Interrupted::default();
         let (timer, _driver) = Timer::builder().clock(clock.clone()).build_driven().expect("the options make sense");
@@ -90,12 +90,12 @@ fn a_clock_may_use_the_engine_whose_reset_looks_at_it() {
         let stats = timer.stats();
         assert_eq!((stats.scheduled, stats.cancelled, stats.reset), (6, 2, 2 - u64::from(panics)));
         assert_eq!(stats.pending, 4);
-        assert_books_balance(&stats);
+        assert_counters_reconcile(&stats);
     }
 }
 
 #[test]
-fn a_drain_ends_though_somebody_pauses_just_before_it() {
+fn a_drain_ends_though_a_thread_pauses_just_before_it() {
     let clock = Interrupted::default();
     let timer = Timer::builder().shards(1).clock(clock.clone()).build().expect("the options make sense");
     timer.schedule_detached(20 * MS, || ()).expect("accepted");
@@ -130,16 +130,16 @@ impl Clock for Sick {
 }
 
 #[test]
-fn a_clock_that_panics_once_after_a_run_does_not_end_the_series() {
+fn a_clock_that_panics_once_after_a_run_does_not_end_the_periodic_timeout() {
     let clock = Sick::of("tourbillon-pool");
     let builder = Timer::builder().shards(1).clock(clock.clone()).executor(ThreadPool::new(1)).thread_name("sick");
     let timer = builder.build().expect("the options make sense");
     let runs = Arc::new(AtomicUsize::new(0));
     let (count, armed) = (Arc::clone(&runs), Arc::clone(&clock.armed));
     let task = move || armed.store(count.fetch_add(1, Ordering::Relaxed) == 2, Ordering::Relaxed);
-    let series = timer.schedule_with_fixed_delay(MS, MS, task).expect("accepted");
+    let periodic = timer.schedule_with_fixed_delay(MS, MS, task).expect("accepted");
     eventually("it goes on", || runs.load(Ordering::Relaxed) > 5);
-    assert!(series.cancel());
+    assert!(periodic.cancel());
     assert_eq!(timer.stats().panicked, 0);
 }
 

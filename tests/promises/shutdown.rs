@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use tourbillon::{Builder, Driver, Executor, Expired, Inline, Refusal, Shutdown, ShutdownError, ThreadPool, Timer};
 
-use crate::common::{Drops, HOUR, MS, Random, Runs, assert_books_balance, driven, eventually, in_time, settle};
+use crate::common::{Drops, HOUR, MS, Random, Runs, assert_counters_reconcile, driven, eventually, in_time, settle};
 
 #[test]
-fn shutdown_returns_what_is_pending_with_its_deadline_and_cancels_it() {
+fn shutdown_returns_pending_timeouts_with_their_deadlines_and_cancels_them() {
     let (timer, mut driver, clock) = driven();
     let runs = Runs::new(5);
     let linked = timer.schedule(10 * MS, runs.task(0)).expect("accepted");
@@ -180,7 +180,7 @@ fn shutdown_from_a_task(build: impl FnOnce() -> Timer + Send + 'static) -> Optio
         let timer = build();
         let own = timer.clone();
         timer
-            .schedule_detached(MS, move || send.send(own.shutdown().err()).expect("somebody waits"))
+            .schedule_detached(MS, move || send.send(own.shutdown().err()).expect("the test waits"))
             .expect("accepted");
         let answer = receive.recv_timeout(crate::common::PATIENCE).expect("the task runs");
         assert!(!timer.is_shutdown());
@@ -282,7 +282,7 @@ fn shutdown_waits_for_all_that_a_pool_has_been_given() {
     let left = timer.shutdown().expect("the first");
     assert_eq!(runs.total() + left.len(), 2000);
     assert_eq!(runs.total() as u64, timer.stats().fired);
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn shutdown_of_an_engine_that_never_ran_returns_at_once() {
 }
 
 #[test]
-fn what_says_that_it_is_shut_down_accepts_nothing_any_more() {
+fn an_engine_that_says_it_is_shut_down_accepts_nothing_any_more() {
     for round in 0..24 {
         let how = [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(MS)][round % 3];
         let timer = Timer::builder().shards(2).executor(Inline).build().expect("the options make sense");

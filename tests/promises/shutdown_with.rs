@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tourbillon::{Builder, Inline, ManualClock, Shutdown, ShutdownError, ThreadPool, Timeout, Timer, Unfired};
 
 use crate::common::{
-    Drops, HOUR, Keeps, MS, Rig, Runs, Times, assert_books_balance, driven, eventually, in_time, settle,
+    Drops, HOUR, Keeps, MS, Rig, Runs, Times, assert_counters_reconcile, driven, eventually, in_time, settle,
 };
 
 fn on_workers(builder: Builder) -> (Timer, ManualClock) {
@@ -54,7 +54,7 @@ fn shutdown_is_shutdown_with_cancel_and_cancel_is_the_default() {
         assert_eq!(rig.timer.shutdown_with(Shutdown::FireNow).err(), Some(ShutdownError::AlreadyShutdown));
         unfired.into_iter().for_each(|left| left.run());
         runs.assert_each_ran_once();
-        assert_books_balance(&rig.timer.stats());
+        assert_counters_reconcile(&rig.timer.stats());
     }
 }
 
@@ -85,12 +85,12 @@ fn fire_now_runs_all_that_is_pending_whatever_its_deadline_and_returns_nothing()
         }
         let stats = rig.timer.stats();
         assert_eq!((rig.timer.pending(), stats.fired, stats.cancelled, stats.returned), (0, 996, 4, 0));
-        assert_books_balance(&stats);
+        assert_counters_reconcile(&stats);
     }
 }
 
 #[test]
-fn fire_now_gives_a_series_one_more_run_and_no_other() {
+fn fire_now_gives_a_periodic_timeout_one_more_run_and_no_other() {
     for mut rig in Rig::each(|| Timer::builder().max_pending_timeouts(3)) {
         let (times, drops) = (Times::on(&rig.clock), Drops::default());
         let noting = || {
@@ -112,14 +112,14 @@ fn fire_now_gives_a_series_one_more_run_and_no_other() {
         assert!(rig.timer.shutdown_with(Shutdown::FireNow).expect("the first").is_empty());
         assert_eq!((times.in_ms(), drops.count()), (vec![1; 4], 3), "{}", rig.kind);
         assert_eq!(rig.timer.pending(), 0);
-        assert!([&rate, &delay, &repeating].iter().all(|series| !series.is_pending() && !series.cancel()));
+        assert!([&rate, &delay, &repeating].iter().all(|periodic| !periodic.is_pending() && !periodic.cancel()));
         assert_eq!(rig.timer.stats().fired, 4);
-        assert_books_balance(&rig.timer.stats());
+        assert_counters_reconcile(&rig.timer.stats());
     }
 }
 
 #[test]
-fn fire_now_runs_what_a_worker_that_was_never_needed_has_none_of_and_works_in_a_pause() {
+fn fire_now_works_for_a_worker_that_was_never_started_and_in_a_pause() {
     for rig in Rig::each(Timer::builder) {
         assert!(rig.timer.shutdown_with(Shutdown::FireNow).expect("the first").is_empty());
     }
@@ -149,7 +149,7 @@ fn fire_now_goes_through_the_executor_and_lateness_knows_of_none_of_it() {
 }
 
 #[test]
-fn what_fire_now_runs_can_schedule_nothing_more() {
+fn tasks_that_fire_now_runs_can_schedule_nothing_more() {
     for rig in Rig::each(Timer::builder) {
         let (own, runs) = (rig.timer.clone(), Runs::new(1));
         let next = runs.task(0);
@@ -161,7 +161,7 @@ fn what_fire_now_runs_can_schedule_nothing_more() {
 }
 
 #[test]
-fn a_drain_runs_what_becomes_due_in_its_time_and_returns_the_rest() {
+fn a_drain_runs_timeouts_that_become_due_in_its_time_and_returns_the_rest() {
     for builder in [Timer::builder().executor(Inline), Timer::builder().executor(ThreadPool::new(2)).shards(2)] {
         let (timer, clock) = on_workers(builder);
         let (times, runs, start) = (Times::on(&clock), Runs::new(3), clock.now());
@@ -181,7 +181,7 @@ fn a_drain_runs_what_becomes_due_in_its_time_and_returns_the_rest() {
         assert!(far.is_cancelled() && runs.total() == 0);
         left.into_iter().for_each(|left| left.run());
         runs.assert_each_ran_once();
-        assert_books_balance(&timer.stats());
+        assert_counters_reconcile(&timer.stats());
     }
 }
 
@@ -207,11 +207,11 @@ fn a_drain_ends_as_soon_as_nothing_is_left() {
     let own = timer.clone();
     let left = in_time("a drain", move || own.shutdown_with(Shutdown::Drain(HOUR))).expect("the first");
     assert!(left.is_empty() && last.is_expired() && start.elapsed() >= 20 * MS);
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
 }
 
 #[test]
-fn an_engine_that_drains_and_is_full_says_that_it_is_shut_down_and_not_that_there_may_be_room_later() {
+fn a_full_engine_that_drains_refuses_as_shut_down_and_not_as_full() {
     let timer = Timer::builder().max_pending_timeouts(1).build().expect("the options make sense");
     let held = timer.schedule(HOUR, || ()).expect("accepted");
     assert!(timer.schedule(HOUR, || ()).expect_err("one is pending").is_full());
@@ -262,7 +262,7 @@ fn schedules_before_a_drain_comes_to_what_it_has_cancelled() -> bool {
 }
 
 #[test]
-fn a_drain_accepts_nothing_in_the_place_of_what_was_cancelled_before_it() {
+fn a_drain_accepts_nothing_in_the_place_of_a_timeout_cancelled_before_it() {
     assert!(
         (0..5).any(|_| schedules_before_a_drain_comes_to_what_it_has_cancelled()),
         "it was too late in each of five tries"
@@ -270,7 +270,7 @@ fn a_drain_accepts_nothing_in_the_place_of_what_was_cancelled_before_it() {
 }
 
 #[test]
-fn a_drain_ends_when_the_last_that_it_waits_for_is_cancelled() {
+fn a_drain_ends_when_its_last_timeout_is_cancelled() {
     for builder in [Timer::builder(), Timer::builder().executor(Inline).shards(2)] {
         let timer = builder.build().expect("the options make sense");
         let group = timer.group();
@@ -280,7 +280,7 @@ fn a_drain_ends_when_the_last_that_it_waits_for_is_cancelled() {
         assert!(held.cancel() && group.cancel_all() == 1);
         let left = in_time("a drain with nothing left", || draining.join().expect("no panic")).expect("the first");
         assert!(left.is_empty());
-        assert_books_balance(&timer.stats());
+        assert_counters_reconcile(&timer.stats());
     }
 }
 
@@ -314,9 +314,9 @@ fn a_schedule_in_a_drain_gives_the_closure_back_from_outside_and_from_a_task() {
     let next = runs.task(0);
     let task = move || own.schedule(MS, next).expect_err("refused").into_inner()();
     timer.schedule_detached(5 * MS, task).expect("accepted");
-    let series_runs = Times::on(&clock);
-    let noted = series_runs.clone();
-    let series = timer.schedule_at_fixed_rate(MS, MS, move || noted.note()).expect("accepted");
+    let periodic_runs = Times::on(&clock);
+    let noted = periodic_runs.clone();
+    let periodic = timer.schedule_at_fixed_rate(MS, MS, move || noted.note()).expect("accepted");
     let draining = begin_to_drain(&timer, HOUR);
     let error = timer.schedule(MS, runs.task(1)).expect_err("refused");
     assert!(error.is_shutdown());
@@ -328,9 +328,9 @@ fn a_schedule_in_a_drain_gives_the_closure_back_from_outside_and_from_a_task() {
     }
     assert!(in_time("a drain", || draining.join().expect("no panic")).expect("the first").is_empty());
     runs.assert_each_ran_once();
-    assert_eq!(series_runs.in_ms(), [1], "a series does not go on");
-    assert!(!series.is_pending());
-    assert_books_balance(&timer.stats());
+    assert_eq!(periodic_runs.in_ms(), [1], "a periodic timeout does not go on");
+    assert!(!periodic.is_pending());
+    assert_counters_reconcile(&timer.stats());
 }
 
 #[test]
@@ -352,7 +352,7 @@ fn a_drain_ends_a_pause() {
 }
 
 #[test]
-fn a_driven_engine_drains_what_is_due_now_on_the_calling_thread() {
+fn a_driven_engine_drains_due_timeouts_on_the_calling_thread() {
     let (timer, mut driver, clock) = driven();
     let (ran_by, runs) = (Arc::new(Mutex::new(None)), Runs::new(2));
     let by = Arc::clone(&ran_by);
@@ -368,26 +368,26 @@ fn a_driven_engine_drains_what_is_due_now_on_the_calling_thread() {
     assert_eq!((left.len(), runs.of(0), runs.of(1)), (1, 1, 0));
     assert!(due.is_expired() && moved.is_expired() && rest.is_cancelled());
     assert_eq!((driver.turn(), driver.next_wakeup(), timer.pending()), (0, None, 0));
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
 }
 
 #[test]
-fn a_driven_engine_drains_thousands_within_its_limits_and_a_series_once() {
+fn a_driven_engine_drains_thousands_within_its_limits_and_a_periodic_timeout_once() {
     let (timer, _driver, clock) =
         crate::common::driven_by(Timer::builder().expiry_limit(7).transfer_limit(11).shards(3));
     let (runs, times) = (Runs::new(3_000), Times::on(&clock));
     (0..3_000).for_each(|id| timer.schedule_detached(MS, runs.task(id)).expect("accepted"));
     let noted = times.clone();
-    let series = timer.schedule_at_fixed_rate(MS, MS, move || noted.note()).expect("accepted");
+    let periodic = timer.schedule_at_fixed_rate(MS, MS, move || noted.note()).expect("accepted");
     clock.advance(10 * MS);
     let left = timer.shutdown_with(Shutdown::Drain(Duration::ZERO)).expect("the first");
     runs.assert_each_ran_once();
-    assert_eq!((left.len(), times.count(), series.is_pending()), (0, 1, false));
-    assert_books_balance(&timer.stats());
+    assert_eq!((left.len(), times.count(), periodic.is_pending()), (0, 1, false));
+    assert_counters_reconcile(&timer.stats());
 }
 
 #[test]
-fn a_driven_engine_drains_what_came_after_a_turn_that_a_limit_cut_short() {
+fn a_driven_engine_drains_timeouts_that_came_after_a_turn_cut_short_by_a_limit() {
     let (timer, mut driver, _clock) = crate::common::driven_by(Timer::builder().transfer_limit(2));
     (0..5).for_each(|_| timer.schedule_detached(HOUR, || ()).expect("accepted"));
     driver.turn();
@@ -397,7 +397,7 @@ fn a_driven_engine_drains_what_came_after_a_turn_that_a_limit_cut_short() {
 }
 
 #[test]
-fn from_a_task_of_its_own_an_engine_is_shut_down_in_no_way() {
+fn no_way_to_shut_down_works_from_a_task_of_the_engine() {
     for how in [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(HOUR)] {
         for mut rig in Rig::each(Timer::builder) {
             let (own, (tell, told)) = (rig.timer.clone(), channel());
@@ -405,20 +405,20 @@ fn from_a_task_of_its_own_an_engine_is_shut_down_in_no_way() {
             let once = rig.timer.clone();
             let task = move || answers.send(once.shutdown_with(how).err()).expect("the test waits");
             rig.timer.schedule_detached(MS, task).expect("accepted");
-            let series = move || tell.send(own.shutdown_with(how).err()).expect("the test waits");
-            let series = rig.timer.schedule_at_fixed_rate(MS, HOUR, series).expect("accepted");
+            let periodic = move || tell.send(own.shutdown_with(how).err()).expect("the test waits");
+            let periodic = rig.timer.schedule_at_fixed_rate(MS, HOUR, periodic).expect("accepted");
             rig.advance(MS);
             for _ in 0..2 {
                 assert_eq!(told.recv(), Ok(Some(ShutdownError::FromTask)), "{how:?}, {}", rig.kind);
             }
-            assert!(!rig.timer.is_shutdown() && series.is_pending(), "nothing was changed");
+            assert!(!rig.timer.is_shutdown() && periodic.is_pending(), "nothing was changed");
             drop(rig.timer.schedule(HOUR, || ()).expect("it goes on"));
         }
     }
 }
 
 #[test]
-fn a_schedule_that_races_a_shutdown_of_whatever_kind_has_one_end() {
+fn a_schedule_that_races_a_shutdown_of_any_kind_has_one_outcome() {
     for (round, how) in [Shutdown::FireNow, Shutdown::Drain(5 * MS)].into_iter().cycle().take(40).enumerate() {
         let builder = if round % 3 == 0 { Timer::builder().executor(Inline) } else { Timer::builder().shards(2) };
         let timer = builder.build().expect("the options make sense");
@@ -443,6 +443,6 @@ fn a_schedule_that_races_a_shutdown_of_whatever_kind_has_one_end() {
         left.into_iter().for_each(|left| left.run());
         assert_eq!(runs.total(), accepted);
         assert!((0..60_000).all(|id| runs.of(id) <= 1));
-        assert_books_balance(&timer.stats());
+        assert_counters_reconcile(&timer.stats());
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tourbillon::{Expired, Lateness, ManualClock, Stats, Timer};
 
-use crate::common::{HOUR, Keeps, MS, Random, Rig, Runs, assert_books_balance, driven, driven_by, settle};
+use crate::common::{HOUR, Keeps, MS, Random, Rig, Runs, assert_counters_reconcile, driven, driven_by, settle};
 
 /// Asserts the percentiles of these, to a sixteenth.
 fn assert_percentiles(lateness: &Lateness, mut exact: Vec<Duration>) {
@@ -24,7 +24,7 @@ fn assert_percentiles(lateness: &Lateness, mut exact: Vec<Duration>) {
 }
 
 #[test]
-fn lateness_is_what_lies_between_the_deadline_and_the_beginning_of_the_run() {
+fn lateness_is_the_time_from_the_deadline_to_the_beginning_of_the_run() {
     let (timer, mut driver, clock) = driven();
     let none = timer.stats().lateness;
     assert_eq!((none.count(), none.max(), none.percentile(99.0)), (0, Duration::ZERO, Duration::ZERO));
@@ -73,25 +73,25 @@ fn timer_start(timer: &Timer, clock: &ManualClock) -> std::time::Instant {
 }
 
 #[test]
-fn what_is_on_time_is_not_late_with_workers_either() {
+fn a_timeout_on_time_is_not_late_with_workers_either() {
     for mut rig in Rig::each(Timer::builder) {
         for ms in 0..20 {
             rig.timer.schedule_detached(ms * MS, || ()).expect("accepted");
         }
-        let series = rig.timer.schedule_at_fixed_rate(MS, MS, || ()).expect("accepted");
+        let periodic = rig.timer.schedule_at_fixed_rate(MS, MS, || ()).expect("accepted");
         rig.settle();
         rig.walk(20);
         let lateness = rig.timer.stats().lateness;
         assert_eq!((lateness.count(), lateness.max()), (40, Duration::ZERO), "{}", rig.kind);
         rig.timer.schedule_detached(5 * MS, || ()).expect("accepted");
-        assert!(series.cancel());
+        assert!(periodic.cancel());
         rig.advance(8 * MS);
         assert_eq!(rig.timer.stats().lateness.max(), 3 * MS);
     }
 }
 
 #[test]
-fn what_did_not_run_was_not_late() {
+fn a_timeout_that_did_not_run_was_not_late() {
     let (clock, keeps) = (ManualClock::new(), Keeps::default());
     let builder = Timer::builder().clock(clock.clone()).executor(keeps.clone());
     let timer = builder.build().expect("the options make sense");
@@ -108,7 +108,7 @@ fn what_did_not_run_was_not_late() {
 }
 
 #[test]
-fn runs_of_series_are_counted_in_fired_and_those_that_go_on_in_repeated() {
+fn periodic_runs_are_counted_in_fired_and_those_that_go_on_in_repeated() {
     for mut rig in Rig::each(Timer::builder) {
         let mut left = 5;
         let task = move || {
@@ -126,7 +126,7 @@ fn runs_of_series_are_counted_in_fired_and_those_that_go_on_in_repeated() {
         assert!(goes_on.cancel());
         let stats = rig.timer.stats();
         assert_eq!((stats.fired, stats.repeated, stats.cancelled, stats.pending), (11, 9, 1, 0));
-        assert_books_balance(&stats);
+        assert_counters_reconcile(&stats);
     }
 }
 
@@ -153,7 +153,7 @@ fn an_executor_that_drops_or_panics_is_counted_in_refused_and_all_runs_all_the_s
     runs.assert_each_ran_once();
     let stats = timer.stats();
     assert_eq!((stats.fired, stats.executor_refused, stats.panicked), (90, 60, 0));
-    assert_books_balance(&stats);
+    assert_counters_reconcile(&stats);
 }
 
 #[test]
@@ -193,9 +193,13 @@ fn the_whole_is_the_sum_of_the_shards() {
         for shard in &stats.shards {
             assert!(shard.scheduled > 0 && shard.fired > 0 && shard.cancelled > 0 && shard.reset > 0);
             let ended = shard.fired + shard.cancelled + shard.returned;
-            assert_eq!(shard.scheduled + shard.repeated, ended + shard.pending as u64, "each shard's books balance");
+            assert_eq!(
+                shard.scheduled + shard.repeated,
+                ended + shard.pending as u64,
+                "each shard's counters reconcile"
+            );
         }
-        assert_books_balance(stats);
+        assert_counters_reconcile(stats);
     };
     let stats = timer.stats();
     assert_eq!((stats.scheduled, stats.rejected, stats.pending), (5_000, 10, timer.pending()));

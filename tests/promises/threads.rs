@@ -282,7 +282,7 @@ fn policy_and_slice() -> Option<(u64, u64)> {
 }
 
 /// Returns slack, policy and slice of the thread that runs the engine's tasks.
-fn what_its_tasks_have(builder: Builder) -> (u64, Option<(u64, u64)>) {
+fn scheduling_of_its_tasks(builder: Builder) -> (u64, Option<(u64, u64)>) {
     let timer = builder.build().expect("the options make sense");
     let (send, receive) = channel();
     let task = move || send.send((slack_ns(), policy_and_slice())).expect("the test waits");
@@ -304,20 +304,20 @@ fn workers_have_the_smallest_timer_slack_and_the_shortest_slices_if_they_can_be_
         return;
     }
     let shortest = policy_and_slice().map(|(policy, slice)| (policy, if policy == 0 { 100_000 } else { slice }));
-    assert_eq!(what_its_tasks_have(Timer::builder().executor(Inline)), (1, shortest));
+    assert_eq!(scheduling_of_its_tasks(Timer::builder().executor(Inline)), (1, shortest));
 }
 
 #[test]
-fn threads_of_a_pool_have_what_the_user_s_have_whoever_starts_them() {
+fn pool_threads_have_the_users_scheduling_whichever_thread_starts_them() {
     let users = (slack_ns(), policy_and_slice());
-    assert_eq!(what_its_tasks_have(Timer::builder()), users, "started by a worker");
+    assert_eq!(scheduling_of_its_tasks(Timer::builder()), users, "started by a worker");
     let (hand_on, handed_on) = channel::<Expired>();
     let elsewhere = thread::spawn(move || {
         let pool = ThreadPool::new(1);
         handed_on.iter().for_each(|expired| pool.execute(expired));
     });
     let hand_on = move |expired: Expired| hand_on.send(expired).expect("it waits");
-    assert_eq!(what_its_tasks_have(Timer::builder().executor(hand_on)), users, "started by a thread of the user's");
+    assert_eq!(scheduling_of_its_tasks(Timer::builder().executor(hand_on)), users, "started by a thread of the user's");
     elsewhere.join().expect("no panic");
     if users.1.is_none_or(|(policy, _)| policy != 0) {
         return;
@@ -325,12 +325,12 @@ fn threads_of_a_pool_have_what_the_user_s_have_whoever_starts_them() {
     // Under a policy that was set at the worker's start they have that, and otherwise what they
     // have without.
     let batch = Timer::builder().on_worker_start(|_| _ = choose_policy(libc::SCHED_BATCH));
-    let (slack, policy_and_slice) = what_its_tasks_have(batch);
+    let (slack, policy_and_slice) = scheduling_of_its_tasks(batch);
     assert_eq!((slack, policy_and_slice.map(|(_, slice)| slice)), (users.0, users.1.map(|(_, slice)| slice)));
 }
 
 #[test]
-fn a_worker_that_has_started_a_thread_is_as_prompt_as_before() {
+fn a_worker_that_has_started_a_thread_keeps_its_sched_hints() {
     let pool = ThreadPool::new(1);
     let (send, receive) = channel();
     let seen = move |expired: Expired| {
@@ -351,7 +351,7 @@ fn a_scheduling_policy_that_was_chosen_is_left_as_it_is() {
         choose_policy(libc::SCHED_BATCH);
         let mine = policy_and_slice();
         assert!(mine.is_none_or(|(policy, _)| policy != 0));
-        let (_, workers) = what_its_tasks_have(Timer::builder().executor(Inline));
+        let (_, workers) = scheduling_of_its_tasks(Timer::builder().executor(Inline));
         assert_eq!(workers, mine, "the worker has inherited it");
     });
     starter.join().expect("no panic");

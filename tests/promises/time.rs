@@ -66,7 +66,7 @@ fn a_deadline_on_a_tick_is_not_pushed_on_by_one() {
 }
 
 #[test]
-fn now_is_what_the_engines_clock_says_real_or_by_hand_also_in_a_pause() {
+fn now_is_the_time_of_the_engines_clock_real_or_manual_also_in_a_pause() {
     let real = Timer::new().expect("the defaults make sense");
     let (by_hand, _driver, clock) = driven();
     for _ in 0..2 {
@@ -160,7 +160,7 @@ fn duration_max_never_fires_and_nothing_overflows() {
 }
 
 #[test]
-fn a_clock_at_its_far_end_does_no_harm() {
+fn a_clock_at_its_last_instant_does_no_harm() {
     let (timer, mut driver, clock) = driven();
     clock.advance(Duration::MAX);
     let far = clock.now();
@@ -204,11 +204,11 @@ fn never_does_not_come_also_when_the_engine_has_run_out_of_ticks() {
     settle(&mut driver, &clock);
     assert!(put_off.is_pending(), "it was put off for ever");
     let too_far = timer.schedule(MS, runs.task(2)).expect("accepted");
-    let series = timer.schedule_repeating(Duration::ZERO, || Some(Duration::ZERO)).expect("accepted");
+    let periodic = timer.schedule_repeating(Duration::ZERO, || Some(Duration::ZERO)).expect("accepted");
     timer.schedule_detached(Duration::ZERO, runs.task(3)).expect("accepted");
     clock.advance(100 * DAY);
-    assert_eq!(settle(&mut driver, &clock), 2, "what has no delay, and the first run of the series");
-    assert!(never.is_pending() && too_far.is_pending() && series.is_pending());
+    assert_eq!(settle(&mut driver, &clock), 2, "what has no delay, and the first run of the periodic timeout");
+    assert!(never.is_pending() && too_far.is_pending() && periodic.is_pending());
     assert_eq!([0, 1, 2, 3, 4].map(|id| runs.of(id)), [0, 1, 0, 1, 0]);
     assert_eq!(driver.next_wakeup(), None);
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tourbillon::{Builder, Clock, Inline, ShardHealth, Shutdown, ThreadPool, Timer, WorkerState};
 
-use crate::common::{HOUR, MS, Runs, assert_books_balance, driven, driven_by, eventually, in_time, settle};
+use crate::common::{HOUR, MS, Runs, assert_counters_reconcile, driven, driven_by, eventually, in_time, settle};
 
 /// A clock that the test sets, without waiting for any worker.
 #[derive(Clone)]
@@ -105,7 +105,7 @@ fn a_task_that_keeps_a_thread_of_a_pool_is_stuck_and_its_worker_is_not() {
 }
 
 #[test]
-fn a_task_that_keeps_the_worker_is_stuck_and_puts_it_behind_and_what_comes_waits() {
+fn a_task_that_keeps_the_worker_is_stuck_and_new_timeouts_wait() {
     let (timer, clock) = on_shown(Timer::builder().executor(Inline));
     let release = get_stuck(&timer, 0);
     assert!(timer.health().is_healthy());
@@ -224,13 +224,13 @@ fn a_clock_that_panics_for_a_while_is_survived_and_nothing_is_lost() {
         let stats = timer.stats();
         assert!(stats.restarts >= 3 && stats.restarts == only(&timer).restarts);
         assert_eq!(stats.restarts, stats.shards[0].restarts);
-        assert_books_balance(&stats);
+        assert_counters_reconcile(&stats);
         assert!(in_time("a shutdown", move || timer.shutdown()).expect("the first").is_empty());
     }
 }
 
 #[test]
-fn an_engine_whose_clock_panics_can_be_shut_down_and_returns_what_it_has() {
+fn an_engine_whose_clock_panics_can_be_shut_down_and_returns_its_timeouts() {
     let clock = Fails::for_all_but_this_thread();
     let timer = Timer::builder().shards(1).clock(clock.clone()).build().expect("the options make sense");
     let first = timer.schedule(Duration::ZERO, || ()).expect("accepted");
@@ -240,7 +240,7 @@ fn an_engine_whose_clock_panics_can_be_shut_down_and_returns_what_it_has() {
     eventually("its turns panic", || only(&timer).restarts >= 1);
     let left = timer.shutdown().expect("the first");
     assert_eq!(left.len(), 10);
-    assert_books_balance(&timer.stats());
+    assert_counters_reconcile(&timer.stats());
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn a_task_in_a_turn_is_seen_from_another_thread() {
 }
 
 #[test]
-fn after_a_shutdown_of_whatever_kind_the_worker_has_ended_and_all_is_well() {
+fn after_a_shutdown_of_any_kind_the_worker_has_ended_and_health_is_good() {
     for how in [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(Duration::ZERO), Shutdown::Drain(MS)] {
         for used in [false, true] {
             let timer = Timer::builder().shards(2).stuck_after(10 * MS).build().expect("the options make sense");

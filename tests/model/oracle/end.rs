@@ -46,7 +46,7 @@ impl Pair {
         assert!(by != Runner::User || events.is_empty(), "nothing runs");
         self.model.hear(events, by);
         assert!(by != Runner::FireNow || left.is_empty(), "all of it runs");
-        assert_eq!(left.len(), self.model.pending.len(), "all that is left is handed back");
+        assert_eq!(left.len(), self.model.pending.len(), "all that is left is returned");
         for left in left {
             let deadline = left.deadline();
             let ran = catch_unwind(AssertUnwindSafe(|| left.run()));

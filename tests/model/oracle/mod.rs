@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use tourbillon::{Builder, Driver, ManualClock, Timeout, Timer};
 
-use crate::common::assert_books_balance;
+use crate::common::assert_counters_reconcile;
 use model::{Model, NEVER, Runner};
 pub(crate) use step::{Act, End, Kept, Rule, Step, Via};
 use tasks::{Handle, Shared};
@@ -126,15 +126,15 @@ impl Pair {
     }
 
     fn reset_at(&mut self, which: usize, offset: i64) {
-        let (at, is_series) = {
+        let (at, is_periodic) = {
             let handles = self.shared.handles();
             let Some(at) = which.checked_rem(handles.len()) else { return };
-            (at, self.model.is_series(handles[at].0))
+            (at, self.model.is_periodic(handles[at].0))
         };
         // The engine does not promise from where a fixed rate goes on that was reset to the past:
         // from then, or from now. Nor does it promise whether a timeout that was due already is
         // still due, in a pause; nor what has passed when there are no ticks any more.
-        let is_unsaid = is_series || self.model.is_paused() || self.model.has_run_out_of_ticks(self.now());
+        let is_unsaid = is_periodic || self.model.is_paused() || self.model.has_run_out_of_ticks(self.now());
         let offset = if is_unsaid { offset.abs().max(1) } else { offset };
         let (deadline, tick) = self.instant_at(offset);
         self.reset(at, tick, |handle| handle.reset_at(deadline));
@@ -207,7 +207,11 @@ impl Pair {
     fn heed_the_bell(&self) {
         if let Some(told) = &self.told {
             let has_rung = self.rung.load(Ordering::Relaxed) > told.rung;
-            assert!(has_rung || !told.must_ring, "nobody has called the driver, which sleeps until {:?}", told.until);
+            assert!(
+                has_rung || !told.must_ring,
+                "no thread has called the driver, which sleeps until {:?}",
+                told.until
+            );
         }
     }
 
@@ -253,7 +257,7 @@ impl Pair {
             Step::ScheduleAt { offset, via } => self.schedule_at(offset, via),
             Step::ScheduleMany { delay, many, via } => self.schedule_many(delay, many, via),
             Step::Between { earliest, width, via } => self.schedule_between(earliest, width, via),
-            Step::Series { initial, rule, via, act } => self.schedule_series(initial, rule, via, act),
+            Step::Periodic { initial, rule, via, act } => self.schedule_periodic(initial, rule, via, act),
             Step::Reset { which, delay } => self.reset(which, self.tick_after(delay), |handle| handle.reset(delay)),
             Step::ResetAt { which, offset } => self.reset_at(which, offset),
             Step::Cancel { which } => self.cancel(which),
@@ -330,7 +334,7 @@ impl Pair {
         };
         assert_eq!(counts, self.model.counts);
         assert_eq!(self.panics.load(Ordering::Relaxed), self.model.counts.panicked);
-        assert_books_balance(&stats);
+        assert_counters_reconcile(&stats);
     }
 
     fn check_handle(&self, id: u64, handle: &Timeout) {

@@ -20,7 +20,7 @@ fn tick_not_before(ns: u128, tick_ns: u128) -> u128 {
 
 /// A periodic timeout: when its next run is due by its schedule, and the tick that this was rounded
 /// to.
-struct Series {
+struct Periodic {
     rule: Rule,
     due_ns: u128,
     due_tick: u128,
@@ -75,7 +75,7 @@ pub(crate) struct Model {
     pub(crate) cancelled: BTreeSet<u64>,
     pub(crate) members: [BTreeSet<u64>; 2],
     pub(crate) counts: Counts,
-    series: BTreeMap<u64, Series>,
+    periodic: BTreeMap<u64, Periodic>,
     /// The time that pauses have taken from the engine's time, and the engine's time if it is
     /// paused.
     lost_ns: u128,
@@ -105,7 +105,7 @@ impl Model {
             cancelled: BTreeSet::new(),
             members: [BTreeSet::new(), BTreeSet::new()],
             counts: Counts::default(),
-            series: BTreeMap::new(),
+            periodic: BTreeMap::new(),
             lost_ns: 0,
             paused_at: None,
             running: None,
@@ -185,13 +185,13 @@ impl Model {
         }
     }
 
-    pub(crate) fn accept_series(&mut self, id: u64, rule: Rule, initial: Duration, at: Duration) {
+    pub(crate) fn accept_periodic(&mut self, id: u64, rule: Rule, initial: Duration, at: Duration) {
         let (due_ns, due_tick) = (self.now_ns(at) + initial.as_nanos(), self.tick_after(initial, at));
-        self.series.insert(id, Series { rule, due_ns, due_tick });
+        self.periodic.insert(id, Periodic { rule, due_ns, due_tick });
     }
 
-    pub(crate) fn is_series(&self, id: u64) -> bool {
-        self.series.contains_key(&id)
+    pub(crate) fn is_periodic(&self, id: u64) -> bool {
+        self.periodic.contains_key(&id)
     }
 
     pub(crate) fn members_pending(&self, group: usize) -> usize {
@@ -226,7 +226,7 @@ impl Model {
     pub(crate) fn take_back(&mut self, id: u64) -> u128 {
         self.counts.returned += 1;
         self.cancelled.insert(id);
-        self.pending.remove(&id).expect("only what was pending is handed back, and once")
+        self.pending.remove(&id).expect("only what was pending is returned, and once")
     }
 
     /// Judges what the tasks of one turn have recorded.
@@ -278,7 +278,7 @@ impl Model {
         self.must_run.remove(&id);
         self.unsure.remove(&id);
         self.counts.fired += 1;
-        if !self.series.contains_key(&id) {
+        if !self.periodic.contains_key(&id) {
             self.pending.remove(&id);
         }
         self.running = Some(Running { id, tick, moved: false });
@@ -292,7 +292,7 @@ impl Model {
         }
         self.counts.panicked += u64::from(how == Ended::Panicked);
         let now_ns = self.now_ns(at);
-        let Some(series) = self.series.get_mut(&id) else { return };
+        let Some(periodic) = self.periodic.get_mut(&id) else { return };
         let Some(next) = self.pending.get_mut(&id) else {
             // Cancelled meanwhile.
             self.counts.repeated += 1;
@@ -306,14 +306,14 @@ impl Model {
             return;
         }
         // It was reset before: the schedule goes on from there.
-        if running.tick != series.due_tick {
-            series.due_ns = running.tick * self.tick_ns;
+        if running.tick != periodic.due_tick {
+            periodic.due_ns = running.tick * self.tick_ns;
         }
-        series.due_ns = series.rule.next_ns(series.due_ns, now_ns);
-        series.due_tick = tick_not_before(series.due_ns, self.tick_ns);
+        periodic.due_ns = periodic.rule.next_ns(periodic.due_ns, now_ns);
+        periodic.due_tick = tick_not_before(periodic.due_ns, self.tick_ns);
         self.counts.repeated += 1;
         if !running.moved {
-            *next = series.due_tick;
+            *next = periodic.due_tick;
         }
     }
 
@@ -327,7 +327,7 @@ impl Model {
         assert_ne!(answer, Answer::Shutdown);
         // The timeouts in the turn have made room already.
         let Runner::Turn(now) = by else { return };
-        let is_sure = |(id, tick): &(&u64, &u128)| **tick > now || self.series.contains_key(id);
+        let is_sure = |(id, tick): &(&u64, &u128)| **tick > now || self.periodic.contains_key(id);
         let sure = self.pending.iter().filter(is_sure).count();
         assert!((sure..=self.pending.len()).contains(&pending), "{pending} pending of {}", self.pending.len());
     }
@@ -347,7 +347,7 @@ impl Model {
     fn overtake(&mut self, id: u64, tick: u128) {
         // By another task than its own, whose run it is too late for.
         let by_another = self.running.as_ref().is_some_and(|running| running.id != id);
-        if by_another && self.turn.is_some_and(|now| tick <= now) && self.series.contains_key(&id) {
+        if by_another && self.turn.is_some_and(|now| tick <= now) && self.periodic.contains_key(&id) {
             self.overtaken += 1;
         }
     }
@@ -358,7 +358,7 @@ impl Model {
         match by {
             Runner::Turn(now) => {
                 assert!(*tick <= now, "{id} is not due, and yet not pending");
-                assert!(!self.series.contains_key(&id), "{id} is a series, which is pending also when it runs");
+                assert!(!self.periodic.contains_key(&id), "{id} is periodic, which is pending also when it runs");
                 if !self.unsure.contains(&id) {
                     self.must_run.insert(id);
                 }
@@ -373,7 +373,7 @@ impl Model {
         let pending: Vec<_> = members.into_iter().filter(|id| self.pending.contains_key(id)).collect();
         let is_sure = |id: &u64| match by {
             _ if self.must_run.contains(id) => false,
-            Runner::Turn(now) => self.pending[id] > now || self.series.contains_key(id),
+            Runner::Turn(now) => self.pending[id] > now || self.periodic.contains_key(id),
             _ => false,
         };
         let (sure, unsure): (Vec<_>, Vec<_>) = pending.into_iter().partition(is_sure);

@@ -134,7 +134,7 @@ impl Pair {
         self.keep(id, timeout);
     }
 
-    pub(super) fn schedule_series(&mut self, initial: Duration, rule: Rule, via: Via, act: Act) {
+    pub(super) fn schedule_periodic(&mut self, initial: Duration, rule: Rule, via: Via, act: Act) {
         let (id, tick, shared) = (self.shared.new_id(), self.tick_after(initial), Arc::clone(&self.shared));
         let rule = rule.coarser_than(self.options.tick);
         let task = again(&shared, id, act);
@@ -157,7 +157,7 @@ impl Pair {
         };
         if let Some(timeout) = timeout {
             self.accept(id, tick, via);
-            self.model.accept_series(id, rule, initial, self.now());
+            self.model.accept_periodic(id, rule, initial, self.now());
             self.keep(id, timeout);
         }
     }

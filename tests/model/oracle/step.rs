@@ -27,7 +27,7 @@ pub(crate) enum Step {
         width: Duration,
         via: Via,
     },
-    Series {
+    Periodic {
         initial: Duration,
         rule: Rule,
         via: Via,
