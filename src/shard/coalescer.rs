@@ -1,28 +1,30 @@
-//! Which tick of a range a timeout takes that may run anywhere in it.
+//! Chooses the tick for a timeout that may run anywhere in a range of ticks.
 //!
-//! The roundest: the one that is divided by the highest power of two. Timeouts whose ranges overlap so tend to meet, without
-//! knowing of each other, and each tick that they share is a wake-up less (Linux's timer slack does the same). But a tick
-//! that many have taken is left alone in favour of the next roundest, so that they don't all run at once.
+//! The coalescer takes the roundest tick: the one that the highest power of two divides. Timeouts
+//! with overlapping ranges then tend to meet in one tick without knowing of each other, and each
+//! shared tick saves a wake-up. Linux's timer slack does the same. A tick that many timeouts have
+//! taken already is skipped in favour of the next roundest, so that they don't all run at once.
 
-// Not through `sync`: a guess at what others have chosen, which no protocol depends on.
+// Not through `sync`: this is a guess at what other threads have chosen, and no protocol depends on
+// it.
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::time::Tick;
 
-/// So many meet in a tick at most, as far as is known: some 50 µs of work.
+/// At most this many timeouts meet in a tick, as far as the coalescer knows: some 50 µs of work.
 pub(crate) const FULL: u64 = 1_024;
-/// So many ticks of a range are tried. (1 of 1,024 ticks, 2 of 512, 4 of 256, 8 of 128, 16 of 64.)
+/// How many ticks of a range are tried: 1 of 1,024 ticks, 2 of 512, 4 of 256, 8 of 128, 16 of 64.
 const TRIES: usize = 31;
 const REMEMBERED: usize = 64;
 const COUNT_BITS: u32 = 16;
 
-/// One shard's: how many have lately taken which tick.
+/// Remembers, for one shard, how many timeouts have lately taken which tick.
 #[derive(Debug)]
 pub(crate) struct Coalescer {
-    /// The low bits of a tick above a count. A tick that falls on a place that is taken takes it over.
+    /// The low bits of a tick above a count. A tick that maps to another tick's place replaces it.
     taken: [AtomicU64; REMEMBERED],
     spread: AtomicU64,
-    /// Shards count from different ticks, so that they don't all run at once.
+    /// Each shard's ticks are shifted by its index, so that the shards don't all run at once.
     skew: u64,
 }
 
@@ -31,7 +33,7 @@ impl Coalescer {
         Self { taken: [const { AtomicU64::new(0) }; REMEMBERED], spread: AtomicU64::new(0), skew: shard as u64 }
     }
 
-    /// A tick from `earliest` to `latest`.
+    /// Returns a tick from `earliest` to `latest`.
     pub(crate) fn choose(&self, earliest: Tick, latest: Tick) -> Tick {
         if latest <= earliest || latest == Tick::NEVER {
             return earliest;
@@ -39,22 +41,22 @@ impl Coalescer {
         let (from, to) = (earliest.get() + self.skew, latest.get() + self.skew);
         let chosen = by_roundness(from, to).take(TRIES).find(|&tick| self.join(tick));
         let chosen = chosen.unwrap_or_else(|| {
-            // All full: anywhere, evenly (a step of the golden ratio).
+            // All are full: spread the rest evenly, by steps of the golden ratio.
             let step = self.spread.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
             from + ((u128::from(step) * u128::from(to - from + 1)) >> 64) as u64
         });
         Tick::new(chosen - self.skew)
     }
 
-    /// True if there is room.
+    /// Returns whether the tick has room, and counts the timeout if so.
     fn join(&self, tick: u64) -> bool {
-        // Neighbours fall on different places, be they one tick apart or 64 or 4,096.
+        // Ticks that are 1, 64 or 4,096 apart fall on different places.
         #[expect(clippy::cast_possible_truncation, reason = "less than the number of places")]
         let place = &self.taken[((tick + (tick >> 6) + (tick >> 12)) % REMEMBERED as u64) as usize];
         let (mine, count_mask) = (tick << COUNT_BITS, (1 << COUNT_BITS) - 1);
         let seen = place.load(Ordering::Relaxed);
         let count = if seen & !count_mask == mine { seen & count_mask } else { 0 };
-        // Should another thread be faster, one is not counted.
+        // If another thread stores at the same time, one of the two is not counted.
         if count < FULL {
             place.store(mine | (count + 1), Ordering::Relaxed);
         }
@@ -62,13 +64,13 @@ impl Coalescer {
     }
 }
 
-/// The numbers from `from` to `to`, those first that are divided by the highest power of two.
+/// Returns the numbers from `from` to `to`, those first that the highest power of two divides.
 fn by_roundness(from: u64, to: u64) -> impl Iterator<Item = u64> {
     (0..u64::BITS).rev().flat_map(move |bits| {
         let step = 1_u64 << bits;
         let first = from.checked_next_multiple_of(step).filter(|&first| first <= to);
         let multiples = std::iter::successors(first, move |at| at.checked_add(step).filter(|&at| at <= to));
-        // Those that are divided by more came before.
+        // Numbers that a higher power divides came before.
         multiples.filter(move |at| at.trailing_zeros() == bits)
     })
 }
@@ -124,7 +126,7 @@ mod tests {
     fn a_range_of_one_tick_or_without_an_end_takes_its_beginning() {
         let coalescer = Coalescer::new(1);
         assert_eq!(tick(&coalescer, 1_001, 1_001), 1_001);
-        assert_eq!(tick(&coalescer, 1_001, 1_000), 1_001, "who gives them the wrong way round wants no slack");
+        assert_eq!(tick(&coalescer, 1_001, 1_000), 1_001, "a reversed range means no slack");
         assert_eq!(coalescer.choose(Tick::new(1_001), Tick::NEVER), Tick::new(1_001));
         assert_eq!(coalescer.choose(Tick::NEVER, Tick::NEVER), Tick::NEVER);
     }

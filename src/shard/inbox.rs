@@ -1,12 +1,14 @@
-//! The inbox: an intrusive stack that producers push on with one compare-and-swap, and that the worker takes whole with
-//! one swap. Its head is also the worker's doorbell and the engine's closing bell. See `README.md` here for the proof.
+//! The inbox: an intrusive stack. A producer pushes with one compare-and-swap, and the worker takes
+//! the whole stack with one swap. Its head is also the worker's doorbell, and says whether the
+//! shard is closed. `README.md` here holds the proof.
 //!
 //! ```text
-//! head = depth (16 bits, saturating) | address of the newest entry, 64-byte aligned | CLOSED | ASLEEP
+//! head = depth (16 bits, saturating) | newest entry's address, 64-byte aligned | CLOSED | ASLEEP
 //! ```
 //!
-//! The depth costs nothing (it rides on the same compare-and-swap), and bounds how many cancelled entries can pile up
-//! unseen: the push that brings it to [`WAKE_DEPTH`] wakes the worker whatever its deadline.
+//! The depth costs nothing, because the same compare-and-swap writes it. It bounds how many
+//! cancelled entries can pile up unseen: the push that brings it to [`WAKE_DEPTH`] wakes the
+//! worker, whatever its deadline.
 
 use std::ptr::{self, NonNull};
 
@@ -19,13 +21,14 @@ const ASLEEP: usize = 1;
 /// What a successful push found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pushed {
-    /// The worker is awake and will come by before it sleeps.
+    /// The worker is awake and will look at the inbox before it sleeps.
     Awake,
     /// The worker was asleep when the entry was pushed.
     Asleep,
-    /// As before, and so many entries wait that it has to be woken.
+    /// The worker was asleep, and the inbox is so deep that the caller has to wake it.
     AsleepAndDeep,
-    /// Any of these, and so many entries wait that somebody is to look whether the worker gets to run.
+    /// The depth is a multiple of [`LOOK_DEPTH`]: the caller has to check whether the worker gets
+    /// to run. The worker may be awake or asleep.
     Many,
 }
 
@@ -39,20 +42,23 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// Empty, with the worker asleep: it has not even been started, and whoever wakes it starts it.
+    /// Returns an empty inbox whose worker is asleep. The worker has not been started yet; the
+    /// thread that wakes it starts it.
     pub(crate) fn new() -> Self {
         Self { head: AtomicPtr::new(ptr::without_provenance_mut(ASLEEP)) }
     }
 
-    /// Pushes a chain of `len` entries, linked from `first` to `last`: all of them, by one exchange, or none.
+    /// Pushes a chain of `len` entries, linked from `first` to `last`. One exchange pushes all of
+    /// them, or none.
     ///
-    /// The release half of the exchange publishes the entries to the worker's swap in [`take`](Self::take): each push is
-    /// a read-modify-write, so it continues the release sequences of those before it, and the swap synchronises with all.
-    /// The acquire half pairs with [`fall_asleep`](Self::fall_asleep): who reads ASLEEP reads a `wake_at` at least as
-    /// new as the one that was stored before it.
+    /// The release half of the exchange publishes the entries to the worker's swap in
+    /// [`take`](Self::take). Each push is a read-modify-write, so it continues the release
+    /// sequences of the pushes before it, and the swap synchronises with all of them. The acquire
+    /// half pairs with [`fall_asleep`](Self::fall_asleep): a push that reads ASLEEP then reads a
+    /// `wake_at` at least as new as the one that was stored before it.
     ///
     /// # Safety
-    /// The entries belong to the caller, who gives them to the worker by an `Ok`.
+    /// The entries belong to the caller. If this returns `Ok`, they belong to the worker.
     #[inline]
     pub(crate) unsafe fn push(
         &self,
@@ -60,13 +66,14 @@ impl Inbox {
         last: NonNull<Entry>,
         len: usize,
     ) -> Result<Pushed, Closed> {
-        // SAFETY: as above.
+        // SAFETY: the caller owns the entries.
         let oldest = unsafe { entry_ref(last) };
         debug_assert_eq!(first.addr().get() & ADDRESS, first.addr().get(), "an address of up to 48 bits, 64-aligned");
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             if head.addr() & CLOSED != 0 {
-                // It stays so. Acquire: pairs with the release of `close`: who is refused sees what led to it.
+                // A closed inbox stays closed. Acquire: pairs with the release of `close`, so that
+                // the refused caller sees what led to it.
                 self.head.load(Ordering::Acquire);
                 return Err(Closed);
             }
@@ -75,11 +82,12 @@ impl Inbox {
             let tags = (head.addr() & ASLEEP) | (depth * ONE_DEEP);
             let new = first.as_ptr().map_addr(|addr| addr | tags);
             match self.head.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Relaxed) {
-                // As a rule few wait: then this is the one test of the depth.
+                // Few entries wait as a rule. Then this is the only test of the depth.
                 Ok(_) if depth < LOOK_DEPTH => {
                     return Ok(if tags & ASLEEP == 0 { Pushed::Awake } else { Pushed::Asleep });
                 }
-                // The same depth; but with `depth` itself the compiler has an instruction more in the loop.
+                // `depth_of(new)` equals `depth`, but with `depth` the compiler puts one more
+                // instruction into the loop.
                 Ok(_) if depth_of(new).is_multiple_of(LOOK_DEPTH) => return Ok(Pushed::Many),
                 Ok(_) if tags & ASLEEP == 0 => return Ok(Pushed::Awake),
                 Ok(_) if depth >= WAKE_DEPTH => return Ok(Pushed::AsleepAndDeep),
@@ -89,33 +97,38 @@ impl Inbox {
         }
     }
 
-    /// Takes all that has been pushed, by the worker. It is awake from here on.
+    /// Takes all that was pushed. Only the worker calls this. It is awake from here on.
     pub(crate) fn take(&self) -> Taken {
-        // A look first: while nothing comes, the worker only reads. (It was woken by the clock if ASLEEP is still set,
-        // and has to clear it.) Acquire: pairs with the release in `push`.
+        // Load first: while nothing arrives, the worker only reads. If ASLEEP is still set, the
+        // clock woke the worker, and the swap clears it. Acquire (of the swap): pairs with the
+        // release in `push`.
         if self.head.load(Ordering::Relaxed).is_null() {
             return Taken::NONE;
         }
-        debug_assert!(!self.is_closed(), "who drains a shard takes by `close`");
+        debug_assert!(!self.is_closed(), "a draining worker takes by `close`");
         Taken::new(self.head.swap(ptr::null_mut(), Ordering::AcqRel))
     }
 
-    /// Sets ASLEEP, by the worker, if the inbox is empty, or closed. After that, whoever wants the worker to run clears it and
-    /// unparks the worker. Release: publishes `wake_at`; and who reads ASLEEP in a read-modify-write knows that the
-    /// worker has not looked at its queues since.
+    /// Sets ASLEEP if the inbox is empty or closed, and returns whether it did. Only the worker
+    /// calls this. From then on, a thread that wants the worker to run clears ASLEEP and unparks
+    /// the worker.
+    ///
+    /// Release: publishes `wake_at`. A thread whose read-modify-write reads ASLEEP also knows that
+    /// the worker has not looked at its queues since.
     pub(crate) fn fall_asleep(&self) -> bool {
         let set = |empty: usize| {
             let (empty, asleep) = (ptr::without_provenance_mut(empty), ptr::without_provenance_mut(empty | ASLEEP));
             self.head.compare_exchange(empty, asleep, Ordering::AcqRel, Ordering::Relaxed)
         };
-        // Only the worker closes it, so it is not closed in between.
+        // Only the worker closes the inbox, so nobody closes it in between.
         set(0).is_ok() || (self.is_closed() && set(CLOSED).is_ok())
     }
 
-    /// Clears ASLEEP. True if it was set: the caller then has to unpark the worker.
+    /// Clears ASLEEP. Returns true if it was set: the caller then has to unpark the worker.
     ///
-    /// A read-modify-write even if there is nothing to clear: only that proves that the head read is the newest, so
-    /// either this call sees ASLEEP, or the worker, setting it later, sees what the caller did before this call.
+    /// This is a read-modify-write even if there is nothing to clear. Only that proves that the
+    /// head read is the newest one: either this call sees ASLEEP, or the worker sets it later and
+    /// sees what the caller did before this call.
     pub(crate) fn wake(&self) -> bool {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
@@ -127,8 +140,8 @@ impl Inbox {
         }
     }
 
-    /// Whether the worker is asleep: a read-modify-write for the same reason as in [`wake`](Self::wake), which changes
-    /// nothing.
+    /// Returns whether the worker is asleep. This is a read-modify-write for the same reason as in
+    /// [`wake`](Self::wake), but it changes nothing.
     pub(crate) fn is_asleep(&self) -> bool {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
@@ -139,14 +152,15 @@ impl Inbox {
         }
     }
 
-    /// Whether the worker is asleep, by a look that may be old: as new as the caller's last push, or what it knows of
-    /// another's. Acquire: pairs with [`fall_asleep`](Self::fall_asleep), for `wake_at`.
+    /// Returns whether the worker is asleep, by a load that may be old. It is as new as the
+    /// caller's last push, or as what the caller knows of another thread's push. Acquire: pairs
+    /// with [`fall_asleep`](Self::fall_asleep), for `wake_at`.
     #[inline]
     pub(crate) fn looks_asleep(&self) -> bool {
         self.head.load(Ordering::Acquire).addr() & ASLEEP != 0
     }
 
-    /// Sets ASLEEP again, for a worker that could not be started, whatever is in the inbox.
+    /// Sets ASLEEP again, for a worker that could not be started, even if the inbox holds entries.
     pub(crate) fn put_back_to_sleep(&self) {
         let mut head = self.head.load(Ordering::Relaxed);
         while head.addr() & CLOSED == 0 {
@@ -158,8 +172,10 @@ impl Inbox {
         }
     }
 
-    /// Closes the inbox for good, by the worker, which is awake from here on. What it returns, with all that was taken before,
-    /// is all that was ever accepted; if it was closed before, that is nothing.
+    /// Closes the inbox for good. Only the worker calls this. It is awake from here on.
+    ///
+    /// The entries that this returns, with those taken before, are all that was ever accepted. If
+    /// the inbox was closed before, this returns none.
     pub(crate) fn close(&self) -> Taken {
         let closed = ptr::without_provenance_mut(CLOSED);
         Taken::new(self.head.swap(closed, Ordering::AcqRel))
@@ -170,8 +186,9 @@ impl Inbox {
         self.head.load(Ordering::Acquire).addr() & CLOSED != 0
     }
 
-    /// How many entries wait, up to 65,535. Acquire: pairs with the release in [`take`](Self::take): who sees that the worker has taken
-    /// them sees the backlog that it has noted before.
+    /// Returns how many entries wait, up to 65,535. Acquire: pairs with the release in
+    /// [`take`](Self::take), so that a thread that sees the entries taken also sees the backlog
+    /// that the worker noted before.
     pub(crate) fn depth(&self) -> usize {
         depth_of(self.head.load(Ordering::Acquire))
     }
@@ -181,24 +198,24 @@ impl Inbox {
 mod tests {
     use super::*;
 
-    /// Entries of no arena, which nobody frees before the test has ended.
+    /// Entries of no arena. They live until the test ends.
     fn entries(len: usize) -> Vec<Entry> {
         (0..len).map(|_| Entry::new_free()).collect()
     }
 
     fn push(inbox: &Inbox, entry: &Entry) -> Result<Pushed, Closed> {
         let entry = NonNull::from(entry);
-        // SAFETY: ours, and pushed once.
+        // SAFETY: the test owns the entry and pushes it once.
         unsafe { inbox.push(entry, entry, 1) }
     }
 
     fn drain(mut taken: Taken) -> Vec<*const Entry> {
-        // SAFETY: taken out, and by the link that the push wrote.
+        // SAFETY: the test has taken the entries out, and follows the link that the push wrote.
         std::iter::from_fn(|| unsafe { taken.pop(Entry::next) }).map(|entry| entry.as_ptr().cast_const()).collect()
     }
 
     #[test]
-    fn what_is_pushed_comes_out_once_the_newest_first_and_is_counted() {
+    fn pushed_entries_come_out_once_newest_first_and_are_counted() {
         let (inbox, entries) = (Inbox::new(), entries(3));
         for (depth, entry) in entries.iter().enumerate() {
             assert_eq!(inbox.depth(), depth);
@@ -212,13 +229,13 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_is_pushed_whole_onto_what_is_there() {
+    fn a_chain_is_pushed_whole_onto_earlier_entries() {
         let (inbox, entries) = (Inbox::new(), entries(4));
         push(&inbox, &entries[0]).expect("open");
         let chain: Vec<_> = entries[1..].iter().map(NonNull::from).collect();
-        // SAFETY: ours.
+        // SAFETY: the test owns the entries.
         chain.windows(2).for_each(|pair| unsafe { entry_ref(pair[0]) }.set_next(pair[1].as_ptr()));
-        // SAFETY: ours, linked, and pushed once.
+        // SAFETY: the test owns the entries, has linked them, and pushes them once.
         unsafe { inbox.push(chain[0], chain[2], 3) }.expect("open");
         assert_eq!(inbox.depth(), 4);
         assert_eq!(drain(inbox.take()).len(), 4);
@@ -235,29 +252,25 @@ mod tests {
         assert!(!inbox.looks_asleep());
         drain(inbox.take());
         assert!(inbox.fall_asleep() && inbox.looks_asleep() && inbox.is_asleep());
-        assert_eq!(
-            push(&inbox, &entries[1]).expect("open"),
-            Pushed::Asleep,
-            "whether to wake it is for the pusher to say"
-        );
+        assert_eq!(push(&inbox, &entries[1]).expect("open"), Pushed::Asleep, "the pusher decides whether to wake it");
         assert!(inbox.is_asleep() && inbox.wake());
         assert_eq!(drain(inbox.take()).len(), 1, "to be woken takes nothing out");
     }
 
     #[test]
-    fn one_who_takes_is_awake() {
+    fn a_worker_that_takes_is_awake() {
         let (inbox, entries) = (Inbox::new(), entries(1));
         push(&inbox, &entries[0]).expect("open");
         assert!(inbox.is_asleep());
         assert_eq!(drain(inbox.take()).len(), 1);
         assert!(!inbox.is_asleep());
-        // With nothing in it, too.
+        // An empty inbox wakes the worker too.
         assert!(inbox.fall_asleep());
         assert!(inbox.take().is_empty() && !inbox.is_asleep());
     }
 
     #[test]
-    fn a_worker_that_could_not_be_started_is_asleep_again_with_all_that_was_brought() {
+    fn a_worker_that_could_not_be_started_is_asleep_again_with_all_pushed_entries() {
         let (inbox, entries) = (Inbox::new(), entries(2));
         push(&inbox, &entries[0]).expect("open");
         assert!(inbox.wake());
@@ -277,8 +290,8 @@ mod tests {
         assert!(inbox.is_closed() && !inbox.is_asleep() && inbox.depth() == 0);
         assert!(push(&inbox, &entries[1]).is_err());
         inbox.put_back_to_sleep();
-        assert!(!inbox.is_asleep(), "nobody will look for it any more");
-        // While it drains its shard.
+        assert!(!inbox.is_asleep(), "a closed inbox does not put the worker back to sleep");
+        // A draining worker sleeps over a closed inbox.
         assert!(inbox.fall_asleep() && inbox.is_asleep() && inbox.is_closed());
         assert!(inbox.wake() && inbox.is_closed() && !inbox.is_asleep());
         assert!(inbox.close().is_empty(), "only once");
@@ -302,7 +315,7 @@ mod tests {
     fn the_depth_stops_at_its_largest() {
         let (inbox, entries) = (Inbox::new(), entries(1));
         let entry = NonNull::from(&entries[0]);
-        // SAFETY: ours; nobody follows the chain.
+        // SAFETY: the test owns the entry; nobody follows the chain.
         unsafe { inbox.push(entry, entry, MAX_DEPTH + 9) }.expect("open");
         assert_eq!((inbox.depth(), MAX_DEPTH), (65_535, 65_535));
         assert_eq!(drain(inbox.take()).len(), 1, "the count has not run over into the address");

@@ -1,7 +1,7 @@
-//! What any thread may touch of a shard: inbox, cancelled queue, reset queue, doorbell.
+//! The part of a shard that any thread may touch: inbox, cancelled queue, reset queue, doorbell.
 //!
-//! The worker's half is [`Core`](crate::engine::Core). The protocols between the two halves are in `README.md` here, each with
-//! its proof.
+//! The worker's half is [`Core`](crate::engine::Core). `README.md` here states the protocols
+//! between the two halves and proves each of them.
 
 mod coalescer;
 mod inbox;

@@ -1,4 +1,5 @@
-//! The side of a shard that producers see: inbox, cancelled queue, reset queue, and the doorbell that ties them together.
+//! The side of a shard that producers see: inbox, cancelled queue, reset queue, and the doorbell
+//! that connects them.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -17,15 +18,16 @@ use crate::time::Tick;
 
 /// Makes a shard's worker run: starts it, or unparks it.
 pub(crate) trait Wake: Send + Sync {
-    /// False if the worker could not be started.
+    /// Wakes or starts the worker. Returns false if the worker could not be started.
     fn wake(&self, remote: &Remote) -> bool;
-    /// Whether a thread other than the caller's turns the shard.
+    /// Returns whether a thread other than the caller's turns the shard.
     fn is_turned_by_another(&self, shard: usize) -> bool;
-    /// Checks whether the shard's worker gets to run: something may have waited for it for long.
+    /// Checks whether the shard's worker gets to run. Called when entries may have waited long for
+    /// it.
     fn check_worker(&self, _remote: &Remote) {}
 }
 
-/// The worker's way to be woken, the same for all shards of an engine.
+/// How the worker is woken. All shards of an engine share it.
 #[derive(Default)]
 struct Waker(OnceLock<Arc<dyn Wake>>);
 
@@ -35,43 +37,45 @@ impl fmt::Debug for Waker {
     }
 }
 
-/// What the worker has been told; nothing while it is 0.
+/// What the worker was told to do. 0 in the atomic means: nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Command {
-    /// Close the shard, end, and return what was pending.
+    /// Close the shard, end, and return the pending timeouts.
     StopAndReturn = 1,
-    /// Close the shard, end, and drop what was pending: nobody waits for it.
+    /// Close the shard, end, and drop the pending timeouts: nobody waits for them.
     StopAndDiscard = 2,
-    /// Close the shard, run what was pending, and end.
+    /// Close the shard, run the pending timeouts, and end.
     StopAndFire = 3,
-    /// Accept nothing more, and go on until nothing is pending or the drain's time is over; then close the shard, end, and
-    /// return what is left.
+    /// Accept nothing more, and go on until nothing is pending or the drain's time is over. Then
+    /// close the shard, end, and return the timeouts that are left.
     Drain = 4,
 }
 
-/// One per shard. Entries point at it (`Entry::home`), so it stays where it is as long as any entry of its engine is held.
+/// One per shard. Entries point at it (`Entry::home`), so it does not move while anyone holds an
+/// entry of its engine.
 #[derive(Debug)]
 pub(crate) struct Remote {
     pub(crate) inbox: CachePadded<Inbox>,
     pub(crate) cancelled: CachePadded<SideQueue>,
     /// Nodes that name entries which were reset to an earlier deadline.
     pub(crate) resets: CachePadded<SideQueue>,
-    /// Not 0: an entry was reset to an earlier deadline for which there was no node.
+    /// Not 0 if an entry was reset to an earlier deadline and there was no node for it.
     rescan: AtomicU8,
-    /// When the worker will wake by itself, as of its falling asleep. Written by the worker only.
+    /// The tick at which the worker will wake by itself, stored before it falls asleep. Only the
+    /// worker writes it.
     wake_at: CachePadded<AtomicU64>,
     command: AtomicU8,
-    /// When a drain is over. Written before the order.
+    /// When a drain is over. Written before the command.
     drain_until: AtomicU64,
-    /// Turns that were asked for and done, for a clock that is moved by hand.
+    /// The newest turn that was requested, and the newest that was completed, for a manual clock.
     turn_requested: AtomicU64,
     turn_completed: Mutex<u64>,
     turn_completed_changed: Condvar,
-    /// Whether the earliest deadline is asked for, too, and the answer: [`Tick::NEVER`] if nothing will ever be due.
+    /// Not 0 if a thread also asked for the earliest deadline.
     earliest_requested: AtomicU8,
     earliest: AtomicU64,
-    /// Of those who wait for the worker.
+    /// Of the threads that wait for the worker.
     pub(crate) stall: Stall,
     pub(crate) coalescer: Coalescer,
     pub(crate) lateness: Latenesses,
@@ -79,7 +83,8 @@ pub(crate) struct Remote {
     pub(crate) fault: Fault,
     pub(crate) counters: CachePadded<Counters>,
     waker: Waker,
-    /// The engine that this is a part of, set once before anybody sees either. Only `engine` knows its type.
+    /// The engine that this is a part of, set once before anybody sees either. Only `engine` knows
+    /// its type.
     engine: AtomicPtr<()>,
     index: usize,
 }
@@ -115,23 +120,26 @@ impl Remote {
         self.engine.store(engine.as_ptr(), Ordering::Relaxed);
     }
 
-    /// The engine that this remote is a part of, as [`set_engine`](Self::set_engine) wrote it.
+    /// Returns the engine that this remote is a part of, as [`set_engine`](Self::set_engine) stored
+    /// it.
     #[inline]
     pub(crate) fn engine(&self) -> NonNull<()> {
-        // Relaxed: written before the remote was shown to anyone.
+        // Relaxed: stored before the remote was shown to any other thread.
         let engine = self.engine.load(Ordering::Relaxed);
         debug_assert!(!engine.is_null());
-        // SAFETY: set by `set_engine` before the remote was shown to anyone, and not null there.
+        // SAFETY: `set_engine` stored a pointer that is not null before the remote was shown to any
+        // other thread.
         unsafe { NonNull::new_unchecked(engine) }
     }
 
-    /// Sets what wakes the worker. Once, before anybody schedules.
+    /// Sets what wakes the worker. Called once, before anybody schedules.
     pub(crate) fn set_waker(&self, waker: Arc<dyn Wake>) {
         let unset = self.waker.0.set(waker).is_ok();
         debug_assert!(unset);
     }
 
-    /// Wakes the worker, or starts it, whether it sleeps or not. False if it could not be started.
+    /// Wakes the worker, or starts it, whether it sleeps or not. Returns false if it could not be
+    /// started.
     pub(crate) fn wake(&self) -> bool {
         self.waker.0.get().is_some_and(|waker| waker.wake(self))
     }
@@ -145,34 +153,38 @@ impl Remote {
         self.waker.0.get().into_iter().for_each(|waker| waker.check_worker(self));
     }
 
-    /// Gives a filled-in entry to the worker, and wakes it if it would sleep past the deadline.
+    /// Pushes an armed entry to the worker, and wakes the worker if it would sleep past the
+    /// deadline.
     ///
     /// # Safety
     /// As for [`Inbox::push`].
     #[inline]
     pub(crate) unsafe fn push(&self, entry: NonNull<Entry>, deadline: Tick) -> Result<(), Closed> {
-        // SAFETY: handed on.
+        // SAFETY: the caller owns the entry.
         unsafe { self.push_chain(entry, entry, 1, deadline) }
     }
 
-    /// Gives an entry to the worker once more, which others know already: a series', armed again.
+    /// Pushes an entry that others know already: that of a periodic timeout, armed again.
     ///
-    /// Whether to wake the worker goes by the deadline that the entry has *after* the push: between its arming and the push
-    /// somebody may have reset it to an earlier one, woken the worker, and left it to find nothing, as with the reset queue. (The
-    /// entry may be gone by now, and be another's: then it was a needless look, or at worst a needless wake-up.)
+    /// Whether to wake the worker depends on the deadline that the entry has *after* the push.
+    /// Between the arming and the push another thread may have reset the entry to an earlier
+    /// deadline and woken the worker, which then found nothing, as with the reset queue. By now the
+    /// entry may be free, or hold another timeout. Then the look is needless, and at worst causes a
+    /// needless wake-up.
     ///
     /// # Safety
-    /// As for [`Inbox::push`]; the caller has a reference to the engine.
+    /// As for [`Inbox::push`]. The caller has a reference to the engine.
     pub(crate) unsafe fn push_again(&self, entry: NonNull<Entry>) -> Result<(), Closed> {
-        // SAFETY: handed on.
+        // SAFETY: the caller owns the entry.
         let pushed = unsafe { self.inbox.push(entry, entry, 1) }?;
-        // SAFETY: entries are not freed before their engine, and a look at the word is allowed to anybody.
+        // SAFETY: an entry is not freed before its engine, which the caller references, and any
+        // thread may read the state word.
         let deadline = unsafe { entry_ref(entry) }.state.deadline();
         self.ring_for(pushed, deadline);
         Ok(())
     }
 
-    /// Gives a chain of entries, all of one deadline, to the worker: all or none.
+    /// Pushes a chain of entries, all with one deadline, to the worker: all of them or none.
     ///
     /// # Safety
     /// As for [`Inbox::push`].
@@ -184,7 +196,7 @@ impl Remote {
         len: usize,
         deadline: Tick,
     ) -> Result<(), Closed> {
-        // SAFETY: handed on.
+        // SAFETY: the caller owns the entries.
         let pushed = unsafe { self.inbox.push(first, last, len) }?;
         self.ring_for(pushed, deadline);
         Ok(())
@@ -211,10 +223,12 @@ impl Remote {
         self.check_worker();
     }
 
-    /// To be called after an entry that was found where it had been pushed was armed again. Wakes the worker if it sleeps past the
-    /// deadline. That takes no more than a look, because the entry has not been gone through since it was pushed: either the
-    /// worker sleeps since before that push, which the caller knows of, so that the look sees it; or it is awake, and does not
-    /// sleep before it has gone through the entry.
+    /// Wakes the worker if it sleeps past the deadline. The caller has just revived a tombstone, an
+    /// entry that is still where it was pushed.
+    ///
+    /// A load is enough, because the worker has not gone through the entry since it was pushed. If
+    /// the worker has slept since before that push, the caller knows of the push, so the load sees
+    /// ASLEEP. If the worker is awake, it does not sleep before it has gone through the entry.
     #[inline]
     pub(crate) fn wake_for_revived(&self, deadline: Tick) {
         if self.inbox.looks_asleep() && self.sleeps_past(deadline) {
@@ -222,37 +236,40 @@ impl Remote {
         }
     }
 
-    /// Gives a cancelled entry to the worker. Wakes it only if too many of them wait.
+    /// Pushes a cancelled entry to the worker. Wakes the worker only if too many of them wait.
     ///
     /// # Safety
-    /// The caller won the cancel, has moved the task out, and holds one of the entry's owners until this returns.
+    /// The caller won the cancel, has moved the task out, and remains one of the entry's owners
+    /// until this returns.
     #[inline]
     pub(crate) unsafe fn push_cancelled(&self, entry: NonNull<Entry>) {
-        // SAFETY: handed on.
+        // SAFETY: the caller won the cancel, has moved the task out, and keeps the entry alive.
         if unsafe { self.cancelled.push(entry) } == SidePush::Deep {
             self.ring();
         }
     }
 
-    /// Tells the worker that an entry was reset to an earlier deadline, by a caller that holds its handle. False if nobody is to be told any
-    /// more: then the node is still the caller's.
+    /// Tells the worker that an entry was reset to an earlier deadline. Returns false if the queue
+    /// is closed: then the node is still the caller's.
     ///
-    /// Whether to wake it goes by the deadline that the entry has *after* the look at ASLEEP, not by the caller's own:
-    /// meanwhile it may have been reset to one that is earlier still, by somebody who saw that the reset queue was on its way,
-    /// woke the worker, and left it to find nothing, as the reset queue was not there yet.
+    /// Whether to wake the worker depends on the deadline that the entry has *after* the look at
+    /// ASLEEP, not on the caller's own. Meanwhile another thread may have reset the entry to a
+    /// still earlier deadline. That thread saw that the node was on its way and sent none. It woke
+    /// the worker, which found nothing, because the node was not in the queue yet.
     ///
     /// # Safety
-    /// The node is the caller's, and the worker's afterwards.
+    /// The node is the caller's, and the worker's if this returns true. The caller owns the handle
+    /// of `entry`.
     #[must_use]
     pub(crate) unsafe fn push_reset(&self, node: NonNull<Entry>, entry: NonNull<Entry>) -> bool {
-        // SAFETY: the caller's.
+        // SAFETY: the node is the caller's.
         unsafe { entry_ref(node) }.set_next(entry.as_ptr());
-        // SAFETY: handed on; a node has no task.
+        // SAFETY: the node is the caller's; a node has no task.
         let pushed = unsafe { self.resets.push(node) };
         if pushed == SidePush::Closed {
             return false;
         }
-        // SAFETY: the handle keeps the entry alive.
+        // SAFETY: the caller owns the handle, which keeps the entry alive.
         let state = &unsafe { entry_ref(entry) }.state;
         if self.inbox.is_asleep() && (pushed == SidePush::Deep || self.sleeps_past(state.deadline())) {
             self.ring();
@@ -260,17 +277,19 @@ impl Remote {
         true
     }
 
-    /// Has the worker go through the whole wheel, as an entry was reset to an earlier deadline without a node that could say which.
+    /// Makes the worker go through the whole wheel, because an entry was reset to an earlier
+    /// deadline without a node that could name it.
     #[cold]
     pub(crate) fn ask_for_rescan(&self, deadline: Tick) {
-        // Release: pairs with the Acquire in `takes_rescan`: the worker sees the deadline.
+        // Release: pairs with the Acquire in `takes_rescan`, so that the worker sees the deadline.
         self.rescan.store(1, Ordering::Release);
         self.ring_if_it_sleeps_past(deadline);
     }
 
-    /// Whether the worker has to go through the whole wheel, from here on.
+    /// Returns whether the worker has to go through the whole wheel, and takes the request.
     pub(crate) fn takes_rescan(&self) -> bool {
-        // Relaxed: a look, so that the worker only reads as a rule. Acquire: pairs with the Release in `ask_for_rescan`.
+        // Relaxed load first, so that the worker only reads as a rule. Acquire: pairs with the
+        // Release in `ask_for_rescan`.
         self.wants_rescan() && self.rescan.swap(0, Ordering::Acquire) != 0
     }
 
@@ -278,18 +297,21 @@ impl Remote {
         self.rescan.load(Ordering::Relaxed) != 0
     }
 
-    /// Wakes the worker if it would sleep past `deadline`. What the caller did before is seen by the worker before it
-    /// sleeps again, whichever way this goes.
+    /// Wakes the worker if it would sleep past `deadline`. In either case the worker sees what the
+    /// caller did before this call before it sleeps again.
     pub(crate) fn ring_if_it_sleeps_past(&self, deadline: Tick) {
         if self.inbox.is_asleep() && self.sleeps_past(deadline) {
             self.ring();
         }
     }
 
-    /// To be called after a look at the inbox has seen ASLEEP (by a read-modify-write; but see
-    /// [`wake_for_revived`](Self::wake_for_revived)), and not before: only then is what is read
-    /// here at least as new as that sleep. (Read before it, the worker may have woken and slept again in between, with
-    /// another `wake_at`; the model `wake_at_read_first` in loom-tests shows what happens then.)
+    /// Returns whether a sleeping worker sleeps past the deadline.
+    ///
+    /// Call this only after a look at the inbox has seen ASLEEP: only then is `wake_at` at least as
+    /// new as that sleep. The look must be a read-modify-write, except in
+    /// [`wake_for_revived`](Self::wake_for_revived). If `wake_at` is read before the look, the
+    /// worker may have woken and slept again in between, with another `wake_at`. The model
+    /// `wake_at_read_first` in loom-tests shows what happens then.
     #[inline]
     fn sleeps_past(&self, deadline: Tick) -> bool {
         deadline.get() < self.wake_at.load(Ordering::Relaxed)
@@ -299,21 +321,24 @@ impl Remote {
     #[cold]
     pub(crate) fn ring(&self) {
         if self.inbox.wake() && !self.wake() {
-            // Whoever schedules next tries again; until then the watchdog says so.
+            // The next thread that schedules tries again. Until then the watchdog reports it.
             self.fault.set_cannot_start();
             self.inbox.put_back_to_sleep();
         }
     }
 
-    /// The worker is about to park until `until` (never if none). False if there is something to do first.
+    /// Prepares the worker to park until `until`, or for ever if that is `None`. Returns false if
+    /// there is something to do first.
     pub(crate) fn fall_asleep(&self, until: Option<Tick>) -> bool {
         // Relaxed: published by the release of the exchange in `fall_asleep`.
         self.wake_at.store(until.unwrap_or(Tick::NEVER).get(), Ordering::Relaxed);
         if !self.inbox.fall_asleep() {
             return false;
         }
-        // Only now: whoever fills one of these queues does a read-modify-write on the inbox afterwards, so either that
-        // one sees ASLEEP, or these looks see what it did.
+        // After ASLEEP was set, not before. A thread that pushes to one of these queues, or requests
+        // a rescan or a turn, does a read-modify-write on the inbox afterwards. So either that one
+        // sees ASLEEP, or these looks see what the thread did. A thread that gives a command unparks
+        // the worker's thread instead.
         let called = !self.resets.is_empty()
             || self.wants_rescan()
             || self.cancelled.is_deep()
@@ -321,21 +346,22 @@ impl Remote {
             || self.is_stopped()
             || (self.drains_until().is_some() && !self.is_closed());
         if called {
-            // If somebody else has cleared it by now, there is one unpark too many: the next park returns at once.
+            // If another thread has cleared ASLEEP by now, there is one unpark too many, and the
+            // next park returns at once.
             self.inbox.wake();
         }
         !called
     }
 
-    /// Gives the worker an order. Does not wake it.
+    /// Gives the worker a command. Does not wake it.
     pub(crate) fn command(&self, command: Command) {
         // Release: pairs with the Acquire in `is_stopped`.
         self.command.store(command as u8, Ordering::Release);
     }
 
-    /// Orders a drain, until `until` at the latest. Does not wake it.
+    /// Commands a drain, which ends at `until` at the latest. Does not wake the worker.
     pub(crate) fn command_drain(&self, until: Tick) {
-        // Relaxed: published by the order.
+        // Relaxed: published by the command.
         self.drain_until.store(until.get(), Ordering::Relaxed);
         self.command(Command::Drain);
     }
@@ -345,24 +371,24 @@ impl Remote {
         self.command.load(Ordering::Acquire) == command as u8
     }
 
-    /// Whether the worker is to end at once.
+    /// Returns whether the worker has to end at once.
     pub(crate) fn is_stopped(&self) -> bool {
         // Acquire: pairs with the Release in `command`.
         let command = self.command.load(Ordering::Acquire);
         command != 0 && command != Command::Drain as u8
     }
 
-    /// When the drain is over that the worker was ordered to, if it was.
+    /// Returns when the drain is over, or `None` if no drain was commanded.
     pub(crate) fn drains_until(&self) -> Option<Tick> {
         self.is_commanded(Command::Drain).then(|| Tick::new(self.drain_until.load(Ordering::Relaxed)))
     }
 
-    /// Whether nobody waits for what was pending.
+    /// Returns whether the pending timeouts are to be dropped.
     pub(crate) fn is_unwanted(&self) -> bool {
         self.is_commanded(Command::StopAndDiscard)
     }
 
-    /// Whether what was pending is to be run.
+    /// Returns whether the pending timeouts are to be run.
     pub(crate) fn is_to_fire(&self) -> bool {
         self.is_commanded(Command::StopAndFire)
     }
@@ -372,19 +398,23 @@ impl Remote {
         self.inbox.is_closed()
     }
 
-    /// Entries waiting in the inbox, up to 65,535, and those that the worker has taken and is going through.
+    /// Returns how many entries wait: those in the inbox, up to 65,535, and those that the worker
+    /// has taken and not gone through yet.
     pub(crate) fn inbox_depth(&self) -> usize {
         self.inbox.depth() + usize::try_from(self.counters.backlog.get()).unwrap_or(usize::MAX)
     }
 
-    /// The same of the cancelled queue.
+    /// Returns how many cancelled entries wait: those in the cancelled queue, up to 65,535, and
+    /// those that the worker has taken and not gone through yet.
     pub(crate) fn cancelled_depth(&self) -> usize {
         self.cancelled.depth() + usize::try_from(self.counters.cancelled_backlog.get()).unwrap_or(usize::MAX)
     }
 
-    /// The number of the newest turn that was asked for; to be read by the worker before the turn.
+    /// Returns the number of the newest turn that was requested. The worker reads it before the
+    /// turn.
     pub(crate) fn turn_requested(&self) -> u64 {
-        // Acquire: pairs with the release in `ask`: the turn sees the clock as the asker has moved it.
+        // Acquire: pairs with the release in `request_turn`, so that the turn sees the clock as the
+        // requester has moved it.
         self.turn_requested.load(Ordering::Acquire)
     }
 
@@ -392,12 +422,14 @@ impl Remote {
         self.turn_requested() != *lock(&self.turn_completed)
     }
 
-    /// The worker has done all that was due when it was `turn_requested`. `earliest` finds the earliest deadline, if that is wanted.
+    /// Records that the worker has done all that was due when it read `requested` from
+    /// [`turn_requested`](Self::turn_requested). `earliest` finds the earliest deadline; it is
+    /// called only if a thread asked for that.
     pub(crate) fn complete_turn(&self, requested: u64, earliest: impl FnOnce() -> Tick) {
         // Acquire: pairs with the Release in `request_earliest`.
         if self.earliest_requested.load(Ordering::Acquire) != 0 {
-            // Published by the lock. It stays asked for: this may be the answer to somebody who asked before, when the turn whose
-            // answer is waited for is still to come.
+            // Published by the lock. The request stays set: this may be the answer to an older
+            // request for a turn, while the turn that the thread waits for is still to come.
             self.earliest.store(earliest().get(), Ordering::Relaxed);
         }
         let mut done = lock(&self.turn_completed);
@@ -407,7 +439,8 @@ impl Remote {
         }
     }
 
-    /// Asks a running worker to look at the clock once more before it sleeps. Returns the number of this question.
+    /// Asks a running worker to look at the clock once more before it sleeps. Returns the number of
+    /// this request.
     pub(crate) fn request_turn(&self) -> u64 {
         // Release: pairs with the Acquire in `turn_requested`.
         let mine = self.turn_requested.fetch_add(1, Ordering::AcqRel) + 1;
@@ -415,7 +448,8 @@ impl Remote {
         mine
     }
 
-    /// Asks a running worker to look at the clock, and waits until it has done all that is due by it.
+    /// Asks a running worker to look at the clock, and blocks until it has done all that is due by
+    /// it.
     pub(crate) fn request_turn_and_wait(&self) {
         let mine = self.request_turn();
         let mut done = lock(&self.turn_completed);
@@ -424,17 +458,20 @@ impl Remote {
         }
     }
 
-    /// Asks a running worker for the earliest deadline, and waits for the answer. Not by two threads at a time.
+    /// Asks a running worker for the earliest deadline, and blocks until it answers. Returns
+    /// [`Tick::NEVER`] if nothing will ever be due. Two threads must not call this at the same
+    /// time.
     pub(crate) fn request_earliest(&self) -> Tick {
         self.earliest.store(Tick::NEVER.get(), Ordering::Relaxed);
-        // Release: pairs with the Acquire in `answer`.
+        // Release: pairs with the Acquire in `complete_turn`.
         self.earliest_requested.store(1, Ordering::Release);
         self.request_turn_and_wait();
         self.earliest_requested.store(0, Ordering::Relaxed);
         Tick::new(self.earliest.load(Ordering::Relaxed))
     }
 
-    /// Lets go of whoever waits for an answer, or will ever ask: the shard is closed, there will be none.
+    /// Releases all threads that wait for a turn, now or later: the shard is closed, so no turn
+    /// will come.
     pub(crate) fn complete_all_turns(&self) {
         *lock(&self.turn_completed) = u64::MAX;
         self.turn_completed_changed.notify_all();
@@ -445,7 +482,8 @@ impl Remote {
         self.index
     }
 
-    /// Whether the worker waits, and if so, until when ([`Tick::NEVER`]: until it is called).
+    /// Returns until when the worker sleeps, or `None` if it is awake. [`Tick::NEVER`] means: until
+    /// a thread wakes it.
     pub(crate) fn sleeps_until(&self) -> Option<Tick> {
         self.inbox.is_asleep().then(|| Tick::new(self.wake_at.load(Ordering::Relaxed)))
     }

@@ -1,5 +1,7 @@
-//! The two queues beside the inbox, each a stack of entries: the cancelled queue, of entries that were cancelled after the worker had
-//! linked them, and the reset queue, of nodes that name the entries that were reset to an earlier deadline.
+//! The two queues beside the inbox, each a stack of entries.
+//!
+//! The cancelled queue holds entries that were cancelled after the worker had linked them. The
+//! reset queue holds nodes that name entries which were reset to an earlier deadline.
 
 use std::ptr::{self, NonNull};
 
@@ -7,21 +9,21 @@ use super::stack::{CLOSED, MAX_DEPTH, ONE_DEEP, Taken, WAKE_DEPTH, address_of, d
 use crate::entry::{Entry, entry_ref};
 use crate::sync::{AtomicPtr, Ordering};
 
-/// The same stack as the inbox without a sleeper, through a link of its own (where the task was), because the
-/// entries in it may still be linked in the wheel.
+/// The same stack as the inbox, but without the ASLEEP bit. It is linked through `next_aside` (in
+/// the place of the task), because its entries may still be linked in the wheel.
 #[derive(Debug)]
 pub(crate) struct SideQueue {
     head: AtomicPtr<Entry>,
 }
 
-/// What came of a push.
+/// What a push found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SidePush {
     Done,
-    /// So many wait that the worker has to be woken: at each multiple of [`WAKE_DEPTH`].
+    /// The depth is a multiple of [`WAKE_DEPTH`]: the caller has to wake the worker.
     Deep,
-    /// Into a closed queue nothing is pushed: the engine has let go of all its entries by then, or is about to, without looking
-    /// at this queue.
+    /// The queue is closed, and nothing was pushed. The engine has given up all its entries, or is
+    /// about to, without looking at this queue.
     Closed,
 }
 
@@ -33,10 +35,11 @@ impl SideQueue {
     /// Pushes an entry.
     ///
     /// # Safety
-    /// The entry's body is the caller's, with no task in it, and the worker's if it was pushed. It stays valid until this returns.
+    /// The entry's body is the caller's, with no task in it. If the entry was pushed, its body is
+    /// the worker's. The entry stays valid until this returns.
     #[inline]
     pub(crate) unsafe fn push(&self, entry: NonNull<Entry>) -> SidePush {
-        // SAFETY: as above.
+        // SAFETY: the caller keeps the entry valid until this returns.
         let this = unsafe { entry_ref(entry) };
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
@@ -63,22 +66,25 @@ impl SideQueue {
         Taken::new(self.head.swap(ptr::null_mut(), Ordering::AcqRel))
     }
 
-    /// How many entries wait, up to 65,535. Acquire: as of the inbox.
+    /// Returns how many entries wait, up to 65,535. Acquire: pairs with the release in
+    /// [`take`](Self::take), so that a thread that sees the entries taken also sees the backlog
+    /// that the worker noted before.
     pub(crate) fn depth(&self) -> usize {
         depth_of(self.head.load(Ordering::Acquire))
     }
 
-    /// Acquire: as in [`take`](Self::take).
+    /// Acquire: pairs with the release in [`push`](Self::push).
     pub(crate) fn is_empty(&self) -> bool {
         address_of(self.head.load(Ordering::Acquire)).is_null()
     }
 
-    /// Whether so many wait that the worker should not go to sleep.
+    /// Returns whether so many entries wait that the worker must not go to sleep.
     pub(crate) fn is_deep(&self) -> bool {
         self.depth() >= WAKE_DEPTH
     }
 
-    /// Closes the queue for good, and returns what was pushed before. Acquire: as in [`take`](Self::take).
+    /// Closes the queue for good, and returns the entries that were pushed before. Acquire: pairs
+    /// with the release in [`push`](Self::push).
     pub(crate) fn close(&self) -> Taken {
         Taken::new(self.head.swap(ptr::without_provenance_mut(CLOSED), Ordering::AcqRel))
     }
@@ -89,12 +95,12 @@ mod tests {
     use super::*;
 
     fn push(queue: &SideQueue, entry: &Entry) -> SidePush {
-        // SAFETY: ours, without a task, and pushed once.
+        // SAFETY: the test owns the entry, which has no task, and pushes it once.
         unsafe { queue.push(NonNull::from(entry)) }
     }
 
     #[test]
-    fn what_is_pushed_comes_out_once_and_each_multiple_of_the_depth_calls_the_worker() {
+    fn pushed_entries_come_out_once_and_each_multiple_of_the_depth_calls_the_worker() {
         let entries: Vec<_> = (0..2 * WAKE_DEPTH).map(|_| Entry::new_free()).collect();
         let queue = SideQueue::new();
         let calls: Vec<_> =
@@ -102,7 +108,7 @@ mod tests {
         assert_eq!(calls, [WAKE_DEPTH, 2 * WAKE_DEPTH]);
         assert_eq!((queue.depth(), queue.is_deep()), (2 * WAKE_DEPTH, true));
         let mut taken = queue.take();
-        // SAFETY: taken out, and by the link that the push wrote.
+        // SAFETY: the test has taken the entries out, and follows the link that the push wrote.
         let out: Vec<_> = std::iter::from_fn(|| unsafe { taken.pop(Entry::next_aside) }).collect();
         assert!(out.into_iter().eq(entries.iter().rev().map(NonNull::from)));
         assert_eq!((queue.depth(), queue.is_deep(), queue.take().is_empty()), (0, false, true));
@@ -119,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn into_a_closed_queue_nothing_is_pushed() {
+    fn a_closed_queue_accepts_nothing() {
         let (queue, before, after) = (SideQueue::new(), Entry::new_free(), Entry::new_free());
         push(&queue, &before);
         assert_eq!(queue.close().depth(), 1);

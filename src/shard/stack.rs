@@ -1,13 +1,13 @@
-//! What the inbox and the cancelled queue have in common: an intrusive stack whose head packs an address, a depth and two
-//! tags, and the list that comes out of it.
+//! What the inbox and the side queues have in common: an intrusive stack whose head packs an
+//! address, a depth and two tags, and the list of entries taken out of it.
 
 use std::ptr::{self, NonNull};
 
 use crate::entry::{Entry, Link, entry_ref};
 
-/// The stack takes no more: the engine has been shut down.
+/// Set if the stack accepts nothing more, because the engine has been shut down.
 pub(crate) const CLOSED: usize = 2;
-/// The low bits of an entry's address, and the high ones that no user-space address has.
+/// An entry's address leaves its low bits free, and so do user-space addresses their high bits.
 const ADDRESS_BITS: u32 = 48;
 pub(crate) const ADDRESS: usize = ((1 << ADDRESS_BITS) - 1) & !63;
 pub(crate) const ONE_DEEP: usize = 1 << ADDRESS_BITS;
@@ -15,8 +15,9 @@ pub(crate) const MAX_DEPTH: usize = usize::MAX >> ADDRESS_BITS;
 
 const _: () = assert!(usize::BITS == 64, "the inbox packs a depth above a 48-bit address: 64-bit targets only");
 
-/// So many entries waiting wake the worker, due or not. Small enough that the entries of a producer that schedules and
-/// cancels in a ring stay in its second-level cache (8,192 × 64 bytes = 512 KiB).
+/// At this depth the worker is woken even if nothing is due. It is small enough that the entries of
+/// a producer that schedules and cancels in a ring stay in its second-level cache (8,192 × 64 bytes
+/// = 512 KiB).
 pub(crate) const WAKE_DEPTH: usize = if cfg!(loom) {
     2
 } else if cfg!(miri) {
@@ -25,8 +26,8 @@ pub(crate) const WAKE_DEPTH: usize = if cfg!(loom) {
     8_192
 };
 
-/// At so many entries waiting, and at each multiple of it, somebody looks whether the worker gets to run. A worker that does takes them all in
-/// less time than it takes to bring them.
+/// At this depth, and at each multiple of it, the pushing thread checks whether the worker gets to
+/// run. A running worker takes this many entries in less time than producers need to push them.
 pub(crate) const LOOK_DEPTH: usize = if cfg!(loom) {
     2
 } else if cfg!(miri) {
@@ -35,7 +36,7 @@ pub(crate) const LOOK_DEPTH: usize = if cfg!(loom) {
     1_024
 };
 
-const _: () = assert!(LOOK_DEPTH <= WAKE_DEPTH, "what makes the worker wake is looked for beyond that only");
+const _: () = assert!(LOOK_DEPTH <= WAKE_DEPTH, "a push tests for WAKE_DEPTH only from LOOK_DEPTH on");
 
 pub(crate) fn depth_of(head: Link) -> usize {
     head.addr() >> ADDRESS_BITS
@@ -63,19 +64,20 @@ impl Taken {
         self.first.is_null()
     }
 
-    /// How many they were when they were taken, up to 65,535; none once they are gone.
+    /// Returns how many entries there were when they were taken, up to 65,535, or 0 if the list is
+    /// empty by now.
     pub(crate) fn depth(self) -> usize {
         if self.is_empty() { 0 } else { self.depth }
     }
 
-    /// Takes one off, following the link that `next` reads.
+    /// Takes one entry off, following the link that `next` reads.
     ///
     /// # Safety
-    /// The entries are the caller's, and still in the list by that link.
+    /// The entries are the caller's, and are still linked by the link that `next` reads.
     #[inline]
     pub(crate) unsafe fn pop(&mut self, next: impl FnOnce(&Entry) -> Link) -> Option<NonNull<Entry>> {
         let entry = NonNull::new(self.first)?;
-        // SAFETY: as above.
+        // SAFETY: the entries are the caller's.
         self.first = next(unsafe { entry_ref(entry) });
         crate::sync::prefetch(self.first);
         Some(entry)
