@@ -1,43 +1,46 @@
-//! What came of a transition of the [state word](super::State), and so what the one who tried it has to do.
+//! What a transition of the [state word](super::State) found, and so what its caller has to do.
 
 use crate::time::Tick;
 
-/// What a caller has to do after its cancel won.
+/// What a caller has to do after a cancel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cancel {
-    /// It was no longer pending: nothing was changed.
+    /// The timeout was no longer pending: nothing was changed.
     TooLate,
-    /// The task is the caller's. The worker will come across the entry by itself: in the inbox or in the reset queue.
+    /// The task is the caller's. The worker will find the entry by itself, in the inbox or in the
+    /// reset queue.
     Won,
-    /// The task is the caller's, and the entry has to go on the cancelled queue.
+    /// The task is the caller's, and the caller has to push the entry to the cancelled queue.
     WonLinked,
-    /// A series was stopped while a run was under way: task and entry are the runner's to clear away.
+    /// A periodic timeout was cancelled while a run was under way. The runner clears its task and
+    /// its entry away.
     WonRunning,
 }
 
 /// What a caller has to do after a reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reset {
-    /// It was no longer pending: nothing was changed.
+    /// The timeout was no longer pending: nothing was changed.
     TooLate,
     /// Nothing: the worker finds the new deadline when the old one comes up.
     Later,
-    /// Look whether the worker sleeps past the new deadline; it will find the entry by itself once awake.
+    /// Check whether the worker sleeps past the new deadline. Once awake, it finds the entry by
+    /// itself.
     Earlier,
-    /// Send the entry to the worker through the reset queue; RESET_QUEUED was set by this call.
+    /// Send the entry to the worker through the reset queue. This call set RESET_QUEUED.
     EarlierQueued,
-    /// The worker has to be told, and nothing was changed: say how, see [`Tell`].
+    /// The worker has to be told, and nothing was changed: call again and say how, see [`Tell`].
     NotYet,
 }
 
-/// How a caller is going to tell the worker of a reset to earlier, if that is what it takes.
+/// How a caller will tell the worker that a deadline became earlier, if the worker has to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tell {
-    /// It has yet to see to that.
+    /// The caller has not prepared anything yet.
     NotYet,
-    /// Through the reset queue: it has what that takes.
+    /// Through the reset queue: the caller has a node.
     ByQueue,
-    /// By having it go through the whole wheel.
+    /// By making the worker go through the whole wheel.
     ByRescan,
 }
 
@@ -46,38 +49,40 @@ pub(crate) enum Tell {
 pub(crate) enum Expire {
     /// The worker won: the task is the worker's to run.
     Fire,
-    /// It was reset to this later tick meanwhile: link it again.
+    /// The entry was reset to this later tick meanwhile: link it again.
     NotBefore(Tick),
-    /// It is on its way through the reset queue: link it again and decide when it arrives.
+    /// The entry is on its way through the reset queue: link it again, and decide when it arrives.
     ResetQueued,
-    /// It was cancelled; the cancelled queue or the reset queue brings it.
+    /// The entry was cancelled. The cancelled queue or the reset queue brings it.
     Cancelled,
 }
 
-/// What a handle that lets go leaves behind.
+/// What a handle finds when it is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandleGone {
     /// The engine, or a group, still owns the entry and will give it back.
     OthersOwn,
-    /// The handle is the last owner: it still owns the entry and has to give it back (see [`State::free`](super::State::free)).
+    /// The handle is the last owner. It still owns the entry and has to give it back, see
+    /// [`State::free`](super::State::free).
     Last,
-    /// The engine is gone and counted on this handle.
+    /// The engine is gone, and its final sweep counted this handle.
     Orphan,
 }
 
-/// What the engine finds when it lets go of an entry.
+/// What the engine finds when it gives an entry up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EngineGone {
-    /// The handle, or a group, or the producer that keeps it, still owns the entry.
+    /// The handle, or a group, or the producer whose tombstone it is, still owns the entry.
     OthersOwn,
-    /// The engine was the last owner, who gives the entry back.
+    /// The engine was the last owner, and gives the entry back.
     Last,
-    /// It is pending: it was kept, and has been armed again, since the engine found it cancelled. The engine owns it still.
-    /// (Only of an entry that came out of the inbox, and is not linked.)
+    /// The entry is pending: it became a tombstone and was revived after the engine found it
+    /// cancelled. The engine still owns it. Only an entry that came out of the inbox and is not
+    /// linked can answer this.
     NotYet,
 }
 
-/// What the runner of a series finds when the run's turn has come.
+/// What the runner of a periodic timeout finds when a run is about to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begin {
     /// Run it, for this deadline.
@@ -88,10 +93,10 @@ pub(crate) enum Begin {
     Cancelled,
 }
 
-/// What became of the runner's wish to arm a series again.
+/// Whether the runner's arming of a periodic timeout succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rearm {
-    /// It is pending again; the entry has to go on the inbox.
+    /// It is pending again; the runner has to push the entry to the inbox.
     Pending,
     /// It was cancelled meanwhile: clear it away.
     Cancelled,
@@ -100,8 +105,8 @@ pub(crate) enum Rearm {
 /// What the worker found when it took an entry out of the inbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transfer {
-    /// Still pending, to be linked at this tick.
+    /// It is still pending, and has to be linked at this tick.
     Pending(Tick),
-    /// Cancelled while in the inbox: the worker lets go of it.
+    /// It was cancelled while in the inbox: the worker gives it up.
     Cancelled,
 }

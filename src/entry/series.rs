@@ -1,14 +1,17 @@
-//! What runs again and again, and when: the arithmetic of a series. Knows nothing of entries and threads.
+//! Periodic timeouts: when the next run is due. This file does not know of entries and threads.
 
 use std::time::Duration;
 
 use crate::time::{Moment, Tick, Timeline, saturating_ns};
 
-/// What a fixed rate does when a run has ended so late that its successor was already due.
+/// What a fixed-rate timeout does when a run ends so late that the next one was already due.
 ///
-/// The k-th run is due at the first one's deadline plus k periods, however long runs take, so a series does not drift. But what
-/// if a run took five periods, or the machine stood still? (The names are those of Tokio's `MissedTickBehavior`, which first runs
-/// the overdue one, and then goes by them; here they decide about that one, too.)
+/// The k-th run is due k periods after the first deadline, however long runs take, so the schedule
+/// does not drift. This option decides what happens if a run took five periods, or if the machine
+/// stood still.
+///
+/// The names are those of Tokio's `MissedTickBehavior`. Tokio runs the overdue tick first, and
+/// applies the behaviour afterwards; here it applies to the overdue run too.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -24,9 +27,9 @@ use crate::time::{Moment, Tick, Timeline, saturating_ns};
 ///     let runs = Arc::new(AtomicUsize::new(0));
 ///     let count = Arc::clone(&runs);
 ///     let task = move || _ = count.fetch_add(1, Ordering::Relaxed);
-///     let series = timer.schedule_at_fixed_rate_with(second, second, missed, task)?;
+///     let periodic = timer.schedule_at_fixed_rate_with(second, second, missed, task)?;
 ///     clock.advance(10 * second); // the machine stood still for 10 s
-///     series.cancel();
+///     periodic.cancel();
 ///     Ok(runs.load(Ordering::Relaxed))
 /// };
 /// assert_eq!(runs_in_a_jump(MissedTicks::Skip)?, 1);
@@ -38,17 +41,20 @@ use crate::time::{Moment, Tick, Timeline, saturating_ns};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissedTicks {
-    /// The late run stands for all that were missed: go on at the first point of the schedule that is still to come.
+    /// The late run stands for all missed runs. The next run is at the first point of the schedule
+    /// that lies in the future.
     #[default]
     Skip,
-    /// Make up for them: run them at once, one after the other, until the schedule is caught up with.
+    /// The missed runs are made up for: they run at once, one after the other, until the schedule
+    /// is caught up with.
     Burst,
-    /// Go on one period from now, and from there: the schedule is moved.
+    /// The schedule moves: the next run is one period from now, and later runs count from there.
     Delay,
 }
 
 impl MissedTicks {
-    /// When what was due at `due_ns`, and has been dealt with at `now_ns`, is due next. The period is not zero.
+    /// Returns when a run is due that follows the one due at `due_ns` and ended at `now_ns`. The
+    /// period is not zero.
     pub(crate) fn next_ns(self, period_ns: u64, due_ns: u64, now_ns: u64) -> u64 {
         let next = due_ns.saturating_add(period_ns);
         match self {
@@ -60,7 +66,7 @@ impl MissedTicks {
     }
 }
 
-/// What decides when the next run is due. In nanoseconds of the engine's time.
+/// Decides when the next run is due. In nanoseconds of the engine's time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Schedule {
     FixedRate {
@@ -70,7 +76,7 @@ pub(crate) enum Schedule {
     FixedDelay {
         delay_ns: u64,
     },
-    /// Whatever the task answers.
+    /// The task says when.
     AsTaskSays,
 }
 
@@ -83,16 +89,17 @@ impl Schedule {
         Self::FixedDelay { delay_ns: saturating_ns(delay) }
     }
 
-    /// Whether runs would follow each other without end.
+    /// Returns whether runs would follow each other without end.
     pub(crate) fn is_without_pause(self) -> bool {
         matches!(self, Self::FixedRate { period_ns: 0, .. } | Self::FixedDelay { delay_ns: 0 })
     }
 
-    /// When the run after the one that was due at `due_ns`, and has ended at `now_ns`, is due; none if there is none.
+    /// Returns when a run is due that follows the one due at `due_ns` and ended at `now_ns`, or
+    /// `None` if that was the last.
     fn next_ns(self, next: Next, due_ns: u64, now_ns: u64) -> Option<u64> {
         match (next, self) {
             (Next::Done, _) => None,
-            // Not in this tick again: a task that says so without end would starve all others.
+            // Not in the same tick: a task that asks for that without end would starve all others.
             (Next::After(delay), _) => Some(now_ns.saturating_add(saturating_ns(delay).max(1))),
             (Next::BySchedule, Self::FixedDelay { delay_ns }) => Some(now_ns.saturating_add(delay_ns)),
             (Next::BySchedule, Self::FixedRate { period_ns, missed }) => {
@@ -110,12 +117,12 @@ pub(crate) enum Next {
     Done,
 }
 
-/// A closure of the user's that can be called again.
+/// A user's closure that can be called again.
 pub(crate) trait Repeat: Send + 'static {
     fn run(&mut self) -> Next;
 }
 
-/// One that has nothing to say about the next run.
+/// A closure that says nothing about the next run.
 pub(crate) struct FnRepeat<F>(pub(crate) F);
 
 impl<F: FnMut() + Send + 'static> Repeat for FnRepeat<F> {
@@ -125,7 +132,7 @@ impl<F: FnMut() + Send + 'static> Repeat for FnRepeat<F> {
     }
 }
 
-/// One that answers when to run next.
+/// A closure that says when to run next.
 pub(crate) struct FnNext<F>(pub(crate) F);
 
 impl<F: FnMut() -> Option<Duration> + Send + 'static> Repeat for FnNext<F> {
@@ -134,18 +141,19 @@ impl<F: FnMut() -> Option<Duration> + Send + 'static> Repeat for FnNext<F> {
     }
 }
 
-/// When a series is due again.
+/// When a periodic timeout is due again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NextDue {
     pub(crate) tick: Tick,
-    /// It has come already: a burst.
+    /// Whether that tick has come already, as in a burst.
     pub(crate) is_overdue: bool,
 }
 
 /// A closure with its schedule.
 pub(crate) struct Series<R> {
     schedule: Schedule,
-    /// When the next run is due by the schedule: exactly, and as it was armed. If it expires at another tick, it was reset.
+    /// When the next run is due: exactly by the schedule, and the tick that it was armed with. If
+    /// it expires at another tick, it was reset.
     due: Moment,
     pub(crate) repeat: R,
 }
@@ -155,15 +163,16 @@ impl<R: Repeat> Series<R> {
         Self { schedule, due: first, repeat }
     }
 
-    /// The run that expired at `deadline`. None if it was the last.
+    /// Runs the run that expired at `deadline`. Returns when the next one is due, or `None` if that
+    /// was the last.
     pub(crate) fn run(&mut self, deadline: Tick, timeline: &Timeline) -> Option<NextDue> {
         let scale = timeline.scale();
         if deadline != self.due.tick {
-            // It was reset: the schedule goes on from there.
+            // The timeout was reset: the schedule goes on from there.
             self.due = Moment { ns: scale.ns_of(deadline), tick: deadline };
         }
         let next = self.repeat.run();
-        // A clock that panics is not the task's fault.
+        // The task is not to blame for a clock that panics.
         let now_ns = timeline.try_now_ns().unwrap_or_else(|| scale.ns_of(deadline));
         let next_ns = self.schedule.next_ns(next, self.due.ns, now_ns)?;
         self.due = Moment { ns: next_ns, tick: scale.tick_not_before(next_ns) };
@@ -206,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_late_by_a_whole_period_has_come_to_the_next_point_and_past_it() {
+    fn a_run_late_by_a_whole_period_has_reached_the_next_point() {
         assert_eq!(next(MissedTicks::Skip, 10, 0, 10), 20);
         assert_eq!(next(MissedTicks::Delay, 10, 0, 10), 20);
         assert_eq!(next(MissedTicks::Burst, 10, 0, 10), 10);

@@ -1,37 +1,45 @@
 //! The state word: one `AtomicU64` that decides everything about a timeout.
 //!
 //! ```text
-//!  63                         9    8      7      6       5      4      3       2      1  0
-//! ┌────────────────────────────┬──────┬──────┬───────┬──────┬──────┬───────┬───────┬──────┐
-//! │ deadline in ticks          │ORPHAN│SERIES│RESET_QUEUED│LINKED│GROUP │ENGINE │HANDLE │ phase│
-//! └────────────────────────────┴──────┴──────┴───────┴──────┴──────┴───────┴───────┴──────┘
+//!  63                9     8      7         6          5     4      3      2     1   0
+//! ┌───────────────────┬──────┬──────┬────────────┬──────┬─────┬──────┬──────┬───────┐
+//! │ deadline in ticks │ORPHAN│SERIES│RESET_QUEUED│LINKED│GROUP│ENGINE│HANDLE│ phase │
+//! └───────────────────┴──────┴──────┴────────────┴──────┴─────┴──────┴──────┴───────┘
 //! ```
 //!
-//! * **phase**: `FREE`, `PENDING`, `EXPIRED`, `CANCELLED`. Out of `PENDING` there is exactly one way, taken by whoever
-//!   wins one compare-and-swap: the worker ([`State::expire`]), a caller ([`State::cancel`]) or shutdown
-//!   ([`State::withdraw`]). The winner, and nobody else, owns the task from then on. (The worker needs none if it is alone, see below.)
-//! * **HANDLE**, **ENGINE**, **GROUP**: the owners. Whoever lets go last gives the entry back to the arena.
-//! * **LINKED**: the worker has taken the entry out of the inbox. Set by the worker, by an exchange with the pending word that
-//!   it has seen, unless it is alone; so a cancel knows for certain whether the worker will still come across the entry by itself (not
-//!   linked: the transfer finds it cancelled) or has to be told (linked: the cancelled queue).
-//! * **RESET_QUEUED**: the entry was reset to an earlier deadline and its address is in, or on its way to, the shard's
-//!   reset queue. While it is set the worker neither fires nor gives back the entry, so the address in the queue
-//!   can't become stale.
-//! * **SERIES**: the timeout runs again and again. For such a one EXPIRED is not the end: it means that a run has been given
-//!   to the executor, the task belongs to the runner, and the entry is in no list. The runner makes it PENDING
-//!   again ([`State::rearm`]), or ends it ([`State::end_series`]), unless a cancel has been there in between.
-//! * **Kept** is what FREE means while HANDLE is set: the entry was cancelled before the worker linked it, its handle has gone,
-//!   and HANDLE is a producer's now, which may make it PENDING again where it is ([`State::revive`]). While ENGINE is set,
-//!   too, that is in the inbox, or among what the worker has taken out of it. See `shard/kept.rs`.
-//! * **ORPHAN**: the engine is gone; set on every entry by the arena's final sweep. See `arena/mod.rs`.
+//! * **phase**: `FREE`, `PENDING`, `EXPIRED`, `CANCELLED`. Exactly one thread takes an entry out of
+//!   `PENDING`, by one compare-and-swap: the worker ([`State::expire`]), a caller
+//!   ([`State::cancel`]) or a shutdown ([`State::withdraw`]). That thread alone owns the task from
+//!   then on. The worker needs only a store if the engine is the only owner, see below.
+//! * **HANDLE**, **ENGINE**, **GROUP**: the owners. The last one to give the entry up gives it back
+//!   to the arena.
+//! * **LINKED**: the worker has taken the entry out of the inbox. The worker sets it by an exchange
+//!   with the pending word that it has seen, or by a store if the engine is the only owner. So a
+//!   cancel knows for certain what to do. If LINKED is not set, the transfer will find the entry
+//!   cancelled; if it is set, the caller has to tell the worker through the cancelled queue.
+//! * **RESET_QUEUED**: the entry was reset to an earlier deadline, and its address is in, or on its
+//!   way to, the shard's reset queue. While it is set the worker neither fires nor gives back the
+//!   entry, so the address in the queue can't become stale.
+//! * **SERIES**: the timeout is periodic. Its entry does not end with EXPIRED: that phase means
+//!   that a run has been given to the executor, the runner owns the task, and the entry is in no
+//!   list. The runner makes it PENDING again ([`State::rearm`]) or ends it ([`State::end_series`]),
+//!   unless a cancel came in between.
+//! * **Tombstone**: FREE with HANDLE set. The entry was cancelled before the worker linked it, and
+//!   its handle has gone. HANDLE now belongs to a producer, which may make the entry PENDING again
+//!   in place ([`State::revive`]). While ENGINE is also set, that place is the inbox, or the list
+//!   that the worker has taken out of it. See `thread/tombstones.rs`.
+//! * **ORPHAN**: the engine is gone. The arena's final sweep sets it on every entry. See
+//!   `arena/mod.rs`.
 //!
-//! Ordering: every transition that is an exchange is `AcqRel`. The release half publishes what its thread did to the entry before (took the
-//! task out, linked it); the acquire half lets the last owner see all that the other owner did.
+//! Ordering: every transition that is an exchange is `AcqRel`. The release half publishes what its
+//! thread did to the entry before, such as taking the task out or linking it. The acquire half lets
+//! the last owner see all that the other owners did.
 //!
-//! **Alone**: while an entry is the engine's, and HANDLE and GROUP are not set, nobody else writes to the word, nor ever will: only
-//! an owner may, and nobody can become one before the entry is armed anew. (The arena's final sweep waits for all workers and batches.)
-//! So the worker links and expires it by plain stores. They end the release sequence of the owner that has gone; therefore the worker
-//! has *acquired* the word before it stores.
+//! **The engine as the only owner**: while the engine owns an entry and HANDLE and GROUP are not
+//! set, nobody else writes to the word. Only an owner may write, and nobody can become an owner
+//! before the entry is armed anew. The arena's final sweep waits for all workers and batches. So
+//! the worker links and expires such an entry by plain stores. A plain store ends the release
+//! sequence of the owner that has gone; therefore the worker *acquires* the word before it stores.
 
 use super::outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Rearm, Reset, Tell, Transfer};
 use crate::sync::{AtomicU64, Ordering};
@@ -47,7 +55,8 @@ const ENGINE: u64 = 1 << 3;
 const GROUP: u64 = 1 << 4;
 const LINKED: u64 = 1 << 5;
 const RESET_QUEUED: u64 = 1 << 6;
-/// The same bit while a run of a series is under way, when the entry can't be in the reset queue: it was reset since it expired.
+/// The same bit during a run of a periodic timeout, when the entry can't be in the reset queue: the
+/// timeout was reset since it expired.
 const MOVED: u64 = RESET_QUEUED;
 const SERIES: u64 = 1 << 7;
 const ORPHAN: u64 = 1 << 8;
@@ -70,27 +79,29 @@ const fn phase_of(word: u64) -> u64 {
     word & PHASE
 }
 
-/// Cancelled before the worker linked it, and nobody's but its handle's and the engine's.
+/// Cancelled before the worker linked it, with its handle and the engine as the only owners.
 const fn is_cancelled_unlinked(word: u64) -> bool {
     word & FLAGS == CANCELLED | HANDLE | ENGINE
 }
 
-/// No timeout's, but a producer's, to arm it again.
+/// A tombstone: it belongs to no timeout, but to a producer, which may revive it.
 const fn is_tombstone(word: u64) -> bool {
     word & (PHASE | HANDLE) == FREE | HANDLE
 }
 
-/// A run of a series is under way, or waits for a thread of the executor.
+/// A run of a periodic timeout is under way, or waits for a thread of the executor.
 const fn is_running(word: u64) -> bool {
     word & (PHASE | SERIES) == EXPIRED | SERIES
 }
 
-/// Neither a handle nor a group, nor a producer that keeps it, has a part in it: see the module's documentation, "alone".
+/// No handle, group or producer (of a tombstone) owns it: see "The engine as the only owner" in the
+/// module's documentation.
 const fn is_engines_alone(word: u64) -> bool {
     word & (HANDLE | GROUP) == 0
 }
 
-/// The word of a pending entry, expired. A series' entry is in no list from then on.
+/// The word of a pending entry once it has expired. The entry of a periodic timeout is in no list
+/// from then on.
 const fn expired(word: u64) -> u64 {
     let gone = if word & SERIES == 0 { PHASE } else { PHASE | LINKED | RESET_QUEUED };
     (word & !gone) | EXPIRED
@@ -117,63 +128,69 @@ impl ArmFlags {
 pub(crate) struct State(AtomicU64);
 
 impl State {
-    /// A free entry. All zero, so that fresh zeroed memory is an array of free entries.
+    /// Returns a free entry's word. It is zero, so fresh zeroed memory is an array of free entries.
     #[cfg(any(loom, test))]
     pub(crate) fn free_word() -> Self {
         Self(AtomicU64::new(FREE))
     }
 
-    /// Makes a free entry pending. Only its sole owner calls this, before it shows the entry to anyone: no
-    /// read-modify-write is needed, the push onto the inbox publishes it.
+    /// Makes a free entry pending. Only its sole owner calls this, before any other thread sees the
+    /// entry. A store is enough: the push to the inbox publishes it.
     #[inline]
     pub(crate) fn arm(&self, deadline: Tick, flags: ArmFlags) {
         self.0.store(pack(deadline, PENDING | ENGINE | flags.0), Ordering::Relaxed);
     }
 
-    /// Whether an entry was cancelled before the worker linked it, and nobody but the caller's handle and the engine owns it:
-    /// so that it may be [kept](Self::leave_tombstone). Acquire: what the canceller did to the entry is to be seen.
+    /// Returns whether an entry may become a [tombstone](Self::leave_tombstone): it was cancelled
+    /// before the worker linked it, and only the caller's handle and the engine own it. Acquire:
+    /// the caller sees what the canceller did to the entry.
     #[inline]
     pub(crate) fn may_be_tombstone(&self) -> bool {
         is_cancelled_unlinked(self.0.load(Ordering::Acquire))
     }
 
-    /// The handle of an entry that was cancelled goes, and a producer keeps the entry, which has put it where it keeps such
-    /// entries already: if it is kept, this is the handle's last access to the engine's memory (see `arena/mod.rs`, "The end").
+    /// Turns a cancelled entry into a tombstone, whose HANDLE belongs to a producer, and returns
+    /// whether it did. The producer has put the entry on its list of tombstones before. If this
+    /// succeeds, it is the handle's last access to the engine's memory, see `arena/mod.rs`, "The
+    /// end".
     #[inline]
     pub(crate) fn leave_tombstone(&self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
-        // Without the loop of a weak exchange: if it fails, the engine has let go, or has ended.
+        // A strong exchange, no loop: if it fails, the engine has given the entry up, or has ended.
         is_cancelled_unlinked(word)
             && self.0.compare_exchange(word, word & !PHASE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Makes a kept entry pending again, by its keeper, which has put a task in: true. It is where it was, on its way out of the
-    /// inbox. False: the engine has let go of it, so that it is free, and the keeper's alone.
+    /// Makes a tombstone pending again. The producer that owns it calls this, after it has put a
+    /// task in. Returns true if the entry is still where it was pushed, in the inbox or in what the
+    /// worker took out of it. Returns false if the engine has given the entry up: then the producer
+    /// alone owns it, and it is free.
     #[inline]
     pub(crate) fn revive(&self, deadline: Tick, flags: ArmFlags) -> bool {
-        // Acquire, both: pairs with the release of the engine that has let go.
+        // Acquire, both: pairs with the release in `engine_lets_go`.
         let word = self.0.load(Ordering::Acquire);
         if word & ENGINE == 0 {
             return false;
         }
         debug_assert!(is_tombstone(word));
         let armed = pack(deadline, PENDING | ENGINE | flags.0);
-        // Without the loop of a weak exchange: nothing else is done to a kept entry than that the engine lets go.
+        // A strong exchange, no loop: only the engine changes a tombstone, by giving it up.
         self.0.compare_exchange(word, armed, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Takes [`arm`](Self::arm) back, on an entry that was never shown to anyone.
+    /// Takes [`arm`](Self::arm) back, on an entry that no other thread has seen.
     pub(crate) fn disarm(&self) {
         self.0.store(FREE, Ordering::Relaxed);
     }
 
-    /// The deadline that holds at this moment.
+    /// Returns the deadline that holds at this moment.
     #[inline]
     pub(crate) fn deadline(&self) -> Tick {
         tick_of(self.0.load(Ordering::Relaxed))
     }
 
-    /// Whether it will run, or, a series, run again. Acquire, here and below: whoever sees an end sees what led to it.
+    /// Returns whether it will run; for a periodic timeout, run again. Acquire, here and below: a
+    /// thread that sees an end sees what led to it.
     pub(crate) fn is_pending(&self) -> bool {
         let word = self.0.load(Ordering::Acquire);
         phase_of(word) == PENDING || is_running(word)
@@ -184,17 +201,19 @@ impl State {
         phase_of(word) == EXPIRED && !is_running(word)
     }
 
-    /// Whether it runs again and again. Of an entry whose run is the caller's.
+    /// Returns whether an entry, whose run belongs to the caller, is a periodic timeout's.
     #[inline]
     pub(crate) fn is_series(&self) -> bool {
-        // Relaxed: the bit stays as it was armed as long as a run is under way.
+        // Relaxed: the bit does not change while a run is under way.
         self.0.load(Ordering::Relaxed) & SERIES != 0
     }
 
-    /// The deadline, and whether it runs again and again, of an entry whose run is the caller's.
+    /// Returns the deadline of an entry whose run belongs to the caller, and whether it is a
+    /// periodic timeout's.
     #[inline]
     pub(crate) fn look(&self) -> (Tick, bool) {
-        // Relaxed: as above.
+        // Relaxed: the bit does not change while a run is under way. A reset may change the deadline
+        // of a periodic timeout at any time; `begin_run` then says so.
         let word = self.0.load(Ordering::Relaxed);
         (tick_of(word), word & SERIES != 0)
     }
@@ -203,7 +222,8 @@ impl State {
         phase_of(self.0.load(Ordering::Acquire)) == CANCELLED
     }
 
-    /// PENDING → CANCELLED, by a caller that owns the entry; of a series also while a run is under way.
+    /// PENDING → CANCELLED, by a caller that owns the entry. A periodic timeout is also cancelled
+    /// while a run is under way.
     #[inline]
     pub(crate) fn cancel(&self) -> Cancel {
         let mut word = self.0.load(Ordering::Relaxed);
@@ -223,11 +243,12 @@ impl State {
 
     /// Changes the deadline of a pending entry, by a caller that holds a handle.
     ///
-    /// An unchanged tick needs no write: that the word was pending with this very deadline when it was read is all that
-    /// the answer promises.
+    /// An unchanged tick needs no write. The answer promises only that the word was pending with
+    /// this deadline when it was read.
     #[inline]
     pub(crate) fn reset(&self, deadline: Tick, tell: Tell) -> Reset {
-        // Nearly always it is pending, and put off, and nobody else is at it.
+        // The usual case: it is pending, the deadline becomes later, and no other thread changes
+        // the word.
         let word = self.0.load(Ordering::Relaxed);
         if phase_of(word) == PENDING && deadline > tick_of(word) {
             let put_off = pack(deadline, word & FLAGS);
@@ -254,9 +275,10 @@ impl State {
                 return Reset::NotYet;
             }
             let by_queue = is_untold && tell == Tell::ByQueue;
-            // MOVED, of a run that is under way, is the same bit: the runner finds the new deadline when it arms the entry.
-            let mail = if by_queue || running { RESET_QUEUED } else { 0 };
-            let moved = pack(deadline, (word & FLAGS) | mail);
+            // During a run the same bit is MOVED: the runner finds the new deadline when it arms
+            // the entry.
+            let queued = if by_queue || running { RESET_QUEUED } else { 0 };
+            let moved = pack(deadline, (word & FLAGS) | queued);
             match self.0.compare_exchange_weak(word, moved, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) if by_queue => return Reset::EarlierQueued,
                 Ok(_) if deadline < old && !running => return Reset::Earlier,
@@ -266,14 +288,16 @@ impl State {
         }
     }
 
-    /// Sets LINKED, by the worker, on an entry that it took out of the inbox.
+    /// Sets LINKED on an entry that the worker took out of the inbox. Only the worker calls this.
     #[inline]
     pub(crate) fn link(&self) -> Transfer {
-        // Acquire, both: pairs with the release of the canceller; of the keeper that armed the entry again, for the task in it; and of the
-        // handle that has gone, as the store below breaks off what that released.
+        // Acquire, both. Pairs with the release of the canceller, with that of the producer that
+        // revived the entry (for the task in it), and with that of the handle that has gone,
+        // because the store below ends its release sequence.
         let mut word = self.0.load(Ordering::Acquire);
         loop {
-            // No need to write to what was cancelled. (Should it be armed again, `engine_lets_go` says so.)
+            // A cancelled entry needs no write. If it is revived after this look, `engine_lets_go`
+            // says so.
             if phase_of(word) != PENDING {
                 return Transfer::Cancelled;
             }
@@ -291,7 +315,8 @@ impl State {
     /// PENDING → EXPIRED, by the worker, if the deadline is not after `now`.
     #[inline]
     pub(crate) fn expire(&self, now: Tick) -> Expire {
-        // Acquire: pairs with the release of the handle that has gone, as in `link`.
+        // Acquire, both: pairs with the release of the handle that has gone, because the store
+        // below ends its release sequence.
         let mut word = self.0.load(Ordering::Acquire);
         loop {
             if phase_of(word) != PENDING {
@@ -314,14 +339,15 @@ impl State {
         }
     }
 
-    /// PENDING → EXPIRED, whatever the deadline, by a shutdown that fires what is left. True if the task is now the caller's to run.
+    /// PENDING → EXPIRED, whatever the deadline, by a shutdown that fires what is left. Returns
+    /// true if the task is now the caller's to run.
     pub(crate) fn expire_early(&self) -> bool {
         let expire = |word| (phase_of(word) == PENDING).then(|| expired(word));
         self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, expire).is_ok()
     }
 
-    /// Of a series that has expired, by its runner: whether the run that it was expired for is still wanted. From here on it
-    /// has begun: a cancel or a reset that comes later acts on the next one.
+    /// Returns whether the run that a periodic timeout was expired for is still wanted. Only its
+    /// runner calls this. If so, the run has begun: a later cancel or reset acts on the next run.
     pub(crate) fn begin_run(&self) -> Begin {
         // Acquire: pairs with the release of a cancel or a reset.
         let word = self.0.load(Ordering::Acquire);
@@ -332,8 +358,9 @@ impl State {
         }
     }
 
-    /// EXPIRED → PENDING, of a series, by its runner, which has put the task back and is going to push the entry. The deadline
-    /// is `next`, unless a reset has set another one since the series expired.
+    /// EXPIRED → PENDING for a periodic timeout. Its runner calls this after it has put the task
+    /// back, and pushes the entry next. The deadline is `next`, unless a reset has set another one
+    /// since the timeout expired.
     pub(crate) fn rearm(&self, next: Tick) -> Rearm {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
@@ -351,28 +378,31 @@ impl State {
         }
     }
 
-    /// The end of a series after its last run, by its runner. False if it was cancelled meanwhile.
+    /// Ends a periodic timeout after its last run. Only its runner calls this. Returns false if it
+    /// was cancelled meanwhile.
     pub(crate) fn end_series(&self) -> bool {
         let end = |word| is_running(word).then_some(word & !SERIES);
         self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, end).is_ok()
     }
 
-    /// Clears RESET_QUEUED, by the worker, on an entry that arrived through the reset queue. The word may have been reset
-    /// again since it was sent: what counts is what it says now.
+    /// Clears RESET_QUEUED on an entry that arrived through the reset queue. Only the worker calls
+    /// this. The entry may have been reset again since it was sent, so the word as it is now
+    /// decides.
     pub(crate) fn arrive(&self) -> Transfer {
         let word = self.0.fetch_and(!RESET_QUEUED, Ordering::AcqRel);
         if phase_of(word) == PENDING { Transfer::Pending(tick_of(word)) } else { Transfer::Cancelled }
     }
 
-    /// PENDING → CANCELLED, by the closing worker or shutdown. True if the task is now the caller's.
+    /// PENDING → CANCELLED, by the closing worker or a shutdown. Returns true if the task is now
+    /// the caller's.
     pub(crate) fn withdraw(&self) -> bool {
         self.cancel() != Cancel::TooLate
     }
 
-    /// The engine lets go, after the phase has left PENDING.
+    /// Gives up the engine's ownership, after the phase has left PENDING.
     #[inline]
     pub(crate) fn engine_lets_go(&self) -> EngineGone {
-        // Acquire, both: pairs with the release of the owner that was cleared last.
+        // Acquire, both: pairs with the release of the owner that gave the entry up last.
         let mut word = self.0.load(Ordering::Acquire);
         loop {
             if phase_of(word) == PENDING {
@@ -388,16 +418,17 @@ impl State {
         }
     }
 
-    /// The group lets go. True if it was the last owner, who gives the entry back.
+    /// Gives up the group's ownership. Returns true if the group was the last owner, and has to
+    /// give the entry back.
     pub(crate) fn group_lets_go(&self) -> bool {
         self.0.fetch_and(!GROUP, Ordering::AcqRel) & (HANDLE | ENGINE) == 0
     }
 
-    /// The handle lets go.
+    /// Gives up the handle's ownership.
     #[inline]
     pub(crate) fn handle_lets_go(&self) -> HandleGone {
-        // Acquire: if the others are gone, what they did to the entry before they let go must be visible to the last
-        // owner, who is going to reuse it.
+        // Acquire: if the other owners have gone, the last owner, which is going to reuse the
+        // entry, must see what they did to it.
         let mut word = self.0.load(Ordering::Acquire);
         loop {
             if word & (ENGINE | GROUP) == 0 {
@@ -411,21 +442,22 @@ impl State {
         }
     }
 
-    /// The handle, as last owner, marks the entry free *after* it has put it where it belongs. This is the last access to
-    /// the engine's memory: if the arena's final sweep has not passed here yet, that walk may free everything right after.
-    /// True if it has passed and counted on this handle.
+    /// Marks the entry free *after* the handle, as its last owner, has put it where it belongs.
+    /// This is the handle's last access to the engine's memory: if the arena's final sweep has not
+    /// passed this entry yet, the sweep may free everything right after. Returns true if the sweep
+    /// has passed and counted this handle.
     #[inline]
     pub(crate) fn free(&self) -> bool {
         self.0.swap(FREE, Ordering::AcqRel) & ORPHAN != 0
     }
 
-    /// Whether the arena's final sweep has passed here.
+    /// Returns whether the arena's final sweep has passed this entry.
     pub(crate) fn is_orphan(&self) -> bool {
         self.0.load(Ordering::Relaxed) & ORPHAN != 0
     }
 
-    /// The arena's final sweep. True if a handle still holds the entry, and will find ORPHAN when it lets go. (What a producer
-    /// keeps is the arena's.)
+    /// Marks the entry for the arena's final sweep. Returns true if a handle still holds it; the
+    /// handle will find ORPHAN when it is dropped. A tombstone belongs to the arena.
     pub(crate) fn orphan(&self) -> bool {
         let word = self.0.fetch_or(ORPHAN, Ordering::AcqRel);
         word & HANDLE != 0 && !is_tombstone(word)

@@ -1,5 +1,6 @@
-//! What a timeout runs: a closure, inline up to [`INLINE_BYTES`] bytes of captures, boxed beyond; or a series, boxed; or, for a
-//! future that sleeps, its waker, in place.
+//! What a timeout runs: a closure, a periodic closure, or the waker of a sleeping future. A closure
+//! is inline up to [`INLINE_BYTES`] bytes of captures, and boxed beyond. A periodic closure is
+//! always boxed. A waker is always inline.
 
 use std::fmt;
 use std::mem::{ManuallyDrop, MaybeUninit, align_of, size_of};
@@ -13,33 +14,37 @@ use crate::time::{Tick, Timeline};
 const INLINE_WORDS: usize = 3;
 /// Captures up to this size need no heap allocation.
 pub(crate) const INLINE_BYTES: usize = INLINE_WORDS * size_of::<usize>();
-/// Room for them, and for a [`Sleeper`], which is larger in a model.
+/// Room for the captures and for a [`Sleeper`], which is larger in a model.
 const WORDS: usize = if cfg!(loom) { 32 } else { INLINE_WORDS };
 
 const _: () =
     assert!(size_of::<Sleeper>() <= WORDS * size_of::<usize>() && align_of::<Sleeper>() <= align_of::<usize>());
 
-/// A type-erased `FnOnce() + Send`, or [`Series`], or [`Sleeper`]. Dropping it drops the closure without running it.
+/// A type-erased `FnOnce() + Send`, or [`Series`], or [`Sleeper`]. Dropping it drops the closure
+/// without running it.
 pub(crate) struct Task {
     vtable: &'static TaskVTable,
     captures: [MaybeUninit<usize>; WORDS],
 }
 
-/// What one can do with captures, written once per closure type and place (inline or boxed).
+/// The operations on captures, one table per closure type and place (inline or boxed).
 struct TaskVTable {
-    /// For the last time: uses the captures up.
+    /// Runs for the last time, and uses the captures up.
     run: unsafe fn(*mut u8),
     /// `None` if there is nothing to drop.
     discard: Option<unsafe fn(*mut u8)>,
-    /// A series', which leaves the captures for the next time. `None` for what runs once.
+    /// Runs a periodic closure, and leaves the captures for the next time. `None` for a task that
+    /// runs once.
     run_again: Option<RunAgain>,
-    /// Only of [`SLEEPER`], which is known by its address: so that no other has the same bytes, and might be laid in the same place.
+    /// Only true for [`SLEEPER`], which is known by its address. It makes the bytes of that table
+    /// unique, so that no other table can be merged with it.
     _sleeps: bool,
 }
 
 type RunAgain = unsafe fn(*mut u8, Tick, &Timeline) -> Option<NextDue>;
 
-// SAFETY: a task is built only from closures that are `Send` (see `Task::new`), and holds nothing else.
+// SAFETY: a task is built only from closures that are `Send` (see `Task::new`), and holds nothing
+// else.
 unsafe impl Send for Task {}
 
 const fn is_inline<F>() -> bool {
@@ -49,7 +54,7 @@ const fn is_inline<F>() -> bool {
 /// # Safety
 /// `captures` points at a valid `F`, which is moved out.
 unsafe fn run_inline<F: FnOnce()>(captures: *mut u8) {
-    // SAFETY: as above.
+    // SAFETY: the caller says that an `F` is there, and gives it up.
     let task = unsafe { captures.cast::<F>().read() };
     task();
 }
@@ -57,14 +62,14 @@ unsafe fn run_inline<F: FnOnce()>(captures: *mut u8) {
 /// # Safety
 /// `captures` points at a valid `F`, which is dropped.
 unsafe fn discard_inline<F>(captures: *mut u8) {
-    // SAFETY: as above.
+    // SAFETY: the caller says that an `F` is there, and gives it up.
     unsafe { captures.cast::<F>().drop_in_place() };
 }
 
 /// # Safety
-/// `captures` points at a pointer that came from `Box::<F>::into_raw`, which is taken over.
+/// `captures` points at a pointer that came from `Box::<F>::into_raw`, and the box is given up.
 unsafe fn run_boxed<F: FnOnce()>(captures: *mut u8) {
-    // SAFETY: as above.
+    // SAFETY: the caller says that a box's pointer is there, and gives up that box.
     let task = unsafe { unbox::<F>(captures) };
     task();
 }
@@ -72,51 +77,52 @@ unsafe fn run_boxed<F: FnOnce()>(captures: *mut u8) {
 /// # Safety
 /// As for [`run_boxed`].
 unsafe fn discard_boxed<F>(captures: *mut u8) {
-    // SAFETY: as above.
+    // SAFETY: the caller says that a box's pointer is there, and gives up that box.
     drop(unsafe { unbox::<F>(captures) });
 }
 
 /// # Safety
 /// As for [`run_boxed`].
 unsafe fn unbox<F>(captures: *mut u8) -> Box<F> {
-    // SAFETY: the caller says that a pointer stands there.
+    // SAFETY: the caller says that a pointer is there.
     let raw = unsafe { captures.cast::<*mut F>().read() };
-    // SAFETY: the caller says that it is a box's, and gives up that box.
+    // SAFETY: the caller says that the pointer is a box's, and gives up that box.
     unsafe { Box::from_raw(raw) }
 }
 
 /// # Safety
-/// As for [`run_boxed`], with a series in the box.
+/// As for [`run_boxed`], with a `Series` in the box.
 unsafe fn run_series_once<R: Repeat>(captures: *mut u8) {
-    // SAFETY: as above.
+    // SAFETY: the caller says that the pointer of a box with a `Series` is there, and gives up that
+    // box.
     let mut series = unsafe { unbox::<Series<R>>(captures) };
     let _ = series.repeat.run();
 }
 
 /// # Safety
-/// As for [`run_boxed`], with a series in the box, which is not taken over.
+/// As for [`run_boxed`], with a `Series` in the box, but the box is not given up.
 unsafe fn run_series<R: Repeat>(captures: *mut u8, deadline: Tick, timeline: &Timeline) -> Option<NextDue> {
-    // SAFETY: a pointer stands there.
+    // SAFETY: the caller says that a pointer is there.
     let series = unsafe { captures.cast::<*mut Series<R>>().read() };
-    // SAFETY: it is a box's, which the caller alone has.
+    // SAFETY: the pointer is a box's, and only the caller has it.
     unsafe { &mut *series }.run(deadline, timeline)
 }
 
 /// # Safety
-/// `captures` points at a valid sleeper that nobody else can reach any more, which is moved out.
+/// `captures` points at a valid sleeper that nobody else can reach any more. It is moved out.
 unsafe fn wake_sleeper(captures: *mut u8) {
-    // SAFETY: as above.
+    // SAFETY: the caller says that a sleeper is there, and gives it up.
     unsafe { captures.cast::<Sleeper>().read() }.into_waker().wake();
 }
 
 /// # Safety
 /// As for [`wake_sleeper`].
 unsafe fn discard_sleeper(captures: *mut u8) {
-    // SAFETY: as above.
+    // SAFETY: the caller says that a sleeper is there, and gives it up.
     drop(unsafe { captures.cast::<Sleeper>().read() }.into_waker());
 }
 
-/// Known by its address: the captures are a [`Sleeper`], whose future may look at them at any time.
+/// Known by its address. The captures are a [`Sleeper`], whose future may look at them at any time.
 static SLEEPER: TaskVTable =
     TaskVTable { run: wake_sleeper, discard: Some(discard_sleeper), run_again: None, _sleeps: true };
 
@@ -143,7 +149,7 @@ impl<F: FnOnce()> VTables<F> {
 }
 
 impl Task {
-    /// Allocates only if the captures don't fit inline.
+    /// Makes a task of a closure. Allocates only if the captures don't fit inline.
     #[inline]
     pub(crate) fn new<F: FnOnce() + Send + 'static>(task: F) -> Self {
         let mut captures = [MaybeUninit::uninit(); WORDS];
@@ -157,14 +163,14 @@ impl Task {
         }
     }
 
-    /// Allocates once, for all runs of the series.
+    /// Makes a task of a periodic closure. Allocates once, for all its runs.
     pub(crate) fn series<R: Repeat>(series: Series<R>) -> Self {
         // `into_inner` must find it where it is put here.
         const { assert!(!is_inline::<Series<R>>()) };
         Self::boxed(series, &VTables::<Series<R>>::SERIES)
     }
 
-    /// Allocates nothing.
+    /// Makes a task of a sleeping future's waker. Allocates nothing.
     pub(crate) fn sleeper(waker: Waker) -> Self {
         let mut captures = [MaybeUninit::uninit(); WORDS];
         let place: *mut u8 = captures.as_mut_ptr().cast();
@@ -173,27 +179,27 @@ impl Task {
         Self { vtable: &SLEEPER, captures }
     }
 
-    /// The waker of one that was made by [`sleeper`](Self::sleeper).
+    /// Returns the waker of a task that [`sleeper`](Self::sleeper) made.
     ///
     /// # Safety
-    /// It was, and nobody else can reach it any more.
+    /// `sleeper` made the task, its waker was not taken, and nobody else can reach it any more.
     pub(crate) unsafe fn into_waker(self) -> Waker {
         let mut this = ManuallyDrop::new(self);
         let place: *mut u8 = this.captures.as_mut_ptr().cast();
-        // SAFETY: as above.
+        // SAFETY: the caller says that a sleeper is there, and gives it up.
         unsafe { place.cast::<Sleeper>().read() }.into_waker()
     }
 
-    /// The sleeper that stands there, if it is one. By pointers alone: a reference to the task would claim that nobody writes to it, and
-    /// the future does.
+    /// Returns the sleeper inside, or `None` if the task is another one. Uses pointers alone: a
+    /// reference to the task would claim that nobody writes to it, and the future does.
     ///
     /// # Safety
     /// `this` points at a valid task, and may be used to write to it.
     #[inline]
     pub(crate) unsafe fn sleeper_of(this: *const Self) -> Option<*const Sleeper> {
-        // SAFETY: as above; nobody writes to this part.
+        // SAFETY: the caller says that `this` is a valid task; nobody writes to this part.
         let vtable = unsafe { (*this).vtable };
-        // SAFETY: within the task.
+        // SAFETY: the field is within the task, which the caller says is valid.
         ptr::eq(vtable, &SLEEPER).then(|| unsafe { &raw const (*this).captures }.cast())
     }
 
@@ -205,33 +211,37 @@ impl Task {
         Self { vtable, captures }
     }
 
-    /// A run of a series that expired at `deadline`. None if this was the last, as it is for what is no series.
+    /// Runs a periodic closure that expired at `deadline`. Returns when the next run is due, or
+    /// `None` if that was the last. For a task that is not periodic, returns `None` and runs
+    /// nothing.
     pub(crate) fn run_again(&mut self, deadline: Tick, timeline: &Timeline) -> Option<NextDue> {
         let run = self.vtable.run_again?;
-        // SAFETY: `vtable` was chosen in `series` together with the captures, which are still there.
+        // SAFETY: `series` chose `vtable` together with the captures, which are still there.
         unsafe { run(self.captures.as_mut_ptr().cast(), deadline, timeline) }
     }
 
-    /// Runs it, a series for the last time.
+    /// Runs it; a periodic closure for the last time.
     pub(crate) fn run(self) {
-        // SAFETY: neither used again nor dropped.
+        // SAFETY: the task is neither used again nor dropped.
         unsafe { ManuallyDrop::new(self).run_in_place() };
     }
 
-    /// Runs it where it is: a task that is moved on its way to be run costs a copy each time.
+    /// Runs it in place, because a task that is moved on its way to be run costs a copy each time.
     ///
     /// # Safety
-    /// The task is not used again, nor dropped, also if this panics: its captures have been moved out.
+    /// The task is not used again, nor dropped, even if this panics: its captures have been moved
+    /// out.
     #[inline]
     pub(crate) unsafe fn run_in_place(&mut self) {
-        // SAFETY: `vtable` was chosen in `new` together with the captures, and they are used up here once.
+        // SAFETY: `new` chose `vtable` together with the captures, and they are used up here once.
         unsafe { (self.vtable.run)(self.captures.as_mut_ptr().cast()) };
     }
 
-    /// Gives the closure back.
+    /// Returns the closure.
     ///
     /// # Safety
-    /// The task was made by `Task::new::<F>` with this very `F`, or by `Task::series` with the series that `F` is.
+    /// `Task::new::<F>` made the task with this very `F`, or `Task::series` made it with the
+    /// `Series` that `F` is.
     pub(crate) unsafe fn into_inner<F>(self) -> F {
         let mut this = ManuallyDrop::new(self);
         let place: *mut u8 = this.captures.as_mut_ptr().cast();
@@ -239,7 +249,8 @@ impl Task {
             // SAFETY: the caller names the right type, and `is_inline` decides as it did in `new`.
             unsafe { place.cast::<F>().read() }
         } else {
-            // SAFETY: likewise.
+            // SAFETY: the caller names the right type, so the pointer of a box with an `F` is
+            // there.
             *unsafe { unbox::<F>(place) }
         }
     }
@@ -249,8 +260,8 @@ impl Drop for Task {
     #[inline]
     fn drop(&mut self) {
         if let Some(discard) = self.vtable.discard {
-            // SAFETY: `vtable` was chosen in `new` together with the captures; `run` and `into_inner` forget the task, so
-            // they are still there.
+            // SAFETY: `new` chose `vtable` together with the captures. `run` and `into_inner`
+            // forget the task, so the captures are still there.
             unsafe { discard(self.captures.as_mut_ptr().cast()) };
         }
     }

@@ -1,4 +1,5 @@
-//! Every transition from every word, against what the table at the top of `state.rs` says, written with names instead of bits.
+//! Applies every transition to every word, and compares with the list at the top of `state.rs`,
+//! written with names instead of bits.
 
 use super::*;
 
@@ -11,7 +12,7 @@ struct Seen {
     engine: bool,
     group: bool,
     linked: bool,
-    in_mail: bool,
+    reset_queued: bool,
     series: bool,
     orphan: bool,
 }
@@ -26,7 +27,7 @@ impl Seen {
             engine: bit(3),
             group: bit(4),
             linked: bit(5),
-            in_mail: bit(6),
+            reset_queued: bit(6),
             series: bit(7),
             orphan: bit(8),
         }
@@ -40,13 +41,14 @@ impl Seen {
         self.phase == 2 && self.series
     }
 
-    /// What becomes of it when it expires: a series' entry is in no list any more.
+    /// Returns it expired. The entry of a periodic timeout is then in no list.
     fn expired(self) -> Self {
-        Self { phase: 2, linked: self.linked && !self.series, in_mail: self.in_mail && !self.series, ..self }
+        Self { phase: 2, linked: self.linked && !self.series, reset_queued: self.reset_queued && !self.series, ..self }
     }
 }
 
-/// Does `transition` to every word with a deadline of 10, and gives what it answered, with the words before and after, to `check`.
+/// Applies `transition` to every word with a deadline of 10. Gives its answer to `check`, with the
+/// words before and after.
 fn each<A>(transition: impl Fn(&State) -> A, check: impl Fn(A, Seen, Seen)) {
     for flags in 0..512 {
         let word = 10 << 9 | flags;
@@ -56,13 +58,13 @@ fn each<A>(transition: impl Fn(&State) -> A, check: impl Fn(A, Seen, Seen)) {
     }
 }
 
-/// The same for one that only looks.
+/// Like `each`, for a transition that only looks.
 fn each_look<A: PartialEq + std::fmt::Debug>(look: impl Fn(&State) -> A, expected: impl Fn(Seen) -> A) {
     each(look, |answer, was, is| assert_eq!((answer, is), (expected(was), was), "{was:?}"));
 }
 
 #[test]
-fn looks_change_nothing_and_say_what_stands_there() {
+fn looks_change_nothing_and_answer_by_the_word() {
     each_look(State::deadline, |_| Tick::new(10));
     each_look(State::is_pending, |was| was.is_pending() || was.is_running());
     each_look(State::is_expired, |was| was.phase == 2 && !was.series);
@@ -72,13 +74,13 @@ fn looks_change_nothing_and_say_what_stands_there() {
     each_look(State::is_orphan, |was| was.orphan);
     each_look(State::begin_run, |was| match was {
         Seen { phase: 3, .. } => Begin::Cancelled,
-        Seen { in_mail: true, .. } => Begin::Moved,
+        Seen { reset_queued: true, .. } => Begin::Moved,
         _ => Begin::Run(Tick::new(10)),
     });
 }
 
 #[test]
-fn arming_sets_the_deadline_the_engines_ownership_and_what_is_asked_for_and_nothing_else() {
+fn arming_sets_the_deadline_the_engines_bit_and_the_given_flags_and_nothing_else() {
     let all = [(ArmFlags::NONE, 0), (ArmFlags::HANDLE, 4), (ArmFlags::GROUP, 16), (ArmFlags::SERIES, 128)];
     for (a, a_bit) in all {
         for (b, b_bit) in all {
@@ -92,12 +94,12 @@ fn arming_sets_the_deadline_the_engines_ownership_and_what_is_asked_for_and_noth
 }
 
 #[test]
-fn a_cancel_takes_what_will_run_once_and_says_who_clears_it_away() {
+fn a_cancel_takes_a_pending_timeout_once_and_says_what_its_caller_has_to_do() {
     each(State::cancel, |answer, was, is| {
         let (expected, phase) = match was {
             was if was.is_running() => (Cancel::WonRunning, 3),
             was if !was.is_pending() => (Cancel::TooLate, was.phase),
-            Seen { linked: true, in_mail: false, .. } => (Cancel::WonLinked, 3),
+            Seen { linked: true, reset_queued: false, .. } => (Cancel::WonLinked, 3),
             _ => (Cancel::Won, 3),
         };
         assert_eq!((answer, is), (expected, Seen { phase, ..was }), "{was:?}");
@@ -109,7 +111,7 @@ fn a_cancel_takes_what_will_run_once_and_says_who_clears_it_away() {
 }
 
 #[test]
-fn a_reset_moves_what_will_run_and_says_whether_the_worker_has_to_know() {
+fn a_reset_moves_a_pending_timeout_and_says_whether_to_tell_the_worker() {
     for (deadline, tell) in
         [9, 10, 11].into_iter().flat_map(|at| [Tell::NotYet, Tell::ByQueue, Tell::ByRescan].map(|tell| (at, tell)))
     {
@@ -119,12 +121,12 @@ fn a_reset_moves_what_will_run_and_says_whether_the_worker_has_to_know() {
                 let moved = Seen { deadline, ..was };
                 let expected = match was {
                     // The runner finds it.
-                    was if was.is_running() => (Reset::Later, Seen { in_mail: true, ..moved }),
+                    was if was.is_running() => (Reset::Later, Seen { reset_queued: true, ..moved }),
                     was if !was.is_pending() => (Reset::TooLate, was),
                     _ if deadline >= 10 => (Reset::Later, moved),
-                    Seen { linked: true, in_mail: false, .. } => match tell {
+                    Seen { linked: true, reset_queued: false, .. } => match tell {
                         Tell::NotYet => (Reset::NotYet, was),
-                        Tell::ByQueue => (Reset::EarlierQueued, Seen { in_mail: true, ..moved }),
+                        Tell::ByQueue => (Reset::EarlierQueued, Seen { reset_queued: true, ..moved }),
                         Tell::ByRescan => (Reset::Earlier, moved),
                     },
                     _ => (Reset::Earlier, moved),
@@ -136,7 +138,7 @@ fn a_reset_moves_what_will_run_and_says_whether_the_worker_has_to_know() {
 }
 
 #[test]
-fn the_worker_links_what_is_pending_and_takes_queued_resets() {
+fn the_worker_links_pending_entries_and_takes_queued_resets() {
     let found = |was: Seen| match was.phase {
         1 => Transfer::Pending(Tick::new(10)),
         _ => Transfer::Cancelled,
@@ -146,19 +148,19 @@ fn the_worker_links_what_is_pending_and_takes_queued_resets() {
         assert_eq!((answer, is), (found(was), Seen { linked, ..was }), "{was:?}");
     });
     each(State::arrive, |answer, was, is| {
-        assert_eq!((answer, is), (found(was), Seen { in_mail: false, ..was }), "{was:?}");
+        assert_eq!((answer, is), (found(was), Seen { reset_queued: false, ..was }), "{was:?}");
     });
 }
 
 #[test]
-fn what_is_due_and_not_reset_queued_expires_and_a_shutdown_expires_whatever_is_pending() {
+fn due_entries_expire_unless_reset_queued_and_a_shutdown_expires_all_pending() {
     for now in [9, 10, 11] {
         each(
             |state| state.expire(Tick::new(now)),
             |answer, was, is| {
                 let expected = match was {
                     was if !was.is_pending() => (Expire::Cancelled, was),
-                    Seen { in_mail: true, .. } => (Expire::ResetQueued, was),
+                    Seen { reset_queued: true, .. } => (Expire::ResetQueued, was),
                     _ if now < 10 => (Expire::NotBefore(Tick::new(10)), was),
                     _ => (Expire::Fire, was.expired()),
                 };
@@ -173,17 +175,17 @@ fn what_is_due_and_not_reset_queued_expires_and_a_shutdown_expires_whatever_is_p
 }
 
 #[test]
-fn a_series_is_armed_anew_by_its_schedule_or_by_its_reset_unless_it_was_cancelled() {
+fn a_periodic_timeout_is_rearmed_by_its_schedule_or_its_reset_unless_cancelled() {
     let running = |was: Seen| was.is_running() || was.series && was.phase == 3;
     each(
         |state| state.rearm(Tick::new(50)),
         |answer, was, is| {
-            // Of others it is not asked.
+            // The runner calls it on no others.
             if !running(was) {
                 return;
             }
-            let deadline = if was.in_mail { 10 } else { 50 };
-            let armed = Seen { deadline, phase: 1, linked: false, in_mail: false, orphan: false, ..was };
+            let deadline = if was.reset_queued { 10 } else { 50 };
+            let armed = Seen { deadline, phase: 1, linked: false, reset_queued: false, orphan: false, ..was };
             let expected = if was.phase == 3 { (Rearm::Cancelled, was) } else { (Rearm::Pending, armed) };
             assert_eq!((answer, is), expected, "{was:?}");
         },
@@ -195,11 +197,11 @@ fn a_series_is_armed_anew_by_its_schedule_or_by_its_reset_unless_it_was_cancelle
 }
 
 #[test]
-fn whoever_lets_go_last_and_nobody_else_is_told_so() {
+fn only_the_last_owner_is_told_that_it_is_the_last() {
     each(State::engine_lets_go, |answer, was, is| {
         let expected = match was {
             Seen { phase: 1, .. } => (EngineGone::NotYet, was),
-            // If it is the last, its bit says nothing any more.
+            // If the engine is the last owner, its bit means nothing any more.
             Seen { handle: false, group: false, .. } => (EngineGone::Last, was),
             _ => (EngineGone::OthersOwn, Seen { engine: false, ..was }),
         };
@@ -220,9 +222,9 @@ fn whoever_lets_go_last_and_nobody_else_is_told_so() {
 }
 
 #[test]
-fn the_last_walk_marks_what_it_passes_and_counts_the_handles_and_those_find_the_mark() {
+fn the_final_sweep_marks_entries_and_counts_handles_which_find_the_mark() {
     each(State::orphan, |answer, was, is| {
-        // What a producer keeps is free, and nobody's handle.
+        // A tombstone is free, and belongs to no handle.
         let is_held = was.handle && was.phase != 0;
         assert_eq!((answer, is), (is_held, Seen { orphan: true, ..was }), "{was:?}");
     });
@@ -230,7 +232,7 @@ fn the_last_walk_marks_what_it_passes_and_counts_the_handles_and_those_find_the_
 }
 
 #[test]
-fn only_what_was_cancelled_before_it_was_linked_becomes_a_tombstone_and_it_is_revived_while_the_engine_has_it() {
+fn only_an_entry_cancelled_before_linking_becomes_a_tombstone_and_revives_while_the_engine_owns_it() {
     let may_be = |was: Seen| {
         let plain = Seen { deadline: was.deadline, phase: 3, handle: true, engine: true, ..Seen::of(0) };
         was == plain
@@ -240,7 +242,7 @@ fn only_what_was_cancelled_before_it_was_linked_becomes_a_tombstone_and_it_is_re
         let phase = if may_be(was) { 0 } else { was.phase };
         assert_eq!((answer, is), (may_be(was), Seen { phase, ..was }), "{was:?}");
     });
-    // Of a kept one, with the engine or without.
+    // On a tombstone, with and without the engine.
     for flags in [0b100, 0b1100] {
         for with in [ArmFlags::NONE, ArmFlags::HANDLE, ArmFlags::GROUP.and(ArmFlags::SERIES)] {
             let state = State(AtomicU64::new(10 << 9 | flags));
