@@ -1,11 +1,11 @@
-//! Full magazines between the threads that give entries back and those that take them.
+//! Magazines on their way from the threads that give entries back to the threads that take them.
 
 use crate::entry::Entry;
 use crate::sync::SegQueue;
 use std::ptr::NonNull;
 
-/// Magazines for which there is room without an allocation: 16,384 entries, as many as wait for a worker before producers
-/// let it catch up.
+/// How many magazines fit without an allocation. They hold 16,384 entries, as many as wait for a
+/// worker before producers let it catch up.
 #[cfg(not(loom))]
 const SHELF: usize = if cfg!(miri) { 2 } else { 256 };
 
@@ -16,10 +16,10 @@ pub(super) struct Magazine {
     pub(super) len: usize,
 }
 
-// SAFETY: free entries belong to whoever holds the magazine.
+// SAFETY: free entries belong to the thread that holds the magazine.
 unsafe impl Send for Magazine {}
 
-/// A bounded queue, which never allocates, and an unbounded one for what it can't hold.
+/// A bounded queue, which never allocates, and an unbounded one for the magazines that don't fit.
 #[derive(Debug)]
 pub(super) struct Depot {
     #[cfg(not(loom))]

@@ -1,4 +1,4 @@
-//! One thread's free entries.
+//! The entry cache: one thread's free entries.
 
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
@@ -9,22 +9,23 @@ use super::{Arena, Growth};
 use crate::entry::{Entry, entry_ref};
 use crate::sync::prefetch;
 
-/// Entries in a full magazine. Two of them stay with a thread, so that taking and giving back in turn does not go to the
-/// depot each time.
+/// Entries in a full magazine. A thread keeps two magazines, so that taking and giving back in turn
+/// does not go to the depot each time.
 const MAGAZINE: usize = A_FEW;
 
-/// A thread's own free entries: two magazines and a run of fresh ones. Not for two threads at a time.
+/// A thread's free entries: two magazines, and a run of fresh entries. Two threads must not use it
+/// at the same time.
 #[derive(Debug)]
 pub(crate) struct EntryCache {
     free: Cell<*mut Entry>,
     free_len: Cell<usize>,
     spare: Cell<Option<NonNull<Entry>>>,
-    /// The rest of a run of fresh ones: the next, and where they end.
+    /// The rest of a run of fresh entries: the next one, and their end.
     fresh: Cell<*mut Entry>,
     fresh_end: Cell<*mut Entry>,
 }
 
-// SAFETY: free entries belong to whoever holds them.
+// SAFETY: free entries belong to the thread that holds them.
 unsafe impl Send for EntryCache {}
 
 impl EntryCache {
@@ -38,8 +39,8 @@ impl EntryCache {
         }
     }
 
-    /// A free entry, which is the caller's; none if there is none here, and the arena has to be asked for more
-    /// ([`refill`](Self::refill)).
+    /// Returns a free entry, which is the caller's. Returns `None` if the cache is empty: then the
+    /// caller asks the arena for more ([`refill`](Self::refill)).
     #[inline]
     pub(crate) fn take(&self) -> Option<NonNull<Entry>> {
         if let Some(entry) = NonNull::new(self.free.get()) {
@@ -50,7 +51,7 @@ impl EntryCache {
             self.free_len.set(self.free_len.get() - 1);
             return Some(entry);
         }
-        // What was used before goes first.
+        // Entries that were used before go first.
         if self.has_fresh() && self.spare.get().is_none() {
             let entry = self.fresh.get();
             self.fresh.set(entry.wrapping_add(1));
@@ -64,7 +65,7 @@ impl EntryCache {
         self.fresh.get() != self.fresh_end.get()
     }
 
-    /// The first of a full magazine; the others are here from now on.
+    /// Returns the first entry of a full magazine, and keeps the others.
     #[cold]
     fn open(&self, magazine: Magazine) -> NonNull<Entry> {
         debug_assert_eq!(self.free_len.get(), 0, "the list is empty");
@@ -74,7 +75,8 @@ impl EntryCache {
         magazine.first
     }
 
-    /// A free entry of the arena's, and more for the next times; none if the arena has to [`grow`](Self::grow) first.
+    /// Returns a free entry of the arena, and keeps more for the next calls. Returns `None` if the
+    /// arena has to [`grow`](Self::grow) first.
     ///
     /// # Safety
     /// `arena` is the one that this `EntryCache` has always been used with.
@@ -86,7 +88,7 @@ impl EntryCache {
             .or_else(|| arena.take_run().map(|run| self.begin(run)))
     }
 
-    /// A fresh entry out of new memory; none if that can't be had.
+    /// Returns a fresh entry out of new memory, or `None` if there is no memory.
     ///
     /// # Safety
     /// As for [`refill`](Self::refill).
@@ -102,26 +104,26 @@ impl EntryCache {
         run.first
     }
 
-    /// Puts an entry back.
+    /// Puts an entry back. May push a magazine to the depot.
     ///
     /// # Safety
-    /// The caller is the entry's sole owner and gives it up; `arena` is where it came from, and the one that this `EntryCache`
-    /// has always been used with.
+    /// The caller is the entry's sole owner and gives it up. `arena` is where the entry came from,
+    /// and the one that this `EntryCache` has always been used with.
     #[inline]
     pub(crate) unsafe fn put(&self, arena: &Arena, entry: NonNull<Entry>) {
         #[cfg(loom)]
-        // SAFETY: the caller is the sole owner.
+        // SAFETY: the caller is the entry's sole owner.
         unsafe { entry_ref(entry) }.set_in_use(false);
         if self.free_len.get() == MAGAZINE {
             self.change_magazine(arena);
         }
-        // SAFETY: the caller is the sole owner.
+        // SAFETY: the caller is the entry's sole owner.
         unsafe { entry_ref(entry) }.set_next(self.free.get());
         self.free.set(entry.as_ptr());
         self.free_len.set(self.free_len.get() + 1);
     }
 
-    /// Gives all of the list to the depot, but for the rest of a run of fresh ones.
+    /// Gives all entries to the depot, except the rest of a run of fresh ones.
     ///
     /// # Safety
     /// As for [`refill`](Self::refill).
@@ -151,36 +153,36 @@ mod tests {
     use std::collections::HashSet;
 
     /// Takes `n` distinct entries.
-    fn take(local: &EntryCache, arena: &Arena, n: usize) -> Vec<NonNull<Entry>> {
+    fn take(cache: &EntryCache, arena: &Arena, n: usize) -> Vec<NonNull<Entry>> {
         let mut taken = Vec::new();
         for _ in 0..n {
-            // SAFETY: the tests use one arena per local.
-            let entry = local.take().or_else(|| unsafe { local.refill(arena) });
-            // SAFETY: as above.
-            taken.push(entry.unwrap_or_else(|| unsafe { local.grow(arena, Growth::Double) }.expect("memory")));
+            // SAFETY: each test uses a cache with one arena.
+            let entry = cache.take().or_else(|| unsafe { cache.refill(arena) });
+            // SAFETY: each test uses a cache with one arena.
+            taken.push(entry.unwrap_or_else(|| unsafe { cache.grow(arena, Growth::Double) }.expect("memory")));
         }
         assert_eq!(taken.iter().collect::<HashSet<_>>().len(), n, "no entry is given out twice");
         taken
     }
 
-    fn put(local: &EntryCache, arena: &Arena, entries: Vec<NonNull<Entry>>) {
-        // SAFETY: taken before, and given up.
-        entries.into_iter().for_each(|entry| unsafe { local.put(arena, entry) });
+    fn put(cache: &EntryCache, arena: &Arena, entries: Vec<NonNull<Entry>>) {
+        // SAFETY: the test took them, and gives them up.
+        entries.into_iter().for_each(|entry| unsafe { cache.put(arena, entry) });
     }
 
     #[test]
     fn entries_are_recycled_within_a_thread() {
         let arena = Arena::new(0).expect("memory");
-        let local = EntryCache::new();
+        let cache = EntryCache::new();
         let (rounds, most) = if cfg!(miri) { (3, 200) } else { (100, 1000) };
         for n in [1, 63, 64, 65, 127, 128, 129, most] {
-            let taken = take(&local, &arena, n);
-            put(&local, &arena, taken);
+            let taken = take(&cache, &arena, n);
+            put(&cache, &arena, taken);
         }
         let capacity = arena.capacity();
         for _ in 0..rounds {
-            let taken = take(&local, &arena, most);
-            put(&local, &arena, taken);
+            let taken = take(&cache, &arena, most);
+            put(&cache, &arena, taken);
         }
         assert_eq!(arena.capacity(), capacity, "nothing was allocated once there was enough");
     }
@@ -204,7 +206,7 @@ mod tests {
         let taken = take(&thread, &arena, 640);
         put(&thread, &arena, taken);
         let capacity = arena.capacity();
-        // Out of a magazine from the depot, and so that it is not the last of it.
+        // Take one entry out of a magazine from the depot, and not the last of that magazine.
         let one = take(&both, &arena, 1);
         put(&both, &arena, one);
         for _ in 0..1000 {
@@ -225,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_reserved_is_used_before_memory_is_allocated() {
+    fn reserved_memory_is_used_before_new_memory() {
         let arena = Arena::new(1000).expect("memory");
         take(&EntryCache::new(), &arena, 1000);
         assert_eq!(arena.capacity(), 1000);

@@ -1,26 +1,30 @@
-//! Where entries live: chunks, free lists, and the way home.
+//! The memory of entries: chunks, entry caches, and the way back.
 //!
 //! ```text
 //!   chunk ──run of 64──► EntryCache (one per producer, one per worker) ──► entry in use
-//!                          ▲   │ magazine full                            │ last owner lets go
-//!                          │   ▼                                          │
-//!                          └─ depot (queues of magazines of 64)   ◄───────┘ (into the EntryCache of that thread)
+//!                          ▲   │ a magazine is full                        │ the last owner
+//!                          │   ▼                                           │ gives it up
+//!                          └─ depot (magazines of 64)   ◄──────────────────┘
 //! ```
 //!
-//! Entries are recycled and never given back to the allocator while the engine lives, so an address that the protocol
-//! still allows somebody to touch is always an entry. Nothing here is shared by two threads but the depot and the chunk
-//! counter, and those are touched once for 64 entries (magazines and depot: Bonwick and Adams, "Magazines and Vmem",
-//! 2001).
+//! Entries are recycled, and never given back to the allocator while the engine lives. So an
+//! address that the protocol still allows a thread to touch is always an entry. Two threads share
+//! only the depot and the chunk counter, and touch them once for 64 entries (magazines and depot:
+//! Bonwick and Adams, "Magazines and Vmem", 2001).
 //!
 //! # The end
 //!
-//! A handle may outlive its engine, and costs no reference count. So when the engine's last owner has gone, the arena is
-//! walked once ([`Arena::orphan_all`]): each entry ever handed out gets the ORPHAN mark by a read-modify-write on its
-//! state word, and those whose HANDLE bit was set are counted (but for those that a producer keeps, which are free). From then
-//! on the memory belongs to the handles that were counted, and the last of them frees it. Invariant: **a handle's last access
-//! to the engine's memory is its read-modify-write on the state word** (`handle_lets_go`, or `keep`, while the engine still owns
-//! the entry, `free` otherwise). If it comes before the walk's, the walk does not count the handle and the handle touches
-//! nothing any more; if it comes after, the walk has counted the handle, and its answer says so.
+//! A handle may outlive its engine, and costs no reference count. So when the engine's last owner
+//! has gone, [`Arena::orphan_all`] makes the *final sweep* over the arena. It sets the ORPHAN mark
+//! on each entry ever handed out, by a read-modify-write on the state word, and counts the entries
+//! whose HANDLE bit was set. It does not count tombstones, which are free. From then on the memory
+//! belongs to the counted handles, and the last of them frees it.
+//!
+//! Invariant: **a handle's last access to the engine's memory is its read-modify-write on the state
+//! word**. That is `handle_lets_go`, or `leave_tombstone`, while the engine still owns the entry,
+//! and `free` otherwise. If it comes before the sweep's, the sweep does not count the handle, and
+//! the handle touches nothing any more. If it comes after, the sweep has counted the handle, and
+//! the handle's answer says so.
 
 mod chunk;
 mod depot;
@@ -47,9 +51,9 @@ const A_LITTLE: usize = 16 * A_FEW;
 /// By how much an arena grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Growth {
-    /// Each chunk twice as large as the one before, up to the largest.
+    /// Each chunk is twice as large as the one before, up to the largest.
     Double,
-    /// No more than it takes to go on.
+    /// Only enough to go on.
     Little,
 }
 
@@ -61,18 +65,19 @@ const ORPHAN_BIAS: usize = usize::MAX / 2;
 pub(crate) struct Arena {
     newest: AtomicPtr<Chunk>,
     depot: Depot,
-    /// How many pages are given back, about: what has been taken since may not be counted off yet.
+    /// About how many pages are given back: a page that was taken may not be subtracted yet.
     given_back: AtomicUsize,
     orphans: AtomicUsize,
 }
 
-// SAFETY: chunks are only read, and counted up atomically, until the arena is dropped.
+// SAFETY: until the arena is dropped, its chunks are only read, and counted up atomically.
 unsafe impl Send for Arena {}
-// SAFETY: as above.
+// SAFETY: until the arena is dropped, its chunks are only read, and counted up atomically.
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// An arena with memory for `capacity` entries, touched in advance. None if that memory can't be had.
+    /// Returns an arena with memory for `capacity` entries, touched in advance, or `None` if there
+    /// is no memory.
     pub(crate) fn new(capacity: usize) -> Option<Self> {
         let arena = Self {
             newest: AtomicPtr::new(ptr::null_mut()),
@@ -82,13 +87,13 @@ impl Arena {
         };
         if capacity > 0 {
             let chunk = Chunk::reserved(capacity)?;
-            // Relaxed: nobody else knows the arena yet.
+            // Relaxed: no other thread knows the arena yet.
             arena.newest.store(Box::into_raw(chunk), Ordering::Relaxed);
         }
         Some(arena)
     }
 
-    /// A magazine that came home, from the depot.
+    /// Returns a magazine from the depot, or `None` if the depot is empty.
     fn take_magazine(&self) -> Option<Magazine> {
         self.depot.take()
     }
@@ -97,7 +102,8 @@ impl Arena {
         self.depot.put(magazine);
     }
 
-    /// Fresh entries, of pages that were given back, or from the newest chunk; none if a new chunk is needed.
+    /// Returns fresh entries, from a page that was given back or from the newest chunk. Returns
+    /// `None` if a new chunk is needed.
     fn take_run(&self) -> Option<Run> {
         if self.given_back.load(Ordering::Relaxed) > 0
             && let Some(run) = self.chunks().find_map(Chunk::take_given_back)
@@ -105,17 +111,18 @@ impl Arena {
             self.given_back.fetch_sub(1, Ordering::Relaxed);
             return Some(run);
         }
-        // Acquire: pairs with the Release in `grow`: the chunk must be seen initialised.
+        // Acquire: pairs with the Release in `grow`, so that the chunk is seen initialised.
         let newest = self.newest.load(Ordering::Acquire);
         // SAFETY: chunks live as long as the arena.
         unsafe { newest.as_ref() }.and_then(Chunk::take_run)
     }
 
-    /// Adds a chunk, as large as there is memory for, and takes a run of it. None if there is none.
+    /// Adds a chunk, as large as there is memory for, and takes a run of it. Returns `None` if
+    /// there is no memory.
     #[cold]
     fn grow(&self, growth: Growth) -> Option<Run> {
         loop {
-            // Acquire: as in `take_run`.
+            // Acquire: pairs with the Release below, so that the chunk is seen initialised.
             let newest = self.newest.load(Ordering::Acquire);
             // SAFETY: chunks live as long as the arena.
             let len = unsafe { newest.as_ref() }.map_or(FIRST_CHUNK, |chunk| (chunk.len() * 2).min(LARGEST_CHUNK));
@@ -123,7 +130,7 @@ impl Arena {
             let mut lens =
                 std::iter::successors(Some(len), |&len| (len > FIRST_CHUNK).then(|| FIRST_CHUNK.max(len / 2)));
             let Some(mut chunk) = lens.find_map(Chunk::new) else {
-                // Another thread may have been luckier.
+                // Another thread may have got memory.
                 return self.take_run();
             };
             chunk.older = newest;
@@ -133,8 +140,8 @@ impl Arena {
             match self.newest.compare_exchange(newest, chunk, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return Some(run),
                 Err(_) => {
-                    // Another thread was first. Its chunk will do for both.
-                    // SAFETY: ours was not published, so nobody else knows it.
+                    // Another thread was first. Its chunk is large enough for both.
+                    // SAFETY: ours was not published, so no other thread knows it.
                     drop(unsafe { Box::from_raw(chunk) });
                     let run = self.take_run();
                     if run.is_some() {
@@ -146,71 +153,75 @@ impl Arena {
     }
 
     fn chunks(&self) -> impl Iterator<Item = &Chunk> {
-        // Acquire: as in `take_run`.
+        // Acquire: pairs with the Release in `grow`, so that the chunk is seen initialised.
         let mut next = self.newest.load(Ordering::Acquire);
         std::iter::from_fn(move || {
-            // SAFETY: chunks live as long as the arena, and `older` is not changed after a chunk's publication.
+            // SAFETY: chunks live as long as the arena, and `older` is not changed after a chunk's
+            // publication.
             let chunk = unsafe { next.as_ref() }?;
             next = chunk.older;
             Some(chunk)
         })
     }
 
-    /// Entries for which there is memory.
+    /// Returns how many entries there is memory for.
     pub(crate) fn capacity(&self) -> usize {
         self.chunks().map(|chunk| chunk.len() - chunk.given_back() * chunk::entries_a_page()).sum()
     }
 
-    /// Entries that are not free, wherever they are.
+    /// Returns how many entries are not free.
     #[cfg(loom)]
     pub(crate) fn in_use(&self) -> usize {
         // SAFETY: chunks live as long as the arena.
         self.chunks().flat_map(Chunk::issued).filter(|&entry| unsafe { entry_ref(entry) }.is_in_use()).count()
     }
 
-    /// The engine's last owner has gone. True if no handle is left, and the memory is the caller's to free; otherwise it
-    /// belongs to the handles, and to the last of those that [`orphan_lets_go`](Self::orphan_lets_go).
+    /// Makes the final sweep, when the engine's last owner has gone. Returns true if no handle is
+    /// left, and the memory is the caller's to free. Otherwise the memory belongs to the handles,
+    /// and the last one that calls [`orphan_lets_go`](Self::orphan_lets_go) frees it.
     ///
     /// # Safety
-    /// `this` is an arena that is alive. By a pointer, as in the call below: the memory may be freed by another thread as
-    /// soon as this one has subtracted, and a reference that is an argument has to be valid until its function returns.
+    /// `this` is an arena that is alive. It is a pointer, here and below, because another thread
+    /// may free the memory as soon as this one has subtracted, and a reference that is an argument
+    /// has to be valid until its function returns.
     pub(crate) unsafe fn orphan_all(this: *const Self) -> bool {
-        // SAFETY: alive until the subtraction.
+        // SAFETY: the caller says that the arena is alive, and it stays so until the subtraction.
         let held = unsafe { &*this }
             .chunks()
             .flat_map(Chunk::issued)
             // SAFETY: chunks live as long as the arena.
             .filter(|&entry| unsafe { entry_ref(entry) }.state.orphan())
             .count();
-        // Handles that were counted early in the walk may have let go already; the bias keeps the number above zero
-        // until all are counted.
+        // Handles that were counted early in the sweep may have gone already. The bias keeps the
+        // number above zero until all are counted.
         let surplus = ORPHAN_BIAS - held;
-        // SAFETY: as above.
+        // SAFETY: the arena is alive until the subtraction.
         unsafe { Self::subtract_orphans(this, surplus) }
     }
 
-    /// A handle that the final sweep counted has gone. True if it was the last one: free the memory.
+    /// Subtracts a handle that the final sweep counted. Returns true if it was the last one: then
+    /// the caller frees the memory.
     ///
     /// # Safety
     /// As for [`orphan_all`](Self::orphan_all).
     pub(crate) unsafe fn orphan_lets_go(this: *const Self) -> bool {
-        // SAFETY: handed on.
+        // SAFETY: the caller's handle was counted, so the arena is alive until the subtraction.
         unsafe { Self::subtract_orphans(this, 1) }
     }
 
     /// # Safety
     /// As for [`orphan_all`](Self::orphan_all).
     unsafe fn subtract_orphans(this: *const Self, number: usize) -> bool {
-        // SAFETY: alive until the subtraction.
+        // SAFETY: the caller says that the arena is alive, and it stays so until the subtraction.
         let orphans = unsafe { &(*this).orphans };
-        // AcqRel: the last one to subtract frees what all the others have used.
+        // AcqRel: the last thread to subtract frees what all the others have used.
         orphans.fetch_sub(number, Ordering::AcqRel) == number
     }
 }
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // Acquire: as in `take_run`.
+        // Acquire: pairs with the Release in `grow`, so that the chunk is seen initialised.
         let mut next = self.newest.load(Ordering::Acquire);
         while !next.is_null() {
             // SAFETY: made by `Box::into_raw`, and given up here once.

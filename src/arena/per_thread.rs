@@ -1,21 +1,23 @@
 //! One value per thread and object, found by a small number that the thread holds for its life.
 //!
-//! The well-kept crate for this, `thread_local`, can't be used: it gives a thread's number to another thread while the
-//! first may still run destructors of its thread-locals, and one of those may well drop a `Timeout`. Here such a late
-//! caller is told that it has no number, and takes a slower way.
+//! The well-kept crate for this, `thread_local`, can't be used. It gives a thread's number to
+//! another thread while the first may still run destructors of its thread-locals, and one of them
+//! may drop a `Timeout`. Here a thread in teardown is told that it has no number, and takes a
+//! slower path.
 
 use std::ptr;
 
 use crate::sync::{AtomicPtr, Ordering};
 
-/// Buckets double in size: 1, 2, 4, ... values. 24 of them hold 16 million threads that live at one time.
+/// Buckets double in size: 1, 2, 4, ... values. 24 of them hold 16 million threads that live at one
+/// time.
 const BUCKETS: usize = 24;
 
 /// How many values the buckets hold, and so how many numbers there are.
 const NUMBERS: usize = (1 << BUCKETS) - 1;
 
-/// A value for each thread that asked for one. Values stay until the table is dropped; when a thread ends, the next
-/// thread to start inherits its number and so its value.
+/// A value for each thread that asked for one. Values stay until the table is dropped. When a
+/// thread ends, a later thread inherits its number, and so its value.
 #[derive(Debug)]
 pub(crate) struct PerThread<T> {
     buckets: [AtomicPtr<AtomicPtr<T>>; BUCKETS],
@@ -26,28 +28,33 @@ impl<T: Sync> PerThread<T> {
         Self { buckets: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())) }
     }
 
-    /// The value of the thread with this number, made by `make` at the first call. Allocates at a thread's first call
-    /// only; lock-free.
+    /// Returns the value of the thread with this number; `make` makes it at the first call.
+    /// Lock-free. Allocates only at a thread's first call.
     #[inline]
     pub(crate) fn get_or(&self, number: ThreadNumber, make: impl FnOnce() -> T) -> &T {
         let (bucket, index) = locate(number);
-        // Acquire: pairs with the Release of the exchange in `grow`: the slots must be seen initialised.
+        // Acquire: pairs with the Release of the exchange in `grow`, so that the slots are seen
+        // initialised.
         let slots = self.buckets[bucket].load(Ordering::Acquire);
         let slots = if slots.is_null() { self.grow(bucket) } else { slots };
-        // SAFETY: a published bucket has 2^bucket slots. `locate` stays below that for every number there is.
+        // SAFETY: a published bucket has 2^bucket slots. `locate` stays below that for every number
+        // there is.
         let slot = unsafe { slots.add(index) };
-        // SAFETY: as above; slots stay where they are until the table is dropped.
+        // SAFETY: a published bucket has this slot, and slots stay where they are until the table
+        // is dropped.
         let slot = unsafe { &*slot };
-        // Acquire: pairs with the Release below, for another thread that had the number before, and for `iter`.
+        // Acquire: pairs with the Release below, for a value that another thread with this number
+        // made, and for `iter`.
         let value = slot.load(Ordering::Acquire);
         if !value.is_null() {
             // SAFETY: values are never moved or dropped before the table.
             return unsafe { &*value };
         }
         let value = Box::into_raw(Box::new(make()));
-        // Only this thread holds the number, so nobody else stores here. Release: pairs with the Acquire above.
+        // Only this thread holds the number, so no other thread stores here. Release: pairs with
+        // the Acquire above.
         slot.store(value, Ordering::Release);
-        // SAFETY: as above.
+        // SAFETY: values are never moved or dropped before the table.
         unsafe { &*value }
     }
 
@@ -60,23 +67,24 @@ impl<T: Sync> PerThread<T> {
         match published {
             Ok(_) => slots,
             Err(first) => {
-                // SAFETY: ours was not published, so nobody else knows it.
+                // SAFETY: ours was not published, so no other thread knows it.
                 drop(unsafe { bucket_box(slots, bucket) });
                 first
             }
         }
     }
 
-    /// The values of all threads that have one at this moment.
+    /// Returns the values of all threads that have one at this moment.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.buckets.iter().enumerate().flat_map(|(bucket, slots)| {
-            // Acquire: as in `get_or`.
+            // Acquire: pairs with the Release of the exchange in `grow`.
             let slots = slots.load(Ordering::Acquire);
             let len = if slots.is_null() { 0 } else { 1 << bucket };
             (0..len).filter_map(move |index| {
                 // SAFETY: a published bucket has `len` slots.
                 let slot = unsafe { slots.add(index) };
-                // SAFETY: as above.
+                // SAFETY: a published bucket has this slot, and slots stay where they are until the
+                // table is dropped.
                 let value = unsafe { &*slot }.load(Ordering::Acquire);
                 // SAFETY: a value, once stored, stays until the table is dropped.
                 unsafe { value.as_ref() }
@@ -88,14 +96,15 @@ impl<T: Sync> PerThread<T> {
 /// # Safety
 /// `slots` came from `Box::into_raw` of a slice of 2^bucket slots, and is given up.
 unsafe fn bucket_box<T>(slots: *mut AtomicPtr<T>, bucket: usize) -> Box<[AtomicPtr<T>]> {
-    // SAFETY: as above.
+    // SAFETY: the caller says where `slots` came from, and gives it up.
     unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(slots, 1 << bucket)) }
 }
 
 impl<T> Drop for PerThread<T> {
     fn drop(&mut self) {
         for (bucket, slots) in self.buckets.iter().enumerate() {
-            // Acquire: what other threads stored must be seen; whoever drops the table has synchronised with them anyway.
+            // Acquire: the values that other threads stored must be seen. The thread that drops the
+            // table has synchronised with them anyway.
             let slots = slots.load(Ordering::Acquire);
             if slots.is_null() {
                 continue;
@@ -112,7 +121,8 @@ impl<T> Drop for PerThread<T> {
     }
 }
 
-/// Bucket and index of a number: bucket b holds the numbers 2^b - 1 ..= 2^(b+1) - 2.
+/// Returns the bucket and the index of a number: bucket b holds the numbers 2^b - 1 ..= 2^(b+1) -
+/// 2.
 #[inline]
 fn locate(number: ThreadNumber) -> (usize, usize) {
     let from_one = number.0 + 1;
@@ -120,12 +130,13 @@ fn locate(number: ThreadNumber) -> (usize, usize) {
     (bucket, from_one - (1 << bucket))
 }
 
-/// A thread's number: below [`NUMBERS`], and its own until the thread can run no more code of ours.
+/// A thread's number. It is below [`NUMBERS`], and the thread's own until the thread can run no
+/// more of our code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ThreadNumber(usize);
 
 impl ThreadNumber {
-    /// None if the buckets have no place for it.
+    /// Returns `None` if the buckets have no place for it.
     fn new(number: usize) -> Option<Self> {
         (number < NUMBERS).then_some(Self(number))
     }
@@ -147,7 +158,7 @@ mod numbers {
     #[derive(Debug)]
     pub(super) struct Free {
         given_back: Vec<ThreadNumber>,
-        /// The first that no thread has ever had.
+        /// The first number that no thread has ever had.
         fresh: usize,
     }
 
@@ -156,7 +167,7 @@ mod numbers {
             Self { given_back: Vec::new(), fresh }
         }
 
-        /// None if each number is some thread's.
+        /// Returns `None` if every number belongs to a thread.
         pub(super) fn take(&mut self) -> Option<ThreadNumber> {
             self.given_back.pop().or_else(|| {
                 let fresh = ThreadNumber::new(self.fresh)?;
@@ -173,16 +184,19 @@ mod numbers {
     static FREE: Mutex<Free> = Mutex::new(Free::from(0));
 
     thread_local! {
-        /// What this thread looked up last: an object's identity and an address. In front of everything else because a
-        /// thread nearly always uses one engine. No destructor, so that it costs one access and nothing more.
+        /// The object that this thread looked up last: its identity and an address. Looked at
+        /// first, because a thread nearly always uses one engine. It has no destructor, so it costs
+        /// one access and no registration.
         static REMEMBERED: Cell<(u64, *const ())> = const { Cell::new((0, std::ptr::null())) };
         static NUMBER: Held = Held(take());
     }
 
-    /// None if each number is some thread's. None in a forked child, if another thread of the parent held the list just then.
+    /// `None` if every number belongs to a thread, or if, in a forked child, a thread of the parent
+    /// held the list during the fork.
     struct Held(Option<ThreadNumber>);
 
-    /// The child of a fork has forgotten what it remembered, so that whoever looks it up finds out that it is a child.
+    /// Makes the child of a fork forget what the thread remembered, so that the next look-up finds
+    /// out that it is a child.
     #[cfg(all(any(target_os = "linux", target_os = "macos"), not(miri)))]
     fn forget_in_children() {
         extern "C" fn forget() {
@@ -194,14 +208,14 @@ mod numbers {
     #[cfg(not(all(any(target_os = "linux", target_os = "macos"), not(miri))))]
     fn forget_in_children() {}
 
-    /// So often a forked child looks whether the list is free, before it does without.
+    /// How often a forked child tries to lock the list before it goes on without.
     const LOOKS: usize = 1_000;
 
     fn lock_free() -> Option<MutexGuard<'static, Free>> {
         if !fork::is_forked_since(0) {
             return Some(FREE.lock().unwrap_or_else(PoisonError::into_inner));
         }
-        // Should a thread of the parent have held it, nobody will ever let go of it here.
+        // If a thread of the parent held the lock during the fork, nobody will ever unlock it here.
         (0..LOOKS).find_map(|_| {
             std::thread::yield_now();
             FREE.try_lock().ok()
@@ -215,8 +229,9 @@ mod numbers {
 
     impl Drop for Held {
         fn drop(&mut self) {
-            // First forget, then give back: a destructor that runs after this one must not find what will be another
-            // thread's. It finds no number either, as this thread-local is now dead.
+            // First forget, then give back: a destructor that runs after this one must not find
+            // what will be another thread's. It finds no number either, as this thread-local is now
+            // dead.
             REMEMBERED.set((0, std::ptr::null()));
             if let (Some(number), Some(mut free)) = (self.0, lock_free()) {
                 free.give_back(number);
@@ -224,13 +239,14 @@ mod numbers {
         }
     }
 
-    /// This thread's number; none if the thread is in teardown, so that it has given it back, or could get none.
+    /// Returns this thread's number. Returns `None` if the thread is in teardown and has given its
+    /// number back, or if it could get none.
     pub(crate) fn current() -> Option<ThreadNumber> {
         NUMBER.try_with(|held| held.0).ok()?
     }
 
-    /// The address that was remembered for this identity (never 0); or what `find` finds, which is remembered if it says
-    /// so.
+    /// Returns the address that was remembered for this identity (never 0). Otherwise returns what
+    /// `find` finds, and remembers it if `find` says so.
     #[inline]
     pub(crate) fn with_remembered<T>(identity: u64, find: impl FnOnce() -> (*const T, bool)) -> *const T {
         let (known, address) = REMEMBERED.get();
@@ -251,8 +267,8 @@ mod numbers {
     use std::cell::Cell;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    // Reset with each schedule. An atomic of std, which loom does not see: the order in which threads get their numbers is
-    // nothing to explore.
+    // Reset with each schedule. An atomic of std, which loom does not see: the order in which
+    // threads get their numbers is not worth exploring.
     loom::lazy_static! {
         static ref NEXT: AtomicUsize = AtomicUsize::new(0);
     }
@@ -264,7 +280,7 @@ mod numbers {
         NUMBER.with(Cell::get).and_then(ThreadNumber::new)
     }
 
-    /// Makes the calling thread one that is in teardown, so that it has no number any more.
+    /// Puts the calling thread into teardown, so that it has no number any more.
     pub(crate) fn give_number_back() {
         NUMBER.with(|number| number.set(None));
     }
@@ -315,7 +331,7 @@ mod tests {
                     let number = current().expect("a living thread has a number");
                     for round in 0..100 {
                         let value = table.get_or(number, || AtomicUsize::new(0));
-                        // Not a read-modify-write: shared by two threads, counts would be lost.
+                        // Not a read-modify-write: if two threads shared it, counts would be lost.
                         value.store(value.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                         if round == 0 {
                             all_have_one.wait();

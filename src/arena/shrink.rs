@@ -1,11 +1,14 @@
-//! Memory that no timeout uses goes back to the system, a page at a time.
+//! Gives memory that no timeout uses back to the system, a page at a time.
 //!
-//! Entries are not unmapped while the engine lives: whoever still has an address of one may look at it. What is given back is the memory
-//! behind a page, all of whose entries are free; they read as zero afterwards, which is a free entry, and take no memory before
+//! Entries are not unmapped while the engine lives, because a thread that still has an entry's
+//! address may look at it. The system gets back the memory behind a page whose entries are all
+//! free. Those entries read as zero afterwards, which is a free entry, and take no memory before
 //! they are used again.
 //!
-//! *A page belongs to one party.* Its entries are free and in the hands of the one that took them out of the depot, so nobody else uses
-//! them. Setting the page's bit gives them up, all at once; whoever clears it has them all, and hands them out as fresh ones.
+//! *A page belongs to one party.* Its entries are free and belong to the thread that took them out
+//! of the depot, so no other thread uses them. By setting the page's bit that thread gives all of
+//! them up at once. The thread that clears the bit owns all of them, and hands them out as fresh
+//! ones.
 
 use std::ptr::{self, NonNull};
 
@@ -15,20 +18,20 @@ use super::depot::Magazine;
 use crate::entry::{Entry, Link, entry_ref};
 use crate::sync::Ordering;
 
-/// How many free entries of each page are in hand.
+/// Counts how many free entries of each page the caller holds.
 struct Pages<'a> {
-    /// By address, and where the counts of each begin.
+    /// Sorted by address, each with the index of its first count.
     chunks: Vec<(&'a Chunk, usize)>,
     counts: Vec<u16>,
 }
 
 impl<'a> Pages<'a> {
-    /// None if there is no memory to count with, or nothing that could be given back.
+    /// Returns `None` if there is no memory to count with, or nothing that could be given back.
     fn of(arena: &'a Arena) -> Option<Self> {
         let mut this = Self { chunks: Vec::new(), counts: Vec::new() };
         let chunks = || arena.chunks().filter(|chunk| chunk.pages() > 0);
         this.chunks.try_reserve_exact(chunks().count() + 1).ok()?;
-        // Should another have been added meanwhile, it is left out.
+        // A chunk that another thread adds meanwhile is left out.
         this.chunks.extend(chunks().take(this.chunks.capacity()).map(|chunk| (chunk, 0)));
         this.chunks.sort_unstable_by_key(|(chunk, _)| chunk.place());
         let mut pages = 0;
@@ -41,7 +44,8 @@ impl<'a> Pages<'a> {
         (pages > 0).then_some(this)
     }
 
-    /// The count of the page that an entry lies in; none if it is not to be given back.
+    /// Returns the count of the page that an entry lies in, or `None` if that page may not be given
+    /// back.
     fn count(&mut self, entry: NonNull<Entry>) -> Option<&mut u16> {
         let at = entry.addr().get();
         let index = self.chunks.partition_point(|(chunk, _)| chunk.place().0 <= at).checked_sub(1)?;
@@ -57,9 +61,10 @@ impl<'a> Pages<'a> {
 }
 
 impl Arena {
-    /// Gives all pages back whose entries are in the depot. Returns how many bytes the system has got.
+    /// Gives back all pages whose entries are all in the depot. Returns how many bytes the system
+    /// has got.
     ///
-    /// Whoever comes for entries meanwhile may find the depot empty, and take new memory.
+    /// A thread that needs entries meanwhile may find the depot empty, and take new memory.
     pub(crate) fn shrink(&self) -> usize {
         let Some(mut pages) = Pages::of(self) else { return 0 };
         let mut free = self.take_depot(|entry| {
@@ -69,7 +74,7 @@ impl Arena {
         });
         let mut magazine = Magazine { first: NonNull::dangling(), len: 0 };
         while let Some(entry) = NonNull::new(free) {
-            // SAFETY: a free entry out of the depot, which is ours.
+            // SAFETY: a free entry that this thread took out of the depot.
             let this = unsafe { entry_ref(entry) };
             free = this.next();
             if pages.count(entry).is_some_and(|count| Pages::is_whole(*count)) {
@@ -90,9 +95,11 @@ impl Arena {
             let mut page = 0;
             for run in counts.chunk_by(|a, b| Pages::is_whole(*a) == Pages::is_whole(*b)) {
                 if Pages::is_whole(run[0]) {
-                    // Before the pages can be taken, which counts them off.
+                    // Before the pages can be taken, because the thread that takes one subtracts
+                    // it.
                     self.given_back.fetch_add(run.len(), Ordering::Relaxed);
-                    // SAFETY: we have all of their entries, and have put none of them anywhere.
+                    // SAFETY: this thread has all of their entries, and has put none of them
+                    // anywhere.
                     bytes += unsafe { chunk.give_back(page, run.len()) };
                 }
                 page += run.len();
@@ -104,7 +111,7 @@ impl Arena {
     /// Takes all magazines, as one list of entries, and shows each entry to `look`.
     fn take_depot(&self, mut look: impl FnMut(NonNull<Entry>)) -> Link {
         let mut all: Link = ptr::null_mut();
-        // No more than there are now: others may put more there all the while.
+        // Bounded by the memory there is now, as other threads may add magazines all the time.
         for _ in 0..=self.capacity() / A_FEW {
             let Some(magazine) = self.take_magazine() else { break };
             let mut last = magazine.first;
@@ -115,7 +122,7 @@ impl Arena {
                 last = NonNull::new(next).expect("a magazine has as many entries as it says");
                 look(last);
             }
-            // SAFETY: as above.
+            // SAFETY: a free entry that came with the magazine.
             unsafe { entry_ref(last) }.set_next(all);
             all = magazine.first.as_ptr();
         }
