@@ -9,7 +9,7 @@ use crate::sync::Shown;
 pub(super) struct Level {
     /// log2 of a slot's width in ticks.
     shift: u32,
-    /// How many ticks before a block begins its cascade is started: half a block, none on level 0.
+    /// How many ticks before a block begins its cascade starts: half a block, 0 on level 0.
     lead: u64,
     /// Index of this level's slot 0 in the wheel's array.
     base: usize,
@@ -38,7 +38,7 @@ impl LevelView {
         self.slots
     }
 
-    /// A bit a slot, 64 in a word.
+    /// Returns one bit per slot, 64 in a word.
     pub(crate) fn occupied(&self) -> Vec<u64> {
         self.words.iter().map(Shown::get).collect()
     }
@@ -51,27 +51,29 @@ impl Level {
         Self { shift, lead, base, ring, opened: 0, reach: 0, occupancy: Occupancy::new(ring) }
     }
 
-    /// For whoever wants to look at it from outside.
+    /// Returns a view of the level for other threads.
     pub(super) fn view(&self) -> LevelView {
         LevelView { shift: self.shift, slots: self.ring, words: self.occupancy.words() }
     }
 
-    /// The block (slot-wide stretch of time) that a tick lies in.
+    /// Returns the block that a tick lies in. A block is a stretch of time as wide as a slot.
     pub(super) fn block_of(&self, tick: u64) -> u64 {
         tick >> self.shift
     }
 
-    /// When a block begins.
+    /// Returns the first tick of a block.
     pub(super) fn begins(&self, block: u64) -> u64 {
         block << self.shift
     }
 
-    /// When a block has to be looked at: its cascade starts, or, on level 0, it is due.
+    /// Returns when a block has to be looked at: when its cascade starts, or, on level 0, when it
+    /// is due.
     pub(super) fn opens(&self, block: u64) -> u64 {
         self.begins(block) - self.lead
     }
 
-    /// The first block that has not been opened when all ticks before `cursor` have been processed.
+    /// Returns the first block that is not opened once all ticks before `cursor` have been
+    /// processed.
     #[inline]
     pub(super) fn first_unopened(&self, cursor: u64) -> u64 {
         let by_time = if self.lead == 0 { cursor } else { ((cursor + self.lead - 1) >> self.shift) + 1 };
@@ -86,20 +88,21 @@ impl Level {
         self.lead
     }
 
-    /// Finds out how far the ring reaches, from this cursor on.
+    /// Stores how far the ring reaches, from this cursor on.
     pub(super) fn measure(&mut self, cursor: u64) {
         let end = self.first_unopened(cursor).saturating_add(self.ring as u64);
         self.reach = if end > u64::MAX >> self.shift { u64::MAX } else { end << self.shift };
     }
 
-    /// Whether the ring reaches this tick. It has to have been [measured](Self::measure) since the cursor was moved, or a block
-    /// opened.
+    /// Returns whether the ring reaches this tick. The level must have been
+    /// [measured](Self::measure) since the cursor was moved or a block opened.
     #[inline]
     pub(super) fn reaches(&self, tick: u64) -> bool {
         tick < self.reach
     }
 
-    /// Whether time has run away from the ring: a whole revolution and more lies between the cursor and `now`.
+    /// Returns whether time has outrun the ring: a whole revolution or more lies between the cursor
+    /// and `now`.
     pub(super) fn is_outrun(&self, cursor: u64, now: u64) -> bool {
         self.block_of(now).saturating_sub(self.first_unopened(cursor)) >= self.ring as u64
     }
@@ -110,7 +113,7 @@ impl Level {
         slot
     }
 
-    /// The place in the wheel's array of a block.
+    /// Returns the place of a block in the wheel's array.
     pub(super) fn place(&self, block: u64) -> usize {
         self.base + self.slot_of(block)
     }
@@ -124,13 +127,14 @@ impl Level {
         if occupied { self.occupancy.set(slot) } else { self.occupancy.clear(slot) }
     }
 
-    /// The next block that is not opened yet and has something in its slot.
+    /// Returns the next block that is not opened yet and whose slot is occupied.
     pub(super) fn next_occupied(&self, cursor: u64) -> Option<u64> {
         let first = self.first_unopened(cursor);
         self.occupancy.distance_to_next(self.slot_of(first)).map(|distance| first + distance as u64)
     }
 
-    /// The occupied places in the order of their blocks, with when each begins, or later.
+    /// Returns the occupied places in the order of their blocks, each with the tick at which its
+    /// block begins. The entries may be due later than that.
     pub(super) fn occupied(&self, cursor: u64) -> impl Iterator<Item = (u64, usize)> {
         let mut next = self.first_unopened(cursor);
         let end = next + self.ring as u64;
@@ -141,7 +145,7 @@ impl Level {
         })
     }
 
-    /// The occupied places in the order of their blocks, each cleared as it is named.
+    /// Returns the occupied places in the order of their blocks, and clears each as it is returned.
     pub(super) fn take_occupied(&mut self, cursor: u64) -> impl Iterator<Item = usize> {
         std::iter::from_fn(move || {
             let place = self.place(self.next_occupied(cursor)?);
@@ -162,15 +166,15 @@ mod tests {
         for shift in [0, 4] {
             let mut level = Level::new(shift, 0, RING);
             level.measure(0);
-            // The lead is half a block: what begins within it has been opened.
+            // The lead is half a block: blocks that begin within it have been opened.
             let end = (level.first_unopened(0) + RING as u64) << shift;
             assert!(level.reaches(end - 1) && !level.reaches(end), "shift {shift}");
         }
     }
 
     #[test]
-    fn what_a_ring_would_reach_beyond_all_ticks_is_all_ticks_and_no_less() {
-        // Sixteen blocks are all there are.
+    fn a_ring_whose_reach_overflows_reaches_all_ticks_and_no_less() {
+        // There are only sixteen blocks.
         let mut level = Level::new(60, 0, 2 * RING);
         level.measure(0);
         assert!(level.reaches(u64::MAX - 1));
@@ -186,7 +190,7 @@ mod tests {
     #[test]
     fn each_occupied_slot_is_named_once_in_the_order_of_the_blocks() {
         let mut level = Level::new(0, 100, RING);
-        // The ring begins at block 3 now, in slot 3.
+        // The ring now begins at block 3, in slot 3.
         for slot in [3, 5, 1] {
             level.mark(100 + slot, true);
         }

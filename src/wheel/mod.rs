@@ -1,9 +1,10 @@
-//! The timing wheel: slots, levels, bitmaps. No clock, no thread, no synchronisation, no allocation per operation: it is
-//! told what time it is and says what is due ("sans-io"). One owner; reached through `&mut`.
+//! The timing wheel: slots, levels, bitmaps. It has no clock, no thread and no synchronisation, and
+//! allocates nothing per operation. Its caller tells it the time, and it answers what is due
+//! ("sans-io"). It has one owner, which reaches it through `&mut`.
 //!
-//! With s = log2 of `ticks_per_wheel`, a slot of level l is 2^(s·l) ticks wide, and the slot of a tick is
-//! `(tick >> s·l) & mask` (Varghese and Lauck, "Hashed and Hierarchical Timing Wheels", 1987; Netty, Kafka). For 512 ticks
-//! of 1 ms a wheel:
+//! With s = log2 of `ticks_per_wheel`, a slot of level l is 2^(s·l) ticks wide, and the slot of a
+//! tick is `(tick >> s·l) & mask` (Varghese and Lauck, "Hashed and Hierarchical Timing Wheels",
+//! 1987; Netty, Kafka). For 512 ticks of 1 ms a wheel:
 //!
 //! | level | slot width | reaches | cascade starts before its slot begins |
 //! |---|---|---|---|
@@ -12,19 +13,22 @@
 //! | 2 | 4.4 min | 3.1 days | 2.2 min |
 //! | 3 | 37 h | 4.4 years, then rounds | 19 h |
 //!
-//! **Twice the slots.** If there is more than one level, each has 2·`ticks_per_wheel` slots and so reaches two blocks of
-//! the level above. That is what allows a cascade to be spread: when a block of level l is opened, half a block *before*
-//! it begins, all its entries already fit into level l - 1, so they can be moved a few at a time, tick by tick, while the
-//! ticks before it are expired on time. With exactly one revolution of slots a cascade could only be done all at once, in
-//! the tick in which it is due (that is where Kafka's p99 of tens of milliseconds comes from).
+//! **Twice the slots.** If there is more than one level, each has 2·`ticks_per_wheel` slots, and so
+//! reaches two blocks of the level above. This allows a cascade to be spread over many ticks. A
+//! block of level l is opened half a block *before* it begins, and then all its entries already fit
+//! into level l - 1. So they can be moved a few at a time, tick by tick, while the ticks before the
+//! block are expired on time. With exactly one revolution of slots a cascade could only be done all
+//! at once, in the tick in which it is due. (That is the cause of Kafka's p99 of tens of
+//! milliseconds.)
 //!
-//! **Rounds.** What lies beyond the last level's reach is linked into the last level all the same, and linked again each
-//! time its slot comes up. With `levels(1)` that is Netty's hashed wheel.
+//! **Rounds.** A deadline beyond the last level's reach is linked into the last level too, and
+//! linked again each time its slot comes up. With `levels(1)` the wheel is Netty's hashed wheel.
 //!
-//! **Never** is a list of its own, which no time reaches.
+//! **Never** has a list of its own, which no time reaches.
 //!
-//! **A jump of the clock** costs one step an occupied slot, not one a tick. If it outruns the last level's whole ring, all
-//! slots are set aside and looked at once each (`sweep`), instead of going round and round.
+//! **A jump of the clock** costs one step per occupied slot, not one per tick. If it outruns the
+//! whole ring of the last level, all slots are set aside and looked at once each (`sweep`), instead
+//! of round after round.
 
 mod level;
 mod occupancy;
@@ -43,14 +47,15 @@ use slots::Slots;
 use crate::entry::{Entry, entry_ref};
 use crate::time::Tick;
 
-/// How many entries a cascade moves in its first ticks. It doubles each eighth of the time that is left, so that a slot
-/// of any size is empty before it is due: 2,048 entries are about 50 µs of work in a tick.
+/// How many entries a cascade moves in its first ticks. The number doubles with each eighth of the
+/// time that is left, so that a slot of any size is empty before it is due. 2,048 entries are about
+/// 50 µs of work in a tick.
 const CASCADE_QUOTA: usize = 2_048;
 
-/// No cursor: ticks are not that wide.
+/// A cursor that does not exist: ticks have fewer bits.
 const UNMEASURED: u64 = u64::MAX;
 
-/// How many entries are left to be handled in this turn.
+/// How many more entries this turn may handle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget(usize);
 
@@ -63,7 +68,7 @@ impl Budget {
         self.0 == 0
     }
 
-    /// Takes one out of what is not [spent](Self::is_spent).
+    /// Takes one off a budget that is not [spent](Self::is_spent).
     #[inline]
     pub(crate) fn spend(&mut self) {
         self.0 -= 1;
@@ -85,21 +90,25 @@ struct Cascade {
 pub(crate) struct Wheel {
     slots: Slots,
     levels: Box<[Level]>,
-    /// Of level l at l - 1: at most one at a time, as a block is due before the next one is opened.
+    /// The cascade of level l is at l - 1. There is at most one at a time, because a block is due
+    /// before the next one is opened.
     cascades: Box<[Cascade]>,
-    /// Lists that no ring holds.
+    /// Lists that are outside of the rings.
     due_place: usize,
     never_place: usize,
-    /// What is brought when its tick has passed: taken after what is due, and before what comes due next, so that neither can
-    /// keep the other waiting for ever when there is more than the budget allows.
+    /// Entries that arrive after their tick has passed. They are taken after the entries that are
+    /// due, and before those that come due next. So neither can keep the other waiting for ever
+    /// when there is more than the budget allows.
     late_place: usize,
     late_is_next: bool,
-    /// All slots as they were when the clock outran the wheel, and how far they have been gone through.
+    /// All slots as they were when the clock outran the wheel, and the index of the first that is
+    /// not yet gone through.
     sweep: Slots,
     swept: usize,
     /// All ticks before this one have been processed.
     cursor: u64,
-    /// The cursor for which the levels were measured; [`UNMEASURED`] if a block was opened since.
+    /// The cursor for which the levels were measured, or [`UNMEASURED`] if a block was opened
+    /// since.
     measured: u64,
     len: usize,
     cascaded: u64,
@@ -116,12 +125,12 @@ enum Event {
     Finish(usize),
 }
 
-/// The largest `levels × log2(ticks_per_wheel)`: all of a tick's bits.
+/// The largest `levels × log2(ticks_per_wheel)`: all bits of a tick.
 pub(crate) const MAX_TICK_BITS: u32 = 55;
 
 impl Wheel {
-    /// `ticks_per_wheel` is a power of two, and at least 2 if there is more than one level; the builder has checked both
-    /// bounds. None if there is no memory for its slots.
+    /// Returns a wheel, or `None` if there is no memory for its slots. `ticks_per_wheel` is a power
+    /// of two, and at least 2 if there is more than one level. The builder has checked both bounds.
     pub(crate) fn new(ticks_per_wheel: usize, levels: usize) -> Option<Self> {
         debug_assert!(ticks_per_wheel.is_power_of_two() && levels >= 1);
         debug_assert!(levels == 1 || ticks_per_wheel >= 2);
@@ -152,41 +161,41 @@ impl Wheel {
         })
     }
 
-    /// Its levels, the finest first, to be looked at from outside.
+    /// Returns views of its levels for other threads, the finest level first.
     pub(crate) fn view(&self) -> Vec<LevelView> {
         self.levels.iter().map(Level::view).collect()
     }
 
-    /// Entries in it.
+    /// Returns how many entries are in the wheel.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Entries that were moved to a lower level so far.
+    /// Returns how many entries were moved to a lower level so far.
     pub(crate) fn cascaded(&self) -> u64 {
         self.cascaded
     }
 
-    /// Links an entry at a tick. One that has passed is due at once.
+    /// Links an entry at a tick. If the tick has passed, the entry is due at once.
     ///
     /// # Safety
-    /// The entry is in no slot, belongs to this wheel's owner alone as far as its links go, and stays valid until it comes
-    /// out of the wheel again.
+    /// The entry is in no slot. This wheel's owner alone owns its links. It stays valid until it
+    /// comes out of the wheel again.
     #[inline]
     pub(crate) unsafe fn insert(&mut self, entry: NonNull<Entry>, tick: Tick) {
         self.len += 1;
-        // SAFETY: handed on.
+        // SAFETY: the caller owns the entry's links, and keeps it valid while it is in the wheel.
         unsafe { self.link(entry, tick) };
     }
 
-    /// The same, out of line: for entries that are linked once more, so that the first time is inlined where it is
-    /// done most.
+    /// Like [`insert`](Self::insert), but out of line, for entries that are linked once more. So
+    /// the compiler inlines `insert` where most entries are linked.
     ///
     /// # Safety
     /// As for [`insert`](Self::insert).
     #[inline(never)]
     pub(crate) unsafe fn insert_again(&mut self, entry: NonNull<Entry>, tick: Tick) {
-        // SAFETY: handed on.
+        // SAFETY: the caller owns the entry's links, and keeps it valid while it is in the wheel.
         unsafe { self.insert(entry, tick) };
     }
 
@@ -195,7 +204,7 @@ impl Wheel {
     #[inline]
     unsafe fn link(&mut self, entry: NonNull<Entry>, tick: Tick) {
         let place = self.place_for(tick);
-        // SAFETY: handed on.
+        // SAFETY: the caller owns the entry's links, and keeps it valid while it is in the wheel.
         unsafe { self.slots.push(place, entry) };
     }
 
@@ -209,18 +218,18 @@ impl Wheel {
         if tick < cursor {
             return self.late_place;
         }
-        // Once a turn or so, and not for each entry.
+        // About once a turn, and not for each entry.
         if self.measured != cursor {
             self.levels.iter_mut().for_each(|level| level.measure(cursor));
             self.measured = cursor;
         }
-        // The last one takes what none reaches.
+        // The last level takes the deadlines that no level reaches.
         let index = self.levels.iter().position(|level| level.reaches(tick)).unwrap_or(self.levels.len() - 1);
         let level = &mut self.levels[index];
         let block = level.block_of(tick);
-        // A tick that the level below does not reach lies in a block that this level has not opened yet: the level
-        // below reaches two whole blocks beyond the one that the cursor is in, and a block is opened at most half a
-        // block early.
+        // A tick that the level below does not reach lies in a block that this level has not opened
+        // yet: the level below reaches two whole blocks beyond the block of the cursor, and a block
+        // is opened at most half a block early.
         debug_assert!(block >= level.first_unopened(cursor));
         let place = level.place(block);
         level.mark(place, true);
@@ -230,12 +239,12 @@ impl Wheel {
     /// Unlinks an entry.
     ///
     /// # Safety
-    /// The entry is in this wheel, and [`pop_due`](Self::pop_due), if it was ever called, has said that there are no more: before
-    /// that not all entries know where they are linked.
+    /// The entry is in this wheel. The last call of [`pop_due`](Self::pop_due), if there was one,
+    /// returned `None`: before that some entries do not know where they are linked.
     #[inline]
     pub(crate) unsafe fn remove(&mut self, entry: NonNull<Entry>) {
         self.len -= 1;
-        // SAFETY: handed on.
+        // SAFETY: the caller says that the entry is in this wheel, whose slots are sealed.
         unsafe { self.unlink(entry) };
     }
 
@@ -243,20 +252,21 @@ impl Wheel {
     /// As for [`remove`](Self::remove).
     #[inline]
     unsafe fn unlink(&mut self, entry: NonNull<Entry>) {
-        // SAFETY: handed on.
+        // SAFETY: the caller says that the entry is in this wheel, whose slots are sealed.
         let Some(emptied) = (unsafe { self.slots.unlink(entry) }) else { return };
         if let Some(level) = self.levels.iter_mut().find(|level| level.holds_place(emptied)) {
             level.mark(emptied, false);
         }
     }
 
-    /// The next entry whose slot has come by `now`, unlinked; none if there is none, or the budget is spent, and until then
-    /// nothing may be [removed](Self::remove). Whether the entry is due by its own word is for the caller to say, and to insert
-    /// it again if not.
-    // Always inlined, and so is `Slots::take`: this is done for each timeout that expires.
+    /// Unlinks and returns the next entry whose slot has come up by `now`. Returns `None` if there
+    /// is none, or if the budget is spent. Until it returns `None` the caller must not
+    /// [remove](Self::remove) any entry. The caller checks by the entry's own word whether it is
+    /// due, and inserts it again if not.
+    // Always inlined, like `Slots::take`: this runs for each timeout that expires.
     #[inline(always)]
     pub(crate) fn pop_due(&mut self, now: Tick, budget: &mut Budget) -> Option<NonNull<Entry>> {
-        // Nearly always there is another one in the slot that is due.
+        // Nearly always there is another entry in the slot that is due.
         if !budget.is_spent()
             && self.is_swept()
             && let Some(entry) = self.slots.take(self.due_place)
@@ -268,7 +278,8 @@ impl Wheel {
         self.pop_next_due(now, budget)
     }
 
-    /// As [`pop_due`](Self::pop_due), which it has to begin with what is swept, and to find out what comes next.
+    /// The rest of [`pop_due`](Self::pop_due): takes swept entries first, and finds what comes
+    /// next.
     #[inline(never)]
     fn pop_next_due(&mut self, now: Tick, budget: &mut Budget) -> Option<NonNull<Entry>> {
         loop {
@@ -311,7 +322,7 @@ impl Wheel {
         }
     }
 
-    /// Makes due what was brought late, when nothing else is due. False if there is none.
+    /// Makes the late entries due, when nothing else is. Returns false if there are none.
     fn take_late(&mut self) -> bool {
         self.late_is_next = false;
         let is_there = !self.slots.is_empty(self.late_place);
@@ -319,7 +330,7 @@ impl Wheel {
         is_there
     }
 
-    /// Moves a part of each cascade under way, once a tick. To be called when nothing is due any more.
+    /// Moves a part of each cascade under way, once a tick. Called when nothing is due any more.
     pub(crate) fn step_cascades(&mut self, budget: &mut Budget) {
         for index in (0..self.cascades.len()).rev() {
             let Cascade { place, due, stepped } = self.cascades[index];
@@ -335,7 +346,8 @@ impl Wheel {
         }
     }
 
-    /// When the wheel wants to be looked at next: [`Tick::ZERO`] for at once, none for never.
+    /// Returns when the wheel has to be looked at next: [`Tick::ZERO`] for at once, `None` for
+    /// never.
     pub(crate) fn next_due(&self) -> Option<Tick> {
         let is_due = |place| !self.slots.is_empty(place);
         if self.swept < self.sweep.len() || is_due(self.due_place) || is_due(self.late_place) {
@@ -347,8 +359,9 @@ impl Wheel {
         self.next_event().map(|(at, _)| Tick::new(at))
     }
 
-    /// The earliest deadline that an entry has by its own word; [`Tick::NEVER`] if there is none. Slots are looked at in the
-    /// order of the time that they stand for, until none can hold anything earlier than what was found.
+    /// Returns the earliest deadline that an entry has by its own word, or [`Tick::NEVER`] if there
+    /// is none. Looks at slots in the order of their ticks, until none can hold an earlier deadline
+    /// than the one found.
     pub(crate) fn earliest(&self) -> Tick {
         let due = [self.due_place, self.late_place].map(|place| self.slots.earliest_in(place));
         let at_once = due.into_iter().chain((self.swept..self.sweep.len()).map(|place| self.sweep.earliest_in(place)));
@@ -365,7 +378,7 @@ impl Wheel {
         })
     }
 
-    /// Unlinks all entries, one after the other, and gives them to `take`.
+    /// Unlinks all entries, one after the other, and gives each to `take`.
     pub(crate) fn drain(&mut self, mut take: impl FnMut(NonNull<Entry>)) {
         while let Some(entry) = self.take_swept() {
             self.len -= 1;
@@ -390,7 +403,8 @@ impl Wheel {
         let finishes = self.cascades.iter().enumerate().filter_map(|(index, cascade)| {
             (!self.slots.is_empty(cascade.place)).then_some((cascade.due, Event::Finish(index)))
         });
-        // Of two at the same tick a cascade goes first: what it brings may be due in that very tick.
+        // If two are due at the same tick, a cascade goes first: its entries may be due in that
+        // very tick.
         finishes.chain(opens).chain(due).min_by_key(|(at, _)| *at)
     }
 
@@ -421,7 +435,7 @@ impl Wheel {
         }
     }
 
-    /// Moves up to `quota` entries of a cascade to where they belong now.
+    /// Moves up to `quota` entries of a cascade to the slots where they belong now.
     fn cascade(&mut self, place: usize, quota: usize, budget: &mut Budget) {
         for _ in 0..quota {
             if budget.is_spent() {
@@ -449,13 +463,14 @@ impl Wheel {
         None
     }
 
-    /// Whether all that was set aside has been gone through.
+    /// Returns whether all slots that were set aside have been gone through.
     pub(crate) fn is_swept(&self) -> bool {
         self.swept == self.sweep.len()
     }
 
-    /// Has all entries come up, for the caller to see by their own words when they are due: some may have got an earlier deadline, and nobody
-    /// can say which. Only when the wheel [is swept](Self::is_swept).
+    /// Makes all entries come up, because some may have an earlier deadline now and nobody can name
+    /// them. The caller checks by each entry's own word when it is due. Only called when the wheel
+    /// [is swept](Self::is_swept).
     #[cold]
     pub(crate) fn rescan(&mut self, now: Tick) {
         self.set_all_aside(now.get());
@@ -463,8 +478,9 @@ impl Wheel {
         self.slots.move_slot(self.never_place, &self.sweep, last);
     }
 
-    /// Whatever slot an entry is in says nothing any more, as the clock has outrun the last level's ring, for example. All lists are set
-    /// aside, in the order of their levels and blocks, and time goes on at once.
+    /// Sets all lists aside, in the order of their levels and blocks, and moves the cursor at once.
+    /// Called when the slot of an entry does not tell its deadline any more, for example because
+    /// the clock has outrun the last level's ring.
     #[cold]
     fn set_all_aside(&mut self, now: u64) {
         debug_assert!(self.is_swept());

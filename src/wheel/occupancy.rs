@@ -1,5 +1,5 @@
-//! Which slots of a level hold anything: one bit a slot, and one bit a word of those, so that the next occupied slot is
-//! a few instructions away however many empty ones lie between.
+//! Which slots of a level are occupied: one bit per slot, and one summary bit per word of those. So
+//! the next occupied slot is found in a few instructions, however many empty slots lie before it.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ const BITS: usize = u64::BITS as usize;
 
 #[derive(Debug)]
 pub(super) struct Occupancy {
-    /// Written by the wheel's owner; statistics look at them.
+    /// The wheel's owner writes them; statistics read them.
     words: Arc<[Shown]>,
     /// Bit w of the summary says whether `words[w]` is not zero.
     summary: Box<[u64]>,
@@ -26,7 +26,7 @@ impl Occupancy {
         }
     }
 
-    /// The words, to be looked at by others.
+    /// Returns the words, for other threads to read.
     pub(super) fn words(&self) -> Arc<[Shown]> {
         Arc::clone(&self.words)
     }
@@ -49,7 +49,8 @@ impl Occupancy {
         }
     }
 
-    /// How many slots after `from`, going round, the next occupied one is (0 if it is `from` itself).
+    /// Returns how many slots after `from`, going round, the next occupied one is; 0 if it is
+    /// `from` itself. Returns `None` if all are empty.
     pub(super) fn distance_to_next(&self, from: usize) -> Option<usize> {
         match self.first_at_or_after(from) {
             Some(slot) => Some(slot - from),

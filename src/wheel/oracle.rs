@@ -1,5 +1,5 @@
-//! What a wheel *is*: a set of things with deadlines, of which those are due whose deadline has come. Forty lines that
-//! nobody can doubt, to hold the real one against.
+//! What a wheel *is*: a set of things with deadlines, of which those are due whose deadline has
+//! come. Forty lines, too simple to doubt, to compare the real wheel with.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ impl Oracle {
         assert!(self.by_id.remove(&id).is_some());
     }
 
-    /// The ids that are due, taken out.
+    /// Takes out the ids that are due, and returns them.
     pub(super) fn expire(&mut self, now: u64) -> Vec<usize> {
         let due: Vec<_> = self.by_id.iter().filter(|(_, deadline)| **deadline <= now).map(|(id, _)| *id).collect();
         due.iter().for_each(|id| self.cancel(*id));

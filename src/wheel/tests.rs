@@ -1,4 +1,5 @@
-//! The wheel against the oracle: any operations, any sizes, months of time. And what it costs, which an oracle can't see.
+//! Compares the wheel with the oracle: any operations, any sizes, months of time. Also checks
+//! costs, which an oracle can't see.
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
@@ -9,7 +10,8 @@ use super::oracle::Oracle;
 use super::*;
 use crate::entry::{ArmFlags, Expire, Reset, Task, Tell};
 
-/// An entry of the test's own. By its address alone, as in the arena: a `Box` that is moved says that nobody else points there.
+/// An entry of the test's own. It is held by its address alone, as in the arena, because a `Box`
+/// that is moved says that no other pointer points there.
 struct Held(NonNull<Entry>);
 
 impl Held {
@@ -38,7 +40,7 @@ struct Bench {
     next_id: usize,
     now: u64,
     wants_rescan: bool,
-    /// Entries looked at, to see the work and not only the answers.
+    /// How many entries came out of the wheel, to see the work and not only the answers.
     popped: u64,
 }
 
@@ -75,7 +77,7 @@ impl Bench {
         match held.entry().state.reset(deadline, Tell::ByQueue) {
             Reset::Later => {}
             Reset::Earlier => {
-                // What the worker does with the reset queue.
+                // The worker does this with the reset queue.
                 // SAFETY: pending entries are in the wheel.
                 unsafe { self.wheel.remove(held.0) };
                 // SAFETY: just removed.
@@ -99,7 +101,7 @@ impl Bench {
         self.oracle.cancel(id);
     }
 
-    /// One turn with a budget. Returns what fired.
+    /// Does one turn with a budget. Returns the ids that fired.
     fn turn(&mut self, budget: usize) -> Vec<usize> {
         let (now, mut fired) = (Tick::new(self.now), Vec::new());
         let mut budget = Budget::new(budget);
@@ -142,12 +144,13 @@ impl Bench {
         fired.sort_unstable();
         assert_eq!(fired, self.oracle.expire(now));
         assert_eq!(self.wheel.len(), self.oracle.len());
-        // It looks at each entry of a slot.
+        // `earliest` looks at each entry of a slot, so this compares it only while there are few.
         if self.oracle.len() < 1_000 {
             let earliest = self.oracle.next_deadline().unwrap_or(Tick::NEVER.get());
             assert_eq!(self.wheel.earliest().get(), earliest);
         }
-        // It may want to be looked at earlier than the next deadline, for a cascade or a reset, but not later.
+        // The wheel may want to be looked at earlier than the next deadline, for a cascade or a
+        // reset, but not later.
         let finite = |deadline: &u64| *deadline != Tick::NEVER.get();
         if let Some(next) = self.oracle.next_deadline().filter(finite) {
             assert!(self.wheel.next_due().is_some_and(|due| due.get() <= next), "would sleep past {next}");
@@ -167,10 +170,10 @@ impl Bench {
 enum Op {
     Schedule(u64),
     Reset(usize, u64),
-    /// To earlier, if it is, and the wheel is not told which.
+    /// Resets to an earlier deadline, if it is one, without naming the entry to the wheel.
     ResetUnsaid(usize, u64),
     Cancel(usize),
-    /// By so many ticks.
+    /// By this many ticks.
     Advance(u64),
     /// To the next time that the wheel asks for.
     Sleep,
@@ -316,7 +319,7 @@ fn multiples_of_every_period_fire_exactly_then() {
     }
 }
 
-/// What an oracle can't see: right answers at the wrong cost.
+/// An oracle can't see right answers at the wrong cost.
 #[test]
 fn a_jump_of_the_clock_costs_slots_and_not_ticks() {
     let many = if cfg!(miri) { 50 } else { 1_000 };
@@ -355,7 +358,8 @@ fn a_fat_slot_cascades_in_small_parts_before_it_is_due() {
     bench.entries.clear();
 }
 
-/// A level-1 block of a small wheel has only 8 ticks in which to be moved: the parts have to grow.
+/// A level-1 block of a small wheel has only 8 ticks in which to be moved, so the parts have to
+/// grow.
 #[test]
 #[cfg_attr(miri, ignore = "tens of thousands of entries, without which there is nothing to see")]
 fn the_parts_of_a_cascade_grow_so_that_none_is_left_when_its_time_is_over() {
@@ -417,7 +421,7 @@ fn an_empty_wheel_wants_nothing_and_never_is_never() {
 }
 
 #[test]
-fn a_wheel_that_is_emptied_in_the_midst_of_a_sweep_gives_out_all_that_it_holds() {
+fn a_wheel_drained_during_a_sweep_gives_out_all_its_entries() {
     for levels in [1, 2, 3] {
         let mut bench = Bench::new(8, levels);
         for deadline in 1..100 {
@@ -433,8 +437,9 @@ fn a_wheel_that_is_emptied_in_the_midst_of_a_sweep_gives_out_all_that_it_holds()
 }
 
 #[test]
-fn whatever_is_left_when_the_budget_is_spent_can_be_cancelled() {
-    // What is due in one tick, and what is swept: two long lists, each broken off at every point.
+fn entries_left_when_the_budget_is_spent_can_be_cancelled() {
+    // The entries that are due in one tick, and those that are swept: two long lists, each broken
+    // off at every point.
     for (now, spread) in [(7, 0), (1 << 40, 60)] {
         for budget in 1..20 {
             let mut bench = Bench::new(8, 2);
@@ -449,9 +454,9 @@ fn whatever_is_left_when_the_budget_is_spent_can_be_cancelled() {
     }
 }
 
-/// An overloaded wheel: more is brought late in each turn than the budget allows.
+/// An overloaded wheel: in each turn more late entries arrive than the budget allows.
 #[test]
-fn what_is_due_is_not_kept_waiting_by_what_is_brought_late_nor_the_other_way_round() {
+fn due_and_late_entries_do_not_keep_each_other_waiting() {
     let mut bench = Bench::new(8, 2);
     let waiting: Vec<_> = (1..=4).map(|tick| bench.schedule(tick)).collect();
     bench.now = 4;
@@ -465,9 +470,10 @@ fn what_is_due_is_not_kept_waiting_by_what_is_brought_late_nor_the_other_way_rou
     assert!(late[..12].iter().all(|id| fired.contains(id)), "and those that were brought first");
 }
 
-/// The same with a clock that goes on: there is always something that has come due before the late one is looked at.
+/// The same while the clock goes on: another entry has always come due before the late one is
+/// looked at.
 #[test]
-fn what_is_brought_late_is_not_kept_waiting_by_an_endless_stream_of_what_comes_due() {
+fn an_endless_stream_of_due_entries_does_not_keep_late_ones_waiting() {
     let mut bench = Bench::new(8, 2);
     for tick in 1..=100 {
         (0..3).for_each(|_| _ = bench.schedule(tick));
