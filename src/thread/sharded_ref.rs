@@ -1,18 +1,22 @@
-//! A reference count with a part for each thread, as Linux's `percpu_ref` has one for each processor.
+//! A reference count with one part per thread, as Linux's `percpu_ref` has one per processor.
 //!
-//! It counts what keeps an engine going beside its timers: futures that may need it later. One count for all of a server's futures would be
-//! a cache line that all of its threads write to. So each thread counts the references that it makes. The thread that drops a reference, be it
-//! another one, counts it off where it was made. Nobody needs the sum while there is a timer.
+//! It counts what keeps an engine alive beside its timers: futures that may need it later. If all
+//! futures of a server shared one count, all its threads would write to one cache line. So each
+//! thread counts the references that it makes. The thread that drops a reference subtracts it where
+//! it was counted, which may be in another thread's part. Nobody needs the sum while there is a
+//! timer.
 //!
-//! When the last timer has gone, no reference is made any more. Then the counts are closed one after the other. A count that is at zero then
-//! is settled by the thread that closes it, and any other by the reference that brings it to zero. The thread that settles the last count runs
-//! the release callback, which ends the engine. (Threads in teardown share a count, and so do those of a forked child.)
+//! When the last timer has gone, no reference is made any more. Then the counts are closed one
+//! after the other. A count that is at zero then is settled by the thread that closes it. Any other
+//! count is settled by the thread whose reference brings it to zero. The thread that settles the
+//! last count runs the release callback, which ends the engine. Threads in teardown share a count,
+//! and so do the threads of a forked child.
 
 use crossbeam_utils::CachePadded;
 
 use crate::sync::{AtomicUsize, Mutex, Ordering, lock};
 
-/// What ends the engine. Keeps the engine until then.
+/// The release callback, which ends the engine. Keeps the engine alive until then.
 type OnRelease = Box<dyn FnOnce() + Send>;
 
 const CLOSED: usize = 1 << (usize::BITS - 1);
@@ -29,31 +33,34 @@ impl LocalRefs {
     /// Counts a reference. The caller has a timer.
     #[inline]
     pub(crate) fn add(&self) {
-        // Relaxed: the timer keeps the engine going as yet.
+        // Relaxed: the caller's timer still keeps the engine alive.
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a reference off. True if the caller has to [settle](ShardedRef::settle) this count.
+    /// Subtracts a reference. Returns true if the caller has to [settle](ShardedRef::settle) this
+    /// count.
     #[inline]
     pub(crate) fn remove(&self) -> bool {
-        // Release: the thread that runs the callback sees what was done with this reference. Acquire: if this settles the count, that is
-        // after all that was done with the others of it.
+        // Release: the thread that runs the callback sees what was done with this reference.
+        // Acquire: a thread that settles the count does so after all that was done with its other
+        // references.
         self.0.fetch_sub(1, Ordering::AcqRel) == CLOSED | 1
     }
 
-    /// True if it was at zero: then it is settled.
+    /// Closes the count. Returns true if it was at zero: then the caller has to settle it.
     fn close(&self) -> bool {
-        // Release: a reference that settles it finds it counted. Acquire: as in `remove`.
+        // Release: a reference that settles the count sees it in `unsettled`. Acquire: the closing
+        // thread sees all that was done with the references.
         self.0.fetch_or(CLOSED, Ordering::AcqRel) == 0
     }
 }
 
-/// What all threads share of the count.
+/// The part of the count that all threads share.
 pub(crate) struct ShardedRef {
-    /// Counts that are closed and not settled yet; one more until all are closed.
+    /// How many counts are closed and not settled yet, plus one until all are closed.
     unsettled: AtomicUsize,
     on_release: Mutex<Option<OnRelease>>,
-    /// Of the threads that have no state of their own.
+    /// The count of the threads that have no state of their own.
     teardown: CachePadded<LocalRefs>,
 }
 
@@ -66,47 +73,53 @@ impl ShardedRef {
         }
     }
 
-    /// The count that threads share which have no state of their own.
+    /// Returns the count that threads without a state of their own share.
     pub(crate) fn teardown(&self) -> &LocalRefs {
         &self.teardown
     }
 
-    /// Closes all counts: `threads` are those of the threads. `on_release` runs when the last reference has gone, at once if there is none.
+    /// Closes all counts; `threads` are those of the threads that have a state. `on_release` runs
+    /// when the last reference has gone: at once, on this thread, if there is none.
     ///
-    /// By a pointer: what this is a part of may go in `on_release`, and a reference that is an argument has to be valid until its function
-    /// returns.
+    /// `this` is a pointer because `on_release` may free the object that this is a part of, and a
+    /// reference that is an argument has to be valid until its function returns.
     ///
     /// # Safety
-    /// `this` is valid, and is called with once. `on_release` keeps it valid until it has run. No reference is made any more.
+    /// `this` is valid, and this is called once for it. `on_release` keeps it valid until it has
+    /// run. No reference is made any more.
     pub(crate) unsafe fn close<'a>(
         this: *const Self,
         threads: impl Iterator<Item = &'a LocalRefs>,
         on_release: impl FnOnce() + Send + 'static,
     ) {
-        // SAFETY: as above.
+        // SAFETY: the caller says that `this` is valid, and `on_release` keeps it so.
         let shared = unsafe { &*this };
         *lock(&shared.on_release) = Some(Box::new(on_release));
         let settled = threads.chain([&*shared.teardown]).filter(|count| {
-            // First, so that no reference settles it before it is counted. Relaxed: a reference that settles it has seen it closed.
+            // Add before closing, so that no reference settles the count before it is added.
+            // Relaxed: a reference that settles it has seen it closed.
             shared.unsettled.fetch_add(1, Ordering::Relaxed);
             count.close()
         });
         let settled = settled.count();
-        // SAFETY: these counts were found at zero, and closed, so that nobody else settles them; and the one more is the caller's.
+        // SAFETY: these counts were found at zero and closed, so nobody else settles them. The one
+        // more is the initial one, which belongs to the caller.
         unsafe { Self::settle(this, settled + 1) };
     }
 
-    /// Settles so many counts.
+    /// Settles `counts` counts. The thread that settles the last one runs the release callback.
     ///
     /// # Safety
-    /// They are the caller's to settle, so that the release callback has not run.
+    /// These counts are the caller's to settle, so the release callback has not run.
     pub(crate) unsafe fn settle(this: *const Self, counts: usize) {
-        // AcqRel: the thread that settles the last sees the callback, and all that was done with the other references.
-        // SAFETY: as above: this is valid as long as a count is not settled.
+        // AcqRel: the thread that settles the last count sees the callback, and all that was done
+        // with the other references.
+        // SAFETY: the caller's counts are not settled yet, so the callback has not run, and `this`
+        // is valid.
         if unsafe { &(*this).unsettled }.fetch_sub(counts, Ordering::AcqRel) == counts {
             // SAFETY: the callback, which runs here and nowhere else, keeps this valid until then.
             let on_release = lock(unsafe { &(*this).on_release }).take();
-            // Not under the lock, and the last access, as this may go with it.
+            // Run it without the lock, and as the last access: `this` may be freed in it.
             if let Some(on_release) = on_release {
                 on_release();
             }

@@ -1,4 +1,4 @@
-//! What each thread that uses an engine has of it for itself: free entries, a home shard, counters.
+//! The state of each thread that uses an engine: free entries, home shard, counters.
 
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
@@ -13,29 +13,34 @@ use crate::count::{Counter, Counts, Running};
 use crate::entry::Entry;
 use crate::shard::Remote;
 
-/// One thread's part of one engine. Reached through the engine only ([`Shared::with_thread_state`](super::Shared::with_thread_state) and what it
-/// is made of), which gives it to no two threads at a time, but for what any thread may look at, or count.
+/// One thread's part of one engine. Only the engine gives it out (`Shared::with_thread_state` and
+/// the functions that it calls), and never to two threads at a time. The exceptions are the parts
+/// that any thread may read or count in.
 ///
-/// In this order, what a schedule writes is one cache line: the kept and the free entries, and the first of the counts.
+/// In this field order a schedule writes one cache line: the tombstones, the free entries and the
+/// first of the counts.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct ThreadState {
-    /// Entries on the home shard that were cancelled, to be armed again where they are.
+    /// Cancelled entries of the home shard, which this thread may revive in place.
     tombstones: Tombstones,
     free: EntryCache,
-    /// What it did on its home shard.
+    /// What the thread did on its home shard.
     home_counts: Counts,
-    /// The remote of the shard that this thread schedules on, once it has scheduled anything; null before.
+    /// The remote of the home shard, on which this thread schedules; null before it has scheduled
+    /// anything.
     home: Cell<*const Remote>,
-    /// The engine that it is a part of; null in one that threads share. Only `engine` knows its type.
+    /// The engine that it is a part of; null in a state that threads share. Only `engine` knows its
+    /// type.
     engine: *const (),
-    /// Its index, plus one, for other threads; 0 if there is none yet.
+    /// The home shard's index plus one, for other threads; 0 if there is no home yet.
     known_home: Counter,
-    /// What it did on each shard, as far as that is not its home: few threads ever need it.
+    /// What the thread did on each other shard. Few threads ever need it.
     other_shards: OnceLock<Box<[Counts]>>,
     /// The batch of this engine that the thread is running.
     pub(crate) running: Running,
-    /// Of futures that it made. Apart, as other threads may drop them.
+    /// References of the futures that it made. On another cache line, as other threads may drop
+    /// them.
     refs: CachePadded<LocalRefs>,
 }
 
@@ -47,17 +52,17 @@ const _: () = {
     );
 };
 
-// SAFETY: other threads use the counters and the references only, which are atomic; the rest is private to this file, and is used by
-// the thread that the producer belongs to.
+// SAFETY: other threads use only the counters and the references, which are atomic. The rest is
+// private to this file, and only the thread that the state belongs to uses it.
 unsafe impl Sync for ThreadState {}
 
 impl ThreadState {
-    /// A thread's own; `engine` is what it will be a part of.
+    /// Makes a thread's own state, as a part of `engine`.
     pub(crate) fn of(engine: *const ()) -> Self {
         Self { engine, ..Self::in_teardown() }
     }
 
-    /// One for threads in teardown, which have none of their own any more and share it.
+    /// Makes a state that threads in teardown share, because they have none of their own any more.
     pub(crate) fn in_teardown() -> Self {
         Self {
             engine: ptr::null(),
@@ -72,17 +77,19 @@ impl ThreadState {
         }
     }
 
-    /// The engine that a thread's own state is a part of, as [`of`](Self::of) was told.
+    /// Returns the engine that a thread's own state is a part of, as given to [`of`](Self::of).
     #[inline]
     pub(crate) fn engine(&self) -> *const () {
         self.engine
     }
 
-    /// The remote of the shard that this thread schedules on; chosen by `choose`, of the producer's engine, at the first call. (Not before:
-    /// workers and pool threads have producers, too, to give entries back, and must not count when shards are dealt out.)
+    /// Returns the remote of the home shard, on which this thread schedules. At the first call
+    /// `choose` chooses one of the same engine. Not before that: workers and pool threads have
+    /// states, too, to give entries back, and must not count when shards are dealt out.
     #[inline]
     pub(crate) fn home_or<'a>(&'a self, choose: impl FnOnce() -> &'a Remote) -> &'a Remote {
-        // SAFETY: null, or a remote of the engine that this producer, too, is a part of, or that its user has.
+        // SAFETY: null, or a remote of the engine that this state is a part of, or, if threads
+        // share it, of the engine that the caller has.
         if let Some(home) = unsafe { self.home.get().as_ref() } {
             return home;
         }
@@ -92,13 +99,14 @@ impl ThreadState {
         home
     }
 
-    /// Whether the remote, of the same engine, is that of the thread's home shard.
+    /// Returns whether the remote, of the same engine, is that of the home shard.
     #[inline]
     fn is_home(&self, remote: &Remote) -> bool {
         ptr::eq(self.home.get(), remote)
     }
 
-    /// The counts, to be written by the thread that the producer belongs to, for the shard of `remote`, one of `shards`.
+    /// Returns the counts for the shard of `remote`, one of `shards`. Only the thread that the
+    /// state belongs to writes to them.
     #[inline]
     pub(crate) fn counts(&self, remote: &Remote, shards: usize) -> &Counts {
         if self.is_home(remote) { &self.home_counts } else { self.other_counts(remote.index(), shards) }
@@ -119,13 +127,13 @@ impl ThreadState {
         home_counts + other_shards.map(|(_, counts)| count(counts)).sum::<u64>()
     }
 
-    /// The references that the thread has made, and the threads that had its number before.
+    /// Returns the references that this thread has made, and threads that had its number before.
     #[inline]
     pub(crate) fn refs(&self) -> &LocalRefs {
         &self.refs
     }
 
-    /// A free entry that the thread has at hand.
+    /// Returns a free entry of the thread's entry cache.
     ///
     /// # Safety
     /// The state is the calling thread's.
@@ -134,33 +142,35 @@ impl ThreadState {
         self.free.take()
     }
 
-    /// A free entry out of the arena, after the thread has used up its own; none if there is none.
+    /// Returns a free entry out of the arena, after the thread has used up its own, or `None` if
+    /// the arena has none.
     ///
     /// # Safety
     /// The state is the calling thread's, and `arena` is its engine's.
     pub(crate) unsafe fn refill(&self, arena: &Arena) -> Option<NonNull<Entry>> {
-        // SAFETY: handed on.
+        // SAFETY: the caller says that `arena` is the one that this cache is used with.
         unsafe { self.free.refill(arena) }
     }
 
-    /// A free entry, for which the arena grows; none if there is no memory.
+    /// Grows the arena, and returns a free entry, or `None` if there is no memory.
     ///
     /// # Safety
     /// As for [`refill`](Self::refill).
     pub(crate) unsafe fn grow(&self, arena: &Arena, growth: Growth) -> Option<NonNull<Entry>> {
-        // SAFETY: handed on.
+        // SAFETY: the caller says that `arena` is the one that this cache is used with.
         unsafe { self.free.grow(arena, growth) }
     }
 
-    /// A free entry that will be no timeout's; none if there is no memory for one. Waits for nobody.
+    /// Returns a free entry for a node, which belongs to no timeout, or `None` if there is no
+    /// memory. Waits for nobody.
     ///
     /// # Safety
-    /// As for [`take_entry`](Self::take_entry).
+    /// As for [`refill`](Self::refill).
     #[inline]
     pub(crate) unsafe fn take_node(&self, arena: &Arena) -> Option<NonNull<Entry>> {
-        // SAFETY: handed on.
+        // SAFETY: the caller says that `arena` is the one that this cache is used with.
         let refill = || unsafe { self.free.refill(arena) };
-        // SAFETY: handed on.
+        // SAFETY: the caller says that `arena` is the one that this cache is used with.
         let grow = || unsafe { self.free.grow(arena, Growth::Double) };
         let node = self.free.take().or_else(refill).or_else(grow)?;
         #[cfg(loom)]
@@ -169,23 +179,26 @@ impl ThreadState {
         Some(node)
     }
 
-    /// An entry that lies in the inbox of `remote`, or did when it was kept, and may be armed again there.
+    /// Returns a tombstone of `remote`. It is in that inbox, or was when it became a tombstone, and
+    /// may be revived there.
     #[inline]
     pub(crate) fn take_tombstone(&self, remote: &Remote) -> Option<NonNull<Entry>> {
         if self.is_home(remote) { self.tombstones.take() } else { None }
     }
 
-    /// Puts an entry of `remote` among the kept ones, if it can be one of these; see [`Tombstones::push`].
+    /// Puts an entry of `remote` on the list of tombstones; see [`Tombstones::push`]. Returns false
+    /// if it does not belong there, or the list is full.
     ///
     /// # Safety
-    /// As there; and the producer is the calling thread's.
+    /// As for [`Tombstones::push`]; and the state is the calling thread's.
     #[inline]
     pub(crate) unsafe fn put_tombstone(&self, entry: NonNull<Entry>, remote: &Remote) -> bool {
-        // SAFETY: handed on; a home, once there is one, stays the same.
+        // SAFETY: the caller upholds what `push` asks for; the home, once there is one, stays the
+        // same.
         self.is_home(remote) && unsafe { self.tombstones.push(entry) }
     }
 
-    /// Undoes that.
+    /// Undoes the last [`put_tombstone`](Self::put_tombstone).
     pub(crate) fn take_back_tombstone(&self) {
         self.tombstones.take_back();
     }
@@ -193,19 +206,20 @@ impl ThreadState {
     /// Gives the thread's free entries to the depot.
     ///
     /// # Safety
-    /// The producer is the calling thread's, and `arena` is its engine's.
+    /// The state is the calling thread's, and `arena` is its engine's.
     pub(crate) unsafe fn flush(&self, arena: &Arena) {
-        // SAFETY: handed on.
+        // SAFETY: the caller says that `arena` is the one that this cache is used with.
         unsafe { self.free.flush(arena) };
     }
 
     /// Puts an entry back.
     ///
     /// # Safety
-    /// As for [`take_entry`](Self::take_entry), and the caller is the entry's sole owner.
+    /// As for [`refill`](Self::refill), and the caller is the entry's sole owner.
     #[inline]
     pub(crate) unsafe fn put_entry(&self, arena: &Arena, entry: NonNull<Entry>) {
-        // SAFETY: handed on.
+        // SAFETY: the caller is the sole owner, and `arena` is the one that this cache is used
+        // with.
         unsafe { self.free.put(arena, entry) };
     }
 }

@@ -1,21 +1,27 @@
-//! Entries that were cancelled before the worker had looked at them, kept by their producer to be armed again where they are.
+//! Tombstones: entries that were cancelled before the worker had looked at them. Their producer
+//! keeps them, and may revive them in place.
 //!
-//! A server's timeouts are mostly scheduled and, soon after, cancelled, by one thread. The entry is then still in the inbox:
-//! taking it out is the worker's, giving it back costs the worker a look at a line that the producer has just written, and the
-//! producer as much to get it back. So the producer does not give it up: the next timeout that it schedules on the
-//! same shard is put into that very entry, by one exchange on the state word. Nothing is pushed, and the worker is not even
-//! told; it finds the entry in the inbox when it next looks there, with the new deadline. (None of the timers that this one has
-//! learned from does that, as far as its authors know.) The proof is in `README.md` here, section 10.
+//! In a server one thread mostly schedules a timeout and, soon after, cancels it. Its entry is then
+//! still in the inbox, and only the worker may take it out. To give the entry back, the worker
+//! would have to read a cache line that the producer has just written, and the producer would have
+//! to read it again later. So the producer keeps the entry. It puts the next timeout that it
+//! schedules on the same shard into that very entry, by one exchange on the state word. It pushes
+//! nothing, and does not tell the worker. The worker finds the entry with the new deadline when it
+//! next looks at the inbox.
+//!
+//! To its authors' knowledge, none of the timers that this one has learned from does that. The
+//! proof is in `shard/README.md`, section 10.
 
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
 use crate::entry::{Entry, entry_ref};
 
-/// So many entries a thread keeps of one engine: 4 KiB. A thread that cancels more at a time gives the rest up, as ever.
+/// How many tombstones a thread keeps per engine: 4 KiB. A thread that cancels more at a time gives
+/// up the rest in the usual way.
 const MOST: usize = if cfg!(loom) { 1 } else { 64 };
 
-/// One producer's kept entries, all of one shard: the newest first, as that one is in the cache.
+/// One producer's tombstones, all of one shard. The newest comes first, because it is in the cache.
 #[derive(Debug)]
 pub(super) struct Tombstones {
     newest: Cell<*mut Entry>,
@@ -27,19 +33,22 @@ impl Tombstones {
         Self { newest: Cell::new(ptr::null_mut()), len: Cell::new(0) }
     }
 
-    /// Puts an entry in whose handle is about to go; false if there is no room. What makes it a kept one is
-    /// [`State::leave_tombstone`](crate::entry::State::leave_tombstone), after this, because afterwards the engine may be gone; if that fails,
-    /// [`take_out`](Self::take_out) undoes it.
+    /// Puts an entry on the list, whose handle is about to go. Returns false if there is no room.
+    ///
+    /// The caller then makes it a tombstone by
+    /// [`State::leave_tombstone`](crate::entry::State::leave_tombstone). That comes second, because
+    /// afterwards the engine may be gone. If it fails, [`take_back`](Self::take_back) undoes this
+    /// call.
     ///
     /// # Safety
-    /// The caller has the entry's handle; the entry was cancelled before it was linked, and is of the shard that all of these
-    /// are of.
+    /// The caller owns the entry's handle. The entry was cancelled before it was linked, and is of
+    /// the same shard as all entries of this list.
     #[inline]
     pub(super) unsafe fn push(&self, entry: NonNull<Entry>) -> bool {
         if self.len.get() == MOST {
             return false;
         }
-        // SAFETY: the handle keeps the entry alive.
+        // SAFETY: the caller owns the handle, which keeps the entry alive.
         let this = unsafe { entry_ref(entry) };
         this.set_next_tombstone(self.newest.get());
         #[cfg(loom)]
@@ -49,22 +58,23 @@ impl Tombstones {
         true
     }
 
-    /// Takes the entry out again that was put in last.
+    /// Takes the newest entry off the list again, because it did not become a tombstone.
     #[cold]
     pub(super) fn take_back(&self) {
         let _entry = self.take();
         #[cfg(loom)]
         _entry.into_iter().for_each(|entry| {
-            // SAFETY: the caller has its handle.
+            // SAFETY: the caller owns the handle, which keeps the entry alive.
             unsafe { entry_ref(entry) }.set_in_use(true);
         });
     }
 
-    /// The entry that was kept last: the caller's to arm again.
+    /// Returns the newest tombstone: the caller's to revive.
     #[inline]
     pub(super) fn take(&self) -> Option<NonNull<Entry>> {
         let entry = NonNull::new(self.newest.get())?;
-        // SAFETY: entries live as long as the engine that this is a part of, and kept ones are this list's.
+        // SAFETY: entries live as long as the engine that this is a part of, and tombstones belong
+        // to this list.
         self.newest.set(unsafe { entry_ref(entry) }.next_tombstone());
         self.len.set(self.len.get() - 1);
         Some(entry)
@@ -80,7 +90,7 @@ mod tests {
         let (tombstones, entries): (_, Vec<_>) = (Tombstones::new(), (0..=MOST).map(|_| Entry::new_free()).collect());
         assert_eq!(tombstones.take(), None);
         for _ in 0..2 {
-            // SAFETY: ours, and in no list.
+            // SAFETY: the test owns the entries, which are in no list.
             let taken: Vec<_> = entries.iter().map(|entry| unsafe { tombstones.push(NonNull::from(entry)) }).collect();
             assert!(taken[..MOST].iter().all(|taken| *taken) && !taken[MOST], "no more than there is room for");
             let back = std::iter::from_fn(|| tombstones.take());
@@ -89,9 +99,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_in_last_can_be_taken_out_again() {
+    fn the_newest_tombstone_can_be_taken_back() {
         let (tombstones, entries) = (Tombstones::new(), [Entry::new_free(), Entry::new_free()]);
-        // SAFETY: ours, and in no list.
+        // SAFETY: the test owns the entries, which are in no list.
         entries.iter().for_each(|entry| assert!(unsafe { tombstones.push(NonNull::from(entry)) }));
         tombstones.take_back();
         assert_eq!((tombstones.take(), tombstones.take()), (Some(NonNull::from(&entries[0])), None));
