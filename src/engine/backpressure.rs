@@ -1,18 +1,22 @@
-//! Back-pressure: a thread that comes for more entries waits while too many wait for the worker, before it takes them.
+//! Back-pressure: a thread that needs more entries waits before it takes them, while too many wait
+//! for the worker.
 //!
-//! A thread that schedules and cancels faster than the worker collects would otherwise take new memory for ever: a cancelled timeout is
-//! not pending, and yet takes up its entry until the worker has come across it. So a thread that has used up what it has, and comes for
-//! the next 64, waits
+//! Without it, a thread that schedules and cancels faster than the worker collects would take new
+//! memory for ever. A cancelled timeout is not pending, but takes up its entry until the worker has
+//! gone through it. So a thread that has used up its entries, and takes the next 64, waits in two
+//! cases:
 //!
-//! * as long as more than [`MANY`] cancelled entries wait: those in the cancelled queue, and as many of the inbox as, by what the worker
-//!   has met last, are cancelled ones;
-//! * and, if there are none that were used before and the arena would have to grow, as long as more than that many entries of any kind
-//!   wait, of which some may come free.
+//! * as long as more than [`MANY`] cancelled entries wait. These are the entries of the cancelled
+//!   queue, and a part of the inbox, estimated from the entries that the worker has met last;
+//! * if there are no recycled entries and the arena would have to grow, as long as more than
+//!   [`MANY`] entries of any kind wait, because some of them may become free.
 //!
-//! Either for no longer than `max_wait` in all; then it goes on with those 64. So what is not pending is bounded however fast timeouts are
-//! scheduled and cancelled: by what waits, as much once more that the worker has taken out of its queues and goes through, and 64 for each
-//! thread and each `max_wait` for which the worker gets no processor. A worker that does not move for long is stuck: nobody waits for it
-//! until it moves again, and the arena grows.
+//! In both cases together it waits for `max_wait` at most, and then goes on with those 64. So the
+//! memory of timeouts that are not pending is bounded, however fast timeouts are scheduled and
+//! cancelled. The bound is what waits, as much again that the worker has taken out of its queues
+//! and goes through, and 64 for each thread and each `max_wait` for which the worker gets no
+//! processor. A worker that makes no progress for long is stuck: nobody waits for it until it moves
+//! again, and the arena grows.
 
 use std::ptr::NonNull;
 
@@ -25,7 +29,7 @@ use crate::sync::{sleep_briefly, thread};
 use crate::thread::ThreadState;
 use crate::time::RealTime;
 
-/// More entries than may wait for a worker that sleeps: one that has more to do is awake.
+/// More entries than may wait for a sleeping worker: a worker with more to do is awake.
 pub(super) const MANY: usize = 2 * WAKE_DEPTH;
 
 /// How often a thread yields its processor before it sleeps (0.1 ms each).
@@ -41,18 +45,19 @@ pub(super) struct Patience {
 #[derive(Debug)]
 struct Begun {
     at: RealTime,
-    /// The worker's, when the wait began.
+    /// The worker's progress when the wait began.
     progress: u64,
     tries: usize,
 }
 
 impl Remote {
-    /// What the worker has done that gives entries back, sooner or later: a number that only grows.
+    /// Counts the worker's steps that give entries back sooner or later. The number only grows.
     fn progress(&self) -> u64 {
         self.counters.transferred.get().wrapping_add(self.counters.collected.get())
     }
 
-    /// Whether very many cancelled entries wait in the queues. A look at no more than the two heads, as a rule.
+    /// Returns whether very many cancelled entries wait in the queues. As a rule this reads only
+    /// the two heads.
     #[inline]
     pub(super) fn has_much_garbage(&self) -> bool {
         let (cancelled, pushed) = (self.cancelled.depth(), self.inbox.depth());
@@ -60,14 +65,16 @@ impl Remote {
         cancelled + in_inbox > MANY
     }
 
-    /// Whether very many entries wait, in the queues or for the worker that has taken them out.
+    /// Returns whether very many entries wait, in the queues or in what the worker has taken out of
+    /// them.
     pub(super) fn is_behind(&self) -> bool {
         self.inbox_depth() + self.cancelled_depth() > MANY
     }
 }
 
 impl Patience {
-    /// Waits a little. False if there is nobody to wait for, or the call has waited for as long as it may.
+    /// Waits a little. Returns false if there is no worker to wait for, or if the call has waited
+    /// for as long as it may.
     pub(super) fn wait(&mut self, shared: &Shared, remote: &Remote) -> bool {
         let max = shared.max_wait();
         if self.is_out || !remote.is_turned_by_another() {
@@ -84,7 +91,7 @@ impl Patience {
         };
         if begun.at.elapsed() >= max {
             remote.stall.note(begun.progress, progress);
-            // It may be that the worker does not get its core.
+            // The worker may not get a processor.
             remote.check_worker();
             self.is_out = true;
             return false;
@@ -98,38 +105,40 @@ impl Patience {
         true
     }
 
-    /// Whether the call has waited at all.
+    /// Returns whether the call has waited at all.
     pub(super) fn has_waited(&self) -> bool {
         self.begun.is_some()
     }
 
-    /// How the arena is to grow, now that there is nothing to wait for, or no time.
+    /// Returns how the arena is to grow, once the call has nothing to wait for, or no time left.
     pub(super) fn growth(&self) -> Growth {
         if self.is_out { Growth::Little } else { Growth::Double }
     }
 }
 
 impl Shared {
-    /// A free entry, for a timeout on `remote`; none if there is no memory for one. May wait for the worker.
+    /// Returns a free entry for a timeout on `remote`, or `None` if there is no memory. May wait
+    /// for the worker.
     ///
     /// # Safety
     /// `mine` is the calling thread's state, of this engine.
     #[inline]
     pub(crate) unsafe fn take_entry(&self, mine: &ThreadState, remote: &Remote) -> Option<NonNull<Entry>> {
-        // SAFETY: handed on.
+        // SAFETY: the caller says that `mine` is its thread's state, of this engine.
         unsafe { mine.take_free() }.or_else(|| unsafe { self.take_entry_slowly(mine, remote) })
     }
 
     #[cold]
     unsafe fn take_entry_slowly(&self, mine: &ThreadState, remote: &Remote) -> Option<NonNull<Entry>> {
         let mut patience = Patience::default();
-        // SAFETY: handed on.
+        // SAFETY: the caller says that `mine` is its thread's state, of this engine.
         let entry = unsafe { self.refill(mine, remote, &mut patience) };
         self.count_wait(mine, remote, &patience);
         entry
     }
 
-    /// As many free entries; none if there is no memory for all of them. Waits for no longer than for one.
+    /// Returns `len` free entries, or `None` if there is no memory for all of them. Waits no longer
+    /// than for one entry.
     ///
     /// # Safety
     /// As for [`take_entry`](Self::take_entry).
@@ -143,36 +152,37 @@ impl Shared {
         entries.try_reserve_exact(len).ok()?;
         let mut patience = Patience::default();
         while entries.len() < len {
-            // SAFETY: handed on.
+            // SAFETY: the caller says that `mine` is its thread's state, of this engine.
             let entry = unsafe { mine.take_free() }.or_else(|| unsafe { self.refill(mine, remote, &mut patience) });
             let Some(entry) = entry else { break };
             entries.push(entry);
         }
         self.count_wait(mine, remote, &patience);
         if entries.len() < len {
-            // SAFETY: as for taking them; they are ours alone.
+            // SAFETY: `mine` is the thread's state, and the entries were just taken through it.
             entries.into_iter().for_each(|entry| unsafe { mine.put_entry(&self.arena, entry) });
             return None;
         }
         Some(entries)
     }
 
-    /// The thread has no free entry left.
+    /// Gets a free entry when the thread has none left.
     ///
     /// # Safety
     /// As for [`take_entry`](Self::take_entry).
     unsafe fn refill(&self, mine: &ThreadState, remote: &Remote, patience: &mut Patience) -> Option<NonNull<Entry>> {
         let may_wait = !self.max_wait().is_zero();
         while may_wait && remote.has_much_garbage() && patience.wait(self, remote) {}
-        // SAFETY: handed on.
+        // SAFETY: the caller says that `mine` is its thread's state, of this engine.
         let look = || unsafe { mine.refill(&self.arena) };
         let mut entry = look();
         while entry.is_none() {
             let is_over = !may_wait || !remote.is_behind() || !patience.wait(self, remote);
-            // Also when it is over: what the worker had given back before it was seen to be through is there by now.
+            // Look again even if the wait is over: what the worker gave back before it was seen to
+            // be done is there by now.
             entry = look();
             if is_over && entry.is_none() {
-                // SAFETY: handed on.
+                // SAFETY: the caller says that `mine` is its thread's state, of this engine.
                 return unsafe { mine.grow(&self.arena, patience.growth()) };
             }
         }

@@ -1,4 +1,5 @@
-//! Expired entries on their way to an executor: an intrusive list, so that handing them over allocates nothing.
+//! Expired entries on their way to an executor: an intrusive list, so handing them over allocates
+//! nothing.
 
 use std::ptr::NonNull;
 
@@ -8,17 +9,18 @@ use super::periodic::PeriodicRun;
 use crate::entry::{EngineGone, Entry, Task, entry_ref};
 use crate::time::Tick;
 
-/// So many entries go to the executor at a time: enough that its queue costs little per timeout, few enough that two
-/// threads can share a burst of some thousands.
+/// How many entries go to the executor at a time. With so many its queue costs little per timeout,
+/// and with so few two threads can share a burst of some thousands.
 pub(crate) const MAX_BATCH: usize = 256;
 
-/// Up to [`MAX_BATCH`] expired entries, in the order in which they expired. The engine's ownership of them comes with it.
+/// Up to [`MAX_BATCH`] expired entries, in the order in which they expired. The batch holds the
+/// engine's ownership of them.
 #[derive(Debug)]
 pub(crate) struct Batch {
     entries: Entries,
     shared: SharedRef,
     shard: usize,
-    /// Of futures that sleep, all of them, or none.
+    /// Whether its entries are those of sleeping futures: all of them, or none.
     sleepers: bool,
 }
 
@@ -26,14 +28,14 @@ pub(crate) struct Batch {
 #[derive(Debug)]
 pub(crate) struct Entries {
     chain: Chain,
-    /// Of which so many are series'; the others run once.
+    /// How many of them are periodic timeouts; the others run once.
     series: usize,
 }
 
-/// An entry that is to be run. The engine's ownership of it comes with it.
+/// An entry that is to be run. It holds the engine's ownership of the entry.
 pub(crate) struct Due(NonNull<Entry>);
 
-// SAFETY: expired entries belong to whoever holds the batch, and their tasks are `Send`.
+// SAFETY: expired entries belong to the thread that holds the batch, and their tasks are `Send`.
 unsafe impl Send for Batch {}
 
 impl Batch {
@@ -41,7 +43,7 @@ impl Batch {
         Self { entries: Entries { chain: Chain::new(), series: 0 }, shared, shard, sleepers: false }
     }
 
-    /// As many as there are, of futures that sleep.
+    /// Makes a batch for entries of sleeping futures, of any length.
     pub(super) fn of_sleepers(shared: SharedRef, shard: usize) -> Self {
         Self { sleepers: true, ..Self::new(shared, shard) }
     }
@@ -50,7 +52,7 @@ impl Batch {
         self.sleepers
     }
 
-    /// The entries, and the engine that they are to be taken off with.
+    /// Returns the entries, and the engine that `Due`'s functions need.
     pub(crate) fn open(&mut self) -> (&mut Entries, &SharedRef) {
         (&mut self.entries, &self.shared)
     }
@@ -59,7 +61,7 @@ impl Batch {
         &self.shared
     }
 
-    /// The shard that expired it.
+    /// Returns the shard that expired it.
     pub(crate) fn shard(&self) -> usize {
         self.shard
     }
@@ -73,10 +75,10 @@ impl Batch {
     }
 
     /// # Safety
-    /// The caller won the entry's way to EXPIRED, and it is in no list.
+    /// The caller took the entry from PENDING to EXPIRED, and it is in no list.
     #[inline]
     pub(super) unsafe fn push(&mut self, entry: NonNull<Entry>) {
-        // SAFETY: in no list, as the caller says; and the batch's from here on.
+        // SAFETY: the caller says that it is in no list; it is the batch's from here on.
         unsafe { self.entries.chain.push(entry) };
         // SAFETY: the engine's ownership, which came with it, keeps it alive.
         if unsafe { entry_ref(entry) }.state.is_series() {
@@ -86,7 +88,7 @@ impl Batch {
 }
 
 impl Entries {
-    /// The next one.
+    /// Takes the next entry off.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Due> {
         self.chain.pop().map(Due)
@@ -95,29 +97,29 @@ impl Entries {
 
 impl Due {
     fn entry(&self) -> &Entry {
-        // SAFETY: it is ours.
+        // SAFETY: this value holds the engine's ownership of it.
         unsafe { entry_ref(self.0) }
     }
 
-    /// Its deadline, and whether it is a series'.
+    /// Returns its deadline, and whether it is a periodic timeout's.
     #[inline]
     pub(crate) fn look(&self) -> (Tick, bool) {
         self.entry().state.look()
     }
 
-    /// What runs once. The engine lets go of the entry.
+    /// Returns the task of a timeout that runs once. The engine gives the entry up.
     #[inline]
     pub(crate) fn into_task(self, shared: &SharedRef) -> Task {
-        // SAFETY: the worker won this entry for the batch, and it was taken off once.
+        // SAFETY: the worker expired this entry for the batch, and it was taken off once.
         let task = unsafe { self.entry().take_task() };
         self.let_go(shared);
         task
     }
 
-    /// What wakes a future that slept. The engine lets go of the entry.
+    /// Returns a task that wakes the future that slept. The engine gives the entry up.
     #[inline]
     pub(crate) fn into_wake(self, shared: &SharedRef) -> Task {
-        // SAFETY: as above.
+        // SAFETY: the worker expired this entry for the batch, and it was taken off once.
         let wake = unsafe { self.entry().take_work() };
         self.let_go(shared);
         wake
@@ -131,9 +133,9 @@ impl Due {
         }
     }
 
-    /// A run of a series.
+    /// Returns a run of a periodic timeout.
     pub(crate) fn into_run(self) -> PeriodicRun {
-        // SAFETY: the worker won this entry for the batch, and it was taken off once.
+        // SAFETY: the worker expired this entry for the batch, and it was taken off once.
         unsafe { PeriodicRun::new(self.0) }
     }
 }

@@ -1,11 +1,12 @@
-//! A list of entries through their own links, which takes no memory of its own.
+//! A list of entries through their own links, which allocates nothing.
 
 use std::ptr::{self, NonNull};
 
 use crate::entry::{Entry, Link, entry_ref};
 use crate::sync::prefetch;
 
-/// Entries that are in no other list, in the order in which they were put in. What else comes with an entry is the holder's affair.
+/// Entries that are in no other list, in the order in which they were pushed. Its holder decides
+/// what else it owns of an entry.
 #[derive(Debug)]
 pub(crate) struct Chain {
     first: Link,
@@ -13,7 +14,7 @@ pub(crate) struct Chain {
     len: usize,
 }
 
-// SAFETY: entries of a chain belong to its holder, as far as their links go.
+// SAFETY: the links of a chain's entries belong to its holder.
 unsafe impl Send for Chain {}
 
 impl Chain {
@@ -27,13 +28,13 @@ impl Chain {
     }
 
     /// # Safety
-    /// The entry is in no list, and its link is the caller's until it is taken out again.
+    /// The entry is in no list, and its link is the chain's until it is popped.
     #[inline]
     pub(super) unsafe fn push(&mut self, entry: NonNull<Entry>) {
         self.join(entry.as_ptr(), entry.as_ptr(), 1);
     }
 
-    /// Takes over all of another.
+    /// Appends all entries of another chain.
     pub(crate) fn append(&mut self, other: Self) {
         if other.len > 0 {
             self.join(other.first, other.last, other.len);
@@ -43,7 +44,7 @@ impl Chain {
     #[inline]
     fn join(&mut self, first: Link, last: Link, len: usize) {
         match NonNull::new(self.last) {
-            // SAFETY: entries of the chain are ours.
+            // SAFETY: entries of the chain, and their links, are its holder's.
             Some(end) => unsafe { entry_ref(end) }.set_next(first),
             None => self.first = first,
         }
@@ -51,13 +52,13 @@ impl Chain {
         self.len += len;
     }
 
-    /// The entry that was put in first.
+    /// Takes off the entry that was pushed first.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<NonNull<Entry>> {
-        // The link of the last one leads nowhere.
+        // The link of the last entry is not valid.
         self.len = self.len.checked_sub(1)?;
         let entry = NonNull::new(self.first)?;
-        // SAFETY: entries of the chain are ours.
+        // SAFETY: entries of the chain, and their links, are its holder's.
         self.first = unsafe { entry_ref(entry) }.next();
         prefetch(self.first);
         if self.len == 0 {

@@ -1,4 +1,5 @@
-//! The half of a shard that only its worker touches: the wheel, and what was taken out of the queues.
+//! The half of a shard that only its worker touches: the wheel, and the entries taken out of the
+//! queues.
 
 use std::ptr::NonNull;
 
@@ -15,7 +16,8 @@ use crate::wheel::{LevelView, Wheel};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) transfer: usize,
-    /// Entries looked at because their slot came up, entries moved by cascades, and cancelled entries: so many of each.
+    /// Limits separately: entries looked at because their slot came up, entries moved by cascades,
+    /// and cancelled entries.
     pub(crate) expiry: usize,
 }
 
@@ -27,7 +29,7 @@ pub(crate) struct Turn {
     pub(crate) more: bool,
 }
 
-/// What the owner has noted last for others to see: what has not changed is not written again.
+/// What the owner has noted last for other threads. Unchanged values are not written again.
 #[derive(Debug, Default)]
 pub(super) struct Noted {
     pub(super) inbox: usize,
@@ -47,13 +49,14 @@ pub(crate) struct Core {
     pub(super) resets: Taken,
     pub(super) noted: Noted,
     pub(super) free: EntryCache,
-    /// Expired entries of futures that sleep: to be woken when the turn is over.
+    /// Expired entries of sleeping futures, which are woken when the turn is over.
     pub(super) wakes: Option<Batch>,
     /// The last tick that was turned to: the clock is not trusted to be monotonic.
     pub(super) now: Tick,
 }
 
-// SAFETY: the entries in its lists belong to the shard's owner as far as their links go; the rest is plain data.
+// SAFETY: the links of the entries in its lists belong to the shard's owner; the rest is plain
+// data.
 unsafe impl Send for Core {}
 
 impl Core {
@@ -77,23 +80,23 @@ impl Core {
         self.index
     }
 
-    /// The levels of its wheel, to be looked at by others.
+    /// Returns views of its wheel's levels for other threads.
     pub(crate) fn view(&self) -> Vec<LevelView> {
         self.wheel.view()
     }
 
-    /// The tick of the last turn.
+    /// Returns the tick of the last turn.
     pub(crate) fn turned_to(&self) -> Tick {
         self.now
     }
 
-    /// Entries in the wheel.
+    /// Returns how many entries are in the wheel.
     pub(crate) fn linked(&self) -> usize {
         self.wheel.len()
     }
 
     pub(super) fn unlink(&mut self, entry: NonNull<Entry>) {
-        // SAFETY: the engine has not let go of it.
+        // SAFETY: the engine has not given the entry up.
         if unsafe { entry_ref(entry) }.is_in_a_slot() {
             // SAFETY: it is in a slot, and only of this wheel.
             unsafe { self.wheel.remove(entry) };
@@ -103,23 +106,26 @@ impl Core {
     pub(super) fn unlink_and_let_go(&mut self, shared: &SharedRef, entry: NonNull<Entry>) {
         self.unlink(entry);
         let gone = let_go(&self.free, shared, entry);
-        debug_assert!(gone, "only what was never linked is armed again");
+        debug_assert!(gone, "only an entry that was never linked is revived");
     }
 
-    /// Whether nothing is left in a shard whose inbox has been closed that will ever be due.
+    /// Returns whether the inbox has been closed and nothing is left that will ever be due.
     pub(crate) fn is_drained(&self, shared: &SharedRef) -> bool {
         shared.remote(self.index).is_closed() && self.next_due().is_none()
     }
 
-    /// The earliest deadline of all that has been sorted in; [`Tick::NEVER`] if there is none. Looks at the entries of as many
-    /// slots as it takes.
+    /// Returns the earliest deadline of all linked entries, or [`Tick::NEVER`] if there is none.
+    /// Looks at the entries of as many slots as necessary.
     pub(crate) fn earliest(&self) -> Tick {
         self.wheel.earliest()
     }
 
-    /// Closes the shard for good and returns what was still pending in it. Whatever is scheduled afterwards is refused;
-    /// whatever was accepted before is in the answer, or was cancelled, or has been handed to an executor. Futures that sleep are withdrawn,
-    /// too, but not in the answer: they are to be woken ([`take_wakes`](Self::take_wakes)), as nobody will be there to wake them later.
+    /// Closes the shard for good and returns the timeouts that were still pending. Timeouts
+    /// scheduled afterwards are refused. Each timeout that was accepted before is returned, or was
+    /// cancelled, or has been handed to an executor.
+    ///
+    /// Sleeping futures are withdrawn too, but not returned. The caller has to wake them
+    /// ([`take_wakes`](Self::take_wakes)), because nobody could wake them later.
     pub(crate) fn close(&mut self, shared: &SharedRef) -> UnfiredList {
         let (mut left, mut wakes) = (UnfiredList::new(), self.wakes.take());
         let before = wakes.as_ref().map_or(0, Batch::len);
@@ -132,20 +138,21 @@ impl Core {
         left
     }
 
-    /// Closes the shard for good, and hands all that was still pending in it to `sink`, whatever its deadline; but for who is to be woken
-    /// ([`take_wakes`](Self::take_wakes)).
+    /// Closes the shard for good, and hands all timeouts that were still pending to `sink`,
+    /// whatever their deadlines. Sleeping futures are left for [`take_wakes`](Self::take_wakes).
     pub(crate) fn close_and_fire(&mut self, shared: &SharedRef, sink: &mut impl FnMut(Batch)) {
         let (mut batch, mut wakes) = (None, self.wakes.take());
         let remote = shared.remote(self.index);
         self.empty(shared, remote, |free, entry| {
-            // Again, if it was cancelled, and then armed again, in between.
+            // Repeats if the entry was revived after it was found cancelled.
             loop {
-                // SAFETY: the engine has not let go of it.
+                // SAFETY: the engine has not given the entry up.
                 if unsafe { entry_ref(entry) }.state.expire_early() {
-                    // SAFETY: just won, and in no list.
+                    // SAFETY: this call has just expired it, and it is in no list.
                     break unsafe { fire(&mut batch, &mut wakes, entry, shared, remote, sink) };
                 }
-                // It was cancelled: as in `withdraw`.
+                // It was cancelled. A cancel that has won but not queued the entry yet still holds
+                // the handle, and finds the queue closed.
                 if let_go(free, shared, entry) {
                     break;
                 }
@@ -155,11 +162,11 @@ impl Core {
         self.wakes = wakes;
     }
 
-    /// Closes the queues, and gives each entry that is left to `take`, in no list any more.
+    /// Closes the queues, and gives each entry that is left, in no list any more, to `take`.
     fn empty(&mut self, shared: &SharedRef, remote: &Remote, mut take: impl FnMut(&EntryCache, NonNull<Entry>)) {
         let pushed = remote.inbox.close();
         let pushed_back = remote.cancelled.close();
-        // First those that are known to be cancelled: some are in no slot any more.
+        // First the entries that are known to be cancelled: some are in no slot any more.
         for mut list in [std::mem::replace(&mut self.cancelled, Taken::NONE), pushed_back] {
             // SAFETY: taken out of the queue, so they are the worker's.
             while let Some(entry) = unsafe { list.pop(Entry::next_aside) } {
@@ -174,11 +181,12 @@ impl Core {
         }
         let free = &self.free;
         self.wheel.drain(|entry| take(free, entry));
-        // What the nodes name is not looked at: it was in the wheel.
+        // The entries that the nodes name are not looked at: they were in the wheel.
         for mut nodes in [std::mem::replace(&mut self.resets, Taken::NONE), remote.resets.close()] {
             // SAFETY: taken out of the queue, so they are the worker's.
             while let Some(node) = unsafe { nodes.pop(Entry::next_aside) } {
-                // SAFETY: as in `relink`.
+                // SAFETY: a node belongs to no timeout, so the worker is its sole owner. A shard's
+                // free list is only used with its own engine.
                 unsafe { self.free.put(&shared.arena, node) };
             }
         }
@@ -188,10 +196,11 @@ impl Core {
     }
 }
 
-/// Adds an entry to those that are to be run, or woken, and hands a batch over that is full.
+/// Adds an entry to the batch that is to be run, or to those that are to be woken. Hands a full
+/// batch over.
 ///
 /// # Safety
-/// The caller won the entry's way to EXPIRED, and it is in no list.
+/// The caller took the entry from PENDING to EXPIRED, and it is in no list.
 #[inline]
 pub(super) unsafe fn fire(
     batch: &mut Option<Batch>,
@@ -201,28 +210,28 @@ pub(super) unsafe fn fire(
     remote: &Remote,
     sink: &mut impl FnMut(Batch),
 ) {
-    // SAFETY: the engine has not let go of it.
+    // SAFETY: the engine has not given the entry up.
     if unsafe { entry_ref(entry) }.as_sleeper().is_some() {
-        // At once, as a task of this very turn may want its place.
+        // At once, because a task of this very turn may need its place under the limit.
         count_fired(1, shared, remote);
-        // SAFETY: handed on.
+        // SAFETY: the caller expired the entry, which is in no list.
         return unsafe { wake_later(wakes, entry, shared, remote) };
     }
     let open = batch.get_or_insert_with(|| Batch::new(shared.clone(), remote.index()));
-    // SAFETY: handed on.
+    // SAFETY: the caller expired the entry, which is in no list.
     unsafe { open.push(entry) };
     if open.len() == MAX_BATCH {
         hand_over(batch.take(), shared, remote, sink);
     }
 }
 
-/// Adds an entry of a future that sleeps to those that are to be woken.
+/// Adds an entry of a sleeping future to those that are to be woken.
 ///
 /// # Safety
-/// The caller won the entry's way out of PENDING, and it is in no list.
+/// The caller took the entry out of PENDING, and it is in no list.
 unsafe fn wake_later(wakes: &mut Option<Batch>, entry: NonNull<Entry>, shared: &SharedRef, remote: &Remote) {
     let open = wakes.get_or_insert_with(|| Batch::of_sleepers(shared.clone(), remote.index()));
-    // SAFETY: handed on.
+    // SAFETY: the caller took the entry out of PENDING, and it is in no list.
     unsafe { open.push(entry) };
 }
 
@@ -232,27 +241,30 @@ pub(super) fn hand_over(batch: Option<Batch>, shared: &SharedRef, remote: &Remot
     sink(batch);
 }
 
-/// Before they run: a task that schedules must find the room that it has made. (A series keeps its place.)
+/// Counts timeouts as fired before they run, because a task that schedules must find the place
+/// under the limit that it has freed. A periodic timeout keeps its place.
 fn count_fired(once: usize, shared: &SharedRef, remote: &Remote) {
     remote.counters.fired.add(once as u64);
     shared.give_places_back(once);
 }
 
-/// The engine lets go of an entry that is no longer pending and in no list. False if it is pending again (see
-/// [`EngineGone::NotYet`]).
+/// Gives up the engine's ownership of an entry that is no longer pending and in no list. Returns
+/// false if it is pending again, see [`EngineGone::NotYet`].
 #[inline]
 pub(super) fn let_go(free: &EntryCache, shared: &SharedRef, entry: NonNull<Entry>) -> bool {
-    // SAFETY: the engine has not let go of it before.
+    // SAFETY: the engine has not given the entry up before.
     match unsafe { entry_ref(entry) }.state.engine_lets_go() {
         EngineGone::OthersOwn => {}
-        // SAFETY: the last owner is the sole owner; a shard's free list is only used with its own engine.
+        // SAFETY: the last owner is the sole owner; a shard's free list is only used with its own
+        // engine.
         EngineGone::Last => unsafe { free.put(&shared.arena, entry) },
         EngineGone::NotYet => return false,
     }
     true
 }
 
-/// Takes an entry that is in no list any more out of PENDING, if it still is, and puts it where it belongs then.
+/// Takes an entry that is in no list any more out of PENDING, and adds it to `left` or `wakes`. If
+/// it was cancelled, gives it up.
 fn withdraw(
     free: &EntryCache,
     shared: &SharedRef,
@@ -261,19 +273,21 @@ fn withdraw(
     left: &mut UnfiredList,
     wakes: &mut Option<Batch>,
 ) {
-    // SAFETY: the engine has not let go of it.
+    // SAFETY: the engine has not given the entry up.
     let this = unsafe { entry_ref(entry) };
     loop {
         if this.state.withdraw() {
             return if this.as_sleeper().is_some() {
-                // SAFETY: just won, and in no list.
+                // SAFETY: this call has just withdrawn it, and it is in no list.
                 unsafe { wake_later(wakes, entry, shared, remote) }
             } else {
-                // SAFETY: just won, and in no list; the engine's part in it is given up.
+                // SAFETY: this call has just withdrawn it, it is in no list, and the list takes
+                // over the engine's ownership.
                 unsafe { left.push(shared, entry) }
             };
         }
-        // A cancel that has won but not queued the entry yet still holds the handle, and finds the queue closed.
+        // A cancel that has won but not queued the entry yet still holds the handle, and finds the
+        // queue closed.
         if let_go(free, shared, entry) {
             return;
         }

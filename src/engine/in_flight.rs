@@ -1,4 +1,5 @@
-//! How many batches are under way to, or in, an executor, and how to wait until there are none.
+//! Counts the batches that are on their way to an executor, or in it, and waits until there are
+//! none.
 
 use crate::sync::{AtomicUsize, Condvar, Mutex, Ordering, lock};
 
@@ -25,36 +26,37 @@ impl InFlight {
         }
     }
 
-    /// A batch is under way.
+    /// Counts a batch as under way.
     pub(crate) fn begin(&self) {
-        // Relaxed: the one who waits has made sure in another way that no more batches begin.
+        // Relaxed: the thread that waits has made sure in another way that no more batches begin.
         self.under_way.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A batch that is under way begins to run.
+    /// Counts a batch that is under way as running.
     pub(crate) fn run(&self) {
-        // Relaxed: as in `begin`.
+        // Relaxed: the thread that waits has made sure in another way that no more batches begin.
         self.running.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A batch that ran has ended.
+    /// Counts a batch that ran as ended.
     pub(crate) fn end(&self) {
         // Release: pairs with the Acquire in `ended`.
         self.ended.fetch_add(1, Ordering::AcqRel);
-        // Release: pairs with the Acquire of the waiters, who see what the tasks did.
+        // Release: pairs with the Acquire of the waiters, which see what the tasks did.
         let no_other_runs = self.running.fetch_sub(1, Ordering::AcqRel) == 1;
         if self.under_way.fetch_sub(1, Ordering::AcqRel) == 1 || no_other_runs {
-            // Under the lock, so that it can't fall between a waiter's look and its sleep. And only if there is one: a notification
-            // is a system call, and this is the way of every timeout that expires alone.
+            // Under the lock, so that the notification can't fall between a waiter's look and its
+            // sleep. Only if a thread waits: a notification is a system call, and every timeout
+            // that expires alone comes here.
             if *lock(&self.waiters) > 0 {
                 self.has_ended.notify_all();
             }
         }
     }
 
-    /// How many batches have ended so far.
+    /// Returns how many batches have ended so far.
     pub(crate) fn ended(&self) -> usize {
-        // Acquire: whoever sees a batch ended sees what its tasks did.
+        // Acquire: a thread that sees a batch ended sees what its tasks did.
         self.ended.load(Ordering::Acquire)
     }
 
@@ -63,7 +65,7 @@ impl InFlight {
         self.wait_for(&self.under_way);
     }
 
-    /// Blocks until no batch is running, whatever waits in an executor.
+    /// Blocks until no batch is running. Batches that wait in an executor don't count.
     pub(crate) fn wait_for_running(&self) {
         self.wait_for(&self.running);
     }
@@ -101,7 +103,7 @@ mod tests {
         in_flight.wait_for_running();
     }
 
-    /// Whether a thread that waits in this way comes back before, and after, `end`.
+    /// Returns whether a thread that waits in this way returns before, and after, `end`.
     fn comes_back(wait: impl FnOnce() + Send, end: impl FnOnce()) -> [bool; 2] {
         let (send, receive) = channel();
         std::thread::scope(|scope| {
@@ -116,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_all_waits_for_what_has_not_begun_to_run_too() {
+    fn waiting_for_all_includes_batches_that_have_not_begun_to_run() {
         let in_flight = InFlight::new();
         in_flight.begin();
         in_flight.begin();
@@ -131,15 +133,15 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_what_runs_does_not_wait_for_the_rest() {
+    fn waiting_for_running_batches_ignores_the_rest() {
         let in_flight = InFlight::new();
         in_flight.begin();
         in_flight.begin();
         in_flight.run();
         assert_eq!(comes_back(|| in_flight.wait_for_running(), || in_flight.end()), [false, true]);
-        // And once more: nobody waits now, and then somebody does again.
+        // Once more: nobody waits now, and then a thread waits again.
         in_flight.run();
         assert_eq!(comes_back(|| in_flight.wait_for_running(), || in_flight.end()), [false, true]);
-        assert_eq!(*lock(&in_flight.waiters), 0, "nobody is left to be told, which would cost a system call");
+        assert_eq!(*lock(&in_flight.waiters), 0, "no thread waits, so no notification costs a system call");
     }
 }

@@ -1,4 +1,5 @@
-//! What one engine is made of: its shared part, who keeps it, and the half of each shard that only the worker touches.
+//! One engine: its shared part, its owners, and the half of each shard that only the worker
+//! touches.
 
 mod backpressure;
 mod batch;

@@ -1,5 +1,5 @@
-//! A run of a series, in the hands of its runner: the task runs, and the entry goes back to the inbox, for the next time.
-//! See `README.md` here, section 6.
+//! A run of a periodic timeout. The runner runs the task, and pushes the entry to the inbox again
+//! for the next run. See `shard/README.md`, section 6.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,10 +12,11 @@ use crate::shard::Remote;
 use crate::sync::lock;
 use crate::time::Tick;
 
-/// What a task panicked with, if it did.
+/// The panic of a task, if it panicked.
 pub(crate) type Ran = Result<(), Box<dyn Any + Send>>;
 
-/// Of a series that has expired: its entry is in no list, and its task is this one's.
+/// A run of an expired periodic timeout. Its entry is in no list, and its task belongs to this
+/// value.
 #[derive(Debug)]
 pub(crate) struct PeriodicRun {
     entry: NonNull<Entry>,
@@ -23,24 +24,26 @@ pub(crate) struct PeriodicRun {
 
 impl PeriodicRun {
     /// # Safety
-    /// The worker won the entry's way to EXPIRED, and has given it to the caller, once.
+    /// The worker took the entry from PENDING to EXPIRED, and has given it to the caller, once.
     pub(crate) unsafe fn new(entry: NonNull<Entry>) -> Self {
         Self { entry }
     }
 
     fn entry(&self) -> &Entry {
-        // SAFETY: the engine has not let go of it: that is for this run to do.
+        // SAFETY: the engine has not given the entry up: this run does that.
         unsafe { entry_ref(self.entry) }
     }
 
     fn remote<'a>(&self, _shared: &'a SharedRef) -> &'a Remote {
-        // SAFETY: the schedule wrote it there; the remote is a part of the engine.
+        // SAFETY: the thread that scheduled it stored the address; the remote is a part of the
+        // engine.
         unsafe { &*self.entry().home().cast::<Remote>() }
     }
 
-    /// Runs it, if it is still wanted, and arms it for the next time. A panic ends the series, and is handed to the caller.
-    /// `begins` is called if it is run.
-    #[inline(never)] // Most timeouts are no series: what runs those is shorter without this.
+    /// Runs the task, if the run is still wanted, and arms the timeout for the next run. A panic
+    /// ends the timeout, and is returned to the caller. Calls `begins` if the task is run.
+    // Out of line: most timeouts are not periodic, and the code that runs those is shorter without.
+    #[inline(never)]
     pub(crate) fn run(self, shared: &SharedRef, begins: impl FnOnce()) -> Ran {
         let (next, has_run) = match self.entry().state.begin_run() {
             Begin::Cancelled => return self.clear_away(shared),
@@ -61,7 +64,7 @@ impl PeriodicRun {
                     }
                     Ok(None) => return self.end(shared, task),
                     Err(panic) => {
-                        // If it panics when it is dropped, too, that is not told.
+                        // If the drop panics too, that second panic is not reported.
                         self.end(shared, task).unwrap_or_else(panics::discard);
                         return Err(panic);
                     }
@@ -74,11 +77,11 @@ impl PeriodicRun {
         }
     }
 
-    /// To the inbox again. From here on the entry is the worker's, unless the engine has been shut down: then the series
-    /// ends.
+    /// Pushes the entry to the inbox again. From here on it is the worker's. If the engine has been
+    /// shut down, the timeout ends.
     fn push(self, shared: &SharedRef, has_run: bool) -> Ran {
         let remote = self.remote(shared);
-        // SAFETY: the entry is in no list, and ours to give to the worker.
+        // SAFETY: the entry is in no list, and this run may give it to the worker.
         if unsafe { remote.push_again(self.entry) }.is_ok() {
             return Ok(());
         }
@@ -95,17 +98,19 @@ impl PeriodicRun {
             shared.count(remote, |counts| counts.finished.add(1));
             return self.clear_away(shared);
         }
-        // A reset had put the run off, and the series waited for it: as if it had waited in the shard.
+        // A reset had moved the run to a later time, and the timeout was waiting for it. It counts
+        // as if it had waited in the shard.
         shared.count(remote, |counts| counts.returned.add(1));
         match &mut *lock(&shared.unfired_periodic) {
-            // SAFETY: just won, and in no list; the engine's part in it is given up.
+            // SAFETY: this run has just withdrawn it, it is in no list, and the list takes over the
+            // engine's ownership.
             Some(left) => unsafe { left.push(self.entry) },
             None => return self.clear_away(shared),
         }
         Ok(())
     }
 
-    /// After the last run.
+    /// Ends the timeout after its last run.
     fn end(self, shared: &SharedRef, task: Task) -> Ran {
         if self.entry().state.end_series() {
             shared.count(self.remote(shared), |counts| counts.finished.add(1));
@@ -115,9 +120,9 @@ impl PeriodicRun {
         catch_unwind(AssertUnwindSafe(|| drop(task)))
     }
 
-    /// It is not pending any more, and its task is still in it.
+    /// Drops the task of an entry that is not pending any more, and gives the entry up.
     fn clear_away(self, shared: &SharedRef) -> Ran {
-        // SAFETY: nobody took the task from under the run.
+        // SAFETY: the task belongs to the run, so no other thread has taken it.
         let task = unsafe { self.entry().take_task() };
         self.let_go(shared);
         catch_unwind(AssertUnwindSafe(|| drop(task)))

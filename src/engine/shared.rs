@@ -1,4 +1,4 @@
-//! What all shards, producers and handles of one engine share, and when it goes.
+//! The part of one engine that all shards, threads and handles share.
 
 use std::any::Any;
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::sys::fork;
 use crate::thread::{ShardedRef, ThreadState};
 use crate::time::Timeline;
 
-/// Called with what a task panicked with.
+/// Called with the panic of a task.
 pub(crate) type PanicHook = Box<dyn Fn(&(dyn Any + Send)) + Send + Sync>;
 
 /// An exact bound on pending timeouts.
@@ -30,7 +30,7 @@ struct Limit {
     used: CachePadded<AtomicUsize>,
 }
 
-/// How a engine is made.
+/// What an engine is made from.
 pub(crate) struct SharedPlan {
     pub(crate) shards: usize,
     pub(crate) timeline: Timeline,
@@ -42,14 +42,14 @@ pub(crate) struct SharedPlan {
 
 /// What all shards and threads of one engine share.
 pub(crate) struct Shared {
-    /// Never used again by another engine.
+    /// No other engine of this process ever has the same.
     id: u64,
     pub(super) owners: AtomicUsize,
     pub(crate) arena: Arena,
     timeline: Timeline,
     remotes: Box<[Remote]>,
     thread_states: PerThread<CachePadded<ThreadState>>,
-    /// For threads that are in teardown, so that they have no number any more.
+    /// For threads in teardown, which have no number any more.
     teardown: Mutex<ThreadState>,
     next_home: AtomicUsize,
     pub(super) refs: ShardedRef,
@@ -57,21 +57,23 @@ pub(crate) struct Shared {
     max_wait: Duration,
     pub(crate) in_flight: InFlight,
     pub(crate) panicked: AtomicU64,
-    /// Timeouts whose executor dropped the batch or panicked, so that they were run by whoever had it.
+    /// Timeouts that the thread which had their batch ran, because the executor dropped the batch
+    /// or panicked.
     pub(crate) refused: AtomicU64,
     pub(crate) overdue: Overdue,
     pub(crate) on_panic: CatchUnwind<Option<PanicHook>>,
-    /// What belongs into a shutdown's answer and was not in a shard when that was closed; none unless a shutdown is waiting.
+    /// Periodic timeouts that belong into a shutdown's answer but were not in a shard when it was
+    /// closed. `None` unless a shutdown is waiting.
     pub(crate) unfired_periodic: Mutex<Option<Chain>>,
-    /// [`fork::generation`] at its making.
+    /// [`fork::generation`] when it was made.
     generation: usize,
 }
 
-/// Ids start at 1: 0 is no engine's.
+/// Ids start at 1, because 0 means no engine.
 static NEXT_ID: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
 
 impl Shared {
-    /// None if there is no memory for so many shards.
+    /// Returns `None` if there is no memory for so many shards.
     pub(super) fn new(plan: SharedPlan) -> Option<Self> {
         let mut remotes = Vec::new();
         remotes.try_reserve_exact(plan.shards).ok()?;
@@ -98,34 +100,37 @@ impl Shared {
         })
     }
 
-    /// The engine that a remote is a part of.
+    /// Returns the engine that a remote is a part of.
     #[inline]
     pub(crate) fn of_remote(remote: &Remote) -> &Self {
-        // SAFETY: `SharedRef::create` wrote it there, and a remote lives as long as its engine.
+        // SAFETY: `SharedRef::create` stored the address, and a remote lives as long as its engine.
         unsafe { Self::ptr_of_remote(remote).as_ref() }
     }
 
-    /// The same by a pointer, for callers that may free the engine.
+    /// Like [`of_remote`](Self::of_remote), but returns a pointer, for callers that may free the
+    /// engine.
     #[inline]
     pub(super) fn ptr_of_remote(remote: &Remote) -> NonNull<Self> {
         remote.engine().cast()
     }
 
-    /// The engine of a thread's own state. Where the state was found by way of an entry, what is computed from this need not wait for the
-    /// entry's memory: that it is the state which the thread remembers is a branch, which the processor guesses.
+    /// Returns the engine of a thread's own state. If the caller found the state through an entry,
+    /// the processor need not wait for that entry's memory to compute anything from this result: it
+    /// guesses the branch that says that this is the state which the thread remembers.
     #[inline]
     pub(crate) fn of_thread(mine: &ThreadState) -> &Self {
         debug_assert!(!mine.engine().is_null(), "not of one in teardown");
-        // SAFETY: `find_thread_state` wrote it there, and the state is a part of that engine, so it is alive.
+        // SAFETY: `find_thread_state` stored the address, and the state is a part of that engine,
+        // so the engine is alive.
         unsafe { &*mine.engine().cast::<Self>() }
     }
 
-    /// Sets what wakes the workers. Once, before anybody schedules.
+    /// Sets what wakes the workers. Called once, before anybody schedules.
     pub(crate) fn set_waker(&self, waker: &Arc<dyn Wake>) {
         self.remotes.iter().for_each(|remote| remote.set_waker(Arc::clone(waker)));
     }
 
-    /// How long a schedule may wait for a worker that is behind.
+    /// Returns how long a schedule may wait for a worker that is behind.
     pub(super) fn max_wait(&self) -> Duration {
         self.max_wait
     }
@@ -147,7 +152,8 @@ impl Shared {
         &self.remotes[shard]
     }
 
-    /// Lets `work` use the calling thread's producer. It must not run user code: that could come back here.
+    /// Lets `work` use the calling thread's state. `work` must not run user code, which could come
+    /// back here.
     #[inline]
     pub(crate) fn with_thread_state<R>(&self, work: impl FnOnce(&ThreadState) -> R) -> R {
         match self.thread_state() {
@@ -161,21 +167,25 @@ impl Shared {
     fn with_teardown_state<R>(&self, work: impl FnOnce(&ThreadState) -> R) -> R {
         match self.teardown_state() {
             Some(mine) => work(&mine),
-            // Counted for nobody.
+            // Its counts are lost.
             None => work(&ThreadState::in_teardown()),
         }
     }
 
-    /// The calling thread's own producer; none if the thread is in teardown, so that it has to share one, or is a forked child's. A reset has
-    /// it while the user's clock is read, which may come back here: what it does to the producer it does at once, before or after.
+    /// Returns the calling thread's own state. Returns `None` if the thread is in teardown, so that
+    /// it has to share one, or if this is a forked child.
+    ///
+    /// A reset holds the state while it reads the user's clock, which may come back here. So the
+    /// reset does what it does to the state at once, before or after that.
     #[inline]
     pub(crate) fn thread_state(&self) -> Option<&ThreadState> {
         let mine = with_remembered(self.id, || self.find_thread_state());
-        // SAFETY: producers stay where they are as long as the engine, and the address was found for this engine's id.
+        // SAFETY: states stay where they are as long as the engine, and the address was found for
+        // this engine's id.
         unsafe { mine.as_ref() }
     }
 
-    /// The address of the calling thread's own producer, and whether to remember it.
+    /// Returns the address of the calling thread's own state, or null, and whether to remember it.
     #[cold]
     #[inline(never)]
     fn find_thread_state(&self) -> (*const ThreadState, bool) {
@@ -190,16 +200,17 @@ impl Shared {
         }
     }
 
-    /// The producer that threads share which have none of their own. None in a forked child, where what the parent's threads
-    /// were at when it was forked, they are at for ever.
+    /// Returns the state that threads without one of their own share. Returns `None` in a forked
+    /// child: there, whatever the parent's threads had begun during the fork stays unfinished for
+    /// ever.
     #[cold]
     #[inline(never)]
     pub(crate) fn teardown_state(&self) -> Option<MutexGuard<'_, ThreadState>> {
         (!self.is_forked()).then(|| lock(&self.teardown))
     }
 
-    /// The remote of the shard that was chosen, or else the one that the calling thread, whose producer this is, schedules on:
-    /// threads are dealt out to shards in turn.
+    /// Returns the remote of the chosen shard, or, if none is chosen, that of the calling thread's
+    /// home shard. `mine` is the calling thread's state. Threads are dealt out to shards in turn.
     #[inline]
     pub(crate) fn home_of<'a>(&'a self, mine: &'a ThreadState, chosen: Option<usize>) -> &'a Remote {
         match chosen {
@@ -213,7 +224,8 @@ impl Shared {
         self.remote(self.next_home.fetch_add(1, Ordering::Relaxed) % self.remotes.len())
     }
 
-    /// Whether this is a child process that was forked after the engine was made: the engine's threads are not here.
+    /// Returns whether this is a child process that was forked after the engine was made. Then the
+    /// engine's threads do not exist here.
     #[inline]
     pub(crate) fn is_forked(&self) -> bool {
         fork::is_forked_since(self.generation)
@@ -225,43 +237,46 @@ impl Shared {
         self.with_thread_state(|mine| add(self.counts_of(mine, remote)));
     }
 
-    /// The calling thread's counts for the shard of a remote of this engine.
+    /// Returns the calling thread's counts for the shard of a remote of this engine.
     #[inline]
     pub(crate) fn counts_of<'a>(&self, mine: &'a ThreadState, remote: &Remote) -> &'a Counts {
         mine.counts(remote, self.remotes.len())
     }
 
-    /// Sums a count over all threads, of one shard or of all.
+    /// Sums a count over all threads, for one shard or for all.
     pub(crate) fn sum(&self, shard: Option<usize>, count: impl Fn(&Counts) -> u64) -> u64 {
         let late = lock(&self.teardown).sum(shard, &count);
         late + self.thread_states().map(|thread| thread.sum(shard, &count)).sum::<u64>()
     }
 
-    /// Those of all threads that have one of their own at this moment.
+    /// Returns all threads' own states.
     pub(super) fn thread_states(&self) -> impl Iterator<Item = &ThreadState> {
         self.thread_states.iter().map(|thread| &**thread)
     }
 
-    /// Where the calling thread notes what it is running; none if it is in teardown, so that it has no place of its own.
+    /// Returns where the calling thread notes what it is running. Returns `None` if it is in
+    /// teardown, because then it has no place of its own.
     pub(crate) fn running_here(&self) -> Option<&Running> {
         self.thread_state().map(|mine| &mine.running)
     }
 
-    /// The tasks that are running: of which shard each, and since when, in nanoseconds of the engine's time.
+    /// Returns the tasks that are running: the shard of each, and since when, in nanoseconds of the
+    /// engine's time.
     pub(crate) fn running(&self) -> impl Iterator<Item = (usize, u64)> {
         self.thread_states().filter_map(|thread| thread.running.get())
     }
 
-    /// Takes `n` places under the limit on pending timeouts; all of them or none.
+    /// Takes `n` places under the limit on pending timeouts: all of them or none. Returns whether
+    /// it did.
     #[inline]
     pub(crate) fn take_places(&self, n: usize) -> bool {
         let Some(limit) = &self.limit else { return true };
         let add = |used: usize| used.checked_add(n).filter(|&used| used <= limit.max);
-        // Acquire: pairs with the Release of whoever gave the place back.
+        // Acquire: pairs with the Release in `give_places_back`.
         limit.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, add).is_ok()
     }
 
-    /// Gives places back, by whoever won an entry's way out of PENDING.
+    /// Gives `n` places back. The thread that took the entries out of PENDING calls this.
     #[inline]
     pub(crate) fn give_places_back(&self, n: usize) {
         if let Some(limit) = &self.limit {
@@ -269,13 +284,14 @@ impl Shared {
         }
     }
 
-    /// Timeouts that were accepted, and neither fired nor cancelled nor handed back yet.
+    /// Returns how many timeouts were accepted, and have neither fired nor been cancelled nor been
+    /// returned yet.
     pub(crate) fn pending(&self) -> usize {
         if let Some(limit) = &self.limit {
             return limit.used.load(Ordering::Acquire);
         }
-        // What ends is read before what begins, so that all that was scheduled before this call, and ends during it, is
-        // still counted.
+        // Ends are read before beginnings. So a timeout that was scheduled before this call and
+        // ends during it is still counted.
         let shards: u64 = self.remotes.iter().map(|m| m.counters.fired.get() + m.counters.returned.get()).sum();
         let ended = self.sum(None, Counts::ended);
         let scheduled = self.sum(None, |counts| counts.scheduled.get());
@@ -288,17 +304,19 @@ impl Shared {
     /// The caller is the entry's sole owner; it is this engine's.
     #[inline]
     pub(crate) unsafe fn put_entry(&self, entry: NonNull<Entry>) {
-        // SAFETY: the producer is this thread's, the arena is the engine's; the rest is handed on.
+        // SAFETY: the state is this thread's, the arena is the engine's, and the caller is the
+        // entry's sole owner.
         self.with_thread_state(|mine| unsafe { mine.put_entry(&self.arena, entry) });
     }
 
-    /// Gives memory back that no timeout uses: how many bytes. None in a forked child, where the free lists may be in the middle of
-    /// something that goes on in the parent.
+    /// Gives memory that no timeout uses back to the system. Returns how many bytes. Returns 0 in a
+    /// forked child, where a thread of the parent may have been changing the free lists during the
+    /// fork.
     pub(crate) fn shrink(&self) -> usize {
         if self.is_forked() {
             return 0;
         }
-        // SAFETY: the producer is this thread's, the arena is the engine's.
+        // SAFETY: the state is this thread's, the arena is the engine's.
         self.with_thread_state(|mine| unsafe { mine.flush(&self.arena) });
         self.arena.shrink()
     }
@@ -310,8 +328,9 @@ impl fmt::Debug for Shared {
     }
 }
 
-// SAFETY: everything in it is made to be shared; the raw pointers in remotes point at entries, whose protocol says who
-// may touch them.
+// SAFETY: every field may be shared. The raw pointers in remotes point at entries, and the entries'
+// protocol says which thread may touch them.
 unsafe impl Send for Shared {}
-// SAFETY: as above.
+// SAFETY: every field may be shared. The raw pointers in remotes point at entries, and the entries'
+// protocol says which thread may touch them.
 unsafe impl Sync for Shared {}

@@ -1,4 +1,5 @@
-//! A shard without a thread, turned by the test: who is woken and when, and what a turn leaves over.
+//! A shard without a thread, turned by the test: which worker is woken and when, and what a turn
+//! leaves over.
 
 mod turns;
 mod wakes;
@@ -18,11 +19,11 @@ use crate::sync::{AtomicUsize, Ordering};
 use crate::time::{ManualClock, Source, Tick, Timeline};
 use crate::wheel::Wheel;
 
-/// Whoever wakes the workers, and what came of it.
+/// Wakes the worker, and counts how it was called.
 #[derive(Clone, Default)]
 struct Bell {
     rung: Arc<AtomicUsize>,
-    /// Not 0: there is no thread for a worker.
+    /// Not 0: no thread can be started for a worker.
     is_broken: Arc<AtomicUsize>,
     /// Not 0: a thread other than the test's turns the shard.
     is_elsewhere: Arc<AtomicUsize>,
@@ -31,7 +32,7 @@ struct Bell {
 
 impl Wake for Bell {
     fn wake(&self, remote: &Remote) -> bool {
-        assert_eq!(remote.index(), 1, "it is the other one that is tested");
+        assert_eq!(remote.index(), 1, "the test uses the second shard");
         self.rung.fetch_add(1, Ordering::Relaxed);
         self.is_broken.load(Ordering::Relaxed) == 0
     }
@@ -46,12 +47,12 @@ impl Wake for Bell {
     }
 }
 
-/// The second of a engine's two shards.
+/// The second of an engine's two shards.
 struct Rig {
     shared: SharedRef,
     shard: Core,
     bell: Bell,
-    /// Of which each task has a clone.
+    /// Each task has a clone.
     witness: Arc<()>,
 }
 
@@ -78,10 +79,10 @@ impl Rig {
         self.shared.remote(1)
     }
 
-    /// A timeout that is not posted yet.
+    /// Returns an armed timeout that is not pushed yet.
     fn armed(&self, deadline: Tick, with: ArmFlags) -> NonNull<Entry> {
         let remote = self.remote();
-        // SAFETY: this thread's producer, and its engine's arena.
+        // SAFETY: this thread's state, and its engine's arena.
         let entry =
             self.shared.with_thread_state(|mine| unsafe { self.shared.take_entry(mine, remote) }).expect("memory");
         let witness = Arc::clone(&self.witness);
@@ -96,7 +97,7 @@ impl Rig {
         self.push_with(deadline, ArmFlags::NONE)
     }
 
-    /// One that has a handle.
+    /// Pushes a timeout that has a handle.
     fn push_held(&self, deadline: Tick) -> Held {
         Held(self.push_with(deadline, ArmFlags::HANDLE))
     }
@@ -108,9 +109,9 @@ impl Rig {
         entry
     }
 
-    /// Sends what was reset to an earlier deadline.
+    /// Sends a node that names an entry, as after a reset to an earlier deadline.
     fn push_reset(&self, held: &Held) {
-        // SAFETY: this thread's producer, and its engine's arena.
+        // SAFETY: this thread's state, and its engine's arena.
         let node = self.shared.with_thread_state(|mine| unsafe { mine.take_node(&self.shared.arena) }).expect("memory");
         // SAFETY: just taken.
         assert!(unsafe { self.remote().push_reset(node, held.0) }, "open");
@@ -120,7 +121,7 @@ impl Rig {
         turn(&mut self.shard, &self.shared, now)
     }
 
-    /// How often the worker has been woken since the last call.
+    /// Returns how often the worker has been woken since the last call.
     fn rung(&self) -> usize {
         self.bell.rung.swap(0, Ordering::Relaxed)
     }
@@ -132,7 +133,7 @@ impl Drop for Rig {
     }
 }
 
-/// Turns, and runs what expires.
+/// Turns, and runs the timeouts that expire.
 fn turn(shard: &mut Core, shared: &SharedRef, now: u64) -> Turn {
     shard.turn(shared, Tick::new(now), &mut |mut batch| {
         assert_eq!(batch.shard(), 1);
@@ -155,16 +156,16 @@ impl Held {
         &unsafe { entry_ref(self.0) }.state
     }
 
-    /// Cancels it, wherever it is, and tells the worker if it has to know.
+    /// Cancels it, wherever it is, and tells the worker if necessary.
     fn cancel(self, remote: &Remote) {
         let won = self.state().cancel();
         assert!(matches!(won, Cancel::Won | Cancel::WonLinked));
-        // SAFETY: the handle keeps it alive.
+        // SAFETY: the handle keeps the entry alive.
         let this = unsafe { entry_ref(self.0) };
-        // SAFETY: just won.
+        // SAFETY: this call has just won the cancel.
         drop(unsafe { this.take_task() });
         if let Cancel::WonLinked = won {
-            // SAFETY: just won, and the handle is there.
+            // SAFETY: this call has just won the cancel, and the handle keeps the entry alive.
             unsafe { remote.push_cancelled(self.0) };
         }
     }
@@ -178,7 +179,7 @@ impl Drop for Held {
 }
 
 #[test]
-fn what_waits_for_the_worker_is_counted_also_when_the_worker_has_taken_it() {
+fn entries_that_the_worker_has_taken_still_count_as_waiting() {
     let mut rig = Rig::new(ENOUGH);
     for _ in 0..MANY {
         rig.push(FAR);
@@ -187,7 +188,7 @@ fn what_waits_for_the_worker_is_counted_also_when_the_worker_has_taken_it() {
     rig.push(FAR);
     assert!(rig.remote().is_behind() && !rig.remote().has_much_garbage());
     rig.turn(0);
-    assert!(rig.remote().is_behind(), "what the worker has taken and not gone through counts, too");
+    assert!(rig.remote().is_behind(), "entries taken and not gone through count too");
     while rig.turn(0).more {}
     assert!(!rig.remote().is_behind());
     assert_eq!(rig.remote().inbox_depth(), 0);
@@ -209,7 +210,8 @@ fn cancelled_entries_are_garbage_in_the_cancelled_queue_and_in_the_inbox_by_thei
     assert!(rig.remote().is_behind(), "and has not gone through it");
     while rig.turn(0).more {}
     assert!(!rig.remote().is_behind());
-    // In the inbox nobody can tell, but for what the worker has met there last.
+    // In the inbox the share of cancelled entries is estimated from those that the worker has met
+    // last.
     let fill = |rig: &Rig, cancelled: usize| {
         for n in 0..4 * MANY {
             let held = rig.push_held(FAR);
@@ -239,13 +241,13 @@ fn a_thread_waits_for_as_long_as_it_may_and_not_for_a_worker_that_does_not_move(
     assert!(!wait(), "nobody but the caller turns the shard");
     rig.bell.is_elsewhere.store(1, Ordering::Relaxed);
     (0..STUCK).for_each(|_| assert!(wait()));
-    assert!(!wait(), "it has been waited for in stall for a second");
+    assert!(!wait(), "threads have waited for a stuck worker often enough");
     rig.remote().counters.collected.add(1);
     assert!(wait(), "it has moved");
 }
 
 #[test]
-fn places_are_taken_all_or_none_and_are_what_is_pending() {
+fn places_are_taken_all_or_none_and_count_pending_timeouts() {
     let rig = Rig::with(ENOUGH, Some(3));
     assert!(
         rig.shared.take_places(2)
@@ -262,7 +264,7 @@ fn places_are_taken_all_or_none_and_are_what_is_pending() {
 }
 
 #[test]
-fn without_a_limit_what_is_pending_is_what_was_scheduled_and_has_not_ended() {
+fn without_a_limit_pending_counts_scheduled_timeouts_that_have_not_ended() {
     let rig = Rig::new(ENOUGH);
     rig.shared.count(rig.shared.remote(1), |counts| counts.scheduled.add(100));
     rig.shared.count(rig.shared.remote(0), |counts| counts.scheduled.add(1_000));
@@ -279,7 +281,7 @@ fn without_a_limit_what_is_pending_is_what_was_scheduled_and_has_not_ended() {
 #[test]
 fn threads_are_dealt_out_to_shards_in_turn_and_stay_there() {
     let rig = Rig::new(ENOUGH);
-    // At once, so that no thread gets the number of one that has ended.
+    // At the same time, so that no thread gets the number of one that has ended.
     let together = std::sync::Barrier::new(4);
     let mut homes = std::thread::scope(|scope| {
         let home = || {
@@ -292,7 +294,7 @@ fn threads_are_dealt_out_to_shards_in_turn_and_stay_there() {
     });
     homes.sort_unstable();
     assert_eq!(homes, [[0, 0], [0, 0], [1, 1], [1, 1]]);
-    assert_eq!(rig.shared.with_thread_state(|mine| rig.shared.home_of(mine, Some(1)).index()), 1, "one that is chosen");
+    assert_eq!(rig.shared.with_thread_state(|mine| rig.shared.home_of(mine, Some(1)).index()), 1, "a chosen shard");
 }
 
 #[test]

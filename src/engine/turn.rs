@@ -1,4 +1,4 @@
-//! A turn of a shard: through the queues, through what is due, on with the cascades.
+//! A turn of a shard: it goes through the queues, expires what is due, and moves the cascades on.
 
 use std::ptr::NonNull;
 
@@ -11,7 +11,8 @@ use crate::shard::{Remote, Taken};
 use crate::time::Tick;
 use crate::wheel::Budget;
 
-/// How many entries of one queue the owner goes through before it looks at the next: some 50 µs of work.
+/// How many entries of one queue the owner goes through before it looks at the next queue: some 50
+/// µs of work.
 const PART: usize = 1_024;
 
 fn note(shown: &Counter, noted: &mut usize, now: usize) {
@@ -21,9 +22,10 @@ fn note(shown: &Counter, noted: &mut usize, now: usize) {
 }
 
 impl Core {
-    /// Does all that is due by `now`, within the limits, and hands what expired to `sink`, which must not panic: in the middle
-    /// of a slot the wheel does not know where all of its entries are. The engine must be the one that this shard has always been
-    /// turned with. Who is to be woken is left for [`take_wakes`](Self::take_wakes).
+    /// Does all that is due by `now`, within the limits, and hands expired entries to `sink` in
+    /// batches. `sink` must not panic: in the middle of a slot the wheel does not know where all of
+    /// its entries are. The engine must be the one that this shard has always been turned with.
+    /// Futures to be woken are left for [`take_wakes`](Self::take_wakes).
     pub(crate) fn turn(&mut self, shared: &SharedRef, now: Tick, sink: &mut impl FnMut(Batch)) -> Turn {
         let remote = shared.remote(self.index);
         self.now = self.now.max(now);
@@ -41,14 +43,16 @@ impl Core {
         Turn { fired, more }
     }
 
-    /// Those whose sleep was over in the turns since this was last called. To be woken by whoever turns the shard, outside of the turn: a
-    /// waker is the user's code, which may do anything, but is quick as a rule, so that the way through a pool would cost more.
+    /// Returns the sleeping futures that expired in the turns since the last call. The thread that
+    /// turns the shard wakes them, after the turn. A waker is user code and may do anything, but it
+    /// is quick as a rule, and passing it through a pool would cost more.
     pub(crate) fn take_wakes(&mut self) -> Option<Batch> {
         self.wakes.take()
     }
 
-    /// Goes through the queues, within the limits, without expiring anything: so that [`next_due`](Self::next_due) knows
-    /// of all that has been brought. True if something was left over.
+    /// Goes through the queues, within the limits, without expiring anything, so that
+    /// [`next_due`](Self::next_due) knows of all that was pushed. Returns true if something was
+    /// left over.
     pub(crate) fn sort_in(&mut self, shared: &SharedRef) -> bool {
         let remote = shared.remote(self.index);
         let more = self.empty_queues(shared, remote);
@@ -56,7 +60,8 @@ impl Core {
         more
     }
 
-    /// When the shard has to be turned next, if nobody brings anything earlier: [`Tick::ZERO`] for at once, none for never.
+    /// Returns when the shard has to be turned next, if nobody pushes anything earlier:
+    /// [`Tick::ZERO`] for at once, `None` for never.
     pub(crate) fn next_due(&self) -> Option<Tick> {
         if self.inbox.is_empty() && self.cancelled.is_empty() && self.resets.is_empty() {
             self.wheel.next_due()
@@ -65,15 +70,17 @@ impl Core {
         }
     }
 
-    /// Goes through the queues, up to the limit of each, and says whether something was left over. By parts in turn: what a
-    /// producer may be waiting for comes back all the while, however much has been scheduled.
+    /// Goes through the queues, up to the limit of each. Returns true if something was left over.
+    /// Goes through parts of the queues in turn, so that entries that a producer may be waiting for
+    /// are given back all the time, however much has been scheduled.
     fn empty_queues(&mut self, shared: &SharedRef, remote: &Remote) -> bool {
         if self.wheel.is_swept() && remote.takes_rescan() {
             self.wheel.rescan(self.now);
         }
         let (mut cancels, mut resets) = (self.limits.expiry, self.limits.expiry);
         let mut transfers = self.limits.transfer;
-        // What a turn before has left over goes first; and each queue is taken once, so that a turn has an end.
+        // What an earlier turn left over goes first. Each queue is taken once, so that the turn
+        // ends.
         if self.cancelled.is_empty() {
             self.take_cancelled(remote);
         }
@@ -101,8 +108,8 @@ impl Core {
         is_left || (transfers == 0 && remote.inbox.depth() > 0)
     }
 
-    /// The depth is noted before the queue is taken, and made exact after it: whoever adds up both, the queue first, never finds too
-    /// little.
+    /// Takes the inbox. The backlog is noted before the queue is taken, and corrected after it. So
+    /// a thread that adds up both, and reads the queue first, never finds too little.
     fn take_inbox(&mut self, remote: &Remote) {
         let (backlog, noted) = (&remote.counters.backlog, &mut self.noted.inbox);
         note(backlog, noted, remote.inbox.depth());
@@ -111,7 +118,7 @@ impl Core {
         note(backlog, noted, self.inbox.depth());
     }
 
-    /// As [`take_inbox`](Self::take_inbox).
+    /// Takes the cancelled queue, and notes its backlog as [`take_inbox`](Self::take_inbox) does.
     fn take_cancelled(&mut self, remote: &Remote) {
         let (backlog, noted) = (&remote.counters.cancelled_backlog, &mut self.noted.cancelled);
         let depth = remote.cancelled.depth();
@@ -122,7 +129,8 @@ impl Core {
         }
     }
 
-    /// Lets go of up to `most` of the entries that were taken out of the cancelled queue. Returns of how many.
+    /// Gives up at most `most` of the entries that were taken out of the cancelled queue. Returns
+    /// how many.
     #[inline(never)]
     fn collect(&mut self, shared: &SharedRef, remote: &Remote, most: usize) -> usize {
         let mut collected = 0;
@@ -138,7 +146,8 @@ impl Core {
         collected
     }
 
-    /// Links anew up to `most` of the entries that were reset to an earlier deadline. Returns how many.
+    /// Links again at most `most` of the entries that were reset to an earlier deadline. Returns
+    /// how many nodes were read.
     #[inline(never)]
     fn relink(&mut self, shared: &SharedRef, remote: &Remote, most: usize) -> usize {
         let (mut relinked, mut read) = (0, 0);
@@ -146,11 +155,12 @@ impl Core {
             // SAFETY: taken out of the queue, so they are the worker's.
             let Some(node) = (unsafe { self.resets.pop(Entry::next_aside) }) else { break };
             read += 1;
-            // SAFETY: the worker's.
+            // SAFETY: the node was taken out of the queue, so it is the worker's.
             let entry = NonNull::new(unsafe { entry_ref(node) }.next()).expect("a node names an entry");
-            // SAFETY: no timeout's, so that the worker is the sole owner; a shard's free list is only used with its own engine.
+            // SAFETY: a node belongs to no timeout, so the worker is its sole owner. A shard's free
+            // list is only used with its own engine.
             unsafe { self.free.put(&shared.arena, node) };
-            // SAFETY: while RESET_QUEUED is set the engine does not let go of the entry.
+            // SAFETY: while RESET_QUEUED is set the engine does not give the entry up.
             match unsafe { entry_ref(entry) }.state.arrive() {
                 Transfer::Pending(deadline) => {
                     self.unlink(entry);
@@ -167,7 +177,8 @@ impl Core {
         read
     }
 
-    /// Links up to `most` of the entries that were taken out of the inbox. Returns how many were gone through.
+    /// Links at most `most` of the entries that were taken out of the inbox. Returns how many were
+    /// gone through.
     #[inline(never)]
     fn link(&mut self, shared: &SharedRef, remote: &Remote, most: usize) -> usize {
         let (mut gone_through, mut cancelled) = (0, 0);
@@ -175,9 +186,9 @@ impl Core {
             // SAFETY: taken out of the inbox, so they are the worker's.
             let Some(entry) = (unsafe { self.inbox.pop(Entry::next) }) else { break };
             gone_through += 1;
-            // Again, if it was cancelled, and then armed again, in between.
+            // Repeats if the entry was revived after it was found cancelled.
             loop {
-                // SAFETY: the engine has not let go of it.
+                // SAFETY: the engine has not given the entry up.
                 match unsafe { entry_ref(entry) }.state.link() {
                     Transfer::Pending(deadline) => {
                         // SAFETY: in no slot yet, and the engine's until it comes out again.
@@ -209,11 +220,11 @@ impl Core {
         let (mut fired, mut relinked) = (0, 0);
         let mut batch: Option<Batch> = None;
         while let Some(entry) = self.wheel.pop_due(self.now, budget) {
-            // SAFETY: the engine has not let go of it.
+            // SAFETY: the engine has not given the entry up.
             match unsafe { entry_ref(entry) }.state.expire(self.now) {
                 Expire::Fire => {
                     fired += 1;
-                    // SAFETY: just won, and popped out of its slot.
+                    // SAFETY: the worker has just expired it, and it was popped out of its slot.
                     unsafe { fire(&mut batch, &mut self.wakes, entry, shared, remote, sink) };
                 }
                 Expire::NotBefore(deadline) => {
@@ -221,7 +232,8 @@ impl Core {
                     // SAFETY: in no slot now, and the engine's until it comes out again.
                     unsafe { self.wheel.insert_again(entry, deadline) };
                 }
-                // SAFETY: as above. It stays linked, so that a shutdown before it arrives still finds it.
+                // SAFETY: in no slot now, and the engine's until it comes out again. It stays
+                // linked, so that a shutdown before its node arrives still finds it.
                 Expire::ResetQueued => unsafe { self.wheel.insert_again(entry, self.now.next()) },
                 // The cancelled queue, or the reset queue, brings it, and finds it in no slot.
                 Expire::Cancelled => {}

@@ -1,4 +1,5 @@
-//! What was still pending when a shard was closed, on its way into a shutdown's answer.
+//! The timeouts that were still pending when a shard was closed, on their way to the caller of a
+//! shutdown.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -10,11 +11,12 @@ use crate::panics;
 use crate::sync::lock;
 use crate::time::Tick;
 
-/// Entries that were withdrawn, with their tasks in them: a list that takes no memory of its own, so that a shutdown can't fail half
-/// way. The engine's ownership of the entries comes with it. Dropping it drops the tasks, each by itself.
+/// Withdrawn entries, with their tasks in them. The list allocates nothing, so a shutdown can't
+/// fail half way. It holds the engine's ownership of the entries. Dropping it drops the tasks, each
+/// separately.
 pub(crate) struct UnfiredList {
     entries: Chain,
-    /// None if it is empty.
+    /// `None` if it is empty.
     shared: Option<SharedRef>,
 }
 
@@ -23,12 +25,12 @@ impl UnfiredList {
         Self { entries: Chain::new(), shared: None }
     }
 
-    /// From here on what series leave behind that end outside of their shards is collected.
+    /// From here on, collects periodic timeouts that end outside of their shards.
     pub(crate) fn begin_outside(shared: &SharedRef) {
         *lock(&shared.unfired_periodic) = Some(Chain::new());
     }
 
-    /// Ends that, and takes what was collected.
+    /// Stops collecting them, and returns those that were collected.
     pub(crate) fn take_outside(shared: &SharedRef) -> Self {
         let entries = lock(&shared.unfired_periodic).take().unwrap_or(Chain::new());
         Self { entries, shared: Some(shared.clone()) }
@@ -43,14 +45,15 @@ impl UnfiredList {
     }
 
     /// # Safety
-    /// The caller has withdrawn the entry, which is the engine's, has not taken its task, and gives up the engine's ownership. It is in no list.
+    /// The caller has withdrawn the entry, which is the engine's, has not taken its task, and gives
+    /// up the engine's ownership. The entry is in no list.
     pub(super) unsafe fn push(&mut self, shared: &SharedRef, entry: NonNull<Entry>) {
         self.shared.get_or_insert_with(|| shared.clone());
-        // SAFETY: in no list, as the caller says.
+        // SAFETY: the caller says that it is in no list.
         unsafe { self.entries.push(entry) };
     }
 
-    /// Takes over all of another.
+    /// Appends all entries of another list.
     pub(crate) fn append(&mut self, mut other: Self) {
         let shared = other.shared.take();
         if !other.is_empty() {
@@ -59,10 +62,10 @@ impl UnfiredList {
         }
     }
 
-    /// The deadline and the task of the one that was put in first.
+    /// Takes off the entry that was pushed first, and returns its deadline and task.
     pub(crate) fn pop(&mut self) -> Option<(Tick, Task)> {
         let (entry, shared) = (self.entries.pop()?, self.shared.as_ref()?);
-        // SAFETY: entries of the list are ours.
+        // SAFETY: the list holds the engine's ownership of its entries.
         let this = unsafe { entry_ref(entry) };
         // SAFETY: it was withdrawn for the list, and is taken off once.
         let (deadline, task) = (this.state.deadline(), unsafe { this.take_task() });

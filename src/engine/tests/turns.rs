@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_turn_transfers_up_to_its_limit_and_says_what_is_left() {
+fn a_turn_transfers_up_to_its_limit_and_says_whether_more_are_left() {
     let mut rig = Rig::new(Limits { transfer: 2, expiry: 1_000 });
     let counted = |rig: &Rig| (rig.remote().counters.transferred.get(), rig.remote().inbox_depth(), rig.shard.linked());
     assert!(!rig.turn(0).more);
@@ -21,7 +21,8 @@ fn a_turn_transfers_up_to_its_limit_and_says_what_is_left() {
     assert_eq!(rig.shard.linked(), 8);
     assert!(!rig.turn(0).more);
     assert_eq!(counted(&rig), (9, 0, 9));
-    // What was left over is just what it may: whether there is more is to be looked up in the inbox.
+    // The rest is exactly the limit: the turn has to look into the inbox to know whether there is
+    // more.
     (0..4).for_each(|_| _ = rig.push(FAR));
     assert!(rig.turn(0).more);
     assert!(!rig.turn(0).more);
@@ -34,7 +35,7 @@ fn a_turn_transfers_up_to_its_limit_and_says_what_is_left() {
 }
 
 #[test]
-fn a_turn_collects_cancelled_entries_up_to_its_limit_and_says_what_is_left() {
+fn a_turn_collects_cancelled_entries_up_to_its_limit_and_says_whether_more_are_left() {
     let mut rig = Rig::new(Limits { transfer: 1_000, expiry: 3 });
     let held: Vec<_> = (0..7).map(|_| rig.push_held(FAR)).collect();
     rig.turn(0);
@@ -50,7 +51,7 @@ fn a_turn_collects_cancelled_entries_up_to_its_limit_and_says_what_is_left() {
 }
 
 #[test]
-fn a_turn_reads_resets_up_to_its_limit_and_says_what_is_left() {
+fn a_turn_reads_resets_up_to_its_limit_and_says_whether_more_are_left() {
     let mut rig = Rig::new(Limits { transfer: 1_000, expiry: 3 });
     let held: Vec<_> = (0..4).map(|_| rig.push_held(FAR)).collect();
     rig.turn(0);
@@ -63,7 +64,7 @@ fn a_turn_reads_resets_up_to_its_limit_and_says_what_is_left() {
     assert!(!rig.turn(0).more);
     assert_eq!((rig.remote().counters.relinked.get(), rig.shard.earliest()), (4, Tick::new(50)));
     assert_eq!(rig.turn(49).fired, 0);
-    assert_eq!((rig.turn(50).fired, rig.turn(50).fired), (3, 1), "that much it may expire");
+    assert_eq!((rig.turn(50).fired, rig.turn(50).fired), (3, 1), "the limit is three a turn");
 }
 
 #[test]
@@ -93,7 +94,7 @@ fn without_a_node_the_whole_wheel_is_gone_through_within_the_limit_and_the_worke
 }
 
 #[test]
-fn what_was_reset_to_later_is_linked_again_and_counted() {
+fn a_timeout_reset_to_later_is_linked_again_and_counted() {
     let mut rig = Rig::new(ENOUGH);
     let held: Vec<_> = (0..5).map(|_| rig.push_held(Tick::new(10))).collect();
     rig.turn(0);

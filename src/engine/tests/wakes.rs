@@ -1,19 +1,19 @@
-//! Who is woken, and when.
+//! Which pushes, resets and requests wake the worker, and when.
 
 use super::*;
 
 #[test]
 fn a_push_wakes_a_worker_that_would_sleep_past_it_and_no_other() {
     let mut rig = Rig::new(ENOUGH);
-    assert!(rig.remote().inbox.wake(), "it has never run: it is woken by whoever comes first");
+    assert!(rig.remote().inbox.wake(), "it has never run: the first thread that comes wakes it");
     rig.push(FAR);
-    assert_eq!(rig.rung(), 0, "it is awake, and will come by");
+    assert_eq!(rig.rung(), 0, "it is awake, and will look at the inbox");
     rig.turn(0);
     assert!(rig.remote().fall_asleep(Some(FAR)));
     assert_eq!(rig.remote().sleeps_until(), Some(FAR));
     rig.push(FAR);
     rig.push(FAR.next());
-    assert_eq!(rig.rung(), 0, "it wakes by itself for that");
+    assert_eq!(rig.rung(), 0, "it wakes by itself in time");
     rig.push(Tick::new(FAR.get() - 1));
     assert_eq!(rig.rung(), 1);
     rig.push(Tick::ZERO);
@@ -32,7 +32,7 @@ fn a_worker_that_sleeps_without_end_is_woken_for_any_deadline_but_never() {
 }
 
 #[test]
-fn an_entry_that_is_armed_again_wakes_as_a_push_does() {
+fn a_revived_entry_wakes_as_a_push_does() {
     let mut rig = Rig::new(ENOUGH);
     rig.turn(0);
     rig.remote().wake_for_revived(Tick::ZERO);
@@ -86,7 +86,7 @@ fn resets_that_pile_up_wake_whatever_their_deadlines() {
 }
 
 #[test]
-fn a_worker_does_not_fall_asleep_over_what_it_has_not_seen() {
+fn a_worker_does_not_fall_asleep_over_unseen_requests() {
     let mut rig = Rig::new(ENOUGH);
     rig.turn(0);
     let (shared, shard) = (rig.shared.clone(), &mut rig.shard);
@@ -135,7 +135,7 @@ fn queued_resets_and_a_deep_cancelled_queue_keep_the_worker_awake() {
     assert!(rig.remote().fall_asleep(None), "a few cancelled entries can wait");
     assert_eq!(rig.rung(), 0);
     held.for_each(|held| held.cancel(rig.remote()));
-    assert_eq!(rig.rung(), 1, "so many can't");
+    assert_eq!(rig.rung(), 1, "a deep queue can't");
     assert!(!rig.remote().fall_asleep(None));
     rig.turn(0);
     assert_eq!(rig.shard.linked(), 0);
@@ -143,7 +143,7 @@ fn queued_resets_and_a_deep_cancelled_queue_keep_the_worker_awake() {
 }
 
 #[test]
-fn a_worker_that_can_not_be_started_is_asked_for_again_by_whoever_comes_next() {
+fn a_worker_that_could_not_be_started_is_started_by_a_later_push() {
     let rig = Rig::new(ENOUGH);
     rig.bell.is_broken.store(1, Ordering::Relaxed);
     rig.push(FAR);
@@ -157,7 +157,7 @@ fn a_worker_that_can_not_be_started_is_asked_for_again_by_whoever_comes_next() {
 }
 
 #[test]
-fn somebody_looks_after_the_worker_whenever_another_1024_entries_wait_whether_it_sleeps_or_not() {
+fn every_1024_entries_a_push_checks_the_worker_whether_it_sleeps_or_not() {
     let mut rig = Rig::new(Limits { transfer: 1_000_000, expiry: 1_000_000 });
     let looks = |rig: &Rig| rig.bell.looks.load(Ordering::Relaxed);
     for asleep in [true, false] {
