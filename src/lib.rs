@@ -1,5 +1,6 @@
-//! **Tourbillon**: a lock-free, multi-producer, sharded timer engine for servers. Arm a timeout for
-//! every connection and every request, push it out at every packet, and cancel it from any thread.
+//! **Tourbillon**: a lock-free, multi-producer, sharded timer engine for servers. Schedule a
+//! timeout for every connection and every request, reset it at every packet, and cancel it from any
+//! thread.
 //!
 //! ```
 //! use std::time::Duration;
@@ -19,28 +20,29 @@
 //! [`Timer`] has the ways to schedule, [`Timeout`] is the handle of one timeout, and [`Builder`]
 //! has the options.
 //!
-//! # The way of a timeout
+//! # How it works
 //!
 //! ```text
-//! producer                         worker (one per shard, pinned)                       executor
-//! ────────                         ──────────────────────────────                       ────────
-//! schedule ─► entry from the       turn:                                                thread pool
-//!             producer's free        1 unlink what the cancelled queue holds            (or inline, or
-//!             list               ┌►  2 transfer ≤ 100,000 from the inbox                 the user's own)
-//!          ─► shard's inbox ─────┘     into the wheel, slot = tick & mask
-//!                                    3 expire the due slots ──► batch (one intrusive ─────► run, panics
-//! reset  ─► CAS on the entry           list of entries, ≤ 256)                              isolated
-//! cancel ─► CAS on the entry         4 find the next occupied slot (bitmap), and park
-//!          ─► cancelled queue          until then, or until a producer brings
-//!                                      something earlier
+//! producer                        worker (one per shard, pinned)                executor
+//! ────────                        ──────────────────────────────                ────────
+//! schedule ─► entry from the      a turn:                                       thread pool
+//!             thread's cache        1 cancelled queue: unlink its entries       (or inline, or
+//!          ─► inbox ─────────────┐  2 reset queue: link its entries again       the user's own)
+//!                                └► 3 inbox: transfer ≤ 100,000 entries
+//! reset ──► CAS on the entry          into the wheel, slot = tick & mask
+//!       ─► reset queue, if earlier  4 expire the due slots ─► batch of ≤ 256 ─► run, and
+//! cancel ─► CAS on the entry        5 cascade to the level below                catch panics
+//!        ─► cancelled queue       then park until the next occupied slot
+//!                                 (bitmap), or until a producer wakes it
 //! ```
 //!
 //! An entry is one cache line: the state word, the links, and the closure, which lies inline if its
-//! captures take up to 24 bytes. Entries are recycled through free lists of each thread. One
-//! `AtomicU64` in the entry decides what becomes of a timeout. The head of the shard's inbox is the
-//! second such word: one compare-and-swap on it is the enqueue, the wake-up decision and the
-//! shutdown check. A timeout may take over the entry of one that its thread has cancelled and
-//! dropped, while that entry lies in the inbox. Then it pushes nothing.
+//! captures take up to 24 bytes. Each thread recycles entries through an entry cache of its own. A
+//! batch is an intrusive list of entries. The state word is one `AtomicU64`, which decides whether
+//! a timeout fires or is cancelled. The head of the shard's inbox is the second such word: one
+//! compare-and-swap on it is the enqueue, the wake-up decision and the shutdown check. A schedule
+//! may revive a tombstone: an entry whose timeout its thread has cancelled and dropped, and which
+//! still lies in the inbox. Then it pushes nothing.
 //!
 //! `ARCHITECTURE.md` in the repository has the layers and the invariants.
 //!
@@ -61,22 +63,22 @@
 //!    shows. A shutdown ends the futures that sleep, and they say so
 //!    ([`Sleep::ended_by_shutdown`], [`Elapsed::is_shutdown`]).
 //! 2. **One end, once.** Every timeout that the engine accepted fires, or is cancelled, or is
-//!    handed back by a shutdown: exactly one of these, exactly once. What is pending when the last
-//!    [`Timer`] and its last future go, or the [`Driver`] goes, is dropped unrun soon after, and
-//!    reads as cancelled.
+//!    handed back by a shutdown: exactly one of these, exactly once. Timeouts that are pending when
+//!    the last [`Timer`] and its last future go, or the [`Driver`] goes, are dropped unrun soon
+//!    after, and read as cancelled.
 //! 3. **A true [`cancel`](Timeout::cancel) is final.** The task has not run and never will. The
 //!    call has dropped the closure, on the calling thread.
 //! 4. **A true [`reset`](Timeout::reset) holds.** The timeout does not fire before the new
 //!    deadline.
-//! 5. **Runs of one series never overlap.** A fixed rate does not drift, unless
-//!    [`MissedTicks::Delay`] moves it. After a true `cancel` no run begins; a run that is under way
+//! 5. **Runs of one periodic timeout never overlap.** A fixed rate does not drift, unless
+//!    [`MissedTicks::Delay`] moves it. After a true `cancel` no run begins. A run that is under way
 //!    goes on, and its end drops the closure. A `reset` moves the next run, also during a run. A
-//!    panic ends the series.
+//!    panic ends the periodic timeout.
 //! 6. **A refused task comes back** in the [`ScheduleError`], whatever the [`Refusal`].
 //! 7. **A panic takes nothing with it.** The engine catches and counts the panic of a task. The
 //!    rest of its batch runs, and no thread is lost. A [`Clock`] that panics loses no timeout: the
-//!    worker goes on when it can. If the clock panics at the end of a run of a series, the series
-//!    ends as if the run had panicked.
+//!    worker goes on when it can. If the clock panics at the end of a run of a periodic timeout,
+//!    the timeout ends as if the run had panicked.
 //! 8. **A pause is still.** Nothing that is scheduled in a [`pause`](Timer::pause) runs in it.
 //! 9. **A handle stays valid.** A [`Timeout`] is 8 bytes, may outlive its [`Timer`], and never
 //!    reaches another timeout. Dropping it detaches the timeout;
@@ -90,13 +92,12 @@
 //! # Lateness
 //!
 //! A timeout is late by up to one tick, by the time that the system takes to wake a thread, and by
-//! what runs before it in the executor. A delay counts from a time that is up to some 20 µs ahead
-//! of the exact one, because that time is cheaper to read.
+//! the tasks that run before it in the executor. A delay counts from a time that is up to some
+//! 20 µs ahead of the exact one, because that time is cheaper to read.
 //!
 //! A deadline that lies on a tick is not moved to the next one; such deadlines come from
-//! [`Timer::schedule_at`], or from a clock that is moved by hand. A task with a delay of zero, and
-//! one whose deadline has passed, run at once. [`Duration::MAX`](std::time::Duration::MAX) means
-//! never.
+//! [`Timer::schedule_at`], or from a clock that is moved by hand. A task whose delay is zero or
+//! whose deadline has passed runs at once. [`Duration::MAX`](std::time::Duration::MAX) means never.
 //!
 //! # Memory
 //!
@@ -121,17 +122,17 @@
 //! | [`Timer::schedule`], [`schedule_at`](Timer::schedule_at), [`schedule_detached`](Timer::schedule_detached) | a task, once |
 //! | [`Timer::schedule_many`] | many tasks with one delay: all or none |
 //! | [`Timer::schedule_between`] | anywhere between two delays, so that timeouts share wake-ups |
-//! | [`Timer::schedule_at_fixed_rate`], [`schedule_at_fixed_rate_with`](Timer::schedule_at_fixed_rate_with), [`schedule_with_fixed_delay`](Timer::schedule_with_fixed_delay) | series; [`MissedTicks`] says what becomes of missed runs |
-//! | [`Timer::schedule_repeating`] | a series whose task answers when to run next |
+//! | [`Timer::schedule_at_fixed_rate`], [`schedule_at_fixed_rate_with`](Timer::schedule_at_fixed_rate_with), [`schedule_with_fixed_delay`](Timer::schedule_with_fixed_delay) | periodic timeouts; [`MissedTicks`] decides what happens to missed runs |
+//! | [`Timer::schedule_repeating`] | a periodic timeout whose task returns when to run next |
 //! | [`Timer::sleep`], [`timeout`](Timer::timeout), [`timeout_at`](Timer::timeout_at), [`interval`](Timer::interval) | futures, for any runtime or none |
-//! | [`Timer::group`] | timeouts that are cancelled all at once, by `cancel_all` or when the group goes |
+//! | [`Timer::group`] | timeouts that are cancelled all at once, by [`cancel_all`](Group::cancel_all), or by the drop of a group that is [`cancel_on_drop`](Group::cancel_on_drop) |
 //! | [`Timer::shard_for`] | all timeouts of a key on one shard |
-//! | [`Timer::pause`], [`resume`](Timer::resume) | the engine's time stands still; all that is pending comes later by the pause |
-//! | [`Timer::shutdown_with`] | [`Shutdown::Cancel`] hands back what is pending, [`FireNow`](Shutdown::FireNow) runs it, [`Drain`](Shutdown::Drain) goes on for a given time at most |
-//! | [`Timer::health`] | whether each worker is there and on time, and which shard's task is stuck |
+//! | [`Timer::pause`], [`resume`](Timer::resume) | the engine's time stands still; all pending timeouts are delayed by the pause |
+//! | [`Timer::shutdown_with`] | [`Shutdown::Cancel`] hands back the pending timeouts, [`FireNow`](Shutdown::FireNow) runs them, [`Drain`](Shutdown::Drain) goes on for a given time at most |
+//! | [`Timer::health`] | whether each worker runs and is on time, and which shard has a task that is stuck |
 //! | [`Timer::stats`] | counters of the engine and of each shard, a histogram of lateness, the occupied slots of each wheel |
-//! | [`Timer::global`] | the process's own engine, which cannot be shut down |
-//! | [`Timer::shrink`] | gives memory back that no timeout uses |
+//! | [`Timer::global`] | the global engine of the process, which cannot be shut down |
+//! | [`Timer::shrink`] | gives memory that no timeout uses back to the system |
 //! | [`Builder::build_driven`], [`Driver`] | an engine without threads, which an event loop turns |
 //! | [`ManualClock`] | a clock for tests, moved by a length or to the next deadline |
 //!
@@ -160,8 +161,8 @@
 //! # Platforms
 //!
 //! Tourbillon needs a 64-bit target. It is tested on Linux. Elsewhere there is no timer slack to
-//! set, and pinning is as good as the system's. From Linux 6.12 on, workers ask for short slices.
-//! Time does not pass while the machine is suspended (`CLOCK_MONOTONIC`).
+//! set, and pinning is only as good as the system provides. From Linux 6.12 on, workers ask for
+//! short slices. Time does not pass while the machine is suspended (`CLOCK_MONOTONIC`).
 //!
 //! # After a fork
 //!
@@ -171,7 +172,7 @@
 //! * A schedule gives the task back with [`Refusal::Forked`].
 //! * [`Timer::shutdown`] is an error, and [`Timeout::reset`] returns false.
 //! * [`Timeout::cancel`] works on the child's own copy.
-//! * A future is ready if it is polled after its deadline. Nobody wakes it.
+//! * A future is ready if it is polled after its deadline. Nothing wakes it.
 //!
 //! Make a new engine in the child. It works, also on a [`ThreadPool`] from before the fork, whose
 //! batches then run on the worker.
@@ -179,7 +180,7 @@
 //! The child may hang, as with any library that takes a lock, if another thread of the parent was
 //! starting or ending at the fork, or held the lock of a group or of a [`ManualClock`]. A task or a
 //! hook that forks must not return in the child. The thread that runs it is the child's only one,
-//! and would go on as the engine's.
+//! and would go on as a thread of the engine.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -227,7 +228,7 @@ pub use worker::{Pinning, Tick, WaitStrategy};
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// So are the examples of the guide for users of other timers.
+/// The examples of the guide for users of other timers are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/COMING_FROM.md")]
 struct ComingFrom;
