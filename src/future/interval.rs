@@ -1,4 +1,4 @@
-//! Ticks at a fixed rate, to be awaited.
+//! Ticks at a fixed rate, for async code.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -11,17 +11,19 @@ use crate::entry::MissedTicks;
 use crate::time::{Moment, saturating_ns};
 use crate::timer::Timer;
 
-/// Ticks at a fixed rate. Made by [`Timer::interval`] and [`Timer::interval_at`].
+/// Ticks at a fixed rate. [`Timer::interval`] and [`Timer::interval_at`] make it.
 ///
-/// The k-th tick is due at the first plus k periods, however long whoever awaits it takes in between: it does not drift. What
-/// happens to ticks that are missed [can be chosen](Self::set_missed_ticks). With the feature `stream` it is a `Stream`.
+/// The k-th tick is due k periods after the first one, however long the caller takes between ticks.
+/// So an interval does not drift. [`set_missed_ticks`](Self::set_missed_ticks) chooses what happens
+/// to ticks that are missed. With the feature `stream` an interval is a `Stream`.
 ///
-/// If the engine is shut down while a tick is awaited, that tick comes at once ([`ended_by_shutdown`](Self::ended_by_shutdown)), and the
-/// stream ends. Ticks that are awaited afterwards come when they are due.
+/// If the engine is shut down while a tick is awaited, that tick comes at once
+/// ([`ended_by_shutdown`](Self::ended_by_shutdown)), and the stream ends. Ticks that are awaited
+/// afterwards come when they are due.
 #[must_use = "an Interval does nothing unless its ticks are awaited or polled"]
 pub struct Interval {
     sleep: Sleep,
-    /// When the next tick is due, exactly, in the engine's time.
+    /// When the next tick is due, exactly, in nanoseconds of the engine's time.
     due_ns: u64,
     period: Duration,
     missed: MissedTicks,
@@ -31,10 +33,7 @@ pub struct Interval {
 impl Interval {
     #[track_caller]
     pub(super) fn new(timer: &Timer, first: Moment, period: Duration) -> Self {
-        assert!(
-            !period.is_zero(),
-            "the period of an interval is zero: give it one that is longer, be it by a nanosecond"
-        );
+        assert!(!period.is_zero(), "the period of an interval is zero: give it one of at least a nanosecond");
         Self {
             sleep: Sleep::until(timer.engine_ref(), first.tick),
             due_ns: first.ns,
@@ -44,13 +43,16 @@ impl Interval {
         }
     }
 
-    /// Waits for the next tick, and returns when it was due (which is not when it was noticed: that is never before). Can be dropped
-    /// and called again without losing a tick.
+    /// Waits for the next tick, and returns when it was due.
+    ///
+    /// The returned time is that of the schedule, and not the time at which the tick was noticed,
+    /// which is never before it. The future can be dropped and the call repeated without losing a
+    /// tick. It does not block the thread.
     pub async fn tick(&mut self) -> Instant {
         poll_fn(|context| self.poll_tick(context)).await
     }
 
-    /// As [`tick`](Self::tick), for futures that are written by hand.
+    /// Polls for the next tick. It is [`tick`](Self::tick) for futures that are written by hand.
     pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Instant> {
         Pin::new(&mut self.sleep).poll(context).map(|()| {
             self.ended_by_shutdown |= self.sleep.ended_by_shutdown();
@@ -68,49 +70,51 @@ impl Interval {
         self.sleep.reset_to(at.tick);
     }
 
-    /// Whether a tick came before it was due, because the engine was shut down. As a stream it has ended then; otherwise it goes on, with
-    /// each tick when it is due.
+    /// Returns whether a tick came before it was due because the engine was shut down. As a stream,
+    /// the interval has ended then. Otherwise it goes on, and each tick comes when it is due.
     #[must_use]
     pub fn ended_by_shutdown(&self) -> bool {
         self.ended_by_shutdown
     }
 
-    /// The time between two ticks.
+    /// Returns the time between two ticks.
     #[must_use]
     pub fn period(&self) -> Duration {
         self.period
     }
 
-    /// What happens to ticks that are missed.
+    /// Returns what happens to ticks that are missed.
     #[must_use]
     pub fn missed_ticks(&self) -> MissedTicks {
         self.missed
     }
 
-    /// Sets what happens to ticks that are missed because nobody awaited them, from the next one on. (At first they are
-    /// [skipped](MissedTicks::Skip): Tokio's intervals burst.)
+    /// Sets what happens to ticks that are missed because no caller awaited them, from the next
+    /// tick on. The default is to [skip](MissedTicks::Skip) them. Tokio's intervals burst by
+    /// default.
     pub fn set_missed_ticks(&mut self, missed: MissedTicks) {
         self.missed = missed;
     }
 
-    /// Moves the next tick to one period from now; the others follow it.
+    /// Moves the next tick to one period from now. Later ticks follow from there.
     pub fn reset(&mut self) {
         self.reset_after(self.period);
     }
 
-    /// Moves the next tick to now; the others follow it.
+    /// Moves the next tick to now. Later ticks follow from there.
     pub fn reset_immediately(&mut self) {
         self.reset_after(Duration::ZERO);
     }
 
-    /// Moves the next tick to `delay` from now; the others follow it.
+    /// Moves the next tick to `delay` from now. Later ticks follow from there.
     pub fn reset_after(&mut self, delay: Duration) {
         let next = self.sleep.timeline().moment_after(delay);
         self.go_on(next);
     }
 
-    /// Moves the next tick to a point in time; the others follow it. If that has passed it comes at once, and says that it was due then.
-    /// (What lies before the engine's start counts as that.)
+    /// Moves the next tick to a point in time. Later ticks follow from there. If that time has
+    /// passed, the tick comes at once, and returns that time. A time before the engine's start
+    /// counts as that start.
     pub fn reset_at(&mut self, deadline: Instant) {
         let next = self.sleep.timeline().moment_at(deadline);
         self.go_on(next);

@@ -1,4 +1,5 @@
-//! Timeouts to be awaited: with any runtime, or none. They need nothing but the engine, whose workers call the wakers.
+//! Timeouts for async code, with any runtime or none. They need only the engine, whose workers call
+//! the wakers.
 
 mod interval;
 mod sleep;
@@ -14,7 +15,10 @@ pub use with_timeout::{Elapsed, WithTimeout};
 use crate::timer::Timer;
 
 impl Timer {
-    /// A future that is ready after `delay` from now, rounded up to a tick: never early. See [`Sleep`].
+    /// Returns a future that is ready after `delay` from now. See [`Sleep`].
+    ///
+    /// The delay is rounded up to a tick, so the future is never ready early. The call takes no
+    /// memory for a timeout: the first poll schedules it.
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -34,13 +38,16 @@ impl Timer {
         Sleep::until(self.engine_ref(), self.timeline().tick_after(delay))
     }
 
-    /// As [`sleep`](Self::sleep), until a point in time; ready at once if that has passed.
+    /// Returns a future that is ready at a point in time. If that time has passed, it is ready at
+    /// once. Otherwise it is [`sleep`](Self::sleep).
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
         Sleep::until(self.engine_ref(), self.timeline().tick_at_or_now(deadline))
     }
 
-    /// Gives `future` so much time from when it is first not ready. One that is ready at once schedules nothing, and looks at no clock.
-    /// See [`WithTimeout`].
+    /// Returns a future that gives `future` a time limit. See [`WithTimeout`].
+    ///
+    /// The limit counts from the first poll at which `future` is not ready. A future that is ready
+    /// at once schedules nothing, and reads no clock.
     ///
     /// ```
     /// use std::time::Duration;
@@ -60,9 +67,11 @@ impl Timer {
         WithTimeout::after(self.engine_ref(), limit, future)
     }
 
-    /// As [`timeout`](Self::timeout), until a point in time: for a deadline that several futures
-    /// share. If it has passed, the future has [`Elapsed`] at the first poll that is not ready. A
-    /// future that is ready at once schedules nothing, and looks at no clock.
+    /// Returns a future that gives `future` a deadline, which several futures may share.
+    ///
+    /// If the deadline has passed, the result is [`Elapsed`] at the first poll at which `future` is
+    /// not ready. A future that is ready at once schedules nothing, and reads no clock. Otherwise
+    /// it is [`timeout`](Self::timeout).
     ///
     /// ```
     /// use std::time::Duration;
@@ -84,8 +93,10 @@ impl Timer {
         WithTimeout::until(self.engine_ref(), deadline, future)
     }
 
-    /// Ticks now, and then once in each `period`, for whoever awaits [`Interval::tick`]. What is missed is
-    /// [skipped](crate::MissedTicks::Skip), unless [`Interval::set_missed_ticks`] says otherwise.
+    /// Returns an [`Interval`], which ticks now and then once in each `period`.
+    ///
+    /// [`Interval::tick`] waits for a tick. Missed ticks are [skipped](crate::MissedTicks::Skip),
+    /// unless [`Interval::set_missed_ticks`] says otherwise.
     ///
     /// ```
     /// use std::time::Duration;
@@ -104,17 +115,20 @@ impl Timer {
     /// ```
     ///
     /// # Panics
-    /// If the period is zero: it would tick without end.
+    /// Panics if the period is zero, because the interval would tick without end.
     #[track_caller]
     pub fn interval(&self, period: Duration) -> Interval {
         Interval::new(self, self.timeline().moment_after(Duration::ZERO), period)
     }
 
-    /// As [`interval`](Self::interval), with the first tick at a point in time; at once if that has passed, and by its schedule after that.
-    /// (What lies before the engine's start counts as that start.)
+    /// Returns an [`Interval`] whose first tick is at a point in time.
+    ///
+    /// If that time has passed, the first tick comes at once, and the others by the schedule from
+    /// `first`. A time before the engine's start counts as that start. Otherwise it is
+    /// [`interval`](Self::interval).
     ///
     /// # Panics
-    /// As there.
+    /// Panics if the period is zero.
     #[track_caller]
     pub fn interval_at(&self, first: Instant, period: Duration) -> Interval {
         Interval::new(self, self.timeline().moment_at(first), period)

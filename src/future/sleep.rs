@@ -1,4 +1,4 @@
-//! A future that is ready when its time has come.
+//! A future that is ready when its deadline has come.
 
 use std::fmt;
 use std::future::Future;
@@ -10,26 +10,35 @@ use crate::engine::EngineRef;
 use crate::time::{Tick, Timeline};
 use crate::timer::{Alarm, NoAlarm, Ring};
 
-/// A future that is ready when its deadline has come, and not before, but for a shutdown. Made by [`Timer::sleep`](crate::Timer::sleep) and
-/// [`Timer::sleep_until`](crate::Timer::sleep_until).
+/// A future that is ready when its deadline has come. Only a shutdown makes it ready before.
+/// [`Timer::sleep`](crate::Timer::sleep) and [`Timer::sleep_until`](crate::Timer::sleep_until) make
+/// it.
 ///
-/// * **Lazy**: nothing is scheduled before it is first polled and its deadline has not come. Dropping it cancels.
-/// * **Cheap**: an entry of the engine is all it takes, with the waker in it; no allocation (but at a thread's first use of
-///   the engine). A [`reset`](Self::reset) to later is one compare-and-swap, as [`Timeout::reset`](crate::Timeout::reset) is.
+/// * **Lazy**: the first poll schedules it, if its deadline has not come by then. Dropping it
+///   cancels.
+/// * **Cheap**: it takes one entry of the engine, with the waker in it. It allocates only at a
+///   thread's first use of the engine. A [`reset`](Self::reset) to a later deadline is one
+///   compare-and-swap, like [`Timeout::reset`](crate::Timeout::reset).
 /// * **`Unpin`**: it can be polled where it lies, without a box or a `pin!`.
 /// * Once ready it stays ready, until it is reset.
-/// * It counts as a timeout that is pending from its first poll on, also in [`Timer::stats`](crate::Timer::stats). Who turns the shard (its
-///   worker, or the driver) calls the waker, when the turn is over: not the executor, for which the way would be longer than the work. A
-///   waker should be quick, as those of all runtimes are.
+/// * It counts as a pending timeout from its first poll on, also in
+///   [`Timer::stats`](crate::Timer::stats).
+/// * The worker or the driver that turns the shard calls the waker, at the end of the turn. The
+///   executor does not call it, because handing it over would cost more than the call. A waker
+///   should be quick, as those of all runtimes are.
 ///
-/// If the engine is full ([`Builder::max_pending_timeouts`](crate::Builder::max_pending_timeouts)), or has no memory, it asks to be polled
-/// again at once until there is room: that costs processor time, but is neither early nor lost. In a child process that was forked off
-/// after the engine was made nobody wakes it: it is ready if it is polled after its deadline. It keeps the engine, as a
-/// [`Timer`](crate::Timer) does.
+/// If the engine is full ([`Builder::max_pending_timeouts`](crate::Builder::max_pending_timeouts)),
+/// or has no memory, the future asks to be polled again at once until there is room. That costs
+/// processor time. The future is neither early nor lost.
 ///
-/// **A shutdown makes it ready**, if it is pending then, as it does when the driver goes:
-/// [`ended_by_shutdown`](Self::ended_by_shutdown) says so. One that is made, first polled, or reset after that is ready at its own deadline,
-/// woken by [`Timer::global`](crate::Timer::global).
+/// In a child process that was forked off after the engine was made nothing wakes it. It is ready
+/// if it is polled after its deadline. It keeps the engine alive, as a [`Timer`](crate::Timer)
+/// does.
+///
+/// **A shutdown makes it ready** if it is pending then, and so does the end of the driver.
+/// [`ended_by_shutdown`](Self::ended_by_shutdown) says so. A future that is made, first polled, or
+/// reset after the shutdown is ready at its own deadline, and
+/// [`Timer::global`](crate::Timer::global) wakes it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -48,20 +57,22 @@ use crate::timer::{Alarm, NoAlarm, Ring};
 /// ```
 #[must_use = "a Sleep does nothing unless it is awaited or polled"]
 pub struct Sleep {
-    /// Before the reference: the last future cancels its alarm, and then the engine ends.
+    /// Stands before the reference, so that it is dropped first: the last future cancels its alarm,
+    /// and then the engine ends.
     stage: Stage,
     engine_ref: EngineRef,
     deadline: Tick,
-    /// It was moved forward since it was polled, and may have passed its deadline by that.
+    /// Whether a reset moved it to an earlier deadline since it was last polled. That deadline may
+    /// have passed.
     has_moved: bool,
     ended_by_shutdown: bool,
 }
 
-/// How far it is.
+/// How far the future has come.
 enum Stage {
     New,
     Set(Alarm),
-    /// On the process's own engine, as this one's has been shut down.
+    /// On the global engine, because its own has been shut down.
     SetElsewhere(Alarm),
     Elapsed,
 }
@@ -71,13 +82,15 @@ impl Sleep {
         Self { engine_ref, deadline, stage: Stage::New, has_moved: false, ended_by_shutdown: false }
     }
 
-    /// Its deadline, rounded up to the tick at which it is ready. As of [`Timeout::deadline`](crate::Timeout::deadline).
+    /// Returns its deadline, rounded up to the tick at which it is ready. The value is as that of
+    /// [`Timeout::deadline`](crate::Timeout::deadline).
     #[must_use]
     pub fn deadline(&self) -> Instant {
         self.timeline().instant_of(self.deadline)
     }
 
-    /// Whether it is known to be over: it has been ready, or its waker has been called, or is about to be. Does not look at the clock.
+    /// Returns whether it is known to be over: it has been ready, or its waker has been called, or
+    /// is about to be. The call does not read the clock.
     #[must_use]
     pub fn is_elapsed(&self) -> bool {
         match &self.stage {
@@ -87,8 +100,8 @@ impl Sleep {
         }
     }
 
-    /// Whether it was ready before its deadline, because its engine was shut down. (The one exception to never early.) False again
-    /// after a [`reset`](Self::reset).
+    /// Returns whether it was ready before its deadline because its engine was shut down. This is
+    /// the one exception to never early. A [`reset`](Self::reset) makes it false again.
     ///
     /// ```
     /// use std::time::Duration;
@@ -110,13 +123,15 @@ impl Sleep {
         self.ended_by_shutdown
     }
 
-    /// Moves it to `delay` from now, be that later or earlier, and whether or not it was over. A task that waits for it goes on waiting;
-    /// if it was over, it has to be polled again, as a new one has.
+    /// Moves its deadline to `delay` from now, later or earlier, also if it was over.
+    ///
+    /// A task that waits for it goes on waiting. If it was over, it has to be polled again, like a
+    /// new one.
     pub fn reset(&mut self, delay: Duration) {
         self.reset_to(self.timeline().tick_after(delay));
     }
 
-    /// As [`reset`](Self::reset), to a point in time.
+    /// Moves its deadline to a point in time. Otherwise it is [`reset`](Self::reset).
     pub fn reset_at(&mut self, deadline: Instant) {
         self.reset_to(self.timeline().tick_at_or_now(deadline));
     }
@@ -129,7 +144,7 @@ impl Sleep {
         {
             return;
         }
-        // It is over; if it was only just so, its task is woken, and polls this again.
+        // The alarm has rung. If it rang just now, the task is woken, and polls this again.
         self.stage = Stage::New;
         self.ended_by_shutdown = false;
     }
@@ -149,17 +164,18 @@ impl Future for Sleep {
             Stage::Set(alarm) => Some((alarm.poll(context.waker()), alarm.is_shut_down())),
             Stage::SetElsewhere(alarm) => match alarm.poll(context.waker()) {
                 Ring::NotYet => return Poll::Pending,
-                // Its own clock is the one that counts.
+                // The clock of its own engine decides, not that of the global one.
                 Ring::Rang | Ring::Ended | Ring::Never => None,
             },
             Stage::Elapsed => return Poll::Ready(()),
         };
         match ring {
-            // A waker is set, so that it is woken if its time comes after this look.
+            // The waker is set by now, so it is woken if the deadline comes after this look.
             Some((Ring::NotYet, _)) if !std::mem::take(&mut this.has_moved) || !this.has_come() => {
                 return Poll::Pending;
             }
-            // By its alarm, as a rule: the clock is looked at only if it may have been something else that rang it.
+            // The alarm usually rang because the deadline came. Read the clock only if a shutdown
+            // may have rung it.
             Some((Ring::Rang, is_shut_down)) => return this.be_ready(is_shut_down && !this.has_come()),
             Some((Ring::Ended, _)) => return this.be_ready(!this.has_come()),
             Some((Ring::NotYet | Ring::Never, _)) | None => {}
@@ -188,7 +204,7 @@ impl Sleep {
         Poll::Ready(())
     }
 
-    /// Nobody turns its own engine any more: the process's own one wakes it.
+    /// Nothing turns its own engine any more. The global engine wakes it.
     #[cold]
     fn set_elsewhere(&mut self, waker: &Waker) {
         self.stage = Stage::New;
@@ -198,7 +214,7 @@ impl Sleep {
         match Alarm::set_elsewhere(self.timeline().until(self.deadline), waker) {
             Ok(alarm) => self.stage = Stage::SetElsewhere(alarm),
             Err(NoAlarm::Now) => waker.wake_by_ref(),
-            // Only a child of this process has no engine that could.
+            // Only a child of this process has no engine that could wake it.
             Err(NoAlarm::Ever) => {}
         }
     }

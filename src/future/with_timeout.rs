@@ -1,4 +1,4 @@
-//! Another's future, with a limit.
+//! A future of the user's, with a time limit.
 
 use std::error::Error;
 use std::fmt;
@@ -12,17 +12,20 @@ use super::sleep::Sleep;
 use crate::engine::EngineRef;
 use crate::time::Tick;
 
-/// A future with a limit: ready with its output, or with [`Elapsed`]. Made by
-/// [`Timer::timeout`](crate::Timer::timeout) and [`Timer::timeout_at`](crate::Timer::timeout_at).
+/// A future with a time limit. It is ready with the output of the inner future, or with
+/// [`Elapsed`]. [`Timer::timeout`](crate::Timer::timeout) and
+/// [`Timer::timeout_at`](crate::Timer::timeout_at) make it.
 ///
-/// The time of `timeout` counts from the first poll that is not ready, not from when this was made.
-/// With either, a future that is ready at once costs no look at a clock.
+/// The limit of `timeout` counts from the first poll at which the inner future is not ready, and
+/// not from the call of `timeout`. With either method, an inner future that is ready at once costs
+/// no look at a clock.
 ///
-/// The future is always polled first: one that is ready when the time is up has made it. When the
-/// time is up the future is not dropped before this is.
+/// Each poll polls the inner future first. So an inner future that is ready when the time is up is
+/// in time. The inner future is not dropped when the time is up, but with this one.
 ///
-/// Of an engine that is full, see [`Sleep`]. A shutdown ends the time of those that are pending ([`Elapsed::is_shutdown`]); with one that is
-/// first polled afterwards the time is up when it is up.
+/// For an engine that is full, see [`Sleep`]. A shutdown ends the limits that are pending
+/// ([`Elapsed::is_shutdown`]). A limit that is first polled after the shutdown ends at its own
+/// deadline.
 #[must_use = "futures do nothing unless they are awaited or polled"]
 pub struct WithTimeout<T> {
     limit: Limit,
@@ -32,12 +35,12 @@ pub struct WithTimeout<T> {
 
 /// When the time is up.
 enum Limit {
-    /// So long after the first poll that is not ready.
+    /// This long after the first poll at which the inner future is not ready.
     After(Duration),
     /// At a point in time: nanoseconds by the clock since the engine's start. With an `Instant` in
     /// their place every `WithTimeout` would be 8 bytes larger.
     At(u64),
-    /// As the sleep says.
+    /// When the sleep is ready, which has begun.
     Begun,
 }
 
@@ -51,17 +54,17 @@ impl<T> WithTimeout<T> {
         Self { limit, sleep: Sleep::until(engine_ref, Tick::NEVER), future }
     }
 
-    /// The future inside.
+    /// Returns the inner future.
     pub fn get_ref(&self) -> &T {
         &self.future
     }
 
-    /// The future inside.
+    /// Returns the inner future, mutably.
     pub fn get_mut(&mut self) -> &mut T {
         &mut self.future
     }
 
-    /// The future inside, without the limit.
+    /// Returns the inner future, without the limit.
     pub fn into_inner(self) -> T {
         self.future
     }
@@ -71,10 +74,11 @@ impl<T: Future> Future for WithTimeout<T> {
     type Output = Result<T::Output, Elapsed>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // SAFETY: `future` is not moved out of here while it is pinned: `into_inner` and `get_mut` need the whole by value, or
-        // unpinned, and there is no `Drop`. The rest is `Unpin`.
+        // SAFETY: this function does not move `future` out. No other code can move it while the
+        // whole is pinned: `into_inner` needs the whole by value, `get_mut` needs it unpinned, and
+        // there is no `Drop`. The other fields are `Unpin`.
         let this = unsafe { self.get_unchecked_mut() };
-        // SAFETY: as above: it is pinned as the whole is.
+        // SAFETY: `future` is pinned as the whole is, and no code moves it out of the pinned whole.
         let future = unsafe { Pin::new_unchecked(&mut this.future) };
         match future.poll(context) {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
@@ -104,15 +108,15 @@ impl<T: fmt::Debug> fmt::Debug for WithTimeout<T> {
     }
 }
 
-/// The time that [`Timer::timeout`](crate::Timer::timeout) or
-/// [`Timer::timeout_at`](crate::Timer::timeout_at) gave was up before the future was ready.
+/// The limit of [`Timer::timeout`](crate::Timer::timeout) or
+/// [`Timer::timeout_at`](crate::Timer::timeout_at) ended before the future was ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed {
     by_shutdown: bool,
 }
 
 impl Elapsed {
-    /// Whether it was not the time that was up: the timer was shut down before.
+    /// Returns whether a shutdown of the timer ended the limit before the time was up.
     #[must_use]
     pub fn is_shutdown(&self) -> bool {
         self.by_shutdown
@@ -130,7 +134,7 @@ impl fmt::Display for Elapsed {
 
 impl Error for Elapsed {}
 
-/// As [`io::ErrorKind::TimedOut`].
+/// The error is one of [`io::ErrorKind::TimedOut`].
 impl From<Elapsed> for io::Error {
     fn from(elapsed: Elapsed) -> Self {
         Self::new(io::ErrorKind::TimedOut, elapsed)
