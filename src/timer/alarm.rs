@@ -1,4 +1,4 @@
-//! A timeout that wakes a task, and whose waker may change: what a future that sleeps is made of.
+//! A timeout that wakes a task of a runtime. Its waker may change. Each future that sleeps has one.
 
 use std::task::Waker;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::engine::{EngineRef, Shared};
 use crate::entry::entry_ref;
 use crate::time::{Tick, Timeline};
 
-/// One that is set. Dropping it cancels.
+/// An alarm that is set. Dropping it cancels it.
 #[derive(Debug)]
 pub(crate) struct Alarm {
-    /// Of an entry with a sleeper in it.
+    /// The handle of an entry with a sleeper in it.
     timeout: Timeout,
 }
 
@@ -22,20 +22,20 @@ pub(crate) struct Alarm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ring {
     Rang,
-    /// The waker will be woken.
+    /// It has not rung. The engine will wake the waker.
     NotYet,
-    /// It rang before its time, as the engine was shut down.
+    /// A shutdown of the engine rang it before its time.
     Ended,
-    /// Nobody will wake the waker: the engine is another process's.
+    /// Nothing will wake the waker: the engine belongs to the parent process.
     Never,
 }
 
 /// Why no alarm was set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoAlarm {
-    /// There was no room, or no memory: this may pass.
+    /// There was no room, or no memory. Either may pass.
     Now,
-    /// The engine has ended, or is another process's.
+    /// The engine has ended, or belongs to the parent process.
     Ever,
 }
 
@@ -45,24 +45,26 @@ impl Timer {
         self.engine.shared.timeline()
     }
 
-    /// What a future needs of the engine.
+    /// A counted reference to the engine, which a future holds.
     pub(crate) fn engine_ref(&self) -> EngineRef {
         self.engine.shared.engine_ref()
     }
 }
 
 impl Alarm {
-    /// Sets one: `waker` is woken when `deadline` has come.
+    /// Sets an alarm. The engine wakes `waker` when `deadline` has come.
     pub(crate) fn set(engine_ref: &EngineRef, deadline: Tick, waker: &Waker) -> Result<Self, NoAlarm> {
         Self::set_on(engine_ref.shared(), deadline, waker)
     }
 
-    /// Sets one on the process's own engine, for a future whose engine has been shut down: `waker` is woken after `delay`.
+    /// Sets an alarm on the global engine, for a future whose own engine has been shut down. The
+    /// global engine wakes `waker` after `delay`.
     pub(crate) fn set_elsewhere(delay: Duration, waker: &Waker) -> Result<Self, NoAlarm> {
-        // Of a model's threads none outlives it.
+        // In a model no thread may outlive it, so it has no global engine.
         let global = if cfg!(loom) { None } else { Timer::try_global() };
         let shared = &global.ok_or(NoAlarm::Now)?.engine.shared;
-        // Not at once: who looks at another clock may come again and again.
+        // At least one tick ahead. A future that looks at another engine's clock may come back
+        // again and again.
         let deadline = shared.timeline().tick_after(delay.max(shared.timeline().scale().tick_duration()));
         Self::set_on(shared, deadline, waker)
     }
@@ -72,19 +74,19 @@ impl Alarm {
         match target.wake(deadline, waker.clone()) {
             Ok(timeout) => Ok(Self { timeout }),
             Err(Refusal::Full | Refusal::OutOfMemory) => Err(NoAlarm::Now),
-            // A zero period is refused to series only.
+            // Only a periodic timeout is refused for a zero period.
             Err(Refusal::Shutdown | Refusal::Forked | Refusal::ZeroPeriod) => Err(NoAlarm::Ever),
         }
     }
 
-    /// Whether it has rung; if not yet, it will wake `waker`, and no other.
+    /// Returns whether it has rung. If it has not, it will wake `waker` and no other.
     pub(crate) fn poll(&mut self, waker: &Waker) -> Ring {
-        // SAFETY: the handle keeps its entry alive.
+        // SAFETY: this alarm owns the handle, which keeps its entry alive.
         let entry = unsafe { entry_ref(self.timeout.as_entry()) };
-        // The state first: if it is pending now, then the waker that is in the entry has not been dropped, and is no other that has
-        // got the same address since.
+        // Read the state first. If it is pending now, the waker in the entry has not been dropped.
+        // So it is not another waker that has since got the same address.
         if entry.state.is_pending() && entry.as_sleeper().is_some_and(|sleeper| sleeper.watch(waker)) {
-            // In a forked child nobody is there who would wake it.
+            // In a forked child no worker and no driver will wake it.
             return if self.timeout.shared().is_forked() { Ring::Never } else { Ring::NotYet };
         }
         if entry.state.is_expired() { Ring::Rang } else { Ring::Ended }
@@ -94,12 +96,12 @@ impl Alarm {
         !self.timeout.is_pending()
     }
 
-    /// Whether a shutdown may have rung it.
+    /// Returns whether a shutdown may have rung it.
     pub(crate) fn is_shut_down(&self) -> bool {
         self.timeout.remote().is_closed()
     }
 
-    /// Moves it. False: it is no longer set, and nothing was changed.
+    /// Moves the alarm. Returns false, and changes nothing, if it is no longer set.
     pub(crate) fn move_to(&mut self, deadline: Tick) -> bool {
         self.timeout.reset_to(deadline)
     }

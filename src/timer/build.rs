@@ -1,4 +1,4 @@
-//! How an engine is made of its options.
+//! Makes an engine from its options.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -21,20 +21,22 @@ use crate::worker::{Doorbell, Pinning, Sink, WorkerPlan, Workers};
 
 const MAX_SHARDS: usize = 1024;
 const MAX_TICKS_PER_WHEEL: usize = 1 << 20;
-/// 2^40 entries of 64 bytes: more than any machine has.
+/// 2^40 entries of 64 bytes are more than any machine has.
 const MAX_CAPACITY: usize = 1 << 40;
-/// What the default number of levels makes addressable.
+/// The default number of levels makes at least this long addressable.
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Cores for each shard by default.
+/// The default has one shard for this many cores.
 const CORES_PER_SHARD: usize = 4;
 
 impl Builder {
-    /// Makes an engine with a worker thread for each shard. Threads start with the first timeout,
-    /// so this neither blocks nor starts any.
+    /// Makes an engine with a worker thread for each shard.
+    ///
+    /// The call allocates the wheels and the reserved [`capacity`](Self::capacity). It neither
+    /// blocks nor starts a thread: threads start with the first timeout.
     ///
     /// # Errors
-    /// A [`BuildError`] if an option makes no sense or cannot be had. The error names the option
-    /// and says what would do.
+    /// Returns a [`BuildError`] if an option makes no sense or cannot be had. The error names the
+    /// option and says what would do.
     pub fn build(mut self) -> Result<Timer, BuildError> {
         let shards = self.shards.unwrap_or_else(default_shards);
         let (shared, made) = self.make_shared(shards)?;
@@ -58,11 +60,13 @@ impl Builder {
         Ok(Timer::new_on(engine))
     }
 
-    /// Makes an engine without threads, which the [`Driver`] turns. It does not use `executor`,
-    /// `wait` and `pinning`.
+    /// Makes an engine without threads, which the [`Driver`] turns.
+    ///
+    /// It does not use `executor`, `wait` and `pinning`. The call allocates as
+    /// [`build`](Self::build) does, and does not block.
     ///
     /// # Errors
-    /// As for [`build`](Self::build).
+    /// The same as [`build`](Self::build).
     pub fn build_driven(mut self) -> Result<(Timer, Driver), BuildError> {
         let (shared, shards) = self.make_shared(self.shards.unwrap_or(1))?;
         let bell = Arc::new(Bell::default());

@@ -14,7 +14,8 @@ use crate::worker::{Pinning, Tick, WaitStrategy};
 const DEFAULT_TICK: Duration = Duration::from_millis(1);
 const DEFAULT_TICKS_PER_WHEEL: usize = 512;
 const DEFAULT_LIMIT: usize = 100_000;
-/// In a model nobody waits for the worker to give memory back: that decides nothing.
+/// In a model no producer waits for the worker to give memory back, because that wait decides
+/// nothing.
 const DEFAULT_MAX_WAIT: Duration = if cfg!(loom) { Duration::ZERO } else { Duration::from_millis(20) };
 const DEFAULT_STUCK_AFTER: Duration = Duration::from_secs(1);
 
@@ -138,9 +139,9 @@ impl Builder {
     /// How many wheels of a shard stand one upon the other, each `ticks_per_wheel` times coarser
     /// than the one below.
     ///
-    /// What lies beyond the last wheel waits there for as many rounds as it takes. One level is
+    /// A timeout beyond the last wheel waits there for as many rounds as it takes. One level is
     /// Netty's hashed wheel: the worker looks at each timeout beyond one revolution in every round.
-    /// After a jump of the clock by more than one revolution, what is due runs in the order of
+    /// After a jump of the clock by more than one revolution, due timeouts run in the order of
     /// slots and not of ticks.
     ///
     /// Default: as many as make a year addressable, which is 4 at 1 ms and 512 ticks.
@@ -161,8 +162,8 @@ impl Builder {
     /// How many timeouts a worker looks at in one turn at most because their slot has come up. The
     /// next turn follows at once, and takes the rest.
     ///
-    /// The same bound holds, each by itself, for cancelled timeouts to collect, for resets to an
-    /// earlier deadline, and for timeouts that a cascade moves.
+    /// The same limit holds separately for cancelled timeouts to collect, for resets to an earlier
+    /// deadline, and for timeouts that a cascade moves.
     ///
     /// Default: 100,000.
     pub fn expiry_limit(mut self, limit: usize) -> Self {
@@ -174,8 +175,8 @@ impl Builder {
     /// more, and none is refused while there is room.
     ///
     /// A bound costs one read-modify-write on a shared counter for each schedule, each cancel, each
-    /// batch of expired timeouts, each future that is woken and each series that ends. Without a
-    /// bound there is no such counter.
+    /// batch of expired timeouts, each future that is woken and each periodic timeout that ends.
+    /// Without a bound there is no such counter.
     ///
     /// Default: no bound.
     pub fn max_pending_timeouts(mut self, max: usize) -> Self {
@@ -186,15 +187,16 @@ impl Builder {
     /// How long a call that schedules may wait for a worker that is behind.
     ///
     /// A call waits only if its thread has no free memory left while more than 16,384 cancelled
-    /// timeouts wait for a worker that runs (or, before the engine takes new memory, as many of any
-    /// kind). So what cancelled timeouts hold is bounded, however fast they come. When the time is
-    /// up the call goes on, and its thread has memory for 64 timeouts more. A worker that has not
-    /// moved for a second is not waited for until it moves.
+    /// timeouts wait for a worker that runs. Before the engine takes new memory, a call also waits
+    /// if more than 16,384 timeouts of any kind wait. So the memory of cancelled timeouts is
+    /// bounded, however fast they come. When the time is up the call goes on, and its thread has
+    /// memory for 64 timeouts more. A call does not wait for a worker that has not moved for a
+    /// second, until that worker moves.
     ///
     /// With zero no call waits, and the engine takes memory as long as its worker does not keep up.
-    /// That is for event loops, which must not stand still;
-    /// [`Timer::shrink`](crate::Timer::shrink)(crate::Timer::shrink) gives the memory back later. `Stats::waits` counts
-    /// the calls that have waited. A driven engine has no worker, so its producers never wait.
+    /// Zero is for event loops, which must not block. [`Timer::shrink`](crate::Timer::shrink) gives
+    /// the memory back later. [`Stats::waits`](crate::Stats::waits) counts the calls that have
+    /// waited. A driven engine has no worker, so its producers never wait.
     ///
     /// Default: 20 ms.
     pub fn max_wait(mut self, most: Duration) -> Self {
@@ -205,7 +207,7 @@ impl Builder {
     /// For how many timeouts `build` reserves and touches memory, at 64 bytes each.
     ///
     /// The engine allocates more when it needs more, and gives that back only by
-    /// [`Timer::shrink`](crate::Timer::shrink)(crate::Timer::shrink). Besides the pending timeouts these take memory:
+    /// [`Timer::shrink`](crate::Timer::shrink). Besides the pending timeouts these take memory:
     ///
     /// * cancelled timeouts until their worker has collected them: up to 8,191 in each of the two
     ///   queues of a shard whose worker sleeps, and twice 16,384 of one that runs;
@@ -234,13 +236,15 @@ impl Builder {
         self
     }
 
-    /// Where expired timeouts run. A driven engine does not use it: it runs them in `turn`.
+    /// Where expired timeouts run. A driven engine does not use it:
+    /// [`Driver::turn`](crate::Driver::turn) runs them.
     ///
     /// The executor gets batches of up to 256 tasks. It runs a batch one task after the other. A
     /// task that blocks holds up those of its batch, also if other threads of the pool are idle. A
     /// task that has much to do should hand it to a thread of its own.
     ///
-    /// Default: a [`ThreadPool`](crate::ThreadPool) with as many threads as there are cores, at least two.
+    /// Default: a [`ThreadPool`](crate::ThreadPool) with as many threads as there are cores, at
+    /// least two.
     pub fn executor(mut self, executor: impl Executor) -> Self {
         self.executor = Some(Arc::new(executor));
         self
@@ -256,12 +260,12 @@ impl Builder {
     /// What the threads are called: `name-0` and so on for the workers, `name-pool-0` and so on for
     /// the threads of the default pool. Linux shows the first 15 bytes. Default: `tourbillon`.
     pub fn thread_name(mut self, name: &str) -> Self {
-        // A NUL can't be in a thread's name, and would panic when the thread is started.
+        // A thread name with a NUL would panic when the thread is started.
         self.thread_name = name.replace('\0', "");
         self
     }
 
-    /// A hook that gets what a task panicked with. The thread that ran the task calls it.
+    /// A hook that gets the payload of a task's panic. The thread that ran the task calls it.
     ///
     /// Default: none. The engine counts the panic, and the process's panic hook shows it.
     pub fn on_panic(mut self, hook: impl Fn(&(dyn Any + Send)) + Send + Sync + 'static) -> Self {
@@ -293,11 +297,12 @@ impl Builder {
     /// treated as a task's.
     ///
     /// On Linux a worker has by then asked for exact timers. From Linux 6.12 on, and under the
-    /// default policy, it has also asked for the shortest slices, so that it rarely waits for what
-    /// else runs on its core. Neither takes privileges. `SCHED_FIFO`, which does, goes further.
-    /// Threads and processes that the worker's tasks start inherit what the worker has. The threads
-    /// of the default pool inherit a policy and a priority that the hook set. They have the slices
-    /// and the timer slack of the thread that started the worker, and may run on all cores.
+    /// default policy, it has also asked for the shortest slices, so that it rarely waits for other
+    /// threads of its core. Neither takes privileges. `SCHED_FIFO` takes privileges, and goes
+    /// further. Threads and processes that the worker's tasks start inherit the worker's settings.
+    /// The threads of the default pool inherit a policy and a priority that the hook set. They have
+    /// the slices and the timer slack of the thread that started the worker, and may run on all
+    /// cores.
     ///
     /// Default: none. A driven engine has no threads, and does not call it.
     pub fn on_worker_start(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {

@@ -1,14 +1,14 @@
-//! Many timeouts at once.
+//! Schedules many timeouts at once.
 
 use std::time::Duration;
 
 use super::error::{Refusal, ScheduleError};
-use super::schedule::{Once, Target, fill, take_back};
+use super::schedule::{Once, Target, arm, take_back};
 use super::timeout::Timeout;
 use crate::entry::{ArmFlags, entry_ref};
 
 impl Target<'_> {
-    /// Many tasks with one deadline: all of them, by one exchange on the inbox, or none.
+    /// Schedules many tasks with one deadline: all of them, by one exchange on the inbox, or none.
     pub(super) fn schedule_many<F>(
         self,
         delay: Duration,
@@ -41,19 +41,22 @@ impl Target<'_> {
                 counts.rejected.add(len as u64);
                 Err(ScheduleError::new(why, tasks))
             };
-            // SAFETY: the producer is this thread's, and the engine's.
+            // SAFETY: `mine` is the calling thread's state, and `with_thread_state` gives that of
+            // this engine.
             let Some(entries) = (unsafe { shared.take_entries(mine, remote, len) }) else {
                 return refuse(tasks, Refusal::OutOfMemory);
             };
             for (&entry, task) in entries.iter().zip(tasks) {
-                fill(entry, remote, deadline, flags, Once(task));
+                arm(entry, remote, deadline, flags, Once(task));
             }
             let (Some(&first), Some(&last)) = (entries.first(), entries.last()) else { return Ok(entries) };
             for pair in entries.windows(2) {
-                // SAFETY: ours until they are accepted.
+                // SAFETY: the calling thread has just taken the entries, and is their sole owner
+                // until the inbox accepts them.
                 unsafe { entry_ref(pair[0]) }.set_next(pair[1].as_ptr());
             }
-            // SAFETY: just filled in and linked, and ours until they are accepted.
+            // SAFETY: the entries were just armed and linked, and are the calling thread's until
+            // the inbox accepts them.
             match unsafe { remote.push_chain(first, last, len, deadline) } {
                 Ok(()) => {
                     counts.scheduled.add(len as u64);
@@ -61,8 +64,9 @@ impl Target<'_> {
                 }
                 Err(_closed) => {
                     let take_back_one = |entry| {
-                        // SAFETY: the entries were not accepted, so they are still ours, with the tasks just put in; the producer
-                        // is this thread's.
+                        // SAFETY: the inbox did not accept the entries, so they are still the
+                        // calling thread's, and each has its `Once<F>` from above. `mine` is the
+                        // calling thread's state of this engine.
                         let Once(task) = unsafe { take_back(mine, shared, entry) };
                         task
                     };
@@ -71,10 +75,11 @@ impl Target<'_> {
             }
         })?;
         if let Some(group) = self.group {
-            // SAFETY: armed with the group as an owner, which it becomes here, once.
+            // SAFETY: the entries are of this engine, and were armed with the group as an owner.
+            // They are added here once.
             unsafe { group.add(shared, &entries) };
         }
-        // SAFETY: just armed with a handle each, and these are the ones.
+        // SAFETY: each entry was just armed with a handle. This makes it, once.
         Ok(entries.into_iter().map(|entry| unsafe { Timeout::new(entry) }).collect())
     }
 }

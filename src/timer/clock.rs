@@ -1,29 +1,34 @@
-//! A timer's time: what it is, and a stop to it.
+//! The time of a timer: how to read it, and how to stop it.
 
 use std::time::{Duration, Instant};
 
 use super::Timer;
 
 impl Timer {
-    /// How long a tick is.
+    /// Returns how long a tick is. It neither blocks nor allocates.
     #[must_use]
     pub fn tick_duration(&self) -> Duration {
         self.engine.shared.timeline().scale().tick_duration()
     }
 
-    /// The last tick that has come, by the engine's clock; the first is 0.
+    /// Returns the number of the last tick that has come, by the engine's clock. The first tick is
+    /// 0.
+    ///
+    /// In a [`pause`](Self::pause) the number stands still. The call reads the clock. It waits only
+    /// for another thread that is inside [`pause`](Self::pause), for one look at the clock.
     #[must_use]
     pub fn current_tick(&self) -> u64 {
         self.engine.shared.timeline().current_tick().get()
     }
 
-    /// The time now, by the engine's clock: the real one, or that of [`Builder::clock`](crate::Builder::clock).
+    /// Returns the time now, by the engine's clock: the real one, or that of
+    /// [`Builder::clock`](crate::Builder::clock).
     ///
     /// Deadlines count from this time. [`schedule_at`](Self::schedule_at) with `timer.now() +
     /// delay` is [`schedule`](Self::schedule) with `delay`. [`Instant::now`] is not the same: an
     /// engine in a test knows its [`ManualClock`](crate::ManualClock) only. The clock goes on in a
-    /// [`pause`](Self::pause), so what counts from it in a pause still comes later by the rest of
-    /// it.
+    /// [`pause`](Self::pause). So a deadline that counts from it in a pause still comes later by
+    /// the rest of that pause.
     ///
     /// ```
     /// use std::time::Duration;
@@ -47,21 +52,31 @@ impl Timer {
         self.engine.shared.timeline().now()
     }
 
-    /// Stops the engine's time: ticks stand still, and nothing becomes due until [`resume`](Self::resume), so that all that is
-    /// pending is delayed by the pause, what is scheduled in it included (also by [`schedule_at`](Self::schedule_at); no delay
-    /// means the tick after the pause). Scheduling, cancelling and resetting go on working. What was due before may still
-    /// run. Pauses don't nest. Does nothing if the engine is paused, or shut down, already, or if this is a child
-    /// that was forked off since it was made. May wait for another thread that pauses or resumes.
+    /// Stops the engine's time, until [`resume`](Self::resume).
+    ///
+    /// Ticks stand still, and nothing becomes due. All pending timeouts are delayed by the pause.
+    /// That includes timeouts that are scheduled in the pause, also by
+    /// [`schedule_at`](Self::schedule_at). A delay of zero then means the tick after the pause.
+    /// Scheduling, cancelling and resetting go on working. Timeouts that were due before the pause
+    /// may still run.
+    ///
+    /// Pauses do not nest. The call does nothing if the engine is already paused or shut down. It
+    /// does nothing in a child process that was forked off after the engine was made. It may wait
+    /// for another thread that pauses or resumes.
     pub fn pause(&self) {
         self.engine.pause();
     }
 
-    /// Ends a [`pause`](Self::pause): ticks go on from where they stood. Does nothing without one, or in a forked child.
+    /// Ends a [`pause`](Self::pause). Ticks go on from where they stood.
+    ///
+    /// The call does nothing if there is no pause, or in a forked child. It may wait for another
+    /// thread that pauses or resumes. It wakes the workers that have started, or calls
+    /// [`Driver::on_earlier`](crate::Driver::on_earlier).
     pub fn resume(&self) {
         self.engine.resume();
     }
 
-    /// Whether the engine is paused.
+    /// Returns whether the engine is paused.
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.engine.shared.timeline().is_paused()

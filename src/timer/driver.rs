@@ -1,4 +1,4 @@
-//! An engine without threads: whoever has the driver turns it.
+//! An engine without threads. The caller that owns its driver turns it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,37 +13,41 @@ use crate::sync::{Mutex, MutexGuard, Ordering, fence, lock};
 use crate::time::Tick;
 use crate::worker::Stopwatch;
 
-/// Dropped by itself: a producer may be the last to have it.
+/// The last thread to hold it may be a producer. `CatchUnwind` keeps a panic of its destructor from
+/// that thread.
 type Callback = CatchUnwind<Box<dyn Fn() + Send + Sync>>;
 
-/// Turns an engine that has no threads of its own: from an event loop of yours, or step by step in a test. Made by
-/// [`Builder::build_driven`](crate::Builder::build_driven).
+/// Turns an engine that has no threads of its own, from the caller's event loop or step by step in
+/// a test. [`Builder::build_driven`](crate::Builder::build_driven) makes it.
 ///
-/// **Nothing happens by itself**: timeouts fire only in [`turn`](Self::turn), on the thread that calls it. Ask
-/// [`next_wakeup`](Self::next_wakeup) how long the loop may sleep, and have it woken by
-/// [`on_earlier`](Self::on_earlier) if other threads schedule, too.
+/// **Nothing happens by itself.** Timeouts fire only in [`turn`](Self::turn), on the thread that
+/// calls it. [`next_wakeup`](Self::next_wakeup) says how long the loop may sleep. If other threads
+/// schedule too, [`on_earlier`](Self::on_earlier) sets a callback that wakes the loop.
 ///
-/// Dropping the driver ends the engine: what is pending is dropped, and further timeouts are refused. In a child process that was
-/// forked off after it was made it runs nothing: what is pending is the parent's.
+/// Dropping the driver ends the engine. Pending timeouts are dropped unrun, and new ones are
+/// refused. In a child process that was forked off after the engine was made the driver runs
+/// nothing, because the pending timeouts belong to the parent.
 pub struct Driver {
     shared: SharedRef,
     shards: DrivenShards,
     bell: Arc<Bell>,
     on_tick: CatchUnwind<Option<TickHook>>,
     expiry_limit: usize,
-    /// Who is to be woken when a turn is over: empty in between.
+    /// The futures to wake when a turn is over. Empty between turns.
     wakes: Vec<Expired>,
 }
 
-/// What a producer does when it brings something that is due before the driver said it would come back.
+/// The callback that a producer calls when it pushes a timeout that is due before the driver said
+/// it would come back.
 #[derive(Default)]
 pub(super) struct Bell(Mutex<Option<Arc<Callback>>>);
 
-/// The engine's way to the bell.
+/// The engine's reference to the bell.
 pub(super) struct RingBell(pub(super) Arc<Bell>);
 
 impl Wake for RingBell {
-    /// As if the callback were a task: what it panics with is the engine's to report, and not the producer's, whose timeout has been accepted.
+    /// Calls the callback as if it were a task. The engine reports its panic. The producer gets
+    /// none, because its timeout has been accepted.
     fn wake(&self, remote: &Remote) -> bool {
         let callback = lock(&self.0.0).clone();
         if let Some(callback) = callback {
@@ -52,7 +56,7 @@ impl Wake for RingBell {
         true
     }
 
-    /// By another perhaps, but when is not for us to say.
+    /// Another thread may turn it, but the engine does not decide when.
     fn is_turned_by_another(&self, _shard: usize) -> bool {
         false
     }
@@ -69,14 +73,21 @@ impl Driver {
         Self { shared, shards, bell, on_tick, expiry_limit, wakes: Vec::new() }
     }
 
-    /// Runs all that is due, here and now, within the builder's `transfer_limit` and `expiry_limit`; returns how many
-    /// timeouts fired. What a limit leaves over waits for the next turn: [`next_wakeup`](Self::next_wakeup) then says at
-    /// once; and so does what a task schedules with no delay. (But a series that makes up for runs that it has
-    /// [missed](crate::MissedTicks::Burst) makes up for all of them.) A panic in a task is caught as in a pool. The builder's
-    /// executor is not used.
+    /// Runs all due timeouts on the calling thread, and returns how many fired.
+    ///
+    /// The builder's [`transfer_limit`](crate::Builder::transfer_limit) and
+    /// [`expiry_limit`](crate::Builder::expiry_limit) bound a turn. What a limit leaves over waits
+    /// for the next turn, and [`next_wakeup`](Self::next_wakeup) then returns a time that has come.
+    /// A timeout that a task schedules with no delay also waits for the next turn. A periodic
+    /// timeout that makes up for [missed](crate::MissedTicks::Burst) runs does so in the same turn,
+    /// until `expiry_limit` timeouts have fired.
+    ///
+    /// The call blocks while the tasks run. It takes a lock, and may allocate. It catches a panic
+    /// of a task, as a pool does. It does not use the builder's executor.
     pub fn turn(&mut self) -> usize {
         let mut fired = 0;
-        // One time for all of it: what becomes due while tasks run is for the next turn.
+        // One time holds for the whole turn. A timeout that becomes due while tasks run is for the
+        // next turn.
         let now_ns = self.shared.timeline().now_ns();
         loop {
             let more = self.turn_once(now_ns);
@@ -93,11 +104,12 @@ impl Driver {
         let turn = |shard: &mut Core| {
             self.shared.remote(shard.index()).heartbeat.beat(now_ns);
             let now = self.shared.timeline().scale().tick_at(now_ns);
-            // By the time now: other shards' tasks may have run since the turn began.
+            // Read the time again: tasks of other shards may have run since the turn began.
             let begins = || self.shared.timeline().try_now_ns().unwrap_or(now_ns);
             let stopwatch = self.on_tick.as_ref().map(|_| Stopwatch::start(shard, now, begins()));
             let turn = shard.turn(&self.shared, now, &mut run_here);
-            // Counted before the shards are unlocked: else a shutdown would find them neither pending nor under way.
+            // Count the wakes before the shards are unlocked. Otherwise a shutdown would find them
+            // neither pending nor under way.
             wakes.extend(shard.take_wakes().map(Expired::begin));
             let due = shard.next_due().map_or(u64::MAX, |due| self.shared.timeline().scale().ns_of(due.max(now)));
             self.shared.remote(shard.index()).heartbeat.rest_until(due);
@@ -115,15 +127,19 @@ impl Driver {
         fired
     }
 
-    /// The shards: none any more, if the last `Timer` has gone. None in a forked child, where they are the parent's, who runs them.
+    /// Locks the shards. There are none left if the last `Timer` has gone. Returns `None` in a
+    /// forked child, because there the shards belong to the parent, which runs them.
     fn lock_shards(&self) -> Option<MutexGuard<'_, Vec<Core>>> {
         (!self.shared.is_forked()).then(|| lock(&self.shards))
     }
 
-    /// To be called after the shards were unlocked. The last `Timer` may have gone meanwhile, perhaps in one of the tasks: then it has left
-    /// an order to do what it could not do itself.
+    /// Carries out a command of the last `Timer`. The caller has unlocked the shards before. The
+    /// last `Timer` may have gone while they were locked, perhaps in one of the tasks. Then it has
+    /// left a command to do what it could not do itself.
     fn carry_out_order(&self) {
-        // With the one in `Engine::drop`: either the last `Timer`, after its order, finds the shards unlocked, or this look finds the order.
+        // Pairs with the fence in `Engine::drop`. It forbids that both miss each other: either the
+        // last `Timer`, after its command, finds the shards unlocked, or this load finds the
+        // command.
         fence(Ordering::SeqCst);
         if self.shared.remotes().iter().any(|remote| remote.is_stopped())
             && let Some(shards) = self.lock_shards()
@@ -132,14 +148,21 @@ impl Driver {
         }
     }
 
-    /// When to call [`turn`](Self::turn) next; none if nothing is pending (or only timeouts that never fire). May be
-    /// earlier than the earliest deadline, when the wheel has to be prepared for it, and is in the past if there is
-    /// something to do at once; none in a [pause](crate::Timer::pause), whose end rings the bell. Sorts in what has been
-    /// scheduled since the last turn.
+    /// Returns when to call [`turn`](Self::turn) next.
     ///
-    /// From here on, until the next turn, the first producer that brings something due before that rings
-    /// [`on_earlier`](Self::on_earlier), once: then turn, or ask here again. (Of several shards, once each, and also for what is due
-    /// before that shard's own next deadline.)
+    /// Returns `None` if nothing is pending, or only timeouts that never fire. The time is in the
+    /// past if there is something to do at once. It may be earlier than the earliest deadline, if
+    /// the wheel has to be prepared for that deadline. In a [pause](crate::Timer::pause) the call
+    /// returns `None`, unless something was due before. The end of the pause calls
+    /// [`on_earlier`](Self::on_earlier).
+    ///
+    /// The call takes in what has been scheduled since the last turn. It takes a lock, runs no
+    /// task, and may allocate.
+    ///
+    /// From this call until the next turn, the first producer that pushes something due before the
+    /// returned time calls [`on_earlier`](Self::on_earlier), once. Then call `turn`, or call
+    /// `next_wakeup` again. With several shards each of them calls it once, and also for a timeout
+    /// that is due before that shard's own next deadline.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Instant> {
         let mut shards = self.lock_shards()?;
@@ -147,19 +170,26 @@ impl Driver {
         drop(shards);
         self.carry_out_order();
         let timeline = self.shared.timeline();
-        // In a pause nothing comes by itself but what has come already.
+        // In a pause nothing more becomes due. A tick that has already come is still returned.
         let comes = |tick: &Tick| !timeline.is_paused() || *tick <= timeline.current_tick();
         earliest.filter(comes).map(|tick| timeline.instant_of(tick))
     }
 
-    /// Sets what is called, on the producer's thread, when something is scheduled, or reset, to be due before the time that
-    /// [`next_wakeup`](Self::next_wakeup) last said (see there; also when 8,192 timeouts wait to be taken in, moved
-    /// to earlier or collected, and when a pause ends; now and then for nothing). It should wake the loop that turns this driver (an
-    /// eventfd, mio's `Waker`), and must neither block nor use the timer. A panic in it is treated as a task's. It replaces what was set
-    /// before.
+    /// Sets a callback for timeouts that are due before the time that
+    /// [`next_wakeup`](Self::next_wakeup) last returned.
+    ///
+    /// The producer that schedules or resets such a timeout calls it, on its own thread. It is also
+    /// called when 8,192 timeouts wait to be taken in, to be moved to an earlier deadline or to be
+    /// collected, and when a pause ends. Now and then it is called without need.
+    ///
+    /// The callback should wake the loop that turns this driver, with an eventfd or mio's `Waker`.
+    /// It must not block, and must not use the timer. A panic in it is treated as a task's.
+    ///
+    /// The new callback replaces the one before, which is dropped. The call allocates, and takes a
+    /// lock that is held only for the exchange.
     pub fn on_earlier(&self, callback: impl Fn() + Send + Sync + 'static) {
         let before = lock(&self.bell.0).replace(Arc::new(CatchUnwind::new(Box::new(callback))));
-        // Not under the lock: what it has captured is the user's.
+        // Drop it after the unlock: its captures are user values, whose destructors are user code.
         drop(before);
     }
 }
@@ -170,7 +200,7 @@ impl Drop for Driver {
             return;
         }
         discard_driven(&self.shared, lock(&self.shards));
-        // The callback may hold the loop's own things: let go of them now, and not when the last handle goes.
+        // The callback may hold parts of the loop. Drop it now, and not when the last handle goes.
         let callback = lock(&self.bell.0).take();
         drop(callback);
     }

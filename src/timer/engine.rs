@@ -1,4 +1,4 @@
-//! What the `Timer`s of one engine share, and how it ends.
+//! The part of an engine that its `Timer`s share, and how an engine ends.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -17,10 +17,10 @@ use crate::time::{ClockListener, Tick};
 use crate::wheel::LevelView;
 use crate::worker::{End, Workers};
 
-/// Shards that are turned by a [`Driver`](super::Driver); none any more once the engine has ended.
+/// Shards that a [`Driver`](super::Driver) turns. Empty once the engine has ended.
 pub(super) type DrivenShards = Arc<Mutex<Vec<Core>>>;
 
-/// Who turns the shards.
+/// Turns the shards: the workers, or the driver.
 pub(super) enum Runner {
     Workers(crate::sync::Arc<Workers>),
     Driver(DrivenShards),
@@ -34,10 +34,10 @@ pub(super) struct Engine {
     pub(super) runner: Runner,
     pub(super) ticks_per_wheel: usize,
     pub(super) stuck_after: Duration,
-    /// Of each shard.
+    /// The levels of each shard's wheel.
     pub(super) wheels: Vec<Vec<LevelView>>,
     state: AtomicU8,
-    /// What a shutdown could not hand back for want of memory.
+    /// The timeouts that a shutdown could not hand back because there was no memory for the answer.
     unfired: Mutex<UnfiredList>,
     _instance: Instance,
 }
@@ -66,7 +66,7 @@ impl Engine {
         self.state.load(Ordering::Acquire) == ENDED
     }
 
-    /// True for the one caller that has to do it.
+    /// Marks the engine as ended. Returns true for exactly one caller, which has to end the engine.
     pub(super) fn begin_to_end(&self) -> bool {
         self.state.swap(ENDED, Ordering::AcqRel) == RUNNING
     }
@@ -81,12 +81,12 @@ impl Engine {
         if self.has_ended() {
             return self.hand_back_what_is_left();
         }
-        // Before there is no way back, as a clock of the user's may panic.
+        // Read the clock before the engine is marked as ended: a user clock may panic.
         let how = match how {
             Shutdown::Cancel => End::Return,
             Shutdown::FireNow => End::Fire,
             Shutdown::Drain(most) => {
-                // What waits for time to pass must not wait for a pause to end.
+                // A timeout that waits for time to pass must not wait for a pause to end.
                 self.resume();
                 End::Drain(self.shared.timeline().tick_after(most))
             }
@@ -95,9 +95,10 @@ impl Engine {
             return Err(ShutdownError::AlreadyShutdown);
         }
         if let End::Drain(_) = how {
-            // Once more: until just now somebody could pause it.
+            // Resume once more: until `begin_to_end` another thread could pause the engine.
             self.resume();
-            // What has been accepted by now is not handed back only because its worker is still being started.
+            // Start these workers now. Otherwise a drain would hand back an accepted timeout only
+            // because its worker is still being started.
             self.started().for_each(|_| ());
         }
         UnfiredList::begin_outside(&self.shared);
@@ -106,17 +107,17 @@ impl Engine {
             Runner::Driver(shards) => end_driven(&self.shared, shards, how),
         };
         if is_running_a_task() {
-            // What waits in an executor may wait for the very thread that this is.
+            // A batch that waits in an executor may wait for this very thread.
             self.shared.in_flight.wait_for_running();
         } else {
             self.shared.in_flight.wait();
         }
-        // Not under the lock: in the list there may be what keeps the lock's owner.
+        // No lock is held here: the list may hold the last reference to the owner of the lock.
         left.append(UnfiredList::take_outside(&self.shared));
         self.hand_back(left)
     }
 
-    /// A second shutdown: is there something that the first could not hand back?
+    /// Serves a second shutdown, which returns what the first could not hand back.
     fn hand_back_what_is_left(&self) -> Result<Vec<Unfired>, ShutdownError> {
         let left = std::mem::replace(&mut *lock(&self.unfired), UnfiredList::new());
         if left.is_empty() { Err(ShutdownError::AlreadyShutdown) } else { self.hand_back(left) }
@@ -135,7 +136,8 @@ impl Engine {
     }
 
     pub(super) fn pause(&self) {
-        // In a forked child nothing runs, and a lock may be held for ever by a thread that is not here.
+        // A forked child runs nothing. A thread that exists only in the parent may hold the lock
+        // for ever.
         if self.has_ended() || self.shared.is_forked() {
             return;
         }
@@ -147,13 +149,14 @@ impl Engine {
     }
 
     pub(super) fn resume(&self) {
-        // Not in a forked child, as above.
+        // Not in a forked child, where a thread of the parent may hold the lock for ever.
         if !self.shared.is_forked() && self.shared.timeline().resume() {
             self.call_workers();
         }
     }
 
-    /// The shards whose workers run. The others have nothing that could be due; a driver's are turned by the driver.
+    /// The shards whose workers run. The other shards have nothing that could be due. Returns none
+    /// for a driven engine, whose shards the driver turns.
     fn started(&self) -> impl Iterator<Item = &Remote> {
         self.shared.remotes().iter().filter(|remote| match &self.runner {
             Runner::Workers(workers) => workers.is_started(remote.index()) || self.starts(remote),
@@ -161,13 +164,15 @@ impl Engine {
         })
     }
 
-    /// Whether somebody is about to start a shard's worker, and has only cleared ASLEEP for it so far: then others may have
-    /// scheduled, and left it to that one. If so, it is started here.
+    /// Returns whether another thread is about to start a shard's worker, and has only cleared
+    /// ASLEEP so far. Producers may then have scheduled without a wake-up, because they rely on
+    /// that thread. If so, this call starts the worker.
     fn starts(&self, remote: &Remote) -> bool {
         remote.sleeps_until().is_none() && !remote.is_closed() && remote.wake()
     }
 
-    /// Waits until the workers have done all that is due, and all that they have handed over has run.
+    /// Waits until the workers have expired all due timeouts, and all batches that they handed over
+    /// have run.
     fn catch_up(&self) {
         self.started().for_each(|remote| remote.request_turn_and_wait());
         if let Runner::Workers(_) = &self.runner {
@@ -175,13 +180,14 @@ impl Engine {
         }
     }
 
-    /// How much it has done so far: a number that only grows.
+    /// Returns how much the engine has done so far, as a number that only grows.
     fn progress(&self) -> u64 {
         let fired = self.shared.remotes().iter().map(|remote| remote.counters.fired.get()).sum::<u64>();
         fired.wrapping_add(self.shared.in_flight.ended() as u64)
     }
 
-    /// Has all workers look at the time again, whose speed has changed. (A driver is told, too.)
+    /// Makes all workers read the time again, because its speed has changed. A driven engine calls
+    /// the callback of its driver.
     fn call_workers(&self) {
         match &self.runner {
             Runner::Workers(_) => self.started().for_each(|remote| _ = remote.request_turn()),
@@ -189,8 +195,8 @@ impl Engine {
         }
     }
 
-    /// The earliest deadline of all that is pending; none if nothing is, or only what will never be due. With workers: waits
-    /// until they have told.
+    /// Returns the earliest deadline of all pending timeouts. Returns `None` if nothing is pending,
+    /// or only timeouts that never fire. With workers, waits until they have answered.
     fn earliest(&self) -> Option<Tick> {
         let earliest = match &self.runner {
             Runner::Workers(_) => self.started().map(|remote| remote.request_earliest()).min(),
@@ -198,12 +204,15 @@ impl Engine {
                 let mut to_call = Vec::new();
                 let sort_in_and_look = |shard: &mut Core| {
                     let remote = self.shared.remote(shard.index());
-                    // The driver may count on being called for what is brought: leave it as it was.
+                    // The driver may rely on a call for each earlier timeout. So leave the time
+                    // that it was told as it was.
                     let told = remote.sleeps_until();
-                    // Until nothing is left in the queues: a limit holds for each call.
+                    // Repeat until nothing is left in the queues, because a limit holds for each
+                    // call.
                     while shard.sort_in(&self.shared) {}
-                    // Who brings something meanwhile sees that somebody is awake, and calls nobody. (Should the shard only want
-                    // to be looked at earlier because of what was sorted in, the driver is called for nothing.)
+                    // A producer that pushes meanwhile sees an awake shard, and does not call the
+                    // driver. So call it here. The call is without need if the shard is only due
+                    // earlier because of the timeouts that were sorted in.
                     if let Some(told) = told
                         && settle(&self.shared, shard).is_some_and(|due| due < told)
                     {
@@ -220,7 +229,7 @@ impl Engine {
     }
 }
 
-/// Brings one shard to rest, as a worker that goes to sleep does, and says when it is due.
+/// Brings one shard to rest, as a worker does that goes to sleep. Returns when the shard is due.
 pub(super) fn settle(shared: &SharedRef, shard: &mut Core) -> Option<Tick> {
     loop {
         if shared.remote(shard.index()).is_stopped() {
@@ -234,7 +243,8 @@ pub(super) fn settle(shared: &SharedRef, shard: &mut Core) -> Option<Tick> {
     }
 }
 
-/// Closes and removes all shards. Returns what was pending in them, and who is to be woken, when they are unlocked.
+/// Closes and removes all shards. Returns their pending timeouts, and the futures to wake when the
+/// shards are unlocked.
 pub(super) fn close_driven(shared: &SharedRef, shards: &mut Vec<Core>) -> (UnfiredList, Vec<Batch>) {
     let (mut left, mut wakes) = (UnfiredList::new(), Vec::new());
     for mut shard in shards.drain(..) {
@@ -244,7 +254,7 @@ pub(super) fn close_driven(shared: &SharedRef, shards: &mut Vec<Core>) -> (Unfir
     (left, wakes)
 }
 
-/// Closes and removes all shards, and drops what was pending in them.
+/// Closes and removes all shards, and drops their pending timeouts.
 pub(super) fn discard_driven(shared: &SharedRef, mut shards: MutexGuard<'_, Vec<Core>>) {
     let (left, wakes) = close_driven(shared, &mut shards);
     drop(shards);
@@ -252,14 +262,15 @@ pub(super) fn discard_driven(shared: &SharedRef, mut shards: MutexGuard<'_, Vec<
     wakes.into_iter().for_each(run_here);
 }
 
-/// The same for a shutdown, which may have to run something first: here, and not under the lock.
+/// Closes and removes all shards for a shutdown. It may have to run tasks first. It runs them here,
+/// after it has unlocked the shards.
 fn end_driven(shared: &SharedRef, shards: &DrivenShards, how: End) -> UnfiredList {
     let mut batches = Vec::new();
     let mut locked = lock(shards);
     match how {
         End::Return => {}
         End::Fire => {
-            // For series whose runs are among the batches.
+            // Periodic timeouts whose runs are among the batches look at this command.
             shared.remotes().iter().for_each(|remote| remote.command(Command::StopAndFire));
             for mut shard in locked.drain(..) {
                 shard.close_and_fire(shared, &mut |batch| batches.push(batch));
@@ -280,10 +291,11 @@ fn end_driven(shared: &SharedRef, shards: &DrivenShards, how: End) -> UnfiredLis
     left
 }
 
-/// What the `Timer`s share: when the last has gone, the engine is left to the futures that still have a reference in it.
+/// The part that all `Timer`s share. When the last one has gone, the engine is left to the futures
+/// that still hold a reference to it.
 #[derive(Debug)]
 pub(super) struct Owner {
-    /// The engine's: one step nearer for those who schedule.
+    /// The same as the engine's. It stands here too, so that a schedule follows one pointer less.
     pub(super) shared: SharedRef,
     pub(super) engine: ManuallyDrop<Arc<Engine>>,
 }
@@ -304,14 +316,15 @@ impl Deref for Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // SAFETY: nobody looks at it after this.
+        // SAFETY: this is the destructor, which runs once. Nothing reads the field after it.
         let engine = unsafe { ManuallyDrop::take(&mut self.engine) };
         self.shared.close_refs(move || drop(engine));
     }
 }
 
 impl Drop for Engine {
-    /// The last `Timer`, and the last future, has gone: nothing unfired runs any more, and nobody waits for anything.
+    /// The last `Timer` and the last future have gone. Nothing that is unfired runs any more, and
+    /// this does not wait for anything.
     fn drop(&mut self) {
         if !self.begin_to_end() || self.shared.is_forked() {
             return;
@@ -320,7 +333,8 @@ impl Drop for Engine {
             Runner::Workers(workers) => workers.stop(&self.shared),
             Runner::Driver(shards) => {
                 self.shared.remotes().iter().for_each(|remote| remote.command(Command::StopAndDiscard));
-                // If the driver is in a turn right now, it sees the order at the end of it: see `Driver::carry_out_order`.
+                // Pairs with the fence in `Driver::carry_out_order`. If the driver is in a turn
+                // now, it sees the command at the end of that turn.
                 fence(Ordering::SeqCst);
                 if let Ok(shards) = shards.try_lock() {
                     discard_driven(&self.shared, shards);
@@ -336,7 +350,7 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// An engine on a clock that is moved by hand.
+/// An engine on a manual clock, as that clock sees it.
 pub(super) struct EngineClockListener(pub(super) Weak<Engine>);
 
 impl EngineClockListener {
@@ -353,7 +367,8 @@ impl ClockListener for EngineClockListener {
     }
 
     fn catch_up(&self) -> bool {
-        // From a task, waiting might be waiting for the caller, or for somebody who waits for it.
+        // In a task this would perhaps wait for the calling thread itself, or for a thread that
+        // waits for it.
         if is_running_a_task() {
             return false;
         }
@@ -373,14 +388,16 @@ impl ClockListener for EngineClockListener {
 }
 
 impl Engine {
-    /// For [`ManualClock::advance_to_next`](crate::ManualClock::advance_to_next): how far the clock has to be moved until
-    /// something is due. None if nothing ever will be, or the caller can't wait for the answer, or time is paused.
+    /// For [`ManualClock::advance_to_next`](crate::ManualClock::advance_to_next). Returns how far
+    /// the clock has to be moved until something is due. Returns `None` if nothing will ever be
+    /// due, if the caller cannot wait for the answer, or if time is paused.
     pub(super) fn until_next(&self) -> Option<Duration> {
         let timeline = self.shared.timeline();
         if is_running_a_task() || self.shared.is_forked() || timeline.is_paused() {
             return None;
         }
-        // What is running now may be a series, which is in no wheel meanwhile.
+        // A run that is under way may be that of a periodic timeout, which lies in no wheel
+        // meanwhile.
         let earliest = loop {
             let before = self.progress();
             self.catch_up();

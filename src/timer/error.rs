@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do about it.
+//! The errors, and what to do about each of them.
 
 use std::error::Error;
 use std::fmt;
@@ -70,8 +70,8 @@ pub enum Refusal {
     /// [`Builder::capacity`](crate::Builder::capacity) reserves memory beforehand. It also says
     /// what takes memory besides the pending timeouts.
     OutOfMemory,
-    /// The period of a fixed rate, or the delay of a fixed delay, is zero. Such a series would run
-    /// without a pause. Give a longer one.
+    /// The period of a fixed rate, or the delay of a fixed delay, is zero. Such a periodic timeout
+    /// would run without a break. Give a longer one.
     ZeroPeriod,
 }
 
@@ -80,20 +80,22 @@ impl<F> ScheduleError<F> {
         Self { kind, task: GivenBack::new(task) }
     }
 
-    /// Why it was not scheduled.
+    /// Returns why it was not scheduled.
     #[must_use]
     pub fn kind(&self) -> Refusal {
         self.kind
     }
 
-    /// The task that was not scheduled. [`schedule_many`](crate::Timer::schedule_many) gives all of
-    /// its tasks back.
+    /// Returns the task that was not scheduled. After a
+    /// [`schedule_many`](crate::Timer::schedule_many) these are all of its tasks.
     pub fn into_inner(self) -> F {
         self.task.into_inner()
     }
 
-    /// The same error without the task, which is dropped. A function that schedules a closure of
-    /// its own returns this: the closure's type has no name.
+    /// Drops the task, and returns the error without it.
+    ///
+    /// A function that schedules a closure of its own returns such an error, because the closure's
+    /// type has no name.
     ///
     /// ```
     /// use std::time::Duration;
@@ -108,13 +110,13 @@ impl<F> ScheduleError<F> {
         ScheduleError::new(self.kind, ())
     }
 
-    /// Whether the engine has been shut down, so that trying again is of no use.
+    /// Returns whether the engine has been shut down. If so, trying again is of no use.
     #[must_use]
     pub fn is_shutdown(&self) -> bool {
         self.kind == Refusal::Shutdown
     }
 
-    /// Whether too many timeouts were pending, so that trying again later may help.
+    /// Returns whether too many timeouts were pending. If so, trying again later may help.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.kind == Refusal::Full
@@ -139,7 +141,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Full => {
-                "the timer has no room for so many within max_pending_timeouts: try again when some have fired or been cancelled, \
+                "the timer has no room for that many within max_pending_timeouts: try again when some have fired or been cancelled, \
                  or with fewer at a time"
             }
             Self::Shutdown => "the timer has been shut down, or its driver is gone: it takes no more timeouts",
@@ -150,64 +152,66 @@ impl fmt::Display for Refusal {
                 "there is no memory for another timeout: try again when some have fired or been cancelled, or reserve more \
                  with Builder::capacity"
             }
-            Self::ZeroPeriod => "the period, or delay, of a series must not be zero",
+            Self::ZeroPeriod => "the period, or delay, of a periodic timeout must not be zero",
         })
     }
 }
 
 impl Error for Refusal {}
 
-/// A [`Builder`](crate::Builder) value that makes no sense, or can't be had on this system.
+/// A [`Builder`](crate::Builder) value that makes no sense, or that this system cannot provide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The option must be at least 1 (for a duration: longer than nothing).
+    /// The option must be at least 1. A duration must be longer than zero.
     Zero {
-        /// The builder's method, or what of it.
+        /// The method of the builder, or the part of its argument that is zero.
         option: &'static str,
     },
     /// The option is larger than it may be.
     TooLarge {
-        /// The builder's method.
+        /// The method of the builder.
         option: &'static str,
-        /// What was given; a duration in nanoseconds.
+        /// The value that was given. For a duration, in nanoseconds.
         value: u128,
-        /// The largest value that would do.
+        /// The largest value that is allowed, in the unit of `value`.
         max: u128,
     },
-    /// `levels` wheels of `ticks_per_wheel` would count more ticks than there are.
+    /// `levels` wheels of `ticks_per_wheel` would count more ticks than the engine has.
     TooManyLevels {
-        /// What was given.
+        /// The value that was given.
         levels: usize,
-        /// After rounding up to a power of two.
+        /// The ticks of a wheel, rounded up to a power of two.
         ticks_per_wheel: usize,
-        /// The most levels for this many ticks a wheel.
+        /// The largest number of levels for this many ticks a wheel.
         max: usize,
     },
     /// More than one level needs at least two ticks a wheel.
     TooFewTicks {
-        /// What was given.
+        /// The value that was given.
         levels: usize,
     },
-    /// A core to pin a worker to that this process may not use, or that does not exist.
+    /// This process may not use the core that a worker should be pinned to, or the core does not
+    /// exist.
     UnknownCore {
-        /// What was given.
+        /// The value that was given.
         core: usize,
         /// The cores that this process may use.
         allowed: Vec<usize>,
     },
-    /// There is no memory for so many timeouts, or none that an engine can use: at addresses of up to 48 bits.
+    /// There is no memory for this many timeouts. Or the memory lies at addresses of more than 48
+    /// bits, which an engine cannot use.
     Capacity {
-        /// What was given.
+        /// The value that was given.
         timeouts: usize,
     },
     /// There is no memory for the shards' wheels.
     Wheels {
-        /// How many shards there were to be.
+        /// The number of shards.
         shards: usize,
-        /// How many levels each.
+        /// The number of levels of each shard.
         levels: usize,
-        /// After rounding up to a power of two.
+        /// The ticks of a wheel, rounded up to a power of two.
         ticks_per_wheel: usize,
     },
 }
@@ -243,20 +247,23 @@ impl fmt::Display for BuildError {
 
 impl Error for BuildError {}
 
-/// Why [`Timer::shutdown`](crate::Timer::shutdown) did nothing.
+/// Why [`Timer::shutdown`](crate::Timer::shutdown) returned no timeouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShutdownError {
-    /// It was called from one of the engine's own tasks, for which it would have to wait. Call it from another thread, or
-    /// drop the timer.
+    /// The caller is one of the engine's own tasks, and the shutdown would have to wait for that
+    /// task. Call it from another thread, or drop the timer.
     FromTask,
     /// The engine has been shut down before.
     AlreadyShutdown,
-    /// This process was forked off after the engine was made: the engine is the parent's to shut down.
+    /// This process was forked off after the engine was made. Only the parent can shut the engine
+    /// down.
     Forked,
-    /// The engine is shut down, but there is no memory for the answer. Nothing is lost: shut it down once more when there is some.
+    /// The engine is shut down, but there is no memory for the answer. Nothing is lost. Call the
+    /// shutdown once more when there is memory.
     OutOfMemory,
-    /// It is the process's own engine, [`Timer::global`](crate::Timer::global), which ends with the process.
+    /// The engine is the global one, [`Timer::global`](crate::Timer::global). It ends with the
+    /// process.
     Global,
 }
 
@@ -267,18 +274,18 @@ impl fmt::Display for ShutdownError {
                 "shutdown was called from one of the timer's own tasks, which it waits for: call it from another thread"
             }
             Self::AlreadyShutdown => "the timer has been shut down before",
-            Self::Forked => "the timer was made before this process was forked: it is for the parent to shut it down",
+            Self::Forked => "the timer was made before this process was forked: only the parent can shut it down",
             Self::OutOfMemory => {
                 "the timer is shut down, and there is no memory to hand back what was pending: call again later"
             }
-            Self::Global => "the process's own timer can't be shut down: others may count on it",
+            Self::Global => "the process's own timer can't be shut down: other code may rely on it",
         })
     }
 }
 
 impl Error for ShutdownError {}
 
-/// Checks a count against zero and a bound.
+/// Checks that a count is neither zero nor more than `max`.
 pub(super) fn check_count(option: &'static str, value: usize, max: usize) -> Result<(), BuildError> {
     match value {
         0 => Err(BuildError::Zero { option }),
@@ -287,7 +294,7 @@ pub(super) fn check_count(option: &'static str, value: usize, max: usize) -> Res
     }
 }
 
-/// Checks a duration against zero and what 64 bits of nanoseconds hold.
+/// Checks that a duration is not zero, and that its nanoseconds fit in 64 bits.
 pub(super) fn check_duration(option: &'static str, value: Duration) -> Result<(), BuildError> {
     let (ns, max) = (value.as_nanos(), u128::from(u64::MAX));
     match ns {

@@ -4,7 +4,8 @@
 pub(super) struct GivenBack<F>(F);
 
 // SAFETY: `&GivenBack<F>` gives no access to the `F`. The field is private to this module, and
-// `into_inner`, the one method that reads it, takes `self`. So threads that share one share no `F`.
+// `into_inner`, the one method that reads it, takes `self`. So threads that share a `GivenBack`
+// share no `F`.
 unsafe impl<F> Sync for GivenBack<F> {}
 
 impl<F> GivenBack<F> {

@@ -1,4 +1,5 @@
-//! Timeouts that go together: a connection's, say, which are all cancelled when it closes.
+//! Timeouts that end together, such as those of a connection, which are all cancelled when it
+//! closes.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,15 +13,17 @@ use super::timeout::{Timeout, cancel};
 use crate::entry::{MissedTicks, Schedule};
 use crate::executor::report;
 
-/// Timeouts that can be cancelled all at once. Made by [`Timer::group`](crate::Timer::group); has all of the timer's ways to
-/// schedule.
+/// Timeouts that can be cancelled all at once. [`Timer::group`](crate::Timer::group) makes a group.
+/// It has all ways to schedule that a timer has.
 ///
-/// A timeout of a group is one like any other: its handle cancels and resets it, it may fire, it may be detached. The
-/// group's [`cancel_all`](Self::cancel_all) cancels those that are still pending. A group takes a lock of its own to
-/// schedule, which nobody waits for who does not use the same group.
+/// A timeout of a group is like any other. Its handle cancels and resets it, it may fire, and it
+/// may be detached. [`cancel_all`](Self::cancel_all) cancels the timeouts of the group that are
+/// still pending. To schedule in a group takes the group's lock, and may allocate for its list.
+/// Only threads that use the same group wait for that lock.
 ///
-/// Dropping a group lets go of its timeouts, which stay what they are; unless it was made with
-/// [`cancel_on_drop`](Self::cancel_on_drop). A group keeps its engine alive, as a `Timer` does.
+/// Dropping a group detaches its timeouts, which stay pending. A group made with
+/// [`cancel_on_drop`](Self::cancel_on_drop) cancels them. A group keeps its engine alive, as a
+/// `Timer` does.
 ///
 /// ```
 /// use std::time::Duration;
@@ -45,7 +48,8 @@ pub struct Group {
 }
 
 impl Timer {
-    /// A new group of timeouts, which can be cancelled all at once.
+    /// Makes a new group of timeouts, which can be cancelled all at once. It neither blocks nor
+    /// allocates.
     pub fn group(&self) -> Group {
         Group::new(self.clone())
     }
@@ -56,36 +60,47 @@ impl Group {
         Self { timer, members: Members::none(), cancels_on_drop: false }
     }
 
-    /// Makes it cancel what is pending in it when it is dropped.
+    /// Makes the group cancel its pending timeouts when it is dropped, as by
+    /// [`cancel_all`](Self::cancel_all).
     pub fn cancel_on_drop(mut self) -> Self {
         self.cancels_on_drop = true;
         self
     }
 
-    /// Cancels all that are pending in the group, and returns how many those were. What somebody schedules in it meanwhile may
-    /// be missed. Takes time in proportion to how many are pending, and to those that are over and that the group has not come
-    /// across yet: it looks at three for each that is scheduled in it. Tasks are dropped here, and if one of them panics at
-    /// that, it is counted and reported as one that panicked when it ran.
+    /// Cancels all pending timeouts of the group, and returns how many it cancelled.
     ///
-    /// For each timeout this is its [`cancel`](Timeout::cancel).
+    /// Each of them is cancelled as by its [`cancel`](Timeout::cancel). A timeout that another
+    /// thread schedules in the group meanwhile may be missed.
+    ///
+    /// The call takes time in proportion to the pending timeouts, and to those that are over and
+    /// that the group has not come across yet. The group looks at three entries for each timeout
+    /// that is scheduled in it.
+    ///
+    /// The calling thread drops the tasks. If the destructor of a task panics, the engine counts
+    /// and reports the panic as that of a task, and the call goes on. The call takes the group's
+    /// lock, and does not hold it while it drops tasks.
     pub fn cancel_all(&self) -> usize {
         let shared = &self.timer.engine.shared;
-        // Not under the lock: a task may hold the group, and schedule in it when it is dropped.
+        // The lock is not held here: a task may hold the group, and schedule in it when it is
+        // dropped.
         let cancel_one = |entry| {
             let dispose = |task| {
                 let dropped = catch_unwind(AssertUnwindSafe(|| drop(task)));
                 dropped.unwrap_or_else(|panic| report(shared, panic));
             };
-            // SAFETY: taken out of the list, so this is the group's ownership.
+            // SAFETY: `take` has removed the entry from the list, so this thread holds the group's
+            // ownership of it.
             let cancelled = unsafe { cancel(entry, dispose) };
-            // SAFETY: as above, and given up here.
+            // SAFETY: this thread holds the group's ownership of the entry, which is of this
+            // engine, and gives it up here, once.
             unsafe { let_go(shared, entry) };
             usize::from(cancelled)
         };
         self.members.take().into_iter().map(cancel_one).sum()
     }
 
-    /// How many are pending in it. Looks at each.
+    /// Returns how many timeouts of the group are pending. It looks at each entry under the group's
+    /// lock, and does not allocate.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.members.pending()
@@ -103,7 +118,8 @@ impl Drop for Group {
         if self.cancels_on_drop {
             self.cancel_all();
         }
-        // SAFETY: taken out of the list, so this is the group's ownership, which is given up.
+        // SAFETY: `take` has removed the entries from the list, so this thread holds the group's
+        // ownership of each. They are of this engine, and the ownership is given up here, once.
         self.members.take().into_iter().for_each(|entry| unsafe { let_go(&self.timer.engine.shared, entry) });
     }
 }

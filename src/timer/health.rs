@@ -1,64 +1,71 @@
-//! The watchdog: whether the workers do their work, and which task keeps a thread.
+//! The watchdog: whether the workers make progress, and which task keeps a thread.
 
 use std::time::Duration;
 
 use super::engine::{Engine, Runner};
 
-/// How an engine is doing, as of one moment: see [`Timer::health`](crate::Timer::health). Durations are of the engine's time.
+/// A snapshot of the health of an engine: see [`Timer::health`](crate::Timer::health). Durations
+/// are in the engine's time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
-    /// Each shard's.
+    /// The health of each shard, in the order of their numbers.
     pub shards: Vec<ShardHealth>,
-    /// What was taken as too long: [`Builder::stuck_after`](crate::Builder::stuck_after).
+    /// The bound that this snapshot used: [`Builder::stuck_after`](crate::Builder::stuck_after).
     pub stuck_after: Duration,
 }
 
-/// How one shard is doing.
+/// The health of one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShardHealth {
-    /// What its worker does.
+    /// The state of its worker.
     pub worker: WorkerState,
-    /// How long ago its last turn began, or its worker, if that has not turned yet; none if neither has. A worker that has
-    /// nothing to do does not turn.
+    /// How long ago its last turn began. If the worker has not turned yet, how long ago the worker
+    /// began. `None` if neither has begun. A worker that has nothing to do does not turn.
     pub last_turn: Option<Duration>,
-    /// By how much it is behind: how long ago it should have turned and has not, or for how long it has been at one
-    /// turn. (Of a driven shard: since when its driver should have turned it, by what was pending at its last turn.)
+    /// By how much the shard is behind. If its worker sleeps, this is the time since it should have
+    /// turned. If the worker is in a turn, this is the length of that turn so far. For a driven
+    /// shard, this is the time since its driver should have turned it, by the timeouts that were
+    /// pending at its last turn.
     pub behind: Duration,
-    /// Entries that wait in its inbox. If they are there to stay, nobody turns the shard: what has come since its last turn is
-    /// in none of the other figures.
+    /// The number of entries that wait in its inbox. If it does not fall, nothing turns the shard.
+    /// No other figure includes the timeouts that have come since its last turn.
     pub backlog: usize,
-    /// The longest that one of its tasks has been running up to now, on whatever thread, if that is longer than
-    /// `stuck_after`. (Or that task and up to 63 others before it in its batch: the clock is not read for each.)
+    /// How long the longest task of the shard has been running, on any thread. `None` if that is
+    /// not longer than `stuck_after`. The time may include up to 63 tasks before it in its batch,
+    /// because the clock is not read for each task.
     pub stuck_task: Option<Duration>,
-    /// Turns that panicked since the engine's start, after which the worker went on with its wheel as it was.
+    /// The number of turns that panicked since the engine's start. After such a turn the worker
+    /// goes on with its wheel as it was.
     pub restarts: u64,
 }
 
-/// What a shard's worker does.
+/// The state of a shard's worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WorkerState {
-    /// It has not been needed yet.
+    /// It has not started, because it has not been needed yet.
     NotStarted,
-    /// The system gave no thread for it. What is scheduled waits, and each schedule, and each call of
-    /// [`Timer::health`](crate::Timer::health), tries again.
+    /// The system gave no thread for it. Timeouts of the shard wait. Each schedule, and each call
+    /// of [`Timer::health`](crate::Timer::health), tries again.
     CannotStart,
-    /// It is there: at a turn, or waiting.
+    /// It has started. It is in a turn, or waits.
     Running,
-    /// Its turns panic (a clock of the user's does, for example). It tries again, at growing intervals.
+    /// Its turns panic, for example because a user clock does. It tries again, at growing
+    /// intervals.
     Panicking,
-    /// There is none: a driver turns the shard.
+    /// The shard has no worker: a driver turns it.
     Driven,
     /// The engine has been shut down.
     Ended,
-    /// This process was forked off after the engine was made, and the worker stayed with the parent.
+    /// This process was forked off after the engine was made. The worker stayed in the parent.
     Forked,
 }
 
 impl Health {
-    /// Whether all is as it should be: every worker that is needed is there and not behind, and no task is stuck.
+    /// Returns whether the engine is healthy: every worker that is needed has started and is at
+    /// most `stuck_after` behind, and no task is stuck.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
         self.shards.iter().all(|shard| {
@@ -91,14 +98,14 @@ impl ShardHealth {
             Runner::Workers(_) => WorkerState::NotStarted,
         };
         let timeline = shared.timeline();
-        // The marks before the clock: what has begun is never in the future.
+        // Read the heartbeats before the clock, so that nothing seems to have begun in the future.
         let last_ns = remote.heartbeat.last();
         let began_ns = shared.running().filter(|(shard, _)| *shard == index).map(|(_, since)| since).min();
         let due_ns = match remote.sleeps_until() {
-            // It sleeps: until then it has nothing to do.
+            // It sleeps, and has nothing to do until then.
             Some(until) => Some(timeline.scale().ns_of(until)),
             None if worker == WorkerState::Driven => last_ns.map(|_| remote.heartbeat.next()),
-            // It is at a turn, which has taken since then.
+            // It is in a turn, which began then.
             None => last_ns,
         };
         let now_ns = timeline.now_ns();

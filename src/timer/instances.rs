@@ -1,17 +1,18 @@
-//! How many engines live: many at a time are a mistake that is easily made, and dear.
+//! Counts the engines of the process. Many engines at a time are a common and costly mistake.
 
-// Process-wide, and nothing that a protocol depends on: not through `sync`.
+// Process-wide statistics, which no protocol depends on. So they do not come through `sync`.
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::events::many_engines;
 
-/// More than so many engines at a time are said to be too many, once. (The number, and the idea, are Netty's.)
+/// The engine warns, once, when more than this many engines exist at a time. The number and the
+/// idea are Netty's.
 const MANY: usize = 64;
 
 static LIVING: AtomicUsize = AtomicUsize::new(0);
 static TOLD: AtomicBool = AtomicBool::new(false);
 
-/// Counts one engine as long as it is there.
+/// Counts one engine for as long as it exists.
 #[derive(Debug)]
 pub(super) struct Instance;
 

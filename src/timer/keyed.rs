@@ -1,26 +1,67 @@
-//! One shard of an engine, chosen by a key.
+//! One shard of an engine, which a key chooses.
 
 use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 use std::time::{Duration, Instant};
 
+use super::Timer;
 use super::error::ScheduleError;
 use super::schedule::{Target, schedule_methods};
 use super::timeout::Timeout;
 use crate::engine::Shared;
 use crate::entry::{MissedTicks, Schedule};
 
-/// The shard that all timeouts of one key live on: see [`Timer::shard_for`](crate::Timer::shard_for). Has all of the timer's
-/// ways to schedule.
+/// The shard on which all timeouts of one key live: see
+/// [`Timer::shard_for`](crate::Timer::shard_for). It has all ways to schedule that a timer has.
 #[derive(Clone, Copy)]
 pub struct Shard<'a> {
     shared: &'a Shared,
     index: usize,
 }
 
+impl Timer {
+    /// Returns the shard of a key, to schedule on.
+    ///
+    /// All timeouts of one key live on that shard. So they expire in the order of their ticks, and
+    /// one worker handles them all. Two cases change the order in which they run:
+    ///
+    /// * The executor may run them in another order. [`Inline`](crate::Inline), or a pool of one
+    ///   thread, keeps the order.
+    /// * If the inbox holds more timeouts than
+    ///   [`Builder::transfer_limit`](crate::Builder::transfer_limit), the rest waits for the next
+    ///   turn. A timeout of the rest may run after one that is due later.
+    ///
+    /// The shards are the same in each run of a program, as far as the key hashes the same.
+    ///
+    /// The returned value borrows the timer, and costs one hash, so call this each time. It neither
+    /// blocks nor allocates. The timeouts of a group cannot be given a shard.
+    ///
+    /// Without this call a timeout goes to the home shard of the thread that schedules it, which
+    /// costs least.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Timer;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let timer = Timer::builder().shards(4).build()?;
+    /// let connection_id = 4711;
+    /// let first = || println!("first");
+    /// timer.shard_for(&connection_id).schedule_detached(Duration::from_secs(1), first)?;
+    /// let second = || println!("second");
+    /// timer.shard_for(&connection_id).schedule_detached(Duration::from_secs(2), second)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn shard_for<K: Hash + ?Sized>(&self, key: &K) -> Shard<'_> {
+        Shard::of_key(&self.engine.shared, key)
+    }
+}
+
 impl<'a> Shard<'a> {
-    pub(super) fn of_key<K: Hash + ?Sized>(shared: &'a Shared, key: &K) -> Self {
-        // The same for a key each time, in each process.
+    fn of_key<K: Hash + ?Sized>(shared: &'a Shared, key: &K) -> Self {
+        // A fixed hasher chooses the same shard for a key each time, in each process.
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(key);
         let shards = shared.remotes().len();
         #[expect(clippy::cast_possible_truncation, reason = "less than the number of shards")]
@@ -28,7 +69,7 @@ impl<'a> Shard<'a> {
         Self { shared, index }
     }
 
-    /// Its number, from 0 to one less than [`Timer::shards`](crate::Timer::shards).
+    /// Returns its number, from 0 to one less than [`Timer::shards`](crate::Timer::shards).
     #[must_use]
     pub fn index(&self) -> usize {
         self.index

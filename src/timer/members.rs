@@ -1,4 +1,4 @@
-//! The entries that a group owns a share of.
+//! The list of the entries that a group is an owner of.
 
 use std::ptr::NonNull;
 
@@ -6,20 +6,21 @@ use crate::engine::Shared;
 use crate::entry::{Entry, entry_ref};
 use crate::sync::{Mutex, lock};
 
-/// The timeouts that a group owns a share of.
+/// The entries that a group is an owner of.
 pub(super) struct Members(Mutex<List>);
 
 struct List {
     entries: Vec<NonNull<Entry>>,
-    /// Where to look next for entries that are over.
+    /// The index at which to look next for an entry that is over.
     cursor: usize,
 }
 
-/// So many entries of the list are looked at for each that is added, and let go of if they are over: so the list shrinks by two
-/// for each schedule while there are such in it.
+/// How many entries of the list are looked at for each one that is added. Entries that are over are
+/// released. So the list shrinks by two for each schedule while it holds such entries.
 const LOOKS: usize = 3;
 
-// SAFETY: a group is an owner of its entries, by a bit in their state word; what it does with them goes through that word.
+// SAFETY: a group is an owner of its entries, by a bit in their state word, and goes through that
+// word for all that it does with them. Any thread may do that.
 unsafe impl Send for List {}
 
 impl Members {
@@ -28,10 +29,12 @@ impl Members {
     }
 
     /// # Safety
-    /// The entries are the engine's, and were armed with this group as an owner.
+    /// The entries are the engine's, and were armed with this group as an owner. The caller adds
+    /// each of them once.
     pub(super) unsafe fn add(&self, shared: &Shared, entries: &[NonNull<Entry>]) {
         let mut list = lock(&self.0);
-        // SAFETY: handed on.
+        // SAFETY: the list holds only entries of the engine that the group is an owner of, as each
+        // caller of `add` guarantees.
         unsafe { list.prune(shared, LOOKS * entries.len()) };
         list.entries.extend_from_slice(entries);
     }
@@ -42,40 +45,45 @@ impl Members {
 
     pub(super) fn pending(&self) -> usize {
         let list = lock(&self.0);
-        // SAFETY: the group is an owner.
+        // SAFETY: the group is an owner of the entries in its list, so they are alive.
         list.entries.iter().filter(|&&entry| unsafe { entry_ref(entry) }.state.is_pending()).count()
     }
 }
 
 impl List {
-    /// Looks at so many entries, and lets go of those that are over.
+    /// Looks at up to `looks` entries, and releases those that are over.
     ///
     /// # Safety
-    /// The entries are the engine's.
+    /// The entries of the list are of the engine of `shared`, and the group is an owner of each.
     unsafe fn prune(&mut self, shared: &Shared, looks: usize) {
         for _ in 0..looks.min(self.entries.len()) {
             if self.cursor >= self.entries.len() {
                 self.cursor = 0;
             }
             let entry = self.entries[self.cursor];
-            // SAFETY: the group is an owner.
+            // SAFETY: the group is an owner of the entries in its list, so they are alive.
             if unsafe { entry_ref(entry) }.state.is_pending() {
                 self.cursor += 1;
             } else {
                 self.entries.swap_remove(self.cursor);
-                // SAFETY: an owner of an entry of this engine, and it is out of the list.
+                // SAFETY: the entry was in the list, so the group is an owner of it, and it is of
+                // this engine. It is out of the list now, so the ownership is given up once.
                 unsafe { let_go(shared, entry) };
             }
         }
     }
 }
 
+/// Gives up a group's ownership of an entry, and frees the entry if the group was its last owner.
+///
 /// # Safety
-/// The caller gives up a group's ownership of an entry of this engine.
+/// The entry is of the engine of `shared`. The caller holds a group's ownership of it, and gives it
+/// up.
 pub(super) unsafe fn let_go(shared: &Shared, entry: NonNull<Entry>) {
-    // SAFETY: as above.
+    // SAFETY: the caller holds the group's ownership, which keeps the entry alive.
     if unsafe { entry_ref(entry) }.state.group_lets_go() {
-        // SAFETY: the last owner is the sole owner.
+        // SAFETY: the group was the last owner, so this thread is the sole owner. The entry is of
+        // this engine, as the caller guarantees.
         unsafe { shared.put_entry(entry) };
     }
 }

@@ -1,4 +1,4 @@
-//! What users touch.
+//! The public API: the timer, its builder, its handles and its errors.
 
 mod alarm;
 mod build;
@@ -22,7 +22,6 @@ mod timeout;
 #[cfg(feature = "metrics")]
 mod weak;
 
-use std::hash::Hash;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -44,12 +43,15 @@ use crate::entry::{MissedTicks, Schedule};
 use engine::{Engine, Owner};
 use schedule::Target;
 
-/// A timer engine: arm a timeout, push it out, cancel it, from any thread.
+/// A timer engine: schedule a timeout, reset it, cancel it, from any thread.
 ///
-/// Clones are cheap and share one engine. When the last is dropped, and no [`Sleep`](crate::Sleep), `WithTimeout` or `Interval` of it is
-/// left, the workers stop, without anybody waiting for them, and what is pending is dropped unrun; see [`shutdown`](Self::shutdown) to get
-/// it back. (A pending task that has captured a `Timer`, or a [`Group`], of its own engine keeps that engine until it has run, or is
-/// cancelled.)
+/// Clones are cheap and share one engine. When the last clone is dropped, and no
+/// [`Sleep`](crate::Sleep), [`WithTimeout`](crate::WithTimeout) or [`Interval`](crate::Interval) of
+/// the engine is left, the workers stop, and pending timeouts are dropped unrun. The drop does not
+/// wait for the workers. [`shutdown`](Self::shutdown) hands the pending timeouts back.
+///
+/// A pending task that has captured a `Timer` or a [`Group`] of its own engine keeps that engine
+/// alive until the task has run or is cancelled.
 ///
 /// ```
 /// use std::time::Duration;
@@ -72,26 +74,31 @@ pub struct Timer {
     engine: Arc<Owner>,
 }
 
-/// The process's own.
+/// The global engine of the process.
 static GLOBAL: OnceLock<Timer> = OnceLock::new();
 
 impl Timer {
-    /// A builder with the defaults.
+    /// Returns a builder with the defaults.
     pub fn builder() -> Builder {
         Builder::new()
     }
 
-    /// An engine with the defaults: see [`Builder`].
+    /// Makes an engine with the defaults: see [`Builder`].
+    ///
+    /// The call allocates, and does not block. It starts no thread.
     ///
     /// # Errors
-    /// [`BuildError::Wheels`] if there is no memory for the wheels, some 500 KB a shard. All other
-    /// defaults can be had on every system.
+    /// Returns [`BuildError::Wheels`] if there is no memory for the wheels, some 500 KB a shard.
+    /// Every system can provide all other defaults.
     pub fn new() -> Result<Self, BuildError> {
         Self::builder().build()
     }
 
-    /// The process's own engine, with the defaults, made at the first call and never dropped: for whatever needs a timer now and
-    /// then and has none at hand. Its threads start with its first timeout, and don't keep the process from ending.
+    /// Returns the global engine of the process, with the defaults.
+    ///
+    /// The first call makes the engine, which is never dropped. It is for code that needs a timer
+    /// now and then and has none at hand. Its threads start with its first timeout. They do not
+    /// keep the process from ending.
     ///
     /// ```
     /// use std::time::Duration;
@@ -105,12 +112,12 @@ impl Timer {
     /// ```
     ///
     /// # Panics
-    /// If the first call finds no memory for the wheels, see [`new`](Self::new).
+    /// Panics if the first call finds no memory for the wheels: see [`new`](Self::new).
     pub fn global() -> &'static Timer {
         Self::try_global().expect("memory for the wheels of the process's own timer")
     }
 
-    /// None if there is no memory for it.
+    /// Returns the global engine, or `None` if there is no memory for it.
     pub(crate) fn try_global() -> Option<&'static Timer> {
         GLOBAL.get().or_else(|| Timer::new().ok().map(|timer| GLOBAL.get_or_init(|| timer)))
     }
@@ -128,21 +135,36 @@ impl Timer {
         Target { shared: &self.engine.shared, shard: None, group: None }
     }
 
-    /// Runs `task` after `delay`, rounded up to a tick: never early. No delay runs it at once; `Duration::MAX`, or anything
-    /// else that is more than 2^55 ticks or 584 years after the engine's start, never.
+    /// Runs `task` once, after `delay`.
     ///
-    /// Takes no lock. Waits only if the thread has no free memory left while more than 16,384 entries wait for a worker that is
-    /// running, to let that catch up, for [`Builder::max_wait`] at most; and while another thread is in the midst of
-    /// [`pause`](Self::pause), for its one look at the clock. Allocates only if the captures are larger
-    /// than 24 bytes (or aligned to more than 8), if more timeouts are pending than ever before (see [`Builder::capacity`]),
-    /// or at a thread's first use of the engine, or of a shard that is not its own; the first timeout of a shard starts its
-    /// worker. Wakes the worker only if this timeout is due before the worker would wake by itself, or if 8,192 wait to be taken in.
-    /// (Of a driven engine that is a call of [`on_earlier`](Driver::on_earlier), and looking it up takes a lock.)
+    /// The delay is rounded up to a tick: the task never runs early. A delay of zero runs it at
+    /// once. `Duration::MAX`, or any other delay that ends more than 2^55 ticks or 584 years after
+    /// the engine's start, never runs it.
+    ///
+    /// The call takes no lock, except on a thread that has destroyed its thread-locals. Such
+    /// threads share one state under a lock. Otherwise the call waits in two cases:
+    ///
+    /// * The thread has no free memory left while more than 16,384 entries wait for a worker that
+    ///   runs. The call then waits for the worker to catch up, for [`Builder::max_wait`] at most.
+    /// * Another thread is inside [`pause`](Self::pause). The call waits for its one look at the
+    ///   clock.
+    ///
+    /// The call allocates in these cases:
+    ///
+    /// * The captures are larger than 24 bytes, or aligned to more than 8.
+    /// * More timeouts are pending than ever before: see [`Builder::capacity`].
+    /// * The thread uses the engine, or a shard that is not its own, for the first time.
+    ///
+    /// The first timeout of a shard starts its worker. The call wakes the worker only if this
+    /// timeout is due before the worker would wake by itself, or if 8,192 timeouts wait to be taken
+    /// in. In a driven engine it calls [`on_earlier`](Driver::on_earlier) instead, and takes a lock
+    /// to look the callback up.
     ///
     /// # Errors
-    /// [`Refusal::Full`], [`Refusal::Shutdown`], [`Refusal::Forked`] or [`Refusal::OutOfMemory`], in a [`ScheduleError`] with the
-    /// task. (Of what is allocated, only the memory for timeouts is refused so; a closure that has to be boxed aborts without memory,
-    /// as everywhere.)
+    /// Returns a [`ScheduleError`] with the task. Its kind is [`Refusal::Full`],
+    /// [`Refusal::Shutdown`], [`Refusal::Forked`] or [`Refusal::OutOfMemory`]. Only the memory for
+    /// timeouts is refused with an error. A closure that has to be boxed aborts the process if
+    /// there is no memory, as everywhere in Rust.
     #[inline]
     pub fn schedule<F>(&self, delay: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
     where
@@ -151,10 +173,12 @@ impl Timer {
         self.target().schedule(delay, task)
     }
 
-    /// As [`schedule`](Self::schedule), at a point in time. One that has passed runs at once.
+    /// Runs `task` once, at `deadline`. It is [`schedule`](Self::schedule) with a point in time.
+    ///
+    /// A task whose deadline has passed runs at once.
     ///
     /// # Errors
-    /// As for [`schedule`](Self::schedule).
+    /// Returns the errors of [`schedule`](Self::schedule).
     pub fn schedule_at<F>(&self, deadline: Instant, task: F) -> Result<Timeout, ScheduleError<F>>
     where
         F: FnOnce() + Send + 'static,
@@ -162,10 +186,13 @@ impl Timer {
         self.target().schedule_at(deadline, task)
     }
 
-    /// As [`schedule`](Self::schedule), for a timeout that is never cancelled or reset: no handle, and no cost for one.
+    /// Runs `task` once, after `delay`, and makes no handle.
+    ///
+    /// It is [`schedule`](Self::schedule) for a timeout that is never cancelled or reset, without
+    /// the cost of a handle.
     ///
     /// # Errors
-    /// As for [`schedule`](Self::schedule).
+    /// Returns the errors of [`schedule`](Self::schedule).
     #[inline]
     pub fn schedule_detached<F>(&self, delay: Duration, task: F) -> Result<(), ScheduleError<F>>
     where
@@ -174,13 +201,17 @@ impl Timer {
         self.target().schedule_detached(delay, task)
     }
 
-    /// As [`schedule`](Self::schedule), anywhere between two delays from now, wherever it suits the engine: at a tick that
-    /// others have taken whose ranges overlap, so that the worker wakes less often, but not at one that a thousand have
-    /// taken, so that they don't all run at once. For whatever need not be exact: idle timeouts, retries, reports.
+    /// Runs `task` once, at a tick between two delays that the engine chooses.
     ///
-    /// Never before `earliest`; not for after `latest`, unless that is less than a tick from `earliest`, or before it: then as
-    /// `schedule(earliest, ..)`. A [`reset`](Timeout::reset) of it is exact. (After the timer slack of Linux, and the range
-    /// timers of Envoy.)
+    /// The engine chooses a tick that other timeouts with overlapping ranges have taken, so that
+    /// the worker wakes less often. It does not choose a tick that a thousand timeouts have taken,
+    /// so that they do not all run at once. Use it for timeouts that need not be exact: idle
+    /// timeouts, retries, reports.
+    ///
+    /// The task never runs before `earliest`, and is not scheduled for a time after `latest`. If
+    /// `latest` is less than a tick after `earliest`, or before it, the call is a
+    /// [`schedule`](Self::schedule) with `earliest`. A [`reset`](Timeout::reset) of the timeout is
+    /// exact. The idea is that of Linux's timer slack and of Envoy's range timers.
     ///
     /// ```
     /// use std::time::Duration;
@@ -188,14 +219,15 @@ impl Timer {
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let timer = Timer::new()?;
-    /// let idle = timer.schedule_between(Duration::from_secs(60), Duration::from_secs(65), || println!("idle"))?;
+    /// let (earliest, latest) = (Duration::from_secs(60), Duration::from_secs(65));
+    /// let idle = timer.schedule_between(earliest, latest, || println!("idle"))?;
     /// # drop(idle);
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// As for [`schedule`](Self::schedule).
+    /// Returns the errors of [`schedule`](Self::schedule).
     pub fn schedule_between<F>(
         &self,
         earliest: Duration,
@@ -208,11 +240,14 @@ impl Timer {
         self.target().schedule_between(earliest, latest, task)
     }
 
-    /// Schedules many tasks with one delay: all of them or none. One clock read and one exchange on the shard's inbox for
-    /// all together. Allocates two vectors.
+    /// Schedules many tasks with one delay: all of them or none.
+    ///
+    /// The call reads the clock once, and makes one exchange on the shard's inbox for all tasks. It
+    /// allocates two vectors. Otherwise it allocates and waits as [`schedule`](Self::schedule)
+    /// does.
     ///
     /// # Errors
-    /// As for [`schedule`](Self::schedule), with all the tasks.
+    /// Returns the errors of [`schedule`](Self::schedule), with all the tasks.
     pub fn schedule_many<F>(
         &self,
         delay: Duration,
@@ -224,14 +259,17 @@ impl Timer {
         self.target().schedule_many(delay, tasks)
     }
 
-    /// Runs `task` again and again: the first time after `initial`, the k-th time k `period`s after that. Deadlines come from
-    /// this schedule and not from when runs end, so a series does not drift; if a run ends when the next one was already
-    /// due, what was missed is [skipped](MissedTicks::Skip): a task of 110 ms at a rate of 100 ms runs every 200 ms.
-    /// [`schedule_at_fixed_rate_with`](Self::schedule_at_fixed_rate_with) has the other answers.
+    /// Runs `task` periodically: first after `initial`, and the k-th time k `period`s after that.
     ///
-    /// Runs of one series never overlap. A panic ends it. Its handle stops it ([`cancel`](Timeout::cancel)) and moves its
-    /// next run ([`reset`](Timeout::reset)). It counts as one timeout that is pending, also while it runs. Allocates once, for
-    /// all its runs.
+    /// Deadlines come from this schedule and not from the ends of runs, so a periodic timeout does
+    /// not drift. If a run ends when the next one is already due, the missed runs are
+    /// [skipped](MissedTicks::Skip): a task of 110 ms at a rate of 100 ms runs every 200 ms.
+    /// [`schedule_at_fixed_rate_with`](Self::schedule_at_fixed_rate_with) has the other choices.
+    ///
+    /// Runs of one periodic timeout never overlap. A panic of the task ends it. Its handle ends it
+    /// by [`cancel`](Timeout::cancel), and moves its next run by [`reset`](Timeout::reset). It
+    /// counts as one pending timeout, also while it runs. The call allocates once, for all runs.
+    /// Otherwise it allocates and waits as [`schedule`](Self::schedule) does.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -245,7 +283,8 @@ impl Timer {
     /// let runs = Arc::new(AtomicU32::new(0));
     /// let count = Arc::clone(&runs);
     /// let second = Duration::from_secs(1);
-    /// let heartbeat = timer.schedule_at_fixed_rate(second, second, move || _ = count.fetch_add(1, Ordering::Relaxed))?;
+    /// let beat = move || _ = count.fetch_add(1, Ordering::Relaxed);
+    /// let heartbeat = timer.schedule_at_fixed_rate(second, second, beat)?;
     /// for _ in 0..3 {
     ///     clock.advance(second);
     /// }
@@ -256,7 +295,8 @@ impl Timer {
     /// ```
     ///
     /// # Errors
-    /// As for [`schedule`](Self::schedule), and [`Refusal::ZeroPeriod`].
+    /// Returns the errors of [`schedule`](Self::schedule), and [`Refusal::ZeroPeriod`] if `period`
+    /// is zero.
     pub fn schedule_at_fixed_rate<F>(
         &self,
         initial: Duration,
@@ -269,10 +309,12 @@ impl Timer {
         self.schedule_at_fixed_rate_with(initial, period, MissedTicks::default(), task)
     }
 
-    /// As [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate), with a choice of what happens to runs that were missed.
+    /// Runs `task` periodically at a fixed rate, and `missed` decides what happens to missed runs.
+    ///
+    /// Otherwise it is [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
     ///
     /// # Errors
-    /// As there.
+    /// Returns the errors of [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
     pub fn schedule_at_fixed_rate_with<F>(
         &self,
         initial: Duration,
@@ -286,10 +328,13 @@ impl Timer {
         self.target().schedule_fn_repeat(initial, Schedule::fixed_rate(period, missed), task)
     }
 
-    /// As [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate), but each run comes `delay` after the one before has ended.
+    /// Runs `task` periodically: first after `initial`, and then `delay` after each run has ended.
+    ///
+    /// Otherwise it is [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
     ///
     /// # Errors
-    /// As there.
+    /// Returns the errors of [`schedule`](Self::schedule), and [`Refusal::ZeroPeriod`] if `delay`
+    /// is zero.
     pub fn schedule_with_fixed_delay<F>(
         &self,
         initial: Duration,
@@ -302,9 +347,12 @@ impl Timer {
         self.target().schedule_fn_repeat(initial, Schedule::fixed_delay(delay), task)
     }
 
-    /// As [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate), but the task answers each time how long after that answer to
-    /// run it next (with no delay: on the next tick), or none if it is done. For schedules of one's own: retries that back
-    /// off, calendars.
+    /// Runs `task` first after `initial`, and then whenever its last run said.
+    ///
+    /// Each run returns how long after its end the next run is due, or `None` if there is none. A
+    /// delay of zero means the next tick. Use it for schedules of your own, such as retries that
+    /// back off, and calendars. Otherwise it is
+    /// [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
     ///
     /// ```
     /// use std::time::Duration;
@@ -324,7 +372,7 @@ impl Timer {
     /// ```
     ///
     /// # Errors
-    /// As for [`schedule`](Self::schedule).
+    /// Returns the errors of [`schedule`](Self::schedule).
     pub fn schedule_repeating<F>(&self, initial: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
     where
         F: FnMut() -> Option<Duration> + Send + 'static,
@@ -332,53 +380,35 @@ impl Timer {
         self.target().schedule_repeating(initial, task)
     }
 
-    /// The shard of a key, to schedule on: all timeouts of one key live there, so that they expire in the order of their ticks, and no two
-    /// workers ever handle them. (In the order of their ticks they also *run* only with an executor that keeps it:
-    /// [`Inline`](crate::Inline), or a pool of one thread. And of an inbox that holds more than [`Builder::transfer_limit`], what is left
-    /// for the next turn may come after what is due later.) The shards are the same in each run of a program, as far as the key hashes the
-    /// same.
+    /// Returns how many timeouts are pending: scheduled, and neither fired nor cancelled. A
+    /// periodic timeout counts as one.
     ///
-    /// The answer borrows the timer, and costs a hash: ask each time. (A group's timeouts can't be given a shard.)
-    ///
-    /// Otherwise a timeout goes to the home shard of the thread that schedules it, which is what costs least.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tourbillon::Timer;
-    ///
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let timer = Timer::builder().shards(4).build()?;
-    /// let connection_id = 4711;
-    /// timer.shard_for(&connection_id).schedule_detached(Duration::from_secs(1), || println!("first"))?;
-    /// timer.shard_for(&connection_id).schedule_detached(Duration::from_secs(2), || println!("second"))?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn shard_for<K: Hash + ?Sized>(&self, key: &K) -> Shard<'_> {
-        Shard::of_key(&self.engine.shared, key)
-    }
-
-    /// How many timeouts are pending: scheduled, and neither fired nor cancelled; a series counts as one. Calls that are in progress on other
-    /// threads may be missing.
+    /// Calls that are in progress on other threads may be missing. The call sums the counters of
+    /// all threads. With [`Builder::max_pending_timeouts`] it reads one counter. It does not
+    /// allocate.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.engine.shared.pending()
     }
 
-    /// A snapshot of the counters. Allocates; costs the producers nothing.
+    /// Returns a snapshot of the counters. The call allocates. It costs the producers nothing.
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats::of(&self.engine)
     }
 
-    /// Gives memory back to the system that no timeout uses, after a spike, say. Returns how many bytes.
+    /// Gives memory that no timeout uses back to the system, and returns how many bytes. Use it
+    /// after a spike.
     ///
-    /// It goes back by pages, of 64 timeouts as a schedule: a page stays as long as one of its timeouts is pending, or has a handle, or is
-    /// one of the free ones that each thread keeps (up to 256). What was reserved by [`Builder::capacity`] stays, too. The engine takes
-    /// the memory again when it needs it; timeouts that are scheduled meanwhile may take new memory. Takes some nanoseconds for each
-    /// free entry; takes no lock, and allocates two bytes for each page of the engine. Does nothing but on Linux, and in a child
-    /// that was forked off since the engine was made.
+    /// Memory goes back by pages, usually of 64 timeouts. A page stays as long as one of its
+    /// timeouts is pending, or has a handle, or is one of the free entries that each thread keeps
+    /// (up to 256). Memory that [`Builder::capacity`] reserved stays, too. The engine takes the
+    /// memory again when it needs it. Timeouts that are scheduled during the call may take new
+    /// memory.
+    ///
+    /// The call takes some nanoseconds for each free entry. It takes no lock, and allocates two
+    /// bytes for each page of the engine. It does nothing on systems other than Linux. It does
+    /// nothing in a child process that was forked off after the engine was made.
     ///
     /// ```
     /// use std::time::Duration;
@@ -395,51 +425,71 @@ impl Timer {
         self.engine.shared.shrink()
     }
 
-    /// How many shards there are.
+    /// Returns how many shards the engine has.
     #[must_use]
     pub fn shards(&self) -> usize {
         self.engine.shared.remotes().len()
     }
 
-    /// How many ticks one wheel spans: as given to the builder, rounded up to a power of two.
+    /// Returns how many ticks one wheel spans: the value that the builder got, rounded up to a
+    /// power of two.
     #[must_use]
     pub fn ticks_per_wheel(&self) -> usize {
         self.engine.ticks_per_wheel
     }
 
-    /// How the workers and the tasks are doing. Allocates; costs the producers nothing.
+    /// Returns a snapshot of the health of the workers and the tasks. The call allocates. It costs
+    /// the producers nothing. It tries again to start a worker that the system gave no thread for.
     #[must_use]
     pub fn health(&self) -> Health {
         Health::of(&self.engine)
     }
 
-    /// Shuts the engine down: nothing is accepted any more, what is pending is cancelled and returned, the workers end. Waits for them, and
-    /// for tasks that are already running; with the built-in executors also for those that have expired and not yet begun to run (but not
-    /// from a task of another engine, on whose thread those may be waiting). Every timeout that was ever accepted has then run, or was
-    /// cancelled, or is in the answer, or waits in an executor that is not built in, which runs it when it comes to it.
+    /// Shuts the engine down, and returns the timeouts that were pending.
     ///
-    /// Futures that sleep are not in the answer: they are ready now, and say so
+    /// The engine accepts nothing any more. The call cancels and returns the pending timeouts, and
+    /// ends the workers. It allocates the returned vector.
+    ///
+    /// The call blocks until the workers have ended and the tasks that are already running have
+    /// returned. With the built-in executors it also waits for tasks that have expired and not yet
+    /// begun to run. It does not wait for those if the caller is a task of another engine, because
+    /// they may be waiting for its thread.
+    ///
+    /// When the call returns, every timeout that was ever accepted has run, or was cancelled, or is
+    /// in the returned vector. There is one exception: it may wait in an executor that is not built
+    /// in, which runs it later.
+    ///
+    /// Futures that sleep are not in the returned vector. They are ready now, and say so
     /// ([`Sleep::ended_by_shutdown`](crate::Sleep::ended_by_shutdown)).
     ///
     /// # Errors
-    /// [`ShutdownError::FromTask`] from one of the engine's own tasks, and [`ShutdownError::AlreadyShutdown`] for all calls
-    /// after the first, which then may still be at it; [`ShutdownError::Forked`] in a child process;
-    /// [`ShutdownError::Global`] for [`global`](Self::global). [`ShutdownError::OutOfMemory`] if there is no memory for the answer: the
-    /// engine is shut down then, and another call gives the answer.
+    /// * [`ShutdownError::FromTask`] if the caller is one of the engine's own tasks.
+    /// * [`ShutdownError::AlreadyShutdown`] for all calls after the first, which may still be in
+    ///   progress.
+    /// * [`ShutdownError::Forked`] in a child process that was forked off after the engine was
+    ///   made.
+    /// * [`ShutdownError::Global`] for the [`global`](Self::global) engine.
+    /// * [`ShutdownError::OutOfMemory`] if there is no memory for the returned vector. The engine
+    ///   is shut down then, and another call returns the timeouts.
     pub fn shutdown(&self) -> Result<Vec<Unfired>, ShutdownError> {
         self.shutdown_with(Shutdown::Cancel)
     }
 
-    /// As [`shutdown`](Self::shutdown), with a choice of what becomes of what is pending. What is left is returned.
+    /// Shuts the engine down, and `how` decides what happens to the pending timeouts. Returns those
+    /// that are left.
+    ///
+    /// Otherwise it is [`shutdown`](Self::shutdown).
     ///
     /// # Errors
-    /// As for [`shutdown`](Self::shutdown).
+    /// Returns the errors of [`shutdown`](Self::shutdown).
     pub fn shutdown_with(&self, how: Shutdown) -> Result<Vec<Unfired>, ShutdownError> {
         if self.is_global() { Err(ShutdownError::Global) } else { self.engine.shutdown(how) }
     }
 
-    /// Whether nothing is accepted any more, and never will be: a shutdown has closed all shards (it may still wait for tasks that run), or
-    /// the driver has gone.
+    /// Returns whether the engine accepts nothing any more, and never will.
+    ///
+    /// That is so when a shutdown has closed all shards, or the driver has gone. The shutdown may
+    /// still be waiting for tasks that run.
     #[must_use]
     pub fn is_shutdown(&self) -> bool {
         self.engine.shared.remotes().iter().all(|remote| remote.is_closed())

@@ -1,4 +1,4 @@
-//! The way of a timeout into the engine, on the producer's side.
+//! Schedules timeouts, on the producer's side.
 
 use std::ptr::NonNull;
 use std::task::Waker;
@@ -13,24 +13,27 @@ use crate::shard::Remote;
 use crate::thread::ThreadState;
 use crate::time::Tick;
 
-/// Where timeouts are to go: every way to schedule, once for [`Timer`](super::Timer), [`Shard`](super::Shard) and
-/// [`Group`](super::Group).
+/// Where timeouts go. It has every way to schedule, once for [`Timer`](super::Timer),
+/// [`Shard`](super::Shard) and [`Group`](super::Group).
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     pub(super) shared: &'a Shared,
-    /// The calling thread's home shard if none.
+    /// The number of the shard. `None` means the calling thread's home shard.
     pub(super) shard: Option<usize>,
     pub(super) group: Option<&'a Members>,
 }
 
-/// What can be scheduled: what runs once, or a series. Goes into an entry as a task, and comes back if it is refused.
+/// Work that can be scheduled: a closure that runs once, a periodic one, or a wake-up. It goes into
+/// an entry as a task, and comes back if it is refused.
 pub(super) trait Work: Sized {
     const FLAGS: ArmFlags;
 
     fn into_task(self) -> Task;
 
+    /// Turns a task back into the work.
+    ///
     /// # Safety
-    /// The task is what this type's `into_task` made.
+    /// The task is one that this type's `into_task` made, and its entry was never published.
     unsafe fn from_task(task: Task) -> Self;
 }
 
@@ -45,7 +48,8 @@ impl<F: FnOnce() + Send + 'static> Work for Once<F> {
     }
 
     unsafe fn from_task(task: Task) -> Self {
-        // SAFETY: handed on.
+        // SAFETY: the caller guarantees that `into_task` of this type made the task, so it holds an
+        // `F`.
         Self(unsafe { task.into_inner() })
     }
 }
@@ -58,12 +62,13 @@ impl<R: Repeat> Work for Series<R> {
     }
 
     unsafe fn from_task(task: Task) -> Self {
-        // SAFETY: handed on.
+        // SAFETY: the caller guarantees that `into_task` of this type made the task, so it holds a
+        // `Series<R>`.
         unsafe { task.into_inner() }
     }
 }
 
-/// The wake-up of a task.
+/// The wake-up of a task of a runtime.
 struct Waking(Waker);
 
 impl Work for Waking {
@@ -75,13 +80,15 @@ impl Work for Waking {
     }
 
     unsafe fn from_task(task: Task) -> Self {
-        // SAFETY: `into_task` made it, and it was never published.
+        // SAFETY: the caller guarantees that `into_task` of this type made the task, so it holds a
+        // sleeper, and that its entry was never published, so no other thread uses the sleeper.
         Self(unsafe { task.into_waker() })
     }
 }
 
 impl Target<'_> {
-    // Always inlined: so what the caller leaves open of the place is not asked for.
+    // Always inlined, so that each caller compiles without the looks at the fields that it leaves
+    // `None`.
     #[inline(always)]
     pub(super) fn schedule<F>(self, delay: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
     where
@@ -131,17 +138,17 @@ impl Target<'_> {
         F: FnOnce() + Send + 'static,
     {
         match self.submit(deadline, ArmFlags::HANDLE, Once(task)) {
-            // SAFETY: just armed with a handle, and this is the one.
+            // SAFETY: the entry was just armed with a handle. This makes it, once.
             Ok(entry) => Ok(unsafe { Timeout::new(entry) }),
             Err((why, Once(task))) => Err(ScheduleError::new(why, task)),
         }
     }
 
-    /// Schedules the wake-up of a task.
+    /// Schedules the wake-up of a task of a runtime.
     #[inline]
     pub(super) fn wake(self, deadline: Tick, waker: Waker) -> Result<Timeout, Refusal> {
         match self.submit(deadline, ArmFlags::HANDLE, Waking(waker)) {
-            // SAFETY: just armed with a handle, and this is the one.
+            // SAFETY: the entry was just armed with a handle. This makes it, once.
             Ok(entry) => Ok(unsafe { Timeout::new(entry) }),
             Err((why, Waking(_))) => Err(why),
         }
@@ -173,14 +180,15 @@ impl Target<'_> {
     fn series<R: Repeat>(self, initial: Duration, schedule: Schedule, repeat: R) -> Result<Timeout, (Refusal, R)> {
         let first = self.shared.timeline().moment_after(initial);
         match self.submit(first.tick, ArmFlags::HANDLE, Series::new(schedule, first, repeat)) {
-            // SAFETY: just armed with a handle, and this is the one.
+            // SAFETY: the entry was just armed with a handle. This makes it, once.
             Ok(entry) => Ok(unsafe { Timeout::new(entry) }),
             Err((why, series)) => Err((why, series.repeat)),
         }
     }
 
-    /// Fills in an entry and gives it to its shard.
-    // Always inlined: there is one of it for each type of work and way to schedule, without what the others need.
+    /// Arms an entry and pushes it to its shard.
+    // Always inlined, so that each type of work and each way to schedule has its own copy, without
+    // the parts that only the others need.
     #[inline(always)]
     fn submit<W: Work>(self, deadline: Tick, flags: ArmFlags, work: W) -> Result<NonNull<Entry>, (Refusal, W)> {
         let shared = self.shared;
@@ -190,13 +198,15 @@ impl Target<'_> {
             None => self.submit_in_teardown(deadline, flags, work),
         }?;
         if let Some(group) = self.group {
-            // SAFETY: armed with the group as an owner, which it becomes here, once.
+            // SAFETY: the entry is of this engine, and was armed with the group as an owner. It is
+            // added here once.
             unsafe { group.add(shared, &[entry]) };
         }
         Ok(entry)
     }
 
-    /// The same, on a thread that has no producer of its own any more, or in a forked child.
+    /// Like `submit`, on a thread in teardown, which has no thread state of its own any more, or in
+    /// a forked child.
     #[cold]
     #[inline(never)]
     fn submit_in_teardown<W: Work>(
@@ -211,7 +221,8 @@ impl Target<'_> {
         }
     }
 
-    /// The same, through this producer, which is the calling thread's.
+    /// Like `submit`, through `mine`: the calling thread's state, or that of the threads in
+    /// teardown, which the caller has locked.
     #[inline(always)]
     fn submit_through<W: Work>(
         self,
@@ -223,8 +234,8 @@ impl Target<'_> {
         let shared = self.shared;
         let remote = shared.home_of(mine, self.shard);
         let counts = shared.counts_of(mine, remote);
-        // Before anything is taken, or filled in: what is kept is not pushed, and so would be armed again while a drain goes through
-        // what it has taken out.
+        // Look before anything is taken or armed. A tombstone is not pushed. So it would be revived
+        // while a drain goes through the entries that it has taken out of the inbox.
         if remote.is_closed() {
             counts.rejected.add(1);
             return Err((Refusal::Shutdown, work));
@@ -235,7 +246,8 @@ impl Target<'_> {
         }
         let entry = match mine.take_tombstone(remote) {
             Some(entry) => {
-                // SAFETY: an entry that is kept is ours to arm again.
+                // SAFETY: a tombstone that `take_tombstone` returned is this thread's to arm again,
+                // and its entry is alive.
                 let tombstone = unsafe { entry_ref(entry) };
                 tombstone.put_new_task(work.into_task());
                 if tombstone.state.revive(deadline, flags) {
@@ -243,30 +255,32 @@ impl Target<'_> {
                     counts.scheduled.add(1);
                     return Ok(entry);
                 }
-                // The worker has been there in between: it is an entry like any other.
+                // The worker has let go of it in between, so it is an entry like any other.
                 tombstone.state.arm(deadline, flags);
                 entry
             }
             None => {
-                // SAFETY: the producer is this thread's, and the engine's.
+                // SAFETY: `mine` is the calling thread's, or locked by it, and is a state of this
+                // engine, as both callers of this function guarantee.
                 let Some(entry) = (unsafe { shared.take_entry(mine, remote) }) else {
                     shared.give_places_back(1);
                     counts.rejected.add(1);
                     return Err((Refusal::OutOfMemory, work));
                 };
-                fill(entry, remote, deadline, flags, work);
+                arm(entry, remote, deadline, flags, work);
                 entry
             }
         };
-        // SAFETY: just filled in, and ours until it is accepted.
+        // SAFETY: the entry was just armed, and is the calling thread's until the inbox accepts it.
         match unsafe { remote.push(entry, deadline) } {
             Ok(()) => {
                 counts.scheduled.add(1);
                 Ok(entry)
             }
             Err(_closed) => {
-                // SAFETY: the entry was not accepted, so it is still ours, with the work that was just put in; the producer is
-                // this thread's.
+                // SAFETY: the inbox did not accept the entry, so it is still the calling thread's,
+                // and has the `W` from above. `mine` is the calling thread's state of this engine,
+                // or locked by it.
                 let work = unsafe { take_back(mine, shared, entry) };
                 shared.give_places_back(1);
                 counts.rejected.add(1);
@@ -281,38 +295,43 @@ impl Target<'_> {
     }
 }
 
-/// Fills in a free entry of ours.
+/// Writes the work into a free entry, and arms it. The caller is the sole owner of the entry.
 #[inline]
-pub(super) fn fill<W: Work>(entry: NonNull<Entry>, remote: &Remote, deadline: Tick, flags: ArmFlags, work: W) {
-    // SAFETY: the callers have just taken it from the arena.
+pub(super) fn arm<W: Work>(entry: NonNull<Entry>, remote: &Remote, deadline: Tick, flags: ArmFlags, work: W) {
+    // SAFETY: the callers have just taken the entry from the arena, which keeps it allocated.
     let entry = unsafe { entry_ref(entry) };
     entry.fill(std::ptr::from_ref(remote).cast(), work.into_task());
     entry.state.arm(deadline, flags);
 }
 
-/// Takes the work out of an entry again, and gives the entry back.
+/// Takes the work out of an entry again, and frees the entry.
 ///
 /// # Safety
-/// The entry was filled in with this kind of work, and never accepted. The producer is the calling thread's, of this engine.
+/// The entry was armed with a `W`, and never accepted, so the caller is its sole owner. `mine` is
+/// the calling thread's state of this engine, or locked by it.
 pub(super) unsafe fn take_back<W: Work>(mine: &ThreadState, shared: &Shared, entry: NonNull<Entry>) -> W {
-    // SAFETY: as above: it is ours.
+    // SAFETY: the caller is the sole owner of the entry.
     let this = unsafe { entry_ref(entry) };
     this.state.disarm();
-    // SAFETY: never published.
+    // SAFETY: the entry was never published, and its task is taken once.
     let task = unsafe { this.take_task() };
-    // SAFETY: it is ours alone; the rest is handed on.
+    // SAFETY: the caller is the sole owner of the entry, and guarantees that `mine` is its thread's
+    // state of this engine.
     unsafe { mine.put_entry(&shared.arena, entry) };
-    // SAFETY: the caller names the type.
+    // SAFETY: the caller guarantees that the entry was armed with a `W`, so `W::into_task` made the
+    // task.
     unsafe { W::from_task(task) }
 }
 
-/// The ways to schedule, for a type with a `place`, each as [`Timer`](super::Timer) has it.
+/// The ways to schedule, for a type with a `target`. Each is as [`Timer`](super::Timer) has it.
 macro_rules! schedule_methods {
     ($where:literal) => {
-        #[doc = concat!("As [`Timer::schedule`](crate::Timer::schedule), ", $where, ".")]
+        #[doc = concat!("Runs `task` once, after `delay`, ", $where, ".")]
+        ///
+        /// Otherwise it is [`Timer::schedule`](crate::Timer::schedule).
         ///
         /// # Errors
-        /// As there.
+        /// Returns the errors of that method.
         pub fn schedule<F>(&self, delay: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
         where
             F: FnOnce() + Send + 'static,
@@ -320,10 +339,12 @@ macro_rules! schedule_methods {
             self.target().schedule(delay, task)
         }
 
-        #[doc = concat!("As [`Timer::schedule_at`](crate::Timer::schedule_at), ", $where, ".")]
+        #[doc = concat!("Runs `task` once, at `deadline`, ", $where, ".")]
+        ///
+        /// Otherwise it is [`Timer::schedule_at`](crate::Timer::schedule_at).
         ///
         /// # Errors
-        /// As there.
+        /// Returns the errors of that method.
         pub fn schedule_at<F>(&self, deadline: Instant, task: F) -> Result<Timeout, ScheduleError<F>>
         where
             F: FnOnce() + Send + 'static,
@@ -331,10 +352,12 @@ macro_rules! schedule_methods {
             self.target().schedule_at(deadline, task)
         }
 
-        #[doc = concat!("As [`Timer::schedule_detached`](crate::Timer::schedule_detached), ", $where, ".")]
+        #[doc = concat!("Runs `task` once, after `delay`, without a handle, ", $where, ".")]
+        ///
+        /// Otherwise it is [`Timer::schedule_detached`](crate::Timer::schedule_detached).
         ///
         /// # Errors
-        /// As there.
+        /// Returns the errors of that method.
         pub fn schedule_detached<F>(&self, delay: Duration, task: F) -> Result<(), ScheduleError<F>>
         where
             F: FnOnce() + Send + 'static,
@@ -342,10 +365,12 @@ macro_rules! schedule_methods {
             self.target().schedule_detached(delay, task)
         }
 
-        #[doc = concat!("As [`Timer::schedule_between`](crate::Timer::schedule_between), ", $where, ".")]
+        #[doc = concat!("Runs `task` once, between two delays, ", $where, ".")]
+        ///
+        /// Otherwise it is [`Timer::schedule_between`](crate::Timer::schedule_between).
         ///
         /// # Errors
-        /// As there.
+        /// Returns the errors of that method.
         pub fn schedule_between<F>(
             &self,
             earliest: Duration,
@@ -358,10 +383,12 @@ macro_rules! schedule_methods {
             self.target().schedule_between(earliest, latest, task)
         }
 
-        #[doc = concat!("As [`Timer::schedule_many`](crate::Timer::schedule_many), ", $where, ".")]
+        #[doc = concat!("Schedules many tasks with one delay, all or none, ", $where, ".")]
+        ///
+        /// Otherwise it is [`Timer::schedule_many`](crate::Timer::schedule_many).
         ///
         /// # Errors
-        /// As there.
+        /// Returns the errors of that method.
         pub fn schedule_many<F>(
             &self,
             delay: Duration,
@@ -373,10 +400,12 @@ macro_rules! schedule_methods {
             self.target().schedule_many(delay, tasks)
         }
 
-        #[doc = concat!("As [`Timer::schedule_at_fixed_rate`](crate::Timer::schedule_at_fixed_rate), ", $where, ".")]
+        #[doc = concat!("Runs `task` periodically at a fixed rate, ", $where, ".")]
+        ///
+        /// Otherwise it is [`Timer::schedule_at_fixed_rate`](crate::Timer::schedule_at_fixed_rate).
         ///
         /// # Errors
-        /// As there.
+        /// Returns the errors of that method.
         pub fn schedule_at_fixed_rate<F>(
             &self,
             initial: Duration,
@@ -389,10 +418,13 @@ macro_rules! schedule_methods {
             self.schedule_at_fixed_rate_with(initial, period, MissedTicks::default(), task)
         }
 
-        #[doc = concat!("As [`Timer::schedule_at_fixed_rate_with`](crate::Timer::schedule_at_fixed_rate_with), ", $where, ".")]
+        #[doc = concat!("Runs `task` at a fixed rate, with a choice for missed runs, ", $where, ".")]
+        ///
+        /// Otherwise it is
+        /// [`Timer::schedule_at_fixed_rate_with`](crate::Timer::schedule_at_fixed_rate_with).
         ///
         /// # Errors
-        /// As there.
+        /// Returns the errors of that method.
         pub fn schedule_at_fixed_rate_with<F>(
             &self,
             initial: Duration,
@@ -406,10 +438,13 @@ macro_rules! schedule_methods {
             self.target().schedule_fn_repeat(initial, Schedule::fixed_rate(period, missed), task)
         }
 
-        #[doc = concat!("As [`Timer::schedule_with_fixed_delay`](crate::Timer::schedule_with_fixed_delay), ", $where, ".")]
+        #[doc = concat!("Runs `task` periodically, `delay` after the end of each run, ", $where, ".")]
+        ///
+        /// Otherwise it is
+        /// [`Timer::schedule_with_fixed_delay`](crate::Timer::schedule_with_fixed_delay).
         ///
         /// # Errors
-        /// As there.
+        /// Returns the errors of that method.
         pub fn schedule_with_fixed_delay<F>(
             &self,
             initial: Duration,
@@ -422,10 +457,12 @@ macro_rules! schedule_methods {
             self.target().schedule_fn_repeat(initial, Schedule::fixed_delay(delay), task)
         }
 
-        #[doc = concat!("As [`Timer::schedule_repeating`](crate::Timer::schedule_repeating), ", $where, ".")]
+        #[doc = concat!("Runs `task` whenever its last run said, ", $where, ".")]
+        ///
+        /// Otherwise it is [`Timer::schedule_repeating`](crate::Timer::schedule_repeating).
         ///
         /// # Errors
-        /// As there.
+        /// Returns the errors of that method.
         pub fn schedule_repeating<F>(&self, initial: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
         where
             F: FnMut() -> Option<Duration> + Send + 'static,

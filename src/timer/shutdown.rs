@@ -1,13 +1,15 @@
-//! How an engine is shut down, and what a shutdown hands back.
+//! How a caller shuts an engine down, and the timeouts that a shutdown hands back.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::entry::Task;
 
-/// What becomes of the timeouts that are pending when an engine is shut down with
-/// [`Timer::shutdown_with`](crate::Timer::shutdown_with). New ones are refused in any case, and a series does not go on
-/// after the run that it is in, or that this gives it.
+/// Decides what [`Timer::shutdown_with`](crate::Timer::shutdown_with) does with the pending
+/// timeouts.
+///
+/// New timeouts are refused in any case. A periodic timeout ends after the run that is under way,
+/// or after the run that the shutdown gives it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -25,21 +27,28 @@ use crate::entry::Task;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Shutdown {
-    /// They are cancelled, and handed back.
+    /// The engine cancels them and hands them back.
     #[default]
     Cancel,
-    /// They run now, through the executor, whatever their deadlines, be that never (as Pekko's `TaskRunOnClose`), and also in
-    /// a pause.
+    /// The executor runs them now, whatever their deadlines. That includes timeouts that never
+    /// fire, and timeouts in a pause. Pekko's `TaskRunOnClose` does the same.
     FireNow,
-    /// The engine goes on until nothing is pending that will ever be due, or for so long at most, by its clock (one that is moved by hand
-    /// has to be moved meanwhile, by another thread); what is left then is cancelled and handed back (and so is a series that a reset
-    /// had put off when its run waited for a thread). Ends a pause. Of a driven engine, for which nobody but its driver could wait:
-    /// what is due now runs, on the calling thread, and the rest is handed back at once.
+    /// The engine goes on until nothing is pending that will ever be due, or for the given time at
+    /// most.
+    ///
+    /// The time is by the engine's clock. A clock that is moved by hand has to be moved meanwhile,
+    /// by another thread. The timeouts that are left then are cancelled and handed back. So is a
+    /// periodic timeout whose run waited for a thread when a reset put it off. A pause ends.
+    ///
+    /// A driven engine does not wait, because only its driver could. The calling thread runs the
+    /// timeouts that are due now, and the rest is handed back at once.
     Drain(Duration),
 }
 
-/// A timeout that was still pending when its engine was shut down. Dropping it drops the task; [`run`](Self::run) runs it.
-/// Its [`Timeout`](crate::Timeout) reads `is_cancelled`.
+/// A timeout that was still pending when its engine was shut down.
+///
+/// [`run`](Self::run) runs the task. Dropping it drops the task unrun.
+/// [`Timeout::is_cancelled`](crate::Timeout::is_cancelled) of its handle is true.
 #[must_use = "dropping an Unfired drops its task without running it"]
 pub struct Unfired {
     deadline: Instant,
@@ -51,16 +60,20 @@ impl Unfired {
         Self { deadline, task }
     }
 
-    /// When it would have fired, as of its last reset. (Of a series: the next time.)
+    /// Returns when it would have fired, as of its last reset. For a periodic timeout this is the
+    /// time of its next run.
     #[must_use]
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Runs the task, here and now, whatever its deadline; that of a series once.
+    /// Runs the task on the calling thread, whatever its deadline. The task of a periodic timeout
+    /// runs once.
+    ///
+    /// The call blocks while the task runs.
     ///
     /// # Panics
-    /// If the task does: nothing catches it here.
+    /// Panics if the task does, because nothing catches the panic here.
     pub fn run(self) {
         self.task.run();
     }

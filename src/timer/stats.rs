@@ -5,67 +5,81 @@ use crate::count::{Counts, Lateness};
 use crate::sync::Ordering;
 use crate::wheel::LevelView;
 
-/// Counters of one engine since its start, as of one moment. Taking it costs the producers nothing: each of their counters
-/// is written by one thread, without a read-modify-write, and summed here.
+/// A snapshot of the counters of one engine since its start.
 ///
-/// As the counters are read one after the other while the engine runs, they may differ by what happened meanwhile. On an
-/// engine at rest the books balance: `scheduled + repeated == fired + cancelled + returned + pending`.
+/// A snapshot costs the producers nothing. One thread writes each of their counters, without a
+/// read-modify-write, and the snapshot sums them.
+///
+/// The counters are read one after the other while the engine runs, so they may differ by what
+/// happened meanwhile. On an engine at rest they reconcile: `scheduled + repeated == fired +
+/// cancelled + returned + pending`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Timeouts that were accepted; a series counts as one.
+    /// Timeouts that were accepted. A periodic timeout counts as one.
     pub scheduled: u64,
-    /// Timeouts that were given to the executor, futures that were woken, and runs of series.
+    /// Timeouts that were given to the executor, futures that were woken, and runs of periodic
+    /// timeouts.
     pub fired: u64,
-    /// Runs of series that did not end it: `fired - repeated` timeouts have fired for good.
+    /// Runs of periodic timeouts that were not their last. So `fired - repeated` timeouts have
+    /// fired for good.
     pub repeated: u64,
-    /// Timeouts whose `cancel` returned true, those that a group has cancelled, and futures that were dropped, or found ready what they
-    /// gave time to, while they were pending.
+    /// Timeouts whose `cancel` returned true, timeouts that a group has cancelled, futures that
+    /// were dropped while they were pending, and timeouts whose inner future was ready while they
+    /// were pending.
     pub cancelled: u64,
-    /// Timeouts that a shutdown handed back, or, if the last timer was dropped, that were dropped with it. (And series that
-    /// waited in an executor of the user's own, were put off by a reset there, and were brought when the shutdown was over.)
+    /// Timeouts that a shutdown handed back, and timeouts that were dropped unrun after the last
+    /// timer or the driver had gone. A periodic timeout also counts here if a reset put it off
+    /// while it waited in a user's executor, and that executor ran its batch after the shutdown was
+    /// over.
     pub returned: u64,
-    /// Timeouts that were not accepted: too many pending, no memory, or shut down. (A zero period, or a forked child, counts for nothing.
-    /// A future that asks again and again counts each time.)
+    /// Timeouts that were refused because too many were pending, there was no memory, or the engine
+    /// was shut down. A zero period and a forked child are not counted. A future that tries again
+    /// is counted each time.
     pub rejected: u64,
-    /// Calls that have waited for a worker to give memory back: see [`Builder::max_wait`](crate::Builder::max_wait).
+    /// Calls that have waited for a worker to give memory back: see
+    /// [`Builder::max_wait`](crate::Builder::max_wait).
     pub waits: u64,
-    /// Tasks that panicked: in a run, or when [`Group::cancel_all`](crate::Group::cancel_all) dropped them. (And wakers, and
-    /// calls of `on_tick`, `on_worker_start` and `on_earlier`.)
+    /// Panics of user code: of tasks in a run, of tasks that
+    /// [`Group::cancel_all`](crate::Group::cancel_all) dropped, of wakers, and of the callbacks
+    /// `on_tick`, `on_worker_start` and `on_earlier`.
     pub panicked: u64,
-    /// Timeouts whose executor dropped the batch, or panicked. They were run all the same, by whoever had the batch: the
-    /// worker, as a schedule. They are counted in `fired`, too.
+    /// Timeouts whose executor dropped the batch, or panicked. They ran all the same, on the thread
+    /// that held the batch, which usually is the worker. They are counted in `fired`, too.
     pub executor_refused: u64,
     /// Resets that returned true.
     pub reset: u64,
-    /// Timeouts that the worker linked again because their deadline had been moved.
+    /// Timeouts that the worker linked again because a reset had moved their deadline.
     pub relinked: u64,
-    /// Timeouts that were moved from a level of the wheel to a lower one.
+    /// Timeouts that a cascade moved from a level of the wheel to a lower one.
     pub cascaded: u64,
-    /// Entries that the workers took out of their inboxes, those included that had been cancelled by then.
+    /// Entries that the workers took out of their inboxes, including entries that had been
+    /// cancelled by then.
     pub transferred: u64,
-    /// Times a worker returned from a park.
+    /// The number of times that a worker returned from a park.
     pub wakeups: u64,
     /// Turns of all shards.
     pub turns: u64,
-    /// Turns that left something over for the next, because a limit was reached.
+    /// Turns that left work for the next turn, because they reached a limit.
     pub turns_over_budget: u64,
-    /// Turns that panicked, after which the worker went on.
+    /// Turns that panicked. The worker went on after each.
     pub restarts: u64,
-    /// Scheduled, and neither fired for good, cancelled nor returned.
+    /// Timeouts that were scheduled, and have neither fired for good nor been cancelled or
+    /// returned.
     pub pending: usize,
-    /// Entries in the shards' inboxes, and of those that the workers have taken out and are going through; cancelled ones
-    /// included. For each shard at most 65,535 of either are counted.
+    /// Entries in the shards' inboxes, and entries that the workers have taken out and are going
+    /// through. Both include cancelled entries. For each shard each of the two counts at most
+    /// 65,535.
     pub inbox_depth: usize,
-    /// The memory that is reserved for timeouts, in timeouts (of 64 bytes).
+    /// The number of timeouts that the reserved memory holds, at 64 bytes each.
     pub capacity: usize,
     /// How late tasks began to run.
     pub lateness: Lateness,
-    /// The same for each shard.
+    /// The counters of each shard, in the order of their numbers.
     pub shards: Vec<ShardStats>,
 }
 
-/// Counters of one shard. All as in [`Stats`].
+/// The counters of one shard. Each is as in [`Stats`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each is explained in Stats")]
@@ -88,26 +102,29 @@ pub struct ShardStats {
     pub pending: usize,
     pub inbox_depth: usize,
     pub lateness: Lateness,
-    /// Entries in the wheel as of the last turn, cancelled ones included that have not been collected yet.
+    /// Entries in the wheel as of the last turn, including cancelled entries that have not been
+    /// collected yet.
     pub linked: u64,
-    /// The core that the worker is pinned to; none if it is not, or not any more, or has not been started. See
-    /// [`Pinning::Auto`](crate::Pinning::Auto) for when a worker gives its core up.
+    /// The core that the worker is pinned to. `None` if the worker has not been started, is not
+    /// pinned, or is not pinned any more. [`Pinning::Auto`](crate::Pinning::Auto) says when a
+    /// worker gives its core up.
     pub pinned_to: Option<usize>,
     /// The levels of its wheel, the finest first.
     pub levels: Vec<LevelStats>,
 }
 
-/// Which slots of one level of a shard's wheel hold anything, as of this moment.
+/// The occupied slots of one level of a shard's wheel, at the time of the snapshot.
 ///
-/// The slots are a ring: the timeouts of tick `t` lie in slot `t / ticks_per_slot % slots` of some level. So the slot that comes up now is
-/// that of [`Timer::current_tick`](crate::Timer::current_tick). A level has twice as many slots as
-/// [`Builder::ticks_per_wheel`](crate::Builder::ticks_per_wheel), unless it is the only one.
+/// The slots are a ring: the timeouts of tick `t` lie in slot `t / ticks_per_slot % slots` of some
+/// level. So the slot that comes up now is the slot of
+/// [`Timer::current_tick`](crate::Timer::current_tick). A level has twice as many slots as
+/// [`Builder::ticks_per_wheel`](crate::Builder::ticks_per_wheel), unless it is the only level.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LevelStats {
-    /// How many ticks wide a slot is.
+    /// The width of a slot, in ticks.
     pub ticks_per_slot: u64,
-    /// How many slots there are.
+    /// The number of slots.
     pub slots: usize,
     /// A bit for each slot, 64 in a word: bit `i` of word `w` is slot `64 * w + i`.
     pub occupied: Vec<u64>,
@@ -118,7 +135,7 @@ impl LevelStats {
         Self { ticks_per_slot: level.ticks_per_slot(), slots: level.slots(), occupied: level.occupied() }
     }
 
-    /// The numbers of the occupied slots, in order.
+    /// Returns the numbers of the occupied slots, in ascending order. It does not allocate.
     pub fn occupied_slots(&self) -> impl Iterator<Item = usize> {
         (0..self.slots).filter(|slot| self.occupied[slot / 64] >> (slot % 64) & 1 == 1)
     }
@@ -163,7 +180,7 @@ impl ShardStats {
         let shared = &engine.shared;
         let remote = shared.remote(index);
         let counters = &remote.counters;
-        // What ends is read before what begins, as in `Shared::pending`.
+        // Read the counters of ends before those of begins, as in `Shared::pending`.
         let sum = |count: fn(&Counts) -> u64| shared.sum(Some(index), count);
         let once = counters.fired.get();
         let returned = counters.returned.get() + sum(|counts| counts.returned.get());
@@ -173,7 +190,7 @@ impl ShardStats {
         Self {
             scheduled,
             fired: once + runs,
-            // Read one after the other: a run may have ended in between.
+            // The two are read one after the other, so a run may have ended in between.
             repeated: runs.saturating_sub(finished),
             cancelled,
             returned,

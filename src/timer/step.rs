@@ -1,14 +1,23 @@
-//! A manual clock that goes from deadline to deadline.
+//! Moves a manual clock from deadline to deadline.
 
 use super::Timer;
 use crate::executor::is_running_a_task;
 use crate::time::ManualClock;
 
 impl ManualClock {
-    /// Moves the clock to the next deadline of `timer`, and, if that has workers, returns when all that is due then has run. (With a driven
-    /// engine, [`Driver::turn`](crate::Driver::turn) does the rest.) False, and the clock stays where it is, if nothing is pending that
-    /// will ever be due (within the 292 years that the clock can go), if the timer is paused, or on another clock, or if this is called
-    /// from a task. What is due already counts as the next deadline: the clock then stays, and what is due runs.
+    /// Moves the clock to the next deadline of `timer`, and returns whether there was one.
+    ///
+    /// If the timer has workers, the call blocks until all timeouts that are due then have run.
+    /// With a driven engine, [`Driver::turn`](crate::Driver::turn) runs them. A timeout that is
+    /// already due is the next deadline, too: the clock then stays where it is, and the timeout
+    /// runs.
+    ///
+    /// The call returns false, and the clock stays where it is, in these cases:
+    ///
+    /// * Nothing is pending that will ever be due, within the 292 years that the clock can go.
+    /// * The timer is paused.
+    /// * The timer is on another clock.
+    /// * The caller is a task.
     ///
     /// ```
     /// use std::time::Duration;

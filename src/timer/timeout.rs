@@ -11,17 +11,28 @@ use crate::entry::{Cancel, Entry, Reset, Task, Tell, entry_ref};
 use crate::shard::Remote;
 use crate::time::{Tick, Timeline};
 
-/// A handle of one scheduled timeout: 8 bytes, good for as long as you keep it, even after its [`Timer`](crate::Timer) is
-/// gone.
+/// A handle of one scheduled timeout. It is 8 bytes, and stays valid for as long as it exists, also
+/// after its [`Timer`](crate::Timer) is gone.
 ///
-/// Dropping it detaches: the timeout still fires. Keep a [`TimeoutGuard`] ([`cancel_on_drop`](Self::cancel_on_drop)) if it
-/// should not.
+/// Dropping a handle detaches the timeout, which still fires.
+/// [`cancel_on_drop`](Self::cancel_on_drop) makes a [`TimeoutGuard`], which cancels instead.
 ///
-/// None of its methods blocks, but that a cancel drops the task, that a reset, and [`deadline`](Self::deadline), wait while another
-/// thread is in the midst of [`Timer::pause`](crate::Timer::pause), for its one look at the clock, and that of a driven engine a
-/// reset to earlier may call [`on_earlier`](crate::Driver::on_earlier). None allocates, but that a reset to an earlier deadline, and a drop when very
-/// many handles of expired timeouts have been dropped, may allocate a queue block once in a while, and a thread's first use
-/// of an engine, or of a shard that is not its own, a little state.
+/// Its methods do not block, with these exceptions:
+///
+/// * [`cancel`](Self::cancel) drops the task, and so runs the destructors of its captures.
+/// * [`reset`](Self::reset), [`reset_at`](Self::reset_at) and [`deadline`](Self::deadline) wait
+///   while another thread is inside [`Timer::pause`](crate::Timer::pause), for its one look at the
+///   clock.
+/// * In a driven engine, a reset to an earlier deadline may call
+///   [`on_earlier`](crate::Driver::on_earlier). So may a cancel when thousands of cancelled
+///   timeouts wait.
+///
+/// Its methods do not allocate, with these exceptions:
+///
+/// * A reset to an earlier deadline may allocate a queue block once in a while.
+/// * So may the drop of a handle, after very many handles of expired timeouts have been dropped.
+/// * A thread's first use of an engine, or of a shard that is not its own, allocates a little
+///   state.
 #[must_use = "dropping a Timeout detaches it: it still fires, and can't be cancelled or reset any more \
               (schedule_detached makes none in the first place)"]
 pub struct Timeout {
@@ -30,33 +41,36 @@ pub struct Timeout {
 
 const _: () = assert!(size_of::<Option<Timeout>>() == 8);
 
-// SAFETY: all that a handle does with its entry goes through the state word, and what that word allows.
+// SAFETY: a handle reads and changes its entry only through the atomic state word, and does only
+// what that word allows. Any thread may do that.
 unsafe impl Send for Timeout {}
-// SAFETY: as above.
+// SAFETY: the state word is atomic, so threads that share a handle may use it at the same time.
 unsafe impl Sync for Timeout {}
 
-/// Cancels a timeout. At last its task is given to `dispose`, unless it is running, and dropped by its runner. False if the
-/// timeout was not pending any more.
+/// Cancels a timeout, and gives its task to `dispose` last. The task of a run that is under way is
+/// not given: its runner drops it. Returns false if the timeout was no longer pending.
 ///
 /// # Safety
 /// The caller is one of the entry's owners.
 #[inline]
 pub(super) unsafe fn cancel(entry: NonNull<Entry>, dispose: impl FnOnce(Task)) -> bool {
-    // SAFETY: an owner keeps the entry alive.
+    // SAFETY: the caller is an owner of the entry, which keeps it alive.
     let this = unsafe { entry_ref(entry) };
-    // SAFETY: the schedule wrote it there, and the remote, a part of the engine, lives as long as any owner.
+    // SAFETY: the schedule wrote the pointer. The remote is a part of the engine, which lives as
+    // long as any owner, and the caller is one.
     let remote = unsafe { &*this.home().cast::<Remote>() };
     let task = match this.state.cancel() {
         Cancel::TooLate => return false,
         Cancel::WonRunning => None,
         Cancel::Won => {
-            // SAFETY: just won.
+            // SAFETY: this call won the cancel, so the task is its own to take, once.
             Some(unsafe { this.take_task() })
         }
         Cancel::WonLinked => {
-            // SAFETY: just won.
+            // SAFETY: this call won the cancel, so the task is its own to take, once.
             let task = unsafe { this.take_task() };
-            // SAFETY: won, and the task is out; the owner is here.
+            // SAFETY: this call won the cancel and has taken the task. The caller is an owner of
+            // the entry until this function returns.
             unsafe { remote.push_cancelled(entry) };
             Some(task)
         }
@@ -72,7 +86,7 @@ pub(super) unsafe fn cancel(entry: NonNull<Entry>, dispose: impl FnOnce(Task)) -
 
 impl Timeout {
     /// # Safety
-    /// The entry was armed with a handle, which is the caller's to make, once.
+    /// The entry was armed with a handle. The caller makes it here, once.
     pub(super) unsafe fn new(entry: NonNull<Entry>) -> Self {
         Self { entry }
     }
@@ -82,12 +96,13 @@ impl Timeout {
     }
 
     fn entry(&self) -> &Entry {
-        // SAFETY: a handle keeps its entry alive.
+        // SAFETY: this handle is an owner of its entry, and keeps it alive.
         unsafe { entry_ref(self.entry) }
     }
 
     pub(super) fn remote(&self) -> &Remote {
-        // SAFETY: the schedule wrote it there, and the remote, a part of the engine, lives as long as the handle.
+        // SAFETY: the schedule wrote the pointer. The remote is a part of the engine, which lives
+        // as long as this handle.
         unsafe { &*self.entry().home().cast::<Remote>() }
     }
 
@@ -95,33 +110,46 @@ impl Timeout {
         Shared::of_remote(self.remote())
     }
 
-    /// Cancels the timeout. True: it has not run and never will, and its task was dropped by this call, on this thread. False: it has been
-    /// expired (its task has run, or is about to), cancelled, handed back by a shutdown, or dropped with its engine before.
+    /// Cancels the timeout, and returns whether it was still pending.
     ///
-    /// If the task's destructor panics, that comes out of here.
+    /// True means that the task has not run and never will. This call has dropped it, on the
+    /// calling thread.
     ///
-    /// One compare-and-swap; if the worker has already linked the timeout into its wheel, one push more. Wakes nobody,
-    /// unless thousands of cancelled timeouts wait to be collected.
+    /// False means that nothing was changed. The timeout has expired, so its task has run, or is
+    /// about to. Or it was cancelled, handed back by a shutdown, or dropped with its engine before.
     ///
-    /// Of a series, true means that it is over: no run begins after this. One that is under way goes on, and drops the task when
-    /// it ends; so a task may cancel its own series.
+    /// The call is one compare-and-swap. If the worker has already linked the timeout into its
+    /// wheel, it is one push more. It wakes the worker only if thousands of cancelled timeouts wait
+    /// to be collected.
+    ///
+    /// For a periodic timeout, true means that no run begins after this. A run that is under way
+    /// goes on, and drops the task when it ends. So a task may cancel its own timeout.
+    ///
+    /// # Panics
+    /// Panics if a destructor of the task's captures does. The timeout is cancelled all the same.
     pub fn cancel(&self) -> bool {
-        // SAFETY: the handle is an owner.
+        // SAFETY: this handle is an owner of its entry.
         unsafe { cancel(self.entry, drop) }
     }
 
-    /// Pushes the timeout's deadline to `delay` from now, be that later or earlier. True: it is still pending, and will
-    /// not fire before the new deadline. False: it is no longer pending, or this is a child process that was forked off after
-    /// the engine was made, where nothing will fire; nothing was changed.
+    /// Moves the deadline to `delay` from now, later or earlier, and returns whether the timeout
+    /// was still pending.
     ///
-    /// To a later deadline it is one compare-and-swap, no message, no wake-up: the worker finds the new deadline when the
-    /// old one comes up (after the "touch" of Kafka's and Tokio's timers). To an earlier one the worker is told.
+    /// True means that the timeout is still pending, and does not fire before the new deadline.
+    /// False means that nothing was changed: the timeout is no longer pending. The call also
+    /// returns false in a child process that was forked off after the engine was made, because
+    /// nothing fires there.
     ///
-    /// Of a series, it is the next run that is moved, also while one is under way; a fixed rate goes on from there.
+    /// A reset to a later deadline is one compare-and-swap: no message, no wake-up. The worker
+    /// finds the new deadline when the old one comes up, as with the "touch" of Kafka's and Tokio's
+    /// timers. For an earlier deadline the call tells the worker.
     ///
-    /// A server has to look at the answer. A packet may come in the very moment in which the idle
-    /// timeout fires. Then the answer is false, and the timeout's task is closing the connection,
-    /// or is about to. So the server stops serving it:
+    /// For a periodic timeout the call moves the next run, also while a run is under way. A fixed
+    /// rate goes on from there.
+    ///
+    /// A server has to look at the returned value. A packet may come at the very moment at which
+    /// the idle timeout fires. Then `reset` returns false, and the timeout's task is closing the
+    /// connection, or is about to. So the server stops serving it:
     ///
     /// ```
     /// use std::time::Duration;
@@ -150,12 +178,14 @@ impl Timeout {
         self.reset_by(|timeline| timeline.tick_after(delay))
     }
 
-    /// As [`reset`](Self::reset), to a point in time; one that has passed makes it fire at once.
+    /// Moves the deadline to a point in time. Otherwise it is [`reset`](Self::reset).
+    ///
+    /// If that time has passed, the timeout fires at once.
     #[must_use = "false: it has fired, or is about to, and was not moved (see `reset`)"]
     pub fn reset_at(&self, deadline: Instant) -> bool {
         self.reset_by(|timeline| {
             let later = timeline.tick_of_deadline(deadline);
-            // The clock is looked at only if the deadline is an earlier one, and so may have passed.
+            // Read the clock only if the deadline is an earlier one, and so may have passed.
             let is_earlier = later < self.entry().state.deadline();
             if is_earlier { timeline.tick_at_or_now(deadline) } else { later }
         })
@@ -169,8 +199,8 @@ impl Timeout {
     fn reset_by(&self, choose: impl FnOnce(&Timeline) -> Tick) -> bool {
         let shared = self.shared();
         let shared = match shared.thread_state() {
-            // By the thread's way to the engine and not by the entry's, which may still be on its way here from memory. (Who has a producer
-            // of its own is not in a forked child.)
+            // Reach the engine through the thread's state. The way through the entry may still be a
+            // cache miss. A thread that has a state is not in a forked child.
             Some(mine) => Shared::of_thread(mine),
             None if shared.is_forked() => return false,
             None => shared,
@@ -187,14 +217,16 @@ impl Timeout {
         true
     }
 
-    /// Of a timeout that the worker has linked, so that it has to be told.
+    /// Resets a timeout to an earlier deadline, if the worker has linked it and so has to be told.
     fn reset_to_earlier(&self, shared: &Shared, deadline: Tick) -> bool {
-        // SAFETY: the producer is this thread's, the arena is the engine's.
+        // SAFETY: `with_thread_state` gives the calling thread's state, and the arena is that of
+        // the same engine.
         let node = shared.with_thread_state(|mine| unsafe { mine.take_node(&shared.arena) });
         let tell = if node.is_some() { Tell::ByQueue } else { Tell::ByRescan };
         let (remote, reset) = (self.remote(), self.entry().state.reset(deadline, tell));
         let unused = match (reset, node) {
-            // SAFETY: just taken, and given up if it is sent.
+            // SAFETY: this thread has just taken the node, and gives it up if `push_reset` sends
+            // it.
             (Reset::EarlierQueued, Some(node)) => (!unsafe { remote.push_reset(node, self.entry) }).then_some(node),
             (Reset::Earlier, None) => {
                 remote.ask_for_rescan(deadline);
@@ -207,7 +239,8 @@ impl Timeout {
             (_, node) => node,
         };
         if let Some(node) = unused {
-            // SAFETY: just taken, and sent to nobody.
+            // SAFETY: this thread has taken the node and sent it to no worker, so it is the sole
+            // owner. The node is of this engine.
             unsafe { shared.put_entry(node) };
         }
         let is_reset = reset != Reset::TooLate;
@@ -217,35 +250,44 @@ impl Timeout {
         is_reset
     }
 
-    /// Whether it has neither been expired nor cancelled; of a series, whether it will run again, or is running.
+    /// Returns whether the timeout is pending: it has neither expired nor been cancelled. A
+    /// periodic timeout is pending if it will run again, or is running. The call neither blocks nor
+    /// allocates.
     #[must_use]
     pub fn is_pending(&self) -> bool {
         self.entry().state.is_pending()
     }
 
-    /// Whether its deadline has come and it was given to the executor: its task has run, is running, or is about to. Of a
-    /// series: whether it has ended by itself.
+    /// Returns whether the timeout has expired: its deadline has come, and its task has run, is
+    /// running, or is about to. A periodic timeout has expired if it has ended by itself. The call
+    /// neither blocks nor allocates.
     #[must_use]
     pub fn is_expired(&self) -> bool {
         self.entry().state.is_expired()
     }
 
-    /// Whether it was cancelled, or handed back unfired by a shutdown, or dropped unrun with its engine; of a series also
-    /// whether a shutdown has ended it, after whatever runs.
+    /// Returns whether the timeout was cancelled, handed back unfired by a shutdown, or dropped
+    /// unrun with its engine. For a periodic timeout this is also true if a shutdown ended it,
+    /// after the run under way. The call neither blocks nor allocates.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.entry().state.is_cancelled()
     }
 
-    /// The deadline as of the last successful reset, rounded up to the tick at which it is due; of a timeout that is no longer pending, the
-    /// last one; of a series, that of the next run, or of the one under way. In a [pause](crate::Timer::pause), as if that ended now. A
-    /// deadline that is too far for an [`Instant`] (never, say) is shown as one centuries from now.
+    /// Returns the deadline as of the last successful reset, rounded up to the tick at which the
+    /// timeout is due.
+    ///
+    /// For a timeout that is no longer pending, this is its last deadline. For a periodic timeout,
+    /// it is that of the next run, or of the run under way. In a [pause](crate::Timer::pause) it is
+    /// the deadline as if the pause ended now. A deadline that is too far for an [`Instant`], such
+    /// as never, is shown as one centuries from now.
     #[must_use]
     pub fn deadline(&self) -> Instant {
         self.shared().timeline().instant_of(self.entry().state.deadline())
     }
 
-    /// Makes a guard that cancels the timeout when it is dropped.
+    /// Makes a guard that cancels the timeout when it is dropped. The call neither blocks nor
+    /// allocates.
     pub fn cancel_on_drop(self) -> TimeoutGuard {
         TimeoutGuard { timeout: ManuallyDrop::new(self) }
     }
@@ -253,7 +295,7 @@ impl Timeout {
 
 impl Drop for Timeout {
     fn drop(&mut self) {
-        // SAFETY: this is the entry's handle, and it is given up here once.
+        // SAFETY: this destructor runs once, and gives up the entry's handle, which `self` owns.
         unsafe { Shared::drop_handle(self.entry) };
     }
 }
@@ -269,17 +311,17 @@ impl fmt::Debug for Timeout {
     }
 }
 
-/// A [`Timeout`] that is cancelled when dropped. It has all of the handle's methods.
+/// A [`Timeout`] that cancels its timeout when it is dropped. It has all methods of the handle.
 #[must_use = "dropping a TimeoutGuard cancels the timeout"]
 pub struct TimeoutGuard {
     timeout: ManuallyDrop<Timeout>,
 }
 
 impl TimeoutGuard {
-    /// Gives the plain handle back: it no longer cancels when dropped.
+    /// Returns the plain handle, which does not cancel when it is dropped.
     pub fn into_timeout(self) -> Timeout {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: the guard is forgotten, so the handle is taken out once.
+        // SAFETY: the guard is never dropped, so the handle is taken out once.
         unsafe { ManuallyDrop::take(&mut this.timeout) }
     }
 }
@@ -294,9 +336,9 @@ impl Deref for TimeoutGuard {
 
 impl Drop for TimeoutGuard {
     fn drop(&mut self) {
-        // SAFETY: the guard goes, so the handle is taken out once.
+        // SAFETY: this destructor runs once, so the handle is taken out once.
         let timeout = unsafe { ManuallyDrop::take(&mut self.timeout) };
-        // The handle is let go even if the task panics in its destructor.
+        // The handle is dropped even if a destructor of the task panics here.
         timeout.cancel();
     }
 }

@@ -1,12 +1,13 @@
-//! A look at an engine that does not keep it.
+//! A reference to an engine that does not keep it alive.
 
 use std::sync::Weak;
 
 use super::engine::Engine;
 use super::{Stats, Timer};
 
-/// For what runs on the engine itself, and must not be what keeps it from ending. Should the engine end during a look, whoever
-/// looks ends it: which waits for nobody, so that a task may.
+/// For a task of the engine that reads the engine's counters, and must not keep the engine from
+/// ending. If the engine ends while a thread reads, that thread ends the engine. That does not wait
+/// for any thread, so a task may do it.
 #[derive(Debug)]
 pub(crate) struct WeakTimer(Weak<Engine>);
 
@@ -17,7 +18,7 @@ impl Timer {
 }
 
 impl WeakTimer {
-    /// None if the last timer, and the last future, has gone.
+    /// Returns `None` if the last timer and the last future have gone.
     pub(crate) fn stats(&self) -> Option<Stats> {
         self.0.upgrade().map(|engine| Stats::of(&engine))
     }
