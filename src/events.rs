@@ -1,10 +1,15 @@
-//! What an operator should know, as events of the crate `tracing`, all with the target `tourbillon`: too many engines, a task that panicked,
-//! a worker that can't be started, one that does not get its core, a turn that took long, a shard that does not keep up.
+//! Events for operators, sent to the crate `tracing` with the target `tourbillon`: too many
+//! engines; a task that panicked; a worker that can't be started; a worker that does not get its
+//! core; a turn that took long; a shard that does not keep up.
 //!
-//! Without the feature `tracing` all of this is empty, and compiles to nothing. With it, a turn costs one load while nobody listens, and
-//! one look at the clock while somebody does; nothing else here is on a way that is taken often. Whoever listens is called like a hook
-//! of the user's: what it panics with is lost. It may schedule, cancel and reset, but not shut an engine down, nor call `Timer::global` when
-//! told of too many engines; and what a thread schedules while it ends (out of a thread-local's destructor) is told under a lock.
+//! Without the feature `tracing` everything here is empty and compiles to nothing. With it, a turn
+//! costs one load while no subscriber listens, and one read of the clock while one does. The other
+//! events are rare.
+//!
+//! A subscriber runs like a user's hook, and its panics are dropped. It may schedule, cancel and
+//! reset. It must not shut an engine down, and must not call `Timer::global` when it receives the
+//! event about too many engines. What a thread schedules in teardown, from the destructor of a
+//! thread-local, is reported under a lock.
 
 #[cfg(feature = "tracing")]
 pub(crate) use loud::{NoThread, Turns, many_engines, task_panicked, worker_starved};
@@ -15,27 +20,29 @@ pub(crate) use silent::{NoThread, Turns, many_engines, task_panicked, worker_sta
 mod loud {
     use std::any::Any;
     use std::fmt::Display;
-    // Whether something was told: nothing that a protocol depends on, so not through `sync`.
+    // Not through `sync`: the flag says whether an event was sent, and no protocol depends on it.
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use ::tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
     use ::tracing::{error, warn};
 
     const MS: u64 = 1_000_000;
-    /// A turn that takes so many nanoseconds is long. All that is due on its shard is late by as much: a hundred ticks by default, and more
-    /// than the 10 ms or so that a turn takes that does all that its limits allow. So it is a task or an executor that holds the worker
-    /// up, or a machine that has no processor for it.
+    /// A turn that takes this many nanoseconds is long. All that is due on its shard is late by as
+    /// much. That is a hundred ticks by default, and more than the 10 ms or so of a turn that
+    /// reaches all its limits. So either a task or an executor holds the worker up, or the machine
+    /// has no processor for it.
     const LONG: u64 = 100 * MS;
-    /// At most one complaint in so many nanoseconds that a shard does not keep up.
+    /// The shortest time between two events which say that a shard does not keep up, in
+    /// nanoseconds.
     const PAUSE: u64 = 1000 * MS;
     const TARGET: &str = "tourbillon";
 
-    /// Whoever listens must not take down the thread that tells.
+    /// Sends an event. A panic of the subscriber does not reach the calling thread.
     fn tell(event: impl FnOnce()) {
         crate::panics::catch(event);
     }
 
-    /// More than `many` engines live at a time.
+    /// More than `many` engines live at the same time.
     #[cold]
     pub(crate) fn many_engines(living: usize, many: usize) {
         tell(|| {
@@ -48,7 +55,7 @@ mod loud {
         });
     }
 
-    /// A task, or a hook of the user's, has panicked.
+    /// A task or a user's hook has panicked.
     #[cold]
     pub(crate) fn task_panicked(panic: &(dyn Any + Send)) {
         let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -57,7 +64,7 @@ mod loud {
         );
     }
 
-    /// A worker did not get the core that it was pinned to, and is pinned no more.
+    /// A worker did not get the core that it was pinned to, and is no longer pinned.
     #[cold]
     pub(crate) fn worker_starved(shard: usize, core: usize) {
         tell(|| {
@@ -70,14 +77,15 @@ mod loud {
         });
     }
 
-    /// Tells once that a worker can't be started: each schedule tries again.
+    /// Reports once that a worker can't be started. Each schedule tries to start it again.
     #[derive(Debug, Default)]
     pub(crate) struct NoThread(AtomicBool);
 
     impl NoThread {
         #[cold]
         pub(crate) fn tell(&self, shard: usize, why: &impl Display) {
-            // Before the event: should whoever hears it schedule, that finds no thread either, and comes here again.
+            // Set before the event is sent: if the subscriber schedules, that finds no thread
+            // either, and calls this again.
             if !self.0.swap(true, Ordering::Relaxed) {
                 tell(|| {
                     error!(
@@ -91,17 +99,19 @@ mod loud {
         }
     }
 
-    /// What a worker remembers of its turns.
+    /// A worker's record of its turns.
     #[derive(Debug, Default)]
     pub(crate) struct Turns {
-        /// How many have left something over, one after the other, and when the first of them began.
+        /// How many turns in a row have left entries for the next one. `since_ns` is when the first
+        /// of them began.
         left_over: u64,
         since_ns: u64,
         told_ns: Option<u64>,
     }
 
     impl Turns {
-        /// A turn is over that began at `began_ns`; `more` if it left something over. `now` is none if time stands still.
+        /// Records the end of a turn that began at `began_ns`. `more` says whether it left entries
+        /// for the next one. `now` returns `None` if the engine's time stands still.
         #[inline]
         pub(crate) fn end(&mut self, shard: usize, began_ns: u64, more: bool, now: impl FnOnce() -> Option<u64>) {
             if LevelFilter::WARN <= STATIC_MAX_LEVEL && LevelFilter::WARN <= LevelFilter::current() {

@@ -1,18 +1,19 @@
-//! What the user's code panics with.
+//! Panics of user code.
 
 use std::any::Any;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Calls the user's code, for whom nobody is there to be told of a panic: none then.
+/// Runs user code, and drops the panic if there is one. Returns `None` if it panicked.
 #[inline]
 pub(crate) fn catch<R>(work: impl FnOnce() -> R) -> Option<R> {
     catch_unwind(AssertUnwindSafe(work)).map_err(discard).ok()
 }
 
-/// A value of the user's, whose destructor may panic: nobody is told of that. Each by itself: two that panic at once would end
-/// the process.
+/// A user value whose destructor may panic. The panic is caught and dropped. Each such value needs
+/// a wrapper of its own, because a second panic during the first one's unwinding would abort the
+/// process.
 #[derive(Clone, Default)]
 pub(crate) struct CatchUnwind<T>(ManuallyDrop<T>);
 
@@ -32,12 +33,13 @@ impl<T> Deref for CatchUnwind<T> {
 
 impl<T> Drop for CatchUnwind<T> {
     fn drop(&mut self) {
-        // SAFETY: dropped here once, and not used again.
+        // SAFETY: `drop` runs once, and nothing uses the value afterwards.
         catch(|| unsafe { ManuallyDrop::drop(&mut self.0) });
     }
 }
 
-/// Drops what something panicked with. Should that panic, too, what it panics with is leaked: somewhere it has to end.
+/// Drops a panic's payload. If the payload's destructor panics too, leaks that second payload, so
+/// that there is no endless chain of drops.
 #[cold]
 pub(crate) fn discard(panic: Box<dyn Any + Send>) {
     catch_unwind(AssertUnwindSafe(move || drop(panic))).unwrap_or_else(std::mem::forget);

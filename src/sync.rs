@@ -1,9 +1,10 @@
-//! The one door to atomics, cells, locks and threads: std's, or loom's under `--cfg loom`.
+//! The only source of atomics, cells, locks and threads: std's, or loom's under `--cfg loom`.
 //!
-//! No other module names `std::sync::atomic`, so whatever is written against this module can be model-checked as it
-//! stands. Two things have no counterpart in loom: crossbeam's queue, for which a stand-in of the same orderings is used,
-//! and the timed half of a park, which is left out (loom has no clock; its park ends only by an unpark, which is the harder
-//! case for the protocols that are checked).
+//! Modules that follow a protocol take these types from here and not from `std::sync::atomic`. So
+//! loom can check them as they are. Two things have no counterpart in loom. crossbeam's queue is
+//! replaced by a stand-in with the same orderings. The timeout of a park is ignored, because loom
+//! has no clock: under loom only an unpark ends a park, which is the harder case for the protocols
+//! that are checked.
 
 #[cfg(not(loom))]
 mod imp {
@@ -15,7 +16,8 @@ mod imp {
 
     use std::time::Duration;
 
-    /// Blocks the calling thread until it is unparked, or for `timeout`.
+    /// Blocks the calling thread until another thread unparks it. With a `timeout`, blocks no
+    /// longer than that.
     pub(crate) fn park_for(timeout: Option<Duration>) {
         match timeout {
             Some(timeout) => thread::park_timeout(timeout),
@@ -23,7 +25,7 @@ mod imp {
         }
     }
 
-    /// Leaves the processor to others for a moment.
+    /// Yields the processor to other threads by sleeping for 100 µs.
     pub(crate) fn sleep_briefly() {
         thread::sleep(Duration::from_micros(100));
     }
@@ -35,11 +37,12 @@ mod imp;
 
 pub(crate) use imp::*;
 
-/// A cell whose owner is settled by a protocol and not by the borrow checker. Loom checks the protocol.
+/// A cell whose exclusive access is guaranteed by a protocol, and not by the borrow checker. Loom
+/// checks the protocol.
 #[derive(Debug)]
 pub(crate) struct ProtocolCell<T>(#[cfg(not(loom))] std::cell::UnsafeCell<T>, #[cfg(loom)] loom::cell::UnsafeCell<T>);
 
-/// As for the atomics: when a cell goes, all that anybody did to it must have happened before.
+/// Like the drop of an atomic: every earlier access to the cell must happen before its drop.
 #[cfg(loom)]
 impl<T> Drop for ProtocolCell<T> {
     fn drop(&mut self) {
@@ -57,7 +60,7 @@ impl<T> ProtocolCell<T> {
         return Self(loom::cell::UnsafeCell::new(value));
     }
 
-    /// Lets `read` look at the value through a pointer that is valid for reads during the call.
+    /// Calls `read` with a pointer that is valid for reads during the call.
     #[inline]
     pub(crate) fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
         #[cfg(not(loom))]
@@ -66,7 +69,7 @@ impl<T> ProtocolCell<T> {
         return self.0.with(read);
     }
 
-    /// Lets `write` change the value through a pointer that is valid for writes during the call.
+    /// Calls `write` with a pointer that is valid for writes during the call.
     #[inline]
     pub(crate) fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
         #[cfg(not(loom))]
@@ -76,8 +79,8 @@ impl<T> ProtocolCell<T> {
     }
 }
 
-/// A number that one thread writes, and any other may look at: without an order, and at no more cost than a plain one. It decides
-/// nothing, so that models need not know of it.
+/// A number that one thread writes and any thread may read. All accesses are relaxed, and cost as
+/// much as plain ones. No protocol depends on it, so models need not see it.
 #[derive(Debug)]
 pub(crate) struct Shown(std::sync::atomic::AtomicU64);
 
@@ -97,18 +100,19 @@ impl Shown {
     }
 }
 
-/// Takes a lock whose holder may have panicked: none of our locks guards an invariant that a panic could break, because
-/// no user code runs under them.
+/// Takes a lock, even if a thread panicked while it held the lock. That is sound because no user
+/// code runs under the engine's locks, so a panic can break no invariant that they guard.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Asks the processor to fetch the cache line at `address`, which need not be valid. The hint that hides the latency of
-/// walking a list whose nodes were last written by another core.
+/// Asks the processor to fetch the cache line at `address`. The address need not be valid. The hint
+/// hides the latency of walking a list whose nodes another core has written.
 #[inline(always)]
 pub(crate) fn prefetch<T>(address: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
-    // SAFETY: a prefetch neither faults nor changes memory, whatever the address; SSE is part of x86-64.
+    // SAFETY: a prefetch neither faults nor changes memory, at any address. Every x86-64 processor
+    // has SSE.
     unsafe {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(address.cast());

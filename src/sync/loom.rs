@@ -1,4 +1,4 @@
-//! The loom half of `sync.rs`.
+//! The loom side of `sync.rs`.
 
 pub(crate) use loom::sync::atomic::Ordering;
 pub(crate) use loom::sync::atomic::fence;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::ProtocolCell;
 
-/// Blocks the calling thread until it is unparked. Without end, whatever the timeout.
+/// Blocks the calling thread until another thread unparks it. Ignores the timeout.
 pub(crate) fn park_for(_timeout: Option<Duration>) {
     thread::park();
 }
@@ -17,9 +17,10 @@ pub(crate) fn sleep_briefly() {
     thread::yield_now();
 }
 
-/// Loom's threads, parked by a token of their own. Loom's own unpark wakes a thread from whatever it is blocked on, be it a
-/// lock; it loses the token if the thread takes a lock before it parks; and it orders memory at once, and not only when the
-/// park returns.
+/// Loom's threads, with a park token of our own. Loom's own tokens differ from std's in three ways.
+/// Its unpark wakes a thread from anything that the thread is blocked on, such as a lock. A thread
+/// loses its token if it takes a lock before it parks. And unpark orders memory at once, and not
+/// only when the park returns.
 pub(crate) mod thread {
     pub(crate) use loom::thread::{LocalKey, panicking, yield_now};
 
@@ -52,7 +53,7 @@ pub(crate) mod thread {
     pub(crate) fn park() {
         let me = current();
         if me.state.compare_exchange(EMPTY, PARKED, Ordering::Acquire, Ordering::Acquire).is_ok() {
-            // No other thread runs before this one is blocked.
+            // Loom switches to no other thread before this one is blocked.
             loom::thread::park();
         }
         me.state.swap(EMPTY, Ordering::Acquire);
@@ -116,7 +117,7 @@ pub(crate) mod thread {
     }
 }
 
-/// What std's thread-locals can do and loom's can't.
+/// Methods that std's thread-locals have and loom's lack.
 pub(crate) trait LocalCell<T> {
     fn get(&'static self) -> T;
     fn set(&'static self, value: T);
@@ -132,14 +133,15 @@ impl<T: Copy> LocalCell<T> for thread::LocalKey<std::cell::Cell<T>> {
     }
 }
 
-/// Loom's atomics, with two things more.
+/// Loom's atomics, with two additional checks.
 ///
-/// When an atomic goes, all that anybody did to it must have happened before. So a model fails not only if memory is used
-/// after it was freed, but also if nothing but luck kept that from happening.
+/// Every access to an atomic must happen before its drop. So a model fails if memory is used after
+/// it was freed, and also if only the schedule kept that from happening.
 ///
-/// And loads are ordered among each other. When loom looks for what else could have happened it compares a write with the
-/// last load only, and that may be one of the same thread: of a load, and then a load and a compare-and-swap by another
-/// thread, it would never try the swap first.
+/// Loads are ordered among each other. When loom looks for other possible executions, it compares a
+/// write with the last load only, and that load may be one of the same thread. Take a thread that
+/// loads, and then another thread that loads and does a compare-and-swap: without this order, loom
+/// would never try the swap first.
 macro_rules! checked_atomic {
     ($name:ident $(<$param:ident>)?, $value:ty) => {
         #[derive(Debug)]
@@ -202,8 +204,9 @@ checked_atomic!(AtomicU64, u64);
 checked_atomic!(AtomicUsize, usize);
 checked_atomic!(AtomicPtr<T>, *mut T);
 
-/// A stand-in for crossbeam's queue, which loom can't see into: with its orderings, except that `pop` lacks its fence,
-/// so that no protocol comes to lean on that. Each place is used once, which bounds what a model may push.
+/// A stand-in for crossbeam's queue, whose inside loom can't see. It has the same orderings, but
+/// its `pop` lacks the fence, so that no protocol can depend on that. Each place is used once, so a
+/// model can push at most four values.
 #[derive(Debug)]
 pub(crate) struct SegQueue<T> {
     head: AtomicUsize,
@@ -217,7 +220,8 @@ struct Place<T> {
     value: ProtocolCell<Option<T>>,
 }
 
-// SAFETY: a value is written by who claimed its place on the tail, and read by who claimed it on the head.
+// SAFETY: only the thread that claimed a place on the tail writes its value, and only the thread
+// that claimed it on the head takes it.
 unsafe impl<T: Send> Sync for SegQueue<T> {}
 
 impl<T> SegQueue<T> {
@@ -228,7 +232,8 @@ impl<T> SegQueue<T> {
 
     pub(crate) fn push(&self, value: T) {
         let place = &self.places[self.tail.fetch_add(1, Ordering::SeqCst)];
-        // SAFETY: the place was just claimed.
+        // SAFETY: this thread has just claimed the place on the tail, so no other thread writes to
+        // it.
         place.value.with_mut(|to| unsafe { *to = Some(value) });
         place.written.store(1, Ordering::Release);
     }
@@ -242,7 +247,8 @@ impl<T> SegQueue<T> {
                     while place.written.load(Ordering::Acquire) == 0 {
                         thread::yield_now();
                     }
-                    // SAFETY: the place was just claimed, and has been written.
+                    // SAFETY: this thread has just claimed the place on the head, and the value has
+                    // been written.
                     return place.value.with_mut(|from| unsafe { (*from).take() });
                 }
                 Err(now) => head = now,

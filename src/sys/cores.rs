@@ -1,7 +1,8 @@
-//! Where the threads of this process may run: the cores that it was given, and where its workers are pinned.
+//! The cores that this process may use, and the cores that its workers are pinned to.
 
 use std::io;
-// Not through `sync`: where a worker is pinned is for statistics, and decides what is asked of the system, which models have no word for.
+// Not through `sync`: the pinned core goes to statistics and to system calls, which models can't
+// express.
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,7 +11,8 @@ use core_affinity::CoreId;
 use super::sched_hints;
 use crate::sync::thread;
 
-/// The cores that this process may use, by the operating system's numbers; none where it can't be asked.
+/// The cores that this process may use, by the operating system's numbers. Empty if the system
+/// can't say.
 pub(crate) fn allowed_cores() -> Vec<usize> {
     #[cfg(all(target_os = "linux", not(miri)))]
     if let Some(set) = linux::process_set() {
@@ -19,10 +21,13 @@ pub(crate) fn allowed_cores() -> Vec<usize> {
     core_affinity::get_core_ids().unwrap_or_default().into_iter().map(|core| core.id).collect()
 }
 
-/// Starts a thread that has nothing of what a worker has asked for, and may run on all cores that the process may use. A new thread
-/// inherits where its maker may run, and begins there. So it asks for all cores first of all: its maker may be a thread of the user's,
-/// pinned anywhere, and is left as it is. And a worker is unpinned until the thread has been started, which would otherwise wait for the
-/// worker to sleep before it could ask.
+/// Starts a thread without the scheduling hints of a worker, which may run on all cores of the
+/// process.
+///
+/// A new thread inherits its maker's set of cores, and starts there. So its first step is to ask
+/// for all cores of the process. The maker may be a user's thread that is pinned anywhere, and
+/// stays as it is. If the maker is a pinned worker, it is unpinned until the thread has been
+/// started; otherwise the thread would have to wait for the worker to sleep before it could ask.
 pub(crate) fn spawn_ordinary<T: Send + 'static>(
     builder: thread::Builder,
     work: impl FnOnce() -> T + Send + 'static,
@@ -35,18 +40,18 @@ pub(crate) fn spawn_ordinary<T: Send + 'static>(
     builder.spawn(move || {
         without_hints();
         #[cfg(all(target_os = "linux", not(miri)))]
-        set.as_ref().into_iter().for_each(linux::put_current_thread);
+        set.as_ref().into_iter().for_each(linux::move_current_thread);
         work()
     })
 }
 
-/// The core that a worker is pinned to, plus one, for all to see; 0 if none.
+/// The core that a worker is pinned to, plus one, or 0 if it is not pinned. Any thread may read it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PinnedTo(Arc<AtomicUsize>);
 
 impl PinnedTo {
     pub(crate) fn get(&self) -> Option<usize> {
-        // SeqCst: see `UnpinnedWorker`.
+        // SeqCst: pairs with the swap in `take`. `UnpinnedWorker::drop` says why.
         self.0.load(Ordering::SeqCst).checked_sub(1)
     }
 
@@ -54,13 +59,14 @@ impl PinnedTo {
         self.0.store(core + 1, Ordering::SeqCst);
     }
 
-    /// It is pinned no more.
+    /// Marks the worker as no longer pinned. Returns the core that it was pinned to.
     pub(crate) fn take(&self) -> Option<usize> {
         self.0.swap(0, Ordering::SeqCst).checked_sub(1)
     }
 }
 
-/// Pins the calling thread, a worker. False if the system refused; the thread then runs where it may.
+/// Pins the calling thread, which is a worker. Returns `false` if the system refused; the thread
+/// then runs where it may.
 pub(crate) fn pin_current_thread(core: usize, pinned_to: &PinnedTo) -> bool {
     let pinned = core_affinity::set_for_current(CoreId { id: core });
     if pinned {
@@ -71,7 +77,8 @@ pub(crate) fn pin_current_thread(core: usize, pinned_to: &PinnedTo) -> bool {
     pinned
 }
 
-/// Whether the calling thread is still pinned to this core. Where that can't be asked it is.
+/// Returns whether the calling thread is still pinned to this core. Returns `true` on systems that
+/// can't say.
 pub(crate) fn is_pinned_here(core: usize) -> bool {
     #[cfg(all(target_os = "linux", not(miri)))]
     return linux::is_pinned(0, core);
@@ -82,7 +89,8 @@ pub(crate) fn is_pinned_here(core: usize) -> bool {
     }
 }
 
-/// Lets a worker of this process, by the system's number, run wherever the process may. False if it is not pinned to this core.
+/// Lets a worker of this process run on all cores of the process. `worker` is the thread's number
+/// in the system. Returns `false` if the worker is not pinned to this core.
 pub(crate) fn unpin(worker: i32, core: usize) -> bool {
     #[cfg(all(target_os = "linux", not(miri)))]
     return linux::unpin(worker, core);
@@ -103,30 +111,33 @@ mod linux {
 
     use super::PinnedTo;
 
-    /// The set that the process had when it was loaded.
+    /// The set of cores that the process had when it was loaded.
     #[cfg(not(loom))]
     static GIVEN: OnceLock<cpu_set_t> = OnceLock::new();
 
-    /// The loader calls this before `main`, or, if the engine is in a library that is opened later, at that time.
+    /// The loader calls this before `main`. If the engine is in a library that is opened later, the
+    /// loader calls it at that time.
     #[cfg(not(loom))]
     extern "C" fn look_at_load() {
         if let Some(set) = main_thread_set() {
-            // It is called once.
+            // Never set before: the loader calls this function once.
             let _ = GIVEN.set(set);
         }
     }
 
-    // SAFETY: the section is an array of functions of this kind, which the loader calls one after the other. By then the C library can be
-    // called, which every object that uses it stands behind. The function needs nothing else, and does not unwind.
+    // SAFETY: the section is an array of functions of this type, which the loader calls one after
+    // the other. The loader initializes the C library before every object that uses it, so the
+    // function may call it. The function needs nothing else, and does not unwind.
     #[cfg(not(loom))]
     #[used]
     #[unsafe(link_section = ".init_array")]
     static AT_LOAD: extern "C" fn() = look_at_load;
 
-    /// None if the loader has not called.
+    /// Returns `None` if the loader has not called.
     #[cfg(not(loom))]
     fn set_at_load() -> Option<&'static cpu_set_t> {
-        // Out of a library a linker takes only what is named. So here the entry is named by what needs it.
+        // A linker takes only referenced items out of a library. So this function, which needs the
+        // entry, references it.
         std::hint::black_box(&raw const AT_LOAD);
         GIVEN.get()
     }
@@ -136,21 +147,23 @@ mod linux {
         None
     }
 
-    /// What the process was given (by its cpuset, by `taskset`), whatever its threads have pinned themselves to since: the first thread's
-    /// set at load, and with it today's, because a cpuset may grow. From one that has shrunk the kernel takes away what is not in it when
-    /// a thread asks for all.
+    /// The cores that the process was given, by its cpuset or by `taskset`, whatever its threads
+    /// have pinned themselves to since. These are the main thread's cores at load and its cores
+    /// today, because a cpuset may grow. A cpuset may also shrink: then a thread asks for all of
+    /// them, and the kernel removes the cores that are not in the cpuset.
     pub(super) fn process_set() -> Option<cpu_set_t> {
         let mut set = main_thread_set()?;
         if let Some(at_load) = set_at_load() {
-            // SAFETY: the cores are below a set's length.
+            // SAFETY: `cores_in` returns numbers below the length of a set.
             cores_in(at_load).into_iter().for_each(|core| unsafe { CPU_SET(core, &mut set) });
         }
         Some(set)
     }
 
-    /// The set for a thread that the calling one starts: the process's. But if the calling one is a thread of ours and stands with the
-    /// first thread where it did not put itself, then somebody has moved the whole process (`taskset --all-tasks`), and the new thread
-    /// goes with it.
+    /// The set for a thread that the calling thread starts. As a rule that is the process's set.
+    /// There is one exception. If the calling thread belongs to the engine, no longer has the set
+    /// that it gave itself, and has the same set as the main thread, then the whole process has
+    /// been moved (`taskset --all-tasks`). The new thread then gets the main thread's set.
     pub(super) fn set_for_new_threads() -> Option<cpu_set_t> {
         let was_moved = |main: &cpu_set_t| {
             let (Some(own), Some(here)) = (OWN.get(), set_of(0)) else { return false };
@@ -159,31 +172,31 @@ mod linux {
         main_thread_set().filter(was_moved).or_else(process_set)
     }
 
-    /// The first thread's number is the process's.
+    /// The main thread's set. Its number is the process's.
     fn main_thread_set() -> Option<cpu_set_t> {
-        // SAFETY: no preconditions.
+        // SAFETY: `getpid` has no preconditions.
         set_of(unsafe { libc::getpid() })
     }
 
-    /// The set of a thread, 0 being the calling one.
+    /// The set of a thread; 0 is the calling thread.
     fn set_of(thread: libc::pid_t) -> Option<cpu_set_t> {
-        // SAFETY: a set of cores is an array of bits, for which zero is a value.
+        // SAFETY: a set of cores is an array of bits, for which zero is a valid value.
         let mut set: cpu_set_t = unsafe { std::mem::zeroed() };
-        // SAFETY: the size is the set's own.
+        // SAFETY: the pointer is to a set, and the size is that set's.
         let failed = unsafe { libc::sched_getaffinity(thread, size_of::<cpu_set_t>(), &raw mut set) };
         (failed == 0).then_some(set)
     }
 
     pub(super) fn cores_in(set: &cpu_set_t) -> Vec<usize> {
         let len = usize::try_from(CPU_SETSIZE).unwrap_or(0);
-        // SAFETY: below the set's length.
+        // SAFETY: `core` is below the length of a set.
         (0..len).filter(|&core| unsafe { CPU_ISSET(core, set) }).collect()
     }
 
     thread_local! {
         /// Where this thread, a worker, was pinned.
         static PINNED: OnceCell<PinnedTo> = const { OnceCell::new() };
-        /// Where this thread, one of ours, has put itself.
+        /// The set that this thread, one of the engine's, gave itself.
         static OWN: Cell<Option<cpu_set_t>> = const { Cell::new(None) };
     }
 
@@ -192,41 +205,44 @@ mod linux {
         OWN.set(set_of(0));
     }
 
-    /// Whether the calling thread is a worker that was pinned, and still is.
+    /// Returns whether the calling thread is a worker that is still pinned.
     fn is_pinned_worker() -> bool {
-        // A thread that is in teardown, so that it has destroyed this turns no shard any more.
+        // A thread in teardown, which has destroyed `PINNED`, no longer turns a shard.
         PINNED.try_with(|pinned| pinned.get().is_some_and(|to| to.get().is_some())).unwrap_or(false)
     }
 
-    /// For the calling thread, one of ours, as its first step.
-    pub(super) fn put_current_thread(set: &cpu_set_t) {
-        put(0, set);
-        // Not what was asked for: the kernel takes away what is outside of the cpuset.
+    /// Moves the calling thread to `set`. Each of the engine's threads calls this as its first
+    /// step.
+    pub(super) fn move_current_thread(set: &cpu_set_t) {
+        set_affinity(0, set);
+        // Not simply `set`: the kernel removes the cores that are not in the cpuset.
         OWN.set(set_of(0));
     }
 
-    /// The calling thread, a pinned worker, may run on other cores, too, until this goes.
+    /// While this value lives, the calling thread, a pinned worker, may also run on other cores.
     pub(super) struct UnpinnedWorker {
         pinned: cpu_set_t,
         unpinned: cpu_set_t,
     }
 
     impl UnpinnedWorker {
-        /// None if it is no pinned worker, or nobody can tell.
+        /// Returns `None` if the calling thread is not a pinned worker, or if the system can't say.
         pub(super) fn for_now(unpinned: &cpu_set_t) -> Option<Self> {
             let pinned = set_of(0).filter(|_| is_pinned_worker())?;
-            put(0, unpinned);
+            set_affinity(0, unpinned);
             Some(Self { pinned, unpinned: *unpinned })
         }
     }
 
     impl Drop for UnpinnedWorker {
         fn drop(&mut self) {
-            put(0, &self.pinned);
-            // Another thread may give the pin up just now. It says so first, and then unpins the thread. If that comes after the step
-            // above, all is well. If it came before, then so did what it said, as the kernel changes a thread's set under a lock.
+            set_affinity(0, &self.pinned);
+            // Another thread may be giving the pin up at the same time. It first clears `PinnedTo`,
+            // and then unpins this worker. If its unpin comes after the `set_affinity` above, the
+            // worker ends up unpinned. If its unpin came before, then so did the clear, because the
+            // kernel changes a thread's set under a lock. The check below sees that.
             if !is_pinned_worker() {
-                put(0, &self.unpinned);
+                set_affinity(0, &self.unpinned);
             }
         }
     }
@@ -238,16 +254,18 @@ mod linux {
     pub(super) fn unpin(thread: libc::pid_t, core: usize) -> bool {
         let Some(all) = process_set().filter(|_| is_pinned(thread, core)) else { return false };
         let mut others = all;
-        // SAFETY: the core is in a set, so it is below a set's length.
+        // SAFETY: the core is in a set, so it is below the length of a set.
         unsafe { CPU_CLR(core, &mut others) };
-        // First elsewhere: a thread that waits for a core goes on doing so if it may run there.
-        put(thread, &others);
-        put(thread, &all)
+        // First move the thread away from this core: a thread that waits for a core keeps waiting
+        // for it while its set includes that core.
+        set_affinity(thread, &others);
+        set_affinity(thread, &all)
     }
 
-    /// Says where a thread, 0 being the calling one, may run. A refusal leaves it where it may run already.
-    fn put(thread: libc::pid_t, set: &cpu_set_t) -> bool {
-        // SAFETY: reads the set, whose own size it is told.
+    /// Sets where a thread may run; 0 is the calling thread. If the system refuses, the thread's
+    /// set does not change.
+    fn set_affinity(thread: libc::pid_t, set: &cpu_set_t) -> bool {
+        // SAFETY: the call reads the set, and the size is that set's.
         unsafe { libc::sched_setaffinity(thread, size_of::<cpu_set_t>(), set) == 0 }
     }
 }

@@ -1,7 +1,7 @@
-//! Whether this process is a child that was forked after something was made.
+//! Detects that this process was forked after something was made.
 
-/// How often this process, or one that it descends from, was forked since the first call. What was made under another number
-/// than today's was made by an ancestor, whose threads are not here.
+/// Returns how many forks lie between this process and its ancestor that first called this. A thing
+/// that was made under another number was made by an ancestor, whose threads do not exist here.
 #[cfg(all(any(target_os = "linux", target_os = "macos"), not(miri), not(loom)))]
 pub(crate) fn generation() -> usize {
     use std::sync::Once;
@@ -15,24 +15,25 @@ pub(crate) fn generation() -> usize {
     }
     static REGISTER: Once = Once::new();
     REGISTER.call_once(|| {
-        // A refusal (there is no memory) leaves forks unnoticed.
-        // SAFETY: what is registered here only changes atomics and thread-locals without destructors, which is allowed in a child of
-        // a process with threads.
+        // If the system refuses, because there is no memory, forks stay unnoticed.
+        // SAFETY: the handler only changes atomics and thread-locals without destructors, which is
+        // allowed in a child of a process with threads.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
     imp::FORKS.load(Ordering::Relaxed)
 }
 
-/// Has `run` called in every child that is forked off from now on, by its only thread, before the fork is counted: both in one handler,
-/// as those of others may come between two. For one `run` only.
+/// Makes every child that is forked from now on call `run`. The child's only thread calls it before
+/// the fork is counted. Both happen in one handler, because handlers of others may run between two.
+/// Only the first `run` is used.
 #[cfg(all(any(target_os = "linux", target_os = "macos"), not(miri), not(loom)))]
 pub(crate) fn first_in_children(run: extern "C" fn()) {
     generation();
-    // Set already: by another thread.
+    // Fails if another thread has set it already.
     let _ = imp::FIRST.set(run);
 }
 
-/// Whether there was a fork since `generation` was the number. After a call of `generation`.
+/// Returns whether the process was forked since `generation` returned this number.
 #[inline]
 pub(crate) fn is_forked_since(generation: usize) -> bool {
     imp::forks() != generation
@@ -51,7 +52,7 @@ mod imp {
     }
 }
 
-/// Where there is no fork, or none that could be noticed.
+/// For systems without `fork`, or on which it can't be noticed.
 #[cfg(not(all(any(target_os = "linux", target_os = "macos"), not(miri), not(loom))))]
 pub(crate) fn generation() -> usize {
     0

@@ -1,8 +1,9 @@
 //! The operating system: cores, forks, memory, scheduling. Nothing else in the crate calls libc.
 //!
-//! Each file hides one facility behind functions that exist on every system. Where a system lacks the
-//! facility, the function does nothing or answers `None`. The time stamp counter is the exception: it is an
-//! instruction and no call, and stands with the clock that is built on it (`time/counter.rs`).
+//! Each file hides one facility behind functions that exist on every system. On a system that lacks
+//! the facility, the function does nothing or returns `None`. The time stamp counter is an
+//! exception: reading it is an instruction and not a call, so it is in `time/counter.rs`, with the
+//! clock that uses it.
 
 pub(crate) mod cores;
 pub(crate) mod fork;

@@ -1,13 +1,14 @@
-//! What a worker asks of the system, so that it runs soon after it is woken. On Linux only: elsewhere there is nothing to ask.
+//! Scheduling hints, by which a worker runs soon after it is woken. They exist on Linux only.
 
-/// For the calling thread, a worker. A refusal leaves it as it was.
+/// Sets the hints for the calling thread, a worker. If the system refuses, the thread stays as it
+/// was.
 pub(crate) fn ask_for_short_latency() {
     #[cfg(all(target_os = "linux", not(miri), not(loom)))]
     linux::SchedHints::ask();
 }
 
-/// For a thread that the calling one starts, which inherits what a worker has asked for: to be called there, it gives it what the
-/// worker had before.
+/// Returns a function that undoes the hints. A thread inherits the hints of the worker that starts
+/// it; if it calls this function, it gets the settings that the worker had before.
 pub(crate) fn without_hints() -> impl FnOnce() + Send {
     #[cfg(all(target_os = "linux", not(miri), not(loom)))]
     return linux::SchedHints::before();
@@ -21,22 +22,23 @@ mod linux {
 
     use libc::{SYS_sched_getattr, SYS_sched_setattr, c_int, c_uint, c_ulong, sched_attr};
 
-    /// How much later than asked a timed wait may end. The default is 50 µs, and 0 would mean the default.
+    /// How much later than asked a timed wait may end, in nanoseconds. The default is 50 µs; 0
+    /// would select the default.
     const SLACK_NS: c_ulong = 1;
 
-    /// The shortest that the kernel gives.
+    /// The shortest slice that the kernel gives.
     const SLICE_NS: u64 = 100_000;
 
-    /// What the kernel calls the calling thread.
+    /// How the kernel's calls name the calling thread.
     const THIS: libc::pid_t = 0;
     const NO_FLAGS: c_uint = 0;
 
     thread_local! {
-        /// What this thread, a worker, had before it asked.
+        /// The settings that this thread, a worker, had before it set the hints.
         static BEFORE: Cell<Option<SchedHints>> = const { Cell::new(None) };
     }
 
-    /// What can be asked for, so far as the kernel lets a thread have it, and says what it has.
+    /// A thread's settings. A field is `None` if the kernel does not report it.
     #[derive(Clone, Copy)]
     pub(super) struct SchedHints {
         slack_ns: Option<c_ulong>,
@@ -47,17 +49,19 @@ mod linux {
         pub(super) fn ask() {
             BEFORE.set(Some(Self::what_it_has()));
             set_slack(SLACK_NS);
-            // Another policy was chosen by somebody, and has no slices, or is not to be in a hurry.
+            // Only under the default policy: somebody chose any other policy on purpose, and it has
+            // no slices or is not meant to be fast.
             set_slice(SLICE_NS, &[libc::SCHED_OTHER]);
         }
 
-        /// Gives another thread what the calling one had before; nothing, if it is no worker.
+        /// Returns a function that gives another thread the calling thread's earlier settings. It
+        /// does nothing if the calling thread is no worker.
         pub(super) fn before() -> impl FnOnce() + Send {
             let before = BEFORE.get();
             move || before.into_iter().for_each(Self::give)
         }
 
-        /// Of the calling thread, as everything here.
+        /// The settings of the calling thread. All functions here are about the calling thread.
         fn what_it_has() -> Self {
             Self { slack_ns: slack_ns(), slice_ns: attributes().map(|attributes| attributes.sched_runtime) }
         }
@@ -67,43 +71,47 @@ mod linux {
                 set_slack(slack_ns);
             }
             if let Some(slice_ns) = self.slice_ns {
-                // Also if a policy was chosen since: these have slices, too.
+                // Also under the policies that may have been chosen since, which have slices too.
                 set_slice(slice_ns, &[libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE]);
             }
         }
     }
 
     fn slack_ns() -> Option<c_ulong> {
-        // SAFETY: takes nothing, and answers with a number.
+        // SAFETY: the call takes no pointer, and returns a number.
         let slack_ns: c_int = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
         c_ulong::try_from(slack_ns).ok()
     }
 
     fn set_slack(slack_ns: c_ulong) {
-        // SAFETY: takes one number, and changes nothing but the calling thread's slack.
+        // SAFETY: the call takes one number, and changes only the calling thread's slack.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns) };
     }
 
-    /// Under the default policy, a thread that is woken waits, as a rule, until the one that runs on its core has used up its
-    /// slice, some milliseconds; one whose own slices are shorter need not, unless it has had more than its share lately. It
-    /// gets no more of the processor by that. (EEVDF, of Stoica and Abdel-Wahab, in Linux since 6.6. A thread may choose its
-    /// slices since 6.12; before, this is ignored.) Does nothing under a policy that is not among these.
+    /// Sets the length of the calling thread's slices. Does nothing under a policy that is not
+    /// among `policies`.
+    ///
+    /// Under the default policy, a woken thread usually waits until the thread that runs on its
+    /// core has used up its slice, which takes some milliseconds. A thread with shorter slices need
+    /// not wait, unless it has lately had more than its share. Shorter slices give it no more
+    /// processor time. (EEVDF, of Stoica and Abdel-Wahab, in Linux since 6.6. A thread may choose
+    /// its slices since 6.12; earlier kernels ignore the call.)
     fn set_slice(slice_ns: u64, policies: &[c_int]) {
         let Some(mut attributes) = attributes() else { return };
         if policies.contains(&attributes.sched_policy.cast_signed()) {
             attributes.sched_runtime = slice_ns;
-            // SAFETY: reads no more than the size that stands in the attributes, which the kernel has filled in; all but the
-            // slice is as it was.
+            // SAFETY: the call reads no more than the size in the attributes, which the kernel has
+            // filled in. All attributes but the slice stay as they were.
             unsafe { libc::syscall(SYS_sched_setattr, THIS, &raw const attributes, NO_FLAGS) };
         }
     }
 
-    /// Those of the calling thread. None if the kernel does not say.
+    /// The attributes of the calling thread. Returns `None` if the kernel does not report them.
     fn attributes() -> Option<sched_attr> {
-        // SAFETY: numbers, for which zero is a value.
+        // SAFETY: all fields are numbers, for which zero is a valid value.
         let mut attributes: sched_attr = unsafe { std::mem::zeroed() };
         let size = size_of::<sched_attr>();
-        // SAFETY: writes no more than the size.
+        // SAFETY: the call writes at most `size` bytes, which is the size of `attributes`.
         let failed = unsafe { libc::syscall(SYS_sched_getattr, THIS, &raw mut attributes, size, NO_FLAGS) };
         (failed == 0).then_some(attributes)
     }

@@ -1,16 +1,16 @@
-//! How long a thread has waited for a processor, as far as the system says. On Linux only.
+//! How long a thread has waited for a processor, as far as the system reports it. Linux only.
 
 #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
 pub(crate) use elsewhere::{Seen, waits};
 #[cfg(all(target_os = "linux", not(miri), not(loom)))]
 pub(crate) use linux::{Seen, waits};
 
-/// What the system has counted for a thread since it began.
+/// What the system has counted for a thread since the thread began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Waits {
-    /// How long it could have run, and did not.
+    /// How long the thread could run, but did not get a processor.
     pub(crate) waited_ns: u64,
-    /// How often it was given a processor.
+    /// How often the thread got a processor.
     pub(crate) runs: u64,
 }
 
@@ -21,12 +21,14 @@ mod linux {
 
     use super::Waits;
 
-    /// Of the calling thread. None if the kernel does not count, or nobody may look.
+    /// Returns the calling thread's counts. Returns `None` if the kernel does not count, or does
+    /// not let the process read the counts.
     pub(crate) fn waits() -> Option<Waits> {
         parse_waits(&read::<96>("/proc/thread-self/schedstat")?)
     }
 
-    /// Nanoseconds on a processor, nanoseconds of waiting for one, and how often it had one. All are 0 if the kernel does not count.
+    /// Parses nanoseconds on a processor, nanoseconds of waiting for one, and how often the thread
+    /// got one. All are 0 if the kernel does not count.
     pub(super) fn parse_waits(schedstat: &[u8]) -> Option<Waits> {
         let mut numbers = schedstat.split(u8::is_ascii_whitespace).map_while(|number| {
             let number = std::str::from_utf8(number).ok()?;
@@ -36,7 +38,7 @@ mod linux {
         (runs > 0).then_some(Waits { waited_ns, runs })
     }
 
-    /// A thread of this process that others look at while it lives.
+    /// A thread of this process that other threads observe while it lives.
     #[derive(Debug)]
     pub(crate) struct Seen {
         pub(crate) number: libc::pid_t,
@@ -45,18 +47,20 @@ mod linux {
 
     impl Seen {
         pub(crate) fn current() -> Option<Self> {
-            // SAFETY: takes nothing, and answers with a number. (The C library has had a function for it since glibc 2.30 only.)
+            // SAFETY: `gettid` takes nothing and returns a number. (The C library has a function
+            // for it only since glibc 2.30.)
             let number = unsafe { libc::syscall(libc::SYS_gettid) };
             let number = libc::pid_t::try_from(number).ok()?;
             Some(Self { number, stat: format!("/proc/self/task/{number}/stat") })
         }
 
-        /// How long it has been on a processor since it began.
+        /// How long the thread has been on a processor since it began.
         pub(crate) fn processor_ns(&self) -> Option<u64> {
-            // The kernel's CPUCLOCK_PERTHREAD_MASK and CPUCLOCK_SCHED. It is as the C library's `pthread_getcpuclockid` makes it.
+            // The thread's clock, made as the C library's `pthread_getcpuclockid` makes it: 4 is
+            // the kernel's CPUCLOCK_PERTHREAD_MASK, and 2 is CPUCLOCK_SCHED.
             let clock = (!self.number << 3) | 4 | 2;
             let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-            // SAFETY: writes the one structure.
+            // SAFETY: the call writes one `timespec`, which `time` is.
             let failed = unsafe { libc::clock_gettime(clock, &raw mut time) };
             let ns = u64::try_from(time.tv_sec)
                 .ok()?
@@ -65,23 +69,25 @@ mod linux {
             ns.filter(|_| failed == 0)
         }
 
-        /// Whether it runs, or could run. None if nobody may look.
+        /// Returns whether the thread runs or could run. Returns `None` if the process may not
+        /// look.
         pub(crate) fn can_run(&self) -> Option<bool> {
             parse_state(&read::<96>(&self.stat)?).map(|state| state == b'R')
         }
     }
 
-    /// The letter behind the name, which stands in brackets and may have brackets in it.
+    /// Returns the letter behind the name. The name is in parentheses, and may contain parentheses.
     pub(super) fn parse_state(stat: &[u8]) -> Option<u8> {
         let end = stat.iter().rposition(|&byte| byte == b')')?;
         stat.get(end + 2).copied()
     }
 
-    /// The beginning of a small file. Without an allocation: it is read while somebody schedules.
+    /// Reads the beginning of a small file. Does not allocate, because threads that schedule call
+    /// it.
     fn read<const LEN: usize>(path: &str) -> Option<[u8; LEN]> {
         let mut text = [0; LEN];
         let len = File::open(path).ok()?.read(&mut text).ok()?;
-        // What is left are zeros, which are no part of any number.
+        // The rest of the buffer is zeros, which are part of no number.
         (len > 0).then_some(text)
     }
 
@@ -90,7 +96,7 @@ mod linux {
         use super::*;
 
         #[test]
-        fn what_the_kernel_writes_is_understood() {
+        fn the_kernels_files_are_parsed() {
             assert_eq!(parse_waits(b"17 4 2\n\0\0"), Some(Waits { waited_ns: 4, runs: 2 }));
             assert_eq!(parse_waits(b"0 0 0\n"), None, "it does not count");
             assert_eq!(parse_waits(b"17 4"), None);
@@ -102,7 +108,7 @@ mod linux {
         }
 
         #[test]
-        fn a_thread_that_runs_is_seen_to_run_and_one_that_waits_for_a_message_is_not() {
+        fn can_run_tells_a_running_thread_from_a_blocked_one() {
             let mine = Seen::current().expect("it has a number");
             let (before, can_run) = (mine.processor_ns().expect("it has a clock"), mine.can_run());
             assert_eq!(can_run, Some(true));
