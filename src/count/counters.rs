@@ -1,4 +1,4 @@
-//! What is counted, each counter written by one thread only, so that counting is a load and a store.
+//! Event counters. Each counter has one writer thread, so that counting is a load and a store.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -13,14 +13,16 @@ impl Default for Counter {
 }
 
 impl Counter {
-    /// By the writer alone: not a read-modify-write.
+    /// Adds to the counter. Only the writer may call this: it is not a read-modify-write.
     #[inline]
     pub(crate) fn add(&self, n: u64) {
         self.set(self.get() + n);
     }
 
-    /// By the writer alone. Release: pairs with the Acquire in `get`, so that a reader who sees what was counted here, and
-    /// then looks at another counter, does not find that one older.
+    /// Sets the counter. Only the writer may call this.
+    ///
+    /// Release: pairs with the Acquire in `get`. A reader that sees this value, and then reads
+    /// another counter, gets at least what the writer had stored there before.
     #[inline]
     pub(crate) fn set(&self, n: u64) {
         self.0.store(n, Ordering::Release);
@@ -40,7 +42,7 @@ impl Share {
         part * 256 / whole.max(1)
     }
 
-    /// As large a part of another whole.
+    /// Returns the same share of another whole.
     pub(crate) fn part(share: u64, whole: usize) -> usize {
         whole * usize::try_from(share).unwrap_or(256) / 256
     }
@@ -50,54 +52,55 @@ impl Share {
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Counts {
-    /// In front: it is written together with what stands before the counts.
+    /// The first field, because it is written together with the data that precede the counts.
     pub(crate) scheduled: Counter,
     pub(crate) cancelled: Counter,
     pub(crate) reset: Counter,
     pub(crate) rejected: Counter,
-    /// Runs of series that it has begun.
+    /// Runs of periodic timeouts that this thread has begun.
     pub(crate) runs: Counter,
-    /// Series that ended after a run, other than by a cancel.
+    /// Periodic timeouts that ended after a run, other than by a cancel.
     pub(crate) finished: Counter,
-    /// Series that ended because their shard was closed before the next run.
+    /// Periodic timeouts that ended because their shard was closed before the next run.
     pub(crate) returned: Counter,
     /// Schedules that waited for the worker to give entries back.
     pub(crate) waits: Counter,
 }
 
 impl Counts {
-    /// Timeouts that came to an end here.
+    /// Timeouts that ended on this thread.
     pub(crate) fn ended(&self) -> u64 {
         self.cancelled.get() + self.finished.get() + self.returned.get()
     }
 }
 
-/// Written by a shard's worker.
+/// What a shard's worker has done. The worker is the only writer.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Out of the inbox, cancelled ones included.
+    /// Entries taken out of the inbox, including cancelled ones.
     pub(crate) transferred: Counter,
-    /// Those that run once.
+    /// One-shot timeouts that were fired.
     pub(crate) fired: Counter,
-    /// Linked again, because the deadline had been moved.
+    /// Entries that were linked again because their deadline had been moved.
     pub(crate) relinked: Counter,
     pub(crate) cascaded: Counter,
-    /// Handed back by shutdown.
+    /// Timeouts that a shutdown returned.
     pub(crate) returned: Counter,
     pub(crate) turns: Counter,
-    /// Turns that left something over for the next.
+    /// Turns that left entries for the next turn.
     pub(crate) over_budget: Counter,
-    /// Cancelled entries that the worker has let go of.
+    /// Cancelled entries that the worker has freed.
     pub(crate) collected: Counter,
     /// Returns from a park.
     pub(crate) wakeups: Counter,
     /// Turns that panicked, after which the worker went on.
     pub(crate) restarts: Counter,
-    /// Entries that were in the inbox when it was last taken, while some of them have not been gone through.
+    /// The length of the inbox when the worker last took it. 0 once the worker has gone through all
+    /// of those entries.
     pub(crate) backlog: Counter,
-    /// The same of the cancelled queue.
+    /// Like `backlog`, for the cancelled queue.
     pub(crate) cancelled_backlog: Counter,
-    /// How many of those that were taken out of the inbox last were cancelled, as a [`Share`].
+    /// The share of cancelled entries among those last taken out of the inbox, as a [`Share`].
     pub(crate) cancelled_share: Counter,
     /// Entries in the wheel.
     pub(crate) linked: Counter,
@@ -120,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cancelled_finished_or_returned_has_ended() {
+    fn cancelled_finished_and_returned_timeouts_have_ended() {
         let counts = Counts::default();
         counts.scheduled.add(100);
         counts.reset.add(100);

@@ -1,19 +1,21 @@
-//! How late tasks began to run: counts in buckets, each a sixteenth of its value wide at most.
+//! How late tasks began to run: counts in buckets, each at most a sixteenth of its value wide.
 //!
-//! The buckets are those of HdrHistogram (Tene): linear within each power of two. Whoever runs a batch adds to its shard's
-//! counts, once for each stretch of the batch that falls into one bucket: a burst costs one read-modify-write for all.
+//! The buckets are those of HdrHistogram (Tene): linear within each power of two. The thread that
+//! runs a batch adds to its shard's counts, once for each stretch of the batch that falls into one
+//! bucket. So a burst costs one read-modify-write for all its timeouts.
 
-// Not through `sync`: statistics, which no protocol depends on, and which models would only be slowed down by.
+// Not through `sync`: these are statistics, which no protocol depends on and which would only slow
+// models down.
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const SUB_BITS: u32 = 4;
 const SUBS: u64 = 1 << SUB_BITS;
-/// Buckets for all of 64 bits.
+/// The number of buckets that 64-bit values need.
 const BUCKETS: usize = ((64 - SUB_BITS as usize) + 1) << SUB_BITS;
 
-/// One shard's.
+/// The lateness counts of one shard.
 #[derive(Debug)]
 pub(crate) struct Latenesses {
     counts: Box<[AtomicU64]>,
@@ -31,7 +33,7 @@ impl Latenesses {
     }
 }
 
-/// One batch's, on its way into a shard's.
+/// Collects the lateness of one batch, and adds it to a shard's counts.
 pub(crate) struct Recorder<'a> {
     into: &'a Latenesses,
     last_ns: u64,
@@ -59,7 +61,7 @@ impl<'a> Recorder<'a> {
         self.times += 1;
     }
 
-    /// The same as the last time.
+    /// Records the same value as the last call did.
     #[inline]
     pub(crate) fn record_again(&mut self) {
         self.times += 1;
@@ -90,18 +92,21 @@ fn bucket_of(ns: u64) -> usize {
     bucket
 }
 
-/// The largest value of a bucket.
+/// Returns the largest value of a bucket.
 fn highest_in(bucket: usize) -> u64 {
     let shift = (bucket >> SUB_BITS).saturating_sub(1);
     let sub = (bucket - (shift << SUB_BITS)) as u64;
     u64::try_from(((u128::from(sub) + 1) << shift) - 1).unwrap_or(u64::MAX)
 }
 
-/// How late tasks began to run after their deadlines, rounded up to ticks: a histogram, each of whose values is exact to a
-/// sixteenth. Of those that were handed back, or fired by a shutdown before they were due, nothing is recorded.
+/// A histogram of how late tasks began to run. Lateness counts from the deadline, rounded up to a
+/// tick.
 ///
-/// The clock is read for every 64th task of a batch, so a task may have begun later than is recorded here by as long as up
-/// to 63 others, that stood before it, took.
+/// Each value is exact to a sixteenth. Timeouts that a shutdown returned, or fired before they were
+/// due, are not recorded.
+///
+/// The clock is read for every 64th task of a batch. So a task may have begun later than is
+/// recorded here, by the time that up to 63 tasks before it took.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Lateness {
     counts: Vec<u64>,
@@ -109,20 +114,23 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// How many are in it.
+    /// Returns the number of recorded values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// So many percent (0 to 100; what is outside is taken as the nearer end) were at most this late; nothing if there are
-    /// none.
+    /// Returns the lateness that `percent` percent of the values do not exceed.
+    ///
+    /// `percent` is between 0 and 100; a value outside is replaced by the nearer end. Returns zero
+    /// if the histogram is empty.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let timer = tourbillon::Timer::new()?;
     /// let lateness = timer.stats().lateness;
-    /// println!("p50 {:?}, p99.9 {:?}, max {:?}", lateness.percentile(50.0), lateness.percentile(99.9), lateness.max());
+    /// println!("p50 {:?}, p99.9 {:?}", lateness.percentile(50.0), lateness.percentile(99.9));
+    /// println!("max {:?}", lateness.max());
     /// # Ok(())
     /// # }
     /// ```
@@ -144,7 +152,7 @@ impl Lateness {
         Duration::from_nanos(bucket.map_or(0, |bucket| highest_in(bucket).min(self.max_ns)))
     }
 
-    /// The latest of all, exactly.
+    /// Returns the largest recorded value, exactly.
     #[must_use]
     pub fn max(&self) -> Duration {
         Duration::from_nanos(self.max_ns)

@@ -1,4 +1,5 @@
-//! Counters, histograms and heartbeats. The rooms above write them; `timer` reads them. This room knows nothing of either.
+//! Counters, histograms and heartbeats. The layers above write them, and `timer` reads them. This
+//! module depends on neither.
 
 mod counters;
 mod lateness;

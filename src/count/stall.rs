@@ -1,16 +1,18 @@
-//! Waits for a worker that saw it do nothing.
+//! Waits for a worker that makes no progress.
 
 use crate::sync::Shown;
 
-/// After so many waits in vain, one after the other and by whatever threads, the worker is stuck.
+/// After this many waits in a row without progress, of whatever threads, the worker counts as
+/// stuck.
 pub(crate) const STUCK: u64 = 50;
 
-/// What became of the waits for one worker. Threads that write at once may lose a count: it is a guess.
+/// The outcome of the waits for one worker. Threads that write at the same time may lose a count:
+/// it is an estimate.
 #[derive(Debug)]
 pub(crate) struct Stall {
-    /// What the worker had done by the end of the last one.
+    /// The worker's progress at the end of the last wait.
     progress: Shown,
-    /// How many have seen it do nothing since.
+    /// How many waits in a row have seen no progress.
     waits: Shown,
 }
 
@@ -23,7 +25,8 @@ impl Stall {
         self.waits.get() >= STUCK && self.progress.get() == progress
     }
 
-    /// Another wait is over that began at one point of the worker's progress, and ended at another.
+    /// Records the end of a wait. `began` and `ended` are the worker's progress at its beginning
+    /// and its end.
     pub(crate) fn note(&self, began: u64, ended: u64) {
         let is_next = began == ended && self.progress.get() == ended;
         self.waits.set(if is_next { self.waits.get() + 1 } else { u64::from(began == ended) });

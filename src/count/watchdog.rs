@@ -1,16 +1,19 @@
-//! What the watchdog looks at: which batch a thread is running, and since when; when a shard was turned last.
+//! What the watchdog reads: which batch a thread is running and since when, and when a shard was
+//! last turned.
 
-// Not through `sync`: observations, which no protocol depends on, and which models would only be slowed down by.
+// Not through `sync`: these are observations, which no protocol depends on and which would only
+// slow models down.
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The clock is read for every so many tasks of a batch.
+/// The clock is read once for this many tasks of a batch.
 pub(crate) const TASKS_A_LOOK: usize = 64;
 
-/// Written by the thread that runs the batch, read by anybody.
+/// The task that a thread is running. The thread that runs the batch writes it, and any thread may
+/// read it.
 #[derive(Debug, Default)]
 pub(crate) struct Running {
-    /// When the task that is running began, or one of the 63 before it in its batch: nanoseconds of the engine's time,
-    /// plus one. 0 if none is running.
+    /// When the running task began, or one of the 63 tasks before it in its batch. In nanoseconds
+    /// of the engine's time, plus one; 0 if no task is running.
     since: AtomicU64,
     shard: AtomicU64,
 }
@@ -22,11 +25,12 @@ impl Running {
 
     #[inline]
     pub(crate) fn look(&self, now_ns: u64) {
-        // Release: pairs with the Acquire in `get`, for the shard.
+        // Release: pairs with the Acquire in `get`. A reader that sees this time sees the shard
+        // too.
         self.since.store(now_ns.saturating_add(1), Ordering::Release);
     }
 
-    /// What it was doing before, so that it can be restored: a task may run a batch.
+    /// Returns what the thread was running, for `restore`: a task may run a batch.
     pub(crate) fn before(&self) -> (u64, u64) {
         (self.since.load(Ordering::Relaxed), self.shard.load(Ordering::Relaxed))
     }
@@ -36,17 +40,18 @@ impl Running {
         self.since.store(since, Ordering::Release);
     }
 
-    /// The shard whose task is running, and since when.
+    /// Returns the shard whose task is running, and since when.
     pub(crate) fn get(&self) -> Option<(usize, u64)> {
         let since = self.since.load(Ordering::Acquire).checked_sub(1)?;
         Some((usize::try_from(self.shard.load(Ordering::Relaxed)).ok()?, since))
     }
 }
 
-/// When a shard's last turn began, and when the next one has to. Written by its owner. In nanoseconds of the engine's time.
+/// When a shard's last turn began, and when its next turn is due, in nanoseconds of the engine's
+/// time. Its worker or driver is the only writer.
 #[derive(Debug, Default)]
 pub(crate) struct Heartbeat {
-    /// Plus one; 0 if it was never turned.
+    /// Plus one; 0 if the shard was never turned.
     last: AtomicU64,
     next: AtomicU64,
 }
@@ -56,12 +61,13 @@ impl Heartbeat {
         self.last.store(now_ns.saturating_add(1), Ordering::Relaxed);
     }
 
-    /// None if it was never turned.
+    /// Returns `None` if the shard was never turned.
     pub(crate) fn last(&self) -> Option<u64> {
         self.last.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// By a driver, after a turn: workers say it with their sleep.
+    /// Sets when the next turn is due. Only drivers call this, after a turn: a worker announces it
+    /// when it goes to sleep.
     pub(crate) fn rest_until(&self, ns: u64) {
         self.next.store(ns, Ordering::Relaxed);
     }
@@ -71,7 +77,8 @@ impl Heartbeat {
     }
 }
 
-/// A series has been armed for a tick that has come already: whoever turns the shards by hand turns them once more.
+/// Set when a periodic timeout was armed for a tick that has already come. A driver then turns the
+/// shards once more.
 #[derive(Debug, Default)]
 pub(crate) struct Overdue(AtomicBool);
 
@@ -80,13 +87,14 @@ impl Overdue {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Only for a driver: all that it asks for was done by itself.
+    /// Reads and clears the flag. Relaxed is enough: only a driver calls this, and the runs that
+    /// set the flag for it were on its own thread.
     pub(crate) fn take(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)
     }
 }
 
-/// What keeps a shard from being turned.
+/// Why a shard is not turned.
 #[derive(Debug, Default)]
 pub(crate) struct Fault(AtomicU64);
 
@@ -94,7 +102,7 @@ impl Fault {
     const CANNOT_START: u64 = u64::MAX;
     const CLOSED: u64 = u64::MAX - 1;
 
-    /// So many turns have panicked since the last that did not.
+    /// Records that this many turns in a row have panicked.
     pub(crate) fn set_panics(&self, turns: u64) {
         self.0.store(turns, Ordering::Relaxed);
     }
@@ -107,7 +115,7 @@ impl Fault {
         self.0.load(Ordering::Relaxed) == Self::CANNOT_START
     }
 
-    /// The shard has been closed: it will not be turned any more, and that is as it should be.
+    /// Records that the shard has been closed. Nobody turns it any more, and that is no fault.
     pub(crate) fn set_closed(&self) {
         self.0.store(Self::CLOSED, Ordering::Relaxed);
     }
@@ -126,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_runs_is_seen_with_its_shard_and_since_when() {
+    fn a_running_task_is_reported_with_its_shard_and_start() {
         let running = Running::default();
         assert_eq!(running.get(), None);
         running.begin(3);
@@ -140,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_within_a_task_puts_back_what_was_running_outside() {
+    fn a_batch_within_a_task_restores_the_outer_task() {
         let running = Running::default();
         let outside = running.before();
         running.begin(1);
@@ -176,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shard_ails_of_one_thing_at_a_time() {
+    fn a_shard_has_one_fault_at_a_time() {
         let fault = Fault::default();
         let says = || [fault.is_panicking(), fault.cannot_start(), fault.is_closed()];
         assert_eq!(says(), [false; 3]);
