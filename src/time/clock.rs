@@ -1,15 +1,17 @@
-//! Where time is read.
+//! Reads time.
 
 use std::time::{Duration, Instant};
 
-/// Where an engine reads the time.
+/// The source of an engine's time.
 ///
-/// Must be monotonic: `now` never answers less than it has answered before, on any thread. An engine clamps a clock that
-/// breaks this to the last tick it has seen. The default, without a clock, is [`Instant::now`].
+/// A clock must be monotonic: `now` never returns less than it has returned before, on any thread.
+/// If a clock breaks this, the engine keeps to the last tick that it has seen. Without a clock of
+/// the user's, the engine uses [`Instant::now`].
 ///
-/// A clock that does not run at the speed of [`Instant`] needs somebody to turn the engine when it moves, because
-/// workers sleep by the real clock: [`ManualClock`](crate::ManualClock) does that by itself; for any other use
-/// [`Builder::build_driven`](crate::Builder::build_driven) or `WaitStrategy::Spin`.
+/// Workers sleep by the real clock. So if a clock does not run at the speed of [`Instant`], the
+/// engine must be turned when the clock moves. [`ManualClock`](crate::ManualClock) does that by
+/// itself. For any other such clock, use [`Builder::build_driven`](crate::Builder::build_driven) or
+/// `WaitStrategy::Spin`.
 ///
 /// ```
 /// use std::time::Instant;
@@ -23,13 +25,16 @@ use std::time::{Duration, Instant};
 /// }
 /// ```
 pub trait Clock: Send + Sync + 'static {
-    /// The time now. Called for each schedule and reset; by those who turn shards, for each turn and each sleep; by those who run
-    /// tasks, for each batch, each 64 tasks of one, and each end of a series' run; and for questions such as `health`. Must not
-    /// block.
+    /// Returns the time. Must not block.
+    ///
+    /// Each schedule and reset calls it. A worker or driver calls it for each turn and each sleep.
+    /// A thread that runs tasks calls it for each batch, for each 64 tasks of a batch, and after
+    /// each run of a periodic timeout. Queries such as `health` call it too.
     fn now(&self) -> Instant;
 }
 
-/// A look at the system's clock, whatever the engine's is: for threads that wait for one another.
+/// A reading of the system's clock, whichever clock the engine has. For threads that wait for one
+/// another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RealTime(Instant);
 

@@ -1,52 +1,58 @@
-//! The processor's time stamp counter, as far as it can be trusted: what [`ahead`](super::ahead) adds to a look at the clock.
+//! The processor's time stamp counter, and when it can be trusted. The [upper bound
+//! clock](super::upper_bound_clock) adds it to a reading of the monotonic clock.
 //!
-//! The counter is used while Linux itself has made it its clock source, which means that it runs at a constant rate and is the same on
-//! all cores. That may end. The kernel drops the counter when its watchdog finds that it is wrong, and a virtual machine may be
-//! moved to, or go on on, a host whose counter has another rate. So the trust is looked at again:
+//! The counter is used while Linux itself uses it as its clock source, which means that it runs at
+//! a constant rate and is the same on all cores. That may end. The kernel drops the counter when
+//! the kernel's watchdog finds it wrong. A virtual machine may be moved to, or resumed on, a host
+//! whose counter has another rate. So two checks are repeated:
 //!
-//! 1. *At each look at the clock*, at most once in 16 µs and thread: if what the counter said after this look, counted from the thread's
-//!    last one, is behind the clock, then the rate is wrong. That is the bound itself, so nothing else needs to be known.
-//! 2. *Once in a second*, by the thread that comes by first: the kernel is asked for its clock source once more, and the rate is measured
-//!    over the time since the last such review.
+//! 1. *At each reading of the clock*, which a thread does at most once in 16 µs: the thread
+//!    computes the time from its last reading and the counter. If that is behind the clock, the
+//!    rate is wrong. This checks the bound itself, so it needs no other condition.
+//! 2. *Once a second*, by the first thread that comes by: it asks the kernel for its clock source
+//!    again, and measures the rate over the time since the last such review.
 //!
-//! What fails either is not trusted for a second. Then all starts from the beginning: the clock source, and two milliseconds in which the
-//! rate is measured. Meanwhile each look is one at the clock.
+//! If either check fails, the counter is not trusted for a second. Then everything starts again:
+//! the question for the clock source, and two milliseconds of measuring the rate. Until then each
+//! call reads the clock.
 //!
-//! Nobody waits here. One thread at a time reviews ([`Counter::claim`]); others go on by what they find.
+//! No thread waits here. One thread at a time reviews ([`Counter::claim`]). The others use its
+//! result.
 
 use std::cell::Cell;
-// Not through `sync`: a rate and a window, which models replace by the exact clock.
+// Not through `sync`: this is a rate and a window. Models use the exact clock instead.
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::tick::MARGIN_NS;
 use crate::sys::fork;
 
-/// How long the counter is believed after a look at the clock.
+/// How long the counter is believed after a reading of the clock.
 const WINDOW_NS: u64 = 16_000;
-/// The rate is measured over at least this long, and at first over no more than the second: over a longer time it is an average that may
-/// never have been the rate.
+/// The rate is measured over at least `CALIBRATION_NS`. The first measurement takes no longer than
+/// `LONG_CALIBRATION_NS`: over a longer time it is an average that may never have been the rate.
 const CALIBRATION_NS: u64 = 2_000_000;
 const LONG_CALIBRATION_NS: u64 = 100_000_000;
-/// From one review to the next.
+/// The time from one review to the next.
 const REVIEW_NS: u64 = 1_000_000_000;
-/// Two readings of the counter with a look at the clock between them are apart by less than this (some µs), or the thread was
-/// interrupted in between.
+/// Two readings of the counter with a reading of the clock between them differ by less than this
+/// (some µs). If they differ by more, the thread was interrupted in between.
 const UNDISTURBED: u64 = 20_000;
 
-/// What is asked here of the machine: in tests a simulated one.
+/// What this module needs of the machine. Tests use a simulated one.
 pub(super) trait Machine {
     fn counter(&self) -> u64;
     /// The monotonic clock, in nanoseconds.
     fn clock_ns(&self) -> u64;
-    /// Whether the kernel has made the counter its own clock source; none if it does not say. A few system calls.
+    /// Returns whether the kernel uses the counter as its clock source, or `None` if the kernel
+    /// does not say. Costs a few system calls.
     fn is_clock_source(&self) -> Option<bool>;
 }
 
-/// A reading of the counter, and a look at the clock that came after it.
+/// A reading of the counter, and a reading of the clock that followed it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     counted: u64,
-    /// With the margin; 0 for a thread that has not looked yet.
+    /// With the margin; 0 if the thread has not read the clock yet.
     ns: u64,
 }
 
@@ -58,12 +64,13 @@ impl Look {
     }
 }
 
-/// Nanoseconds per count, and an eighth more, times 2^32.
+/// Nanoseconds per count, plus an eighth, times 2^32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rate(u64);
 
 impl Rate {
-    /// None if the time is too short to say, or the rate not plausible: 0.1 to 20 GHz. That keeps the arithmetic in bounds, too.
+    /// Returns `None` if the time is too short, or if the rate is not plausible, which is 0.1 to 20
+    /// GHz. That also keeps the arithmetic in bounds.
     fn between(from: Look, to: Look) -> Option<Self> {
         let counts = to.counted.wrapping_sub(from.counted);
         let ns = to.ns.saturating_sub(from.ns);
@@ -79,7 +86,8 @@ impl Rate {
         (WINDOW_NS << 32) / self.0
     }
 
-    /// At least as many nanoseconds as it took to count so far, less than a window: there is no overflow.
+    /// Returns at least as many nanoseconds as `counts` took. `counts` is less than a window, so
+    /// the product does not overflow.
     #[inline]
     fn ns_in_window(self, counts: u64) -> u64 {
         (counts * self.0) >> 32
@@ -89,19 +97,21 @@ impl Rate {
         u64::try_from((u128::from(counts) * u128::from(self.0)) >> 32).unwrap_or(u64::MAX)
     }
 
-    /// Whether a rate that was measured later is the same, but for what clocks are slewed by and measurements differ in.
+    /// Returns whether a rate that was measured later is the same, apart from slewed clocks and
+    /// errors of measurement.
     fn agrees_with(self, later: Self) -> bool {
         self.0.abs_diff(later.0) <= self.0 / 64
     }
 }
 
-/// Whether the counter, read after a look at the clock, is behind that, going by an earlier look of the same thread.
+/// Returns whether the counter is behind the clock. `earlier` is the thread's last look, and
+/// `counted` was read after `clock_ns`.
 fn is_behind(rate: Rate, earlier: Look, counted: u64, clock_ns: u64) -> bool {
     let passed_ns = rate.ns_in(counted.wrapping_sub(earlier.counted));
     earlier.ns != 0 && earlier.ns.saturating_add(passed_ns) < clock_ns
 }
 
-/// What all threads know of the counter.
+/// What all threads share about the counter.
 #[derive(Debug)]
 pub(super) struct Counter {
     /// In counts; 0 while the counter is not trusted.
@@ -110,9 +120,11 @@ pub(super) struct Counter {
     rate: AtomicU64,
     /// When the next review is due.
     due_ns: AtomicU64,
-    /// 0, or, while a thread reviews, [`fork::generation`] plus one: in a child whose parent had a thread at it nobody would end that.
+    /// 0 if no thread reviews; otherwise [`fork::generation`] plus one. The generation is there for
+    /// a child that was forked during a review: nobody in the child would end it.
     claim: AtomicUsize,
-    /// What the rate is measured from, and whether it is for the first time. Both belong to the thread that reviews.
+    /// `from` is where the measurement of the rate began, and `calibrates` says whether it is the
+    /// first one. Both belong to the thread that reviews.
     from: [AtomicU64; 2],
     calibrates: AtomicBool,
 }
@@ -129,7 +141,7 @@ impl Counter {
         }
     }
 
-    /// At least what the clock says. `last` is the calling thread's own.
+    /// Returns at least what the clock says. `last` belongs to the calling thread.
     #[inline]
     pub(super) fn ns(&self, machine: &impl Machine, last: &Cell<Look>) -> u64 {
         // Acquire: pairs with the Release in `calibrate` and `keeps_its_rate`, for the rate.
@@ -154,7 +166,7 @@ impl Counter {
     fn look(&self, machine: &impl Machine, last: &Cell<Look>, counted: u64) -> u64 {
         let ns = machine.clock_ns();
         let earlier = last.replace(Look::new(counted, ns));
-        // Once more: the thread may have been interrupted since it read the counter.
+        // Read the counter once more: the thread may have been interrupted since it read it.
         if is_behind(self.rate(), earlier, machine.counter(), ns) {
             self.distrust(ns);
         } else {
@@ -170,7 +182,7 @@ impl Counter {
         ns + MARGIN_NS
     }
 
-    /// From here on all threads look at the clock, for at least a second.
+    /// Makes all threads read the clock, for at least a second.
     fn distrust(&self, now_ns: u64) {
         self.due_ns.store(now_ns.saturating_add(REVIEW_NS), Ordering::Relaxed);
         self.window.store(0, Ordering::Relaxed);
@@ -178,16 +190,17 @@ impl Counter {
 
     fn review_if_due(&self, machine: &impl Machine, now_ns: u64) {
         if self.due_ns.load(Ordering::Relaxed) <= now_ns && self.claim() {
-            // Another may have done it in between.
+            // Another thread may have reviewed in between.
             if self.due_ns.load(Ordering::Relaxed) <= now_ns {
                 self.review(machine, now_ns);
             }
-            // Release: pairs with the Acquire in `claim`, for all that the next one finds.
+            // Release: pairs with the Acquire in `claim`. The next thread that reviews sees all
+            // that this one wrote.
             self.claim.store(0, Ordering::Release);
         }
     }
 
-    /// False while another thread of this process reviews.
+    /// Claims the review. Returns `false` while another thread of this process reviews.
     fn claim(&self) -> bool {
         let mine = fork::generation() + 1;
         let found = self.claim.load(Ordering::Relaxed);
@@ -195,13 +208,14 @@ impl Counter {
         found != mine && self.claim.compare_exchange(found, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// By the thread that has claimed it.
+    /// Reviews the counter. Only the thread that holds the claim calls this.
     fn review(&self, machine: &impl Machine, now_ns: u64) {
         let due_in = |ns: u64| self.due_ns.store(now_ns.saturating_add(ns), Ordering::Relaxed);
         due_in(REVIEW_NS);
         let window = self.window.load(Ordering::Relaxed);
         if window != 0 {
-            // Where the kernel does not say any more (there is no /sys after a chroot), the rate decides.
+            // If the kernel no longer answers, because there is no /sys after a chroot, the rate
+            // decides.
             if machine.is_clock_source() == Some(false) || !self.keeps_its_rate(machine, window) {
                 self.distrust(now_ns);
             }
@@ -218,7 +232,8 @@ impl Counter {
         }
     }
 
-    /// Measures the rate for the first time, or for the first time since the counter was not trusted. True if that is not over.
+    /// Measures the rate for the first time since the counter was not trusted, or for the first
+    /// time at all. Returns `true` while the measurement goes on.
     fn calibrate(&self, machine: &impl Machine) -> bool {
         let Some(look) = undisturbed_look(machine) else { return true };
         let from = self.measured_from();
@@ -238,15 +253,16 @@ impl Counter {
         false
     }
 
-    /// Measures the rate again. False if it is another than before.
+    /// Measures the rate again. Returns `false` if the rate has changed.
     fn keeps_its_rate(&self, machine: &impl Machine, window: u64) -> bool {
-        // Interrupted each time: the next review measures over a longer time.
+        // If the thread is interrupted each time, the next review measures over a longer time.
         let Some(look) = undisturbed_look(machine) else { return true };
         let later = Rate::between(self.measured_from(), look).filter(|&later| self.rate().agrees_with(later));
         self.measure_from(look);
         let Some(later) = later else { return false };
         self.rate.store(later.0, Ordering::Relaxed);
-        // Not if another thread has closed it meanwhile. Release: as in `calibrate`.
+        // Fails if another thread has closed the window meanwhile. Release: pairs with the Acquire
+        // in `ns`.
         let _ = self.window.compare_exchange(window, later.window(), Ordering::Release, Ordering::Relaxed);
         true
     }
@@ -278,10 +294,10 @@ mod tests {
     const MS: u64 = 1_000_000;
     const SECOND: u64 = 1_000 * MS;
 
-    /// A machine whose time passes by what is asked of it.
+    /// A machine whose time passes only when something is asked of it, or by `pass`.
     struct Simulated {
         ns: Cell<u64>,
-        /// In 1,000ths.
+        /// In thousandths of a count.
         counted: Cell<u64>,
         /// Counts in 1,000 ns.
         rate: Cell<u64>,
@@ -336,12 +352,13 @@ mod tests {
         }
     }
 
-    /// What came of many calls.
+    /// The results of many calls.
     #[derive(Debug, Default)]
     struct Seen {
         calls: u64,
         clock_looks: u64,
-        /// How many were behind, and until how long after the first call.
+        /// How many calls were behind. `behind_until_ns` is how long after the first call the last
+        /// of them came.
         behind: u64,
         behind_until_ns: u64,
         furthest_ahead_ns: u64,
@@ -353,7 +370,7 @@ mod tests {
         }
     }
 
-    /// A machine, what its threads know of the counter, and what each knows by itself.
+    /// A machine, the counter that its threads share, and each thread's last look.
     struct Threads {
         machine: Simulated,
         counter: Counter,
@@ -367,7 +384,7 @@ mod tests {
             Self { machine: Simulated::new(rate), counter: Counter::new(), last, random: 1 }
         }
 
-        /// One that has been at it for two seconds.
+        /// Threads that have used the counter for two seconds.
         fn at_work(threads: usize, rate: u64) -> Self {
             let mut at_work = Self::new(threads, rate);
             at_work.work(2 * SECOND);
@@ -380,7 +397,7 @@ mod tests {
             (self.random >> 33) % below
         }
 
-        /// The threads, in no order, ask for the time: often, now and then after a millisecond.
+        /// The threads ask for the time in random order: often, and sometimes after a millisecond.
         fn work(&mut self, for_ns: u64) -> Seen {
             let (start_ns, looks) = (self.machine.ns.get(), self.machine.clock_looks.get());
             let mut seen = Seen::default();
@@ -414,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_nobody_believes_is_not_used() {
+    fn an_implausible_rate_is_not_used() {
         for rate in [0, 50, 30_000] {
             let seen = Threads::new(2, rate).work(3 * SECOND);
             assert!(seen.behind == 0 && !seen.uses_the_counter(), "{rate}: {seen:?}");
@@ -422,12 +439,12 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_slows_down_is_behind_for_one_window_only_and_used_again_by_its_new_rate() {
+    fn a_slower_counter_is_behind_for_one_window_and_then_used_at_its_new_rate() {
         for slower in [2_600, 2_000, 1_500, 300] {
             let mut threads = Threads::at_work(3, 3_000);
             threads.machine.rate.set(slower);
             let seen = threads.work(SECOND / 2);
-            // The window lasts until so much has been counted, and then a thread has to come by.
+            // The window lasts until this many counts have passed. Then a thread has to come by.
             let window_ns = WINDOW_NS * 3_000 / slower + 2 * MS;
             assert!(seen.behind_until_ns <= window_ns, "{slower}: {seen:?}");
             assert!(!seen.uses_the_counter(), "{slower}: {seen:?}");
@@ -438,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_becomes_faster_is_used_by_its_new_rate_after_a_while() {
+    fn a_faster_counter_is_never_behind_and_then_used_at_its_new_rate() {
         let mut threads = Threads::at_work(3, 1_000);
         threads.machine.rate.set(3_000);
         let seen = threads.work(3 * SECOND);
@@ -474,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn the_counter_is_used_no_more_when_the_kernel_has_dropped_it_and_again_when_it_has_taken_it_back() {
+    fn the_counter_is_used_only_while_it_is_the_kernels_clock_source() {
         let mut threads = Threads::at_work(3, 2_450);
         threads.machine.source.set(Some(false));
         threads.work(SECOND + 2 * MS);
@@ -487,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_says_nothing_changes_nothing() {
+    fn an_unknown_clock_source_changes_nothing() {
         let mut threads = Threads::new(2, 2_450);
         threads.machine.source.set(None);
         assert!(!threads.work(2 * SECOND).uses_the_counter(), "it has never said so");
@@ -498,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_asked_once_in_a_second_at_most() {
+    fn the_kernel_is_asked_at_most_once_a_second() {
         let mut threads = Threads::new(3, 2_450);
         for (rate, source) in [(2_450, true), (1_500, true), (1_500, false), (3_000, true), (900, true)] {
             threads.machine.rate.set(rate);
@@ -511,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_while_the_machine_sleeps_makes_no_rate() {
+    fn counts_of_a_sleeping_machine_give_no_rate() {
         let mut threads = Threads::new(1, 3_000);
         threads.work(MS);
         assert!(threads.counter.calibrates.load(Ordering::Relaxed) && threads.counter.measured_from().ns != 0);
@@ -528,9 +545,9 @@ mod tests {
     }
 
     #[test]
-    fn the_first_look_of_a_thread_says_nothing_against_the_counter() {
+    fn the_first_look_of_a_thread_cannot_distrust_the_counter() {
         let mut threads = Threads::at_work(1, 3_000);
-        // It begins anew, which a machine that wakes up may let it do.
+        // The counter starts again from 0, as a machine that wakes up may let it do.
         threads.machine.counted.set(0);
         threads.work(3 * SECOND);
         for _ in 0..10 {
@@ -541,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn a_review_that_a_thread_of_the_parent_has_begun_does_not_keep_a_child_from_its_own() {
+    fn a_review_under_way_in_the_parent_does_not_block_a_forked_child() {
         let counter = Counter::new();
         assert!(counter.claim() && !counter.claim(), "one at a time");
         counter.claim.store(fork::generation() + 2, Ordering::Relaxed);

@@ -10,23 +10,25 @@ use std::time::{Duration, Instant};
 
 use super::clock::Clock;
 
-/// Whoever has to be told that a manual clock has moved: an engine with workers.
+/// An engine with workers on a manual clock, which is told when the clock has moved.
 pub(crate) trait ClockListener: Send + Sync {
-    /// Has it look at the clock, and does not wait.
+    /// Makes the engine look at the clock. Does not wait.
     fn ring(&self);
-    /// Returns when all that has become due has run. False if it could not wait for that, because the calling thread runs a
-    /// task.
+    /// Returns when all that has become due has run. Returns `false` if it could not wait for that,
+    /// because the calling thread runs a task.
     fn catch_up(&self) -> bool;
-    /// How much it has done so far: a number that only grows.
+    /// A measure of the work done so far, which only grows.
     fn progress(&self) -> u64;
-    /// Whether there is nobody left to tell.
+    /// Returns whether the engine is gone.
     fn is_gone(&self) -> bool;
 }
 
-/// A clock for tests and simulations: it stands still until [`advance`](Self::advance) moves it. Clones share one time.
+/// A clock for tests and simulations. It stands still until [`advance`](Self::advance) moves it.
+/// Clones share one time.
 ///
-/// With an engine that has workers, `advance` returns when all that became due has run, so a test needs no sleep and no
-/// retry. With a driven engine it moves the clock, and [`Driver::turn`](crate::Driver::turn) does the rest.
+/// With an engine that has workers, `advance` returns when all that became due has run, so a test
+/// needs no sleep and no retry. With a driven engine, `advance` only moves the clock, and
+/// [`Driver::turn`](crate::Driver::turn) does the rest.
 ///
 /// ```
 /// use std::time::Duration;
@@ -44,7 +46,8 @@ pub(crate) trait ClockListener: Send + Sync {
 /// # Ok(())
 /// # }
 /// ```
-// Not one of the engine's own protocols: a test tool, in plain std types, except that models see its time move.
+// In plain std types, because this is a test tool and not one of the engine's protocols. Only the
+// time is an atomic of loom's, so that models see it move.
 #[derive(Clone)]
 pub struct ManualClock {
     inner: Arc<Inner>,
@@ -54,15 +57,16 @@ struct Inner {
     start: Instant,
     advanced_ns: AtomicU64,
     listeners: Mutex<Vec<Arc<dyn ClockListener>>>,
-    /// Held by who looks for the next deadline and goes there: of two at once, the second would go too far.
+    /// Held by the thread that looks for the next deadline and moves the clock there. If two
+    /// threads did that at once, the second would move the clock too far.
     stepping: Mutex<()>,
 }
 
-/// The far end is an instant that can still be added to without overflow.
+/// The farthest time. An instant there can still be added to without overflow.
 const FARTHEST_NS: u64 = u64::MAX / 2;
 
 impl ManualClock {
-    /// A clock that shows the real time of its making, and stays there.
+    /// Returns a clock that shows the time at which it was made.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "two clocks made by default would not be equal")]
     pub fn new() -> Self {
@@ -76,32 +80,38 @@ impl ManualClock {
         }
     }
 
-    /// The time that this clock shows. Neither blocks nor allocates.
+    /// Returns the time that this clock shows. Neither blocks nor allocates.
     #[must_use]
     pub fn now(&self) -> Instant {
-        // Acquire: whoever sees the moved clock sees what the mover did before.
+        // Acquire: pairs with the AcqRel in `advance`. A thread that sees the moved clock sees what
+        // the moving thread did before.
         let ns = self.inner.advanced_ns.load(Ordering::Acquire);
         self.inner.start + Duration::from_nanos(ns)
     }
 
-    /// Moves the clock forward, in one leap, by at most 292 years in total: a task that becomes due on the way finds the clock at its
-    /// end already. (To stop at each deadline, use [`advance_to_next`](Self::advance_to_next).) Returns when every engine with workers
-    /// on this clock has run all that became due, and whatever that scheduled for a time that has come, too. Called from a task, of
-    /// whatever engine, it waits for none: that might be waiting for itself.
+    /// Moves the clock forward by `by`, in one step, and waits until all that became due has run.
     ///
-    /// What an engine hands to an executor of the user's own (not [`ThreadPool`](crate::ThreadPool) or
-    /// [`Inline`](crate::Inline)) is waited for only once it has begun to run.
+    /// All calls together move the clock by at most 292 years. A task that becomes due on the way
+    /// finds the clock already at its end; [`advance_to_next`](Self::advance_to_next) stops at each
+    /// deadline instead. The call returns when every engine with workers on this clock has run all
+    /// that became due, including what those tasks scheduled for a time that has come.
+    ///
+    /// Called from a task, of whatever engine, it does not wait, because it might wait for itself.
+    /// A batch that an engine has given to an executor of the user's (not
+    /// [`ThreadPool`](crate::ThreadPool) or [`Inline`](crate::Inline)) is waited for only once it
+    /// has begun to run.
     pub fn advance(&self, by: Duration) {
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         let moved = |now: u64| Some(now.saturating_add(by).min(FARTHEST_NS));
-        // AcqRel: pairs with the Acquire in `now`; the update never fails, as `moved` never answers None.
+        // AcqRel: pairs with the Acquire in `now`. The update never fails, because `moved` never
+        // returns `None`.
         let _ = self.inner.advanced_ns.fetch_update(Ordering::AcqRel, Ordering::Acquire, moved);
-        // Not under the lock: a task may build, or drop, another engine on this clock.
+        // Not under the lock: a task may build or drop another engine on this clock.
         let mut listeners = self.listeners().clone();
-        // First all of them: a task of one may wait for a task of another.
+        // First ring all of them: a task of one engine may wait for a task of another.
         listeners.iter().for_each(|listener| listener.ring());
-        // Again until a whole round has passed in which nothing was done: a task of one engine may have scheduled on
-        // another, or on itself.
+        // Repeat until a whole round has done nothing: a task of one engine may have scheduled on
+        // another, or on its own.
         loop {
             let progress = || listeners.iter().fold(0_u64, |sum, listener| sum.wrapping_add(listener.progress()));
             let before = progress();
@@ -112,18 +122,18 @@ impl ManualClock {
         }
     }
 
-    /// Whether it can be moved so far.
+    /// Returns whether the clock can still be moved by this much.
     pub(crate) fn reaches(&self, by: Duration) -> bool {
         let left = FARTHEST_NS - self.inner.advanced_ns.load(Ordering::Relaxed);
         by <= Duration::from_nanos(left)
     }
 
-    /// Whether the other shows the same time, being a clone.
+    /// Returns whether both are clones of one clock.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    /// One step at a time. Not from a task, which a step waits for.
+    /// Locks out other steps. Must not be called from a task, because a step waits for tasks.
     pub(crate) fn step(&self) -> std::sync::MutexGuard<'_, ()> {
         self.inner.stepping.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,38 +1,40 @@
-//! How an engine's time can stand still while its clock goes on.
+//! Pauses: the engine's time can stand still while its clock goes on.
 //!
-//! The engine's time is the clock's, less all pauses. One word holds what is needed to tell: how much was lost so far, or, in
-//! a pause, where the engine's time stands.
+//! The engine's time is the clock's time minus all pauses. One word holds how much was lost so far,
+//! or, in a pause, where the engine's time stands.
 //!
-//! *Nothing that is scheduled in a pause runs in it.* A pause must not stop the engine's time before a moment that a worker
-//! has seen already. So whoever reads the time reads the word, the clock, and the word again; and a pause first
-//! announces itself in the word, and reads the clock afterwards. If a reader's second look does not see the announcement, its
-//! look at the clock came before that of the pause. (A reader that does see it waits for the two instructions in between.)
+//! *Nothing that is scheduled in a pause runs in it.* So a pause must not stop the engine's time
+//! before a moment that a worker has already seen. A reader reads the word, the clock, and the word
+//! again. A pause first announces itself in the word, and then reads the clock. If the reader's
+//! second look at the word does not see the announcement, the reader read the clock before the
+//! pause did. A reader that sees the announcement waits until the pause has read the clock.
 
 #[cfg(not(target_arch = "x86_64"))]
 use crate::sync::fence;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock, thread};
 use crate::sys::fork;
 
-/// The rest of the word says where the engine's time stands; otherwise it says how far it is behind the clock.
+/// Set in a pause: the other bits are then the engine's time. When it is not set, they say how far
+/// that is behind the clock.
 const PAUSED: u64 = 1 << 63;
-/// A pause has been announced, and the clock is being read.
+/// A pause has been announced, and its thread is reading the clock.
 const ANNOUNCED: u64 = u64::MAX;
 
 /// The pauses of one engine. All times are nanoseconds since its start.
 #[derive(Debug)]
 pub(crate) struct Pauses {
     word: AtomicU64,
-    /// Held by who begins or ends a pause.
+    /// Held by the thread that begins or ends a pause.
     changing: Mutex<()>,
-    /// [`fork::generation`] at its making.
+    /// [`fork::generation`] when this was made.
     generation: usize,
 }
 
-/// Models that don't pause leave the word out, which they would otherwise look at from everywhere.
+/// Models that don't pause leave the word out, because every operation would read it.
 #[cfg(loom)]
 pub(crate) static MODEL_PAUSES: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
-/// Takes the announcement back when it goes.
+/// Replaces the announcement by `then` when it is dropped.
 struct Announced<'a> {
     word: &'a AtomicU64,
     then: u64,
@@ -45,8 +47,9 @@ impl Drop for Announced<'_> {
     }
 }
 
-/// What the memory model has no word for: a look at the clock is neither a load nor a store. On x86-64 locked instructions and
-/// what the system reads its clock with keep the order by themselves.
+/// Orders reads of the clock and accesses to the word. The memory model can't express that, because
+/// a read of the clock is neither a load nor a store. On x86-64, locked instructions and the
+/// instructions by which the system reads its clock keep this order by themselves.
 #[inline]
 fn put_clock_and_word_in_order() {
     #[cfg(not(target_arch = "x86_64"))]
@@ -64,16 +67,18 @@ impl Pauses {
         if !MODEL_PAUSES.load(std::sync::atomic::Ordering::Relaxed) {
             return 0;
         }
-        // Acquire: the look at the clock that follows, or the use of what stands here, comes after this.
+        // Acquire: pairs with the Release in `Announced::drop` and in `resume`. The read of the
+        // clock that follows, or the use of this word, comes after this load.
         let word = self.word.load(Ordering::Acquire);
         if word == ANNOUNCED { self.look_again() } else { word }
     }
 
     #[cold]
     fn look_again(&self) -> u64 {
-        // In a child whose parent was forked just then nobody would ever change the word.
+        // A child that was forked during an announcement must not wait: nobody in it would change
+        // the word.
         while !fork::is_forked_since(self.generation) {
-            // Acquire: as in `look`.
+            // Acquire: pairs with the same Releases as the load in `look`.
             let word = self.word.load(Ordering::Acquire);
             if word != ANNOUNCED {
                 return word;
@@ -83,7 +88,7 @@ impl Pauses {
         0
     }
 
-    /// The engine's time, from what the clock says when `clock_ns` looks at it.
+    /// Returns the engine's time. `clock_ns` reads the clock.
     #[inline]
     pub(crate) fn engine_ns(&self, clock_ns: impl Fn() -> u64) -> u64 {
         loop {
@@ -99,14 +104,15 @@ impl Pauses {
         }
     }
 
-    /// The same for a clock that may be ahead: what is scheduled from it may be late if a pause comes in between, but not early.
+    /// Like `engine_ns`, for a clock that may be ahead. If a pause comes in between, the result may
+    /// be ahead too: a timeout may then be late, but not early.
     #[inline]
     pub(crate) fn engine_upper_bound_ns(&self, clock_ns: impl FnOnce() -> u64) -> u64 {
         let word = self.look();
         if word & PAUSED != 0 { word & !PAUSED } else { clock_ns().saturating_sub(word) }
     }
 
-    /// How far the engine's time is behind the clock now.
+    /// Returns how far the engine's time is now behind the clock.
     pub(crate) fn lost_ns(&self, clock_ns: impl Fn() -> u64) -> u64 {
         loop {
             let word = self.look();
@@ -114,7 +120,8 @@ impl Pauses {
                 return word;
             }
             let ns = clock_ns();
-            // Should the pause have ended in between, this would be too much, and deadlines too early.
+            // If the pause has ended in between, this would be too much, and deadlines would be too
+            // early.
             if self.look() == word {
                 return ns.saturating_sub(word & !PAUSED);
             }
@@ -125,23 +132,23 @@ impl Pauses {
         self.look() & PAUSED != 0
     }
 
-    /// Stops the engine's time. False if it stands already.
+    /// Stops the engine's time. Returns `false` if it stands already.
     pub(crate) fn pause(&self, clock_ns: impl Fn() -> u64) -> bool {
         let _changing = lock(&self.changing);
         let lost = self.look();
         if lost & PAUSED != 0 {
             return false;
         }
-        // A swap, not a store: it is done, for all to see, before the clock is read.
+        // A swap and not a store: all threads must see it before the clock is read.
         self.word.swap(ANNOUNCED, Ordering::AcqRel);
         put_clock_and_word_in_order();
-        // Should the user's clock panic, there is no pause.
+        // If the user's clock panics, dropping this ends the pause before it has begun.
         let mut announced = Announced { word: &self.word, then: lost };
         announced.then = PAUSED | clock_ns().saturating_sub(lost).min(!PAUSED - 1);
         true
     }
 
-    /// Lets the engine's time go on from where it stands. False if it does not stand.
+    /// Lets the engine's time go on from where it stands. Returns `false` if it does not stand.
     pub(crate) fn resume(&self, clock_ns: impl Fn() -> u64) -> bool {
         let _changing = lock(&self.changing);
         let word = self.look();

@@ -1,18 +1,21 @@
-//! Ticks, and all rounding between ticks and instants. It lives here and nowhere else, and it rounds up.
+//! Ticks, and all rounding between ticks and instants. No other module rounds. Deadlines are
+//! rounded up.
 
 use std::time::{Duration, Instant};
 
-/// A point in time in ticks since the engine started. Saturates: [`Tick::NEVER`] is later than all others.
+/// A point in time, in ticks since the engine's start. Saturates at [`Tick::NEVER`], which is later
+/// than all other ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Tick(u64);
 
 impl Tick {
-    /// A deadline that never comes. Ticks are 55 bits wide (the state word keeps 9 for itself): at 1 ns that is
-    /// 1.1 years; from 512 ns on, the 584 years that 64 bits of nanoseconds hold come first.
+    /// A deadline that never comes. Ticks are 55 bits wide, because the state word needs 9 bits for
+    /// itself. With ticks of 1 ns, that is 1.1 years. From 512 ns on, the limit is the 584 years
+    /// that 64 bits of nanoseconds hold.
     pub(crate) const NEVER: Tick = Tick(u64::MAX >> 9);
     pub(crate) const ZERO: Tick = Tick(0);
 
-    /// `ticks`, or never if that is more than a tick can hold.
+    /// Returns the tick with this number, or [`NEVER`](Self::NEVER) if the number is too large.
     #[inline]
     pub(crate) const fn new(ticks: u64) -> Self {
         if ticks < Self::NEVER.0 { Self(ticks) } else { Self::NEVER }
@@ -31,31 +34,34 @@ impl Tick {
 /// A point in time, exactly, and in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
-    /// Since the engine's start.
+    /// Nanoseconds since the engine's start.
     pub(crate) ns: u64,
-    /// The tick that it was rounded to.
+    /// The tick that the time was rounded to.
     pub(crate) tick: Tick,
 }
 
-/// The engine's time scale: where tick zero is, and how long a tick is. Time is counted in nanoseconds since that start.
+/// The engine's time scale: when tick zero was, and how long a tick is. Time is counted in
+/// nanoseconds since that start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
     start: Instant,
     tick_ns: u64,
-    /// Division by a multiplication, see [`ticks_in_soon`](Self::ticks_in_soon).
+    /// With `shift`, replaces a division by a multiplication: see
+    /// [`ticks_in_soon`](Self::ticks_in_soon).
     reciprocal: u64,
     shift: u32,
 }
 
 impl Scale {
-    /// `tick` is between 1 ns and 584 years: the builder has checked it.
+    /// `tick` is between 1 ns and 584 years. The builder has checked that.
     pub(crate) fn new(start: Instant, tick: Duration) -> Self {
         let tick_ns = saturating_ns(tick).max(1);
         let shift = u64::BITS - (tick_ns - 1).leading_zeros();
         let reciprocal = u64::try_from((1_u128 << (63 + shift)) / u128::from(tick_ns) + 1);
         match reciprocal {
             Ok(reciprocal) if shift < u64::BITS => Self { start, tick_ns, reciprocal, shift },
-            // A tick of more than 2^63 ns: in the time that the multiplication is for, none comes.
+            // A tick of more than 2^63 ns. No such tick comes in the time that the multiplication
+            // is used for.
             _ => Self { start, tick_ns, reciprocal: 0, shift: 0 },
         }
     }
@@ -64,35 +70,38 @@ impl Scale {
         Duration::from_nanos(self.tick_ns)
     }
 
-    /// Nanoseconds since the start; none before it.
+    /// Nanoseconds since the start; 0 for an instant before it.
     #[inline]
     pub(crate) fn ns_at(&self, at: Instant) -> u64 {
         saturating_ns(at.saturating_duration_since(self.start))
     }
 
-    /// `ns / tick_ns`.
+    /// Returns `ns / tick_ns`.
     #[inline]
     fn ticks_in(&self, ns: u64) -> u64 {
         if ns >> 63 == 0 { self.ticks_in_soon(ns) } else { ns / self.tick_ns }
     }
 
-    /// The same of less than 2^63 ns, which are 292 years, by Granlund and Montgomery ("Division by invariant integers using
-    /// multiplication", theorem 4.2): with `shift` the binary logarithm of `tick_ns`, rounded up, and `reciprocal` the next whole number
-    /// above 2^(63 + `shift`) / `tick_ns`, that is exact.
+    /// Returns `ns / tick_ns` for `ns` below 2^63, which is 292 years. The method is that of
+    /// Granlund and Montgomery ("Division by invariant integers using multiplication", theorem
+    /// 4.2). `shift` is the binary logarithm of `tick_ns`, rounded up, and `reciprocal` is the next
+    /// whole number above 2^(63 + `shift`) / `tick_ns`. With these the result is exact.
     #[inline]
     fn ticks_in_soon(&self, ns: u64) -> u64 {
         debug_assert_eq!(ns >> 63, 0);
         ((u128::from(2 * ns) * u128::from(self.reciprocal)) >> 64) as u64 >> self.shift
     }
 
-    /// The last tick that has come by `now_ns`. Never does not come: time stops counting in the tick before.
+    /// Returns the last tick that has come by `now_ns`. [`Tick::NEVER`] does not come: time stops
+    /// counting at the tick before it.
     #[inline]
     pub(crate) fn tick_at(&self, now_ns: u64) -> Tick {
         Tick(self.ticks_in(now_ns).min(Tick::NEVER.0 - 1))
     }
 
-    /// The tick of a deadline `delay` after `now_ns`: rounded up, so that it is never early; not pushed on if it lies on a
-    /// tick; and, if there is no delay at all, the tick that has already come, so that it runs at once.
+    /// Returns the tick of a deadline `delay` after `now_ns`. It is rounded up, so that it is never
+    /// early, and a deadline that lies on a tick stays there. A delay of zero gives the tick that
+    /// has already come, so that the timeout runs at once.
     #[inline]
     pub(crate) fn tick_after(&self, now_ns: u64, delay: Duration) -> Tick {
         if delay.is_zero() {
@@ -101,7 +110,7 @@ impl Scale {
         self.tick_not_before(now_ns.saturating_add(saturating_ns(delay)))
     }
 
-    /// The first tick that does not come before `ns`.
+    /// Returns the first tick that does not come before `ns`.
     #[inline]
     pub(crate) fn tick_not_before(&self, ns: u64) -> Tick {
         let up = ns.saturating_add(self.tick_ns - 1);
@@ -110,17 +119,18 @@ impl Scale {
 
     #[cold]
     fn tick_after_centuries(&self, ns: u64) -> Tick {
-        // The last tick that 64 bits of nanoseconds can hold, or never, which is what all of them stand for.
+        // `u64::MAX` stands for all times that 64 bits of nanoseconds can't hold, so its tick is
+        // never.
         if ns == u64::MAX { Tick::NEVER } else { Tick::new(ns.div_ceil(self.tick_ns)) }
     }
 
-    /// When a tick comes, in nanoseconds since the start.
+    /// Returns when a tick comes, in nanoseconds since the start.
     pub(crate) fn ns_of(&self, tick: Tick) -> u64 {
         tick.0.saturating_mul(self.tick_ns)
     }
 
-    /// The instant so many nanoseconds after the start. What lies beyond what an `Instant` can hold, never included, is the
-    /// farthest instant that can be had (centuries from now).
+    /// Returns the instant `ns` nanoseconds after the start. If an `Instant` can't hold that, which
+    /// includes never, halves the time until it can: the result is centuries from now.
     pub(crate) fn instant_after(&self, ns: u64) -> Instant {
         let mut since_start = Duration::from_nanos(ns);
         loop {
@@ -132,10 +142,10 @@ impl Scale {
     }
 }
 
-/// What the upper bound clock adds to what the monotonic clock says.
+/// What the upper bound clock adds to a reading of the monotonic clock.
 pub(super) const MARGIN_NS: u64 = 1_000;
 
-/// Nanoseconds in a duration; what does not fit in 64 bits (584 years) saturates.
+/// Returns a duration in nanoseconds. Saturates at what 64 bits hold, which is 584 years.
 #[inline]
 pub(crate) fn saturating_ns(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(duration.subsec_nanos()))
@@ -149,7 +159,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn a_deadline_on_a_tick_is_not_pushed_on() {
+    fn a_deadline_on_a_tick_keeps_that_tick() {
         let start = Instant::now();
         let scale = Scale::new(start, MS);
         assert_eq!(scale.tick_after(0, 7 * MS), Tick::new(7));

@@ -1,33 +1,40 @@
-//! A clock for producers: never behind the monotonic clock, and a few microseconds ahead of it at most.
+//! A clock for producers: never behind the monotonic clock, and at most a few microseconds ahead of
+//! it.
 //!
-//! A producer turns a delay into a deadline. If the time that it starts from is a little ahead, the timeout fires a little
-//! later; if it were behind, the timeout would fire early. So what a producer needs is an upper bound, and that can be had
-//! for less than half of what the exact time costs (here 9 ns instead of 22), and without the fence that makes an exact
-//! look at the clock wait for every cache miss that is under way: each thread looks at the monotonic clock at most once in
-//! 16 µs, and in between adds what the processor's time stamp counter says has passed, plus an eighth.
+//! A producer turns a delay into a deadline. If the time that it starts from is a little ahead, the
+//! timeout fires a little later. If that time were behind, the timeout would fire early. So a
+//! producer needs an upper bound. The bound costs less than half of the exact time (here 9 ns
+//! instead of 22). It also needs no fence, by which an exact reading of the clock waits for every
+//! cache miss that is under way. Each thread reads the monotonic clock at most once in 16 µs. In
+//! between it adds what the processor's time stamp counter says has passed, plus an eighth.
 //!
-//! Why that is an upper bound: the counter is read before the clock, so what is added begins too early rather than too
-//! late. The counter's rate is measured to a percent at first, and again each second. From one measurement to the next the monotonic clock
-//! is slewed by at most 10 % (time daemons stay below 8.4 %). The eighth is more than both. [`MARGIN_NS`] covers that a counter may be read
-//! before instructions that stand before it: a microsecond is longer than any one of them takes.
+//! Why that is an upper bound: the thread reads the counter before the clock, so the added time
+//! begins too early rather than too late. The counter's rate is measured to a percent at first, and
+//! again each second. From one measurement to the next the monotonic clock is slewed by at most 10
+//! % (time daemons stay below 8.4 %). The eighth is more than both. The processor may also read the
+//! counter before instructions that precede it. [`MARGIN_NS`](super::tick::MARGIN_NS) covers that:
+//! a microsecond is longer than any of them takes.
 //!
-//! The counter is used only while Linux itself uses it as its clock source, which means that it runs at a constant rate and is the same on
-//! all cores. If it jumps or changes its rate all the same (a virtual machine that is moved, or goes on elsewhere), each thread may be
-//! behind until its next look, which is 16 µs away by the counter itself: `counter.rs` says how that look finds it out, and why no thread
-//! believes the counter after one has. (A counter that stood still would be believed for as long. No processor runs code while its
+//! The counter is used only while Linux itself uses it as its clock source, which means that it
+//! runs at a constant rate and is the same on all cores. It may still jump or change its rate, when
+//! a virtual machine is moved or resumed on another host. Each thread may then be behind until its
+//! next reading of the clock, which is 16 µs away by the counter itself. `counter.rs` says how that
+//! reading detects the error, and why no thread believes the counter afterwards. (A counter that
+//! stood still would be believed for as long as it stands. But no processor runs code while its
 //! counter stands still.)
 
 use std::time::Instant;
 
 use super::tick::saturating_ns;
 
-/// Nanoseconds since `base`: at least as many as `Instant::now() - base` at the time of the call.
+/// Returns the nanoseconds since `base`: at least `Instant::now() - base` at the time of the call.
 #[inline]
 pub(super) fn ns_since(base: Base) -> u64 {
     imp::ns_since_process_base().wrapping_sub(base.0)
 }
 
-/// A point in time that nanoseconds can be counted from: nanoseconds after the process's base, or, wrapping, before it.
+/// A point in time that nanoseconds can be counted from. It is stored as nanoseconds after the
+/// process's base, or, wrapping, before it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Base(u64);
 
@@ -41,8 +48,9 @@ impl Base {
 }
 
 impl Base {
-    /// Nanoseconds from this base to `at`; none if `at`, or this base, comes before the process's base. Most of it does not
-    /// depend on this base: so a caller that has yet to wait for the memory that it is in has that done meanwhile.
+    /// Returns the nanoseconds from this base to `at`, or `None` if `at` or this base comes before
+    /// the process's base. Most of the computation does not depend on this base, so it overlaps
+    /// with a cache miss on the memory that the base is in.
     #[inline]
     pub(super) fn ns_to(self, at: Instant) -> Option<u64> {
         let ns = saturating_ns(at.checked_duration_since(process_base())?);
@@ -51,12 +59,13 @@ impl Base {
     }
 }
 
-/// To be called before the first look at the clock that a base is made of.
+/// Sets the process's base. Must be called before the first reading of the clock that a base is
+/// made of.
 pub(super) fn begin() {
     process_base();
 }
 
-/// What all threads count from.
+/// The instant that all threads count from.
 #[inline]
 fn process_base() -> Instant {
     static BASE: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
@@ -99,8 +108,9 @@ mod imp {
     impl Machine for This {
         #[inline]
         fn counter(&self) -> u64 {
-            // SAFETY: every x86-64 processor has the instruction. (A system that forbids it to user code, by CR4.TSD, does not
-            // use the counter as its vDSO clock either: `Counter` asks for that first.)
+            // SAFETY: every x86-64 processor has the instruction. (A system may forbid it to user
+            // code, by CR4.TSD. Such a system does not use the counter as its vDSO clock either,
+            // and `Counter` asks for that first.)
             unsafe { core::arch::x86_64::_rdtsc() }
         }
 
@@ -108,7 +118,7 @@ mod imp {
             super::exact_ns()
         }
 
-        /// Without an allocation: this may be the thread's way to a timeout.
+        /// Does not allocate: a thread that schedules may call this.
         fn is_clock_source(&self) -> Option<bool> {
             let mut file = File::open("/sys/devices/system/clocksource/clocksource0/current_clocksource").ok()?;
             let mut source = [0; 16];
@@ -124,7 +134,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_base_counts_as_the_scale_does_wherever_it_and_the_instant_lie() {
+    fn a_base_and_a_scale_count_the_same_nanoseconds() {
         let process = process_base();
         let hour = Duration::from_secs(3_600);
         let points = [
@@ -145,7 +155,7 @@ mod tests {
         }
     }
 
-    /// On all threads at once, with preemption: the bound must hold on a loaded machine, too.
+    /// On several threads at once, with preemption: the bound must hold on a loaded machine, too.
     #[test]
     fn the_producers_clock_is_never_behind_the_monotonic_clock() {
         let start = Instant::now();
