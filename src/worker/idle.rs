@@ -1,4 +1,4 @@
-//! How a worker waits.
+//! How a worker waits for its next turn.
 
 use std::time::Duration;
 
@@ -9,35 +9,37 @@ use crate::sync::park_for;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitStrategy {
-    /// Sleep until the next deadline, or until a producer brings an earlier one. No processor time while nothing is due;
-    /// what the system takes to wake a thread (some 30 to 100 µs) is part of the lateness.
+    /// Sleep until the next deadline, or until a producer schedules an earlier one. Takes no
+    /// processor time while nothing is due. The time that the system needs to wake a thread, some
+    /// 30 to 100 µs, is part of the lateness.
     #[default]
     Park,
-    /// Sleep until `spin` before the next deadline, and spin from there.
+    /// Sleep until `spin` before the next deadline, and spin from then on.
     Hybrid {
         /// How long before a deadline to wake up.
         spin: Duration,
     },
-    /// Never sleep: a whole core for each worker, for the least lateness.
+    /// Never sleep. Takes a whole core for each worker, and gives the least lateness.
     Spin,
 }
 
-/// How often a worker that drains its shard looks whether all that was left has been cancelled.
+/// How often a worker that drains its shard checks whether all remaining timeouts have been
+/// cancelled.
 const DRAIN_LOOK: Duration = Duration::from_millis(10);
 
-/// A worker has slept.
+/// The result of a wait in which the worker slept.
 pub(super) struct Slept {
-    /// When it was to wake by itself, if ever.
+    /// When the worker wanted to wake by itself. `None` if it slept without a limit.
     pub(super) until_ns: Option<u64>,
 }
 
-/// Waits until there may be something to do. None if the worker has not slept.
+/// Waits until there may be something to do. Returns `None` if the worker has not slept.
 pub(super) fn wait(strategy: WaitStrategy, shared: &SharedRef, shard: &Core) -> Option<Slept> {
     let drained = shared.remote(shard.index()).drains_until();
     let next = shard.next_due().into_iter().chain(drained).min();
     let timeline = shared.timeline();
     let due_ns = next.map(|tick| timeline.scale().ns_of(tick));
-    // In this order: a pause that ends in between calls the worker.
+    // Read before the time: if a pause ends in between, the thread that ends it wakes the worker.
     let stands_still = timeline.stands_still();
     let now_ns = timeline.now_ns();
     let wake_up = match strategy {
@@ -45,7 +47,7 @@ pub(super) fn wait(strategy: WaitStrategy, shared: &SharedRef, shard: &Core) -> 
             std::hint::spin_loop();
             return None;
         }
-        // Time that stands still is nothing to spin for.
+        // Spinning is of no use while time stands still.
         WaitStrategy::Hybrid { spin } if !stands_still => due_ns.map(|due| due.saturating_sub(ns_in(spin))),
         WaitStrategy::Hybrid { .. } | WaitStrategy::Park => due_ns,
     };
@@ -56,10 +58,11 @@ pub(super) fn wait(strategy: WaitStrategy, shared: &SharedRef, shard: &Core) -> 
     if !shared.remote(shard.index()).fall_asleep(next) {
         return None;
     }
-    // Time that is moved by hand, or paused, does not pass while the worker sleeps: whoever lets it go on wakes the worker.
+    // While time is paused or moved by hand, it does not pass as the worker sleeps. The thread that
+    // moves the clock or ends the pause wakes the worker.
     let until_ns = wake_up.filter(|_| !stands_still);
     let timeout = until_ns.map(|at| Duration::from_nanos(at - now_ns));
-    // A cancel wakes nobody, but it may have been the last thing that a drain waits for.
+    // A cancel does not wake the worker, but it may remove the last timeout that a drain waits for.
     let at_most = drained.map(|_| DRAIN_LOOK);
     park_for(timeout.into_iter().chain(at_most).min());
     Some(Slept { until_ns })

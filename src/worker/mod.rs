@@ -1,4 +1,4 @@
-//! The threads: one per shard, which turns it, and sleeps until the next deadline.
+//! The workers: one thread per shard, which turns the shard and sleeps until the next deadline.
 
 mod idle;
 mod pin;
@@ -24,26 +24,27 @@ use crate::sys::sched_hints;
 use crate::time;
 use pin::{Meter, Pin};
 
-/// Where a worker puts what has expired. Must not panic, not when it is dropped either, and must not call back into the worker.
+/// Where a worker sends expired timeouts. A sink must not panic, also when it is dropped, and must
+/// not call back into the worker.
 pub(crate) trait Sink: Send {
-    /// Whether the beginning of a worker is to be told about.
+    /// Returns whether `begin` is to be called.
     fn wants_begin(&self) -> bool;
     /// Called once on the worker's thread, before its first turn.
     fn begin(&mut self, shared: &Shared, shard: usize);
     fn accept(&mut self, batch: Batch);
-    /// Wakes those who slept, here and now.
+    /// Wakes the futures of this batch, on the calling thread.
     fn wake(&mut self, wakes: Batch);
-    /// Whether turns are to be told about.
+    /// Returns whether `tell` is to be called.
     fn wants_ticks(&self) -> bool;
     fn tell(&mut self, shared: &Shared, tick: &Tick);
 }
 
-/// How an engine's workers are made to end.
+/// How an engine's workers are to end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
     Return,
     Fire,
-    /// Until then at the latest.
+    /// Drain until this tick at the latest.
     Drain(time::Tick),
 }
 
@@ -52,9 +53,9 @@ pub(crate) enum End {
 pub(crate) struct WorkerPlan {
     pub(crate) wait: WaitStrategy,
     pub(crate) thread_name: String,
-    /// A core for each shard, or none.
+    /// The core for each shard's worker, or `None` if it is not pinned.
     pub(crate) cores: Vec<Option<usize>>,
-    /// Whether a worker that does not get its core is to stay there.
+    /// Whether a worker stays on its core even if it does not get to run there.
     pub(crate) cores_are_fixed: bool,
 }
 
@@ -72,25 +73,26 @@ enum SlotState {
 }
 
 struct WorkerSlot {
-    /// Of the running thread. In front of the lock, so that a wake-up takes none.
+    /// The running thread. It is outside the lock, so that a wake-up takes no lock.
     thread: OnceLock<Thread>,
     state: Mutex<SlotState>,
     pin: Arc<Pin>,
     no_thread: events::NoThread,
 }
 
-/// What came of a worker's step.
+/// The result of a worker's step.
 enum Step {
     Done,
-    /// The drain that was ordered is over.
+    /// The drain that was commanded is over.
     Drained,
 }
 
-/// How long a worker rests after a turn that panicked, doubled for each that follows on it.
+/// How long a worker rests after a turn that panicked. Doubled for each further panic in a row.
 const FIRST_REST: Duration = Duration::from_millis(1);
 
-/// Runs a step of a worker. None if it panicked: a turn runs no user code outside of a catch but the clock, which is read
-/// before the wheel is touched, so that the worker can go on where it was.
+/// Runs a step of a worker. Returns `None` if the step panicked. The only user code that a turn
+/// runs outside a catch is the clock. The turn reads the clock before it touches the wheel, so the
+/// worker can go on where it was.
 fn supervised(step: impl FnOnce() -> Step) -> Option<Step> {
     #[cfg(not(loom))]
     return panics::catch(step);
@@ -99,15 +101,15 @@ fn supervised(step: impl FnOnce() -> Step) -> Option<Step> {
     Some(step())
 }
 
-/// All workers of one engine, started one by one when they are first needed.
+/// All workers of one engine. Each is started when it is first needed.
 pub(crate) struct Workers {
     plan: WorkerPlan,
     slots: Box<[WorkerSlot]>,
 }
 
 impl Workers {
-    /// Workers for these shards, not started yet. They own the engine until [`end`](Self::end) or [`stop`](Self::stop) is
-    /// called: one of the two must be.
+    /// Creates the workers for these shards, and starts none. They own the engine until
+    /// [`end`](Self::end) or [`stop`](Self::stop) is called, so one of the two must be called.
     pub(crate) fn new(
         plan: WorkerPlan,
         shards: Vec<Core>,
@@ -127,27 +129,30 @@ impl Workers {
         Arc::new(Self { plan, slots: shards.into_iter().map(slot).collect() })
     }
 
-    /// The core that a worker is pinned to.
+    /// Returns the core that a worker is pinned to.
     pub(crate) fn pinned_to(&self, shard: usize) -> Option<usize> {
         self.slots[shard].pin.core()
     }
 
-    /// Whether a shard's worker has been started, if only just now: whoever starts it holds the lock until it can be woken. If
-    /// not, it will see all that was done before this call.
+    /// Returns whether a shard's worker has been started. That includes a start that is under way,
+    /// because the starting thread holds the lock until the worker can be woken. A worker that has
+    /// not been started will see all that was done before this call.
     pub(crate) fn is_started(&self, shard: usize) -> bool {
         !matches!(*lock(&self.slots[shard].state), SlotState::Unstarted(_))
     }
 
-    /// Starts a worker. False if the system has no thread for it now.
+    /// Starts a worker. Returns `false` if the system has no thread for it now.
     #[cold]
     fn start(this: &Arc<Self>, index: usize) -> bool {
         let slot = &this.slots[index];
         let mut state = lock(&slot.state);
         match std::mem::replace(&mut *state, SlotState::Gone) {
             SlotState::Unstarted(unstarted) => {
-                // Before the thread runs, which may close the shard at once. A refusal is noted by who asked for the thread.
+                // Reset before the thread runs, because that thread may close the shard at once. If
+                // the system refuses, the caller records that.
                 unstarted.shared.remote(index).fault.set_panics(0);
-                // The thread takes what it needs from here; if it can't be started, it is still here.
+                // The new thread takes the worker from `offer`. If the thread can't be started, the
+                // worker is still there.
                 let offer = Arc::new(Mutex::new(Some(unstarted)));
                 let (taken, workers) = (Arc::clone(&offer), Arc::clone(this));
                 let run = move || match lock(&taken).take() {
@@ -172,17 +177,17 @@ impl Workers {
                 }
             }
             SlotState::Running(handle) => {
-                // Somebody else has started it in the meantime.
+                // Another thread has started it in the meantime.
                 handle.thread().unpark();
                 *state = SlotState::Running(handle);
                 true
             }
-            // Stopped: its shard is closed, or is being closed.
+            // The worker was stopped: its shard is closed, or is being closed.
             SlotState::Gone => true,
         }
     }
 
-    /// A worker's life.
+    /// Runs a worker until it is stopped. Returns what was still pending.
     fn run(&self, unstarted: Unstarted) -> UnfiredList {
         let Unstarted { mut shard, mut sink, shared } = unstarted;
         let mut panics = 0_u32;
@@ -192,7 +197,8 @@ impl Workers {
         let mut meter = self.pin(&shared, index);
         let remote = shared.remote(index);
         if sink.wants_begin() {
-            // A worker that the user keeps from its first turn is behind since now; or since ever, if the clock can't say.
+            // The hook may keep the worker from its first turn. The worker is then behind since
+            // now, or since the engine's start if the clock panics.
             remote.heartbeat.beat(shared.timeline().try_now_ns().unwrap_or(0));
             sink.begin(&shared, index);
         }
@@ -200,7 +206,7 @@ impl Workers {
             match supervised(|| self.step(&shared, &mut shard, &mut *sink, &mut turns, &mut meter)) {
                 Some(Step::Drained) => break,
                 Some(Step::Done) => panics = 0,
-                // Without a clock a drain would never be over.
+                // Without a clock, a drain would never be over.
                 None if remote.drains_until().is_some() => break,
                 None => {
                     panics += 1;
@@ -215,20 +221,21 @@ impl Workers {
             return UnfiredList::new();
         }
         let left = close(&mut shard, &shared, &mut *sink);
-        // Nobody waits for it: it goes here, and not with the thread's answer.
+        // No thread joins this worker, so the timeouts are dropped here, and not with the thread's
+        // result.
         if remote.is_unwanted() { UnfiredList::new() } else { left }
     }
 
-    /// Pins a worker, the calling thread, if that was planned.
+    /// Pins the calling thread, a worker, if the plan says so.
     fn pin(&self, shared: &Shared, shard: usize) -> Option<Meter> {
         let core = self.plan.cores[shard]?;
-        // By any other clock nobody can say how late a thread is.
+        // By any other clock it is impossible to tell how late a thread is.
         let is_measured = shared.timeline().is_the_systems();
         let is_watched = is_measured && !self.plan.cores_are_fixed;
         Pin::put(&self.slots[shard].pin, shard, core, is_watched).filter(|_| is_measured)
     }
 
-    /// One turn, and the wait for the next.
+    /// Runs one turn, and waits for the next.
     fn step(
         &self,
         shared: &SharedRef,
@@ -271,7 +278,8 @@ impl Workers {
         Step::Done
     }
 
-    /// Closes all shards, waits for the workers, and returns what was still pending. Not to be called by a worker.
+    /// Closes all shards, waits for the workers, and returns what was still pending. Must not be
+    /// called by a worker.
     pub(crate) fn end(&self, shared: &SharedRef, how: End) -> UnfiredList {
         let mut left = UnfiredList::new();
         let order = |remote: &Remote| match how {
@@ -279,7 +287,8 @@ impl Workers {
             End::Fire => remote.command(Command::StopAndFire),
             End::Drain(until) => remote.command_drain(until),
         };
-        // First the shards that have no worker: nobody else closes them while the others drain.
+        // First close the shards that have no worker: nobody else closes them while the others
+        // drain.
         self.tell_to_stop(order, shared, |mut unstarted| {
             let Unstarted { shard, sink, .. } = &mut *unstarted;
             match how {
@@ -289,7 +298,8 @@ impl Workers {
         });
         for slot in &self.slots {
             let state = std::mem::replace(&mut *lock(&slot.state), SlotState::Gone);
-            // A worker runs no user code that could panic outside of a catch; if it did, what it had is lost.
+            // A worker runs no user code outside a catch except the clock, whose panics it
+            // survives. If it panicked all the same, its timeouts would be lost.
             if let SlotState::Running(worker) = state
                 && let Ok(unfired) = worker.join()
             {
@@ -299,7 +309,8 @@ impl Workers {
         left
     }
 
-    /// Orders the workers to close their shards and end, and waits for nobody. What was pending is dropped by them.
+    /// Commands the workers to close their shards and end, and does not wait for them. The workers
+    /// drop what was pending.
     pub(crate) fn stop(&self, shared: &SharedRef) {
         self.tell_to_stop(
             |remote| remote.command(Command::StopAndDiscard),
@@ -312,12 +323,14 @@ impl Workers {
         self.slots.iter().for_each(|slot| *lock(&slot.state) = SlotState::Gone);
     }
 
-    /// Tells all workers before anybody waits for the first. Those that have never run never will: they are given to `close`.
+    /// Commands all workers before the caller waits for the first of them. A worker that has not
+    /// been started will never be: it is given to `close`.
     fn tell_to_stop(&self, order: impl Fn(&Remote), shared: &SharedRef, mut close: impl FnMut(Box<Unstarted>)) {
         for (index, slot) in self.slots.iter().enumerate() {
             order(shared.remote(index));
-            // Not through the doorbell, which would start a worker that has never run: straight to the thread. An unpark
-            // that comes while it is awake makes its next park return at once, so the order can't be missed.
+            // Unpark the thread directly. The doorbell would start a worker that has never run. If
+            // the worker is awake, the unpark makes its next park return at once, so the worker
+            // can't miss the command.
             if let SlotState::Running(handle) = &*lock(&slot.state) {
                 handle.thread().unpark();
             }
@@ -335,7 +348,8 @@ impl Workers {
     }
 }
 
-/// The time, unless somebody has to let it pass: then how long something took says nothing.
+/// Returns the time. Returns `None` if time stands still: it then does not say how long something
+/// took.
 fn passing_ns(shared: &SharedRef) -> Option<u64> {
     let timeline = shared.timeline();
     timeline.try_now_ns().filter(|_| !timeline.stands_still())
@@ -358,7 +372,7 @@ fn close(shard: &mut Core, shared: &SharedRef, sink: &mut dyn Sink) -> UnfiredLi
     left
 }
 
-/// What wakes the workers.
+/// Wakes the workers.
 pub(crate) struct Doorbell(pub(crate) Arc<Workers>);
 
 impl Wake for Doorbell {

@@ -1,21 +1,26 @@
-//! A worker that was pinned, and whether it gets its core.
+//! Gives a worker's pin up if the worker does not get its core.
 //!
-//! A thread that is pinned waits for its core, however long another has it: one of a real-time policy, for example. So a pin that
-//! [`Pinning::Auto`](super::Pinning::Auto) chose is given up, for good, when its worker has waited for [`BOUND_NS`] at a time. The first that
-//! finds this out gives it up:
+//! A pinned thread waits for its core as long as another thread has it, for example one of a
+//! real-time policy. So when a worker has waited for [`BOUND_NS`] at a time, a pin that
+//! [`Pinning::Auto`](super::Pinning::Auto) chose is given up, for good. Two kinds of threads can
+//! find this out, and the first one gives the pin up:
 //!
-//! 1. *The worker*, as soon as it runs again ([`Meter`]): if it comes from a sleep by the bound later than it wanted to, and otherwise at one
-//!    turn in 100 ms. The system counts how long a thread could have run and did not, and that decides. So neither a task that
-//!    takes long nor a process that was stopped is taken for it.
-//! 2. *A thread that schedules*, when many entries wait, and `Timer::health` ([`Pin::look`]): the worker can say nothing while it does not
-//!    run. If it sleeps past the time that it wanted to wake at, by the bound, and could run, it waits for its core. So it does if it should
-//!    have run at two looks, the bound apart, could run, and has had no processor in between.
+//! 1. *The worker*, as soon as it runs again ([`Meter`]). It looks when it comes from a sleep later
+//!    than it wanted to by the bound, and otherwise at one turn in 100 ms. The system counts how
+//!    long a thread could have run and did not, and this count decides. So a task that takes long,
+//!    or a process that was stopped, does not cost the worker its pin.
+//! 2. *A thread that schedules* while many entries wait, or that calls `Timer::health`
+//!    ([`Pin::look`]). It is there because the worker can't check while it does not run. If the
+//!    worker sleeps past its wake-up time by the bound, and could run, it is waiting for its core.
+//!    If the worker is not asleep, it takes two looks: the worker is waiting for its core if it
+//!    should have run at both, the bound apart, could run, and has had no processor in between.
 //!
-//! The bound is such that a machine which has a lot to do is rarely taken for it either. Beside four busy threads of the same policy, on two
-//! cores, a pinned worker waited for up to 12 ms at a time; 5 of 11,000 waits took more than 8 ms.
+//! The bound is long enough that a busy machine rarely costs a worker its pin. Beside four busy
+//! threads of the same policy, on two cores, a pinned worker waited for up to 12 ms at a time; 5 of
+//! 11,000 waits took more than 8 ms.
 //!
-//! One gives the pin up, because [`Watched`] can be taken out of its lock once. The worker takes it out when it ends: its number may be another
-//! thread's from then on.
+//! Exactly one thread gives the pin up, because [`Watched`] can be taken out of its lock once. The
+//! worker takes it out when it ends: another thread may get its number then.
 
 use crate::engine::Shared;
 use crate::events;
@@ -24,31 +29,32 @@ use crate::sync::{Arc, Mutex, MutexGuard, lock};
 use crate::sys::cores::{self, PinnedTo};
 use crate::sys::schedstat::{Seen, Waits, waits};
 
-/// What a worker may wait for its core at a time.
+/// How long a worker may wait for its core at a time.
 const BOUND_NS: u64 = 20_000_000;
-/// How often a worker looks that is not late.
+/// How often a worker that is not late checks.
 const LOOK_NS: u64 = 100_000_000;
 
-/// Where a worker was pinned, for all to see.
+/// Where a worker is pinned. Any thread may read it.
 #[derive(Debug, Default)]
 pub(super) struct Pin {
     core: PinnedTo,
-    /// None if the pin is not to be given up. Nobody waits for this lock but the worker, for as long as a look takes.
+    /// `None` if the pin is not to be given up. Only the worker waits for this lock, and no longer
+    /// than a look takes.
     watched: Mutex<Option<Watched>>,
 }
 
-/// A worker that others look at.
+/// A worker that other threads look at.
 #[derive(Debug)]
 struct Watched {
     worker: Seen,
     suspicion: Option<Suspicion>,
 }
 
-/// At a look the worker should have run.
+/// A look at which the worker should have run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Suspicion {
     at_ns: u64,
-    /// When its last turn had begun.
+    /// When the worker's last turn had begun.
     turn_ns: Option<u64>,
     processor_ns: u64,
 }
@@ -58,7 +64,8 @@ impl Pin {
         self.core.get()
     }
 
-    /// Pins the calling thread, the worker. `is_watched` if the pin may be given up. None if the thread could not be pinned.
+    /// Pins the calling thread, the worker. `is_watched` says whether the pin may be given up.
+    /// Returns `None` if the thread could not be pinned.
     pub(super) fn put(this: &Arc<Self>, shard: usize, core: usize, is_watched: bool) -> Option<Meter> {
         if !cores::pin_current_thread(core, &this.core) {
             return None;
@@ -68,25 +75,25 @@ impl Pin {
         Some(Meter { pin: Arc::clone(this), shard, core, looked_ns: 0, waits: waits(), wanted_ns: None })
     }
 
-    /// A look at the worker by another thread: whether it gets its core.
+    /// Checks from another thread whether the worker gets its core.
     #[cold]
     pub(super) fn look(&self, shared: &Shared, shard: usize) {
-        // A forked child has no worker, and the number may be anybody's there.
+        // A forked child has no worker, and the worker's number may belong to any thread there.
         if self.core().is_none() || shared.is_forked() {
             return;
         }
-        // Another thread looks, or the worker ends.
+        // If this fails, another thread looks, or the worker ends.
         let Ok(mut watched) = self.watched.try_lock() else { return };
         if watched.as_mut().is_some_and(|watched| watched.is_starved(shared, shared.remote(shard))) {
             self.give_up(watched, shard);
         }
     }
 
-    /// Lets the worker run wherever the process may, if nobody else has done it.
+    /// Lets the worker run wherever the process may, unless another thread has done that.
     fn give_up(&self, mut watched: MutexGuard<'_, Option<Watched>>, shard: usize) {
         let Some(Watched { worker, .. }) = watched.take() else { return };
         let from = self.core.take().filter(|&core| cores::unpin(worker.number, core));
-        // Whoever listens to events may schedule, and come here again.
+        // Unlock first: a subscriber to events may schedule, and come here again.
         drop(watched);
         if let Some(core) = from {
             events::worker_starved(shard, core);
@@ -114,26 +121,26 @@ impl Watched {
     }
 }
 
-/// What a pinned worker knows of how it fares.
+/// What a pinned worker knows about its waits for its core.
 #[derive(Debug)]
 pub(super) struct Meter {
     pin: Arc<Pin>,
     shard: usize,
     core: usize,
     looked_ns: u64,
-    /// None if the system does not say.
+    /// `None` if the system does not report them.
     waits: Option<Waits>,
-    /// When it wanted to run at the latest, if it comes from a sleep.
+    /// When the worker wanted to run at the latest, if it comes from a sleep.
     wanted_ns: Option<u64>,
 }
 
 impl Meter {
-    /// The worker has slept, and wanted to wake by then.
+    /// Records that the worker has slept, and wanted to wake at `wanted_ns`.
     pub(super) fn set_wanted(&mut self, wanted_ns: Option<u64>) {
         self.wanted_ns = wanted_ns;
     }
 
-    /// The worker runs. False if it is pinned no more.
+    /// Records that the worker runs. Returns `false` if it is no longer pinned.
     #[inline]
     pub(super) fn goes_on(&mut self, now_ns: u64) -> bool {
         let late_ns = self.wanted_ns.take().map_or(0, |wanted_ns| now_ns.saturating_sub(wanted_ns));
@@ -147,7 +154,8 @@ impl Meter {
         let now = waits();
         let earlier = std::mem::replace(&mut self.waits, now);
         if !cores::is_pinned_here(self.core) {
-            // By the system, when the core went out of the process's cpuset; or by another thread, or a task.
+            // The system unpinned it, when the core left the process's cpuset, or another thread or
+            // a task did.
             self.pin.core.take();
             return false;
         }
@@ -164,8 +172,8 @@ impl Drop for Meter {
     }
 }
 
-/// Whether a thread has waited for its core for the bound at a time: by what was counted at its last look, and now, and by how late it is
-/// after a sleep.
+/// Returns whether a thread has waited for its core for the bound at a time. It goes by the counts
+/// at the last look and now, and by how late the thread is after a sleep.
 fn has_starved(earlier: Option<Waits>, now: Option<Waits>, late_ns: u64) -> bool {
     let is_late = late_ns >= BOUND_NS;
     let (Some(earlier), Some(now)) = (earlier, now) else { return is_late };
@@ -181,7 +189,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn a_thread_starves_when_it_waits_for_its_core_and_not_when_it_is_late_for_another_reason() {
+    fn a_thread_starves_only_if_it_waits_for_its_core() {
         let begun = Waits { waited_ns: 500 * MS, runs: 1_000 };
         let after = |waited_ns, runs| Some(Waits { waited_ns: begun.waited_ns + waited_ns, runs: begun.runs + runs });
         let starves = |now, late_ns| has_starved(Some(begun), now, late_ns);
@@ -195,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_system_does_not_count_a_thread_starves_when_it_is_late() {
+    fn without_system_counts_a_late_thread_starves() {
         assert!(has_starved(None, None, BOUND_NS) && !has_starved(None, None, BOUND_NS - 1));
         assert!(has_starved(None, Some(Waits::default()), BOUND_NS));
     }

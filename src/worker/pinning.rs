@@ -1,64 +1,79 @@
-//! Which core a worker is pinned to: only ever one of those that the process was given.
+//! Chooses the core for each worker, out of those that the process was given.
 
 use std::hash::{BuildHasher, RandomState};
 use std::process;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Which cores the workers are pinned to. What came of it is in [`Stats`](crate::Stats): `ShardStats::pinned_to`.
+/// Which cores the workers are pinned to. `ShardStats::pinned_to`, in [`Stats`](crate::Stats),
+/// reports the result.
 ///
-/// Workers and threads of the default pool go by the cores that the process was given (by its cpuset, by `taskset`), and not by what a
-/// thread of the program has pinned itself to, `main` included. On Linux these are the cores that the first thread had when the program was
-/// loaded (or the library that the engine is in), and those that it has now, as a cpuset may grow. If the cpuset has become smaller since,
-/// the system refuses a core that is gone, and that worker is not pinned. `taskset --all-tasks`, on a running process, moves its threads,
-/// and those that its workers start later. It does not move a worker that starts later.
+/// Workers and threads of the default pool use the cores that the process was given, by its cpuset
+/// or by `taskset`. It does not matter what a thread of the program, `main` included, has pinned
+/// itself to. On Linux these are the cores that the main thread had when the program was loaded (or
+/// the library that the engine is in), and those that it has now, as a cpuset may grow. If the
+/// cpuset has shrunk since, the system refuses a core that is gone, and that worker is not pinned.
+///
+/// `taskset --all-tasks` on a running process moves its threads, and those that its workers start
+/// later. It does not move a worker that starts later.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pinning {
-    /// Each worker gets a core of its own out of the process's cores if there are more cores than workers, so that at
-    /// least one is left without; otherwise none is pinned. Engines of one process start at different cores, and each process starts
-    /// at a core that it draws, so that the processes of a host don't meet at one.
+    /// Each worker gets a core of its own, if the process has more cores than the engine has
+    /// workers, so that at least one core is left without a worker. Otherwise no worker is pinned.
+    /// Engines of one process start at different cores. Each process starts at a random core, so
+    /// that the processes of a host don't all use the same one.
     ///
-    /// On Linux a worker that does not get its core gives it up, for good: one that has waited for it for 20 ms at a time, because a thread of
-    /// a real-time policy keeps it busy, for example. From then on it may run on all of the process's cores, `pinned_to` is none, and an
-    /// event of the feature `tracing` tells of it. On a machine that merely has a lot to do that is rare, and does no harm. The first to
-    /// find out are these. The times were measured on two cores, with a busy `SCHED_FIFO` thread on the worker's.
+    /// On Linux a worker that does not get its core gives it up, for good. That happens when it has
+    /// waited for the core for 20 ms at a time, for example because a thread of a real-time policy
+    /// keeps the core busy. From then on the worker may run on all of the process's cores,
+    /// `pinned_to` is `None`, and an event of the feature `tracing` reports it. On a machine that
+    /// is merely busy this is rare, and does no harm.
     ///
-    /// - The worker, when it runs again. Until then what is due is late for as long as the other thread keeps the core, up to 0.95 s:
-    ///   Linux leaves a twentieth of each second to others, unless it is told not to.
-    /// - A thread that schedules, when 1,024 timeouts wait for the worker, and at each 1,024 more. What was due was up to 0.09 s late at 40,000
-    ///   schedules a second, and up to 0.57 s at 2,000.
-    /// - [`Timer::health`](crate::Timer::health), or two calls of it 20 ms apart if the worker has been called already.
+    /// One of these finds out first. The times were measured on two cores, with a busy `SCHED_FIFO`
+    /// thread on the worker's.
     ///
-    /// Nobody finds out about an engine with a [`Clock`](crate::Clock) of the user's.
+    /// - The worker, when it runs again. Until then, timeouts are late for as long as the other
+    ///   thread keeps the core, up to 0.95 s: Linux leaves a twentieth of each second to other
+    ///   threads, unless it is configured otherwise.
+    /// - A thread that schedules, when 1,024 timeouts wait for the worker, and at each 1,024 more.
+    ///   Timeouts were up to 0.09 s late at 40,000 schedules a second, and up to 0.57 s at 2,000.
+    /// - [`Timer::health`](crate::Timer::health), or two calls of it 20 ms apart if the worker has
+    ///   already been woken.
+    ///
+    /// An engine with a [`Clock`](crate::Clock) of the user's does not detect this.
     #[default]
     Auto,
-    /// The operating system decides, and may move workers about.
+    /// No worker is pinned. The operating system decides where workers run, and may move them.
     None,
-    /// Worker i is pinned to core `cores[i % cores.len()]`. Each must be one of the process's cores. A worker stays at the core that it was
-    /// given, whether it gets to run there or not.
+    /// Worker i is pinned to core `cores[i % cores.len()]`. Each must be one of the process's
+    /// cores. A worker stays on its core, even if it does not get to run there.
     Cores(Vec<usize>),
 }
 
-/// How many workers with automatic pinning came before, so that engines don't all sit on one core.
+/// How many workers with automatic pinning came before, so that engines don't all use the same
+/// core.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
-/// What this process has drawn. A forked child has the keys of its parent and a number of its own. In a container a process often has the
-/// number 1, as others have in theirs, and keys of its own.
+/// A random number for this process. A forked child has its parent's keys, but another process
+/// number. In a container the process number is often 1, but the keys differ from those in other
+/// containers.
 fn drawn() -> u64 {
     static KEYS: OnceLock<RandomState> = OnceLock::new();
     KEYS.get_or_init(RandomState::new).hash_one(process::id())
 }
 
-/// The places, below `cores`, of the cores for so many workers, of which others came `before`. In turn from where this process starts,
-/// so that those of one process are spread evenly.
+/// Returns the places, below `cores`, of the cores for `shards` workers. `before` is how many
+/// workers came before. The cores are used in turn from where this process starts, so that the
+/// workers of a process are spread evenly.
 fn places(drawn: u64, before: usize, shards: usize, cores: usize) -> impl Iterator<Item = usize> {
     let start = usize::try_from(drawn % cores as u64).unwrap_or(0);
     (0..shards).map(move |shard| (start + before % cores + shard) % cores)
 }
 
 impl Pinning {
-    /// A core for each of `shards` workers, as far as there is one. `allowed` is what [`allowed_cores`] said.
+    /// Returns a core for each of `shards` workers, as far as there is one. `allowed` is the result
+    /// of [`allowed_cores`](crate::sys::cores::allowed_cores).
     pub(crate) fn plan(&self, shards: usize, allowed: &[usize]) -> Vec<Option<usize>> {
         match self {
             Pinning::None => vec![None; shards],
@@ -90,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn engines_of_a_process_share_no_core_while_there_is_a_free_one_whatever_was_drawn() {
+    fn engines_of_a_process_share_no_core_while_one_is_free() {
         for drawn in [0, 1, 5, u64::MAX] {
             for before in [0, 3, usize::MAX - 8] {
                 let engines = (0..4).flat_map(|engine| places(drawn, before + 2 * engine, 2, 8));

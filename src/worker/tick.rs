@@ -1,11 +1,12 @@
-//! What a turn is told about.
+//! What a turn reports to the user.
 
 use std::time::Duration;
 
 use crate::engine::{Core, SharedRef, Turn};
 use crate::time;
 
-/// A turn of one shard, for [`Builder::on_tick`](crate::Builder::on_tick). (After the `WheelTick` event of the C# wheels.)
+/// A turn of one shard, for [`Builder::on_tick`](crate::Builder::on_tick). (After the `WheelTick`
+/// event of the C# wheels.)
 #[derive(Clone, Debug)]
 pub struct Tick {
     shard: usize,
@@ -16,39 +17,41 @@ pub struct Tick {
 }
 
 impl Tick {
-    /// The shard that was turned.
+    /// Returns the shard that was turned.
     #[must_use]
     pub fn shard(&self) -> usize {
         self.shard
     }
 
-    /// The tick that it was turned to: all that was due by then, and within the limits of a turn, has expired. Ticks in which
-    /// there was nothing to do have been skipped.
+    /// Returns the tick that the shard was turned to. All timeouts that were due by then have
+    /// expired, within the limits of a turn. Ticks in which there was nothing to do are skipped.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// How many timeouts expired in it.
+    /// Returns how many timeouts expired in the turn.
     #[must_use]
     pub fn expired(&self) -> usize {
         self.expired
     }
 
-    /// How many are in the shard's wheel after it, those included that have been cancelled and not been collected yet.
+    /// Returns how many timeouts are in the shard's wheel after the turn. That includes cancelled
+    /// ones that have not been collected yet.
     #[must_use]
     pub fn linked(&self) -> usize {
         self.linked
     }
 
-    /// How long the turn took, by the engine's clock: with [`Inline`](crate::Inline), or a driver, with all tasks in it.
+    /// Returns how long the turn took, by the engine's clock. With [`Inline`](crate::Inline) or a
+    /// driver, this includes all tasks that ran in the turn.
     #[must_use]
     pub fn took(&self) -> Duration {
         self.took
     }
 }
 
-/// What was before a turn that is to be told about.
+/// The state before a turn that is to be reported.
 pub(crate) struct Stopwatch {
     before: time::Tick,
     now: time::Tick,
@@ -60,12 +63,12 @@ impl Stopwatch {
         Self { before: shard.turned_to(), now, began_ns }
     }
 
-    /// None if neither time went on nor anything expired.
+    /// Returns `None` if no time has passed and nothing has expired.
     pub(crate) fn stop(self, shared: &SharedRef, shard: &Core, turn: Turn) -> Option<Tick> {
         if shard.turned_to() == self.before && turn.fired == 0 {
             return None;
         }
-        // A clock that panics must not come between a turn and those whom it has still to wake.
+        // If the clock panics, the turn must still wake the threads and futures that wait for it.
         let now_ns = shared.timeline().try_now_ns().unwrap_or(self.began_ns);
         Some(Tick {
             shard: shard.index(),
