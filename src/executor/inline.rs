@@ -1,9 +1,10 @@
-//! The worker itself as executor.
+//! The worker itself as an executor.
 
 use super::{Executor, Expired};
 
-/// Runs expired timeouts on the worker that expired them: no hand-over, the least latency. For tasks that are short and
-/// never block: while one runs, its shard's other timeouts wait.
+/// Runs expired timeouts on the worker that expired them. There is no hand-over, so this has the
+/// least latency. Tasks must be short and never block: while one runs, its shard's other timeouts
+/// wait.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Inline;
 

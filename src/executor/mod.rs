@@ -1,4 +1,5 @@
-//! Where expired timeouts run: on a pool of threads, on the worker itself, or wherever the user says.
+//! Where expired timeouts run: on a pool of threads, on the worker itself, or on an executor of the
+//! user's.
 
 mod inline;
 mod pool;
@@ -32,8 +33,8 @@ pub(crate) type StartHook = Arc<dyn Fn(usize) + Send + Sync>;
 
 /// Where an engine's expired timeouts run.
 ///
-/// Implemented by [`ThreadPool`] (the default), [`Inline`], every `Fn(Expired)`, and `Arc`s of these; with the feature `tokio` by
-/// `tokio::runtime::Handle`, with `rayon` by `rayon::ThreadPool`.
+/// [`ThreadPool`] (the default), [`Inline`], every `Fn(Expired)`, and `Arc`s of these implement it.
+/// With the feature `tokio`, `tokio::runtime::Handle` does, and with `rayon`, `rayon::ThreadPool`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -51,11 +52,15 @@ pub(crate) type StartHook = Arc<dyn Fn(usize) + Send + Sync>;
 /// # }
 /// ```
 pub trait Executor: Send + Sync + 'static {
-    /// Runs a batch, or sees to it that it is run. Called by a worker, which does nothing else meanwhile: it should return
-    /// soon. If it drops the batch, or panics, the batch runs right there, on the worker: an expired timeout is never lost.
+    /// Runs a batch, or arranges for another thread to run it.
+    ///
+    /// The worker calls this, and does nothing else meanwhile, so it should return soon. If it
+    /// drops the batch, or panics, the batch runs at once on the worker: an expired timeout is
+    /// never lost.
     fn execute(&self, expired: Expired);
 
-    /// Whether every batch that it was given is run without further ado, so that a shutdown may wait for all of them.
+    /// Returns whether every batch that the executor is given is sure to run. A shutdown then waits
+    /// for all of them.
     #[doc(hidden)]
     fn runs_all(&self) -> bool {
         false
@@ -78,7 +83,8 @@ impl<E: Executor + ?Sized> Executor for Arc<E> {
     }
 }
 
-/// One engine whose task a thread is running, and what it was running when that began: a task may turn another engine.
+/// An engine whose task a thread is running. `outer` is what the thread was running before: a task
+/// may turn another engine.
 struct Running {
     engine: u64,
     outer: *const Running,
@@ -86,16 +92,17 @@ struct Running {
 
 #[cfg(not(loom))]
 thread_local! {
-    /// The innermost; null if the thread runs no task.
+    /// The innermost engine; null if the thread runs no task.
     static RUNNING: Cell<*const Running> = const { Cell::new(ptr::null()) };
 }
-// All threads of a model are one thread to the macro of std.
+// A model runs all its threads on one thread of the system, so std's macro would give them one
+// variable.
 #[cfg(loom)]
 loom::thread_local! {
     static RUNNING: Cell<*const Running> = Cell::new(ptr::null());
 }
 
-/// Runs `work`, which must not panic, as a part of the engine.
+/// Runs `work` as a part of the engine. `work` must not panic.
 fn run_as<R>(engine: u64, work: impl FnOnce() -> R) -> R {
     let outer = RUNNING.get();
     let this = Running { engine, outer };
@@ -105,59 +112,61 @@ fn run_as<R>(engine: u64, work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// The engines whose tasks the calling thread is running, innermost first.
+/// Returns the engines whose tasks the calling thread is running, innermost first.
 fn running() -> impl Iterator<Item = u64> {
     let mut next = RUNNING.get();
     std::iter::from_fn(move || {
-        // SAFETY: each `Running` lives in a frame of this thread, and is taken out of the list before that frame ends.
+        // SAFETY: `run_as` keeps each `Running` in a frame of this thread, and takes it out of the
+        // list before that frame ends.
         let this = unsafe { next.as_ref() }?;
         next = this.outer;
         Some(this.engine)
     })
 }
 
-/// Whether the calling thread is running a task of this engine.
+/// Returns whether the calling thread is running a task of this engine.
 pub(crate) fn is_running_a_task_of(shared: &Shared) -> bool {
     running().any(|engine| engine == shared.id())
 }
 
-/// Whether the calling thread is running a task of any engine.
+/// Returns whether the calling thread is running a task of any engine.
 pub(crate) fn is_running_a_task() -> bool {
     running().next().is_some()
 }
 
-/// A batch of expired timeouts, to be [`run`](Self::run). Dropping it runs it, too.
+/// A batch of expired timeouts. [`run`](Self::run) runs it. Dropping it runs it, too.
 #[must_use = "an expired batch should be run; dropping it runs it here and now"]
 pub struct Expired {
     batch: Batch,
-    /// Whether it has been counted as being in flight: from the start if the executor is sure to run it, otherwise from
-    /// when it begins to run.
+    /// Whether the batch counts as in flight. It does from the start if the executor is sure to run
+    /// it, and otherwise from when it begins to run.
     counted: bool,
-    /// Whether whoever has it has begun to run it.
+    /// Whether its owner has begun to run it.
     begun: bool,
 }
 
 impl Expired {
-    /// How many timeouts are in it that have not been run yet.
+    /// Returns how many timeouts in the batch have not been run yet.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a batch that is given to an executor is never empty")]
     pub fn len(&self) -> usize {
         self.batch.len()
     }
 
-    /// Runs all of them, one after the other, on the calling thread. A panic in one is caught, counted, and given to the
-    /// builder's `on_panic`; the others run.
+    /// Runs all timeouts in the batch, one after the other, on the calling thread. If a timeout
+    /// panics, the panic is caught, counted, and given to the builder's `on_panic`; the others
+    /// still run.
     pub fn run(mut self) {
         self.run_all();
     }
 
-    /// One that is under way from here on: a shutdown waits for it.
+    /// Makes a batch that is in flight from now on: a shutdown waits for it.
     pub(crate) fn begin(batch: Batch) -> Self {
         batch.shared().in_flight.begin();
         Self { batch, counted: true, begun: false }
     }
 
-    /// One that is under way once it begins to run.
+    /// Makes a batch that is in flight once it begins to run.
     fn uncounted(batch: Batch) -> Self {
         Self { batch, counted: false, begun: false }
     }
@@ -185,10 +194,11 @@ impl Expired {
             running.begin(shard);
         }
         let (mut ran, mut now_ns) = (0, 0);
-        // The deadline that was recorded last, and not since the clock was: a burst has but one.
+        // The deadline that was recorded last, if the clock has not been read since. A burst has
+        // one deadline only.
         let mut recorded = None;
         while let Some(due) = entries.pop() {
-            let (deadline, is_series) = due.look();
+            let (deadline, is_periodic) = due.look();
             if ran % TASKS_A_LOOK == 0
                 && let Some(ns) = timeline.try_now_ns()
             {
@@ -201,13 +211,14 @@ impl Expired {
                 if recorded == Some(deadline) {
                     return lateness.record_again();
                 }
-                // What a shutdown fires early is not late.
+                // Timeouts that a shutdown fires before their deadline are not late, and not
+                // recorded.
                 if let Some(late_ns) = now_ns.checked_sub(scale.ns_of(deadline)) {
                     lateness.record(late_ns);
                     recorded = Some(deadline);
                 }
             };
-            let run = if is_series {
+            let run = if is_periodic {
                 due.into_run().run(shared, record)
             } else {
                 record();
@@ -223,21 +234,22 @@ impl Expired {
     }
 }
 
-/// Runs what has been taken out of an entry. Always inlined, so that the task is not moved once more.
+/// Runs a task that was taken out of its entry. Always inlined, so that the task is not moved once
+/// more.
 #[inline(always)]
 fn run_task(task: Task) -> Ran {
     let mut task = ManuallyDrop::new(task);
-    // SAFETY: neither used again nor dropped.
+    // SAFETY: the task is in a `ManuallyDrop`, so nothing uses or drops it after this.
     catch_unwind(AssertUnwindSafe(|| unsafe { task.run_in_place() }))
 }
 
-/// Counts a panic and tells the user.
+/// Counts a panic, and reports it to the user.
 #[cold]
 pub(crate) fn report(shared: &Shared, panic: Box<dyn Any + Send>) {
     shared.panicked.fetch_add(1, Ordering::Relaxed);
     events::task_panicked(&*panic);
     if let Some(hook) = shared.on_panic.as_ref() {
-        // If the hook panics, too, there is nobody left to tell.
+        // If the hook panics too, that panic is dropped: nobody is left to report it to.
         panics::catch(|| hook(&*panic));
     }
     panics::discard(panic);
@@ -270,7 +282,7 @@ pub(crate) struct Dispatch {
     hooks: WorkerHooks,
 }
 
-/// What a worker tells the user of.
+/// The user's hooks that a worker calls.
 #[derive(Clone, Default)]
 pub(crate) struct WorkerHooks {
     pub(crate) on_start: CatchUnwind<Option<StartHook>>,
@@ -284,7 +296,8 @@ impl Dispatch {
     }
 }
 
-/// Calls a hook as if it were a task: what it panics with is reported, and a shutdown in it is refused.
+/// Calls a hook as if it were a task: its panics are reported, and a shutdown that it asks for is
+/// refused.
 pub(crate) fn call_hook(shared: &Shared, hook: impl FnOnce()) {
     let told = run_as(shared.id(), || catch_unwind(AssertUnwindSafe(hook)));
     told.unwrap_or_else(|panic| report(shared, panic));
@@ -304,8 +317,8 @@ impl Sink for Dispatch {
     fn accept(&mut self, batch: Batch) {
         let expired = if self.counted { Expired::begin(batch) } else { Expired::uncounted(batch) };
         let engine = expired.batch.shared().id();
-        // As if it were a task: should it shut its own engine down, that would wait for this very thread.
-        // If the executor panics, unwinding drops the batch, which runs it.
+        // Run as a task: if the executor shut its own engine down, it would wait for this very
+        // thread. If the executor panics, unwinding drops the batch, which runs it.
         run_as(engine, || panics::catch(|| self.executor.execute(expired)));
     }
 
@@ -324,7 +337,8 @@ impl Sink for Dispatch {
     }
 }
 
-/// Runs a batch here and now: the driven mode's sink, and what wakes those who slept.
+/// Runs a batch on the calling thread. The driven mode uses this as its sink, and workers use it to
+/// wake futures.
 pub(crate) fn run_here(batch: Batch) {
     Expired::begin(batch).run();
 }

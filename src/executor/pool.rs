@@ -10,10 +10,13 @@ use crate::sync::{Arc, Condvar, Mutex, SegQueue, lock};
 use crate::sys::cores::spawn_ordinary;
 use crate::sys::fork;
 
-/// A pool of threads that run expired timeouts: the default executor. Threads start when they are first needed, one for
-/// each batch that finds none idle, up to the number given, and end when the last clone of the pool is dropped (an engine
-/// drops its own at shutdown) and the queue is empty. A batch is up to 256 tasks that expired together; they run one after the other, on
-/// one thread. In a child that was forked off after the pool was made, where its threads are not, batches run on the worker.
+/// A pool of threads that run expired timeouts. This is the default executor.
+///
+/// A batch that finds no idle thread starts one, up to the number given to [`new`](Self::new). The
+/// threads end when the last clone of the pool has been dropped (an engine drops its own at
+/// shutdown) and the queue is empty. A batch is up to 256 tasks that expired together. They run one
+/// after the other, on one thread. A child that is forked after the pool was made does not have the
+/// pool's threads; there, batches run on the worker.
 ///
 /// Clones share one pool, so that several engines can share its threads:
 ///
@@ -38,12 +41,13 @@ struct Owners(Arc<Shared>);
 
 struct Shared {
     queue: SegQueue<Expired>,
-    /// Changed and looked at under the lock only, and only by threads about to sleep or by who has just pushed.
+    /// Read and written only under the lock. Only a thread that is about to sleep, or one that has
+    /// just pushed, takes it.
     crew: Mutex<Crew>,
     called: Condvar,
     max: usize,
     name: String,
-    /// [`fork::generation`] at its making.
+    /// [`fork::generation`] when the pool was made.
     generation: usize,
 }
 
@@ -57,7 +61,8 @@ struct Crew {
 }
 
 impl ThreadPool {
-    /// A pool of at most `threads` threads; at least one, whatever the number. Starts none yet.
+    /// Makes a pool of at most `threads` threads, or of one if `threads` is 0. Starts no thread
+    /// yet.
     #[must_use]
     pub fn new(threads: usize) -> Self {
         Self::named(threads, "tourbillon-pool")
@@ -75,8 +80,8 @@ impl ThreadPool {
         Self { owners: Arc::new(Owners(Arc::new(shared))) }
     }
 
-    /// A pool as large as there are cores for this process, but of at least two threads, so that one slow task does not
-    /// hold up all others.
+    /// Makes a pool with as many threads as the process has cores. It has at least two threads, so
+    /// that one slow task does not hold up all others.
     pub(crate) fn by_cores(name: &str) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, NonZero::get);
         Self::named(cores.max(2), name)
@@ -84,7 +89,8 @@ impl ThreadPool {
 }
 
 impl Shared {
-    /// Calls an idle thread, or starts one. False if there is no thread at all to run the queue, now or later.
+    /// Calls an idle thread, or starts one. Returns `false` if there is no thread at all to run the
+    /// queue, now or later.
     fn call(this: &Arc<Self>) -> bool {
         let mut crew = lock(&this.crew);
         if crew.idle > crew.called {
@@ -103,16 +109,17 @@ impl Shared {
         crew.threads > 0
     }
 
-    /// A thread's life.
+    /// Runs batches until the pool is closed and the queue is empty.
     fn work(&self) {
         loop {
             while let Some(expired) = self.queue.pop() {
-                // `run` catches what tasks do; should it panic all the same, the thread must not be lost with it.
+                // `run` catches the panics of tasks. If it panics all the same, the pool must not
+                // lose the thread.
                 panics::catch(|| expired.run());
             }
             let mut crew = lock(&self.crew);
-            // Whoever pushes, pushes first and takes this lock afterwards: so either this look sees the push, or the
-            // pusher sees this thread idle.
+            // A thread that pushes first pushes, and then takes this lock. So either this thread
+            // sees the push here, or the pushing thread sees this one idle.
             if !self.queue.is_empty() {
                 continue;
             }
@@ -134,12 +141,12 @@ impl Executor for ThreadPool {
     fn execute(&self, expired: Expired) {
         let shared = &self.owners.0;
         if fork::is_forked_since(shared.generation) {
-            // The threads stayed with the parent, and what is in the queue is a copy of what they run.
+            // The threads stayed in the parent, and the queue is a copy of what they run there.
             return expired.run();
         }
         shared.queue.push(expired);
         if !Shared::call(shared) {
-            // No thread can be had: better here than never.
+            // The system has no thread for the pool, so run the batches here.
             while let Some(expired) = shared.queue.pop() {
                 expired.run();
             }
