@@ -1,12 +1,13 @@
-//! hyper's timer, and its sleep.
+//! The engine as hyper's timer.
 
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use ::hyper::rt::{Sleep, Timer};
 
-/// For hyper 1, and hyper-util: for `timer` of a server's or a client's builder, and `pool_timer` of hyper-util's client. Each sleep is
-/// a [`Sleep`](crate::Sleep) in a box; nothing blocks.
+/// The timer for hyper 1 and hyper-util: for `timer` of a server's or a client's builder, and for
+/// `pool_timer` of hyper-util's client. Each sleep is a [`Sleep`](crate::Sleep) in a box. Nothing
+/// blocks.
 ///
 /// ```
 /// use std::time::Duration;
@@ -30,12 +31,14 @@ impl Timer for crate::Timer {
         Box::pin(crate::Timer::sleep_until(self, deadline))
     }
 
-    /// What the engine's clock says: a [`ManualClock`](crate::ManualClock) moves hyper's time, too.
+    /// Returns the time of the engine's clock. A [`ManualClock`](crate::ManualClock) thus moves
+    /// hyper's time, too.
     fn now(&self) -> Instant {
         crate::Timer::now(self)
     }
 
-    /// Moves a sleep of ours where it is, without allocating; it stays with the engine that made it. Any other is replaced.
+    /// Resets a sleep of this crate in place, without allocating. The sleep stays with the engine
+    /// that made it. Any other sleep is replaced.
     fn reset(&self, sleep: &mut Pin<Box<dyn Sleep>>, new_deadline: Instant) {
         match sleep.as_mut().downcast_mut_pin::<crate::Sleep>() {
             Some(ours) => ours.get_mut().reset_at(new_deadline),

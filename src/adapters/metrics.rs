@@ -1,5 +1,6 @@
-//! The counters, gauges and lateness of [`Timer::stats`], through the facade of the crate [`metrics`](::metrics): for Prometheus, or any
-//! other of its exporters. With the feature `metrics`.
+//! Publishes the counters, gauges and lateness of [`Timer::stats`] through the crate
+//! [`metrics`](::metrics), for Prometheus or any other of its exporters. With the feature
+//! `metrics`.
 //!
 //! ```
 //! use std::time::Duration;
@@ -8,8 +9,9 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // First the recorder: `PrometheusBuilder::new().install()?`, for example.
 //! let timer = Timer::new()?;
-//! let series = tourbillon::metrics::publish_every(&timer, Duration::from_secs(5))?; // until it is cancelled
-//! # drop(series);
+//! // Publishes until it is cancelled.
+//! let publishing = tourbillon::metrics::publish_every(&timer, Duration::from_secs(5))?;
+//! # drop(publishing);
 //! # Ok(())
 //! # }
 //! ```
@@ -39,12 +41,14 @@
 //! | `tourbillon_pinned_core` | gauge | `shard` | [`ShardStats::pinned_to`], -1 for none |
 //! | `tourbillon_capacity` | gauge | | [`Stats::capacity`] |
 //! | `tourbillon_shard_lateness_seconds` | gauge | `shard`, `quantile` | [`Lateness::percentile`](crate::Lateness::percentile) of the shard |
-//! | `tourbillon_lateness_seconds` | gauge | `quantile` | the same of the whole engine |
+//! | `tourbillon_lateness_seconds` | gauge | `quantile` | [`Lateness::percentile`](crate::Lateness::percentile) of the whole engine |
 //!
-//! Shards are numbered from 0. Quantiles are 0.5, 0.9, 0.99, 0.999 and 1, which is the maximum; they are of all runs since the engine's
-//! start. A sum over the shards is the exporter's business: `sum without (shard) (tourbillon_pending)`.
+//! Shards are numbered from 0. Quantiles are 0.5, 0.9, 0.99, 0.999 and 1, which is the maximum.
+//! They cover all runs since the engine's start. The exporter computes sums over the shards: `sum
+//! without (shard) (tourbillon_pending)`.
 //!
-//! For two engines in one process, give each a label of its own: [`Publisher::with_labels`]. Else they write to the same metrics.
+//! If a process has two engines, give each a label of its own with [`Publisher::with_labels`].
+//! Otherwise both write to the same metrics.
 
 use std::time::Duration;
 
@@ -52,10 +56,10 @@ use ::metrics::{Counter, Gauge, IntoLabels, Label, Unit, counter, describe_count
 
 use crate::timer::{ScheduleError, ShardStats, Stats, Timeout, Timer, WeakTimer};
 
-/// Where a value comes from.
+/// Reads a value.
 type Of<S, V> = fn(&S) -> V;
 
-/// A name, what it means, and where it comes from.
+/// A name, its description, and how its value is read.
 type Row<S, V> = (&'static str, &'static str, Of<S, V>);
 
 #[rustfmt::skip]
@@ -96,10 +100,10 @@ const GAUGES: &[Row<ShardStats, f64>] = &[
 const ENGINE_GAUGES: &[Row<Stats, f64>] =
     &[("tourbillon_capacity", "Timeouts for which memory is reserved", |engine| engine.capacity as f64)];
 
-/// As labels, and how many percent each is.
+/// The quantiles: the label, and the percentage.
 const QUANTILES: [(&str, f64); 5] = [("0.5", 50.0), ("0.9", 90.0), ("0.99", 99.0), ("0.999", 99.9), ("1", 100.0)];
 
-/// The metrics of one engine, each with its handle: [`publish`](Self::publish) looks up no name.
+/// The metrics of one engine, each with its handle. [`publish`](Self::publish) looks up no name.
 #[derive(Debug)]
 pub struct Publisher {
     engine: WeakTimer,
@@ -108,14 +112,16 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Describes and registers all metrics of an engine with the global recorder, as it is at this moment; with none, whatever is
-    /// published goes nowhere. Publishes nothing yet. Allocates; does not keep the engine.
+    /// Describes all metrics of an engine, and registers them with the recorder that is global at
+    /// this moment. Without a recorder, published values go nowhere. Publishes nothing yet.
+    /// Allocates. Does not keep the engine alive.
     #[must_use = "a Publisher publishes when it is told to"]
     pub fn new(timer: &Timer) -> Self {
         Self::with_labels(timer, Vec::new())
     }
 
-    /// As [`new`](Self::new), with labels that all metrics are given in addition: which engine, for example.
+    /// Like [`new`](Self::new), but adds labels to all metrics, which say for example which engine
+    /// they belong to.
     ///
     /// ```
     /// use tourbillon::{Timer, metrics::Publisher};
@@ -143,8 +149,9 @@ impl Publisher {
         }
     }
 
-    /// Publishes what [`Timer::stats`] says now. False if the engine has gone, and there is nothing more to publish; all metrics then keep
-    /// their last values. Costs the producers nothing. Allocates, as `stats` does; the recorder may do more.
+    /// Publishes what [`Timer::stats`] returns now. Returns `false` if the engine is gone, and
+    /// there is nothing more to publish; all metrics then keep their last values. Costs the
+    /// producers nothing. Allocates, as `stats` does; the recorder may do more.
     pub fn publish(&self) -> bool {
         let Some(stats) = self.engine.stats() else { return false };
         self.whole.publish(&stats, &stats.lateness);
@@ -155,14 +162,18 @@ impl Publisher {
     }
 }
 
-/// Publishes at once, and then once in each `period`, as a series on the engine itself: where its other tasks run. The series does not
-/// keep the engine; it ends with it, or when the handle that is returned is [cancelled](Timeout::cancel) (dropping the handle lets it go
-/// on), or should the recorder panic. It counts as a timeout that is pending, and its runs are in the counters.
+/// Publishes at once, and then once in each `period`, by a periodic timeout on the engine itself,
+/// which runs where the engine's other tasks run.
 ///
-/// For labels, or another schedule, give a [`Publisher`] to a series of your own: it does not keep the engine either.
+/// The periodic timeout does not keep the engine alive. It ends with the engine, when the returned
+/// handle is [cancelled](Timeout::cancel), or when the recorder panics. Dropping the handle lets it
+/// go on. It counts as a pending timeout, and its runs are in the counters.
+///
+/// For labels, or another schedule, use a [`Publisher`] in a periodic timeout of your own. A
+/// publisher does not keep the engine alive either.
 ///
 /// # Errors
-/// As for [`Timer::schedule_at_fixed_rate`], without the task.
+/// The errors of [`Timer::schedule_at_fixed_rate`], without the task.
 pub fn publish_every(timer: &Timer, period: Duration) -> Result<Timeout, ScheduleError<()>> {
     let publisher = Publisher::new(timer);
     let publish = move || {
@@ -171,12 +182,12 @@ pub fn publish_every(timer: &Timer, period: Duration) -> Result<Timeout, Schedul
     timer.schedule_at_fixed_rate(Duration::ZERO, period, publish).map_err(ScheduleError::without_task)
 }
 
-/// The handles of all metrics that have the same labels, each with where its value comes from.
+/// The handles of all metrics with the same labels, each with the function that reads its value.
 #[derive(Debug)]
 struct Set<S> {
     counters: Vec<(Counter, Of<S, u64>)>,
     gauges: Vec<(Gauge, Of<S, f64>)>,
-    /// One for each quantile.
+    /// One gauge for each quantile.
     lateness: Vec<Gauge>,
 }
 

@@ -1,4 +1,5 @@
-//! What joins the engine to other crates: one file for each, behind a feature of its name. The engine knows none of them.
+//! Adapters to other crates. Each file is behind the feature of its name. The engine does not
+//! depend on any of them.
 
 #[cfg(feature = "hyper")]
 mod hyper;

@@ -1,6 +1,7 @@
 //! The engine as the timer of QUIC connections. (Feature `quinn`.)
 //!
-//! A connection of quinn has one timer, which is moved with almost every packet: to later, mostly, which is one compare-and-swap here.
+//! A connection of quinn has one timer, and resets it with almost every packet. Most resets are to
+//! a later time, which costs one compare-and-swap here.
 //!
 //! ```
 //! use std::net::UdpSocket;
@@ -8,7 +9,8 @@
 //! use quinn::{Endpoint, EndpointConfig, TokioRuntime};
 //! use tourbillon::Timer;
 //!
-//! /// A client: Tokio's tasks and sockets, our timers. Called within a Tokio runtime, which needs no timers of its own.
+//! /// A client with Tokio's tasks and sockets, and Tourbillon's timers. Must be called within a
+//! /// Tokio runtime, which needs no timers of its own.
 //! fn client(timer: &Timer, config: EndpointConfig) -> std::io::Result<Endpoint> {
 //!     let runtime = tourbillon::quinn::Runtime::new(timer.clone(), Arc::new(TokioRuntime));
 //!     let socket = UdpSocket::bind("0.0.0.0:0")?;
@@ -28,10 +30,11 @@ use ::quinn::{AsyncTimer, AsyncUdpSocket};
 
 use crate::{Sleep, Timer};
 
-/// Another runtime, with the timers and the time of an engine: for `quinn::Endpoint::new`.
+/// Another runtime, with the timers and the time of an engine. For `quinn::Endpoint::new`.
 ///
-/// A new timer is a [`Sleep`] in a box. Nothing of the engine blocks. While the engine is full, or once it has been shut down, timers are as
-/// [`Sleep`] says: connections should end before their engine does.
+/// A new timer is a [`Sleep`] in a box. These timers never block. [`Sleep`] says how timers behave
+/// while the engine is full, or after it has been shut down. Connections should end before their
+/// engine does.
 #[derive(Clone, Debug)]
 pub struct Runtime {
     timer: Timer,
@@ -39,7 +42,7 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// What `runtime` is, but for the time, which is `timer`'s.
+    /// Makes a runtime that takes timers and the time from `timer`, and all else from `runtime`.
     #[must_use]
     pub fn new(timer: Timer, runtime: Arc<dyn ::quinn::Runtime>) -> Self {
         Self { timer, others: runtime }
@@ -59,7 +62,8 @@ impl ::quinn::Runtime for Runtime {
         self.others.wrap_udp_socket(socket)
     }
 
-    /// What the engine's clock says, by which its timers are ready: a [`ManualClock`](crate::ManualClock) moves connections' time, too.
+    /// Returns the time of the engine's clock, by which its timers become ready. A
+    /// [`ManualClock`](crate::ManualClock) thus moves connections' time, too.
     fn now(&self) -> Instant {
         self.timer.now()
     }

@@ -1,11 +1,13 @@
-//! Rayon's pool as executor.
+//! Rayon's pool as an executor.
 
 use ::rayon::ThreadPool;
 
 use crate::executor::{Executor, Expired};
 
-/// Runs expired timeouts on a Rayon pool, each batch as a job of it: so a timeout's closure may go on in parallel. With the feature
-/// `rayon`. A pool that is used for something else, too, is given in an `Arc`:
+/// Runs expired timeouts on a Rayon pool. With the feature `rayon`.
+///
+/// Each batch is a job of the pool, so a timeout's closure may use Rayon's parallel operations on
+/// it. A pool that is also used for other work is given in an `Arc`:
 ///
 /// ```
 /// use std::sync::{Arc, mpsc};
@@ -26,16 +28,18 @@ use crate::executor::{Executor, Expired};
 /// # }
 /// ```
 ///
-/// * Rayon's threads are for work and not for waiting: a closure that blocks takes one away from everybody. Timeouts that come while
-///   all threads are busy wait for one.
-/// * The pool ends when its last owner is dropped, and not before all that it was given has run: nothing is lost.
-/// * A [`shutdown`](crate::Timer::shutdown) of the engine waits for the batches that have begun to run, and not for those that the pool
-///   has not come to yet, as these may be waiting for the very thread that waits.
+/// * Rayon's threads are for work and not for waiting: a closure that blocks takes a thread away
+///   from all other jobs. Timeouts that expire while all threads are busy wait for one.
+/// * The pool ends after its last owner has dropped it and all its jobs have run. So nothing is
+///   lost.
+/// * A [`shutdown`](crate::Timer::shutdown) of the engine waits for the batches that have begun to
+///   run. It does not wait for those that the pool has not begun yet, because these may be waiting
+///   for the very thread that shuts the engine down.
 ///
 /// Costs one allocation for each batch. Does not block.
 impl Executor for ThreadPool {
     fn execute(&self, expired: Expired) {
-        // In the order in which they come, as far as there is one.
+        // In the order in which the batches come, as far as a pool of several threads keeps it.
         self.spawn_fifo(move || expired.run());
     }
 }

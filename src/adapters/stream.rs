@@ -8,8 +8,8 @@ use ::futures_core::Stream;
 
 use crate::future::Interval;
 
-/// The ticks of an interval, each with the time at which it was due: as [`Interval::poll_tick`]. Ends when the
-/// engine is shut down while a tick is awaited. With the feature `stream`.
+/// The ticks of an interval, each with the time at which it was due, as by [`Interval::poll_tick`].
+/// The stream ends when the engine is shut down while a tick is awaited. With the feature `stream`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -20,7 +20,8 @@ use crate::future::Interval;
 /// # pollster::block_on(async {
 /// let timer = Timer::new()?;
 /// let ticks: Vec<_> = timer.interval(Duration::from_millis(2)).take(3).collect().await;
-/// assert!(ticks[2] - ticks[0] >= Duration::from_millis(4)); // more, if a tick was missed
+/// // More, if a tick was missed.
+/// assert!(ticks[2] - ticks[0] >= Duration::from_millis(4));
 /// # Ok(())
 /// # })
 /// # }

@@ -1,11 +1,13 @@
-//! Tokio's runtime as executor.
+//! Tokio's runtime as an executor.
 
 use ::tokio::runtime::Handle;
 
 use crate::executor::{Executor, Expired};
 
-/// Runs expired timeouts on a Tokio runtime, each batch as a task of it: so a timeout's closure may call `tokio::spawn`, and shares
-/// the runtime's threads with all that it has to do with. With the feature `tokio`.
+/// Runs expired timeouts on a Tokio runtime. With the feature `tokio`.
+///
+/// Each batch is a task of the runtime, so a timeout's closure may call `tokio::spawn`, and shares
+/// the runtime's threads with the rest of the program.
 ///
 /// ```
 /// use std::time::Duration;
@@ -25,20 +27,24 @@ use crate::executor::{Executor, Expired};
 /// # }
 /// ```
 ///
-/// * A batch is one task, of up to 256 closures, and does not yield in between: they should be short, as the time between two
-///   `.await`s should be. What blocks belongs into `tokio::task::spawn_blocking`.
-/// * The runtime need not have a time driver: that is what the engine is for.
-/// * On a current-thread runtime closures run only while somebody is in its `block_on`.
-/// * **If the runtime has shut down, nothing is lost**: what expires from then on runs on the engine's worker, and what was on its way
-///   runs on the thread that drops the runtime's tasks. What such a closure spawns is dropped at once, as by every runtime
-///   that has shut down; it does not panic.
-/// * A [`shutdown`](crate::Timer::shutdown) of the engine waits for the batches that have begun to run, and not for those that the runtime
-///   has not come to yet, as these may be waiting for the very thread that waits.
+/// * A batch is one task, of up to 256 closures, and does not yield in between. So closures should
+///   be short, as the time between two `.await`s should be. Blocking work belongs in
+///   `tokio::task::spawn_blocking`.
+/// * The runtime needs no time driver, because the engine takes its place.
+/// * On a current-thread runtime, closures run only while a thread is in its `block_on`.
+/// * **Nothing is lost when the runtime shuts down.** Timeouts that expire after that run on the
+///   engine's worker. Those that were on their way run on the thread that drops the runtime's
+///   tasks. The runtime drops at once what such a closure spawns, as every runtime that has shut
+///   down does; the closure does not panic.
+/// * A [`shutdown`](crate::Timer::shutdown) of the engine waits for the batches that have begun to
+///   run. It does not wait for those that the runtime has not begun yet, because these may be
+///   waiting for the very thread that shuts the engine down.
 ///
 /// The handle does not keep the runtime alive. Costs one allocation for each batch. Does not block.
 impl Executor for Handle {
     fn execute(&self, expired: Expired) {
-        // Should the runtime have shut down, `spawn` drops the batch, which runs it here: what it spawns must find the runtime all the same.
+        // If the runtime has shut down, `spawn` drops the batch, which runs it here. What the batch
+        // spawns must still find the runtime.
         let _context = self.enter();
         drop(self.spawn(async move { expired.run() }));
     }

@@ -1,4 +1,5 @@
-//! A time limit for a service's requests, as a layer: what tower's own `timeout` is, without Tokio's timer. (Feature `tower`.)
+//! A time limit for a service's requests, as a layer: like tower's own `timeout`, but without
+//! Tokio's timer. (Feature `tower`.)
 //!
 //! ```
 //! use std::time::Duration;
@@ -19,9 +20,11 @@
 //! # }
 //! ```
 //!
-//! axum's routers take layers whose errors are answers already, so there a layer that makes answers of them goes in front, with
-//! `ServiceBuilder::new().layer(HandleErrorLayer::new(answer)).layer(TimeoutLayer::new(timer, limit))`, and `answer` an
-//! `async fn(BoxError) -> impl IntoResponse`: the example `integrations/examples/axum_timeout.rs` is a whole server.
+//! axum's routers only take layers whose errors are responses already. So put a layer in front that
+//! turns errors into responses, with
+//! `ServiceBuilder::new().layer(HandleErrorLayer::new(answer)).layer(TimeoutLayer::new(timer,
+//! limit))`. There `answer` is an `async fn(BoxError) -> impl IntoResponse`. The example
+//! `integrations/examples/axum_timeout.rs` is a complete server.
 
 use std::error::Error;
 use std::future::Future;
@@ -34,10 +37,10 @@ use ::tower_service::Service;
 
 use crate::{Timer, WithTimeout};
 
-/// As tower's.
+/// The same error type as tower's.
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Gives each request to the services that it wraps so much time: see [`Timeout`].
+/// A layer that limits the time of each request to the services that it wraps: see [`Timeout`].
 #[derive(Clone, Debug)]
 pub struct TimeoutLayer {
     timer: Timer,
@@ -45,7 +48,8 @@ pub struct TimeoutLayer {
 }
 
 impl TimeoutLayer {
-    /// A layer whose limit `timer` counts. Never fails; schedules nothing before a request has to wait.
+    /// Makes a layer with a time limit that `timer` measures. Never fails. Schedules nothing before
+    /// a request has to wait.
     #[must_use]
     pub fn new(timer: Timer, limit: Duration) -> Self {
         Self { timer, limit }
@@ -60,15 +64,17 @@ impl<S> Layer<S> for TimeoutLayer {
     }
 }
 
-/// A service whose answers have a limit. Made by [`TimeoutLayer`], or by hand.
+/// A service whose requests have a time limit. Made by [`TimeoutLayer`], or by [`new`](Self::new).
 ///
-/// The time of a request counts from when its answer is first polled and not ready, as of [`Timer::timeout`]: an answer that is ready at once
-/// costs no look at a clock. How long the service takes to be ready for a request does not count. Neither blocks nor allocates, but for
-/// the box of an error.
+/// As with [`Timer::timeout`], the time of a request counts from when its response is first polled
+/// and not ready. A response that is ready at once costs no read of the clock. The time that the
+/// service takes to be ready for a request does not count. Does not block. Allocates only the box
+/// of an error.
 ///
 /// # Errors
-/// What the service inside answers, in a box; or an [`Elapsed`](crate::Elapsed) in a box when the time is up: ask with
-/// `error.is::<tourbillon::Elapsed>()`. The answer that comes too late is dropped with its [`ResponseFuture`].
+/// The inner service's error in a box; or, when the time is up, an [`Elapsed`](crate::Elapsed) in a
+/// box, which `error.is::<tourbillon::Elapsed>()` detects. A response that comes too late is
+/// dropped with its [`ResponseFuture`].
 #[derive(Clone, Debug)]
 pub struct Timeout<S> {
     timer: Timer,
@@ -77,23 +83,23 @@ pub struct Timeout<S> {
 }
 
 impl<S> Timeout<S> {
-    /// A service with a limit that `timer` counts.
+    /// Makes a service with a time limit that `timer` measures.
     #[must_use]
     pub fn new(timer: Timer, limit: Duration, inner: S) -> Self {
         Self { timer, limit, inner }
     }
 
-    /// The service inside.
+    /// Returns the inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// The service inside.
+    /// Returns the inner service.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
-    /// The service inside, without the limit.
+    /// Returns the inner service, without the limit.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -116,7 +122,8 @@ where
     }
 }
 
-/// The answer to a request, or the error that it took too long. Made by [`Timeout`]; dropping it cancels.
+/// The response to a request, or the error that it took too long. Made by [`Timeout`]. Dropping it
+/// cancels the request.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless they are awaited or polled"]
 pub struct ResponseFuture<F>(WithTimeout<F>);
@@ -129,7 +136,8 @@ where
     type Output = Result<Response, BoxError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // SAFETY: the only field is pinned as the whole is: nothing moves it out, and there is no `Drop`.
+        // SAFETY: the only field is pinned with the whole: nothing moves it out, and the type has
+        // no `Drop`.
         let limited = unsafe { self.map_unchecked_mut(|this| &mut this.0) };
         Poll::Ready(match ready!(limited.poll(context)) {
             Ok(answer) => answer.map_err(Into::into),
