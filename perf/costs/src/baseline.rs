@@ -74,6 +74,13 @@ impl Baseline {
         if self.clock_source == now.clock_source { costs } else { Costs { instructions: None, ..costs } }
     }
 
+    /// Whether an operation of `now` costs more than it did.
+    pub(crate) fn has_crept(&self, now: &Self, operation: &str) -> bool {
+        let costs = now.operations.get(operation).cloned();
+        let only = costs.into_iter().map(|costs| (operation.to_owned(), costs)).collect();
+        !self.compare(&Self { operations: only, ..now.clone() }).crept.is_empty()
+    }
+
     /// Compares each cost of each operation of `now`.
     pub(crate) fn compare(&self, now: &Self) -> Findings {
         let mut findings = Findings::default();

@@ -16,6 +16,9 @@ use super::operation::Operation;
 use super::stepper::NotPermitted;
 use super::subject::{self, SubjectArgs};
 
+/// How often a cost is counted again before it is believed to have crept.
+const AGAIN: usize = 3;
+
 /// Counts what each operation costs, and fails if one has come to cost more than the baseline says.
 #[derive(Debug, Parser)]
 struct Cli {
@@ -72,9 +75,12 @@ fn run(cli: &Cli) -> Result<bool> {
         return explain::print(operation).map(|()| true);
     }
     let operations = if cli.operations.is_empty() { Operation::all() } else { &cli.operations };
-    let (now, notes) = measure(operations)?;
+    let valgrind = callgrind::find();
+    let mut means = Means { trace: true, valgrind: valgrind.as_deref() };
+    let (mut now, notes) = measure(operations, &mut means)?;
     let known =
         if cli.accept { Baseline::read(&cli.baseline).unwrap_or_default() } else { Baseline::read(&cli.baseline)? };
+    measure_again(operations, &known, &mut now, means)?;
     print_table(operations, &now);
     notes.iter().for_each(|note| println!("{note}"));
     ensure!(!cli.accept || notes.is_empty(), "a baseline has to have all figures, and some can't be had here");
@@ -82,25 +88,42 @@ fn run(cli: &Cli) -> Result<bool> {
 }
 
 /// Measures the operations, with what there is; and says what there is not.
-fn measure(operations: &[Operation]) -> Result<(Baseline, Vec<String>)> {
+fn measure(operations: &[Operation], means: &mut Means<'_>) -> Result<(Baseline, Vec<String>)> {
     let (mut now, mut notes) = (Baseline::here(), Vec::new());
-    let valgrind = callgrind::find();
-    if valgrind.is_none() {
+    if means.valgrind.is_none() {
         notes.push("There is no valgrind here: INSTRUCTIONS UNDER CALLGRIND WERE NOT CHECKED.".to_owned());
     }
-    let mut means = Means { trace: true, valgrind: valgrind.as_deref() };
     for &operation in operations {
         eprint!("{} ", operation.name());
-        let costs = Costs::measure(operation, means).or_else(|error| {
+        let costs = Costs::measure(operation, *means).or_else(|error| {
             let refused = error.downcast::<NotPermitted>()?;
             notes.push(format!("{refused}: READ-MODIFY-WRITES, CACHE LINES AND SYSTEM CALLS WERE NOT CHECKED."));
             means.trace = false;
-            Costs::measure(operation, means)
+            Costs::measure(operation, *means)
         })?;
         now.operations.insert(operation.name(), costs);
     }
     eprintln!();
     Ok((now, notes))
+}
+
+/// Measures what seems to cost more than it did again, and keeps the least of each figure.
+///
+/// On a loaded machine the copy that is stepped through does more now and then: its worker wakes in
+/// between, or its clock is due to be looked at. It never does less.
+fn measure_again(operations: &[Operation], known: &Baseline, now: &mut Baseline, means: Means<'_>) -> Result<()> {
+    for _ in 0..AGAIN {
+        for &operation in operations {
+            let name = operation.name();
+            if !known.has_crept(now, &name) {
+                continue;
+            }
+            eprintln!("{name} once more");
+            let costs = Costs::measure(operation, means)?.least(&now.operations[&name]);
+            now.operations.insert(name, costs);
+        }
+    }
+    Ok(())
 }
 
 fn print_table(operations: &[Operation], now: &Baseline) {

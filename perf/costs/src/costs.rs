@@ -102,6 +102,25 @@ impl Costs {
         Ok(costs)
     }
 
+    /// Of two measurements of one operation, the lesser of each figure.
+    pub(crate) fn least(&self, other: &Self) -> Self {
+        let less = |of: fn(&Self) -> Option<f64>| match (of(self), of(other)) {
+            (Some(one), Some(two)) => Some(one.min(two)),
+            (one, two) => one.or(two),
+        };
+        Self {
+            read_modify_writes: less(|costs| costs.read_modify_writes),
+            read_modify_writes_mean: less(|costs| costs.read_modify_writes_mean),
+            lines_written: less(|costs| costs.lines_written),
+            lines_shared_across_shards: less(|costs| costs.lines_shared_across_shards),
+            lines_shared_in_shard: less(|costs| costs.lines_shared_in_shard),
+            system_calls: less(|costs| costs.system_calls),
+            allocations: less(|costs| costs.allocations),
+            instructions: less(|costs| costs.instructions),
+            instructions_by_callgrind: less(|costs| costs.instructions_by_callgrind),
+        }
+    }
+
     fn take(&mut self, trace: &Trace) -> Result<()> {
         let sections = lane(trace, 0);
         let usual = usual(&sections).context("nothing was measured")?;
@@ -211,6 +230,15 @@ mod tests {
         let sections = [9, 5, 5, 9].map(|n| section(0, n, &[], &[]));
         assert_eq!(usual(&sections.each_ref()).map(|section| section.path.len()), Some(5));
         assert!(usual(&[]).is_none());
+    }
+
+    #[test]
+    fn the_least_of_two_measurements_is_that_of_each_figure() {
+        let one = Costs { instructions: Some(461.0), read_modify_writes: Some(6.0), ..Costs::default() };
+        let two = Costs { instructions: Some(820.0), read_modify_writes: Some(5.0), ..Costs::default() };
+        let least = Costs { instructions: Some(461.0), read_modify_writes: Some(5.0), ..Costs::default() };
+        assert_eq!((one.least(&two), two.least(&one)), (least.clone(), least));
+        assert_eq!(one.least(&Costs::default()), one, "what one of them could not find out the other knows");
     }
 
     #[test]
