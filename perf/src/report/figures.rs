@@ -58,7 +58,7 @@ pub(crate) struct Figure {
 /// axis counts, and the figure drawn below.
 type Wanted = (&'static str, &'static str, usize, &'static str, &'static str, &'static str, Option<&'static str>);
 
-const EACH: &str = "ns an operation (light: CPU, whole process)";
+const EACH: &str = "ns per operation (thin: CPU, whole process)";
 const CPU: Option<&str> = Some("cpu_ns");
 
 /// Returns all plots, in the order in which [`NAMES`] has them.
@@ -67,9 +67,9 @@ pub(crate) fn all(data: &Data) -> Result<Vec<Figure>> {
         |case| [("1 producer", case, 1, "ns", "ns", EACH, CPU), ("2 producers", case, 2, "ns", "ns", EACH, CPU)];
     let burst = [
         ("Until the last has run", "w7", 1, "ms", "ms", "ms after the deadline", None),
-        ("CPU of the process", "w7", 1, "cpu_ns", "ns", "ns of CPU time a timeout", None),
+        ("CPU of the process", "w7", 1, "cpu_ns", "ns", "ns of CPU time per timeout", None),
     ];
-    let each = "resident bytes a timeout";
+    let each = "resident bytes per timeout";
     let memory = [
         ("1,000,000 pending", "w5", 1, "bytes", "B", each, None),
         ("10,000,000 pending", "w5-10m", 1, "bytes", "B", each, None),

@@ -239,7 +239,7 @@ pub(crate) fn reproduce(data: &Data) -> Markup {
         section #reproduce {
             h2 { "Do it again" } "\n"
             p {
-                "On a machine that does nothing else. It takes some " (minutes.ceil()) " minutes, without the builds. Absolute "
+                "On a machine that does nothing else. It takes some " (minutes.ceil()) " min, without the builds. Absolute "
                 "figures move with the machine: compare the ratios."
             } "\n"
             pre {

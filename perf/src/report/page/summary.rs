@@ -74,7 +74,7 @@ fn compared(data: &Data, name: &str) -> Markup {
         found
     };
     let commits = each(|file| file.commit().unwrap_or(NOT_RECORDED).to_owned());
-    let repeats = each(|file| file.repeat.to_string()).join(" or ");
+    let repeats = each(|file| format!("{} run{}", file.repeat, if file.repeat == 1 { "" } else { "s" })).join(" or ");
     let machines = each(|file| format!("{} with {} cores", file.machine.processor, file.machine.cores)).join(", or ");
     let version = |package: &str| data.files.iter().rev().find_map(|file| file.machine.crates.get(package));
     let label = |system: &str| {
@@ -94,7 +94,7 @@ fn compared(data: &Data, name: &str) -> Markup {
     html! {
         p.lead {
             (label(&data.reference).0) " (commit" @if commits.len() > 1 { "s" } " " (commits.join(", ")) ") beside "
-            (others.collect::<Vec<_>>().join(", ")) ". Medians of " (repeats) " runs, each in a process of its own, in turn, on "
+            (others.collect::<Vec<_>>().join(", ")) ". Medians of " (repeats) ", each in a process of its own, in turn, on "
             (machines) ". " (promises(data, name))
         } "\n"
     }
