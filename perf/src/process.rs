@@ -87,12 +87,11 @@ impl CpuByThread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proc::resident_bytes;
 
     #[test]
     #[cfg(target_os = "linux")]
     fn the_process_has_memory_and_has_used_the_cpu() {
-        assert!(resident_bytes().is_some_and(|bytes| bytes > 100_000));
+        assert!(crate::proc::resident_bytes().is_some_and(|bytes| bytes > 100_000));
         assert!(CpuTime::now().total_s() >= 0.0);
     }
 }
