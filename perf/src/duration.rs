@@ -66,7 +66,7 @@ impl Epoch {
         nanos(instant.saturating_duration_since(self.0))
     }
 
-    /// The instant so many nanoseconds after the start.
+    /// The instant `nanos` nanoseconds after the start.
     pub(crate) fn at(self, nanos: u64) -> Instant {
         self.0 + Duration::from_nanos(nanos)
     }

@@ -1,11 +1,12 @@
 //! `tourbillon-perf`: the load generator of Tourbillon.
 //!
-//! Five jobs, a folder each. `connections` (what runs when nothing is named) puts the engine under
-//! the load it was made for: real TCP connections and a million timeouts beside them, and balances
-//! the books at the end. `replay` runs a web server's access log through the engine and compares it
-//! with an independent count. `compare` measures single operations, lateness, memory and idleness beside other
-//! timers, and `report` makes a page of what it found. `garbage` shows how much memory very many cancelled timeouts take. `soak` does
-//! everything at random, with faults, and holds every timeout to what is promised.
+//! Six jobs, a folder each. `connections` is the default. It puts the engine under the load it was
+//! made for, real TCP connections and a million timeouts beside them, and reconciles the counters
+//! at the end. `replay` runs a web server's access log through the engine and compares it with an
+//! independent count. `compare` measures single operations, lateness, memory and idleness beside
+//! other timers, and `report` makes a page of what it found. `garbage` shows how much memory very
+//! many cancelled timeouts take. `soak` does all operations at random, with faults, and checks the
+//! engine's promises for every timeout.
 
 #[path = "../../examples/accept/mod.rs"]
 mod accept;
@@ -56,7 +57,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Job {
-    /// Real connections and 1,000,000 timeouts at once; the books are balanced at the end (default)
+    /// Real connections and 1,000,000 timeouts at once; the counters are reconciled at the end
+    /// (default)
     Connections(ConnectionsArgs),
     /// Replay a web server's access log as a trace of keep-alive timeouts, and check the count
     Replay(ReplayArgs),

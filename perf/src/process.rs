@@ -42,7 +42,7 @@ pub(crate) fn cores() -> usize {
 /// engine's.
 pub(crate) const OWN_THREADS: &str = "perf-";
 
-/// CPU time by who used it, in seconds.
+/// CPU time by the threads that used it, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(crate) struct CpuByThread {
     /// Workers and pool: every thread that is not this program's own.

@@ -1,4 +1,5 @@
-//! The comparison as a user runs it, as small as can be: it starts its processes, and writes down all that a report needs.
+//! The comparison as a user runs it, as small as can be: it starts its processes, and writes down
+//! all that a report needs.
 
 use std::fs;
 use std::path::PathBuf;

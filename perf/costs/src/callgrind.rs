@@ -1,4 +1,5 @@
-//! Instructions, as callgrind counts them: over thousands of operations, with the now and then in it.
+//! Instructions, as callgrind counts them: over thousands of operations, with the now and then in
+//! it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -11,7 +11,8 @@ use super::operation::Operation;
 use super::stepper::{Section, Trace, trace};
 use super::subject::{self, How};
 
-/// The costs of one operation; none where there is no such thing, or where it could not be found out.
+/// The costs of one operation; none where there is no such thing, or where it could not be found
+/// out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Costs {
@@ -21,7 +22,8 @@ pub(crate) struct Costs {
     pub(crate) read_modify_writes_mean: Option<f64>,
     /// Outside of the stack, by the usual operation.
     pub(crate) lines_written: Option<f64>,
-    /// Lines that a producer at one shard writes in the usual operation, and one at another shard writes, too, or reads.
+    /// Lines that a producer at one shard writes in the usual operation, and one at another shard
+    /// writes, too, or reads.
     pub(crate) lines_shared_across_shards: Option<f64>,
     /// The same of two producers at one shard.
     pub(crate) lines_shared_in_shard: Option<f64>,
@@ -48,9 +50,11 @@ pub(crate) struct Cost {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slack {
     None,
-    /// By what a few lines more in a turn are for one of its timeouts: a turn's own data may begin in the middle of a line.
+    /// By what a few lines more in a turn are for one of its timeouts: a turn's own data may begin
+    /// in the middle of a line.
     Share,
-    /// By one: where the allocator has put a queue's block decides whether two places in it are in one line.
+    /// By one: where the allocator has put a queue's block decides whether two places in it are in
+    /// one line.
     One,
     /// By a few per cent: it depends on the compiler.
     SomePercent,
@@ -176,7 +180,8 @@ pub(crate) fn usual<'a>(sections: &[&'a Section]) -> Option<&'a Section> {
     sections.iter().find(|section| section.path.len() == usual).copied()
 }
 
-/// Lines that one of two threads writes in its usual operations, and the other writes, or reads, in its own.
+/// Lines that one of two threads writes in its usual operations, and the other writes, or reads, in
+/// its own.
 pub(crate) fn shared(trace: &Trace) -> Result<BTreeSet<u64>> {
     let [first, second] = [0, 1].map(|number| touched_usually(&lane(trace, number)));
     let ((written, read), (written_too, read_too)) = (first.context("no lane 0")?, second.context("no lane 1")?);

@@ -18,7 +18,8 @@ struct Place {
     frames: Vec<(String, String)>,
 }
 
-/// Prints what the usual operation does, by function, and each of its read-modify-writes by its line.
+/// Prints what the usual operation does, by function, and each of its read-modify-writes by its
+/// line.
 pub(crate) fn print(operation: Operation) -> Result<()> {
     let trace = trace(&mut subject::command(operation, How::Step, 2)?)?;
     let sections = lane(&trace, 0);
@@ -58,7 +59,8 @@ pub(crate) fn print(operation: Operation) -> Result<()> {
     Ok(())
 }
 
-/// The place of each instruction; of one in the C library that of the last one before it that is in the program.
+/// The place of each instruction; of one in the C library that of the last one before it that is in
+/// the program.
 fn known<'a>(path: &[u64], places: &'a [Place]) -> BTreeMap<u64, &'a Place> {
     let mut known = BTreeMap::new();
     let mut last = None;
@@ -92,7 +94,8 @@ impl Place {
     }
 }
 
-/// Prints the functions, and in how many of the places each of them is; not those with less than a hundredth.
+/// Prints the functions, and in how many of the places each of them is; not those with less than a
+/// hundredth.
 fn by_count<'a>(places: impl Iterator<Item = impl Iterator<Item = &'a (String, String)>>) {
     let (mut counts, mut total) = (BTreeMap::<String, usize>::new(), 0);
     for frames in places {
@@ -132,7 +135,8 @@ fn places(offsets: &[u64]) -> Result<Vec<Place>> {
     Ok(places)
 }
 
-/// For each address a line with it, and then, for each frame, a line with the function and one with the place.
+/// For each address a line with it, and then, for each frame, a line with the function and one with
+/// the place.
 fn parse(output: &str) -> Vec<Place> {
     let mut places: Vec<Place> = Vec::new();
     let mut lines = output.lines();

@@ -1,8 +1,8 @@
 //! `tourbillon-costs`: what each operation costs that can be counted, held to a baseline.
 //!
-//! No clock: read-modify-writes, cache lines, system calls, allocations and instructions are the same on a loaded machine. A
-//! copy of this process does one operation many times over, and is stepped through instruction by instruction, or run under
-//! callgrind.
+//! No clock: read-modify-writes, cache lines, system calls, allocations and instructions are the
+//! same on a loaded machine. A copy of this process does one operation many times over, and is
+//! stepped through instruction by instruction, or run under callgrind.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod baseline;

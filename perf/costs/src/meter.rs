@@ -42,7 +42,8 @@ pub(crate) struct Breakpoints {
 impl Meter for Breakpoints {
     #[inline(always)]
     fn measure<R>(&mut self, operations: usize, work: impl FnOnce() -> R) -> R {
-        // SAFETY: the tracer, whose child this is, goes on behind the breakpoint with all registers as they were.
+        // SAFETY: the tracer, whose child this is, goes on behind the breakpoint with all registers
+        // as they were.
         unsafe { asm!("int3", in("rdi") self.mark as u64, in("rsi") self.lane, in("rdx") operations) };
         let result = black_box(work());
         // SAFETY: as above.

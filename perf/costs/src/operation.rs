@@ -32,7 +32,8 @@ pub(crate) enum Operation {
     DropExpired,
     /// All three, one after the other, as a request that is answered in time.
     ScheduleCancelDrop,
-    /// A future that sleeps is made, polled once, and dropped: a limit that was met, but not at once.
+    /// A future that sleeps is made, polled once, and dropped: a limit that was met, but not at
+    /// once.
     SleepDrop,
     /// A limit is put round a future that is ready at once.
     TimeoutReady,
@@ -54,7 +55,8 @@ pub(crate) enum Operation {
 const FAR: Duration = Duration::from_secs(3_600);
 /// What a worker sleeps for at most, so that nothing that is brought later wakes it.
 const ANCHOR: Duration = Duration::from_secs(60);
-/// Entries of an engine on the real clock: more than are ever in use at once, so that it takes no memory in between.
+/// Entries of an engine on the real clock: more than are ever in use at once, so that it takes no
+/// memory in between.
 const ROOM: usize = 32_768;
 const SOON: Duration = Duration::from_millis(1);
 
@@ -88,7 +90,8 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// An engine without threads, on a clock that is moved by hand: what happens in it is the same each time.
+    /// An engine without threads, on a clock that is moved by hand: what happens in it is the same
+    /// each time.
     pub(crate) fn driven(room: usize) -> Self {
         let clock = ManualClock::new();
         let builder = Timer::builder().shards(1).clock(clock.clone());
@@ -282,7 +285,8 @@ fn task() -> impl FnOnce() + Send + 'static {
     }
 }
 
-/// With a delay that the compiler doesn't know: for a constant one it might make a copy of the engine's code, or not.
+/// With a delay that the compiler doesn't know: for a constant one it might make a copy of the
+/// engine's code, or not.
 #[inline(always)]
 fn schedule(timer: &Timer, delay: Duration) -> Timeout {
     timer.schedule(black_box(delay), task()).expect("the engine accepts")

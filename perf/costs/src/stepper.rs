@@ -1,8 +1,8 @@
 //! Goes through what stands between the marks of another process, instruction by instruction.
 //!
-//! Only the thread that has come to a mark is stepped through; the others run, and have nothing to do. The time stamp counter
-//! stands nearly still for it: a step takes microseconds, and the producers' clock would find that its last look is too
-//! old, each time.
+//! Only the thread that has come to a mark is stepped through; the others run, and have nothing to
+//! do. The time stamp counter stands nearly still for it: a step takes microseconds, and the
+//! producers' clock would find that its last look is too old, each time.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -289,8 +289,8 @@ mod tests {
         if is_subject() {
             let mut lines = [const { Lines([0; 16]) }; 4].map(Box::new);
             let [a, b, c, d] = lines.each_mut().map(|lines| lines.0.as_mut_ptr());
-            // SAFETY: writes to lines that are ours, and gives back what it takes from the stack. The tracer goes on behind
-            // the breakpoints.
+            // SAFETY: writes to lines that are ours, and gives back what it takes from the stack.
+            // The tracer goes on behind the breakpoints.
             unsafe {
                 asm!(
                     "int3",

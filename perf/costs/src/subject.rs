@@ -25,7 +25,8 @@ pub(crate) struct SubjectArgs {
 /// How the operation is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum How {
-    /// Under a tracer, each operation step by step; a producer's by two threads, one after the other.
+    /// Under a tracer, each operation step by step; a producer's by two threads, one after the
+    /// other.
     Step,
     /// Under a tracer that counts system calls.
     Calls,
@@ -89,8 +90,9 @@ fn count_producers_calls(operation: Operation) {
     bench.rounds(operation, 1, CALLS, &mut Breakpoints { mark: Mark::Calls, lane: 0 });
 }
 
-/// Two threads, each with a home shard of its own if there are two, which take turns. Neither gives anything back before
-/// both have been measured, so that no entry goes from one to the other in between.
+/// Two threads, each with a home shard of its own if there are two, which take turns. Neither gives
+/// anything back before both have been measured, so that no entry goes from one to the other in
+/// between.
 fn step_producers(operation: Operation, shards: usize) {
     let timer = Bench::engine(shards);
     let turn = Barrier::new(2);
@@ -107,7 +109,8 @@ fn step_producers(operation: Operation, shards: usize) {
 }
 
 fn step_on_lane(operation: Operation, lane: usize, n: usize, timer: Timer, turn: &Barrier) {
-    // What the stepper takes for a part of the stack reaches a little above the operation's frame: let that be stack.
+    // What the stepper takes for a part of the stack reaches a little above the operation's frame:
+    // let that be stack.
     let below = std::hint::black_box([0_u8; super::stepper::FRAMES_BYTES]);
     let mut bench = None;
     in_turn(lane, turn, || bench = Some(Bench::at(timer, STEPPED)));

@@ -33,7 +33,8 @@ const fn count(key: &'static str, heading: &'static str) -> Metric {
     Metric { key, heading, decimals: 0, better: Better::Neither }
 }
 
-/// A loop over operations: as its caller saw it, as the whole process paid for it, and all callers together.
+/// A loop over operations: as its caller saw it, as the whole process paid for it, and all callers
+/// together.
 const LOOP: &[Metric] =
     &[less("ns", "ns/op", 1), less("cpu_ns", "CPU ns/op, whole process", 1), more("mops", "M/s, all together", 2)];
 const LATENESS: &[Metric] = &[
@@ -48,7 +49,7 @@ const LATENESS: &[Metric] = &[
 ];
 const MEMORY: &[Metric] = &[less("bytes", "bytes each", 1)];
 const IDLE: &[Metric] = &[less("wakeups", "wake-ups", 0), less("cpu_ms", "CPU ms", 2)];
-const CLUMP: &[Metric] = &[less("ms", "ms to the last", 2), less("cpu_ns", "CPU ns each", 1)];
+const BURST: &[Metric] = &[less("ms", "ms to the last", 2), less("cpu_ns", "CPU ns each", 1)];
 const PENDING: &[Metric] = &[
     less("schedule_ns", "schedule ns", 1),
     less("cancel_ns", "cancel ns", 1),
@@ -255,7 +256,7 @@ pub(crate) static CASES: [Case; 25] = [
         headline: true,
         title: "W7 100,000 on one deadline, from it until the last has run",
         producers: &[1],
-        metrics: CLUMP,
+        metrics: BURST,
         work: Work::Burst,
     },
     pending("w8-10k", "W8 cost with 10,000 pending at 60 to 120 s", 10_000),

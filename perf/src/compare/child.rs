@@ -38,7 +38,8 @@ pub(crate) fn measure(mut command: Command, job: &Job, patience: Duration) -> Re
     Line::read(&output, job.case)
 }
 
-/// What a program says when it fails: its error, or its panic or exception, or the last that it says.
+/// What a program says when it fails: its error, or its panic or exception, or the last that it
+/// says.
 fn reason(errors: &str) -> &str {
     let error = errors.lines().find_map(|line| line.strip_prefix("error: "));
     let after_panic = || errors.lines().skip_while(|line| !line.contains("panicked at")).nth(1);

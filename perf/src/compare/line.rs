@@ -1,4 +1,5 @@
-//! What one run of one case has to say: one line of JSON, the same from every program that measures.
+//! The result of one run of one case: one line of JSON, the same from every program that
+//! measures.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +46,8 @@ impl Line {
         Ok(())
     }
 
-    /// Finds the line in what a program printed: the last one that is an object. A peer may print things of its own.
+    /// Finds the line in what a program printed: the last one that is an object. A peer may print
+    /// things of its own.
     pub(crate) fn read(output: &str, case: &Case) -> Result<Self> {
         let text = output.lines().rfind(|line| line.starts_with('{')).context("it printed no result")?;
         let line: Self = serde_json::from_str(text).with_context(|| format!("it printed {text:?}"))?;

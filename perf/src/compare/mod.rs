@@ -1,8 +1,8 @@
-//! Tourbillon beside other timers: W1 to W8, in one run.
+//! Tourbillon beside other timers: W1 to W10, in one run.
 //!
-//! Every run of every case is a process of its own (this program, with the hidden job `case`, or a Java program), the
-//! systems take turns, and before each run two threads play ping-pong with a cache line, because on a shared or virtual
-//! machine the way between two cores is what varies most.
+//! Every run of every case is a process of its own: this program with the hidden job `case`, or a
+//! Java program. The systems take turns. Before each run two threads play ping-pong with a cache
+//! line, because on a shared or virtual machine the time between two cores varies most.
 
 mod cases;
 mod child;
@@ -41,11 +41,13 @@ pub(crate) use systems::servers::{EchoArgs, run_echo_load};
 #[derive(Debug, Clone, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct CompareArgs {
-    /// Only these cases, separated by commas: a group (w1), a case (w1-cold), or `all` [default: the headline ones]
+    /// Only these cases, separated by commas: a group (w1), a case (w1-cold), or `all` [default:
+    /// the headline ones]
     #[arg(long, value_name = "CASES", value_delimiter = ',')]
     cases: Vec<String>,
 
-    /// Only these systems, separated by commas [default: all that this program was built with, and Netty]
+    /// Only these systems, separated by commas [default: all that this program was built with, and
+    /// Netty]
     #[arg(long, value_name = "SYSTEMS", value_enum, value_delimiter = ',')]
     systems: Vec<Name>,
 
@@ -61,7 +63,8 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "FOLDER")]
     pub(crate) report: Option<PathBuf>,
 
-    /// Compare builds of this program instead of systems: NAME=PATH, the first being what the others are compared with
+    /// Compare builds of this program instead of systems: NAME=PATH, the first being what the
+    /// others are compared with
     #[arg(long, value_name = "NAME=PATH", value_parser = parse_build)]
     build: Vec<(String, PathBuf)>,
 
@@ -193,7 +196,7 @@ pub(crate) fn verdict(report: &Report) -> Verdict {
 /// Measures one case of one system, here.
 pub(crate) fn run_case(args: &CaseArgs) -> Result<Verdict> {
     measure::measure(args.system, &args.size.job(args.case, args.producers))?.print()?;
-    // Ten million timeouts that nobody needs any more would take long to be taken apart.
+    // Ten million timeouts that are not needed any more would take long to be freed.
     std::process::exit(0);
 }
 

@@ -36,8 +36,8 @@ impl Netty {
     pub(crate) fn command(&self, system: &str, slots: u32, job: &Job) -> Command {
         let path = JARS.iter().fold(self.classes.display().to_string(), |path, jar| format!("{path}:{jar}"));
         let mut command = Command::new("java");
-        // The parallel collector, whose barriers cost a producer least; and a heap that never has to grow or to be
-        // collected in a race.
+        // The parallel collector, whose barriers cost a producer least; and a heap that never has
+        // to grow or to be collected in a race.
         let heap = if job.case.id.ends_with("10m") || job.case.id == "w4-crowded" { "8g" } else { "3g" };
         command.args([format!("-Xms{heap}"), format!("-Xmx{heap}"), "-XX:+UseParallelGC".to_owned()]);
         command.args(["-cp", &path, MAIN, "--system", system, "--slots", &slots.to_string()]);

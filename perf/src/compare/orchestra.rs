@@ -123,8 +123,9 @@ impl Orchestra {
         self.players.iter().filter(there).map(row).collect()
     }
 
-    /// Each in its turn, another one first each time, so that none always follows the same. Except that they are idle
-    /// together: each counts its own wake-ups and its own CPU, and asleep they are not in each other's way.
+    /// Each in its turn, another one first each time, so that none always follows the same. Except
+    /// that they are idle together: each counts its own wake-ups and its own CPU, and asleep they
+    /// are not in each other's way.
     fn measure_all(&self, job: &Job, repetition: usize, tried: &mut [Tried]) {
         if matches!(job.case.work, Work::Idle { .. }) {
             let ping_pong_ns = round_trip();
@@ -178,7 +179,8 @@ impl Player {
     }
 }
 
-/// Whether Tourbillon kept what it promises, in every run: none early, none lost, none twice, and no run that failed.
+/// Whether Tourbillon kept what it promises, in every run: none early, none lost, none twice, and
+/// no run that failed.
 pub(crate) fn promises_kept(report: &Report) -> bool {
     let mut kept = true;
     for table in &report.tables {

@@ -1,4 +1,5 @@
-//! A loop that several producers run at once, timed as each of them saw it and as the whole process paid for it.
+//! A loop that several producers run at once, timed as each of them saw it and as the whole process
+//! paid for it.
 
 use std::sync::Barrier;
 use std::thread;
@@ -29,8 +30,8 @@ impl From<Lap> for Metrics {
     }
 }
 
-/// Runs `work` on each of `producers` threads at once. Each prepares first, in `prepare`, which is not measured; then all
-/// start together.
+/// Runs `work` on each of `producers` threads at once. Each prepares first, in `prepare`, which is
+/// not measured; then all start together.
 pub(crate) fn race<S: System, P>(
     system: &S,
     producers: usize,
@@ -47,7 +48,7 @@ pub(crate) fn race<S: System, P>(
             .map(|number| {
                 let (ready, start, done) = (&ready, &start, &done);
                 let (prepare, work) = (&prepare, &work);
-                // Whatever fails, all the barriers are passed, so that nobody is left waiting.
+                // Whatever fails, all the barriers are passed, so that no thread is left waiting.
                 let body = move || {
                     let prepared = system.producer().and_then(|mut producer| {
                         let prepared = prepare(&mut producer, number)?;

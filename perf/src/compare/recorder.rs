@@ -1,4 +1,5 @@
-//! What the timeouts of a run do when they are due: they are counted, once each, and how late they were is kept.
+//! What the timeouts of a run do when they are due: they are counted, once each, and how late they
+//! were is kept.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -10,8 +11,8 @@ use crossbeam_utils::CachePadded;
 
 use crate::duration::Epoch;
 
-/// Timeouts that count down together. One counter for all would be fought over by a pool's threads, and that would be
-/// measured instead; so would one of as many as a thread is given at a time.
+/// Timeouts that count down together. One counter for all would be fought over by a pool's threads,
+/// and that would be measured instead; so would one of as many as a thread is given at a time.
 const GROUP: u32 = 64;
 
 /// In a word: the timeout has run, and the rest is its lateness and no longer its deadline.
@@ -19,10 +20,10 @@ const RAN: u64 = 1 << 63;
 /// In a word that has `RAN`: it ran before its deadline, by as much as the rest says.
 const EARLY: u64 = 1 << 62;
 
-/// How often the last is asked for although it has told nobody.
+/// How often the waiting thread looks whether the last has run, although it was not woken.
 const SECOND_LOOK: Duration = Duration::from_millis(100);
 
-/// The number of a timeout that nobody waits for.
+/// The number of a timeout that no thread waits for.
 const STRAY: u32 = u32::MAX;
 
 /// What is scheduled: a pointer and a number, which is what a server's closure holds at the least.
@@ -40,7 +41,8 @@ impl Task {
     }
 }
 
-/// Counts the timeouts of a run. Leaked, as the timeouts of a process that ends with its run need not be freed.
+/// Counts the timeouts of a run. Leaked, as the timeouts of a process that ends with its run need
+/// not be freed.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     total: u32,
@@ -50,7 +52,8 @@ pub(crate) struct Recorder {
     groups: Box<[CachePadded<AtomicU32>]>,
     groups_left: CachePadded<AtomicU32>,
     last_ran: OnceLock<Instant>,
-    /// Who waits for the last, and is woken by it: one that looked again and again would be measured with the rest.
+    /// Who waits for the last, and is woken by it: one that looked again and again would be
+    /// measured with the rest.
     waiting: OnceLock<Thread>,
     twice: AtomicU64,
     strays: AtomicU64,
@@ -94,7 +97,7 @@ impl Recorder {
         }))
     }
 
-    /// A task that is counted apart: nobody expects it to run.
+    /// A task that is counted apart: it is not expected to run.
     pub(crate) fn stray(&'static self) -> Task {
         Task { recorder: self, number: STRAY }
     }
@@ -117,7 +120,8 @@ impl Recorder {
         }
         if let Some(word) = self.words.get(number as usize) {
             let now = self.epoch.nanos(Instant::now());
-            // The system under test hands the task, and with it the deadline, from thread to thread.
+            // The system under test hands the task, and with it the deadline, from thread to
+            // thread.
             let deadline = word.fetch_or(RAN, Ordering::Relaxed);
             if deadline & RAN != 0 {
                 self.twice.fetch_add(1, Ordering::Relaxed);
@@ -126,7 +130,7 @@ impl Recorder {
             let early = if now < deadline { EARLY } else { 0 };
             word.store(RAN | early | now.abs_diff(deadline), Ordering::Relaxed);
         }
-        // AcqRel: who counts the last one down has seen all the others' words.
+        // AcqRel: the thread that counts the last one down has seen all the others' words.
         let group = &self.groups[(number / GROUP) as usize];
         if group.fetch_sub(1, Ordering::AcqRel) == 1 && self.groups_left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.last_ran.get_or_init(Instant::now);

@@ -1,12 +1,13 @@
 //! Medians, and which runs may be compared with which.
 //!
-//! The way of a cache line between two cores is short or long for a minute or so at a time, as the host moves the guest,
-//! and whatever two threads share costs twice as much when it is long. So every run carries the reading taken just before
-//! it, and near runs are compared with near ones.
+//! The way of a cache line between two cores is short or long for a minute or so at a time, as the
+//! host moves the guest, and whatever two threads share costs twice as much when it is long. So
+//! every run carries the reading taken just before it, and near runs are compared with near ones.
 
 use serde::{Deserialize, Serialize};
 
-/// Below this a round trip of a cache line is near: the machines seen so far have some 45 ns or some 350.
+/// Below this a round trip of a cache line is near: the machines seen so far have some 45 ns or
+/// some 350.
 pub(crate) const NEAR_NS: f64 = 100.0;
 
 /// So many runs of a kind are needed for a median of that kind alone.
@@ -55,7 +56,8 @@ impl Selection {
         [Self::Near, Self::Far].into_iter().find(both).unwrap_or(Self::All)
     }
 
-    /// Whether a run with this reading belongs to it. Without a reading (one core) only `All` has it.
+    /// Whether a run with this reading belongs to it. Without a reading (one core) only `All` has
+    /// it.
     pub(crate) fn has(self, round_trip: Option<f64>) -> bool {
         match self {
             Self::Near => round_trip.is_some_and(|ns| ns < NEAR_NS),

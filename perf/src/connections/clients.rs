@@ -23,8 +23,9 @@ use super::options::Pace;
 use super::outcome::ClientsOutcome;
 use super::wire::{Message, Reader, Received, Why, Writer};
 
-/// Connections opened but not accepted yet. A listener of mio's, as the standard library's, has a queue of 128; what comes
-/// when it is full, the kernel drops, and a client that believes itself connected may be reset for it seconds later.
+/// Connections opened but not accepted yet. A listener of mio's, as the standard library's, has a
+/// queue of 128; what comes when it is full, the kernel drops, and a client that believes itself
+/// connected may be reset for it seconds later.
 const UNACCEPTED_AT_MOST: u64 = 100;
 
 /// How long the clients wait for their last answers when the run is over.
@@ -54,7 +55,8 @@ struct Client {
 }
 
 impl Client {
-    /// The record is made when the message has been handed over, and not before: it is what the client may rely on.
+    /// The record is made when the message has been handed over, and not before: it is what the
+    /// client may rely on.
     fn record_sent(&mut self) {
         if self.writer.is_done() && self.sent < self.number {
             self.sent = self.number;
@@ -73,7 +75,7 @@ pub(crate) struct Habits {
 }
 
 impl Habits {
-    /// How many of so many clients go silent.
+    /// How many of `clients` clients go silent.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of them")]
     fn silent_of(&self, clients: usize) -> usize {
         (self.silent_share * clients as f64).round() as usize
@@ -184,7 +186,8 @@ impl Clients {
             self.open += 1;
             self.outcome.opened += 1;
             count(&self.lane.gauges.opened);
-            // At once, as whoever connects has something to say. It also tells the server who this is.
+            // At once, as whoever connects has something to say. It also tells the server who this
+            // is.
             self.send(at);
         }
         Ok(())
@@ -318,7 +321,7 @@ impl Clients {
         }
     }
 
-    /// The run is over: closes whoever is not waiting for an answer, or everybody.
+    /// The run is over. Closes the clients that are not waiting for an answer, or all.
     fn leave(&mut self, everybody: bool) {
         for at in 0..self.clients.len() {
             let Some(client) = self.clients[at].as_ref() else {

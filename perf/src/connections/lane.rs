@@ -100,7 +100,7 @@ impl Lane {
         }
     }
 
-    /// Hands a signal to the server, and wakes it if nobody has.
+    /// Hands a signal to the server, and wakes it if no other thread has.
     pub(crate) fn signal(&self, signal: Signal) {
         self.signals.push(signal);
         self.wake();
@@ -111,7 +111,7 @@ impl Lane {
         // AcqRel: the server, which clears the flag before it empties the queue, either sees what
         // was pushed before this, or this sees the cleared flag and wakes it again.
         if !self.awake.swap(true, Ordering::AcqRel) {
-            // Fails only when the poller is gone, and then there is nobody to wake.
+            // Fails only when the poller is gone, and then no thread has to be woken.
             let _ = self.waker.wake();
         }
     }
@@ -155,8 +155,8 @@ impl Lane {
         }
     }
 
-    /// A client has waited too long for its answer. It goes on waiting; that it fired is in the
-    /// books.
+    /// A client has waited too long for its answer. It goes on waiting; the recorder counts that
+    /// the timeout fired.
     pub(crate) fn answer_task(lane: &Arc<Self>, deadline: Instant) -> impl FnOnce() + use<> {
         let (lane, deadline) = (Arc::clone(lane), lane.epoch.nanos(deadline));
         move || lane.recorder.fired(Kind::Answer, lane.epoch.at(deadline), Instant::now())

@@ -5,10 +5,10 @@
 //!   clients ◄──► server ──► idle timeouts, deadlines ──┘     └──► signals to the server: reap, answer
 //! ```
 //!
-//! [`books`] adds up what callers and tasks counted and compares it with what the engine says.
+//! [`counters`] adds up what callers and tasks counted and compares it with what the engine says.
 
-mod books;
 mod clients;
+mod counters;
 mod fd_limit;
 mod kind;
 mod lane;
@@ -41,7 +41,7 @@ use crate::number::{grouped_f64, grouped_len};
 use crate::proc::resident_bytes;
 use crate::process::{CpuByThread, CpuTime};
 use crate::verdict::Verdict;
-use books::{Accounts, Closing};
+use counters::{Accounts, Closing};
 use fd_limit::Plan;
 use kind::Kind;
 use lane::Control;
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &ConnectionsArgs) -> Result<Verdict> {
     Ok(Verdict::passed_if(report.passed))
 }
 
-/// From the building of the engine to the closing of the books.
+/// Builds the engine, runs the load, shuts the engine down, and reconciles the counters.
 fn perform(args: &ConnectionsArgs, plan: &Plan, pace: Pace) -> Result<Report> {
     let epoch = Epoch::start();
     let recorder = Arc::new(Recorder::new());

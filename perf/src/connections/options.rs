@@ -10,16 +10,17 @@ use clap::Args;
 use crate::engine_options::EngineOptions;
 use crate::{duration, number, process};
 
-/// Messages a second that all clients together send at most by default, for each core; with more connections each of them
-/// speaks less often. A message costs some 25 µs of CPU, both sides of the loopback and the answer included.
+/// Messages a second that all clients together send at most by default, for each core; with more
+/// connections each of them speaks less often. A message costs some 25 µs of CPU, both sides of the
+/// loopback and the answer included.
 const MESSAGES_PER_SECOND_AND_CORE: usize = 5_000;
 
-/// Connections that are opened for each core unless more are asked for: with these a client still speaks every other
-/// second, and can be reaped within a short run.
+/// Connections that are opened for each core unless more are asked for: with these a client still
+/// speaks every other second, and can be reaped within a short run.
 const CONNECTIONS_PER_CORE: usize = 10_000;
 
-/// More connections than this are opened only when asked for, whatever the cores: each takes memory in the kernel, and many
-/// systems have no real limit of file descriptors.
+/// More connections than this are opened only when asked for, whatever the cores: each takes memory
+/// in the kernel, and many systems have no real limit of file descriptors.
 const CEILING: usize = 50_000;
 
 /// Connections opened at most unless more are asked for.
@@ -31,18 +32,19 @@ pub(crate) fn default_ceiling() -> usize {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct ConnectionsArgs {
-    /// How long the load runs; opening, and waiting for the last silent client to be reaped, come on
-    /// top
+    /// How long the load runs; opening, and waiting for the last silent client to be reaped, come
+    /// on top
     #[arg(long, default_value = "20s", value_parser = duration::parse_positive)]
     pub(crate) duration: Duration,
 
-    /// Real TCP connections: a number, or `max` [default: as many as the fd limit allows, at most 10,000 for each core and
-    /// 50,000 in all]
+    /// Real TCP connections: a number, or `max` [default: as many as the fd limit allows, at most
+    /// 10,000 for each core and 50,000 in all]
     #[arg(long, value_name = "N|max")]
     pub(crate) connections: Option<Wanted>,
 
     /// Idle timeout of a connection, reset at each of its messages [default: a fifth of --duration
-    /// within 1s to 4s, longer for many connections: four times the mean pause of a client that the cores can bear]
+    /// within 1s to 4s, longer for many connections: four times the mean pause of a client that the
+    /// cores can bear]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse_positive)]
     pub(crate) idle_timeout: Option<Duration>,
 
@@ -104,7 +106,7 @@ engine, and so are --timeouts more without sockets.
 
 What is checked (any miss: a line that names it, and exit status 1):
   reaping   each silent client is reaped, none before its idle timeout, no other client ever
-  books     scheduled = fired + cancelled + still pending, counted by this program and by the engine
+  counters  scheduled = fired + cancelled + still pending, counted by this program and by the engine
   promises  none early, none twice, none after its cancel, none after shutdown
 
 How ns per operation is measured: the producers do up to 1,000 operations of one kind in a row and
@@ -147,8 +149,8 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// A client that speaks is never silent for more than half the idle timeout by its own doing, so
-    /// that a loaded machine has the other half to be late in.
+    /// A client that speaks is never silent for more than half the idle timeout by its own doing,
+    /// so that a loaded machine has the other half to be late in.
     pub(crate) fn of(args: &ConnectionsArgs, connections: usize) -> Result<Self> {
         let messages_per_second = process::cores().clamp(2, 8) * MESSAGES_PER_SECOND_AND_CORE;
         let affordable = Duration::from_secs_f64(connections as f64 / messages_per_second as f64);
@@ -167,7 +169,7 @@ impl Pace {
         Ok(Self { idle_timeout, least_pause: idle_timeout / 10, most_pause: idle_timeout * 2 / 5 })
     }
 
-    /// What so many clients send together, in a second and on average.
+    /// Messages that `connections` clients send together, in a second and on average.
     pub(crate) fn messages_per_second(self, connections: usize, work: Duration) -> f64 {
         connections as f64 / ((self.least_pause + self.most_pause + work) / 2).as_secs_f64()
     }

@@ -1,8 +1,8 @@
 //! What the two ends of the sockets saw, each by its own account.
 
-use super::books::Accounts;
+use super::counters::Accounts;
 
-/// What the server has to say at the end.
+/// What the server counted.
 #[derive(Debug, Default)]
 pub(crate) struct ServerOutcome {
     pub(crate) accounts: Accounts,

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 use tourbillon::{Timeout, Timer};
 
-use super::books::Account;
+use super::counters::Account;
 use super::slot_table::SlotTable;
 use super::timed::Timed;
 
@@ -51,7 +51,7 @@ pub(crate) struct ProducerOutcome {
     pub(crate) build: Timed,
     /// `schedule`, of what will be reset and cancelled.
     pub(crate) schedule: Timed,
-    /// `schedule_at`, of what is left to expire.
+    /// `schedule_at`, of timeouts that are left to expire.
     pub(crate) schedule_at: Timed,
     pub(crate) reset: Timed,
     pub(crate) cancel: Timed,
@@ -87,8 +87,8 @@ pub(crate) struct Producer {
     random: RefCell<fastrand::Rng>,
     first: u32,
     handles: Vec<Option<Timeout>>,
-    /// The idle timeout of a place that is reset and cancelled; `None` if it is left to expire. Each
-    /// place has one of its own and keeps it, so that a reset pushes out, as a packet does.
+    /// The idle timeout of a place that is reset and cancelled; `None` if it is left to expire.
+    /// Each place has one of its own and keeps it, so that a reset pushes out, as a packet does.
     kept: Vec<Option<NonZeroU32>>,
     outcome: ProducerOutcome,
 }
@@ -193,7 +193,7 @@ impl Producer {
         let mut in_time = vec![false; chosen.len()];
         let since = Instant::now();
         for (handle, in_time) in handles.into_iter().zip(&mut in_time) {
-            // The handle is dropped here too: what is cancelled is also let go.
+            // The handle is dropped here too: a cancelled timeout is also let go.
             *in_time = handle.cancel();
         }
         self.outcome.cancel.add(chosen.len(), since);
@@ -308,8 +308,8 @@ impl Producer {
         u32::try_from(self.handles.len()).expect("a range of u32")
     }
 
-    /// How long a timeout lives that is left to expire: short enough that they do not fill the whole
-    /// population, however small it is.
+    /// How long a timeout lives that is left to expire: short enough that they do not fill the
+    /// whole population, however small it is.
     fn life(&self) -> Duration {
         let tenth = f64::from(self.slots()) / 10.0;
         let expiring = self.load.new_per_second * self.load.expiring;

@@ -16,11 +16,11 @@ use crate::number::{grouped, grouped_len};
 /// How often the bar moves.
 const REDRAW: Duration = Duration::from_millis(200);
 
-/// How often a plain line is written when nobody looks at a bar.
+/// How often a plain line is written where there is no terminal for a bar.
 const PLAIN: Duration = Duration::from_secs(5);
 
-/// Says what is being done before the run's clock starts; the line goes away with what is returned. Nothing where nobody
-/// looks.
+/// Says what is being done before the run's clock starts; the line goes away with the
+/// returned value. Without a terminal nothing is shown.
 pub(crate) fn stage(what: String) -> Stage {
     Stage(stderr().is_terminal().then(|| {
         let spinner = ProgressBar::new_spinner().with_message(what);

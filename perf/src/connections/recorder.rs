@@ -2,8 +2,8 @@
 //! they were allowed to.
 //!
 //! Tasks run on the engine's pool threads (or workers), many a millisecond. Each thread writes to a
-//! ledger of its own, so that this bookkeeping is not what is measured; the lock of a ledger is only
-//! ever contended by a reader that adds them up.
+//! ledger of its own, so that this bookkeeping is not what is measured; the lock of a ledger is
+//! only ever contended by a reader that adds them up.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -122,7 +122,8 @@ impl Recorder {
         self.mine().judge(kind, deadline, ran);
     }
 
-    /// A timeout had fired by `seen`, nobody knows when: counts it only if that was too early.
+    /// A timeout had fired by `seen`, at a time that is not known. Counts it only if `seen` is
+    /// early.
     pub(crate) fn had_fired(&self, deadline: Instant, seen: Instant) {
         if seen < deadline {
             self.mine().early(deadline, seen);

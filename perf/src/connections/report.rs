@@ -1,9 +1,9 @@
-//! What the run has to say: every number once, and which of them decide whether it passed.
+//! The result of the run: every number once, and which of them decide whether it passed.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::books::{Closing, Line};
+use super::counters::{Closing, Line};
 use super::fd_limit::Plan;
 use super::options::{ConnectionsArgs, Pace};
 use super::outcome::{ClientsOutcome, ServerOutcome};
@@ -39,7 +39,9 @@ pub(crate) struct Report {
     pub(crate) lateness: Vec<Lateness>,
     pub(crate) cost: Cost,
     pub(crate) reaping: Vec<Check>,
-    pub(crate) books: Vec<Line>,
+    // Under the name that readers of the JSON know.
+    #[serde(rename = "books")]
+    pub(crate) counters: Vec<Line>,
 }
 
 /// What was asked for.
@@ -133,14 +135,14 @@ impl Report {
         closing: &Closing,
     ) -> Self {
         let reaping = reaping(measured.plan.connections as u64, server, clients);
-        let books = closing.balance();
+        let counters = closing.reconcile();
         let failures: Vec<String> = reaping
             .iter()
             .filter(|check| !check.holds)
             .map(|c| format!("{}: {}, and must be {}", c.what, c.count, c.must_be))
             .chain(clients.closed_why.iter().map(|why| format!("  as the client saw it: {why}")))
             .chain(server.broken.iter().map(|why| format!("  as the server saw it: {why}")))
-            .chain(books.iter().filter(|line| !line.holds).map(ToString::to_string))
+            .chain(counters.iter().filter(|line| !line.holds).map(ToString::to_string))
             .collect();
         Self {
             passed: failures.is_empty(),
@@ -175,7 +177,7 @@ impl Report {
             ],
             cost: cost(measured),
             reaping,
-            books,
+            counters,
         }
     }
 }

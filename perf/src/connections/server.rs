@@ -1,9 +1,9 @@
 //! The TCP server: mio for the sockets, Tourbillon for every timeout.
 //!
 //! One thread owns its connections and never waits for anything but the poller, and that without a
-//! timeout: what is due comes as a signal from a task. (The end, and a shortage of descriptors, have
-//! one.) Each connection has an idle timeout that is reset by every message. Each request has a
-//! deadline that is cancelled when the answer is written, and a work step in between, so that the
+//! timeout: what is due comes as a signal from a task. (The end, and a shortage of descriptors,
+//! have one.) Each connection has an idle timeout that is reset by every message. Each request has
+//! a deadline that is cancelled when the answer is written, and a work step in between, so that the
 //! deadline is truly pending for a while.
 
 use std::io::{self, ErrorKind};
@@ -45,8 +45,9 @@ struct Connection {
     writer: Writer,
     idle: Timeout,
     idle_serial: u32,
-    /// When the last message was there, by the server's own clock: the one truth about how long the peer was silent. Or,
-    /// if the timeout fired while a request was being worked on, when it was armed again.
+    /// When the last message was there, by the server's own clock: the one truth about how long the
+    /// peer was silent. Or, if the timeout fired while a request was being worked on, when it was
+    /// armed again.
     idle_since: Instant,
     client: Option<u32>,
     received: u32,
@@ -123,7 +124,7 @@ impl Server {
         let mut events = Events::with_capacity(1024);
         let mut patience = None;
         loop {
-            // No timeout of the engine: the books count those.
+            // No timeout of the engine: the engine's counters count those.
             let limit = (self.is_short || self.lane.control.is_finishing()).then_some(PAUSE);
             match self.poll.poll(&mut events, limit) {
                 Err(e) if e.kind() != ErrorKind::Interrupted => {
@@ -220,7 +221,7 @@ impl Server {
         Ok(())
     }
 
-    /// Arms a new idle timeout; `None` if the engine refuses, which the books show.
+    /// Arms a new idle timeout; `None` if the engine refuses, which the counters show.
     fn arm_idle(&mut self, place: u32) -> Option<(Timeout, u32)> {
         let key = self.key(place);
         let task = Lane::idle_task(&self.lane, key);
@@ -367,7 +368,7 @@ impl Server {
             return;
         };
         self.lane.recorder.judge(Kind::Idle, over, ran);
-        // Nor is who waits for an answer.
+        // A client that waits for an answer is not idle.
         if connection.request.is_some() {
             self.outcome.kept_at_work += 1;
             return self.arm_idle_again(key.place);
@@ -378,7 +379,7 @@ impl Server {
         if let Some(client) = connection.client {
             self.lane.note_reaped(client, connection.received, over);
         } else {
-            // There is nobody to leave a note for, and the client will miss it.
+            // No client is known to leave a note for, and the client will miss it.
             self.outcome.broken.push("a client not known yet: reaped before its first message".to_owned());
         }
         self.close(place);
@@ -392,8 +393,8 @@ impl Server {
         }
     }
 
-    /// Closes a connection that its client has closed, or that is broken. Before the run is over no client closes: if one is gone, that is
-    /// a fault, and this keeps what the server saw of it.
+    /// Closes a connection that its client has closed, or that is broken. Before the run is over no
+    /// client closes: if one is gone, that is a fault, and this keeps what the server saw of it.
     fn close_broken(&mut self, place: usize, why: Why) {
         if let Some(connection) = self.connections[place].as_ref().filter(|_| !self.lane.control.is_finishing()) {
             let client =

@@ -1,8 +1,8 @@
 //! What this program knows of each timeout without a socket, independently of the engine.
 //!
-//! A slot is the place of one timeout, and of its successors when it has fired or was cancelled. Its
-//! word packs a generation, so that a task that runs twice is caught even when the place has been
-//! used again, and a state that only a compare-and-exchange changes:
+//! A slot is the place of one timeout, and of its successors when it has fired or was cancelled.
+//! Its word packs a generation, so that a task that runs twice is caught even when the place has
+//! been used again, and a state that only a compare-and-exchange changes:
 //!
 //! ```text
 //!   arm        (any, not armed)  -> (generation + 1, armed)   before `schedule`, by the producer
@@ -96,8 +96,8 @@ impl SlotTable {
     /// `reset` was true. Only now, because a reset that comes too late leaves the old deadline.
     pub(crate) fn moved(&self, slot: u32, deadline: Instant) {
         let nanos = self.epoch.nanos(deadline);
-        // Relaxed: a task that sees an older deadline is judged more kindly as to early, and reports
-        // more lateness; both need a task that runs seconds before its new deadline.
+        // Relaxed: a task that sees an older deadline is judged more kindly as to early, and
+        // reports more lateness; both need a task that runs seconds before its new deadline.
         self.slots[slot as usize].deadline.store(nanos, Ordering::Relaxed);
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 
-use super::books::Line;
+use super::counters::Line;
 use super::report::{Cost, Report};
 use crate::duration::show_nanos;
 use crate::number::{grouped, grouped_f64, grouped_len};
@@ -16,7 +16,7 @@ impl Report {
         self.print_operations();
         self.print_lateness();
         print_cost(&self.cost);
-        self.print_books();
+        self.print_counters();
         if self.connections.late_themselves > 0 {
             println!(
                 "Note: this machine was too busy. {} active clients spoke later than the idle timeout by their own record, \
@@ -25,7 +25,7 @@ impl Report {
             );
         }
         if self.passed {
-            println!("All checks hold: none early, none lost, none twice, and the books balance.");
+            println!("All checks hold: none early, none lost, none twice, and the counters reconcile.");
         } else {
             println!("FAILED:");
             for failure in &self.failures {
@@ -93,9 +93,9 @@ impl Report {
         println!("{table}");
     }
 
-    fn print_books(&self) {
-        let mut table = table(["books", "this program", "engine's stats()", ""]);
-        for line in &self.books {
+    fn print_counters(&self) {
+        let mut table = table(["counters", "this program", "engine's stats()", ""]);
+        for line in &self.counters {
             table.add_row([
                 text(line.what),
                 number(&line.program),
@@ -159,7 +159,7 @@ fn print_cost(cost: &Cost) {
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "books: {}", self.what.trim())?;
+        write!(f, "counters: {}", self.what.trim())?;
         let counts = [("this program counts", &self.program), ("the engine", &self.engine)];
         for (at, (who, count)) in counts.into_iter().filter(|(_, count)| !count.is_empty()).enumerate() {
             write!(f, "{} {who} {count}", if at == 0 { ":" } else { "," })?;

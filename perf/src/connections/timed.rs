@@ -47,12 +47,14 @@ impl Timed {
         let _ = self.loops.add(&other.loops);
     }
 
-    /// All time over all operations: what the caller paid, other programs' turns on the core included.
+    /// All time over all operations: what the caller paid, other programs' turns on the core
+    /// included.
     pub(crate) fn mean(&self) -> Option<f64> {
         (self.operations > 0).then(|| nanos_per(self.time, self.operations))
     }
 
-    /// Half of the operations were in loops that took less per operation: mostly what it costs when nobody else wants the core.
+    /// Half of the operations were in loops that took less per operation: mostly what it costs when
+    /// no other thread wants the core.
     pub(crate) fn median(&self) -> Option<f64> {
         (!self.loops.is_empty()).then(|| self.loops.value_at_quantile(0.5) as f64 / 100.0)
     }

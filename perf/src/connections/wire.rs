@@ -101,7 +101,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Writes `message`, after what is left of earlier ones.
+    /// Writes `message`, after the rest of earlier ones.
     pub(crate) fn write(&mut self, stream: &mut impl Write, message: Message) -> io::Result<()> {
         if self.unsent.is_empty() {
             let bytes = message.encode();
@@ -118,7 +118,7 @@ impl Writer {
         self.unsent.is_empty()
     }
 
-    /// Writes what is left, when the socket has become writable.
+    /// Writes the rest, when the socket has become writable.
     pub(crate) fn flush(&mut self, stream: &mut impl Write) -> io::Result<()> {
         if !self.unsent.is_empty() {
             let taken = write_some(stream, &self.unsent)?;

@@ -12,9 +12,10 @@ const DELAY: Duration = Duration::from_secs(1_000);
 /// How often a thread looks whether it is over.
 const STEPS: u64 = 64;
 
-/// More than this the engine must not have memory for, beyond what is live. 16,384 cancelled timeouts may wait, and as many
-/// again may be in the worker's hands. A chunk of 32,768 may just have been begun. The rest is for 64 timeouts a thread
-/// and 20 ms while the worker gets no processor.
+/// The engine must not have memory for more timeouts than this, beyond those that are live. 16,384
+/// cancelled timeouts may wait, and as many again may be in the worker's hands. A chunk of 32,768
+/// may just have been begun. The rest is for 64 timeouts a thread and 20 ms while the worker gets
+/// no processor.
 pub(crate) const SLACK: usize = 2 * 16_384 + 32_768 + 16_384;
 
 /// How many threads, each with how many live timeouts.

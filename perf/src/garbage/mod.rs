@@ -1,4 +1,5 @@
-//! Whether cancelled timeouts are collected as fast as they are cancelled, however many are live: the engine's memory over time.
+//! Whether cancelled timeouts are collected as fast as they are cancelled, however many are live:
+//! the engine's memory over time.
 
 mod churn;
 
@@ -28,7 +29,8 @@ pub(crate) struct GarbageArgs {
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "100000,100,10", value_parser = number::parse_positive)]
     limits: Vec<usize>,
 
-    /// How long a schedule may wait for the worker, in milliseconds; with 0 the engine takes memory instead
+    /// How long a schedule may wait for the worker, in milliseconds; with 0 the engine takes memory
+    /// instead
     #[arg(long, value_name = "MS", default_value = "20", value_parser = number::parse_count)]
     max_wait: usize,
 }

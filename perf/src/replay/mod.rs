@@ -1,8 +1,8 @@
 //! A web server's access log as a trace of keep-alive timeouts.
 //!
 //! A client's first request opens its connection and arms a timeout; each further request strictly
-//! before the deadline resets it; one at or after the deadline finds it expired and opens a new one.
-//! The same is counted a second time without an engine, by sorting, and both must agree.
+//! before the deadline resets it; one at or after the deadline finds it expired and opens a new
+//! one. The same is counted a second time without an engine, by sorting, and both must agree.
 
 mod count;
 mod engine_run;

@@ -1,4 +1,4 @@
-//! What a replay has to say.
+//! The result of a replay.
 
 use std::path::Path;
 use std::time::Duration;

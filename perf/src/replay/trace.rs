@@ -1,4 +1,4 @@
-//! A log file as a trace: who made a request, and when, in the order of time.
+//! A log file as a trace: which client made a request, and when, in the order of time.
 
 use std::collections::HashMap;
 use std::fs::File;

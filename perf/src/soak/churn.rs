@@ -1,4 +1,5 @@
-//! Short-lived engines beside the long-lived: built, used, and stopped in all ways with work left, while they are used or after.
+//! Short-lived engines beside the long-lived: built, used, and stopped in all ways with work left,
+//! while they are used or after.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -96,8 +97,8 @@ fn one(rng: &mut Rng, number: u64, tally: &Arc<Tally>, violations: &Arc<Violatio
         clock.jump(DAY);
         tally.inject(Injected::Day);
     }
-    // A group keeps its engine alive, so an engine is dropped when its producers have gone; the others are shut down under
-    // their hands.
+    // A group keeps its engine alive, so an engine is dropped when its producers have gone; the
+    // others are shut down under their hands.
     let in_use = !matches!(how, Stop::Dropped | Stop::DriverDropped) && rng.bool();
     if in_use {
         subject.stop(how);
@@ -117,7 +118,7 @@ fn one(rng: &mut Rng, number: u64, tally: &Arc<Tally>, violations: &Arc<Violatio
     }
     drop(left);
     boxes.iter().for_each(|letters| while letters.pop().is_some() {});
-    subject.balance();
+    subject.reconcile();
     tally.late(subject.ledger().latest().unwrap_or(0));
     Ok(())
 }

@@ -18,9 +18,9 @@ pub(crate) enum Runner {
     Inline,
     /// A pool of one thread.
     Slow,
-    /// Drops every so many batches.
+    /// Drops one batch of [`EVERY`].
     Refusing,
-    /// Panics every so many batches.
+    /// Panics on one batch of [`EVERY`].
     Panicking,
     /// Gives them to threads of its own.
     HandingOver,
@@ -31,7 +31,7 @@ impl Runner {
         [Self::Default, Self::Inline, Self::Slow, Self::Refusing, Self::Panicking, Self::HandingOver];
 }
 
-/// Every so many batches something goes wrong.
+/// One batch of these goes wrong.
 const EVERY: u64 = 7;
 
 /// Batches on their way to another thread.

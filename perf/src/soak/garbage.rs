@@ -1,4 +1,5 @@
-//! An engine on which very many timeouts are cancelled, beside the others: its memory is bounded all the while.
+//! An engine on which very many timeouts are cancelled, beside the others: its memory is bounded
+//! all the while.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -1,4 +1,5 @@
-//! A handle with its record: what is done with it is announced there and settled.
+//! A handle with its record. Each call through the handle is announced to the ledger before, and
+//! settled after.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use super::record::Scope;
 use super::refused::Refused;
 use super::tally::Op;
 
-/// What is in it: a plain handle, or one that cancels when it goes.
+/// A plain handle, or one that cancels when it is dropped.
 enum Grip {
     Timeout(Timeout),
     Guard(TimeoutGuard),
@@ -26,7 +27,7 @@ impl Grip {
     }
 }
 
-/// A handle that somebody holds. Dropping it lets go of the timeout, or cancels it if it is a guard.
+/// A handle. Dropping it lets go of the timeout, or cancels it if it is a guard.
 pub(crate) struct Held {
     id: u64,
     ledger: Arc<Ledger>,

@@ -1,4 +1,5 @@
-//! The records of one engine, what it is told by closures and callers, and what it must balance to at the end.
+//! The records of one engine's timeouts. Closures and callers report to it, and at the end its
+//! counts must be the engine's.
 
 use std::cell::Cell;
 use std::fmt::Write as _;
@@ -16,7 +17,7 @@ use super::tally::{Ended, Tally};
 use super::violations::Violations;
 use crate::duration::nanos;
 
-/// An id is a serial number and, in so many bits, the place of its record.
+/// An id is a serial number and, in its lowest bits, the place of its record.
 const PLACE_BITS: u32 = 20;
 
 /// How long the engine has surely stood still.
@@ -29,7 +30,8 @@ struct Pauses {
 }
 
 thread_local! {
-    /// On whose behalf this thread drops closures. Without a destructor, so that a dying thread's other locals can use it.
+    /// On whose behalf this thread drops closures. Without a destructor, so that a dying thread's
+    /// other locals can use it.
     static SCOPE: Cell<Scope> = const { Cell::new(Scope::Engine) };
     /// The engine, by its ledger's address, whose task this thread is running.
     static INSIDE: Cell<*const Ledger> = const { Cell::new(std::ptr::null()) };
@@ -102,7 +104,7 @@ fn add(counter: &AtomicU64) {
 }
 
 impl Ledger {
-    /// For an engine that is about to be built, with room for so many timeouts at once.
+    /// For an engine that is about to be built, with room for `room` timeouts at once.
     pub(crate) fn new(
         name: String,
         time: Time,
@@ -160,7 +162,8 @@ impl Ledger {
         now.saturating_add(nanos(delay).max(u64::from(stands)))
     }
 
-    /// The same for a point in time. With pauses nothing is sure: a pause may begin before the engine reads it.
+    /// The same for a point in time. With pauses nothing is sure: a pause may begin before the
+    /// engine reads it.
     pub(crate) fn floor_at(&self, at: Instant) -> u64 {
         match self.pauses {
             // One that has passed is due at once.
@@ -204,7 +207,7 @@ impl Ledger {
         self.resume(timer);
     }
 
-    /// A shutdown is about to fire what is left, whatever its deadline.
+    /// A shutdown is about to fire all that are left, whatever their deadlines.
     pub(crate) fn expect_fire(&self) {
         self.whenever.store(true, Ordering::SeqCst);
     }
@@ -302,7 +305,8 @@ impl Ledger {
         }
     }
 
-    /// The greatest lateness; none is known of a clock that jumps, or with pauses, where some deadlines are not known exactly.
+    /// The greatest lateness; none is known of a clock that jumps, or with pauses, where some
+    /// deadlines are not known exactly.
     pub(crate) fn latest(&self) -> Option<u64> {
         (matches!(self.time, Time::Real) && !self.can_pause()).then(|| self.latest.load(Ordering::Relaxed))
     }
@@ -344,7 +348,7 @@ impl Ledger {
         took
     }
 
-    /// Somebody may cancel it who is not told whether that was in time.
+    /// A guard or a group may cancel it, which does not tell whether that was in time.
     pub(crate) fn may_be_cancelled(&self, id: u64) {
         self.with(id, |record| record.unsure |= !record.is_once());
     }
@@ -391,14 +395,15 @@ impl Ledger {
         let _ = self.free.push(place);
     }
 
-    /// How many timeouts are open: their closures have not been dropped yet, or not all of their handles.
+    /// How many timeouts are open: their closures have not been dropped yet, or not all of their
+    /// handles.
     pub(crate) fn open_records(&self) -> usize {
         self.places.iter().filter(|place| lock(place).id != 0).count()
     }
 
-    /// The closing of the books, when closures and handles have gone: `after` is what the engine says, if it can still be
-    /// asked, `returned` how many a shutdown gave back.
-    pub(crate) fn balance(&self, after: Option<&Stats>, returned: u64) {
+    /// Reconciles the counters when closures and handles have gone. `after` is what the engine
+    /// counts, if it can still be asked. `returned` is how many timeouts a shutdown gave back.
+    pub(crate) fn reconcile(&self, after: Option<&Stats>, returned: u64) {
         let mut left = Vec::new();
         for place in &self.places {
             let record = lock(place);
@@ -432,7 +437,7 @@ impl Ledger {
             equal("rejected", get(&self.counts.rejected), after.rejected);
             equal("reset", get(&self.counts.resets), after.reset);
             equal("fired", runs, after.fired);
-            // What nobody could know by id leaves some room; the sum below leaves none.
+            // By id some ends can't be known, which leaves some room. The sum below leaves none.
             equal("cancelled", after.cancelled.clamp(cancelled, cancelled + unsure), after.cancelled);
             let most = returned + late + fired_late(self, fired);
             equal("returned", after.returned.clamp(returned, most), after.returned);
@@ -441,7 +446,7 @@ impl Ledger {
             equal("scheduled + repeated, and its parts", after.scheduled + after.repeated, sum);
         }
         if !wrong.is_empty() {
-            self.violation(&format!("the books do not balance:{wrong}"));
+            self.violation(&format!("the counters do not reconcile:{wrong}"));
         }
         self.tally.end(Ended::Fired, fired);
         // Of what ran for the last time, one run each.
@@ -453,7 +458,8 @@ impl Ledger {
     }
 }
 
-/// Series that had run before, and were perhaps counted as returned: they came back out of an executor when all was over.
+/// Series that had run before, and were perhaps counted as returned: they came back out of an
+/// executor when all was over.
 fn fired_late(ledger: &Ledger, fired: u64) -> u64 {
     fired.saturating_sub(get(&ledger.counts.once_runs))
 }

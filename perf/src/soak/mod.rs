@@ -6,7 +6,8 @@
 //!       └───────────────────────────────► ledger: a record per timeout ◄── run? dropped? allowed to?
 //! ```
 //!
-//! [`record`] knows what may happen next to a timeout, [`ledger`] reconciles an engine at its end, [`player`] is a producer.
+//! [`record`] knows what may happen next to a timeout, [`ledger`] reconciles an engine at its end,
+//! [`player`] is a producer.
 
 mod churn;
 mod clock;
@@ -162,7 +163,7 @@ fn perform(producers: usize, seed: u64, length: Duration) -> Result<Report> {
     });
     outcome?;
     run.boxes.iter().for_each(|letters| while letters.pop().is_some() {});
-    run.subjects.iter().for_each(|subject| subject.balance());
+    run.subjects.iter().for_each(|subject| subject.reconcile());
     memory.after_shutdown = resident_bytes();
     let of_subject = |subject: &Arc<Subject>| Some((subject.ledger().name.clone(), subject.ledger().latest()?));
     let mut latest_ns: BTreeMap<String, u64> = run.subjects.iter().filter_map(of_subject).collect();

@@ -35,7 +35,7 @@ const KEPT: usize = 3_000;
 const GROUPS: usize = 4;
 
 thread_local! {
-    /// Handles that go with the thread, after its own frame has gone.
+    /// Handles that are dropped with the thread's locals, after its own frame.
     static LATE: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -83,7 +83,7 @@ impl Player {
         Self { rng: Rng::with_seed(seed), subjects, tally, mine, others, held: Vec::new(), groups: Vec::new() }
     }
 
-    /// So many operations, with a rest now and then.
+    /// Does `operations` operations, with a rest now and then.
     pub(crate) fn play(&mut self, operations: u32, mut is_over: impl FnMut() -> bool) {
         for at in 0..operations {
             if at % 64 == 0 {
@@ -164,7 +164,7 @@ impl Player {
         Duration::from_micros(micros)
     }
 
-    /// For what nobody will cancel.
+    /// For timeouts that no thread will cancel.
     fn short_delay(&mut self) -> Duration {
         if self.rng.u32(0..5_000) == 0 { Duration::from_secs(86_400) } else { self.delay().min(Duration::from_secs(1)) }
     }

@@ -1,8 +1,10 @@
 //! What is known of one timeout, and what of it may happen next.
 //!
-//! Times are nanoseconds of the engine's time as the checker sees it (see [`Ledger::now`](super::ledger::Ledger::now)). A call into
-//! the engine is announced before and settled afterwards, and never made with the record locked: so a run that comes in between
-//! is held against the more lenient of what was and what will be, and the settling looks at what ran meanwhile.
+//! Times are nanoseconds of the engine's time as the checker sees it (see
+//! [`Ledger::now`](super::ledger::Ledger::now)). A call into the engine is announced before and
+//! settled afterwards, and never made with the record locked: so a run that comes in between is
+//! held against the more lenient of what was and what will be, and the settling looks at what ran
+//! meanwhile.
 
 use super::fault::{Event, Fault, History};
 
@@ -16,7 +18,8 @@ pub(crate) enum Kind {
     Rate {
         period: u64,
     },
-    /// A series that says itself, or by its delay, when it runs next: counted from the end of a run.
+    /// A series that says itself, or by its delay, when it runs next: counted from the end of a
+    /// run.
     FromEnd,
 }
 
@@ -53,15 +56,18 @@ pub(crate) struct Record {
     floor: u64,
     /// A reset to this is under way, and whether a cancel had returned true when it began.
     resetting: Option<(u64, bool)>,
-    /// Several threads have the handle, so nobody knows whose reset was last: the floor only sinks.
+    /// Several threads have the handle. Which reset was last can't be known, so the floor only
+    /// sinks.
     shared: bool,
-    /// Of a series: a reset has come since the last run began. The run that was under way just then may still come, if not
-    /// before `prior`.
+    /// Of a series: a reset has come since the last run began. The run that was under way just then
+    /// may still come, if not before `prior`.
     grace: bool,
     prior: u64,
-    /// The run that is under way used the grace up: the next is not before the reset's deadline, but nothing more is sure.
+    /// The run that is under way used the grace up: the next is not before the reset's deadline,
+    /// but nothing more is sure.
     stays: bool,
-    /// A rate that was reset to the tick that it was due at goes on from its own point in that tick.
+    /// A rate that was reset to the tick that it was due at goes on from its own point in that
+    /// tick.
     slack: u64,
     pub(crate) runs: u64,
     /// It has been reset.
@@ -75,9 +81,10 @@ pub(crate) struct Record {
     cancelled: bool,
     /// A cancel by its handle has returned true.
     took: bool,
-    /// Runs of a series that had begun when it was cancelled, and have not shown up yet: one at most.
+    /// Runs of a series that had begun when it was cancelled, and have not shown up yet: one at
+    /// most.
     excused: bool,
-    /// A guard or a group may have cancelled it while it ran: nobody was told.
+    /// A guard or a group may have cancelled it while it ran, without telling.
     pub(crate) unsure: bool,
     dropped: bool,
     end: Option<End>,
@@ -207,7 +214,8 @@ impl Record {
         }
     }
 
-    /// `alone`: it was reset by a task on the only thread that runs any, so no other run can have begun that is not known here.
+    /// `alone`: it was reset by a task on the only thread that runs any, so no other run can have
+    /// begun that is not known here.
     pub(crate) fn settle_reset(&mut self, took: bool, now: u64, tick: u64, alone: bool) -> Result<(), Fault> {
         self.history.add(if took { Event::ResetTook } else { Event::ResetTooLate }, now, self.floor);
         let Some((floor, after_cancel)) = self.resetting.take() else { return Ok(()) };
@@ -218,7 +226,7 @@ impl Record {
             if took {
                 self.floor = floor;
             }
-            // What ran while nobody knew how the reset would end.
+            // A run while the outcome of the reset was not known.
             return match self.ran_at {
                 Some(at) if at < self.floor => Err(if took { Fault::EarlyForReset } else { Fault::Early }),
                 _ => Ok(()),
@@ -286,8 +294,8 @@ impl Record {
             (_, false) if may_be_cancelled || self.unsure && self.runs == 0 => End::Cancelled,
             (_, false) if self.runs > 0 => End::Fired,
             _ if stage.discarding => End::Discarded,
-            // It waited in an executor, was put off by a reset, and came back when the shutdown had its answer together: which is a
-            // little before we know that it has returned.
+            // It waited in an executor, was put off by a reset, and came back when the shutdown had
+            // its answer together: which is a little before we know that it has returned.
             (_, false) if stage.over || stage.ending && self.put_off => End::Returned,
             _ => {
                 self.end = Some(End::Discarded);

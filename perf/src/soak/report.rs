@@ -113,7 +113,7 @@ impl Report {
             memory(self.memory.after_shutdown),
         );
         match self.violations {
-            0 => println!("All promises held: none early, twice, after a cancel, or lost; and all books balance."),
+            0 => println!("All promises held: none early, twice, after a cancel, or lost; and all counters reconcile."),
             count => {
                 println!("FAILED: {} violations. The first:", grouped(count));
                 self.first_violations.iter().take(5).for_each(|violation| println!("  {violation}"));

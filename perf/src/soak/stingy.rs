@@ -1,5 +1,5 @@
-//! An allocator that refuses the memory for more timeouts when it is told to. The process has it throughout; nothing but the soak
-//! ever tells it to.
+//! An allocator that refuses the memory for more timeouts when it is told to. The process has it
+//! throughout; nothing but the soak ever tells it to.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -19,8 +19,8 @@ pub(crate) fn without_memory_for_timeouts<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Whether it looks like an arena's: 64 timeouts of 64 bytes, or twice, four times, ... as many, and one more line. Nothing else that
-/// this program allocates has that size and is wanted zeroed.
+/// Whether it looks like an arena's: 64 timeouts of 64 bytes, or twice, four times, ... as many,
+/// and one more line. Nothing else that this program allocates has that size and is wanted zeroed.
 fn is_for_timeouts(layout: Layout) -> bool {
     let lines = layout.size() / 64;
     layout.size().is_multiple_of(64) && lines > 64 && (lines - 1).is_power_of_two()

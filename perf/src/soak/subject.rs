@@ -17,8 +17,8 @@ use super::tally::{Stop, Tally};
 use super::task_context::TaskContext;
 use super::violations::Violations;
 
-/// How long closures, and the handles in them, may take to be dropped when their engine is over: so many looks, 1 ms apart. Counted, and not timed, as
-/// the process may stand still meanwhile.
+/// How long closures, and the handles in them, may take to be dropped when their engine is over: so
+/// many looks, 1 ms apart. Counted, and not timed, as the process may stand still meanwhile.
 const PATIENCE: usize = 20_000;
 
 /// Series that tasks may reset and cancel.
@@ -62,7 +62,8 @@ impl Plan {
         }
     }
 
-    /// Whether all its tasks run on one thread. (A driven engine's may run on that of a shutdown, too.)
+    /// Whether all its tasks run on one thread. (A driven engine's may run on that of a shutdown,
+    /// too.)
     fn runs_on_one_thread(&self) -> bool {
         !self.driven
             && match self.runner {
@@ -139,7 +140,8 @@ impl Subject {
         self.context.timer()
     }
 
-    /// Ends the engine, in one of its ways. What was handed back is dropped, or, some of it, run by hand.
+    /// Ends the engine, in one of its ways. What was handed back is dropped, or, some of it, run by
+    /// hand.
     pub(crate) fn stop(&self, how: Stop) {
         let Some(timer) = self.timer() else { return };
         self.ledger().tally.stop(how);
@@ -201,10 +203,12 @@ impl Subject {
         }
     }
 
-    /// Closes the books: when this is called, nobody has a handle any more, or will soon let go of it.
-    pub(crate) fn balance(&self) {
+    /// Reconciles the counters. When this is called, no thread has a handle any more, or it will
+    /// soon drop it.
+    pub(crate) fn reconcile(&self) {
         for _ in 0..PATIENCE {
-            // Each time: a task that still runs, on a worker that nobody waits for, puts back what it has taken off.
+            // Each time: a task that still runs, on a worker that nobody waits for, puts back what
+            // it has taken off.
             self.context.clear_board();
             // Handles as well: a series' own goes after the rest of its closure.
             if self.ledger().open_records() == 0 {
@@ -213,10 +217,10 @@ impl Subject {
             thread::sleep(Duration::from_millis(1));
         }
         let returned = *self.returned.lock().unwrap_or_else(PoisonError::into_inner);
-        // Of an engine that was dropped there is nobody to ask.
+        // An engine that was dropped can't be asked.
         let timer = self.context.take_timer();
         let stats = timer.map(|timer| timer.stats());
-        self.ledger().balance(stats.as_ref(), returned);
+        self.ledger().reconcile(stats.as_ref(), returned);
     }
 
     /// What holds at any time.

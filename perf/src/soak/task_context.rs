@@ -1,4 +1,5 @@
-//! What an engine's tasks and producers use: the ledger, the timer, and periodic timeouts to reset and cancel.
+//! What an engine's tasks and producers use: the ledger, the timer, and periodic timeouts to reset
+//! and cancel.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -14,7 +15,8 @@ pub(crate) struct TaskContext {
     pub(crate) ledger: Arc<Ledger>,
     /// For tasks that schedule. The thread that ends the engine takes it out.
     timer: RwLock<Option<Timer>>,
-    /// Periodic timeouts for tasks to reset and cancel, if one thread runs all of this engine's tasks.
+    /// Periodic timeouts for tasks to reset and cancel, if one thread runs all of this engine's
+    /// tasks.
     pub(crate) board: Option<ArrayQueue<Held>>,
 }
 
@@ -41,7 +43,7 @@ impl TaskContext {
         Some(Token { id, context: Arc::clone(self) })
     }
 
-    /// Drops what is on the board.
+    /// Drops the handles on the board.
     pub(crate) fn clear_board(&self) {
         if let Some(board) = &self.board {
             while board.pop().is_some() {}

@@ -169,7 +169,7 @@ where
     outcome.map_err(Refused::of)
 }
 
-/// Schedules so many at once.
+/// Schedules `how_many` at once.
 pub(crate) fn many(context: &Arc<TaskContext>, place: &Place<'_>, delay: Duration, how_many: usize) -> Vec<Held> {
     let floor = context.ledger.floor_in(delay);
     let tokens: Vec<Token> = (0..how_many).map_while(|_| context.open(Kind::Once, floor)).collect();
@@ -197,11 +197,12 @@ pub(crate) fn many(context: &Arc<TaskContext>, place: &Place<'_>, delay: Duratio
 pub(crate) enum Rule {
     Rate(Duration, MissedTicks),
     Delay(Duration),
-    /// Answers with this delay so many times.
+    /// Answers with this delay, this many times.
     Repeating(Duration, u32),
 }
 
-/// Schedules a series. It ends by itself after `runs`, if that is not 0: by cancelling itself, by a panic, or by its answer.
+/// Schedules a series. It ends by itself after `runs`, if that is not 0: by cancelling itself, by a
+/// panic, or by its answer.
 pub(crate) fn series(
     context: &Arc<TaskContext>,
     place: &Place<'_>,

@@ -1,4 +1,5 @@
-//! Every case of every system that is part of this build, as small as can be: it answers, and what is to run runs once.
+//! Every case of every system that is part of this build, as small as can be: it answers, and what
+//! is to run runs once.
 
 use anyhow::ensure;
 
@@ -9,7 +10,8 @@ use crate::compare::systems::names::{How, SYSTEMS};
 const SIZE: Sizes = Sizes::scaled(0.000_1);
 
 fn job(case: &'static Case, producers: usize) -> Job {
-    // A third of the times, at which none is due before it has been taken in, even on a loaded machine.
+    // A third of the times, at which none is due before it has been taken in, even on a loaded
+    // machine.
     Job { case, producers, sizes: SIZE, pace: 0.3 }
 }
 
@@ -20,7 +22,8 @@ fn try_all(name: Name) {
     let can = |case: &&Case| name.cannot(case.work).is_none() && (has_wrk || !needs_wrk(case));
     for case in CASES.iter().filter(can) {
         for &producers in case.producers {
-            // A peer may lose what its thread was late for, and on a loaded machine it is: then it has another try.
+            // A peer may lose what its thread was late for, and on a loaded machine it is: then it
+            // has another try.
             let mut tries = if name.how() == How::Here { 1 } else { 3 };
             while let Err(why) = try_one(name, &job(case, producers)) {
                 tries -= 1;

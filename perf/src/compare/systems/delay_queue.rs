@@ -1,4 +1,4 @@
-//! tokio-util's DelayQueue: one owner, who polls it; a queue of its own for each producer.
+//! tokio-util's DelayQueue: one owner, which polls it; a queue of its own for each producer.
 
 use std::future::poll_fn;
 use std::task::Poll;

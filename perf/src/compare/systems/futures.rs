@@ -1,4 +1,5 @@
-//! Timers that are futures: a timeout is one that has been polled once, and cancelled by being dropped.
+//! Timers that are futures: a timeout is one that has been polled once, and cancelled by being
+//! dropped.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -47,7 +48,8 @@ fn poll_first<F: Future>(mut place: Pin<&mut Option<F>>, future: F, waker: &Wake
     place.as_pin_mut().is_some_and(|future| future.poll(&mut Context::from_waker(waker)).is_pending())
 }
 
-/// Runs the task when it is woken: on the thread that keeps the time, without the cost of a task of the runtime's.
+/// Runs the task when it is woken: on the thread that keeps the time, without the cost of a task of
+/// the runtime's.
 struct RunWhenWoken(Task);
 
 impl Wake for RunWhenWoken {
@@ -77,7 +79,8 @@ pub(crate) struct Poller<K: Kind> {
 }
 
 impl<K: Kind> Producer for Poller<K> {
-    /// Boxed, so that it may be polled; the box is used again. In a server it is a part of the connection's task.
+    /// Boxed, so that it may be polled; the box is used again. In a server it is a part of the
+    /// connection's task.
     type Handle = Option<Pin<Box<Option<K::Future>>>>;
 
     fn reserve(&mut self, handle: &mut Self::Handle) {
@@ -94,7 +97,7 @@ impl<K: Kind> Producer for Poller<K> {
         let place = handle.get_or_insert_with(|| Box::pin(None));
         let waker = Waker::from(Arc::new(RunWhenWoken(task)));
         if !poll_first(place.as_mut(), K::at(deadline, delay), &waker) {
-            // It was due already, and nobody will be woken.
+            // It was due already, and no thread will be woken.
             task.run();
         }
         Ok(())

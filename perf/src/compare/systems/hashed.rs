@@ -1,4 +1,5 @@
-//! hashed_wheel_timer, a port of Netty's: a channel in front of a wheel. It can schedule, and no more.
+//! hashed_wheel_timer, a port of Netty's: a channel in front of a wheel. It can schedule, and no
+//! more.
 
 use std::time::{Duration, Instant};
 
@@ -31,8 +32,8 @@ pub(crate) struct Hashed {
 impl System for Hashed {
     type Producer = Sender;
 
-    /// In 0.1.1 a caller that is slower than the new thread never learns when that started, and all deadlines are then off
-    /// by half a century: so it is tried out.
+    /// In 0.1.1 a caller that is slower than the new thread never learns when that started, and all
+    /// deadlines are then off by half a century: so it is tried out.
     fn start(_plan: &Plan) -> Result<Self> {
         for starts in 1..=STARTS {
             // Its error can't leave the thread.
@@ -55,7 +56,8 @@ impl System for Hashed {
     fn settle(&self) -> Result<()> {
         let mut producer = self.producer()?;
         let limit = Instant::now() + PATIENCE;
-        // One that waited in the channel for longer than its delay is lost; the next finds the channel shorter.
+        // One that waited in the channel for longer than its delay is lost; the next finds the
+        // channel shorter.
         while Instant::now() < limit {
             let marker = Recorder::counting(1);
             producer.schedule(MARKER, marker.task(0), &mut ())?;

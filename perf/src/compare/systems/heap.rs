@@ -1,7 +1,8 @@
-//! What many write for themselves: a binary heap under a mutex, and a thread that sleeps on a condition variable.
+//! What many write for themselves: a binary heap under a mutex, and a thread that sleeps on a
+//! condition variable.
 //!
-//! With what a careful author adds: a reset to a later deadline leaves the heap alone, a cancelled task is dropped at once,
-//! and when most of the heap is cancelled it is swept.
+//! With what a careful author adds: a reset to a later deadline leaves the heap alone, a cancelled
+//! task is dropped at once, and when most of the heap is cancelled it is swept.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -83,7 +84,7 @@ impl State {
         run
     }
 
-    /// Takes out what is due.
+    /// Takes out the tasks that are due.
     fn expire(&mut self, now: Instant, due: &mut Vec<Run>) {
         while let Some(Reverse(next)) = self.heap.peek()
             && next.at <= now

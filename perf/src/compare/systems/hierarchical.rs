@@ -1,4 +1,5 @@
-//! hierarchical_hash_wheel_timer's timer with a thread: a channel in front of a hierarchical wheel and a hash map.
+//! hierarchical_hash_wheel_timer's timer with a thread: a channel in front of a hierarchical wheel
+//! and a hash map.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! The systems that are compared, each behind the same few operations, and each used as its documentation tells a
-//! demanding user to.
+//! The systems that are compared, each behind the same few operations, and each used as its
+//! documentation tells a demanding user to.
 
 #[cfg(feature = "peers")]
 pub(super) mod async_io;

@@ -38,11 +38,12 @@ pub(crate) enum How {
     Here,
     /// In this program, if it was built with the feature `peers`.
     Peer,
-    /// In the Java program, with a wheel of so many slots.
+    /// In the Java program, with a wheel of this many slots.
     Netty { slots: u32 },
 }
 
-/// All, in the order in which they are shown. The first is the one that the others are compared with.
+/// All, in the order in which they are shown. The first is the one that the others are compared
+/// with.
 pub(crate) const SYSTEMS: [Name; 19] = [
     Name::Tourbillon,
     Name::TourbillonInline,
@@ -195,7 +196,8 @@ impl Name {
         }
     }
 
-    /// Whether it is left out of a case without a word: it is only one more way to use a system that is there.
+    /// Whether it is left out of a case without a word: it is only one more way to use a system
+    /// that is there.
     pub(crate) fn stays_out(self, work: Work) -> bool {
         let variant = matches!(
             self,

@@ -1,4 +1,4 @@
-//! nexus-timer's wheel: one owner, who polls it; a wheel of its own for each producer.
+//! nexus-timer's wheel: one owner, which polls it; a wheel of its own for each producer.
 
 use std::mem::ManuallyDrop;
 use std::thread;
@@ -15,7 +15,8 @@ use crate::compare::recorder::{Recorder, Task};
 /// Of the unbounded wheel if nothing is to be reserved, as in its documentation.
 const CHUNK: usize = 4_096;
 
-/// It wants a deadline, for which its user reads the clock: for each operation, as the others do for themselves.
+/// It wants a deadline, for which its user reads the clock: for each operation, as the others do
+/// for themselves.
 pub(crate) type Wheels = Polled<1>;
 /// An event loop that does many operations a round may read it once a round: here once in 16.
 pub(crate) type WheelsInRounds = Polled<16>;
@@ -90,7 +91,8 @@ impl<const ROUND: u32> Producer for Owner<ROUND> {
         true
     }
 
-    /// The event loop of its documentation: collect and rebalance, then sleep until the next deadline.
+    /// The event loop of its documentation: collect and rebalance, then sleep until the next
+    /// deadline.
     fn wait(&mut self, recorder: &Recorder, limit: Instant) -> Result<()> {
         while !recorder.done() {
             let now = Instant::now();

@@ -1,4 +1,5 @@
-//! Cloudflare's pingora-timeout: slots of 10 ms in a tree for each thread, and one thread that fires them.
+//! Cloudflare's pingora-timeout: slots of 10 ms in a tree for each thread, and one thread that
+//! fires them.
 
 use std::future::{Pending, pending, ready};
 use std::time::Duration;
@@ -19,7 +20,8 @@ impl Kind for PingoraKind {
     type Future = Timeout<Pending<()>, FastOrTokioTimeout>;
     type Entered = ();
 
-    /// What is longer than a quarter of an hour it would by default give to tokio, which is another row.
+    /// What is longer than a quarter of an hour it would by default give to tokio, which is another
+    /// row.
     fn start(_plan: &Plan) -> Result<Self> {
         set_fast_timeout_to_tokio_threshold(None);
         Ok(Self)

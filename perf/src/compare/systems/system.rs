@@ -9,17 +9,17 @@ use super::plan::Plan;
 use super::producer::Producer;
 use crate::compare::recorder::Recorder;
 
-/// A timer under test: one in the process, as long as that lives.
+/// A timer under test. There is one in the process, and it lives as long as the process.
 pub(crate) trait System: Sync + Sized + 'static {
     type Producer: Producer;
 
     fn start(plan: &Plan) -> Result<Self>;
 
-    /// What a thread needs to schedule; called on that thread.
+    /// Returns what a thread needs to schedule. The thread itself calls this.
     fn producer(&self) -> Result<Self::Producer>;
 
-    /// Waits until what has been scheduled has been taken in by who keeps it. By default until a timeout that is scheduled
-    /// last, and due soon, has run: queues are in order.
+    /// Waits until the system has taken in all that was scheduled. By default it schedules one more
+    /// timeout, due soon, and waits until that has run: queues are in order.
     fn settle(&self) -> Result<()> {
         let mut producer = self.producer()?;
         let marker = Recorder::counting(1);
@@ -29,7 +29,7 @@ pub(crate) trait System: Sync + Sized + 'static {
         producer.wait(marker, Instant::now() + PATIENCE)
     }
 
-    /// What else is to be known about it.
+    /// Notes for the reader of a result, such as settings.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }

@@ -95,7 +95,8 @@ impl System for Tasks {
     }
 
     fn settle(&self) -> Result<()> {
-        // The workers steal from each other, so a last task says nothing about those before it; asleep they say it all.
+        // The workers steal from each other, so a last task says nothing about those before it;
+        // asleep they say it all.
         let limit = Instant::now() + PATIENCE;
         let mut quiet = 0;
         let mut before = 0;

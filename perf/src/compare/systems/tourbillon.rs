@@ -67,8 +67,8 @@ impl<const INLINE: bool, const AT: bool> System for Engine<INLINE, AT> {
     }
 }
 
-/// Gives the calling thread's shard something that is due, so that its worker wakes: a worker that sleeps until a far
-/// deadline leaves what is no earlier in its inbox until then.
+/// Gives the calling thread's shard something that is due, so that its worker wakes: a worker that
+/// sleeps until a far deadline leaves what is no earlier in its inbox until then.
 fn nudge(timer: &Timer) -> Result<()> {
     timer.schedule_detached(Duration::ZERO, || ()).map_err(|why| anyhow!("the engine refused a timeout: {why}"))
 }

@@ -1,4 +1,5 @@
-//! Tourbillon's futures. A sleep may be polled where it lies, so that the handle is the future itself.
+//! Tourbillon's futures. A sleep may be polled where it lies, so that the handle is the future
+//! itself.
 
 use std::future::{Future, ready};
 use std::pin::{Pin, pin};

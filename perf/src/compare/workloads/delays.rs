@@ -15,5 +15,5 @@ pub(super) fn random(producer: usize) -> Rng {
     Rng::with_seed(0x0a02_bd1f ^ producer as u64)
 }
 
-/// Delays of what is not to expire while it is measured.
+/// Delays of timeouts that must not expire while they are measured.
 pub(super) const FAR: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(60)];

@@ -14,7 +14,8 @@ use crate::compare::systems::system::System;
 const STEPS: usize = 2_000_000;
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Two million times per producer: a limit round a future that is ready at once, or a sleep that is armed and dropped.
+/// Two million times per producer: a limit round a future that is ready at once, or a sleep that is
+/// armed and dropped.
 pub(super) fn run<S: System>(job: &Job, ready: bool) -> Result<Metrics> {
     let steps = job.sizes.of(STEPS);
     let system = S::start(&job.plan(Some(job.producers * 4_096)))?;

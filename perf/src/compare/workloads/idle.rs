@@ -21,7 +21,8 @@ const DUE: [Duration; 2] = [Duration::from_secs(3_600), Duration::from_secs(3_66
 /// For whatever was going on to come to its end.
 const CALM: Duration = Duration::from_millis(500);
 
-/// Counts wake-ups of all threads but this one, and CPU, in five seconds with so many due in an hour.
+/// Counts wake-ups of all threads but this one, and CPU, in five seconds with `timeouts` due in
+/// an hour.
 pub(super) fn run<S: System>(job: &Job, timeouts: usize) -> Result<Metrics> {
     let timeouts = job.sizes.of(timeouts);
     let system = S::start(&job.plan(Some(timeouts)))?;

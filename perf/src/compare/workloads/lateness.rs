@@ -18,7 +18,7 @@ use crate::process::CpuTime;
 const TIMEOUTS: usize = 1_000_000;
 const DUE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
 
-/// Points of the distribution: this many each time what is left of it halves, down to a millionth.
+/// Points of the distribution: this many each time the rest of it halves, down to a millionth.
 const POINTS_A_HALF: i32 = 5;
 const HALVES: i32 = 20;
 

@@ -1,4 +1,5 @@
-//! What the systems are given to do: W1 to W10. Delays are random with a fixed seed, the same for every system.
+//! What the systems are given to do: W1 to W10. Delays are random with a fixed seed, the same for
+//! every system.
 
 mod burst;
 mod delays;

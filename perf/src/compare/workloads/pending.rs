@@ -13,9 +13,10 @@ use crate::compare::systems::system::System;
 use crate::duration::nanos;
 
 const DUE: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(120)];
-/// So many of each operation, at least.
+/// At least this many of each operation.
 const OPERATIONS: usize = 200_000;
-/// A batch is at most a tenth of what is pending, so that the number pending hardly changes, and at most so many.
+/// A batch is at most a tenth of what is pending, so that the number pending hardly changes, and at
+/// most this many.
 const BATCH: usize = 10_000;
 
 /// Cancels a batch at random, schedules as many anew, resets as many at random; again and again.

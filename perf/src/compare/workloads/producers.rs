@@ -12,7 +12,7 @@ use crate::compare::recorder::Recorder;
 use crate::compare::systems::producer::Producer;
 use crate::compare::systems::system::System;
 
-/// Of all producers together, so that what is pending stays the same.
+/// Of all producers together, so that the number pending stays the same.
 const TIMEOUTS: usize = 800_000;
 /// Times that each is reset.
 const RESETS: usize = 4;

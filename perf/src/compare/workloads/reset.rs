@@ -19,10 +19,11 @@ const RESETS: usize = 4_000_000;
 /// Length of the random order, which is gone through again and again: 1 MiB.
 const ORDER: usize = 1 << 18;
 
-/// For who is given the deadline: as if time went on by so much with each operation.
+/// For systems that are given the deadline: time goes on by this much with each operation.
 const STEP: Duration = Duration::from_nanos(20);
 
-/// Resets four million random keep-alives per producer to now + 60 s. Each producer has 100,000 of its own.
+/// Resets four million random keep-alives per producer to now + 60 s. Each producer has 100,000 of
+/// its own.
 pub(super) fn run<S: System>(job: &Job) -> Result<Metrics> {
     let keep_alives = job.sizes.of(KEEP_ALIVES);
     let resets = job.sizes.of(RESETS);

@@ -40,7 +40,7 @@ fn a_right_engine_passes() {
     context.ledger.rejected();
     context.ledger.let_go(refused.id);
     scoped(Scope::Refused, || drop(refused));
-    context.ledger.balance(None, 0);
+    context.ledger.reconcile(None, 0);
     assert_eq!(violations.kept(), Vec::<String>::new());
     assert_eq!((context.ledger.tally.ended(Ended::Fired), context.ledger.tally.ended(Ended::Refused)), (1, 1));
 }
@@ -103,7 +103,7 @@ fn an_engine_that_loses_one_is_caught() {
     let token = scheduled(&context);
     std::mem::forget(token);
     assert_eq!(context.ledger.open_records(), 1);
-    context.ledger.balance(None, 0);
+    context.ledger.reconcile(None, 0);
     assert!(found(&violations, Fault::Lost));
 }
 
@@ -125,6 +125,6 @@ fn an_engine_whose_counters_are_wrong_is_caught() {
     while driver.turn() > 0 {}
     assert!(token.begin());
     drop(token);
-    context.ledger.balance(Some(&timer.stats()), 0);
+    context.ledger.reconcile(Some(&timer.stats()), 0);
     assert!(violations.kept()[0].contains("scheduled: 1 here, 2 there"), "{:?}", violations.kept());
 }

@@ -1,4 +1,5 @@
-//! Clients of the echo server, in a process of their own: each sends 64 bytes, waits for them, and sends again.
+//! Clients of the echo server, in a process of their own: each sends 64 bytes, waits for them, and
+//! sends again.
 
 use std::net::SocketAddr;
 use std::process::Command;

@@ -1,8 +1,10 @@
-//! W10: what users put a timer into. An echo server and an HTTP server on Tokio, with limits of ours, of Tokio's, or none, under
-//! load from another process: `wrk` for HTTP, and this program for the echo, as no load generator speaks that.
+//! W10: servers, which users put a timer into. An echo server and an HTTP server run on Tokio, with
+//! limits of ours, of Tokio's, or none. The load comes from another process: `wrk` for HTTP, and
+//! this program for the echo, because no load generator speaks that.
 //!
-//! What each request arms: the echo a limit for the read and one for the write; HTTP hyper's limit for the head, which it arms anew for
-//! each, and one round the handler, which is not ready at once. Nothing ever fires, as in a server that is well.
+//! Each request of the echo arms a limit for the read and one for the write. Each request of HTTP
+//! arms hyper's limit for the head and one round the handler, which is not ready at once. Nothing
+//! ever fires, as in a healthy server.
 
 mod echo_load;
 mod limits;
@@ -90,7 +92,8 @@ async fn listen<L: Limits>(listener: TcpListener, limits: L, http: bool) {
                 Next::Skip => continue,
                 Next::Wait => {
                     eprintln!("the server has to wait before it accepts: {error}");
-                    // Not every runtime here has a timer. A sleep does not panic, so there is no error.
+                    // Not every runtime here has a timer. A sleep does not panic, so there is no
+                    // error.
                     let _ = tokio::task::spawn_blocking(|| std::thread::sleep(PAUSE)).await;
                     continue;
                 }
@@ -117,7 +120,8 @@ async fn echo<L: Limits>(mut stream: TcpStream, limits: L) {
 async fn serve_http<L: Limits>(stream: TcpStream, limits: L) {
     let service = service_fn(|_: Request<Incoming>| {
         let answer = limits.limit(REQUEST, async {
-            // As if something were waited for: a limit round what is ready at once costs nothing to speak of.
+            // As if something were waited for: a limit round what is ready at once costs nothing to
+            // speak of.
             tokio::task::yield_now().await;
             Full::new(Bytes::from_static(b"Hello, world!"))
         });

@@ -8,7 +8,8 @@ use anyhow::{Context, Result, ensure};
 
 use super::load::Load;
 
-/// One thread for the load: the cores are the server's, too. A script has wrk print what can be read.
+/// One thread for the load: the cores are the server's, too. A script has wrk print what can be
+/// read.
 const SCRIPT: &str = r#"
 function done(summary, latency, requests)
   local errors = summary.errors
@@ -19,7 +20,7 @@ end
 "#;
 
 pub(super) fn run(address: SocketAddr, connections: usize, time: Duration) -> Result<Load> {
-    // A name that no other run has, in this process or another: who is done removes it.
+    // A name that no other run has, in this process or another: each run removes its own.
     let script = std::env::temp_dir().join(format!("tourbillon-wrk-{}-{}.lua", std::process::id(), address.port()));
     std::fs::write(&script, SCRIPT).context("cannot write wrk's script")?;
     let output = Command::new("wrk")

@@ -1,5 +1,5 @@
-//! The books: what the callers did and what the tasks saw, counted here, against what the engine
-//! says of itself.
+//! The counters: what the callers did and what the tasks saw, counted here, against what the engine
+//! counts itself.
 
 use std::ops::AddAssign;
 
@@ -106,7 +106,7 @@ pub(crate) struct Closing {
     pub(crate) after: Stats,
 }
 
-/// A line of the books.
+/// One comparison of a count here with the engine's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Line {
     pub(crate) what: &'static str,
@@ -116,8 +116,8 @@ pub(crate) struct Line {
 }
 
 impl Closing {
-    /// Balances the books. Every line must hold.
-    pub(crate) fn balance(&self) -> Vec<Line> {
+    /// Reconciles the counters. Every line must hold.
+    pub(crate) fn reconcile(&self) -> Vec<Line> {
         let total = self.accounts.total();
         let fired = self.tasks.fired_in_all();
         let open = i128::from(self.armed) + self.accounts.open_on_sockets(&self.tasks);
@@ -197,7 +197,7 @@ mod tests {
     use std::time::{Duration, Instant};
     use tourbillon::{ManualClock, Timer};
 
-    /// A small engine's books: one timeout fired, one cancelled, one left, one reset.
+    /// The counts of a small engine: one timeout fired, one cancelled, one left, one reset.
     fn closing() -> Closing {
         let clock = ManualClock::new();
         let (timer, mut driver) = Timer::builder().clock(clock.clone()).build_driven().expect("the defaults");
@@ -230,8 +230,8 @@ mod tests {
     }
 
     #[test]
-    fn right_books_balance() {
-        for line in closing().balance() {
+    fn right_counters_reconcile() {
+        for line in closing().reconcile() {
             assert!(line.holds, "{line}");
         }
     }
@@ -242,7 +242,7 @@ mod tests {
         closing.armed = 0;
         closing.accounts.of(Kind::Population).cancelled += 1;
         closing.tasks.early = 3;
-        let wrong: Vec<_> = closing.balance().into_iter().filter(|l| !l.holds).map(|l| l.what).collect();
+        let wrong: Vec<_> = closing.reconcile().into_iter().filter(|l| !l.holds).map(|l| l.what).collect();
         assert_eq!(
             wrong,
             ["cancelled", "still pending, handed back by shutdown", "  and counted by the engine as returned", "early",]
