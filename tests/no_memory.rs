@@ -5,11 +5,14 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
-use tourbillon::{BuildError, Builder, Driver, ManualClock, Refusal, ShutdownError, Timer};
+use tourbillon::{BuildError, Builder, Driver, ManualClock, Refusal, Shutdown, ShutdownError, Timer};
 
 /// Refuses the calling thread zeroed memory of more than this number of bytes, if a test says so.
 /// The engine asks in that way only for arrays of timeouts, and of a wheel's slots, and the
@@ -263,6 +266,31 @@ fn a_reset_to_earlier_needs_no_memory() {
             }
             assert!(timeout.is_expired(), "{expired}");
         }
+    }
+}
+
+#[test]
+fn a_driven_engine_ends_in_every_way_without_memory() {
+    for (how, fires) in [(Shutdown::Cancel, 0), (Shutdown::FireNow, 300), (Shutdown::Drain(MS), 200)] {
+        let (timer, mut driver, clock) = engine(|builder| builder.shards(2).capacity(1_000));
+        let ran = Arc::new(AtomicUsize::new(0));
+        let schedule = |delay| {
+            let ran = Arc::clone(&ran);
+            timer.schedule(delay, move || _ = ran.fetch_add(1, Ordering::Relaxed)).expect("reserved")
+        };
+        let mut sleep = timer.sleep(100 * MS);
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(Pin::new(&mut sleep).poll(&mut context).is_pending());
+        driver.turn();
+        let timeouts: Vec<_> = (0..300).map(|n| schedule(if n < 200 { MS } else { 100 * MS })).collect();
+        clock.advance(MS);
+        let answer = without_any_memory(|| timer.shutdown_with(how).err());
+        let left = 300 - fires;
+        assert_eq!(answer, (left > 0).then_some(ShutdownError::OutOfMemory), "{how:?}");
+        assert_eq!(ran.load(Ordering::Relaxed), fires, "{how:?}");
+        assert_eq!(timer.shutdown().map_or(0, |unfired| unfired.len()), left, "{how:?}");
+        assert!(Pin::new(&mut sleep).poll(&mut context).is_ready() && sleep.ended_by_shutdown());
+        drop((timeouts, driver));
     }
 }
 

@@ -53,22 +53,24 @@ struct Begun {
 impl Remote {
     /// Counts the worker's steps that give entries back sooner or later. The number only grows.
     fn progress(&self) -> u64 {
-        self.counters.transferred.get().wrapping_add(self.counters.collected.get())
+        let (counters, linked) = (&self.counters, self.counters.transferred.get());
+        linked.wrapping_add(counters.collected.get()).wrapping_add(counters.relinked.get())
     }
 
-    /// Returns whether very many cancelled entries wait in the queues. As a rule this reads only
-    /// the two heads.
+    /// Returns whether very many cancelled entries wait in the queues. A node of the reset queue
+    /// counts as one: it is an entry itself, and the timeout that it names may have been cancelled.
+    /// As a rule this reads only the three heads.
     #[inline]
     pub(super) fn has_much_garbage(&self) -> bool {
         let (cancelled, pushed) = (self.cancelled.depth(), self.inbox.depth());
         let in_inbox = if pushed > MANY { Share::part(self.counters.cancelled_share.get(), pushed) } else { 0 };
-        cancelled + in_inbox > MANY
+        cancelled + self.resets.depth() + in_inbox > MANY
     }
 
     /// Returns whether very many entries wait, in the queues or in what the worker has taken out of
     /// them.
     pub(super) fn is_behind(&self) -> bool {
-        self.inbox_depth() + self.cancelled_depth() > MANY
+        self.inbox_depth() + self.cancelled_depth() + self.reset_depth() > MANY
     }
 }
 
@@ -77,7 +79,7 @@ impl Patience {
     /// for as long as it may.
     pub(super) fn wait(&mut self, shared: &Shared, remote: &Remote) -> bool {
         let max = shared.max_wait();
-        if self.is_out || !remote.is_turned_by_another() {
+        if self.is_out || remote.is_closed() || !remote.is_turned_by_another() {
             return false;
         }
         let progress = remote.progress();
@@ -91,8 +93,6 @@ impl Patience {
         };
         if begun.at.elapsed() >= max {
             remote.stall.note(begun.progress, progress);
-            // The worker may not get a processor.
-            remote.check_worker();
             self.is_out = true;
             return false;
         }
@@ -103,6 +103,15 @@ impl Patience {
             sleep_briefly();
         }
         true
+    }
+
+    /// Ends the call's part in waiting, after it has its entries. Checks whether the worker gets a
+    /// processor if the call has waited for as long as it may. Not before: the check may tell an
+    /// operator, whose code may schedule, and so use the thread's state.
+    fn end(&self, remote: &Remote) {
+        if self.is_out {
+            remote.check_worker();
+        }
     }
 
     /// Returns whether the call has waited at all.
@@ -134,6 +143,7 @@ impl Shared {
         // SAFETY: the caller says that `mine` is its thread's state, of this engine.
         let entry = unsafe { self.refill(mine, remote, &mut patience) };
         self.count_wait(mine, remote, &patience);
+        patience.end(remote);
         entry
     }
 
@@ -161,8 +171,10 @@ impl Shared {
         if entries.len() < len {
             // SAFETY: `mine` is the thread's state, and the entries were just taken through it.
             entries.into_iter().for_each(|entry| unsafe { mine.put_entry(&self.arena, entry) });
+            patience.end(remote);
             return None;
         }
+        patience.end(remote);
         Some(entries)
     }
 

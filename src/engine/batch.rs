@@ -66,6 +66,14 @@ impl Batch {
         self.shard
     }
 
+    /// Takes over all of another batch, of the same shard and kind. It may then be larger than
+    /// [`MAX_BATCH`].
+    pub(crate) fn append(&mut self, other: Self) {
+        debug_assert!(self.shard == other.shard && self.sleepers == other.sleepers);
+        self.entries.chain.append(other.entries.chain);
+        self.entries.series += other.entries.series;
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.entries.chain.len()
     }

@@ -34,6 +34,7 @@ pub(crate) struct Turn {
 pub(super) struct Noted {
     pub(super) inbox: usize,
     pub(super) cancelled: usize,
+    pub(super) resets: usize,
     pub(super) share: usize,
 }
 
@@ -51,6 +52,9 @@ pub(crate) struct Core {
     pub(super) free: EntryCache,
     /// Expired entries of sleeping futures, which are woken when the turn is over.
     pub(super) wakes: Option<Batch>,
+    /// What the end of a driven engine has expired, and runs when the shards are unlocked. It is
+    /// kept here because it must need no memory.
+    held: Option<Batch>,
     /// The last tick that was turned to: the clock is not trusted to be monotonic.
     pub(super) now: Tick,
 }
@@ -72,6 +76,7 @@ impl Core {
             noted: Noted::default(),
             free: EntryCache::new(),
             wakes: None,
+            held: None,
             now: Tick::ZERO,
         }
     }
@@ -162,6 +167,25 @@ impl Core {
         self.wakes = wakes;
     }
 
+    /// Closes the shard as [`close_and_fire`](Self::close_and_fire) does, and holds what it fires.
+    pub(crate) fn close_and_hold(&mut self, shared: &SharedRef) {
+        let mut held = self.held.take();
+        self.close_and_fire(shared, &mut |batch| hold(&mut held, batch));
+        self.held = held;
+    }
+
+    /// Turns the shard until nothing due is left, and holds what expires.
+    pub(crate) fn turn_and_hold(&mut self, shared: &SharedRef, now: Tick) {
+        let mut held = self.held.take();
+        while self.turn(shared, now, &mut |batch| hold(&mut held, batch)).more {}
+        self.held = held;
+    }
+
+    /// Returns what it holds, once.
+    pub(crate) fn take_held(&mut self) -> Option<Batch> {
+        self.held.take()
+    }
+
     /// Closes the queues, and gives each entry that is left, in no list any more, to `take`.
     fn empty(&mut self, shared: &SharedRef, remote: &Remote, mut take: impl FnMut(&EntryCache, NonNull<Entry>)) {
         let pushed = remote.inbox.close();
@@ -190,6 +214,8 @@ impl Core {
                 unsafe { self.free.put(&shared.arena, node) };
             }
         }
+        // Producers that wait for the worker go by these.
+        self.note_backlogs(remote);
         remote.counters.linked.set(0);
         remote.fault.set_closed();
         remote.complete_all_turns();
@@ -291,5 +317,12 @@ fn withdraw(
         if let_go(free, shared, entry) {
             return;
         }
+    }
+}
+
+fn hold(held: &mut Option<Batch>, batch: Batch) {
+    match held {
+        Some(held) => held.append(batch),
+        None => *held = Some(batch),
     }
 }

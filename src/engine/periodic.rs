@@ -101,11 +101,16 @@ impl PeriodicRun {
         // A reset had moved the run to a later time, and the timeout was waiting for it. It counts
         // as if it had waited in the shard.
         shared.count(remote, |counts| counts.returned.add(1));
-        match &mut *lock(&shared.unfired_periodic) {
+        let mut unfired = lock(&shared.unfired_periodic);
+        match &mut *unfired {
             // SAFETY: this run has just withdrawn it, it is in no list, and the list takes over the
             // engine's ownership.
             Some(left) => unsafe { left.push(self.entry) },
-            None => return self.clear_away(shared),
+            None => {
+                // Not under the lock: the task's destructor may come here again.
+                drop(unfired);
+                return self.clear_away(shared);
+            }
         }
         Ok(())
     }

@@ -244,6 +244,43 @@ fn a_thread_waits_for_as_long_as_it_may_and_not_for_a_worker_that_does_not_move(
     assert!(!wait(), "threads have waited for a stuck worker often enough");
     rig.remote().counters.collected.add(1);
     assert!(wait(), "it has moved");
+    assert_eq!(
+        rig.bell.looks.load(Ordering::Relaxed),
+        0,
+        "a check may run user code, so it comes when the caller has its entries"
+    );
+}
+
+#[test]
+fn no_thread_waits_for_a_worker_whose_shard_is_closed() {
+    let mut rig = Rig::new(Limits { transfer: 1, expiry: 1 });
+    (0..MANY + 2).for_each(|_| _ = rig.push(FAR));
+    rig.turn(0);
+    rig.bell.is_elsewhere.store(1, Ordering::Relaxed);
+    assert!(rig.remote().is_behind() && Patience::default().wait(&rig.shared, rig.remote()));
+    let left = rig.shard.close(&rig.shared);
+    assert_eq!(left.len(), MANY + 2);
+    assert!(!rig.remote().is_behind(), "nothing waits any more");
+    assert!(!Patience::default().wait(&rig.shared, rig.remote()), "and nobody would come to it");
+}
+
+#[test]
+fn queued_resets_count_as_garbage_until_the_worker_has_read_them() {
+    let mut rig = Rig::new(Limits { transfer: 1_000_000, expiry: MANY });
+    let held: Vec<_> = (0..=MANY).map(|_| rig.push_held(FAR)).collect();
+    rig.turn(0);
+    for held in &held {
+        assert_eq!(held.state().reset(Tick::new(50), Tell::ByQueue), Reset::EarlierQueued);
+        rig.push_reset(held);
+        // It goes with the node, so it is not in the cancelled queue.
+        assert_eq!(held.state().cancel(), Cancel::Won);
+    }
+    assert!(rig.remote().has_much_garbage() && rig.remote().is_behind());
+    let collected = rig.remote().counters.collected.get();
+    rig.turn(0);
+    assert_eq!(rig.remote().counters.collected.get() - collected, MANY as u64);
+    assert_eq!(rig.remote().reset_depth(), 1, "the limit leaves one");
+    assert!(!rig.remote().has_much_garbage() && !rig.remote().is_behind());
 }
 
 #[test]

@@ -85,7 +85,7 @@ impl Core {
             self.take_cancelled(remote);
         }
         if self.resets.is_empty() {
-            self.resets = remote.resets.take();
+            self.take_resets(remote);
         }
         let mut has_taken = false;
         loop {
@@ -102,10 +102,17 @@ impl Core {
                 break;
             }
         }
-        note(&remote.counters.backlog, &mut self.noted.inbox, self.inbox.depth());
-        note(&remote.counters.cancelled_backlog, &mut self.noted.cancelled, self.cancelled.depth());
+        self.note_backlogs(remote);
         let is_left = !self.inbox.is_empty() || !self.cancelled.is_empty() || !self.resets.is_empty();
         is_left || (transfers == 0 && remote.inbox.depth() > 0)
+    }
+
+    /// Shows other threads how much of each queue the worker has taken and not gone through.
+    pub(super) fn note_backlogs(&mut self, remote: &Remote) {
+        let counters = &remote.counters;
+        note(&counters.backlog, &mut self.noted.inbox, self.inbox.depth());
+        note(&counters.cancelled_backlog, &mut self.noted.cancelled, self.cancelled.depth());
+        note(&counters.reset_backlog, &mut self.noted.resets, self.resets.depth());
     }
 
     /// Takes the inbox. The backlog is noted before the queue is taken, and corrected after it. So
@@ -126,6 +133,17 @@ impl Core {
             note(backlog, noted, depth);
             self.cancelled = remote.cancelled.take();
             note(backlog, noted, self.cancelled.depth());
+        }
+    }
+
+    /// Takes the reset queue, and notes its backlog as [`take_inbox`](Self::take_inbox) does.
+    fn take_resets(&mut self, remote: &Remote) {
+        let (backlog, noted) = (&remote.counters.reset_backlog, &mut self.noted.resets);
+        let depth = remote.resets.depth();
+        if depth > 0 {
+            note(backlog, noted, depth);
+            self.resets = remote.resets.take();
+            note(backlog, noted, self.resets.depth());
         }
     }
 
@@ -150,7 +168,7 @@ impl Core {
     /// how many nodes were read.
     #[inline(never)]
     fn relink(&mut self, shared: &SharedRef, remote: &Remote, most: usize) -> usize {
-        let (mut relinked, mut read) = (0, 0);
+        let (mut relinked, mut cancelled, mut read) = (0, 0, 0);
         while read < most {
             // SAFETY: taken out of the queue, so they are the worker's.
             let Some(node) = (unsafe { self.resets.pop(Entry::next_aside) }) else { break };
@@ -168,11 +186,17 @@ impl Core {
                     unsafe { self.wheel.insert_again(entry, deadline) };
                     relinked += 1;
                 }
-                Transfer::Cancelled => self.unlink_and_let_go(shared, entry),
+                Transfer::Cancelled => {
+                    self.unlink_and_let_go(shared, entry);
+                    cancelled += 1;
+                }
             }
         }
         if relinked > 0 {
             remote.counters.relinked.add(relinked);
+        }
+        if cancelled > 0 {
+            remote.counters.collected.add(cancelled);
         }
         read
     }

@@ -212,8 +212,8 @@ impl State {
     /// periodic timeout's.
     #[inline]
     pub(crate) fn look(&self) -> (Tick, bool) {
-        // Relaxed: the bit does not change while a run is under way. A reset may change the deadline
-        // of a periodic timeout at any time; `begin_run` then says so.
+        // Relaxed: the bit does not change while a run is under way. A reset may change the
+        // deadline of a periodic timeout at any time; `begin_run` then says so.
         let word = self.0.load(Ordering::Relaxed);
         (tick_of(word), word & SERIES != 0)
     }

@@ -62,8 +62,7 @@ pub struct Sleep {
     stage: Stage,
     engine_ref: EngineRef,
     deadline: Tick,
-    /// Whether a reset moved it to an earlier deadline since it was last polled. That deadline may
-    /// have passed.
+    /// Whether a reset moved it since it was last polled to a deadline that may have passed.
     has_moved: bool,
     ended_by_shutdown: bool,
 }
@@ -128,7 +127,9 @@ impl Sleep {
     /// A task that waits for it goes on waiting. If it was over, it has to be polled again, like a
     /// new one.
     pub fn reset(&mut self, delay: Duration) {
-        self.reset_to(self.timeline().tick_after(delay));
+        let deadline = self.timeline().tick_after(delay);
+        // Nearly all delays lead to a deadline that is yet to come, and cost no look at the clock.
+        self.move_to(deadline, delay.is_zero() || deadline < self.deadline);
     }
 
     /// Moves its deadline to a point in time. Otherwise it is [`reset`](Self::reset).
@@ -137,7 +138,11 @@ impl Sleep {
     }
 
     pub(super) fn reset_to(&mut self, deadline: Tick) {
-        self.has_moved |= deadline < self.deadline;
+        self.move_to(deadline, true);
+    }
+
+    fn move_to(&mut self, deadline: Tick, may_have_come: bool) {
+        self.has_moved |= may_have_come;
         self.deadline = deadline;
         if let Stage::Set(alarm) = &mut self.stage
             && alarm.move_to(deadline)

@@ -335,10 +335,10 @@ impl Remote {
         if !self.inbox.fall_asleep() {
             return false;
         }
-        // After ASLEEP was set, not before. A thread that pushes to one of these queues, or requests
-        // a rescan or a turn, does a read-modify-write on the inbox afterwards. So either that one
-        // sees ASLEEP, or these looks see what the thread did. A thread that gives a command unparks
-        // the worker's thread instead.
+        // After ASLEEP was set, not before. A thread that pushes to one of these queues, or
+        // requests a rescan or a turn, does a read-modify-write on the inbox afterwards. So either
+        // that one sees ASLEEP, or these looks see what the thread did. A thread that gives a
+        // command unparks the worker's thread instead.
         let called = !self.resets.is_empty()
             || self.wants_rescan()
             || self.cancelled.is_deep()
@@ -408,6 +408,11 @@ impl Remote {
     /// those that the worker has taken and not gone through yet.
     pub(crate) fn cancelled_depth(&self) -> usize {
         self.cancelled.depth() + usize::try_from(self.counters.cancelled_backlog.get()).unwrap_or(usize::MAX)
+    }
+
+    /// The same for the reset queue: nodes, each of which names an entry.
+    pub(crate) fn reset_depth(&self) -> usize {
+        self.resets.depth() + usize::try_from(self.counters.reset_backlog.get()).unwrap_or(usize::MAX)
     }
 
     /// Returns the number of the newest turn that was requested. The worker reads it before the

@@ -162,7 +162,8 @@ impl ThreadState {
     }
 
     /// Returns a free entry for a node, which belongs to no timeout, or `None` if there is no
-    /// memory. Waits for nobody.
+    /// memory. Waits for nobody. If there is no free one, the arena grows as little as it can:
+    /// whatever makes many timeouts also makes room for their nodes.
     ///
     /// # Safety
     /// As for [`refill`](Self::refill).
@@ -171,7 +172,7 @@ impl ThreadState {
         // SAFETY: the caller says that `arena` is the one that this cache is used with.
         let refill = || unsafe { self.free.refill(arena) };
         // SAFETY: the caller says that `arena` is the one that this cache is used with.
-        let grow = || unsafe { self.free.grow(arena, Growth::Double) };
+        let grow = || unsafe { self.free.grow(arena, Growth::Little) };
         let node = self.free.take().or_else(refill).or_else(grow)?;
         #[cfg(loom)]
         // SAFETY: just taken.

@@ -206,6 +206,11 @@ impl Timeline {
         self.instant_at(self.scale.ns_of(tick))
     }
 
+    /// Like `instant_of`, as if there had been no pause. Reads no clock.
+    pub(crate) fn instant_without_pauses(&self, tick: Tick) -> Instant {
+        self.scale.instant_after(self.scale.ns_of(tick))
+    }
+
     /// Returns when the engine's time is `ns`, if no pause comes in between.
     pub(crate) fn instant_at(&self, ns: u64) -> Instant {
         let lost_ns = self.pauses.lost_ns(|| self.clock_ns());

@@ -9,8 +9,9 @@ use std::time::Duration;
 use super::error::ShutdownError;
 use super::instances::Instance;
 use super::shutdown::{Shutdown, Unfired};
-use crate::engine::{Batch, Core, SharedRef, UnfiredList};
+use crate::engine::{Core, SharedRef, UnfiredList};
 use crate::executor::{is_running_a_task, is_running_a_task_of, run_here};
+use crate::panics;
 use crate::shard::{Command, Remote};
 use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering, fence, lock};
 use crate::time::{ClockListener, Tick};
@@ -114,6 +115,9 @@ impl Engine {
         }
         // No lock is held here: the list may hold the last reference to the owner of the lock.
         left.append(UnfiredList::take_outside(&self.shared));
+        // Futures that are made from here on go by the engine's time: it must not stand still. The
+        // engine has ended, so a user clock that panics must not get in the way.
+        panics::catch(|| self.shared.timeline().resume());
         self.hand_back(left)
     }
 
@@ -130,7 +134,10 @@ impl Engine {
             return Err(ShutdownError::OutOfMemory);
         }
         let timeline = self.shared.timeline();
-        let next = || left.pop().map(|(deadline, task)| Unfired::new(timeline.instant_of(deadline), task));
+        let instant_of = |deadline| {
+            panics::catch(|| timeline.instant_of(deadline)).unwrap_or_else(|| timeline.instant_without_pauses(deadline))
+        };
+        let next = || left.pop().map(|(deadline, task)| Unfired::new(instant_of(deadline), task));
         unfired.extend(std::iter::from_fn(next));
         Ok(unfired)
     }
@@ -243,52 +250,49 @@ pub(super) fn settle(shared: &SharedRef, shard: &mut Core) -> Option<Tick> {
     }
 }
 
-/// Closes and removes all shards. Returns their pending timeouts, and the futures to wake when the
-/// shards are unlocked.
-pub(super) fn close_driven(shared: &SharedRef, shards: &mut Vec<Core>) -> (UnfiredList, Vec<Batch>) {
-    let (mut left, mut wakes) = (UnfiredList::new(), Vec::new());
-    for mut shard in shards.drain(..) {
-        left.append(shard.close(shared));
-        wakes.extend(shard.take_wakes());
-    }
-    (left, wakes)
-}
-
 /// Closes and removes all shards, and drops their pending timeouts.
-pub(super) fn discard_driven(shared: &SharedRef, mut shards: MutexGuard<'_, Vec<Core>>) {
-    let (left, wakes) = close_driven(shared, &mut shards);
-    drop(shards);
+pub(super) fn discard_driven(shared: &SharedRef, mut locked: MutexGuard<'_, Vec<Core>>) {
+    let mut shards = std::mem::take(&mut *locked);
+    let mut left = UnfiredList::new();
+    shards.iter_mut().for_each(|shard| left.append(shard.close(shared)));
+    drop(locked);
     drop(left);
-    wakes.into_iter().for_each(run_here);
+    run_held(shards);
 }
 
 /// Closes and removes all shards for a shutdown. It may have to run tasks first. It runs them here,
-/// after it has unlocked the shards.
+/// after it has unlocked the shards. It needs no memory.
 fn end_driven(shared: &SharedRef, shards: &DrivenShards, how: End) -> UnfiredList {
-    let mut batches = Vec::new();
+    let mut left = UnfiredList::new();
     let mut locked = lock(shards);
+    let mut shards = std::mem::take(&mut *locked);
     match how {
         End::Return => {}
         End::Fire => {
-            // Periodic timeouts whose runs are among the batches look at this command.
+            // Periodic timeouts whose runs are held look at this command.
             shared.remotes().iter().for_each(|remote| remote.command(Command::StopAndFire));
-            for mut shard in locked.drain(..) {
-                shard.close_and_fire(shared, &mut |batch| batches.push(batch));
-                batches.extend(shard.take_wakes());
-            }
+            shards.iter_mut().for_each(|shard| shard.close_and_hold(shared));
         }
         End::Drain(_) => {
-            let now = shared.timeline().current_tick();
-            for shard in locked.iter_mut() {
-                while shard.turn(shared, now, &mut |batch| batches.push(batch)).more {}
-                batches.extend(shard.take_wakes());
+            // If a user clock panics, nothing more is found to be due, and all is handed back.
+            if let Some(now_ns) = shared.timeline().try_now_ns() {
+                let now = shared.timeline().scale().tick_at(now_ns);
+                shards.iter_mut().for_each(|shard| shard.turn_and_hold(shared, now));
             }
         }
     }
-    let (left, wakes) = close_driven(shared, &mut locked);
+    if !matches!(how, End::Fire) {
+        shards.iter_mut().for_each(|shard| left.append(shard.close(shared)));
+    }
     drop(locked);
-    batches.into_iter().chain(wakes).for_each(run_here);
+    run_held(shards);
     left
+}
+
+/// Runs what the shards hold, and wakes the futures that slept on them.
+fn run_held(mut shards: Vec<Core>) {
+    shards.iter_mut().filter_map(Core::take_held).for_each(run_here);
+    shards.iter_mut().filter_map(Core::take_wakes).for_each(run_here);
 }
 
 /// The part that all `Timer`s share. When the last one has gone, the engine is left to the futures

@@ -460,7 +460,8 @@ impl Timer {
     /// in, which runs it later.
     ///
     /// Futures that sleep are not in the returned vector. They are ready now, and say so
-    /// ([`Sleep::ended_by_shutdown`](crate::Sleep::ended_by_shutdown)).
+    /// ([`Sleep::ended_by_shutdown`](crate::Sleep::ended_by_shutdown)). A shutdown ends a
+    /// [`pause`](Self::pause), so that futures that are made later do not wait for its end.
     ///
     /// # Errors
     /// * [`ShutdownError::FromTask`] if the caller is one of the engine's own tasks.

@@ -144,6 +144,20 @@ fn after_a_shutdown_futures_are_ready_at_their_own_deadlines_and_are_woken() {
 }
 
 #[test]
+fn after_a_shutdown_in_a_pause_time_goes_on_for_futures() {
+    for how in [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(MS)] {
+        in_time("a future of an engine that was shut down in a pause", move || {
+            let timer = Timer::new().expect("defaults");
+            drop(timer.schedule(HOUR, || ()).expect("accepted"));
+            timer.pause();
+            drop(timer.shutdown_with(how).expect("the first"));
+            assert!(!timer.is_paused());
+            pollster::block_on(timer.sleep(2 * MS));
+        });
+    }
+}
+
+#[test]
 fn after_a_shutdown_a_future_goes_by_its_own_clock() {
     let (timer, driver, clock) = driven();
     drop(timer.shutdown().expect("the first"));

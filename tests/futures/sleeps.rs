@@ -272,3 +272,22 @@ fn a_sleep_that_is_moved_to_the_past_is_ready_at_once() {
         assert!(task.woken() > 0 && task.poll(&mut sooner).is_ready());
     }
 }
+
+#[test]
+fn a_reset_to_the_past_is_ready_at_once_though_the_old_deadline_has_passed_unnoticed() {
+    let (timer, mut driver, clock) = driven();
+    let task = Task::new();
+    let (mut sleep, mut interval) = (timer.sleep(5 * MS), timer.interval(5 * MS));
+    assert!(task.poll(&mut sleep).is_pending());
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(interval.poll_tick(&mut context).is_ready() && interval.poll_tick(&mut context).is_pending());
+    driver.turn();
+    clock.advance(100 * MS);
+    // Later than what nobody has turned to yet, and past all the same.
+    sleep.reset_at(clock.now() - 50 * MS);
+    assert!(task.poll(&mut sleep).is_ready());
+    interval.reset_immediately();
+    assert!(interval.poll_tick(&mut context).is_ready());
+    sleep.reset(Duration::ZERO);
+    assert!(task.poll(&mut sleep).is_ready());
+}

@@ -1,13 +1,14 @@
 //! A clock that panics while a batch runs: on a pool's thread or on a worker, no timeout is lost.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use tourbillon::{Clock, Inline, ThreadPool, Timer};
+use tourbillon::{Clock, Inline, Shutdown, ThreadPool, Timeout, Timer};
 
-use crate::common::{Runs, assert_counters_reconcile, eventually};
+use crate::common::{HOUR, Runs, assert_counters_reconcile, eventually};
 
 /// Fails for the next looks of threads other than the test's, this number of times.
 #[derive(Clone)]
@@ -24,6 +25,42 @@ impl Clock for Fails {
             assert!(!failed, "on purpose, in a clock");
         }
         Instant::now()
+    }
+}
+
+/// Panics at one look: the n-th from now on.
+#[derive(Clone, Default)]
+struct FailsOnce(Arc<AtomicUsize>);
+
+impl Clock for FailsOnce {
+    fn now(&self) -> Instant {
+        let fewer = |looks: usize| looks.checked_sub(1);
+        let was = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer);
+        assert!(was != Ok(1), "on purpose, in a clock");
+        Instant::now()
+    }
+}
+
+#[test]
+fn a_shutdown_whose_clock_panics_ends_the_engine_or_leaves_it_whole() {
+    for (look, how) in (1..=4).flat_map(|look| [Shutdown::Cancel, Shutdown::Drain(HOUR)].map(|how| (look, how))) {
+        let clock = FailsOnce::default();
+        let built = Timer::builder().clock(clock.clone()).build_driven();
+        let (timer, driver) = built.expect("the options make sense");
+        let timeouts = [0; 3].map(|_| timer.schedule(HOUR, || ()).expect("accepted"));
+        timer.pause();
+        clock.0.store(look, Ordering::SeqCst);
+        let first = catch_unwind(AssertUnwindSafe(|| timer.shutdown_with(how)));
+        clock.0.store(0, Ordering::SeqCst);
+        let left = match first {
+            Ok(left) => left.expect("the first"),
+            Err(_) => {
+                assert!(!timer.is_shutdown() && timeouts.iter().all(Timeout::is_pending), "look {look}");
+                timer.shutdown().expect("the first that did anything")
+            }
+        };
+        assert_eq!((left.len(), timer.is_shutdown()), (3, true), "look {look}");
+        drop(driver);
     }
 }
 

@@ -299,8 +299,7 @@ fn an_engine_may_be_shut_down_or_dropped_in_a_pause() {
         let timer = rig.timer.clone();
         let left = in_time("a shutdown in a pause", move || timer.shutdown()).expect("the first");
         assert_eq!(left.iter().map(|left| left.deadline()).collect::<Vec<_>>(), [start + 15 * MS], "{}", rig.kind);
-        assert!(rig.timer.is_paused());
-        rig.timer.resume();
+        assert!(!rig.timer.is_paused(), "for futures that come later");
     }
     let timer = Timer::builder().thread_name("pause-b").build().expect("the options make sense");
     let first = timer.schedule(Duration::ZERO, || ()).expect("accepted");

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Refusal, Shutdown, ThreadPool, Timeout, Timer};
+use tourbillon::{Expired, Refusal, Shutdown, ThreadPool, Timeout, Timer};
 
 use crate::common::{
     Drops, HOUR, Keeps, MS, Own, Rig, Times, assert_counters_reconcile, driven, driven_by, eventually, in_time, settle,
@@ -433,4 +433,36 @@ fn a_periodic_timeout_uses_one_entry_for_all_its_runs() {
         assert!(cancelled.cancel());
     }
     assert!(timer.stats().capacity <= 1_024, "{}", timer.stats().capacity);
+}
+
+/// Runs the batch that it finds when it is dropped.
+struct RunsAnotherAtItsEnd(Arc<Mutex<Vec<Expired>>>);
+
+impl Drop for RunsAnotherAtItsEnd {
+    fn drop(&mut self) {
+        let batch = self.0.lock().expect("no panic").pop();
+        batch.into_iter().for_each(Expired::run);
+    }
+}
+
+#[test]
+fn a_periodic_task_whose_engine_has_ended_may_run_another_batch_when_it_is_dropped() {
+    in_time("two batches that outlive a shutdown", || {
+        let batches: Arc<Mutex<Vec<Expired>>> = Arc::default();
+        let keep = Arc::clone(&batches);
+        let executor = move |batch| keep.lock().expect("no panic").push(batch);
+        let timer = Timer::builder().shards(1).executor(executor).build().expect("the options make sense");
+        let kept = || batches.lock().expect("no panic").len();
+        let at_its_end = RunsAnotherAtItsEnd(Arc::clone(&batches));
+        let first = timer.schedule_at_fixed_rate(MS, HOUR, move || _ = &at_its_end).expect("accepted");
+        eventually("the first has expired", || kept() == 1);
+        let second = timer.schedule_at_fixed_rate(MS, HOUR, || ()).expect("accepted");
+        eventually("the second has expired", || kept() == 2);
+        // Both wait for their runs, which are moved; then nobody waits for what they leave.
+        assert!(first.reset(HOUR) && second.reset(HOUR));
+        assert!(timer.shutdown().expect("the first").is_empty());
+        let batch = batches.lock().expect("no panic").remove(0);
+        batch.run();
+        assert!(kept() == 0 && first.is_cancelled() && second.is_cancelled());
+    });
 }

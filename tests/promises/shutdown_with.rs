@@ -334,6 +334,35 @@ fn a_schedule_in_a_drain_gives_the_closure_back_from_outside_and_from_a_task() {
 }
 
 #[test]
+fn after_a_shutdown_nothing_waits_in_the_queues() {
+    let (timer, mut driver) =
+        Timer::builder().transfer_limit(10).expiry_limit(10).build_driven().expect("the options make sense");
+    let timeouts: Vec<_> = (0..100).map(|_| timer.schedule(HOUR, || ()).expect("accepted")).collect();
+    driver.turn();
+    assert_eq!(timer.shutdown().expect("the first").len(), 100);
+    let stats = timer.stats();
+    assert_eq!((stats.pending, stats.inbox_depth), (0, 0));
+    drop(timeouts);
+}
+
+#[test]
+fn a_producer_that_waits_for_the_worker_is_refused_when_the_engine_is_shut_down() {
+    // A worker this slow is behind by more than a producer waits for, which waits for an hour.
+    let builder = Timer::builder().shards(1).transfer_limit(1).expiry_limit(1).max_wait(HOUR);
+    let timer = builder.build().expect("the options make sense");
+    let own = timer.clone();
+    let producer = thread::spawn(move || {
+        let accepted = std::iter::repeat_with(|| own.schedule(HOUR, || ()));
+        accepted.map_while(Result::ok).collect::<Vec<_>>()
+    });
+    eventually("very many wait for the worker", || timer.stats().inbox_depth > 20_000);
+    let left = in_time("a shutdown", move || timer.shutdown()).expect("the first");
+    let accepted = in_time("the producer", move || producer.join()).expect("no panic");
+    assert_eq!(accepted.len(), left.len());
+    assert!(accepted.iter().all(tourbillon::Timeout::is_cancelled));
+}
+
+#[test]
 fn a_drain_ends_a_pause() {
     for builder in [Timer::builder(), Timer::builder().executor(Inline)] {
         let timer = builder.build().expect("the options make sense");
