@@ -1,5 +1,6 @@
-//! The log reader of the replay, on any bytes. It never panics, and each line is either good or bad. What it reads of a line with a
-//! regular expression is what `by_hand` reads of it, character by character, with a calendar of its own.
+//! The log reader of the replay, on any bytes. It never panics, and each line is either good or
+//! bad. What it reads of a line with a regular expression is what `by_hand` reads of it, character
+//! by character, with a calendar of its own.
 
 #![no_main]
 

@@ -60,9 +60,9 @@ impl Timer {
     /// Scheduling, cancelling and resetting go on working. Timeouts that were due before the pause
     /// may still run.
     ///
-    /// Pauses do not nest. A shutdown ends a pause. The call does nothing if the engine is already paused or shut down. It
-    /// does nothing in a child process that was forked off after the engine was made. It may wait
-    /// for another thread that pauses or resumes.
+    /// Pauses do not nest. A shutdown ends a pause. The call does nothing if the engine is already
+    /// paused or shut down. It does nothing in a child process that was forked off after the engine
+    /// was made. It may wait for another thread that pauses or resumes.
     pub fn pause(&self) {
         self.engine.pause();
     }

@@ -232,7 +232,8 @@ mod tests {
         let ns = &row.values["ns"];
         assert_eq!((ns.spread.median, ns.compared), (42.0, Some(Selection::Near)));
         assert!((ns.ratio.expect("a ratio") - 42.0 / 10.5).abs() < 1e-9);
-        // A rate is better if it is more, so the ratio is the other way round: theirs is so many times worse.
+        // A rate is better if it is more, so the ratio is the other way round: theirs is so many
+        // times worse.
         assert!(row.values["mops"].ratio.is_some_and(|ratio| ratio > 3.5));
         assert_eq!(table.rows[0].values["ns"].ratio, Some(1.0));
         assert_eq!(row.percentiles, vec![(0.5, 42.0), (1.0, 420.0)]);

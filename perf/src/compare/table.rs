@@ -81,7 +81,8 @@ fn runs(row: &Row) -> String {
     }
 }
 
-/// Two lines: the median and the ratio, `44.1 x3.12`, and below them the least and the most, unless they are the same.
+/// Two lines: the median and the ratio, `44.1 x3.12`, and below them the least and the most, unless
+/// they are the same.
 fn show(value: &Value, decimals: usize, is_reference: bool) -> String {
     let of = value.spread;
     let ratio = value.ratio.filter(|_| !is_reference).map_or(String::new(), |ratio| format!(" x{ratio:.2}"));

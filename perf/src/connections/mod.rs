@@ -1,8 +1,8 @@
 //! The main job: real connections, and a million timeouts beside them, on one engine.
 //!
 //! ```text
-//!   producers ──► schedule, reset, cancel ──► engine ──► tasks ──► recorder (was it allowed? how late?)
-//!   clients ◄──► server ──► idle timeouts, deadlines ──┘     └──► signals to the server: reap, answer
+//!   producers ──► schedule, reset, cancel ──► engine ──► tasks ──► recorder (allowed? how late?)
+//!   clients ◄──► server ──► idle timeouts, deadlines ──┘     └──► signals to the server
 //! ```
 //!
 //! [`counters`] adds up what callers and tasks counted and compares it with what the engine says.

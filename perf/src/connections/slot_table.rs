@@ -7,7 +7,7 @@
 //! ```text
 //!   arm        (any, not armed)  -> (generation + 1, armed)   before `schedule`, by the producer
 //!   the task   (mine, armed)     -> (mine, fired)             or it was not allowed to run
-//!   cancelled  (mine, armed)     -> (mine, cancelled)         after `cancel` was true, by the producer
+//!   cancelled  (mine, armed)     -> (mine, cancelled)         after a true `cancel`, producer
 //! ```
 
 use std::sync::Arc;

@@ -16,13 +16,15 @@ const STEPS: u64 = 64;
 /// cancelled timeouts may wait, and as many again may be in the worker's hands. A chunk of 32,768
 /// may just have been begun. The rest is for 64 timeouts a thread and 20 ms while the worker gets
 /// no processor.
-pub(crate) const SLACK: usize = 2 * 16_384 + 32_768 + 16_384;
+const SLACK: usize = 2 * 16_384 + 32_768 + 16_384;
 
 /// How many threads, each with how many live timeouts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Churn {
     pub(crate) producers: usize,
     pub(crate) live: usize,
+    /// Whether they reset each timeout to an earlier deadline before they cancel it.
+    pub(crate) resets: bool,
 }
 
 /// What came of it.
@@ -39,6 +41,12 @@ pub(crate) struct Outcome {
 impl Churn {
     pub(crate) fn live(self) -> usize {
         self.producers * self.live
+    }
+
+    /// For how many timeouts the engine may have memory. A queued reset takes two entries: that of
+    /// the timeout, and the node that names it.
+    pub(crate) fn bound(self) -> usize {
+        self.live() + if self.resets { 2 * SLACK } else { SLACK }
     }
 
     /// Goes on until `is_over`, and calls `watch` meanwhile. What is live is cancelled in the end.
@@ -68,7 +76,8 @@ impl Churn {
                 if ring.len() > self.live
                     && let Some(oldest) = ring.pop_front()
                 {
-                    outcome.lost += u64::from(!oldest.cancel());
+                    let is_lost = self.resets && !oldest.reset(DELAY / 2);
+                    outcome.lost += u64::from(is_lost || !oldest.cancel());
                 }
             }
             outcome.steps += STEPS;

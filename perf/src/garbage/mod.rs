@@ -15,7 +15,7 @@ use tourbillon::Timer;
 use crate::number::{self, grouped, grouped_len};
 use crate::process::CpuTime;
 use crate::verdict::Verdict;
-pub(crate) use churn::{Churn, SLACK};
+pub(crate) use churn::Churn;
 
 /// Options of the garbage table.
 #[derive(Debug, Clone, Args)]
@@ -33,6 +33,10 @@ pub(crate) struct GarbageArgs {
     /// instead
     #[arg(long, value_name = "MS", default_value = "20", value_parser = number::parse_count)]
     max_wait: usize,
+
+    /// Reset each timeout to an earlier deadline before it is cancelled
+    #[arg(long)]
+    resets: bool,
 }
 
 const AFTER_HELP: &str = "\
@@ -40,7 +44,7 @@ Two threads with 50,000 live timeouts each, and four with 100,000, cancel the ol
 fast as they can. The table shows for how many timeouts the engine has memory, at the first and at the
 second half of a row's time and at most, and how fast it goes. A row fails if that is not bounded.";
 
-const ROWS: [Churn; 2] = [Churn { producers: 2, live: 50_000 }, Churn { producers: 4, live: 100_000 }];
+const ROWS: [(usize, usize); 2] = [(2, 50_000), (4, 100_000)];
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Runs all rows, and prints the table.
@@ -60,7 +64,8 @@ pub(crate) fn run(args: &GarbageArgs) -> Result<Verdict> {
     ]);
     let mut all_good = true;
     let length = Duration::from_secs(args.seconds as u64);
-    for churn in ROWS {
+    for (producers, live) in ROWS {
+        let churn = Churn { producers, live, resets: args.resets };
         for &limit in &args.limits {
             let max_wait = Duration::from_millis(args.max_wait as u64);
             let timer = Timer::builder().expiry_limit(limit).max_wait(max_wait).build()?;
@@ -69,7 +74,7 @@ pub(crate) fn run(args: &GarbageArgs) -> Result<Verdict> {
             let mut seen = Seen::default();
             let outcome = churn.run(&timer, &is_over, || seen = Seen::watch(&timer, length, &is_over));
             let (took, cpu) = (begun.elapsed(), CpuTime::now().since(cpu).total_s());
-            let bound = churn.live() + SLACK;
+            let bound = churn.bound();
             all_good &= outcome.lost == 0 && (seen.most <= bound || max_wait.is_zero());
             table.add_row([
                 format!("{} x {}", churn.producers, grouped_len(churn.live)),

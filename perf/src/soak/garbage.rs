@@ -11,7 +11,7 @@ use tourbillon::{Inline, Timer};
 
 use super::tally::{Op, Tally};
 use super::violations::Violations;
-use crate::garbage::{Churn, SLACK};
+use crate::garbage::Churn;
 
 /// A round, and the rest after it, in which the other engines have the processors.
 const ROUND: Duration = Duration::from_millis(400);
@@ -21,7 +21,7 @@ const REST: Duration = Duration::from_millis(1_600);
 pub(crate) fn run(seed: u64, tally: &Tally, violations: &Violations, is_over: &AtomicBool) -> Result<()> {
     let mut rng = Rng::with_seed(seed);
     while !is_over.load(Ordering::Relaxed) {
-        let churn = Churn { producers: rng.usize(1..4), live: rng.usize(1_000..40_000) };
+        let churn = Churn { producers: rng.usize(1..4), live: rng.usize(1_000..40_000), resets: rng.bool() };
         let limit = *rng.choice(&[10, 100, 100_000]).unwrap_or(&100_000);
         let timer = Timer::builder().executor(Inline).expiry_limit(limit).build()?;
         for _ in 0..5 {
@@ -31,7 +31,7 @@ pub(crate) fn run(seed: u64, tally: &Tally, violations: &Violations, is_over: &A
                 while Instant::now() < end && !is_over.load(Ordering::Relaxed) {
                     thread::sleep(Duration::from_millis(10));
                     let capacity = timer.stats().capacity;
-                    if capacity > churn.live() + SLACK {
+                    if capacity > churn.bound() {
                         violations.add(&format!("memory for {capacity} timeouts, {churn:?}, limit {limit}"));
                     }
                 }

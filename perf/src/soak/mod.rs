@@ -3,7 +3,7 @@
 //! ```text
 //!   producers ──► all operations, announced and settled ──► engines ──► tasks ──┐
 //!       │                                                                      ▼
-//!       └───────────────────────────────► ledger: a record per timeout ◄── run? dropped? allowed to?
+//!       └───────────────────────────────► ledger: a record per timeout ◄── run? dropped? allowed?
 //! ```
 //!
 //! [`record`] knows what may happen next to a timeout, [`ledger`] reconciles an engine at its end,

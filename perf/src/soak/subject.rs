@@ -89,7 +89,7 @@ impl Plan {
 }
 
 /// A thread that turns a driven engine.
-struct Turner {
+struct TurningThread {
     thread: JoinHandle<()>,
     drop_driver: Arc<AtomicBool>,
 }
@@ -101,7 +101,7 @@ pub(crate) struct Subject {
     pub(crate) jumping: Option<Jumping>,
     pub(crate) inline: bool,
     hands: Option<Hands>,
-    turner: Mutex<Option<Turner>>,
+    runner: Mutex<Option<TurningThread>>,
     returned: Mutex<u64>,
 }
 
@@ -113,9 +113,9 @@ impl Subject {
         let board = ledger.on_one_thread.then(|| ArrayQueue::new(BOARD));
         let context = Arc::new(TaskContext::new(Arc::new(ledger), board));
         tally.engines.fetch_add(1, Ordering::Relaxed);
-        let (timer, hands, turner) = if plan.driven {
+        let (timer, hands, runner) = if plan.driven {
             let (timer, driver) = plan.builder().build_driven().context("a driven engine")?;
-            (timer, None, Some(Turner::start(driver)))
+            (timer, None, Some(TurningThread::start(driver)))
         } else {
             let (builder, hands) = executors::set(plan.builder(), plan.runner, tally);
             (builder.build().context("an engine")?, hands, None)
@@ -127,7 +127,7 @@ impl Subject {
             jumping: plan.jumping.clone(),
             inline: !plan.driven && matches!(plan.runner, Runner::Inline | Runner::Refusing | Runner::Panicking),
             hands,
-            turner: Mutex::new(turner),
+            runner: Mutex::new(runner),
             returned: Mutex::new(0),
         })
     }
@@ -167,17 +167,17 @@ impl Subject {
             Stop::Dropped | Stop::DriverDropped => {
                 self.ledger().expect_discard();
                 if how == Stop::DriverDropped
-                    && let Some(turner) = self.turner.lock().unwrap_or_else(PoisonError::into_inner).take()
+                    && let Some(runner) = self.runner.lock().unwrap_or_else(PoisonError::into_inner).take()
                 {
-                    turner.stop();
+                    runner.stop();
                 }
                 drop(timer);
                 // A task that is about to schedule may hold the last one, and drop it.
                 drop(self.context.take_timer());
             }
         }
-        if let Some(turner) = self.turner.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            turner.stop();
+        if let Some(runner) = self.runner.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            runner.stop();
         }
         self.ledger().set_over();
         if let Some(hands) = &self.hands {
@@ -234,7 +234,7 @@ impl Subject {
     }
 }
 
-impl Turner {
+impl TurningThread {
     fn start(mut driver: Driver) -> Self {
         let drop_driver = Arc::new(AtomicBool::new(false));
         let must_drop = Arc::clone(&drop_driver);

@@ -34,8 +34,8 @@ pub(super) fn ahead<'a>(data: &Data, table: &'a TableOf, key: &str) -> Vec<Ahead
     found
 }
 
-/// Returns whether a median is a true figure. Nothing, or less, is the error of a measurement that was
-/// too small, except that no wake-ups are true.
+/// Returns whether a median is a true figure. Nothing, or less, is the error of a measurement that
+/// was too small, except that no wake-ups are true.
 pub(super) fn is_figure(key: &str, value: &Value) -> bool {
     value.spread.median > 0.0 || key == "wakeups"
 }
