@@ -1,7 +1,7 @@
 //! What the integration tests share: patience, random numbers, witnesses, and what Linux says about
 //! a process.
 
-#![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(dead_code, unused_imports, reason = "each test binary uses a part of it")]
 
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,11 +10,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use tourbillon::{Builder, Driver, Executor, Expired, Inline, ManualClock, Stats, ThreadPool, Timeout, Timer};
+use tourbillon::{Builder, Driver, Executor, Expired, Inline, ManualClock, ThreadPool, Timeout, Timer};
 
-pub(crate) const MS: Duration = Duration::from_millis(1);
-pub(crate) const HOUR: Duration = Duration::from_secs(3600);
-pub(crate) const DAY: Duration = Duration::from_secs(24 * 3600);
+pub(crate) use testkit::counters::assert_counters_reconcile;
+pub(crate) use testkit::{DAY, HOUR, MS};
 
 /// How long a test waits for what must happen sometime, even on a heavily loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -79,12 +78,6 @@ pub(crate) fn settle(driver: &mut Driver, clock: &ManualClock) -> usize {
         fired += driver.turn();
     }
     fired
-}
-
-/// Every accepted timeout has had exactly one outcome, or is still pending.
-pub(crate) fn assert_counters_reconcile(stats: &Stats) {
-    let ended = stats.fired + stats.cancelled + stats.returned;
-    assert_eq!(stats.scheduled + stats.repeated, ended + stats.pending as u64, "{stats:?}");
 }
 
 /// Counts the calls of closures, each by its number.

@@ -31,6 +31,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use testkit::counters::reconcile;
 use tourbillon::{Stats, Timer};
 
 pub(crate) use options::ConnectionsArgs;
@@ -228,7 +229,7 @@ fn close(
 fn quiet_stats(timer: &Timer) -> Stats {
     let mut stats = timer.stats();
     for _ in 0..500 {
-        if stats.scheduled == stats.fired + stats.cancelled + stats.pending as u64 {
+        if reconcile(&stats).is_ok() {
             break;
         }
         thread::sleep(Duration::from_millis(1));

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
+use testkit::counters::{Comparison, Counts, reconcile};
 use tourbillon::{Stats, Timer};
 
 use super::clock::Time;
@@ -56,7 +57,7 @@ pub(crate) fn scoped<R>(scope: Scope, work: impl FnOnce() -> R) -> R {
 
 /// What the program counted, to be compared with the engine's `stats`.
 #[derive(Debug, Default)]
-struct Counts {
+struct Counters {
     accepted: AtomicU64,
     rejected: AtomicU64,
     resets: AtomicU64,
@@ -82,7 +83,7 @@ pub(crate) struct Ledger {
     discarding: AtomicBool,
     ending: AtomicBool,
     over: AtomicBool,
-    counts: Counts,
+    counts: Counters,
     /// One thread runs all of this engine's tasks.
     pub(crate) on_one_thread: bool,
     pub(crate) tally: Arc<Tally>,
@@ -130,7 +131,7 @@ impl Ledger {
             discarding: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             over: AtomicBool::new(false),
-            counts: Counts::default(),
+            counts: Counters::default(),
             on_one_thread: false,
             tally: Arc::clone(tally),
             violations: Arc::clone(violations),
@@ -422,28 +423,40 @@ impl Ledger {
         let accepted = get(&self.counts.accepted);
         let (fired, cancelled) = (ended(End::Fired), ended(End::Cancelled));
         let by_id = fired + cancelled + ended(End::Returned) + ended(End::Discarded);
+        let rejected = get(&self.counts.rejected);
+        let mut compared = vec![
+            Comparison { what: "accepted, and ended by id", here: accepted, there: by_id + left.len() as u64 },
+            Comparison { what: "rejected, and given back", here: rejected, there: ended(End::Refused) },
+        ];
         let mut wrong = String::new();
-        let mut equal = |what: &str, ours: u64, theirs: u64| {
-            if ours != theirs {
-                let _ = write!(wrong, "\n    {what}: {ours} here, {theirs} there");
-            }
-        };
-        equal("accepted, and ended by id", accepted, by_id + left.len() as u64);
-        equal("rejected, and given back", get(&self.counts.rejected), ended(End::Refused));
         let runs = get(&self.counts.runs);
         if let Some(after) = after {
             let (unsure, late) = (get(&self.counts.unsure), ended(End::Returned).saturating_sub(returned));
-            equal("scheduled", accepted, after.scheduled);
-            equal("rejected", get(&self.counts.rejected), after.rejected);
-            equal("reset", get(&self.counts.resets), after.reset);
-            equal("fired", runs, after.fired);
-            // By id some ends can't be known, which leaves some room. The sum below leaves none.
-            equal("cancelled", after.cancelled.clamp(cancelled, cancelled + unsure), after.cancelled);
             let most = returned + late + fired_late(self, fired);
-            equal("returned", after.returned.clamp(returned, most), after.returned);
-            equal("pending", 0, after.pending as u64);
-            let sum = after.fired + after.cancelled + after.returned + after.pending as u64;
-            equal("scheduled + repeated, and its parts", after.scheduled + after.repeated, sum);
+            let theirs = Counts::of(after);
+            compared.extend(
+                Counts {
+                    scheduled: accepted,
+                    rejected,
+                    reset: get(&self.counts.resets),
+                    fired: runs,
+                    // By id some ends can't be known, which leaves some room. The counters' sum
+                    // leaves none.
+                    cancelled: theirs.cancelled.clamp(cancelled, cancelled + unsure),
+                    returned: theirs.returned.clamp(returned, most),
+                    pending: 0,
+                    // These two are not counted here.
+                    repeated: theirs.repeated,
+                    panicked: theirs.panicked,
+                }
+                .against(&theirs),
+            );
+            if let Err(what) = reconcile(after) {
+                let _ = write!(wrong, "\n    {what}");
+            }
+        }
+        for comparison in compared.iter().filter(|comparison| !comparison.holds()) {
+            let _ = write!(wrong, "\n    {comparison}");
         }
         if !wrong.is_empty() {
             self.violation(&format!("the counters do not reconcile:{wrong}"));
