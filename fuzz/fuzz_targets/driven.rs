@@ -1,21 +1,15 @@
-//! Runs any bytes as a program for the driven engine, against the model of `tests/model`. `cargo
+//! Runs any bytes as a program for the driven engine, against the model of `testkit`. `cargo
 //! +nightly fuzz fmt driven FILE` shows the program that a file holds.
 
 #![no_main]
-
-#[path = "../../tests/common/mod.rs"]
-mod common;
-#[path = "../../tests/model/oracle/mod.rs"]
-mod oracle;
 
 use std::time::Duration;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
+use testkit::DAY;
+use testkit::oracle::{Act, End, Kept, Options, Pair, Rule, Step, Via};
 use tourbillon::{MissedTicks, Shutdown, Timer};
-
-use common::DAY;
-use oracle::{Act, End, Kept, Options, Pair, Rule, Step, Via};
 
 /// More steps would only be slower.
 const MOST_STEPS: usize = 200;

@@ -1,9 +1,12 @@
 //! What the tests, the fuzzers and `perf` share to account for timeouts.
 //!
-//! [`counters`]: what callers and tasks have counted, against an engine's own counters. The
-//! integration tests, the soak and the main job of `perf` use it.
+//! - [`counters`]: what callers and tasks have counted, against an engine's own counters. The
+//!   integration tests, the oracle, the soak and the main job of `perf` use it.
+//! - [`oracle`]: an engine beside a model that is a `BTreeMap`. `tests/model` and the fuzz target
+//!   `driven` make programs for it.
 
 pub mod counters;
+pub mod oracle;
 
 use std::time::Duration;
 

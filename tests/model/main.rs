@@ -1,10 +1,9 @@
-//! The whole engine, on a manual clock, against a model (`oracle`). Whatever a random program of
-//! schedules, resets, cancels, drops and clock jumps does, over months of simulated time, the two
-//! must agree after every step.
+//! The whole engine, on a manual clock, against a model (`testkit::oracle`). Whatever a random
+//! program of schedules, resets, cancels, drops and clock jumps does, over months of simulated
+//! time, the two must agree after every step.
 
 #[path = "../common/mod.rs"]
 mod common;
-mod oracle;
 mod programs;
 
 use std::sync::{Arc, Mutex};
@@ -12,10 +11,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
+use testkit::oracle::{Pair, Step};
 use tourbillon::Timer;
 
 use common::driven_by;
-use oracle::{Pair, Step};
 use programs::{builders, ends, steps};
 
 proptest! {

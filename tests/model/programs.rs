@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
+use testkit::DAY;
+use testkit::oracle::{Act, End, Kept, Options, Rule, Step, Via};
 use tourbillon::{Builder, MissedTicks, Shutdown, Timer};
-
-use crate::common::DAY;
-use crate::oracle::{Act, End, Kept, Options, Rule, Step, Via};
 
 /// Delays of all orders of magnitude. A few are special, and many fall together.
 pub(crate) fn delays() -> impl Strategy<Value = Duration> {

@@ -52,6 +52,7 @@ impl Answer {
     }
 }
 
+#[derive(Debug)]
 pub(crate) enum Handle {
     Plain(Timeout),
     Guard(TimeoutGuard),
@@ -67,6 +68,7 @@ impl Handle {
 }
 
 /// What tasks share with each other and with the thread that runs the program.
+#[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) clock: ManualClock,
     pub(crate) start: Instant,

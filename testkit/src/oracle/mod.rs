@@ -1,6 +1,6 @@
 //! The whole engine, on a manual clock, beside a model that is a `BTreeMap`: a pending timeout
-//! fires when its tick has come. After every step of a program the two must agree. Here proptest
-//! makes the programs; in `fuzz/` a fuzzer does.
+//! fires when its tick has come. After every step of a program the two must agree. In `tests/model`
+//! proptest makes the programs; in `fuzz/` a fuzzer does.
 
 mod end;
 mod model;
@@ -14,21 +14,24 @@ use std::time::{Duration, Instant};
 
 use tourbillon::{Builder, Driver, ManualClock, Timeout, Timer};
 
-use crate::common::assert_counters_reconcile;
+use crate::counters::{Counts, assert_counters_reconcile};
 use model::{Model, NEVER, Runner};
-pub(crate) use step::{Act, End, Kept, Rule, Step, Via};
+pub use step::{Act, End, Kept, Rule, Step, Via};
 use tasks::{Handle, Shared};
 
 /// The options that the model has to know.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Options {
-    pub(crate) tick: Duration,
-    pub(crate) max_pending: Option<usize>,
+pub struct Options {
+    /// [`Builder::tick_duration`].
+    pub tick: Duration,
+    /// [`Builder::max_pending_timeouts`], if it is set.
+    pub max_pending: Option<usize>,
     /// The limits of a turn are never reached: then one turn does all the work.
-    pub(crate) is_unlimited: bool,
+    pub is_unlimited: bool,
 }
 
 /// What the driver said about its next turn.
+#[derive(Debug)]
 struct Told {
     /// The time before which it need not be turned; `None` if it never need be.
     until: Option<u128>,
@@ -40,8 +43,9 @@ struct Told {
     must_ring: bool,
 }
 
-/// The engine, and its model.
-pub(crate) struct Pair {
+/// The engine, and its model. Each method panics if the two do not agree.
+#[derive(Debug)]
+pub struct Pair {
     timer: Timer,
     /// `None` once it was dropped.
     driver: Option<Driver>,
@@ -54,7 +58,8 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    pub(crate) fn new(builder: Builder, options: Options) -> Self {
+    /// Builds the engine, with these options, on a manual clock.
+    pub fn new(builder: Builder, options: Options) -> Self {
         let (clock, panics) = (ManualClock::new(), Arc::new(AtomicU64::new(0)));
         let counted = Arc::clone(&panics);
         let mut builder = builder.tick_duration(options.tick).clock(clock.clone());
@@ -251,7 +256,8 @@ impl Pair {
         pending.len()
     }
 
-    pub(crate) fn step(&mut self, step: Step) {
+    /// Does one step of a program.
+    pub fn step(&mut self, step: Step) {
         match step {
             Step::Schedule { delay, kept, via, act } => self.schedule(delay, kept, via, act),
             Step::ScheduleAt { offset, via } => self.schedule_at(offset, via),
@@ -304,8 +310,9 @@ impl Pair {
         }
     }
 
-    /// The two agree. This leaves out the counters, which take longer than all the rest.
-    pub(crate) fn check(&self) {
+    /// Checks that the two agree. This leaves out the counters, which take longer than all the
+    /// rest.
+    pub fn check(&self) {
         self.heed_the_bell();
         assert_eq!(self.timer.pending(), self.model.pending.len());
         assert_eq!(self.shared.alive(), self.model.pending.len(), "tasks that are kept");
@@ -318,21 +325,12 @@ impl Pair {
         }
     }
 
-    /// The counters agree, too. It reads each bucket of each shard; a fuzzer spends that time
-    /// better on programs.
-    pub(crate) fn check_counts(&self) {
+    /// Checks that the counters agree, too. It reads each bucket of each shard; a fuzzer spends
+    /// that time better on programs.
+    pub fn check_counts(&self) {
         let stats = self.timer.stats();
-        let counts = model::Counts {
-            scheduled: stats.scheduled,
-            fired: stats.fired,
-            repeated: stats.repeated,
-            cancelled: stats.cancelled,
-            returned: stats.returned,
-            rejected: stats.rejected,
-            panicked: stats.panicked,
-            reset: stats.reset,
-        };
-        assert_eq!(counts, self.model.counts);
+        let expected = Counts { pending: self.model.pending.len() as u64, ..self.model.counts };
+        assert_eq!(Counts::of(&stats), expected);
         assert_eq!(self.panics.load(Ordering::Relaxed), self.model.counts.panicked);
         assert_counters_reconcile(&stats);
     }

@@ -6,7 +6,8 @@ use tourbillon::{MissedTicks, Shutdown};
 
 /// One step of a program. A `which` chooses among the held handles, whatever its size.
 #[derive(Clone, Debug)]
-pub(crate) enum Step {
+#[expect(missing_docs, reason = "each is a call of the engine, or explained")]
+pub enum Step {
     Schedule {
         delay: Duration,
         kept: Kept,
@@ -73,7 +74,8 @@ pub(crate) enum Step {
 
 /// The kind of handle that the program keeps of a timeout.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kept {
+#[expect(missing_docs, reason = "their names say it, or they are explained")]
+pub enum Kept {
     Plainly,
     Guarded,
     Detached,
@@ -81,7 +83,8 @@ pub(crate) enum Kept {
 
 /// The way in which a timeout is scheduled.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Via {
+#[expect(missing_docs, reason = "their names say it, or they are explained")]
+pub enum Via {
     Timer,
     /// From another thread, which is another producer, of another shard if there is one.
     Elsewhere,
@@ -91,7 +94,8 @@ pub(crate) enum Via {
 
 /// What a task does when it runs, besides recording that it does.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Act {
+#[expect(missing_docs, reason = "their names say it, or they are explained")]
+pub enum Act {
     Nothing,
     Panic,
     Schedule {
@@ -118,7 +122,8 @@ pub(crate) enum Act {
 
 /// The schedule of a periodic timeout.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Rule {
+#[expect(missing_docs, reason = "their names say it, or they are explained")]
+pub enum Rule {
     Rate(Duration, MissedTicks),
     Delay(Duration),
     /// The task answers with this delay this number of times, and then with `None`.
@@ -154,7 +159,8 @@ impl Rule {
 
 /// How a program ends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum End {
+#[expect(missing_docs, reason = "their names say it, or they are explained")]
+pub enum End {
     Shutdown(Shutdown),
     /// The last timers are dropped; the driver stays.
     DropTimers,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::step::Rule;
 use super::tasks::{Answer, Ended, Event};
+use crate::counters::Counts;
 
 /// A deadline that never comes.
 pub(crate) const NEVER: u128 = u128::MAX;
@@ -20,6 +21,7 @@ fn tick_not_before(ns: u128, tick_ns: u128) -> u128 {
 
 /// A periodic timeout: when its next run is due by its schedule, and the tick that this was rounded
 /// to.
+#[derive(Debug)]
 struct Periodic {
     rule: Rule,
     due_ns: u128,
@@ -27,6 +29,7 @@ struct Periodic {
 }
 
 /// A task that has begun.
+#[derive(Debug)]
 struct Running {
     id: u64,
     /// The tick at which it was due.
@@ -53,19 +56,7 @@ impl Runner {
     }
 }
 
-/// What the counters should say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) scheduled: u64,
-    pub(crate) fired: u64,
-    pub(crate) repeated: u64,
-    pub(crate) cancelled: u64,
-    pub(crate) returned: u64,
-    pub(crate) rejected: u64,
-    pub(crate) panicked: u64,
-    pub(crate) reset: u64,
-}
-
+#[derive(Debug)]
 pub(crate) struct Model {
     tick_ns: u128,
     /// How many may be pending.
@@ -74,6 +65,7 @@ pub(crate) struct Model {
     pub(crate) pending: BTreeMap<u64, u128>,
     pub(crate) cancelled: BTreeSet<u64>,
     pub(crate) members: [BTreeSet<u64>; 2],
+    /// What the engine's counters should say, except how many are pending.
     pub(crate) counts: Counts,
     periodic: BTreeMap<u64, Periodic>,
     /// The time that pauses have taken from the engine's time, and the engine's time if it is

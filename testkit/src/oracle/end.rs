@@ -8,10 +8,11 @@ use tourbillon::{Shutdown, ShutdownError};
 use super::model::Runner;
 use super::tasks::{Answer, Event, small_once};
 use super::{End, Pair};
-use crate::common::MS;
+use crate::MS;
 
 impl Pair {
-    pub(crate) fn end(self, how: End) {
+    /// Ends the program, and checks the outcomes of all that are left.
+    pub fn end(self, how: End) {
         self.heed_the_bell();
         self.check_handles();
         match how {
