@@ -3,24 +3,21 @@
 
 mod common;
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use testkit::record::{Fate, Fault};
 use tourbillon::{Builder, Driver, Inline, ThreadPool, Timeout, Timer, WaitStrategy};
 
 use common::{HOUR, MS, PATIENCE, Random, Runs, assert_counters_reconcile, eventually};
 
-const PENDING: u8 = 0;
-const RAN: u8 = 1;
-const CANCELLED: u8 = 2;
-
-/// How each timeout ended, and the time before which it must not have run: nanoseconds after the
-/// start.
+/// How each timeout ended (a [`Fate`] in a word), and the time before which it must not have run:
+/// nanoseconds after the start.
 struct Fates {
     start: Instant,
-    ends: Vec<AtomicU8>,
+    ends: Vec<AtomicU64>,
     not_before: Vec<AtomicU64>,
     early: Mutex<Vec<usize>>,
 }
@@ -29,7 +26,7 @@ impl Fates {
     fn new(len: usize) -> Arc<Self> {
         Arc::new(Self {
             start: Instant::now(),
-            ends: (0..len).map(|_| AtomicU8::new(PENDING)).collect(),
+            ends: (0..len).map(|_| AtomicU64::new(Fate::Pending as u64)).collect(),
             not_before: (0..len).map(|_| AtomicU64::new(0)).collect(),
             early: Mutex::default(),
         })
@@ -39,9 +36,11 @@ impl Fates {
         u64::try_from(self.start.elapsed().as_nanos()).expect("tests don't run for centuries")
     }
 
-    fn end(&self, id: usize, how: u8) {
-        let before = self.ends[id].swap(how, Ordering::AcqRel);
-        assert_eq!(before, PENDING, "{id} ended twice");
+    /// It ends by this step of its fate: `Fate::run` or `Fate::cancel`.
+    fn end(&self, id: usize, step: fn(Fate) -> Result<Fate, Fault>) {
+        let how = step(Fate::Pending).expect("it may end in either way");
+        let before = Fate::in_word(self.ends[id].swap(how as u64, Ordering::AcqRel));
+        assert_eq!(before.map(step), Some(Ok(how)), "{id}");
     }
 
     fn task(self: &Arc<Self>, id: usize) -> impl FnOnce() + Send + use<> {
@@ -50,12 +49,12 @@ impl Fates {
             if fates.now() < fates.not_before[id].load(Ordering::Acquire) {
                 fates.early.lock().expect("no panic").push(id);
             }
-            fates.end(id, RAN);
+            fates.end(id, Fate::run);
         }
     }
 
-    fn count(&self, how: u8) -> u64 {
-        self.ends.iter().map(|end| u64::from(end.load(Ordering::Acquire) == how)).sum()
+    fn count(&self, how: Fate) -> u64 {
+        self.ends.iter().map(|end| u64::from(Fate::in_word(end.load(Ordering::Acquire)) == Some(how))).sum()
     }
 }
 
@@ -75,7 +74,7 @@ fn produce(timer: &Timer, fates: &Arc<Fates>, ids: std::ops::Range<usize>, mut r
             0 => {
                 let (id, timeout) = held.swap_remove(at);
                 if timeout.cancel() {
-                    fates.end(id, CANCELLED);
+                    fates.end(id, Fate::cancel);
                 }
             }
             1 => drop(held.swap_remove(at)),
@@ -116,13 +115,13 @@ fn stress(builder: Builder, seed: u64) {
     }
     let left = timer.shutdown().expect("the first");
     let returned = left.len() as u64;
-    assert_eq!(fates.count(RAN) + fates.count(CANCELLED) + returned, (PRODUCERS * EACH) as u64);
-    let ran = fates.count(RAN);
+    assert_eq!(fates.count(Fate::Ran) + fates.count(Fate::Cancelled) + returned, (PRODUCERS * EACH) as u64);
+    let ran = fates.count(Fate::Ran);
     assert_eq!(*fates.early.lock().expect("no panic"), [0; 0], "early");
     left.into_iter().for_each(|left| left.run());
-    assert_eq!(fates.count(PENDING), 0, "each has an end");
+    assert_eq!(fates.count(Fate::Pending), 0, "each has an end");
     let stats = timer.stats();
-    assert_eq!((stats.fired, stats.cancelled, stats.returned), (ran, fates.count(CANCELLED), returned));
+    assert_eq!((stats.fired, stats.cancelled, stats.returned), (ran, fates.count(Fate::Cancelled), returned));
     assert_eq!((stats.pending, stats.panicked), (0, 0));
     assert_counters_reconcile(&stats);
 }

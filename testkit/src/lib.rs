@@ -2,11 +2,32 @@
 //!
 //! - [`counters`]: what callers and tasks have counted, against an engine's own counters. The
 //!   integration tests, the oracle, the soak and the main job of `perf` use it.
+//! - [`record`]: the rule for one timeout: which event may follow which, never early, and once. The
+//!   soak keeps a [`Record`](record::Record) for each timeout, under a lock. `tests/threads.rs` and
+//!   the slots of the main job keep a [`Fate`](record::Fate), in an atomic word of their own.
 //! - [`oracle`]: an engine beside a model that is a `BTreeMap`. `tests/model` and the fuzz target
 //!   `driven` make programs for it.
+//!
+//! Counters and records are plain values: each checker chooses the atomics or the lock. These stay
+//! where they are:
+//!
+//! - The words of the main job's slots (`perf/src/connections/slot_table.rs`). A record is some
+//!   hundred bytes under a lock, and a slot is 16 bytes that one compare-and-exchange changes:
+//!   records would be what that job measures.
+//! - The ledger of `tests/miri` and `Runs` of `tests/common`. They count by relaxed atomics, which
+//!   order nothing. A lock for each timeout would order the threads, and hide the races that Miri
+//!   and ThreadSanitizer look for. `tests/threads.rs` keeps its atomics for the same reason.
+//! - The ledger of the loom models. It counts outside of loom, and asks loom whether the end of a
+//!   task is visible to the thread that looks at it. Its task can't run twice, because a call
+//!   consumes it, so it has no rule to share. This crate depends on the engine, and would bring a
+//!   second copy of the engine into the models.
+//! - The driven engine and its `BTreeMap` in `tests/miri/sequences.rs`: under Miri the oracle would
+//!   take far too long.
+//! - The oracle of the wheel (`src/wheel/oracle.rs`), which tests what is private to the engine.
 
 pub mod counters;
 pub mod oracle;
+pub mod record;
 
 use std::time::Duration;
 

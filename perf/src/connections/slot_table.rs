@@ -2,7 +2,8 @@
 //!
 //! A slot is the place of one timeout, and of its successors when it has fired or was cancelled.
 //! Its word packs a generation, so that a task that runs twice is caught even when the place has
-//! been used again, and a state that only a compare-and-exchange changes:
+//! been used again, and a state, which is a [`Fate`] or free, and which only a compare-and-exchange
+//! changes:
 //!
 //! ```text
 //!   arm        (any, not armed)  -> (generation + 1, armed)   before `schedule`, by the producer
@@ -15,19 +16,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use crossbeam_queue::SegQueue;
+use testkit::record::{Fate, Fault};
 
 use super::kind::Kind;
 use super::recorder::Recorder;
 use crate::duration::Epoch;
 
-const STATE: u64 = 0b11;
 const FREE: u64 = 0;
-const ARMED: u64 = 1;
-const FIRED: u64 = 2;
-const CANCELLED: u64 = 3;
+const ARMED: u64 = Fate::Pending as u64;
+const FIRED: u64 = Fate::Ran as u64;
 
 fn word(generation: u32, state: u64) -> u64 {
-    u64::from(generation) << 2 | state
+    u64::from(generation) << Fate::BITS | state
 }
 
 #[derive(Debug)]
@@ -105,19 +105,19 @@ impl SlotTable {
     pub(crate) fn cancelled(&self, slot: u32) -> bool {
         let this = &self.slots[slot as usize];
         let seen = this.word.load(Ordering::Relaxed);
-        let cancelled = word(generation(seen), CANCELLED);
-        seen & STATE == ARMED
-            && this.word.compare_exchange(seen, cancelled, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        let Some(Ok(fate)) = Fate::in_word(seen).map(Fate::cancel) else { return false };
+        let cancelled = word(generation(seen), fate as u64);
+        this.word.compare_exchange(seen, cancelled, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Whether the timeout in `slot` is pending, by this program's account.
     pub(crate) fn is_armed(&self, slot: u32) -> bool {
-        self.slots[slot as usize].word.load(Ordering::Relaxed) & STATE == ARMED
+        is_armed(self.slots[slot as usize].word.load(Ordering::Relaxed))
     }
 
     /// Timeouts pending, by this program's account.
     pub(crate) fn armed(&self) -> u64 {
-        let armed = |slot: &&Slot| slot.word.load(Ordering::Acquire) & STATE == ARMED;
+        let armed = |slot: &&Slot| is_armed(slot.word.load(Ordering::Acquire));
         self.slots.iter().filter(armed).count() as u64
     }
 
@@ -136,14 +136,20 @@ impl SlotTable {
                 self.recorder.fired(Kind::Population, deadline, ran);
                 self.vacant[(slot / self.per_producer) as usize].push(slot);
             }
-            Err(seen) if seen == word(generation, CANCELLED) => self.recorder.after_cancel(),
-            Err(_) => self.recorder.twice(),
+            Err(seen) => match Fate::in_word(seen).map(Fate::run) {
+                Some(Err(Fault::AfterCancel)) if self::generation(seen) == generation => self.recorder.after_cancel(),
+                _ => self.recorder.twice(),
+            },
         }
     }
 }
 
+fn is_armed(word: u64) -> bool {
+    Fate::in_word(word) == Some(Fate::Pending)
+}
+
 fn generation(word: u64) -> u32 {
-    u32::try_from(word >> 2 & u64::from(u32::MAX)).expect("masked to 32 bits")
+    u32::try_from(word >> Fate::BITS & u64::from(u32::MAX)).expect("masked to 32 bits")
 }
 
 #[cfg(test)]

@@ -4,11 +4,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use testkit::record::{Fault, Scope};
 use tourbillon::{Timeout, TimeoutGuard};
 
-use super::fault::Fault;
 use super::ledger::{Ledger, scoped};
-use super::record::Scope;
 use super::refused::Refused;
 use super::tally::Op;
 

@@ -9,11 +9,10 @@ use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
 use testkit::counters::{Comparison, Counts, reconcile};
+use testkit::record::{End, Fault, Kind, Record, Scope, Stage};
 use tourbillon::{Stats, Timer};
 
 use super::clock::Time;
-use super::fault::Fault;
-use super::record::{End, Kind, Record, Scope, Stage};
 use super::tally::{Ended, Tally};
 use super::violations::Violations;
 use crate::duration::nanos;

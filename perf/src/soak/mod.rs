@@ -6,18 +6,16 @@
 //!       └───────────────────────────────► ledger: a record per timeout ◄── run? dropped? allowed?
 //! ```
 //!
-//! [`record`] knows what may happen next to a timeout, [`ledger`] reconciles an engine at its end,
-//! [`player`] is a producer.
+//! [`testkit::record`] knows what may happen next to a timeout, [`ledger`] reconciles an engine at
+//! its end, [`player`] is a producer.
 
 mod churn;
 mod clock;
 mod executors;
-mod fault;
 mod garbage;
 mod held;
 mod ledger;
 mod player;
-mod record;
 mod refused;
 mod report;
 mod stingy;

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
 use fastrand::Rng;
+use testkit::record::Scope;
 use tourbillon::{Group, MissedTicks, Timer};
 
 use super::held::Held;
 use super::ledger::scoped;
-use super::record::Scope;
 use super::stingy::without_memory_for_timeouts;
 use super::subject::Subject;
 use super::tally::{Op, Tally};

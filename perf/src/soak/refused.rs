@@ -1,9 +1,9 @@
 //! A schedule that the engine refused.
 
+use testkit::record::Scope;
 use tourbillon::{Refusal, ScheduleError};
 
 use super::ledger::{Ledger, scoped};
-use super::record::Scope;
 use super::tally::{Injected, Op};
 
 /// Notes that it was refused, and drops what came back.

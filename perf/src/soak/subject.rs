@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use crossbeam_queue::ArrayQueue;
+use testkit::record::Scope;
 use tourbillon::{Builder, Driver, Shutdown, ShutdownError, Timer, Unfired, WaitStrategy};
 
 use super::clock::{Jumping, Time};
 use super::executors::{self, Hands, Runner};
 use super::ledger::{Ledger, scoped};
-use super::record::Scope;
 use super::tally::{Stop, Tally};
 use super::task_context::TaskContext;
 use super::violations::Violations;

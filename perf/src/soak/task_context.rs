@@ -4,11 +4,11 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crossbeam_queue::ArrayQueue;
+use testkit::record::Kind;
 use tourbillon::Timer;
 
 use super::held::Held;
 use super::ledger::Ledger;
-use super::record::Kind;
 
 /// One for each engine.
 pub(crate) struct TaskContext {

@@ -5,11 +5,10 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use testkit::record::{Fault, Kind};
 use tourbillon::{Group, MissedTicks, Shard, Timeout, Timer};
 
-use super::fault::Fault;
 use super::held::Held;
-use super::record::Kind;
 use super::refused::{Refused, refuse};
 use super::tally::{Injected, Op};
 use super::task_context::{TaskContext, Token};

@@ -4,7 +4,8 @@ use std::fmt;
 
 /// What the engine did that it has promised not to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+#[expect(missing_docs, reason = "each is explained where it is displayed")]
+pub enum Fault {
     Early,
     EarlyForReset,
     Twice,
@@ -64,9 +65,9 @@ pub(crate) enum Event {
 
 const EVENTS: usize = 12;
 
-/// The last operations.
+/// The last operations on a timeout.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct History {
+pub struct History {
     ring: [Option<(Event, u64, u64)>; EVENTS],
     len: usize,
 }
