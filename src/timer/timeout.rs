@@ -184,10 +184,11 @@ impl Timeout {
     #[must_use = "false: it has fired, or is about to, and was not moved (see `reset`)"]
     pub fn reset_at(&self, deadline: Instant) -> bool {
         self.reset_by(|timeline| {
-            let later = timeline.tick_of_deadline(deadline);
-            // Read the clock only if the deadline is an earlier one, and so may have passed.
-            let is_earlier = later < self.entry().state.deadline();
-            if is_earlier { timeline.tick_at_or_now(deadline) } else { later }
+            let tick = timeline.tick_of_deadline(deadline);
+            // Read the clock only if the deadline may have passed: it is an earlier one, or one in
+            // the same tick, which may be long.
+            let is_later = tick > self.entry().state.deadline();
+            if is_later { tick } else { timeline.tick_at_or_now(deadline) }
         })
     }
 

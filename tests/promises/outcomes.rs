@@ -148,6 +148,25 @@ fn a_timeout_reset_to_later_does_not_fire_before_its_new_deadline() {
 }
 
 #[test]
+fn a_timeout_reset_to_a_time_that_has_passed_fires_at_once_however_long_a_tick_is() {
+    let tick = 2_000 * MS;
+    for turned in [false, true] {
+        let (timer, mut driver, clock) = driven_by(Timer::builder().tick_duration(tick));
+        let (start, runs) = (clock.now(), Runs::new(2));
+        // Both are due with the first tick.
+        let [timeout, other] = [0, 1].map(|id| timer.schedule(500 * MS, runs.task(id)).expect("accepted"));
+        if turned {
+            driver.turn();
+        }
+        clock.advance(50 * MS);
+        assert!(timeout.reset_at(start + 10 * MS) && other.reset_at(start + 60 * MS));
+        assert_eq!((settle(&mut driver, &clock), runs.of(0)), (1, 1));
+        clock.advance(tick);
+        assert_eq!((settle(&mut driver, &clock), runs.of(1)), (1, 1));
+    }
+}
+
+#[test]
 fn a_timeout_reset_to_earlier_fires_at_its_new_deadline_only() {
     for turned in [false, true] {
         let (timer, mut driver, clock) = driven_by(Timer::builder());
