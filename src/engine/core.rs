@@ -100,6 +100,7 @@ impl Core {
         self.wheel.len()
     }
 
+    #[inline]
     pub(super) fn unlink(&mut self, entry: NonNull<Entry>) {
         // SAFETY: the engine has not given the entry up.
         if unsafe { entry_ref(entry) }.is_in_a_slot() {
@@ -108,6 +109,7 @@ impl Core {
         }
     }
 
+    #[inline(always)] // Its callers are loops of few instructions.
     pub(super) fn unlink_and_let_go(&mut self, shared: &SharedRef, entry: NonNull<Entry>) {
         self.unlink(entry);
         let gone = let_go(&self.free, shared, entry);
