@@ -61,7 +61,7 @@ impl Remote {
     /// counts as one: it is an entry itself, and the timeout that it names may have been cancelled.
     /// As a rule this reads only the three heads.
     #[inline]
-    pub(super) fn has_much_garbage(&self) -> bool {
+    pub(crate) fn has_much_garbage(&self) -> bool {
         let (cancelled, pushed) = (self.cancelled.depth(), self.inbox.depth());
         let in_inbox = if pushed > MANY { Share::part(self.counters.cancelled_share.get(), pushed) } else { 0 };
         cancelled + self.resets.depth() + in_inbox > MANY

@@ -220,9 +220,11 @@ impl Timeout {
 
     /// Resets a timeout to an earlier deadline, if the worker has linked it and so has to be told.
     fn reset_to_earlier(&self, shared: &Shared, deadline: Tick) -> bool {
+        // Without a node the worker goes through its whole wheel.
         // SAFETY: `with_thread_state` gives the calling thread's state, and the arena is that of
         // the same engine.
-        let node = shared.with_thread_state(|mine| unsafe { mine.take_node(&shared.arena) });
+        let node = shared
+            .with_thread_state(|mine| unsafe { mine.take_node(&shared.arena, || !self.remote().has_much_garbage()) });
         let tell = if node.is_some() { Tell::ByQueue } else { Tell::ByRescan };
         let (remote, reset) = (self.remote(), self.entry().state.reset(deadline, tell));
         let unused = match (reset, node) {

@@ -205,7 +205,10 @@ impl Bare {
     /// the reset queue.
     pub(super) fn prepare_reset(&self, armed: &Armed, deadline: Tick) -> impl FnOnce() + Send + 'static {
         // SAFETY: this is the calling thread's state, and its engine's arena.
-        let node = self.shared.with_thread_state(|mine| unsafe { mine.take_node(&self.shared.arena) }).expect("memory");
+        let node = self
+            .shared
+            .with_thread_state(|mine| unsafe { mine.take_node(&self.shared.arena, || true) })
+            .expect("memory");
         let (shared, node, armed) = (Arc::clone(&self.shared), Armed { entry: node, deadline }, Armed { ..*armed });
         move || {
             let (Armed { entry: node, .. }, Armed { entry, .. }) = (node, armed);
