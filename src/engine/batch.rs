@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use super::chain::Chain;
 use super::lifetime::SharedRef;
 use super::periodic::PeriodicRun;
-use crate::entry::{EngineGone, Entry, Task, entry_ref};
+use crate::entry::{Entry, Task, entry_ref};
 use crate::time::Tick;
 
 /// How many entries go to the executor at a time. With so many its queue costs little per timeout,
@@ -135,10 +135,8 @@ impl Due {
 
     #[inline]
     fn let_go(self, shared: &SharedRef) {
-        if self.entry().state.engine_lets_go() == EngineGone::Last {
-            // SAFETY: the last owner is the sole owner; the entry is the engine's.
-            unsafe { shared.put_entry(self.0) };
-        }
+        // SAFETY: this value holds the engine's ownership, of an entry of this engine.
+        unsafe { shared.let_go(self.0) };
     }
 
     /// Returns a run of a periodic timeout.

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
 use super::lifetime::SharedRef;
-use crate::entry::{Begin, EngineGone, Entry, Rearm, Task, entry_ref};
+use crate::entry::{Begin, Entry, Rearm, Task, entry_ref};
 use crate::panics;
 use crate::shard::Remote;
 use crate::sync::lock;
@@ -134,9 +134,7 @@ impl PeriodicRun {
     }
 
     fn let_go(&self, shared: &SharedRef) {
-        if self.entry().state.engine_lets_go() == EngineGone::Last {
-            // SAFETY: the last owner is the sole owner; the entry is the engine's.
-            unsafe { shared.put_entry(self.entry) };
-        }
+        // SAFETY: the run holds the engine's ownership, and its callers end with this.
+        unsafe { shared.let_go(self.entry) };
     }
 }

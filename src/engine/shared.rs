@@ -12,7 +12,7 @@ use super::chain::Chain;
 use super::in_flight::InFlight;
 use crate::arena::{Arena, PerThread, current_thread, with_remembered};
 use crate::count::{Counts, Overdue, Running};
-use crate::entry::Entry;
+use crate::entry::{EngineGone, Entry, entry_ref};
 use crate::panics::CatchUnwind;
 use crate::shard::{Remote, Wake};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
@@ -307,6 +307,21 @@ impl Shared {
         // SAFETY: the state is this thread's, the arena is the engine's, and the caller is the
         // entry's sole owner.
         self.with_thread_state(|mine| unsafe { mine.put_entry(&self.arena, entry) });
+    }
+
+    /// Gives up the engine's ownership of an entry that is no longer pending and in no list. If the
+    /// engine was the last owner, the entry goes to the calling thread's free list.
+    ///
+    /// # Safety
+    /// The caller holds the engine's ownership of the entry, which is this engine's, and gives it
+    /// up.
+    #[inline]
+    pub(super) unsafe fn let_go(&self, entry: NonNull<Entry>) {
+        // SAFETY: the caller holds the engine's ownership, which keeps the entry alive.
+        if unsafe { entry_ref(entry) }.state.engine_lets_go() == EngineGone::Last {
+            // SAFETY: the last owner is the sole owner; the caller says whose entry it is.
+            unsafe { self.put_entry(entry) };
+        }
     }
 
     /// Gives memory that no timeout uses back to the system. Returns how many bytes. Returns 0 in a

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use super::chain::Chain;
 use super::lifetime::SharedRef;
-use crate::entry::{EngineGone, Entry, Task, entry_ref};
+use crate::entry::{Entry, Task, entry_ref};
 use crate::panics;
 use crate::sync::lock;
 use crate::time::Tick;
@@ -69,10 +69,8 @@ impl UnfiredList {
         let this = unsafe { entry_ref(entry) };
         // SAFETY: it was withdrawn for the list, and is taken off once.
         let (deadline, task) = (this.state.deadline(), unsafe { this.take_task() });
-        if this.state.engine_lets_go() == EngineGone::Last {
-            // SAFETY: the last owner is the sole owner; the entry is the engine's.
-            unsafe { shared.put_entry(entry) };
-        }
+        // SAFETY: the list holds the engine's ownership, of entries of this engine.
+        unsafe { shared.let_go(entry) };
         Some((deadline, task))
     }
 }
