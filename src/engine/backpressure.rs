@@ -105,10 +105,14 @@ impl Patience {
         true
     }
 
-    /// Ends the call's part in waiting, after it has its entries. Checks whether the worker gets a
-    /// processor if the call has waited for as long as it may. Not before: the check may tell an
-    /// operator, whose code may schedule, and so use the thread's state.
-    fn end(&self, remote: &Remote) {
+    /// Ends the call's part in waiting, after it has its entries: counts the wait, and checks
+    /// whether the worker gets a processor if the call has waited for as long as it may. Not
+    /// before: the check may tell an operator, whose code may schedule, and so use the thread's
+    /// state.
+    fn end(&self, shared: &Shared, mine: &ThreadState, remote: &Remote) {
+        if self.has_waited() {
+            shared.counts_of(mine, remote).waits.add(1);
+        }
         if self.is_out {
             remote.check_worker();
         }
@@ -142,8 +146,7 @@ impl Shared {
         let mut patience = Patience::default();
         // SAFETY: the caller says that `mine` is its thread's state, of this engine.
         let entry = unsafe { self.refill(mine, remote, &mut patience) };
-        self.count_wait(mine, remote, &patience);
-        patience.end(remote);
+        patience.end(self, mine, remote);
         entry
     }
 
@@ -167,15 +170,13 @@ impl Shared {
             let Some(entry) = entry else { break };
             entries.push(entry);
         }
-        self.count_wait(mine, remote, &patience);
-        if entries.len() < len {
+        let has_all = entries.len() == len;
+        if !has_all {
             // SAFETY: `mine` is the thread's state, and the entries were just taken through it.
-            entries.into_iter().for_each(|entry| unsafe { mine.put_entry(&self.arena, entry) });
-            patience.end(remote);
-            return None;
+            entries.drain(..).for_each(|entry| unsafe { mine.put_entry(&self.arena, entry) });
         }
-        patience.end(remote);
-        Some(entries)
+        patience.end(self, mine, remote);
+        has_all.then_some(entries)
     }
 
     /// Gets a free entry when the thread has none left.
@@ -199,11 +200,5 @@ impl Shared {
             }
         }
         entry
-    }
-
-    fn count_wait(&self, mine: &ThreadState, remote: &Remote, patience: &Patience) {
-        if patience.has_waited() {
-            self.counts_of(mine, remote).waits.add(1);
-        }
     }
 }

@@ -7,7 +7,7 @@ use super::core::{Core, Turn, fire, hand_over, let_go};
 use super::lifetime::SharedRef;
 use crate::count::{Counter, Share};
 use crate::entry::{Entry, Expire, Transfer, entry_ref};
-use crate::shard::{Remote, Taken};
+use crate::shard::{Remote, SideQueue, Taken};
 use crate::time::Tick;
 use crate::wheel::Budget;
 
@@ -18,6 +18,17 @@ const PART: usize = 1_024;
 fn note(shown: &Counter, noted: &mut usize, now: usize) {
     if std::mem::replace(noted, now) != now {
         shown.set(now as u64);
+    }
+}
+
+/// Takes a side queue, if what was taken before is gone through. The backlog is noted as
+/// [`Core::take_inbox`] notes it.
+fn take_rest(queue: &SideQueue, taken: &mut Taken, backlog: &Counter, noted: &mut usize) {
+    let depth = queue.depth();
+    if taken.is_empty() && depth > 0 {
+        note(backlog, noted, depth);
+        *taken = queue.take();
+        note(backlog, noted, taken.depth());
     }
 }
 
@@ -81,12 +92,9 @@ impl Core {
         let mut transfers = self.limits.transfer;
         // What an earlier turn left over goes first. Each queue is taken once, so that the turn
         // ends.
-        if self.cancelled.is_empty() {
-            self.take_cancelled(remote);
-        }
-        if self.resets.is_empty() {
-            self.take_resets(remote);
-        }
+        let (counters, noted) = (&remote.counters, &mut self.noted);
+        take_rest(&remote.cancelled, &mut self.cancelled, &counters.cancelled_backlog, &mut noted.cancelled);
+        take_rest(&remote.resets, &mut self.resets, &counters.reset_backlog, &mut noted.resets);
         let mut has_taken = false;
         loop {
             cancels -= self.collect(shared, remote, cancels.min(PART));
@@ -123,28 +131,6 @@ impl Core {
         let is_draining = remote.drains_until().is_some();
         self.inbox = if is_draining { remote.inbox.close() } else { remote.inbox.take() };
         note(backlog, noted, self.inbox.depth());
-    }
-
-    /// Takes the cancelled queue, and notes its backlog as [`take_inbox`](Self::take_inbox) does.
-    fn take_cancelled(&mut self, remote: &Remote) {
-        let (backlog, noted) = (&remote.counters.cancelled_backlog, &mut self.noted.cancelled);
-        let depth = remote.cancelled.depth();
-        if depth > 0 {
-            note(backlog, noted, depth);
-            self.cancelled = remote.cancelled.take();
-            note(backlog, noted, self.cancelled.depth());
-        }
-    }
-
-    /// Takes the reset queue, and notes its backlog as [`take_inbox`](Self::take_inbox) does.
-    fn take_resets(&mut self, remote: &Remote) {
-        let (backlog, noted) = (&remote.counters.reset_backlog, &mut self.noted.resets);
-        let depth = remote.resets.depth();
-        if depth > 0 {
-            note(backlog, noted, depth);
-            self.resets = remote.resets.take();
-            note(backlog, noted, self.resets.depth());
-        }
     }
 
     /// Gives up at most `most` of the entries that were taken out of the cancelled queue. Returns

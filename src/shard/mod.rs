@@ -10,6 +10,7 @@ mod side_queue;
 mod stack;
 
 pub(crate) use remote::{Command, Remote, Wake};
+pub(crate) use side_queue::SideQueue;
 #[cfg(all(test, not(loom)))]
 pub(crate) use stack::LOOK_DEPTH;
 pub(crate) use stack::{Taken, WAKE_DEPTH};
