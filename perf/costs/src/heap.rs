@@ -20,24 +20,24 @@ fn count() {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: handed on.
+        // SAFETY: the caller keeps to what the system's allocator asks for, which is the same.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: handed on.
+        // SAFETY: the caller keeps to what the system's allocator asks for, which is the same.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: handed on.
+        // SAFETY: the caller keeps to what the system's allocator asks for, which is the same.
         unsafe { System.realloc(memory, layout, size) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: handed on.
+        // SAFETY: the caller keeps to what the system's allocator asks for, which is the same.
         unsafe { System.dealloc(memory, layout) }
     }
 }

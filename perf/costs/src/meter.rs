@@ -46,7 +46,7 @@ impl Meter for Breakpoints {
         // as they were.
         unsafe { asm!("int3", in("rdi") self.mark as u64, in("rsi") self.lane, in("rdx") operations) };
         let result = black_box(work());
-        // SAFETY: as above.
+        // SAFETY: the tracer goes on behind this breakpoint too with all registers as they were.
         unsafe { asm!("int3", in("rdi") Mark::End as u64) };
         result
     }

@@ -29,7 +29,7 @@ fn is_for_timeouts(layout: Layout) -> bool {
 // SAFETY: it is the system's allocator, or a refusal, which is allowed at any time.
 unsafe impl GlobalAlloc for Stingy {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: handed on.
+        // SAFETY: the caller keeps to what the system's allocator asks for, which is the same.
         unsafe { System.alloc(layout) }
     }
 
@@ -38,17 +38,17 @@ unsafe impl GlobalAlloc for Stingy {
         if is_for_timeouts(layout) && REFUSES.try_with(Cell::get).unwrap_or(false) {
             return std::ptr::null_mut();
         }
-        // SAFETY: handed on.
+        // SAFETY: the caller keeps to what the system's allocator asks for, which is the same.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: handed on.
+        // SAFETY: the caller keeps to what the system's allocator asks for, which is the same.
         unsafe { System.dealloc(at, layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: handed on.
+        // SAFETY: the caller keeps to what the system's allocator asks for, which is the same.
         unsafe { System.realloc(at, layout, size) }
     }
 }
