@@ -361,15 +361,15 @@ fn a_cancel_never_waits_for_a_task() {
 // camunda/camunda#14882 (B29): a burst of 550,000 triggers, some of them twice.
 #[test]
 fn a_burst_of_550_000_fires_exactly_once_within_its_budget() {
-    const CLUMP: usize = 550_000;
+    const BURST: usize = 550_000;
     let (timer, mut driver, clock) = driven();
-    let runs = Runs::new(CLUMP);
-    for id in 0..CLUMP {
+    let runs = Runs::new(BURST);
+    for id in 0..BURST {
         timer.schedule_detached(30 * MS, runs.task(id)).expect("accepted");
     }
     settle(&mut driver, &clock);
     clock.advance(30 * MS);
-    let mut left = CLUMP;
+    let mut left = BURST;
     while left > 0 {
         let fired = driver.turn();
         assert!((1..=100_000).contains(&fired), "{fired} in one turn");

@@ -3,52 +3,48 @@
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use tourbillon::{Inline, ThreadPool, Timer};
+use tourbillon::{Builder, Inline, ThreadPool, Timer};
 
 use crate::common::{HOUR, MS, Runs, assert_counters_reconcile, driven, driven_by, eventually, settle};
 
-const CLUMP: usize = 100_000;
+const BURST: usize = 100_000;
 
-/// Schedules a burst at one deadline in the near future.
-fn schedule_burst(timer: &Timer, runs: &Runs) {
+/// Schedules a burst at one deadline in the near future, and waits until each timeout has run.
+#[track_caller]
+fn assert_a_burst_runs_once(builder: Builder) {
+    let timer = builder.build().expect("the options make sense");
+    let runs = Runs::new(BURST);
     let deadline = std::time::Instant::now() + 50 * MS;
-    for id in 0..CLUMP {
+    for id in 0..BURST {
         drop(timer.schedule_at(deadline, runs.task(id)).expect("accepted"));
     }
+    eventually("all run", || runs.total() == BURST);
+    runs.assert_each_ran_once();
+    assert_eq!((timer.pending(), timer.stats().fired), (0, BURST as u64));
 }
 
 #[test]
 fn a_hundred_thousand_timeouts_at_one_deadline_all_run_once_on_a_pool() {
-    let timer = Timer::builder().executor(ThreadPool::new(3)).build().expect("the options make sense");
-    let runs = Runs::new(CLUMP);
-    schedule_burst(&timer, &runs);
-    eventually("all run", || runs.total() == CLUMP);
-    runs.assert_each_ran_once();
-    assert_eq!((timer.pending(), timer.stats().fired), (0, CLUMP as u64));
+    assert_a_burst_runs_once(Timer::builder().executor(ThreadPool::new(3)));
 }
 
 #[test]
 fn a_hundred_thousand_timeouts_at_one_deadline_all_run_once_inline() {
-    let timer = Timer::builder().executor(Inline).build().expect("the options make sense");
-    let runs = Runs::new(CLUMP);
-    schedule_burst(&timer, &runs);
-    eventually("all run", || runs.total() == CLUMP);
-    runs.assert_each_ran_once();
-    assert_eq!((timer.pending(), timer.stats().fired), (0, CLUMP as u64));
+    assert_a_burst_runs_once(Timer::builder().executor(Inline));
 }
 
 #[test]
 fn a_hundred_thousand_timeouts_at_one_deadline_all_run_once_in_one_turn_of_a_driver() {
     let (timer, mut driver, clock) = driven();
-    let runs = Runs::new(CLUMP);
-    for id in 0..CLUMP {
+    let runs = Runs::new(BURST);
+    for id in 0..BURST {
         timer.schedule_detached(HOUR, runs.task(id)).expect("accepted");
     }
     driver.turn();
     clock.advance(HOUR - MS);
     assert_eq!(settle(&mut driver, &clock), 0);
     clock.advance(MS);
-    assert_eq!(driver.turn(), CLUMP);
+    assert_eq!(driver.turn(), BURST);
     runs.assert_each_ran_once();
 }
 
