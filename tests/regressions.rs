@@ -461,3 +461,17 @@ fn an_earlier_timeout_moves_the_next_wake_up_forward() {
         assert!(driver.next_wakeup().expect("something is pending") <= clock.now() + delay);
     }
 }
+
+#[test]
+fn a_reset_behind_others_that_a_limit_left_over_is_the_next_deadline() {
+    let (timer, mut driver, clock) = driven_by(Timer::builder().transfer_limit(1).expiry_limit(1));
+    let start = clock.now();
+    let timeouts = [50, 60, 70].map(|ms| timer.schedule(ms * MS, || ()).expect("accepted"));
+    settle(&mut driver, &clock);
+    assert!(timeouts[0].reset(40 * MS) && timeouts[1].reset(41 * MS));
+    // It reads one of the two resets.
+    driver.turn();
+    assert!(timeouts[2].reset(20 * MS));
+    assert!(clock.advance_to_next(&timer));
+    assert_eq!(clock.now() - start, 20 * MS);
+}

@@ -112,7 +112,8 @@ impl Core {
         }
         self.note_backlogs(remote);
         let is_left = !self.inbox.is_empty() || !self.cancelled.is_empty() || !self.resets.is_empty();
-        is_left || (transfers == 0 && remote.inbox.depth() > 0)
+        // The reset queue is not taken while a part of it is left over from an earlier turn.
+        is_left || !remote.resets.is_empty() || (transfers == 0 && remote.inbox.depth() > 0)
     }
 
     /// Shows other threads how much of each queue the worker has taken and not gone through.
