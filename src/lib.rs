@@ -26,12 +26,12 @@
 //! producer                        worker (one per shard, pinned)                executor
 //! ────────                        ──────────────────────────────                ────────
 //! schedule ─► entry from the      a turn:                                       thread pool
-//!             thread's cache        1 cancelled queue: unlink its entries       (or inline, or
-//!          ─► inbox ─────────────┐  2 reset queue: link its entries again       the user's own)
-//!                                └► 3 inbox: transfer ≤ 100,000 entries
-//! reset ──► CAS on the entry          into the wheel, slot = tick & mask
-//!       ─► reset queue, if earlier  4 expire the due slots ─► batch of ≤ 256 ─► run, and
-//! cancel ─► CAS on the entry        5 cascade to the level below                catch panics
+//!             thread's cache        1 reset queue, inbox: ≤ 4,096 entries of    (or inline, or
+//!          ─► inbox ─────────────┐    each into the wheel, slot = tick & mask   the user's own)
+//!                                └► 2 the due slots ─► batch of ≤ 256 ────────► claim each, run
+//! reset ──► CAS on the entry        3 cancelled queue, and the rest of 1, a     it, catch panics
+//!       ─► reset queue, if earlier    part at a time; in between 2 again
+//! cancel ─► CAS on the entry        4 cascade to the level below
 //!        ─► cancelled queue       then park until the next occupied slot
 //!                                 (bitmap), or until a producer wakes it
 //! ```
@@ -39,10 +39,10 @@
 //! An entry is one cache line: the state word, the links, and the closure, which lies inline if its
 //! captures take up to 24 bytes. Each thread recycles entries through an entry cache of its own. A
 //! batch is an intrusive list of entries. The state word is one `AtomicU64`, which decides whether
-//! a timeout fires or is cancelled. The head of the shard's inbox is the second such word: one
-//! compare-and-swap on it is the enqueue, the wake-up decision and the shutdown check. A schedule
-//! may revive a tombstone: an entry whose timeout its thread has cancelled and dropped, and which
-//! still lies in the inbox. Then it pushes nothing.
+//! a timeout fires or is cancelled, until its own task begins. The head of the shard's inbox is the
+//! second such word: one compare-and-swap on it is the enqueue, the wake-up decision and the
+//! shutdown check. A schedule may revive a tombstone: an entry whose timeout its thread has
+//! cancelled and dropped, and which still lies in the inbox. Then it pushes nothing.
 //!
 //! `ARCHITECTURE.md` in the repository has the layers and the invariants.
 //!

@@ -5,6 +5,12 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+/// What a task panicked with.
+pub(crate) type Panic = Box<dyn Any + Send>;
+
+/// The panic of a task, if it panicked.
+pub(crate) type Ran = Result<(), Panic>;
+
 /// Runs user code, and drops the panic if there is one. Returns `None` if it panicked.
 #[inline]
 pub(crate) fn catch<R>(work: impl FnOnce() -> R) -> Option<R> {

@@ -100,6 +100,23 @@ impl Shown {
     }
 }
 
+/// A pointer like [`Shown`], but that any thread may write: something else decides which pointer it
+/// is worth following.
+#[derive(Debug, Default)]
+pub(crate) struct ShownPtr(std::sync::atomic::AtomicPtr<()>);
+
+impl ShownPtr {
+    #[inline]
+    pub(crate) fn get(&self) -> *mut () {
+        self.0.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, pointer: *mut ()) {
+        self.0.store(pointer, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
 /// Takes a lock, even if a thread panicked while it held the lock. That is sound because no user
 /// code runs under the engine's locks, so a panic can break no invariant that they guard.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -23,7 +23,7 @@ use tourbillon::{
 };
 
 use child::in_child;
-use common::{HOUR, MS, PATIENCE, Runs, assert_counters_reconcile, eventually};
+use common::{HOUR, HandedOver, MS, PATIENCE, Runs, assert_counters_reconcile, eventually};
 
 /// One fork at a time: another test's threads would be gone in the child, with the locks they hold.
 fn alone() -> MutexGuard<'static, ()> {
@@ -226,7 +226,7 @@ fn in_the_child_a_new_engine_works_and_so_does_one_that_is_driven() {
 fn in_the_child_a_pool_from_before_runs_what_a_new_engine_gives_it_and_nothing_of_the_parents() {
     let _alone = alone();
     let pool = ThreadPool::new(1);
-    let old = Timer::builder().executor(pool.clone()).build().expect("the options make sense");
+    let (old, handed_over) = HandedOver::by(pool.clone());
     let ((began, has_begun), (release, wait)) = (channel(), channel::<()>());
     // The pool's only thread is held up, and a batch of the parent's waits in its queue.
     let hold = move || {
@@ -238,7 +238,8 @@ fn in_the_child_a_pool_from_before_runs_what_a_new_engine_gives_it_and_nothing_o
     let parents = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&parents);
     let queued = old.schedule(Duration::ZERO, move || _ = count.fetch_add(1, Ordering::SeqCst)).expect("accepted");
-    eventually("it waits in the queue", || queued.is_expired());
+    eventually("it waits in the queue", || handed_over.get() == 2);
+    drop(queued);
     thread::sleep(10 * MS);
     in_child("an old pool", || {
         let timer = Timer::builder().executor(pool.clone()).build().expect("the options make sense");

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tourbillon::{Executor, Timer};
 
-use common::{HOUR, MS, PATIENCE, Runs, assert_counters_reconcile, eventually, in_time};
+use common::{HOUR, HandedOver, MS, PATIENCE, Runs, assert_counters_reconcile, eventually, in_time};
 
 fn pool(threads: usize) -> ThreadPool {
     let name = |index| format!("the-rayon-{index}");
@@ -79,14 +79,14 @@ fn a_periodic_timeout_runs_on_a_pool_that_others_use_too() {
 fn batches_in_the_pool_when_its_owners_go_are_not_lost() {
     const TASKS: usize = 10_000;
     let pool = Arc::new(pool(1));
-    let timer = engine_on(Arc::clone(&pool));
+    let (timer, handed_over) = HandedOver::by(Arc::clone(&pool));
     let runs = Runs::new(TASKS);
     let kept = Arc::new(Barrier::new(2));
     let keep = Arc::clone(&kept);
     pool.spawn(move || _ = (keep.wait(), keep.wait()));
     kept.wait();
     (0..TASKS).for_each(|id| timer.schedule_detached(MS, runs.task(id)).expect("accepted"));
-    eventually("they expire", || timer.stats().fired == TASKS as u64);
+    eventually("they are handed over", || handed_over.get() == TASKS);
     assert_eq!(runs.total(), 0, "the only thread is kept");
     assert_counters_reconcile(&timer.stats());
     drop((timer, pool));
@@ -99,14 +99,14 @@ fn batches_in_the_pool_when_its_owners_go_are_not_lost() {
 fn an_engine_can_be_shut_down_on_the_only_thread_of_its_pool() {
     in_time("the shutdown", || {
         let pool = Arc::new(pool(1));
-        let timer = engine_on(Arc::clone(&pool));
+        let (timer, handed_over) = HandedOver::by(Arc::clone(&pool));
         let runs = Runs::new(100);
         pool.install(|| {
             (0..100).for_each(|id| timer.schedule_detached(Duration::ZERO, runs.task(id)).expect("accepted"));
             drop(timer.schedule(HOUR, || ()).expect("accepted"));
-            eventually("they expire, and wait for this thread", || timer.stats().fired == 100);
+            eventually("they wait for this thread", || handed_over.get() == 100);
             assert_eq!(timer.shutdown().expect("not one of its own tasks").len(), 1);
         });
-        eventually("what had expired runs after all", || runs.total() == 100);
+        eventually("what was handed over runs after all", || runs.total() == 100);
     });
 }

@@ -173,8 +173,8 @@ impl Reader<'_, '_> {
 
 impl<'b> Arbitrary<'b> for Program {
     fn arbitrary(bytes: &mut Unstructured<'b>) -> Result<Self> {
-        let mut reader = Reader { bytes, tick: Duration::from_nanos(1) };
-        let tick_ns = reader.choose(&[1_000_000, 1_000_000, 1_000, 333_000, 60_000_000_000, 1, 7])?;
+        let mut reader = Reader { bytes, tick: Duration::from_micros(1) };
+        let tick_ns = reader.choose(&[1_000_000, 1_000_000, 1_000, 333_000, 60_000_000_000, 1_000, 1_007])?;
         reader.tick = Duration::from_nanos(tick_ns);
         let shards = usize::from(reader.byte()?) % 4 + 1;
         let bits = u32::from(reader.byte()?) % 9;

@@ -57,11 +57,14 @@ pub(crate) struct Counts {
     pub(crate) cancelled: Counter,
     pub(crate) reset: Counter,
     pub(crate) rejected: Counter,
+    /// One-shot timeouts that this thread has run out of a batch.
+    pub(crate) fired: Counter,
     /// Runs of periodic timeouts that this thread has begun.
     pub(crate) runs: Counter,
     /// Periodic timeouts that ended after a run, other than by a cancel.
     pub(crate) finished: Counter,
-    /// Periodic timeouts that ended because their shard was closed before the next run.
+    /// Timeouts that a shutdown returned, or dropped, on their way to a thread that would have run
+    /// them.
     pub(crate) returned: Counter,
     /// Schedules that waited for the worker to give entries back.
     pub(crate) waits: Counter,
@@ -70,7 +73,7 @@ pub(crate) struct Counts {
 impl Counts {
     /// Timeouts that ended on this thread.
     pub(crate) fn ended(&self) -> u64 {
-        self.cancelled.get() + self.finished.get() + self.returned.get()
+        self.fired.get() + self.cancelled.get() + self.finished.get() + self.returned.get()
     }
 }
 
@@ -79,7 +82,7 @@ impl Counts {
 pub(crate) struct Counters {
     /// Entries taken out of the inbox, including cancelled ones.
     pub(crate) transferred: Counter,
-    /// One-shot timeouts that were fired.
+    /// One-shot timeouts that the worker fired itself, and futures.
     pub(crate) fired: Counter,
     /// Entries that were linked again because their deadline had been moved.
     pub(crate) relinked: Counter,
@@ -125,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn cancelled_finished_and_returned_timeouts_have_ended() {
+    fn fired_cancelled_finished_and_returned_timeouts_have_ended() {
         let counts = Counts::default();
         counts.scheduled.add(100);
         counts.reset.add(100);
@@ -135,6 +138,7 @@ mod tests {
         counts.cancelled.add(10);
         counts.finished.add(20);
         counts.returned.add(40);
-        assert_eq!(counts.ended(), 70);
+        counts.fired.add(80);
+        assert_eq!(counts.ended(), 150);
     }
 }

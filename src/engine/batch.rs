@@ -6,7 +6,11 @@ use std::ptr::NonNull;
 use super::chain::Chain;
 use super::lifetime::SharedRef;
 use super::periodic::PeriodicRun;
-use crate::entry::{Entry, Task, entry_ref};
+use super::run::Run;
+use super::unfired::{HandBack, hand_back, withdraw_outside};
+use crate::count::Counts;
+use crate::entry::{Entry, Expire, Kind, entry_ref};
+use crate::shard::Remote;
 use crate::time::Tick;
 
 /// How many entries go to the executor at a time. With so many its queue costs little per timeout,
@@ -20,39 +24,57 @@ pub(crate) struct Batch {
     entries: Entries,
     shared: SharedRef,
     shard: usize,
-    /// Whether its entries are those of sleeping futures: all of them, or none.
-    sleepers: bool,
+}
+
+/// What all entries of a batch have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BatchKind {
+    /// They were due at this tick. Those that run once are still pending, and the runner claims
+    /// each of them.
+    Due(Tick),
+    /// A shutdown has expired them, whatever their deadlines.
+    Expired,
+    /// They are those of sleeping futures, and expired.
+    Sleepers,
 }
 
 /// The list itself.
 #[derive(Debug)]
 pub(crate) struct Entries {
     chain: Chain,
-    /// How many of them are periodic timeouts; the others run once.
-    series: usize,
+    kind: BatchKind,
 }
 
-/// An entry that is to be run. It holds the engine's ownership of the entry.
-pub(crate) struct Due(NonNull<Entry>);
+/// An entry that was taken off a batch. It holds the engine's ownership of the entry.
+pub(crate) struct Batched {
+    entry: NonNull<Entry>,
+    kind: BatchKind,
+}
 
 // SAFETY: expired entries belong to the thread that holds the batch, and their tasks are `Send`.
 unsafe impl Send for Batch {}
 
 impl Batch {
-    pub(super) fn new(shared: SharedRef, shard: usize) -> Self {
-        Self { entries: Entries { chain: Chain::new(), series: 0 }, shared, shard, sleepers: false }
+    fn new(shared: SharedRef, shard: usize, kind: BatchKind) -> Self {
+        Self { entries: Entries { chain: Chain::new(), kind }, shared, shard }
+    }
+
+    /// Makes a batch for entries that are due at `now`.
+    pub(super) fn due(shared: SharedRef, shard: usize, now: Tick) -> Self {
+        Self::new(shared, shard, BatchKind::Due(now))
+    }
+
+    /// Makes a batch for entries that a shutdown has expired.
+    pub(super) fn expired(shared: SharedRef, shard: usize) -> Self {
+        Self::new(shared, shard, BatchKind::Expired)
     }
 
     /// Makes a batch for entries of sleeping futures, of any length.
     pub(super) fn of_sleepers(shared: SharedRef, shard: usize) -> Self {
-        Self { sleepers: true, ..Self::new(shared, shard) }
+        Self::new(shared, shard, BatchKind::Sleepers)
     }
 
-    pub(crate) fn is_of_sleepers(&self) -> bool {
-        self.sleepers
-    }
-
-    /// Returns the entries, and the engine that `Due`'s functions need.
+    /// Returns the entries, and the engine that `Batched`'s functions need.
     pub(crate) fn open(&mut self) -> (&mut Entries, &SharedRef) {
         (&mut self.entries, &self.shared)
     }
@@ -69,79 +91,140 @@ impl Batch {
     /// Takes over all of another batch, of the same shard and kind. It may then be larger than
     /// [`MAX_BATCH`].
     pub(crate) fn append(&mut self, other: Self) {
-        debug_assert!(self.shard == other.shard && self.sleepers == other.sleepers);
+        debug_assert!(self.shard == other.shard && self.entries.kind == other.entries.kind);
         self.entries.chain.append(other.entries.chain);
-        self.entries.series += other.entries.series;
     }
 
     pub(crate) fn len(&self) -> usize {
         self.entries.chain.len()
     }
 
-    pub(super) fn once(&self) -> usize {
-        self.len() - self.entries.series
-    }
-
     /// # Safety
-    /// The caller took the entry from PENDING to EXPIRED, and it is in no list.
+    /// The entry is the engine's, and in no list. It is in the state that the batch's kind says, or
+    /// the caller has expired it, and it is periodic.
     #[inline]
     pub(super) unsafe fn push(&mut self, entry: NonNull<Entry>) {
         // SAFETY: the caller says that it is in no list; it is the batch's from here on.
         unsafe { self.entries.chain.push(entry) };
-        // SAFETY: the engine's ownership, which came with it, keeps it alive.
-        if unsafe { entry_ref(entry) }.state.is_series() {
-            self.entries.series += 1;
-        }
     }
 }
 
 impl Entries {
     /// Takes the next entry off.
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<Due> {
-        self.chain.pop().map(Due)
+    pub(crate) fn pop(&mut self) -> Option<Batched> {
+        self.chain.pop().map(|entry| Batched { entry, kind: self.kind })
     }
 }
 
-impl Due {
+impl Batched {
     fn entry(&self) -> &Entry {
         // SAFETY: this value holds the engine's ownership of it.
-        unsafe { entry_ref(self.0) }
+        unsafe { entry_ref(self.entry) }
     }
 
-    /// Returns its deadline, and whether it is a periodic timeout's.
-    #[inline]
-    pub(crate) fn look(&self) -> (Tick, bool) {
-        self.entry().state.look()
+    /// Claims the timeout and runs it, if it is still to be run. Otherwise does with it what its
+    /// word says: it was cancelled or put off, or a shutdown wants it back.
+    #[inline(always)]
+    pub(crate) fn run(self, at: At<'_>, runner: &mut impl Run) {
+        let this = self.entry();
+        let (deadline, kind) = this.state.look();
+        if self.kind == BatchKind::Sleepers {
+            // SAFETY: the entry was taken out of PENDING for this batch, and was taken off once.
+            let waker = unsafe { this.take_waker() };
+            // SAFETY: this value holds the engine's ownership, and ends with it.
+            unsafe { at.shared.let_go(self.entry) };
+            return runner.wake(deadline, waker);
+        }
+        if at.may_go_back && at.remote.wants_back() {
+            // SAFETY: this value holds the engine's ownership, and ends with it.
+            if let HandBack::Done(dropped) = unsafe { hand_back(at.shared, at.remote, self.entry) } {
+                return dropped.unwrap_or_else(|panic| runner.report(panic));
+            }
+        }
+        if kind == Kind::Series {
+            // SAFETY: the worker has expired it, and it was taken off the batch once.
+            return runner.periodic(deadline, unsafe { PeriodicRun::new(self.entry) });
+        }
+        let BatchKind::Due(now) = self.kind else { return self.run_expired(at, deadline, runner) };
+        // SAFETY: this value holds the engine's ownership, and the entry has no sleeper.
+        let copy = unsafe { this.copy_task() };
+        match this.state.claim(now) {
+            Expire::Fire => {}
+            // SAFETY: the engine was the last owner, so this thread is the sole owner.
+            Expire::FireLast => unsafe { at.shared.put_entry(self.entry) },
+            other => return self.pass_over(at, other, runner),
+        }
+        at.count();
+        // SAFETY: this call has claimed the entry after it made the copy.
+        runner.once(deadline, unsafe { copy.into_task() });
     }
 
-    /// Returns the task of a timeout that runs once. The engine gives the entry up.
-    #[inline]
-    pub(crate) fn into_task(self, shared: &SharedRef) -> Task {
-        // SAFETY: the worker expired this entry for the batch, and it was taken off once.
+    /// Runs a timeout that was taken out of PENDING, and counted then.
+    fn run_expired(self, at: At<'_>, deadline: Tick, runner: &mut impl Run) {
+        // SAFETY: the entry was taken out of PENDING for this batch, and was taken off once.
         let task = unsafe { self.entry().take_task() };
-        self.let_go(shared);
-        task
+        // SAFETY: this value holds the engine's ownership, and ends with it.
+        unsafe { at.shared.let_go(self.entry) };
+        runner.once(deadline, task);
     }
 
-    /// Returns a task that wakes the future that slept. The engine gives the entry up.
+    /// Does what is to be done with a timeout that could not be claimed.
+    #[cold]
+    #[inline(never)]
+    fn pass_over(self, at: At<'_>, found: Expire, runner: &mut impl Run) {
+        let Expire::NotBefore(_) = found else {
+            // It was cancelled.
+            // SAFETY: this value holds the engine's ownership, and ends with it.
+            return unsafe { at.shared.let_go(self.entry) };
+        };
+        // It was put off: from here on it is the worker's again.
+        // SAFETY: the entry is in no list, and this value may give it to the worker.
+        if unsafe { at.remote.push_again(self.entry) }.is_ok() {
+            return;
+        }
+        // The shard has been closed.
+        if at.remote.is_to_fire() && self.entry().state.expire_early() {
+            at.count();
+            let deadline = self.entry().state.deadline();
+            return self.run_expired(at, deadline, runner);
+        }
+        // SAFETY: this value holds the engine's ownership, and ends with it.
+        match unsafe { withdraw_outside(at.shared, at.remote, self.entry) } {
+            Some(dropped) => dropped.unwrap_or_else(|panic| runner.report(panic)),
+            // A cancel was first, and has taken the task.
+            // SAFETY: this value holds the engine's ownership, and ends with it.
+            None => unsafe { at.shared.let_go(self.entry) },
+        }
+    }
+}
+
+/// Where a batch runs.
+#[derive(Clone, Copy)]
+pub(crate) struct At<'a> {
+    shared: &'a SharedRef,
+    remote: &'a Remote,
+    /// What the thread counts for the shard, if it has a state of its own.
+    counts: Option<&'a Counts>,
+    may_go_back: bool,
+}
+
+impl<'a> At<'a> {
+    /// `shard` is the batch's. With `may_go_back` a shutdown gets what has not begun.
+    pub(crate) fn new(shared: &'a SharedRef, shard: usize, may_go_back: bool) -> Self {
+        let remote = shared.remote(shard);
+        let counts = shared.thread_state().map(|mine| shared.counts_of(mine, remote));
+        Self { shared, remote, counts, may_go_back }
+    }
+
+    /// Counts a timeout as fired. Before it runs, because a task that schedules must find the place
+    /// under the limit that it has freed.
     #[inline]
-    pub(crate) fn into_wake(self, shared: &SharedRef) -> Task {
-        // SAFETY: the worker expired this entry for the batch, and it was taken off once.
-        let wake = unsafe { self.entry().take_work() };
-        self.let_go(shared);
-        wake
-    }
-
-    #[inline]
-    fn let_go(self, shared: &SharedRef) {
-        // SAFETY: this value holds the engine's ownership, of an entry of this engine.
-        unsafe { shared.let_go(self.0) };
-    }
-
-    /// Returns a run of a periodic timeout.
-    pub(crate) fn into_run(self) -> PeriodicRun {
-        // SAFETY: the worker expired this entry for the batch, and it was taken off once.
-        unsafe { PeriodicRun::new(self.0) }
+    fn count(self) {
+        match self.counts {
+            Some(counts) => counts.fired.add(1),
+            None => self.shared.count(self.remote, |counts| counts.fired.add(1)),
+        }
+        self.shared.give_places_back(1);
     }
 }

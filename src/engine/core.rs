@@ -7,7 +7,7 @@ use super::batch::{Batch, MAX_BATCH};
 use super::lifetime::SharedRef;
 use super::unfired::UnfiredList;
 use crate::arena::EntryCache;
-use crate::entry::{EngineGone, Entry, entry_ref};
+use crate::entry::{EngineGone, Entry, Kind, entry_ref};
 use crate::shard::{Remote, Taken};
 use crate::time::Tick;
 use crate::wheel::{LevelView, Wheel};
@@ -165,7 +165,7 @@ impl Core {
                 }
             }
         });
-        hand_over(batch, shared, remote, sink);
+        batch.into_iter().for_each(sink);
         self.wakes = wakes;
     }
 
@@ -179,7 +179,7 @@ impl Core {
     /// Turns the shard until nothing due is left, and holds what expires.
     pub(crate) fn turn_and_hold(&mut self, shared: &SharedRef, now: Tick) {
         let mut held = self.held.take();
-        while self.turn(shared, now, &mut |batch| hold(&mut held, batch)).more {}
+        while self.turn(shared, now, || None, |due| due.hand_over(&mut |batch| hold(&mut held, batch))).more {}
         self.held = held;
     }
 
@@ -224,13 +224,13 @@ impl Core {
     }
 }
 
-/// Adds an entry to the batch that is to be run, or to those that are to be woken. Hands a full
-/// batch over.
+/// Adds an expired entry to the batch that is to be run, or to those that are to be woken. Hands a
+/// full batch over.
 ///
 /// # Safety
 /// The caller took the entry from PENDING to EXPIRED, and it is in no list.
 #[inline]
-pub(super) unsafe fn fire(
+unsafe fn fire(
     batch: &mut Option<Batch>,
     wakes: &mut Option<Batch>,
     entry: NonNull<Entry>,
@@ -239,17 +239,19 @@ pub(super) unsafe fn fire(
     sink: &mut impl FnMut(Batch),
 ) {
     // SAFETY: the engine has not given the entry up.
-    if unsafe { entry_ref(entry) }.as_sleeper().is_some() {
-        // At once, because a task of this very turn may need its place under the limit.
+    let kind = unsafe { entry_ref(entry) }.state.look().1;
+    if kind != Kind::Series {
         count_fired(1, shared, remote);
+    }
+    if kind == Kind::Sleeper {
         // SAFETY: the caller expired the entry, which is in no list.
         return unsafe { wake_later(wakes, entry, shared, remote) };
     }
-    let open = batch.get_or_insert_with(|| Batch::new(shared.clone(), remote.index()));
+    let open = batch.get_or_insert_with(|| Batch::expired(shared.clone(), remote.index()));
     // SAFETY: the caller expired the entry, which is in no list.
     unsafe { open.push(entry) };
     if open.len() == MAX_BATCH {
-        hand_over(batch.take(), shared, remote, sink);
+        batch.take().into_iter().for_each(sink);
     }
 }
 
@@ -257,21 +259,16 @@ pub(super) unsafe fn fire(
 ///
 /// # Safety
 /// The caller took the entry out of PENDING, and it is in no list.
-unsafe fn wake_later(wakes: &mut Option<Batch>, entry: NonNull<Entry>, shared: &SharedRef, remote: &Remote) {
+pub(super) unsafe fn wake_later(wakes: &mut Option<Batch>, entry: NonNull<Entry>, shared: &SharedRef, remote: &Remote) {
     let open = wakes.get_or_insert_with(|| Batch::of_sleepers(shared.clone(), remote.index()));
     // SAFETY: the caller took the entry out of PENDING, and it is in no list.
     unsafe { open.push(entry) };
 }
 
-pub(super) fn hand_over(batch: Option<Batch>, shared: &SharedRef, remote: &Remote, sink: &mut impl FnMut(Batch)) {
-    let Some(batch) = batch else { return };
-    count_fired(batch.once(), shared, remote);
-    sink(batch);
-}
-
-/// Counts timeouts as fired before they run, because a task that schedules must find the place
-/// under the limit that it has freed. A periodic timeout keeps its place.
-fn count_fired(once: usize, shared: &SharedRef, remote: &Remote) {
+/// Counts timeouts as fired, on the worker, before they run. A periodic timeout keeps its place
+/// under the limit.
+#[inline]
+pub(super) fn count_fired(once: usize, shared: &SharedRef, remote: &Remote) {
     remote.counters.fired.add(once as u64);
     shared.give_places_back(once);
 }
@@ -305,7 +302,7 @@ fn withdraw(
     let this = unsafe { entry_ref(entry) };
     loop {
         if this.state.withdraw() {
-            return if this.as_sleeper().is_some() {
+            return if this.state.look().1 == Kind::Sleeper {
                 // SAFETY: this call has just withdrawn it, and it is in no list.
                 unsafe { wake_later(wakes, entry, shared, remote) }
             } else {

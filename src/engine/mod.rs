@@ -5,20 +5,22 @@ mod backpressure;
 mod batch;
 mod chain;
 mod core;
+mod due;
 mod in_flight;
 mod lifetime;
 mod periodic;
+mod run;
 mod shared;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod turn;
 mod unfired;
 
-pub(crate) use batch::Batch;
+pub(crate) use batch::{At, Batch};
 pub(crate) use core::{Core, Limits, Turn};
+pub(crate) use due::Due;
 pub(crate) use lifetime::{EngineRef, SharedRef};
-#[cfg(loom)]
 pub(crate) use periodic::PeriodicRun;
-pub(crate) use periodic::Ran;
+pub(crate) use run::Run;
 pub(crate) use shared::{PanicHook, Shared, SharedPlan};
 pub(crate) use unfired::UnfiredList;

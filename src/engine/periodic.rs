@@ -1,19 +1,15 @@
 //! A run of a periodic timeout. The runner runs the task, and pushes the entry to the inbox again
 //! for the next run. See `shard/README.md`, section 6.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
 use super::lifetime::SharedRef;
+use super::unfired::{clear_away, withdraw_outside};
 use crate::entry::{Begin, Entry, Rearm, Task, entry_ref};
-use crate::panics;
+use crate::panics::{self, Ran};
 use crate::shard::Remote;
-use crate::sync::lock;
 use crate::time::Tick;
-
-/// The panic of a task, if it panicked.
-pub(crate) type Ran = Result<(), Box<dyn Any + Send>>;
 
 /// A run of an expired periodic timeout. Its entry is in no list, and its task belongs to this
 /// value.
@@ -88,30 +84,19 @@ impl PeriodicRun {
         if !has_run && remote.is_to_fire() && self.entry().state.expire_early() {
             return self.run(shared, || ());
         }
-        if !self.entry().state.withdraw() {
-            // A cancel was first, and has taken the task.
-            self.let_go(shared);
-            return Ok(());
-        }
-        shared.give_places_back(1);
-        if has_run {
+        if !has_run {
+            // A reset had moved the run to a later time, and the timeout was waiting for it.
+            // SAFETY: this run holds the engine's ownership, and ends with it.
+            if let Some(ran) = unsafe { withdraw_outside(shared, remote, self.entry) } {
+                return ran;
+            }
+        } else if self.entry().state.withdraw() {
+            shared.give_places_back(1);
             shared.count(remote, |counts| counts.finished.add(1));
             return self.clear_away(shared);
         }
-        // A reset had moved the run to a later time, and the timeout was waiting for it. It counts
-        // as if it had waited in the shard.
-        shared.count(remote, |counts| counts.returned.add(1));
-        let mut unfired = lock(&shared.unfired_periodic);
-        match &mut *unfired {
-            // SAFETY: this run has just withdrawn it, it is in no list, and the list takes over the
-            // engine's ownership.
-            Some(left) => unsafe { left.push(self.entry) },
-            None => {
-                // Not under the lock: the task's destructor may come here again.
-                drop(unfired);
-                return self.clear_away(shared);
-            }
-        }
+        // A cancel was first, and has taken the task.
+        self.let_go(shared);
         Ok(())
     }
 
@@ -127,10 +112,8 @@ impl PeriodicRun {
 
     /// Drops the task of an entry that is not pending any more, and gives the entry up.
     fn clear_away(self, shared: &SharedRef) -> Ran {
-        // SAFETY: the task belongs to the run, so no other thread has taken it.
-        let task = unsafe { self.entry().take_task() };
-        self.let_go(shared);
-        catch_unwind(AssertUnwindSafe(|| drop(task)))
+        // SAFETY: the task belongs to the run, which holds the engine's ownership and ends with it.
+        unsafe { clear_away(shared, self.entry) }
     }
 
     fn let_go(&self, shared: &SharedRef) {

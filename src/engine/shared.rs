@@ -62,9 +62,9 @@ pub(crate) struct Shared {
     pub(crate) refused: AtomicU64,
     pub(crate) overdue: Overdue,
     pub(crate) on_panic: CatchUnwind<Option<PanicHook>>,
-    /// Periodic timeouts that belong into a shutdown's answer but were not in a shard when it was
-    /// closed. `None` unless a shutdown is waiting.
-    pub(crate) unfired_periodic: Mutex<Option<Chain>>,
+    /// Timeouts that belong into a shutdown's answer but were not in a shard when it was closed.
+    /// `None` unless a shutdown is waiting.
+    pub(crate) unfired_outside: Mutex<Option<Chain>>,
     /// [`fork::generation`] when it was made.
     generation: usize,
 }
@@ -95,7 +95,7 @@ impl Shared {
             refused: AtomicU64::new(0),
             overdue: Overdue::default(),
             on_panic: CatchUnwind::new(plan.on_panic),
-            unfired_periodic: Mutex::new(None),
+            unfired_outside: Mutex::new(None),
             generation: fork::generation(),
         })
     }

@@ -14,6 +14,7 @@ use super::*;
 use crate::arena::Arena;
 use crate::count::STUCK;
 use crate::entry::{ArmFlags, Cancel, Entry, Reset, State, Task, Tell, entry_ref};
+use crate::panics::Panic;
 use crate::shard::{Command, LOOK_DEPTH, Remote, WAKE_DEPTH, Wake};
 use crate::sync::{AtomicUsize, Ordering};
 use crate::time::{ManualClock, Source, Tick, Timeline};
@@ -138,16 +139,39 @@ impl Drop for Rig {
 
 /// Turns, and runs the timeouts that expire.
 fn turn(shard: &mut Core, shared: &SharedRef, now: u64) -> Turn {
-    shard.turn(shared, Tick::new(now), &mut |mut batch| {
-        assert_eq!(batch.shard(), 1);
-        let mut left = batch.len();
-        while let Some(due) = batch.open().0.pop() {
-            left -= 1;
-            assert_eq!(batch.len(), left);
-            due.into_task(batch.shared()).run();
-        }
-        assert_eq!(left, 0);
-    })
+    shard.turn(shared, Tick::new(now), || None, |due| due.hand_over(&mut run))
+}
+
+/// Runs tasks, and nothing else.
+struct Plainly;
+
+impl Run for Plainly {
+    fn once(&mut self, _: Tick, task: Task) {
+        task.run();
+    }
+
+    fn periodic(&mut self, _: Tick, _: PeriodicRun) {
+        unreachable!("no test here has a periodic timeout");
+    }
+
+    fn wake(&mut self, _: Tick, _: Option<std::task::Waker>) {
+        unreachable!("no test here has a future");
+    }
+
+    fn report(&mut self, _: Panic) {
+        unreachable!("no task here panics");
+    }
+}
+
+fn run(mut batch: Batch) {
+    assert_eq!(batch.shard(), 1);
+    let mut left = batch.len();
+    while let Some(batched) = batch.open().0.pop() {
+        left -= 1;
+        assert_eq!(batch.len(), left);
+        batched.run(At::new(batch.shared(), 1, false), &mut Plainly);
+    }
+    assert_eq!(left, 0);
 }
 
 /// A handle.

@@ -3,10 +3,11 @@
 use std::ptr::NonNull;
 
 use super::batch::Batch;
-use super::core::{Core, Turn, fire, hand_over, let_go};
+use super::core::{Core, Limits, Turn, let_go};
+use super::due::Due;
 use super::lifetime::SharedRef;
 use crate::count::{Counter, Share};
-use crate::entry::{Entry, Expire, Transfer, entry_ref};
+use crate::entry::{Entry, Transfer, entry_ref};
 use crate::shard::{Remote, SideQueue, Taken};
 use crate::time::Tick;
 use crate::wheel::Budget;
@@ -14,6 +15,9 @@ use crate::wheel::Budget;
 /// How many entries of one queue the owner goes through before it looks at the next queue: some 50
 /// µs of work.
 const PART: usize = 1_024;
+
+/// How many arrivals go before what is due: a fifth of a millisecond of work.
+const BEFORE_DUE: usize = 4 * PART;
 
 fn note(shown: &Counter, noted: &mut usize, now: usize) {
     if std::mem::replace(noted, now) != now {
@@ -32,18 +36,53 @@ fn take_rest(queue: &SideQueue, taken: &mut Taken, backlog: &Counter, noted: &mu
     }
 }
 
+/// What a turn may still do for each queue.
+struct Queues {
+    cancels: usize,
+    resets: usize,
+    transfers: usize,
+    /// Whether the inbox was taken in this turn.
+    has_taken: bool,
+    /// Whether an entry was linked since the last look at what is due.
+    has_linked: bool,
+}
+
 impl Core {
-    /// Does all that is due by `now`, within the limits, and hands expired entries to `sink` in
-    /// batches. `sink` must not panic: in the middle of a slot the wheel does not know where all of
-    /// its entries are. The engine must be the one that this shard has always been turned with.
-    /// Futures to be woken are left for [`take_wakes`](Self::take_wakes).
-    pub(crate) fn turn(&mut self, shared: &SharedRef, now: Tick, sink: &mut impl FnMut(Batch)) -> Turn {
+    /// Does all that is to be done by `now`, within the limits, and lets `take` take what is due.
+    /// `take` must take all of it, and must not panic. The engine must be the one that this shard
+    /// has always been turned with. Futures to be woken are left for
+    /// [`take_wakes`](Self::take_wakes).
+    ///
+    /// What is due does not wait for the end of the queues. Before it goes only a part of what has
+    /// arrived, so that timeouts run in the order of their deadlines unless very many have arrived.
+    /// Then the turn goes through the rest, as it was when the turn began. In between it asks
+    /// `look` for the time, which returns `None` if one time is to hold for the whole turn.
+    pub(crate) fn turn(
+        &mut self,
+        shared: &SharedRef,
+        now: Tick,
+        mut look: impl FnMut() -> Option<Tick>,
+        mut take: impl FnMut(&mut Due<'_>),
+    ) -> Turn {
         let remote = shared.remote(self.index);
         self.now = self.now.max(now);
-        let mut more = self.empty_queues(shared, remote);
+        let mut queues = self.begin_queues(remote);
+        self.step_arrivals(shared, remote, &mut queues, BEFORE_DUE);
+        self.note_backlogs(remote);
+        queues.has_linked = false;
         let mut budget = Budget::new(self.limits.expiry);
-        let fired = self.expire(shared, remote, &mut budget, sink);
-        more |= budget.is_spent();
+        let mut fired = self.expire(shared, remote, &mut budget, &mut take);
+        while self.step_queues(shared, remote, &mut queues) {
+            if let Some(now) = look().filter(|now| *now > self.now) {
+                self.now = now;
+                queues.has_linked = false;
+                fired += self.expire(shared, remote, &mut budget, &mut take);
+            }
+        }
+        if queues.has_linked {
+            fired += self.expire(shared, remote, &mut budget, &mut take);
+        }
+        let more = self.end_queues(remote, &queues) || budget.is_spent();
         let mut budget = Budget::new(self.limits.expiry);
         self.wheel.step_cascades(&mut budget);
         let counters = &remote.counters;
@@ -66,9 +105,10 @@ impl Core {
     /// left over.
     pub(crate) fn sort_in(&mut self, shared: &SharedRef) -> bool {
         let remote = shared.remote(self.index);
-        let more = self.empty_queues(shared, remote);
+        let mut queues = self.begin_queues(remote);
+        while self.step_queues(shared, remote, &mut queues) {}
         remote.counters.linked.set(self.wheel.len() as u64);
-        more
+        self.end_queues(remote, &queues)
     }
 
     /// Returns when the shard has to be turned next, if nobody pushes anything earlier:
@@ -81,39 +121,55 @@ impl Core {
         }
     }
 
-    /// Goes through the queues, up to the limit of each. Returns true if something was left over.
-    /// Goes through parts of the queues in turn, so that entries that a producer may be waiting for
-    /// are given back all the time, however much has been scheduled.
-    fn empty_queues(&mut self, shared: &SharedRef, remote: &Remote) -> bool {
+    /// Begins to go through the queues, up to the limit of each. Each queue is taken once, so that
+    /// the turn ends. What an earlier turn left over goes first.
+    fn begin_queues(&mut self, remote: &Remote) -> Queues {
         if self.wheel.is_swept() && remote.takes_rescan() {
             self.wheel.rescan(self.now);
         }
-        let (mut cancels, mut resets) = (self.limits.expiry, self.limits.expiry);
-        let mut transfers = self.limits.transfer;
-        // What an earlier turn left over goes first. Each queue is taken once, so that the turn
-        // ends.
         let (counters, noted) = (&remote.counters, &mut self.noted);
         take_rest(&remote.cancelled, &mut self.cancelled, &counters.cancelled_backlog, &mut noted.cancelled);
         take_rest(&remote.resets, &mut self.resets, &counters.reset_backlog, &mut noted.resets);
-        let mut has_taken = false;
-        loop {
-            cancels -= self.collect(shared, remote, cancels.min(PART));
-            resets -= self.relink(shared, remote, resets.min(PART));
-            transfers -= self.link(shared, remote, transfers.min(PART));
-            if self.inbox.is_empty() && transfers > 0 && !has_taken {
-                has_taken = true;
-                self.take_inbox(remote);
-                continue;
-            }
-            let is_done = |left: usize, rest: Taken| left == 0 || rest.is_empty();
-            if is_done(cancels, self.cancelled) && is_done(resets, self.resets) && is_done(transfers, self.inbox) {
-                break;
-            }
+        let has_taken = self.inbox.is_empty();
+        if has_taken {
+            self.take_inbox(remote);
         }
+        let Limits { transfer, expiry } = self.limits;
+        Queues { cancels: expiry, resets: expiry, transfers: transfer, has_taken, has_linked: false }
+    }
+
+    /// Goes through a part of each queue, so that entries that a producer may be waiting for are
+    /// given back all the time, however much has been scheduled. Returns false if that was the last
+    /// part.
+    fn step_queues(&mut self, shared: &SharedRef, remote: &Remote, queues: &mut Queues) -> bool {
+        queues.cancels -= self.collect(shared, remote, queues.cancels.min(PART));
+        self.step_arrivals(shared, remote, queues, PART);
+        if self.inbox.is_empty() && queues.transfers > 0 && !queues.has_taken {
+            queues.has_taken = true;
+            self.take_inbox(remote);
+            return true;
+        }
+        let is_done = |left: usize, rest: Taken| left == 0 || rest.is_empty();
+        !(is_done(queues.cancels, self.cancelled)
+            && is_done(queues.resets, self.resets)
+            && is_done(queues.transfers, self.inbox))
+    }
+
+    /// Goes through a part of what has arrived, and of what was reset to an earlier deadline.
+    fn step_arrivals(&mut self, shared: &SharedRef, remote: &Remote, queues: &mut Queues, most: usize) {
+        let relinked = self.relink(shared, remote, queues.resets.min(most));
+        let transferred = self.link(shared, remote, queues.transfers.min(most));
+        queues.resets -= relinked;
+        queues.transfers -= transferred;
+        queues.has_linked |= relinked + transferred > 0;
+    }
+
+    /// Returns true if something was left over.
+    fn end_queues(&mut self, remote: &Remote, queues: &Queues) -> bool {
         self.note_backlogs(remote);
         let is_left = !self.inbox.is_empty() || !self.cancelled.is_empty() || !self.resets.is_empty();
         // The reset queue is not taken while a part of it is left over from an earlier turn.
-        is_left || !remote.resets.is_empty() || (transfers == 0 && remote.inbox.depth() > 0)
+        is_left || !remote.resets.is_empty() || (queues.transfers == 0 && remote.inbox.depth() > 0)
     }
 
     /// Shows other threads how much of each queue the worker has taken and not gone through.
@@ -221,37 +277,16 @@ impl Core {
         gone_through
     }
 
+    /// Gives all that is due, up to a limit, to `take`. Returns how many timeouts that were.
     fn expire(
         &mut self,
         shared: &SharedRef,
         remote: &Remote,
         budget: &mut Budget,
-        sink: &mut impl FnMut(Batch),
+        take: &mut impl FnMut(&mut Due<'_>),
     ) -> usize {
-        let (mut fired, mut relinked) = (0, 0);
-        let mut batch: Option<Batch> = None;
-        while let Some(entry) = self.wheel.pop_due(self.now, budget) {
-            // SAFETY: the engine has not given the entry up.
-            match unsafe { entry_ref(entry) }.state.expire(self.now) {
-                Expire::Fire => {
-                    fired += 1;
-                    // SAFETY: the worker has just expired it, and it was popped out of its slot.
-                    unsafe { fire(&mut batch, &mut self.wakes, entry, shared, remote, sink) };
-                }
-                Expire::NotBefore(deadline) => {
-                    relinked += 1;
-                    // SAFETY: in no slot now, and the engine's until it comes out again.
-                    unsafe { self.wheel.insert_again(entry, deadline) };
-                }
-                // SAFETY: in no slot now, and the engine's until it comes out again. It stays
-                // linked, so that a shutdown before its node arrives still finds it.
-                Expire::ResetQueued => unsafe { self.wheel.insert_again(entry, self.now.next()) },
-                // The cancelled queue, or the reset queue, brings it, and finds it in no slot.
-                Expire::Cancelled => {}
-            }
-        }
-        hand_over(batch, shared, remote, sink);
-        remote.counters.relinked.add(relinked);
-        fired
+        let mut due = Due::new(self, shared, remote, budget);
+        take(&mut due);
+        due.end()
     }
 }

@@ -24,18 +24,18 @@ mod sleeper;
 mod state;
 mod task;
 
-use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::task::Waker;
 
-pub(crate) use outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Rearm, Reset, Tell, Transfer};
+pub(crate) use outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Kind, Rearm, Reset, Tell, Transfer};
 pub use series::MissedTicks;
 pub(crate) use series::{FnNext, FnRepeat, Repeat, Schedule, Series};
 pub(crate) use sleeper::Sleeper;
 pub(crate) use state::{ArmFlags, State};
 pub(crate) use task::Task;
+use task::{Captures, TaskVTable};
 
-use crate::sync::ProtocolCell;
+use crate::sync::{ProtocolCell, ShownPtr};
 
 /// A pointer to an entry, or null.
 pub(crate) type Link = *mut Entry;
@@ -54,15 +54,35 @@ pub(crate) struct Entry {
     back: ProtocolCell<*mut Link>,
     /// The remote of the shard that it was scheduled on, as the shard layer stored it.
     home: ProtocolCell<*const ()>,
-    body: ProtocolCell<MaybeUninit<Body>>,
+    /// The task's table while there is a task, afterwards the link of a side queue. Atomic, because
+    /// the worker may read it while a canceller writes the link: see
+    /// [`copy_task`](Self::copy_task).
+    table: ShownPtr,
+    captures: ProtocolCell<Captures>,
     #[cfg(loom)]
     in_use: std::cell::Cell<bool>,
 }
 
-/// The task while there is one, afterwards the link of a side queue.
-union Body {
-    task: std::mem::ManuallyDrop<Task>,
-    next_aside: Link,
+/// A copy of an entry's task, made before it is known whose the task is.
+pub(crate) struct TaskCopy {
+    table: *const (),
+    captures: Captures,
+}
+
+impl TaskCopy {
+    /// Returns the task.
+    ///
+    /// # Safety
+    /// The caller has taken the entry from PENDING to EXPIRED after it made the copy, and the entry
+    /// had no sleeper. The task was not taken otherwise.
+    #[inline]
+    pub(crate) unsafe fn into_task(self) -> Task {
+        // SAFETY: the entry was pending after the copy, so no canceller had written a link yet, and
+        // `put_task` had stored the table.
+        let table = unsafe { &*self.table.cast::<TaskVTable>() };
+        // SAFETY: both parts are of the task that was in the entry, and the caller takes it once.
+        unsafe { Task::from_parts(table, self.captures) }
+    }
 }
 
 #[cfg(not(loom))]
@@ -78,7 +98,8 @@ impl Entry {
             next: ProtocolCell::new(ptr::null_mut()),
             back: ProtocolCell::new(ptr::null_mut()),
             home: ProtocolCell::new(ptr::null()),
-            body: ProtocolCell::new(MaybeUninit::uninit()),
+            table: ShownPtr::default(),
+            captures: ProtocolCell::new(task::NO_CAPTURES),
             #[cfg(loom)]
             in_use: std::cell::Cell::new(false),
         }
@@ -169,41 +190,38 @@ impl Entry {
     /// owner of the body calls this, while the body is empty.
     #[inline]
     pub(crate) fn put_task(&self, task: Task) {
-        let body = Body { task: std::mem::ManuallyDrop::new(task) };
+        let (table, captures) = task.into_parts();
+        self.table.set(ptr::from_ref(table).cast_mut().cast());
         // SAFETY: the caller owns the body, which holds nothing that would need a drop.
-        self.body.with_mut(|place| unsafe { (*place).write(body) });
+        self.captures.with_mut(|place| unsafe { *place = captures });
     }
 
     /// Returns the sleeper, or `None` if the task is another one. Only its future calls this, or
     /// the thread that has taken the entry out of PENDING.
     #[inline]
     pub(crate) fn as_sleeper(&self) -> Option<&Sleeper> {
-        self.body.with(|place| {
-            let task = task_in(place);
-            // SAFETY: `fill` wrote the task. Nobody writes a body with a task in it, and only its
-            // future moves a sleeper away. The pointer comes from the cell that holds them.
-            let sleeper = unsafe { Task::sleeper_of(task) }?;
-            // SAFETY: the caller is the future, or has taken the entry out of PENDING, so the
-            // sleeper stays; all of its parts may change behind a shared reference.
-            Some(unsafe { &*sleeper })
+        let is_sleeper = ptr::eq(self.table.get(), (&raw const task::SLEEPER).cast());
+        is_sleeper.then(|| {
+            self.captures.with(|place| {
+                // SAFETY: the table says that a sleeper was put here, and only its future moves it
+                // away. The caller is the future, or has taken the entry out of PENDING, so the
+                // sleeper stays. All of its parts may change behind a shared reference.
+                unsafe { &*place.cast::<Sleeper>() }
+            })
         })
     }
 
-    /// Returns what there is to do. That is the task, moved out. A sleeper stays where it is; then
-    /// the returned task wakes the task that awaits it.
+    /// Takes the waker of a sleeping future, unless the future is changing it, and so is awake. The
+    /// sleeper stays where it is, for its future to look at.
     ///
     /// # Safety
-    /// As for [`take_task`](Self::take_task).
+    /// The caller took the entry out of PENDING, and calls this once. Its task is a sleeper.
     #[inline]
-    pub(crate) unsafe fn take_work(&self) -> Task {
-        match self.as_sleeper() {
-            // SAFETY: the caller took the entry out of PENDING, and takes the task once.
-            None => unsafe { self.take_task() },
-            Some(sleeper) => {
-                let waker = sleeper.take();
-                Task::new(move || waker.into_iter().for_each(Waker::wake))
-            }
-        }
+    pub(crate) unsafe fn take_waker(&self) -> Option<Waker> {
+        debug_assert!(self.as_sleeper().is_some());
+        // SAFETY: the caller says that a sleeper is there. It stays until its future drops the
+        // handle, and all of its parts may change behind a shared reference.
+        self.captures.with(|place| unsafe { &*place.cast::<Sleeper>() }.take())
     }
 
     /// Moves the task out. If it is a sleeper, the caller is its future.
@@ -213,31 +231,40 @@ impl Entry {
     /// once; for a periodic timeout, once for each time that the task was put in.
     #[inline]
     pub(crate) unsafe fn take_task(&self) -> Task {
-        self.body.with(|place| {
-            let task = task_in(place);
-            // SAFETY: `fill` wrote the task, and nothing else writes the body before the caller,
-            // which took the entry out of PENDING, has taken it once.
-            unsafe { task.read() }
-        })
+        // SAFETY: the caller took the entry out of PENDING.
+        let copy = unsafe { self.copy_task() };
+        // SAFETY: `fill` put a task in, and nothing else writes the body before the caller, which
+        // took the entry out of PENDING, has taken it once.
+        unsafe { copy.into_task() }
+    }
+
+    /// Copies the task, for a thread that is about to claim the entry. If the claim succeeds the
+    /// copy is the task, and otherwise worth nothing. So a claim can give the engine's ownership up
+    /// in the same step.
+    ///
+    /// Meanwhile a canceller may write the link of the cancelled queue over the table, which is
+    /// atomic for that reason. Nobody writes to the captures before the engine gives the entry up.
+    ///
+    /// # Safety
+    /// The caller holds the engine's ownership, and the entry has no sleeper, or the caller took it
+    /// out of PENDING.
+    #[inline]
+    pub(crate) unsafe fn copy_task(&self) -> TaskCopy {
+        let table = self.table.get();
+        // SAFETY: a task was put in. As long as the engine owns the entry, other threads only read
+        // the captures of a task that is not a sleeper.
+        TaskCopy { table, captures: self.captures.with(|place| unsafe { *place }) }
     }
 
     /// Sets the link of the cancelled queue or of the reset queue. Only the owner of the body uses
     /// it: the thread that won the cancel, or that sends the node, until it has pushed the entry;
     /// then the worker.
     pub(crate) fn set_next_aside(&self, link: Link) {
-        // SAFETY: the caller owns the body, and there is no task in it.
-        self.body.with_mut(|place| unsafe { (*place).write(Body { next_aside: link }) });
+        self.table.set(link.cast());
     }
 
     pub(crate) fn next_aside(&self) -> Link {
-        self.body.with(|place| {
-            // SAFETY: the caller owns the body.
-            let body = unsafe { &*place };
-            // SAFETY: it was written before the entry was pushed.
-            let body = unsafe { body.assume_init_ref() };
-            // SAFETY: `set_next_aside` wrote a link there before the entry was pushed.
-            unsafe { body.next_aside }
-        })
+        self.table.get().cast()
     }
 }
 
@@ -247,15 +274,6 @@ unsafe impl Sync for Entry {}
 // SAFETY: the table above, and the state word, say which thread owns which part; the task inside is
 // `Send`.
 unsafe impl Send for Entry {}
-
-/// Returns where the task is in a body, if there is one. Uses pointers alone, see
-/// [`Task::sleeper_of`].
-#[inline]
-fn task_in(body: *const MaybeUninit<Body>) -> *const Task {
-    let body: *const Body = body.cast();
-    // SAFETY: this computes a pointer within the body, and reads nothing.
-    unsafe { &raw const (*body).task }.cast()
-}
 
 /// Returns an entry by reference, for as long as the protocol says that it exists.
 ///

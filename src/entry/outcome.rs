@@ -44,16 +44,31 @@ pub(crate) enum Tell {
     ByRescan,
 }
 
-/// What the worker found when an entry's slot came up.
+/// What kind of timeout an entry holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A closure that runs once.
+    Once,
+    /// A closure that runs again and again.
+    Series,
+    /// The waker of a sleeping future.
+    Sleeper,
+}
+
+/// What the worker found when an entry's slot came up, or a runner when it came to the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expire {
-    /// The worker won: the task is the worker's to run.
+    /// The caller won. The task is the caller's to run, or, of a timeout that was only marked for a
+    /// batch, to hand over.
     Fire,
+    /// The same, and the engine is the only owner of the entry: the caller gives the entry back.
+    FireLast,
     /// The entry was reset to this later tick meanwhile: link it again.
     NotBefore(Tick),
     /// The entry is on its way through the reset queue: link it again, and decide when it arrives.
     ResetQueued,
-    /// The entry was cancelled. The cancelled queue or the reset queue brings it.
+    /// The entry was cancelled. To the worker the cancelled queue or the reset queue brings it. A
+    /// runner gives it up.
     Cancelled,
 }
 

@@ -1,16 +1,18 @@
 //! The state word: one `AtomicU64` that decides everything about a timeout.
 //!
 //! ```text
-//!  63                9     8      7         6          5     4      3      2     1   0
-//! ┌───────────────────┬──────┬──────┬────────────┬──────┬─────┬──────┬──────┬───────┐
-//! │ deadline in ticks │ORPHAN│SERIES│RESET_QUEUED│LINKED│GROUP│ENGINE│HANDLE│ phase │
-//! └───────────────────┴──────┴──────┴────────────┴──────┴─────┴──────┴──────┴───────┘
+//!  63            11   10      9      8      7         6          5     4      3      2    1 0
+//! ┌────────────────┬───────┬───────┬──────┬──────┬────────────┬──────┬─────┬──────┬──────┬─────┐
+//! │deadline (ticks)│SLEEPER│BATCHED│ORPHAN│SERIES│RESET_QUEUED│LINKED│GROUP│ENGINE│HANDLE│phase│
+//! └────────────────┴───────┴───────┴──────┴──────┴────────────┴──────┴─────┴──────┴──────┴─────┘
 //! ```
 //!
 //! * **phase**: `FREE`, `PENDING`, `EXPIRED`, `CANCELLED`. Exactly one thread takes an entry out of
-//!   `PENDING`, by one compare-and-swap: the worker ([`State::expire`]), a caller
-//!   ([`State::cancel`]) or a shutdown ([`State::withdraw`]). That thread alone owns the task from
-//!   then on. The worker needs only a store if the engine is the only owner, see below.
+//!   `PENDING`, by one compare-and-swap: the thread that is about to run its task
+//!   ([`State::claim`]), the worker, for periodic timeouts and sleeping futures
+//!   ([`State::expire`]), a caller ([`State::cancel`]) or a shutdown ([`State::withdraw`]). That
+//!   thread alone owns the task from then on. No exchange is needed if the engine is the only
+//!   owner, see below.
 //! * **HANDLE**, **ENGINE**, **GROUP**: the owners. The last one to give the entry up gives it back
 //!   to the arena.
 //! * **LINKED**: the worker has taken the entry out of the inbox. The worker sets it by an exchange
@@ -20,6 +22,14 @@
 //! * **RESET_QUEUED**: the entry was reset to an earlier deadline, and its address is in, or on its
 //!   way to, the shard's reset queue. While it is set the worker neither fires nor gives back the
 //!   entry, so the address in the queue can't become stale.
+//! * **BATCHED**: the worker has found the entry due, and has handed it over in a batch, pending.
+//!   It is not LINKED then, so a cancel or a reset changes the word alone: the thread that runs the
+//!   batch looks at it. If the deadline is a later one by then, that thread pushes the entry to the
+//!   inbox again. BATCHED stays set then, so that a cancelled entry does not become a tombstone: it
+//!   may not have been pushed yet. Entries of which the engine is the only owner are handed over
+//!   unmarked.
+//! * **SLEEPER**: the task is the waker of a sleeping future. The bit never changes while the entry
+//!   is in use, and neither does SERIES.
 //! * **SERIES**: the timeout is periodic. Its entry does not end with EXPIRED: that phase means
 //!   that a run has been given to the executor, the runner owns the task, and the entry is in no
 //!   list. The runner makes it PENDING again ([`State::rearm`]) or ends it ([`State::end_series`]),
@@ -36,12 +46,13 @@
 //! the last owner see all that the other owners did.
 //!
 //! **The engine as the only owner**: while the engine owns an entry and HANDLE and GROUP are not
-//! set, nobody else writes to the word. Only an owner may write, and nobody can become an owner
-//! before the entry is armed anew. The arena's final sweep waits for all workers and batches. So
-//! the worker links and expires such an entry by plain stores. A plain store ends the release
-//! sequence of the owner that has gone; therefore the worker *acquires* the word before it stores.
+//! set, nobody else writes to the word, or reads it to decide anything. Only an owner may, and
+//! nobody can become an owner before the entry is armed anew. The arena's final sweep waits for all
+//! workers and batches. So the worker links and expires such an entry by plain stores, and the
+//! thread that claims it does not write at all. A plain store ends the release sequence of the
+//! owner that has gone; therefore the worker *acquires* the word before it stores.
 
-use super::outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Rearm, Reset, Tell, Transfer};
+use super::outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Kind, Rearm, Reset, Tell, Transfer};
 use crate::sync::{AtomicU64, Ordering};
 use crate::time::Tick;
 
@@ -60,8 +71,10 @@ const RESET_QUEUED: u64 = 1 << 6;
 const MOVED: u64 = RESET_QUEUED;
 const SERIES: u64 = 1 << 7;
 const ORPHAN: u64 = 1 << 8;
+const BATCHED: u64 = 1 << 9;
+const SLEEPER: u64 = 1 << 10;
 const OWNERS: u64 = HANDLE | ENGINE | GROUP;
-const TICK_SHIFT: u32 = 9;
+const TICK_SHIFT: u32 = 11;
 const FLAGS: u64 = (1 << TICK_SHIFT) - 1;
 
 // `Tick::NEVER` is the largest deadline there is: it must fit above the flags.
@@ -81,7 +94,7 @@ const fn phase_of(word: u64) -> u64 {
 
 /// Cancelled before the worker linked it, with its handle and the engine as the only owners.
 const fn is_cancelled_unlinked(word: u64) -> bool {
-    word & FLAGS == CANCELLED | HANDLE | ENGINE
+    word & FLAGS & !SLEEPER == CANCELLED | HANDLE | ENGINE
 }
 
 /// A tombstone: it belongs to no timeout, but to a producer, which may revive it.
@@ -116,6 +129,7 @@ impl ArmFlags {
     pub(crate) const HANDLE: ArmFlags = ArmFlags(HANDLE);
     pub(crate) const GROUP: ArmFlags = ArmFlags(GROUP);
     pub(crate) const SERIES: ArmFlags = ArmFlags(SERIES);
+    pub(crate) const SLEEPER: ArmFlags = ArmFlags(SLEEPER);
 
     #[inline]
     pub(crate) const fn and(self, other: ArmFlags) -> ArmFlags {
@@ -199,23 +213,6 @@ impl State {
     pub(crate) fn is_expired(&self) -> bool {
         let word = self.0.load(Ordering::Acquire);
         phase_of(word) == EXPIRED && !is_running(word)
-    }
-
-    /// Returns whether an entry, whose run belongs to the caller, is a periodic timeout's.
-    #[inline]
-    pub(crate) fn is_series(&self) -> bool {
-        // Relaxed: the bit does not change while a run is under way.
-        self.0.load(Ordering::Relaxed) & SERIES != 0
-    }
-
-    /// Returns the deadline of an entry whose run belongs to the caller, and whether it is a
-    /// periodic timeout's.
-    #[inline]
-    pub(crate) fn look(&self) -> (Tick, bool) {
-        // Relaxed: the bit does not change while a run is under way. A reset may change the
-        // deadline of a periodic timeout at any time; `begin_run` then says so.
-        let word = self.0.load(Ordering::Relaxed);
-        (tick_of(word), word & SERIES != 0)
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
@@ -312,11 +309,49 @@ impl State {
         }
     }
 
-    /// PENDING → EXPIRED, by the worker, if the deadline is not after `now`.
+    /// Returns the deadline, and what kind of timeout the entry holds. The caller holds the
+    /// engine's ownership.
+    #[inline]
+    pub(crate) fn look(&self) -> (Tick, Kind) {
+        // Relaxed: the step that ends the wait sees a later reset; the bits do not change.
+        let word = self.0.load(Ordering::Relaxed);
+        let kind = match word & (SERIES | SLEEPER) {
+            0 => Kind::Once,
+            SERIES => Kind::Series,
+            _ => Kind::Sleeper,
+        };
+        (tick_of(word), kind)
+    }
+
+    /// PENDING → EXPIRED, by the worker, for a periodic timeout or a sleeping future, if the
+    /// deadline is not after `now`.
     #[inline]
     pub(crate) fn expire(&self, now: Tick) -> Expire {
-        // Acquire, both: pairs with the release of the handle that has gone, because the store
-        // below ends its release sequence.
+        self.end_wait(now, expired, |word| {
+            self.0.store(expired(word), Ordering::Relaxed);
+            Expire::Fire
+        })
+    }
+
+    /// Marks a timeout that is due for a batch, by the worker. It stays pending.
+    #[inline]
+    pub(crate) fn batch(&self, now: Tick) -> Expire {
+        self.end_wait(now, |word| (word & !LINKED) | BATCHED, |_| Expire::Fire)
+    }
+
+    /// PENDING → EXPIRED, by the thread that is about to run the task, if the deadline is not after
+    /// `now`. The engine gives the entry up in the same step, so the caller has
+    /// [copied the task](super::Entry::copy_task) before.
+    #[inline]
+    pub(crate) fn claim(&self, now: Tick) -> Expire {
+        self.end_wait(now, |word| (word & !(PHASE | ENGINE)) | EXPIRED, |_| Expire::FireLast)
+    }
+
+    /// Ends the wait of a timeout that is due: by an exchange for the word that `ended` makes, or
+    /// by `alone` if the engine is the only owner.
+    #[inline(always)]
+    fn end_wait(&self, now: Tick, ended: impl Fn(u64) -> u64, alone: impl FnOnce(u64) -> Expire) -> Expire {
+        // Acquire, both: pairs with the release of the handle that has gone.
         let mut word = self.0.load(Ordering::Acquire);
         loop {
             if phase_of(word) != PENDING {
@@ -329,10 +364,9 @@ impl State {
                 return Expire::NotBefore(tick_of(word));
             }
             if is_engines_alone(word) {
-                self.0.store(expired(word), Ordering::Relaxed);
-                return Expire::Fire;
+                return alone(word);
             }
-            match self.0.compare_exchange_weak(word, expired(word), Ordering::AcqRel, Ordering::Acquire) {
+            match self.0.compare_exchange_weak(word, ended(word), Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Expire::Fire,
                 Err(now) => word = now,
             }

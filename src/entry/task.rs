@@ -4,7 +4,6 @@
 
 use std::fmt;
 use std::mem::{ManuallyDrop, MaybeUninit, align_of, size_of};
-use std::ptr;
 use std::task::Waker;
 
 use super::series::{NextDue, Repeat, Series};
@@ -20,15 +19,22 @@ const WORDS: usize = if cfg!(loom) { 32 } else { INLINE_WORDS };
 const _: () =
     assert!(size_of::<Sleeper>() <= WORDS * size_of::<usize>() && align_of::<Sleeper>() <= align_of::<usize>());
 
+/// What a task has captured, as plain words.
+pub(super) type Captures = [MaybeUninit<usize>; WORDS];
+
+/// The captures of an entry that has never had a task.
+#[cfg(any(loom, test))]
+pub(super) const NO_CAPTURES: Captures = [MaybeUninit::uninit(); WORDS];
+
 /// A type-erased `FnOnce() + Send`, or [`Series`], or [`Sleeper`]. Dropping it drops the closure
 /// without running it.
 pub(crate) struct Task {
     vtable: &'static TaskVTable,
-    captures: [MaybeUninit<usize>; WORDS],
+    captures: Captures,
 }
 
 /// The operations on captures, one table per closure type and place (inline or boxed).
-struct TaskVTable {
+pub(super) struct TaskVTable {
     /// Runs for the last time, and uses the captures up.
     run: unsafe fn(*mut u8),
     /// `None` if there is nothing to drop.
@@ -123,7 +129,7 @@ unsafe fn discard_sleeper(captures: *mut u8) {
 }
 
 /// Known by its address. The captures are a [`Sleeper`], whose future may look at them at any time.
-static SLEEPER: TaskVTable =
+pub(super) static SLEEPER: TaskVTable =
     TaskVTable { run: wake_sleeper, discard: Some(discard_sleeper), run_again: None, _sleeps: true };
 
 struct VTables<F>(F);
@@ -190,17 +196,18 @@ impl Task {
         unsafe { place.cast::<Sleeper>().read() }.into_waker()
     }
 
-    /// Returns the sleeper inside, or `None` if the task is another one. Uses pointers alone: a
-    /// reference to the task would claim that nobody writes to it, and the future does.
-    ///
-    /// # Safety
-    /// `this` points at a valid task, and may be used to write to it.
+    /// Returns its parts. [`from_parts`](Self::from_parts) makes a task of them again.
     #[inline]
-    pub(crate) unsafe fn sleeper_of(this: *const Self) -> Option<*const Sleeper> {
-        // SAFETY: the caller says that `this` is a valid task; nobody writes to this part.
-        let vtable = unsafe { (*this).vtable };
-        // SAFETY: the field is within the task, which the caller says is valid.
-        ptr::eq(vtable, &SLEEPER).then(|| unsafe { &raw const (*this).captures }.cast())
+    pub(super) fn into_parts(self) -> (&'static TaskVTable, Captures) {
+        let this = ManuallyDrop::new(self);
+        (this.vtable, this.captures)
+    }
+
+    /// # Safety
+    /// The parts are those of one task, and no other task is made of them.
+    #[inline]
+    pub(super) unsafe fn from_parts(vtable: &'static TaskVTable, captures: Captures) -> Self {
+        Self { vtable, captures }
     }
 
     fn boxed<T>(value: T, vtable: &'static TaskVTable) -> Self {

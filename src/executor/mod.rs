@@ -11,22 +11,24 @@ use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::Arc;
+use std::task::Waker;
 
 pub use inline::Inline;
 pub use pool::ThreadPool;
 
-use crate::count::{Recorder, TASKS_A_LOOK};
-use crate::engine::{Batch, Ran, Shared};
+use crate::count::{Recorder, Running, TASKS_A_LOOK};
+use crate::engine::{At, Batch, Due, PeriodicRun, Run, Shared, SharedRef};
 use crate::entry::Task;
 use crate::events;
-use crate::panics::{self, CatchUnwind};
+use crate::panics::{self, CatchUnwind, Panic, Ran};
 #[cfg(loom)]
 use crate::sync::LocalCell;
 use crate::sync::Ordering;
-use crate::worker::{Sink, Tick};
+use crate::time::Tick;
+use crate::worker::{self, Sink};
 
 /// Called after a turn.
-pub(crate) type TickHook = Arc<dyn Fn(&Tick) + Send + Sync>;
+pub(crate) type TickHook = Arc<dyn Fn(&worker::Tick) + Send + Sync>;
 
 /// Called by each worker before its first turn, with the number of its shard.
 pub(crate) type StartHook = Arc<dyn Fn(usize) + Send + Sync>;
@@ -85,27 +87,27 @@ impl<E: Executor + ?Sized> Executor for Arc<E> {
 
 /// An engine whose task a thread is running. `outer` is what the thread was running before: a task
 /// may turn another engine.
-struct Running {
+struct Frame {
     engine: u64,
-    outer: *const Running,
+    outer: *const Frame,
 }
 
 #[cfg(not(loom))]
 thread_local! {
     /// The innermost engine; null if the thread runs no task.
-    static RUNNING: Cell<*const Running> = const { Cell::new(ptr::null()) };
+    static RUNNING: Cell<*const Frame> = const { Cell::new(ptr::null()) };
 }
 // A model runs all its threads on one thread of the system, so std's macro would give them one
 // variable.
 #[cfg(loom)]
 loom::thread_local! {
-    static RUNNING: Cell<*const Running> = Cell::new(ptr::null());
+    static RUNNING: Cell<*const Frame> = Cell::new(ptr::null());
 }
 
 /// Runs `work` as a part of the engine. `work` must not panic.
 fn run_as<R>(engine: u64, work: impl FnOnce() -> R) -> R {
     let outer = RUNNING.get();
-    let this = Running { engine, outer };
+    let this = Frame { engine, outer };
     RUNNING.set(&this);
     let result = work();
     RUNNING.set(outer);
@@ -116,7 +118,7 @@ fn run_as<R>(engine: u64, work: impl FnOnce() -> R) -> R {
 fn running() -> impl Iterator<Item = u64> {
     let mut next = RUNNING.get();
     std::iter::from_fn(move || {
-        // SAFETY: `run_as` keeps each `Running` in a frame of this thread, and takes it out of the
+        // SAFETY: `run_as` keeps each `Frame` in a frame of this thread, and takes it out of the
         // list before that frame ends.
         let this = unsafe { next.as_ref() }?;
         next = this.outer;
@@ -141,6 +143,8 @@ pub struct Expired {
     /// Whether the batch counts as in flight. It does from the start if the executor is sure to run
     /// it, and otherwise from when it begins to run.
     counted: bool,
+    /// Whether a shutdown waits for it even before it begins to run.
+    is_awaited: bool,
     /// Whether its owner has begun to run it.
     begun: bool,
 }
@@ -163,12 +167,12 @@ impl Expired {
     /// Makes a batch that is in flight from now on: a shutdown waits for it.
     pub(crate) fn begin(batch: Batch) -> Self {
         batch.shared().in_flight.begin();
-        Self { batch, counted: true, begun: false }
+        Self { batch, counted: true, is_awaited: true, begun: false }
     }
 
     /// Makes a batch that is in flight once it begins to run.
     fn uncounted(batch: Batch) -> Self {
-        Self { batch, counted: false, begun: false }
+        Self { batch, counted: false, is_awaited: false, begun: false }
     }
 
     fn run_all(&mut self) {
@@ -184,51 +188,117 @@ impl Expired {
     }
 
     fn run_each(&mut self) {
-        let (shard, sleepers) = (self.batch.shard(), self.batch.is_of_sleepers());
+        // A shutdown waits for a batch that is counted from the start, so it can have back what has
+        // not begun. A batch that a user's executor holds stays that executor's own.
+        let may_go_back = self.is_awaited;
+        let shard = self.batch.shard();
         let (entries, shared) = self.batch.open();
-        let (timeline, scale) = (shared.timeline(), shared.timeline().scale());
-        let mut lateness = Recorder::new(&shared.remote(shard).lateness);
-        let running = shared.running_here();
-        let before = running.map(|running| running.before());
-        if let Some(running) = running {
+        let (at, mut runs) = (At::new(shared, shard, may_go_back), Runs::begin(shared, shard));
+        while let Some(batched) = entries.pop() {
+            batched.run(at, &mut runs);
+        }
+    }
+}
+
+/// Runs what is due in a turn, each timeout as soon as it is claimed, on the thread that turns the
+/// shard.
+pub(crate) fn run_in_turn(due: &mut Due<'_>) {
+    let shared = due.shared();
+    run_as(shared.id(), || due.run(&mut Runs::begin(shared, due.shard())));
+}
+
+/// The runs of one thread, one after the other: shows the watchdog what is running, and records how
+/// late each task begins.
+struct Runs<'a> {
+    shared: &'a SharedRef,
+    lateness: Recorder<'a>,
+    /// What the thread was running before, for `running`: a task may run a batch.
+    running: Option<(&'a Running, (u64, u64))>,
+    ran: usize,
+    now_ns: u64,
+    /// The deadline that was recorded last, if the clock has not been read since. A burst has one
+    /// deadline only.
+    recorded: Option<Tick>,
+}
+
+impl<'a> Runs<'a> {
+    fn begin(shared: &'a SharedRef, shard: usize) -> Self {
+        let running = shared.running_here().map(|running| (running, running.before()));
+        if let Some((running, _)) = running {
             running.begin(shard);
         }
-        let (mut ran, mut now_ns) = (0, 0);
-        // The deadline that was recorded last, if the clock has not been read since. A burst has
-        // one deadline only.
-        let mut recorded = None;
-        while let Some(due) = entries.pop() {
-            let (deadline, is_periodic) = due.look();
-            if ran % TASKS_A_LOOK == 0
-                && let Some(ns) = timeline.try_now_ns()
-            {
-                now_ns = ns;
-                recorded = None;
-                running.inspect(|running| running.look(ns));
-            }
-            ran += 1;
-            let mut record = || {
-                if recorded == Some(deadline) {
-                    return lateness.record_again();
-                }
-                // Timeouts that a shutdown fires before their deadline are not late, and not
-                // recorded.
-                if let Some(late_ns) = now_ns.checked_sub(scale.ns_of(deadline)) {
-                    lateness.record(late_ns);
-                    recorded = Some(deadline);
-                }
-            };
-            let run = if is_periodic {
-                due.into_run().run(shared, record)
-            } else {
-                record();
-                if sleepers { run_task(due.into_wake(shared)) } else { run_task(due.into_task(shared)) }
-            };
-            if let Err(panic) = run {
-                report(shared, panic);
-            }
+        let lateness = Recorder::new(&shared.remote(shard).lateness);
+        Self { shared, lateness, running, ran: 0, now_ns: 0, recorded: None }
+    }
+
+    /// Looks at the clock now and then.
+    #[inline]
+    fn look(&mut self) {
+        if self.ran.is_multiple_of(TASKS_A_LOOK) {
+            self.look_now();
         }
-        if let (Some(running), Some(before)) = (running, before) {
+        self.ran += 1;
+    }
+
+    #[inline(never)]
+    fn look_now(&mut self) {
+        if let Some(ns) = self.shared.timeline().try_now_ns() {
+            self.now_ns = ns;
+            self.recorded = None;
+            self.running.inspect(|(running, _)| running.look(ns));
+        }
+    }
+
+    #[inline]
+    fn record(&mut self, deadline: Tick) {
+        if self.recorded == Some(deadline) {
+            return self.lateness.record_again();
+        }
+        // Timeouts that a shutdown fires before their deadline are not late, and not recorded.
+        if let Some(late_ns) = self.now_ns.checked_sub(self.shared.timeline().scale().ns_of(deadline)) {
+            self.lateness.record(late_ns);
+            self.recorded = Some(deadline);
+        }
+    }
+}
+
+impl Run for Runs<'_> {
+    #[inline(always)]
+    fn once(&mut self, deadline: Tick, task: Task) {
+        self.look();
+        self.record(deadline);
+        if let Err(panic) = run_task(task) {
+            self.report(panic);
+        }
+    }
+
+    fn periodic(&mut self, deadline: Tick, run: PeriodicRun) {
+        self.look();
+        let shared = self.shared;
+        if let Err(panic) = run.run(shared, || self.record(deadline)) {
+            self.report(panic);
+        }
+    }
+
+    #[inline(always)]
+    fn wake(&mut self, deadline: Tick, waker: Option<Waker>) {
+        self.look();
+        self.record(deadline);
+        let Some(waker) = waker else { return };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+            self.report(panic);
+        }
+    }
+
+    #[cold]
+    fn report(&mut self, panic: Panic) {
+        report(self.shared, panic);
+    }
+}
+
+impl Drop for Runs<'_> {
+    fn drop(&mut self) {
+        if let Some((running, before)) = self.running {
             running.restore(before);
         }
     }
@@ -279,6 +349,7 @@ impl fmt::Debug for Expired {
 pub(crate) struct Dispatch {
     executor: CatchUnwind<Arc<dyn Executor>>,
     counted: bool,
+    in_turn: bool,
     hooks: WorkerHooks,
 }
 
@@ -290,9 +361,10 @@ pub(crate) struct WorkerHooks {
 }
 
 impl Dispatch {
-    pub(crate) fn new(executor: Arc<dyn Executor>, hooks: WorkerHooks) -> Self {
+    /// `in_turn` says that the executor is [`Inline`].
+    pub(crate) fn new(executor: Arc<dyn Executor>, in_turn: bool, hooks: WorkerHooks) -> Self {
         let counted = executor.runs_all();
-        Self { executor: CatchUnwind::new(executor), counted, hooks }
+        Self { executor: CatchUnwind::new(executor), counted, in_turn, hooks }
     }
 }
 
@@ -314,6 +386,10 @@ impl Sink for Dispatch {
         }
     }
 
+    fn take(&mut self, due: &mut Due<'_>) {
+        if self.in_turn { run_in_turn(due) } else { due.hand_over(&mut |batch| self.accept(batch)) }
+    }
+
     fn accept(&mut self, batch: Batch) {
         let expired = if self.counted { Expired::begin(batch) } else { Expired::uncounted(batch) };
         let engine = expired.batch.shared().id();
@@ -330,7 +406,7 @@ impl Sink for Dispatch {
         self.hooks.on_tick.is_some()
     }
 
-    fn tell(&mut self, shared: &Shared, tick: &Tick) {
+    fn tell(&mut self, shared: &Shared, tick: &worker::Tick) {
         if let Some(hook) = self.hooks.on_tick.as_ref() {
             call_hook(shared, || hook(tick));
         }

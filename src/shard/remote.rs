@@ -383,6 +383,11 @@ impl Remote {
         self.is_commanded(Command::Drain).then(|| Tick::new(self.drain_until.load(Ordering::Relaxed)))
     }
 
+    /// Returns whether what has not begun is not to run any more: a shutdown, or nobody, wants it.
+    pub(crate) fn wants_back(&self) -> bool {
+        self.is_commanded(Command::StopAndReturn) || self.is_unwanted()
+    }
+
     /// Returns whether the pending timeouts are to be dropped.
     pub(crate) fn is_unwanted(&self) -> bool {
         self.is_commanded(Command::StopAndDiscard)

@@ -35,8 +35,9 @@ pub(crate) struct ThreadState {
     engine: *const (),
     /// The home shard's index plus one, for other threads; 0 if there is no home yet.
     known_home: Counter,
-    /// What the thread did on each other shard. Few threads ever need it.
-    other_shards: OnceLock<Box<[Counts]>>,
+    /// What the thread did on each other shard. A pool's threads need it, and threads that schedule
+    /// on a shard of their choice. Padded, because two threads' may lie side by side.
+    other_shards: OnceLock<Box<[CachePadded<Counts>]>>,
     /// The batch of this engine that the thread is running.
     pub(crate) running: Running,
     /// References of the futures that it made. On another cache line, as other threads may drop
@@ -114,7 +115,7 @@ impl ThreadState {
 
     #[cold]
     fn other_counts(&self, shard: usize, shards: usize) -> &Counts {
-        &self.other_shards.get_or_init(|| (0..shards).map(|_| Counts::default()).collect())[shard]
+        &self.other_shards.get_or_init(|| (0..shards).map(|_| CachePadded::default()).collect())[shard]
     }
 
     /// Sums one of the counts over one shard, or over all.

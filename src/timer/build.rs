@@ -20,6 +20,8 @@ use crate::wheel::{MAX_TICK_BITS, Wheel};
 use crate::worker::{Doorbell, Pinning, Sink, WorkerPlan, Workers};
 
 const MAX_SHARDS: usize = 1024;
+/// With shorter ticks the engine would run out of them within a hundred years.
+const SHORTEST_TICK: Duration = Duration::from_micros(1);
 const MAX_TICKS_PER_WHEEL: usize = 1 << 20;
 /// 2^40 entries of 64 bytes are more than any machine has.
 const MAX_CAPACITY: usize = 1 << 40;
@@ -45,10 +47,11 @@ impl Builder {
             .executor
             .take()
             .unwrap_or_else(|| Arc::new(ThreadPool::by_cores(&format!("{}-pool", self.thread_name))));
+        let is_inline = self.is_inline;
         let cores_are_fixed = matches!(self.pinning, Pinning::Cores(_));
         let plan = WorkerPlan { wait: self.wait, thread_name: self.thread_name.clone(), cores, cores_are_fixed };
         let hooks = std::mem::take(&mut self.hooks);
-        let sink = || -> Box<dyn Sink> { Box::new(Dispatch::new(Arc::clone(&executor), hooks.clone())) };
+        let sink = || -> Box<dyn Sink> { Box::new(Dispatch::new(Arc::clone(&executor), is_inline, hooks.clone())) };
         let wheels = made.iter().map(Core::view).collect();
         let workers = Workers::new(plan, made, &shared, sink);
         let doorbell: Arc<dyn Wake> = Arc::new(Doorbell(crate::sync::Arc::clone(&workers)));
@@ -86,7 +89,7 @@ impl Builder {
 
     fn make_shared(&mut self, shards: usize) -> Result<(SharedRef, Vec<Core>), BuildError> {
         check_count("shards", shards, MAX_SHARDS)?;
-        check_duration("tick_duration", self.tick_duration)?;
+        check_duration("tick_duration", self.tick_duration, SHORTEST_TICK)?;
         check_count("ticks_per_wheel", self.ticks_per_wheel, MAX_TICKS_PER_WHEEL)?;
         check_count("transfer_limit", self.limits.transfer, usize::MAX)?;
         check_count("expiry_limit", self.limits.expiry, usize::MAX)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::{Limits, PanicHook};
-use crate::executor::{Executor, WorkerHooks};
+use crate::executor::{Executor, Inline, WorkerHooks};
 use crate::panics::CatchUnwind;
 use crate::time::{Clock, Source};
 use crate::worker::{Pinning, Tick, WaitStrategy};
@@ -41,7 +41,7 @@ const DEFAULT_STUCK_AFTER: Duration = Duration::from_secs(1);
 /// | option | unit | default | why |
 /// |---|---|---|---|
 /// | [`shards`](Self::shards) | shards, 1 to 1,024 | one for every 4 cores, at least 1; driven: 1 | a worker takes in several million timeouts a second, so the server's own threads need the cores |
-/// | [`tick_duration`](Self::tick_duration) | time, from 1 ns | 1 ms | finer than a server's timeouts need, and free: ticks in which nothing is due are skipped |
+/// | [`tick_duration`](Self::tick_duration) | time, from 1 µs | 1 ms | finer than a server's timeouts need, and free: ticks in which nothing is due are skipped |
 /// | [`ticks_per_wheel`](Self::ticks_per_wheel) | ticks, up to 1,048,576 | 512 | as in Netty; slots take no memory before they are used |
 /// | [`levels`](Self::levels) | wheels | as many as make a year addressable: 4 at 1 ms and 512 ticks | a timeout within a year is moved once a level, and not looked at in each round |
 /// | [`transfer_limit`](Self::transfer_limit) | timeouts a turn | 100,000 | as in Netty; a full inbox does not make a turn long |
@@ -71,6 +71,8 @@ pub struct Builder {
     pub(super) pinning: Pinning,
     pub(super) wait: WaitStrategy,
     pub(super) executor: Option<Arc<dyn Executor>>,
+    /// Whether the executor is [`Inline`](crate::Inline).
+    pub(super) is_inline: bool,
     pub(super) source: Source,
     pub(super) thread_name: String,
     pub(super) on_panic: Option<PanicHook>,
@@ -92,6 +94,7 @@ impl Builder {
             pinning: Pinning::default(),
             wait: WaitStrategy::default(),
             executor: None,
+            is_inline: false,
             source: Source::Monotonic,
             thread_name: "tourbillon".to_owned(),
             on_panic: None,
@@ -115,8 +118,9 @@ impl Builder {
 
     /// How long a tick is. Deadlines are rounded up to a tick.
     ///
-    /// A tick may be as short as 1 ns. The system takes some 50 µs to wake a thread. A tick that is
-    /// shorter is of use only with [`WaitStrategy::Spin`] or [`WaitStrategy::Hybrid`].
+    /// The shortest tick is 1 µs: with it the engine counts ticks for 285 years. The system takes
+    /// some 50 µs to wake a thread. A tick that is shorter than that is of use only with
+    /// [`WaitStrategy::Spin`] or [`WaitStrategy::Hybrid`].
     ///
     /// Default: 1 ms.
     pub fn tick_duration(mut self, tick: Duration) -> Self {
@@ -246,6 +250,7 @@ impl Builder {
     /// Default: a [`ThreadPool`](crate::ThreadPool) with as many threads as there are cores, at
     /// least two.
     pub fn executor(mut self, executor: impl Executor) -> Self {
+        self.is_inline = (&executor as &dyn Any).is::<Inline>();
         self.executor = Some(Arc::new(executor));
         self
     }

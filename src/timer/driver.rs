@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::engine::{DrivenShards, discard_driven, settle};
 use crate::engine::{Core, Shared, SharedRef};
-use crate::executor::{Expired, TickHook, call_hook, run_here};
+use crate::executor::{Expired, TickHook, call_hook, run_in_turn};
 use crate::panics::CatchUnwind;
 use crate::shard::{Remote, Wake};
 use crate::sync::{Mutex, MutexGuard, Ordering, fence, lock};
@@ -107,7 +107,7 @@ impl Driver {
             // Read the time again: tasks of other shards may have run since the turn began.
             let begins = || self.shared.timeline().try_now_ns().unwrap_or(now_ns);
             let stopwatch = self.on_tick.as_ref().map(|_| Stopwatch::start(shard, now, begins()));
-            let turn = shard.turn(&self.shared, now, &mut run_here);
+            let turn = shard.turn(&self.shared, now, || None, run_in_turn);
             // Count the wakes before the shards are unlocked. Otherwise a shutdown would find them
             // neither pending nor under way.
             wakes.extend(shard.take_wakes().map(Expired::begin));
@@ -141,7 +141,7 @@ impl Driver {
         // last `Timer`, after its command, finds the shards unlocked, or this load finds the
         // command.
         fence(Ordering::SeqCst);
-        if self.shared.remotes().iter().any(|remote| remote.is_stopped())
+        if self.shared.remotes().iter().any(|remote| remote.is_unwanted())
             && let Some(shards) = self.lock_shards()
         {
             discard_driven(&self.shared, shards);

@@ -190,7 +190,8 @@ impl Engine {
     /// Returns how much the engine has done so far, as a number that only grows.
     fn progress(&self) -> u64 {
         let fired = self.shared.remotes().iter().map(|remote| remote.counters.fired.get()).sum::<u64>();
-        fired.wrapping_add(self.shared.in_flight.ended() as u64)
+        let runs = self.shared.sum(None, |counts| counts.runs.get());
+        fired.wrapping_add(runs).wrapping_add(self.shared.in_flight.ended() as u64)
     }
 
     /// Makes all workers read the time again, because its speed has changed. A driven engine calls
@@ -264,6 +265,10 @@ pub(super) fn discard_driven(shared: &SharedRef, mut locked: MutexGuard<'_, Vec<
 /// after it has unlocked the shards. It needs no memory.
 fn end_driven(shared: &SharedRef, shards: &DrivenShards, how: End) -> UnfiredList {
     let mut left = UnfiredList::new();
+    if let End::Return = how {
+        // Before the lock: a turn that is under way on another thread runs nothing more.
+        shared.remotes().iter().for_each(|remote| remote.command(Command::StopAndReturn));
+    }
     let mut locked = lock(shards);
     let mut shards = std::mem::take(&mut *locked);
     match how {

@@ -177,6 +177,15 @@ pub enum BuildError {
         /// The largest value that is allowed, in the unit of `value`.
         max: u128,
     },
+    /// The option is smaller than it may be.
+    TooSmall {
+        /// The method of the builder.
+        option: &'static str,
+        /// The value that was given. For a duration, in nanoseconds.
+        value: u128,
+        /// The smallest value that is allowed, in the unit of `value`.
+        min: u128,
+    },
     /// `levels` wheels of `ticks_per_wheel` would count more ticks than the engine has.
     TooManyLevels {
         /// The value that was given.
@@ -223,6 +232,7 @@ impl fmt::Display for BuildError {
             Self::TooLarge { option: option @ "tick_duration", value, max } => {
                 write!(f, "{option} is {value} ns; it may be {max} ns at most")
             }
+            Self::TooSmall { option, value, min } => write!(f, "{option} is {value} ns; it must be {min} ns at least"),
             Self::TooLarge { option, value, max } => write!(f, "{option} is {value}; it may be {max} at most"),
             Self::TooManyLevels { levels, ticks_per_wheel, max } => {
                 write!(f, "levels is {levels}; with {ticks_per_wheel} ticks_per_wheel it may be {max} at most")
@@ -294,11 +304,12 @@ pub(super) fn check_count(option: &'static str, value: usize, max: usize) -> Res
     }
 }
 
-/// Checks that a duration is not zero, and that its nanoseconds fit in 64 bits.
-pub(super) fn check_duration(option: &'static str, value: Duration) -> Result<(), BuildError> {
-    let (ns, max) = (value.as_nanos(), u128::from(u64::MAX));
+/// Checks that a duration is at least `min`, and that its nanoseconds fit in 64 bits.
+pub(super) fn check_duration(option: &'static str, value: Duration, min: Duration) -> Result<(), BuildError> {
+    let (ns, min, max) = (value.as_nanos(), min.as_nanos(), u128::from(u64::MAX));
     match ns {
         0 => Err(BuildError::Zero { option }),
+        _ if ns < min => Err(BuildError::TooSmall { option, value: ns, min }),
         _ if ns > max => Err(BuildError::TooLarge { option, value: ns, max }),
         _ => Ok(()),
     }

@@ -138,7 +138,7 @@ impl Timer {
     /// Runs `task` once, after `delay`.
     ///
     /// The delay is rounded up to a tick: the task never runs early. A delay of zero runs it at
-    /// once. `Duration::MAX`, or any other delay that ends more than 2^55 ticks or 584 years after
+    /// once. `Duration::MAX`, or any other delay that ends more than 2^53 ticks or 584 years after
     /// the engine's start, never runs it.
     ///
     /// The call takes no lock, except on a thread that has destroyed its thread-locals. Such
@@ -451,9 +451,9 @@ impl Timer {
     /// ends the workers. It allocates the returned vector.
     ///
     /// The call blocks until the workers have ended and the tasks that are already running have
-    /// returned. With the built-in executors it also waits for tasks that have expired and not yet
-    /// begun to run. It does not wait for those if the caller is a task of another engine, because
-    /// they may be waiting for its thread.
+    /// returned. [`ThreadPool`](crate::ThreadPool) and [`Inline`](crate::Inline) begin no other
+    /// task from then on. The call does not wait for batches that have not begun if the caller is a
+    /// task of another engine, because they may be waiting for its thread.
     ///
     /// When the call returns, every timeout that was ever accepted has run, or was cancelled, or is
     /// in the returned vector. There is one exception: it may wait in an executor that is not built

@@ -72,7 +72,7 @@ impl<R: Repeat> Work for Series<R> {
 struct Waking(Waker);
 
 impl Work for Waking {
-    const FLAGS: ArmFlags = ArmFlags::NONE;
+    const FLAGS: ArmFlags = ArmFlags::SLEEPER;
 
     #[inline]
     fn into_task(self) -> Task {

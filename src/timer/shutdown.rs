@@ -27,7 +27,8 @@ use crate::entry::Task;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Shutdown {
-    /// The engine cancels them and hands them back.
+    /// The engine cancels them and hands them back. That includes timeouts that are due and have
+    /// not begun to run. A batch that an executor holds which is not built in stays its own.
     #[default]
     Cancel,
     /// The executor runs them now, whatever their deadlines. That includes timeouts that never

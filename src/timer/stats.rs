@@ -18,8 +18,8 @@ use crate::wheel::LevelView;
 pub struct Stats {
     /// Timeouts that were accepted. A periodic timeout counts as one.
     pub scheduled: u64,
-    /// Timeouts that were given to the executor, futures that were woken, and runs of periodic
-    /// timeouts.
+    /// Timeouts whose task has begun, futures that were woken, and runs of periodic timeouts.
+    /// Timeouts that a shutdown fires count as soon as the executor has them.
     pub fired: u64,
     /// Runs of periodic timeouts that were not their last. So `fired - repeated` timeouts have
     /// fired for good.
@@ -182,7 +182,7 @@ impl ShardStats {
         let counters = &remote.counters;
         // Read the counters of ends before those of begins, as in `Shared::pending`.
         let sum = |count: fn(&Counts) -> u64| shared.sum(Some(index), count);
-        let once = counters.fired.get();
+        let once = counters.fired.get() + sum(|counts| counts.fired.get());
         let returned = counters.returned.get() + sum(|counts| counts.returned.get());
         let (finished, cancelled) = (sum(|counts| counts.finished.get()), sum(|counts| counts.cancelled.get()));
         let (runs, scheduled) = (sum(|counts| counts.runs.get()), sum(|counts| counts.scheduled.get()));

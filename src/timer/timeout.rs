@@ -115,8 +115,10 @@ impl Timeout {
     /// True means that the task has not run and never will. This call has dropped it, on the
     /// calling thread.
     ///
-    /// False means that nothing was changed. The timeout has expired, so its task has run, or is
-    /// about to. Or it was cancelled, handed back by a shutdown, or dropped with its engine before.
+    /// False means that nothing was changed. The timeout's task has begun, or has run. Or the
+    /// timeout was cancelled, handed back by a shutdown, or dropped with its engine before. So a
+    /// timeout that is due can still be cancelled while it waits for a thread, also by a task that
+    /// is due with it and runs first.
     ///
     /// The call is one compare-and-swap. If the worker has already linked the timeout into its
     /// wheel, it is one push more. It wakes the worker only if thousands of cancelled timeouts wait

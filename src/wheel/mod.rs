@@ -125,7 +125,7 @@ enum Event {
     Finish(usize),
 }
 
-/// The largest `levels × log2(ticks_per_wheel)`: all bits of a tick.
+/// The largest `levels × log2(ticks_per_wheel)`: a few bits more than a tick has.
 pub(crate) const MAX_TICK_BITS: u32 = 55;
 
 impl Wheel {

@@ -13,7 +13,7 @@ pub use pinning::Pinning;
 pub(crate) use tick::Stopwatch;
 pub use tick::Tick;
 
-use crate::engine::{Batch, Core, Shared, SharedRef, UnfiredList};
+use crate::engine::{Batch, Core, Due, Shared, SharedRef, UnfiredList};
 use crate::events;
 use crate::panics;
 use crate::shard::{Command, Remote, Wake};
@@ -31,6 +31,9 @@ pub(crate) trait Sink: Send {
     fn wants_begin(&self) -> bool;
     /// Called once on the worker's thread, before its first turn.
     fn begin(&mut self, shared: &Shared, shard: usize);
+    /// Takes all that is due in a turn.
+    fn take(&mut self, due: &mut Due<'_>);
+    /// Takes what a shutdown has fired.
     fn accept(&mut self, batch: Batch);
     /// Wakes the futures of this batch, on the calling thread.
     fn wake(&mut self, wakes: Batch);
@@ -253,7 +256,10 @@ impl Workers {
         }
         let now = shared.timeline().scale().tick_at(now_ns);
         let stopwatch = sink.wants_ticks().then(|| Stopwatch::start(shard, now, now_ns));
-        let turn = shard.turn(shared, now, &mut |batch| sink.accept(batch));
+        // A clock of the user's may panic, which it may not do in the middle of a turn.
+        let is_the_systems = shared.timeline().is_the_systems();
+        let look = || is_the_systems.then(|| shared.timeline().scale().tick_at(shared.timeline().now_ns()));
+        let turn = shard.turn(shared, now, look, |due| sink.take(due));
         if let Some(wakes) = shard.take_wakes() {
             sink.wake(wakes);
         }

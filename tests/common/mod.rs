@@ -60,6 +60,31 @@ pub(crate) fn alone<W: FnOnce()>(work: W) {
     assert!(is_good, "{name}: {}\n{said}{}", outcome.status, String::from_utf8_lossy(&outcome.stderr));
 }
 
+/// Counts the timeouts that workers have found due and handed to their executor, which may not have
+/// begun to run them.
+#[derive(Clone, Default)]
+pub(crate) struct HandedOver(Arc<AtomicUsize>);
+
+impl HandedOver {
+    /// Makes an engine whose timeouts it counts.
+    pub(crate) fn by(executor: impl Executor) -> (Timer, Self) {
+        Self::limited(usize::MAX, executor)
+    }
+
+    /// The same, with at most `max` pending timeouts.
+    pub(crate) fn limited(max: usize, executor: impl Executor) -> (Timer, Self) {
+        let this = Self::default();
+        let count = this.clone();
+        let count = move |tick: &tourbillon::Tick| _ = count.0.fetch_add(tick.expired(), Ordering::SeqCst);
+        let builder = Timer::builder().shards(1).max_pending_timeouts(max).executor(executor).on_tick(count);
+        (builder.build().expect("the options make sense"), this)
+    }
+
+    pub(crate) fn get(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
 /// Returns a driven engine on a manual clock of its own.
 pub(crate) fn driven_by(builder: Builder) -> (Timer, Driver, ManualClock) {
     let clock = ManualClock::new();
@@ -240,18 +265,19 @@ impl Rig {
         Self { timer, clock, kind: "driven", driver: Some(driver) }
     }
 
-    fn with_workers(builder: Builder, kind: &'static str) -> Self {
+    /// Makes an engine with workers.
+    pub(crate) fn on(builder: Builder, kind: &'static str) -> Self {
         let clock = ManualClock::new();
         let timer = builder.clock(clock.clone()).build().expect("the options make sense");
         Self { timer, clock, kind, driver: None }
     }
 
     pub(crate) fn inline(builder: Builder) -> Self {
-        Self::with_workers(builder.executor(Inline), "inline")
+        Self::on(builder.executor(Inline), "inline")
     }
 
     pub(crate) fn pool(builder: Builder) -> Self {
-        Self::with_workers(builder.executor(ThreadPool::new(4)), "a pool")
+        Self::on(builder.executor(ThreadPool::new(4)), "a pool")
     }
 
     /// Returns one of each kind.

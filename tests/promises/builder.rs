@@ -47,6 +47,14 @@ fn too_much_is_refused_with_the_value_and_the_bound() {
 }
 
 #[test]
+fn a_tick_that_would_run_out_within_a_hundred_years_is_refused_with_the_shortest_one() {
+    let short = || Timer::builder().tick_duration(Duration::from_nanos(1));
+    assert_names(&error_of(short), &["tick_duration", "is 1 ns", "1000 ns"]);
+    let short = || Timer::builder().tick_duration(Duration::from_nanos(999));
+    assert_names(&error_of(short), &["tick_duration", "is 999 ns", "1000 ns"]);
+}
+
+#[test]
 fn the_largest_values_are_errors_and_not_panics() {
     let max = usize::MAX;
     assert_names(&error_of(|| Timer::builder().ticks_per_wheel(usize::MAX)), &["ticks_per_wheel", &max.to_string()]);
@@ -62,7 +70,7 @@ fn the_largest_and_smallest_values_that_are_allowed_make_an_engine_that_works() 
         Timer::builder().ticks_per_wheel(1 << 20).levels(2),
         Timer::builder().ticks_per_wheel(2).levels(55),
         Timer::builder().ticks_per_wheel(4).levels(27),
-        Timer::builder().tick_duration(Duration::from_nanos(1)),
+        Timer::builder().tick_duration(Duration::from_micros(1)),
         Timer::builder().tick_duration(Duration::from_nanos(u64::MAX / 4)),
         Timer::builder().transfer_limit(1).expiry_limit(1),
         Timer::builder().transfer_limit(usize::MAX).expiry_limit(usize::MAX).max_pending_timeouts(usize::MAX),

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use tourbillon::{Executor, Expired, Inline, ManualClock, ShutdownError, ThreadPool, Timer, WaitStrategy};
 
-use crate::common::{HOUR, MS, PATIENCE, Runs, assert_counters_reconcile, eventually, in_time, threads_named};
+use crate::common::{
+    HOUR, HandedOver, MS, PATIENCE, Runs, assert_counters_reconcile, eventually, in_time, threads_named,
+};
 
 fn timer_on(executor: impl Executor) -> Timer {
     Timer::builder().executor(executor).build().expect("the options make sense")
@@ -75,26 +77,30 @@ fn timer_with_batches() -> (Timer, Receiver<Expired>) {
 fn an_executor_may_keep_its_batches_and_run_them_later_on_another_thread() {
     let (timer, batches) = timer_with_batches();
     let runs = schedule(&timer, 3);
-    let timeout = timer.schedule(Duration::ZERO, || ()).expect("accepted");
-    eventually("it is given to the executor", || timeout.is_expired());
-    assert_eq!((runs.total(), timer.pending()), (0, 0), "expired is not the same as run");
-    assert!(!timeout.cancel(), "what the executor has can't be cancelled");
-    while runs.total() < 3 {
-        let batch = batches.recv_timeout(PATIENCE).expect("the batches are there");
+    let timeout = timer.schedule(Duration::ZERO, || unreachable!("it was cancelled")).expect("accepted");
+    let mut held = Vec::new();
+    while held.iter().map(Expired::len).sum::<usize>() < 4 {
+        held.push(batches.recv_timeout(PATIENCE).expect("the batches are there"));
+    }
+    assert_eq!((runs.total(), timer.pending()), (0, 4), "due is not the same as run");
+    assert!(timeout.is_pending() && timeout.cancel() && timeout.is_cancelled());
+    for batch in held {
         thread::spawn(move || batch.run()).join().expect("no panic");
     }
     runs.assert_each_ran_once();
+    assert_eq!((timer.pending(), timer.stats().fired, timer.stats().cancelled), (0, 3, 1));
 }
 
 #[test]
 fn batches_that_an_executor_keeps_may_be_run_or_dropped_after_the_shutdown() {
-    let (timer, batches) = timer_with_batches();
+    let (send, batches) = channel();
+    let (timer, handed_over) = HandedOver::by(move |expired: Expired| drop(send.send(expired)));
     let runs = schedule(&timer, 10);
     let later = schedule(&timer, 10);
-    eventually("all are given to the executor", || timer.stats().fired == 20);
+    eventually("all are given to the executor", || handed_over.get() == 20);
     let handle = timer.schedule(HOUR, || ()).expect("accepted");
     assert_eq!(timer.shutdown().expect("it does not wait for them").len(), 1);
-    assert_eq!((runs.total(), timer.stats().fired), (0, 20));
+    assert_eq!((runs.total(), timer.pending()), (0, 20), "they are the executor's own");
     drop(timer);
     for (n, batch) in batches.iter().enumerate() {
         if n % 2 == 0 { batch.run() } else { drop(batch) }
@@ -244,20 +250,21 @@ fn a_pool_of_no_threads_has_one() {
 fn a_task_may_shut_down_another_engine_that_shares_its_only_pool_thread() {
     in_time("shutdown of an engine whose tasks wait for the caller's thread", || {
         let pool = ThreadPool::new(1);
-        let (one, other) = (timer_on(pool.clone()), timer_on(pool));
+        let one = timer_on(pool.clone());
+        let (other, handed_over) = HandedOver::by(pool);
         let ((begun, has_begun), (send, receive)) = (channel(), channel());
         let target = other.clone();
         let task = move || {
             begun.send(()).expect("the test waits");
             // The batches that the other engine has given to the pool by now wait behind this task.
-            eventually("the other engine has expired something", || target.stats().fired > 0);
+            eventually("the other engine has handed something over", || handed_over.get() > 0);
             send.send(target.shutdown().is_ok()).expect("the test waits");
         };
         one.schedule_detached(Duration::ZERO, task).expect("accepted");
         has_begun.recv().expect("it runs");
         let runs = schedule(&other, 1);
         assert!(receive.recv().is_ok(), "an answer, whichever it is, and no deadlock");
-        eventually("what was expired runs", || runs.total() == 1);
+        eventually("what was handed over runs", || runs.total() == 1);
     });
 }
 

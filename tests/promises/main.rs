@@ -27,4 +27,5 @@ mod shutdown_with;
 mod stats;
 mod threads;
 mod time;
+mod until_it_begins;
 mod watchdog;

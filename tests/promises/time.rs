@@ -124,7 +124,7 @@ fn a_reset_to_a_past_deadline_runs_at_once_wherever_in_a_tick() {
 
 #[test]
 fn duration_max_never_fires_and_nothing_overflows() {
-    for tick in [Duration::from_nanos(100), Duration::from_micros(1), MS, Duration::from_secs(u64::MAX >> 30)] {
+    for tick in [Duration::from_micros(1), Duration::from_nanos(1_100), MS, Duration::from_secs(u64::MAX >> 30)] {
         let drops = Drops::default();
         let (timer, mut driver, clock) = driven_by(Timer::builder().tick_duration(tick));
         clock.advance(Duration::from_micros(1500));
@@ -192,15 +192,16 @@ fn the_clock_may_jump_by_any_length_and_all_that_is_due_fires() {
 
 #[test]
 fn never_does_not_come_also_when_the_engine_has_run_out_of_ticks() {
-    let (timer, mut driver, clock) = driven_by(Timer::builder().tick_duration(Duration::from_nanos(1)));
+    const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+    let (timer, mut driver, clock) = driven_by(Timer::builder().tick_duration(Duration::from_micros(1)));
     let runs = Runs::new(5);
     let never = timer.schedule(Duration::MAX, runs.task(0)).expect("accepted");
-    let put_off = timer.schedule(Duration::from_nanos(5), runs.task(4)).expect("accepted");
+    let put_off = timer.schedule(5 * Duration::from_micros(1), runs.task(4)).expect("accepted");
     driver.turn();
     assert!(put_off.reset(Duration::MAX));
-    timer.schedule_detached(416 * DAY, runs.task(1)).expect("accepted");
-    // 2^55 ns are just less than 417 days.
-    clock.advance(500 * DAY);
+    timer.schedule_detached(285 * YEAR, runs.task(1)).expect("accepted");
+    // 2^53 µs are 285.6 years.
+    clock.advance(300 * YEAR);
     settle(&mut driver, &clock);
     assert!(put_off.is_pending(), "it was put off for ever");
     let too_far = timer.schedule(MS, runs.task(2)).expect("accepted");

@@ -1,8 +1,8 @@
 //! The end of an engine: whatever races with it, each timeout has exactly one outcome.
 
 use super::check::check;
-use super::rig::{Bare, Gate, Ledger, NO_LIMITS, driven, ticks, with_workers};
-use crate::executor::{Inline, run_here};
+use super::rig::{Bare, Gate, Ledger, NO_LIMITS, driven, run_batches, ticks, with_workers};
+use crate::executor::Inline;
 use crate::sync::thread;
 use crate::time::Tick;
 use crate::timer::Shutdown;
@@ -31,7 +31,7 @@ fn a_push_that_races_with_close_has_one_outcome() {
                 accepted
             })
         });
-        let fired = shard.turn(&bare.shared, Tick::ZERO, &mut run_here).fired;
+        let fired = shard.turn(&bare.shared, Tick::ZERO, || None, run_batches).fired;
         let left = shard.close(&bare.shared).len();
         let accepted = producers.into_iter().filter_map(|thread| thread.join().ok()).filter(|&ok| ok).count();
         assert_eq!(fired + left, accepted);

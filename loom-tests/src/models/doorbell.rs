@@ -7,9 +7,8 @@
 use std::sync::Arc;
 
 use super::check::check;
-use super::rig::{Bare, Ledger, NO_LIMITS, Resting, Time, driven, ticks};
+use super::rig::{Bare, Ledger, NO_LIMITS, Resting, Time, driven, run_batches, ticks};
 use crate::engine::Core;
-use crate::executor::run_here;
 use crate::sync::thread;
 use crate::time::Tick;
 
@@ -19,7 +18,7 @@ fn tick(n: u64) -> Tick {
 
 /// Goes to sleep once, so that producers compare later deadlines with the end of that sleep.
 fn doze(bare: &Bare, shard: &mut Core) {
-    shard.turn(&bare.shared, Tick::ZERO, &mut run_here);
+    shard.turn(&bare.shared, Tick::ZERO, || None, run_batches);
     assert!(bare.shared.remote(0).fall_asleep(shard.next_due()));
 }
 
@@ -149,7 +148,7 @@ fn of_two_resets_to_earlier_the_earliest_wakes_the_worker() {
         doze(&bare, &mut shard);
         let resets = resets.map(thread::spawn);
         let remote = bare.shared.remote(0);
-        shard.turn(&bare.shared, Tick::ZERO, &mut run_here);
+        shard.turn(&bare.shared, Tick::ZERO, || None, run_batches);
         remote.fall_asleep(shard.next_due());
         resets.into_iter().for_each(|reset| reset.join().expect("no panic"));
         let ran = ledger.ran();
@@ -226,7 +225,7 @@ fn a_later_deadline_does_not_wake_the_worker() {
         });
         // Naps that end early, for no reason.
         for _ in 0..2 {
-            shard.turn(&bare.shared, Tick::ZERO, &mut run_here);
+            shard.turn(&bare.shared, Tick::ZERO, || None, run_batches);
             bare.shared.remote(0).fall_asleep(shard.next_due());
         }
         thread.join().expect("no panic");

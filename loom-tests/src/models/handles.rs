@@ -7,7 +7,7 @@
 use super::check::check;
 use super::rig::{Bare, Ledger, NO_LIMITS, driven, ticks};
 use crate::arena::give_number_back;
-use crate::engine::Batch;
+use crate::executor::run_here;
 use crate::sync::thread;
 use crate::time::Tick;
 
@@ -83,14 +83,9 @@ fn a_batch_and_a_handle_outlive_their_engine() {
         let timeout = armed.handle();
         assert!(bare.push(armed));
         let mut batches = Vec::new();
-        shard.turn(&bare.shared, Tick::ZERO, &mut |batch: Batch| batches.push(batch));
+        shard.turn(&bare.shared, Tick::ZERO, || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
         let runner = thread::spawn(move || {
-            for mut batch in batches {
-                let (entries, shared) = batch.open();
-                while let Some(due) = entries.pop() {
-                    due.into_task(shared).run();
-                }
-            }
+            batches.into_iter().for_each(run_here);
         });
         let handle = thread::spawn(move || drop(timeout));
         assert!(shard.close(&bare.shared).is_empty());

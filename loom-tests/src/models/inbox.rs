@@ -1,9 +1,8 @@
 //! The inbox: the worker takes each pushed entry once, whichever threads push meanwhile.
 
 use super::check::check;
-use super::rig::{Bare, Ledger, NO_LIMITS, driven, ticks};
+use super::rig::{Bare, Ledger, NO_LIMITS, driven, run_batches, ticks};
 use crate::engine::Limits;
-use crate::executor::run_here;
 use crate::sync::thread;
 use crate::time::Tick;
 use crate::timer::Refusal;
@@ -21,7 +20,7 @@ fn two_producers_neither_lose_nor_duplicate_an_entry() {
             let bare = bare.clone();
             thread::spawn(move || armed_entries.into_iter().for_each(|armed| assert!(bare.push(armed))))
         });
-        let mut turn = || shard.turn(&bare.shared, Tick::ZERO, &mut run_here).fired;
+        let mut turn = || shard.turn(&bare.shared, Tick::ZERO, || None, run_batches).fired;
         let early = turn() + turn();
         producers.into_iter().for_each(|thread| thread.join().expect("no panic"));
         // One turn for each entry is enough, whichever turn took it.
@@ -86,7 +85,7 @@ fn entries_are_counted_while_the_worker_takes_them() {
             let remote = observed.shared.remote(0);
             assert!(remote.inbox_depth() > 0 || remote.counters.transferred.get() == 1);
         });
-        shard.turn(&bare.shared, Tick::ZERO, &mut run_here);
+        shard.turn(&bare.shared, Tick::ZERO, || None, run_batches);
         observer.join().expect("no panic");
         drop(shard.close(&bare.shared));
         ledger.assert_closed(0);
@@ -103,14 +102,14 @@ fn cancelled_entries_are_counted_while_the_worker_collects_them() {
         let armed = bare.arm(Tick::new(5), true, &ledger);
         let timeout = armed.handle();
         assert!(bare.push(armed));
-        shard.turn(&bare.shared, Tick::ZERO, &mut run_here);
+        shard.turn(&bare.shared, Tick::ZERO, || None, run_batches);
         assert!(timeout.cancel());
         let observed = bare.clone();
         let observer = thread::spawn(move || {
             let remote = observed.shared.remote(0);
             assert!(remote.cancelled_depth() > 0 || remote.counters.collected.get() == 1);
         });
-        shard.turn(&bare.shared, Tick::ZERO, &mut run_here);
+        shard.turn(&bare.shared, Tick::ZERO, || None, run_batches);
         observer.join().expect("no panic");
         ledger.assert_closed(0);
     });

@@ -2,6 +2,7 @@
 
 mod cancelled;
 mod check;
+mod claim;
 mod close;
 mod doorbell;
 mod groups;

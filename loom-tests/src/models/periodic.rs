@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::check::check;
-use super::rig::{Bare, Gate, Ledger, NO_LIMITS, driven, entries_in_use, ticks, with_workers};
-use crate::executor::{ThreadPool, run_here};
+use super::rig::{Bare, Gate, Ledger, NO_LIMITS, driven, entries_in_use, run_batches, ticks, with_workers};
+use crate::executor::ThreadPool;
 use crate::sync::{self, thread};
 use crate::time::Tick;
 use crate::timer::{Driver, Timer};
@@ -202,7 +202,7 @@ fn a_periodic_timeout_that_is_armed_again_wakes_the_worker() {
         let (run, periodic) = bare.expired_periodic(&ledger, || Some(Duration::MAX));
         let theirs = bare.clone();
         let worker = thread::spawn(move || {
-            shard.turn(&theirs.shared, Tick::ZERO, &mut run_here);
+            shard.turn(&theirs.shared, Tick::ZERO, || None, run_batches);
             theirs.shared.remote(0).fall_asleep(shard.next_due());
             shard
         });

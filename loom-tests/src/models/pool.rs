@@ -15,13 +15,13 @@ fn batches(bare: &Bare, shard: &mut Core, ledger: &Ledger, n: usize) -> Vec<Batc
     let mut batches = Vec::new();
     for _ in 0..n {
         assert!(bare.push(bare.arm(Tick::ZERO, false, ledger)));
-        shard.turn(&bare.shared, Tick::ZERO, &mut |batch| batches.push(batch));
+        shard.turn(&bare.shared, Tick::ZERO, || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
     }
     batches
 }
 
 fn sink_of(pool: &ThreadPool) -> Dispatch {
-    Dispatch::new(std::sync::Arc::new(pool.clone()), WorkerHooks::default())
+    Dispatch::new(std::sync::Arc::new(pool.clone()), false, WorkerHooks::default())
 }
 
 /// Invariant: a batch is never left in the queue while a thread sleeps, and none runs twice.

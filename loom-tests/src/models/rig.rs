@@ -10,7 +10,7 @@ use loom::alloc::Track;
 use loom::cell::UnsafeCell;
 
 use crate::arena::Arena;
-use crate::engine::{Core, Limits, PeriodicRun, Shared, SharedPlan, SharedRef};
+use crate::engine::{Core, Due, Limits, PeriodicRun, Shared, SharedPlan, SharedRef};
 use crate::entry::{ArmFlags, Entry, Expire, FnNext, Reset, Schedule, Series, Task, Tell, entry_ref};
 use crate::executor::run_here;
 use crate::shard::{Remote, Wake};
@@ -88,6 +88,11 @@ pub(super) fn with_workers(options: impl FnOnce(Builder) -> Builder) -> (Timer, 
 pub(super) fn followed(options: impl FnOnce(Builder) -> Builder) -> (Timer, ManualClock) {
     let clock = ManualClock::new();
     (options(builder().clock(clock.clone()).pinning(Pinning::None)).build().expect("a good plan"), clock)
+}
+
+/// Runs what is due in a turn on the calling thread, in batches, as a pool's threads do.
+pub(super) fn run_batches(due: &mut Due<'_>) {
+    due.hand_over(&mut run_here);
 }
 
 /// A clock that stands still, and tells no listener when it is moved.
@@ -271,7 +276,7 @@ impl Bare {
         let work = move || {
             let mut now = Tick::ZERO;
             while !done() {
-                let turn = shard.turn(&shared, now, &mut run_here);
+                let turn = shard.turn(&shared, now, || None, run_batches);
                 let next = shard.next_due();
                 if done() || turn.more || next.is_some_and(|next| next <= now) {
                     continue;

@@ -209,6 +209,64 @@ fn a_cancel_a_reset_and_the_link_agree_on_their_order() {
     });
 }
 
+/// Invariant: a claim that succeeds gives the entry up in the same step, and what was copied before
+/// it is the task. The canceller and the handle, which may reuse the entry at once, disturb
+/// neither. Legal ends: it ran, and the handle gave the entry back; it was cancelled, and either
+/// did.
+#[test]
+fn a_claim_takes_the_task_and_gives_the_entry_up() {
+    for is_batched in [false, true] {
+        check(None, move || {
+            let ledger = Ledger::default();
+            let entry = linked(&ledger, 1);
+            let again = ledger.clone();
+            let reuse = move |entry: &Entry| {
+                entry.set_in_use(false);
+                entry.fill(ptr::null(), Task::new(again.task()));
+            };
+            let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
+            let handle = thread::spawn(move || {
+                let cancel = cancel(&theirs);
+                if cancel == Cancel::WonLinked {
+                    // What the push to the cancelled queue writes.
+                    theirs.set_next_aside(ptr::null_mut());
+                }
+                let last = theirs.state.handle_lets_go() == HandleGone::Last;
+                if last {
+                    reused(&theirs);
+                    assert!(!theirs.state.free());
+                }
+                (cancel, last)
+            });
+            let is_due = !is_batched || entry.state.batch(tick(1)) == Expire::Fire;
+            // SAFETY: the engine owns the entry, and it has no sleeper.
+            let copy = unsafe { entry.copy_task() };
+            let claim = if is_due { entry.state.claim(tick(1)) } else { Expire::Cancelled };
+            let fired = matches!(claim, Expire::Fire | Expire::FireLast);
+            if fired {
+                // SAFETY: this thread has just claimed the entry, after the copy.
+                unsafe { copy.into_task() }.run();
+            }
+            // A claim that has won with a handle there has given the entry up.
+            let engine_was_last = match claim {
+                Expire::Fire => false,
+                Expire::FireLast => true,
+                _ => entry.state.engine_lets_go() == EngineGone::Last,
+            };
+            if engine_was_last {
+                reuse(&entry);
+            }
+            let (cancel, handle_was_last) = handle.join().expect("no panic");
+            assert_eq!(cancel == Cancel::TooLate, fired);
+            assert!(!is_batched || !is_due || cancel != Cancel::WonLinked || !fired);
+            assert!(engine_was_last != handle_was_last);
+            // SAFETY: the last owner has filled it again, and owns the task.
+            drop(unsafe { entry.take_task() });
+            ledger.assert_closed(usize::from(fired));
+        });
+    }
+}
+
 /// Invariant: the worker writes to the word without an exchange once no other owner is left, and no
 /// sooner. It overwrites nothing that another owner has done. What that owner did to the entry
 /// before it let go is visible to the thread that uses the entry next.

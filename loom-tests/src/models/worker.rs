@@ -1,8 +1,8 @@
 //! The workers' threads, as the engine starts, wakes and ends them.
 
 use super::check::check;
-use super::rig::{Bare, Gate, Ledger, NO_LIMITS, followed, ticks, with_workers};
-use crate::executor::{Inline, ThreadPool, run_here};
+use super::rig::{Bare, Gate, Ledger, NO_LIMITS, followed, run_batches, ticks, with_workers};
+use crate::executor::{Inline, ThreadPool};
 use crate::shard::Command;
 use crate::sync::thread;
 use crate::time::Tick;
@@ -94,7 +94,7 @@ fn the_earliest_deadline_comes_from_a_turn_after_the_question() {
         });
         while !remote.is_stopped() {
             let requested = remote.turn_requested();
-            shard.turn(&bare.shared, Tick::ZERO, &mut run_here);
+            shard.turn(&bare.shared, Tick::ZERO, || None, run_batches);
             remote.complete_turn(requested, || shard.earliest());
             if remote.fall_asleep(shard.next_due()) {
                 thread::park();

@@ -15,13 +15,15 @@ struct Seen {
     reset_queued: bool,
     series: bool,
     orphan: bool,
+    batched: bool,
+    sleeper: bool,
 }
 
 impl Seen {
     fn of(word: u64) -> Self {
         let bit = |bit: u32| word >> bit & 1 == 1;
         Self {
-            deadline: word >> 9,
+            deadline: word >> 11,
             phase: word % 4,
             handle: bit(2),
             engine: bit(3),
@@ -30,6 +32,8 @@ impl Seen {
             reset_queued: bit(6),
             series: bit(7),
             orphan: bit(8),
+            batched: bit(9),
+            sleeper: bit(10),
         }
     }
 
@@ -50,8 +54,8 @@ impl Seen {
 /// Applies `transition` to every word with a deadline of 10. Gives its answer to `check`, with the
 /// words before and after.
 fn each<A>(transition: impl Fn(&State) -> A, check: impl Fn(A, Seen, Seen)) {
-    for flags in 0..512 {
-        let word = 10 << 9 | flags;
+    for flags in 0..2048 {
+        let word = 10 << 11 | flags;
         let state = State(AtomicU64::new(word));
         let answer = transition(&state);
         check(answer, Seen::of(word), Seen::of(state.0.load(Ordering::Relaxed)));
@@ -69,8 +73,11 @@ fn looks_change_nothing_and_answer_by_the_word() {
     each_look(State::is_pending, |was| was.is_pending() || was.is_running());
     each_look(State::is_expired, |was| was.phase == 2 && !was.series);
     each_look(State::is_cancelled, |was| was.phase == 3);
-    each_look(State::is_series, |was| was.series);
-    each_look(State::look, |was| (Tick::new(10), was.series));
+    each_look(State::look, |was| match was {
+        Seen { sleeper: true, .. } => (Tick::new(10), Kind::Sleeper),
+        Seen { series: true, .. } => (Tick::new(10), Kind::Series),
+        _ => (Tick::new(10), Kind::Once),
+    });
     each_look(State::is_orphan, |was| was.orphan);
     each_look(State::begin_run, |was| match was {
         Seen { phase: 3, .. } => Begin::Cancelled,
@@ -81,12 +88,13 @@ fn looks_change_nothing_and_answer_by_the_word() {
 
 #[test]
 fn arming_sets_the_deadline_the_engines_bit_and_the_given_flags_and_nothing_else() {
-    let all = [(ArmFlags::NONE, 0), (ArmFlags::HANDLE, 4), (ArmFlags::GROUP, 16), (ArmFlags::SERIES, 128)];
-    for (a, a_bit) in all {
-        for (b, b_bit) in all {
+    let owners = [(ArmFlags::NONE, 0), (ArmFlags::HANDLE, 4), (ArmFlags::GROUP, 16)];
+    let all = [owners.as_slice(), &[(ArmFlags::SERIES, 128), (ArmFlags::SLEEPER, 1024)]].concat();
+    for &(a, a_bit) in &all {
+        for &(b, b_bit) in &all {
             let state = State::free_word();
             state.arm(Tick::new(77), a.and(b));
-            assert_eq!(state.0.load(Ordering::Relaxed), 77 << 9 | 8 | 1 | a_bit | b_bit);
+            assert_eq!(state.0.load(Ordering::Relaxed), 77 << 11 | 8 | 1 | a_bit | b_bit);
             state.disarm();
             assert_eq!(state.0.load(Ordering::Relaxed), 0);
         }
@@ -154,15 +162,40 @@ fn the_worker_links_pending_entries_and_takes_queued_resets() {
 
 #[test]
 fn due_entries_expire_unless_reset_queued_and_a_shutdown_expires_all_pending() {
+    let look = |was: Seen, now| match was {
+        was if !was.is_pending() => Err(Expire::Cancelled),
+        Seen { reset_queued: true, .. } => Err(Expire::ResetQueued),
+        _ if now < 10 => Err(Expire::NotBefore(Tick::new(10))),
+        // Nobody else is left to look at the word.
+        Seen { handle: false, group: false, .. } => Ok(None),
+        _ => Ok(Some(())),
+    };
     for now in [9, 10, 11] {
         each(
             |state| state.expire(Tick::new(now)),
             |answer, was, is| {
-                let expected = match was {
-                    was if !was.is_pending() => (Expire::Cancelled, was),
-                    Seen { reset_queued: true, .. } => (Expire::ResetQueued, was),
-                    _ if now < 10 => (Expire::NotBefore(Tick::new(10)), was),
-                    _ => (Expire::Fire, was.expired()),
+                let expected = look(was, now).map_or_else(|no| (no, was), |_| (Expire::Fire, was.expired()));
+                assert_eq!((answer, is), expected, "{was:?}");
+            },
+        );
+        each(
+            |state| state.batch(Tick::new(now)),
+            |answer, was, is| {
+                let expected = match look(was, now) {
+                    Err(no) => (no, was),
+                    Ok(None) => (Expire::Fire, was),
+                    Ok(Some(())) => (Expire::Fire, Seen { linked: false, batched: true, ..was }),
+                };
+                assert_eq!((answer, is), expected, "{was:?}");
+            },
+        );
+        each(
+            |state| state.claim(Tick::new(now)),
+            |answer, was, is| {
+                let expected = match look(was, now) {
+                    Err(no) => (no, was),
+                    Ok(None) => (Expire::FireLast, was),
+                    Ok(Some(())) => (Expire::Fire, Seen { phase: 2, engine: false, ..was }),
                 };
                 assert_eq!((answer, is), expected, "{was:?}");
             },
@@ -185,7 +218,8 @@ fn a_periodic_timeout_is_rearmed_by_its_schedule_or_its_reset_unless_cancelled()
                 return;
             }
             let deadline = if was.reset_queued { 10 } else { 50 };
-            let armed = Seen { deadline, phase: 1, linked: false, reset_queued: false, orphan: false, ..was };
+            let kept = Seen { deadline, phase: 1, handle: was.handle, engine: was.engine, ..Seen::of(0) };
+            let armed = Seen { group: was.group, series: true, ..kept };
             let expected = if was.phase == 3 { (Rearm::Cancelled, was) } else { (Rearm::Pending, armed) };
             assert_eq!((answer, is), expected, "{was:?}");
         },
@@ -235,7 +269,7 @@ fn the_final_sweep_marks_entries_and_counts_handles_which_find_the_mark() {
 fn only_an_entry_cancelled_before_linking_becomes_a_tombstone_and_revives_while_the_engine_owns_it() {
     let may_be = |was: Seen| {
         let plain = Seen { deadline: was.deadline, phase: 3, handle: true, engine: true, ..Seen::of(0) };
-        was == plain
+        was == Seen { sleeper: was.sleeper, ..plain }
     };
     each_look(State::may_be_tombstone, may_be);
     each(State::leave_tombstone, |answer, was, is| {
@@ -245,12 +279,12 @@ fn only_an_entry_cancelled_before_linking_becomes_a_tombstone_and_revives_while_
     // On a tombstone, with and without the engine.
     for flags in [0b100, 0b1100] {
         for with in [ArmFlags::NONE, ArmFlags::HANDLE, ArmFlags::GROUP.and(ArmFlags::SERIES)] {
-            let state = State(AtomicU64::new(10 << 9 | flags));
-            let was = Seen::of(10 << 9 | flags);
+            let state = State(AtomicU64::new(10 << 11 | flags));
+            let was = Seen::of(10 << 11 | flags);
             assert_eq!(state.revive(Tick::new(50), with), was.engine);
             let armed = State(AtomicU64::new(0));
             armed.arm(Tick::new(50), with);
-            let expected = if was.engine { armed.0.load(Ordering::Relaxed) } else { 10 << 9 | flags };
+            let expected = if was.engine { armed.0.load(Ordering::Relaxed) } else { 10 << 11 | flags };
             assert_eq!(state.0.load(Ordering::Relaxed), expected);
         }
     }

@@ -234,7 +234,7 @@ impl Pair {
         let next = self.model.earliest().filter(|_| !self.model.is_paused());
         let expected = next.map(|tick| self.instant_of(tick).max(self.shared.clock.now()));
         assert_eq!(self.shared.clock.advance_to_next(&self.timer), expected.is_some());
-        assert!(expected.is_none_or(|expected| self.shared.clock.now() == expected));
+        expected.into_iter().for_each(|expected| assert_eq!(self.shared.clock.now(), expected, "the next deadline"));
     }
 
     fn cancel(&mut self, which: usize) {

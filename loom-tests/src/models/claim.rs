@@ -1,0 +1,159 @@
+//! Timeouts on their way from the slot to their run: a cancel, a reset and a shutdown act on them
+//! until the task itself begins.
+
+use super::check::check;
+use super::rig::{Bare, Ledger, NO_LIMITS, driven, entries_in_use, run_batches, ticks};
+use crate::executor::run_here;
+use crate::sync::thread;
+use crate::time::Tick;
+
+/// Invariant: a cancel of a timeout that is in a batch is true, or it ran. Either way its entry
+/// comes back once, whoever is the last to let go of it.
+/// Legal ends: it ran; it was cancelled before its slot came up, in the batch, or never.
+#[test]
+fn a_cancel_races_with_the_batch_that_the_timeout_is_in() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (bare, mut shard) = Bare::new(1, NO_LIMITS);
+        let armed = bare.arm(Tick::ZERO, true, &ledger);
+        let timeout = armed.handle();
+        assert!(bare.push(armed));
+        let mut batches = Vec::new();
+        shard.turn(&bare.shared, Tick::ZERO, || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
+        let runner = thread::spawn(move || batches.into_iter().for_each(run_here));
+        let cancelled = timeout.cancel();
+        drop(timeout);
+        runner.join().expect("no panic");
+        shard.turn(&bare.shared, Tick::ZERO, || None, run_batches);
+        assert_eq!(bare.shared.arena.in_use(), 0, "the entry has come back");
+        assert!(shard.close(&bare.shared).is_empty());
+        ledger.assert_closed(usize::from(!cancelled));
+    });
+}
+
+/// Invariant: a reset of a timeout that is in a batch is true, and then it runs at the new deadline
+/// and not before; or it ran.
+/// Legal ends: it ran at 0, and the reset was too late; it was pushed again, and ran at 5.
+#[test]
+fn a_reset_races_with_the_batch_that_the_timeout_is_in() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (bare, mut shard) = Bare::new(1, NO_LIMITS);
+        let armed = bare.arm(Tick::ZERO, true, &ledger);
+        let timeout = armed.handle();
+        assert!(bare.push(armed));
+        let mut batches = Vec::new();
+        shard.turn(&bare.shared, Tick::ZERO, || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
+        let runner = thread::spawn(move || batches.into_iter().for_each(run_here));
+        let reset = timeout.reset(ticks(5));
+        // It sleeps past the new deadline, or knows of the entry.
+        let slept = !shard.next_due().is_some() && bare.shared.remote(0).fall_asleep(None);
+        runner.join().expect("no panic");
+        assert_eq!(ledger.ran(), usize::from(!reset));
+        assert!(!reset || !slept || bare.rung() > 0, "nobody has woken the worker");
+        shard.turn(&bare.shared, Tick::new(4), || None, run_batches);
+        assert_eq!(ledger.ran(), usize::from(!reset), "early");
+        shard.turn(&bare.shared, Tick::new(5), || None, run_batches);
+        drop(timeout);
+        assert_eq!(ledger.ran(), 1);
+        assert!(shard.close(&bare.shared).is_empty());
+        ledger.assert_closed(1);
+    });
+}
+
+/// Invariant: a timeout that was put off in its batch while its shard was closed is not lost.
+/// Legal ends: it ran at 0; it was pushed again, and the close returned it; the close was first, and
+/// its task was dropped, as no shutdown waits for it.
+#[test]
+fn a_put_off_timeout_meets_the_close() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (bare, mut shard) = Bare::new(1, NO_LIMITS);
+        let armed = bare.arm(Tick::ZERO, true, &ledger);
+        let timeout = armed.handle();
+        assert!(bare.push(armed));
+        let mut batches = Vec::new();
+        shard.turn(&bare.shared, Tick::ZERO, || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
+        let reset = timeout.reset(ticks(5));
+        assert!(reset, "it has not begun");
+        let runner = thread::spawn(move || batches.into_iter().for_each(run_here));
+        let left = shard.close(&bare.shared);
+        let returned = left.len();
+        drop(left);
+        runner.join().expect("no panic");
+        assert!(returned <= 1 && !timeout.is_pending() && timeout.is_cancelled());
+        drop(timeout);
+        ledger.assert_closed(0);
+    });
+}
+
+/// Invariant: on the thread that turns the shard, too, a cancel wins or the task runs, and the
+/// entry comes back.
+/// Legal ends: it ran; it was cancelled.
+#[test]
+fn a_cancel_races_with_a_turn_that_runs_what_is_due() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, _clock) = driven(|b| b.capacity(2));
+        let timeout = timer.schedule(ticks(0), ledger.task()).expect("open");
+        let canceller = thread::spawn(move || timeout.cancel());
+        let fired = driver.turn();
+        let cancelled = canceller.join().expect("no panic");
+        assert_eq!(fired, usize::from(!cancelled));
+        driver.turn();
+        let one = timer.schedule(ticks(9), || ()).expect("open");
+        assert_eq!(entries_in_use(&one), 1);
+        one.cancel();
+        drop((timer, driver));
+        ledger.assert_closed(fired);
+    });
+}
+
+/// Invariant: a timeout that was cancelled in a batch leaves no tombstone, because its entry is not
+/// where a close would find it.
+/// Legal ends: the runner gives the entry back; the handle does.
+#[test]
+fn a_cancelled_timeout_in_a_batch_is_not_revived_there() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (bare, mut shard) = Bare::new(1, NO_LIMITS);
+        let armed = bare.arm(Tick::ZERO, true, &ledger);
+        let timeout = armed.handle();
+        assert!(bare.push(armed));
+        let mut batches = Vec::new();
+        shard.turn(&bare.shared, Tick::ZERO, || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
+        // Only a thread at home on the shard has tombstones.
+        bare.shared.with_thread_state(|mine| assert_eq!(bare.shared.home_of(mine, None).index(), 0));
+        assert!(timeout.cancel());
+        let runner = thread::spawn(move || batches.into_iter().for_each(run_here));
+        drop(timeout);
+        let remote = bare.shared.remote(0);
+        assert!(bare.shared.with_thread_state(|mine| mine.take_tombstone(remote)).is_none());
+        runner.join().expect("no panic");
+        assert!(shard.close(&bare.shared).is_empty());
+        ledger.assert_closed(0);
+    });
+}
+
+/// Invariant: a claim gives the entry up, so that the thread that drops the handle may use it for
+/// its next timeout while the task of the first one runs.
+/// Legal end: each has run once.
+#[test]
+fn an_entry_is_used_again_while_its_task_begins() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (bare, mut shard) = Bare::new(1, NO_LIMITS);
+        let armed = bare.arm(Tick::ZERO, true, &ledger);
+        let timeout = armed.handle();
+        assert!(bare.push(armed));
+        let mut batches = Vec::new();
+        shard.turn(&bare.shared, Tick::ZERO, || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
+        let runner = thread::spawn(move || batches.into_iter().for_each(run_here));
+        drop(timeout);
+        assert!(bare.push(bare.arm(Tick::ZERO, false, &ledger)));
+        runner.join().expect("no panic");
+        shard.turn(&bare.shared, Tick::ZERO, || None, run_batches);
+        assert!(shard.close(&bare.shared).is_empty());
+        ledger.assert_closed(2);
+    });
+}

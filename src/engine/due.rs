@@ -1,0 +1,171 @@
+//! The timeouts that are due in a turn, one after the other.
+//!
+//! A timeout is claimed at the latest moment, when its own task is about to run. So a task that
+//! runs before it may still cancel it or reset it. On the thread that turns the shard
+//! ([`Due::run`]) that moment is at once. In a batch ([`Due::hand_over`]) it comes later, on the
+//! thread that runs the batch ([`Batched::run`](super::batch::Batched::run)). See
+//! `shard/README.md`, section 12.
+
+use std::ptr::NonNull;
+
+use super::batch::{Batch, MAX_BATCH};
+use super::core::{Core, count_fired, wake_later};
+use super::lifetime::SharedRef;
+use super::periodic::PeriodicRun;
+use super::run::Run;
+use crate::entry::{Entry, Expire, Kind, entry_ref};
+use crate::shard::Remote;
+use crate::wheel::Budget;
+
+/// What is due in a turn, within the turn's limit.
+pub(crate) struct Due<'a> {
+    core: &'a mut Core,
+    shared: &'a SharedRef,
+    remote: &'a Remote,
+    budget: &'a mut Budget,
+    fired: usize,
+    relinked: u64,
+}
+
+impl<'a> Due<'a> {
+    pub(super) fn new(core: &'a mut Core, shared: &'a SharedRef, remote: &'a Remote, budget: &'a mut Budget) -> Self {
+        Self { core, shared, remote, budget, fired: 0, relinked: 0 }
+    }
+
+    /// Returns how many timeouts were given out, and writes down how many were linked again.
+    pub(super) fn end(self) -> usize {
+        if self.relinked > 0 {
+            self.remote.counters.relinked.add(self.relinked);
+        }
+        self.fired
+    }
+
+    pub(crate) fn shared(&self) -> &'a SharedRef {
+        self.shared
+    }
+
+    pub(crate) fn shard(&self) -> usize {
+        self.remote.index()
+    }
+
+    /// Claims each timeout that is due, and runs it at once. Ends before all have been run if a
+    /// shutdown wants what has not begun.
+    #[inline(always)]
+    pub(crate) fn run(&mut self, runner: &mut impl Run) {
+        loop {
+            if self.remote.wants_back() {
+                // With no budget the wheel leaves its slots in order.
+                *self.budget = Budget::new(0);
+            }
+            let Some(entry) = self.core.wheel.pop_due(self.core.now, self.budget) else { break };
+            // SAFETY: the engine has not given the entry up.
+            let this = unsafe { entry_ref(entry) };
+            let (deadline, kind) = this.state.look();
+            if kind != Kind::Once {
+                // SAFETY: just popped out of its slot.
+                if let Some(run) = unsafe { self.expire(entry, kind) } {
+                    runner.periodic(deadline, run);
+                }
+                continue;
+            }
+            // SAFETY: the engine has not given the entry up, and it has no sleeper.
+            let copy = unsafe { this.copy_task() };
+            match this.state.claim(self.core.now) {
+                Expire::Fire => {}
+                // SAFETY: the engine was the last owner, so the worker is the sole owner. A shard's
+                // free list is only used with its own engine.
+                Expire::FireLast => unsafe { self.core.free.put(&self.shared.arena, entry) },
+                other => {
+                    // SAFETY: just popped out of its slot.
+                    unsafe { self.put_back(entry, other) };
+                    continue;
+                }
+            }
+            self.fired += 1;
+            // Before it runs, because a task that schedules must find the place under the limit
+            // that it has freed.
+            count_fired(1, self.shared, self.remote);
+            // SAFETY: this call has claimed the entry after it made the copy.
+            runner.once(deadline, unsafe { copy.into_task() });
+        }
+    }
+
+    /// Hands all that is due to `sink`, in batches. `sink` must not panic: in the middle of a slot
+    /// the wheel does not know where all of its entries are.
+    pub(crate) fn hand_over(&mut self, sink: &mut impl FnMut(Batch)) {
+        let mut batch: Option<Batch> = None;
+        while let Some(entry) = self.core.wheel.pop_due(self.core.now, self.budget) {
+            // SAFETY: the engine has not given the entry up.
+            let state = &unsafe { entry_ref(entry) }.state;
+            match state.look().1 {
+                Kind::Once => match state.batch(self.core.now) {
+                    Expire::Fire | Expire::FireLast => self.fired += 1,
+                    other => {
+                        // SAFETY: just popped out of its slot.
+                        unsafe { self.put_back(entry, other) };
+                        continue;
+                    }
+                },
+                // SAFETY: just popped out of its slot.
+                kind => match unsafe { self.expire(entry, kind) } {
+                    Some(_run) => {}
+                    None => continue,
+                },
+            }
+            let open = batch.get_or_insert_with(|| Batch::due(self.shared.clone(), self.remote.index(), self.core.now));
+            // SAFETY: it is in no list, and due.
+            unsafe { open.push(entry) };
+            if open.len() == MAX_BATCH {
+                batch.take().into_iter().for_each(&mut *sink);
+            }
+        }
+        batch.into_iter().for_each(sink);
+    }
+
+    /// Expires a periodic timeout, and returns its run, or expires a sleeping future, which is
+    /// woken when the turn is over.
+    ///
+    /// # Safety
+    /// The entry is the engine's, of this kind, and has come out of its slot.
+    #[inline]
+    unsafe fn expire(&mut self, entry: NonNull<Entry>, kind: Kind) -> Option<PeriodicRun> {
+        // SAFETY: the engine has not given the entry up.
+        match unsafe { entry_ref(entry) }.state.expire(self.core.now) {
+            Expire::Fire | Expire::FireLast => self.fired += 1,
+            other => {
+                // SAFETY: the caller says that it has come out of its slot.
+                unsafe { self.put_back(entry, other) };
+                return None;
+            }
+        }
+        if kind == Kind::Sleeper {
+            // At once, because a task of this very turn may need its place under the limit.
+            count_fired(1, self.shared, self.remote);
+            // SAFETY: this call has expired it, and it is in no list.
+            unsafe { wake_later(&mut self.core.wakes, entry, self.shared, self.remote) };
+            return None;
+        }
+        // SAFETY: this call has expired it, and gives it to the caller.
+        Some(unsafe { PeriodicRun::new(entry) })
+    }
+
+    /// Links an entry again that has come up and is not due, unless it was cancelled.
+    ///
+    /// # Safety
+    /// The entry is the engine's, and has come out of its slot.
+    #[inline(never)]
+    unsafe fn put_back(&mut self, entry: NonNull<Entry>, found: Expire) {
+        let at = match found {
+            Expire::NotBefore(deadline) => {
+                self.relinked += 1;
+                deadline
+            }
+            // It stays linked, so that a shutdown before its node arrives still finds it.
+            Expire::ResetQueued => self.core.now.next(),
+            // The cancelled queue, or the reset queue, brings it, and finds it in no slot.
+            Expire::Cancelled | Expire::Fire | Expire::FireLast => return,
+        };
+        // SAFETY: in no slot now, and the engine's until it comes out again.
+        unsafe { self.core.wheel.insert_again(entry, at) };
+    }
+}
