@@ -65,7 +65,7 @@ type Row<S, V> = (&'static str, &'static str, Of<S, V>);
 #[rustfmt::skip]
 const COUNTERS: &[Row<ShardStats, u64>] = &[
     ("tourbillon_scheduled_total", "Timeouts that were accepted", |shard| shard.scheduled),
-    ("tourbillon_fired_total", "Timeouts that were given to the executor, futures that were woken, and runs of series", |shard| shard.fired),
+    ("tourbillon_fired_total", "Timeouts whose task has begun, futures that were woken, and runs of series", |shard| shard.fired),
     ("tourbillon_repeated_total", "Runs of series that did not end it", |shard| shard.repeated),
     ("tourbillon_cancelled_total", "Timeouts that were cancelled", |shard| shard.cancelled),
     ("tourbillon_returned_total", "Timeouts that a shutdown handed back", |shard| shard.returned),

@@ -74,6 +74,10 @@ impl Batch {
         Self::new(shared, shard, BatchKind::Sleepers)
     }
 
+    pub(crate) fn is_of_sleepers(&self) -> bool {
+        self.entries.kind == BatchKind::Sleepers
+    }
+
     /// Returns the entries, and the engine that `Batched`'s functions need.
     pub(crate) fn open(&mut self) -> (&mut Entries, &SharedRef) {
         (&mut self.entries, &self.shared)
@@ -123,19 +127,24 @@ impl Batched {
         unsafe { entry_ref(self.entry) }
     }
 
+    /// Wakes the sleeping future, whose entry was expired for this batch.
+    #[inline(always)]
+    pub(crate) fn wake(self, at: At<'_>, runner: &mut impl Run) {
+        let this = self.entry();
+        let deadline = this.state.deadline();
+        // SAFETY: the entry was taken out of PENDING for this batch, and was taken off once.
+        let waker = unsafe { this.take_waker() };
+        // SAFETY: this value holds the engine's ownership, and ends with it.
+        unsafe { at.shared.let_go(self.entry) };
+        runner.wake(deadline, waker);
+    }
+
     /// Claims the timeout and runs it, if it is still to be run. Otherwise does with it what its
     /// word says: it was cancelled or put off, or a shutdown wants it back.
     #[inline(always)]
     pub(crate) fn run(self, at: At<'_>, runner: &mut impl Run) {
         let this = self.entry();
         let (deadline, kind) = this.state.look();
-        if self.kind == BatchKind::Sleepers {
-            // SAFETY: the entry was taken out of PENDING for this batch, and was taken off once.
-            let waker = unsafe { this.take_waker() };
-            // SAFETY: this value holds the engine's ownership, and ends with it.
-            unsafe { at.shared.let_go(self.entry) };
-            return runner.wake(deadline, waker);
-        }
         if at.may_go_back && at.remote.wants_back() {
             // SAFETY: this value holds the engine's ownership, and ends with it.
             if let HandBack::Done(dropped) = unsafe { hand_back(at.shared, at.remote, self.entry) } {

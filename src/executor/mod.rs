@@ -150,7 +150,8 @@ pub struct Expired {
 }
 
 impl Expired {
-    /// Returns how many timeouts in the batch have not been run yet.
+    /// Returns how many timeouts are left in the batch. It is an upper bound on those that will
+    /// run: some may have been cancelled or put off since.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a batch that is given to an executor is never empty")]
     pub fn len(&self) -> usize {
@@ -191,11 +192,11 @@ impl Expired {
         // A shutdown waits for a batch that is counted from the start, so it can have back what has
         // not begun. A batch that a user's executor holds stays that executor's own.
         let may_go_back = self.is_awaited;
-        let shard = self.batch.shard();
+        let (shard, sleepers) = (self.batch.shard(), self.batch.is_of_sleepers());
         let (entries, shared) = self.batch.open();
         let (at, mut runs) = (At::new(shared, shard, may_go_back), Runs::begin(shared, shard));
         while let Some(batched) = entries.pop() {
-            batched.run(at, &mut runs);
+            if sleepers { batched.wake(at, &mut runs) } else { batched.run(at, &mut runs) }
         }
     }
 }

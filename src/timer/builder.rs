@@ -178,9 +178,10 @@ impl Builder {
     /// How many timeouts may be pending in the whole engine. The bound is exact: there is never one
     /// more, and none is refused while there is room.
     ///
-    /// A bound costs one read-modify-write on a shared counter for each schedule, each cancel, each
-    /// batch of expired timeouts, each future that is woken and each periodic timeout that ends.
-    /// Without a bound there is no such counter.
+    /// A place is free again when `cancel` has returned, or when the task begins.
+    ///
+    /// A bound costs one read-modify-write on a shared counter for each schedule, and one for each
+    /// timeout that ends. Without a bound there is no such counter.
     ///
     /// Default: no bound.
     pub fn max_pending_timeouts(mut self, max: usize) -> Self {

@@ -388,7 +388,8 @@ impl ClockListener for EngineClockListener {
     }
 
     fn progress(&self) -> u64 {
-        self.0.upgrade().map_or(0, |engine| engine.progress())
+        // None in a forked child, where a thread of the parent may hold a lock for ever.
+        self.engine().map_or(0, |engine| engine.progress())
     }
 
     fn is_gone(&self) -> bool {

@@ -452,12 +452,13 @@ impl Timer {
     ///
     /// The call blocks until the workers have ended and the tasks that are already running have
     /// returned. [`ThreadPool`](crate::ThreadPool) and [`Inline`](crate::Inline) begin no other
-    /// task from then on. The call does not wait for batches that have not begun if the caller is a
-    /// task of another engine, because they may be waiting for its thread.
+    /// task meanwhile. If the caller is a task of another engine, the call does not wait for
+    /// batches that have not begun, because they may be waiting for its thread.
     ///
     /// When the call returns, every timeout that was ever accepted has run, or was cancelled, or is
-    /// in the returned vector. There is one exception: it may wait in an executor that is not built
-    /// in, which runs it later.
+    /// in the returned vector. The exceptions are the timeouts in batches that it has not waited
+    /// for, and in those that an executor holds which is not built in. They run later, unless they
+    /// are put off before: then nobody is left to run them in time, and they are dropped.
     ///
     /// Futures that sleep are not in the returned vector. They are ready now, and say so
     /// ([`Sleep::ended_by_shutdown`](crate::Sleep::ended_by_shutdown)). A shutdown ends a

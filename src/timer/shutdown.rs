@@ -38,8 +38,9 @@ pub enum Shutdown {
     /// most.
     ///
     /// The time is by the engine's clock. A clock that is moved by hand has to be moved meanwhile,
-    /// by another thread. The timeouts that are left then are cancelled and handed back. So is a
-    /// periodic timeout whose run waited for a thread when a reset put it off. A pause ends.
+    /// by another thread. What is due by then still runs. The timeouts that are left then are
+    /// cancelled and handed back. So is a timeout that waited for a thread when a reset put it off.
+    /// A pause ends.
     ///
     /// A driven engine does not wait, because only its driver could. The calling thread runs the
     /// timeouts that are due now, and the rest is handed back at once.

@@ -116,7 +116,7 @@ impl Timeout {
     /// calling thread.
     ///
     /// False means that nothing was changed. The timeout's task has begun, or has run. Or the
-    /// timeout was cancelled, handed back by a shutdown, or dropped with its engine before. So a
+    /// timeout was cancelled, fired or handed back by a shutdown, or dropped with its engine. So a
     /// timeout that is due can still be cancelled while it waits for a thread, also by a task that
     /// is due with it and runs first.
     ///

@@ -62,8 +62,8 @@ fn a_reset_races_with_the_batch_that_the_timeout_is_in() {
 }
 
 /// Invariant: a timeout that was put off in its batch while its shard was closed is not lost.
-/// Legal ends: it ran at 0; it was pushed again, and the close returned it; the close was first, and
-/// its task was dropped, as no shutdown waits for it.
+/// Legal ends: it ran at 0; it was pushed again, and the close returned it; the close was first,
+/// and its task was dropped, as no shutdown waits for it.
 #[test]
 fn a_put_off_timeout_meets_the_close() {
     check(3, || {
