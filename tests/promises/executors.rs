@@ -220,8 +220,14 @@ fn a_slow_task_does_not_hold_up_later_timeouts_on_the_default_pool() {
 #[test]
 fn a_task_may_block_for_long_without_holding_up_the_worker() {
     let timer = timer_on(ThreadPool::new(2));
-    let (release, released) = channel::<()>();
-    timer.schedule_detached(Duration::ZERO, move || assert!(released.recv().is_err())).expect("accepted");
+    let ((begun, begins), (release, released)) = (channel(), channel::<()>());
+    let block = move || {
+        begun.send(()).expect("the test waits");
+        assert!(released.recv().is_err());
+    };
+    timer.schedule_detached(Duration::ZERO, block).expect("accepted");
+    // Alone in its batch: it would hold up the others of that.
+    begins.recv().expect("it begins");
     for n in 1..20_u32 {
         let timeout = timer.schedule(n * MS, || ()).expect("accepted");
         eventually("others run meanwhile", || timeout.is_expired());
