@@ -44,6 +44,11 @@ impl<'a> Due<'a> {
         self.shared
     }
 
+    /// Returns whether anything was given out.
+    pub(crate) fn has_fired(&self) -> bool {
+        self.fired > 0
+    }
+
     pub(crate) fn shard(&self) -> usize {
         self.remote.index()
     }
