@@ -90,6 +90,9 @@ pub(crate) struct Counters {
     /// Timeouts that a shutdown returned.
     pub(crate) returned: Counter,
     pub(crate) turns: Counter,
+    /// Turns in which the worker has run tasks itself. A thread that moves the clock by hand goes
+    /// by this.
+    pub(crate) turns_run: Counter,
     /// Turns that left entries for the next turn.
     pub(crate) over_budget: Counter,
     /// Cancelled entries that the worker has freed.

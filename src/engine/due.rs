@@ -44,11 +44,6 @@ impl<'a> Due<'a> {
         self.shared
     }
 
-    /// Returns whether anything was given out.
-    pub(crate) fn has_fired(&self) -> bool {
-        self.fired > 0
-    }
-
     pub(crate) fn shard(&self) -> usize {
         self.remote.index()
     }
@@ -92,6 +87,10 @@ impl<'a> Due<'a> {
             count_fired(1, self.shared, self.remote);
             // SAFETY: this call has claimed the entry after it made the copy.
             runner.once(deadline, unsafe { copy.into_task() });
+        }
+        if self.fired > 0 {
+            // After the tasks: what they have scheduled on other shards is still to run.
+            self.remote.counters.turns_run.add(1);
         }
     }
 

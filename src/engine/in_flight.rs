@@ -54,12 +54,6 @@ impl InFlight {
         }
     }
 
-    /// Counts what was run in a turn, and was never in flight, as a batch that has ended.
-    pub(crate) fn end_turn(&self) {
-        // Release: pairs with the Acquire in `ended`.
-        self.ended.fetch_add(1, Ordering::Release);
-    }
-
     /// Returns how many batches have ended so far.
     pub(crate) fn ended(&self) -> usize {
         // Acquire: a thread that sees a batch ended sees what its tasks did.

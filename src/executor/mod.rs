@@ -206,11 +206,6 @@ impl Expired {
 pub(crate) fn run_in_turn(due: &mut Due<'_>) {
     let shared = due.shared();
     run_as(shared.id(), || due.run(&mut Runs::begin(shared, due.shard())));
-    // After the tasks: what they have scheduled on other shards is not run yet, and a thread that
-    // moves the clock by hand goes by this.
-    if due.has_fired() {
-        shared.in_flight.end_turn();
-    }
 }
 
 /// The runs of one thread, one after the other: shows the watchdog what is running, and records how

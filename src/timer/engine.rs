@@ -189,9 +189,11 @@ impl Engine {
 
     /// Returns how much the engine has done so far, as a number that only grows.
     fn progress(&self) -> u64 {
-        let fired = self.shared.remotes().iter().map(|remote| remote.counters.fired.get()).sum::<u64>();
+        let counters = self.shared.remotes().iter().map(|remote| &remote.counters);
+        // What has begun, and what has ended: between the two a task may schedule.
+        let here = counters.map(|counters| counters.fired.get() + counters.turns_run.get()).sum::<u64>();
         let runs = self.shared.sum(None, |counts| counts.runs.get());
-        fired.wrapping_add(runs).wrapping_add(self.shared.in_flight.ended() as u64)
+        here.wrapping_add(runs).wrapping_add(self.shared.in_flight.ended() as u64)
     }
 
     /// Makes all workers read the time again, because its speed has changed. A driven engine calls
