@@ -48,6 +48,25 @@ fn reset(c: &mut Criterion) {
             assert!(pick().reset_at(deadline));
         });
     });
+    // What an event loop does after a look at its sockets. The figures are per timeout.
+    let mut group = c.benchmark_group("a batch of 64 of 100,000");
+    group.throughput(criterion::Throughput::Elements(64));
+    let mut ready = move || -> [&Timeout; 64] { std::array::from_fn(|_| pick()) };
+    group.bench_function("one after the other", |b| {
+        b.iter_batched(
+            &mut ready,
+            |ready| assert!(ready.iter().all(|timeout| timeout.reset(FAR))),
+            criterion::BatchSize::SmallInput,
+        );
+    });
+    group.bench_function("reset_many", |b| {
+        b.iter_batched(
+            &mut ready,
+            |ready| assert_eq!(timer.reset_many(ready, FAR), 64),
+            criterion::BatchSize::SmallInput,
+        );
+    });
+    group.finish();
 }
 
 /// The whole way of a timeout without the threads: inbox, wheel, batch, task.

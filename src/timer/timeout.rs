@@ -84,6 +84,18 @@ pub(super) unsafe fn cancel(entry: NonNull<Entry>, dispose: impl FnOnce(Task)) -
     true
 }
 
+/// What a move of a deadline has come to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Moved {
+    /// The timeout is no longer pending.
+    No,
+    Later,
+    /// The worker has to be woken if it sleeps past the deadline.
+    Earlier,
+    /// The worker knows of it.
+    Told,
+}
+
 impl Timeout {
     /// # Safety
     /// The entry was armed with a handle. The caller makes it here, once.
@@ -209,19 +221,29 @@ impl Timeout {
             None => shared,
         };
         let deadline = choose(shared.timeline());
-        match self.entry().state.reset(deadline, Tell::NotYet) {
-            Reset::TooLate => return false,
-            Reset::Later => {}
-            Reset::Earlier => self.remote().ring_if_it_sleeps_past(deadline),
-            Reset::EarlierQueued => unreachable!("the worker is not told yet"),
-            Reset::NotYet => return self.reset_to_earlier(shared, deadline),
+        match self.move_to(shared, deadline) {
+            Moved::No => return false,
+            Moved::Later | Moved::Told => {}
+            Moved::Earlier => self.remote().ring_if_it_sleeps_past(deadline),
         }
         shared.count(self.remote(), |counts| counts.reset.add(1));
         true
     }
 
+    /// Moves the deadline, and neither counts that nor wakes a worker that sleeps past it.
+    #[inline]
+    pub(super) fn move_to(&self, shared: &Shared, deadline: Tick) -> Moved {
+        match self.entry().state.reset(deadline, Tell::NotYet) {
+            Reset::TooLate => Moved::No,
+            Reset::Later => Moved::Later,
+            Reset::Earlier => Moved::Earlier,
+            Reset::EarlierQueued => unreachable!("the worker is not told yet"),
+            Reset::NotYet => self.move_to_earlier(shared, deadline),
+        }
+    }
+
     /// Resets a timeout to an earlier deadline, if the worker has linked it and so has to be told.
-    fn reset_to_earlier(&self, shared: &Shared, deadline: Tick) -> bool {
+    fn move_to_earlier(&self, shared: &Shared, deadline: Tick) -> Moved {
         // Without a node the worker goes through its whole wheel.
         // SAFETY: `with_thread_state` gives the calling thread's state, and the arena is that of
         // the same engine.
@@ -237,10 +259,6 @@ impl Timeout {
                 remote.ask_for_rescan(deadline);
                 None
             }
-            (Reset::Earlier, node) => {
-                remote.ring_if_it_sleeps_past(deadline);
-                node
-            }
             (_, node) => node,
         };
         if let Some(node) = unused {
@@ -248,11 +266,11 @@ impl Timeout {
             // owner. The node is of this engine.
             unsafe { shared.put_entry(node) };
         }
-        let is_reset = reset != Reset::TooLate;
-        if is_reset {
-            shared.count(remote, |counts| counts.reset.add(1));
+        match (reset, node) {
+            (Reset::TooLate, _) => Moved::No,
+            (Reset::Earlier, Some(_)) => Moved::Earlier,
+            _ => Moved::Told,
         }
-        is_reset
     }
 
     /// Returns whether the timeout is pending: it has neither expired nor been cancelled. A

@@ -22,6 +22,7 @@ mod periodic;
 mod periodic_ends;
 mod ranges;
 mod reentry;
+mod reset_many;
 mod shutdown;
 mod shutdown_with;
 mod stats;
