@@ -48,10 +48,10 @@ pub(crate) struct Entry {
     /// The only forward link. It belongs to one list at a time: the free list, the inbox, a wheel
     /// slot or a batch.
     next: ProtocolCell<Link>,
-    /// In a wheel slot: the address of the link that points here, as in Linux's `hlist`. With it an
-    /// entry can be unlinked, and a slot that becomes empty can be found, without a field that
-    /// names the slot. Null when in no slot.
-    back: ProtocolCell<*mut Link>,
+    /// In a wheel slot: the entry before this one, or the slot, and what else the slot's lists keep
+    /// in a link. With it an entry can be unlinked, and a slot that becomes empty can be found,
+    /// without a field that names the slot. Null when in no slot.
+    back: ProtocolCell<Link>,
     /// The remote of the shard that it was scheduled on, as the shard layer stored it.
     home: ProtocolCell<*const ()>,
     /// The task's table while there is a task, afterwards the link of a side queue. Atomic, because
@@ -130,33 +130,30 @@ impl Entry {
         self.next.with_mut(|next| unsafe { *next = link });
     }
 
-    /// Returns the address of the forward link, for the slot lists.
-    pub(crate) fn next_place(&self) -> *mut Link {
-        self.next.with_mut(|next| next)
-    }
-
-    pub(crate) fn back(&self) -> *mut Link {
+    #[inline]
+    pub(crate) fn back(&self) -> Link {
         // SAFETY: only the worker that owns the wheel, or the producer whose tombstone this is,
         // reads or writes `back`.
         self.back.with(|back| unsafe { *back })
     }
 
-    pub(crate) fn set_back(&self, place: *mut Link) {
+    #[inline]
+    pub(crate) fn set_back(&self, link: Link) {
         // SAFETY: only the worker that owns the wheel, or the producer whose tombstone this is,
         // reads or writes `back`.
-        self.back.with_mut(|back| unsafe { *back = place });
+        self.back.with_mut(|back| unsafe { *back = link });
     }
 
     /// Returns the next tombstone of the same producer. The link is in the place of `back`, because
     /// a tombstone is in no slot.
     #[inline]
     pub(crate) fn next_tombstone(&self) -> Link {
-        self.back().cast()
+        self.back()
     }
 
     #[inline]
     pub(crate) fn set_next_tombstone(&self, link: Link) {
-        self.set_back(link.cast());
+        self.set_back(link);
     }
 
     pub(crate) fn is_in_a_slot(&self) -> bool {

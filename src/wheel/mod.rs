@@ -28,7 +28,14 @@
 //!
 //! **A jump of the clock** costs one step per occupied slot, not one per tick. If it outruns the
 //! whole ring of the last level, all slots are set aside and looked at once each (`sweep`), instead
-//! of round after round.
+//! of round after round. What is due then is sorted by deadline.
+//!
+//! **Entries of one tick come out in the order in which they were inserted.** A slot is first in,
+//! first out. An entry that a coarse level holds was inserted before all those of its tick that
+//! finer levels hold, because each level reaches farther as time goes on, and never less far. So a
+//! cascade moves the last entry of its block first, and to the front of the finer slot. Only an
+//! entry that was reset may come out elsewhere. So may one of a single level that waits for its
+//! round, if others of its tick are inserted between two parts of a turn whose budget is spent.
 
 mod level;
 mod occupancy;
@@ -101,10 +108,11 @@ pub(crate) struct Wheel {
     /// when there is more than the budget allows.
     late_place: usize,
     late_is_next: bool,
-    /// All slots as they were when the clock outran the wheel, and the index of the first that is
-    /// not yet gone through.
-    sweep: Slots,
-    swept: usize,
+    /// How many lists there are. As many others, behind them, are for what was set aside when the
+    /// clock outran the wheel.
+    lists: usize,
+    /// How many lists of what was set aside are not yet gone through: the last ones.
+    unswept: usize,
     /// All ticks before this one have been processed.
     cursor: u64,
     /// The cursor for which the levels were measured, or [`UNMEASURED`] if a block was opened
@@ -112,6 +120,13 @@ pub(crate) struct Wheel {
     measured: u64,
     len: usize,
     cascaded: u64,
+}
+
+/// A slot, and its level. A slot outside of all levels has the number of levels there.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    slot: usize,
+    level: usize,
 }
 
 /// What is to be done next, and when.
@@ -145,15 +160,15 @@ impl Wheel {
         let late_place = rings + 1 + levels;
         let lists = late_place + 1;
         Some(Self {
-            slots: Slots::new(lists)?,
+            slots: Slots::new(2 * lists)?,
             levels: (0..levels).map(level_of).collect(),
             cascades: (1..levels).map(cascade_of).collect(),
             due_place: rings,
             never_place: rings + 1,
             late_place,
             late_is_next: true,
-            sweep: Slots::new(lists)?,
-            swept: lists,
+            lists,
+            unswept: 0,
             cursor: 0,
             measured: UNMEASURED,
             len: 0,
@@ -205,35 +220,44 @@ impl Wheel {
     unsafe fn link(&mut self, entry: NonNull<Entry>, tick: Tick) {
         let place = self.place_for(tick);
         // SAFETY: the caller owns the entry's links, and keeps it valid while it is in the wheel.
-        unsafe { self.slots.push(place, entry) };
+        if unsafe { self.slots.push_back(place.slot, entry) } {
+            self.mark(place);
+        }
     }
 
-    /// Chooses the lowest level that reaches the tick, and marks its slot.
+    /// Marks a slot that may have been empty.
     #[inline]
-    fn place_for(&mut self, tick: Tick) -> usize {
+    fn mark(&mut self, place: Place) {
+        if let Some(level) = self.levels.get_mut(place.level) {
+            level.mark(place.slot, true);
+        }
+    }
+
+    /// Returns one of the lists that are in no level.
+    fn outside(&self, slot: usize) -> Place {
+        Place { slot, level: self.levels.len() }
+    }
+
+    /// Chooses the lowest level that reaches the tick.
+    #[inline]
+    fn place_for(&mut self, tick: Tick) -> Place {
         if tick == Tick::NEVER {
-            return self.never_place;
+            return self.outside(self.never_place);
         }
         let (cursor, tick) = (self.cursor, tick.get());
         if tick < cursor {
-            return self.late_place;
+            return self.outside(self.late_place);
         }
-        // About once a turn, and not for each entry.
-        if self.measured != cursor {
-            self.levels.iter_mut().for_each(|level| level.measure(cursor));
-            self.measured = cursor;
-        }
+        self.measure();
         // The last level takes the deadlines that no level reaches.
         let index = self.levels.iter().position(|level| level.reaches(tick)).unwrap_or(self.levels.len() - 1);
-        let level = &mut self.levels[index];
+        let level = &self.levels[index];
         let block = level.block_of(tick);
         // A tick that the level below does not reach lies in a block that this level has not opened
         // yet: the level below reaches two whole blocks beyond the block of the cursor, and a block
         // is opened at most half a block early.
         debug_assert!(block >= level.first_unopened(cursor));
-        let place = level.place(block);
-        level.mark(place, true);
-        place
+        Place { slot: level.place(block), level: index }
     }
 
     /// Unlinks an entry.
@@ -269,7 +293,7 @@ impl Wheel {
         // Nearly always there is another entry in the slot that is due.
         if !budget.is_spent()
             && self.is_swept()
-            && let Some(entry) = self.slots.take(self.due_place)
+            && let Some(entry) = self.slots.pop_front(self.due_place)
         {
             budget.spend();
             self.len -= 1;
@@ -278,19 +302,19 @@ impl Wheel {
         self.pop_next_due(now, budget)
     }
 
-    /// The rest of [`pop_due`](Self::pop_due): takes swept entries first, and finds what comes
-    /// next.
+    /// The rest of [`pop_due`](Self::pop_due): goes through what was set aside first, and finds
+    /// what comes next.
     #[inline(never)]
     fn pop_next_due(&mut self, now: Tick, budget: &mut Budget) -> Option<NonNull<Entry>> {
         loop {
+            if !self.is_swept() {
+                self.sweep(now, budget);
+            }
             if budget.is_spent() {
                 self.slots.seal(self.due_place);
-                if self.swept < self.sweep.len() {
-                    self.sweep.seal(self.swept);
-                }
                 return None;
             }
-            if let Some(entry) = self.take_swept().or_else(|| self.slots.take(self.due_place)) {
+            if let Some(entry) = self.slots.pop_front(self.due_place) {
                 budget.spend();
                 self.len -= 1;
                 return Some(entry);
@@ -326,7 +350,7 @@ impl Wheel {
     fn take_late(&mut self) -> bool {
         self.late_is_next = false;
         let is_there = !self.slots.is_empty(self.late_place);
-        self.slots.move_slot(self.late_place, &self.slots, self.due_place);
+        self.slots.move_slot(self.late_place, self.due_place);
         is_there
     }
 
@@ -342,7 +366,7 @@ impl Wheel {
             let left = due.saturating_sub(self.cursor);
             let eighths = (lead - left.min(lead)) * 8 / lead;
             let quota = CASCADE_QUOTA << eighths;
-            self.cascade(place, if left <= 1 { usize::MAX } else { quota }, budget);
+            self.cascade(index, if left <= 1 { usize::MAX } else { quota }, budget);
         }
     }
 
@@ -350,7 +374,7 @@ impl Wheel {
     /// never.
     pub(crate) fn next_due(&self) -> Option<Tick> {
         let is_due = |place| !self.slots.is_empty(place);
-        if self.swept < self.sweep.len() || is_due(self.due_place) || is_due(self.late_place) {
+        if !self.is_swept() || is_due(self.due_place) || is_due(self.late_place) {
             return Some(Tick::ZERO);
         }
         if self.cascades.iter().any(|cascade| !self.slots.is_empty(cascade.place)) {
@@ -364,7 +388,8 @@ impl Wheel {
     /// than the one found.
     pub(crate) fn earliest(&self) -> Tick {
         let due = [self.due_place, self.late_place].map(|place| self.slots.earliest_in(place));
-        let at_once = due.into_iter().chain((self.swept..self.sweep.len()).map(|place| self.sweep.earliest_in(place)));
+        let at_once =
+            due.into_iter().chain((self.next_swept()..2 * self.lists).map(|place| self.slots.earliest_in(place)));
         let cascading = self.cascades.iter().map(|cascade| self.slots.earliest_in(cascade.place));
         let found = at_once.chain(cascading).min().unwrap_or(Tick::NEVER);
         self.levels.iter().fold(found, |mut found, level| {
@@ -385,8 +410,8 @@ impl Wheel {
             take(entry);
         }
         let occupied = self.levels.iter_mut().flat_map(|level| level.take_occupied(self.cursor));
-        for place in occupied.chain(self.due_place..self.slots.len()) {
-            while let Some(entry) = self.slots.take(place) {
+        for place in occupied.chain(self.due_place..self.lists) {
+            while let Some(entry) = self.slots.pop_front(place) {
                 self.len -= 1;
                 take(entry);
             }
@@ -413,7 +438,7 @@ impl Wheel {
             Event::Due(tick) => {
                 let place = self.levels[0].place(tick);
                 self.levels[0].mark(place, false);
-                self.slots.move_slot(place, &self.slots, self.due_place);
+                self.slots.move_slot(place, self.due_place);
                 self.cursor = tick + 1;
             }
             Event::Open(index, block) => {
@@ -425,47 +450,106 @@ impl Wheel {
                 cascade.stepped = 0;
                 level.open(block);
                 self.measured = UNMEASURED;
-                self.slots.move_slot(place, &self.slots, cascade.place);
+                self.slots.move_slot(place, cascade.place);
                 self.cursor = self.cursor.max(at);
             }
             Event::Finish(index) => {
-                let place = self.cascades[index].place;
-                self.cascade(place, usize::MAX, budget);
+                self.cascade(index, usize::MAX, budget);
             }
         }
     }
 
     /// Moves up to `quota` entries of a cascade to the slots where they belong now.
-    fn cascade(&mut self, place: usize, quota: usize, budget: &mut Budget) {
+    fn cascade(&mut self, index: usize, quota: usize, budget: &mut Budget) {
+        let from = self.cascades[index].place;
         for _ in 0..quota {
             if budget.is_spent() {
                 break;
             }
-            let Some(entry) = self.slots.take(place) else { break };
+            let Some(entry) = self.slots.pop_back(from) else { break };
             budget.spend();
             // SAFETY: entries in a slot are valid.
             let deadline = unsafe { entry_ref(entry) }.state.deadline();
+            let place = self.place_below(index + 1, deadline);
             // SAFETY: it is in no slot now, and still the wheel's.
-            unsafe { self.link(entry, deadline) };
+            unsafe { self.slots.push_front(place.slot, entry) };
+            self.mark(place);
             self.cascaded += 1;
         }
-        self.slots.seal(place);
+    }
+
+    /// Chooses where an entry of a level's cascade goes: in front of the entries of its tick that
+    /// were inserted next after it. They are in the level below, or on their way out of it.
+    fn place_below(&mut self, level: usize, tick: Tick) -> Place {
+        self.measure();
+        for index in (0..level).rev() {
+            let below = &self.levels[index];
+            let block = below.block_of(tick.get());
+            if block >= below.first_unopened(self.cursor) {
+                if !below.reaches(tick.get()) {
+                    break;
+                }
+                return Place { slot: below.place(block), level: index };
+            }
+            let begins = below.begins(block);
+            let Some(cascade) = index.checked_sub(1).map(|index| &self.cascades[index]) else { break };
+            if cascade.due == begins && !self.slots.is_empty(cascade.place) {
+                return self.outside(cascade.place);
+            }
+        }
+        // It was reset, or waits for its round.
+        self.place_for(tick)
+    }
+
+    /// Measures how far the levels reach: about once a turn, and not for each entry.
+    #[inline]
+    fn measure(&mut self) {
+        let cursor = self.cursor;
+        if self.measured != cursor {
+            self.levels.iter_mut().for_each(|level| level.measure(cursor));
+            self.measured = cursor;
+        }
     }
 
     fn take_swept(&mut self) -> Option<NonNull<Entry>> {
-        while self.swept < self.sweep.len() {
-            let entry = self.sweep.take(self.swept);
+        while !self.is_swept() {
+            let entry = self.slots.pop_front(self.next_swept());
             if entry.is_some() {
                 return entry;
             }
-            self.swept += 1;
+            self.unswept -= 1;
         }
         None
     }
 
+    /// Links again what was set aside, and sorts what is due.
+    #[cold]
+    fn sweep(&mut self, now: Tick, budget: &mut Budget) {
+        while !budget.is_spent() {
+            let Some(entry) = self.take_swept() else { break };
+            budget.spend();
+            // SAFETY: entries in a slot are valid.
+            let deadline = unsafe { entry_ref(entry) }.state.deadline();
+            let place = if deadline <= now { self.outside(self.due_place) } else { self.place_for(deadline) };
+            // SAFETY: it is in no slot now, and still the wheel's.
+            unsafe { self.slots.push_back(place.slot, entry) };
+            self.mark(place);
+        }
+        if self.is_swept() {
+            self.slots.sort(self.due_place);
+        } else {
+            self.slots.seal(self.next_swept());
+        }
+    }
+
     /// Returns whether all slots that were set aside have been gone through.
     pub(crate) fn is_swept(&self) -> bool {
-        self.swept == self.sweep.len()
+        self.unswept == 0
+    }
+
+    /// Returns the first list of what was set aside that is not yet gone through.
+    fn next_swept(&self) -> usize {
+        2 * self.lists - self.unswept
     }
 
     /// Makes all entries come up, because some may have an earlier deadline now and nobody can name
@@ -474,28 +558,27 @@ impl Wheel {
     #[cold]
     pub(crate) fn rescan(&mut self, now: Tick) {
         self.set_all_aside(now.get());
-        let last = self.sweep.len() - 1;
-        self.slots.move_slot(self.never_place, &self.sweep, last);
+        self.slots.move_slot(self.never_place, 2 * self.lists - 1);
     }
 
-    /// Sets all lists aside, in the order of their levels and blocks, and moves the cursor at once.
-    /// Called when the slot of an entry does not tell its deadline any more, for example because
-    /// the clock has outrun the last level's ring.
+    /// Sets all lists aside, and moves the cursor at once. Called when the slot of an entry does
+    /// not tell its deadline any more, for example because the clock has outrun the last level's
+    /// ring. The coarsest level goes first, whose entries of a tick are the oldest.
     #[cold]
     fn set_all_aside(&mut self, now: u64) {
         debug_assert!(self.is_swept());
-        let mut to = 0;
+        let mut to = self.lists;
         let mut set_aside = |place: usize| {
-            self.slots.move_slot(place, &self.sweep, to);
+            self.slots.move_slot(place, to);
             to += 1;
         };
-        for (index, level) in self.levels.iter_mut().enumerate() {
+        for (index, level) in self.levels.iter_mut().enumerate().rev() {
+            level.take_occupied(self.cursor).for_each(&mut set_aside);
             if index > 0 {
                 set_aside(self.cascades[index - 1].place);
             }
-            level.take_occupied(self.cursor).for_each(&mut set_aside);
         }
-        self.swept = 0;
+        self.unswept = self.lists;
         self.cursor = self.cursor.max(now + 1);
     }
 }

@@ -1,12 +1,17 @@
-//! The slots: heads of intrusive lists of entries. An entry knows the address of the link that
-//! points at it, as in Linux's `hlist`. So it can be unlinked without a search, and that address
-//! tells which slot it leaves empty.
+//! The slots: lists of entries, first in, first out. An entry knows the one before it and the one
+//! after it, so it can be unlinked without a search. At either end of a list it knows the slot, so
+//! that the slot which it leaves empty is found.
 //!
-//! A slot is a cache line of such heads, the *lanes*, filled in turn. Entries of a slot lie
-//! anywhere in memory, and the address of the next entry is known only once the entry before it has
-//! been loaded. So a single list is one cache miss after the other. Walking [`LANES`] lists in turn
+//! A slot is seven such lists, the *lanes*, filled in turn. Entries of a slot lie anywhere in
+//! memory, and the address of the next entry is known only once the entry before it has been
+//! loaded. So a single list is one cache miss after the other. Walking [`LANES`] lists in turn
 //! keeps as many misses under way at a time, as the partitions of a hash join do (Chen, Ailamaki,
 //! Gibbons and Mowry, "Improving Hash Join Performance through Prefetching", 2004).
+//!
+//! The entries of a slot are numbered, by lane and round. So the next entry is at the head of the
+//! next lane, unless an entry in between has been unlinked. Then the heads of all lanes are looked
+//! at. An entry keeps 16 bits of its round, above the address in its backward link. So the order
+//! may be wrong where 458,752 entries in a row, all of one slot, were unlinked, and only there.
 
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
@@ -16,75 +21,282 @@ use crate::sync::prefetch;
 use crate::sys::memory::Zeroed;
 use crate::time::Tick;
 
-/// Lists of a slot.
-const LANES: usize = 8;
+/// Lists of a slot. With the number beside them, their heads fill a cache line.
+const LANES: usize = 7;
+const LAST_LANE: u32 = 6;
+const _: () = assert!(LAST_LANE as usize == LANES - 1);
 
-type Slot = [Cell<Link>; LANES];
+/// The bits of a link. Entries and slots begin at a cache line.
+///
+/// ```text
+/// 16 bits: the entry's round, in a backward link | address | lane (3 bits) | END
+/// ```
+const ADDRESS: usize = ((1 << ROUND_SHIFT) - 1) & !63;
+const ROUND_SHIFT: u32 = 48;
+const LANE_SHIFT: u32 = 1;
+/// Set if a link is at the end of a lane. Then it names the slot and the lane, and not an entry.
+const END: usize = 1;
+
+/// The number of an entry. They wrap around.
+#[derive(Clone, Copy, Debug)]
+struct Number {
+    round: u32,
+    lane: u32,
+}
+
+impl Number {
+    fn next(self) -> Self {
+        if self.lane == LAST_LANE {
+            Self { round: self.round.wrapping_add(1), lane: 0 }
+        } else {
+            Self { lane: self.lane + 1, ..self }
+        }
+    }
+
+    fn previous(self) -> Self {
+        if self.lane == 0 {
+            Self { round: self.round.wrapping_sub(1), lane: LAST_LANE }
+        } else {
+            Self { lane: self.lane - 1, ..self }
+        }
+    }
+
+    fn lane(self) -> usize {
+        debug_assert!(self.lane <= LAST_LANE);
+        self.lane as usize
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "16 bits are kept")]
+    fn short_round(self) -> u16 {
+        self.round as u16
+    }
+}
+
+/// The heads of the lanes are apart from their tails, because each is used without the other.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Slot {
+    /// Null if the lane is empty.
+    firsts: [Cell<Link>; LANES],
+    /// The number of the next entry in front, if it was not unlinked.
+    front: Cell<Number>,
+    /// Null if the lane is empty.
+    lasts: [Cell<Link>; LANES],
+    /// The number of the next entry that is added at the back.
+    back: Cell<Number>,
+}
+
+const _: () = assert!(size_of::<Slot>() == 128, "a slot is two cache lines");
+
+impl Slot {
+    /// Returns what the links at both ends of a lane hold.
+    fn end(&self, lane: usize) -> Link {
+        ptr::from_ref(self).cast_mut().cast::<Entry>().map_addr(|addr| addr | lane << LANE_SHIFT | END)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.firsts.iter().all(|first| first.get().is_null())
+    }
+
+    fn clear_lane(&self, lane: usize) {
+        self.firsts[lane].set(ptr::null_mut());
+        self.lasts[lane].set(ptr::null_mut());
+    }
+}
+
+fn is_end(link: Link) -> bool {
+    link.addr() & END != 0
+}
+
+fn lane_of(end: Link) -> usize {
+    (end.addr() >> LANE_SHIFT) % LANES.next_power_of_two()
+}
+
+/// Returns the round that an entry in a slot keeps.
+#[inline]
+fn round_of(this: &Entry) -> u16 {
+    #[expect(clippy::cast_possible_truncation, reason = "16 bits are left")]
+    let round = (this.back().addr() >> ROUND_SHIFT) as u16;
+    round
+}
+
+/// Returns where an entry's backward link points.
+#[inline]
+fn before(this: &Entry) -> Link {
+    this.back().map_addr(|addr| addr & ((1 << ROUND_SHIFT) - 1))
+}
+
+#[inline]
+fn set_before(this: &Entry, before: Link, round: u16) {
+    this.set_back(before.map_addr(|addr| addr | usize::from(round) << ROUND_SHIFT));
+}
 
 #[derive(Debug)]
 pub(super) struct Slots {
-    /// Not in a `Box`: entries hold addresses into it, and moving a `Box` would invalidate them.
-    /// Zeroed links are null.
+    /// Not in a `Box`: entries hold addresses into it. Zeroed links are null.
     slots: Zeroed<Slot>,
-    /// The lane that is filled next.
-    fill: Cell<usize>,
-    /// The lane that is emptied next. It counts down, because entries that were linked one after
-    /// the other often lie so in memory, too, and come out in the reverse order.
-    take: Cell<usize>,
 }
 
 impl Slots {
     /// Returns `None` if there is no memory for so many slots.
     pub(super) fn new(len: usize) -> Option<Self> {
-        Some(Self { slots: Zeroed::new(len)?, fill: Cell::new(0), take: Cell::new(0) })
+        let slots = Zeroed::<Slot>::new(len)?;
+        let end = slots.first().addr().get().checked_add(len * size_of::<Slot>())?;
+        (end <= 1 << ROUND_SHIFT).then_some(Self { slots })
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.slots.len()
-    }
-
-    fn lanes(&self, slot: usize) -> &Slot {
-        debug_assert!(slot < self.len());
+    #[inline(always)]
+    fn slot(&self, slot: usize) -> &Slot {
+        debug_assert!(slot < self.slots.len());
         // SAFETY: every caller's slot is below `len`.
-        let lanes = unsafe { self.slots.at(slot) };
-        // SAFETY: the slot is within the array; only cells are made of its lanes, and they live as
-        // long as this array.
-        unsafe { lanes.as_ref() }
+        let place = unsafe { self.slots.at(slot) };
+        // SAFETY: the slot is within the array; only shared references are made to it, and it lives
+        // as long as this array.
+        unsafe { place.as_ref() }
+    }
+
+    /// Returns the slot whose lane [ends](Slot::end) here.
+    fn slot_of(&self, end: Link) -> usize {
+        ((end.addr() & ADDRESS) - self.slots.first().addr().get()) / size_of::<Slot>()
     }
 
     pub(super) fn is_empty(&self, slot: usize) -> bool {
-        self.lanes(slot).iter().all(|head| head.get().is_null())
+        self.slot(slot).is_empty()
     }
 
-    /// Unlinks any one entry of a slot, and writes to no other entry. Such a write would wait for
+    /// Adds an entry behind all others of a slot. Returns true if the slot may have been empty.
+    ///
+    /// # Safety
+    /// The entry is the wheel's, in no slot, and stays valid until it is unlinked.
+    #[inline]
+    pub(super) unsafe fn push_back(&self, slot: usize, entry: NonNull<Entry>) -> bool {
+        // SAFETY: the caller says that the entry is valid, and the wheel's.
+        let (this, slot) = (unsafe { entry_ref(entry) }, self.slot(slot));
+        let number = slot.back.get();
+        slot.back.set(number.next());
+        let lane = number.lane();
+        let (last, end) = (slot.lasts[lane].replace(entry.as_ptr()), slot.end(lane));
+        this.set_next(end);
+        let before = match NonNull::new(last) {
+            Some(before) => {
+                // SAFETY: entries in a slot are valid.
+                unsafe { entry_ref(before) }.set_next(entry.as_ptr());
+                last
+            }
+            None => {
+                slot.firsts[lane].set(entry.as_ptr());
+                end
+            }
+        };
+        set_before(this, before, number.short_round());
+        last.is_null()
+    }
+
+    /// Adds an entry in front of all others of a slot, which is sealed.
+    ///
+    /// # Safety
+    /// As for [`push_back`](Self::push_back).
+    pub(super) unsafe fn push_front(&self, slot: usize, entry: NonNull<Entry>) {
+        // SAFETY: the caller says that the entry is valid, and the wheel's.
+        let (this, slot) = (unsafe { entry_ref(entry) }, self.slot(slot));
+        let number = slot.front.get().previous();
+        slot.front.set(number);
+        let lane = number.lane();
+        let (first, end) = (slot.firsts[lane].replace(entry.as_ptr()), slot.end(lane));
+        set_before(this, end, number.short_round());
+        let behind = match NonNull::new(first) {
+            Some(behind) => {
+                // SAFETY: entries in a slot are valid.
+                let behind = unsafe { entry_ref(behind) };
+                set_before(behind, entry.as_ptr(), round_of(behind));
+                first
+            }
+            None => {
+                slot.lasts[lane].set(entry.as_ptr());
+                end
+            }
+        };
+        this.set_next(behind);
+    }
+
+    /// Unlinks the first entry of a slot, and writes to no other entry. Such a write would wait for
     /// the other entry's cache line, and so would the caller's next read-modify-write. So the entry
     /// that is now the first of its lane does not know its place until the slot is
     /// [sealed](Self::seal), and must not be [unlinked](Self::unlink) before.
     #[inline(always)]
-    pub(super) fn take(&self, slot: usize) -> Option<NonNull<Entry>> {
-        let lanes = self.lanes(slot);
-        for _ in 0..LANES {
-            let lane = self.take.get();
-            self.take.set((lane + LANES - 1) % LANES);
-            if let Some(entry) = NonNull::new(lanes[lane].get()) {
-                // SAFETY: entries in a slot are valid.
-                let this = unsafe { entry_ref(entry) };
+    pub(super) fn pop_front(&self, slot: usize) -> Option<NonNull<Entry>> {
+        let slot = self.slot(slot);
+        let number = slot.front.get();
+        // SAFETY: a number's lane is always less than `LANES`.
+        let first = unsafe { slot.firsts.get_unchecked(number.lane()) };
+        if let Some(entry) = NonNull::new(first.get()) {
+            // SAFETY: entries in a slot are valid.
+            let this = unsafe { entry_ref(entry) };
+            if round_of(this) == number.short_round() {
+                slot.front.set(number.next());
                 let next = this.next();
-                lanes[lane].set(next);
-                prefetch(next);
                 this.set_back(ptr::null_mut());
+                if is_end(next) {
+                    slot.clear_lane(number.lane());
+                } else {
+                    first.set(next);
+                    prefetch(next);
+                }
                 return Some(entry);
             }
         }
-        None
+        self.pop_front_after_a_gap(slot)
+    }
+
+    /// Like [`pop_front`](Self::pop_front), when the entry with the next number has been unlinked.
+    #[inline(never)]
+    fn pop_front_after_a_gap(&self, slot: &Slot) -> Option<NonNull<Entry>> {
+        let front = slot.front.get();
+        let number_of = |(lane, first): (u32, &Cell<Link>)| {
+            // SAFETY: entries in a slot are valid.
+            let round = round_of(unsafe { entry_ref(NonNull::new(first.get())?) });
+            // The numbers before the one in front have been taken: those of its round in the lanes
+            // before its own.
+            let taken = u32::from(lane < front.lane);
+            let earliest = Number { round: front.round.wrapping_add(taken), ..front };
+            Some((taken + u32::from(round.wrapping_sub(earliest.short_round())), lane))
+        };
+        let (rounds, lane) = (0..).zip(&slot.firsts).filter_map(number_of).min()?;
+        slot.front.set(Number { round: front.round.wrapping_add(rounds), lane });
+        let place = (ptr::from_ref(slot).addr() - self.slots.first().addr().get()) / size_of::<Slot>();
+        // Now its number is the next one.
+        self.pop_front(place)
+    }
+
+    /// Unlinks the last entry of a slot, which is sealed, and leaves it sealed.
+    pub(super) fn pop_back(&self, slot: usize) -> Option<NonNull<Entry>> {
+        let slot = self.slot(slot);
+        let back = slot.back.get().previous();
+        let number_of = |(lane, last): (u32, &Cell<Link>)| {
+            let last = NonNull::new(last.get())?;
+            // SAFETY: entries in a slot are valid.
+            let round = round_of(unsafe { entry_ref(last) });
+            let taken = u32::from(lane > back.lane);
+            let latest = Number { round: back.round.wrapping_sub(taken), ..back };
+            Some((taken + u32::from(latest.short_round().wrapping_sub(round)), std::cmp::Reverse(lane), last))
+        };
+        let (rounds, lane, entry) = (0..).zip(&slot.lasts).filter_map(number_of).min()?;
+        slot.back.set(Number { round: back.round.wrapping_sub(rounds), lane: lane.0 });
+        // SAFETY: entries in a slot are valid.
+        prefetch(before(unsafe { entry_ref(entry) }));
+        // SAFETY: it is in this slot, which is sealed.
+        unsafe { self.unlink(entry) };
+        Some(entry)
     }
 
     /// Tells the first entry of each lane where it is linked.
     pub(super) fn seal(&self, slot: usize) {
-        for head in self.lanes(slot) {
-            if let Some(first) = NonNull::new(head.get()) {
+        let slot = self.slot(slot);
+        for (lane, first) in slot.firsts.iter().enumerate() {
+            if let Some(first) = NonNull::new(first.get()) {
                 // SAFETY: entries in a slot are valid.
-                unsafe { entry_ref(first) }.set_back(head.as_ptr());
+                let first = unsafe { entry_ref(first) };
+                set_before(first, slot.end(lane), round_of(first));
             }
         }
     }
@@ -92,65 +304,221 @@ impl Slots {
     /// Returns the earliest deadline of the pending entries in a slot, by their own words, or
     /// [`Tick::NEVER`] if there are none.
     pub(super) fn earliest_in(&self, slot: usize) -> Tick {
-        let entries = self.lanes(slot).iter().flat_map(|head| {
+        let entry_at = |link: Link| NonNull::new(link).filter(|_| !is_end(link));
+        let entries = self.slot(slot).firsts.iter().flat_map(|first| {
             // SAFETY: entries in a slot are valid.
-            std::iter::successors(NonNull::new(head.get()), |entry| NonNull::new(unsafe { entry_ref(*entry) }.next()))
+            std::iter::successors(entry_at(first.get()), |entry| entry_at(unsafe { entry_ref(*entry) }.next()))
         });
         // SAFETY: entries in a slot are valid.
         let states = entries.map(|entry| &unsafe { entry_ref(entry) }.state);
         states.filter(|state| state.is_pending()).map(|state| state.deadline()).min().unwrap_or(Tick::NEVER)
     }
 
-    /// # Safety
-    /// The entry is the wheel's, in no slot, and stays valid until it is unlinked.
-    #[inline]
-    pub(super) unsafe fn push(&self, slot: usize, entry: NonNull<Entry>) {
-        // SAFETY: the caller says that the entry is valid, and the wheel's.
-        let this = unsafe { entry_ref(entry) };
-        let lane = self.fill.get();
-        self.fill.set((lane + 1) % LANES);
-        let head = &self.lanes(slot)[lane];
-        let first = head.get();
-        this.set_next(first);
-        if let Some(first) = NonNull::new(first) {
-            // SAFETY: entries in a slot are valid.
-            unsafe { entry_ref(first) }.set_back(this.next_place());
+    /// Moves all entries of a slot to an empty one, in their order.
+    pub(super) fn move_slot(&self, from: usize, to: usize) {
+        debug_assert!(self.is_empty(to));
+        let (source, target) = (self.slot(from), self.slot(to));
+        for lane in 0..LANES {
+            let last = source.lasts[lane].get();
+            target.firsts[lane].set(source.firsts[lane].get());
+            target.lasts[lane].set(last);
+            source.clear_lane(lane);
+            if let Some(last) = NonNull::new(last) {
+                // SAFETY: entries in a slot are valid.
+                unsafe { entry_ref(last) }.set_next(target.end(lane));
+            }
         }
-        this.set_back(head.as_ptr());
-        head.set(entry.as_ptr());
+        target.front.set(source.front.get());
+        target.back.set(source.back.get());
+        self.seal(to);
     }
 
-    /// Moves all entries of a slot to an empty one, of this or another array.
-    pub(super) fn move_slot(&self, from: usize, to: &Slots, to_slot: usize) {
-        debug_assert!(to.is_empty(to_slot));
-        for (from, to) in self.lanes(from).iter().zip(to.lanes(to_slot)) {
-            to.set(from.replace(ptr::null_mut()));
-        }
-        to.seal(to_slot);
-    }
-
-    /// Unlinks an entry from its slot. Returns that slot if it is one of these and is empty now.
+    /// Unlinks an entry from its slot. Returns that slot if it is empty now.
     ///
     /// # Safety
-    /// The entry is valid and in a slot, which is sealed.
+    /// The entry is valid and in a slot of this array, which is sealed.
     #[inline]
     pub(super) unsafe fn unlink(&self, entry: NonNull<Entry>) -> Option<usize> {
         // SAFETY: the caller says that the entry is valid.
         let this = unsafe { entry_ref(entry) };
-        let (next, back) = (this.next(), this.back());
-        debug_assert!(!back.is_null());
-        // SAFETY: the slot is sealed, so `back` is a valid link.
-        debug_assert!(unsafe { back.read() } == entry.as_ptr(), "the slot was not sealed");
-        // SAFETY: the slot is sealed, so `back` is the link that points here: a head, or the link
-        // of a valid entry in the same slot.
-        unsafe { back.write(next) };
+        let (before, next) = (before(this), this.next());
+        debug_assert!(!before.is_null(), "in no slot");
         this.set_back(ptr::null_mut());
-        if let Some(next) = NonNull::new(next) {
-            // SAFETY: entries in a slot are valid.
-            unsafe { entry_ref(next) }.set_back(back);
-            return None;
+        if is_end(before) {
+            let (slot, lane) = (self.slot(self.slot_of(before)), lane_of(before));
+            debug_assert_eq!(slot.firsts[lane].get(), entry.as_ptr(), "the slot was not sealed");
+            if is_end(next) {
+                slot.clear_lane(lane);
+                if slot.is_empty() {
+                    slot.front.set(slot.back.get());
+                    return Some(self.slot_of(before));
+                }
+                return None;
+            }
+            slot.firsts[lane].set(next);
+        } else {
+            // SAFETY: the slot is sealed, so this is the entry before, in the same lane.
+            unsafe { entry_at(before) }.set_next(next);
+            if is_end(next) {
+                self.slot(self.slot_of(next)).lasts[lane_of(next)].set(before);
+                return None;
+            }
         }
-        let slot = back.addr().wrapping_sub(self.slots.first().addr().get()) / size_of::<Slot>();
-        (slot < self.len() && self.is_empty(slot)).then_some(slot)
+        // SAFETY: entries in a slot are valid.
+        let behind = unsafe { entry_at(next) };
+        set_before(behind, before, round_of(behind));
+        None
+    }
+
+    /// Sorts a slot by its entries' deadlines. Those with one deadline stay in their order. A merge
+    /// sort needs no memory. Deadlines that change meanwhile make the order wrong, and nothing
+    /// else.
+    #[cold]
+    pub(super) fn sort(&self, slot: usize) {
+        // Sorted lists, each of twice as many entries as the one before, or empty. What is in a
+        // longer list was in front of what is in a shorter one.
+        let mut lists: [Link; usize::BITS as usize] = [ptr::null_mut(); usize::BITS as usize];
+        while let Some(entry) = self.pop_front(slot) {
+            // SAFETY: it has just come out of the slot.
+            unsafe { entry_ref(entry) }.set_next(ptr::null_mut());
+            let mut list = entry.as_ptr();
+            for before in &mut lists {
+                if before.is_null() {
+                    *before = list;
+                    break;
+                }
+                // SAFETY: both are lists of entries that have come out of the slot.
+                list = unsafe { merge(std::mem::replace(before, ptr::null_mut()), list) };
+            }
+        }
+        // SAFETY: these are lists of entries that have come out of the slot.
+        let sorted = lists.into_iter().fold(ptr::null_mut(), |behind, list| unsafe { merge(list, behind) });
+        let mut rest = sorted;
+        while let Some(entry) = NonNull::new(rest) {
+            // SAFETY: it has come out of the slot.
+            rest = unsafe { entry_ref(entry) }.next();
+            // SAFETY: it is in no slot, and still the wheel's.
+            _ = unsafe { self.push_back(slot, entry) };
+        }
+    }
+}
+
+/// # Safety
+/// The link names an entry in a slot.
+unsafe fn entry_at<'a>(link: Link) -> &'a Entry {
+    // SAFETY: a link that names an entry is not null.
+    let entry = unsafe { NonNull::new_unchecked(link) };
+    // SAFETY: entries in a slot are valid.
+    unsafe { entry_ref(entry) }
+}
+
+/// Merges two lists that are sorted by deadlines. Of two entries with one deadline, that of `front`
+/// goes first.
+///
+/// # Safety
+/// Both are lists by `next`, which end with null, of valid entries whose links are the caller's.
+unsafe fn merge(mut front: Link, mut behind: Link) -> Link {
+    let mut merged: Link = ptr::null_mut();
+    let mut last: Option<&Entry> = None;
+    loop {
+        // SAFETY: the caller says that the entries are valid.
+        let heads = [front, behind].map(|link| NonNull::new(link).map(|entry| unsafe { entry_ref(entry) }));
+        let mut append = |link: Link| match last {
+            Some(last) => last.set_next(link),
+            None => merged = link,
+        };
+        let [Some(in_front), Some(at_back)] = heads else {
+            append(if front.is_null() { behind } else { front });
+            return merged;
+        };
+        if at_back.state.deadline() < in_front.state.deadline() {
+            append(behind);
+            (behind, last) = (at_back.next(), Some(at_back));
+        } else {
+            append(front);
+            (front, last) = (in_front.next(), Some(in_front));
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+
+    /// Does any operations on one slot, and compares with a queue. The slot is moved now and then,
+    /// and its numbers begin at `first`.
+    fn compare_with_a_queue(first: Number, operations: usize) {
+        let entries: Vec<_> = (0..100).map(|_| NonNull::from(Box::leak(Box::new(Entry::new_free())))).collect();
+        let slots = Slots::new(2).expect("memory");
+        let (mut queue, mut free, mut slot) = (VecDeque::new(), entries.clone(), 0);
+        slots.slot(0).front.set(first);
+        slots.slot(0).back.set(first);
+        let mut random = 0x9E37_79B9_7F4A_7C15_u64 | u64::from(first.round);
+        let mut below = |bound: usize| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            usize::try_from(random >> 33).expect("31 bits") % bound
+        };
+        for _ in 0..operations {
+            match below(9) {
+                0..3 => {
+                    for _ in 0..below(20) {
+                        let Some(entry) = free.pop() else { break };
+                        // SAFETY: it is in no slot, and lives until the test ends.
+                        let may_have_been_empty = unsafe { slots.push_back(slot, entry) };
+                        assert!(may_have_been_empty || !queue.is_empty());
+                        queue.push_back(entry);
+                    }
+                }
+                3 => {
+                    let Some(entry) = free.pop() else { continue };
+                    // SAFETY: it is in no slot, and lives until the test ends.
+                    unsafe { slots.push_front(slot, entry) };
+                    queue.push_front(entry);
+                }
+                4 => {
+                    for _ in 0..below(30).min(queue.len()) {
+                        let entry = queue.remove(below(queue.len())).expect("in the queue");
+                        // SAFETY: it is in the slot, which is sealed.
+                        let emptied = unsafe { slots.unlink(entry) };
+                        assert_eq!(emptied, queue.is_empty().then_some(slot));
+                        free.push(entry);
+                    }
+                }
+                5 | 6 => {
+                    for _ in 0..below(10) {
+                        let taken = slots.pop_front(slot);
+                        assert_eq!(taken, queue.pop_front());
+                        free.extend(taken);
+                    }
+                    slots.seal(slot);
+                }
+                7 => {
+                    let taken = slots.pop_back(slot);
+                    assert_eq!(taken, queue.pop_back());
+                    free.extend(taken);
+                }
+                _ => {
+                    slots.move_slot(slot, 1 - slot);
+                    assert!(slots.is_empty(slot));
+                    slot = 1 - slot;
+                }
+            }
+            assert_eq!(slots.is_empty(slot), queue.is_empty());
+        }
+        // SAFETY: each is from a box, and the slots are not used any more.
+        entries.into_iter().for_each(|entry| drop(unsafe { Box::from_raw(entry.as_ptr()) }));
+    }
+
+    #[test]
+    fn a_slot_is_a_queue_from_which_anything_can_be_unlinked() {
+        // Also where the numbers wrap around, and where their rounds do.
+        let operations = if cfg!(miri) { 200 } else { 20_000 };
+        for (round, lane) in [(0, 0), (0, 3), (u32::MAX - 9, 1), (u32::from(u16::MAX) - 9, 6)] {
+            compare_with_a_queue(Number { round, lane }, operations);
+        }
     }
 }

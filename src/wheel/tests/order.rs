@@ -1,0 +1,47 @@
+//! In which order entries come out. `advance_to` compares it: by deadline, and those of one tick as
+//! they were inserted.
+
+use super::Bench;
+
+#[test]
+fn a_jump_beyond_the_last_level_runs_all_in_the_order_of_their_deadlines() {
+    for (levels, budget) in [(1, 100), (2, 100), (2, 7), (3, 1_000)] {
+        let mut bench = Bench::new(8, levels);
+        // Ten at each of a hundred deadlines, from near to far and back.
+        for n in 0..1_000 {
+            bench.schedule(1 + n * 37 % 100 * 11);
+            if n == 500 {
+                bench.advance_to(3, budget);
+            }
+        }
+        // `advance_to` looks at the order.
+        bench.advance_to(1 << 40, budget);
+        assert_eq!(bench.oracle.len(), 0);
+    }
+}
+
+/// Each entry is inserted for one tick, nearer to it each time. So the first ones are in coarser
+/// levels than those after them.
+#[test]
+fn entries_of_one_tick_come_out_as_they_were_inserted_from_whatever_level() {
+    const TICK: u64 = if cfg!(miri) { 200 } else { 1_100 };
+    for (ticks_per_wheel, levels, budget) in [(2, 6, 100), (4, 4, 100), (8, 3, 3), (16, 2, 100)] {
+        // At their time, and when the clock jumps: then some blocks have been opened and others not.
+        for (step, until, end) in
+            [(1, 1, TICK), (7, 7, TICK), (40, 40, TICK), (3, 3, 1 << 40), (3, 10, 1 << 40), (3, 25, 1 << 40)]
+        {
+            let mut bench = Bench::new(ticks_per_wheel, levels);
+            while bench.now + until < TICK {
+                for _ in 0..5 {
+                    bench.schedule(TICK);
+                    // Leaves a gap.
+                    let cancelled = bench.schedule(TICK);
+                    bench.cancel(cancelled);
+                }
+                bench.advance_to(bench.now + step, budget);
+            }
+            bench.advance_to(end, budget);
+            assert_eq!(bench.oracle.len(), 0);
+        }
+    }
+}
