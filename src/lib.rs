@@ -85,9 +85,12 @@
 //!    [`cancel_on_drop`](Timeout::cancel_on_drop) makes a guard of it.
 //! 10. **Cancelled timeouts hold a bounded amount of memory**, whatever their delays:
 //!     see [Memory](#memory).
+//! 11. **First in, first out.** Of timeouts that run once, those of one tick that one thread has
+//!     scheduled on one shard run in that order, with [`Inline`] and in a driven engine:
+//!     see [`Builder::strict_order`], which names two exceptions.
 //!
-//! The engine does not promise an order among timeouts of one tick or of different shards, nor a
-//! bound on lateness.
+//! The engine does not promise an order among timeouts of different shards or threads, or on a pool
+//! of threads, nor a bound on lateness.
 //!
 //! # Lateness
 //!

@@ -93,6 +93,8 @@ pub(crate) struct Counters {
     /// Turns in which the worker has run tasks itself. A thread that moves the clock by hand goes
     /// by this.
     pub(crate) turns_run: Counter,
+    /// Arrivals that were turned round, before they are linked.
+    pub(crate) turned_round: Counter,
     /// Turns that left entries for the next turn.
     pub(crate) over_budget: Counter,
     /// Cancelled entries that the worker has freed.

@@ -54,7 +54,8 @@ impl Remote {
     /// Counts the worker's steps that give entries back sooner or later. The number only grows.
     fn progress(&self) -> u64 {
         let (counters, linked) = (&self.counters, self.counters.transferred.get());
-        linked.wrapping_add(counters.collected.get()).wrapping_add(counters.relinked.get())
+        let moved = linked.wrapping_add(counters.turned_round.get());
+        moved.wrapping_add(counters.collected.get()).wrapping_add(counters.relinked.get())
     }
 
     /// Returns whether very many cancelled entries wait in the queues. A node of the reset queue

@@ -3,6 +3,7 @@
 
 use std::ptr::NonNull;
 
+use super::arrivals::Arrivals;
 use super::batch::{Batch, MAX_BATCH};
 use super::lifetime::SharedRef;
 use super::unfired::UnfiredList;
@@ -45,7 +46,7 @@ pub(crate) struct Core {
     pub(super) wheel: Wheel,
     pub(super) limits: Limits,
     /// Taken out of the queues, and not gone through yet.
-    pub(super) inbox: Taken,
+    pub(super) inbox: Arrivals,
     pub(super) cancelled: Taken,
     pub(super) resets: Taken,
     pub(super) noted: Noted,
@@ -65,14 +66,13 @@ unsafe impl Send for Core {}
 
 impl Core {
     pub(crate) fn new(index: usize, wheel: Wheel, limits: Limits) -> Self {
-        let (inbox, cancelled, resets) = (Taken::NONE, Taken::NONE, Taken::NONE);
         Self {
             index,
             wheel,
             limits,
-            inbox,
-            cancelled,
-            resets,
+            inbox: Arrivals::NONE,
+            cancelled: Taken::NONE,
+            resets: Taken::NONE,
             noted: Noted::default(),
             free: EntryCache::new(),
             wakes: None,
@@ -199,9 +199,11 @@ impl Core {
                 self.unlink_and_let_go(shared, entry);
             }
         }
-        for mut list in [std::mem::replace(&mut self.inbox, Taken::NONE), pushed] {
+        for mut list in [std::mem::replace(&mut self.inbox, Arrivals::NONE), Arrivals::new(pushed)] {
             // SAFETY: taken out of the inbox, so they are the worker's.
-            while let Some(entry) = unsafe { list.pop(Entry::next) } {
+            unsafe { list.turn_round(usize::MAX) };
+            // SAFETY: taken out of the inbox, so they are the worker's.
+            while let Some(entry) = unsafe { list.pop() } {
                 take(&self.free, entry);
             }
         }

@@ -205,7 +205,11 @@ impl Shared {
     unsafe fn leave_tombstone(home: *const Remote, entry: NonNull<Entry>) -> bool {
         // SAFETY: the caller owns the handle, which keeps the engine's memory alive.
         let remote = unsafe { &*home };
-        let Some(mine) = Shared::of_remote(remote).thread_state() else { return false };
+        let shared = Shared::of_remote(remote);
+        if shared.strict_order {
+            return false;
+        }
+        let Some(mine) = shared.thread_state() else { return false };
         // SAFETY: the state is this thread's. The caller owns the handle, and says that the entry
         // may become a tombstone; `put_tombstone` checks the shard.
         if !unsafe { mine.put_tombstone(entry, remote) } {

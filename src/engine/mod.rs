@@ -1,6 +1,7 @@
 //! One engine: its shared part, its owners, and the half of each shard that only the worker
 //! touches.
 
+mod arrivals;
 mod backpressure;
 mod batch;
 mod chain;

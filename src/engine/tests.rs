@@ -69,7 +69,15 @@ impl Rig {
     fn with(limits: Limits, max_pending: Option<usize>) -> Self {
         let timeline = Timeline::new(Source::custom(ManualClock::new()), Duration::from_millis(1));
         let arena = Arena::new(0).expect("memory");
-        let plan = SharedPlan { shards: 2, timeline, arena, max_pending, max_wait: MAX_WAIT, on_panic: None };
+        let plan = SharedPlan {
+            shards: 2,
+            timeline,
+            arena,
+            max_pending,
+            max_wait: MAX_WAIT,
+            strict_order: false,
+            on_panic: None,
+        };
         let (shared, bell) = (SharedRef::create(plan).expect("memory"), Bell::default());
         let waker: Arc<dyn Wake> = Arc::new(bell.clone());
         shared.set_waker(&waker);
@@ -376,8 +384,15 @@ fn an_engine_goes_with_its_last_owner_or_the_last_handle() {
     let timeline = Timeline::new(Source::custom(ManualClock::new()), Duration::from_millis(1));
     let on_panic: PanicHook = Box::new(move |_| assert!(Arc::strong_count(&witness) > 0));
     let arena = Arena::new(0).expect("memory");
-    let plan =
-        SharedPlan { shards: 2, timeline, arena, max_pending: None, max_wait: MAX_WAIT, on_panic: Some(on_panic) };
+    let plan = SharedPlan {
+        shards: 2,
+        timeline,
+        arena,
+        max_pending: None,
+        max_wait: MAX_WAIT,
+        strict_order: false,
+        on_panic: Some(on_panic),
+    };
     let mut rig = Rig::new(ENOUGH);
     rig.shared = SharedRef::create(plan).expect("memory");
     let waker: Arc<dyn Wake> = Arc::new(rig.bell.clone());

@@ -2,6 +2,7 @@
 
 use std::ptr::NonNull;
 
+use super::arrivals::Arrivals;
 use super::batch::Batch;
 use super::core::{Core, Limits, Turn, let_go};
 use super::due::Due;
@@ -15,6 +16,9 @@ use crate::wheel::Budget;
 /// How many entries of one queue the owner goes through before it looks at the next queue: some 50
 /// µs of work.
 const PART: usize = 1_024;
+
+/// How many arrivals are turned round before the next look at the other queues.
+const TURNED_ROUND: usize = 4 * PART;
 
 /// How many arrivals go before what is due: a fifth of a millisecond of work.
 const BEFORE_DUE: usize = 4 * PART;
@@ -149,10 +153,10 @@ impl Core {
             self.take_inbox(remote);
             return true;
         }
-        let is_done = |left: usize, rest: Taken| left == 0 || rest.is_empty();
-        !(is_done(queues.cancels, self.cancelled)
-            && is_done(queues.resets, self.resets)
-            && is_done(queues.transfers, self.inbox))
+        let is_left = |may: usize, is_empty: bool| may > 0 && !is_empty;
+        is_left(queues.cancels, self.cancelled.is_empty())
+            || is_left(queues.resets, self.resets.is_empty())
+            || is_left(queues.transfers, self.inbox.is_empty())
     }
 
     /// Goes through a part of what has arrived, and of what was reset to an earlier deadline.
@@ -186,7 +190,7 @@ impl Core {
         let (backlog, noted) = (&remote.counters.backlog, &mut self.noted.inbox);
         note(backlog, noted, remote.inbox.depth());
         let is_draining = remote.drains_until().is_some();
-        self.inbox = if is_draining { remote.inbox.close() } else { remote.inbox.take() };
+        self.inbox = Arrivals::new(if is_draining { remote.inbox.close() } else { remote.inbox.take() });
         note(backlog, noted, self.inbox.depth());
     }
 
@@ -244,14 +248,19 @@ impl Core {
         read
     }
 
-    /// Links at most `most` of the entries that were taken out of the inbox. Returns how many were
-    /// gone through.
+    /// Links at most `most` of the entries that were taken out of the inbox, the oldest first.
+    /// Returns how many were gone through: none as long as they are not all turned round.
     #[inline(never)]
     fn link(&mut self, shared: &SharedRef, remote: &Remote, most: usize) -> usize {
+        // SAFETY: taken out of the inbox, so they are the worker's.
+        let turned_round = unsafe { self.inbox.turn_round(TURNED_ROUND) };
+        if turned_round > 0 {
+            remote.counters.turned_round.add(turned_round as u64);
+        }
         let (mut gone_through, mut cancelled) = (0, 0);
         while gone_through < most {
             // SAFETY: taken out of the inbox, so they are the worker's.
-            let Some(entry) = (unsafe { self.inbox.pop(Entry::next) }) else { break };
+            let Some(entry) = (unsafe { self.inbox.pop() }) else { break };
             gone_through += 1;
             // Repeats if the entry was revived after it was found cancelled.
             loop {

@@ -46,7 +46,7 @@ pub(crate) fn address_of(head: Link) -> Link {
     head.map_addr(|addr| addr & ADDRESS)
 }
 
-/// Entries taken out of a stack, oldest last.
+/// Entries taken out of a stack, newest first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     first: Link,
@@ -60,13 +60,13 @@ impl Taken {
         Self { first: address_of(head), depth: depth_of(head) }
     }
 
-    pub(crate) fn is_empty(self) -> bool {
+    pub(crate) const fn is_empty(self) -> bool {
         self.first.is_null()
     }
 
     /// Returns how many entries there were when they were taken, up to 65,535, or 0 if the list is
     /// empty by now.
-    pub(crate) fn depth(self) -> usize {
+    pub(crate) const fn depth(self) -> usize {
         if self.is_empty() { 0 } else { self.depth }
     }
 

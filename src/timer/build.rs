@@ -107,6 +107,7 @@ impl Builder {
             arena: Arena::new(self.capacity).ok_or(BuildError::Capacity { timeouts: self.capacity })?,
             max_pending: self.max_pending_timeouts,
             max_wait: self.max_wait,
+            strict_order: self.strict_order,
             on_panic: self.on_panic.take(),
         };
         let no_memory = || BuildError::Wheels { shards, levels, ticks_per_wheel: self.slots() };

@@ -48,6 +48,7 @@ const DEFAULT_STUCK_AFTER: Duration = Duration::from_secs(1);
 /// | [`expiry_limit`](Self::expiry_limit) | timeouts a turn | 100,000 | the same for a burst at one deadline |
 /// | [`max_pending_timeouts`](Self::max_pending_timeouts) | timeouts | no bound | a bound costs a shared counter |
 /// | [`max_wait`](Self::max_wait) | time | 20 ms | bounds the memory of cancelled timeouts when a worker falls behind |
+/// | [`strict_order`](Self::strict_order) | yes or no | no | a timeout that takes over a cancelled one's memory costs its caller less |
 /// | [`capacity`](Self::capacity) | timeouts of 64 bytes | 0 | memory is taken when it is needed |
 /// | [`pinning`](Self::pinning) | [`Pinning`] | [`Auto`](Pinning::Auto) | a core of its own for each worker, if there are more cores than workers |
 /// | [`wait`](Self::wait) | [`WaitStrategy`] | [`Park`](WaitStrategy::Park) | an idle worker takes no CPU; the others trade CPU for lateness |
@@ -67,6 +68,7 @@ pub struct Builder {
     pub(super) limits: Limits,
     pub(super) max_pending_timeouts: Option<usize>,
     pub(super) max_wait: Duration,
+    pub(super) strict_order: bool,
     pub(super) capacity: usize,
     pub(super) pinning: Pinning,
     pub(super) wait: WaitStrategy,
@@ -90,6 +92,7 @@ impl Builder {
             limits: Limits { transfer: DEFAULT_LIMIT, expiry: DEFAULT_LIMIT },
             max_pending_timeouts: None,
             max_wait: DEFAULT_MAX_WAIT,
+            strict_order: false,
             capacity: 0,
             pinning: Pinning::default(),
             wait: WaitStrategy::default(),
@@ -206,6 +209,46 @@ impl Builder {
     /// Default: 20 ms.
     pub fn max_wait(mut self, most: Duration) -> Self {
         self.max_wait = most;
+        self
+    }
+
+    /// Whether all timeouts of one tick run in the order in which their thread scheduled them.
+    ///
+    /// Timeouts that run once, that one thread has scheduled on one shard, and that are due in one
+    /// tick, run in that order with [`Inline`](crate::Inline) and in a driven engine. A pool's
+    /// threads take them in that order, and run them side by side. There are two exceptions. A
+    /// timeout that was reset runs anywhere among the others of its tick. And a timeout may take
+    /// over the place of one that the same thread has cancelled just before, whose handle is gone,
+    /// and which the worker has not seen yet. Then it runs in that place.
+    ///
+    /// With `true` no timeout takes over such a place. That costs a thread that schedules and
+    /// cancels in turn.
+    ///
+    /// ```
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    /// use tourbillon::{Inline, Timer};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let timer = Timer::builder().executor(Inline).strict_order(true).build()?;
+    /// let (send, ran) = mpsc::channel();
+    /// let deadline = timer.now() + Duration::from_millis(5);
+    /// for n in 0..9 {
+    ///     let send = send.clone();
+    ///     let timeout = timer.schedule_at(deadline, move || _ = send.send(n))?;
+    ///     if n % 3 == 0 {
+    ///         timeout.cancel();
+    ///     }
+    /// }
+    /// drop(send);
+    /// assert_eq!(ran.iter().collect::<Vec<_>>(), [1, 2, 4, 5, 7, 8]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Default: `false`.
+    pub fn strict_order(mut self, strict: bool) -> Self {
+        self.strict_order = strict;
         self
     }
 
@@ -336,6 +379,7 @@ impl fmt::Debug for Builder {
             .field("limits", &self.limits)
             .field("max_pending_timeouts", &self.max_pending_timeouts)
             .field("max_wait", &self.max_wait)
+            .field("strict_order", &self.strict_order)
             .field("capacity", &self.capacity)
             .field("pinning", &self.pinning)
             .field("wait", &self.wait)

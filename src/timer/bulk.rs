@@ -54,15 +54,15 @@ impl Target<'_> {
             for (&entry, task) in entries.iter().zip(tasks) {
                 arm(entry, remote, deadline, flags, Once(task));
             }
-            let (Some(&first), Some(&last)) = (entries.first(), entries.last()) else { return Ok(entries) };
+            let (Some(&oldest), Some(&newest)) = (entries.first(), entries.last()) else { return Ok(entries) };
             for pair in entries.windows(2) {
                 // SAFETY: the calling thread has just taken the entries, and is their sole owner
                 // until the inbox accepts them.
-                unsafe { entry_ref(pair[0]) }.set_next(pair[1].as_ptr());
+                unsafe { entry_ref(pair[1]) }.set_next(pair[0].as_ptr());
             }
             // SAFETY: the entries were just armed and linked, and are the calling thread's until
             // the inbox accepts them.
-            match unsafe { remote.push_chain(first, last, len, deadline) } {
+            match unsafe { remote.push_chain(newest, oldest, len, deadline) } {
                 Ok(()) => {
                     counts.scheduled.add(len as u64);
                     Ok(entries)

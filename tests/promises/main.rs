@@ -15,6 +15,7 @@ mod handles;
 mod hooks;
 mod keys;
 mod limits;
+mod order;
 mod outcomes;
 mod panics;
 mod pauses;

@@ -1,0 +1,128 @@
+//! In which order timeouts of one tick run, and those of one thread at all.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tourbillon::{Builder, Timer};
+
+use crate::common::{HOUR, MS, Random, Rig};
+
+/// The ids of what has run, in order.
+#[derive(Clone, Default)]
+struct Order(Arc<Mutex<Vec<usize>>>);
+
+impl Order {
+    fn task(&self, id: usize) -> impl FnOnce() + Send + 'static {
+        let order = Arc::clone(&self.0);
+        move || order.lock().expect("no panic").push(id)
+    }
+
+    fn take(&self) -> Vec<usize> {
+        std::mem::take(&mut *self.0.lock().expect("no panic"))
+    }
+}
+
+/// An engine whose worker runs the tasks, and a driven one.
+fn in_turn(builder: impl Fn() -> Builder) -> [Rig; 2] {
+    [Rig::inline(builder()), Rig::driven(builder())]
+}
+
+#[test]
+fn timeouts_of_one_tick_run_in_the_order_in_which_they_were_scheduled() {
+    for mut rig in in_turn(|| Timer::builder().shards(1)) {
+        let (order, mut next) = (Order::default(), 0);
+        let mut schedule = |rig: &Rig, many: usize, delay: Duration| {
+            for _ in 0..many {
+                rig.timer.schedule_detached(delay, order.task(next)).expect("accepted");
+                next += 1;
+            }
+        };
+        // Some are linked before the others are scheduled, and some are as many as need more than
+        // one part of a turn.
+        for many in [1, 2, 9, 100, 5_000] {
+            schedule(&rig, many, 5 * MS);
+            rig.settle();
+        }
+        schedule(&rig, 10, 5 * MS);
+        rig.advance(5 * MS);
+        assert!(order.take().into_iter().eq(0..next), "{}", rig.kind);
+    }
+}
+
+#[test]
+fn it_does_not_matter_how_far_away_the_tick_was_when_they_were_scheduled() {
+    for mut rig in in_turn(|| Timer::builder().shards(1)) {
+        let (order, deadline) = (Order::default(), rig.clock.now() + 24 * HOUR);
+        let mut scheduled = 0;
+        // From far to near: the first ones are in coarser levels of the wheel.
+        while rig.clock.now() < deadline {
+            for _ in 0..3 {
+                rig.timer.schedule_at(deadline, order.task(scheduled)).map(drop).expect("accepted");
+                scheduled += 1;
+            }
+            rig.settle();
+            rig.advance(((deadline - rig.clock.now()) / 4).max(MS));
+        }
+        rig.settle();
+        assert!(order.take().into_iter().eq(0..scheduled), "{}", rig.kind);
+    }
+}
+
+#[test]
+fn what_schedule_many_has_taken_runs_in_its_order() {
+    for mut rig in in_turn(|| Timer::builder().shards(1)) {
+        let order = Order::default();
+        for from in [0, 50] {
+            let tasks = (from..from + 50).map(|id| order.task(id));
+            drop(rig.timer.schedule_many(5 * MS, tasks).expect("accepted"));
+        }
+        rig.advance(5 * MS);
+        assert!(order.take().into_iter().eq(0..100), "{}", rig.kind);
+    }
+}
+
+#[test]
+fn cancelled_timeouts_leave_the_others_in_their_order() {
+    for strict in [false, true] {
+        for mut rig in in_turn(|| Timer::builder().shards(1).strict_order(strict)) {
+            let (order, mut random) = (Order::default(), Random::new(7));
+            let (mut held, mut kept) = (Vec::new(), Vec::new());
+            for id in 0..3_000 {
+                held.push((id, rig.timer.schedule(5 * MS, order.task(id)).expect("accepted")));
+                if random.below(50) == 0 {
+                    rig.settle();
+                }
+                if random.below(3) == 0 {
+                    let at = random.below(held.len());
+                    assert!(held[at].1.cancel());
+                    let (_id, cancelled) = held.remove(at);
+                    // By default only what is still held can't be taken over.
+                    if !strict {
+                        kept.push(cancelled);
+                    }
+                }
+            }
+            rig.advance(5 * MS);
+            assert!(order.take().into_iter().eq(held.iter().map(|(id, _)| *id)), "{}", rig.kind);
+        }
+    }
+}
+
+#[test]
+fn timeouts_of_one_key_run_in_the_order_of_their_deadlines_after_any_jump_of_the_clock() {
+    for levels in 1..=4 {
+        for mut rig in in_turn(|| Timer::builder().shards(1).ticks_per_wheel(64).levels(levels)) {
+            let (order, mut random) = (Order::default(), Random::new(levels as u64));
+            let mut expected = Vec::new();
+            for id in 0..500 {
+                let delay = MS + random.duration(2 * HOUR);
+                let timeout = rig.timer.shard_for(&"key").schedule(delay, order.task(id)).expect("accepted");
+                expected.push((timeout.deadline(), id));
+            }
+            rig.settle();
+            expected.sort_unstable();
+            rig.advance(2 * HOUR + 2 * MS);
+            assert!(order.take().into_iter().eq(expected.into_iter().map(|(_, id)| id)), "{}", rig.kind);
+        }
+    }
+}
