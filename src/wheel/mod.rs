@@ -476,6 +476,7 @@ impl Wheel {
             self.mark(place);
             self.cascaded += 1;
         }
+        self.slots.seal(from);
     }
 
     /// Chooses where an entry of a level's cascade goes: in front of the entries of its tick that

@@ -14,6 +14,7 @@
 //! may be wrong where 458,752 entries in a row, all of one slot, were unlinked, and only there.
 
 use std::cell::Cell;
+use std::cmp::Reverse;
 use std::ptr::{self, NonNull};
 
 use crate::entry::{Entry, Link, entry_ref};
@@ -155,6 +156,10 @@ impl Slots {
         unsafe { place.as_ref() }
     }
 
+    fn index_of(&self, slot: &Slot) -> usize {
+        self.slot_of(slot.end(0))
+    }
+
     /// Returns the slot whose lane [ends](Slot::end) here.
     fn slot_of(&self, end: Link) -> usize {
         ((end.addr() & ADDRESS) - self.slots.first().addr().get()) / size_of::<Slot>()
@@ -263,41 +268,66 @@ impl Slots {
         };
         let (rounds, lane) = (0..).zip(&slot.firsts).filter_map(number_of).min()?;
         slot.front.set(Number { round: front.round.wrapping_add(rounds), lane });
-        let place = (ptr::from_ref(slot).addr() - self.slots.first().addr().get()) / size_of::<Slot>();
         // Now its number is the next one.
-        self.pop_front(place)
+        self.pop_front(self.index_of(slot))
     }
 
-    /// Unlinks the last entry of a slot, which is sealed, and leaves it sealed.
+    /// Unlinks the last entry of a slot, and writes to no other entry, as
+    /// [`pop_front`](Self::pop_front) does. Until the slot is [sealed](Self::seal) only this may be
+    /// called again.
+    #[inline(always)]
     pub(super) fn pop_back(&self, slot: usize) -> Option<NonNull<Entry>> {
         let slot = self.slot(slot);
-        let back = slot.back.get().previous();
-        let number_of = |(lane, last): (u32, &Cell<Link>)| {
-            let last = NonNull::new(last.get())?;
+        let number = slot.back.get().previous();
+        // SAFETY: a number's lane is always less than `LANES`.
+        let last = unsafe { slot.lasts.get_unchecked(number.lane()) };
+        if let Some(entry) = NonNull::new(last.get()) {
             // SAFETY: entries in a slot are valid.
-            let round = round_of(unsafe { entry_ref(last) });
-            let taken = u32::from(lane > back.lane);
-            let latest = Number { round: back.round.wrapping_sub(taken), ..back };
-            Some((taken + u32::from(latest.short_round().wrapping_sub(round)), std::cmp::Reverse(lane), last))
-        };
-        let (rounds, lane, entry) = (0..).zip(&slot.lasts).filter_map(number_of).min()?;
-        slot.back.set(Number { round: back.round.wrapping_sub(rounds), lane: lane.0 });
-        // SAFETY: entries in a slot are valid.
-        prefetch(before(unsafe { entry_ref(entry) }));
-        // SAFETY: it is in this slot, which is sealed.
-        unsafe { self.unlink(entry) };
-        Some(entry)
+            let this = unsafe { entry_ref(entry) };
+            if round_of(this) == number.short_round() {
+                slot.back.set(number);
+                let before = before(this);
+                this.set_back(ptr::null_mut());
+                if is_end(before) {
+                    slot.clear_lane(number.lane());
+                } else {
+                    last.set(before);
+                    prefetch(before);
+                }
+                return Some(entry);
+            }
+        }
+        self.pop_back_after_a_gap(slot)
     }
 
-    /// Tells the first entry of each lane where it is linked.
+    /// Like [`pop_back`](Self::pop_back), when the entry with that number has been unlinked.
+    #[inline(never)]
+    fn pop_back_after_a_gap(&self, slot: &Slot) -> Option<NonNull<Entry>> {
+        let back = slot.back.get().previous();
+        let number_of = |(lane, last): (u32, &Cell<Link>)| {
+            // SAFETY: entries in a slot are valid.
+            let round = round_of(unsafe { entry_ref(NonNull::new(last.get())?) });
+            let taken = u32::from(lane > back.lane);
+            let latest = Number { round: back.round.wrapping_sub(taken), ..back };
+            Some((taken + u32::from(latest.short_round().wrapping_sub(round)), Reverse(lane)))
+        };
+        let (rounds, Reverse(lane)) = (0..).zip(&slot.lasts).filter_map(number_of).min()?;
+        slot.back.set(Number { round: back.round.wrapping_sub(rounds), lane }.next());
+        // Now its number is the one before.
+        self.pop_back(self.index_of(slot))
+    }
+
+    /// Tells the first and the last entry of each lane where they are linked.
     pub(super) fn seal(&self, slot: usize) {
         let slot = self.slot(slot);
-        for (lane, first) in slot.firsts.iter().enumerate() {
-            if let Some(first) = NonNull::new(first.get()) {
-                // SAFETY: entries in a slot are valid.
-                let first = unsafe { entry_ref(first) };
-                set_before(first, slot.end(lane), round_of(first));
-            }
+        for lane in 0..LANES {
+            let ends = [&slot.firsts, &slot.lasts].map(|links| NonNull::new(links[lane].get()));
+            // SAFETY: entries in a slot are valid.
+            let [Some(first), Some(last)] = ends.map(|entry| entry.map(|entry| unsafe { entry_ref(entry) })) else {
+                continue;
+            };
+            set_before(first, slot.end(lane), round_of(first));
+            last.set_next(slot.end(lane));
         }
     }
 
@@ -319,14 +349,9 @@ impl Slots {
         debug_assert!(self.is_empty(to));
         let (source, target) = (self.slot(from), self.slot(to));
         for lane in 0..LANES {
-            let last = source.lasts[lane].get();
             target.firsts[lane].set(source.firsts[lane].get());
-            target.lasts[lane].set(last);
+            target.lasts[lane].set(source.lasts[lane].get());
             source.clear_lane(lane);
-            if let Some(last) = NonNull::new(last) {
-                // SAFETY: entries in a slot are valid.
-                unsafe { entry_ref(last) }.set_next(target.end(lane));
-            }
         }
         target.front.set(source.front.get());
         target.back.set(source.back.get());
@@ -497,9 +522,12 @@ mod tests {
                     slots.seal(slot);
                 }
                 7 => {
-                    let taken = slots.pop_back(slot);
-                    assert_eq!(taken, queue.pop_back());
-                    free.extend(taken);
+                    for _ in 0..below(10) {
+                        let taken = slots.pop_back(slot);
+                        assert_eq!(taken, queue.pop_back());
+                        free.extend(taken);
+                    }
+                    slots.seal(slot);
                 }
                 _ => {
                     slots.move_slot(slot, 1 - slot);
