@@ -103,6 +103,23 @@ impl Batch {
         self.entries.chain.len()
     }
 
+    /// Splits off all but the first `most`. Returns `None` if there are no more.
+    pub(crate) fn split_off(&mut self, most: usize) -> Option<Self> {
+        if self.len() <= most {
+            return None;
+        }
+        let mut rest = Self::new(self.shared.clone(), self.shard, self.entries.kind);
+        let first = self.entries.chain.split_first(most);
+        rest.entries.chain = std::mem::replace(&mut self.entries.chain, first);
+        Some(rest)
+    }
+
+    /// Moves the first `most`, or all, to the entries of a batch that this one was split off.
+    pub(crate) fn move_to(&mut self, entries: &mut Entries, most: usize) {
+        debug_assert!(self.entries.kind == entries.kind);
+        entries.chain.append(self.entries.chain.split_first(most));
+    }
+
     /// # Safety
     /// The entry is the engine's, and in no list. It is in the state that the batch's kind says, or
     /// the caller has expired it, and it is periodic.

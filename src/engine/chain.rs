@@ -52,6 +52,20 @@ impl Chain {
         self.len += len;
     }
 
+    /// Takes off the entries that were pushed first: `most` of them, or all.
+    pub(super) fn split_first(&mut self, most: usize) -> Self {
+        let Some(steps) = most.min(self.len).checked_sub(1) else { return Self::new() };
+        if steps + 1 == self.len {
+            return std::mem::replace(self, Self::new());
+        }
+        // SAFETY: entries of the chain, and their links, are its holder's.
+        let next = |entry: Link| unsafe { entry_ref(NonNull::new(entry).expect("not the last")) }.next();
+        let last = (0..steps).fold(self.first, |entry, _| next(entry));
+        let front = Self { first: self.first, last, len: most };
+        (self.first, self.len) = (next(last), self.len - most);
+        front
+    }
+
     /// Takes off the entry that was pushed first.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<NonNull<Entry>> {

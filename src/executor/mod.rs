@@ -2,6 +2,7 @@
 //! user's.
 
 mod inline;
+mod open_batch;
 mod pool;
 
 use std::any::Any;
@@ -12,12 +13,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::{Duration, Instant};
 
 pub use inline::Inline;
+use open_batch::OpenBatch;
 pub use pool::ThreadPool;
 
 use crate::count::{Recorder, Running, TASKS_A_LOOK};
-use crate::engine::{At, Batch, Due, PeriodicRun, Run, Shared, SharedRef};
+use crate::engine::{At, Batch, Due, Entries, PeriodicRun, Run, Shared, SharedRef};
 use crate::entry::Task;
 use crate::events;
 use crate::panics::{self, CatchUnwind, Panic, Ran};
@@ -67,6 +70,13 @@ pub trait Executor: Send + Sync + 'static {
     fn runs_all(&self) -> bool {
         false
     }
+
+    /// Finds help for a batch that a task holds up. Returns whether to ask again soon. A worker
+    /// that has handed over a large batch asks before it sleeps.
+    #[doc(hidden)]
+    fn find_help(&self) -> bool {
+        false
+    }
 }
 
 impl<F: Fn(Expired) + Send + Sync + 'static> Executor for F {
@@ -82,6 +92,10 @@ impl<E: Executor + ?Sized> Executor for Arc<E> {
 
     fn runs_all(&self) -> bool {
         (**self).runs_all()
+    }
+
+    fn find_help(&self) -> bool {
+        (**self).find_help()
     }
 }
 
@@ -162,7 +176,18 @@ impl Expired {
     /// panics, the panic is caught, counted, and given to the builder's `on_panic`; the others
     /// still run.
     pub fn run(mut self) {
-        self.run_all();
+        self.run_all(|_| false);
+    }
+
+    /// Like [`run`](Self::run), but lays open what it has not begun.
+    fn run_open(mut self, open: &OpenBatch) {
+        match self.batch.split_off(open_batch::PART) {
+            Some(rest) => {
+                open.open(rest);
+                self.run_all(|entries| open.take_part(entries));
+            }
+            None => self.run_all(|_| false),
+        }
     }
 
     /// Makes a batch that is in flight from now on: a shutdown waits for it.
@@ -176,7 +201,8 @@ impl Expired {
         Self { batch, counted: false, is_awaited: false, begun: false }
     }
 
-    fn run_all(&mut self) {
+    /// `more` gives the next part of the batch when one is done. It returns false if there is none.
+    fn run_all(&mut self, more: impl FnMut(&mut Entries) -> bool) {
         self.begun = true;
         let in_flight = &self.batch.shared().in_flight;
         if !self.counted {
@@ -185,18 +211,23 @@ impl Expired {
         }
         in_flight.run();
         let engine = self.batch.shared().id();
-        run_as(engine, || self.run_each());
+        run_as(engine, || self.run_each(more));
     }
 
-    fn run_each(&mut self) {
+    fn run_each(&mut self, mut more: impl FnMut(&mut Entries) -> bool) {
         // A shutdown waits for a batch that is counted from the start, so it can have back what has
         // not begun. A batch that a user's executor holds stays that executor's own.
         let may_go_back = self.is_awaited;
         let (shard, sleepers) = (self.batch.shard(), self.batch.is_of_sleepers());
         let (entries, shared) = self.batch.open();
         let (at, mut runs) = (At::new(shared, shard, may_go_back), Runs::begin(shared, shard));
-        while let Some(batched) = entries.pop() {
-            if sleepers { batched.wake(at, &mut runs) } else { batched.run(at, &mut runs) }
+        loop {
+            while let Some(batched) = entries.pop() {
+                if sleepers { batched.wake(at, &mut runs) } else { batched.run(at, &mut runs) }
+            }
+            if !more(entries) {
+                return;
+            }
         }
     }
 }
@@ -332,7 +363,7 @@ impl Drop for Expired {
             if !self.begun {
                 self.batch.shared().refused.fetch_add(self.batch.len() as u64, Ordering::Relaxed);
             }
-            self.run_all();
+            self.run_all(|_| false);
         }
         if self.counted {
             self.batch.shared().in_flight.end();
@@ -352,7 +383,16 @@ pub(crate) struct Dispatch {
     counted: bool,
     in_turn: bool,
     hooks: WorkerHooks,
+    /// When the executor was last asked to find help for a batch, or was given one that may need
+    /// it. `None` if none does.
+    asked: Option<Instant>,
 }
+
+/// How often a worker looks whether a task holds up its batch.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// A batch of at most so many timeouts is not looked at. It is a part of an open batch.
+const SMALL: usize = 8;
 
 /// The user's hooks that a worker calls.
 #[derive(Clone, Default)]
@@ -365,7 +405,7 @@ impl Dispatch {
     /// `in_turn` says that the executor is [`Inline`].
     pub(crate) fn new(executor: Arc<dyn Executor>, in_turn: bool, hooks: WorkerHooks) -> Self {
         let counted = executor.runs_all();
-        Self { executor: CatchUnwind::new(executor), counted, in_turn, hooks }
+        Self { executor: CatchUnwind::new(executor), counted, in_turn, hooks, asked: None }
     }
 }
 
@@ -392,6 +432,9 @@ impl Sink for Dispatch {
     }
 
     fn accept(&mut self, batch: Batch) {
+        if self.counted && batch.len() > SMALL {
+            self.asked.get_or_insert_with(Instant::now);
+        }
         let expired = if self.counted { Expired::begin(batch) } else { Expired::uncounted(batch) };
         let engine = expired.batch.shared().id();
         // Run as a task: if the executor shut its own engine down, it would wait for this very
@@ -401,6 +444,14 @@ impl Sink for Dispatch {
 
     fn wake(&mut self, wakes: Batch) {
         run_here(wakes);
+    }
+
+    fn sleeps_at_most(&mut self) -> Option<Duration> {
+        if self.asked?.elapsed() >= LOOK {
+            let ask_again = panics::catch(|| self.executor.find_help()).unwrap_or(false);
+            self.asked = ask_again.then(Instant::now);
+        }
+        self.asked.map(|_| LOOK)
     }
 
     fn wants_ticks(&self) -> bool {

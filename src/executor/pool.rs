@@ -3,6 +3,7 @@
 use std::fmt;
 use std::num::NonZero;
 
+use super::open_batch::OpenBatch;
 use super::{Executor, Expired};
 use crate::panics;
 use crate::sync::thread;
@@ -14,9 +15,13 @@ use crate::sys::fork;
 ///
 /// A batch that finds no idle thread starts one, up to the number given to [`new`](Self::new). The
 /// threads end when the last clone of the pool has been dropped (an engine drops its own at
-/// shutdown) and the queue is empty. A batch is up to 256 tasks that expired together. They run one
-/// after the other, on one thread. A child that is forked after the pool was made does not have the
-/// pool's threads; there, batches run on the worker.
+/// shutdown) and the queue is empty. A child that is forked after the pool was made does not have
+/// the pool's threads; there, batches run on the worker.
+///
+/// A batch is up to 256 tasks that expired together. One thread runs them, one after the other, and
+/// takes eight at a time. While a task blocks it for more than a millisecond or two, another thread
+/// of the pool, if one is idle or can be started, takes over what the first has not taken. So a
+/// task that blocks holds up at most seven others.
 ///
 /// Clones share one pool, so that several engines can share its threads:
 ///
@@ -58,6 +63,18 @@ struct Crew {
     /// Idle threads that have been called and have not looked at the queue yet.
     called: usize,
     closed: bool,
+    open: Vec<Opened>,
+    /// How many of them are stuck.
+    stuck: usize,
+}
+
+/// The open batch of one of the threads, as it was at the last look.
+struct Opened {
+    batch: Arc<OpenBatch>,
+    /// How many parts its owner had taken by then, if something was left.
+    parts: Option<u64>,
+    /// Whether that has not changed since the look before.
+    is_stuck: bool,
 }
 
 impl ThreadPool {
@@ -88,6 +105,37 @@ impl ThreadPool {
     }
 }
 
+impl Crew {
+    /// Looks which threads have taken no part of their open batches since the last look. Returns
+    /// whether a batch is open at all.
+    fn look(&mut self) -> bool {
+        self.stuck = 0;
+        let mut is_open = false;
+        for opened in &mut self.open {
+            let parts = opened.batch.parts();
+            opened.is_stuck = parts.is_some() && parts == opened.parts;
+            opened.parts = parts;
+            self.stuck += usize::from(opened.is_stuck);
+            is_open |= parts.is_some();
+        }
+        is_open
+    }
+
+    /// Takes over what a thread that is stuck has not begun.
+    fn take_over(&mut self) -> Option<Expired> {
+        while self.stuck > 0 {
+            self.stuck -= 1;
+            let opened = self.open.iter_mut().find(|opened| opened.is_stuck)?;
+            opened.is_stuck = false;
+            // Its owner may have gone on since.
+            if let Some(rest) = opened.batch.take_over() {
+                return Some(rest);
+            }
+        }
+        None
+    }
+}
+
 impl Shared {
     /// Calls an idle thread, or starts one. Returns `false` if there is no thread at all to run the
     /// queue, now or later.
@@ -99,25 +147,46 @@ impl Shared {
             return true;
         }
         if crew.threads < this.max {
-            let shared = Arc::clone(this);
+            let (shared, batch) = (Arc::clone(this), Arc::<OpenBatch>::default());
+            let own = Arc::clone(&batch);
             let name = format!("{}-{}", this.name, crew.threads);
             let builder = thread::Builder::new().name(name);
-            if spawn_ordinary(builder, move || shared.work()).is_ok() {
+            if spawn_ordinary(builder, move || shared.work(&own)).is_ok() {
                 crew.threads += 1;
+                crew.open.push(Opened { batch, parts: None, is_stuck: false });
             }
         }
         crew.threads > 0
     }
 
+    /// Calls a thread for each that is stuck. Returns whether to look again.
+    fn find_help(this: &Arc<Self>) -> bool {
+        let mut crew = lock(&this.crew);
+        let (is_open, stuck) = (crew.look(), crew.stuck);
+        drop(crew);
+        (0..stuck).for_each(|_| _ = Self::call(this));
+        is_open || !this.queue.is_empty()
+    }
+
     /// Runs batches until the pool is closed and the queue is empty.
-    fn work(&self) {
+    fn work(&self, own: &OpenBatch) {
+        // `run` catches the panics of tasks. If it panics all the same, the pool must not lose the
+        // thread, and what it has laid open is dropped, which runs it.
+        let run = |expired: Expired| {
+            if panics::catch(|| expired.run_open(own)).is_none() {
+                drop(own.take_over());
+            }
+        };
         loop {
             while let Some(expired) = self.queue.pop() {
-                // `run` catches the panics of tasks. If it panics all the same, the pool must not
-                // lose the thread.
-                panics::catch(|| expired.run());
+                run(expired);
             }
             let mut crew = lock(&self.crew);
+            if let Some(expired) = crew.take_over() {
+                drop(crew);
+                run(expired);
+                continue;
+            }
             // A thread that pushes first pushes, and then takes this lock. So either this thread
             // sees the push here, or the pushing thread sees this one idle.
             if !self.queue.is_empty() {
@@ -155,6 +224,10 @@ impl Executor for ThreadPool {
 
     fn runs_all(&self) -> bool {
         true
+    }
+
+    fn find_help(&self) -> bool {
+        Shared::find_help(&self.owners.0)
     }
 }
 

@@ -33,8 +33,14 @@ pub(super) struct Slept {
     pub(super) until_ns: Option<u64>,
 }
 
-/// Waits until there may be something to do. Returns `None` if the worker has not slept.
-pub(super) fn wait(strategy: WaitStrategy, shared: &SharedRef, shard: &Core) -> Option<Slept> {
+/// Waits until there may be something to do, or for `at_most`. Returns `None` if the worker has not
+/// slept.
+pub(super) fn wait(
+    strategy: WaitStrategy,
+    shared: &SharedRef,
+    shard: &Core,
+    at_most: Option<Duration>,
+) -> Option<Slept> {
     let drained = shared.remote(shard.index()).drains_until();
     let next = shard.next_due().into_iter().chain(drained).min();
     let timeline = shared.timeline();
@@ -63,8 +69,8 @@ pub(super) fn wait(strategy: WaitStrategy, shared: &SharedRef, shard: &Core) -> 
     let until_ns = wake_up.filter(|_| !stands_still);
     let timeout = until_ns.map(|at| Duration::from_nanos(at - now_ns));
     // A cancel does not wake the worker, but it may remove the last timeout that a drain waits for.
-    let at_most = drained.map(|_| DRAIN_LOOK);
-    park_for(timeout.into_iter().chain(at_most).min());
+    let look = drained.map(|_| DRAIN_LOOK);
+    park_for(timeout.into_iter().chain(look).chain(at_most).min());
     Some(Slept { until_ns })
 }
 

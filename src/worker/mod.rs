@@ -37,6 +37,8 @@ pub(crate) trait Sink: Send {
     fn accept(&mut self, batch: Batch);
     /// Wakes the futures of this batch, on the calling thread.
     fn wake(&mut self, wakes: Batch);
+    /// Called before the worker sleeps. Returns for how long it may, if there is a limit.
+    fn sleeps_at_most(&mut self) -> Option<Duration>;
     /// Returns whether `tell` is to be called.
     fn wants_ticks(&self) -> bool;
     fn tell(&mut self, shared: &Shared, tick: &Tick);
@@ -277,7 +279,7 @@ impl Workers {
             return Step::Drained;
         }
         remote.complete_turn(requested, || shard.earliest());
-        if let Some(slept) = idle::wait(self.plan.wait, shared, shard) {
+        if let Some(slept) = idle::wait(self.plan.wait, shared, shard, sink.sleeps_at_most()) {
             remote.counters.wakeups.add(1);
             meter.iter_mut().for_each(|meter| meter.set_wanted(slept.until_ns));
         }

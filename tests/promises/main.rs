@@ -4,6 +4,7 @@
 mod common;
 
 mod advance_to_next;
+mod blocked;
 mod builder;
 mod bursts;
 mod clock_failures;

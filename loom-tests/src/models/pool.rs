@@ -2,10 +2,10 @@
 //! yet. A thread that waits for what is in flight waits exactly for that.
 
 use super::check::check;
-use super::rig::{Bare, Ledger, NO_LIMITS};
+use super::rig::{Bare, Gate, Ledger, NO_LIMITS};
 use crate::engine::Batch;
 use crate::engine::Core;
-use crate::executor::{Dispatch, ThreadPool, WorkerHooks};
+use crate::executor::{Dispatch, Executor, ThreadPool, WorkerHooks};
 use crate::sync::thread;
 use crate::time::Tick;
 use crate::worker::Sink;
@@ -18,6 +18,14 @@ fn batches(bare: &Bare, shard: &mut Core, ledger: &Ledger, n: usize) -> Vec<Batc
         shard.turn(&bare.shared, Tick::ZERO, || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
     }
     batches
+}
+
+/// Returns what is due now: one batch.
+fn one_batch(bare: &Bare, shard: &mut Core) -> Batch {
+    let mut batches = Vec::new();
+    shard.turn(&bare.shared, Tick::ZERO, || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
+    assert_eq!(batches.len(), 1);
+    batches.remove(0)
 }
 
 fn sink_of(pool: &ThreadPool) -> Dispatch {
@@ -139,5 +147,50 @@ fn two_kinds_of_waiters_are_told_of_the_end() {
         bare.shared.in_flight.wait();
         ledger.assert_closed(2);
         other.join().expect("no panic");
+    });
+}
+
+/// Invariant: what another thread takes over of a batch counts as in flight before its owner ends,
+/// and runs once.
+/// Legal end: all have run when the wait is over, on one thread or on two.
+#[test]
+fn a_wait_includes_what_another_thread_has_taken_over() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (bare, mut shard) = Bare::new(2, NO_LIMITS);
+        (0..2).for_each(|_| assert!(bare.push(bare.arm(Tick::ZERO, false, &ledger))));
+        let pool = ThreadPool::new(2);
+        sink_of(&pool).accept(one_batch(&bare, &mut shard));
+        // The second look finds the owner stuck if it has not run in between.
+        (0..2).for_each(|_| _ = pool.find_help());
+        bare.shared.in_flight.wait();
+        ledger.assert_closed(2);
+    });
+}
+
+/// Invariant: what waits behind a task that blocks is run by another thread, if somebody looks
+/// twice.
+/// Legal end: the first task has waited for the second one to run. (Otherwise it waits for ever.)
+#[test]
+fn a_task_may_wait_for_one_behind_it_in_its_batch() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (bare, mut shard) = Bare::new(2, NO_LIMITS);
+        let (begun, passed) = (Gate::new(), Gate::new());
+        let (begins, waits, first) = (begun.after(|| ()), passed.clone(), ledger.task());
+        let blocks = move || {
+            begins();
+            waits.wait();
+            first();
+        };
+        assert!(bare.push(bare.arm_task(Tick::ZERO, false, blocks)));
+        assert!(bare.push(bare.arm_task(Tick::ZERO, false, passed.after(ledger.task()))));
+        let pool = ThreadPool::new(2);
+        sink_of(&pool).accept(one_batch(&bare, &mut shard));
+        begun.wait();
+        assert!(pool.find_help(), "the second one waits");
+        pool.find_help();
+        bare.shared.in_flight.wait();
+        ledger.assert_closed(2);
     });
 }

@@ -166,13 +166,17 @@ impl Bare {
 
     /// Arms a timeout that another thread may push.
     pub(super) fn arm(&self, deadline: Tick, with_handle: bool, ledger: &Ledger) -> Armed {
+        self.arm_task(deadline, with_handle, ledger.task())
+    }
+
+    pub(super) fn arm_task(&self, deadline: Tick, with_handle: bool, task: impl FnOnce() + Send + 'static) -> Armed {
         let remote = self.shared.remote(0);
         // SAFETY: this is the calling thread's state, and its engine's arena.
         let entry =
             self.shared.with_thread_state(|mine| unsafe { self.shared.take_entry(mine, remote) }).expect("memory");
         // SAFETY: this thread has just taken the entry, and owns it.
         let this = unsafe { entry_ref(entry) };
-        this.fill(std::ptr::from_ref(remote).cast(), Task::new(ledger.task()));
+        this.fill(std::ptr::from_ref(remote).cast(), Task::new(task));
         this.state.arm(deadline, if with_handle { ArmFlags::HANDLE } else { ArmFlags::NONE });
         Armed { entry, deadline }
     }

@@ -1,0 +1,59 @@
+//! What a thread of a pool has not begun of its batch. It lies open, so that an idle thread can
+//! take it over while a task blocks its owner. The other end, who calls an idle thread, is the
+//! pool's.
+
+use super::Expired;
+use crate::engine::{Batch, Entries};
+use crate::sync::{Mutex, lock};
+
+/// How many timeouts a thread takes out of its batch at a time. One that blocks holds up the others
+/// of its part.
+pub(super) const PART: usize = if cfg!(loom) { 1 } else { 8 };
+
+/// The open batch of one thread.
+#[derive(Debug, Default)]
+pub(super) struct OpenBatch {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    rest: Option<Batch>,
+    /// How many parts the owner has taken, of this batch and of those before.
+    parts: u64,
+}
+
+impl OpenBatch {
+    /// Lays open what its owner does not begin yet.
+    pub(super) fn open(&self, rest: Batch) {
+        lock(&self.inner).rest = Some(rest);
+    }
+
+    /// Moves the next part to `entries`. Returns false if nothing is left. Only the owner calls
+    /// this.
+    pub(super) fn take_part(&self, entries: &mut Entries) -> bool {
+        let mut inner = lock(&self.inner);
+        inner.parts += 1;
+        let Some(rest) = &mut inner.rest else { return false };
+        rest.move_to(entries, PART);
+        let emptied = if rest.len() == 0 { inner.rest.take() } else { None };
+        drop(inner);
+        // The last one that holds a batch may end its engine: not under the lock.
+        drop(emptied);
+        true
+    }
+
+    /// Takes over what the owner has not begun.
+    pub(super) fn take_over(&self) -> Option<Expired> {
+        let mut inner = lock(&self.inner);
+        // It counts as in flight from here on. The owner, which is in flight too, has to look under
+        // the lock before it ends. So a shutdown that waits for both does not miss this one.
+        inner.rest.take().map(Expired::begin)
+    }
+
+    /// Returns how many parts the owner has taken if there is something to take over.
+    pub(super) fn parts(&self) -> Option<u64> {
+        let inner = lock(&self.inner);
+        inner.rest.as_ref().map(|_| inner.parts)
+    }
+}
