@@ -17,11 +17,18 @@ use crate::time::Tick;
 /// and with so few two threads can share a burst of some thousands.
 pub(crate) const MAX_BATCH: usize = 256;
 
+/// How many entries a thread of a pool takes out of its batch at a time: a *part*. A task that
+/// blocks holds up the others of its part.
+pub(crate) const PART: usize = if cfg!(loom) { 1 } else { 8 };
+
 /// Up to [`MAX_BATCH`] expired entries, in the order in which they expired. The batch holds the
 /// engine's ownership of them.
 #[derive(Debug)]
 pub(crate) struct Batch {
     entries: Entries,
+    /// The first entry of the last part. The first entry of each other part names that of the next
+    /// one, so that a thread can leave the rest to others without going through its own part.
+    last_part: Option<NonNull<Entry>>,
     shared: SharedRef,
     shard: usize,
 }
@@ -56,7 +63,7 @@ unsafe impl Send for Batch {}
 
 impl Batch {
     fn new(shared: SharedRef, shard: usize, kind: BatchKind) -> Self {
-        Self { entries: Entries { chain: Chain::new(), kind }, shared, shard }
+        Self { entries: Entries { chain: Chain::new(), kind }, last_part: None, shared, shard }
     }
 
     /// Makes a batch for entries that are due at `now`.
@@ -93,7 +100,7 @@ impl Batch {
     }
 
     /// Takes over all of another batch, of the same shard and kind. It may then be larger than
-    /// [`MAX_BATCH`].
+    /// [`MAX_BATCH`], and can't be split.
     pub(crate) fn append(&mut self, other: Self) {
         debug_assert!(self.shard == other.shard && self.entries.kind == other.entries.kind);
         self.entries.chain.append(other.entries.chain);
@@ -103,21 +110,20 @@ impl Batch {
         self.entries.chain.len()
     }
 
-    /// Splits off all but the first `most`. Returns `None` if there are no more.
-    pub(crate) fn split_off(&mut self, most: usize) -> Option<Self> {
-        if self.len() <= most {
-            return None;
-        }
+    /// Splits off all but the first part. Returns `None` if there is only one.
+    pub(crate) fn split_off(&mut self) -> Option<Self> {
+        let chain = self.entries.split_off()?;
         let mut rest = Self::new(self.shared.clone(), self.shard, self.entries.kind);
-        let first = self.entries.chain.split_first(most);
-        rest.entries.chain = std::mem::replace(&mut self.entries.chain, first);
+        rest.entries.chain = chain;
         Some(rest)
     }
 
-    /// Moves the first `most`, or all, to the entries of a batch that this one was split off.
-    pub(crate) fn move_to(&mut self, entries: &mut Entries, most: usize) {
-        debug_assert!(self.entries.kind == entries.kind);
-        entries.chain.append(self.entries.chain.split_first(most));
+    /// Moves the first part to the entries of a batch that this one was split off. Those have all
+    /// been taken off.
+    pub(crate) fn move_part(&mut self, entries: &mut Entries) {
+        debug_assert!(self.entries.kind == entries.kind && entries.chain.len() == 0);
+        let rest = self.entries.split_off().unwrap_or_else(Chain::new);
+        entries.chain = std::mem::replace(&mut self.entries.chain, rest);
     }
 
     /// # Safety
@@ -125,12 +131,28 @@ impl Batch {
     /// the caller has expired it, and it is periodic.
     #[inline]
     pub(super) unsafe fn push(&mut self, entry: NonNull<Entry>) {
+        if self.len().is_multiple_of(PART)
+            && let Some(before) = self.last_part.replace(entry)
+        {
+            // SAFETY: entries of the batch are the caller's.
+            unsafe { entry_ref(before) }.set_next_part(entry.as_ptr());
+        }
         // SAFETY: the caller says that it is in no list; it is the batch's from here on.
         unsafe { self.entries.chain.push(entry) };
     }
 }
 
 impl Entries {
+    /// Splits off all but the first part. Returns `None` if there is only one.
+    fn split_off(&mut self) -> Option<Chain> {
+        if self.chain.len() <= PART {
+            return None;
+        }
+        // SAFETY: the entries are the batch's.
+        let next = unsafe { entry_ref(self.chain.first()?) }.next_part();
+        Some(self.chain.split_off(PART, NonNull::new(next)?))
+    }
+
     /// Takes the next entry off.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Batched> {

@@ -52,18 +52,17 @@ impl Chain {
         self.len += len;
     }
 
-    /// Takes off the entries that were pushed first: `most` of them, or all.
-    pub(super) fn split_first(&mut self, most: usize) -> Self {
-        let Some(steps) = most.min(self.len).checked_sub(1) else { return Self::new() };
-        if steps + 1 == self.len {
-            return std::mem::replace(self, Self::new());
-        }
-        // SAFETY: entries of the chain, and their links, are its holder's.
-        let next = |entry: Link| unsafe { entry_ref(NonNull::new(entry).expect("not the last")) }.next();
-        let last = (0..steps).fold(self.first, |entry, _| next(entry));
-        let front = Self { first: self.first, last, len: most };
-        (self.first, self.len) = (next(last), self.len - most);
-        front
+    /// Splits off all but the first `len` entries. `next` is the first of those that go. Nothing
+    /// may be appended to what stays.
+    pub(super) fn split_off(&mut self, len: usize, next: NonNull<Entry>) -> Self {
+        let rest = Self { first: next.as_ptr(), last: self.last, len: self.len - len };
+        (self.last, self.len) = (ptr::null_mut(), len);
+        rest
+    }
+
+    /// Returns the entry that was pushed first.
+    pub(super) fn first(&self) -> Option<NonNull<Entry>> {
+        NonNull::new(self.first).filter(|_| self.len > 0)
     }
 
     /// Takes off the entry that was pushed first.

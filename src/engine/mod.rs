@@ -17,7 +17,7 @@ mod tests;
 mod turn;
 mod unfired;
 
-pub(crate) use batch::{At, Batch, Entries};
+pub(crate) use batch::{At, Batch, Entries, PART};
 pub(crate) use core::{Core, Limits, Turn};
 pub(crate) use due::Due;
 pub(crate) use lifetime::{EngineRef, SharedRef};

@@ -7,7 +7,7 @@
 //! |---|---|---|---|---|---|---|
 //! | `state` | - | anyone, by RMW; the worker by stores, if the engine is the only owner | as in the inbox | anyone, by RMW | anyone, by RMW | producer and worker, by RMW |
 //! | `next` | free list | inbox | worker (slot list) | batch | where it was linked | inbox |
-//! | `back` | - | - | worker (slot list) | - | where it was linked | the producer's list of tombstones |
+//! | `back` | - | - | worker (slot list) | batch | where it was linked | the producer's list of tombstones |
 //! | `task` | - | pending: nobody; it goes to the thread that changes the phase | as in the inbox | the runner | the canceller, then the cancelled queue's link; the runner, if a run of a periodic timeout was under way | the producer |
 //! | `home` | - | read only until it is free again | | | | read only |
 //!
@@ -50,7 +50,7 @@ pub(crate) struct Entry {
     next: ProtocolCell<Link>,
     /// In a wheel slot: the entry before this one, or the slot, and what else the slot's lists keep
     /// in a link. With it an entry can be unlinked, and a slot that becomes empty can be found,
-    /// without a field that names the slot. Null when in no slot.
+    /// without a field that names the slot. Null if the worker has taken it out of its slot.
     back: ProtocolCell<Link>,
     /// The remote of the shard that it was scheduled on, as the shard layer stored it.
     home: ProtocolCell<*const ()>,
@@ -132,15 +132,15 @@ impl Entry {
 
     #[inline]
     pub(crate) fn back(&self) -> Link {
-        // SAFETY: only the worker that owns the wheel, or the producer whose tombstone this is,
-        // reads or writes `back`.
+        // SAFETY: only the worker that owns the wheel, the holder of the batch that the entry is
+        // in, or the producer whose tombstone this is, reads or writes `back`.
         self.back.with(|back| unsafe { *back })
     }
 
     #[inline]
     pub(crate) fn set_back(&self, link: Link) {
-        // SAFETY: only the worker that owns the wheel, or the producer whose tombstone this is,
-        // reads or writes `back`.
+        // SAFETY: only the worker that owns the wheel, the holder of the batch that the entry is
+        // in, or the producer whose tombstone this is, reads or writes `back`.
         self.back.with_mut(|back| unsafe { *back = link });
     }
 
@@ -153,6 +153,16 @@ impl Entry {
 
     #[inline]
     pub(crate) fn set_next_tombstone(&self, link: Link) {
+        self.set_back(link);
+    }
+
+    /// Returns the first entry of the next part of the same batch. The link is in the place of
+    /// `back`, because an entry in a batch is in no slot.
+    pub(crate) fn next_part(&self) -> Link {
+        self.back()
+    }
+
+    pub(crate) fn set_next_part(&self, link: Link) {
         self.set_back(link);
     }
 

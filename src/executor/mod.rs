@@ -20,7 +20,7 @@ use open_batch::OpenBatch;
 pub use pool::ThreadPool;
 
 use crate::count::{Recorder, Running, TASKS_A_LOOK};
-use crate::engine::{At, Batch, Due, Entries, PeriodicRun, Run, Shared, SharedRef};
+use crate::engine::{At, Batch, Due, Entries, PART, PeriodicRun, Run, Shared, SharedRef};
 use crate::entry::Task;
 use crate::events;
 use crate::panics::{self, CatchUnwind, Panic, Ran};
@@ -181,7 +181,7 @@ impl Expired {
 
     /// Like [`run`](Self::run), but lays open what it has not begun.
     fn run_open(mut self, open: &OpenBatch) {
-        match self.batch.split_off(open_batch::PART) {
+        match self.batch.split_off() {
             Some(rest) => {
                 open.open(rest);
                 self.run_all(|entries| open.take_part(entries));
@@ -391,9 +391,6 @@ pub(crate) struct Dispatch {
 /// How often a worker looks whether a task holds up its batch.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// A batch of at most so many timeouts is not looked at. It is a part of an open batch.
-const SMALL: usize = 8;
-
 /// The user's hooks that a worker calls.
 #[derive(Clone, Default)]
 pub(crate) struct WorkerHooks {
@@ -432,7 +429,7 @@ impl Sink for Dispatch {
     }
 
     fn accept(&mut self, batch: Batch) {
-        if self.counted && batch.len() > SMALL {
+        if self.counted && batch.len() > PART {
             self.asked.get_or_insert_with(Instant::now);
         }
         let expired = if self.counted { Expired::begin(batch) } else { Expired::uncounted(batch) };

@@ -1,14 +1,8 @@
 //! What a thread of a pool has not begun of its batch. It lies open, so that an idle thread can
-//! take it over while a task blocks its owner. The other end, who calls an idle thread, is the
-//! pool's.
+//! take it over while a task blocks its owner. Who calls an idle thread is the pool's business.
 
-use super::Expired;
 use crate::engine::{Batch, Entries};
 use crate::sync::{Mutex, lock};
-
-/// How many timeouts a thread takes out of its batch at a time. One that blocks holds up the others
-/// of its part.
-pub(super) const PART: usize = if cfg!(loom) { 1 } else { 8 };
 
 /// The open batch of one thread.
 #[derive(Debug, Default)]
@@ -35,7 +29,7 @@ impl OpenBatch {
         let mut inner = lock(&self.inner);
         inner.parts += 1;
         let Some(rest) = &mut inner.rest else { return false };
-        rest.move_to(entries, PART);
+        rest.move_part(entries);
         let emptied = if rest.len() == 0 { inner.rest.take() } else { None };
         drop(inner);
         // The last one that holds a batch may end its engine: not under the lock.
@@ -43,12 +37,13 @@ impl OpenBatch {
         true
     }
 
-    /// Takes over what the owner has not begun.
-    pub(super) fn take_over(&self) -> Option<Expired> {
+    /// Takes over what the owner has not begun. `begin` counts it as in flight.
+    ///
+    /// The owner, which is in flight too, has to look under the lock before it ends. So a shutdown
+    /// that waits for both does not miss what `begin` counts under the lock.
+    pub(super) fn take_over<R>(&self, begin: impl FnOnce(Batch) -> R) -> Option<R> {
         let mut inner = lock(&self.inner);
-        // It counts as in flight from here on. The owner, which is in flight too, has to look under
-        // the lock before it ends. So a shutdown that waits for both does not miss this one.
-        inner.rest.take().map(Expired::begin)
+        inner.rest.take().map(begin)
     }
 
     /// Returns how many parts the owner has taken if there is something to take over.

@@ -128,7 +128,7 @@ impl Crew {
             let opened = self.open.iter_mut().find(|opened| opened.is_stuck)?;
             opened.is_stuck = false;
             // Its owner may have gone on since.
-            if let Some(rest) = opened.batch.take_over() {
+            if let Some(rest) = opened.batch.take_over(Expired::begin) {
                 return Some(rest);
             }
         }
@@ -174,7 +174,7 @@ impl Shared {
         // thread, and what it has laid open is dropped, which runs it.
         let run = |expired: Expired| {
             if panics::catch(|| expired.run_open(own)).is_none() {
-                drop(own.take_over());
+                drop(own.take_over(Expired::begin));
             }
         };
         loop {

@@ -26,7 +26,7 @@ fn a_jump_beyond_the_last_level_runs_all_in_the_order_of_their_deadlines() {
 fn entries_of_one_tick_come_out_as_they_were_inserted_from_whatever_level() {
     const TICK: u64 = if cfg!(miri) { 200 } else { 1_100 };
     for (ticks_per_wheel, levels, budget) in [(2, 6, 100), (4, 4, 100), (8, 3, 3), (16, 2, 100)] {
-        // At their time, and when the clock jumps: then some blocks have been opened and others not.
+        // At their time, and when the clock jumps: some blocks have been opened then.
         for (step, until, end) in
             [(1, 1, TICK), (7, 7, TICK), (40, 40, TICK), (3, 3, 1 << 40), (3, 10, 1 << 40), (3, 25, 1 << 40)]
         {
