@@ -15,6 +15,7 @@ use super::periodic::PeriodicRun;
 use super::run::Run;
 use crate::entry::{Entry, Expire, Kind, entry_ref};
 use crate::shard::Remote;
+use crate::time::Tick;
 use crate::wheel::Budget;
 
 /// What is due in a turn, within the turn's limit.
@@ -133,6 +134,12 @@ impl<'a> Due<'a> {
     /// The entry is the engine's, of this kind, and has come out of its slot.
     #[inline]
     unsafe fn expire(&mut self, entry: NonNull<Entry>, kind: Kind) -> Option<PeriodicRun> {
+        if kind == Kind::Series && self.remote.drains_until().is_some() {
+            // Its runs do not go on. It stays pending, and the close hands it back.
+            // SAFETY: the caller says that it has come out of its slot.
+            unsafe { self.core.wheel.insert_again(entry, Tick::NEVER) };
+            return None;
+        }
         // SAFETY: the engine has not given the entry up.
         match unsafe { entry_ref(entry) }.state.expire(self.core.now) {
             Expire::Fire | Expire::FireLast => self.fired += 1,

@@ -280,7 +280,9 @@ fn end_driven(shared: &SharedRef, shards: &DrivenShards, how: End) -> UnfiredLis
             shared.remotes().iter().for_each(|remote| remote.command(Command::StopAndFire));
             shards.iter_mut().for_each(|shard| shard.close_and_hold(shared));
         }
-        End::Drain(_) => {
+        End::Drain(until) => {
+            // Periodic timeouts look at this command.
+            shared.remotes().iter().for_each(|remote| remote.command_drain(until));
             // If a user clock panics, nothing more is found to be due, and all is handed back.
             if let Some(now_ns) = shared.timeline().try_now_ns() {
                 let now = shared.timeline().scale().tick_at(now_ns);

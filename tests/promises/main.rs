@@ -9,6 +9,7 @@ mod builder;
 mod bursts;
 mod clock_failures;
 mod combinations;
+mod drain_periodic;
 mod drops;
 mod executors;
 mod groups;
