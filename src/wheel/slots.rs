@@ -99,6 +99,11 @@ impl Slot {
         self.firsts.iter().all(|first| first.get().is_null())
     }
 
+    /// Lets the numbers of an empty slot go on at the back. What was unlinked is no gap any more.
+    fn renumber(&self) {
+        self.front.set(self.back.get());
+    }
+
     fn clear_lane(&self, lane: usize) {
         self.firsts[lane].set(ptr::null_mut());
         self.lasts[lane].set(ptr::null_mut());
@@ -266,7 +271,10 @@ impl Slots {
             let earliest = Number { round: front.round.wrapping_add(taken), ..front };
             Some((taken + u32::from(round.wrapping_sub(earliest.short_round())), lane))
         };
-        let (rounds, lane) = (0..).zip(&slot.firsts).filter_map(number_of).min()?;
+        let Some((rounds, lane)) = (0..).zip(&slot.firsts).filter_map(number_of).min() else {
+            slot.renumber();
+            return None;
+        };
         slot.front.set(Number { round: front.round.wrapping_add(rounds), lane });
         // Now its number is the next one.
         self.pop_front(self.index_of(slot))
@@ -311,7 +319,10 @@ impl Slots {
             let latest = Number { round: back.round.wrapping_sub(taken), ..back };
             Some((taken + u32::from(latest.short_round().wrapping_sub(round)), Reverse(lane)))
         };
-        let (rounds, Reverse(lane)) = (0..).zip(&slot.lasts).filter_map(number_of).min()?;
+        let Some((rounds, Reverse(lane))) = (0..).zip(&slot.lasts).filter_map(number_of).min() else {
+            slot.renumber();
+            return None;
+        };
         slot.back.set(Number { round: back.round.wrapping_sub(rounds), lane }.next());
         // Now its number is the one before.
         self.pop_back(self.index_of(slot))
@@ -355,6 +366,7 @@ impl Slots {
         }
         target.front.set(source.front.get());
         target.back.set(source.back.get());
+        source.renumber();
         self.seal(to);
     }
 
@@ -375,7 +387,7 @@ impl Slots {
             if is_end(next) {
                 slot.clear_lane(lane);
                 if slot.is_empty() {
-                    slot.front.set(slot.back.get());
+                    slot.renumber();
                     return Some(self.slot_of(before));
                 }
                 return None;
@@ -548,5 +560,30 @@ mod tests {
         for (round, lane) in [(0, 0), (0, 3), (u32::MAX - 9, 1), (u32::from(u16::MAX) - 9, 6)] {
             compare_with_a_queue(Number { round, lane }, operations);
         }
+    }
+
+    /// A slot is used again in each revolution, and its numbers go on.
+    #[test]
+    #[cfg_attr(miri, ignore = "a million entries, without which there is nothing to see")]
+    fn a_slot_that_is_used_again_and_again_keeps_the_order() {
+        let entries: Vec<_> = (0..20).map(|_| NonNull::from(Box::leak(Box::new(Entry::new_free())))).collect();
+        let slots = Slots::new(2).expect("memory");
+        for round in 0..100_000 {
+            for &entry in &entries {
+                // SAFETY: it is in no slot, and lives until the test ends.
+                unsafe { slots.push_back(0, entry) };
+            }
+            // In some rounds the last ones are cancelled.
+            let left = if round % 2 == 0 { 20 } else { 9 };
+            for &entry in &entries[left..] {
+                // SAFETY: it is in the slot, which is sealed.
+                unsafe { slots.unlink(entry) };
+            }
+            slots.move_slot(0, 1);
+            let taken: Vec<_> = std::iter::from_fn(|| slots.pop_front(1)).collect();
+            assert_eq!(taken, entries[..left], "round {round}");
+        }
+        // SAFETY: each is from a box, and the slots are not used any more.
+        entries.into_iter().for_each(|entry| drop(unsafe { Box::from_raw(entry.as_ptr()) }));
     }
 }
