@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub use inline::Inline;
 use open_batch::OpenBatch;
@@ -27,7 +27,7 @@ use crate::panics::{self, CatchUnwind, Panic, Ran};
 #[cfg(loom)]
 use crate::sync::LocalCell;
 use crate::sync::Ordering;
-use crate::time::Tick;
+use crate::time::{RealTime, Tick};
 use crate::worker::{self, Sink};
 
 /// Called after a turn.
@@ -383,13 +383,25 @@ pub(crate) struct Dispatch {
     counted: bool,
     in_turn: bool,
     hooks: WorkerHooks,
-    /// When the executor was last asked to find help for a batch, or was given one that may need
-    /// it. `None` if none does.
-    asked: Option<Instant>,
+    /// The looks whether a batch gets on. `None` if all that was handed over is small or has ended.
+    looks: Option<Looks>,
 }
 
-/// How often a worker looks whether a task holds up its batch.
-const LOOK: Duration = Duration::from_millis(1);
+/// A worker's looks whether a task holds up its batch.
+struct Looks {
+    last: RealTime,
+    /// How many there were since a large batch was handed over.
+    since: u32,
+}
+
+impl Looks {
+    /// Returns how long after the last look the next one is due. The first two are a millisecond
+    /// apart: the second one finds that the batch has not got on. Then they become rarer, because
+    /// perhaps nobody can help.
+    fn interval(&self) -> Duration {
+        Duration::from_millis(1 << self.since.saturating_sub(1).min(7))
+    }
+}
 
 /// The user's hooks that a worker calls.
 #[derive(Clone, Default)]
@@ -402,7 +414,7 @@ impl Dispatch {
     /// `in_turn` says that the executor is [`Inline`].
     pub(crate) fn new(executor: Arc<dyn Executor>, in_turn: bool, hooks: WorkerHooks) -> Self {
         let counted = executor.runs_all();
-        Self { executor: CatchUnwind::new(executor), counted, in_turn, hooks, asked: None }
+        Self { executor: CatchUnwind::new(executor), counted, in_turn, hooks, looks: None }
     }
 }
 
@@ -430,7 +442,7 @@ impl Sink for Dispatch {
 
     fn accept(&mut self, batch: Batch) {
         if self.counted && batch.len() > PART {
-            self.asked.get_or_insert_with(Instant::now);
+            self.looks.get_or_insert_with(|| Looks { last: RealTime::now(), since: 0 }).since = 0;
         }
         let expired = if self.counted { Expired::begin(batch) } else { Expired::uncounted(batch) };
         let engine = expired.batch.shared().id();
@@ -444,11 +456,16 @@ impl Sink for Dispatch {
     }
 
     fn sleeps_at_most(&mut self) -> Option<Duration> {
-        if self.asked?.elapsed() >= LOOK {
-            let ask_again = panics::catch(|| self.executor.find_help()).unwrap_or(false);
-            self.asked = ask_again.then(Instant::now);
+        let looks = self.looks.as_mut()?;
+        if looks.last.elapsed() >= looks.interval() {
+            if !panics::catch(|| self.executor.find_help()).unwrap_or(false) {
+                self.looks = None;
+                return None;
+            }
+            looks.last = RealTime::now();
+            looks.since += 1;
         }
-        self.asked.map(|_| LOOK)
+        Some(looks.interval())
     }
 
     fn wants_ticks(&self) -> bool {

@@ -121,3 +121,16 @@ fn a_shutdown_waits_for_what_another_thread_has_taken_over() {
         later.join().expect("no panic");
     }
 }
+
+#[test]
+fn a_worker_looks_ever_more_rarely_at_a_batch_that_nobody_can_help() {
+    let timer = on_a_pool_of(1).build().expect("the options make sense");
+    let gate = Gate::default();
+    let runs = schedule(&timer, 100, &gate, |id| id == 0);
+    let lift = Lift(&gate);
+    thread::sleep(400 * MS);
+    let wakeups = timer.stats().wakeups;
+    assert!(wakeups <= 20, "{wakeups} in 400 ms");
+    drop(lift);
+    eventually("all run", || runs.total() == 100);
+}
