@@ -34,6 +34,11 @@ impl Arrivals {
         if self.is_empty() { 0 } else { self.depth }
     }
 
+    /// Returns whether all that is left is turned round.
+    pub(super) fn is_turned_round(&self) -> bool {
+        self.newest_first.is_empty()
+    }
+
     /// Turns at most `most` entries round. Returns how many.
     ///
     /// # Safety

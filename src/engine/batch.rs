@@ -131,7 +131,10 @@ impl Batch {
     /// the caller has expired it, and it is periodic.
     #[inline]
     pub(super) unsafe fn push(&mut self, entry: NonNull<Entry>) {
-        if self.len().is_multiple_of(PART)
+        // A batch of sleepers is never split. And their futures may drop them meanwhile: a future
+        // whose sleep a shutdown has ended leaves a tombstone, whose link is in the same place.
+        if !self.is_of_sleepers()
+            && self.len().is_multiple_of(PART)
             && let Some(before) = self.last_part.replace(entry)
         {
             // SAFETY: entries of the batch are the caller's.

@@ -45,6 +45,7 @@ struct Queues {
     cancels: usize,
     resets: usize,
     transfers: usize,
+    turned_round: usize,
     /// Whether the inbox was taken in this turn.
     has_taken: bool,
     /// Whether an entry was linked since the last look at what is due.
@@ -139,7 +140,9 @@ impl Core {
             self.take_inbox(remote);
         }
         let Limits { transfer, expiry } = self.limits;
-        Queues { cancels: expiry, resets: expiry, transfers: transfer, has_taken, has_linked: false }
+        // It is a small part of the work of a transfer.
+        let turned_round = transfer.saturating_mul(8).max(TURNED_ROUND);
+        Queues { cancels: expiry, resets: expiry, transfers: transfer, turned_round, has_taken, has_linked: false }
     }
 
     /// Goes through a part of each queue, so that entries that a producer may be waiting for are
@@ -157,11 +160,13 @@ impl Core {
         is_left(queues.cancels, self.cancelled.is_empty())
             || is_left(queues.resets, self.resets.is_empty())
             || is_left(queues.transfers, self.inbox.is_empty())
+                && (self.inbox.is_turned_round() || queues.turned_round > 0)
     }
 
     /// Goes through a part of what has arrived, and of what was reset to an earlier deadline.
     fn step_arrivals(&mut self, shared: &SharedRef, remote: &Remote, queues: &mut Queues, most: usize) {
         let relinked = self.relink(shared, remote, queues.resets.min(most));
+        queues.turned_round -= self.turn_round(remote, queues.turned_round.min(TURNED_ROUND));
         let transferred = self.link(shared, remote, queues.transfers.min(most));
         queues.resets -= relinked;
         queues.transfers -= transferred;
@@ -248,15 +253,21 @@ impl Core {
         read
     }
 
+    /// Turns round at most `most` of the entries that were taken out of the inbox. Returns how
+    /// many.
+    fn turn_round(&mut self, remote: &Remote, most: usize) -> usize {
+        // SAFETY: taken out of the inbox, so they are the worker's.
+        let turned_round = unsafe { self.inbox.turn_round(most) };
+        if turned_round > 0 {
+            remote.counters.turned_round.add(turned_round as u64);
+        }
+        turned_round
+    }
+
     /// Links at most `most` of the entries that were taken out of the inbox, the oldest first.
     /// Returns how many were gone through: none as long as they are not all turned round.
     #[inline(never)]
     fn link(&mut self, shared: &SharedRef, remote: &Remote, most: usize) -> usize {
-        // SAFETY: taken out of the inbox, so they are the worker's.
-        let turned_round = unsafe { self.inbox.turn_round(TURNED_ROUND) };
-        if turned_round > 0 {
-            remote.counters.turned_round.add(turned_round as u64);
-        }
         let (mut gone_through, mut cancelled) = (0, 0);
         while gone_through < most {
             // SAFETY: taken out of the inbox, so they are the worker's.

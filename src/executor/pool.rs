@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::num::NonZero;
+use std::time::Duration;
 
 use super::open_batch::OpenBatch;
 use super::{Executor, Expired};
@@ -10,6 +11,7 @@ use crate::sync::thread;
 use crate::sync::{Arc, Condvar, Mutex, SegQueue, lock};
 use crate::sys::cores::spawn_ordinary;
 use crate::sys::fork;
+use crate::time::RealTime;
 
 /// A pool of threads that run expired timeouts. This is the default executor.
 ///
@@ -21,7 +23,9 @@ use crate::sys::fork;
 /// A batch is up to 256 tasks that expired together. One thread runs them, one after the other, and
 /// takes eight at a time. While a task blocks it for more than a millisecond or two, another thread
 /// of the pool, if one is idle or can be started, takes over what the first has not taken. So a
-/// task that blocks holds up at most seven others.
+/// task that blocks holds up at most seven others. It is a worker that looks for that. So there is
+/// no such help for what a shutdown has left running when the workers have ended, nor if the
+/// executor is a closure that hands its batches to a pool.
 ///
 /// Clones share one pool, so that several engines can share its threads:
 ///
@@ -56,6 +60,9 @@ struct Shared {
     generation: usize,
 }
 
+/// How far apart two looks at the threads are at least.
+const APART: Duration = if cfg!(loom) { Duration::ZERO } else { Duration::from_micros(800) };
+
 #[derive(Default)]
 struct Crew {
     threads: usize,
@@ -66,6 +73,7 @@ struct Crew {
     open: Vec<Opened>,
     /// How many of them are stuck.
     stuck: usize,
+    looked: Option<RealTime>,
 }
 
 /// The open batch of one of the threads, as it was at the last look.
@@ -106,19 +114,27 @@ impl ThreadPool {
 }
 
 impl Crew {
-    /// Looks which threads have taken no part of their open batches since the last look. Returns
-    /// whether a batch is open at all.
-    fn look(&mut self) -> bool {
+    /// Looks which threads have taken no part of their open batches since the last look, which was
+    /// a while ago: several workers may use the pool. Returns how many those are.
+    fn look(&mut self) -> usize {
+        if self.looked.is_some_and(|looked| looked.elapsed() < APART) {
+            return 0;
+        }
+        self.looked = Some(RealTime::now());
         self.stuck = 0;
-        let mut is_open = false;
         for opened in &mut self.open {
             let parts = opened.batch.parts();
             opened.is_stuck = parts.is_some() && parts == opened.parts;
             opened.parts = parts;
             self.stuck += usize::from(opened.is_stuck);
-            is_open |= parts.is_some();
         }
-        is_open
+        self.stuck
+    }
+
+    /// Returns whether any thread is running a batch, or about to. It may not have laid open yet
+    /// what it does not begin.
+    fn is_busy(&self) -> bool {
+        self.idle.saturating_sub(self.called) < self.threads
     }
 
     /// Takes over what a thread that is stuck has not begun.
@@ -162,10 +178,10 @@ impl Shared {
     /// Calls a thread for each that is stuck. Returns whether to look again.
     fn find_help(this: &Arc<Self>) -> bool {
         let mut crew = lock(&this.crew);
-        let (is_open, stuck) = (crew.look(), crew.stuck);
+        let stuck = crew.look();
         drop(crew);
         (0..stuck).for_each(|_| _ = Self::call(this));
-        is_open || !this.queue.is_empty()
+        lock(&this.crew).is_busy()
     }
 
     /// Runs batches until the pool is closed and the queue is empty.

@@ -133,9 +133,9 @@ impl Builder {
 
     /// How many ticks one wheel spans, rounded up to a power of two; at most 1,048,576.
     ///
-    /// Each shard keeps two slots of 64 bytes for each tick and level, or one slot if there is only
-    /// one level. It keeps as many again for a clock that leaps beyond all of them. A slot takes
-    /// memory when it, or a slot on its page, is first used.
+    /// Each shard keeps two slots of 128 bytes for each tick and level, or one slot if there is
+    /// only one level. It keeps as many again for a clock that leaps beyond all of them. A slot
+    /// takes memory when it, or a slot on its page, is first used.
     ///
     /// Default: 512.
     pub fn ticks_per_wheel(mut self, ticks: usize) -> Self {
@@ -148,8 +148,9 @@ impl Builder {
     ///
     /// A timeout beyond the last wheel waits there for as many rounds as it takes. One level is
     /// Netty's hashed wheel: the worker looks at each timeout beyond one revolution in every round.
-    /// After a jump of the clock by more than one revolution, due timeouts run in the order of
-    /// slots and not of ticks.
+    /// After a jump of the clock by more than one revolution of the last wheel, the worker goes
+    /// through the whole wheel, sorts what is due by deadline, and runs it. The sort is one step,
+    /// however much is due.
     ///
     /// Default: as many as make a year addressable, which is 4 at 1 ms and 512 ticks.
     pub fn levels(mut self, levels: usize) -> Self {
@@ -220,6 +221,11 @@ impl Builder {
     /// timeout that was reset runs anywhere among the others of its tick. And a timeout may take
     /// over the place of one that the same thread has cancelled just before, whose handle is gone,
     /// and which the worker has not seen yet. Then it runs in that place.
+    ///
+    /// Two rare cases come on top, both with more timeouts in the wheel than
+    /// [`expiry_limit`](Self::expiry_limit): after a jump of the clock beyond the last level, and
+    /// if there is only one level. Then timeouts that are scheduled while the worker goes through
+    /// the wheel, over several turns, may run before older ones of their tick.
     ///
     /// With `true` no timeout takes over such a place. That costs a thread that schedules and
     /// cancels in turn.

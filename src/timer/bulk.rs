@@ -99,8 +99,9 @@ impl Timer {
     /// timeouts of one shard that follow one another and that the worker has not linked yet.
     ///
     /// The call looks a few timeouts ahead. So while it asks the iterator for the next one, up to
-    /// eight before that are not reset yet. If the iterator panics, those are not reset. A timeout
-    /// of another engine is reset, too, by the clock of its own engine.
+    /// eight before that are not reset yet, and a worker that sleeps may not be woken yet for any.
+    /// So the iterator should be quick. If it panics, those few are not reset. A timeout of another
+    /// engine is reset, too, by the clock of its own engine.
     ///
     /// The call does not allocate, and does not block, except as [`Timeout::reset`] does.
     ///
@@ -134,7 +135,8 @@ const AHEAD: usize = 8;
 /// Resets many timeouts to one deadline, and returns how many were pending.
 fn reset_many<'a>(shared: &Shared, timeouts: impl IntoIterator<Item = &'a Timeout>, delay: Duration) -> usize {
     if shared.is_forked() {
-        return 0;
+        // None of this engine's is. Others may be of an engine that this process has made.
+        return timeouts.into_iter().filter(|timeout| timeout.reset(delay)).count();
     }
     let mut resets = Resets { shared, deadline: shared.timeline().tick_after(delay), of: None, moved: 0, rings: false };
     let (mut ahead, mut next, mut pending) = ([None; AHEAD], 0, 0);

@@ -88,7 +88,7 @@ impl Timer {
     /// The call allocates, and does not block. It starts no thread.
     ///
     /// # Errors
-    /// Returns [`BuildError::Wheels`] if there is no memory for the wheels, some 500 KB a shard.
+    /// Returns [`BuildError::Wheels`] if there is no memory for the wheels, some 1 MB a shard.
     /// Every system can provide all other defaults.
     pub fn new() -> Result<Self, BuildError> {
         Self::builder().build()

@@ -11,7 +11,7 @@
 //! The entries of a slot are numbered, by lane and round. So the next entry is at the head of the
 //! next lane, unless an entry in between has been unlinked. Then the heads of all lanes are looked
 //! at. An entry keeps 16 bits of its round, above the address in its backward link. So the order
-//! may be wrong where 458,752 entries in a row, all of one slot, were unlinked, and only there.
+//! may be wrong where 65,536 entries in a row, all of one lane, were unlinked, and only there.
 
 use std::cell::Cell;
 use std::cmp::Reverse;

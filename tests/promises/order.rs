@@ -126,3 +126,20 @@ fn timeouts_of_one_key_run_in_the_order_of_their_deadlines_after_any_jump_of_the
         }
     }
 }
+
+#[test]
+fn a_full_inbox_keeps_its_order_and_does_not_make_a_turn_long() {
+    let mut rig = Rig::driven(Timer::builder().shards(1).transfer_limit(1_000));
+    let order = Order::default();
+    const TIMEOUTS: usize = 30_000;
+    for id in 0..TIMEOUTS {
+        rig.timer.schedule_detached(HOUR, order.task(id)).expect("accepted");
+    }
+    // Before the oldest can be linked, the others are gone through: 8,000 in a turn.
+    let driver = rig.driver.as_mut().expect("driven");
+    let transferred = |timer: &Timer| timer.stats().shards[0].transferred;
+    let empty_turns = (0..).take_while(|_| driver.turn() == 0 && transferred(&rig.timer) == 0).count();
+    assert_eq!((empty_turns, transferred(&rig.timer)), (3, 1_000));
+    rig.advance(HOUR);
+    assert!(order.take().into_iter().eq(0..TIMEOUTS));
+}

@@ -182,3 +182,24 @@ fn a_shutdown_waits_for_wakes_under_way() {
         task.assert_forgotten();
     });
 }
+
+/// Invariant: the links of a batch of sleepers are the batch's, and the link of a tombstone is its
+/// producer's.
+/// Legal end: the sleep is dropped before the shutdown, during it, or after it.
+#[test]
+fn a_sleep_is_dropped_while_a_shutdown_collects_the_wakes() {
+    check(3, || {
+        let task = Task::new();
+        let (timer, driver, _clock) = driven(|b| b.capacity(3));
+        let (mut first, mut second) = (timer.sleep(ticks(9)), timer.sleep(ticks(9)));
+        assert!(!task.finds_ready(&mut first));
+        assert!(!task.finds_ready(&mut second));
+        let other = thread::spawn(move || {
+            drop(timer.shutdown());
+            drop(driver);
+        });
+        drop(first);
+        other.join().expect("no panic");
+        drop(second);
+    });
+}

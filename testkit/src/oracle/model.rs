@@ -267,6 +267,8 @@ impl Model {
         if let Runner::Turn(now) | Runner::Drain(now) = by {
             assert!(tick <= now, "{id} is early: tick {now} instead of {tick}");
         }
+        let goes_on = matches!(by, Runner::Drain(_)) && self.is_periodic(id);
+        assert!(!goes_on, "{id} is periodic, and begins in a drain");
         self.must_run.remove(&id);
         self.unsure.remove(&id);
         self.counts.fired += 1;
