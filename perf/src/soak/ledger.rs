@@ -85,6 +85,8 @@ pub(crate) struct Ledger {
     counts: Counters,
     /// One thread runs all of this engine's tasks.
     pub(crate) on_one_thread: bool,
+    /// The executor keeps batches, and a shutdown does not wait for them.
+    pub(crate) holds_batches: bool,
     pub(crate) tally: Arc<Tally>,
     violations: Arc<Violations>,
     /// The greatest lateness, where that is known exactly.
@@ -132,6 +134,7 @@ impl Ledger {
             over: AtomicBool::new(false),
             counts: Counters::default(),
             on_one_thread: false,
+            holds_batches: false,
             tally: Arc::clone(tally),
             violations: Arc::clone(violations),
             latest: AtomicU64::new(0),
@@ -367,7 +370,12 @@ impl Ledger {
 
     pub(crate) fn drop_closure(&self, id: u64) {
         let is = |flag: &AtomicBool| flag.load(Ordering::SeqCst);
-        let stage = Stage { discarding: is(&self.discarding), ending: is(&self.ending), over: is(&self.over) };
+        let stage = Stage {
+            discarding: is(&self.discarding),
+            ending: is(&self.ending),
+            over: is(&self.over),
+            holds_batches: self.holds_batches,
+        };
         let mut record = self.place(id);
         if record.id != id {
             drop(record);

@@ -110,6 +110,7 @@ impl Subject {
         let time = plan.jumping.clone().map_or(Time::Real, Time::Jumping);
         let mut ledger = Ledger::new(plan.name.clone(), time, plan.tick, plan.room, plan.pauses, tally, violations);
         ledger.on_one_thread = plan.runs_on_one_thread();
+        ledger.holds_batches = plan.runner == Runner::HandingOver;
         let board = ledger.on_one_thread.then(|| ArrayQueue::new(BOARD));
         let context = Arc::new(TaskContext::new(Arc::new(ledger), board));
         tally.engines.fetch_add(1, Ordering::Relaxed);

@@ -117,6 +117,8 @@ pub struct Stage {
     pub ending: bool,
     /// It has returned.
     pub over: bool,
+    /// The executor is the user's own: a shutdown does not wait for the batches that it holds.
+    pub holds_batches: bool,
 }
 
 impl Record {
@@ -328,6 +330,8 @@ impl Record {
             // It waited in an executor, was put off by a reset, and came back when the shutdown had
             // its answer together: which is a little before we know that it has returned.
             (_, false) if stage.over || stage.ending && self.put_off => End::Returned,
+            // As `Timer::shutdown` says of what such an executor holds.
+            (_, true) if stage.ending && stage.holds_batches && self.put_off => End::Returned,
             _ => {
                 self.end = Some(End::Discarded);
                 return Err(Fault::DroppedUnrun);

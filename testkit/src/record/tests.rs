@@ -2,7 +2,7 @@
 
 use super::*;
 
-const STAGE: Stage = Stage { discarding: false, ending: false, over: false };
+const STAGE: Stage = Stage { discarding: false, ending: false, over: false, holds_batches: false };
 
 fn once(floor: u64) -> Record {
     Record::open(1, Kind::Once, floor, 0)
@@ -92,6 +92,20 @@ fn a_series_that_was_put_off_may_come_back_as_soon_as_a_shutdown_has_its_answer(
     assert_eq!(put_off.clone().drop_closure(Scope::Engine, STAGE, 4), Err(Fault::DroppedUnrun));
     assert_eq!(put_off.drop_closure(Scope::Engine, ending, 4), Ok(()));
     assert_eq!(rate().drop_closure(Scope::Engine, ending, 4), Err(Fault::DroppedUnrun));
+}
+
+#[test]
+fn what_was_put_off_in_an_executor_of_the_users_may_be_dropped_after_a_shutdown_has_begun() {
+    let holds_batches = Stage { holds_batches: true, ..STAGE };
+    let ending = Stage { ending: true, ..holds_batches };
+    let mut put_off = once(10);
+    put_off.announce_reset(20, 2);
+    assert!(put_off.settle_reset(true, 3, 1, false).is_ok());
+    for stage in [holds_batches, Stage { ending: true, ..STAGE }] {
+        assert_eq!(put_off.clone().drop_closure(Scope::Engine, stage, 4), Err(Fault::DroppedUnrun));
+    }
+    assert_eq!(put_off.drop_closure(Scope::Engine, ending, 4), Ok(()));
+    assert_eq!(once(10).drop_closure(Scope::Engine, ending, 4), Err(Fault::DroppedUnrun));
 }
 
 #[test]
