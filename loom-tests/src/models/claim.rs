@@ -18,8 +18,7 @@ fn a_cancel_races_with_the_batch_that_the_timeout_is_in() {
         let armed = bare.arm(Tick::ZERO, true, &ledger);
         let timeout = armed.handle();
         assert!(bare.push(armed));
-        let mut batches = Vec::new();
-        shard.turn(&bare.shared, Tick::ZERO, || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
+        let batches = bare.due_batches(&mut shard);
         let runner = thread::spawn(move || batches.into_iter().for_each(run_here));
         let cancelled = timeout.cancel();
         drop(timeout);
@@ -42,8 +41,7 @@ fn a_reset_races_with_the_batch_that_the_timeout_is_in() {
         let armed = bare.arm(Tick::ZERO, true, &ledger);
         let timeout = armed.handle();
         assert!(bare.push(armed));
-        let mut batches = Vec::new();
-        shard.turn(&bare.shared, Tick::ZERO, || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
+        let batches = bare.due_batches(&mut shard);
         let runner = thread::spawn(move || batches.into_iter().for_each(run_here));
         let reset = timeout.reset(ticks(5));
         // It sleeps past the new deadline, or knows of the entry.
@@ -72,8 +70,7 @@ fn a_put_off_timeout_meets_the_close() {
         let armed = bare.arm(Tick::ZERO, true, &ledger);
         let timeout = armed.handle();
         assert!(bare.push(armed));
-        let mut batches = Vec::new();
-        shard.turn(&bare.shared, Tick::ZERO, || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
+        let batches = bare.due_batches(&mut shard);
         let reset = timeout.reset(ticks(5));
         assert!(reset, "it has not begun");
         let runner = thread::spawn(move || batches.into_iter().for_each(run_here));
@@ -120,8 +117,7 @@ fn a_cancelled_timeout_in_a_batch_is_not_revived_there() {
         let armed = bare.arm(Tick::ZERO, true, &ledger);
         let timeout = armed.handle();
         assert!(bare.push(armed));
-        let mut batches = Vec::new();
-        shard.turn(&bare.shared, Tick::ZERO, || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
+        let batches = bare.due_batches(&mut shard);
         // Only a thread at home on the shard has tombstones.
         bare.shared.with_thread_state(|mine| assert_eq!(bare.shared.home_of(mine, None).index(), 0));
         assert!(timeout.cancel());
@@ -146,8 +142,7 @@ fn an_entry_is_used_again_while_its_task_begins() {
         let armed = bare.arm(Tick::ZERO, true, &ledger);
         let timeout = armed.handle();
         assert!(bare.push(armed));
-        let mut batches = Vec::new();
-        shard.turn(&bare.shared, Tick::ZERO, || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
+        let batches = bare.due_batches(&mut shard);
         let runner = thread::spawn(move || batches.into_iter().for_each(run_here));
         drop(timeout);
         assert!(bare.push(bare.arm(Tick::ZERO, false, &ledger)));

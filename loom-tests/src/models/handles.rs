@@ -82,8 +82,7 @@ fn a_batch_and_a_handle_outlive_their_engine() {
         let armed = bare.arm(Tick::ZERO, true, &ledger);
         let timeout = armed.handle();
         assert!(bare.push(armed));
-        let mut batches = Vec::new();
-        shard.turn(&bare.shared, Tick::ZERO, || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
+        let batches = bare.due_batches(&mut shard);
         let runner = thread::spawn(move || {
             batches.into_iter().for_each(run_here);
         });

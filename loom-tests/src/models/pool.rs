@@ -12,18 +12,16 @@ use crate::worker::Sink;
 
 /// Returns `n` batches, of one expired timeout each.
 fn batches(bare: &Bare, shard: &mut Core, ledger: &Ledger, n: usize) -> Vec<Batch> {
-    let mut batches = Vec::new();
-    for _ in 0..n {
+    let one = |_| {
         assert!(bare.push(bare.arm(Tick::ZERO, false, ledger)));
-        shard.turn(&bare.shared, Tick::ZERO, || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
-    }
-    batches
+        bare.due_batches(shard)
+    };
+    (0..n).flat_map(one).collect()
 }
 
 /// Returns what is due now: one batch.
 fn one_batch(bare: &Bare, shard: &mut Core) -> Batch {
-    let mut batches = Vec::new();
-    shard.turn(&bare.shared, Tick::ZERO, || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
+    let mut batches = bare.due_batches(shard);
     assert_eq!(batches.len(), 1);
     batches.remove(0)
 }

@@ -10,7 +10,7 @@ use loom::alloc::Track;
 use loom::cell::UnsafeCell;
 
 use crate::arena::Arena;
-use crate::engine::{Core, Due, Limits, PeriodicRun, Shared, SharedPlan, SharedRef};
+use crate::engine::{Batch, Core, Due, Limits, PeriodicRun, Shared, SharedPlan, SharedRef};
 use crate::entry::{ArmFlags, Entry, Expire, FnNext, Reset, Schedule, Series, Task, Tell, entry_ref};
 use crate::executor::run_here;
 use crate::shard::{Remote, Wake};
@@ -203,6 +203,14 @@ impl Bare {
         let handle = Armed { entry, deadline: Tick::ZERO }.handle();
         // SAFETY: this thread has just expired the entry, which is in no list.
         (unsafe { PeriodicRun::new(entry) }, handle)
+    }
+
+    /// Turns the shard at tick 0. Returns what is due then, in the batches that an executor would
+    /// get.
+    pub(super) fn due_batches(&self, shard: &mut Core) -> Vec<Batch> {
+        let mut batches = Vec::new();
+        shard.turn(&self.shared, Tick::ZERO, || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
+        batches
     }
 
     /// Returns true if the inbox accepted the entry.
