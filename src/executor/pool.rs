@@ -178,10 +178,10 @@ impl Shared {
     /// Calls a thread for each that is stuck. Returns whether to look again.
     fn find_help(this: &Arc<Self>) -> bool {
         let mut crew = lock(&this.crew);
-        let stuck = crew.look();
+        let (stuck, is_busy) = (crew.look(), crew.is_busy());
         drop(crew);
         (0..stuck).for_each(|_| _ = Self::call(this));
-        lock(&this.crew).is_busy()
+        is_busy
     }
 
     /// Runs batches until the pool is closed and the queue is empty.
