@@ -66,11 +66,12 @@ impl Number {
         debug_assert!(self.lane <= LAST_LANE);
         self.lane as usize
     }
+}
 
-    #[expect(clippy::cast_possible_truncation, reason = "16 bits are kept")]
-    fn short_round(self) -> u16 {
-        self.round as u16
-    }
+/// Returns the bits of a round that an entry keeps.
+#[expect(clippy::cast_possible_truncation, reason = "16 bits are kept")]
+fn short(round: u32) -> u16 {
+    round as u16
 }
 
 /// The heads of the lanes are apart from their tails, because each is used without the other.
@@ -161,10 +162,6 @@ impl Slots {
         unsafe { place.as_ref() }
     }
 
-    fn index_of(&self, slot: &Slot) -> usize {
-        self.slot_of(slot.end(0))
-    }
-
     /// Returns the slot whose lane [ends](Slot::end) here.
     fn slot_of(&self, end: Link) -> usize {
         ((end.addr() & ADDRESS) - self.slots.first().addr().get()) / size_of::<Slot>()
@@ -198,7 +195,7 @@ impl Slots {
                 end
             }
         };
-        set_before(this, before, number.short_round());
+        set_before(this, before, short(number.round));
         last.is_null()
     }
 
@@ -213,7 +210,7 @@ impl Slots {
         slot.front.set(number);
         let lane = number.lane();
         let (first, end) = (slot.firsts[lane].replace(entry.as_ptr()), slot.end(lane));
-        set_before(this, end, number.short_round());
+        set_before(this, end, short(number.round));
         let behind = match NonNull::new(first) {
             Some(behind) => {
                 // SAFETY: entries in a slot are valid.
@@ -234,15 +231,15 @@ impl Slots {
     /// that is now the first of its lane does not know its place until the slot is
     /// [sealed](Self::seal), and must not be [unlinked](Self::unlink) before.
     #[inline(always)]
-    pub(super) fn pop_front(&self, slot: usize) -> Option<NonNull<Entry>> {
-        let slot = self.slot(slot);
+    pub(super) fn pop_front(&self, at: usize) -> Option<NonNull<Entry>> {
+        let slot = self.slot(at);
         let number = slot.front.get();
         // SAFETY: a number's lane is always less than `LANES`.
         let first = unsafe { slot.firsts.get_unchecked(number.lane()) };
         if let Some(entry) = NonNull::new(first.get()) {
             // SAFETY: entries in a slot are valid.
             let this = unsafe { entry_ref(entry) };
-            if round_of(this) == number.short_round() {
+            if round_of(this) == short(number.round) {
                 slot.front.set(number.next());
                 let next = this.next();
                 this.set_back(ptr::null_mut());
@@ -255,12 +252,13 @@ impl Slots {
                 return Some(entry);
             }
         }
-        self.pop_front_after_a_gap(slot)
+        self.pop_front_after_a_gap(at)
     }
 
     /// Like [`pop_front`](Self::pop_front), when the entry with the next number has been unlinked.
     #[inline(never)]
-    fn pop_front_after_a_gap(&self, slot: &Slot) -> Option<NonNull<Entry>> {
+    fn pop_front_after_a_gap(&self, at: usize) -> Option<NonNull<Entry>> {
+        let slot = self.slot(at);
         let front = slot.front.get();
         let number_of = |(lane, first): (u32, &Cell<Link>)| {
             // SAFETY: entries in a slot are valid.
@@ -268,8 +266,8 @@ impl Slots {
             // The numbers before the one in front have been taken: those of its round in the lanes
             // before its own.
             let taken = u32::from(lane < front.lane);
-            let earliest = Number { round: front.round.wrapping_add(taken), ..front };
-            Some((taken + u32::from(round.wrapping_sub(earliest.short_round())), lane))
+            let earliest = short(front.round.wrapping_add(taken));
+            Some((taken + u32::from(round.wrapping_sub(earliest)), lane))
         };
         let Some((rounds, lane)) = (0..).zip(&slot.firsts).filter_map(number_of).min() else {
             slot.renumber();
@@ -277,22 +275,22 @@ impl Slots {
         };
         slot.front.set(Number { round: front.round.wrapping_add(rounds), lane });
         // Now its number is the next one.
-        self.pop_front(self.index_of(slot))
+        self.pop_front(at)
     }
 
     /// Unlinks the last entry of a slot, and writes to no other entry, as
     /// [`pop_front`](Self::pop_front) does. Until the slot is [sealed](Self::seal) only this may be
     /// called again.
     #[inline(always)]
-    pub(super) fn pop_back(&self, slot: usize) -> Option<NonNull<Entry>> {
-        let slot = self.slot(slot);
+    pub(super) fn pop_back(&self, at: usize) -> Option<NonNull<Entry>> {
+        let slot = self.slot(at);
         let number = slot.back.get().previous();
         // SAFETY: a number's lane is always less than `LANES`.
         let last = unsafe { slot.lasts.get_unchecked(number.lane()) };
         if let Some(entry) = NonNull::new(last.get()) {
             // SAFETY: entries in a slot are valid.
             let this = unsafe { entry_ref(entry) };
-            if round_of(this) == number.short_round() {
+            if round_of(this) == short(number.round) {
                 slot.back.set(number);
                 let before = before(this);
                 this.set_back(ptr::null_mut());
@@ -305,19 +303,20 @@ impl Slots {
                 return Some(entry);
             }
         }
-        self.pop_back_after_a_gap(slot)
+        self.pop_back_after_a_gap(at)
     }
 
     /// Like [`pop_back`](Self::pop_back), when the entry with that number has been unlinked.
     #[inline(never)]
-    fn pop_back_after_a_gap(&self, slot: &Slot) -> Option<NonNull<Entry>> {
+    fn pop_back_after_a_gap(&self, at: usize) -> Option<NonNull<Entry>> {
+        let slot = self.slot(at);
         let back = slot.back.get().previous();
         let number_of = |(lane, last): (u32, &Cell<Link>)| {
             // SAFETY: entries in a slot are valid.
             let round = round_of(unsafe { entry_ref(NonNull::new(last.get())?) });
             let taken = u32::from(lane > back.lane);
-            let latest = Number { round: back.round.wrapping_sub(taken), ..back };
-            Some((taken + u32::from(latest.short_round().wrapping_sub(round)), Reverse(lane)))
+            let latest = short(back.round.wrapping_sub(taken));
+            Some((taken + u32::from(latest.wrapping_sub(round)), Reverse(lane)))
         };
         let Some((rounds, Reverse(lane))) = (0..).zip(&slot.lasts).filter_map(number_of).min() else {
             slot.renumber();
@@ -325,7 +324,7 @@ impl Slots {
         };
         slot.back.set(Number { round: back.round.wrapping_sub(rounds), lane }.next());
         // Now its number is the one before.
-        self.pop_back(self.index_of(slot))
+        self.pop_back(at)
     }
 
     /// Tells the first and the last entry of each lane where they are linked.
@@ -382,13 +381,14 @@ impl Slots {
         debug_assert!(!before.is_null(), "in no slot");
         this.set_back(ptr::null_mut());
         if is_end(before) {
-            let (slot, lane) = (self.slot(self.slot_of(before)), lane_of(before));
+            let (at, lane) = (self.slot_of(before), lane_of(before));
+            let slot = self.slot(at);
             debug_assert_eq!(slot.firsts[lane].get(), entry.as_ptr(), "the slot was not sealed");
             if is_end(next) {
                 slot.clear_lane(lane);
                 if slot.is_empty() {
                     slot.renumber();
-                    return Some(self.slot_of(before));
+                    return Some(at);
                 }
                 return None;
             }
