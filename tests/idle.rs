@@ -123,6 +123,8 @@ fn a_request_after_the_other_costs_the_worker_nothing() {
     let (_, transferred) = work_of_the_worker();
     drop(timer.schedule(HOUR, || ()).expect("accepted"));
     eventually("the worker has taken it over", || work_of_the_worker().1 > transferred);
+    // Until it sleeps: an awake worker takes what comes.
+    thread::sleep(100 * MS);
     let before = work_of_the_worker();
     let mut ring: Vec<_> = (0..100).map(|_| timer.schedule(2 * HOUR, || ()).expect("accepted")).collect();
     for request in 0..1_000_000 {
