@@ -94,9 +94,11 @@
 //!
 //! # Lateness
 //!
-//! A timeout is late by up to one tick, by the time that the system takes to wake a thread, and by
-//! the tasks that run before it in the executor. A delay counts from a time that is up to some
-//! 20 µs ahead of the exact one, because that time is cheaper to read.
+//! A timeout is late by the time that the system takes to wake a thread, and by the tasks that run
+//! before it in the executor. Those of one tick run together, when the last of them is due. So a
+//! timeout that shares its tick with others is late by up to one tick more, and one that is alone
+//! in its tick is not. A delay counts from a time that is up to some 20 µs ahead of the exact one,
+//! because that time is cheaper to read.
 //!
 //! A deadline that lies on a tick is not moved to the next one; such deadlines come from
 //! [`Timer::schedule_at`], or from a clock that is moved by hand. A task whose delay is zero or

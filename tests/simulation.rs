@@ -39,12 +39,13 @@ fn simulate(builder: Builder, seed: u64) -> Vec<Vec<usize>> {
     let (timer, start) = (build(builder, &clock), clock.now());
     let mut random = Random::new(seed);
     let ran: Arc<Mutex<Vec<usize>>> = Arc::default();
-    // The pending timeouts, and the tick at which each is due.
+    // The pending timeouts, and when each is due, in 1,024ths of a tick of 1 ms.
     let mut pending: BTreeMap<usize, (Timeout, u128)> = BTreeMap::new();
-    let tick_of = |now: Duration, delay: Duration| match delay {
+    let due_after = |now: Duration, delay: Duration| match delay {
         Duration::ZERO => 0,
-        delay => (now + delay).as_nanos().div_ceil(1_000_000),
+        delay => ((now + delay).as_nanos() * 1_024).div_ceil(1_000_000),
     };
+    let come_by = |now: Duration| now.as_nanos() * 1_024 / 1_000_000;
     let (mut log, mut next) = (Vec::new(), 0);
     while next < TIMEOUTS {
         let now = clock.now() - start;
@@ -56,25 +57,25 @@ fn simulate(builder: Builder, seed: u64) -> Vec<Vec<usize>> {
                 0 => schedule(),
                 _ => thread::scope(|scope| scope.spawn(schedule).join().expect("no panic")),
             };
-            pending.insert(id, (timeout, tick_of(now, delay)));
+            pending.insert(id, (timeout, due_after(now, delay)));
             next += 1;
         }
-        pending.retain(|_, (timeout, tick)| match random.below(8) {
+        pending.retain(|_, (timeout, due)| match random.below(8) {
             // A timeout without delay may be on its way already: either answer is right.
-            _ if *tick <= now.as_nanos() / 1_000_000 => true,
+            _ if *due <= come_by(now) => true,
             0 => !timeout.cancel(),
             1 => {
                 let delay = MS + random.duration(20 * DAY);
-                *tick = tick_of(now, delay);
+                *due = due_after(now, delay);
                 timeout.reset(delay)
             }
             _ => true,
         });
         let days = u32::try_from(random.below(12)).expect("few").saturating_sub(9);
         clock.advance(days * DAY + random.duration(DAY));
-        let tick = (clock.now() - start).as_nanos() / 1_000_000;
-        let expected: Vec<_> = pending.iter().filter(|(_, (_, due))| *due <= tick).map(|(id, _)| *id).collect();
-        pending.retain(|_, (_, due)| *due > tick);
+        let come = come_by(clock.now() - start);
+        let expected: Vec<_> = pending.iter().filter(|(_, (_, due))| *due <= come).map(|(id, _)| *id).collect();
+        pending.retain(|_, (_, due)| *due > come);
         let mut ran = std::mem::take(&mut *ran.lock().expect("no panic"));
         ran.sort_unstable();
         assert_eq!(ran, expected, "after {:?}", clock.now() - start);

@@ -1,8 +1,9 @@
 //! How late tasks began to run: counts in buckets, each at most a sixteenth of its value wide.
 //!
 //! The buckets are those of HdrHistogram (Tene): linear within each power of two. The thread that
-//! runs a batch adds to its shard's counts, once for each stretch of the batch that falls into one
-//! bucket. So a burst costs one read-modify-write for all its timeouts.
+//! runs a batch counts on its own stack first, in a window of some buckets, because the timeouts of
+//! a tick are late by nearly the same. It adds its counts to the shard's at the end: one
+//! read-modify-write for each bucket that was hit, and not for each timeout.
 
 // Not through `sync`: these are statistics, which no protocol depends on and which would only slow
 // models down.
@@ -33,32 +34,39 @@ impl Latenesses {
     }
 }
 
+/// Buckets of a window: those of two powers of two.
+const WINDOW: usize = 2 << SUB_BITS;
+
 /// Collects the lateness of one batch, and adds it to a shard's counts.
 pub(crate) struct Recorder<'a> {
     into: &'a Latenesses,
-    last_ns: u64,
-    bucket: usize,
-    times: u64,
+    /// The window begins at this bucket.
+    first: usize,
+    window: [u32; WINDOW],
+    /// A bit for each bucket of the window that is not 0.
+    hit: u32,
+    /// The bucket of the last values, and how many of them are not in the window yet.
+    last: usize,
+    times: u32,
     max_ns: u64,
 }
 
 impl<'a> Recorder<'a> {
     pub(crate) fn new(into: &'a Latenesses) -> Self {
-        Self { into, last_ns: 0, bucket: 0, times: 0, max_ns: 0 }
+        Self { into, first: 0, window: [0; WINDOW], hit: 0, last: 0, times: 0, max_ns: 0 }
     }
 
     #[inline]
     pub(crate) fn record(&mut self, ns: u64) {
-        if ns != self.last_ns {
-            self.last_ns = ns;
-            self.max_ns = self.max_ns.max(ns);
-            let bucket = bucket_of(ns);
-            if bucket != self.bucket {
-                self.flush();
-                self.bucket = bucket;
-            }
+        self.max_ns = self.max_ns.max(ns);
+        self.window[self.last % WINDOW] += std::mem::replace(&mut self.times, 1);
+        let bucket = bucket_of(ns);
+        self.last = bucket % WINDOW;
+        if bucket - self.last != self.first {
+            self.flush();
+            self.first = bucket - self.last;
         }
-        self.times += 1;
+        self.hit |= 1 << self.last;
     }
 
     /// Records the same value as the last call did.
@@ -67,16 +75,20 @@ impl<'a> Recorder<'a> {
         self.times += 1;
     }
 
+    #[inline(never)]
     fn flush(&mut self) {
-        if self.times > 0 {
-            self.into.counts[self.bucket].fetch_add(self.times, Ordering::Relaxed);
-            self.times = 0;
+        while self.hit != 0 {
+            let at = self.hit.trailing_zeros() as usize;
+            self.hit &= self.hit - 1;
+            let times = std::mem::take(&mut self.window[at]);
+            self.into.counts[self.first + at].fetch_add(u64::from(times), Ordering::Relaxed);
         }
     }
 }
 
 impl Drop for Recorder<'_> {
     fn drop(&mut self) {
+        self.window[self.last] += self.times;
         self.flush();
         if self.max_ns > self.into.max_ns.load(Ordering::Relaxed) {
             self.into.max_ns.fetch_max(self.max_ns, Ordering::Relaxed);
@@ -99,8 +111,7 @@ fn highest_in(bucket: usize) -> u64 {
     u64::try_from(((u128::from(sub) + 1) << shift) - 1).unwrap_or(u64::MAX)
 }
 
-/// A histogram of how late tasks began to run. Lateness counts from the deadline, rounded up to a
-/// tick.
+/// A histogram of how late tasks began to run, from their deadlines on.
 ///
 /// Each value is exact to a sixteenth. Timeouts that a shutdown returned, or fired before they were
 /// due, are not recorded.

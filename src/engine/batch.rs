@@ -11,7 +11,7 @@ use super::unfired::{HandBack, hand_back, withdraw_outside};
 use crate::count::Counts;
 use crate::entry::{Entry, Expire, Kind, entry_ref};
 use crate::shard::Remote;
-use crate::time::Tick;
+use crate::time::Subtick;
 
 /// How many entries go to the executor at a time. With so many its queue costs little per timeout,
 /// and with so few two threads can share a burst of some thousands.
@@ -38,7 +38,7 @@ pub(crate) struct Batch {
 enum BatchKind {
     /// They were due at this tick. Those that run once are still pending, and the runner claims
     /// each of them.
-    Due(Tick),
+    Due(Subtick),
     /// A shutdown has expired them, whatever their deadlines.
     Expired,
     /// They are those of sleeping futures, and expired.
@@ -67,7 +67,7 @@ impl Batch {
     }
 
     /// Makes a batch for entries that are due at `now`.
-    pub(super) fn due(shared: SharedRef, shard: usize, now: Tick) -> Self {
+    pub(super) fn due(shared: SharedRef, shard: usize, now: Subtick) -> Self {
         Self::new(shared, shard, BatchKind::Due(now))
     }
 
@@ -212,7 +212,7 @@ impl Batched {
     }
 
     /// Runs a timeout that was taken out of PENDING, and counted then.
-    fn run_expired(self, at: At<'_>, deadline: Tick, runner: &mut impl Run) {
+    fn run_expired(self, at: At<'_>, deadline: Subtick, runner: &mut impl Run) {
         // SAFETY: the entry was taken out of PENDING for this batch, and was taken off once.
         let task = unsafe { self.entry().take_task() };
         // SAFETY: this value holds the engine's ownership, and ends with it.
@@ -231,7 +231,7 @@ impl Batched {
         };
         // It was put off: from here on it is the worker's again.
         // SAFETY: the entry is in no list, and this value may give it to the worker.
-        if unsafe { at.remote.push_again(self.entry) }.is_ok() {
+        if unsafe { at.remote.push_again(self.entry, at.shared.timeline()) }.is_ok() {
             return;
         }
         // The shard has been closed.

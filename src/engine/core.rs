@@ -10,7 +10,7 @@ use super::unfired::UnfiredList;
 use crate::arena::EntryCache;
 use crate::entry::{EngineGone, Entry, Kind, entry_ref};
 use crate::shard::{Remote, Taken};
-use crate::time::Tick;
+use crate::time::Subtick;
 use crate::wheel::{LevelView, Wheel};
 
 /// How much one turn may do of each kind of work.
@@ -57,7 +57,7 @@ pub(crate) struct Core {
     /// kept here because it must need no memory.
     held: Option<Batch>,
     /// The last tick that was turned to: the clock is not trusted to be monotonic.
-    pub(super) now: Tick,
+    pub(super) now: Subtick,
 }
 
 // SAFETY: the links of the entries in its lists belong to the shard's owner; the rest is plain
@@ -77,7 +77,7 @@ impl Core {
             free: EntryCache::new(),
             wakes: None,
             held: None,
-            now: Tick::ZERO,
+            now: Subtick::ZERO,
         }
     }
 
@@ -91,7 +91,7 @@ impl Core {
     }
 
     /// Returns the tick of the last turn.
-    pub(crate) fn turned_to(&self) -> Tick {
+    pub(crate) fn turned_to(&self) -> Subtick {
         self.now
     }
 
@@ -121,9 +121,9 @@ impl Core {
         shared.remote(self.index).is_closed() && self.next_due().is_none()
     }
 
-    /// Returns the earliest deadline of all linked entries, or [`Tick::NEVER`] if there is none.
+    /// Returns the earliest deadline of all linked entries, or [`Subtick::NEVER`] if there is none.
     /// Looks at the entries of as many slots as necessary.
-    pub(crate) fn earliest(&self) -> Tick {
+    pub(crate) fn earliest(&self) -> Subtick {
         self.wheel.earliest()
     }
 
@@ -177,7 +177,7 @@ impl Core {
     }
 
     /// Turns the shard until nothing due is left, and holds what expires.
-    pub(crate) fn turn_and_hold(&mut self, shared: &SharedRef, now: Tick) {
+    pub(crate) fn turn_and_hold(&mut self, shared: &SharedRef, now: Subtick) {
         let mut held = self.held.take();
         while self.turn(shared, now, || None, |due| due.hand_over(&mut |batch| hold(&mut held, batch))).more {}
         self.held = held;

@@ -15,7 +15,7 @@ use super::periodic::PeriodicRun;
 use super::run::Run;
 use crate::entry::{Entry, Expire, Kind, entry_ref};
 use crate::shard::Remote;
-use crate::time::Tick;
+use crate::time::Subtick;
 use crate::wheel::Budget;
 
 /// What is due in a turn, within the turn's limit.
@@ -137,7 +137,7 @@ impl<'a> Due<'a> {
         if kind == Kind::Series && self.remote.drains_until().is_some() {
             // Its runs do not go on. It stays pending, and the close hands it back.
             // SAFETY: the caller says that it has come out of its slot.
-            unsafe { self.core.wheel.insert_again(entry, Tick::NEVER) };
+            unsafe { self.core.wheel.insert_again(entry, Subtick::NEVER) };
             return None;
         }
         // SAFETY: the engine has not given the entry up.
@@ -166,17 +166,18 @@ impl<'a> Due<'a> {
     /// The entry is the engine's, and has come out of its slot.
     #[inline(never)]
     unsafe fn put_back(&mut self, entry: NonNull<Entry>, found: Expire) {
-        let at = match found {
+        let (now, wheel) = (self.core.now, &mut self.core.wheel);
+        match found {
             Expire::NotBefore(deadline) => {
                 self.relinked += 1;
-                deadline
+                // SAFETY: in no slot now, and the engine's until it comes out again.
+                unsafe { wheel.insert_again(entry, deadline) };
             }
             // It stays linked, so that a shutdown before its node arrives still finds it.
-            Expire::ResetQueued => self.core.now.next(),
+            // SAFETY: in no slot now, and the engine's until it comes out again.
+            Expire::ResetQueued => unsafe { wheel.insert_for_next_tick(entry, now) },
             // The cancelled queue, or the reset queue, brings it, and finds it in no slot.
-            Expire::Cancelled | Expire::Fire | Expire::FireLast => return,
-        };
-        // SAFETY: in no slot now, and the engine's until it comes out again.
-        unsafe { self.core.wheel.insert_again(entry, at) };
+            Expire::Cancelled | Expire::Fire | Expire::FireLast => {}
+        }
     }
 }

@@ -9,7 +9,7 @@ use super::unfired::{clear_away, withdraw_outside};
 use crate::entry::{Begin, Entry, Rearm, Task, entry_ref};
 use crate::panics::{self, Ran};
 use crate::shard::Remote;
-use crate::time::Tick;
+use crate::time::Subtick;
 
 /// A run of an expired periodic timeout. Its entry is in no list, and its task belongs to this
 /// value.
@@ -44,7 +44,7 @@ impl PeriodicRun {
         let (next, has_run) = match self.entry().state.begin_run() {
             Begin::Cancelled => return self.clear_away(shared),
             // The word says when.
-            Begin::Moved => (Tick::NEVER, false),
+            Begin::Moved => (Subtick::NEVER, false),
             Begin::Run(deadline) => {
                 begins();
                 shared.count(self.remote(shared), |counts| counts.runs.add(1));
@@ -56,7 +56,7 @@ impl PeriodicRun {
                         if next.is_overdue {
                             shared.overdue.set();
                         }
-                        (next.tick, true)
+                        (next.deadline, true)
                     }
                     Ok(None) => return self.end(shared, task),
                     Err(panic) => {
@@ -78,7 +78,7 @@ impl PeriodicRun {
     fn push(self, shared: &SharedRef, has_run: bool) -> Ran {
         let remote = self.remote(shared);
         // SAFETY: the entry is in no list, and this run may give it to the worker.
-        if unsafe { remote.push_again(self.entry) }.is_ok() {
+        if unsafe { remote.push_again(self.entry, shared.timeline()) }.is_ok() {
             return Ok(());
         }
         if !has_run && remote.is_to_fire() && self.entry().state.expire_early() {

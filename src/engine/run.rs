@@ -5,15 +5,15 @@ use std::task::Waker;
 use super::periodic::PeriodicRun;
 use crate::entry::Task;
 use crate::panics::Panic;
-use crate::time::Tick;
+use crate::time::Subtick;
 
 /// Runs timeouts that were claimed for it. A task's panic is its own to catch.
 pub(crate) trait Run {
     /// Runs the task of a timeout that runs once.
-    fn once(&mut self, deadline: Tick, task: Task);
-    fn periodic(&mut self, deadline: Tick, run: PeriodicRun);
+    fn once(&mut self, deadline: Subtick, task: Task);
+    fn periodic(&mut self, deadline: Subtick, run: PeriodicRun);
     /// Wakes a sleeping future, unless it is awake.
-    fn wake(&mut self, deadline: Tick, waker: Option<Waker>);
+    fn wake(&mut self, deadline: Subtick, waker: Option<Waker>);
     /// Reports a panic of a task that was dropped unrun.
     fn report(&mut self, panic: Panic);
 }

@@ -17,8 +17,8 @@ use crate::entry::{ArmFlags, Cancel, Entry, Reset, State, Task, Tell, entry_ref}
 use crate::panics::Panic;
 use crate::shard::{Command, LOOK_DEPTH, Remote, WAKE_DEPTH, Wake};
 use crate::sync::{AtomicUsize, Ordering};
-use crate::time::{ManualClock, Source, Tick, Timeline};
-use crate::wheel::Wheel;
+use crate::time::{Division, ManualClock, Source, Subtick, Timeline};
+use crate::wheel::{ComesUp, Wheel};
 
 /// Wakes the worker, and counts how it was called.
 #[derive(Clone, Default)]
@@ -59,7 +59,7 @@ struct Rig {
 
 const ENOUGH: Limits = Limits { transfer: 1_000, expiry: 1_000 };
 const MAX_WAIT: Duration = Duration::from_millis(20);
-const FAR: Tick = Tick::new(1_000_000);
+const FAR: Subtick = Subtick::new(1_000_000);
 
 impl Rig {
     fn new(limits: Limits) -> Self {
@@ -67,7 +67,7 @@ impl Rig {
     }
 
     fn with(limits: Limits, max_pending: Option<usize>) -> Self {
-        let timeline = Timeline::new(Source::custom(ManualClock::new()), Duration::from_millis(1));
+        let timeline = Timeline::new(Source::custom(ManualClock::new()), Duration::from_micros(1));
         let arena = Arena::new(0).expect("memory");
         let plan = SharedPlan {
             shards: 2,
@@ -81,7 +81,12 @@ impl Rig {
         let (shared, bell) = (SharedRef::create(plan).expect("memory"), Bell::default());
         let waker: Arc<dyn Wake> = Arc::new(bell.clone());
         shared.set_waker(&waker);
-        Self { shared, shard: Core::new(1, Wheel::new(16, 2).expect("memory"), limits), bell, witness: Arc::default() }
+        Self {
+            shared,
+            shard: Core::new(1, Wheel::new(16, 2, Division::WHOLE, ComesUp::WithLast).expect("memory"), limits),
+            bell,
+            witness: Arc::default(),
+        }
     }
 
     fn remote(&self) -> &Remote {
@@ -89,7 +94,7 @@ impl Rig {
     }
 
     /// Returns an armed timeout that is not pushed yet.
-    fn armed(&self, deadline: Tick, with: ArmFlags) -> NonNull<Entry> {
+    fn armed(&self, deadline: Subtick, with: ArmFlags) -> NonNull<Entry> {
         let remote = self.remote();
         // SAFETY: this thread's state, and its engine's arena.
         let entry =
@@ -102,19 +107,19 @@ impl Rig {
         entry
     }
 
-    fn push(&self, deadline: Tick) -> NonNull<Entry> {
+    fn push(&self, deadline: Subtick) -> NonNull<Entry> {
         self.push_with(deadline, ArmFlags::NONE)
     }
 
     /// Pushes a timeout that has a handle.
-    fn push_held(&self, deadline: Tick) -> Held {
+    fn push_held(&self, deadline: Subtick) -> Held {
         Held(self.push_with(deadline, ArmFlags::HANDLE))
     }
 
-    fn push_with(&self, deadline: Tick, with: ArmFlags) -> NonNull<Entry> {
+    fn push_with(&self, deadline: Subtick, with: ArmFlags) -> NonNull<Entry> {
         let entry = self.armed(deadline, with);
         // SAFETY: just armed.
-        unsafe { self.remote().push(entry, deadline) }.expect("open");
+        unsafe { self.remote().push(entry, deadline, self.shared.timeline()) }.expect("open");
         entry
     }
 
@@ -126,7 +131,7 @@ impl Rig {
             .with_thread_state(|mine| unsafe { mine.take_node(&self.shared.arena, || true) })
             .expect("memory");
         // SAFETY: just taken.
-        assert!(unsafe { self.remote().push_reset(node, held.0) }, "open");
+        assert!(unsafe { self.remote().push_reset(node, held.0, self.shared.timeline()) }, "open");
     }
 
     fn turn(&mut self, now: u64) -> Turn {
@@ -147,22 +152,22 @@ impl Drop for Rig {
 
 /// Turns, and runs the timeouts that expire.
 fn turn(shard: &mut Core, shared: &SharedRef, now: u64) -> Turn {
-    shard.turn(shared, Tick::new(now), || None, |due| due.hand_over(&mut run))
+    shard.turn(shared, Subtick::new(now), || None, |due| due.hand_over(&mut run))
 }
 
 /// Runs tasks, and nothing else.
 struct Plainly;
 
 impl Run for Plainly {
-    fn once(&mut self, _: Tick, task: Task) {
+    fn once(&mut self, _: Subtick, task: Task) {
         task.run();
     }
 
-    fn periodic(&mut self, _: Tick, _: PeriodicRun) {
+    fn periodic(&mut self, _: Subtick, _: PeriodicRun) {
         unreachable!("no test here has a periodic timeout");
     }
 
-    fn wake(&mut self, _: Tick, _: Option<std::task::Waker>) {
+    fn wake(&mut self, _: Subtick, _: Option<std::task::Waker>) {
         unreachable!("no test here has a future");
     }
 
@@ -305,7 +310,7 @@ fn queued_resets_count_as_garbage_until_the_worker_has_read_them() {
     let held: Vec<_> = (0..=MANY).map(|_| rig.push_held(FAR)).collect();
     rig.turn(0);
     for held in &held {
-        assert_eq!(held.state().reset(Tick::new(50), Tell::ByQueue), Reset::EarlierQueued);
+        assert_eq!(held.state().reset(Subtick::new(50), Tell::ByQueue), Reset::EarlierQueued);
         rig.push_reset(held);
         // It goes with the node, so it is not in the cancelled queue.
         assert_eq!(held.state().cancel(), Cancel::Won);
@@ -381,7 +386,7 @@ fn no_two_engines_have_the_same_number_and_none_has_0() {
 fn an_engine_goes_with_its_last_owner_or_the_last_handle() {
     let told = Arc::new(());
     let witness = Arc::clone(&told);
-    let timeline = Timeline::new(Source::custom(ManualClock::new()), Duration::from_millis(1));
+    let timeline = Timeline::new(Source::custom(ManualClock::new()), Duration::from_micros(1));
     let on_panic: PanicHook = Box::new(move |_| assert!(Arc::strong_count(&witness) > 0));
     let arena = Arena::new(0).expect("memory");
     let plan = SharedPlan {

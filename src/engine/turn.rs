@@ -10,7 +10,7 @@ use super::lifetime::SharedRef;
 use crate::count::{Counter, Share};
 use crate::entry::{Entry, Transfer, entry_ref};
 use crate::shard::{Remote, SideQueue, Taken};
-use crate::time::Tick;
+use crate::time::Subtick;
 use crate::wheel::Budget;
 
 /// How many entries of one queue the owner goes through before it looks at the next queue: some 50
@@ -65,12 +65,12 @@ impl Core {
     pub(crate) fn turn(
         &mut self,
         shared: &SharedRef,
-        now: Tick,
-        mut look: impl FnMut() -> Option<Tick>,
+        now: Subtick,
+        mut look: impl FnMut() -> Option<Subtick>,
         mut take: impl FnMut(&mut Due<'_>),
     ) -> Turn {
         let remote = shared.remote(self.index);
-        self.now = self.now.max(now);
+        self.now = self.wheel.set_now(now.max(self.now));
         let mut queues = self.begin_queues(remote);
         self.step_arrivals(shared, remote, &mut queues, BEFORE_DUE);
         self.note_backlogs(remote);
@@ -79,7 +79,7 @@ impl Core {
         let mut fired = self.expire(shared, remote, &mut budget, &mut take);
         while self.step_queues(shared, remote, &mut queues) {
             if let Some(now) = look().filter(|now| *now > self.now) {
-                self.now = now;
+                self.now = self.wheel.set_now(now);
                 queues.has_linked = false;
                 fired += self.expire(shared, remote, &mut budget, &mut take);
             }
@@ -106,10 +106,11 @@ impl Core {
     }
 
     /// Goes through the queues, within the limits, without expiring anything, so that
-    /// [`next_due`](Self::next_due) knows of all that was pushed. Returns true if something was
-    /// left over.
-    pub(crate) fn sort_in(&mut self, shared: &SharedRef) -> bool {
+    /// [`next_due`](Self::next_due) knows of all that was pushed. What is due by `now` is due at
+    /// once. Returns true if something was left over.
+    pub(crate) fn sort_in(&mut self, shared: &SharedRef, now: Subtick) -> bool {
         let remote = shared.remote(self.index);
+        self.wheel.set_now(now);
         let mut queues = self.begin_queues(remote);
         while self.step_queues(shared, remote, &mut queues) {}
         remote.counters.linked.set(self.wheel.len() as u64);
@@ -117,12 +118,12 @@ impl Core {
     }
 
     /// Returns when the shard has to be turned next, if nobody pushes anything earlier:
-    /// [`Tick::ZERO`] for at once, `None` for never.
-    pub(crate) fn next_due(&self) -> Option<Tick> {
+    /// [`Subtick::ZERO`] for at once, `None` for never.
+    pub(crate) fn next_due(&self) -> Option<Subtick> {
         if self.inbox.is_empty() && self.cancelled.is_empty() && self.resets.is_empty() {
             self.wheel.next_due()
         } else {
-            Some(Tick::ZERO)
+            Some(Subtick::ZERO)
         }
     }
 

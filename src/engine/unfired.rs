@@ -11,7 +11,7 @@ use crate::entry::{Entry, Kind, Task, entry_ref};
 use crate::panics::{self, Ran};
 use crate::shard::Remote;
 use crate::sync::{MutexGuard, lock};
-use crate::time::Tick;
+use crate::time::Subtick;
 
 /// Withdrawn entries, with their tasks in them. The list allocates nothing, so a shutdown can't
 /// fail half way. It holds the engine's ownership of the entries. Dropping it drops the tasks, each
@@ -65,7 +65,7 @@ impl UnfiredList {
     }
 
     /// Takes off the entry that was pushed first, and returns its deadline and task.
-    pub(crate) fn pop(&mut self) -> Option<(Tick, Task)> {
+    pub(crate) fn pop(&mut self) -> Option<(Subtick, Task)> {
         let (entry, shared) = (self.entries.pop()?, self.shared.as_ref()?);
         // SAFETY: the list holds the engine's ownership of its entries.
         let this = unsafe { entry_ref(entry) };

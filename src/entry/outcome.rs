@@ -1,6 +1,6 @@
 //! What a transition of the [state word](super::State) found, and so what its caller has to do.
 
-use crate::time::Tick;
+use crate::time::Subtick;
 
 /// What a caller has to do after a cancel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub(crate) enum Expire {
     /// The same, and the engine is the only owner of the entry: the caller gives the entry back.
     FireLast,
     /// The entry was reset to this later tick meanwhile: link it again.
-    NotBefore(Tick),
+    NotBefore(Subtick),
     /// The entry is on its way through the reset queue: link it again, and decide when it arrives.
     ResetQueued,
     /// The entry was cancelled. To the worker the cancelled queue or the reset queue brings it. A
@@ -101,7 +101,7 @@ pub(crate) enum EngineGone {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begin {
     /// Run it, for this deadline.
-    Run(Tick),
+    Run(Subtick),
     /// It was reset after it had expired: arm it again, and don't run it now.
     Moved,
     /// It was cancelled: clear it away.
@@ -121,7 +121,7 @@ pub(crate) enum Rearm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transfer {
     /// It is still pending, and has to be linked at this tick.
-    Pending(Tick),
+    Pending(Subtick),
     /// It was cancelled while in the inbox: the worker gives it up.
     Cancelled,
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::time::{Moment, Tick, Timeline, saturating_ns};
+use crate::time::{Moment, Subtick, Timeline, saturating_ns};
 
 /// What a fixed-rate timeout does when a run ends so late that the next one was already due.
 ///
@@ -99,7 +99,7 @@ impl Schedule {
     fn next_ns(self, next: Next, due_ns: u64, now_ns: u64) -> Option<u64> {
         match (next, self) {
             (Next::Done, _) => None,
-            // Not in the same tick: a task that asks for that without end would starve all others.
+            // Not at once: a task that asks for that without end would starve all others.
             (Next::After(delay), _) => Some(now_ns.saturating_add(saturating_ns(delay).max(1))),
             (Next::BySchedule, Self::FixedDelay { delay_ns }) => Some(now_ns.saturating_add(delay_ns)),
             (Next::BySchedule, Self::FixedRate { period_ns, missed }) => {
@@ -144,16 +144,16 @@ impl<F: FnMut() -> Option<Duration> + Send + 'static> Repeat for FnNext<F> {
 /// When a periodic timeout is due again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NextDue {
-    pub(crate) tick: Tick,
-    /// Whether that tick has come already, as in a burst.
+    pub(crate) deadline: Subtick,
+    /// Whether that has come already, as in a burst.
     pub(crate) is_overdue: bool,
 }
 
 /// A closure with its schedule.
 pub(crate) struct Series<R> {
     schedule: Schedule,
-    /// When the next run is due: exactly by the schedule, and the tick that it was armed with. If
-    /// it expires at another tick, it was reset.
+    /// When the next run is due: exactly by the schedule, and the deadline that it was armed with.
+    /// If it expires with another, it was reset.
     due: Moment,
     pub(crate) repeat: R,
 }
@@ -165,18 +165,18 @@ impl<R: Repeat> Series<R> {
 
     /// Runs the run that expired at `deadline`. Returns when the next one is due, or `None` if that
     /// was the last.
-    pub(crate) fn run(&mut self, deadline: Tick, timeline: &Timeline) -> Option<NextDue> {
+    pub(crate) fn run(&mut self, deadline: Subtick, timeline: &Timeline) -> Option<NextDue> {
         let scale = timeline.scale();
-        if deadline != self.due.tick {
+        if deadline != self.due.deadline {
             // The timeout was reset: the schedule goes on from there.
-            self.due = Moment { ns: scale.ns_of(deadline), tick: deadline };
+            self.due = Moment { ns: scale.ns_of(deadline), deadline };
         }
         let next = self.repeat.run();
         // The task is not to blame for a clock that panics.
         let now_ns = timeline.try_now_ns().unwrap_or_else(|| scale.ns_of(deadline));
         let next_ns = self.schedule.next_ns(next, self.due.ns, now_ns)?;
-        self.due = Moment { ns: next_ns, tick: scale.tick_not_before(next_ns) };
-        Some(NextDue { tick: self.due.tick, is_overdue: self.due.tick <= scale.tick_at(now_ns) })
+        self.due = Moment { ns: next_ns, deadline: scale.subtick_not_before(next_ns) };
+        Some(NextDue { deadline: self.due.deadline, is_overdue: self.due.deadline <= scale.subtick_at(now_ns) })
     }
 }
 

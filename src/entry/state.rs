@@ -3,7 +3,7 @@
 //! ```text
 //!  63            11   10      9      8      7         6          5     4      3      2    1 0
 //! ┌────────────────┬───────┬───────┬──────┬──────┬────────────┬──────┬─────┬──────┬──────┬─────┐
-//! │deadline (ticks)│SLEEPER│BATCHED│ORPHAN│SERIES│RESET_QUEUED│LINKED│GROUP│ENGINE│HANDLE│phase│
+//! │   deadline     │SLEEPER│BATCHED│ORPHAN│SERIES│RESET_QUEUED│LINKED│GROUP│ENGINE│HANDLE│phase│
 //! └────────────────┴───────┴───────┴──────┴──────┴────────────┴──────┴─────┴──────┴──────┴─────┘
 //! ```
 //!
@@ -54,7 +54,7 @@
 
 use super::outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Kind, Rearm, Reset, Tell, Transfer};
 use crate::sync::{AtomicU64, Ordering};
-use crate::time::Tick;
+use crate::time::Subtick;
 
 const PHASE: u64 = 0b11;
 const FREE: u64 = 0;
@@ -74,18 +74,18 @@ const ORPHAN: u64 = 1 << 8;
 const BATCHED: u64 = 1 << 9;
 const SLEEPER: u64 = 1 << 10;
 const OWNERS: u64 = HANDLE | ENGINE | GROUP;
-const TICK_SHIFT: u32 = 11;
-const FLAGS: u64 = (1 << TICK_SHIFT) - 1;
+const DEADLINE_SHIFT: u32 = 11;
+const FLAGS: u64 = (1 << DEADLINE_SHIFT) - 1;
 
-// `Tick::NEVER` is the largest deadline there is: it must fit above the flags.
-const _: () = assert!(Tick::NEVER.get() == u64::MAX >> TICK_SHIFT);
+// `Subtick::NEVER` is the largest deadline there is: it must fit above the flags.
+const _: () = assert!(Subtick::NEVER.get() == u64::MAX >> DEADLINE_SHIFT);
 
-const fn pack(tick: Tick, flags: u64) -> u64 {
-    (tick.get() << TICK_SHIFT) | flags
+const fn pack(deadline: Subtick, flags: u64) -> u64 {
+    (deadline.get() << DEADLINE_SHIFT) | flags
 }
 
-const fn tick_of(word: u64) -> Tick {
-    Tick::new(word >> TICK_SHIFT)
+const fn deadline_in(word: u64) -> Subtick {
+    Subtick::new(word >> DEADLINE_SHIFT)
 }
 
 const fn phase_of(word: u64) -> u64 {
@@ -151,7 +151,7 @@ impl State {
     /// Makes a free entry pending. Only its sole owner calls this, before any other thread sees the
     /// entry. A store is enough: the push to the inbox publishes it.
     #[inline]
-    pub(crate) fn arm(&self, deadline: Tick, flags: ArmFlags) {
+    pub(crate) fn arm(&self, deadline: Subtick, flags: ArmFlags) {
         self.0.store(pack(deadline, PENDING | ENGINE | flags.0), Ordering::Relaxed);
     }
 
@@ -180,7 +180,7 @@ impl State {
     /// worker took out of it. Returns false if the engine has given the entry up: then the producer
     /// alone owns it, and it is free.
     #[inline]
-    pub(crate) fn revive(&self, deadline: Tick, flags: ArmFlags) -> bool {
+    pub(crate) fn revive(&self, deadline: Subtick, flags: ArmFlags) -> bool {
         // Acquire, both: pairs with the release in `engine_lets_go`.
         let word = self.0.load(Ordering::Acquire);
         if word & ENGINE == 0 {
@@ -199,8 +199,8 @@ impl State {
 
     /// Returns the deadline that holds at this moment.
     #[inline]
-    pub(crate) fn deadline(&self) -> Tick {
-        tick_of(self.0.load(Ordering::Relaxed))
+    pub(crate) fn deadline(&self) -> Subtick {
+        deadline_in(self.0.load(Ordering::Relaxed))
     }
 
     /// Returns whether it will run; for a periodic timeout, run again. Acquire, here and below: a
@@ -240,14 +240,14 @@ impl State {
 
     /// Changes the deadline of a pending entry, by a caller that holds a handle.
     ///
-    /// An unchanged tick needs no write. The answer promises only that the word was pending with
-    /// this deadline when it was read.
+    /// An unchanged deadline needs no write. The answer promises only that the word was pending
+    /// with this deadline when it was read.
     #[inline]
-    pub(crate) fn reset(&self, deadline: Tick, tell: Tell) -> Reset {
+    pub(crate) fn reset(&self, deadline: Subtick, tell: Tell) -> Reset {
         // The usual case: it is pending, the deadline becomes later, and no other thread changes
         // the word.
         let word = self.0.load(Ordering::Relaxed);
-        if phase_of(word) == PENDING && deadline > tick_of(word) {
+        if phase_of(word) == PENDING && deadline > deadline_in(word) {
             let put_off = pack(deadline, word & FLAGS);
             if self.0.compare_exchange(word, put_off, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 return Reset::Later;
@@ -256,14 +256,14 @@ impl State {
         self.reset_in_any_case(deadline, tell)
     }
 
-    fn reset_in_any_case(&self, deadline: Tick, tell: Tell) -> Reset {
+    fn reset_in_any_case(&self, deadline: Subtick, tell: Tell) -> Reset {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             let running = is_running(word);
             if phase_of(word) != PENDING && !running {
                 return Reset::TooLate;
             }
-            let old = tick_of(word);
+            let old = deadline_in(word);
             if deadline == old && !running {
                 return Reset::Later;
             }
@@ -300,10 +300,10 @@ impl State {
             }
             if is_engines_alone(word) {
                 self.0.store(word | LINKED, Ordering::Relaxed);
-                return Transfer::Pending(tick_of(word));
+                return Transfer::Pending(deadline_in(word));
             }
             match self.0.compare_exchange_weak(word, word | LINKED, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Transfer::Pending(tick_of(word)),
+                Ok(_) => return Transfer::Pending(deadline_in(word)),
                 Err(now) => word = now,
             }
         }
@@ -312,7 +312,7 @@ impl State {
     /// Returns the deadline, and what kind of timeout the entry holds. The caller holds the
     /// engine's ownership.
     #[inline]
-    pub(crate) fn look(&self) -> (Tick, Kind) {
+    pub(crate) fn look(&self) -> (Subtick, Kind) {
         // Relaxed: the step that ends the wait sees a later reset; the bits do not change.
         let word = self.0.load(Ordering::Relaxed);
         let kind = match word & (SERIES | SLEEPER) {
@@ -320,13 +320,13 @@ impl State {
             SERIES => Kind::Series,
             _ => Kind::Sleeper,
         };
-        (tick_of(word), kind)
+        (deadline_in(word), kind)
     }
 
     /// PENDING → EXPIRED, by the worker, for a periodic timeout or a sleeping future, if the
     /// deadline is not after `now`.
     #[inline]
-    pub(crate) fn expire(&self, now: Tick) -> Expire {
+    pub(crate) fn expire(&self, now: Subtick) -> Expire {
         self.end_wait(now, expired, |word| {
             self.0.store(expired(word), Ordering::Relaxed);
             Expire::Fire
@@ -335,7 +335,7 @@ impl State {
 
     /// Marks a timeout that is due for a batch, by the worker. It stays pending.
     #[inline]
-    pub(crate) fn batch(&self, now: Tick) -> Expire {
+    pub(crate) fn batch(&self, now: Subtick) -> Expire {
         self.end_wait(now, |word| (word & !LINKED) | BATCHED, |_| Expire::Fire)
     }
 
@@ -343,14 +343,14 @@ impl State {
     /// `now`. The engine gives the entry up in the same step, so the caller has
     /// [copied the task](super::Entry::copy_task) before.
     #[inline]
-    pub(crate) fn claim(&self, now: Tick) -> Expire {
+    pub(crate) fn claim(&self, now: Subtick) -> Expire {
         self.end_wait(now, |word| (word & !(PHASE | ENGINE)) | EXPIRED, |_| Expire::FireLast)
     }
 
     /// Ends the wait of a timeout that is due: by an exchange for the word that `ended` makes, or
     /// by `alone` if the engine is the only owner.
     #[inline(always)]
-    fn end_wait(&self, now: Tick, ended: impl Fn(u64) -> u64, alone: impl FnOnce(u64) -> Expire) -> Expire {
+    fn end_wait(&self, now: Subtick, ended: impl Fn(u64) -> u64, alone: impl FnOnce(u64) -> Expire) -> Expire {
         // Acquire, both: pairs with the release of the handle that has gone.
         let mut word = self.0.load(Ordering::Acquire);
         loop {
@@ -360,8 +360,8 @@ impl State {
             if word & RESET_QUEUED != 0 {
                 return Expire::ResetQueued;
             }
-            if tick_of(word) > now {
-                return Expire::NotBefore(tick_of(word));
+            if deadline_in(word) > now {
+                return Expire::NotBefore(deadline_in(word));
             }
             if is_engines_alone(word) {
                 return alone(word);
@@ -388,14 +388,14 @@ impl State {
         match () {
             () if phase_of(word) == CANCELLED => Begin::Cancelled,
             () if word & MOVED != 0 => Begin::Moved,
-            () => Begin::Run(tick_of(word)),
+            () => Begin::Run(deadline_in(word)),
         }
     }
 
     /// EXPIRED → PENDING for a periodic timeout. Its runner calls this after it has put the task
     /// back, and pushes the entry next. The deadline is `next`, unless a reset has set another one
     /// since the timeout expired.
-    pub(crate) fn rearm(&self, next: Tick) -> Rearm {
+    pub(crate) fn rearm(&self, next: Subtick) -> Rearm {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             if phase_of(word) == CANCELLED {
@@ -403,7 +403,7 @@ impl State {
                 self.0.load(Ordering::Acquire);
                 return Rearm::Cancelled;
             }
-            let deadline = if word & MOVED != 0 { tick_of(word) } else { next };
+            let deadline = if word & MOVED != 0 { deadline_in(word) } else { next };
             let armed = pack(deadline, (word & OWNERS) | SERIES | PENDING);
             match self.0.compare_exchange_weak(word, armed, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return Rearm::Pending,
@@ -424,7 +424,7 @@ impl State {
     /// decides.
     pub(crate) fn arrive(&self) -> Transfer {
         let word = self.0.fetch_and(!RESET_QUEUED, Ordering::AcqRel);
-        if phase_of(word) == PENDING { Transfer::Pending(tick_of(word)) } else { Transfer::Cancelled }
+        if phase_of(word) == PENDING { Transfer::Pending(deadline_in(word)) } else { Transfer::Cancelled }
     }
 
     /// PENDING → CANCELLED, by the closing worker or a shutdown. Returns true if the task is now

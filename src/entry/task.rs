@@ -8,7 +8,7 @@ use std::task::Waker;
 
 use super::series::{NextDue, Repeat, Series};
 use super::sleeper::Sleeper;
-use crate::time::{Tick, Timeline};
+use crate::time::{Subtick, Timeline};
 
 const INLINE_WORDS: usize = 3;
 /// Captures up to this size need no heap allocation.
@@ -47,7 +47,7 @@ pub(super) struct TaskVTable {
     _sleeps: bool,
 }
 
-type RunAgain = unsafe fn(*mut u8, Tick, &Timeline) -> Option<NextDue>;
+type RunAgain = unsafe fn(*mut u8, Subtick, &Timeline) -> Option<NextDue>;
 
 // SAFETY: a task is built only from closures that are `Send` (see `Task::new`), and holds nothing
 // else.
@@ -107,7 +107,7 @@ unsafe fn run_series_once<R: Repeat>(captures: *mut u8) {
 
 /// # Safety
 /// As for [`run_boxed`], with a `Series` in the box, but the box is not given up.
-unsafe fn run_series<R: Repeat>(captures: *mut u8, deadline: Tick, timeline: &Timeline) -> Option<NextDue> {
+unsafe fn run_series<R: Repeat>(captures: *mut u8, deadline: Subtick, timeline: &Timeline) -> Option<NextDue> {
     // SAFETY: the caller says that a pointer is there.
     let series = unsafe { captures.cast::<*mut Series<R>>().read() };
     // SAFETY: the pointer is a box's, and only the caller has it.
@@ -221,7 +221,7 @@ impl Task {
     /// Runs a periodic closure that expired at `deadline`. Returns when the next run is due, or
     /// `None` if that was the last. For a task that is not periodic, returns `None` and runs
     /// nothing.
-    pub(crate) fn run_again(&mut self, deadline: Tick, timeline: &Timeline) -> Option<NextDue> {
+    pub(crate) fn run_again(&mut self, deadline: Subtick, timeline: &Timeline) -> Option<NextDue> {
         let run = self.vtable.run_again?;
         // SAFETY: `series` chose `vtable` together with the captures, which are still there.
         unsafe { run(self.captures.as_mut_ptr().cast(), deadline, timeline) }

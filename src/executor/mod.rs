@@ -27,7 +27,7 @@ use crate::panics::{self, CatchUnwind, Panic, Ran};
 #[cfg(loom)]
 use crate::sync::LocalCell;
 use crate::sync::Ordering;
-use crate::time::{RealTime, Tick};
+use crate::time::{RealTime, Subtick};
 use crate::worker::{self, Sink};
 
 /// Called after a turn.
@@ -248,9 +248,9 @@ struct Runs<'a> {
     running: Option<(&'a Running, (u64, u64))>,
     ran: usize,
     now_ns: u64,
-    /// The deadline that was recorded last, if the clock has not been read since. A burst has one
-    /// deadline only.
-    recorded: Option<Tick>,
+    /// The deadline that was recorded last, if the clock has not been read since. The timeouts of a
+    /// burst may have one.
+    recorded: Option<Subtick>,
 }
 
 impl<'a> Runs<'a> {
@@ -282,7 +282,7 @@ impl<'a> Runs<'a> {
     }
 
     #[inline]
-    fn record(&mut self, deadline: Tick) {
+    fn record(&mut self, deadline: Subtick) {
         if self.recorded == Some(deadline) {
             return self.lateness.record_again();
         }
@@ -296,7 +296,7 @@ impl<'a> Runs<'a> {
 
 impl Run for Runs<'_> {
     #[inline(always)]
-    fn once(&mut self, deadline: Tick, task: Task) {
+    fn once(&mut self, deadline: Subtick, task: Task) {
         self.look();
         self.record(deadline);
         if let Err(panic) = run_task(task) {
@@ -304,7 +304,7 @@ impl Run for Runs<'_> {
         }
     }
 
-    fn periodic(&mut self, deadline: Tick, run: PeriodicRun) {
+    fn periodic(&mut self, deadline: Subtick, run: PeriodicRun) {
         self.look();
         let shared = self.shared;
         if let Err(panic) = run.run(shared, || self.record(deadline)) {
@@ -313,7 +313,7 @@ impl Run for Runs<'_> {
     }
 
     #[inline(always)]
-    fn wake(&mut self, deadline: Tick, waker: Option<Waker>) {
+    fn wake(&mut self, deadline: Subtick, waker: Option<Waker>) {
         self.look();
         self.record(deadline);
         let Some(waker) = waker else { return };

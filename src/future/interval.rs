@@ -35,7 +35,7 @@ impl Interval {
     pub(super) fn new(timer: &Timer, first: Moment, period: Duration) -> Self {
         assert!(!period.is_zero(), "the period of an interval is zero: give it one of at least a nanosecond");
         Self {
-            sleep: Sleep::until(timer.engine_ref(), first.tick),
+            sleep: Sleep::until(timer.engine_ref(), first.deadline),
             due_ns: first.ns,
             period,
             missed: MissedTicks::default(),
@@ -59,15 +59,15 @@ impl Interval {
             let timeline = self.sleep.timeline();
             let due = timeline.instant_at(self.due_ns);
             let next_ns = self.missed.next_ns(saturating_ns(self.period), self.due_ns, timeline.now_ns());
-            let tick = timeline.scale().tick_not_before(next_ns);
-            self.go_on(Moment { ns: next_ns, tick });
+            let deadline = timeline.scale().subtick_not_before(next_ns);
+            self.go_on(Moment { ns: next_ns, deadline });
             due
         })
     }
 
     fn go_on(&mut self, at: Moment) {
         self.due_ns = at.ns;
-        self.sleep.reset_to(at.tick);
+        self.sleep.reset_to(at.deadline);
     }
 
     /// Returns whether a tick came before it was due because the engine was shut down. As a stream,

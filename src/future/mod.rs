@@ -17,8 +17,8 @@ use crate::timer::Timer;
 impl Timer {
     /// Returns a future that is ready after `delay` from now. See [`Sleep`].
     ///
-    /// The delay is rounded up to a tick, so the future is never ready early. The call takes no
-    /// memory for a timeout: the first poll schedules it.
+    /// The future is never ready early. The call takes no memory for a timeout: the first poll
+    /// schedules it.
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -35,13 +35,13 @@ impl Timer {
     /// # }
     /// ```
     pub fn sleep(&self, delay: Duration) -> Sleep {
-        Sleep::until(self.engine_ref(), self.timeline().tick_after(delay))
+        Sleep::until(self.engine_ref(), self.timeline().deadline_after(delay))
     }
 
     /// Returns a future that is ready at a point in time. If that time has passed, it is ready at
     /// once. Otherwise it is [`sleep`](Self::sleep).
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
-        Sleep::until(self.engine_ref(), self.timeline().tick_at_or_now(deadline))
+        Sleep::until(self.engine_ref(), self.timeline().deadline_at(deadline))
     }
 
     /// Returns a future that gives `future` a time limit. See [`WithTimeout`].

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crate::engine::EngineRef;
-use crate::time::{Tick, Timeline};
+use crate::time::{Subtick, Timeline};
 use crate::timer::{Alarm, NoAlarm, Ring};
 
 /// A future that is ready when its deadline has come. Only a shutdown makes it ready before.
@@ -61,7 +61,7 @@ pub struct Sleep {
     /// and then the engine ends.
     stage: Stage,
     engine_ref: EngineRef,
-    deadline: Tick,
+    deadline: Subtick,
     /// Whether a reset moved it since it was last polled to a deadline that may have passed.
     has_moved: bool,
     ended_by_shutdown: bool,
@@ -77,12 +77,11 @@ enum Stage {
 }
 
 impl Sleep {
-    pub(super) fn until(engine_ref: EngineRef, deadline: Tick) -> Self {
+    pub(super) fn until(engine_ref: EngineRef, deadline: Subtick) -> Self {
         Self { engine_ref, deadline, stage: Stage::New, has_moved: false, ended_by_shutdown: false }
     }
 
-    /// Returns its deadline, rounded up to the tick at which it is ready. The value is as that of
-    /// [`Timeout::deadline`](crate::Timeout::deadline).
+    /// Returns its deadline, as [`Timeout::deadline`](crate::Timeout::deadline) does.
     #[must_use]
     pub fn deadline(&self) -> Instant {
         self.timeline().instant_of(self.deadline)
@@ -127,21 +126,21 @@ impl Sleep {
     /// A task that waits for it goes on waiting. If it was over, it has to be polled again, like a
     /// new one.
     pub fn reset(&mut self, delay: Duration) {
-        let deadline = self.timeline().tick_after(delay);
+        let deadline = self.timeline().deadline_after(delay);
         // Nearly all delays lead to a deadline that is yet to come, and cost no look at the clock.
         self.move_to(deadline, delay.is_zero() || deadline < self.deadline);
     }
 
     /// Moves its deadline to a point in time. Otherwise it is [`reset`](Self::reset).
     pub fn reset_at(&mut self, deadline: Instant) {
-        self.reset_to(self.timeline().tick_at_or_now(deadline));
+        self.reset_to(self.timeline().deadline_at(deadline));
     }
 
-    pub(super) fn reset_to(&mut self, deadline: Tick) {
+    pub(super) fn reset_to(&mut self, deadline: Subtick) {
         self.move_to(deadline, true);
     }
 
-    fn move_to(&mut self, deadline: Tick, may_have_come: bool) {
+    fn move_to(&mut self, deadline: Subtick, may_have_come: bool) {
         self.has_moved |= may_have_come;
         self.deadline = deadline;
         if let Stage::Set(alarm) = &mut self.stage

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::sleep::Sleep;
 use crate::engine::EngineRef;
-use crate::time::Tick;
+use crate::time::Subtick;
 
 /// A future with a time limit. It is ready with the output of the inner future, or with
 /// [`Elapsed`]. [`Timer::timeout`](crate::Timer::timeout) and
@@ -46,12 +46,12 @@ enum Limit {
 
 impl<T> WithTimeout<T> {
     pub(super) fn after(engine_ref: EngineRef, limit: Duration, future: T) -> Self {
-        Self { limit: Limit::After(limit), sleep: Sleep::until(engine_ref, Tick::NEVER), future }
+        Self { limit: Limit::After(limit), sleep: Sleep::until(engine_ref, Subtick::NEVER), future }
     }
 
     pub(super) fn until(engine_ref: EngineRef, deadline: Instant, future: T) -> Self {
         let limit = Limit::At(engine_ref.shared().timeline().scale().ns_at(deadline));
-        Self { limit, sleep: Sleep::until(engine_ref, Tick::NEVER), future }
+        Self { limit, sleep: Sleep::until(engine_ref, Subtick::NEVER), future }
     }
 
     /// Returns the inner future.

@@ -9,8 +9,6 @@
 // it.
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::time::Tick;
-
 /// At most this many timeouts meet in a tick, as far as the coalescer knows: some 50 µs of work.
 pub(crate) const FULL: u64 = 1_024;
 /// How many ticks of a range are tried: 1 of 1,024 ticks, 2 of 512, 4 of 256, 8 of 128, 16 of 64.
@@ -34,18 +32,18 @@ impl Coalescer {
     }
 
     /// Returns a tick from `earliest` to `latest`.
-    pub(crate) fn choose(&self, earliest: Tick, latest: Tick) -> Tick {
-        if latest <= earliest || latest == Tick::NEVER {
+    pub(crate) fn choose(&self, earliest: u64, latest: u64) -> u64 {
+        if latest <= earliest {
             return earliest;
         }
-        let (from, to) = (earliest.get() + self.skew, latest.get() + self.skew);
+        let (from, to) = (earliest + self.skew, latest + self.skew);
         let chosen = by_roundness(from, to).take(TRIES).find(|&tick| self.join(tick));
         let chosen = chosen.unwrap_or_else(|| {
             // All are full: spread the rest evenly, by steps of the golden ratio.
             let step = self.spread.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
             from + ((u128::from(step) * u128::from(to - from + 1)) >> 64) as u64
         });
-        Tick::new(chosen - self.skew)
+        chosen - self.skew
     }
 
     /// Returns whether the tick has room, and counts the timeout if so.
@@ -95,8 +93,8 @@ mod tests {
         fn the_choice_is_in_the_range(shard in 0_usize..5, ranges in prop::collection::vec((0_u64..1 << 52, 0_u64..5_000), 1..300)) {
             let coalescer = Coalescer::new(shard);
             for (from, len) in ranges {
-                let chosen = coalescer.choose(Tick::new(from), Tick::new(from + len));
-                prop_assert!((from..=from + len).contains(&chosen.get()));
+                let chosen = coalescer.choose(from, from + len);
+                prop_assert!((from..=from + len).contains(&chosen));
             }
         }
     }
@@ -108,27 +106,25 @@ mod tests {
         for n in 0..20_000_u64 {
             // 100 starting points, each range 1,000 ticks long.
             let from = 10_000 + n % 100;
-            *ticks.entry(coalescer.choose(Tick::new(from), Tick::new(from + 1_000))).or_insert(0) += 1;
+            *ticks.entry(coalescer.choose(from, from + 1_000)).or_insert(0) += 1;
         }
         assert!(ticks.len() <= 25, "{} ticks for 20,000 that could share 20", ticks.len());
         assert!(ticks.values().all(|&count| count <= FULL), "{ticks:?}");
-        let crowd = (0..1_000_000).map(|_| coalescer.choose(Tick::new(50_000), Tick::new(50_999)));
+        let crowd = (0..1_000_000).map(|_| coalescer.choose(50_000, 50_999));
         let mut crowded = BTreeMap::new();
         crowd.for_each(|tick| *crowded.entry(tick).or_insert(0_u64) += 1);
         assert!(crowded.values().all(|&count| count < 2_500), "a million in a thousand ticks are a thousand in each");
     }
 
     fn tick(coalescer: &Coalescer, from: u64, to: u64) -> u64 {
-        coalescer.choose(Tick::new(from), Tick::new(to)).get()
+        coalescer.choose(from, to)
     }
 
     #[test]
-    fn a_range_of_one_tick_or_without_an_end_takes_its_beginning() {
+    fn a_range_of_one_tick_takes_it() {
         let coalescer = Coalescer::new(1);
         assert_eq!(tick(&coalescer, 1_001, 1_001), 1_001);
         assert_eq!(tick(&coalescer, 1_001, 1_000), 1_001, "a reversed range means no slack");
-        assert_eq!(coalescer.choose(Tick::new(1_001), Tick::NEVER), Tick::new(1_001));
-        assert_eq!(coalescer.choose(Tick::NEVER, Tick::NEVER), Tick::NEVER);
     }
 
     #[test]

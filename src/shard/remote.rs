@@ -1,6 +1,8 @@
 //! The side of a shard that producers see: inbox, cancelled queue, reset queue, and the doorbell
 //! that connects them.
 
+mod turns;
+
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
@@ -13,8 +15,8 @@ use super::side_queue::{SidePush, SideQueue};
 use super::stack::WAKE_DEPTH;
 use crate::count::{Counters, Fault, Heartbeat, Latenesses, Stall};
 use crate::entry::{Entry, entry_ref};
-use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Condvar, Mutex, Ordering, lock};
-use crate::time::Tick;
+use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Condvar, Mutex, Ordering};
+use crate::time::{Subtick, Timeline};
 
 /// Makes a shard's worker run: starts it, or unparks it.
 pub(crate) trait Wake: Send + Sync {
@@ -62,7 +64,7 @@ pub(crate) struct Remote {
     pub(crate) resets: CachePadded<SideQueue>,
     /// Not 0 if an entry was reset to an earlier deadline and there was no node for it.
     rescan: AtomicU8,
-    /// The tick at which the worker will wake by itself, stored before it falls asleep. Only the
+    /// When the worker will wake by itself, stored before it falls asleep. Only the
     /// worker writes it.
     wake_at: CachePadded<AtomicU64>,
     command: AtomicU8,
@@ -96,14 +98,14 @@ impl Remote {
             cancelled: CachePadded::new(SideQueue::new()),
             resets: CachePadded::new(SideQueue::new()),
             rescan: AtomicU8::new(0),
-            wake_at: CachePadded::new(AtomicU64::new(Tick::NEVER.get())),
+            wake_at: CachePadded::new(AtomicU64::new(Subtick::NEVER.get())),
             command: AtomicU8::new(0),
             drain_until: AtomicU64::new(0),
             turn_requested: AtomicU64::new(0),
             turn_completed: Mutex::new(0),
             turn_completed_changed: Condvar::new(),
             earliest_requested: AtomicU8::new(0),
-            earliest: AtomicU64::new(Tick::NEVER.get()),
+            earliest: AtomicU64::new(Subtick::NEVER.get()),
             stall: Stall::none(),
             coalescer: Coalescer::new(index),
             lateness: Latenesses::new(),
@@ -159,9 +161,14 @@ impl Remote {
     /// # Safety
     /// As for [`Inbox::push`].
     #[inline]
-    pub(crate) unsafe fn push(&self, entry: NonNull<Entry>, deadline: Tick) -> Result<(), Closed> {
+    pub(crate) unsafe fn push(
+        &self,
+        entry: NonNull<Entry>,
+        deadline: Subtick,
+        timeline: &Timeline,
+    ) -> Result<(), Closed> {
         // SAFETY: the caller owns the entry.
-        unsafe { self.push_chain(entry, entry, 1, deadline) }
+        unsafe { self.push_chain(entry, entry, 1, deadline, timeline) }
     }
 
     /// Pushes an entry that others know already: that of a periodic timeout, armed again.
@@ -174,13 +181,13 @@ impl Remote {
     ///
     /// # Safety
     /// As for [`Inbox::push`]. The caller has a reference to the engine.
-    pub(crate) unsafe fn push_again(&self, entry: NonNull<Entry>) -> Result<(), Closed> {
+    pub(crate) unsafe fn push_again(&self, entry: NonNull<Entry>, timeline: &Timeline) -> Result<(), Closed> {
         // SAFETY: the caller owns the entry.
         let pushed = unsafe { self.inbox.push(entry, entry, 1) }?;
         // SAFETY: an entry is not freed before its engine, which the caller references, and any
         // thread may read the state word.
         let deadline = unsafe { entry_ref(entry) }.state.deadline();
-        self.ring_for(pushed, deadline);
+        self.ring_for(pushed, deadline, timeline);
         Ok(())
     }
 
@@ -194,31 +201,32 @@ impl Remote {
         first: NonNull<Entry>,
         last: NonNull<Entry>,
         len: usize,
-        deadline: Tick,
+        deadline: Subtick,
+        timeline: &Timeline,
     ) -> Result<(), Closed> {
         // SAFETY: the caller owns the entries.
         let pushed = unsafe { self.inbox.push(first, last, len) }?;
-        self.ring_for(pushed, deadline);
+        self.ring_for(pushed, deadline, timeline);
         Ok(())
     }
 
     #[inline]
-    fn ring_for(&self, pushed: Pushed, deadline: Tick) {
+    fn ring_for(&self, pushed: Pushed, deadline: Subtick, timeline: &Timeline) {
         match pushed {
             Pushed::Awake => {}
-            Pushed::Asleep if !self.sleeps_past(deadline) => {}
+            Pushed::Asleep if !self.sleeps_past(deadline, timeline) => {}
             Pushed::Asleep | Pushed::AsleepAndDeep => self.ring(),
-            Pushed::Many => self.ring_and_look(deadline),
+            Pushed::Many => self.ring_and_look(deadline, timeline),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn ring_and_look(&self, deadline: Tick) {
+    fn ring_and_look(&self, deadline: Subtick, timeline: &Timeline) {
         if self.inbox.depth() >= WAKE_DEPTH {
             self.ring();
         } else {
-            self.ring_if_it_sleeps_past(deadline);
+            self.ring_if_it_sleeps_past(deadline, timeline);
         }
         self.check_worker();
     }
@@ -230,8 +238,8 @@ impl Remote {
     /// the worker has slept since before that push, the caller knows of the push, so the load sees
     /// ASLEEP. If the worker is awake, it does not sleep before it has gone through the entry.
     #[inline]
-    pub(crate) fn wake_for_revived(&self, deadline: Tick) {
-        if self.inbox.looks_asleep() && self.sleeps_past(deadline) {
+    pub(crate) fn wake_for_revived(&self, deadline: Subtick, timeline: &Timeline) {
+        if self.inbox.looks_asleep() && self.sleeps_past(deadline, timeline) {
             self.ring();
         }
     }
@@ -261,7 +269,7 @@ impl Remote {
     /// The node is the caller's, and the worker's if this returns true. The caller owns the handle
     /// of `entry`.
     #[must_use]
-    pub(crate) unsafe fn push_reset(&self, node: NonNull<Entry>, entry: NonNull<Entry>) -> bool {
+    pub(crate) unsafe fn push_reset(&self, node: NonNull<Entry>, entry: NonNull<Entry>, timeline: &Timeline) -> bool {
         // SAFETY: the node is the caller's.
         unsafe { entry_ref(node) }.set_next(entry.as_ptr());
         // SAFETY: the node is the caller's; a node has no task.
@@ -271,7 +279,7 @@ impl Remote {
         }
         // SAFETY: the caller owns the handle, which keeps the entry alive.
         let state = &unsafe { entry_ref(entry) }.state;
-        if self.inbox.is_asleep() && (pushed == SidePush::Deep || self.sleeps_past(state.deadline())) {
+        if self.inbox.is_asleep() && (pushed == SidePush::Deep || self.sleeps_past(state.deadline(), timeline)) {
             self.ring();
         }
         true
@@ -280,10 +288,10 @@ impl Remote {
     /// Makes the worker go through the whole wheel, because an entry was reset to an earlier
     /// deadline without a node that could name it.
     #[cold]
-    pub(crate) fn ask_for_rescan(&self, deadline: Tick) {
+    pub(crate) fn ask_for_rescan(&self, deadline: Subtick, timeline: &Timeline) {
         // Release: pairs with the Acquire in `takes_rescan`, so that the worker sees the deadline.
         self.rescan.store(1, Ordering::Release);
-        self.ring_if_it_sleeps_past(deadline);
+        self.ring_if_it_sleeps_past(deadline, timeline);
     }
 
     /// Returns whether the worker has to go through the whole wheel, and takes the request.
@@ -299,13 +307,16 @@ impl Remote {
 
     /// Wakes the worker if it would sleep past `deadline`. In either case the worker sees what the
     /// caller did before this call before it sleeps again.
-    pub(crate) fn ring_if_it_sleeps_past(&self, deadline: Tick) {
-        if self.inbox.is_asleep() && self.sleeps_past(deadline) {
+    pub(crate) fn ring_if_it_sleeps_past(&self, deadline: Subtick, timeline: &Timeline) {
+        if self.inbox.is_asleep() && self.sleeps_past(deadline, timeline) {
             self.ring();
         }
     }
 
-    /// Returns whether a sleeping worker sleeps past the deadline.
+    /// Returns whether a sleeping worker sleeps past the deadline. It may sleep to a later part of
+    /// the same tick, because a tick's timeouts run together. But what is due now, or by a clock
+    /// that is moved by hand, does not wait for others. That needs a look at the clock only in such
+    /// a tick.
     ///
     /// Call this only after a look at the inbox has seen ASLEEP: only then is `wake_at` at least as
     /// new as that sleep. The look must be a read-modify-write, except in
@@ -313,8 +324,9 @@ impl Remote {
     /// worker may have woken and slept again in between, with another `wake_at`. The model
     /// `wake_at_read_first` in loom-tests shows what happens then.
     #[inline]
-    fn sleeps_past(&self, deadline: Tick) -> bool {
-        deadline.get() < self.wake_at.load(Ordering::Relaxed)
+    fn sleeps_past(&self, deadline: Subtick, timeline: &Timeline) -> bool {
+        let wake_at = self.wake_at.load(Ordering::Relaxed);
+        deadline.get() < wake_at && timeline.must_run_before(Subtick::new(wake_at), deadline)
     }
 
     /// Wakes the worker, or starts it if it has never run.
@@ -329,9 +341,9 @@ impl Remote {
 
     /// Prepares the worker to park until `until`, or for ever if that is `None`. Returns false if
     /// there is something to do first.
-    pub(crate) fn fall_asleep(&self, until: Option<Tick>) -> bool {
+    pub(crate) fn fall_asleep(&self, until: Option<Subtick>) -> bool {
         // Relaxed: published by the release of the exchange in `fall_asleep`.
-        self.wake_at.store(until.unwrap_or(Tick::NEVER).get(), Ordering::Relaxed);
+        self.wake_at.store(until.unwrap_or(Subtick::NEVER).get(), Ordering::Relaxed);
         if !self.inbox.fall_asleep() {
             return false;
         }
@@ -360,7 +372,7 @@ impl Remote {
     }
 
     /// Commands a drain, which ends at `until` at the latest. Does not wake the worker.
-    pub(crate) fn command_drain(&self, until: Tick) {
+    pub(crate) fn command_drain(&self, until: Subtick) {
         // Relaxed: published by the command.
         self.drain_until.store(until.get(), Ordering::Relaxed);
         self.command(Command::Drain);
@@ -379,8 +391,8 @@ impl Remote {
     }
 
     /// Returns when the drain is over, or `None` if no drain was commanded.
-    pub(crate) fn drains_until(&self) -> Option<Tick> {
-        self.is_commanded(Command::Drain).then(|| Tick::new(self.drain_until.load(Ordering::Relaxed)))
+    pub(crate) fn drains_until(&self) -> Option<Subtick> {
+        self.is_commanded(Command::Drain).then(|| Subtick::new(self.drain_until.load(Ordering::Relaxed)))
     }
 
     /// Returns whether what has not begun is not to run any more: a shutdown, or nobody, wants it.
@@ -420,81 +432,14 @@ impl Remote {
         self.resets.depth() + usize::try_from(self.counters.reset_backlog.get()).unwrap_or(usize::MAX)
     }
 
-    /// Returns the number of the newest turn that was requested. The worker reads it before the
-    /// turn.
-    pub(crate) fn turn_requested(&self) -> u64 {
-        // Acquire: pairs with the release in `request_turn`, so that the turn sees the clock as the
-        // requester has moved it.
-        self.turn_requested.load(Ordering::Acquire)
-    }
-
-    fn is_turn_requested(&self) -> bool {
-        self.turn_requested() != *lock(&self.turn_completed)
-    }
-
-    /// Records that the worker has done all that was due when it read `requested` from
-    /// [`turn_requested`](Self::turn_requested). `earliest` finds the earliest deadline; it is
-    /// called only if a thread asked for that.
-    pub(crate) fn complete_turn(&self, requested: u64, earliest: impl FnOnce() -> Tick) {
-        // Acquire: pairs with the Release in `request_earliest`.
-        if self.earliest_requested.load(Ordering::Acquire) != 0 {
-            // Published by the lock. The request stays set: this may be the answer to an older
-            // request for a turn, while the turn that the thread waits for is still to come.
-            self.earliest.store(earliest().get(), Ordering::Relaxed);
-        }
-        let mut done = lock(&self.turn_completed);
-        if *done != requested {
-            *done = requested;
-            self.turn_completed_changed.notify_all();
-        }
-    }
-
-    /// Asks a running worker to look at the clock once more before it sleeps. Returns the number of
-    /// this request.
-    pub(crate) fn request_turn(&self) -> u64 {
-        // Release: pairs with the Acquire in `turn_requested`.
-        let mine = self.turn_requested.fetch_add(1, Ordering::AcqRel) + 1;
-        self.ring();
-        mine
-    }
-
-    /// Asks a running worker to look at the clock, and blocks until it has done all that is due by
-    /// it.
-    pub(crate) fn request_turn_and_wait(&self) {
-        let mine = self.request_turn();
-        let mut done = lock(&self.turn_completed);
-        while *done < mine {
-            done = self.turn_completed_changed.wait(done).unwrap_or_else(std::sync::PoisonError::into_inner);
-        }
-    }
-
-    /// Asks a running worker for the earliest deadline, and blocks until it answers. Returns
-    /// [`Tick::NEVER`] if nothing will ever be due. Two threads must not call this at the same
-    /// time.
-    pub(crate) fn request_earliest(&self) -> Tick {
-        self.earliest.store(Tick::NEVER.get(), Ordering::Relaxed);
-        // Release: pairs with the Acquire in `complete_turn`.
-        self.earliest_requested.store(1, Ordering::Release);
-        self.request_turn_and_wait();
-        self.earliest_requested.store(0, Ordering::Relaxed);
-        Tick::new(self.earliest.load(Ordering::Relaxed))
-    }
-
-    /// Releases all threads that wait for a turn, now or later: the shard is closed, so no turn
-    /// will come.
-    pub(crate) fn complete_all_turns(&self) {
-        *lock(&self.turn_completed) = u64::MAX;
-        self.turn_completed_changed.notify_all();
-    }
-
     #[inline]
     pub(crate) fn index(&self) -> usize {
         self.index
     }
 
-    /// Returns until when the worker sleeps, or `None` if it is awake. [`Tick::NEVER`] means: until
-    /// a thread wakes it.
-    pub(crate) fn sleeps_until(&self) -> Option<Tick> {
-        self.inbox.is_asleep().then(|| Tick::new(self.wake_at.load(Ordering::Relaxed)))
+    /// Returns until when the worker sleeps, or `None` if it is awake. [`Subtick::NEVER`] means:
+    /// until a thread wakes it.
+    pub(crate) fn sleeps_until(&self) -> Option<Subtick> {
+        self.inbox.is_asleep().then(|| Subtick::new(self.wake_at.load(Ordering::Relaxed)))
     }
 }

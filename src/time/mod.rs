@@ -1,4 +1,4 @@
-//! Monotonic time, ticks and all rounding, pauses, and a clock that is moved by hand.
+//! Monotonic time, ticks and their parts, all rounding, pauses, and a clock that is moved by hand.
 
 mod clock;
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri), not(loom)))]
@@ -17,5 +17,5 @@ pub use manual::ManualClock;
 pub(crate) use pause::MODEL_PAUSES;
 #[cfg(loom)]
 pub(crate) use pause::Pauses;
-pub(crate) use tick::{Moment, Tick, saturating_ns};
+pub(crate) use tick::{Division, Moment, Subtick, saturating_ns};
 pub(crate) use timeline::{Source, Timeline};

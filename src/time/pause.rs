@@ -128,6 +128,13 @@ impl Pauses {
         }
     }
 
+    /// Like `lost_ns`, without a look at the clock. Returns `None` in a pause.
+    #[inline]
+    pub(crate) fn lost_ns_unless_paused(&self) -> Option<u64> {
+        let word = self.look();
+        (word & PAUSED == 0).then_some(word)
+    }
+
     pub(crate) fn is_paused(&self) -> bool {
         self.look() & PAUSED != 0
     }

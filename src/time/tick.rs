@@ -1,24 +1,24 @@
-//! Ticks, and all rounding between ticks and instants. No other module rounds. Deadlines are
-//! rounded up.
+//! Ticks, their parts, and all rounding between these and instants. No other module rounds.
+//! Deadlines are rounded up.
 
 use std::time::{Duration, Instant};
 
-/// A point in time, in ticks since the engine's start. Saturates at [`Tick::NEVER`], which is later
-/// than all other ticks.
+/// A point in time since the engine's start, in parts of a tick: see [`Division`]. Saturates at
+/// [`Subtick::NEVER`], which is later than all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Tick(u64);
+pub(crate) struct Subtick(u64);
 
-impl Tick {
-    /// A deadline that never comes. Ticks are 53 bits wide, because the state word needs 11 bits
-    /// for itself. With the smallest tick, 1 µs, that is 285 years. From 65 µs on, the limit is the
-    /// 584 years that 64 bits of nanoseconds hold.
-    pub(crate) const NEVER: Tick = Tick(u64::MAX >> 11);
-    pub(crate) const ZERO: Tick = Tick(0);
+impl Subtick {
+    /// A deadline that never comes. Subticks are 53 bits wide, because the state word needs 11 bits
+    /// for itself. A subtick is at least [`FINEST_NS`] long, so that is 200 years or more. With the
+    /// default tick it is 278 years.
+    pub(crate) const NEVER: Subtick = Subtick(u64::MAX >> 11);
+    pub(crate) const ZERO: Subtick = Subtick(0);
 
-    /// Returns the tick with this number, or [`NEVER`](Self::NEVER) if the number is too large.
+    /// Returns the subtick with this number, or [`NEVER`](Self::NEVER) if the number is too large.
     #[inline]
-    pub(crate) const fn new(ticks: u64) -> Self {
-        if ticks < Self::NEVER.0 { Self(ticks) } else { Self::NEVER }
+    pub(crate) const fn new(subticks: u64) -> Self {
+        if subticks < Self::NEVER.0 { Self(subticks) } else { Self::NEVER }
     }
 
     #[inline]
@@ -29,15 +29,102 @@ impl Tick {
     pub(crate) fn next(self) -> Self {
         Self::new(self.0 + 1)
     }
+
+    pub(crate) fn before(self) -> Self {
+        Self(self.0.saturating_sub(1))
+    }
 }
 
-/// A point in time, exactly, and in ticks.
+/// A point in time, exactly, and as a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     /// Nanoseconds since the engine's start.
     pub(crate) ns: u64,
-    /// The tick that the time was rounded to.
-    pub(crate) tick: Tick,
+    /// What the time was rounded up to.
+    pub(crate) deadline: Subtick,
+}
+
+/// How a tick is divided: into 2^`bits` subticks. A tick has come with its last subtick, so tick
+/// `t` is made up of the subticks after (`t` - 1)·2^`bits`, up to and with `t`·2^`bits`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Division {
+    bits: u32,
+}
+
+/// A tick has at most 1,024 subticks.
+const MAX_BITS: u32 = 10;
+/// A subtick is at least as long, unless the tick is shorter. The worker can't wake more exactly.
+const FINEST_NS: u64 = 700;
+
+impl Division {
+    /// Ticks that are not divided.
+    #[cfg(any(loom, test))]
+    pub(crate) const WHOLE: Division = Division { bits: 0 };
+
+    #[cfg(test)]
+    pub(crate) const fn new(bits: u32) -> Self {
+        Self { bits }
+    }
+
+    fn of(tick_ns: u64) -> Self {
+        Self { bits: (tick_ns / FINEST_NS).checked_ilog2().unwrap_or(0).min(MAX_BITS) }
+    }
+
+    /// Returns how many subticks a tick has.
+    pub(crate) fn subticks(self) -> u16 {
+        1 << self.bits
+    }
+
+    /// Returns the tick that a subtick is a part of: the first one that does not come before it.
+    #[inline]
+    pub(crate) fn tick_of(self, subtick: Subtick) -> u64 {
+        // No overflow: a subtick has 53 bits.
+        (subtick.0 + ((1 << self.bits) - 1)) >> self.bits
+    }
+
+    #[inline]
+    pub(crate) fn is_same_tick(self, one: Subtick, other: Subtick) -> bool {
+        self.tick_of(one) == self.tick_of(other)
+    }
+
+    /// Returns the last tick that has come by then.
+    #[inline]
+    pub(crate) fn last_tick(self, now: Subtick) -> u64 {
+        now.0 >> self.bits
+    }
+
+    /// Returns the subtick with which a tick has come, its last one.
+    #[inline]
+    pub(crate) fn end(self, tick: u64) -> Subtick {
+        if tick > Subtick::NEVER.0 >> self.bits { Subtick::NEVER } else { Subtick::new(tick << self.bits) }
+    }
+
+    /// Returns the first subtick of a tick.
+    #[inline]
+    pub(crate) fn begin(self, tick: u64) -> Subtick {
+        tick.checked_sub(1).map_or(Subtick::ZERO, |before| self.end(before).next())
+    }
+
+    /// Returns the end of the tick after the one that `subtick` is a part of.
+    pub(crate) fn next_tick(self, subtick: Subtick) -> Subtick {
+        self.end(self.tick_of(subtick) + 1)
+    }
+
+    /// Returns which subtick of its tick this is, from 1 on.
+    #[inline]
+    pub(crate) fn place_in_tick(self, subtick: Subtick) -> u16 {
+        #[expect(clippy::cast_possible_truncation, reason = "a tick has at most 1,024 subticks")]
+        let before = (subtick.0.wrapping_sub(1) & ((1 << self.bits) - 1)) as u16;
+        before + 1
+    }
+
+    /// Returns the subtick at a place in a tick, for which [`place_in_tick`](Self::place_in_tick)
+    /// returns that place.
+    #[inline]
+    pub(crate) fn at(self, tick: u64, place: u16) -> Subtick {
+        let after = (1 << self.bits) - u64::from(place);
+        Subtick(self.end(tick).0.saturating_sub(after))
+    }
 }
 
 /// The engine's time scale: when tick zero was, and how long a tick is. Time is counted in
@@ -46,28 +133,44 @@ pub(crate) struct Moment {
 pub(crate) struct Scale {
     start: Instant,
     tick_ns: u64,
-    /// With `shift`, replaces a division by a multiplication: see
-    /// [`ticks_in_soon`](Self::ticks_in_soon).
+    division: Division,
+    /// A subtick is `tick_ns` / 2^bits nanoseconds long. As a fraction in its lowest terms that is
+    /// `numerator` / 2^`widen`.
+    numerator: u64,
+    widen: u32,
+    /// With `shift`, replaces a division by `numerator` by a multiplication: see
+    /// [`subticks_in_soon`](Self::subticks_in_soon).
     reciprocal: u64,
     shift: u32,
+    /// Up to this time that multiplication can be used: 18 years with a tick of 1 ms, and 104 days
+    /// at least.
+    soon_ns: u64,
 }
 
 impl Scale {
     /// `tick` is between 1 µs and 584 years. The builder has checked that.
     pub(crate) fn new(start: Instant, tick: Duration) -> Self {
         let tick_ns = saturating_ns(tick).max(1);
-        let shift = u64::BITS - (tick_ns - 1).leading_zeros();
-        let reciprocal = u64::try_from((1_u128 << (63 + shift)) / u128::from(tick_ns) + 1);
-        match reciprocal {
-            Ok(reciprocal) if shift < u64::BITS => Self { start, tick_ns, reciprocal, shift },
-            // A tick of more than 2^63 ns. No such tick comes in the time that the multiplication
-            // is used for.
-            _ => Self { start, tick_ns, reciprocal: 0, shift: 0 },
-        }
+        let division = Division::of(tick_ns);
+        let common = tick_ns.trailing_zeros().min(division.bits);
+        let (numerator, widen) = (tick_ns >> common, division.bits - common);
+        let shift = u64::BITS - (numerator - 1).leading_zeros();
+        let reciprocal = u64::try_from((1_u128 << (63 + shift)) / u128::from(numerator) + 1);
+        let (reciprocal, shift) = match reciprocal {
+            Ok(reciprocal) if shift < u64::BITS => (reciprocal, shift),
+            // A subtick of centuries.
+            _ => (0, 0),
+        };
+        let soon_ns = if reciprocal == 0 { 0 } else { (1_u64 << 63).saturating_sub(numerator) >> widen };
+        Self { start, tick_ns, division, numerator, widen, reciprocal, shift, soon_ns }
     }
 
     pub(crate) fn tick_duration(&self) -> Duration {
         Duration::from_nanos(self.tick_ns)
+    }
+
+    pub(crate) fn division(&self) -> Division {
+        self.division
     }
 
     /// Nanoseconds since the start; 0 for an instant before it.
@@ -76,57 +179,79 @@ impl Scale {
         saturating_ns(at.saturating_duration_since(self.start))
     }
 
-    /// Returns `ns / tick_ns`.
+    /// Returns `parts / numerator` for `parts` below 2^63. The method is that of Granlund and
+    /// Montgomery ("Division by invariant integers using multiplication", theorem 4.2). `shift` is
+    /// the binary logarithm of `numerator`, rounded up, and `reciprocal` is the next whole number
+    /// above 2^(63 + `shift`) / `numerator`. With these the result is exact.
     #[inline]
-    fn ticks_in(&self, ns: u64) -> u64 {
-        if ns >> 63 == 0 { self.ticks_in_soon(ns) } else { ns / self.tick_ns }
+    fn subticks_in_soon(&self, parts: u64) -> u64 {
+        debug_assert_eq!(parts >> 63, 0);
+        ((u128::from(2 * parts) * u128::from(self.reciprocal)) >> 64) as u64 >> self.shift
     }
 
-    /// Returns `ns / tick_ns` for `ns` below 2^63, which is 292 years. The method is that of
-    /// Granlund and Montgomery ("Division by invariant integers using multiplication", theorem
-    /// 4.2). `shift` is the binary logarithm of `tick_ns`, rounded up, and `reciprocal` is the next
-    /// whole number above 2^(63 + `shift`) / `tick_ns`. With these the result is exact.
-    #[inline]
-    fn ticks_in_soon(&self, ns: u64) -> u64 {
-        debug_assert_eq!(ns >> 63, 0);
-        ((u128::from(2 * ns) * u128::from(self.reciprocal)) >> 64) as u64 >> self.shift
+    /// Like [`subticks_in_soon`](Self::subticks_in_soon) for any time, with `more` parts added.
+    fn subticks_in_years(&self, ns: u64, more: u64) -> u64 {
+        let parts = (u128::from(ns) << self.widen) + u128::from(more);
+        u64::try_from(parts / u128::from(self.numerator)).unwrap_or(u64::MAX)
     }
 
-    /// Returns the last tick that has come by `now_ns`. [`Tick::NEVER`] does not come: time stops
-    /// counting at the tick before it.
+    /// Returns the last subtick that has come by `now_ns`. [`Subtick::NEVER`] does not come: time
+    /// stops counting at the subtick before it.
     #[inline]
-    pub(crate) fn tick_at(&self, now_ns: u64) -> Tick {
-        Tick(self.ticks_in(now_ns).min(Tick::NEVER.0 - 1))
-    }
-
-    /// Returns the tick of a deadline `delay` after `now_ns`. It is rounded up, so that it is never
-    /// early, and a deadline that lies on a tick stays there. A delay of zero gives the tick that
-    /// has already come, so that the timeout runs at once.
-    #[inline]
-    pub(crate) fn tick_after(&self, now_ns: u64, delay: Duration) -> Tick {
-        if delay.is_zero() {
-            return self.tick_at(now_ns);
+    pub(crate) fn subtick_at(&self, now_ns: u64) -> Subtick {
+        if now_ns < self.soon_ns {
+            Subtick(self.subticks_in_soon(now_ns << self.widen).min(Subtick::NEVER.0 - 1))
+        } else {
+            self.subtick_at_in_years(now_ns)
         }
-        self.tick_not_before(now_ns.saturating_add(saturating_ns(delay)))
-    }
-
-    /// Returns the first tick that does not come before `ns`.
-    #[inline]
-    pub(crate) fn tick_not_before(&self, ns: u64) -> Tick {
-        let up = ns.saturating_add(self.tick_ns - 1);
-        if up >> 63 == 0 { Tick::new(self.ticks_in_soon(up)) } else { self.tick_after_centuries(ns) }
     }
 
     #[cold]
-    fn tick_after_centuries(&self, ns: u64) -> Tick {
-        // `u64::MAX` stands for all times that 64 bits of nanoseconds can't hold, so its tick is
-        // never.
-        if ns == u64::MAX { Tick::NEVER } else { Tick::new(ns.div_ceil(self.tick_ns)) }
+    #[inline(never)]
+    fn subtick_at_in_years(&self, now_ns: u64) -> Subtick {
+        Subtick(self.subticks_in_years(now_ns, 0).min(Subtick::NEVER.0 - 1))
     }
 
-    /// Returns when a tick comes, in nanoseconds since the start.
-    pub(crate) fn ns_of(&self, tick: Tick) -> u64 {
-        tick.0.saturating_mul(self.tick_ns)
+    /// Returns the last subtick of the last tick that has come by `now_ns`. It is due at once, and
+    /// before all that is due within the tick to come.
+    #[inline]
+    pub(crate) fn tick_at(&self, now_ns: u64) -> Subtick {
+        self.division.end(self.division.last_tick(self.subtick_at(now_ns)))
+    }
+
+    /// Returns the deadline `delay` after `now_ns`. It is rounded up, so that it is never early,
+    /// and a deadline that lies on a subtick stays there.
+    // Always inlined, for callers that know something about the delay.
+    #[inline(always)]
+    pub(crate) fn deadline_after(&self, now_ns: u64, delay: Duration) -> Subtick {
+        self.subtick_not_before(now_ns.saturating_add(saturating_ns(delay)))
+    }
+
+    /// Returns the first subtick that does not come before `ns`.
+    #[inline(always)]
+    pub(crate) fn subtick_not_before(&self, ns: u64) -> Subtick {
+        if ns < self.soon_ns {
+            Subtick::new(self.subticks_in_soon((ns << self.widen) + self.numerator - 1))
+        } else {
+            self.subtick_in_years(ns)
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn subtick_in_years(&self, ns: u64) -> Subtick {
+        // `u64::MAX` stands for all times that 64 bits of nanoseconds can't hold.
+        if ns == u64::MAX { Subtick::NEVER } else { Subtick::new(self.subticks_in_years(ns, self.numerator - 1)) }
+    }
+
+    /// Returns when a subtick comes, in nanoseconds since the start, rounded up. [`Subtick::NEVER`]
+    /// comes at the end of all that 64 bits can hold.
+    pub(crate) fn ns_of(&self, subtick: Subtick) -> u64 {
+        if subtick == Subtick::NEVER {
+            return u64::MAX;
+        }
+        let parts = u128::from(subtick.0) * u128::from(self.numerator);
+        u64::try_from((parts + ((1 << self.widen) - 1)) >> self.widen).unwrap_or(u64::MAX)
     }
 
     /// Returns the instant `ns` nanoseconds after the start. If an `Instant` can't hold that, which
@@ -159,30 +284,40 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn a_deadline_on_a_tick_keeps_that_tick() {
-        let start = Instant::now();
-        let scale = Scale::new(start, MS);
-        assert_eq!(scale.tick_after(0, 7 * MS), Tick::new(7));
-        assert_eq!(scale.tick_after(3_000_000, 7 * MS), Tick::new(10));
-        assert_eq!(scale.tick_after(0, 7 * MS + Duration::from_nanos(1)), Tick::new(8));
+    fn a_deadline_on_a_tick_is_the_last_part_of_that_tick() {
+        let scale = Scale::new(Instant::now(), MS);
+        let division = scale.division();
+        assert_eq!(division, Division::new(10));
+        assert_eq!(scale.deadline_after(0, 7 * MS), division.end(7));
+        assert_eq!(scale.deadline_after(3_000_000, 7 * MS), division.end(10));
+        assert_eq!(scale.deadline_after(0, 7 * MS + Duration::from_nanos(1)), division.begin(8));
+        assert_eq!(scale.ns_of(division.end(7)), 7_000_000);
+        assert_eq!(scale.ns_of(division.begin(8)), 7_000_977, "a 1,024th of a tick is 976.6 ns");
     }
 
     #[test]
-    fn no_delay_and_past_deadlines_are_due_at_once() {
+    fn the_tick_that_has_come_and_past_deadlines_are_due_at_once() {
         let start = Instant::now();
         let scale = Scale::new(start, MS);
-        assert_eq!(scale.tick_after(10_000_005, Duration::ZERO), Tick::new(10));
-        assert_eq!(scale.tick_not_before(scale.ns_at(start)), Tick::ZERO);
-        assert_eq!(scale.tick_not_before(scale.ns_at(start - MS)), Tick::ZERO);
+        assert_eq!(scale.tick_at(10_900_005), scale.division().end(10));
+        assert_eq!(scale.subtick_not_before(scale.ns_at(start)), Subtick::ZERO);
+        assert_eq!(scale.subtick_not_before(scale.ns_at(start - MS)), Subtick::ZERO);
+    }
+
+    #[test]
+    fn a_subtick_is_not_finer_than_a_thread_can_wake_up() {
+        let bits = |tick_ns| Scale::new(Instant::now(), Duration::from_nanos(tick_ns)).division().bits;
+        assert_eq!([1, 1_000, 1_400, 100_000, 716_799, 716_800, 1_000_000_000].map(bits), [0, 0, 1, 7, 9, 10, 10]);
     }
 
     #[test]
     fn far_deadlines_saturate_to_never_and_stay_an_instant() {
         let start = Instant::now();
-        for tick in [Duration::from_nanos(1), Duration::from_micros(1), MS, Duration::from_secs(1 << 40)] {
+        for tick in [Duration::from_nanos(1), Duration::from_micros(1), MS, Duration::from_secs(1 << 40), Duration::MAX]
+        {
             let scale = Scale::new(start, tick);
-            assert_eq!(scale.tick_after(1_000_000, Duration::MAX), Tick::NEVER);
-            assert!(scale.instant_after(scale.ns_of(Tick::NEVER)) > start);
+            assert_eq!(scale.deadline_after(1_000_000, Duration::MAX), Subtick::NEVER);
+            assert!(scale.instant_after(scale.ns_of(Subtick::NEVER)) > start);
         }
     }
 
@@ -190,8 +325,8 @@ mod tests {
     fn never_does_not_come() {
         let scale = Scale::new(Instant::now(), Duration::from_nanos(1));
         for now_ns in [1 << 55, u64::MAX] {
-            assert!(scale.tick_at(now_ns) < Tick::NEVER);
-            assert_eq!(scale.tick_after(now_ns, MS), Tick::NEVER);
+            assert!(scale.subtick_at(now_ns) < Subtick::NEVER);
+            assert_eq!(scale.deadline_after(now_ns, MS), Subtick::NEVER);
         }
     }
 
@@ -200,26 +335,40 @@ mod tests {
         fn division_by_the_reciprocal_is_division(ns in any::<u64>(), tick in any::<u64>(), shift in 0_u32..64) {
             let tick = (tick >> shift).max(1);
             let scale = Scale::new(Instant::now(), Duration::from_nanos(tick));
-            for ns in [ns, ns >> shift, u64::MAX, u64::MAX / tick * tick, (u64::MAX / tick * tick).wrapping_sub(1), 0] {
-                prop_assert_eq!(scale.ticks_in(ns), ns / tick);
+            let parts = |ns: u64| u128::from(ns) << scale.division().bits;
+            let exact = |parts: u128| u64::try_from(parts).unwrap_or(u64::MAX);
+            for ns in [ns, ns >> shift, u64::MAX - 1, u64::MAX / tick * tick, (u64::MAX / tick * tick).wrapping_sub(1), 0] {
+                let down = exact(parts(ns) / u128::from(tick));
+                prop_assert_eq!(scale.subtick_at(ns).get(), down.min(Subtick::NEVER.get() - 1));
+                let up = exact(parts(ns).div_ceil(u128::from(tick)));
+                prop_assert_eq!(scale.subtick_not_before(ns), if ns == u64::MAX { Subtick::NEVER } else { Subtick::new(up) });
             }
         }
 
         #[test]
-        fn a_tick_never_comes_before_its_deadline_and_less_than_a_tick_after(
+        fn a_subtick_never_comes_before_its_deadline_and_less_than_a_subtick_after(
             tick_ns in 1_000_u64..10_000_000_000, now_ns in 0_u64..1 << 54, delay_ns in 1_u64..1 << 54,
         ) {
             let start = Instant::now();
             let scale = Scale::new(start, Duration::from_nanos(tick_ns));
             let now = start + Duration::from_nanos(now_ns);
             let deadline = now + Duration::from_nanos(delay_ns);
-            let tick = scale.tick_after(now_ns, Duration::from_nanos(delay_ns));
-            prop_assert_eq!(tick, scale.tick_not_before(scale.ns_at(deadline)));
-            let comes = scale.instant_after(scale.ns_of(tick));
+            let subtick = scale.deadline_after(now_ns, Duration::from_nanos(delay_ns));
+            prop_assert_eq!(subtick, scale.subtick_not_before(scale.ns_at(deadline)));
+            let comes = scale.instant_after(scale.ns_of(subtick));
             prop_assert!(comes >= deadline);
-            prop_assert!(comes - deadline < Duration::from_nanos(tick_ns));
-            prop_assert_eq!(scale.tick_at(scale.ns_at(comes)), tick);
-            prop_assert!(scale.tick_at(scale.ns_at(comes) - 1) < tick);
+            prop_assert!(comes - deadline <= Duration::from_nanos(tick_ns >> scale.division().bits));
+            prop_assert_eq!(scale.subtick_at(scale.ns_at(comes)), subtick);
+            prop_assert!(scale.subtick_at(scale.ns_at(comes) - 1) < subtick);
+        }
+
+        #[test]
+        fn a_subtick_lies_in_one_tick_at_one_place(subtick in 0_u64..1 << 53, bits in 0_u32..=10) {
+            let (subtick, division) = (Subtick::new(subtick), Division::new(bits));
+            let tick = division.tick_of(subtick);
+            prop_assert!(division.begin(tick) <= subtick && subtick <= division.end(tick));
+            prop_assert_eq!(division.at(tick, division.place_in_tick(subtick)), subtick);
+            prop_assert_eq!(division.last_tick(subtick), tick - u64::from(subtick < division.end(tick)));
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::clock::Clock;
 use super::manual::ManualClock;
 use super::pause::Pauses;
-use super::tick::{Moment, Scale, Tick, saturating_ns};
+use super::tick::{Moment, Scale, Subtick, saturating_ns};
 use super::upper_bound_clock;
 use crate::panics::{self, CatchUnwind};
 
@@ -109,106 +109,133 @@ impl Timeline {
         })
     }
 
-    /// Returns the last tick that has come.
-    pub(crate) fn current_tick(&self) -> Tick {
-        self.scale.tick_at(self.now_ns())
+    /// Returns what has come by now: the last subtick.
+    pub(crate) fn current(&self) -> Subtick {
+        self.scale.subtick_at(self.now_ns())
     }
 
-    /// Returns whether a tick has come. Reads the exact time only if the upper bound says so.
+    /// Like [`current`](Self::current), but returns the start if the clock is moved by hand, or
+    /// panics.
+    pub(crate) fn current_by_itself(&self) -> Subtick {
+        let now_ns = if self.as_manual().is_some() { None } else { self.try_now_ns() };
+        now_ns.map_or(Subtick::ZERO, |now_ns| self.scale.subtick_at(now_ns))
+    }
+
+    /// Returns whether a deadline has come. Reads the exact time only if the upper bound says so.
     #[inline]
-    pub(crate) fn has_come(&self, tick: Tick) -> bool {
-        tick <= self.scale.tick_at(self.upper_bound_ns()) && tick <= self.current_tick()
+    pub(crate) fn has_come(&self, deadline: Subtick) -> bool {
+        deadline <= self.scale.subtick_at(self.upper_bound_ns()) && deadline <= self.current()
     }
 
-    /// Returns the tick of a deadline `delay` from now: see [`Scale::tick_after`].
+    /// Returns whether a timeout must not wait until `wake_at`, which is later than its deadline.
+    /// It may if both are in one tick, and the deadline is not now. (A time that has just passed is
+    /// rounded up to the next subtick.)
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn must_run_before(&self, wake_at: Subtick, deadline: Subtick) -> bool {
+        let shares_its_tick = self.scale.division().is_same_tick(deadline, wake_at);
+        !shares_its_tick || self.stands_still() || self.has_come(deadline.before())
+    }
+
+    /// Returns the deadline `delay` from now: see [`Scale::deadline_after`].
     // Always inlined, because most callers know something about the delay.
     #[inline(always)]
-    pub(crate) fn tick_after(&self, delay: Duration) -> Tick {
-        self.tick_from(self.ns_before(delay), delay)
+    pub(crate) fn deadline_after(&self, delay: Duration) -> Subtick {
+        self.deadline_from(self.ns_before(delay), delay)
     }
 
     /// Returns the time that a delay counts from. For a delay of zero this is the exact time: with
-    /// a time that is ahead, the tick would sometimes be one that has yet to come.
+    /// a time that is ahead, the deadline would sometimes be one that has yet to come.
     #[inline]
     fn ns_before(&self, delay: Duration) -> u64 {
         let upper_bound_ns = self.upper_bound_ns();
         if delay.is_zero() { self.now_ns() } else { upper_bound_ns }
     }
 
-    /// Returns the tick of a deadline `delay` after `now_ns`. In a pause, a delay of zero means the
-    /// next tick: the current one has already come, and nothing that is scheduled in a pause runs
-    /// in it.
+    /// Returns the deadline `delay` after `now_ns`. In a pause, a delay of zero means the next
+    /// tick: the current one has already come, and nothing that is scheduled in a pause runs in it.
     #[inline]
-    fn tick_from(&self, now_ns: u64, delay: Duration) -> Tick {
-        if delay.is_zero() { self.tick_at_once(now_ns) } else { self.scale.tick_after(now_ns, delay) }
+    fn deadline_from(&self, now_ns: u64, delay: Duration) -> Subtick {
+        if delay.is_zero() { self.deadline_at_once(now_ns) } else { self.scale.deadline_after(now_ns, delay) }
     }
 
     #[cold]
-    fn tick_at_once(&self, now_ns: u64) -> Tick {
-        let tick = self.scale.tick_at(now_ns);
-        if self.is_paused() { tick.next() } else { tick }
+    fn deadline_at_once(&self, now_ns: u64) -> Subtick {
+        let come = self.scale.tick_at(now_ns);
+        if self.is_paused() { self.scale.division().next_tick(come) } else { come }
     }
 
-    /// Like [`tick_after`](Self::tick_after), but also returns the exact time of the deadline.
+    /// Like [`deadline_after`](Self::deadline_after), but also returns the exact time of the
+    /// deadline.
     pub(crate) fn moment_after(&self, delay: Duration) -> Moment {
         let now_ns = self.ns_before(delay);
-        Moment { ns: now_ns.saturating_add(saturating_ns(delay)), tick: self.tick_from(now_ns, delay) }
+        Moment { ns: now_ns.saturating_add(saturating_ns(delay)), deadline: self.deadline_from(now_ns, delay) }
     }
 
-    /// Returns a given deadline exactly, and its tick as by
-    /// [`tick_at_or_now`](Self::tick_at_or_now).
-    pub(crate) fn moment_at(&self, deadline: Instant) -> Moment {
-        Moment { ns: self.ns_at(deadline), tick: self.tick_at_or_now(deadline) }
+    /// Returns a given time exactly, and as a deadline as by [`deadline_at`](Self::deadline_at).
+    pub(crate) fn moment_at(&self, at: Instant) -> Moment {
+        Moment { ns: self.ns_at(at), deadline: self.deadline_at(at) }
     }
 
-    /// Returns the first and the last tick between two delays from now. If there is no tick between
-    /// them, returns the first tick after `earliest` twice.
-    pub(crate) fn ticks_between(&self, earliest: Duration, latest: Duration) -> (Tick, Tick) {
+    /// Returns the first and the last tick between two delays from now. `Err` if there is no tick
+    /// between them: the deadline after the first delay.
+    pub(crate) fn ticks_between(&self, earliest: Duration, latest: Duration) -> Result<(u64, u64), Subtick> {
         // `earliest` counts from a time that is never behind, and `latest` from one that is never
         // ahead.
-        let first = self.tick_after(earliest);
-        (first, self.scale.tick_at(self.now_ns().saturating_add(saturating_ns(latest))).max(first))
+        let first = self.deadline_after(earliest);
+        let last = self.scale.subtick_at(self.now_ns().saturating_add(saturating_ns(latest)));
+        let division = self.scale.division();
+        let (from, to) = (division.tick_of(first), division.last_tick(last));
+        if from <= to && first < Subtick::NEVER { Ok((from, to)) } else { Err(first) }
     }
 
     /// Returns the engine's time at an instant, if no pause comes in between.
-    #[inline]
     fn ns_at(&self, at: Instant) -> u64 {
-        let ns = self.base.ns_to(at).unwrap_or_else(|| self.scale.ns_at(at));
-        ns.saturating_sub(self.pauses.lost_ns(|| self.clock_ns()))
+        self.clock_ns_at(at).saturating_sub(self.pauses.lost_ns(|| self.clock_ns()))
     }
 
-    /// Returns the tick of a given deadline, rounded up. Reads the clock only in a pause. A
-    /// deadline that has passed, and whose rounded tick has not come yet, is due with that tick.
+    /// Returns an instant in nanoseconds since the start, by the clock.
     #[inline]
-    pub(crate) fn tick_of_deadline(&self, deadline: Instant) -> Tick {
-        self.scale.tick_not_before(self.ns_at(deadline))
+    fn clock_ns_at(&self, at: Instant) -> u64 {
+        self.base.ns_to(at).unwrap_or_else(|| self.scale.ns_at(at))
     }
 
-    /// Returns the tick of a given deadline, rounded up. If the deadline has passed, returns the
-    /// tick that has already come.
-    pub(crate) fn tick_at_or_now(&self, deadline: Instant) -> Tick {
-        let deadline_ns = self.ns_at(deadline);
-        // The upper bound is never behind, so a deadline after it has not passed.
-        if deadline_ns > self.upper_bound_ns() {
-            return self.scale.tick_not_before(deadline_ns);
+    /// Returns a given time as a deadline, rounded up. Reads no clock that goes by itself, except
+    /// in a pause.
+    ///
+    /// A time that has passed becomes a deadline that has passed, or one that comes within a
+    /// subtick. By a clock that stands still that subtick might never come. So there, a time that
+    /// has passed becomes the tick that has already come.
+    #[inline]
+    pub(crate) fn deadline_at(&self, at: Instant) -> Subtick {
+        if self.is_the_systems()
+            && let Some(lost_ns) = self.pauses.lost_ns_unless_paused()
+        {
+            return self.scale.subtick_not_before(self.clock_ns_at(at).saturating_sub(lost_ns));
         }
-        let now_ns = self.now_ns();
-        self.tick_from(now_ns, Duration::from_nanos(deadline_ns.saturating_sub(now_ns)))
+        self.deadline_by_clock(at)
     }
 
-    /// Returns how long it is until a tick comes, if no pause comes in between.
-    pub(crate) fn until(&self, tick: Tick) -> Duration {
-        Duration::from_nanos(self.scale.ns_of(tick).saturating_sub(self.now_ns()))
+    #[cold]
+    #[inline(never)]
+    fn deadline_by_clock(&self, at: Instant) -> Subtick {
+        let (at_ns, now_ns) = (self.ns_at(at), self.now_ns());
+        self.deadline_from(now_ns, Duration::from_nanos(at_ns.saturating_sub(now_ns)))
     }
 
-    /// Returns when a tick comes, if no pause comes in between.
-    pub(crate) fn instant_of(&self, tick: Tick) -> Instant {
-        self.instant_at(self.scale.ns_of(tick))
+    /// Returns how long it is until a deadline, if no pause comes in between.
+    pub(crate) fn until(&self, deadline: Subtick) -> Duration {
+        Duration::from_nanos(self.scale.ns_of(deadline).saturating_sub(self.now_ns()))
+    }
+
+    /// Returns when a deadline comes, if no pause comes in between.
+    pub(crate) fn instant_of(&self, deadline: Subtick) -> Instant {
+        self.instant_at(self.scale.ns_of(deadline))
     }
 
     /// Like `instant_of`, as if there had been no pause. Reads no clock.
-    pub(crate) fn instant_without_pauses(&self, tick: Tick) -> Instant {
-        self.scale.instant_after(self.scale.ns_of(tick))
+    pub(crate) fn instant_without_pauses(&self, deadline: Subtick) -> Instant {
+        self.scale.instant_after(self.scale.ns_of(deadline))
     }
 
     /// Returns when the engine's time is `ns`, if no pause comes in between.
@@ -254,11 +281,11 @@ mod tests {
 
     #[test]
     fn no_delay_is_a_tick_that_has_come() {
-        let timeline = Timeline::new(Source::Monotonic, Duration::from_nanos(1));
+        let timeline = Timeline::new(Source::Monotonic, Duration::from_micros(3));
         for _ in 0..1_000 {
-            let at_once = timeline.tick_after(Duration::ZERO);
-            assert!(at_once <= timeline.current_tick());
-            assert!(timeline.tick_after(Duration::from_nanos(1)) > at_once);
+            let at_once = timeline.deadline_after(Duration::ZERO);
+            assert!(at_once <= timeline.current());
+            assert!(timeline.deadline_after(Duration::from_nanos(1)) > at_once);
         }
     }
 
@@ -266,9 +293,20 @@ mod tests {
     fn has_come_goes_by_the_exact_clock_and_not_by_the_upper_bound() {
         let timeline = Timeline::new(Source::Monotonic, Duration::from_nanos(1));
         for _ in 0..1_000 {
-            let ahead = timeline.scale.tick_at(timeline.upper_bound_ns());
+            let ahead = timeline.scale.subtick_at(timeline.upper_bound_ns());
             while !timeline.has_come(ahead) {}
-            assert!(ahead <= timeline.current_tick());
+            assert!(ahead <= timeline.current());
         }
+    }
+
+    #[test]
+    fn a_time_that_has_passed_is_due_at_once_by_a_clock_that_stands_still() {
+        let clock = ManualClock::new();
+        let timeline = Timeline::new(Source::custom(clock.clone()), Duration::from_millis(1));
+        clock.advance(Duration::from_nanos(1_500_100));
+        for at in [clock.now(), clock.now() - Duration::from_nanos(1)] {
+            assert!(timeline.deadline_at(at) <= timeline.current());
+        }
+        assert!(timeline.deadline_at(clock.now() + Duration::from_nanos(1)) > timeline.current());
     }
 }

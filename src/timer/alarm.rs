@@ -9,7 +9,7 @@ use super::schedule::Target;
 use super::timeout::Timeout;
 use crate::engine::{EngineRef, Shared};
 use crate::entry::entry_ref;
-use crate::time::{Tick, Timeline};
+use crate::time::{Subtick, Timeline};
 
 /// An alarm that is set. Dropping it cancels it.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Timer {
 
 impl Alarm {
     /// Sets an alarm. The engine wakes `waker` when `deadline` has come.
-    pub(crate) fn set(engine_ref: &EngineRef, deadline: Tick, waker: &Waker) -> Result<Self, NoAlarm> {
+    pub(crate) fn set(engine_ref: &EngineRef, deadline: Subtick, waker: &Waker) -> Result<Self, NoAlarm> {
         Self::set_on(engine_ref.shared(), deadline, waker)
     }
 
@@ -65,11 +65,11 @@ impl Alarm {
         let shared = &global.ok_or(NoAlarm::Now)?.engine.shared;
         // At least one tick ahead. A future that looks at another engine's clock may come back
         // again and again.
-        let deadline = shared.timeline().tick_after(delay.max(shared.timeline().scale().tick_duration()));
+        let deadline = shared.timeline().deadline_after(delay.max(shared.timeline().scale().tick_duration()));
         Self::set_on(shared, deadline, waker)
     }
 
-    fn set_on(shared: &Shared, deadline: Tick, waker: &Waker) -> Result<Self, NoAlarm> {
+    fn set_on(shared: &Shared, deadline: Subtick, waker: &Waker) -> Result<Self, NoAlarm> {
         let target = Target { shared, shard: None, group: None };
         match target.wake(deadline, waker.clone()) {
             Ok(timeout) => Ok(Self { timeout }),
@@ -102,7 +102,7 @@ impl Alarm {
     }
 
     /// Moves the alarm. Returns false, and changes nothing, if it is no longer set.
-    pub(crate) fn move_to(&mut self, deadline: Tick) -> bool {
+    pub(crate) fn move_to(&mut self, deadline: Subtick) -> bool {
         self.timeout.reset_to(deadline)
     }
 }

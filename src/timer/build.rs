@@ -16,7 +16,7 @@ use crate::shard::Wake;
 use crate::sync::Mutex;
 use crate::sys::cores::allowed_cores;
 use crate::time::{Source, Timeline};
-use crate::wheel::{MAX_TICK_BITS, Wheel};
+use crate::wheel::{ComesUp, MAX_TICK_BITS, Wheel};
 use crate::worker::{Doorbell, Pinning, Sink, WorkerPlan, Workers};
 
 const MAX_SHARDS: usize = 1024;
@@ -112,7 +112,10 @@ impl Builder {
         };
         let no_memory = || BuildError::Wheels { shards, levels, ticks_per_wheel: self.slots() };
         let shared = SharedRef::create(plan).ok_or_else(no_memory)?;
-        let wheel = |_| Wheel::new(self.slots(), levels).ok_or_else(no_memory);
+        let timeline = shared.timeline();
+        let comes_up = if timeline.as_manual().is_some() { ComesUp::WithFirst } else { ComesUp::WithLast };
+        let division = timeline.scale().division();
+        let wheel = |_| Wheel::new(self.slots(), levels, division, comes_up).ok_or_else(no_memory);
         let wheels = (0..shards).map(wheel).collect::<Result<Vec<_>, _>>()?;
         let shard = |(index, wheel)| Core::new(index, wheel, self.limits);
         Ok((shared, wheels.into_iter().enumerate().map(shard).collect()))

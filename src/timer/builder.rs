@@ -119,11 +119,17 @@ impl Builder {
         self
     }
 
-    /// How long a tick is. Deadlines are rounded up to a tick.
+    /// How long a tick is. The timeouts of one tick run together, when the last of them is due, and
+    /// so share a wake-up of the worker.
     ///
-    /// The shortest tick is 1 µs: with it the engine counts ticks for 285 years. The system takes
-    /// some 50 µs to wake a thread. A tick that is shorter than that is of use only with
-    /// [`WaitStrategy::Spin`] or [`WaitStrategy::Hybrid`].
+    /// Deadlines are finer than ticks. They are rounded up to a part of a tick: of 1,024 parts, or
+    /// of fewer if a part would be shorter than 0.7 µs. By a [`ManualClock`](crate::ManualClock)
+    /// each timeout runs at its own deadline.
+    ///
+    /// The shortest tick is 1 µs, and the longest time that the engine can tell from never is 200
+    /// years or more: 278 with a tick of 1 ms. The system takes some 50 µs to wake a thread. A tick
+    /// that is shorter than that is of use only with [`WaitStrategy::Spin`] or
+    /// [`WaitStrategy::Hybrid`].
     ///
     /// Default: 1 ms.
     pub fn tick_duration(mut self, tick: Duration) -> Self {
@@ -215,8 +221,9 @@ impl Builder {
 
     /// Whether all timeouts of one tick run in the order in which their thread scheduled them.
     ///
-    /// Timeouts that run once, that one thread has scheduled on one shard, and that are due in one
-    /// tick, run in that order with [`Inline`](crate::Inline) and in a driven engine. A pool's
+    /// Timeouts that run once, that one thread has scheduled on one shard, and that run together
+    /// because they are due in one tick, run in that order with [`Inline`](crate::Inline) and in a
+    /// driven engine. A pool's
     /// threads take them in that order, and run them side by side. There are two exceptions. A
     /// timeout that was reset runs anywhere among the others of its tick. And a timeout may take
     /// over the place of one that the same thread has cancelled just before, whose handle is gone,

@@ -10,7 +10,7 @@ use crate::engine::Shared;
 use crate::entry::{ArmFlags, entry_ref};
 use crate::shard::Remote;
 use crate::sync::prefetch;
-use crate::time::Tick;
+use crate::time::Subtick;
 
 impl Target<'_> {
     /// Schedules many tasks with one deadline: all of them, by one exchange on the inbox, or none.
@@ -27,7 +27,7 @@ impl Target<'_> {
         if shared.is_forked() {
             return Err(ScheduleError::new(Refusal::Forked, tasks));
         }
-        let deadline = shared.timeline().tick_after(delay);
+        let deadline = shared.timeline().deadline_after(delay);
         let flags = ArmFlags::HANDLE.and(self.owner());
         let len = tasks.len();
         let entries = shared.with_thread_state(|mine| {
@@ -62,7 +62,7 @@ impl Target<'_> {
             }
             // SAFETY: the entries were just armed and linked, and are the calling thread's until
             // the inbox accepts them.
-            match unsafe { remote.push_chain(newest, oldest, len, deadline) } {
+            match unsafe { remote.push_chain(newest, oldest, len, deadline, shared.timeline()) } {
                 Ok(()) => {
                     counts.scheduled.add(len as u64);
                     Ok(entries)
@@ -138,7 +138,8 @@ fn reset_many<'a>(shared: &Shared, timeouts: impl IntoIterator<Item = &'a Timeou
         // None of this engine's is. Others may be of an engine that this process has made.
         return timeouts.into_iter().filter(|timeout| timeout.reset(delay)).count();
     }
-    let mut resets = Resets { shared, deadline: shared.timeline().tick_after(delay), of: None, moved: 0, rings: false };
+    let mut resets =
+        Resets { shared, deadline: shared.timeline().deadline_after(delay), of: None, moved: 0, rings: false };
     let (mut ahead, mut next, mut pending) = ([None; AHEAD], 0, 0);
     let mut reset = |timeout: Option<&'a Timeout>| {
         pending += usize::from(timeout.is_some_and(|timeout| resets.reset(timeout, delay)));
@@ -156,7 +157,7 @@ fn reset_many<'a>(shared: &Shared, timeouts: impl IntoIterator<Item = &'a Timeou
 /// its timeouts that follow one another.
 struct Resets<'a> {
     shared: &'a Shared,
-    deadline: Tick,
+    deadline: Subtick,
     /// The shard of the last reset.
     of: Option<&'a Remote>,
     /// Timeouts of it that were reset, and are not counted yet.
@@ -189,7 +190,7 @@ impl<'a> Resets<'a> {
     fn finish(&mut self) {
         let Some(remote) = self.of else { return };
         if std::mem::take(&mut self.rings) {
-            remote.ring_if_it_sleeps_past(self.deadline);
+            remote.ring_if_it_sleeps_past(self.deadline, self.shared.timeline());
         }
         let moved = std::mem::take(&mut self.moved);
         if moved > 0 {

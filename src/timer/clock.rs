@@ -18,7 +18,8 @@ impl Timer {
     /// for another thread that is inside [`pause`](Self::pause), for one look at the clock.
     #[must_use]
     pub fn current_tick(&self) -> u64 {
-        self.engine.shared.timeline().current_tick().get()
+        let timeline = self.engine.shared.timeline();
+        timeline.scale().division().last_tick(timeline.current())
     }
 
     /// Returns the time now, by the engine's clock: the real one, or that of

@@ -10,7 +10,7 @@ use crate::executor::{Expired, TickHook, call_hook, run_in_turn};
 use crate::panics::CatchUnwind;
 use crate::shard::{Remote, Wake};
 use crate::sync::{Mutex, MutexGuard, Ordering, fence, lock};
-use crate::time::Tick;
+use crate::time::Subtick;
 use crate::worker::Stopwatch;
 
 /// The last thread to hold it may be a producer. `CatchUnwind` keeps a panic of its destructor from
@@ -103,7 +103,7 @@ impl Driver {
         let Some(mut shards) = self.lock_shards() else { return 0 };
         let turn = |shard: &mut Core| {
             self.shared.remote(shard.index()).heartbeat.beat(now_ns);
-            let now = self.shared.timeline().scale().tick_at(now_ns);
+            let now = self.shared.timeline().scale().subtick_at(now_ns);
             // Read the time again: tasks of other shards may have run since the turn began.
             let begins = || self.shared.timeline().try_now_ns().unwrap_or(now_ns);
             let stopwatch = self.on_tick.as_ref().map(|_| Stopwatch::start(shard, now, begins()));
@@ -165,14 +165,15 @@ impl Driver {
     /// that is due before that shard's own next deadline.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Instant> {
+        let now = self.shared.timeline().current_by_itself();
         let mut shards = self.lock_shards()?;
-        let earliest = shards.iter_mut().filter_map(|shard| settle(&self.shared, shard)).min();
+        let earliest = shards.iter_mut().filter_map(|shard| settle(&self.shared, shard, now)).min();
         drop(shards);
         self.carry_out_order();
         let timeline = self.shared.timeline();
-        // In a pause nothing more becomes due. A tick that has already come is still returned.
-        let comes = |tick: &Tick| !timeline.is_paused() || *tick <= timeline.current_tick();
-        earliest.filter(comes).map(|tick| timeline.instant_of(tick))
+        // In a pause nothing more becomes due. A time that has already come is still returned.
+        let comes = |due: &Subtick| !timeline.is_paused() || *due <= timeline.current();
+        earliest.filter(comes).map(|due| timeline.instant_of(due))
     }
 
     /// Sets a callback for timeouts that are due before the time that

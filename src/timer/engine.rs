@@ -14,7 +14,7 @@ use crate::executor::{is_running_a_task, is_running_a_task_of, run_here};
 use crate::panics;
 use crate::shard::{Command, Remote};
 use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering, fence, lock};
-use crate::time::{ClockListener, Tick};
+use crate::time::{ClockListener, Subtick};
 use crate::wheel::LevelView;
 use crate::worker::{End, Workers};
 
@@ -89,7 +89,7 @@ impl Engine {
             Shutdown::Drain(most) => {
                 // A timeout that waits for time to pass must not wait for a pause to end.
                 self.resume();
-                End::Drain(self.shared.timeline().tick_after(most))
+                End::Drain(self.shared.timeline().deadline_after(most))
             }
         };
         if !self.begin_to_end() {
@@ -207,10 +207,11 @@ impl Engine {
 
     /// Returns the earliest deadline of all pending timeouts. Returns `None` if nothing is pending,
     /// or only timeouts that never fire. With workers, waits until they have answered.
-    fn earliest(&self) -> Option<Tick> {
+    fn earliest(&self) -> Option<Subtick> {
         let earliest = match &self.runner {
             Runner::Workers(_) => self.started().map(|remote| remote.request_earliest()).min(),
             Runner::Driver(shards) => {
+                let now = self.shared.timeline().current_by_itself();
                 let mut to_call = Vec::new();
                 let sort_in_and_look = |shard: &mut Core| {
                     let remote = self.shared.remote(shard.index());
@@ -219,12 +220,12 @@ impl Engine {
                     let told = remote.sleeps_until();
                     // Repeat until nothing is left in the queues, because a limit holds for each
                     // call.
-                    while shard.sort_in(&self.shared) {}
+                    while shard.sort_in(&self.shared, now) {}
                     // A producer that pushes meanwhile sees an awake shard, and does not call the
                     // driver. So call it here. The call is without need if the shard is only due
                     // earlier because of the timeouts that were sorted in.
                     if let Some(told) = told
-                        && settle(&self.shared, shard).is_some_and(|due| due < told)
+                        && settle(&self.shared, shard, now).is_some_and(|due| due < told)
                     {
                         to_call.push(shard.index());
                     }
@@ -235,19 +236,20 @@ impl Engine {
                 earliest
             }
         };
-        earliest.filter(|tick| *tick != Tick::NEVER)
+        earliest.filter(|deadline| *deadline != Subtick::NEVER)
     }
 }
 
-/// Brings one shard to rest, as a worker does that goes to sleep. Returns when the shard is due.
-pub(super) fn settle(shared: &SharedRef, shard: &mut Core) -> Option<Tick> {
+/// Brings one shard to rest at `now`, as a worker does that goes to sleep. Returns when the shard is
+/// due.
+pub(super) fn settle(shared: &SharedRef, shard: &mut Core, now: Subtick) -> Option<Subtick> {
     loop {
         if shared.remote(shard.index()).is_stopped() {
             return None;
         }
-        shard.sort_in(shared);
+        shard.sort_in(shared, now);
         let due = shard.next_due();
-        if due == Some(Tick::ZERO) || shared.remote(shard.index()).fall_asleep(due) {
+        if due == Some(Subtick::ZERO) || shared.remote(shard.index()).fall_asleep(due) {
             return due;
         }
     }
@@ -285,7 +287,7 @@ fn end_driven(shared: &SharedRef, shards: &DrivenShards, how: End) -> UnfiredLis
             shared.remotes().iter().for_each(|remote| remote.command_drain(until));
             // If a user clock panics, nothing more is found to be due, and all is handed back.
             if let Some(now_ns) = shared.timeline().try_now_ns() {
-                let now = shared.timeline().scale().tick_at(now_ns);
+                let now = shared.timeline().scale().subtick_at(now_ns);
                 shards.iter_mut().for_each(|shard| shard.turn_and_hold(shared, now));
             }
         }

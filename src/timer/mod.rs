@@ -137,9 +137,10 @@ impl Timer {
 
     /// Runs `task` once, after `delay`.
     ///
-    /// The delay is rounded up to a tick: the task never runs early. A delay of zero runs it at
-    /// once. `Duration::MAX`, or any other delay that ends more than 2^53 ticks or 584 years after
-    /// the engine's start, never runs it.
+    /// The task never runs early. The delay is rounded up by up to a thousandth of a tick, and the
+    /// task may wait for others of its tick: see [`Builder::tick_duration`]. A delay of zero runs
+    /// it at once. `Duration::MAX`, or any other delay that ends centuries after the engine's
+    /// start, never runs it.
     ///
     /// The call takes no lock, except on a thread that has destroyed its thread-locals. Such
     /// threads share one state under a lock. Otherwise the call waits in two cases:

@@ -11,7 +11,7 @@ use crate::engine::Shared;
 use crate::entry::{ArmFlags, Entry, FnNext, FnRepeat, Repeat, Schedule, Series, Task, entry_ref};
 use crate::shard::Remote;
 use crate::thread::ThreadState;
-use crate::time::Tick;
+use crate::time::Subtick;
 
 /// Where timeouts go. It has every way to schedule, once for [`Timer`](super::Timer),
 /// [`Shard`](super::Shard) and [`Group`](super::Group).
@@ -94,14 +94,14 @@ impl Target<'_> {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.submit_once(self.shared.timeline().tick_after(delay), task)
+        self.submit_once(self.shared.timeline().deadline_after(delay), task)
     }
 
     pub(super) fn schedule_at<F>(self, deadline: Instant, task: F) -> Result<Timeout, ScheduleError<F>>
     where
         F: FnOnce() + Send + 'static,
     {
-        self.submit_once(self.shared.timeline().tick_at_or_now(deadline), task)
+        self.submit_once(self.shared.timeline().deadline_at(deadline), task)
     }
 
     #[inline(always)]
@@ -109,7 +109,7 @@ impl Target<'_> {
     where
         F: FnOnce() + Send + 'static,
     {
-        let deadline = self.shared.timeline().tick_after(delay);
+        let deadline = self.shared.timeline().deadline_after(delay);
         match self.submit(deadline, ArmFlags::NONE, Once(task)) {
             Ok(_) => Ok(()),
             Err((why, Once(task))) => Err(ScheduleError::new(why, task)),
@@ -126,14 +126,16 @@ impl Target<'_> {
         F: FnOnce() + Send + 'static,
     {
         let shared = self.shared;
-        let (earliest, latest) = shared.timeline().ticks_between(earliest, latest);
-        let deadline =
-            shared.with_thread_state(|mine| shared.home_of(mine, self.shard).coalescer.choose(earliest, latest));
+        let choose = |(first, last)| {
+            let tick = shared.with_thread_state(|mine| shared.home_of(mine, self.shard).coalescer.choose(first, last));
+            shared.timeline().scale().division().end(tick)
+        };
+        let deadline = shared.timeline().ticks_between(earliest, latest).map_or_else(|alone| alone, choose);
         self.submit_once(deadline, task)
     }
 
     #[inline(always)]
-    fn submit_once<F>(self, deadline: Tick, task: F) -> Result<Timeout, ScheduleError<F>>
+    fn submit_once<F>(self, deadline: Subtick, task: F) -> Result<Timeout, ScheduleError<F>>
     where
         F: FnOnce() + Send + 'static,
     {
@@ -146,7 +148,7 @@ impl Target<'_> {
 
     /// Schedules the wake-up of a task of a runtime.
     #[inline]
-    pub(super) fn wake(self, deadline: Tick, waker: Waker) -> Result<Timeout, Refusal> {
+    pub(super) fn wake(self, deadline: Subtick, waker: Waker) -> Result<Timeout, Refusal> {
         match self.submit(deadline, ArmFlags::HANDLE, Waking(waker)) {
             // SAFETY: the entry was just armed with a handle. This makes it, once.
             Ok(entry) => Ok(unsafe { Timeout::new(entry) }),
@@ -179,7 +181,7 @@ impl Target<'_> {
 
     fn series<R: Repeat>(self, initial: Duration, schedule: Schedule, repeat: R) -> Result<Timeout, (Refusal, R)> {
         let first = self.shared.timeline().moment_after(initial);
-        match self.submit(first.tick, ArmFlags::HANDLE, Series::new(schedule, first, repeat)) {
+        match self.submit(first.deadline, ArmFlags::HANDLE, Series::new(schedule, first, repeat)) {
             // SAFETY: the entry was just armed with a handle. This makes it, once.
             Ok(entry) => Ok(unsafe { Timeout::new(entry) }),
             Err((why, series)) => Err((why, series.repeat)),
@@ -190,7 +192,7 @@ impl Target<'_> {
     // Always inlined, so that each type of work and each way to schedule has its own copy, without
     // the parts that only the others need.
     #[inline(always)]
-    fn submit<W: Work>(self, deadline: Tick, flags: ArmFlags, work: W) -> Result<NonNull<Entry>, (Refusal, W)> {
+    fn submit<W: Work>(self, deadline: Subtick, flags: ArmFlags, work: W) -> Result<NonNull<Entry>, (Refusal, W)> {
         let shared = self.shared;
         let flags = flags.and(W::FLAGS).and(self.owner());
         let entry = match shared.thread_state() {
@@ -211,7 +213,7 @@ impl Target<'_> {
     #[inline(never)]
     fn submit_in_teardown<W: Work>(
         self,
-        deadline: Tick,
+        deadline: Subtick,
         flags: ArmFlags,
         work: W,
     ) -> Result<NonNull<Entry>, (Refusal, W)> {
@@ -227,7 +229,7 @@ impl Target<'_> {
     fn submit_through<W: Work>(
         self,
         mine: &ThreadState,
-        deadline: Tick,
+        deadline: Subtick,
         flags: ArmFlags,
         work: W,
     ) -> Result<NonNull<Entry>, (Refusal, W)> {
@@ -251,7 +253,7 @@ impl Target<'_> {
                 let tombstone = unsafe { entry_ref(entry) };
                 tombstone.put_new_task(work.into_task());
                 if tombstone.state.revive(deadline, flags) {
-                    remote.wake_for_revived(deadline);
+                    remote.wake_for_revived(deadline, shared.timeline());
                     counts.scheduled.add(1);
                     return Ok(entry);
                 }
@@ -272,7 +274,7 @@ impl Target<'_> {
             }
         };
         // SAFETY: the entry was just armed, and is the calling thread's until the inbox accepts it.
-        match unsafe { remote.push(entry, deadline) } {
+        match unsafe { remote.push(entry, deadline, shared.timeline()) } {
             Ok(()) => {
                 counts.scheduled.add(1);
                 Ok(entry)
@@ -297,7 +299,7 @@ impl Target<'_> {
 
 /// Writes the work into a free entry, and arms it. The caller is the sole owner of the entry.
 #[inline]
-pub(super) fn arm<W: Work>(entry: NonNull<Entry>, remote: &Remote, deadline: Tick, flags: ArmFlags, work: W) {
+pub(super) fn arm<W: Work>(entry: NonNull<Entry>, remote: &Remote, deadline: Subtick, flags: ArmFlags, work: W) {
     // SAFETY: the callers have just taken the entry from the arena, which keeps it allocated.
     let entry = unsafe { entry_ref(entry) };
     entry.fill(std::ptr::from_ref(remote).cast(), work.into_task());

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::engine::Shared;
 use crate::entry::{Cancel, Entry, Reset, Task, Tell, entry_ref};
 use crate::shard::Remote;
-use crate::time::{Tick, Timeline};
+use crate::time::{Subtick, Timeline};
 
 /// A handle of one scheduled timeout. It is 8 bytes, and stays valid for as long as it exists, also
 /// after its [`Timer`](crate::Timer) is gone.
@@ -189,7 +189,7 @@ impl Timeout {
     /// ```
     #[must_use = "false: it has fired, or is about to, and was not moved (see `reset`)"]
     pub fn reset(&self, delay: Duration) -> bool {
-        self.reset_by(|timeline| timeline.tick_after(delay))
+        self.reset_by(|timeline| timeline.deadline_after(delay))
     }
 
     /// Moves the deadline to a point in time. Otherwise it is [`reset`](Self::reset).
@@ -197,21 +197,15 @@ impl Timeout {
     /// If that time has passed, the timeout fires at once.
     #[must_use = "false: it has fired, or is about to, and was not moved (see `reset`)"]
     pub fn reset_at(&self, deadline: Instant) -> bool {
-        self.reset_by(|timeline| {
-            let tick = timeline.tick_of_deadline(deadline);
-            // Read the clock only if the deadline may have passed: it is an earlier one, or one in
-            // the same tick, which may be long.
-            let is_later = tick > self.entry().state.deadline();
-            if is_later { tick } else { timeline.tick_at_or_now(deadline) }
-        })
+        self.reset_by(|timeline| timeline.deadline_at(deadline))
     }
 
-    pub(super) fn reset_to(&self, deadline: Tick) -> bool {
+    pub(super) fn reset_to(&self, deadline: Subtick) -> bool {
         self.reset_by(|_| deadline)
     }
 
     #[inline]
-    fn reset_by(&self, choose: impl FnOnce(&Timeline) -> Tick) -> bool {
+    fn reset_by(&self, choose: impl FnOnce(&Timeline) -> Subtick) -> bool {
         let shared = self.shared();
         let shared = match shared.thread_state() {
             // Reach the engine through the thread's state. The way through the entry may still be a
@@ -224,7 +218,7 @@ impl Timeout {
         match self.move_to(shared, deadline) {
             Moved::No => return false,
             Moved::Later | Moved::Told => {}
-            Moved::Earlier => self.remote().ring_if_it_sleeps_past(deadline),
+            Moved::Earlier => self.remote().ring_if_it_sleeps_past(deadline, shared.timeline()),
         }
         shared.count(self.remote(), |counts| counts.reset.add(1));
         true
@@ -232,7 +226,7 @@ impl Timeout {
 
     /// Moves the deadline, and neither counts that nor wakes a worker that sleeps past it.
     #[inline]
-    pub(super) fn move_to(&self, shared: &Shared, deadline: Tick) -> Moved {
+    pub(super) fn move_to(&self, shared: &Shared, deadline: Subtick) -> Moved {
         match self.entry().state.reset(deadline, Tell::NotYet) {
             Reset::TooLate => Moved::No,
             Reset::Later => Moved::Later,
@@ -243,7 +237,7 @@ impl Timeout {
     }
 
     /// Resets a timeout to an earlier deadline, if the worker has linked it and so has to be told.
-    fn move_to_earlier(&self, shared: &Shared, deadline: Tick) -> Moved {
+    fn move_to_earlier(&self, shared: &Shared, deadline: Subtick) -> Moved {
         // Without a node the worker goes through its whole wheel.
         // SAFETY: `with_thread_state` gives the calling thread's state, and the arena is that of
         // the same engine.
@@ -252,11 +246,14 @@ impl Timeout {
         let tell = if node.is_some() { Tell::ByQueue } else { Tell::ByRescan };
         let (remote, reset) = (self.remote(), self.entry().state.reset(deadline, tell));
         let unused = match (reset, node) {
-            // SAFETY: this thread has just taken the node, and gives it up if `push_reset` sends
-            // it.
-            (Reset::EarlierQueued, Some(node)) => (!unsafe { remote.push_reset(node, self.entry) }).then_some(node),
+            (Reset::EarlierQueued, Some(node)) => {
+                // SAFETY: this thread has just taken the node, and gives it up if `push_reset`
+                // sends it.
+                let is_sent = unsafe { remote.push_reset(node, self.entry, shared.timeline()) };
+                (!is_sent).then_some(node)
+            }
             (Reset::Earlier, None) => {
-                remote.ask_for_rescan(deadline);
+                remote.ask_for_rescan(deadline, shared.timeline());
                 None
             }
             (_, node) => node,
@@ -297,8 +294,8 @@ impl Timeout {
         self.entry().state.is_cancelled()
     }
 
-    /// Returns the deadline as of the last successful reset, rounded up to the tick at which the
-    /// timeout is due.
+    /// Returns the deadline as of the last successful reset, rounded up to a part of a tick (see
+    /// [`Builder::tick_duration`](crate::Builder::tick_duration)).
     ///
     /// For a timeout that is no longer pending, this is its last deadline. For a periodic timeout,
     /// it is that of the next run, or of the run under way. In a [pause](crate::Timer::pause) it is

@@ -21,6 +21,12 @@
 //! at once, in the tick in which it is due. (That is the cause of Kafka's p99 of tens of
 //! milliseconds.)
 //!
+//! **Deadlines are finer than ticks** (see [`Division`]), and a slot of level 0 keeps the last that
+//! was put into it. It [comes up](ComesUp) when that is due, and at the end of its tick at the
+//! latest. So a timeout that is alone in its tick is not late by the rest of it, and a crowd of one
+//! tick still runs at once. The word of an entry holds the fine deadline. Slots, levels and the
+//! cursor count ticks.
+//!
 //! **Rounds.** A deadline beyond the last level's reach is linked into the last level too, and
 //! linked again each time its slot comes up. With `levels(1)` the wheel is Netty's hashed wheel.
 //!
@@ -52,7 +58,7 @@ pub(crate) use level::LevelView;
 use slots::Slots;
 
 use crate::entry::{Entry, entry_ref};
-use crate::time::Tick;
+use crate::time::{Division, Subtick};
 
 /// How many entries a cascade moves in its first ticks. The number doubles with each eighth of the
 /// time that is left, so that a slot of any size is empty before it is due. 2,048 entries are about
@@ -97,6 +103,8 @@ struct Cascade {
 pub(crate) struct Wheel {
     slots: Slots,
     levels: Box<[Level]>,
+    division: Division,
+    comes_up: ComesUp,
     /// The cascade of level l is at l - 1. There is at most one at a time, because a block is due
     /// before the next one is opened.
     cascades: Box<[Cascade]>,
@@ -115,6 +123,10 @@ pub(crate) struct Wheel {
     unswept: usize,
     /// All ticks before this one have been processed.
     cursor: u64,
+    /// All that is due before this has come out. It may lie within the cursor's tick.
+    unseen: Subtick,
+    /// The latest time that the wheel was told.
+    now: Subtick,
     /// The cursor for which the levels were measured, or [`UNMEASURED`] if a block was opened
     /// since.
     measured: u64,
@@ -127,12 +139,24 @@ pub(crate) struct Wheel {
 struct Place {
     slot: usize,
     level: usize,
+    /// The entry's [rank](Wheel::rank), if the slot comes up with its tick. Otherwise 0.
+    rank: u16,
+}
+
+/// When a slot of level 0 comes up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ComesUp {
+    /// With the last deadline in it. So all timeouts of a tick run together.
+    WithLast,
+    /// With the first, so that nothing is late. What is not due yet is linked again. For a clock
+    /// that is moved by hand: what is due must not wait for another move.
+    WithFirst,
 }
 
 /// What is to be done next, and when.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A slot of level 0 is due.
+    /// The slot of a tick is due.
     Due(u64),
     /// The block of a level is to be opened.
     Open(usize, u64),
@@ -146,7 +170,7 @@ pub(crate) const MAX_TICK_BITS: u32 = 55;
 impl Wheel {
     /// Returns a wheel, or `None` if there is no memory for its slots. `ticks_per_wheel` is a power
     /// of two, and at least 2 if there is more than one level. The builder has checked both bounds.
-    pub(crate) fn new(ticks_per_wheel: usize, levels: usize) -> Option<Self> {
+    pub(crate) fn new(ticks_per_wheel: usize, levels: usize, division: Division, comes_up: ComesUp) -> Option<Self> {
         debug_assert!(ticks_per_wheel.is_power_of_two() && levels >= 1);
         debug_assert!(levels == 1 || ticks_per_wheel >= 2);
         let bits = ticks_per_wheel.ilog2();
@@ -162,6 +186,8 @@ impl Wheel {
         Some(Self {
             slots: Slots::new(2 * lists)?,
             levels: (0..levels).map(level_of).collect(),
+            division,
+            comes_up,
             cascades: (1..levels).map(cascade_of).collect(),
             due_place: rings,
             never_place: rings + 1,
@@ -170,6 +196,8 @@ impl Wheel {
             lists,
             unswept: 0,
             cursor: 0,
+            unseen: Subtick::ZERO,
+            now: Subtick::ZERO,
             measured: UNMEASURED,
             len: 0,
             cascaded: 0,
@@ -191,16 +219,16 @@ impl Wheel {
         self.cascaded
     }
 
-    /// Links an entry at a tick. If the tick has passed, the entry is due at once.
+    /// Links an entry that is due at `deadline`, or at once if that has passed.
     ///
     /// # Safety
     /// The entry is in no slot. This wheel's owner alone owns its links. It stays valid until it
     /// comes out of the wheel again.
     #[inline]
-    pub(crate) unsafe fn insert(&mut self, entry: NonNull<Entry>, tick: Tick) {
+    pub(crate) unsafe fn insert(&mut self, entry: NonNull<Entry>, deadline: Subtick) {
         self.len += 1;
         // SAFETY: the caller owns the entry's links, and keeps it valid while it is in the wheel.
-        unsafe { self.link(entry, tick) };
+        unsafe { self.link(entry, deadline) };
     }
 
     /// Like [`insert`](Self::insert), but out of line, for entries that are linked once more. So
@@ -209,19 +237,49 @@ impl Wheel {
     /// # Safety
     /// As for [`insert`](Self::insert).
     #[inline(never)]
-    pub(crate) unsafe fn insert_again(&mut self, entry: NonNull<Entry>, tick: Tick) {
+    pub(crate) unsafe fn insert_again(&mut self, entry: NonNull<Entry>, deadline: Subtick) {
         // SAFETY: the caller owns the entry's links, and keeps it valid while it is in the wheel.
-        unsafe { self.insert(entry, tick) };
+        unsafe { self.insert(entry, deadline) };
+    }
+
+    /// Links an entry so that it comes up again in the tick after the one of `now`.
+    ///
+    /// # Safety
+    /// As for [`insert`](Self::insert).
+    pub(crate) unsafe fn insert_for_next_tick(&mut self, entry: NonNull<Entry>, now: Subtick) {
+        // SAFETY: the caller owns the entry's links, and keeps it valid while it is in the wheel.
+        unsafe { self.insert_again(entry, self.division.next_tick(now)) };
     }
 
     /// # Safety
     /// As for [`insert`](Self::insert).
     #[inline]
-    unsafe fn link(&mut self, entry: NonNull<Entry>, tick: Tick) {
-        let place = self.place_for(tick);
+    unsafe fn link(&mut self, entry: NonNull<Entry>, deadline: Subtick) {
+        let place = self.place_for(deadline);
         // SAFETY: the caller owns the entry's links, and keeps it valid while it is in the wheel.
-        if unsafe { self.slots.push_back(place.slot, entry) } {
+        if unsafe { self.slots.push_back(place.slot, entry, place.rank) } {
             self.mark(place);
+        }
+    }
+
+    /// Returns what the slot of a tick goes by: it comes up with its entry of the highest rank.
+    /// Ranks begin at 1.
+    #[inline]
+    fn rank(&self, deadline: Subtick) -> u16 {
+        let place = self.division.place_in_tick(deadline);
+        match self.comes_up {
+            ComesUp::WithLast => place,
+            ComesUp::WithFirst => self.division.subticks() + 1 - place,
+        }
+    }
+
+    /// Returns when the slot of a tick comes up, by the highest rank in it.
+    fn comes_up_at(&self, tick: u64, highest: u16) -> Subtick {
+        match (highest, self.comes_up) {
+            // Its entries wait for another round.
+            (0, _) => self.division.end(tick),
+            (rank, ComesUp::WithLast) => self.division.at(tick, rank),
+            (rank, ComesUp::WithFirst) => self.division.at(tick, self.division.subticks() + 1 - rank),
         }
     }
 
@@ -235,29 +293,65 @@ impl Wheel {
 
     /// Returns one of the lists that are in no level.
     fn outside(&self, slot: usize) -> Place {
-        Place { slot, level: self.levels.len() }
+        Place { slot, level: self.levels.len(), rank: 0 }
     }
 
-    /// Chooses the lowest level that reaches the tick.
+    /// Chooses the lowest level that reaches the deadline's tick.
     #[inline]
-    fn place_for(&mut self, tick: Tick) -> Place {
-        if tick == Tick::NEVER {
+    fn place_for(&mut self, deadline: Subtick) -> Place {
+        if deadline == Subtick::NEVER {
             return self.outside(self.never_place);
         }
-        let (cursor, tick) = (self.cursor, tick.get());
+        let (cursor, tick) = (self.cursor, self.division.tick_of(deadline));
         if tick < cursor {
             return self.outside(self.late_place);
         }
+        // A deadline that has just passed is rounded up to the next subtick.
+        if deadline <= self.now.next()
+            && let Some(place) = self.place_at_once(tick, deadline)
+        {
+            return place;
+        }
         self.measure();
         // The last level takes the deadlines that no level reaches.
-        let index = self.levels.iter().position(|level| level.reaches(tick)).unwrap_or(self.levels.len() - 1);
+        let reaches = self.levels.iter().position(|level| level.reaches(tick));
+        let index = reaches.unwrap_or(self.levels.len() - 1);
         let level = &self.levels[index];
         let block = level.block_of(tick);
         // A tick that the level below does not reach lies in a block that this level has not opened
         // yet: the level below reaches two whole blocks beyond the block of the cursor, and a block
         // is opened at most half a block early.
         debug_assert!(block >= level.first_unopened(cursor));
-        Place { slot: level.place(block), level: index }
+        let rank = if reaches == Some(0) { self.rank(deadline) } else { 0 };
+        Place { slot: level.place(block), level: index, rank }
+    }
+
+    /// Chooses where an entry goes that is due, or is about to be, if it would wait in the slot of
+    /// its tick: for others, or because the slot has come up already.
+    #[cold]
+    #[inline(never)]
+    fn place_at_once(&mut self, tick: u64, deadline: Subtick) -> Option<Place> {
+        if deadline < self.unseen {
+            return Some(self.outside(self.late_place));
+        }
+        self.measure();
+        let slot = self.levels[0].place(tick);
+        let is_its_own = self.levels[0].reaches(tick) && !self.slots.is_empty(slot);
+        if !is_its_own || self.comes_up_at(tick, self.slots.highest(slot)) <= deadline.max(self.now) {
+            return None;
+        }
+        if deadline <= self.now {
+            return Some(self.outside(self.late_place));
+        }
+        // The slot comes up with this entry. The others, which are not due then, are linked again.
+        self.slots.lower(slot, self.rank(deadline));
+        None
+    }
+
+    /// Tells the wheel the time, before entries are inserted. Returns the latest that it was told.
+    pub(crate) fn set_now(&mut self, now: Subtick) -> Subtick {
+        self.now = self.now.max(now);
+        self.now
     }
 
     /// Unlinks an entry.
@@ -289,7 +383,7 @@ impl Wheel {
     /// due, and inserts it again if not.
     // Always inlined, like `Slots::take`: this runs for each timeout that expires.
     #[inline(always)]
-    pub(crate) fn pop_due(&mut self, now: Tick, budget: &mut Budget) -> Option<NonNull<Entry>> {
+    pub(crate) fn pop_due(&mut self, now: Subtick, budget: &mut Budget) -> Option<NonNull<Entry>> {
         // Nearly always there is another entry in the slot that is due.
         if !budget.is_spent()
             && self.is_swept()
@@ -305,7 +399,7 @@ impl Wheel {
     /// The rest of [`pop_due`](Self::pop_due): goes through what was set aside first, and finds
     /// what comes next.
     #[inline(never)]
-    fn pop_next_due(&mut self, now: Tick, budget: &mut Budget) -> Option<NonNull<Entry>> {
+    fn pop_next_due(&mut self, now: Subtick, budget: &mut Budget) -> Option<NonNull<Entry>> {
         loop {
             if !self.is_swept() {
                 self.sweep(now, budget);
@@ -319,27 +413,29 @@ impl Wheel {
                 self.len -= 1;
                 return Some(entry);
             }
-            if (self.late_is_next || now.get() < self.cursor) && self.take_late() {
+            if (self.late_is_next || now < self.unseen) && self.take_late() {
                 continue;
             }
-            if now.get() < self.cursor {
+            if now < self.unseen {
                 self.late_is_next = true;
                 return None;
             }
             let last = self.levels.last().expect("a wheel has a level");
-            if last.is_outrun(self.cursor, now.get()) {
-                self.set_all_aside(now.get());
+            let last_tick = self.division.last_tick(now);
+            if last.is_outrun(self.cursor, last_tick) {
+                self.set_all_aside(last_tick);
                 continue;
             }
             match self.next_event() {
-                Some((at, event)) if at <= now.get() => {
-                    self.handle(at, event, budget);
+                Some((at, event)) if at <= now => {
+                    self.handle(event, last_tick, budget);
                     self.late_is_next = true;
                 }
                 _ if self.take_late() => {}
                 _ => {
                     self.late_is_next = true;
-                    self.cursor = now.next().get();
+                    self.cursor = self.cursor.max(last_tick + 1);
+                    self.unseen = now.next();
                     return None;
                 }
             }
@@ -370,31 +466,31 @@ impl Wheel {
         }
     }
 
-    /// Returns when the wheel has to be looked at next: [`Tick::ZERO`] for at once, `None` for
+    /// Returns when the wheel has to be looked at next: [`Subtick::ZERO`] for at once, `None` for
     /// never.
-    pub(crate) fn next_due(&self) -> Option<Tick> {
+    pub(crate) fn next_due(&self) -> Option<Subtick> {
         let is_due = |place| !self.slots.is_empty(place);
         if !self.is_swept() || is_due(self.due_place) || is_due(self.late_place) {
-            return Some(Tick::ZERO);
+            return Some(Subtick::ZERO);
         }
         if self.cascades.iter().any(|cascade| !self.slots.is_empty(cascade.place)) {
-            return Some(Tick::new(self.cursor));
+            return Some(self.division.end(self.cursor));
         }
-        self.next_event().map(|(at, _)| Tick::new(at))
+        self.next_event().map(|(at, _)| at)
     }
 
-    /// Returns the earliest deadline that an entry has by its own word, or [`Tick::NEVER`] if there
-    /// is none. Looks at slots in the order of their ticks, until none can hold an earlier deadline
-    /// than the one found.
-    pub(crate) fn earliest(&self) -> Tick {
+    /// Returns the earliest deadline that an entry has by its own word, or [`Subtick::NEVER`] if
+    /// there is none. Looks at slots in the order of their ticks, until none can hold an earlier
+    /// deadline than the one found.
+    pub(crate) fn earliest(&self) -> Subtick {
         let due = [self.due_place, self.late_place].map(|place| self.slots.earliest_in(place));
         let at_once =
             due.into_iter().chain((self.next_swept()..2 * self.lists).map(|place| self.slots.earliest_in(place)));
         let cascading = self.cascades.iter().map(|cascade| self.slots.earliest_in(cascade.place));
-        let found = at_once.chain(cascading).min().unwrap_or(Tick::NEVER);
+        let found = at_once.chain(cascading).min().unwrap_or(Subtick::NEVER);
         self.levels.iter().fold(found, |mut found, level| {
             for (begins, place) in level.occupied(self.cursor) {
-                if begins >= found.get() {
+                if self.division.begin(begins) >= found {
                     break;
                 }
                 found = found.min(self.slots.earliest_in(place));
@@ -419,27 +515,36 @@ impl Wheel {
         debug_assert_eq!(self.len, 0, "an occupied slot is marked");
     }
 
-    fn next_event(&self) -> Option<(u64, Event)> {
-        let due = self.levels[0].next_occupied(self.cursor).map(|tick| (tick, Event::Due(tick)));
+    fn next_event(&self) -> Option<(Subtick, Event)> {
+        let level = &self.levels[0];
+        let due = level
+            .next_occupied(self.cursor)
+            .map(|tick| (self.comes_up_at(tick, self.slots.highest(level.place(tick))), Event::Due(tick)));
         let opens = self.levels.iter().enumerate().skip(1).filter_map(|(index, level)| {
             let block = level.next_occupied(self.cursor)?;
-            Some((level.opens(block), Event::Open(index, block)))
+            // Before anything of that tick is due. A part of it may have come before the block was
+            // occupied.
+            let at = self.division.begin(level.opens(block)).max(self.unseen);
+            Some((at, Event::Open(index, block)))
         });
         let finishes = self.cascades.iter().enumerate().filter_map(|(index, cascade)| {
-            (!self.slots.is_empty(cascade.place)).then_some((cascade.due, Event::Finish(index)))
+            let at = self.division.begin(cascade.due);
+            (!self.slots.is_empty(cascade.place)).then_some((at, Event::Finish(index)))
         });
-        // If two are due at the same tick, a cascade goes first: its entries may be due in that
-        // very tick.
+        // If two are due at the same time, a cascade goes first: its entries may be due at that
+        // very time.
         finishes.chain(opens).chain(due).min_by_key(|(at, _)| *at)
     }
 
-    fn handle(&mut self, at: u64, event: Event, budget: &mut Budget) {
+    /// Handles an event that is due, where `last_tick` has come and none after it.
+    fn handle(&mut self, event: Event, last_tick: u64, budget: &mut Budget) {
         match event {
             Event::Due(tick) => {
                 let place = self.levels[0].place(tick);
                 self.levels[0].mark(place, false);
                 self.slots.move_slot(place, self.due_place);
-                self.cursor = tick + 1;
+                // Unless a part of it is yet to come.
+                self.cursor = self.cursor.max(tick.min(last_tick) + 1);
             }
             Event::Open(index, block) => {
                 let level = &mut self.levels[index];
@@ -450,8 +555,8 @@ impl Wheel {
                 cascade.stepped = 0;
                 level.open(block);
                 self.measured = UNMEASURED;
+                self.cursor = self.cursor.max(level.opens(block));
                 self.slots.move_slot(place, cascade.place);
-                self.cursor = self.cursor.max(at);
             }
             Event::Finish(index) => {
                 self.cascade(index, usize::MAX, budget);
@@ -472,7 +577,7 @@ impl Wheel {
             let deadline = unsafe { entry_ref(entry) }.state.deadline();
             let place = self.place_below(index + 1, deadline);
             // SAFETY: it is in no slot now, and still the wheel's.
-            unsafe { self.slots.push_front(place.slot, entry) };
+            unsafe { self.slots.push_front(place.slot, entry, place.rank) };
             self.mark(place);
             self.cascaded += 1;
         }
@@ -481,16 +586,18 @@ impl Wheel {
 
     /// Chooses where an entry of a level's cascade goes: in front of the entries of its tick that
     /// were inserted next after it. They are in the level below, or on their way out of it.
-    fn place_below(&mut self, level: usize, tick: Tick) -> Place {
+    fn place_below(&mut self, level: usize, deadline: Subtick) -> Place {
         self.measure();
+        let tick = self.division.tick_of(deadline);
         for index in (0..level).rev() {
             let below = &self.levels[index];
-            let block = below.block_of(tick.get());
+            let block = below.block_of(tick);
             if block >= below.first_unopened(self.cursor) {
-                if !below.reaches(tick.get()) {
+                if !below.reaches(tick) {
                     break;
                 }
-                return Place { slot: below.place(block), level: index };
+                let rank = if index == 0 { self.rank(deadline) } else { 0 };
+                return Place { slot: below.place(block), level: index, rank };
             }
             let begins = below.begins(block);
             let Some(cascade) = index.checked_sub(1).map(|index| &self.cascades[index]) else { break };
@@ -499,7 +606,7 @@ impl Wheel {
             }
         }
         // It was reset, or waits for its round.
-        self.place_for(tick)
+        self.place_for(deadline)
     }
 
     /// Measures how far the levels reach: about once a turn, and not for each entry.
@@ -525,7 +632,7 @@ impl Wheel {
 
     /// Links again what was set aside, and sorts what is due.
     #[cold]
-    fn sweep(&mut self, now: Tick, budget: &mut Budget) {
+    fn sweep(&mut self, now: Subtick, budget: &mut Budget) {
         while !budget.is_spent() {
             let Some(entry) = self.take_swept() else { break };
             budget.spend();
@@ -533,11 +640,11 @@ impl Wheel {
             let deadline = unsafe { entry_ref(entry) }.state.deadline();
             let place = if deadline <= now { self.outside(self.due_place) } else { self.place_for(deadline) };
             // SAFETY: it is in no slot now, and still the wheel's.
-            unsafe { self.slots.push_back(place.slot, entry) };
+            unsafe { self.slots.push_back(place.slot, entry, place.rank) };
             self.mark(place);
         }
         if self.is_swept() {
-            self.slots.sort(self.due_place);
+            self.slots.sort(self.due_place, self.division);
         } else {
             self.slots.seal(self.next_swept());
         }
@@ -557,8 +664,8 @@ impl Wheel {
     /// them. The caller checks by each entry's own word when it is due. Only called when the wheel
     /// [is swept](Self::is_swept).
     #[cold]
-    pub(crate) fn rescan(&mut self, now: Tick) {
-        self.set_all_aside(now.get());
+    pub(crate) fn rescan(&mut self, now: Subtick) {
+        self.set_all_aside(self.division.last_tick(now));
         self.slots.move_slot(self.never_place, 2 * self.lists - 1);
     }
 
@@ -566,7 +673,7 @@ impl Wheel {
     /// not tell its deadline any more, for example because the clock has outrun the last level's
     /// ring. The coarsest level goes first, whose entries of a tick are the oldest.
     #[cold]
-    fn set_all_aside(&mut self, now: u64) {
+    fn set_all_aside(&mut self, last_tick: u64) {
         debug_assert!(self.is_swept());
         let mut to = self.lists;
         let mut set_aside = |place: usize| {
@@ -580,6 +687,6 @@ impl Wheel {
             }
         }
         self.unswept = self.lists;
-        self.cursor = self.cursor.max(now + 1);
+        self.cursor = self.cursor.max(last_tick + 1);
     }
 }

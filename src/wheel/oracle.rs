@@ -21,11 +21,9 @@ impl Oracle {
         assert!(self.by_id.remove(&id).is_some());
     }
 
-    /// Takes out the ids that are due, and returns them.
-    pub(super) fn expire(&mut self, now: u64) -> Vec<usize> {
-        let due: Vec<_> = self.by_id.iter().filter(|(_, deadline)| **deadline <= now).map(|(id, _)| *id).collect();
-        due.iter().for_each(|id| self.cancel(*id));
-        due
+    /// Returns those that are due, with their deadlines.
+    pub(super) fn due(&self, now: u64) -> Vec<(usize, u64)> {
+        self.by_id.iter().filter(|(_, deadline)| **deadline <= now).map(|(id, deadline)| (*id, *deadline)).collect()
     }
 
     pub(super) fn next_deadline(&self) -> Option<u64> {

@@ -20,11 +20,11 @@ use std::ptr::{self, NonNull};
 use crate::entry::{Entry, Link, entry_ref};
 use crate::sync::prefetch;
 use crate::sys::memory::Zeroed;
-use crate::time::Tick;
+use crate::time::{Division, Subtick};
 
-/// Lists of a slot. With the number beside them, their heads fill a cache line.
+/// Lists of a slot. With what is beside them, their heads fill a cache line, and so do their tails.
 const LANES: usize = 7;
-const LAST_LANE: u32 = 6;
+const LAST_LANE: u16 = 6;
 const _: () = assert!(LAST_LANE as usize == LANES - 1);
 
 /// The bits of a link. Entries and slots begin at a cache line.
@@ -41,8 +41,8 @@ const END: usize = 1;
 /// The number of an entry. They wrap around.
 #[derive(Clone, Copy, Debug)]
 struct Number {
-    round: u32,
-    lane: u32,
+    round: u16,
+    lane: u16,
 }
 
 impl Number {
@@ -68,12 +68,6 @@ impl Number {
     }
 }
 
-/// Returns the bits of a round that an entry keeps.
-#[expect(clippy::cast_possible_truncation, reason = "16 bits are kept")]
-fn short(round: u32) -> u16 {
-    round as u16
-}
-
 /// The heads of the lanes are apart from their tails, because each is used without the other.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -86,6 +80,8 @@ struct Slot {
     lasts: [Cell<Link>; LANES],
     /// The number of the next entry that is added at the back.
     back: Cell<Number>,
+    /// The highest rank that was added since the slot was last empty, or moved away.
+    highest: Cell<u16>,
 }
 
 const _: () = assert!(size_of::<Slot>() == 128, "a slot is two cache lines");
@@ -103,6 +99,7 @@ impl Slot {
     /// Lets the numbers of an empty slot go on at the back. What was unlinked is no gap any more.
     fn renumber(&self) {
         self.front.set(self.back.get());
+        self.highest.set(0);
     }
 
     fn clear_lane(&self, lane: usize) {
@@ -171,14 +168,27 @@ impl Slots {
         self.slot(slot).is_empty()
     }
 
+    /// Returns the highest rank of what has been added to a slot since it was last empty.
+    pub(super) fn highest(&self, slot: usize) -> u16 {
+        self.slot(slot).highest.get()
+    }
+
+    /// Forgets what was added to a slot with a higher rank.
+    pub(super) fn lower(&self, slot: usize, rank: u16) {
+        let highest = &self.slot(slot).highest;
+        highest.set(highest.get().min(rank));
+    }
+
     /// Adds an entry behind all others of a slot. Returns true if the slot may have been empty.
+    /// `rank` is for [`highest`](Self::highest).
     ///
     /// # Safety
     /// The entry is the wheel's, in no slot, and stays valid until it is unlinked.
     #[inline]
-    pub(super) unsafe fn push_back(&self, slot: usize, entry: NonNull<Entry>) -> bool {
+    pub(super) unsafe fn push_back(&self, slot: usize, entry: NonNull<Entry>, rank: u16) -> bool {
         // SAFETY: the caller says that the entry is valid, and the wheel's.
         let (this, slot) = (unsafe { entry_ref(entry) }, self.slot(slot));
+        slot.highest.set(slot.highest.get().max(rank));
         let number = slot.back.get();
         slot.back.set(number.next());
         let lane = number.lane();
@@ -195,7 +205,7 @@ impl Slots {
                 end
             }
         };
-        set_before(this, before, short(number.round));
+        set_before(this, before, number.round);
         last.is_null()
     }
 
@@ -203,14 +213,15 @@ impl Slots {
     ///
     /// # Safety
     /// As for [`push_back`](Self::push_back).
-    pub(super) unsafe fn push_front(&self, slot: usize, entry: NonNull<Entry>) {
+    pub(super) unsafe fn push_front(&self, slot: usize, entry: NonNull<Entry>, rank: u16) {
         // SAFETY: the caller says that the entry is valid, and the wheel's.
         let (this, slot) = (unsafe { entry_ref(entry) }, self.slot(slot));
+        slot.highest.set(slot.highest.get().max(rank));
         let number = slot.front.get().previous();
         slot.front.set(number);
         let lane = number.lane();
         let (first, end) = (slot.firsts[lane].replace(entry.as_ptr()), slot.end(lane));
-        set_before(this, end, short(number.round));
+        set_before(this, end, number.round);
         let behind = match NonNull::new(first) {
             Some(behind) => {
                 // SAFETY: entries in a slot are valid.
@@ -239,7 +250,7 @@ impl Slots {
         if let Some(entry) = NonNull::new(first.get()) {
             // SAFETY: entries in a slot are valid.
             let this = unsafe { entry_ref(entry) };
-            if round_of(this) == short(number.round) {
+            if round_of(this) == number.round {
                 slot.front.set(number.next());
                 let next = this.next();
                 this.set_back(ptr::null_mut());
@@ -260,20 +271,21 @@ impl Slots {
     fn pop_front_after_a_gap(&self, at: usize) -> Option<NonNull<Entry>> {
         let slot = self.slot(at);
         let front = slot.front.get();
-        let number_of = |(lane, first): (u32, &Cell<Link>)| {
+        let number_of = |(lane, first): (u16, &Cell<Link>)| {
             // SAFETY: entries in a slot are valid.
             let round = round_of(unsafe { entry_ref(NonNull::new(first.get())?) });
             // The numbers before the one in front have been taken: those of its round in the lanes
             // before its own.
-            let taken = u32::from(lane < front.lane);
-            let earliest = short(front.round.wrapping_add(taken));
-            Some((taken + u32::from(round.wrapping_sub(earliest)), lane))
+            let taken = u16::from(lane < front.lane);
+            let earliest = front.round.wrapping_add(taken);
+            Some((u32::from(taken) + u32::from(round.wrapping_sub(earliest)), lane))
         };
         let Some((rounds, lane)) = (0..).zip(&slot.firsts).filter_map(number_of).min() else {
             slot.renumber();
             return None;
         };
-        slot.front.set(Number { round: front.round.wrapping_add(rounds), lane });
+        #[expect(clippy::cast_possible_truncation, reason = "rounds wrap around")]
+        slot.front.set(Number { round: front.round.wrapping_add(rounds as u16), lane });
         // Now its number is the next one.
         self.pop_front(at)
     }
@@ -290,7 +302,7 @@ impl Slots {
         if let Some(entry) = NonNull::new(last.get()) {
             // SAFETY: entries in a slot are valid.
             let this = unsafe { entry_ref(entry) };
-            if round_of(this) == short(number.round) {
+            if round_of(this) == number.round {
                 slot.back.set(number);
                 let before = before(this);
                 this.set_back(ptr::null_mut());
@@ -311,18 +323,19 @@ impl Slots {
     fn pop_back_after_a_gap(&self, at: usize) -> Option<NonNull<Entry>> {
         let slot = self.slot(at);
         let back = slot.back.get().previous();
-        let number_of = |(lane, last): (u32, &Cell<Link>)| {
+        let number_of = |(lane, last): (u16, &Cell<Link>)| {
             // SAFETY: entries in a slot are valid.
             let round = round_of(unsafe { entry_ref(NonNull::new(last.get())?) });
-            let taken = u32::from(lane > back.lane);
-            let latest = short(back.round.wrapping_sub(taken));
-            Some((taken + u32::from(latest.wrapping_sub(round)), Reverse(lane)))
+            let taken = u16::from(lane > back.lane);
+            let latest = back.round.wrapping_sub(taken);
+            Some((u32::from(taken) + u32::from(latest.wrapping_sub(round)), Reverse(lane)))
         };
         let Some((rounds, Reverse(lane))) = (0..).zip(&slot.lasts).filter_map(number_of).min() else {
             slot.renumber();
             return None;
         };
-        slot.back.set(Number { round: back.round.wrapping_sub(rounds), lane }.next());
+        #[expect(clippy::cast_possible_truncation, reason = "rounds wrap around")]
+        slot.back.set(Number { round: back.round.wrapping_sub(rounds as u16), lane }.next());
         // Now its number is the one before.
         self.pop_back(at)
     }
@@ -342,8 +355,8 @@ impl Slots {
     }
 
     /// Returns the earliest deadline of the pending entries in a slot, by their own words, or
-    /// [`Tick::NEVER`] if there are none.
-    pub(super) fn earliest_in(&self, slot: usize) -> Tick {
+    /// [`Subtick::NEVER`] if there are none.
+    pub(super) fn earliest_in(&self, slot: usize) -> Subtick {
         let entry_at = |link: Link| NonNull::new(link).filter(|_| !is_end(link));
         let entries = self.slot(slot).firsts.iter().flat_map(|first| {
             // SAFETY: entries in a slot are valid.
@@ -351,7 +364,7 @@ impl Slots {
         });
         // SAFETY: entries in a slot are valid.
         let states = entries.map(|entry| &unsafe { entry_ref(entry) }.state);
-        states.filter(|state| state.is_pending()).map(|state| state.deadline()).min().unwrap_or(Tick::NEVER)
+        states.filter(|state| state.is_pending()).map(|state| state.deadline()).min().unwrap_or(Subtick::NEVER)
     }
 
     /// Moves all entries of a slot to an empty one, in their order.
@@ -407,11 +420,10 @@ impl Slots {
         None
     }
 
-    /// Sorts a slot by its entries' deadlines. Those with one deadline stay in their order. A merge
-    /// sort needs no memory. Deadlines that change meanwhile make the order wrong, and nothing
-    /// else.
+    /// Sorts a slot by its entries' ticks. Those of one tick stay in their order. A merge sort
+    /// needs no memory. Deadlines that change meanwhile make the order wrong, and nothing else.
     #[cold]
-    pub(super) fn sort(&self, slot: usize) {
+    pub(super) fn sort(&self, slot: usize, division: Division) {
         // Sorted lists, each of twice as many entries as the one before, or empty. What is in a
         // longer list was in front of what is in a shorter one.
         let mut lists: [Link; usize::BITS as usize] = [ptr::null_mut(); usize::BITS as usize];
@@ -425,17 +437,17 @@ impl Slots {
                     break;
                 }
                 // SAFETY: both are lists of entries that have come out of the slot.
-                list = unsafe { merge(std::mem::replace(before, ptr::null_mut()), list) };
+                list = unsafe { merge(std::mem::replace(before, ptr::null_mut()), list, division) };
             }
         }
         // SAFETY: these are lists of entries that have come out of the slot.
-        let sorted = lists.into_iter().fold(ptr::null_mut(), |behind, list| unsafe { merge(list, behind) });
+        let sorted = lists.into_iter().fold(ptr::null_mut(), |behind, list| unsafe { merge(list, behind, division) });
         let mut rest = sorted;
         while let Some(entry) = NonNull::new(rest) {
             // SAFETY: it has come out of the slot.
             rest = unsafe { entry_ref(entry) }.next();
             // SAFETY: it is in no slot, and still the wheel's.
-            _ = unsafe { self.push_back(slot, entry) };
+            _ = unsafe { self.push_back(slot, entry, 0) };
         }
     }
 }
@@ -449,12 +461,13 @@ unsafe fn entry_at<'a>(link: Link) -> &'a Entry {
     unsafe { entry_ref(entry) }
 }
 
-/// Merges two lists that are sorted by deadlines. Of two entries with one deadline, that of `front`
-/// goes first.
+/// Merges two lists that are sorted by ticks. Of two entries of one tick, that of `front` goes
+/// first.
 ///
 /// # Safety
 /// Both are lists by `next`, which end with null, of valid entries whose links are the caller's.
-unsafe fn merge(mut front: Link, mut behind: Link) -> Link {
+unsafe fn merge(mut front: Link, mut behind: Link, division: Division) -> Link {
+    let tick_of = |entry: &Entry| division.tick_of(entry.state.deadline());
     let mut merged: Link = ptr::null_mut();
     let mut last: Option<&Entry> = None;
     loop {
@@ -468,7 +481,7 @@ unsafe fn merge(mut front: Link, mut behind: Link) -> Link {
             append(if front.is_null() { behind } else { front });
             return merged;
         };
-        if at_back.state.deadline() < in_front.state.deadline() {
+        if tick_of(at_back) < tick_of(in_front) {
             append(behind);
             (behind, last) = (at_back.next(), Some(at_back));
         } else {
@@ -505,7 +518,7 @@ mod tests {
                     for _ in 0..below(20) {
                         let Some(entry) = free.pop() else { break };
                         // SAFETY: it is in no slot, and lives until the test ends.
-                        let may_have_been_empty = unsafe { slots.push_back(slot, entry) };
+                        let may_have_been_empty = unsafe { slots.push_back(slot, entry, 0) };
                         assert!(may_have_been_empty || !queue.is_empty());
                         queue.push_back(entry);
                     }
@@ -513,7 +526,7 @@ mod tests {
                 3 => {
                     let Some(entry) = free.pop() else { continue };
                     // SAFETY: it is in no slot, and lives until the test ends.
-                    unsafe { slots.push_front(slot, entry) };
+                    unsafe { slots.push_front(slot, entry, 0) };
                     queue.push_front(entry);
                 }
                 4 => {
@@ -557,7 +570,7 @@ mod tests {
     fn a_slot_is_a_queue_from_which_anything_can_be_unlinked() {
         // Also where the numbers wrap around, and where their rounds do.
         let operations = if cfg!(miri) { 200 } else { 20_000 };
-        for (round, lane) in [(0, 0), (0, 3), (u32::MAX - 9, 1), (u32::from(u16::MAX) - 9, 6)] {
+        for (round, lane) in [(0, 0), (0, 3), (u16::MAX - 9, 1), (u16::MAX - 9, 6)] {
             compare_with_a_queue(Number { round, lane }, operations);
         }
     }
@@ -571,7 +584,7 @@ mod tests {
         for round in 0..100_000 {
             for &entry in &entries {
                 // SAFETY: it is in no slot, and lives until the test ends.
-                unsafe { slots.push_back(0, entry) };
+                unsafe { slots.push_back(0, entry, 0) };
             }
             // In some rounds the last ones are cancelled.
             let left = if round % 2 == 0 { 20 } else { 9 };

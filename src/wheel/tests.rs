@@ -1,6 +1,8 @@
 //! Compares the wheel with the oracle: any operations, any sizes, months of time. Also checks
 //! costs, which an oracle can't see.
 
+mod cascades;
+mod finer;
 mod order;
 
 use std::collections::BTreeMap;
@@ -39,8 +41,8 @@ struct Bench {
     wheel: Wheel,
     oracle: Oracle,
     entries: BTreeMap<usize, Held>,
-    /// The deadlines of those that came before their time and were not reset: they come out in
-    /// order.
+    division: Division,
+    /// The ticks of those that came before their time and were not reset: they come out in order.
     in_order: BTreeMap<usize, u64>,
     next_id: usize,
     now: u64,
@@ -51,9 +53,16 @@ struct Bench {
 
 impl Bench {
     fn new(ticks_per_wheel: usize, levels: usize) -> Self {
-        let wheel = Wheel::new(ticks_per_wheel, levels).expect("memory");
+        Self::divided(ticks_per_wheel, levels, 0, ComesUp::WithLast)
+    }
+
+    /// With 2^`bits` subticks in a tick.
+    fn divided(ticks_per_wheel: usize, levels: usize, bits: u32, comes_up: ComesUp) -> Self {
+        let division = Division::new(bits);
+        let wheel = Wheel::new(ticks_per_wheel, levels, division, comes_up).expect("memory");
         Self {
             wheel,
+            division,
             oracle: Oracle::default(),
             entries: BTreeMap::new(),
             in_order: BTreeMap::new(),
@@ -65,7 +74,7 @@ impl Bench {
     }
 
     fn schedule(&mut self, deadline: u64) -> usize {
-        let (id, deadline) = (self.next_id, Tick::new(deadline));
+        let (id, deadline) = (self.next_id, Subtick::new(deadline));
         self.next_id += 1;
         let held = Held::new();
         held.entry().fill(std::ptr::without_provenance(id), Task::new(|| ()));
@@ -75,13 +84,13 @@ impl Bench {
         self.entries.insert(id, held);
         self.oracle.insert(id, deadline.get());
         if deadline.get() > self.now {
-            self.in_order.insert(id, deadline.get());
+            self.in_order.insert(id, self.division.tick_of(deadline));
         }
         id
     }
 
     fn reset(&mut self, id: usize, deadline: u64) {
-        let deadline = Tick::new(deadline);
+        let deadline = Subtick::new(deadline);
         let held = &self.entries[&id];
         match held.entry().state.reset(deadline, Tell::ByQueue) {
             Reset::Later => {}
@@ -99,7 +108,7 @@ impl Bench {
     }
 
     fn reset_unsaid(&mut self, id: usize, deadline: u64) {
-        assert_eq!(self.entries[&id].entry().state.reset(Tick::new(deadline), Tell::ByRescan), Reset::Earlier);
+        assert_eq!(self.entries[&id].entry().state.reset(Subtick::new(deadline), Tell::ByRescan), Reset::Earlier);
         self.oracle.reset(id, deadline);
         self.in_order.remove(&id);
         self.wants_rescan = true;
@@ -114,7 +123,7 @@ impl Bench {
 
     /// Does one turn with a budget. Returns the ids that fired.
     fn turn(&mut self, budget: usize) -> Vec<usize> {
-        let (now, mut fired) = (Tick::new(self.now), Vec::new());
+        let (now, mut fired) = (self.wheel.set_now(Subtick::new(self.now)), Vec::new());
         let mut budget = Budget::new(budget);
         if self.wheel.is_swept() && std::mem::take(&mut self.wants_rescan) {
             self.wheel.rescan(now);
@@ -153,20 +162,35 @@ impl Bench {
             }
         }
         let order: Vec<_> = fired.iter().filter_map(|id| Some((self.in_order.remove(id)?, id))).collect();
-        assert!(order.is_sorted(), "by deadline, and those of one tick as they were inserted: {order:?}");
-        fired.sort_unstable();
-        assert_eq!(fired, self.oracle.expire(now));
+        assert!(order.is_sorted(), "by tick, and those of one tick as they were inserted: {order:?}");
+        for (id, deadline) in self.oracle.due(now) {
+            if fired.contains(&id) {
+                self.oracle.cancel(id);
+            } else {
+                assert!(self.comes_out_by(deadline) > now, "{id} is late");
+            }
+        }
         assert_eq!(self.wheel.len(), self.oracle.len());
         // `earliest` looks at each entry of a slot, so this compares it only while there are few.
         if self.oracle.len() < 1_000 {
-            let earliest = self.oracle.next_deadline().unwrap_or(Tick::NEVER.get());
+            let earliest = self.oracle.next_deadline().unwrap_or(Subtick::NEVER.get());
             assert_eq!(self.wheel.earliest().get(), earliest);
         }
         // The wheel may want to be looked at earlier than the next deadline, for a cascade or a
         // reset, but not later.
-        let finite = |deadline: &u64| *deadline != Tick::NEVER.get();
+        let finite = |deadline: &u64| *deadline != Subtick::NEVER.get();
         if let Some(next) = self.oracle.next_deadline().filter(finite) {
-            assert!(self.wheel.next_due().is_some_and(|due| due.get() <= next), "would sleep past {next}");
+            let end = self.comes_out_by(next);
+            assert!(self.wheel.next_due().is_some_and(|due| due.get() <= end), "would sleep past {next}");
+        }
+    }
+
+    /// Returns when an entry has come out at the latest.
+    fn comes_out_by(&self, deadline: u64) -> u64 {
+        match self.wheel.comes_up {
+            ComesUp::WithFirst => deadline,
+            // It may wait for others of its tick, until that tick has come.
+            ComesUp::WithLast => self.division.end(self.division.tick_of(Subtick::new(deadline))).get(),
         }
     }
 
@@ -186,7 +210,7 @@ enum Op {
     /// Resets to an earlier deadline, if it is one, without naming the entry to the wheel.
     ResetUnsaid(usize, u64),
     Cancel(usize),
-    /// By this many ticks.
+    /// By this many subticks.
     Advance(u64),
     /// To the next time that the wheel asks for.
     Sleep,
@@ -217,8 +241,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn run(ticks_per_wheel: usize, levels: usize, ops: Vec<Op>, budget: usize) {
-    let mut bench = Bench::new(ticks_per_wheel, levels);
+fn run(mut bench: Bench, ops: Vec<Op>, budget: usize) {
     let pick = |bench: &Bench, n: usize| {
         let ids = bench.oracle.ids();
         (!ids.is_empty()).then(|| ids[n % ids.len()])
@@ -269,10 +292,12 @@ proptest! {
     #[test]
     fn a_wheel_of_any_size_does_what_the_oracle_does(
         (bits, levels) in (1_u32..10, prop_oneof![Just(1_usize), Just(2), Just(4), Just(6)]),
+        division in prop_oneof![Just(0), 1_u32..=10],
+        comes_up in prop_oneof![Just(ComesUp::WithFirst), Just(ComesUp::WithLast)],
         ops in prop::collection::vec(op(), 1..200),
         budget in prop_oneof![1_usize..10, Just(100_000)],
     ) {
-        run(1 << bits, levels, ops, budget);
+        run(Bench::divided(1 << bits, levels, division, comes_up), ops, budget);
     }
 }
 
@@ -300,10 +325,15 @@ fn small_wheels_do_what_the_oracle_does() {
             _ => Op::Sleep,
         }
     };
-    for (ticks_per_wheel, levels) in [(1, 1), (4, 1), (2, 2), (2, 5), (4, 3), (8, 2)] {
-        for budget in [1, 3, 100] {
+    for (ticks_per_wheel, levels, division) in
+        [(1, 1, 0), (4, 1, 0), (4, 1, 2), (2, 2, 0), (2, 2, 3), (2, 5, 0), (4, 3, 1), (8, 2, 0), (8, 2, 4)]
+    {
+        for (budget, comes_up) in
+            [(1, ComesUp::WithLast), (1, ComesUp::WithFirst), (3, ComesUp::WithLast), (100, ComesUp::WithFirst)]
+        {
             let len = if cfg!(miri) { 60 } else { 2_000 };
-            run(ticks_per_wheel, levels, (0..len).map(|_| op()).collect(), budget);
+            let bench = Bench::divided(ticks_per_wheel, levels, division, comes_up);
+            run(bench, (0..len).map(|_| op()).collect(), budget);
         }
     }
 }
@@ -311,7 +341,7 @@ fn small_wheels_do_what_the_oracle_does() {
 #[test]
 fn a_wheel_of_one_slot_works() {
     let ops = vec![Op::Schedule(3), Op::Schedule(0), Op::Sleep, Op::Advance(2), Op::Advance(1)];
-    run(1, 1, ops, 10);
+    run(Bench::new(1, 1), ops, 10);
 }
 
 /// akka-core#1016: a delay that is an exact multiple of the wheel's period.
@@ -347,66 +377,6 @@ fn a_jump_of_the_clock_costs_slots_and_not_ticks() {
         assert!(begun.elapsed().as_secs() < 10, "went through the ticks one by one");
         assert!(bench.popped <= 2 * many, "looked {} times at {} entries", bench.popped, many - 1);
         bench.finish();
-    }
-}
-
-#[test]
-fn a_fat_slot_cascades_in_small_parts_before_it_is_due() {
-    let mut bench = Bench::new(512, 4);
-    let due = 30 * 1024;
-    let many = 200_000;
-    for n in 0..many {
-        bench.schedule(due + n % 512);
-    }
-    let mut most_in_a_tick = 0;
-    let mut now = 0;
-    while now < due - 1 {
-        now = bench.wheel.next_due().expect("something is pending").get().max(now + 1);
-        let before = bench.wheel.cascaded();
-        bench.advance_to(now.min(due - 1), 100_000);
-        most_in_a_tick = most_in_a_tick.max(bench.wheel.cascaded() - before);
-    }
-    assert_eq!(bench.wheel.cascaded(), many, "all are in place before the first is due");
-    assert!(most_in_a_tick <= many / 10, "{most_in_a_tick} of {many} were moved in one tick");
-    bench.entries.clear();
-}
-
-/// A level-1 block of a small wheel has only 8 ticks in which to be moved, so the parts have to
-/// grow.
-#[test]
-#[cfg_attr(miri, ignore = "tens of thousands of entries, without which there is nothing to see")]
-fn the_parts_of_a_cascade_grow_so_that_none_is_left_when_its_time_is_over() {
-    let mut bench = Bench::new(16, 2);
-    let due = 4 * 16;
-    for n in 0..40_000 {
-        bench.schedule(due + n % 16);
-    }
-    let parts: Vec<_> = (due - 9..due)
-        .map(|now| {
-            let before = bench.wheel.cascaded();
-            bench.advance_to(now, 100_000);
-            bench.wheel.cascaded() - before
-        })
-        .collect();
-    assert_eq!(
-        parts,
-        [0, 4_096, 8_192, 16_384, 40_000 - 28_672, 0, 0, 0, 0],
-        "each twice the one before, until none is left"
-    );
-}
-
-#[test]
-#[cfg_attr(miri, ignore = "tens of thousands of entries, without which there is nothing to see")]
-fn a_cascade_moves_one_part_a_tick_however_often_it_is_turned() {
-    let mut bench = Bench::new(16, 2);
-    let due = 4 * 16;
-    for _ in 0..10_000 {
-        bench.schedule(due);
-    }
-    bench.now = due - 8;
-    for _ in 0..10 {
-        bench.turn(100_000);
-        assert_eq!(bench.wheel.cascaded(), 4_096);
     }
 }
 

@@ -21,7 +21,7 @@ use crate::sync::thread::{self, JoinHandle, Thread};
 use crate::sync::{Arc, Mutex, lock, park_for};
 use crate::sys::cores::spawn_ordinary;
 use crate::sys::sched_hints;
-use crate::time;
+use crate::time::Subtick;
 use pin::{Meter, Pin};
 
 /// Where a worker sends expired timeouts. A sink must not panic, also when it is dropped, and must
@@ -50,7 +50,7 @@ pub(crate) enum End {
     Return,
     Fire,
     /// Drain until this tick at the latest.
-    Drain(time::Tick),
+    Drain(Subtick),
 }
 
 /// How workers are made.
@@ -256,11 +256,11 @@ impl Workers {
         if meter.as_mut().is_some_and(|meter| !meter.goes_on(now_ns)) {
             *meter = None;
         }
-        let now = shared.timeline().scale().tick_at(now_ns);
+        let now = shared.timeline().scale().subtick_at(now_ns);
         let stopwatch = sink.wants_ticks().then(|| Stopwatch::start(shard, now, now_ns));
         // A clock of the user's may panic, which it may not do in the middle of a turn.
         let is_the_systems = shared.timeline().is_the_systems();
-        let look = || is_the_systems.then(|| shared.timeline().scale().tick_at(shared.timeline().now_ns()));
+        let look = || is_the_systems.then(|| shared.timeline().scale().subtick_at(shared.timeline().now_ns()));
         let turn = shard.turn(shared, now, look, |due| sink.take(due));
         if let Some(wakes) = shard.take_wakes() {
             sink.wake(wakes);

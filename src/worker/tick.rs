@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::engine::{Core, SharedRef, Turn};
-use crate::time;
+use crate::time::Subtick;
 
 /// A turn of one shard, for [`Builder::on_tick`](crate::Builder::on_tick). (After the `WheelTick`
 /// event of the C# wheels.)
@@ -53,26 +53,29 @@ impl Tick {
 
 /// The state before a turn that is to be reported.
 pub(crate) struct Stopwatch {
-    before: time::Tick,
-    now: time::Tick,
+    before: Subtick,
+    now: Subtick,
     began_ns: u64,
 }
 
 impl Stopwatch {
-    pub(crate) fn start(shard: &Core, now: time::Tick, began_ns: u64) -> Self {
+    pub(crate) fn start(shard: &Core, now: Subtick, began_ns: u64) -> Self {
         Self { before: shard.turned_to(), now, began_ns }
     }
 
-    /// Returns `None` if no time has passed and nothing has expired.
+    /// Returns `None` if no tick has come and nothing has expired.
     pub(crate) fn stop(self, shared: &SharedRef, shard: &Core, turn: Turn) -> Option<Tick> {
-        if shard.turned_to() == self.before && turn.fired == 0 {
+        let division = shared.timeline().scale().division();
+        let [before, turned_to, number] =
+            [self.before, shard.turned_to(), self.now.max(self.before)].map(|at| division.last_tick(at));
+        if turned_to == before && turn.fired == 0 {
             return None;
         }
         // If the clock panics, the turn must still wake the threads and futures that wait for it.
         let now_ns = shared.timeline().try_now_ns().unwrap_or(self.began_ns);
         Some(Tick {
             shard: shard.index(),
-            number: self.now.max(self.before).get(),
+            number,
             expired: turn.fired,
             linked: shard.linked(),
             took: Duration::from_nanos(now_ns.saturating_sub(self.began_ns)),

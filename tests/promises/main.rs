@@ -12,6 +12,7 @@ mod combinations;
 mod drain_periodic;
 mod drops;
 mod executors;
+mod finer;
 mod groups;
 mod handles;
 mod hooks;

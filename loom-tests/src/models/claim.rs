@@ -5,7 +5,7 @@ use super::check::check;
 use super::rig::{Bare, Ledger, NO_LIMITS, driven, entries_in_use, run_batches, ticks};
 use crate::executor::run_here;
 use crate::sync::thread;
-use crate::time::Tick;
+use crate::time::Subtick;
 
 /// Invariant: a cancel of a timeout that is in a batch is true, or it ran. Either way its entry
 /// comes back once, whoever is the last to let go of it.
@@ -15,7 +15,7 @@ fn a_cancel_races_with_the_batch_that_the_timeout_is_in() {
     check(3, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(1, NO_LIMITS);
-        let armed = bare.arm(Tick::ZERO, true, &ledger);
+        let armed = bare.arm(Subtick::ZERO, true, &ledger);
         let timeout = armed.handle();
         assert!(bare.push(armed));
         let batches = bare.due_batches(&mut shard);
@@ -23,7 +23,7 @@ fn a_cancel_races_with_the_batch_that_the_timeout_is_in() {
         let cancelled = timeout.cancel();
         drop(timeout);
         runner.join().expect("no panic");
-        shard.turn(&bare.shared, Tick::ZERO, || None, run_batches);
+        shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
         assert_eq!(bare.shared.arena.in_use(), 0, "the entry has come back");
         assert!(shard.close(&bare.shared).is_empty());
         ledger.assert_closed(usize::from(!cancelled));
@@ -38,7 +38,7 @@ fn a_reset_races_with_the_batch_that_the_timeout_is_in() {
     check(3, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(1, NO_LIMITS);
-        let armed = bare.arm(Tick::ZERO, true, &ledger);
+        let armed = bare.arm(Subtick::ZERO, true, &ledger);
         let timeout = armed.handle();
         assert!(bare.push(armed));
         let batches = bare.due_batches(&mut shard);
@@ -49,9 +49,9 @@ fn a_reset_races_with_the_batch_that_the_timeout_is_in() {
         runner.join().expect("no panic");
         assert_eq!(ledger.ran(), usize::from(!reset));
         assert!(!reset || !slept || bare.rung() > 0, "nobody has woken the worker");
-        shard.turn(&bare.shared, Tick::new(4), || None, run_batches);
+        shard.turn(&bare.shared, Subtick::new(4), || None, run_batches);
         assert_eq!(ledger.ran(), usize::from(!reset), "early");
-        shard.turn(&bare.shared, Tick::new(5), || None, run_batches);
+        shard.turn(&bare.shared, Subtick::new(5), || None, run_batches);
         drop(timeout);
         assert_eq!(ledger.ran(), 1);
         assert!(shard.close(&bare.shared).is_empty());
@@ -67,7 +67,7 @@ fn a_put_off_timeout_meets_the_close() {
     check(3, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(1, NO_LIMITS);
-        let armed = bare.arm(Tick::ZERO, true, &ledger);
+        let armed = bare.arm(Subtick::ZERO, true, &ledger);
         let timeout = armed.handle();
         assert!(bare.push(armed));
         let batches = bare.due_batches(&mut shard);
@@ -114,7 +114,7 @@ fn a_cancelled_timeout_in_a_batch_is_not_revived_there() {
     check(3, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(1, NO_LIMITS);
-        let armed = bare.arm(Tick::ZERO, true, &ledger);
+        let armed = bare.arm(Subtick::ZERO, true, &ledger);
         let timeout = armed.handle();
         assert!(bare.push(armed));
         let batches = bare.due_batches(&mut shard);
@@ -139,15 +139,15 @@ fn an_entry_is_used_again_while_its_task_begins() {
     check(3, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(1, NO_LIMITS);
-        let armed = bare.arm(Tick::ZERO, true, &ledger);
+        let armed = bare.arm(Subtick::ZERO, true, &ledger);
         let timeout = armed.handle();
         assert!(bare.push(armed));
         let batches = bare.due_batches(&mut shard);
         let runner = thread::spawn(move || batches.into_iter().for_each(run_here));
         drop(timeout);
-        assert!(bare.push(bare.arm(Tick::ZERO, false, &ledger)));
+        assert!(bare.push(bare.arm(Subtick::ZERO, false, &ledger)));
         runner.join().expect("no panic");
-        shard.turn(&bare.shared, Tick::ZERO, || None, run_batches);
+        shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
         assert!(shard.close(&bare.shared).is_empty());
         ledger.assert_closed(2);
     });

@@ -4,7 +4,7 @@ use super::check::check;
 use super::rig::{Bare, Gate, Ledger, NO_LIMITS, driven, run_batches, ticks, with_workers};
 use crate::executor::Inline;
 use crate::sync::thread;
-use crate::time::Tick;
+use crate::time::Subtick;
 use crate::timer::Shutdown;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -17,7 +17,7 @@ fn a_push_that_races_with_close_has_one_outcome() {
     check(2, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(2, NO_LIMITS);
-        let armed_entries = [0; 2].map(|_| bare.arm(Tick::ZERO, true, &ledger));
+        let armed_entries = [0; 2].map(|_| bare.arm(Subtick::ZERO, true, &ledger));
         let producers = armed_entries.map(|armed| {
             let bare = bare.clone();
             thread::spawn(move || {
@@ -31,7 +31,7 @@ fn a_push_that_races_with_close_has_one_outcome() {
                 accepted
             })
         });
-        let fired = shard.turn(&bare.shared, Tick::ZERO, || None, run_batches).fired;
+        let fired = shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches).fired;
         let left = shard.close(&bare.shared).len();
         let accepted = producers.into_iter().filter_map(|thread| thread.join().ok()).filter(|&ok| ok).count();
         assert_eq!(fired + left, accepted);

@@ -10,15 +10,15 @@ use super::check::check;
 use super::rig::{Bare, Ledger, NO_LIMITS, Resting, Time, driven, run_batches, ticks};
 use crate::engine::Core;
 use crate::sync::thread;
-use crate::time::Tick;
+use crate::time::Subtick;
 
-fn tick(n: u64) -> Tick {
-    Tick::new(n)
+fn tick(n: u64) -> Subtick {
+    Subtick::new(n)
 }
 
 /// Goes to sleep once, so that producers compare later deadlines with the end of that sleep.
 fn doze(bare: &Bare, shard: &mut Core) {
-    shard.turn(&bare.shared, Tick::ZERO, || None, run_batches);
+    shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
     assert!(bare.shared.remote(0).fall_asleep(shard.next_due()));
 }
 
@@ -29,7 +29,7 @@ fn two_producers_wake_a_worker_that_falls_asleep() {
     check(2, || {
         let ledger = Ledger::default();
         let (bare, shard) = Bare::new(2, NO_LIMITS);
-        let armed_entries = [0; 2].map(|_| bare.arm(Tick::ZERO, false, &ledger));
+        let armed_entries = [0; 2].map(|_| bare.arm(Subtick::ZERO, false, &ledger));
         let ran = ledger.clone();
         let worker = bare.start(shard, Time::StandsStill, move || ran.ran() == 2);
         let producers = armed_entries.map(|armed| {
@@ -148,7 +148,7 @@ fn of_two_resets_to_earlier_the_earliest_wakes_the_worker() {
         doze(&bare, &mut shard);
         let resets = resets.map(thread::spawn);
         let remote = bare.shared.remote(0);
-        shard.turn(&bare.shared, Tick::ZERO, || None, run_batches);
+        shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
         remote.fall_asleep(shard.next_due());
         resets.into_iter().for_each(|reset| reset.join().expect("no panic"));
         let ran = ledger.ran();
@@ -225,7 +225,7 @@ fn a_later_deadline_does_not_wake_the_worker() {
         });
         // Naps that end early, for no reason.
         for _ in 0..2 {
-            shard.turn(&bare.shared, Tick::ZERO, || None, run_batches);
+            shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
             bare.shared.remote(0).fall_asleep(shard.next_due());
         }
         thread.join().expect("no panic");

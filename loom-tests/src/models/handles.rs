@@ -9,7 +9,7 @@ use super::rig::{Bare, Ledger, NO_LIMITS, driven, ticks};
 use crate::arena::give_number_back;
 use crate::executor::run_here;
 use crate::sync::thread;
-use crate::time::Tick;
+use crate::time::Subtick;
 
 /// Invariant: the handle of a timeout that is pending when the engine ends may outlive the engine.
 /// Legal ends: the engine frees everything; the handle does.
@@ -79,7 +79,7 @@ fn a_batch_and_a_handle_outlive_their_engine() {
     check(None, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(1, NO_LIMITS);
-        let armed = bare.arm(Tick::ZERO, true, &ledger);
+        let armed = bare.arm(Subtick::ZERO, true, &ledger);
         let timeout = armed.handle();
         assert!(bare.push(armed));
         let batches = bare.due_batches(&mut shard);

@@ -4,7 +4,7 @@ use super::check::check;
 use super::rig::{Bare, Ledger, NO_LIMITS, driven, run_batches, ticks};
 use crate::engine::Limits;
 use crate::sync::thread;
-use crate::time::Tick;
+use crate::time::Subtick;
 use crate::timer::Refusal;
 
 /// Invariant: an accepted timeout runs once, although the worker takes the inbox while producers
@@ -15,12 +15,12 @@ fn two_producers_neither_lose_nor_duplicate_an_entry() {
     check(3, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(3, Limits { transfer: 1, expiry: 100 });
-        let arm = || bare.arm(Tick::ZERO, false, &ledger);
+        let arm = || bare.arm(Subtick::ZERO, false, &ledger);
         let producers = [vec![arm(), arm()], vec![arm()]].map(|armed_entries| {
             let bare = bare.clone();
             thread::spawn(move || armed_entries.into_iter().for_each(|armed| assert!(bare.push(armed))))
         });
-        let mut turn = || shard.turn(&bare.shared, Tick::ZERO, || None, run_batches).fired;
+        let mut turn = || shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches).fired;
         let early = turn() + turn();
         producers.into_iter().for_each(|thread| thread.join().expect("no panic"));
         // One turn for each entry is enough, whichever turn took it.
@@ -79,13 +79,13 @@ fn entries_are_counted_while_the_worker_takes_them() {
     check(None, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(1, NO_LIMITS);
-        assert!(bare.push(bare.arm(Tick::new(5), false, &ledger)));
+        assert!(bare.push(bare.arm(Subtick::new(5), false, &ledger)));
         let observed = bare.clone();
         let observer = thread::spawn(move || {
             let remote = observed.shared.remote(0);
             assert!(remote.inbox_depth() > 0 || remote.counters.transferred.get() == 1);
         });
-        shard.turn(&bare.shared, Tick::ZERO, || None, run_batches);
+        shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
         observer.join().expect("no panic");
         drop(shard.close(&bare.shared));
         ledger.assert_closed(0);
@@ -99,17 +99,17 @@ fn cancelled_entries_are_counted_while_the_worker_collects_them() {
     check(None, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(1, NO_LIMITS);
-        let armed = bare.arm(Tick::new(5), true, &ledger);
+        let armed = bare.arm(Subtick::new(5), true, &ledger);
         let timeout = armed.handle();
         assert!(bare.push(armed));
-        shard.turn(&bare.shared, Tick::ZERO, || None, run_batches);
+        shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
         assert!(timeout.cancel());
         let observed = bare.clone();
         let observer = thread::spawn(move || {
             let remote = observed.shared.remote(0);
             assert!(remote.cancelled_depth() > 0 || remote.counters.collected.get() == 1);
         });
-        shard.turn(&bare.shared, Tick::ZERO, || None, run_batches);
+        shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
         observer.join().expect("no panic");
         ledger.assert_closed(0);
     });

@@ -9,7 +9,7 @@ use super::check::check;
 use super::rig::{Bare, Gate, Ledger, NO_LIMITS, driven, entries_in_use, run_batches, ticks, with_workers};
 use crate::executor::ThreadPool;
 use crate::sync::{self, thread};
-use crate::time::Tick;
+use crate::time::Subtick;
 use crate::timer::{Driver, Timer};
 
 /// Counts outside of loom, so that counting orders nothing.
@@ -85,7 +85,7 @@ fn a_cancel_or_a_reset_holds_for_a_run_that_waits() {
             let mut left = shard.close(&bare.shared);
             assert_eq!(left.len(), usize::from(is_reset));
             while let Some((deadline, _)) = left.pop() {
-                assert_eq!(deadline, Tick::new(5));
+                assert_eq!(deadline, Subtick::new(5));
             }
             drop(left);
             ledger.assert_closed(0);
@@ -202,7 +202,7 @@ fn a_periodic_timeout_that_is_armed_again_wakes_the_worker() {
         let (run, periodic) = bare.expired_periodic(&ledger, || Some(Duration::MAX));
         let theirs = bare.clone();
         let worker = thread::spawn(move || {
-            shard.turn(&theirs.shared, Tick::ZERO, || None, run_batches);
+            shard.turn(&theirs.shared, Subtick::ZERO, || None, run_batches);
             theirs.shared.remote(0).fall_asleep(shard.next_due());
             shard
         });

@@ -7,13 +7,13 @@ use crate::engine::Batch;
 use crate::engine::Core;
 use crate::executor::{Dispatch, Executor, ThreadPool, WorkerHooks};
 use crate::sync::thread;
-use crate::time::Tick;
+use crate::time::Subtick;
 use crate::worker::Sink;
 
 /// Returns `n` batches, of one expired timeout each.
 fn batches(bare: &Bare, shard: &mut Core, ledger: &Ledger, n: usize) -> Vec<Batch> {
     let one = |_| {
-        assert!(bare.push(bare.arm(Tick::ZERO, false, ledger)));
+        assert!(bare.push(bare.arm(Subtick::ZERO, false, ledger)));
         bare.due_batches(shard)
     };
     (0..n).flat_map(one).collect()
@@ -156,7 +156,7 @@ fn a_wait_includes_what_another_thread_has_taken_over() {
     check(3, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(2, NO_LIMITS);
-        (0..2).for_each(|_| assert!(bare.push(bare.arm(Tick::ZERO, false, &ledger))));
+        (0..2).for_each(|_| assert!(bare.push(bare.arm(Subtick::ZERO, false, &ledger))));
         let pool = ThreadPool::new(2);
         sink_of(&pool).accept(one_batch(&bare, &mut shard));
         // The second look finds the owner stuck if it has not run in between.
@@ -181,8 +181,8 @@ fn a_task_may_wait_for_one_behind_it_in_its_batch() {
             waits.wait();
             first();
         };
-        assert!(bare.push(bare.arm_task(Tick::ZERO, false, blocks)));
-        assert!(bare.push(bare.arm_task(Tick::ZERO, false, passed.after(ledger.task()))));
+        assert!(bare.push(bare.arm_task(Subtick::ZERO, false, blocks)));
+        assert!(bare.push(bare.arm_task(Subtick::ZERO, false, passed.after(ledger.task()))));
         let pool = ThreadPool::new(2);
         sink_of(&pool).accept(one_batch(&bare, &mut shard));
         begun.wait();

@@ -16,14 +16,14 @@ use crate::executor::run_here;
 use crate::shard::{Remote, Wake};
 use crate::sync::thread::{self, JoinHandle, Thread};
 use crate::sync::{Condvar, Mutex, lock};
-use crate::time::{Clock, ManualClock, Moment, Source, Tick, Timeline};
+use crate::time::{Clock, Division, ManualClock, Moment, Source, Subtick, Timeline};
 use crate::timer::{Builder, Driver, Timeout, Timer};
-use crate::wheel::Wheel;
+use crate::wheel::{ComesUp, Wheel};
 use crate::worker::Pinning;
 
-/// A duration of `n` ticks.
+/// A duration of `n` ticks. They are the shortest there are, which have no parts.
 pub(super) fn ticks(n: u32) -> Duration {
-    Duration::from_millis(1) * n
+    Duration::from_micros(1) * n
 }
 
 fn builder() -> Builder {
@@ -139,7 +139,7 @@ impl Wake for Ring {
 #[derive(Debug)]
 pub(super) struct Armed {
     pub(super) entry: NonNull<Entry>,
-    deadline: Tick,
+    deadline: Subtick,
 }
 
 // SAFETY: the thread that holds this value owns the entry.
@@ -161,15 +161,16 @@ impl Bare {
         let bell = Arc::new(Bell::default());
         let waker: Arc<dyn Wake> = Arc::new(Ring(Arc::clone(&bell)));
         shared.set_waker(&waker);
-        (Self { shared: Arc::new(shared), bell }, Core::new(0, Wheel::new(2, 1).expect("memory"), limits))
+        let wheel = Wheel::new(2, 1, Division::WHOLE, ComesUp::WithLast).expect("memory");
+        (Self { shared: Arc::new(shared), bell }, Core::new(0, wheel, limits))
     }
 
     /// Arms a timeout that another thread may push.
-    pub(super) fn arm(&self, deadline: Tick, with_handle: bool, ledger: &Ledger) -> Armed {
+    pub(super) fn arm(&self, deadline: Subtick, with_handle: bool, ledger: &Ledger) -> Armed {
         self.arm_task(deadline, with_handle, ledger.task())
     }
 
-    pub(super) fn arm_task(&self, deadline: Tick, with_handle: bool, task: impl FnOnce() + Send + 'static) -> Armed {
+    pub(super) fn arm_task(&self, deadline: Subtick, with_handle: bool, task: impl FnOnce() + Send + 'static) -> Armed {
         let remote = self.shared.remote(0);
         // SAFETY: this is the calling thread's state, and its engine's arena.
         let entry =
@@ -194,13 +195,13 @@ impl Bare {
             self.shared.with_thread_state(|mine| unsafe { self.shared.take_entry(mine, remote) }).expect("memory");
         // SAFETY: this thread has just taken the entry, and owns it.
         let this = unsafe { entry_ref(entry) };
-        let first = Moment { ns: 0, tick: Tick::ZERO };
+        let first = Moment { ns: 0, deadline: Subtick::ZERO };
         let task = FnNext(ledger.repeated(answer));
         this.fill(std::ptr::from_ref(remote).cast(), Task::series(Series::new(Schedule::AsTaskSays, first, task)));
-        this.state.arm(Tick::ZERO, ArmFlags::HANDLE.and(ArmFlags::SERIES));
+        this.state.arm(Subtick::ZERO, ArmFlags::HANDLE.and(ArmFlags::SERIES));
         this.state.link();
-        assert_eq!(this.state.expire(Tick::ZERO), Expire::Fire);
-        let handle = Armed { entry, deadline: Tick::ZERO }.handle();
+        assert_eq!(this.state.expire(Subtick::ZERO), Expire::Fire);
+        let handle = Armed { entry, deadline: Subtick::ZERO }.handle();
         // SAFETY: this thread has just expired the entry, which is in no list.
         (unsafe { PeriodicRun::new(entry) }, handle)
     }
@@ -209,19 +210,19 @@ impl Bare {
     /// get.
     pub(super) fn due_batches(&self, shard: &mut Core) -> Vec<Batch> {
         let mut batches = Vec::new();
-        shard.turn(&self.shared, Tick::ZERO, || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
+        shard.turn(&self.shared, Subtick::ZERO, || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
         batches
     }
 
     /// Returns true if the inbox accepted the entry.
     pub(super) fn push(&self, armed: Armed) -> bool {
         // SAFETY: the entry is armed, and this thread gives it up.
-        unsafe { self.shared.remote(0).push(armed.entry, armed.deadline) }.is_ok()
+        unsafe { self.shared.remote(0).push(armed.entry, armed.deadline, self.shared.timeline()) }.is_ok()
     }
 
     /// Prepares a reset of the timeout to an earlier deadline, with an entry that can carry it on
     /// the reset queue.
-    pub(super) fn prepare_reset(&self, armed: &Armed, deadline: Tick) -> impl FnOnce() + Send + 'static {
+    pub(super) fn prepare_reset(&self, armed: &Armed, deadline: Subtick) -> impl FnOnce() + Send + 'static {
         // SAFETY: this is the calling thread's state, and its engine's arena.
         let node = self
             .shared
@@ -234,9 +235,9 @@ impl Bare {
             // SAFETY: the model's main thread holds the entry's handle, which keeps it alive.
             let is_sent = match unsafe { entry_ref(entry) }.state.reset(deadline, Tell::ByQueue) {
                 // SAFETY: this thread owns the node.
-                Reset::EarlierQueued => unsafe { remote.push_reset(node, entry) },
+                Reset::EarlierQueued => unsafe { remote.push_reset(node, entry, shared.timeline()) },
                 Reset::Earlier => {
-                    remote.ring_if_it_sleeps_past(deadline);
+                    remote.ring_if_it_sleeps_past(deadline, shared.timeline());
                     false
                 }
                 _ => false,
@@ -250,14 +251,14 @@ impl Bare {
 
     /// Prepares such a reset without an entry that could carry it: the worker has to rescan its
     /// wheel.
-    pub(super) fn prepare_reset_by_rescan(&self, armed: &Armed, deadline: Tick) -> impl FnOnce() + Send + 'static {
+    pub(super) fn prepare_reset_by_rescan(&self, armed: &Armed, deadline: Subtick) -> impl FnOnce() + Send + 'static {
         let (shared, armed) = (Arc::clone(&self.shared), Armed { ..*armed });
         move || {
             let whole = armed;
             // SAFETY: the model's main thread holds the entry's handle, which keeps it alive.
             let state = &unsafe { entry_ref(whole.entry) }.state;
             assert_eq!(state.reset(deadline, Tell::ByRescan), Reset::Earlier);
-            shared.remote(0).ask_for_rescan(deadline);
+            shared.remote(0).ask_for_rescan(deadline, shared.timeline());
         }
     }
 
@@ -287,7 +288,7 @@ impl Bare {
     pub(super) fn start(&self, mut shard: Core, time: Time, done: impl Fn() -> bool + 'static) -> JoinHandle<Core> {
         let shared = Arc::clone(&self.shared);
         let work = move || {
-            let mut now = Tick::ZERO;
+            let mut now = Subtick::ZERO;
             while !done() {
                 let turn = shard.turn(&shared, now, || None, run_batches);
                 let next = shard.next_due();

@@ -7,10 +7,10 @@ use super::check::check;
 use super::rig::Ledger;
 use crate::entry::{ArmFlags, Cancel, EngineGone, Entry, Expire, HandleGone, Reset, Task, Tell, Transfer};
 use crate::sync::thread;
-use crate::time::Tick;
+use crate::time::Subtick;
 
-fn tick(n: u64) -> Tick {
-    Tick::new(n)
+fn tick(n: u64) -> Subtick {
+    Subtick::new(n)
 }
 
 /// Returns an entry outside of any arena, with a handle, in the state in which the worker links it.

@@ -5,7 +5,7 @@ use super::rig::{Bare, Gate, Ledger, NO_LIMITS, followed, run_batches, ticks, wi
 use crate::executor::{Inline, ThreadPool};
 use crate::shard::Command;
 use crate::sync::thread;
-use crate::time::Tick;
+use crate::time::Subtick;
 
 /// Invariant: the first timeouts of an engine, from two threads at once, start one worker, which
 /// runs both.
@@ -84,17 +84,17 @@ fn the_earliest_deadline_comes_from_a_turn_after_the_question() {
         bare.calls(thread::current());
         let remote = bare.shared.remote(0);
         remote.request_turn();
-        let (armed, theirs, me) = (bare.arm(Tick::new(3), false, &ledger), bare.clone(), thread::current());
+        let (armed, theirs, me) = (bare.arm(Subtick::new(3), false, &ledger), bare.clone(), thread::current());
         let asker = thread::spawn(move || {
             let remote = theirs.shared.remote(0);
             assert!(theirs.push(armed));
-            assert_eq!(remote.request_earliest(), Tick::new(3));
+            assert_eq!(remote.request_earliest(), Subtick::new(3));
             remote.command(Command::StopAndReturn);
             me.unpark();
         });
         while !remote.is_stopped() {
             let requested = remote.turn_requested();
-            shard.turn(&bare.shared, Tick::ZERO, || None, run_batches);
+            shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
             remote.complete_turn(requested, || shard.earliest());
             if remote.fall_asleep(shard.next_due()) {
                 thread::park();

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::pin::{Pin, pin};
 use std::task::{Context, Waker};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use tourbillon::{Driver, Inline, ManualClock, Sleep, Timeout, Timer};
@@ -19,11 +19,15 @@ pub(crate) enum Operation {
     /// The handle is kept; the task has 24 bytes of captures.
     Schedule,
     ScheduleDetached,
+    /// For an instant that the caller has: the engine reads no clock.
+    ScheduleAt,
     /// Of a timeout that the worker has not seen yet.
     CancelInInbox,
     /// Of one that the worker has linked into its wheel.
     CancelInWheel,
     ResetLater,
+    /// To an instant that the caller has.
+    ResetAt,
     ResetEarlier,
     DropPending,
     /// Of the handle of a timeout that was cancelled in the inbox.
@@ -127,18 +131,22 @@ impl Bench {
     pub(crate) fn prepare(&mut self, operation: Operation, n: usize) {
         use Operation::{
             CancelInInbox, CancelInWheel, Collect, DropCancelled, DropExpired, DropPending, Expire, ExpireHeld,
-            ResetEarlier, ResetLater, Schedule, ScheduleCancelDrop, ScheduleDetached, SleepDrop, TakeIn,
-            TakeInDetached, TimeoutReady, Wake,
+            ResetAt, ResetEarlier, ResetLater, Schedule, ScheduleAt, ScheduleCancelDrop, ScheduleDetached, SleepDrop,
+            TakeIn, TakeInDetached, TimeoutReady, Wake,
         };
         let delay = if matches!(operation, DropExpired | Expire | ExpireHeld) { SOON } else { FAR };
         if operation == Wake {
             self.asleep.extend((0..n).map(|_| asleep(&self.timer, SOON)));
-        } else if !matches!(operation, Schedule | ScheduleDetached | ScheduleCancelDrop | SleepDrop | TimeoutReady) {
+        } else if !matches!(
+            operation,
+            Schedule | ScheduleDetached | ScheduleAt | ScheduleCancelDrop | SleepDrop | TimeoutReady
+        ) {
             self.held.extend((0..n).map(|_| schedule(&self.timer, delay)));
         }
         match operation {
-            Schedule | ScheduleDetached | ScheduleCancelDrop | SleepDrop | TimeoutReady | CancelInInbox => {}
-            CancelInWheel | ResetLater | ResetEarlier | DropPending => self.settle(),
+            Schedule | ScheduleDetached | ScheduleAt | ScheduleCancelDrop | SleepDrop | TimeoutReady
+            | CancelInInbox => {}
+            CancelInWheel | ResetLater | ResetAt | ResetEarlier | DropPending => self.settle(),
             DropCancelled => self.held.iter().for_each(|timeout| assert!(timeout.cancel())),
             DropExpired => {
                 self.advance(2 * SOON);
@@ -178,6 +186,12 @@ impl Bench {
                     meter.measure(1, || timer.schedule_detached(black_box(FAR), task()).expect("the engine accepts"));
                 }
             }
+            Operation::ScheduleAt => {
+                let deadline = timer.now() + FAR;
+                for _ in 0..n {
+                    held.push(meter.measure(1, || schedule_at(timer, deadline)));
+                }
+            }
             Operation::CancelInInbox | Operation::CancelInWheel => {
                 for timeout in held {
                     assert!(meter.measure(1, || timeout.cancel()));
@@ -186,6 +200,12 @@ impl Bench {
             Operation::ResetLater => {
                 for timeout in held {
                     assert!(meter.measure(1, || timeout.reset(2 * FAR)));
+                }
+            }
+            Operation::ResetAt => {
+                let deadline = timer.now() + 2 * FAR;
+                for timeout in held {
+                    assert!(meter.measure(1, || timeout.reset_at(deadline)));
                 }
             }
             Operation::ResetEarlier => {
@@ -290,6 +310,11 @@ fn task() -> impl FnOnce() + Send + 'static {
 #[inline(always)]
 fn schedule(timer: &Timer, delay: Duration) -> Timeout {
     timer.schedule(black_box(delay), task()).expect("the engine accepts")
+}
+
+#[inline(always)]
+fn schedule_at(timer: &Timer, deadline: Instant) -> Timeout {
+    timer.schedule_at(black_box(deadline), task()).expect("the engine accepts")
 }
 
 /// A future that has been polled, and sleeps.

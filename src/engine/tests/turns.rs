@@ -56,13 +56,13 @@ fn a_turn_reads_resets_up_to_its_limit_and_says_whether_more_are_left() {
     let held: Vec<_> = (0..4).map(|_| rig.push_held(FAR)).collect();
     rig.turn(0);
     for held in &held {
-        assert!(matches!(held.state().reset(Tick::new(50), Tell::ByQueue), Reset::EarlierQueued));
+        assert!(matches!(held.state().reset(Subtick::new(50), Tell::ByQueue), Reset::EarlierQueued));
         rig.push_reset(held);
     }
     assert!(rig.turn(0).more);
     assert_eq!(rig.remote().counters.relinked.get(), 3);
     assert!(!rig.turn(0).more);
-    assert_eq!((rig.remote().counters.relinked.get(), rig.shard.earliest()), (4, Tick::new(50)));
+    assert_eq!((rig.remote().counters.relinked.get(), rig.shard.earliest()), (4, Subtick::new(50)));
     assert_eq!(rig.turn(49).fired, 0);
     assert_eq!((rig.turn(50).fired, rig.turn(50).fired), (3, 1), "the limit is three a turn");
 }
@@ -70,23 +70,23 @@ fn a_turn_reads_resets_up_to_its_limit_and_says_whether_more_are_left() {
 #[test]
 fn without_a_node_the_whole_wheel_is_gone_through_within_the_limit_and_the_worker_is_woken_for_it() {
     let mut rig = Rig::new(Limits { transfer: 1_000, expiry: 3 });
-    let deadlines = [FAR, FAR, Tick::NEVER, Tick::new(40), Tick::new(3)];
+    let deadlines = [FAR, FAR, Subtick::NEVER, Subtick::new(40), Subtick::new(3)];
     let held = deadlines.map(|deadline| rig.push_held(deadline));
     rig.turn(0);
     rig.rung();
-    assert!(rig.remote().fall_asleep(Some(Tick::new(3))));
+    assert!(rig.remote().fall_asleep(Some(Subtick::new(3))));
     for (held, at) in [(&held[0], 5), (&held[2], 4), (&held[3], 2)] {
-        assert_eq!(held.state().reset(Tick::new(at), Tell::ByRescan), Reset::Earlier);
-        rig.remote().ask_for_rescan(Tick::new(at));
+        assert_eq!(held.state().reset(Subtick::new(at), Tell::ByRescan), Reset::Earlier);
+        rig.remote().ask_for_rescan(Subtick::new(at), rig.shared.timeline());
     }
     assert_eq!(rig.rung(), 1, "by the one that is due before the worker would wake");
     assert!(!rig.remote().fall_asleep(None), "it has yet to go through the wheel");
     rig.turn(0);
-    assert_eq!(rig.shard.next_due(), Some(Tick::ZERO), "that takes more than one turn");
-    while rig.shard.next_due() == Some(Tick::ZERO) {
+    assert_eq!(rig.shard.next_due(), Some(Subtick::ZERO), "that takes more than one turn");
+    while rig.shard.next_due() == Some(Subtick::ZERO) {
         assert_eq!(rig.turn(0).fired, 0);
     }
-    assert_eq!((rig.shard.earliest(), rig.shard.linked()), (Tick::new(2), 5));
+    assert_eq!((rig.shard.earliest(), rig.shard.linked()), (Subtick::new(2), 5));
     assert!(rig.remote().fall_asleep(rig.shard.next_due()));
     let fired: Vec<_> = (1..=6).map(|now| rig.turn(now).fired).collect();
     assert_eq!(fired, [0, 1, 1, 1, 1, 0]);
@@ -96,9 +96,11 @@ fn without_a_node_the_whole_wheel_is_gone_through_within_the_limit_and_the_worke
 #[test]
 fn a_timeout_reset_to_later_is_linked_again_and_counted() {
     let mut rig = Rig::new(ENOUGH);
-    let held: Vec<_> = (0..5).map(|_| rig.push_held(Tick::new(10))).collect();
+    let held: Vec<_> = (0..5).map(|_| rig.push_held(Subtick::new(10))).collect();
     rig.turn(0);
-    held[2..].iter().for_each(|held| assert!(matches!(held.state().reset(Tick::new(30), Tell::NotYet), Reset::Later)));
+    held[2..]
+        .iter()
+        .for_each(|held| assert!(matches!(held.state().reset(Subtick::new(30), Tell::NotYet), Reset::Later)));
     assert_eq!(rig.turn(10).fired, 2);
     assert_eq!((rig.remote().counters.relinked.get(), rig.remote().counters.linked.get()), (3, 3));
     assert_eq!(rig.turn(30).fired, 3);

@@ -14,9 +14,9 @@ fn a_push_wakes_a_worker_that_would_sleep_past_it_and_no_other() {
     rig.push(FAR);
     rig.push(FAR.next());
     assert_eq!(rig.rung(), 0, "it wakes by itself in time");
-    rig.push(Tick::new(FAR.get() - 1));
+    rig.push(Subtick::new(FAR.get() - 1));
     assert_eq!(rig.rung(), 1);
-    rig.push(Tick::ZERO);
+    rig.push(Subtick::ZERO);
     assert_eq!((rig.rung(), rig.remote().sleeps_until()), (0, None), "it has been woken");
 }
 
@@ -25,7 +25,7 @@ fn a_worker_that_sleeps_without_end_is_woken_for_any_deadline_but_never() {
     let mut rig = Rig::new(ENOUGH);
     rig.turn(0);
     assert!(rig.remote().fall_asleep(None));
-    rig.push(Tick::NEVER);
+    rig.push(Subtick::NEVER);
     assert_eq!(rig.rung(), 0);
     rig.push(FAR);
     assert_eq!(rig.rung(), 1);
@@ -35,12 +35,12 @@ fn a_worker_that_sleeps_without_end_is_woken_for_any_deadline_but_never() {
 fn a_revived_entry_wakes_as_a_push_does() {
     let mut rig = Rig::new(ENOUGH);
     rig.turn(0);
-    rig.remote().wake_for_revived(Tick::ZERO);
+    rig.remote().wake_for_revived(Subtick::ZERO, rig.shared.timeline());
     assert_eq!(rig.rung(), 0, "it is awake");
     assert!(rig.remote().fall_asleep(Some(FAR)));
-    rig.remote().wake_for_revived(FAR);
+    rig.remote().wake_for_revived(FAR, rig.shared.timeline());
     assert_eq!(rig.rung(), 0);
-    rig.remote().wake_for_revived(Tick::new(FAR.get() - 1));
+    rig.remote().wake_for_revived(Subtick::new(FAR.get() - 1), rig.shared.timeline());
     assert_eq!((rig.rung(), rig.remote().sleeps_until()), (1, None));
 }
 
@@ -56,16 +56,16 @@ fn a_reset_to_earlier_wakes_as_a_push_does() {
     assert!(rig.remote().fall_asleep(Some(FAR)));
     rig.push_reset(&held);
     assert_eq!(rig.rung(), 0, "by its word it is due after the worker wakes");
-    rig.remote().ring_if_it_sleeps_past(FAR);
+    rig.remote().ring_if_it_sleeps_past(FAR, rig.shared.timeline());
     assert_eq!(rig.rung(), 0);
-    assert!(matches!(held.state().reset(Tick::new(5), Tell::ByQueue), Reset::EarlierQueued));
+    assert!(matches!(held.state().reset(Subtick::new(5), Tell::ByQueue), Reset::EarlierQueued));
     rig.push_reset(&held);
     assert_eq!(rig.rung(), 1);
-    rig.remote().ring_if_it_sleeps_past(Tick::ZERO);
+    rig.remote().ring_if_it_sleeps_past(Subtick::ZERO, rig.shared.timeline());
     assert_eq!(rig.rung(), 0, "it has been woken");
     rig.remote().resets.take();
     assert!(rig.remote().fall_asleep(Some(FAR)));
-    rig.remote().ring_if_it_sleeps_past(Tick::new(5));
+    rig.remote().ring_if_it_sleeps_past(Subtick::new(5), rig.shared.timeline());
     assert_eq!(rig.rung(), 1);
 }
 
@@ -75,7 +75,7 @@ fn resets_that_pile_up_wake_whatever_their_deadlines() {
     let held = rig.push_held(FAR);
     rig.turn(0);
     rig.rung();
-    assert!(rig.remote().fall_asleep(Some(Tick::ZERO)));
+    assert!(rig.remote().fall_asleep(Some(Subtick::ZERO)));
     for _ in 1..WAKE_DEPTH {
         rig.push_reset(&held);
     }

@@ -69,20 +69,20 @@ fn each_look<A: PartialEq + std::fmt::Debug>(look: impl Fn(&State) -> A, expecte
 
 #[test]
 fn looks_change_nothing_and_answer_by_the_word() {
-    each_look(State::deadline, |_| Tick::new(10));
+    each_look(State::deadline, |_| Subtick::new(10));
     each_look(State::is_pending, |was| was.is_pending() || was.is_running());
     each_look(State::is_expired, |was| was.phase == 2 && !was.series);
     each_look(State::is_cancelled, |was| was.phase == 3);
     each_look(State::look, |was| match was {
-        Seen { sleeper: true, .. } => (Tick::new(10), Kind::Sleeper),
-        Seen { series: true, .. } => (Tick::new(10), Kind::Series),
-        _ => (Tick::new(10), Kind::Once),
+        Seen { sleeper: true, .. } => (Subtick::new(10), Kind::Sleeper),
+        Seen { series: true, .. } => (Subtick::new(10), Kind::Series),
+        _ => (Subtick::new(10), Kind::Once),
     });
     each_look(State::is_orphan, |was| was.orphan);
     each_look(State::begin_run, |was| match was {
         Seen { phase: 3, .. } => Begin::Cancelled,
         Seen { reset_queued: true, .. } => Begin::Moved,
-        _ => Begin::Run(Tick::new(10)),
+        _ => Begin::Run(Subtick::new(10)),
     });
 }
 
@@ -93,7 +93,7 @@ fn arming_sets_the_deadline_the_engines_bit_and_the_given_flags_and_nothing_else
     for &(a, a_bit) in &all {
         for &(b, b_bit) in &all {
             let state = State::free_word();
-            state.arm(Tick::new(77), a.and(b));
+            state.arm(Subtick::new(77), a.and(b));
             assert_eq!(state.0.load(Ordering::Relaxed), 77 << 11 | 8 | 1 | a_bit | b_bit);
             state.disarm();
             assert_eq!(state.0.load(Ordering::Relaxed), 0);
@@ -124,7 +124,7 @@ fn a_reset_moves_a_pending_timeout_and_says_whether_to_tell_the_worker() {
         [9, 10, 11].into_iter().flat_map(|at| [Tell::NotYet, Tell::ByQueue, Tell::ByRescan].map(|tell| (at, tell)))
     {
         each(
-            |state| state.reset(Tick::new(deadline), tell),
+            |state| state.reset(Subtick::new(deadline), tell),
             |answer, was, is| {
                 let moved = Seen { deadline, ..was };
                 let expected = match was {
@@ -148,7 +148,7 @@ fn a_reset_moves_a_pending_timeout_and_says_whether_to_tell_the_worker() {
 #[test]
 fn the_worker_links_pending_entries_and_takes_queued_resets() {
     let found = |was: Seen| match was.phase {
-        1 => Transfer::Pending(Tick::new(10)),
+        1 => Transfer::Pending(Subtick::new(10)),
         _ => Transfer::Cancelled,
     };
     each(State::link, |answer, was, is| {
@@ -165,21 +165,21 @@ fn due_entries_expire_unless_reset_queued_and_a_shutdown_expires_all_pending() {
     let look = |was: Seen, now| match was {
         was if !was.is_pending() => Err(Expire::Cancelled),
         Seen { reset_queued: true, .. } => Err(Expire::ResetQueued),
-        _ if now < 10 => Err(Expire::NotBefore(Tick::new(10))),
+        _ if now < 10 => Err(Expire::NotBefore(Subtick::new(10))),
         // Nobody else is left to look at the word.
         Seen { handle: false, group: false, .. } => Ok(None),
         _ => Ok(Some(())),
     };
     for now in [9, 10, 11] {
         each(
-            |state| state.expire(Tick::new(now)),
+            |state| state.expire(Subtick::new(now)),
             |answer, was, is| {
                 let expected = look(was, now).map_or_else(|no| (no, was), |_| (Expire::Fire, was.expired()));
                 assert_eq!((answer, is), expected, "{was:?}");
             },
         );
         each(
-            |state| state.batch(Tick::new(now)),
+            |state| state.batch(Subtick::new(now)),
             |answer, was, is| {
                 let expected = match look(was, now) {
                     Err(no) => (no, was),
@@ -190,7 +190,7 @@ fn due_entries_expire_unless_reset_queued_and_a_shutdown_expires_all_pending() {
             },
         );
         each(
-            |state| state.claim(Tick::new(now)),
+            |state| state.claim(Subtick::new(now)),
             |answer, was, is| {
                 let expected = match look(was, now) {
                     Err(no) => (no, was),
@@ -211,7 +211,7 @@ fn due_entries_expire_unless_reset_queued_and_a_shutdown_expires_all_pending() {
 fn a_periodic_timeout_is_rearmed_by_its_schedule_or_its_reset_unless_cancelled() {
     let running = |was: Seen| was.is_running() || was.series && was.phase == 3;
     each(
-        |state| state.rearm(Tick::new(50)),
+        |state| state.rearm(Subtick::new(50)),
         |answer, was, is| {
             // The runner calls it on no others.
             if !running(was) {
@@ -281,9 +281,9 @@ fn only_an_entry_cancelled_before_linking_becomes_a_tombstone_and_revives_while_
         for with in [ArmFlags::NONE, ArmFlags::HANDLE, ArmFlags::GROUP.and(ArmFlags::SERIES)] {
             let state = State(AtomicU64::new(10 << 11 | flags));
             let was = Seen::of(10 << 11 | flags);
-            assert_eq!(state.revive(Tick::new(50), with), was.engine);
+            assert_eq!(state.revive(Subtick::new(50), with), was.engine);
             let armed = State(AtomicU64::new(0));
-            armed.arm(Tick::new(50), with);
+            armed.arm(Subtick::new(50), with);
             let expected = if was.engine { armed.0.load(Ordering::Relaxed) } else { 10 << 11 | flags };
             assert_eq!(state.0.load(Ordering::Relaxed), expected);
         }

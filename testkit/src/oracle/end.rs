@@ -28,21 +28,21 @@ impl Pair {
         // A task that cancels a group in a shutdown does what each of its cancels does, which other
         // steps check.
         let groups = std::mem::take(&mut *self.shared.groups());
-        let now = self.now_tick();
+        let now = self.now_due();
         let by = match how {
             Shutdown::FireNow => Runner::FireNow,
             Shutdown::Drain(_) => {
                 if self.model.is_paused() {
                     self.model.resume(self.now());
                 }
-                Runner::Drain(self.now_tick())
+                Runner::Drain(self.now_due())
             }
             _ => Runner::User,
         };
         let before = self.deadlines();
         let left = self.timer.shutdown_with(how).expect("the first");
         // A task that runs what was returned may move the clock.
-        let (at, then, after) = (self.now(), self.now_tick(), self.deadlines());
+        let (at, then, after) = (self.now(), self.now_due(), self.deadlines());
         let events = self.shared.take_log();
         assert!(by != Runner::User || events.is_empty(), "nothing runs");
         self.model.hear(events, by);
@@ -55,21 +55,21 @@ impl Pair {
             let Some(Event::Began { id }) = events.first().copied() else { panic!("it ran: {events:?}") };
             assert_eq!(ran.is_err(), events.iter().any(Event::is_a_panic));
             let is_periodic = self.model.is_periodic(id);
-            let tick = self.model.take_back(id);
+            let due = self.model.take_back(id);
             // By a task of a drain.
             let is_moved = by != Runner::User && self.model.moved.contains(&id);
             // A drain begins no run of a periodic timeout.
             let may_be_due = by == Runner::User || is_moved || is_periodic;
-            assert!(may_be_due || tick > now, "{id} was due, and did not run");
+            assert!(may_be_due || due > now, "{id} was due, and did not run");
             // The deadline that its handle shows, or has shown before.
             let shown = after.iter().chain(before.iter().filter(|_| !is_moved));
             let others: Vec<_> = shown.filter(|(of, shown)| *of == id && *shown != deadline).collect();
             assert!(others.is_empty(), "of {id}: {deadline:?}, and its handle shows {others:?}");
             let ns = (deadline - self.shared.start).as_nanos();
-            if tick <= then {
+            if due <= then {
                 assert!(ns <= at.as_nanos(), "of {id}, which was due");
-            } else if tick != super::NEVER {
-                assert_eq!(ns, self.model.clock_ns(tick, at), "of {id}");
+            } else if due != super::NEVER {
+                assert_eq!(ns, self.model.clock_ns(due, at), "of {id}");
             }
             self.model.hear(events, Runner::User);
         }

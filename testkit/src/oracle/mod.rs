@@ -1,6 +1,6 @@
 //! The whole engine, on a manual clock, beside a model that is a `BTreeMap`: a pending timeout
-//! fires when its tick has come. After every step of a program the two must agree. In `tests/model`
-//! proptest makes the programs; in `fuzz/` a fuzzer does.
+//! fires when its deadline has come. After every step of a program the two must agree. In
+//! `tests/model` proptest makes the programs; in `fuzz/` a fuzzer does.
 
 mod end;
 mod model;
@@ -85,39 +85,39 @@ impl Pair {
         self.shared.now()
     }
 
-    fn now_tick(&self) -> u128 {
-        self.model.now_tick(self.now())
+    fn now_due(&self) -> u128 {
+        self.model.now(self.now())
     }
 
-    /// Returns the tick that a delay from now ends in.
-    fn tick_after(&self, delay: Duration) -> u128 {
-        self.model.tick_after(delay, self.now())
+    /// Returns when a delay from now ends.
+    fn after(&self, delay: Duration) -> u128 {
+        self.model.after(delay, self.now())
     }
 
-    /// Returns the instant that the engine shows for a tick.
-    fn instant_of(&self, tick: u128) -> Instant {
-        let ns = u64::try_from(self.model.clock_ns(tick, self.now())).expect("programs don't run for centuries");
+    /// Returns the instant that the engine shows for a deadline.
+    fn instant_of(&self, due: u128) -> Instant {
+        let ns = u64::try_from(self.model.clock_ns(due, self.now())).expect("programs don't run for centuries");
         self.shared.start + Duration::from_nanos(ns)
     }
 
-    /// Returns the instant that lies `offset` ns from now, and its tick.
+    /// Returns the instant that lies `offset` ns from now, and when a timeout is due for it.
     fn instant_at(&self, offset: i64) -> (Instant, u128) {
         let (offset_ns, now) = (Duration::from_nanos(offset.unsigned_abs()), self.shared.clock.now());
         if offset > 0 {
-            (now + offset_ns, self.tick_after(offset_ns))
+            (now + offset_ns, self.after(offset_ns))
         } else {
-            (now.checked_sub(offset_ns).unwrap_or(self.shared.start), self.tick_after(Duration::ZERO))
+            (now.checked_sub(offset_ns).unwrap_or(self.shared.start), self.after(Duration::ZERO))
         }
     }
 
-    /// Notes that a timeout was scheduled or reset for this tick.
-    fn brought(&mut self, tick: u128) {
+    /// Notes that a timeout was scheduled or reset, and when it is due.
+    fn brought(&mut self, due: u128) {
         if let Some(told) = &mut self.told {
-            told.must_ring |= tick != NEVER && !told.in_a_pause && told.until.is_none_or(|until| tick < until);
+            told.must_ring |= due != NEVER && !told.in_a_pause && told.until.is_none_or(|until| due < until);
         }
     }
 
-    fn reset(&mut self, which: usize, tick: u128, reset: impl FnOnce(&Timeout) -> bool) {
+    fn reset(&mut self, which: usize, due: u128, reset: impl FnOnce(&Timeout) -> bool) {
         let shared = Arc::clone(&self.shared);
         let handles = shared.handles();
         let Some(at) = which.checked_rem(handles.len()) else { return };
@@ -125,8 +125,8 @@ impl Pair {
         let was_pending = self.model.pending.contains_key(id);
         assert_eq!(reset(handle.timeout()), was_pending, "reset of {id}");
         if was_pending {
-            self.model.reset(*id, tick);
-            self.brought(tick);
+            self.model.reset(*id, due);
+            self.brought(due);
         }
     }
 
@@ -138,11 +138,11 @@ impl Pair {
         };
         // The engine does not promise from where a fixed rate goes on that was reset to the past:
         // from then, or from now. Nor does it promise whether a timeout that was due already is
-        // still due, in a pause; nor what has passed when there are no ticks any more.
-        let is_unsaid = is_periodic || self.model.is_paused() || self.model.has_run_out_of_ticks(self.now());
+        // still due, in a pause; nor what has passed when time has run out.
+        let is_unsaid = is_periodic || self.model.is_paused() || self.model.has_run_out_of_time(self.now());
         let offset = if is_unsaid { offset.abs().max(1) } else { offset };
-        let (deadline, tick) = self.instant_at(offset);
-        self.reset(at, tick, |handle| handle.reset_at(deadline));
+        let (deadline, due) = self.instant_at(offset);
+        self.reset(at, due, |handle| handle.reset_at(deadline));
     }
 
     /// One turn: each timeout that fired was due, and if no limit was reached nothing that was due
@@ -150,7 +150,7 @@ impl Pair {
     fn turn(&mut self) {
         self.heed_the_bell();
         self.told = None;
-        let now = self.now_tick();
+        let now = self.now_due();
         // Not for each of thousands of turns with small limits.
         let due = if self.options.is_unlimited { self.model.due(now) } else { Vec::new() };
         let (fired, before) = (self.driver().turn() as u64, self.model.counts.fired);
@@ -160,11 +160,10 @@ impl Pair {
         let most = ran + overtaken;
         assert!((ran..=most).contains(&fired), "{fired} are said to have fired; {ran} ran, {overtaken} were overtaken");
         if self.options.is_unlimited {
-            let is_late = |id: &&u64| {
-                self.model.pending.get(id).is_some_and(|tick| *tick <= now) && !self.model.moved.contains(id)
-            };
+            let is_late =
+                |id: &&u64| self.model.pending.get(id).is_some_and(|due| *due <= now) && !self.model.moved.contains(id);
             let late: Vec<_> = due.iter().filter(is_late).collect();
-            assert!(late.is_empty(), "late at tick {now}, after a whole turn: {late:?}");
+            assert!(late.is_empty(), "late at {now}, after a whole turn: {late:?}");
         }
     }
 
@@ -173,9 +172,9 @@ impl Pair {
         while self.driver().next_wakeup().is_some_and(|at| at <= self.shared.clock.now()) {
             self.turn();
         }
-        let now = self.now_tick();
+        let now = self.now_due();
         let late = self.model.due(now);
-        assert!(late.is_empty(), "late at tick {now}: {late:?}");
+        assert!(late.is_empty(), "late at {now}: {late:?}");
         if self.model.pending.is_empty() {
             assert_eq!(self.driver().next_wakeup(), None, "nothing is pending");
         }
@@ -188,7 +187,7 @@ impl Pair {
     fn sleep(&mut self) {
         self.heed_the_bell();
         let wakeup = self.driver().next_wakeup();
-        let (now, at) = (self.now_tick(), self.now());
+        let (now, at) = (self.now_due(), self.now());
         let clock_ns = wakeup.map(|at| (at - self.shared.start).as_nanos());
         match self.model.earliest() {
             Some(earliest) if !self.model.is_paused() || earliest <= now => {
@@ -203,7 +202,7 @@ impl Pair {
         if self.model.is_paused() {
             assert!(clock_ns.is_none_or(|ns| ns <= at.as_nanos()), "woken for {clock_ns:?}, in a pause");
         }
-        let until = clock_ns.map(|ns| self.model.tick_of_clock(ns, at));
+        let until = clock_ns.map(|ns| self.model.by_clock(ns, at));
         let (rung, in_a_pause) = (self.rung.load(Ordering::Relaxed), self.model.is_paused());
         self.told = Some(Told { until, in_a_pause, rung, must_ring: false });
     }
@@ -232,7 +231,7 @@ impl Pair {
 
     fn step_to_next(&mut self) {
         let next = self.model.earliest().filter(|_| !self.model.is_paused());
-        let expected = next.map(|tick| self.instant_of(tick).max(self.shared.clock.now()));
+        let expected = next.map(|due| self.instant_of(due).max(self.shared.clock.now()));
         assert_eq!(self.shared.clock.advance_to_next(&self.timer), expected.is_some());
         expected.into_iter().for_each(|expected| assert_eq!(self.shared.clock.now(), expected, "the next deadline"));
     }
@@ -264,7 +263,7 @@ impl Pair {
             Step::ScheduleMany { delay, many, via } => self.schedule_many(delay, many, via),
             Step::Between { earliest, width, via } => self.schedule_between(earliest, width, via),
             Step::Periodic { initial, rule, via, act } => self.schedule_periodic(initial, rule, via, act),
-            Step::Reset { which, delay } => self.reset(which, self.tick_after(delay), |handle| handle.reset(delay)),
+            Step::Reset { which, delay } => self.reset(which, self.after(delay), |handle| handle.reset(delay)),
             Step::ResetAt { which, offset } => self.reset_at(which, offset),
             Step::Cancel { which } => self.cancel(which),
             Step::Drop { which } => {
@@ -336,15 +335,15 @@ impl Pair {
     }
 
     fn check_handle(&self, id: u64, handle: &Timeout) {
-        let tick = self.model.pending.get(&id);
-        assert_eq!(handle.is_pending(), tick.is_some(), "{id}");
+        let due = self.model.pending.get(&id);
+        assert_eq!(handle.is_pending(), due.is_some(), "{id}");
         assert_eq!(handle.is_cancelled(), self.model.cancelled.contains(&id), "{id}");
         assert_eq!(handle.is_expired(), !handle.is_pending() && !handle.is_cancelled(), "{id}");
         // A timeout that is due already may show any time that has passed.
-        if tick.is_some_and(|tick| *tick <= self.now_tick()) {
+        if due.is_some_and(|due| *due <= self.now_due()) {
             assert!(handle.deadline() <= self.shared.clock.now());
-        } else if let Some(tick) = tick.filter(|tick| **tick != NEVER) {
-            assert_eq!(handle.deadline(), self.instant_of(*tick));
+        } else if let Some(due) = due.filter(|due| **due != NEVER) {
+            assert_eq!(handle.deadline(), self.instant_of(*due));
         }
     }
 

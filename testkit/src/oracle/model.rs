@@ -11,29 +11,58 @@ use crate::counters::Counts;
 /// A deadline that never comes.
 pub(crate) const NEVER: u128 = u128::MAX;
 
-/// The number of ticks. The last one does not end.
-const TICKS: u128 = (1 << 55) - 1;
+/// The number of subticks. The last one does not end.
+const SUBTICKS: u128 = (1 << 53) - 1;
 
-fn tick_not_before(ns: u128, tick_ns: u128) -> u128 {
-    let tick = ns.div_ceil(tick_ns);
-    if tick < TICKS && ns < u128::from(u64::MAX) { tick } else { NEVER }
+/// How the engine rounds: a tick is divided by two again and again, ten times at most, as long as a
+/// part is 700 ns or more.
+#[derive(Clone, Copy, Debug)]
+struct Scale {
+    tick_ns: u128,
+    /// Subticks of a tick.
+    parts: u128,
 }
 
-/// A periodic timeout: when its next run is due by its schedule, and the tick that this was rounded
-/// to.
+impl Scale {
+    fn new(tick_ns: u128) -> Self {
+        let parts = (0..=10).map(|bits| 1_u128 << bits).take_while(|parts| *parts == 1 || tick_ns / parts >= 700);
+        Self { tick_ns, parts: parts.last().expect("a due is a part of itself") }
+    }
+
+    fn not_before(self, ns: u128) -> u128 {
+        let subtick = (ns * self.parts).div_ceil(self.tick_ns);
+        if subtick < SUBTICKS && ns < u128::from(u64::MAX) { subtick } else { NEVER }
+    }
+
+    fn come_by(self, ns: u128) -> u128 {
+        (ns * self.parts / self.tick_ns).min(SUBTICKS - 1)
+    }
+
+    fn ns_of(self, subtick: u128) -> u128 {
+        (subtick * self.tick_ns).div_ceil(self.parts)
+    }
+
+    /// Returns the end of the tick that is `more` ticks after the last one that has come.
+    fn whole(self, come: u128, more: u128) -> u128 {
+        let end = (come / self.parts + more) * self.parts;
+        if end < SUBTICKS { end } else { NEVER }
+    }
+}
+
+/// A periodic timeout: when its next run is due by its schedule, and what this was rounded to.
 #[derive(Debug)]
 struct Periodic {
     rule: Rule,
     due_ns: u128,
-    due_tick: u128,
+    due: u128,
 }
 
 /// A task that has begun.
 #[derive(Debug)]
 struct Running {
     id: u64,
-    /// The tick at which it was due.
-    tick: u128,
+    /// When it was due.
+    due: u128,
     /// Of a periodic timeout: its next run has been moved meanwhile.
     moved: bool,
 }
@@ -41,9 +70,9 @@ struct Running {
 /// What runs the tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Runner {
-    /// A turn, at this tick.
+    /// A turn, at this time.
     Turn(u128),
-    /// A shutdown, at this tick. It returns what is not due then.
+    /// A shutdown, at this time. It returns what is not due then.
     Drain(u128),
     FireNow,
     /// The caller of a shutdown, which returned the tasks.
@@ -58,10 +87,10 @@ impl Runner {
 
 #[derive(Debug)]
 pub(crate) struct Model {
-    tick_ns: u128,
+    scale: Scale,
     /// How many may be pending.
     most: usize,
-    /// The ticks of all pending timeouts.
+    /// When each pending timeout is due. All times are in subticks, unless they are in ns.
     pub(crate) pending: BTreeMap<u64, u128>,
     pub(crate) cancelled: BTreeSet<u64>,
     pub(crate) members: [BTreeSet<u64>; 2],
@@ -81,7 +110,7 @@ pub(crate) struct Model {
     unsure_cancelled: usize,
     /// Reset by tasks of this turn.
     pub(crate) moved: BTreeSet<u64>,
-    /// The tick of the turn whose events the model hears.
+    /// The time of the turn whose events the model hears.
     turn: Option<u128>,
     /// How often a task of this turn has cancelled or reset a periodic timeout whose run was due,
     /// and perhaps in the batch already. The engine counted it there, and yet it did not run.
@@ -91,7 +120,7 @@ pub(crate) struct Model {
 impl Model {
     pub(crate) fn new(tick: Duration, most: Option<usize>) -> Self {
         Self {
-            tick_ns: tick.as_nanos(),
+            scale: Scale::new(tick.as_nanos()),
             most: most.unwrap_or(usize::MAX),
             pending: BTreeMap::new(),
             cancelled: BTreeSet::new(),
@@ -115,40 +144,41 @@ impl Model {
         self.paused_at.unwrap_or_else(|| at.as_nanos() - self.lost_ns)
     }
 
-    pub(crate) fn now_tick(&self, at: Duration) -> u128 {
-        (self.now_ns(at) / self.tick_ns).min(TICKS - 1)
+    /// Returns the last subtick that has come when the clock says `at`.
+    pub(crate) fn now(&self, at: Duration) -> u128 {
+        self.scale.come_by(self.now_ns(at))
     }
 
-    pub(crate) fn has_run_out_of_ticks(&self, at: Duration) -> bool {
-        self.now_tick(at) == TICKS - 1
+    pub(crate) fn has_run_out_of_time(&self, at: Duration) -> bool {
+        self.now(at) == SUBTICKS - 1
     }
 
-    /// Returns when a tick comes, by the clock, if a pause ends when that says `at`.
-    pub(crate) fn clock_ns(&self, tick: u128, at: Duration) -> u128 {
-        tick * self.tick_ns + at.as_nanos() - self.now_ns(at)
+    /// Returns when a subtick comes, by the clock, if a pause ends when that says `at`.
+    pub(crate) fn clock_ns(&self, due: u128, at: Duration) -> u128 {
+        self.scale.ns_of(due) + at.as_nanos() - self.now_ns(at)
     }
 
-    /// Returns the tick that starts at this time of the clock.
-    pub(crate) fn tick_of_clock(&self, clock_ns: u128, at: Duration) -> u128 {
+    /// Returns the subtick that comes at this time of the clock.
+    pub(crate) fn by_clock(&self, clock_ns: u128, at: Duration) -> u128 {
         let ns = clock_ns - (at.as_nanos() - self.now_ns(at));
-        assert!(ns.is_multiple_of(self.tick_ns), "{ns} ns is no tick of {} ns", self.tick_ns);
-        ns / self.tick_ns
+        let subtick = self.scale.come_by(ns);
+        assert_eq!(self.scale.ns_of(subtick), ns, "no subtick comes then");
+        subtick
     }
 
-    /// Returns the tick in which a delay ends that begins when the clock says `at`.
-    pub(crate) fn tick_after(&self, delay: Duration, at: Duration) -> u128 {
-        let now_ns = self.now_ns(at);
-        if !delay.is_zero() {
-            return tick_not_before(now_ns + delay.as_nanos(), self.tick_ns);
+    /// Returns when a delay ends that begins when the clock says `at`.
+    pub(crate) fn after(&self, delay: Duration, at: Duration) -> u128 {
+        if delay.is_zero() {
+            return self.scale.whole(self.now(at), u128::from(self.paused_at.is_some()));
         }
-        let next = self.now_tick(at) + u128::from(self.paused_at.is_some());
-        if next < TICKS { next } else { NEVER }
+        self.scale.not_before(self.now_ns(at) + delay.as_nanos())
     }
 
-    /// Returns the last tick of a range that ends at `latest` and begins with the tick `first`.
-    pub(crate) fn last_tick(&self, first: u128, latest: Duration, at: Duration) -> u128 {
-        let last = (self.now_ns(at) + latest.as_nanos()) / self.tick_ns;
-        if first == NEVER { NEVER } else { last.min(TICKS - 1).max(first) }
+    /// Returns the last tick of a range that ends at `latest`, or `first` if that comes before the
+    /// next tick.
+    pub(crate) fn last_of(&self, first: u128, latest: Duration, at: Duration) -> u128 {
+        let last = self.scale.come_by(self.now_ns(at) + latest.as_nanos());
+        if first == NEVER { NEVER } else { self.scale.whole(last, 0).max(first) }
     }
 
     pub(crate) fn is_paused(&self) -> bool {
@@ -169,17 +199,17 @@ impl Model {
         if self.pending.len() + many <= self.most { Answer::Accepted } else { Answer::Full }
     }
 
-    pub(crate) fn accept(&mut self, id: u64, tick: u128, group: Option<usize>) {
+    pub(crate) fn accept(&mut self, id: u64, due: u128, group: Option<usize>) {
         self.counts.scheduled += 1;
-        assert!(self.pending.insert(id, tick).is_none(), "{id} is new");
+        assert!(self.pending.insert(id, due).is_none(), "{id} is new");
         if let Some(group) = group {
             self.members[group].insert(id);
         }
     }
 
     pub(crate) fn accept_periodic(&mut self, id: u64, rule: Rule, initial: Duration, at: Duration) {
-        let (due_ns, due_tick) = (self.now_ns(at) + initial.as_nanos(), self.tick_after(initial, at));
-        self.periodic.insert(id, Periodic { rule, due_ns, due_tick });
+        let (due_ns, due) = (self.now_ns(at) + initial.as_nanos(), self.after(initial, at));
+        self.periodic.insert(id, Periodic { rule, due_ns, due });
     }
 
     pub(crate) fn is_periodic(&self, id: u64) -> bool {
@@ -190,19 +220,19 @@ impl Model {
         self.members[group].iter().filter(|id| self.pending.contains_key(id)).count()
     }
 
-    /// Returns the earliest tick that will ever come.
+    /// Returns when the next one is due that will ever be.
     pub(crate) fn earliest(&self) -> Option<u128> {
-        self.pending.values().copied().min().filter(|tick| *tick != NEVER)
+        self.pending.values().copied().min().filter(|due| *due != NEVER)
     }
 
-    /// Returns what is due at a tick.
+    /// Returns what is due by then.
     pub(crate) fn due(&self, now: u128) -> Vec<u64> {
-        self.pending.iter().filter(|(_, tick)| **tick <= now).map(|(id, _)| *id).collect()
+        self.pending.iter().filter(|(_, due)| **due <= now).map(|(id, _)| *id).collect()
     }
 
     pub(crate) fn cancel(&mut self, id: u64) {
-        let tick = self.pending.remove(&id).unwrap_or_else(|| panic!("{id} was cancelled, and was not pending"));
-        self.overtake(id, tick);
+        let due = self.pending.remove(&id).unwrap_or_else(|| panic!("{id} was cancelled, and was not pending"));
+        self.overtake(id, due);
         assert!(!self.unsure.contains(&id), "{id} was cancelled after its group");
         self.cancelled.insert(id);
         self.counts.cancelled += 1;
@@ -235,12 +265,12 @@ impl Model {
                 Event::Scheduled { id, delay, at, answer, pending } => {
                     self.asked_for(answer, pending, by);
                     match answer {
-                        Answer::Accepted => self.accept(id, self.tick_after(delay, at), None),
+                        Answer::Accepted => self.accept(id, self.after(delay, at), None),
                         Answer::Full | Answer::Shutdown => self.counts.rejected += 1,
                     }
                 }
                 Event::Cancelled { id, answer: true } => self.cancel(id),
-                Event::Reset { id, delay, at, answer: true } => self.reset(id, self.tick_after(delay, at)),
+                Event::Reset { id, delay, at, answer: true } => self.reset(id, self.after(delay, at)),
                 Event::Cancelled { id, answer: false } | Event::Reset { id, answer: false, .. } => {
                     self.too_late(id, by)
                 }
@@ -260,12 +290,12 @@ impl Model {
         assert!(self.running.is_none(), "one at a time");
         if by == Runner::User {
             // It is not pending any more.
-            self.running = Some(Running { id, tick: 0, moved: false });
+            self.running = Some(Running { id, due: 0, moved: false });
             return;
         }
-        let tick = *self.pending.get(&id).unwrap_or_else(|| panic!("{id} runs, and is not pending"));
+        let due = *self.pending.get(&id).unwrap_or_else(|| panic!("{id} runs, and is not pending"));
         if let Runner::Turn(now) | Runner::Drain(now) = by {
-            assert!(tick <= now, "{id} is early: tick {now} instead of {tick}");
+            assert!(due <= now, "{id} is early: {now} instead of {due}");
         }
         let goes_on = matches!(by, Runner::Drain(_)) && self.is_periodic(id);
         assert!(!goes_on, "{id} is periodic, and begins in a drain");
@@ -275,7 +305,7 @@ impl Model {
         if !self.periodic.contains_key(&id) {
             self.pending.remove(&id);
         }
-        self.running = Some(Running { id, tick, moved: false });
+        self.running = Some(Running { id, due, moved: false });
     }
 
     fn ended(&mut self, id: u64, at: Duration, how: Ended, by: Runner) {
@@ -300,14 +330,14 @@ impl Model {
             return;
         }
         // It was reset before: the schedule goes on from there.
-        if running.tick != periodic.due_tick {
-            periodic.due_ns = running.tick * self.tick_ns;
+        if running.due != periodic.due {
+            periodic.due_ns = self.scale.ns_of(running.due);
         }
         periodic.due_ns = periodic.rule.next_ns(periodic.due_ns, now_ns);
-        periodic.due_tick = tick_not_before(periodic.due_ns, self.tick_ns);
+        periodic.due = self.scale.not_before(periodic.due_ns);
         self.counts.repeated += 1;
         if !running.moved {
-            *next = periodic.due_tick;
+            *next = periodic.due;
         }
     }
 
@@ -321,13 +351,13 @@ impl Model {
         assert_ne!(answer, Answer::Shutdown);
         // The timeouts in the turn have made room already.
         let Runner::Turn(now) = by else { return };
-        let is_sure = |(id, tick): &(&u64, &u128)| **tick > now || self.periodic.contains_key(id);
+        let is_sure = |(id, due): &(&u64, &u128)| **due > now || self.periodic.contains_key(id);
         let sure = self.pending.iter().filter(is_sure).count();
         assert!((sure..=self.pending.len()).contains(&pending), "{pending} pending of {}", self.pending.len());
     }
 
-    pub(crate) fn reset(&mut self, id: u64, tick: u128) {
-        let old = self.pending.insert(id, tick).unwrap_or_else(|| panic!("{id} was reset, and was not pending"));
+    pub(crate) fn reset(&mut self, id: u64, due: u128) {
+        let old = self.pending.insert(id, due).unwrap_or_else(|| panic!("{id} was reset, and was not pending"));
         self.overtake(id, old);
         assert!(!self.unsure.contains(&id), "{id} was reset after its group was cancelled");
         self.counts.reset += 1;
@@ -337,21 +367,21 @@ impl Model {
         }
     }
 
-    /// A task has cancelled or reset it, when it was due at this tick.
-    fn overtake(&mut self, id: u64, tick: u128) {
+    /// A task has cancelled or reset it, when it was due then.
+    fn overtake(&mut self, id: u64, due: u128) {
         // By another task than its own, whose run it is too late for.
         let by_another = self.running.as_ref().is_some_and(|running| running.id != id);
-        if by_another && self.turn.is_some_and(|now| tick <= now) && self.periodic.contains_key(&id) {
+        if by_another && self.turn.is_some_and(|now| due <= now) && self.periodic.contains_key(&id) {
             self.overtaken += 1;
         }
     }
 
     /// A task has found that a timeout is not pending any more.
     fn too_late(&mut self, id: u64, by: Runner) {
-        let Some(tick) = self.pending.get(&id) else { return };
+        let Some(due) = self.pending.get(&id) else { return };
         match by {
             Runner::Turn(now) => {
-                assert!(*tick <= now, "{id} is not due, and yet not pending");
+                assert!(*due <= now, "{id} is not due, and yet not pending");
                 assert!(!self.periodic.contains_key(&id), "{id} is periodic, which is pending also when it runs");
                 if !self.unsure.contains(&id) {
                     self.must_run.insert(id);

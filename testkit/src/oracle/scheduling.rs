@@ -41,9 +41,9 @@ impl Via {
 }
 
 impl Pair {
-    fn accept(&mut self, id: u64, tick: u128, via: Via) {
-        self.model.accept(id, tick, via.group());
-        self.brought(tick);
+    fn accept(&mut self, id: u64, due: u128, via: Via) {
+        self.model.accept(id, due, via.group());
+        self.brought(due);
     }
 
     /// The answer is the one that the model expects.
@@ -61,7 +61,7 @@ impl Pair {
     }
 
     pub(super) fn schedule(&mut self, delay: Duration, kept: Kept, via: Via, act: Act) {
-        let (id, tick) = (self.shared.new_id(), self.tick_after(delay));
+        let (id, due) = (self.shared.new_id(), self.after(delay));
         let answer = match (kept, act) {
             (Kept::Detached, Act::Nothing) => {
                 let task = small_once(&self.shared, id);
@@ -85,7 +85,7 @@ impl Pair {
             }
         };
         let Some(timeout) = answer else { return };
-        self.accept(id, tick, via);
+        self.accept(id, due, via);
         let handle = match kept {
             Kept::Guarded => timeout.map(|timeout| Handle::Guard(timeout.cancel_on_drop())),
             Kept::Plainly | Kept::Detached => timeout.map(Handle::Plain),
@@ -94,12 +94,12 @@ impl Pair {
     }
 
     pub(super) fn schedule_at(&mut self, offset: i64, via: Via) {
-        let (deadline, tick) = self.instant_at(offset);
+        let (deadline, due) = self.instant_at(offset);
         let id = self.shared.new_id();
         let task = small_once(&self.shared, id);
         let answer = by_way!(self, via, place => place.schedule_at(deadline, task));
         if let Some(timeout) = self.check_answer(1, answer) {
-            self.accept(id, tick, via);
+            self.accept(id, due, via);
             self.keep(id, timeout);
         }
     }
@@ -107,35 +107,35 @@ impl Pair {
     pub(super) fn schedule_many(&mut self, delay: Duration, many: usize, via: Via) {
         let ids: Vec<_> = (0..many).map(|_| self.shared.new_id()).collect();
         let tasks: Vec<_> = ids.iter().map(|id| small_once(&self.shared, *id)).collect();
-        let tick = self.tick_after(delay);
+        let due = self.after(delay);
         let answer = by_way!(self, via, place => place.schedule_many(delay, tasks));
         for (id, timeout) in ids.into_iter().zip(self.check_answer(many, answer).into_iter().flatten()) {
-            self.accept(id, tick, via);
+            self.accept(id, due, via);
             self.keep(id, timeout);
         }
     }
 
     pub(super) fn schedule_between(&mut self, earliest: Duration, width: Duration, via: Via) {
         let latest = earliest.saturating_add(width);
-        let first = self.tick_after(earliest);
-        let last = self.model.last_tick(first, latest, self.now());
+        let first = self.after(earliest);
+        let last = self.model.last_of(first, latest, self.now());
         let id = self.shared.new_id();
         let task = small_once(&self.shared, id);
         let answer = by_way!(self, via, place => place.schedule_between(earliest, latest, task));
         let Some(timeout) = self.check_answer(1, answer) else { return };
-        let mut tick = first;
+        let mut due = first;
         if first != NEVER {
             // The engine chooses the tick, and must keep to its choice.
             let shown_ns = (timeout.deadline() - self.shared.start).as_nanos();
-            tick = self.model.tick_of_clock(shown_ns, self.now());
-            assert!((first..=last).contains(&tick), "{tick} is not from {first} to {last}");
+            due = self.model.by_clock(shown_ns, self.now());
+            assert!((first..=last).contains(&due), "{due} is not from {first} to {last}");
         }
-        self.accept(id, tick, via);
+        self.accept(id, due, via);
         self.keep(id, timeout);
     }
 
     pub(super) fn schedule_periodic(&mut self, initial: Duration, rule: Rule, via: Via, act: Act) {
-        let (id, tick, shared) = (self.shared.new_id(), self.tick_after(initial), Arc::clone(&self.shared));
+        let (id, due, shared) = (self.shared.new_id(), self.after(initial), Arc::clone(&self.shared));
         let rule = rule.coarser_than(self.options.tick);
         let task = again(&shared, id, act);
         let timeout = match rule {
@@ -156,7 +156,7 @@ impl Pair {
             }
         };
         if let Some(timeout) = timeout {
-            self.accept(id, tick, via);
+            self.accept(id, due, via);
             self.model.accept_periodic(id, rule, initial, self.now());
             self.keep(id, timeout);
         }

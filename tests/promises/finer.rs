@@ -1,0 +1,59 @@
+//! Deadlines are finer than ticks, on the real clock. What a manual clock shows is in `time`.
+
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use tourbillon::{Inline, Timer};
+
+use crate::common::{MS, PATIENCE};
+
+/// So long that no machine is busy for as long.
+const TICK: Duration = Duration::from_secs(10);
+
+fn timer() -> Timer {
+    Timer::builder().tick_duration(TICK).executor(Inline).build().expect("the options make sense")
+}
+
+#[test]
+fn a_timeout_that_is_alone_in_its_tick_does_not_wait_for_the_end_of_the_tick() {
+    let (timer, (ran, has_run)) = (timer(), channel());
+    let begun = Instant::now();
+    for _ in 0..3 {
+        let ran = ran.clone();
+        timer.schedule_detached(20 * MS, move || ran.send(Instant::now()).expect("the test waits")).expect("accepted");
+        let at = has_run.recv_timeout(PATIENCE).expect("it runs");
+        assert!(at - begun >= 20 * MS && at - begun < TICK / 2, "after {:?}", at - begun);
+    }
+}
+
+#[test]
+fn what_is_due_already_does_not_wait_for_others_of_its_tick() {
+    let (timer, (ran, has_run)) = (timer(), channel());
+    let task = |name: &'static str| {
+        let ran = ran.clone();
+        move || ran.send(name).expect("the test waits")
+    };
+    let last = timer.schedule(TICK - 100 * MS, task("the last of the tick")).expect("accepted");
+    // The worker sleeps until that one is due.
+    std::thread::sleep(20 * MS);
+    drop(timer.schedule_at(Instant::now() - MS, task("scheduled for the past")).expect("accepted"));
+    assert_eq!(has_run.recv_timeout(TICK / 2), Ok("scheduled for the past"));
+    let reset = timer.schedule(TICK - 200 * MS, task("reset to the past")).expect("accepted");
+    std::thread::sleep(20 * MS);
+    assert!(reset.reset_at(Instant::now() - MS));
+    assert_eq!(has_run.recv_timeout(TICK / 2), Ok("reset to the past"));
+    assert!(last.is_pending());
+}
+
+#[test]
+fn timeouts_of_one_tick_share_a_wake_up() {
+    let (timer, (ran, has_run)) = (timer(), channel());
+    for n in 1..=10 {
+        let ran = ran.clone();
+        timer.schedule_detached(n * 20 * MS, move || ran.send(n).expect("the test waits")).expect("accepted");
+    }
+    let order: Vec<_> = (0..10).map(|_| has_run.recv_timeout(PATIENCE).expect("it runs")).collect();
+    assert!(order.iter().copied().eq(1..=10), "{order:?}");
+    let wakeups = timer.stats().wakeups;
+    assert!(wakeups <= 5, "{wakeups} wake-ups for ten timeouts 20 ms apart");
+}
