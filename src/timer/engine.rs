@@ -240,8 +240,8 @@ impl Engine {
     }
 }
 
-/// Brings one shard to rest at `now`, as a worker does that goes to sleep. Returns when the shard is
-/// due.
+/// Brings one shard to rest at `now`, as a worker does that goes to sleep. Returns when the shard
+/// is due.
 pub(super) fn settle(shared: &SharedRef, shard: &mut Core, now: Subtick) -> Option<Subtick> {
     loop {
         if shared.remote(shard.index()).is_stopped() {
