@@ -80,10 +80,13 @@ public final class NettyCase {
                 Loops.reset(this, of(4_000_000));
                 break;
             case "w4":
-                Waits.lateness(this, 0);
+                Waits.lateness(this, 1_000_000, 0);
+                break;
+            case "w4-sparse":
+                Waits.lateness(this, 500, 0);
                 break;
             case "w4-crowded":
-                Waits.lateness(this, of(10_000_000));
+                Waits.lateness(this, 1_000_000, of(10_000_000));
                 break;
             case "w5":
                 Waits.memory(this, of(1_000_000));

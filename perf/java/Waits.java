@@ -66,7 +66,7 @@ final class Waits {
         }
     }
 
-    static void lateness(NettyCase run, int beside) throws Exception {
+    static void lateness(NettyCase run, int due, int beside) throws Exception {
         // Compiles what expires timeouts; a timer of its own.
         HashedWheelTimer warm = run.timer();
         Recorder first = new Recorder(run.of(100_000), true);
@@ -85,7 +85,7 @@ final class Waits {
             others[i] = timer.newTimeout(new Own(i), random.nextLong(30_000_000L, 60_000_000L), TimeUnit.MICROSECONDS);
         }
         NettyCase.settle(timer);
-        int timeouts = run.of(TIMEOUTS);
+        int timeouts = run.of(due);
         Recorder recorder = new Recorder(timeouts, true);
         Timeout[] handles = new Timeout[timeouts];
         long cpu = NettyCase.cpuNanos();

@@ -75,7 +75,7 @@ pub(crate) enum Work {
     /// W3.
     Reset,
     /// W4; `beside` others that are not due yet.
-    Lateness { tick_us: u32, beside: usize },
+    Lateness { tick_us: u32, timeouts: usize, beside: usize },
     /// W5.
     Memory { timeouts: usize },
     /// W6.
@@ -150,7 +150,7 @@ const fn pending(id: &'static str, title: &'static str, timeouts: usize) -> Case
 }
 
 /// All cases, in the order in which they are measured and shown.
-pub(crate) static CASES: [Case; 25] = [
+pub(crate) static CASES: [Case; 26] = [
     Case {
         id: "w1",
         group: Group::W1,
@@ -194,7 +194,7 @@ pub(crate) static CASES: [Case; 25] = [
         title: "W4 lateness of 1,000,000 due in 1 to 3 s, tick of 1 ms",
         producers: &[1],
         metrics: LATENESS,
-        work: Work::Lateness { tick_us: 1_000, beside: 0 },
+        work: Work::Lateness { tick_us: 1_000, timeouts: 1_000_000, beside: 0 },
     },
     Case {
         id: "w4-fine",
@@ -203,7 +203,16 @@ pub(crate) static CASES: [Case; 25] = [
         title: "W4 the same, tick of 100 us, or without ticks",
         producers: &[1],
         metrics: LATENESS,
-        work: Work::Lateness { tick_us: 100, beside: 0 },
+        work: Work::Lateness { tick_us: 100, timeouts: 1_000_000, beside: 0 },
+    },
+    Case {
+        id: "w4-sparse",
+        group: Group::W4,
+        headline: true,
+        title: "W4 the same, tick of 1 ms, of 500: most are alone in their ticks",
+        producers: &[1],
+        metrics: LATENESS,
+        work: Work::Lateness { tick_us: 1_000, timeouts: 500, beside: 0 },
     },
     Case {
         id: "w4-crowded",
@@ -212,7 +221,7 @@ pub(crate) static CASES: [Case; 25] = [
         title: "W4 the same, tick of 1 ms, with 10,000,000 more pending at 30 to 60 s",
         producers: &[1],
         metrics: LATENESS,
-        work: Work::Lateness { tick_us: 1_000, beside: 10_000_000 },
+        work: Work::Lateness { tick_us: 1_000, timeouts: 1_000_000, beside: 10_000_000 },
     },
     Case {
         id: "w5",

@@ -94,6 +94,7 @@ Cases, by default:
   w2                 schedule + cancel over a ring of 1,000
   w3                 push one of 100,000 keep-alives out to now + 60 s
   w4, w4-fine        lateness of 1,000,000 due in 1 to 3 s; tick of 1 ms, and of 100 us
+  w4-sparse          the same of 500, most of which are alone in their ticks
   w5                 resident memory per pending timeout
   w6-empty, w6       wake-ups and CPU in 5 s; nothing pending, and 1,000,000 due in an hour
   w7                 100,000 on one deadline, from the deadline until the last has run

@@ -15,7 +15,6 @@ use crate::compare::systems::producer::Producer;
 use crate::compare::systems::system::System;
 use crate::process::CpuTime;
 
-const TIMEOUTS: usize = 1_000_000;
 const DUE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
 
 /// Points of the distribution: this many each time the rest of it halves, down to a millionth.
@@ -25,9 +24,9 @@ const HALVES: i32 = 20;
 /// How long after a timeout that ran twice would have run.
 const AFTERWARDS: Duration = Duration::from_millis(20);
 
-/// A million, due one to three seconds after each was scheduled; beside them some that are not due.
-pub(super) fn run<S: System>(job: &Job, tick_us: u32, beside: usize) -> Result<Metrics> {
-    let timeouts = u32::try_from(job.sizes.of(TIMEOUTS))?;
+/// So many, due one to three seconds after each was scheduled; beside them some that are not due.
+pub(super) fn run<S: System>(job: &Job, tick_us: u32, timeouts: usize, beside: usize) -> Result<Metrics> {
+    let timeouts = u32::try_from(job.sizes.of(timeouts))?;
     let beside = job.sizes.of(beside);
     let plan = Plan { tick: Duration::from_micros(tick_us.into()), ..job.plan(Some(timeouts as usize + beside)) };
     let system = S::start(&plan)?;

@@ -26,7 +26,7 @@ pub(crate) fn run<S: System>(job: &Job) -> Result<Metrics> {
         Work::Schedule { reserved } => schedule::run::<S>(job, reserved),
         Work::Ring => ring::run::<S>(job),
         Work::Reset => reset::run::<S>(job),
-        Work::Lateness { tick_us, beside } => lateness::run::<S>(job, tick_us, beside),
+        Work::Lateness { tick_us, timeouts, beside } => lateness::run::<S>(job, tick_us, timeouts, beside),
         Work::Memory { timeouts } => memory::run::<S>(job, timeouts),
         Work::Idle { timeouts } => idle::run::<S>(job, timeouts),
         Work::Burst => burst::run::<S>(job),
