@@ -86,8 +86,8 @@
 //! 10. **Cancelled timeouts hold a bounded amount of memory**, whatever their delays:
 //!     see [Memory](#memory).
 //! 11. **First in, first out.** Of timeouts that run once, those of one tick that one thread has
-//!     scheduled on one shard run in that order, with [`Inline`] and in a driven engine:
-//!     see [`Builder::strict_order`], which names two exceptions.
+//!     scheduled on one shard, and that run together, run in that order, with [`Inline`] and in a
+//!     driven engine: see [`Builder::strict_order`], which names the exceptions.
 //!
 //! The engine does not promise an order among timeouts of different shards or threads, or on a pool
 //! of threads, nor a bound on lateness.

@@ -36,7 +36,7 @@ pub(crate) struct Batch {
 /// What all entries of a batch have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BatchKind {
-    /// They were due at this tick. Those that run once are still pending, and the runner claims
+    /// They were due at this time. Those that run once are still pending, and the runner claims
     /// each of them.
     Due(Subtick),
     /// A shutdown has expired them, whatever their deadlines.

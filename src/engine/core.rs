@@ -56,7 +56,7 @@ pub(crate) struct Core {
     /// What the end of a driven engine has expired, and runs when the shards are unlocked. It is
     /// kept here because it must need no memory.
     held: Option<Batch>,
-    /// The last tick that was turned to: the clock is not trusted to be monotonic.
+    /// The time of the last turn: the clock is not trusted to be monotonic.
     pub(super) now: Subtick,
 }
 
@@ -90,7 +90,7 @@ impl Core {
         self.wheel.view()
     }
 
-    /// Returns the tick of the last turn.
+    /// Returns the time of the last turn.
     pub(crate) fn turned_to(&self) -> Subtick {
         self.now
     }
@@ -176,9 +176,11 @@ impl Core {
         self.held = held;
     }
 
-    /// Turns the shard until nothing due is left, and holds what expires.
+    /// Turns the shard until nothing due is left, and holds what expires. This is the last turn, so
+    /// nothing that is due waits for others of its tick.
     pub(crate) fn turn_and_hold(&mut self, shared: &SharedRef, now: Subtick) {
         let mut held = self.held.take();
+        self.wheel.bring_up_by(now);
         while self.turn(shared, now, || None, |due| due.hand_over(&mut |batch| hold(&mut held, batch))).more {}
         self.held = held;
     }

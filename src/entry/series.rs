@@ -174,8 +174,12 @@ impl<R: Repeat> Series<R> {
         let next = self.repeat.run();
         // The task is not to blame for a clock that panics.
         let now_ns = timeline.try_now_ns().unwrap_or_else(|| scale.ns_of(deadline));
+        let is_at_once = matches!(next, Next::After(Duration::ZERO));
         let next_ns = self.schedule.next_ns(next, self.due.ns, now_ns)?;
-        self.due = Moment { ns: next_ns, deadline: scale.subtick_not_before(next_ns) };
+        let (deadline, division) = (scale.subtick_not_before(next_ns), scale.division());
+        // A task that asks for that without end runs once a tick.
+        let deadline = if is_at_once { division.end(division.tick_of(deadline)) } else { deadline };
+        self.due = Moment { ns: next_ns, deadline };
         Some(NextDue { deadline: self.due.deadline, is_overdue: self.due.deadline <= scale.subtick_at(now_ns) })
     }
 }

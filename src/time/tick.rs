@@ -10,7 +10,7 @@ pub(crate) struct Subtick(u64);
 
 impl Subtick {
     /// A deadline that never comes. Subticks are 53 bits wide, because the state word needs 11 bits
-    /// for itself. A subtick is at least [`FINEST_NS`] long, so that is 200 years or more. With the
+    /// for itself. A subtick is at least [`FINEST_NS`] long, so that is 199 years or more. With the
     /// default tick it is 278 years.
     pub(crate) const NEVER: Subtick = Subtick(u64::MAX >> 11);
     pub(crate) const ZERO: Subtick = Subtick(0);
@@ -123,7 +123,8 @@ impl Division {
     #[inline]
     pub(crate) fn at(self, tick: u64, place: u16) -> Subtick {
         let after = (1 << self.bits) - u64::from(place);
-        Subtick(self.end(tick).0.saturating_sub(after))
+        // Not by way of `end`: that of the last tick is never.
+        Subtick::new((tick << self.bits).saturating_sub(after))
     }
 }
 
@@ -143,7 +144,7 @@ pub(crate) struct Scale {
     reciprocal: u64,
     shift: u32,
     /// Up to this time that multiplication can be used: 18 years with a tick of 1 ms, and 104 days
-    /// at least.
+    /// with an odd one.
     soon_ns: u64,
 }
 

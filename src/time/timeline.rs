@@ -129,12 +129,13 @@ impl Timeline {
 
     /// Returns whether a timeout must not wait until `wake_at`, which is later than its deadline.
     /// It may if both are in one tick, and the deadline is not now. (A time that has just passed is
-    /// rounded up to the next subtick.)
+    /// rounded up to the next subtick.) Reads no clock of the user's: the caller may be about to
+    /// return to the user, and such a clock may panic.
     #[cold]
     #[inline(never)]
     pub(crate) fn must_run_before(&self, wake_at: Subtick, deadline: Subtick) -> bool {
         let shares_its_tick = self.scale.division().is_same_tick(deadline, wake_at);
-        !shares_its_tick || self.stands_still() || self.has_come(deadline.before())
+        !shares_its_tick || !self.is_the_systems() || self.is_paused() || self.has_come(deadline.before())
     }
 
     /// Returns the deadline `delay` from now: see [`Scale::deadline_after`].
@@ -200,8 +201,8 @@ impl Timeline {
         self.base.ns_to(at).unwrap_or_else(|| self.scale.ns_at(at))
     }
 
-    /// Returns a given time as a deadline, rounded up. Reads no clock that goes by itself, except
-    /// in a pause.
+    /// Returns a given time as a deadline, rounded up. Reads a clock of the user's, and the
+    /// system's in a pause only.
     ///
     /// A time that has passed becomes a deadline that has passed, or one that comes within a
     /// subtick. By a clock that stands still that subtick might never come. So there, a time that

@@ -127,8 +127,8 @@ impl Builder {
     /// each timeout runs at its own deadline.
     ///
     /// The shortest tick is 1 µs, and the longest time that the engine can tell from never is 200
-    /// years or more: 278 with a tick of 1 ms. The system takes some 50 µs to wake a thread. A tick
-    /// that is shorter than that is of use only with [`WaitStrategy::Spin`] or
+    /// years, or nearly: 278 with a tick of 1 ms. The system takes some 50 µs to wake a thread. A
+    /// tick that is shorter than that is of use only with [`WaitStrategy::Spin`] or
     /// [`WaitStrategy::Hybrid`].
     ///
     /// Default: 1 ms.
@@ -229,10 +229,14 @@ impl Builder {
     /// over the place of one that the same thread has cancelled just before, whose handle is gone,
     /// and which the worker has not seen yet. Then it runs in that place.
     ///
-    /// Two rare cases come on top, both with more timeouts in the wheel than
-    /// [`expiry_limit`](Self::expiry_limit): after a jump of the clock beyond the last level, and
-    /// if there is only one level. Then timeouts that are scheduled while the worker goes through
-    /// the wheel, over several turns, may run before older ones of their tick.
+    /// What is due already when the worker takes it in does not wait for others of its tick. By a
+    /// [`ManualClock`](crate::ManualClock) each timeout runs at its own deadline.
+    ///
+    /// Rare cases come on top, all with more timeouts in the wheel than
+    /// [`expiry_limit`](Self::expiry_limit): if a part of a tick's timeouts is due, after a jump of
+    /// the clock beyond the last level, and if there is only one level. Then timeouts that are
+    /// scheduled while the worker goes through the wheel, over several turns, may run before older
+    /// ones of their tick.
     ///
     /// With `true` no timeout takes over such a place. That costs a thread that schedules and
     /// cancels in turn.
@@ -335,7 +339,7 @@ impl Builder {
         self
     }
 
-    /// A hook that is called after each turn of a shard in which its time went on or something
+    /// A hook that is called after each turn of a shard in which a tick has come or something has
     /// expired. Ticks with nothing to do are skipped, and the hook is not called for them.
     ///
     /// The worker calls the hook, and does nothing else meanwhile; in a driven engine

@@ -73,7 +73,9 @@ impl Driver {
         Self { shared, shards, bell, on_tick, expiry_limit, wakes: Vec::new() }
     }
 
-    /// Runs all due timeouts on the calling thread, and returns how many fired.
+    /// Runs all due timeouts on the calling thread, and returns how many fired. By a real clock,
+    /// timeouts of one tick wait for each other: see
+    /// [`Builder::tick_duration`](crate::Builder::tick_duration).
     ///
     /// The builder's [`transfer_limit`](crate::Builder::transfer_limit) and
     /// [`expiry_limit`](crate::Builder::expiry_limit) bound a turn. What a limit leaves over waits
@@ -152,17 +154,19 @@ impl Driver {
     ///
     /// Returns `None` if nothing is pending, or only timeouts that never fire. The time is in the
     /// past if there is something to do at once. It may be earlier than the earliest deadline, if
-    /// the wheel has to be prepared for that deadline. In a [pause](crate::Timer::pause) the call
-    /// returns `None`, unless something was due before. The end of the pause calls
-    /// [`on_earlier`](Self::on_earlier).
+    /// the wheel has to be prepared for that deadline. It is later by less than a tick if other
+    /// timeouts of the same tick are due later: they run together. In a
+    /// [pause](crate::Timer::pause) the call returns `None`, unless something was due before. The
+    /// end of the pause calls [`on_earlier`](Self::on_earlier).
     ///
     /// The call takes in what has been scheduled since the last turn. It takes a lock, runs no
     /// task, and may allocate.
     ///
     /// From this call until the next turn, the first producer that pushes something due before the
-    /// returned time calls [`on_earlier`](Self::on_earlier), once. Then call `turn`, or call
-    /// `next_wakeup` again. With several shards each of them calls it once, and also for a timeout
-    /// that is due before that shard's own next deadline.
+    /// tick of the returned time, or due already, calls [`on_earlier`](Self::on_earlier), once. By
+    /// a [`ManualClock`](crate::ManualClock) that is anything due before the returned time. Then
+    /// call `turn`, or call `next_wakeup` again. With several shards each of them calls it once,
+    /// and also for a timeout that is due before that shard's own next deadline.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Instant> {
         let now = self.shared.timeline().current_by_itself();
@@ -176,8 +180,8 @@ impl Driver {
         earliest.filter(comes).map(|due| timeline.instant_of(due))
     }
 
-    /// Sets a callback for timeouts that are due before the time that
-    /// [`next_wakeup`](Self::next_wakeup) last returned.
+    /// Sets a callback for timeouts that are due before the tick of the time that
+    /// [`next_wakeup`](Self::next_wakeup) last returned, or due already.
     ///
     /// The producer that schedules or resets such a timeout calls it, on its own thread. It is also
     /// called when 8,192 timeouts wait to be taken in, to be moved to an earlier deadline or to be

@@ -89,7 +89,9 @@ impl Engine {
             Shutdown::Drain(most) => {
                 // A timeout that waits for time to pass must not wait for a pause to end.
                 self.resume();
-                End::Drain(self.shared.timeline().deadline_after(most))
+                // To the end of a tick: what is due in it runs together.
+                let (timeline, division) = (self.shared.timeline(), self.shared.timeline().scale().division());
+                End::Drain(division.end(division.tick_of(timeline.deadline_after(most))))
             }
         };
         if !self.begin_to_end() {

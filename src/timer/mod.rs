@@ -137,7 +137,7 @@ impl Timer {
 
     /// Runs `task` once, after `delay`.
     ///
-    /// The task never runs early. The delay is rounded up by up to a thousandth of a tick, and the
+    /// The task never runs early. The delay is rounded up to a part of a tick, and the
     /// task may wait for others of its tick: see [`Builder::tick_duration`]. A delay of zero runs
     /// it at once. `Duration::MAX`, or any other delay that ends centuries after the engine's
     /// start, never runs it.

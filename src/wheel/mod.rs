@@ -34,14 +34,15 @@
 //!
 //! **A jump of the clock** costs one step per occupied slot, not one per tick. If it outruns the
 //! whole ring of the last level, all slots are set aside and looked at once each (`sweep`), instead
-//! of round after round. What is due then is sorted by deadline.
+//! of round after round. What is due then is sorted by tick.
 //!
 //! **Entries of one tick come out in the order in which they were inserted.** A slot is first in,
 //! first out. An entry that a coarse level holds was inserted before all those of its tick that
 //! finer levels hold, because each level reaches farther as time goes on, and never less far. So a
 //! cascade moves the last entry of its block first, and to the front of the finer slot. Only an
-//! entry that was reset may come out elsewhere. So may one of a single level that waits for its
-//! round, if others of its tick are inserted between two parts of a turn whose budget is spent.
+//! entry that was reset, or that was due when it was inserted, may come out elsewhere. So may one
+//! of a single level that waits for its round, if others of its tick are inserted between two parts
+//! of a turn whose budget is spent.
 
 mod level;
 mod occupancy;
@@ -127,6 +128,8 @@ pub(crate) struct Wheel {
     unseen: Subtick,
     /// The latest time that the wheel was told.
     now: Subtick,
+    /// The slot of its tick comes up with this subtick, if not before.
+    hurried: Subtick,
     /// The cursor for which the levels were measured, or [`UNMEASURED`] if a block was opened
     /// since.
     measured: u64,
@@ -198,6 +201,7 @@ impl Wheel {
             cursor: 0,
             unseen: Subtick::ZERO,
             now: Subtick::ZERO,
+            hurried: Subtick::NEVER,
             measured: UNMEASURED,
             len: 0,
             cascaded: 0,
@@ -273,14 +277,16 @@ impl Wheel {
         }
     }
 
-    /// Returns when the slot of a tick comes up, by the highest rank in it.
-    fn comes_up_at(&self, tick: u64, highest: u16) -> Subtick {
-        match (highest, self.comes_up) {
+    /// Returns when the slot of a tick comes up: by the highest rank in it, or in a hurry.
+    fn comes_up_at(&self, tick: u64) -> Subtick {
+        let highest = self.slots.highest(self.levels[0].place(tick));
+        let by_rank = match (highest, self.comes_up) {
             // Its entries wait for another round.
             (0, _) => self.division.end(tick),
             (rank, ComesUp::WithLast) => self.division.at(tick, rank),
             (rank, ComesUp::WithFirst) => self.division.at(tick, self.division.subticks() + 1 - rank),
-        }
+        };
+        if self.division.tick_of(self.hurried) == tick { by_rank.min(self.hurried) } else { by_rank }
     }
 
     /// Marks a slot that may have been empty.
@@ -326,26 +332,38 @@ impl Wheel {
         Place { slot: level.place(block), level: index, rank }
     }
 
-    /// Chooses where an entry goes that is due, or is about to be, if it would wait in the slot of
-    /// its tick: for others, or because the slot has come up already.
+    /// Chooses where an entry goes that is due, or is about to be, unless it goes into the slot of
+    /// its tick. Such a slot comes up with it, whatever else is in it.
     #[cold]
     #[inline(never)]
     fn place_at_once(&mut self, tick: u64, deadline: Subtick) -> Option<Place> {
         if deadline < self.unseen {
             return Some(self.outside(self.late_place));
         }
-        self.measure();
-        let slot = self.levels[0].place(tick);
-        let is_its_own = self.levels[0].reaches(tick) && !self.slots.is_empty(slot);
-        if !is_its_own || self.comes_up_at(tick, self.slots.highest(slot)) <= deadline.max(self.now) {
+        if tick <= self.division.last_tick(self.now) {
+            // The slot comes up, because its tick has come.
             return None;
         }
-        if deadline <= self.now {
+        let slot = self.levels[0].place(tick);
+        if deadline <= self.now && !self.slots.is_empty(slot) && self.comes_up_at(tick) > self.now {
+            // The others wait for each other. They need not be gone through for this entry.
             return Some(self.outside(self.late_place));
         }
-        // The slot comes up with this entry. The others, which are not due then, are linked again.
-        self.slots.lower(slot, self.rank(deadline));
+        self.bring_up(deadline);
         None
+    }
+
+    /// Lets the slot of a deadline's tick come up when that is due. What is not due then is linked
+    /// again.
+    fn bring_up(&mut self, deadline: Subtick) {
+        let is_same_tick = self.division.is_same_tick(deadline, self.hurried);
+        self.hurried = if is_same_tick { self.hurried.min(deadline) } else { deadline };
+    }
+
+    /// Lets all come up that is due by `now`, and does not wait for others.
+    pub(crate) fn bring_up_by(&mut self, now: Subtick) {
+        self.set_now(now);
+        self.bring_up(now);
     }
 
     /// Tells the wheel the time, before entries are inserted. Returns the latest that it was told.
@@ -473,10 +491,9 @@ impl Wheel {
         if !self.is_swept() || is_due(self.due_place) || is_due(self.late_place) {
             return Some(Subtick::ZERO);
         }
-        if self.cascades.iter().any(|cascade| !self.slots.is_empty(cascade.place)) {
-            return Some(self.division.end(self.cursor));
-        }
-        self.next_event().map(|(at, _)| at)
+        let event = self.next_event().map(|(at, _)| at);
+        let is_cascading = self.cascades.iter().any(|cascade| !self.slots.is_empty(cascade.place));
+        event.into_iter().chain(is_cascading.then(|| self.division.end(self.cursor))).min()
     }
 
     /// Returns the earliest deadline that an entry has by its own word, or [`Subtick::NEVER`] if
@@ -516,10 +533,10 @@ impl Wheel {
     }
 
     fn next_event(&self) -> Option<(Subtick, Event)> {
-        let level = &self.levels[0];
-        let due = level
-            .next_occupied(self.cursor)
-            .map(|tick| (self.comes_up_at(tick, self.slots.highest(level.place(tick))), Event::Due(tick)));
+        // What is due before `unseen` is late, and in no slot, as a rule. A reset may have put it
+        // there: then what is to be done before that tick still goes first.
+        let at = |tick| self.comes_up_at(tick).max(self.unseen);
+        let due = self.levels[0].next_occupied(self.cursor).map(|tick| (at(tick), Event::Due(tick)));
         let opens = self.levels.iter().enumerate().skip(1).filter_map(|(index, level)| {
             let block = level.next_occupied(self.cursor)?;
             // Before anything of that tick is due. A part of it may have come before the block was
@@ -543,6 +560,7 @@ impl Wheel {
                 let place = self.levels[0].place(tick);
                 self.levels[0].mark(place, false);
                 self.slots.move_slot(place, self.due_place);
+                self.hurried = Subtick::NEVER;
                 // Unless a part of it is yet to come.
                 self.cursor = self.cursor.max(tick.min(last_tick) + 1);
             }

@@ -173,12 +173,6 @@ impl Slots {
         self.slot(slot).highest.get()
     }
 
-    /// Forgets what was added to a slot with a higher rank.
-    pub(super) fn lower(&self, slot: usize, rank: u16) {
-        let highest = &self.slot(slot).highest;
-        highest.set(highest.get().min(rank));
-    }
-
     /// Adds an entry behind all others of a slot. Returns true if the slot may have been empty.
     /// `rank` is for [`highest`](Self::highest).
     ///

@@ -112,6 +112,47 @@ fn what_is_about_to_be_due_does_not_wait_for_others_of_its_tick() {
 }
 
 #[test]
+fn what_is_due_already_does_not_wait_for_what_comes_after_it() {
+    // Due by now, and with the next subtick: a time that has passed may be rounded up to that.
+    for (part, comes) in [(399, 400), (400, 400), (401, 401)] {
+        let mut bench = bench();
+        bench.now = 5 * TICK + 400;
+        bench.wheel.set_now(Subtick::new(bench.now));
+        let due = bench.schedule(5 * TICK + part);
+        let later = bench.schedule(5 * TICK + 900);
+        bench.now = 5 * TICK + comes;
+        assert_eq!(bench.turn(100), [due]);
+        assert_eq!(next_due(&bench), Some(5 * TICK + 900));
+        bench.now = 5 * TICK + 900;
+        assert_eq!(bench.turn(100), [later]);
+    }
+}
+
+#[test]
+fn a_slot_comes_up_in_time_while_a_cascade_is_under_way() {
+    let mut bench = Bench::divided(16, 2, BITS, ComesUp::WithFirst);
+    for _ in 0..10_000 {
+        bench.schedule(64 * TICK);
+    }
+    bench.advance_to(56 * TICK, 100_000);
+    assert!(bench.wheel.cascaded() < 10_000, "the cascade is under way");
+    bench.schedule(56 * TICK + 10);
+    assert_eq!(next_due(&bench), Some(56 * TICK + 10));
+}
+
+#[test]
+fn the_last_tick_that_there_is_comes_up_when_it_is_due() {
+    let last = Subtick::NEVER.get() - 1;
+    let mut bench = bench();
+    bench.advance_to(last - 2 * TICK, 100);
+    bench.schedule(last);
+    bench.advance_to(last - 1, 100);
+    assert_eq!(bench.oracle.len(), 1);
+    bench.advance_to(last, 100);
+    assert_eq!(bench.oracle.len(), 0);
+}
+
+#[test]
 fn a_slot_that_is_empty_again_forgets_how_late_its_entries_were() {
     let mut bench = bench();
     let later = bench.schedule(5 * TICK + 900);

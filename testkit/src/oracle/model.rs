@@ -42,6 +42,10 @@ impl Scale {
         (subtick * self.tick_ns).div_ceil(self.parts)
     }
 
+    fn end_of_tick(self, subtick: u128) -> u128 {
+        self.whole(subtick + self.parts - 1, 0)
+    }
+
     /// Returns the end of the tick that is `more` ticks after the last one that has come.
     fn whole(self, come: u128, more: u128) -> u128 {
         let end = (come / self.parts + more) * self.parts;
@@ -334,7 +338,10 @@ impl Model {
             periodic.due_ns = self.scale.ns_of(running.due);
         }
         periodic.due_ns = periodic.rule.next_ns(periodic.due_ns, now_ns);
-        periodic.due = self.scale.not_before(periodic.due_ns);
+        let due = self.scale.not_before(periodic.due_ns);
+        // No delay is the end of the tick.
+        let is_at_once = matches!(periodic.rule, Rule::Answer(Duration::ZERO, _));
+        periodic.due = if is_at_once { self.scale.end_of_tick(due) } else { due };
         self.counts.repeated += 1;
         if !running.moved {
             *next = periodic.due;
