@@ -59,7 +59,8 @@ impl<'a> Recorder<'a> {
     #[inline]
     pub(crate) fn record(&mut self, ns: u64) {
         self.max_ns = self.max_ns.max(ns);
-        self.window[self.last % WINDOW] += std::mem::replace(&mut self.times, 1);
+        self.count_last();
+        self.times = 1;
         let bucket = bucket_of(ns);
         self.last = bucket % WINDOW;
         if bucket - self.last != self.first {
@@ -75,6 +76,12 @@ impl<'a> Recorder<'a> {
         self.times += 1;
     }
 
+    #[inline]
+    fn count_last(&mut self) {
+        // It is less than that anyway; so the compiler knows.
+        self.window[self.last % WINDOW] += std::mem::take(&mut self.times);
+    }
+
     #[inline(never)]
     fn flush(&mut self) {
         while self.hit != 0 {
@@ -88,7 +95,7 @@ impl<'a> Recorder<'a> {
 
 impl Drop for Recorder<'_> {
     fn drop(&mut self) {
-        self.window[self.last] += self.times;
+        self.count_last();
         self.flush();
         if self.max_ns > self.into.max_ns.load(Ordering::Relaxed) {
             self.into.max_ns.fetch_max(self.max_ns, Ordering::Relaxed);

@@ -77,7 +77,7 @@ impl Heartbeat {
     }
 }
 
-/// Set when a periodic timeout was armed for a tick that has already come. A driver then turns the
+/// Set when a periodic timeout was armed for a time that has already come. A driver then turns the
 /// shards once more.
 #[derive(Debug, Default)]
 pub(crate) struct Overdue(AtomicBool);

@@ -178,7 +178,7 @@ impl<R: Repeat> Series<R> {
         let next_ns = self.schedule.next_ns(next, self.due.ns, now_ns)?;
         let (deadline, division) = (scale.subtick_not_before(next_ns), scale.division());
         // A task that asks for that without end runs once a tick.
-        let deadline = if is_at_once { division.end(division.tick_of(deadline)) } else { deadline };
+        let deadline = if is_at_once { division.end_of_tick(deadline) } else { deadline };
         self.due = Moment { ns: next_ns, deadline };
         Some(NextDue { deadline: self.due.deadline, is_overdue: self.due.deadline <= scale.subtick_at(now_ns) })
     }

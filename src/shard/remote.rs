@@ -314,9 +314,9 @@ impl Remote {
     }
 
     /// Returns whether a sleeping worker sleeps past the deadline. It may sleep to a later part of
-    /// the same tick, because a tick's timeouts run together. But what is due now, or by a clock
-    /// that is moved by hand, does not wait for others. That needs a look at the clock only in such
-    /// a tick.
+    /// the same tick, because a tick's timeouts run together. But what is due now does not wait for
+    /// others, nor does anything by a user's clock or in a pause. That needs a look at the clock
+    /// only in such a tick.
     ///
     /// Call this only after a look at the inbox has seen ASLEEP: only then is `wake_at` at least as
     /// new as that sleep. The look must be a read-modify-write, except in

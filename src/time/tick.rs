@@ -105,6 +105,11 @@ impl Division {
         tick.checked_sub(1).map_or(Subtick::ZERO, |before| self.end(before).next())
     }
 
+    /// Returns the end of the tick that a subtick is a part of.
+    pub(crate) fn end_of_tick(self, subtick: Subtick) -> Subtick {
+        self.end(self.tick_of(subtick))
+    }
+
     /// Returns the end of the tick after the one that `subtick` is a part of.
     pub(crate) fn next_tick(self, subtick: Subtick) -> Subtick {
         self.end(self.tick_of(subtick) + 1)
@@ -338,11 +343,13 @@ mod tests {
             let scale = Scale::new(Instant::now(), Duration::from_nanos(tick));
             let parts = |ns: u64| u128::from(ns) << scale.division().bits;
             let exact = |parts: u128| u64::try_from(parts).unwrap_or(u64::MAX);
-            for ns in [ns, ns >> shift, u64::MAX - 1, u64::MAX / tick * tick, (u64::MAX / tick * tick).wrapping_sub(1), 0] {
+            let last = u64::MAX / tick * tick;
+            for ns in [ns, ns >> shift, u64::MAX - 1, last, last.wrapping_sub(1), 0] {
                 let down = exact(parts(ns) / u128::from(tick));
                 prop_assert_eq!(scale.subtick_at(ns).get(), down.min(Subtick::NEVER.get() - 1));
                 let up = exact(parts(ns).div_ceil(u128::from(tick)));
-                prop_assert_eq!(scale.subtick_not_before(ns), if ns == u64::MAX { Subtick::NEVER } else { Subtick::new(up) });
+                let up = if ns == u64::MAX { Subtick::NEVER } else { Subtick::new(up) };
+                prop_assert_eq!(scale.subtick_not_before(ns), up);
             }
         }
 

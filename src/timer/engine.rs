@@ -90,8 +90,8 @@ impl Engine {
                 // A timeout that waits for time to pass must not wait for a pause to end.
                 self.resume();
                 // To the end of a tick: what is due in it runs together.
-                let (timeline, division) = (self.shared.timeline(), self.shared.timeline().scale().division());
-                End::Drain(division.end(division.tick_of(timeline.deadline_after(most))))
+                let timeline = self.shared.timeline();
+                End::Drain(timeline.scale().division().end_of_tick(timeline.deadline_after(most)))
             }
         };
         if !self.begin_to_end() {

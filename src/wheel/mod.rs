@@ -44,16 +44,20 @@
 //! of a single level that waits for its round, if others of its tick are inserted between two parts
 //! of a turn whose budget is spent.
 
+mod comes_up;
+mod hurry;
 mod level;
 mod occupancy;
 #[cfg(all(test, not(loom)))]
 mod oracle;
 mod slots;
+mod sweep;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
 use std::ptr::NonNull;
 
+pub(crate) use comes_up::ComesUp;
 use level::Level;
 pub(crate) use level::LevelView;
 use slots::Slots;
@@ -142,18 +146,8 @@ pub(crate) struct Wheel {
 struct Place {
     slot: usize,
     level: usize,
-    /// The entry's [rank](Wheel::rank), if the slot comes up with its tick. Otherwise 0.
+    /// The entry's [rank](ComesUp::rank), if the slot comes up with its tick. Otherwise 0.
     rank: u16,
-}
-
-/// When a slot of level 0 comes up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ComesUp {
-    /// With the last deadline in it. So all timeouts of a tick run together.
-    WithLast,
-    /// With the first, so that nothing is late. What is not due yet is linked again. For a clock
-    /// that is moved by hand: what is due must not wait for another move.
-    WithFirst,
 }
 
 /// What is to be done next, and when.
@@ -266,26 +260,15 @@ impl Wheel {
         }
     }
 
-    /// Returns what the slot of a tick goes by: it comes up with its entry of the highest rank.
-    /// Ranks begin at 1.
     #[inline]
     fn rank(&self, deadline: Subtick) -> u16 {
-        let place = self.division.place_in_tick(deadline);
-        match self.comes_up {
-            ComesUp::WithLast => place,
-            ComesUp::WithFirst => self.division.subticks() + 1 - place,
-        }
+        self.comes_up.rank(self.division, deadline)
     }
 
     /// Returns when the slot of a tick comes up: by the highest rank in it, or in a hurry.
     fn comes_up_at(&self, tick: u64) -> Subtick {
         let highest = self.slots.highest(self.levels[0].place(tick));
-        let by_rank = match (highest, self.comes_up) {
-            // Its entries wait for another round.
-            (0, _) => self.division.end(tick),
-            (rank, ComesUp::WithLast) => self.division.at(tick, rank),
-            (rank, ComesUp::WithFirst) => self.division.at(tick, self.division.subticks() + 1 - rank),
-        };
+        let by_rank = self.comes_up.at(self.division, tick, highest);
         if self.division.tick_of(self.hurried) == tick { by_rank.min(self.hurried) } else { by_rank }
     }
 
@@ -330,40 +313,6 @@ impl Wheel {
         debug_assert!(block >= level.first_unopened(cursor));
         let rank = if reaches == Some(0) { self.rank(deadline) } else { 0 };
         Place { slot: level.place(block), level: index, rank }
-    }
-
-    /// Chooses where an entry goes that is due, or is about to be, unless it goes into the slot of
-    /// its tick. Such a slot comes up with it, whatever else is in it.
-    #[cold]
-    #[inline(never)]
-    fn place_at_once(&mut self, tick: u64, deadline: Subtick) -> Option<Place> {
-        if deadline < self.unseen {
-            return Some(self.outside(self.late_place));
-        }
-        if tick <= self.division.last_tick(self.now) {
-            // The slot comes up, because its tick has come.
-            return None;
-        }
-        let slot = self.levels[0].place(tick);
-        if deadline <= self.now && !self.slots.is_empty(slot) && self.comes_up_at(tick) > self.now {
-            // The others wait for each other. They need not be gone through for this entry.
-            return Some(self.outside(self.late_place));
-        }
-        self.bring_up(deadline);
-        None
-    }
-
-    /// Lets the slot of a deadline's tick come up when that is due. What is not due then is linked
-    /// again.
-    fn bring_up(&mut self, deadline: Subtick) {
-        let is_same_tick = self.division.is_same_tick(deadline, self.hurried);
-        self.hurried = if is_same_tick { self.hurried.min(deadline) } else { deadline };
-    }
-
-    /// Lets all come up that is due by `now`, and does not wait for others.
-    pub(crate) fn bring_up_by(&mut self, now: Subtick) {
-        self.set_now(now);
-        self.bring_up(now);
     }
 
     /// Tells the wheel the time, before entries are inserted. Returns the latest that it was told.
@@ -635,76 +584,5 @@ impl Wheel {
             self.levels.iter_mut().for_each(|level| level.measure(cursor));
             self.measured = cursor;
         }
-    }
-
-    fn take_swept(&mut self) -> Option<NonNull<Entry>> {
-        while !self.is_swept() {
-            let entry = self.slots.pop_front(self.next_swept());
-            if entry.is_some() {
-                return entry;
-            }
-            self.unswept -= 1;
-        }
-        None
-    }
-
-    /// Links again what was set aside, and sorts what is due.
-    #[cold]
-    fn sweep(&mut self, now: Subtick, budget: &mut Budget) {
-        while !budget.is_spent() {
-            let Some(entry) = self.take_swept() else { break };
-            budget.spend();
-            // SAFETY: entries in a slot are valid.
-            let deadline = unsafe { entry_ref(entry) }.state.deadline();
-            let place = if deadline <= now { self.outside(self.due_place) } else { self.place_for(deadline) };
-            // SAFETY: it is in no slot now, and still the wheel's.
-            unsafe { self.slots.push_back(place.slot, entry, place.rank) };
-            self.mark(place);
-        }
-        if self.is_swept() {
-            self.slots.sort(self.due_place, self.division);
-        } else {
-            self.slots.seal(self.next_swept());
-        }
-    }
-
-    /// Returns whether all slots that were set aside have been gone through.
-    pub(crate) fn is_swept(&self) -> bool {
-        self.unswept == 0
-    }
-
-    /// Returns the first list of what was set aside that is not yet gone through.
-    fn next_swept(&self) -> usize {
-        2 * self.lists - self.unswept
-    }
-
-    /// Makes all entries come up, because some may have an earlier deadline now and nobody can name
-    /// them. The caller checks by each entry's own word when it is due. Only called when the wheel
-    /// [is swept](Self::is_swept).
-    #[cold]
-    pub(crate) fn rescan(&mut self, now: Subtick) {
-        self.set_all_aside(self.division.last_tick(now));
-        self.slots.move_slot(self.never_place, 2 * self.lists - 1);
-    }
-
-    /// Sets all lists aside, and moves the cursor at once. Called when the slot of an entry does
-    /// not tell its deadline any more, for example because the clock has outrun the last level's
-    /// ring. The coarsest level goes first, whose entries of a tick are the oldest.
-    #[cold]
-    fn set_all_aside(&mut self, last_tick: u64) {
-        debug_assert!(self.is_swept());
-        let mut to = self.lists;
-        let mut set_aside = |place: usize| {
-            self.slots.move_slot(place, to);
-            to += 1;
-        };
-        for (index, level) in self.levels.iter_mut().enumerate().rev() {
-            level.take_occupied(self.cursor).for_each(&mut set_aside);
-            if index > 0 {
-                set_aside(self.cascades[index - 1].place);
-            }
-        }
-        self.unswept = self.lists;
-        self.cursor = self.cursor.max(last_tick + 1);
     }
 }

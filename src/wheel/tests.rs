@@ -190,7 +190,7 @@ impl Bench {
         match self.wheel.comes_up {
             ComesUp::WithFirst => deadline,
             // It may wait for others of its tick, until that tick has come.
-            ComesUp::WithLast => self.division.end(self.division.tick_of(Subtick::new(deadline))).get(),
+            ComesUp::WithLast => self.division.end_of_tick(Subtick::new(deadline)).get(),
         }
     }
 

@@ -49,7 +49,7 @@ pub(crate) trait Sink: Send {
 pub(crate) enum End {
     Return,
     Fire,
-    /// Drain until this tick at the latest.
+    /// Drain until then at the latest.
     Drain(Subtick),
 }
 
@@ -260,7 +260,7 @@ impl Workers {
         let stopwatch = sink.wants_ticks().then(|| Stopwatch::start(shard, now, now_ns));
         // A clock of the user's may panic, which it may not do in the middle of a turn.
         let is_the_systems = shared.timeline().is_the_systems();
-        let look = || is_the_systems.then(|| shared.timeline().scale().subtick_at(shared.timeline().now_ns()));
+        let look = || is_the_systems.then(|| shared.timeline().current());
         let turn = shard.turn(shared, now, look, |due| sink.take(due));
         if let Some(wakes) = shard.take_wakes() {
             sink.wake(wakes);
