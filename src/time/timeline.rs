@@ -129,12 +129,13 @@ impl Timeline {
 
     /// Returns whether a timeout must not wait until `wake_at`, which is later than its deadline.
     /// It may if both are in one tick, and the deadline is not now. (A time that has just passed is
-    /// rounded up to the next subtick.) Reads no clock of the user's: the caller may be about to
-    /// return to the user, and such a clock may panic.
+    /// rounded up to the next subtick.) Never is in no tick: a sleep until then has no end. Reads
+    /// no clock of the user's: the caller may be about to return to the user, and such a clock may
+    /// panic.
     #[cold]
     #[inline(never)]
     pub(crate) fn must_run_before(&self, wake_at: Subtick, deadline: Subtick) -> bool {
-        let shares_its_tick = self.scale.division().is_same_tick(deadline, wake_at);
+        let shares_its_tick = wake_at < Subtick::NEVER && self.scale.division().is_same_tick(deadline, wake_at);
         !shares_its_tick || !self.is_the_systems() || self.is_paused() || self.has_come(deadline.before())
     }
 
@@ -298,6 +299,17 @@ mod tests {
             while !timeline.has_come(ahead) {}
             assert!(ahead <= timeline.current());
         }
+    }
+
+    #[test]
+    fn a_timeout_waits_for_others_of_its_tick_only_if_it_is_to_come_and_they_ever_come() {
+        let timeline = Timeline::new(Source::Monotonic, Duration::from_secs(1 << 25));
+        let at = |tick, place| timeline.scale.division().at(tick, place);
+        assert!(!timeline.must_run_before(at(1, 3), at(1, 2)));
+        assert!(timeline.must_run_before(at(2, 1), at(1, 1_024)), "they are in the next tick");
+        assert!(timeline.must_run_before(at(1, 3), at(1, 1)), "a time of now");
+        assert!(timeline.must_run_before(Subtick::NEVER, Subtick::NEVER.before()), "a sleep without end");
+        assert!(timeline.pause() && timeline.must_run_before(at(1, 3), at(1, 2)));
     }
 
     #[test]
