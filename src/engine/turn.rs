@@ -72,10 +72,9 @@ impl Core {
         let remote = shared.remote(self.index);
         self.now = self.wheel.set_now(now.max(self.now));
         let mut queues = self.begin_queues(remote);
-        if !self.inbox.is_empty()
-            && let Some(now) = look()
-        {
-            // What was pushed since the turn began may be due by now.
+        let may_be_due = !self.inbox.is_empty() || !self.resets.is_empty() || !self.wheel.is_swept();
+        if may_be_due && let Some(now) = look() {
+            // What was pushed or reset since the turn began may be due by now.
             self.now = self.wheel.set_now(now);
         }
         self.step_arrivals(shared, remote, &mut queues, BEFORE_DUE);

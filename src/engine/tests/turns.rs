@@ -107,3 +107,25 @@ fn a_timeout_reset_to_later_is_linked_again_and_counted() {
     assert_eq!((rig.remote().counters.relinked.get(), rig.shared.sum(Some(1), |counts| counts.fired.get())), (3, 5));
     assert_eq!(Arc::strong_count(&rig.witness), 1);
 }
+
+#[test]
+fn what_was_reset_to_now_while_a_turn_began_does_not_wait_for_its_tick() {
+    const QUARTERS: Division = Division::new(2);
+    for tell in [Tell::ByQueue, Tell::ByRescan] {
+        let mut rig = Rig::new(ENOUGH);
+        rig.shard = Core::new(1, Wheel::new(16, 2, QUARTERS, ComesUp::WithLast).expect("memory"), ENOUGH);
+        let held = rig.push_held(QUARTERS.end(1));
+        rig.push(QUARTERS.end(1));
+        rig.turn(0);
+        let now = QUARTERS.at(1, 3);
+        match held.state().reset(now, tell) {
+            Reset::EarlierQueued => rig.push_reset(&held),
+            reset => {
+                assert_eq!(reset, Reset::Earlier);
+                rig.remote().ask_for_rescan(now, rig.shared.timeline());
+            }
+        }
+        let turn = rig.shard.turn(&rig.shared, Subtick::ZERO, || Some(now), |due| due.hand_over(&mut run));
+        assert_eq!((turn.fired, rig.shard.next_due()), (1, Some(QUARTERS.end(1))), "{tell:?}");
+    }
+}
