@@ -1,5 +1,5 @@
-//! All slots are set aside, and each entry is looked at once: when the clock has outrun the wheel, or
-//! a slot does not tell its entries' deadlines any more.
+//! All slots are set aside, and each entry is looked at once: when the clock has outrun the wheel,
+//! or a slot does not tell its entries' deadlines any more.
 
 use std::ptr::NonNull;
 
