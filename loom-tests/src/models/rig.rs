@@ -1,14 +1,11 @@
-//! What the models are built from: engines on a clock that the model moves, and tasks whose outcome
-//! is recorded.
+//! What the models are built from: engines, most of them on a clock that the model moves.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use loom::alloc::Track;
-use loom::cell::UnsafeCell;
-
+pub(super) use super::ledger::Ledger;
 use crate::arena::Arena;
 use crate::engine::{Batch, Core, Due, Limits, PeriodicRun, Shared, SharedPlan, SharedRef};
 use crate::entry::{ArmFlags, Entry, Expire, FnNext, Reset, Schedule, Series, Task, Tell, entry_ref};
@@ -16,7 +13,7 @@ use crate::executor::run_here;
 use crate::shard::{Remote, Wake};
 use crate::sync::thread::{self, JoinHandle, Thread};
 use crate::sync::{Condvar, Mutex, lock};
-use crate::time::{Clock, Division, ManualClock, Moment, Source, Subtick, Timeline};
+use crate::time::{Clock, ManualClock, Moment, Source, Subtick, Timeline};
 use crate::timer::{Builder, Driver, Timeout, Timer};
 use crate::wheel::{ComesUp, Wheel};
 use crate::worker::Pinning;
@@ -25,6 +22,8 @@ use crate::worker::Pinning;
 pub(super) fn ticks(n: u32) -> Duration {
     Duration::from_micros(1) * n
 }
+
+pub(super) const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 fn builder() -> Builder {
     Timer::builder().tick_duration(ticks(1)).ticks_per_wheel(2).levels(1).shards(1)
@@ -35,6 +34,12 @@ pub(super) fn driven(options: impl FnOnce(Builder) -> Builder) -> (Timer, Driver
     let clock = ManualClock::new();
     let (timer, driver) = options(builder().clock(clock.clone())).build_driven().expect("a good plan");
     (timer, driver, clock)
+}
+
+/// Returns an engine by the system's clock, with long ticks as in [`Bare::with_long_ticks`], that
+/// the model turns.
+pub(super) fn driven_with_long_ticks(options: impl FnOnce(Builder) -> Builder) -> (Timer, Driver) {
+    options(builder().tick_duration(YEAR)).build_driven().expect("a good plan")
 }
 
 /// A driven engine that rests until a later deadline. It shows whether its driver is called.
@@ -148,9 +153,20 @@ unsafe impl Send for Armed {}
 impl Bare {
     /// Returns an engine with memory for this number of entries, and its shard.
     pub(super) fn new(entries: usize, limits: Limits) -> (Self, Core) {
+        Self::on(Timeline::new(Source::custom(ManualClock::new()), ticks(1)), entries, limits)
+    }
+
+    /// Returns such an engine by the system's clock, with ticks of a year, which have 1,024 parts
+    /// of hours. So each schedule of a model is over long before the first part has come.
+    pub(super) fn with_long_ticks(entries: usize) -> (Self, Core) {
+        Self::on(Timeline::new(Source::Monotonic, YEAR), entries, NO_LIMITS)
+    }
+
+    fn on(timeline: Timeline, entries: usize, limits: Limits) -> (Self, Core) {
+        let division = timeline.scale().division();
         let plan = SharedPlan {
             shards: 1,
-            timeline: Timeline::new(Source::custom(ManualClock::new()), ticks(1)),
+            timeline,
             arena: Arena::new(entries).expect("memory"),
             max_pending: None,
             max_wait: Duration::ZERO,
@@ -161,8 +177,13 @@ impl Bare {
         let bell = Arc::new(Bell::default());
         let waker: Arc<dyn Wake> = Arc::new(Ring(Arc::clone(&bell)));
         shared.set_waker(&waker);
-        let wheel = Wheel::new(2, 1, Division::WHOLE, ComesUp::WithLast).expect("memory");
+        let wheel = Wheel::new(2, 1, division, ComesUp::WithLast).expect("memory");
         (Self { shared: Arc::new(shared), bell }, Core::new(0, wheel, limits))
+    }
+
+    /// Returns a part of a tick, from 1 on.
+    pub(super) fn part(&self, tick: u64, part: u16) -> Subtick {
+        self.shared.timeline().scale().division().at(tick, part)
     }
 
     /// Arms a timeout that another thread may push.
@@ -297,7 +318,7 @@ impl Bare {
                 }
                 if shared.remote(0).fall_asleep(next) {
                     match next {
-                        Some(next) if time == Time::Passes => now = next,
+                        Some(next) if next <= time.until() => now = next,
                         _ => thread::park(),
                     }
                 }
@@ -326,6 +347,20 @@ pub(super) enum Time {
     StandsStill,
     /// It ends by itself, and the clock has moved to its end.
     Passes,
+    /// It does so if it ends by then. Otherwise it lasts until another thread wakes the worker.
+    PassesUntil(Subtick),
+}
+
+impl Time {
+    /// Returns until when time passes.
+    fn until(self) -> Subtick {
+        match self {
+            // A worker does not sleep until then.
+            Time::StandsStill => Subtick::ZERO,
+            Time::Passes => Subtick::NEVER,
+            Time::PassesUntil(until) => until,
+        }
+    }
 }
 
 pub(super) const NO_LIMITS: Limits = Limits { transfer: 100, expiry: 100 };
@@ -375,98 +410,5 @@ impl Drop for Opener {
         let (open, opened) = &*self.0.0;
         *lock(open) = true;
         opened.notify_all();
-    }
-}
-
-/// Records the outcome of tasks. It counts outside of loom, so that counting orders nothing.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Ledger(Arc<Counts>);
-
-#[derive(Debug, Default)]
-struct Counts {
-    ran: AtomicUsize,
-    dropped: AtomicUsize,
-    /// One for each task.
-    ends: std::sync::Mutex<Vec<Arc<End>>>,
-}
-
-/// A task writes to it when it has run, or is dropped, and the ledger reads it when it closes. So
-/// loom fails the model if nothing orders the one before the other.
-#[derive(Debug)]
-struct End(UnsafeCell<()>);
-
-// SAFETY: the model's threads share the cell, and loom checks that no two accesses to it race.
-unsafe impl Send for End {}
-// SAFETY: the model's threads share the cell, and loom checks that no two accesses to it race.
-unsafe impl Sync for End {}
-
-impl Ledger {
-    /// Returns a task that counts its run and its drop. Loom reports it if it leaks, or if it
-    /// reaches another thread without the order in memory that this takes.
-    pub(super) fn task(&self) -> impl FnOnce() + Send + use<> {
-        let end = Arc::new(End(UnsafeCell::new(())));
-        self.ends().push(Arc::clone(&end));
-        let coin = Coin { ledger: self.clone(), captured: UnsafeCell::new(()), end, ran: false, _leak: Track::new(()) };
-        move || coin.run()
-    }
-
-    /// Returns a task that can be called again. Loom checks that each call happens after the one
-    /// before. Its drop counts as that of a task that never ran.
-    pub(super) fn repeated<R, T: FnMut() -> R + Send>(&self, mut task: T) -> impl FnMut() -> R + Send + use<R, T> {
-        let end = Arc::new(End(UnsafeCell::new(())));
-        self.ends().push(Arc::clone(&end));
-        let coin = Coin { ledger: self.clone(), captured: UnsafeCell::new(()), end, ran: false, _leak: Track::new(()) };
-        move || {
-            coin.captured.with_mut(|_| ());
-            task()
-        }
-    }
-
-    fn ends(&self) -> std::sync::MutexGuard<'_, Vec<Arc<End>>> {
-        self.0.ends.lock().expect("no panic")
-    }
-
-    pub(super) fn ran(&self) -> usize {
-        self.0.ran.load(Ordering::Relaxed)
-    }
-
-    /// Returns the number of tasks that were dropped without having run.
-    pub(super) fn dropped(&self) -> usize {
-        self.0.dropped.load(Ordering::Relaxed)
-    }
-
-    /// Asserts that every task has come to its end, which is visible here: this number ran, and all
-    /// others were dropped.
-    pub(super) fn assert_closed(&self, ran: usize) {
-        let ends = self.ends();
-        let made = ends.len();
-        assert_eq!((self.ran(), self.dropped()), (ran, made - ran), "(ran, dropped) of {made} tasks");
-        ends.iter().for_each(|end| end.0.with(|_| ()));
-    }
-}
-
-struct Coin {
-    ledger: Ledger,
-    captured: UnsafeCell<()>,
-    end: Arc<End>,
-    ran: bool,
-    _leak: Track<()>,
-}
-
-// SAFETY: loom checks that threads hand the cell over in order.
-unsafe impl Send for Coin {}
-
-impl Coin {
-    fn run(mut self) {
-        self.ran = true;
-    }
-}
-
-impl Drop for Coin {
-    fn drop(&mut self) {
-        self.captured.with_mut(|_| ());
-        self.end.0.with_mut(|_| ());
-        let count = if self.ran { &self.ledger.0.ran } else { &self.ledger.0.dropped };
-        count.fetch_add(1, Ordering::Relaxed);
     }
 }
