@@ -101,7 +101,10 @@ public final class NettyCase {
                 Waits.idle(this, of(1_000_000));
                 break;
             case "w7":
-                Waits.burst(this, of(100_000));
+                Waits.burst(this, of(100_000), false);
+                break;
+            case "w7-clock":
+                Waits.burst(this, of(100_000), true);
                 break;
             case "w8-10k":
                 Scaling.pending(this, of(10_000));

@@ -106,7 +106,7 @@ final class Waits {
         keep(others);
     }
 
-    private static void describe(NettyCase run, Recorder recorder) {
+    static void describe(NettyCase run, Recorder recorder) {
         int ran = recorder.count(1);
         int early = 0;
         long[] late = new long[ran];
@@ -131,7 +131,7 @@ final class Waits {
         }
     }
 
-    private static double at(long[] sorted, double share) {
+    static double at(long[] sorted, double share) {
         if (sorted.length == 0) {
             return 0;
         }
@@ -201,15 +201,17 @@ final class Waits {
         keep(handles);
     }
 
-    static void burst(NettyCase run, int tasks) throws Exception {
+    /** With a clock, each task reads it, and keeps how late it is. */
+    static void burst(NettyCase run, int tasks, boolean clock) throws Exception {
         // Twice beforehand, for the compiler.
         double ms = 0;
         long cpu = 0;
         for (int turn = 0; turn < 3; turn++) {
             HashedWheelTimer timer = run.timer();
             timer.start();
-            Recorder recorder = new Recorder(tasks, false);
+            Recorder recorder = new Recorder(tasks, clock);
             long deadline = System.nanoTime() + 500_000_000L + 3_000L * tasks;
+            Arrays.fill(recorder.deadlines, deadline);
             Timeout[] handles = new Timeout[tasks];
             for (int i = 0; i < tasks; i++) {
                 handles[i] = timer.newTimeout(recorder.task(i), deadline - System.nanoTime(), TimeUnit.NANOSECONDS);
@@ -225,6 +227,9 @@ final class Waits {
             ms = Math.max(recorder.lastRan - deadline, 0) / 1e6;
             keep(handles);
             timer.stop();
+            if (clock) {
+                describe(run, recorder);
+            }
         }
         run.metrics.put("ms", ms);
         run.metrics.put("cpu_ns", (double) cpu / tasks);

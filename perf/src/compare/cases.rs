@@ -50,6 +50,17 @@ const LATENESS: &[Metric] = &[
 const MEMORY: &[Metric] = &[less("bytes", "bytes each", 1)];
 const IDLE: &[Metric] = &[less("wakeups", "wake-ups", 0), less("cpu_ms", "CPU ms", 2)];
 const BURST: &[Metric] = &[less("ms", "ms to the last", 2), less("cpu_ns", "CPU ns each", 1)];
+const BURST_CLOCK: &[Metric] = &[
+    less("ms", "ms to the last", 2),
+    less("cpu_ns", "CPU ns each", 1),
+    less("p50_ms", "p50 ms", 3),
+    less("p99_ms", "p99 ms", 3),
+    less("p999_ms", "p99.9 ms", 3),
+    less("max_ms", "max ms", 3),
+    count("early", "early"),
+    count("missing", "missing"),
+    count("twice", "twice"),
+];
 const PENDING: &[Metric] = &[
     less("schedule_ns", "schedule ns", 1),
     less("cancel_ns", "cancel ns", 1),
@@ -80,8 +91,8 @@ pub(crate) enum Work {
     Memory { timeouts: usize },
     /// W6.
     Idle { timeouts: usize },
-    /// W7.
-    Burst,
+    /// W7; with a clock, each task reads it.
+    Burst { clock: bool },
     /// W8, by the number pending.
     Pending { timeouts: usize },
     /// W8, by the number of producers.
@@ -150,7 +161,7 @@ const fn pending(id: &'static str, title: &'static str, timeouts: usize) -> Case
 }
 
 /// All cases, in the order in which they are measured and shown.
-pub(crate) static CASES: [Case; 26] = [
+pub(crate) static CASES: [Case; 27] = [
     Case {
         id: "w1",
         group: Group::W1,
@@ -266,7 +277,16 @@ pub(crate) static CASES: [Case; 26] = [
         title: "W7 100,000 on one deadline, from it until the last has run",
         producers: &[1],
         metrics: BURST,
-        work: Work::Burst,
+        work: Work::Burst { clock: false },
+    },
+    Case {
+        id: "w7-clock",
+        group: Group::W7,
+        headline: true,
+        title: "W7 the same, and each reads the clock and keeps how late it is",
+        producers: &[1],
+        metrics: BURST_CLOCK,
+        work: Work::Burst { clock: true },
     },
     pending("w8-10k", "W8 cost with 10,000 pending at 60 to 120 s", 10_000),
     pending("w8-100k", "W8 cost with 100,000 pending", 100_000),

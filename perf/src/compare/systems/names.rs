@@ -164,7 +164,7 @@ impl Name {
             (_, work) if work.is_of_servers() => Some("it is no server's, or is there in another row"),
             (Self::NoTimers, _) => Some("only in servers"),
             (Self::TourbillonInline, work) => {
-                only(matches!(work, Work::Lateness { .. } | Work::Burst), "only where something runs")
+                only(matches!(work, Work::Lateness { .. } | Work::Burst { .. }), "only where something runs")
             }
             (Self::TourbillonResetAt | Self::BareCas, work) => only(work == Work::Reset, "only for resets"),
             (Self::TourbillonFuture, work) => only(work.is_of_futures(), "only as futures"),
@@ -174,12 +174,13 @@ impl Name {
             (_, work) if work.is_of_futures() => Some("it has no futures, or has them in another row"),
             (Self::TokioTimeout, work) => only(work == Work::Ring, "only for schedule + cancel"),
             (Self::TokioTask, work) => only(
-                matches!(work, Work::Lateness { tick_us: 1_000.., .. } | Work::Memory { .. } | Work::Burst),
+                matches!(work, Work::Lateness { tick_us: 1_000.., .. } | Work::Memory { .. } | Work::Burst { .. }),
                 "only where something runs, and for its memory",
             ),
-            (Self::NexusRounds, Work::Lateness { .. } | Work::Memory { .. } | Work::Idle { .. } | Work::Burst) => {
-                Some("only for what is called in a loop")
-            }
+            (
+                Self::NexusRounds,
+                Work::Lateness { .. } | Work::Memory { .. } | Work::Idle { .. } | Work::Burst { .. },
+            ) => Some("only for what is called in a loop"),
             (Self::HashedWheel, Work::Ring | Work::Reset | Work::Pending { .. } | Work::Producers) => {
                 Some("it has no cancel")
             }

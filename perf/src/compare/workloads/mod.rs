@@ -3,6 +3,7 @@
 
 mod burst;
 mod delays;
+mod distribution;
 mod futures;
 mod idle;
 mod lateness;
@@ -29,7 +30,7 @@ pub(crate) fn run<S: System>(job: &Job) -> Result<Metrics> {
         Work::Lateness { tick_us, timeouts, beside } => lateness::run::<S>(job, tick_us, timeouts, beside),
         Work::Memory { timeouts } => memory::run::<S>(job, timeouts),
         Work::Idle { timeouts } => idle::run::<S>(job, timeouts),
-        Work::Burst => burst::run::<S>(job),
+        Work::Burst { clock } => burst::run::<S>(job, clock),
         Work::Pending { timeouts } => pending::run::<S>(job, timeouts),
         Work::Producers => producers::run::<S>(job),
         Work::Future { ready } => futures::run::<S>(job, ready),

@@ -42,7 +42,8 @@ const LATENESS: &str = "How late the callback of a timeout began, in ms after it
     late, or early, is drawn at 0.01 ms. A system that ran any early has the share behind its name; its curve is no \
     achievement.";
 const ONE_DEADLINE: &str = "The time from the deadline until the callback of the last of 100,000 timeouts has run, and the \
-    CPU time of the process for each.";
+    CPU time of the process for each. The callbacks do nothing but count, or each reads the clock, as those of a server often \
+    do.";
 const PENDING: &str = "The time of one operation as one calling thread sees it, by the number of other timeouts pending. A \
     timing wheel promises a flat curve. A curve rises where memory no longer fits the caches, or where a structure has to be \
     searched.";
