@@ -88,6 +88,9 @@ public final class NettyCase {
             case "w4-crowded":
                 Waits.lateness(this, 1_000_000, of(10_000_000));
                 break;
+            case "w4-storm":
+                Storm.run(this);
+                break;
             case "w5":
                 Waits.memory(this, of(1_000_000));
                 break;

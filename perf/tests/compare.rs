@@ -60,6 +60,28 @@ fn each_run_is_there_with_its_tag_and_the_medians_with_their_ratios() {
 }
 
 #[test]
+fn lateness_stands_beside_what_the_machine_does() {
+    let cases = "w4-storm,w7-clock";
+    let (output, report) =
+        compare(&["--cases", cases, "--systems", "tourbillon,tourbillon-inline", "--repeat", "1"], "beside.json");
+    assert!(output.status.success(), "{output:?}");
+    for system in ["tourbillon", "tourbillon-inline"] {
+        let median = |case, key: &str| {
+            let value = &row(&report, case, system)["values"][key]["median"];
+            value.as_f64().unwrap_or_else(|| panic!("no {key} in {case}"))
+        };
+        for (case, key) in ["w4-storm", "w7-clock"].into_iter().flat_map(|case| [(case, "early"), (case, "missing")]) {
+            assert_eq!(median(case, key), 0.0, "{key} in {case}");
+        }
+        let more = median("w4-storm", "p999_ms") - median("w4-storm", "asleep_p999_ms");
+        assert!((more - median("w4-storm", "more_p999_ms")).abs() < 1e-9);
+        assert!(median("w4-storm", "mops") > 0.0);
+        // A histogram has three digits of the lateness; the time until the last has all.
+        assert!(median("w7-clock", "max_ms") <= median("w7-clock", "ms") * 1.01);
+    }
+}
+
+#[test]
 fn builds_are_compared_with_each_other() {
     let (old, new) = (format!("old={PROGRAM}"), format!("new={PROGRAM}"));
     let (output, report) =

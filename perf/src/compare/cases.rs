@@ -33,6 +33,11 @@ const fn count(key: &'static str, heading: &'static str) -> Metric {
     Metric { key, heading, decimals: 0, better: Better::Neither }
 }
 
+/// A figure that is no result of a system, but of what is around it.
+const fn given(key: &'static str, heading: &'static str) -> Metric {
+    Metric { key, heading, decimals: 3, better: Better::Neither }
+}
+
 /// A loop over operations: as its caller saw it, as the whole process paid for it, and all callers
 /// together.
 const LOOP: &[Metric] =
@@ -46,6 +51,21 @@ const LATENESS: &[Metric] = &[
     count("missing", "missing"),
     count("twice", "twice"),
     less("cpu_s", "CPU s", 3),
+];
+const STORM: &[Metric] = &[
+    less("p50_ms", "p50 ms", 3),
+    less("p99_ms", "p99 ms", 3),
+    less("p999_ms", "p99.9 ms", 3),
+    less("max_ms", "max ms", 3),
+    given("asleep_p50_ms", "asleep: p50"),
+    given("asleep_p99_ms", "p99"),
+    given("asleep_p999_ms", "p99.9"),
+    given("asleep_max_ms", "max"),
+    given("more_p999_ms", "p99.9 more"),
+    more("mops", "M/s, all together", 2),
+    count("early", "early"),
+    count("missing", "missing"),
+    count("twice", "twice"),
 ];
 const MEMORY: &[Metric] = &[less("bytes", "bytes each", 1)];
 const IDLE: &[Metric] = &[less("wakeups", "wake-ups", 0), less("cpu_ms", "CPU ms", 2)];
@@ -87,6 +107,8 @@ pub(crate) enum Work {
     Reset,
     /// W4; `beside` others that are not due yet.
     Lateness { tick_us: u32, timeouts: usize, beside: usize },
+    /// W4, while others are scheduled and cancelled as fast as can be.
+    Storm,
     /// W5.
     Memory { timeouts: usize },
     /// W6.
@@ -161,7 +183,7 @@ const fn pending(id: &'static str, title: &'static str, timeouts: usize) -> Case
 }
 
 /// All cases, in the order in which they are measured and shown.
-pub(crate) static CASES: [Case; 27] = [
+pub(crate) static CASES: [Case; 28] = [
     Case {
         id: "w1",
         group: Group::W1,
@@ -233,6 +255,16 @@ pub(crate) static CASES: [Case; 27] = [
         producers: &[1],
         metrics: LATENESS,
         work: Work::Lateness { tick_us: 1_000, timeouts: 1_000_000, beside: 10_000_000 },
+    },
+    Case {
+        id: "w4-storm",
+        group: Group::W4,
+        headline: false,
+        title: "W4 of 1,000 due a second for 3 s, while each producer cancels and schedules 500,000 again and again; \
+                asleep: a thread that only sleeps until the same deadlines",
+        producers: &[2],
+        metrics: STORM,
+        work: Work::Storm,
     },
     Case {
         id: "w5",

@@ -1,5 +1,7 @@
 //! What a run found.
 
+use anyhow::{Context, Result};
+
 /// The figures of a run, by the keys of the case's metrics, and what else is to be known.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
@@ -11,5 +13,11 @@ pub(crate) struct Metrics {
 impl Metrics {
     pub(crate) fn of<const N: usize>(values: [(&'static str, f64); N]) -> Self {
         Self { values: values.to_vec(), ..Self::default() }
+    }
+
+    /// The figure of that key.
+    pub(crate) fn get(&self, key: &str) -> Result<f64> {
+        let found = self.values.iter().find(|(name, _)| *name == key);
+        found.map(|&(_, value)| value).with_context(|| format!("there is no {key}"))
     }
 }

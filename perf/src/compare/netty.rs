@@ -38,7 +38,8 @@ impl Netty {
         let mut command = Command::new("java");
         // The parallel collector, whose barriers cost a producer least; and a heap that never has
         // to grow or to be collected in a race.
-        let heap = if job.case.id.ends_with("10m") || job.case.id == "w4-crowded" { "8g" } else { "3g" };
+        let is_large = job.case.id.ends_with("10m") || ["w4-crowded", "w4-storm"].contains(&job.case.id);
+        let heap = if is_large { "8g" } else { "3g" };
         command.args([format!("-Xms{heap}"), format!("-Xmx{heap}"), "-XX:+UseParallelGC".to_owned()]);
         command.args(["-cp", &path, MAIN, "--system", system, "--slots", &slots.to_string()]);
         command

@@ -13,6 +13,7 @@ mod producers;
 mod reset;
 mod ring;
 mod schedule;
+mod storm;
 
 use anyhow::{Result, bail};
 
@@ -28,6 +29,7 @@ pub(crate) fn run<S: System>(job: &Job) -> Result<Metrics> {
         Work::Ring => ring::run::<S>(job),
         Work::Reset => reset::run::<S>(job),
         Work::Lateness { tick_us, timeouts, beside } => lateness::run::<S>(job, tick_us, timeouts, beside),
+        Work::Storm => storm::run::<S>(job),
         Work::Memory { timeouts } => memory::run::<S>(job, timeouts),
         Work::Idle { timeouts } => idle::run::<S>(job, timeouts),
         Work::Burst { clock } => burst::run::<S>(job, clock),
