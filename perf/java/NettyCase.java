@@ -15,6 +15,9 @@ import java.util.concurrent.TimeUnit;
  * same line of JSON on standard output. Everything is first done once at a smaller size, so that it is compiled.
  */
 public final class NettyCase {
+    /** The name of the timer's thread; Linux keeps 15 bytes. */
+    private static final String TIMER = "netty-timer";
+
     static final TimerTask NOTHING = timeout -> { };
 
     final String name;
@@ -54,7 +57,7 @@ public final class NettyCase {
     /** With a tick of 1 ms, the shortest it takes, and without leak detection. */
     HashedWheelTimer timer() {
         return new HashedWheelTimer(r -> {
-            Thread thread = new Thread(r, "netty-timer");
+            Thread thread = new Thread(r, TIMER);
             thread.setDaemon(true);
             return thread;
         }, 1, TimeUnit.MILLISECONDS, slots, false);
@@ -90,6 +93,9 @@ public final class NettyCase {
                 break;
             case "w4-storm":
                 Storm.run(this);
+                break;
+            case "w4-keepalives":
+                KeepAlives.run(this);
                 break;
             case "w5":
                 Waits.memory(this, of(1_000_000));
@@ -147,12 +153,24 @@ public final class NettyCase {
 
     /** CPU time of all threads that live, in nanoseconds, by the scheduler's account. */
     static long cpuNanos() throws IOException {
-        return sumOverThreads("schedstat", false);
+        return sumOverThreads(CPU, thread -> true);
     }
 
     /** How often all threads but the main one have gone to sleep. */
     static long wakeups() throws IOException {
-        return sumOverThreads("status", true);
+        // The thread that main() runs on, which is not the first of the process.
+        Path own = Files.readSymbolicLink(Path.of("/proc/thread-self")).getFileName();
+        return sumOverThreads(SLEEPS, thread -> !thread.getFileName().equals(own));
+    }
+
+    /** CPU time of the timers' own threads. */
+    static long timersCpuNanos() throws IOException {
+        return sumOverThreads(CPU, NettyCase::isTimer);
+    }
+
+    /** How often the timers' own threads have gone to sleep. */
+    static long timersWakeups() throws IOException {
+        return sumOverThreads(SLEEPS, NettyCase::isTimer);
     }
 
     /** Resident memory in bytes. */
@@ -165,25 +183,33 @@ public final class NettyCase {
         throw new IOException("this system does not say how much memory is resident");
     }
 
-    private static long sumOverThreads(String file, boolean wakeups) throws IOException {
+    /** What is read of a thread, by its folder in /proc. */
+    private interface Reading<T> {
+        T of(Path thread) throws IOException;
+    }
+
+    private static final Reading<Long> CPU =
+            thread -> Long.parseLong(Files.readString(thread.resolve("schedstat")).split(" ")[0]);
+
+    private static final Reading<Long> SLEEPS = thread -> {
+        for (String line : Files.readAllLines(thread.resolve("status"))) {
+            if (line.startsWith("voluntary_ctxt_switches:")) {
+                return Long.parseLong(line.substring(line.indexOf(':') + 1).trim());
+            }
+        }
+        return 0L;
+    };
+
+    private static boolean isTimer(Path thread) throws IOException {
+        return Files.readString(thread.resolve("comm")).trim().equals(TIMER);
+    }
+
+    private static long sumOverThreads(Reading<Long> reading, Reading<Boolean> wanted) throws IOException {
         long sum = 0;
-        // The thread that main() runs on, which is not the first of the process.
-        Path own = Files.readSymbolicLink(Path.of("/proc/thread-self")).getFileName();
         try (DirectoryStream<Path> threads = Files.newDirectoryStream(Path.of("/proc/self/task"))) {
             for (Path thread : threads) {
-                if (wakeups && thread.getFileName().equals(own)) {
-                    continue;
-                }
                 try {
-                    if (!wakeups) {
-                        sum += Long.parseLong(Files.readString(thread.resolve(file)).split(" ")[0]);
-                        continue;
-                    }
-                    for (String line : Files.readAllLines(thread.resolve(file))) {
-                        if (line.startsWith("voluntary_ctxt_switches:")) {
-                            sum += Long.parseLong(line.substring(line.indexOf(':') + 1).trim());
-                        }
-                    }
+                    sum += wanted.of(thread) ? reading.of(thread) : 0;
                 } catch (IOException ended) {
                     // Between the listing and the reading: left out.
                     continue;

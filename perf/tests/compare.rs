@@ -60,8 +60,9 @@ fn each_run_is_there_with_its_tag_and_the_medians_with_their_ratios() {
 }
 
 #[test]
-fn lateness_stands_beside_what_the_machine_does() {
-    let cases = "w4-storm,w7-clock";
+#[cfg(target_os = "linux")]
+fn lateness_stands_beside_what_the_machine_and_the_pool_do() {
+    let cases = "w4-storm,w4-keepalives,w7-clock";
     let (output, report) =
         compare(&["--cases", cases, "--systems", "tourbillon,tourbillon-inline", "--repeat", "1"], "beside.json");
     assert!(output.status.success(), "{output:?}");
@@ -78,6 +79,7 @@ fn lateness_stands_beside_what_the_machine_does() {
         assert!(median("w4-storm", "mops") > 0.0);
         // A histogram has three digits of the lateness; the time until the last has all.
         assert!(median("w7-clock", "max_ms") <= median("w7-clock", "ms") * 1.01);
+        assert_eq!(median("w4-keepalives", "pool_threads") > 0.0, system == "tourbillon");
     }
 }
 

@@ -67,6 +67,14 @@ const STORM: &[Metric] = &[
     count("missing", "missing"),
     count("twice", "twice"),
 ];
+const KEEP_ALIVES: &[Metric] = &[
+    less("cpu_s", "CPU s, whole process", 3),
+    less("worker_cpu_s", "worker: CPU s", 3),
+    less("wakeups", "wake-ups", 0),
+    less("pool_cpu_s", "pool: CPU s", 4),
+    less("pool_wakeups", "wake-ups", 0),
+    count("pool_threads", "threads"),
+];
 const MEMORY: &[Metric] = &[less("bytes", "bytes each", 1)];
 const IDLE: &[Metric] = &[less("wakeups", "wake-ups", 0), less("cpu_ms", "CPU ms", 2)];
 const BURST: &[Metric] = &[less("ms", "ms to the last", 2), less("cpu_ns", "CPU ns each", 1)];
@@ -109,6 +117,8 @@ pub(crate) enum Work {
     Lateness { tick_us: u32, timeouts: usize, beside: usize },
     /// W4, while others are scheduled and cancelled as fast as can be.
     Storm,
+    /// W4, of what is never due, as it is pushed out again and again.
+    KeepAlives,
     /// W5.
     Memory { timeouts: usize },
     /// W6.
@@ -183,7 +193,7 @@ const fn pending(id: &'static str, title: &'static str, timeouts: usize) -> Case
 }
 
 /// All cases, in the order in which they are measured and shown.
-pub(crate) static CASES: [Case; 28] = [
+pub(crate) static CASES: [Case; 29] = [
     Case {
         id: "w1",
         group: Group::W1,
@@ -265,6 +275,15 @@ pub(crate) static CASES: [Case; 28] = [
         producers: &[2],
         metrics: STORM,
         work: Work::Storm,
+    },
+    Case {
+        id: "w4-keepalives",
+        group: Group::W4,
+        headline: false,
+        title: "W4 CPU and wake-ups in 10 s, 1,000,000 keep-alives of 15 s, each reset once a second",
+        producers: &[1],
+        metrics: KEEP_ALIVES,
+        work: Work::KeepAlives,
     },
     Case {
         id: "w5",

@@ -103,13 +103,14 @@ and, if named, or with `all`:
   w4-crowded, w5-10m                     the same with 10,000,000 pending
   w4-storm                               lateness while two threads schedule and cancel all the
                                          time, beside that of a thread which only sleeps
+  w4-keepalives                          CPU and wake-ups, 1,000,000 pushed out once a second
   w8-10k, w8-100k, w8-1m, w8-10m         cost of schedule, cancel, reset by the number pending
   w8-producers                           the same with 1 to 16 producers
   w10-echo-1, -1000, -8000               a server over loopback with so many connections: with our
   w10-http-1, -1000, -8000               limits, Tokio's, or none; HTTP needs wrk (scripts/peers)
 w1 to w3 and w9 are measured with 1 and with 2 producers. In w6 all systems are idle at once; else
 there is one at a time.
-All of the default takes some 22 minutes, `all` some 45.
+All of the default takes some 22 minutes, `all` some 55.
 
 The other timers need the feature `peers`; Netty needs scripts/peers to have been run.
 

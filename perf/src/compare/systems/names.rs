@@ -123,7 +123,7 @@ impl Name {
             Self::NoTimers => "the floor of a server: no limits at all",
             Self::Netty => {
                 "HashedWheelTimer, 1 ms x 65,536, tasks on its worker; one TimerTask for all in W1 to W3 and W8, \
-                 and for what is not due in w4-storm; reset is cancel and new"
+                 and for what is not due in w4-storm and w4-keepalives; reset is cancel and new"
             }
             Self::Netty512 => "HashedWheelTimer, 1 ms x 512: the default number of slots",
             Self::Tokio => {
@@ -163,10 +163,10 @@ impl Name {
             }
             (_, work) if work.is_of_servers() => Some("it is no server's, or is there in another row"),
             (Self::NoTimers, _) => Some("only in servers"),
-            (Self::TourbillonInline, work) => only(
-                matches!(work, Work::Lateness { .. } | Work::Burst { .. } | Work::Storm),
-                "only where something runs",
-            ),
+            (Self::TourbillonInline, work) => {
+                let runs = matches!(work, Work::Lateness { .. } | Work::Burst { .. } | Work::Storm);
+                only(runs || work == Work::KeepAlives, "only where something runs, and for its threads")
+            }
             (Self::TourbillonResetAt | Self::BareCas, work) => only(work == Work::Reset, "only for resets"),
             (Self::TourbillonFuture, work) => only(work.is_of_futures(), "only as futures"),
             (Self::Tokio | Self::Pingora, work) if work.is_of_futures() => None,
@@ -180,12 +180,18 @@ impl Name {
             ),
             (
                 Self::NexusRounds,
-                Work::Lateness { .. } | Work::Storm | Work::Memory { .. } | Work::Idle { .. } | Work::Burst { .. },
+                Work::Lateness { .. }
+                | Work::Storm
+                | Work::KeepAlives
+                | Work::Memory { .. }
+                | Work::Idle { .. }
+                | Work::Burst { .. },
             ) => Some("only for what is called in a loop"),
-            (Self::HashedWheel, Work::Ring | Work::Reset | Work::Storm | Work::Pending { .. } | Work::Producers) => {
-                Some("it has no cancel")
-            }
-            (Self::DelayQueue | Self::Nexus, Work::Idle { .. } | Work::Storm) => {
+            (
+                Self::HashedWheel,
+                Work::Ring | Work::Reset | Work::Storm | Work::KeepAlives | Work::Pending { .. } | Work::Producers,
+            ) => Some("it has no cancel"),
+            (Self::DelayQueue | Self::Nexus, Work::Idle { .. } | Work::Storm | Work::KeepAlives) => {
                 Some("it has no thread: its owner turns it")
             }
             (

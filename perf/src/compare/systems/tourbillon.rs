@@ -56,6 +56,10 @@ impl<const INLINE: bool, const AT: bool> System for Engine<INLINE, AT> {
         Ok(())
     }
 
+    fn is_pool_thread(name: &str) -> bool {
+        name.starts_with("tourbillon-pool")
+    }
+
     fn notes(&self) -> Vec<String> {
         let stats = self.0.stats();
         let pinned = stats.shards.iter().map(|shard| match shard.pinned_to {

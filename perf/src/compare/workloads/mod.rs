@@ -6,6 +6,7 @@ mod delays;
 mod distribution;
 mod futures;
 mod idle;
+mod keep_alives;
 mod lateness;
 mod memory;
 mod pending;
@@ -30,6 +31,7 @@ pub(crate) fn run<S: System>(job: &Job) -> Result<Metrics> {
         Work::Reset => reset::run::<S>(job),
         Work::Lateness { tick_us, timeouts, beside } => lateness::run::<S>(job, tick_us, timeouts, beside),
         Work::Storm => storm::run::<S>(job),
+        Work::KeepAlives => keep_alives::run::<S>(job),
         Work::Memory { timeouts } => memory::run::<S>(job, timeouts),
         Work::Idle { timeouts } => idle::run::<S>(job, timeouts),
         Work::Burst { clock } => burst::run::<S>(job, clock),
