@@ -1,10 +1,13 @@
 //! The end of an engine that futures still have a reference in: it ends once, when the last
 //! reference goes, and not before.
 
+use std::sync::Arc;
+
 use super::check::check;
 use super::rig::{Ledger, driven, ticks};
 use crate::future::Sleep;
-use crate::sync::thread;
+use crate::sync::{ProtocolCell, thread};
+use crate::thread::{LocalRefs, ShardedRef};
 use crate::timer::Timer;
 
 /// Futures that another thread has made, and counts.
@@ -91,5 +94,39 @@ fn the_memory_goes_after_the_last_owner() {
         drop(timer);
         future.join().expect("no panic");
         other.join().expect("no panic");
+    });
+}
+
+/// Invariant: what is done with a reference happens before the release, also if the reference had
+/// gone when its count was closed.
+/// Legal ends: the thread that closes the counts releases; the reference does.
+#[test]
+fn the_release_sees_what_was_done_with_each_reference() {
+    struct Counted {
+        refs: ShardedRef,
+        count: LocalRefs,
+        used: ProtocolCell<bool>,
+    }
+    // SAFETY: loom checks that no thread uses the cell while another one does.
+    unsafe impl Sync for Counted {}
+    check(None, || {
+        let counted = Counted { refs: ShardedRef::new(), count: LocalRefs::new(), used: ProtocolCell::new(false) };
+        counted.count.add();
+        let counted = Arc::new(counted);
+        let theirs = Arc::clone(&counted);
+        let reference = thread::spawn(move || {
+            // SAFETY: loom checks it.
+            theirs.used.with_mut(|used| unsafe { *used = true });
+            if theirs.count.remove() {
+                // SAFETY: `remove` said so.
+                unsafe { ShardedRef::settle(&theirs.refs, 1) };
+            }
+        });
+        let released = Arc::clone(&counted);
+        // SAFETY: loom checks it.
+        let on_release = move || assert!(released.used.with(|used| unsafe { *used }));
+        // SAFETY: called once, and the callback keeps it alive.
+        unsafe { ShardedRef::close(&counted.refs, std::iter::once(&counted.count), on_release) };
+        reference.join().expect("no panic");
     });
 }
