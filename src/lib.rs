@@ -82,7 +82,8 @@
 //! 8. **A pause is still.** Nothing that is scheduled in a [`pause`](Timer::pause) runs in it.
 //! 9. **A handle stays valid.** A [`Timeout`] is 8 bytes, may outlive its [`Timer`], and never
 //!    reaches another timeout. Dropping it detaches the timeout;
-//!    [`cancel_on_drop`](Timeout::cancel_on_drop) makes a guard of it.
+//!    [`cancel_on_drop`](Timeout::cancel_on_drop) makes a guard of it;
+//!    [`cancel_owned`](Timeout::cancel_owned) cancels and drops it in one step.
 //! 10. **Cancelled timeouts hold a bounded amount of memory**, whatever their delays:
 //!     see [Memory](#memory).
 //! 11. **First in, first out.** Of timeouts that run once, those of one tick that one thread has

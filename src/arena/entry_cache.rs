@@ -18,11 +18,11 @@ const MAGAZINE: usize = A_FEW;
 #[derive(Debug)]
 pub(crate) struct EntryCache {
     free: Cell<*mut Entry>,
-    free_len: Cell<usize>,
     spare: Cell<Option<NonNull<Entry>>>,
-    /// The rest of a run of fresh entries: the next one, and their end.
+    /// The rest of a run of fresh entries.
     fresh: Cell<*mut Entry>,
-    fresh_end: Cell<*mut Entry>,
+    free_len: Cell<u16>,
+    fresh_len: Cell<u16>,
 }
 
 // SAFETY: free entries belong to the thread that holds them.
@@ -32,10 +32,10 @@ impl EntryCache {
     pub(crate) fn new() -> Self {
         Self {
             free: Cell::new(ptr::null_mut()),
-            free_len: Cell::new(0),
             spare: Cell::new(None),
             fresh: Cell::new(ptr::null_mut()),
-            fresh_end: Cell::new(ptr::null_mut()),
+            free_len: Cell::new(0),
+            fresh_len: Cell::new(0),
         }
     }
 
@@ -55,6 +55,7 @@ impl EntryCache {
         if self.has_fresh() && self.spare.get().is_none() {
             let entry = self.fresh.get();
             self.fresh.set(entry.wrapping_add(1));
+            self.fresh_len.set(self.fresh_len.get() - 1);
             return NonNull::new(entry);
         }
         self.spare.take().map(|first| self.open(Magazine { first, len: MAGAZINE }))
@@ -62,7 +63,7 @@ impl EntryCache {
 
     #[inline]
     fn has_fresh(&self) -> bool {
-        self.fresh.get() != self.fresh_end.get()
+        self.fresh_len.get() > 0
     }
 
     /// Returns the first entry of a full magazine, and keeps the others.
@@ -71,7 +72,7 @@ impl EntryCache {
         debug_assert_eq!(self.free_len.get(), 0, "the list is empty");
         // SAFETY: free entries that came with the magazine.
         self.free.set(unsafe { entry_ref(magazine.first) }.next());
-        self.free_len.set(magazine.len - 1);
+        self.free_len.set(short(magazine.len - 1));
         magazine.first
     }
 
@@ -98,9 +99,8 @@ impl EntryCache {
     }
 
     fn begin(&self, run: Run) -> NonNull<Entry> {
-        let first = run.first.as_ptr();
-        self.fresh.set(first.wrapping_add(1));
-        self.fresh_end.set(first.wrapping_add(run.len));
+        self.fresh.set(run.first.as_ptr().wrapping_add(1));
+        self.fresh_len.set(short(run.len - 1));
         run.first
     }
 
@@ -114,7 +114,7 @@ impl EntryCache {
         #[cfg(loom)]
         // SAFETY: the caller is the entry's sole owner.
         unsafe { entry_ref(entry) }.set_in_use(false);
-        if self.free_len.get() == MAGAZINE {
+        if usize::from(self.free_len.get()) == MAGAZINE {
             self.change_magazine(arena);
         }
         // SAFETY: the caller is the entry's sole owner.
@@ -132,7 +132,7 @@ impl EntryCache {
             arena.return_magazine(Magazine { first, len: MAGAZINE });
         }
         if let Some(first) = NonNull::new(self.free.replace(ptr::null_mut())) {
-            arena.return_magazine(Magazine { first, len: self.free_len.replace(0) });
+            arena.return_magazine(Magazine { first, len: self.free_len.replace(0).into() });
         }
     }
 
@@ -144,6 +144,11 @@ impl EntryCache {
         self.free.set(ptr::null_mut());
         self.free_len.set(0);
     }
+}
+
+/// The length of a magazine or of a run, which is a page at most.
+fn short(len: usize) -> u16 {
+    u16::try_from(len).expect("a page has fewer entries")
 }
 
 #[cfg(all(test, not(loom)))]

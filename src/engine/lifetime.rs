@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 
 use super::shared::{Shared, SharedPlan};
 use crate::arena::Arena;
-use crate::entry::{Entry, HandleGone, entry_ref};
+use crate::entry::{Entry, HandleGone, Remains, Task, entry_ref};
 use crate::shard::Remote;
 use crate::sync::Ordering;
 use crate::thread::{LocalRefs, ShardedRef, ThreadState};
@@ -129,6 +129,44 @@ impl Shared {
         // SAFETY: `on_release` keeps the engine alive, and no timer is left that could make a
         // reference.
         unsafe { ShardedRef::close(&raw const self.refs, counts, on_release) };
+    }
+
+    /// Cancels a timeout and gives its handle up by one exchange, if the worker has not linked the
+    /// timeout yet. Returns the task. Returns `None`, and changes nothing, if that takes two.
+    ///
+    /// # Safety
+    /// The caller owns the entry's handle, and gives it up if this returns a task.
+    #[inline]
+    pub(crate) unsafe fn give_up(entry: NonNull<Entry>) -> Option<Task> {
+        // SAFETY: the caller owns the handle, which keeps the entry alive.
+        let this = unsafe { entry_ref(entry) };
+        let kind = this.state.may_be_given_up()?;
+        // SAFETY: the schedule wrote the pointer. The remote is a part of the engine, whose memory
+        // the handle keeps alive.
+        let remote = unsafe { &*this.home().cast::<Remote>() };
+        let shared = Shared::of_remote(remote);
+        if shared.has_limit() {
+            // A place must not come back before the cancel, and the engine may be gone after it.
+            return None;
+        }
+        let mine = shared.thread_state()?;
+        // SAFETY: the caller owns the handle, and `may_be_given_up` has told the kind.
+        let copy = unsafe { this.copy_own_task(kind) };
+        // SAFETY: the state is this thread's, and the caller owns the handle.
+        let is_listed = !shared.strict_order && unsafe { mine.put_tombstone(entry, remote) };
+        let remains = if is_listed { Remains::Tombstone } else { Remains::Cancelled };
+        // Before the exchange, because the engine may be gone after it.
+        let cancelled = &shared.counts_of(mine, remote).cancelled;
+        cancelled.add(1);
+        if this.state.give_up(remains) {
+            // SAFETY: the exchange took the entry out of PENDING after the copy was made.
+            return Some(unsafe { copy.into_task() });
+        }
+        cancelled.take_back(1);
+        if is_listed {
+            mine.take_back_tombstone();
+        }
+        None
     }
 
     /// Gives up a handle's ownership of its entry. If the handle is the last owner, this frees the

@@ -270,6 +270,10 @@ impl Shared {
         self.thread_states().filter_map(|thread| thread.running.get())
     }
 
+    pub(super) fn has_limit(&self) -> bool {
+        self.limit.is_some()
+    }
+
     /// Takes `n` places under the limit on pending timeouts: all of them or none. Returns whether
     /// it did.
     #[inline]

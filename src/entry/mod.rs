@@ -27,7 +27,7 @@ mod task;
 use std::ptr::{self, NonNull};
 use std::task::Waker;
 
-pub(crate) use outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Kind, Rearm, Reset, Tell, Transfer};
+pub(crate) use outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Kind, Rearm, Remains, Reset, Tell, Transfer};
 pub use series::MissedTicks;
 pub(crate) use series::{FnNext, FnRepeat, Repeat, Schedule, Series};
 pub(crate) use sleeper::Sleeper;
@@ -73,8 +73,8 @@ impl TaskCopy {
     /// Returns the task.
     ///
     /// # Safety
-    /// The caller has taken the entry from PENDING to EXPIRED after it made the copy, and the entry
-    /// had no sleeper. The task was not taken otherwise.
+    /// The caller has taken the entry out of PENDING after it made the copy. The task was not taken
+    /// otherwise.
     #[inline]
     pub(crate) unsafe fn into_task(self) -> Task {
         // SAFETY: the entry was pending after the copy, so no canceller had written a link yet, and
@@ -261,6 +261,32 @@ impl Entry {
         // SAFETY: a task was put in. As long as the engine owns the entry, other threads only read
         // the captures of a task that is not a sleeper.
         TaskCopy { table, captures: self.captures.with(|place| unsafe { *place }) }
+    }
+
+    /// Copies the task, for a thread that is about to [give the entry up](State::give_up). If that
+    /// succeeds the copy is the task, and otherwise worth nothing.
+    ///
+    /// Meanwhile the worker may copy the task to run it, or take the waker. Both only read it.
+    ///
+    /// # Safety
+    /// The caller owns the handle. The task is of this kind, and not periodic.
+    #[inline]
+    pub(crate) unsafe fn copy_own_task(&self, kind: Kind) -> TaskCopy {
+        if kind != Kind::Sleeper {
+            // SAFETY: a task was put in. Nobody writes to the captures of one that runs once before
+            // the handle is given up.
+            return TaskCopy { table: self.table.get(), captures: self.captures.with(|place| unsafe { *place }) };
+        }
+        // The byte of the turn may change meanwhile, so the copy is a sleeper of its own.
+        let waker = self.captures.with(|place| {
+            // SAFETY: the caller says that a sleeper is there. All of its parts may change behind a
+            // shared reference.
+            let sleeper = unsafe { &*place.cast::<Sleeper>() };
+            // SAFETY: the caller is its future, and drops the copy only if it ends the wait.
+            unsafe { sleeper.copy_waker() }
+        });
+        let (table, captures) = Task::sleeper(waker).into_parts();
+        TaskCopy { table: ptr::from_ref(table).cast(), captures }
     }
 
     /// Sets the link of the cancelled queue or of the reset queue. Only the owner of the body uses

@@ -17,6 +17,15 @@ pub(crate) enum Cancel {
     WonRunning,
 }
 
+/// What a timeout's entry becomes that is cancelled and given up in one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remains {
+    /// A tombstone, which its producer may revive.
+    Tombstone,
+    /// The engine gives it back, when it comes to it.
+    Cancelled,
+}
+
 /// What a caller has to do after a reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reset {

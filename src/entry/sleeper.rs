@@ -84,6 +84,17 @@ impl Sleeper {
         (found == AT_REST).then(|| unsafe { self.move_out() })
     }
 
+    /// Copies the waker, for a future that is about to end the wait by itself.
+    ///
+    /// # Safety
+    /// The future calls this. It forgets the copy, unless it then takes the entry out of PENDING.
+    #[inline]
+    pub(super) unsafe fn copy_waker(&self) -> Waker {
+        // SAFETY: only the future replaces the waker. If the entry leaves PENDING by the future, no
+        // taker comes.
+        unsafe { self.move_out() }
+    }
+
     /// Returns the waker of a sleeper that nobody else can reach any more and whose waker was not
     /// taken.
     pub(super) fn into_waker(self) -> Waker {

@@ -35,9 +35,10 @@
 //!   list. The runner makes it PENDING again ([`State::rearm`]) or ends it ([`State::end_series`]),
 //!   unless a cancel came in between.
 //! * **Tombstone**: FREE with HANDLE set. The entry was cancelled before the worker linked it, and
-//!   its handle has gone. HANDLE now belongs to a producer, which may make the entry PENDING again
-//!   in place ([`State::revive`]). While ENGINE is also set, that place is the inbox, or the list
-//!   that the worker has taken out of it. See `thread/tombstones.rs`.
+//!   its handle has gone, in one step ([`State::give_up`]) or two. HANDLE now belongs to a
+//!   producer, which may make the entry PENDING again in place ([`State::revive`]). While ENGINE is
+//!   also set, that place is the inbox, or the list that the worker has taken out of it. See
+//!   `thread/tombstones.rs`.
 //! * **ORPHAN**: the engine is gone. The arena's final sweep sets it on every entry. See
 //!   `arena/mod.rs`.
 //!
@@ -51,6 +52,8 @@
 //! workers and batches. So the worker links and expires such an entry by plain stores, and the
 //! thread that claims it does not write at all. A plain store ends the release sequence of the
 //! owner that has gone; therefore the worker *acquires* the word before it stores.
+
+mod tombstone;
 
 use super::outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Kind, Rearm, Reset, Tell, Transfer};
 use crate::sync::{AtomicU64, Ordering};
@@ -90,11 +93,6 @@ const fn deadline_in(word: u64) -> Subtick {
 
 const fn phase_of(word: u64) -> u64 {
     word & PHASE
-}
-
-/// Cancelled before the worker linked it, with its handle and the engine as the only owners.
-const fn is_cancelled_unlinked(word: u64) -> bool {
-    word & FLAGS & !SLEEPER == CANCELLED | HANDLE | ENGINE
 }
 
 /// A tombstone: it belongs to no timeout, but to a producer, which may revive it.
@@ -153,43 +151,6 @@ impl State {
     #[inline]
     pub(crate) fn arm(&self, deadline: Subtick, flags: ArmFlags) {
         self.0.store(pack(deadline, PENDING | ENGINE | flags.0), Ordering::Relaxed);
-    }
-
-    /// Returns whether an entry may become a [tombstone](Self::leave_tombstone): it was cancelled
-    /// before the worker linked it, and only the caller's handle and the engine own it. Acquire:
-    /// the caller sees what the canceller did to the entry.
-    #[inline]
-    pub(crate) fn may_be_tombstone(&self) -> bool {
-        is_cancelled_unlinked(self.0.load(Ordering::Acquire))
-    }
-
-    /// Turns a cancelled entry into a tombstone, whose HANDLE belongs to a producer, and returns
-    /// whether it did. The producer has put the entry on its list of tombstones before. If this
-    /// succeeds, it is the handle's last access to the engine's memory, see `arena/mod.rs`, "The
-    /// end".
-    #[inline]
-    pub(crate) fn leave_tombstone(&self) -> bool {
-        let word = self.0.load(Ordering::Relaxed);
-        // A strong exchange, no loop: if it fails, the engine has given the entry up, or has ended.
-        is_cancelled_unlinked(word)
-            && self.0.compare_exchange(word, word & !PHASE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    }
-
-    /// Makes a tombstone pending again. The producer that owns it calls this, after it has put a
-    /// task in. Returns true if the entry is still where it was pushed, in the inbox or in what the
-    /// worker took out of it. Returns false if the engine has given the entry up: then the producer
-    /// alone owns it, and it is free.
-    #[inline]
-    pub(crate) fn revive(&self, deadline: Subtick, flags: ArmFlags) -> bool {
-        // Acquire, both: pairs with the release in `engine_lets_go`.
-        let word = self.0.load(Ordering::Acquire);
-        if word & ENGINE == 0 {
-            return false;
-        }
-        debug_assert!(is_tombstone(word));
-        let armed = pack(deadline, PENDING | ENGINE | flags.0);
-        // A strong exchange, no loop: only the engine changes a tombstone, by giving it up.
-        self.0.compare_exchange(word, armed, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Takes [`arm`](Self::arm) back, on an entry that no other thread has seen.

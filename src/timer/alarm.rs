@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Timer;
 use super::error::Refusal;
 use super::schedule::Target;
-use super::timeout::Timeout;
+use super::timeout::TimeoutGuard;
 use crate::engine::{EngineRef, Shared};
 use crate::entry::entry_ref;
 use crate::time::{Subtick, Timeline};
@@ -15,7 +15,7 @@ use crate::time::{Subtick, Timeline};
 #[derive(Debug)]
 pub(crate) struct Alarm {
     /// The handle of an entry with a sleeper in it.
-    timeout: Timeout,
+    timeout: TimeoutGuard,
 }
 
 /// What became of an alarm.
@@ -72,7 +72,7 @@ impl Alarm {
     fn set_on(shared: &Shared, deadline: Subtick, waker: &Waker) -> Result<Self, NoAlarm> {
         let target = Target { shared, shard: None, group: None };
         match target.wake(deadline, waker.clone()) {
-            Ok(timeout) => Ok(Self { timeout }),
+            Ok(timeout) => Ok(Self { timeout: timeout.cancel_on_drop() }),
             Err(Refusal::Full | Refusal::OutOfMemory) => Err(NoAlarm::Now),
             // Only a periodic timeout is refused for a zero period.
             Err(Refusal::Shutdown | Refusal::Forked | Refusal::ZeroPeriod) => Err(NoAlarm::Ever),
@@ -104,11 +104,5 @@ impl Alarm {
     /// Moves the alarm. Returns false, and changes nothing, if it is no longer set.
     pub(crate) fn move_to(&mut self, deadline: Subtick) -> bool {
         self.timeout.reset_to(deadline)
-    }
-}
-
-impl Drop for Alarm {
-    fn drop(&mut self) {
-        self.timeout.cancel();
     }
 }

@@ -7,6 +7,7 @@ mod advance_to_next;
 mod blocked;
 mod builder;
 mod bursts;
+mod cancel_owned;
 mod clock_failures;
 mod combinations;
 mod drain_periodic;

@@ -5,6 +5,7 @@ mod check;
 mod claim;
 mod close;
 mod doorbell;
+mod given_up;
 mod groups;
 mod handles;
 mod inbox;

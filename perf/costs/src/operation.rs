@@ -36,6 +36,8 @@ pub(crate) enum Operation {
     DropExpired,
     /// All three, one after the other, as a request that is answered in time.
     ScheduleCancelDrop,
+    /// The same by `cancel_owned`, which gives the handle up in the same step.
+    ScheduleCancelOwned,
     /// A future that sleeps is made, polled once, and dropped: a limit that was met, but not at
     /// once.
     SleepDrop,
@@ -131,21 +133,27 @@ impl Bench {
     pub(crate) fn prepare(&mut self, operation: Operation, n: usize) {
         use Operation::{
             CancelInInbox, CancelInWheel, Collect, DropCancelled, DropExpired, DropPending, Expire, ExpireHeld,
-            ResetAt, ResetEarlier, ResetLater, Schedule, ScheduleAt, ScheduleCancelDrop, ScheduleDetached, SleepDrop,
-            TakeIn, TakeInDetached, TimeoutReady, Wake,
+            ResetAt, ResetEarlier, ResetLater, Schedule, ScheduleAt, ScheduleCancelDrop, ScheduleCancelOwned,
+            ScheduleDetached, SleepDrop, TakeIn, TakeInDetached, TimeoutReady, Wake,
         };
         let delay = if matches!(operation, DropExpired | Expire | ExpireHeld) { SOON } else { FAR };
         if operation == Wake {
             self.asleep.extend((0..n).map(|_| asleep(&self.timer, SOON)));
         } else if !matches!(
             operation,
-            Schedule | ScheduleDetached | ScheduleAt | ScheduleCancelDrop | SleepDrop | TimeoutReady
+            Schedule
+                | ScheduleDetached
+                | ScheduleAt
+                | ScheduleCancelDrop
+                | ScheduleCancelOwned
+                | SleepDrop
+                | TimeoutReady
         ) {
             self.held.extend((0..n).map(|_| schedule(&self.timer, delay)));
         }
         match operation {
-            Schedule | ScheduleDetached | ScheduleAt | ScheduleCancelDrop | SleepDrop | TimeoutReady
-            | CancelInInbox => {}
+            Schedule | ScheduleDetached | ScheduleAt | ScheduleCancelDrop | ScheduleCancelOwned | SleepDrop
+            | TimeoutReady | CancelInInbox => {}
             CancelInWheel | ResetLater | ResetAt | ResetEarlier | DropPending => self.settle(),
             DropCancelled => self.held.iter().for_each(|timeout| assert!(timeout.cancel())),
             DropExpired => {
@@ -221,6 +229,11 @@ impl Bench {
             Operation::ScheduleCancelDrop => {
                 for _ in 0..n {
                     assert!(meter.measure(1, || schedule(timer, FAR).cancel()));
+                }
+            }
+            Operation::ScheduleCancelOwned => {
+                for _ in 0..n {
+                    assert!(meter.measure(1, || schedule(timer, FAR).cancel_owned()));
                 }
             }
             Operation::SleepDrop => {

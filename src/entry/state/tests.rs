@@ -2,6 +2,7 @@
 //! written with names instead of bits.
 
 use super::*;
+use crate::entry::Remains;
 
 /// A word, taken apart. The bits' places are those of the drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -287,5 +288,27 @@ fn only_an_entry_cancelled_before_linking_becomes_a_tombstone_and_revives_while_
             let expected = if was.engine { armed.0.load(Ordering::Relaxed) } else { 10 << 11 | flags };
             assert_eq!(state.0.load(Ordering::Relaxed), expected);
         }
+    }
+}
+
+#[test]
+fn only_a_pending_entry_of_one_handle_that_is_not_linked_is_cancelled_and_given_up_in_one_step() {
+    let may_be = |was: Seen| {
+        let plain = Seen { deadline: was.deadline, phase: 1, handle: true, engine: true, ..Seen::of(0) };
+        was == Seen { sleeper: was.sleeper, ..plain }
+    };
+    let kind = |was: Seen| if was.sleeper { Kind::Sleeper } else { Kind::Once };
+    each_look(State::may_be_given_up, |was| may_be(was).then_some(kind(was)));
+    for remains in [Remains::Tombstone, Remains::Cancelled] {
+        each(
+            |state| state.give_up(remains),
+            |answer, was, is| {
+                let given_up = match remains {
+                    Remains::Tombstone => Seen { phase: 0, ..was },
+                    Remains::Cancelled => Seen { phase: 3, handle: false, ..was },
+                };
+                assert_eq!((answer, is), (may_be(was), if may_be(was) { given_up } else { was }), "{was:?}");
+            },
+        );
     }
 }

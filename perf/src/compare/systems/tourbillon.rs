@@ -100,7 +100,7 @@ impl<const AT: bool> Producer for Thread<AT> {
 
     #[inline]
     fn cancel(&mut self, handle: &mut Self::Handle) -> bool {
-        handle.as_ref().is_some_and(Timeout::cancel)
+        handle.take().is_some_and(Timeout::cancel_owned)
     }
 
     #[inline]

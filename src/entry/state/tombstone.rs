@@ -1,0 +1,84 @@
+//! The steps that leave a tombstone, and the one that revives it. See `shard/README.md`, section 10.
+
+use super::{ArmFlags, CANCELLED, ENGINE, FLAGS, HANDLE, PENDING, PHASE, SLEEPER, State, is_tombstone, pack};
+use crate::entry::outcome::{Kind, Remains};
+use crate::sync::Ordering;
+use crate::time::Subtick;
+
+/// Cancelled before the worker linked it, with its handle and the engine as the only owners.
+const fn is_cancelled_unlinked(word: u64) -> bool {
+    word & FLAGS & !SLEEPER == CANCELLED | HANDLE | ENGINE
+}
+
+/// Pending and not linked yet, with its handle and the engine as the only owners. Not periodic, so
+/// that nobody puts a task back into the body.
+const fn is_pending_unlinked(word: u64) -> bool {
+    word & FLAGS & !SLEEPER == PENDING | HANDLE | ENGINE
+}
+
+impl State {
+    /// Returns whether an entry may become a [tombstone](Self::leave_tombstone): it was cancelled
+    /// before the worker linked it, and only the caller's handle and the engine own it. Acquire:
+    /// the caller sees what the canceller did to the entry.
+    #[inline]
+    pub(crate) fn may_be_tombstone(&self) -> bool {
+        is_cancelled_unlinked(self.0.load(Ordering::Acquire))
+    }
+
+    /// Turns a cancelled entry into a tombstone, whose HANDLE belongs to a producer, and returns
+    /// whether it did. The producer has put the entry on its list of tombstones before. If this
+    /// succeeds, it is the handle's last access to the engine's memory, see `arena/mod.rs`, "The
+    /// end".
+    #[inline]
+    pub(crate) fn leave_tombstone(&self) -> bool {
+        let word = self.0.load(Ordering::Relaxed);
+        // A strong exchange, no loop: if it fails, the engine has given the entry up, or has ended.
+        is_cancelled_unlinked(word)
+            && self.0.compare_exchange(word, word & !PHASE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Returns what kind of timeout the entry holds, if it may be cancelled and its handle given up
+    /// in one step: it is pending, the worker has not linked it, and only the caller's handle and
+    /// the engine own it.
+    #[inline]
+    pub(crate) fn may_be_given_up(&self) -> Option<Kind> {
+        // Relaxed: `give_up` looks again. The kind does not change.
+        let word = self.0.load(Ordering::Relaxed);
+        is_pending_unlinked(word).then_some(if word & SLEEPER == 0 { Kind::Once } else { Kind::Sleeper })
+    }
+
+    /// PENDING → CANCELLED, or a tombstone, and the caller's handle is given up in the same step,
+    /// if the worker has not linked the entry yet. Otherwise returns false, and nothing has
+    /// changed. The caller has [copied the task](super::Entry::copy_task) before: this is the
+    /// handle's last access to the engine's memory. A tombstone is on its producer's list before,
+    /// as for [`leave_tombstone`](Self::leave_tombstone).
+    #[inline]
+    pub(crate) fn give_up(&self, remains: Remains) -> bool {
+        let word = self.0.load(Ordering::Relaxed);
+        let given_up = match remains {
+            Remains::Tombstone => word & !PHASE,
+            Remains::Cancelled => (word & !HANDLE) | CANCELLED,
+        };
+        // A strong exchange, no loop: if it fails, the worker has just linked the entry, and a
+        // cancel is to tell it; or a shutdown was faster.
+        is_pending_unlinked(word)
+            && self.0.compare_exchange(word, given_up, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Makes a tombstone pending again. The producer that owns it calls this, after it has put a
+    /// task in. Returns true if the entry is still where it was pushed, in the inbox or in what the
+    /// worker took out of it. Returns false if the engine has given the entry up: then the producer
+    /// alone owns it, and it is free.
+    #[inline]
+    pub(crate) fn revive(&self, deadline: Subtick, flags: ArmFlags) -> bool {
+        // Acquire, both: pairs with the release in `engine_lets_go`.
+        let word = self.0.load(Ordering::Acquire);
+        if word & ENGINE == 0 {
+            return false;
+        }
+        debug_assert!(is_tombstone(word));
+        let armed = pack(deadline, PENDING | ENGINE | flags.0);
+        // A strong exchange, no loop: only the engine changes a tombstone, by giving it up.
+        self.0.compare_exchange(word, armed, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}

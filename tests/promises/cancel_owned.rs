@@ -1,0 +1,152 @@
+//! A cancel that also drops the handle, and the drop of a guard, which is the same.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Waker;
+use std::time::Duration;
+
+use tourbillon::{Timeout, Timer};
+
+use crate::common::{HOUR, MS, driven, driven_by};
+
+/// More than a thread keeps of what it has cancelled itself.
+const MANY: usize = 200;
+
+/// How a caller ends a timeout whose handle it owns.
+const WAYS: [fn(Timeout) -> bool; 2] = [Timeout::cancel_owned, |timeout| {
+    let was_pending = timeout.is_pending();
+    drop(timeout.cancel_on_drop());
+    was_pending
+}];
+
+#[test]
+fn a_cancel_that_owns_its_handle_drops_the_task_at_once_and_nothing_runs() {
+    for (cancel, is_linked, strict) in WAYS
+        .into_iter()
+        .flat_map(|way| [(way, false, false), (way, true, false), (way, false, true), (way, true, true)])
+    {
+        let (timer, mut driver, clock) = driven_by(Timer::builder().strict_order(strict));
+        let witness = Arc::new(());
+        let schedule = || {
+            let witness = Arc::clone(&witness);
+            timer.schedule(10 * MS, move || unreachable!("{witness:?}")).expect("accepted")
+        };
+        for _ in 0..3 {
+            let timeouts: Vec<_> = (0..MANY).map(|_| schedule()).collect();
+            if is_linked {
+                driver.turn();
+            }
+            for (ended, timeout) in timeouts.into_iter().enumerate() {
+                assert_eq!((timer.pending(), Arc::strong_count(&witness)), (MANY - ended, 1 + MANY - ended));
+                assert!(cancel(timeout));
+            }
+            assert_eq!((timer.pending(), Arc::strong_count(&witness)), (0, 1));
+        }
+        clock.advance(HOUR);
+        assert_eq!(driver.turn(), 0);
+        let stats = timer.stats();
+        assert_eq!((stats.scheduled, stats.cancelled, stats.fired), (3 * MANY as u64, 3 * MANY as u64, 0));
+    }
+}
+
+#[test]
+fn a_cancel_that_owns_its_handle_says_whether_it_was_in_time() {
+    let (timer, mut driver, clock) = driven();
+    let ran = Arc::new(AtomicUsize::new(0));
+    let timeouts: Vec<_> = (0..MANY)
+        .map(|_| {
+            let ran = Arc::clone(&ran);
+            timer.schedule(MS, move || _ = ran.fetch_add(1, Ordering::Relaxed)).expect("accepted")
+        })
+        .collect();
+    clock.advance(MS);
+    assert_eq!(driver.turn(), MANY);
+    assert!(timeouts.into_iter().all(|timeout| !timeout.cancel_owned()));
+    assert_eq!((ran.load(Ordering::Relaxed), timer.stats().cancelled), (MANY, 0));
+}
+
+#[test]
+fn a_place_is_free_when_a_cancel_that_owns_its_handle_has_returned() {
+    for cancel in WAYS {
+        let (timer, _driver, _clock) = driven_by(Timer::builder().max_pending_timeouts(1));
+        for _ in 0..MANY {
+            assert!(cancel(timer.schedule(HOUR, || ()).expect("there is room")));
+        }
+    }
+}
+
+#[test]
+fn timeouts_of_groups_and_periodic_ones_are_cancelled_with_their_handles() {
+    let (timer, mut driver, clock) = driven();
+    let (group, witness) = (timer.group(), Arc::new(()));
+    for is_linked in [false, true] {
+        let (one, other) = (Arc::clone(&witness), Arc::clone(&witness));
+        let grouped = group.schedule(MS, move || drop(one)).expect("accepted");
+        let periodic = timer.schedule_at_fixed_rate(MS, MS, move || _ = &other).expect("accepted");
+        if is_linked {
+            driver.turn();
+        }
+        assert!(grouped.cancel_owned() && periodic.cancel_owned());
+        assert_eq!((timer.pending(), Arc::strong_count(&witness)), (0, 1));
+    }
+    clock.advance(HOUR);
+    assert_eq!((driver.turn(), group.cancel_all()), (0, 0));
+}
+
+#[test]
+fn a_destructor_may_panic_or_schedule_in_a_cancel_that_owns_its_handle() {
+    struct Reschedules(Timer);
+    impl Drop for Reschedules {
+        fn drop(&mut self) {
+            self.0.schedule_detached(HOUR, || ()).expect("accepted");
+        }
+    }
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("on purpose");
+        }
+    }
+    let (timer, mut driver, _clock) = driven();
+    for is_linked in [false, true] {
+        let (again, panics) = (Reschedules(timer.clone()), Panics);
+        let again = timer.schedule(MS, move || drop(again)).expect("accepted");
+        let panics = timer.schedule(MS, move || drop(panics)).expect("accepted");
+        if is_linked {
+            driver.turn();
+        }
+        assert!(again.cancel_owned());
+        assert!(catch_unwind(AssertUnwindSafe(|| panics.cancel_owned())).is_err());
+    }
+    assert_eq!((timer.pending(), timer.stats().cancelled), (2, 4));
+}
+
+#[test]
+fn a_sleep_that_is_dropped_forgets_its_waker() {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Wake};
+    struct Woken(AtomicUsize);
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    for is_linked in [false, true] {
+        let (timer, mut driver, clock) = driven();
+        let woken = Arc::new(Woken(AtomicUsize::new(0)));
+        let waker = Waker::from(Arc::clone(&woken));
+        for _ in 0..MANY {
+            let mut sleep = pin!(timer.sleep(Duration::from_millis(5)));
+            assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            if is_linked {
+                driver.turn();
+            }
+        }
+        assert_eq!((timer.pending(), Arc::strong_count(&woken)), (0, 2));
+        clock.advance(HOUR);
+        driver.turn();
+        assert_eq!(woken.0.load(Ordering::Relaxed), 0);
+    }
+}
