@@ -299,7 +299,7 @@ impl Shared {
             return limit.used.load(Ordering::Acquire);
         }
         // Ends are read before beginnings. So a timeout that was scheduled before this call and
-        // ends during it is still counted.
+        // ends during it is still counted, unless its cancel was under way before.
         let shards: u64 = self.remotes.iter().map(|m| m.counters.fired.get() + m.counters.returned.get()).sum();
         let ended = self.sum(None, Counts::ended);
         let scheduled = self.sum(None, |counts| counts.scheduled.get());

@@ -90,8 +90,8 @@ impl Sleeper {
     /// The future calls this. It forgets the copy, unless it then takes the entry out of PENDING.
     #[inline]
     pub(super) unsafe fn copy_waker(&self) -> Waker {
-        // SAFETY: only the future replaces the waker. If the entry leaves PENDING by the future, no
-        // taker comes.
+        // SAFETY: only the future replaces the waker. If it ends the wait, no taker has come, and
+        // the copy is the first that is moved out; otherwise the copy is forgotten.
         unsafe { self.move_out() }
     }
 

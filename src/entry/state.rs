@@ -10,9 +10,9 @@
 //! * **phase**: `FREE`, `PENDING`, `EXPIRED`, `CANCELLED`. Exactly one thread takes an entry out of
 //!   `PENDING`, by one compare-and-swap: the thread that is about to run its task
 //!   ([`State::claim`]), the worker, for periodic timeouts and sleeping futures
-//!   ([`State::expire`]), a caller ([`State::cancel`]) or a shutdown ([`State::withdraw`]). That
-//!   thread alone owns the task from then on. No exchange is needed if the engine is the only
-//!   owner, see below.
+//!   ([`State::expire`]), a caller ([`State::cancel`], [`State::give_up`]) or a shutdown
+//!   ([`State::withdraw`]). That thread alone owns the task from then on. No exchange is needed if
+//!   the engine is the only owner, see below.
 //! * **HANDLE**, **ENGINE**, **GROUP**: the owners. The last one to give the entry up gives it back
 //!   to the arena.
 //! * **LINKED**: the worker has taken the entry out of the inbox. The worker sets it by an exchange

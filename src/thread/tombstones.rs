@@ -19,7 +19,7 @@ use crate::entry::{Entry, entry_ref};
 
 /// How many tombstones a thread keeps per engine: 4 KiB. A thread that cancels more at a time gives
 /// up the rest in the usual way.
-const MOST: u16 = if cfg!(loom) { 1 } else { 64 };
+const MOST: u16 = if cfg!(loom) { 2 } else { 64 };
 
 /// One producer's tombstones, all of one shard. The newest comes first, because it is in the cache.
 ///

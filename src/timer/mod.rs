@@ -384,9 +384,9 @@ impl Timer {
     /// Returns how many timeouts are pending: scheduled, and neither fired nor cancelled. A
     /// periodic timeout counts as one.
     ///
-    /// Calls that are in progress on other threads may be missing. The call sums the counters of
-    /// all threads. With [`Builder::max_pending_timeouts`] it reads one counter. It does not
-    /// allocate.
+    /// Calls in progress on other threads may be missing, and timeouts that they are about to
+    /// cancel too late. The call sums the counters of all threads; with
+    /// [`Builder::max_pending_timeouts`] it reads one. It does not allocate.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.engine.shared.pending()

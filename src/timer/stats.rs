@@ -24,9 +24,10 @@ pub struct Stats {
     /// Runs of periodic timeouts that were not their last. So `fired - repeated` timeouts have
     /// fired for good.
     pub repeated: u64,
-    /// Timeouts whose `cancel` returned true, timeouts that a group has cancelled, futures that
-    /// were dropped while they were pending, and timeouts whose inner future was ready while they
-    /// were pending.
+    /// Timeouts whose `cancel` or `cancel_owned` returned true, or whose guard was dropped in time,
+    /// timeouts that a group has cancelled, futures that were dropped while they were pending, and
+    /// timeouts whose inner future was ready while they were pending. A cancel that is under way
+    /// may count, and stops counting if it comes too late.
     pub cancelled: u64,
     /// Timeouts that a shutdown handed back, and timeouts that were dropped unrun after the last
     /// timer or the driver had gone. A periodic timeout also counts here if a reset put it off

@@ -19,7 +19,8 @@ use crate::time::{Subtick, Timeline};
 ///
 /// Its methods do not block, with these exceptions:
 ///
-/// * [`cancel`](Self::cancel) drops the task, and so runs the destructors of its captures.
+/// * [`cancel`](Self::cancel), [`cancel_owned`](Self::cancel_owned) and the drop of a guard drop
+///   the task, and so run the destructors of its captures.
 /// * [`reset`](Self::reset), [`reset_at`](Self::reset_at) and [`deadline`](Self::deadline) wait
 ///   while another thread is inside [`Timer::pause`](crate::Timer::pause), for its one look at the
 ///   clock.
@@ -148,9 +149,10 @@ impl Timeout {
 
     /// Cancels the timeout, as [`cancel`](Self::cancel) does, and drops the handle.
     ///
-    /// If the worker has not linked the timeout into its wheel yet, both are one compare-and-swap.
-    /// So this is the cheapest way to end a timeout soon after it was scheduled. The drop of a
-    /// [`TimeoutGuard`] is the same.
+    /// If the worker has not linked the timeout into its wheel yet, both are one compare-and-swap,
+    /// as a rule. So this is the cheapest way to end a timeout soon after it was scheduled.
+    /// Periodic timeouts, those of a group, and those of an engine with a limit on pending timeouts
+    /// take two. The drop of a [`TimeoutGuard`] is the same.
     ///
     /// ```
     /// use std::time::Duration;

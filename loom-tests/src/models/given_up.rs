@@ -1,16 +1,23 @@
 //! A cancel that gives the handle up in the same exchange: the drop of a guard or of a sleep, and
 //! `cancel_owned`. What remains is a tombstone, or, if the thread has enough of those, a cancelled
-//! entry. (In a model one is enough.)
+//! entry. (In a model two are enough.)
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
 
 use super::check::check;
 use super::rig::{Ledger, driven, entries_in_use, ticks};
 use crate::sync::thread;
+use crate::time::ManualClock;
 use crate::timer::{Driver, Shutdown, Timeout, Timer};
 
 /// Leaves this thread with as many tombstones as it keeps, if `full`.
 fn fill(timer: &Timer, full: bool) {
     if full {
-        timer.schedule(ticks(9), || ()).expect("open").cancel_owned();
+        let timeouts = [(); 2].map(|()| timer.schedule(ticks(9), || ()).expect("open"));
+        assert!(timeouts.into_iter().all(Timeout::cancel_owned));
     }
 }
 
@@ -37,7 +44,7 @@ fn a_timeout_that_is_given_up_while_the_worker_takes_it_has_one_outcome() {
     for full in [false, true] {
         check(4, move || {
             let ledger = Ledger::default();
-            let (timer, mut driver, _clock) = driven(|b| b.capacity(3));
+            let (timer, mut driver, _clock) = driven(|b| b.capacity(4));
             let timeout = schedule(&timer, &ledger, full, 0);
             let worker = thread::spawn(move || {
                 let ran = driver.turn();
@@ -52,25 +59,113 @@ fn a_timeout_that_is_given_up_while_the_worker_takes_it_has_one_outcome() {
     }
 }
 
+/// Runs what is due in 5 ticks, while another thread gives its entries up and uses them again.
+/// Returns the driver after `expected` have run.
+fn turn_meanwhile(
+    mut driver: Driver,
+    clock: &ManualClock,
+    expected: usize,
+    arm: impl FnOnce() -> Vec<Timeout>,
+) -> Driver {
+    let worker = thread::spawn(move || {
+        driver.turn();
+        driver
+    });
+    let armed = arm();
+    let mut driver = worker.join().expect("no panic");
+    clock.advance(ticks(5));
+    assert_eq!(driver.turn(), expected);
+    drop(armed);
+    driver
+}
+
 /// Invariant: what it leaves may be armed again at once, whatever the worker does to it meanwhile.
 /// Legal ends: revived where it was, or pushed anew; linked before the cancel.
 #[test]
 fn an_entry_that_was_given_up_is_used_again_while_the_worker_takes_it() {
     check(4, || {
         let ledger = Ledger::default();
-        let (timer, mut driver, clock) = driven(|b| b.capacity(2));
+        let (timer, driver, clock) = driven(|b| b.capacity(2));
         let first = timer.schedule(ticks(9), ledger.task()).expect("open");
-        let worker = thread::spawn(move || {
-            driver.turn();
-            driver
+        let mut driver = turn_meanwhile(driver, &clock, 1, || {
+            assert!(first.cancel_owned());
+            vec![timer.schedule(ticks(5), ledger.task()).expect("open")]
         });
-        assert!(first.cancel_owned());
-        let second = timer.schedule(ticks(5), ledger.task()).expect("open");
-        let mut driver = worker.join().expect("no panic");
-        clock.advance(ticks(5));
-        assert_eq!(driver.turn(), 1);
-        assert!(second.is_expired());
-        drop(second);
+        assert_all_home(&timer, &mut driver);
+        ledger.assert_closed(1);
+    });
+}
+
+/// Invariant: this holds for two, one of which is linked to the other on the list, and if there was
+/// no room for a third.
+/// Legal ends: each was revived, or pushed anew, or linked before its cancel.
+#[test]
+fn entries_that_were_given_up_one_after_the_other_are_used_again() {
+    for third in [false, true] {
+        check(if third { 2 } else { 3 }, move || {
+            let ledger = Ledger::default();
+            let (timer, driver, clock) = driven(|b| b.capacity(5));
+            let schedule = |delay| timer.schedule(ticks(delay), ledger.task()).expect("open");
+            let timeouts: Vec<_> = (0..2 + u32::from(third)).map(|_| schedule(9)).collect();
+            let mut driver = turn_meanwhile(driver, &clock, 2, || {
+                assert!(timeouts.into_iter().all(Timeout::cancel_owned));
+                vec![schedule(5), schedule(5)]
+            });
+            assert_all_home(&timer, &mut driver);
+            ledger.assert_closed(2);
+        });
+    }
+}
+
+/// Invariant: a task's destructor may schedule into the very entry that its task was in.
+/// Legal ends: as above.
+#[test]
+fn a_destructor_schedules_into_the_entry_that_was_given_up() {
+    struct Again(Timer, Ledger);
+
+    impl Drop for Again {
+        fn drop(&mut self) {
+            self.0.schedule_detached(ticks(5), self.1.task()).expect("open");
+        }
+    }
+
+    check(3, || {
+        let ledger = Ledger::default();
+        let (timer, driver, clock) = driven(|b| b.capacity(2));
+        let again = Again(timer.clone(), ledger.clone());
+        let timeout = timer.schedule(ticks(9), move || drop(again)).expect("open");
+        let mut driver = turn_meanwhile(driver, &clock, 1, || {
+            assert!(timeout.cancel_owned());
+            Vec::new()
+        });
+        assert_all_home(&timer, &mut driver);
+        ledger.assert_closed(1);
+    });
+}
+
+/// Invariant: the entry of a sleep that is dropped may be used again while the sleep rings, and its
+/// waker is dropped once.
+/// Legal ends: dropped in the inbox; dropped after it rang.
+#[test]
+fn the_entry_of_a_sleep_is_given_up_and_used_again_while_it_rings() {
+    struct Nobody;
+
+    impl Wake for Nobody {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    check(3, || {
+        let (ledger, witness) = (Ledger::default(), Arc::new(Nobody));
+        let waker = Waker::from(Arc::clone(&witness));
+        let (timer, driver, clock) = driven(|b| b.capacity(3));
+        let mut sleep = timer.sleep(ticks(1));
+        assert!(Pin::new(&mut sleep).poll(&mut Context::from_waker(&waker)).is_pending());
+        clock.advance(ticks(1));
+        let mut driver = turn_meanwhile(driver, &clock, 1, || {
+            drop(sleep);
+            vec![timer.schedule(ticks(5), ledger.task()).expect("open")]
+        });
+        assert_eq!(Arc::strong_count(&witness), 2);
         assert_all_home(&timer, &mut driver);
         ledger.assert_closed(1);
     });
@@ -84,7 +179,7 @@ fn a_handle_that_is_given_up_may_outlive_its_engine() {
     for full in [false, true] {
         check(4, move || {
             let ledger = Ledger::default();
-            let (timer, driver, _clock) = driven(|b| b.capacity(3));
+            let (timer, driver, _clock) = driven(|b| b.capacity(4));
             let timeout = schedule(&timer, &ledger, full, 5);
             let end = thread::spawn(move || {
                 drop(timer);

@@ -49,9 +49,9 @@ impl State {
 
     /// PENDING → CANCELLED, or a tombstone, and the caller's handle is given up in the same step,
     /// if the worker has not linked the entry yet. Otherwise returns false, and nothing has
-    /// changed. The caller has [copied the task](super::Entry::copy_task) before: this is the
-    /// handle's last access to the engine's memory. A tombstone is on its producer's list before,
-    /// as for [`leave_tombstone`](Self::leave_tombstone).
+    /// changed. The caller has [copied the task](crate::entry::Entry::copy_own_task) before: this
+    /// is the handle's last access to the engine's memory. A tombstone is on its producer's list
+    /// before, as for [`leave_tombstone`](Self::leave_tombstone).
     #[inline]
     pub(crate) fn give_up(&self, remains: Remains) -> bool {
         let word = self.0.load(Ordering::Relaxed);
