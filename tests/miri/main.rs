@@ -8,6 +8,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod endings;
+mod given_up;
 mod periodic;
 mod races;
 mod sequences;
