@@ -61,6 +61,9 @@ pub(crate) struct Entry {
     captures: ProtocolCell<Captures>,
     #[cfg(loom)]
     in_use: std::cell::Cell<bool>,
+    /// Used as the link of a side queue is, so that loom sees who may. It does not see the table.
+    #[cfg(loom)]
+    aside: ProtocolCell<()>,
 }
 
 /// A copy of an entry's task, made before it is known whose the task is.
@@ -102,6 +105,8 @@ impl Entry {
             captures: ProtocolCell::new(task::NO_CAPTURES),
             #[cfg(loom)]
             in_use: std::cell::Cell::new(false),
+            #[cfg(loom)]
+            aside: ProtocolCell::new(()),
         }
     }
 
@@ -293,10 +298,14 @@ impl Entry {
     /// it: the thread that won the cancel, or that sends the node, until it has pushed the entry;
     /// then the worker.
     pub(crate) fn set_next_aside(&self, link: Link) {
+        #[cfg(loom)]
+        self.aside.with_mut(|_| ());
         self.table.set(link.cast());
     }
 
     pub(crate) fn next_aside(&self) -> Link {
+        #[cfg(loom)]
+        self.aside.with(|_| ());
         self.table.get().cast()
     }
 }
