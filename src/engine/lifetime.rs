@@ -152,8 +152,9 @@ impl Shared {
         let mine = shared.thread_state()?;
         // SAFETY: the caller owns the handle, and `may_be_given_up` has told the kind.
         let copy = unsafe { this.copy_own_task(kind) };
-        // SAFETY: the state is this thread's, and the caller owns the handle.
-        let is_listed = !shared.strict_order && unsafe { mine.put_tombstone(entry, remote) };
+        // SAFETY: the state is this thread's. The caller owns the handle, and the entry becomes a
+        // tombstone next, or is taken back.
+        let is_listed = unsafe { shared.list_tombstone(mine, entry, remote) };
         let remains = if is_listed { Remains::Tombstone } else { Remains::Cancelled };
         // Before the exchange, because the engine may be gone after it.
         let cancelled = &shared.counts_of(mine, remote).cancelled;
@@ -232,6 +233,17 @@ impl Shared {
         drop(unsafe { Box::from_raw(shared.as_ptr()) });
     }
 
+    /// Puts an entry on the calling thread's list of tombstones, which is done before it becomes
+    /// one. Returns false if timeouts must not take over its place, or it does not belong there.
+    ///
+    /// # Safety
+    /// As for [`ThreadState::put_tombstone`].
+    #[inline]
+    unsafe fn list_tombstone(&self, mine: &ThreadState, entry: NonNull<Entry>, remote: &Remote) -> bool {
+        // SAFETY: the caller upholds what `put_tombstone` asks for, which checks the shard.
+        !self.strict_order && unsafe { mine.put_tombstone(entry, remote) }
+    }
+
     /// Turns a cancelled entry into a tombstone of the calling thread, if it can. If this returns
     /// true, the engine may be gone by now. For that reason it is not a method of the thread's
     /// state: a reference that is an argument has to be valid until its function returns.
@@ -244,13 +256,10 @@ impl Shared {
         // SAFETY: the caller owns the handle, which keeps the engine's memory alive.
         let remote = unsafe { &*home };
         let shared = Shared::of_remote(remote);
-        if shared.strict_order {
-            return false;
-        }
         let Some(mine) = shared.thread_state() else { return false };
         // SAFETY: the state is this thread's. The caller owns the handle, and says that the entry
-        // may become a tombstone; `put_tombstone` checks the shard.
-        if !unsafe { mine.put_tombstone(entry, remote) } {
+        // may become a tombstone.
+        if !unsafe { shared.list_tombstone(mine, entry, remote) } {
             return false;
         }
         // SAFETY: the caller owns the handle, which keeps the entry alive.

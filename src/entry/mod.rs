@@ -258,13 +258,14 @@ impl Entry {
     /// atomic for that reason. Nobody writes to the captures before the engine gives the entry up.
     ///
     /// # Safety
-    /// The caller holds the engine's ownership, and the entry has no sleeper, or the caller took it
-    /// out of PENDING.
+    /// The caller holds the engine's ownership, or the handle of a timeout that runs once; and the
+    /// entry has no sleeper. Or the caller took it out of PENDING.
     #[inline]
     pub(crate) unsafe fn copy_task(&self) -> TaskCopy {
         let table = self.table.get();
         // SAFETY: a task was put in. As long as the engine owns the entry, other threads only read
-        // the captures of a task that is not a sleeper.
+        // the captures of a task that is not a sleeper. The same holds for one that runs once as
+        // long as its handle is held: nobody puts it back.
         TaskCopy { table, captures: self.captures.with(|place| unsafe { *place }) }
     }
 
@@ -278,9 +279,9 @@ impl Entry {
     #[inline]
     pub(crate) unsafe fn copy_own_task(&self, kind: Kind) -> TaskCopy {
         if kind != Kind::Sleeper {
-            // SAFETY: a task was put in. Nobody writes to the captures of one that runs once before
-            // the handle is given up.
-            return TaskCopy { table: self.table.get(), captures: self.captures.with(|place| unsafe { *place }) };
+            // SAFETY: the caller owns the handle, and says that the task is neither a sleeper nor
+            // periodic.
+            return unsafe { self.copy_task() };
         }
         // The byte of the turn may change meanwhile, so the copy is a sleeper of its own.
         let waker = self.captures.with(|place| {

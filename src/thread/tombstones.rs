@@ -42,9 +42,8 @@ impl Tombstones {
     ///
     /// The caller then makes it a tombstone by
     /// [`State::leave_tombstone`](crate::entry::State::leave_tombstone) or
-    /// [`State::give_up`](crate::entry::State::give_up). That comes
-    /// second, because afterwards the engine may be gone. If it fails,
-    /// [`take_back`](Self::take_back) undoes this call.
+    /// [`State::give_up`](crate::entry::State::give_up). That comes second, because afterwards the
+    /// engine may be gone. If it fails, [`take_back`](Self::take_back) undoes this call.
     ///
     /// # Safety
     /// The caller owns the entry's handle, and makes it a tombstone next, or takes it back. The

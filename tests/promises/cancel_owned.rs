@@ -1,9 +1,11 @@
 //! A cancel that also drops the handle, and the drop of a guard, which is the same.
 
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Waker;
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use tourbillon::{Timeout, Timer};
@@ -124,9 +126,6 @@ fn a_destructor_may_panic_or_schedule_in_a_cancel_that_owns_its_handle() {
 
 #[test]
 fn a_sleep_that_is_dropped_forgets_its_waker() {
-    use std::future::Future;
-    use std::pin::pin;
-    use std::task::{Context, Wake};
     struct Woken(AtomicUsize);
     impl Wake for Woken {
         fn wake(self: Arc<Self>) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
 
 use super::check::check;
-use super::rig::{Ledger, driven, entries_in_use, ticks};
+use super::rig::{Ledger, assert_all_home, driven, shutdown_elsewhere, ticks};
 use crate::sync::thread;
 use crate::time::ManualClock;
 use crate::timer::{Driver, Shutdown, Timeout, Timer};
@@ -26,14 +26,6 @@ fn schedule(timer: &Timer, ledger: &Ledger, full: bool, delay: u32) -> Timeout {
     let timeout = timer.schedule(ticks(delay), ledger.task()).expect("open");
     fill(timer, full);
     timeout
-}
-
-/// Asserts that no entry is lost or used twice.
-fn assert_all_home(timer: &Timer, driver: &mut Driver) {
-    driver.turn();
-    assert_eq!(timer.pending(), 0);
-    let one = timer.schedule(ticks(9), || ()).expect("open");
-    assert_eq!(entries_in_use(&one), 1);
 }
 
 /// Invariant: a timeout that is cancelled and given up while the worker links and runs it has one
@@ -201,13 +193,8 @@ fn a_timeout_that_is_given_up_during_a_shutdown_has_one_outcome() {
             let ledger = Ledger::default();
             let (timer, driver, _clock) = driven(|b| b.capacity(2));
             let timeout = timer.schedule(ticks(5), ledger.task()).expect("open");
-            let theirs = timer.clone();
-            let closer = thread::spawn(move || {
-                let how = if fire { Shutdown::FireNow } else { Shutdown::Cancel };
-                let unfired = theirs.shutdown_with(how).expect("the first").len();
-                drop(driver);
-                unfired
-            });
+            let how = if fire { Shutdown::FireNow } else { Shutdown::Cancel };
+            let closer = shutdown_elsewhere(&timer, driver, how);
             let cancelled = timeout.cancel_owned();
             let unfired = closer.join().expect("no panic");
             assert_eq!(unfired + ledger.ran() + usize::from(cancelled), 1);

@@ -14,7 +14,7 @@ use crate::shard::{Remote, Wake};
 use crate::sync::thread::{self, JoinHandle, Thread};
 use crate::sync::{Condvar, Mutex, lock};
 use crate::time::{Clock, ManualClock, Moment, Source, Subtick, Timeline};
-use crate::timer::{Builder, Driver, Timeout, Timer};
+use crate::timer::{Builder, Driver, Shutdown, Timeout, Timer};
 use crate::wheel::{ComesUp, Wheel};
 use crate::worker::Pinning;
 
@@ -70,6 +70,26 @@ impl Resting {
         let called = self.called.load(Ordering::Relaxed) > 0;
         assert!(called || self.clock.now() >= self.told, "no thread has called the driver");
     }
+}
+
+/// Asserts that nothing is pending after a turn, and that no entry is lost or used twice.
+pub(super) fn assert_all_home(timer: &Timer, driver: &mut Driver) {
+    driver.turn();
+    assert_eq!(timer.pending(), 0);
+    let one = timer.schedule(ticks(9), || ()).expect("open");
+    assert_eq!(entries_in_use(&one), 1);
+    one.cancel();
+}
+
+/// Shuts the engine down on another thread, which then drops the driver, and returns how many
+/// timeouts came back.
+pub(super) fn shutdown_elsewhere(timer: &Timer, driver: Driver, how: Shutdown) -> JoinHandle<usize> {
+    let timer = timer.clone();
+    thread::spawn(move || {
+        let unfired = timer.shutdown_with(how).expect("the first").len();
+        drop(driver);
+        unfired
+    })
 }
 
 /// Returns the entries of this timeout's engine that are not free, its own included.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
 
 use super::check::check;
-use super::rig::{driven, entries_in_use, ticks};
+use super::rig::{assert_all_home, driven, ticks};
 use crate::future::Sleep;
 use crate::sync::thread;
 use crate::time::ManualClock;
@@ -58,14 +58,6 @@ fn about_to_ring(task: &Task) -> (Timer, Driver, ManualClock, Sleep) {
     assert!(!task.finds_ready(&mut sleep));
     clock.advance(ticks(1));
     (timer, driver, clock, sleep)
-}
-
-fn assert_all_home(timer: &Timer, driver: &mut Driver) {
-    driver.turn();
-    assert_eq!(timer.pending(), 0);
-    let one = timer.schedule(ticks(9), || ()).expect("open");
-    assert_eq!(entries_in_use(&one), 1);
-    one.cancel();
 }
 
 /// Invariant: a sleep that another task polls while it rings is ready, or wakes that task.

@@ -2,7 +2,7 @@
 //! timeout like any other, whatever the worker does to the cancelled one meanwhile.
 
 use super::check::check;
-use super::rig::{Ledger, Resting, driven, entries_in_use, ticks};
+use super::rig::{Ledger, Resting, driven, entries_in_use, shutdown_elsewhere, ticks};
 use crate::sync::thread;
 use crate::time::ManualClock;
 use crate::timer::{Driver, Shutdown, Timer};
@@ -135,13 +135,8 @@ fn a_revival_that_races_with_close_has_one_outcome() {
             let ledger = Ledger::default();
             let (timer, driver, _clock) = driven(|b| b.capacity(2));
             schedule_and_cancel(&timer, &ledger);
-            let theirs = timer.clone();
-            let closer = thread::spawn(move || {
-                let how = if fire { Shutdown::FireNow } else { Shutdown::Cancel };
-                let unfired = theirs.shutdown_with(how).expect("the first").len();
-                drop(driver);
-                unfired
-            });
+            let how = if fire { Shutdown::FireNow } else { Shutdown::Cancel };
+            let closer = shutdown_elsewhere(&timer, driver, how);
             let accepted = timer.schedule_detached(ticks(5), ledger.task()).is_ok();
             let unfired = closer.join().expect("no panic");
             assert_eq!(unfired + ledger.ran(), usize::from(accepted));
