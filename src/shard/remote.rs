@@ -43,15 +43,15 @@ impl fmt::Debug for Waker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Command {
-    /// Close the shard, end, and return the pending timeouts.
-    StopAndReturn = 1,
-    /// Close the shard, end, and drop the pending timeouts: nobody waits for them.
-    StopAndDiscard = 2,
-    /// Close the shard, run the pending timeouts, and end.
-    StopAndFire = 3,
     /// Accept nothing more, and go on until nothing is pending or the drain's time is over. Then
     /// close the shard, end, and return the timeouts that are left.
-    Drain = 4,
+    Drain = 1,
+    /// Close the shard, run the pending timeouts, and end.
+    StopAndFire = 2,
+    /// Close the shard, end, and return the pending timeouts.
+    StopAndReturn = 3,
+    /// Close the shard, end, and drop the pending timeouts: nobody waits for them.
+    StopAndDiscard = 4,
 }
 
 /// One per shard. Entries point at it (`Entry::home`), so it does not move while anyone holds an
@@ -386,8 +386,7 @@ impl Remote {
     /// Returns whether the worker has to end at once.
     pub(crate) fn is_stopped(&self) -> bool {
         // Acquire: pairs with the Release in `command`.
-        let command = self.command.load(Ordering::Acquire);
-        command != 0 && command != Command::Drain as u8
+        self.command.load(Ordering::Acquire) > Command::Drain as u8
     }
 
     /// Returns when the drain is over, or `None` if no drain was commanded.
@@ -397,7 +396,9 @@ impl Remote {
 
     /// Returns whether what has not begun is not to run any more: a shutdown, or nobody, wants it.
     pub(crate) fn wants_back(&self) -> bool {
-        self.is_commanded(Command::StopAndReturn) || self.is_unwanted()
+        // Acquire: pairs with the Release in `command`. One comparison, as this is asked for each
+        // timeout that expires.
+        self.command.load(Ordering::Acquire) >= Command::StopAndReturn as u8
     }
 
     /// Returns whether the pending timeouts are to be dropped.

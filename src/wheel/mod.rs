@@ -70,6 +70,13 @@ use crate::time::{Division, Subtick};
 /// 50 µs of work in a tick.
 const CASCADE_QUOTA: usize = 2_048;
 
+/// The list of what is due. The first one, so that its place is a constant for each timeout that
+/// expires.
+const DUE_PLACE: usize = 0;
+
+/// Where the slots of the finest level begin.
+const FIRST_RING: usize = DUE_PLACE + 1;
+
 /// A cursor that does not exist: ticks have fewer bits.
 const UNMEASURED: u64 = u64::MAX;
 
@@ -113,8 +120,7 @@ pub(crate) struct Wheel {
     /// The cascade of level l is at l - 1. There is at most one at a time, because a block is due
     /// before the next one is opened.
     cascades: Box<[Cascade]>,
-    /// Lists that are outside of the rings.
-    due_place: usize,
+    /// Entries that never come up.
     never_place: usize,
     /// Entries that arrive after their tick has passed. They are taken after the entries that are
     /// due, and before those that come due next. So neither can keep the other waiting for ever
@@ -174,11 +180,11 @@ impl Wheel {
         let ring = if levels == 1 { ticks_per_wheel } else { 2 * ticks_per_wheel };
         let level_of = |level: usize| {
             let level_bits = u32::try_from(level).unwrap_or(u32::MAX);
-            Level::new(bits * level_bits, level * ring, ring)
+            Level::new(bits * level_bits, FIRST_RING + level * ring, ring)
         };
-        let rings = levels * ring;
-        let cascade_of = |level: usize| Cascade { place: rings + 1 + level, due: 0, stepped: 0 };
-        let late_place = rings + 1 + levels;
+        let never_place = FIRST_RING + levels * ring;
+        let cascade_of = |level: usize| Cascade { place: never_place + level, due: 0, stepped: 0 };
+        let late_place = never_place + levels;
         let lists = late_place + 1;
         Some(Self {
             slots: Slots::new(2 * lists)?,
@@ -186,8 +192,7 @@ impl Wheel {
             division,
             comes_up,
             cascades: (1..levels).map(cascade_of).collect(),
-            due_place: rings,
-            never_place: rings + 1,
+            never_place,
             late_place,
             late_is_next: true,
             lists,
@@ -354,7 +359,7 @@ impl Wheel {
         // Nearly always there is another entry in the slot that is due.
         if !budget.is_spent()
             && self.is_swept()
-            && let Some(entry) = self.slots.pop_front(self.due_place)
+            && let Some(entry) = self.slots.pop_front(DUE_PLACE)
         {
             budget.spend();
             self.len -= 1;
@@ -372,10 +377,10 @@ impl Wheel {
                 self.sweep(now, budget);
             }
             if budget.is_spent() {
-                self.slots.seal(self.due_place);
+                self.slots.seal(DUE_PLACE);
                 return None;
             }
-            if let Some(entry) = self.slots.pop_front(self.due_place) {
+            if let Some(entry) = self.slots.pop_front(DUE_PLACE) {
                 budget.spend();
                 self.len -= 1;
                 return Some(entry);
@@ -413,7 +418,7 @@ impl Wheel {
     fn take_late(&mut self) -> bool {
         self.late_is_next = false;
         let is_there = !self.slots.is_empty(self.late_place);
-        self.slots.move_slot(self.late_place, self.due_place);
+        self.slots.move_slot(self.late_place, DUE_PLACE);
         is_there
     }
 
@@ -437,7 +442,7 @@ impl Wheel {
     /// never.
     pub(crate) fn next_due(&self) -> Option<Subtick> {
         let is_due = |place| !self.slots.is_empty(place);
-        if !self.is_swept() || is_due(self.due_place) || is_due(self.late_place) {
+        if !self.is_swept() || is_due(DUE_PLACE) || is_due(self.late_place) {
             return Some(Subtick::ZERO);
         }
         let event = self.next_event().map(|(at, _)| at);
@@ -449,7 +454,7 @@ impl Wheel {
     /// there is none. Looks at slots in the order of their ticks, until none can hold an earlier
     /// deadline than the one found.
     pub(crate) fn earliest(&self) -> Subtick {
-        let due = [self.due_place, self.late_place].map(|place| self.slots.earliest_in(place));
+        let due = [DUE_PLACE, self.late_place].map(|place| self.slots.earliest_in(place));
         let at_once =
             due.into_iter().chain((self.next_swept()..2 * self.lists).map(|place| self.slots.earliest_in(place)));
         let cascading = self.cascades.iter().map(|cascade| self.slots.earliest_in(cascade.place));
@@ -472,7 +477,7 @@ impl Wheel {
             take(entry);
         }
         let occupied = self.levels.iter_mut().flat_map(|level| level.take_occupied(self.cursor));
-        for place in occupied.chain(self.due_place..self.lists) {
+        for place in std::iter::once(DUE_PLACE).chain(occupied).chain(self.never_place..self.lists) {
             while let Some(entry) = self.slots.pop_front(place) {
                 self.len -= 1;
                 take(entry);
@@ -508,7 +513,7 @@ impl Wheel {
             Event::Due(tick) => {
                 let place = self.levels[0].place(tick);
                 self.levels[0].mark(place, false);
-                self.slots.move_slot(place, self.due_place);
+                self.slots.move_slot(place, DUE_PLACE);
                 self.hurried = Subtick::NEVER;
                 // Unless a part of it is yet to come.
                 self.cursor = self.cursor.max(tick.min(last_tick) + 1);

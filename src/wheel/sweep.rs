@@ -3,7 +3,7 @@
 
 use std::ptr::NonNull;
 
-use super::{Budget, Wheel};
+use super::{Budget, DUE_PLACE, Wheel};
 use crate::entry::{Entry, entry_ref};
 use crate::time::Subtick;
 
@@ -27,13 +27,13 @@ impl Wheel {
             budget.spend();
             // SAFETY: entries in a slot are valid.
             let deadline = unsafe { entry_ref(entry) }.state.deadline();
-            let place = if deadline <= now { self.outside(self.due_place) } else { self.place_for(deadline) };
+            let place = if deadline <= now { self.outside(DUE_PLACE) } else { self.place_for(deadline) };
             // SAFETY: it is in no slot now, and still the wheel's.
             unsafe { self.slots.push_back(place.slot, entry, place.rank) };
             self.mark(place);
         }
         if self.is_swept() {
-            self.slots.sort(self.due_place, self.division);
+            self.slots.sort(DUE_PLACE, self.division);
         } else {
             self.slots.seal(self.next_swept());
         }
