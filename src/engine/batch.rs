@@ -186,21 +186,22 @@ impl Batched {
     #[inline(always)]
     pub(crate) fn run(self, at: At<'_>, runner: &mut impl Run) {
         let this = self.entry();
-        let (deadline, kind) = this.state.look();
+        let seen = this.state.load();
+        let deadline = seen.deadline();
         if at.may_go_back && at.remote.wants_back() {
             // SAFETY: this value holds the engine's ownership, and ends with it.
             if let HandBack::Done(dropped) = unsafe { hand_back(at.shared, at.remote, self.entry) } {
                 return dropped.unwrap_or_else(|panic| runner.report(panic));
             }
         }
-        if kind == Kind::Series {
+        if seen.kind() == Kind::Series {
             // SAFETY: the worker has expired it, and it was taken off the batch once.
             return runner.periodic(deadline, unsafe { PeriodicRun::new(self.entry) });
         }
         let BatchKind::Due(now) = self.kind else { return self.run_expired(at, deadline, runner) };
         // SAFETY: this value holds the engine's ownership, and the entry has no sleeper.
-        let copy = unsafe { this.copy_task() };
-        match this.state.claim(now) {
+        let mut copy = unsafe { this.copy_task() };
+        match this.state.claim(seen, now) {
             Expire::Fire => {}
             // SAFETY: the engine was the last owner, so this thread is the sole owner.
             Expire::FireLast => unsafe { at.shared.put_entry(self.entry) },
@@ -208,16 +209,17 @@ impl Batched {
         }
         at.count();
         // SAFETY: this call has claimed the entry after it made the copy.
-        runner.once(deadline, unsafe { copy.into_task() });
+        runner.once(deadline, unsafe { copy.as_task() });
     }
 
     /// Runs a timeout that was taken out of PENDING, and counted then.
     fn run_expired(self, at: At<'_>, deadline: Subtick, runner: &mut impl Run) {
         // SAFETY: the entry was taken out of PENDING for this batch, and was taken off once.
-        let task = unsafe { self.entry().take_task() };
+        let mut copy = unsafe { self.entry().copy_task() };
         // SAFETY: this value holds the engine's ownership, and ends with it.
         unsafe { at.shared.let_go(self.entry) };
-        runner.once(deadline, task);
+        // SAFETY: as for the copy.
+        runner.once(deadline, unsafe { copy.as_task() });
     }
 
     /// Does what is to be done with a timeout that could not be claimed.

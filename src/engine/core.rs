@@ -243,7 +243,7 @@ unsafe fn fire(
     sink: &mut impl FnMut(Batch),
 ) {
     // SAFETY: the engine has not given the entry up.
-    let kind = unsafe { entry_ref(entry) }.state.look().1;
+    let kind = unsafe { entry_ref(entry) }.state.load().kind();
     if kind != Kind::Series {
         count_fired(1, shared, remote);
     }
@@ -306,7 +306,7 @@ fn withdraw(
     let this = unsafe { entry_ref(entry) };
     loop {
         if this.state.withdraw() {
-            return if this.state.look().1 == Kind::Sleeper {
+            return if this.state.load().kind() == Kind::Sleeper {
                 // SAFETY: this call has just withdrawn it, and it is in no list.
                 unsafe { wake_later(wakes, entry, shared, remote) }
             } else {

@@ -13,7 +13,7 @@ use super::core::{Core, count_fired, wake_later};
 use super::lifetime::SharedRef;
 use super::periodic::PeriodicRun;
 use super::run::Run;
-use crate::entry::{Entry, Expire, Kind, entry_ref};
+use crate::entry::{Entry, Expire, Kind, Snapshot, entry_ref};
 use crate::shard::Remote;
 use crate::time::Subtick;
 use crate::wheel::Budget;
@@ -61,17 +61,17 @@ impl<'a> Due<'a> {
             let Some(entry) = self.core.wheel.pop_due(self.core.now, self.budget) else { break };
             // SAFETY: the engine has not given the entry up.
             let this = unsafe { entry_ref(entry) };
-            let (deadline, kind) = this.state.look();
-            if kind != Kind::Once {
+            let seen = this.state.load();
+            if seen.kind() != Kind::Once {
                 // SAFETY: just popped out of its slot.
-                if let Some(run) = unsafe { self.expire(entry, kind) } {
-                    runner.periodic(deadline, run);
+                if let Some(run) = unsafe { self.expire(entry, seen) } {
+                    runner.periodic(seen.deadline(), run);
                 }
                 continue;
             }
             // SAFETY: the engine has not given the entry up, and it has no sleeper.
-            let copy = unsafe { this.copy_task() };
-            match this.state.claim(self.core.now) {
+            let mut copy = unsafe { this.copy_task() };
+            match this.state.claim(seen, self.core.now) {
                 Expire::Fire => {}
                 // SAFETY: the engine was the last owner, so the worker is the sole owner. A shard's
                 // free list is only used with its own engine.
@@ -87,7 +87,7 @@ impl<'a> Due<'a> {
             // that it has freed.
             count_fired(1, self.shared, self.remote);
             // SAFETY: this call has claimed the entry after it made the copy.
-            runner.once(deadline, unsafe { copy.into_task() });
+            runner.once(seen.deadline(), unsafe { copy.as_task() });
         }
         if self.fired > 0 {
             // After the tasks: what they have scheduled on other shards is still to run.
@@ -102,8 +102,9 @@ impl<'a> Due<'a> {
         while let Some(entry) = self.core.wheel.pop_due(self.core.now, self.budget) {
             // SAFETY: the engine has not given the entry up.
             let state = &unsafe { entry_ref(entry) }.state;
-            match state.look().1 {
-                Kind::Once => match state.batch(self.core.now) {
+            let seen = state.load();
+            match seen.kind() {
+                Kind::Once => match state.batch(seen, self.core.now) {
                     Expire::Fire | Expire::FireLast => self.fired += 1,
                     other => {
                         // SAFETY: just popped out of its slot.
@@ -112,7 +113,7 @@ impl<'a> Due<'a> {
                     }
                 },
                 // SAFETY: just popped out of its slot.
-                kind => match unsafe { self.expire(entry, kind) } {
+                Kind::Series | Kind::Sleeper => match unsafe { self.expire(entry, seen) } {
                     Some(_run) => {}
                     None => continue,
                 },
@@ -131,17 +132,18 @@ impl<'a> Due<'a> {
     /// woken when the turn is over.
     ///
     /// # Safety
-    /// The entry is the engine's, of this kind, and has come out of its slot.
+    /// The entry is the engine's, has come out of its slot, and `seen` says that it is of these
+    /// kinds.
     #[inline]
-    unsafe fn expire(&mut self, entry: NonNull<Entry>, kind: Kind) -> Option<PeriodicRun> {
-        if kind == Kind::Series && self.remote.drains_until().is_some() {
+    unsafe fn expire(&mut self, entry: NonNull<Entry>, seen: Snapshot) -> Option<PeriodicRun> {
+        if seen.kind() == Kind::Series && self.remote.drains_until().is_some() {
             // Its runs do not go on. It stays pending, and the close hands it back.
             // SAFETY: the caller says that it has come out of its slot.
             unsafe { self.core.wheel.insert_again(entry, Subtick::NEVER) };
             return None;
         }
         // SAFETY: the engine has not given the entry up.
-        match unsafe { entry_ref(entry) }.state.expire(self.core.now) {
+        match unsafe { entry_ref(entry) }.state.expire(seen, self.core.now) {
             Expire::Fire | Expire::FireLast => self.fired += 1,
             other => {
                 // SAFETY: the caller says that it has come out of its slot.
@@ -149,7 +151,7 @@ impl<'a> Due<'a> {
                 return None;
             }
         }
-        if kind == Kind::Sleeper {
+        if seen.kind() == Kind::Sleeper {
             // At once, because a task of this very turn may need its place under the limit.
             count_fired(1, self.shared, self.remote);
             // SAFETY: this call has expired it, and it is in no list.

@@ -3,14 +3,14 @@
 use std::task::Waker;
 
 use super::periodic::PeriodicRun;
-use crate::entry::Task;
+use crate::entry::TaskInPlace;
 use crate::panics::Panic;
 use crate::time::Subtick;
 
 /// Runs timeouts that were claimed for it. A task's panic is its own to catch.
 pub(crate) trait Run {
     /// Runs the task of a timeout that runs once.
-    fn once(&mut self, deadline: Subtick, task: Task);
+    fn once(&mut self, deadline: Subtick, task: TaskInPlace<'_>);
     fn periodic(&mut self, deadline: Subtick, run: PeriodicRun);
     /// Wakes a sleeping future, unless it is awake.
     fn wake(&mut self, deadline: Subtick, waker: Option<Waker>);

@@ -13,7 +13,7 @@ use super::backpressure::{MANY, Patience};
 use super::*;
 use crate::arena::Arena;
 use crate::count::STUCK;
-use crate::entry::{ArmFlags, Cancel, Entry, Reset, State, Task, Tell, entry_ref};
+use crate::entry::{ArmFlags, Cancel, Entry, Reset, State, Task, TaskInPlace, Tell, entry_ref};
 use crate::panics::Panic;
 use crate::shard::{Command, LOOK_DEPTH, Remote, WAKE_DEPTH, Wake};
 use crate::sync::{AtomicUsize, Ordering};
@@ -159,7 +159,7 @@ fn turn(shard: &mut Core, shared: &SharedRef, now: u64) -> Turn {
 struct Plainly;
 
 impl Run for Plainly {
-    fn once(&mut self, _: Subtick, task: Task) {
+    fn once(&mut self, _: Subtick, task: TaskInPlace<'_>) {
         task.run();
     }
 

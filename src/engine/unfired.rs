@@ -106,7 +106,7 @@ pub(super) unsafe fn hand_back(shared: &SharedRef, remote: &Remote, entry: NonNu
     // A cancel was first. It has taken the task, but not that of a periodic timeout, which had
     // expired.
     // SAFETY: the caller holds the engine's ownership.
-    if unsafe { entry_ref(entry) }.state.look().1 == Kind::Series {
+    if unsafe { entry_ref(entry) }.state.load().kind() == Kind::Series {
         // SAFETY: the task is the runner's, which is the caller, and gives the ownership up.
         return HandBack::Done(unsafe { clear_away(shared, entry) });
     }

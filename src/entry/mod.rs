@@ -23,6 +23,7 @@ mod series;
 mod sleeper;
 mod state;
 mod task;
+mod task_copy;
 
 use std::ptr::{self, NonNull};
 use std::task::Waker;
@@ -31,9 +32,11 @@ pub(crate) use outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Kind, Re
 pub use series::MissedTicks;
 pub(crate) use series::{FnNext, FnRepeat, Repeat, Schedule, Series};
 pub(crate) use sleeper::Sleeper;
-pub(crate) use state::{ArmFlags, State};
+pub(crate) use state::{ArmFlags, Snapshot, State};
+use task::Captures;
 pub(crate) use task::Task;
-use task::{Captures, TaskVTable};
+use task_copy::TaskCopy;
+pub(crate) use task_copy::TaskInPlace;
 
 use crate::sync::{ProtocolCell, ShownPtr};
 
@@ -64,28 +67,6 @@ pub(crate) struct Entry {
     /// Used as the link of a side queue is, so that loom sees who may. It does not see the table.
     #[cfg(loom)]
     aside: ProtocolCell<()>,
-}
-
-/// A copy of an entry's task, made before it is known whose the task is.
-pub(crate) struct TaskCopy {
-    table: *const (),
-    captures: Captures,
-}
-
-impl TaskCopy {
-    /// Returns the task.
-    ///
-    /// # Safety
-    /// The caller has taken the entry out of PENDING after it made the copy. The task was not taken
-    /// otherwise.
-    #[inline]
-    pub(crate) unsafe fn into_task(self) -> Task {
-        // SAFETY: the entry was pending after the copy, so no canceller had written a link yet, and
-        // `put_task` had stored the table.
-        let table = unsafe { &*self.table.cast::<TaskVTable>() };
-        // SAFETY: both parts are of the task that was in the entry, and the caller takes it once.
-        unsafe { Task::from_parts(table, self.captures) }
-    }
 }
 
 #[cfg(not(loom))]
@@ -266,7 +247,7 @@ impl Entry {
         // SAFETY: a task was put in. As long as the engine owns the entry, other threads only read
         // the captures of a task that is not a sleeper. The same holds for one that runs once as
         // long as its handle is held: nobody puts it back.
-        TaskCopy { table, captures: self.captures.with(|place| unsafe { *place }) }
+        TaskCopy::new(table, self.captures.with(|place| unsafe { *place }))
     }
 
     /// Copies the task, for a thread that is about to [give the entry up](State::give_up). If that
@@ -292,7 +273,7 @@ impl Entry {
             unsafe { sleeper.copy_waker() }
         });
         let (table, captures) = Task::sleeper(waker).into_parts();
-        TaskCopy { table: ptr::from_ref(table).cast(), captures }
+        TaskCopy::new(ptr::from_ref(table).cast(), captures)
     }
 
     /// Sets the link of the cancelled queue or of the reset queue. Only the owner of the body uses

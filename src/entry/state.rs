@@ -135,6 +135,27 @@ impl ArmFlags {
     }
 }
 
+/// A word that the engine has seen. The entry may have been cancelled or reset since.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Snapshot(u64);
+
+impl Snapshot {
+    #[inline]
+    pub(crate) fn deadline(self) -> Subtick {
+        deadline_in(self.0)
+    }
+
+    /// Returns what kind of timeout the entry holds, which does not change.
+    #[inline]
+    pub(crate) fn kind(self) -> Kind {
+        match self.0 & (SERIES | SLEEPER) {
+            0 => Kind::Once,
+            SERIES => Kind::Series,
+            _ => Kind::Sleeper,
+        }
+    }
+}
+
 /// The word and its transitions.
 #[derive(Debug)]
 pub(crate) struct State(AtomicU64);
@@ -270,25 +291,19 @@ impl State {
         }
     }
 
-    /// Returns the deadline, and what kind of timeout the entry holds. The caller holds the
-    /// engine's ownership.
+    /// Returns the word as it is now. The caller holds the engine's ownership.
     #[inline]
-    pub(crate) fn look(&self) -> (Subtick, Kind) {
-        // Relaxed: the step that ends the wait sees a later reset; the bits do not change.
-        let word = self.0.load(Ordering::Relaxed);
-        let kind = match word & (SERIES | SLEEPER) {
-            0 => Kind::Once,
-            SERIES => Kind::Series,
-            _ => Kind::Sleeper,
-        };
-        (deadline_in(word), kind)
+    pub(crate) fn load(&self) -> Snapshot {
+        // Acquire: pairs with the release of the handle that has gone. If the engine is the only
+        // owner, the step that ends the wait does not look again.
+        Snapshot(self.0.load(Ordering::Acquire))
     }
 
     /// PENDING → EXPIRED, by the worker, for a periodic timeout or a sleeping future, if the
     /// deadline is not after `now`.
     #[inline]
-    pub(crate) fn expire(&self, now: Subtick) -> Expire {
-        self.end_wait(now, expired, |word| {
+    pub(crate) fn expire(&self, seen: Snapshot, now: Subtick) -> Expire {
+        self.end_wait(seen, now, expired, |word| {
             self.0.store(expired(word), Ordering::Relaxed);
             Expire::Fire
         })
@@ -296,30 +311,33 @@ impl State {
 
     /// Marks a timeout that is due for a batch, by the worker. It stays pending.
     #[inline]
-    pub(crate) fn batch(&self, now: Subtick) -> Expire {
-        self.end_wait(now, |word| (word & !LINKED) | BATCHED, |_| Expire::Fire)
+    pub(crate) fn batch(&self, seen: Snapshot, now: Subtick) -> Expire {
+        self.end_wait(seen, now, |word| (word & !LINKED) | BATCHED, |_| Expire::Fire)
     }
 
     /// PENDING → EXPIRED, by the thread that is about to run the task, if the deadline is not after
     /// `now`. The engine gives the entry up in the same step, so the caller has
     /// [copied the task](super::Entry::copy_task) before.
     #[inline]
-    pub(crate) fn claim(&self, now: Subtick) -> Expire {
-        self.end_wait(now, |word| (word & !(PHASE | ENGINE)) | EXPIRED, |_| Expire::FireLast)
+    pub(crate) fn claim(&self, seen: Snapshot, now: Subtick) -> Expire {
+        self.end_wait(seen, now, |word| (word & !(PHASE | ENGINE)) | EXPIRED, |_| Expire::FireLast)
     }
 
     /// Ends the wait of a timeout that is due: by an exchange for the word that `ended` makes, or
-    /// by `alone` if the engine is the only owner.
+    /// by `alone` if the engine is the only owner. `seen` is what the caller has [seen](Self::load)
+    /// of the word since it holds the engine's ownership.
     #[inline(always)]
-    fn end_wait(&self, now: Subtick, ended: impl Fn(u64) -> u64, alone: impl FnOnce(u64) -> Expire) -> Expire {
-        // Acquire, both: pairs with the release of the handle that has gone.
-        let mut word = self.0.load(Ordering::Acquire);
+    fn end_wait(
+        &self,
+        seen: Snapshot,
+        now: Subtick,
+        ended: impl Fn(u64) -> u64,
+        alone: impl FnOnce(u64) -> Expire,
+    ) -> Expire {
+        let Snapshot(mut word) = seen;
         loop {
-            if phase_of(word) != PENDING {
-                return Expire::Cancelled;
-            }
-            if word & RESET_QUEUED != 0 {
-                return Expire::ResetQueued;
+            if word & (PHASE | RESET_QUEUED) != PENDING {
+                return if phase_of(word) == PENDING { Expire::ResetQueued } else { Expire::Cancelled };
             }
             if deadline_in(word) > now {
                 return Expire::NotBefore(deadline_in(word));
@@ -327,6 +345,7 @@ impl State {
             if is_engines_alone(word) {
                 return alone(word);
             }
+            // Acquire, also if it fails: pairs with the release of the handle that has gone.
             match self.0.compare_exchange_weak(word, ended(word), Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Expire::Fire,
                 Err(now) => word = now,

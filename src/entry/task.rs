@@ -47,6 +47,31 @@ pub(super) struct TaskVTable {
     _sleeps: bool,
 }
 
+impl TaskVTable {
+    /// Runs a task for the last time.
+    ///
+    /// # Safety
+    /// This is the table of the task with these captures. They are not used again, even if this
+    /// panics: they are moved out.
+    #[inline]
+    pub(super) unsafe fn run(&self, captures: &mut Captures) {
+        // SAFETY: the caller says so.
+        unsafe { (self.run)(captures.as_mut_ptr().cast()) };
+    }
+
+    /// Drops a task without running it.
+    ///
+    /// # Safety
+    /// As for [`run`](Self::run).
+    #[inline]
+    pub(super) unsafe fn discard(&self, captures: &mut Captures) {
+        if let Some(discard) = self.discard {
+            // SAFETY: the caller says so.
+            unsafe { discard(captures.as_mut_ptr().cast()) };
+        }
+    }
+}
+
 type RunAgain = unsafe fn(*mut u8, Subtick, &Timeline) -> Option<NextDue>;
 
 // SAFETY: a task is built only from closures that are `Send` (see `Task::new`), and holds nothing
@@ -229,19 +254,9 @@ impl Task {
 
     /// Runs it; a periodic closure for the last time.
     pub(crate) fn run(self) {
-        // SAFETY: the task is neither used again nor dropped.
-        unsafe { ManuallyDrop::new(self).run_in_place() };
-    }
-
-    /// Runs it in place, because a task that is moved on its way to be run costs a copy each time.
-    ///
-    /// # Safety
-    /// The task is not used again, nor dropped, even if this panics: its captures have been moved
-    /// out.
-    #[inline]
-    pub(crate) unsafe fn run_in_place(&mut self) {
+        let mut this = ManuallyDrop::new(self);
         // SAFETY: `new` chose `vtable` together with the captures, and they are used up here once.
-        unsafe { (self.vtable.run)(self.captures.as_mut_ptr().cast()) };
+        unsafe { this.vtable.run(&mut this.captures) };
     }
 
     /// Returns the closure.
@@ -266,11 +281,9 @@ impl Task {
 impl Drop for Task {
     #[inline]
     fn drop(&mut self) {
-        if let Some(discard) = self.vtable.discard {
-            // SAFETY: `new` chose `vtable` together with the captures. `run` and `into_inner`
-            // forget the task, so the captures are still there.
-            unsafe { discard(self.captures.as_mut_ptr().cast()) };
-        }
+        // SAFETY: `new` chose `vtable` together with the captures. `run` and `into_inner` forget
+        // the task, so the captures are still there.
+        unsafe { self.vtable.discard(&mut self.captures) };
     }
 }
 

@@ -8,7 +8,6 @@ mod pool;
 use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
-use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::Arc;
@@ -21,9 +20,9 @@ pub use pool::ThreadPool;
 
 use crate::count::{Recorder, Running, TASKS_A_LOOK};
 use crate::engine::{At, Batch, Due, Entries, PART, PeriodicRun, Run, Shared, SharedRef};
-use crate::entry::Task;
+use crate::entry::TaskInPlace;
 use crate::events;
-use crate::panics::{self, CatchUnwind, Panic, Ran};
+use crate::panics::{self, CatchUnwind, Panic};
 #[cfg(loom)]
 use crate::sync::LocalCell;
 use crate::sync::Ordering;
@@ -246,12 +245,16 @@ struct Runs<'a> {
     lateness: Recorder<'a>,
     /// What the thread was running before, for `running`: a task may run a batch.
     running: Option<(&'a Running, (u64, u64))>,
-    ran: usize,
+    /// How many tasks run before the next look at the clock.
+    until_look: usize,
     now_ns: u64,
-    /// The deadline that was recorded last, if the clock has not been read since. The timeouts of a
-    /// burst may have one.
-    recorded: Option<Subtick>,
+    /// The deadline that was recorded last. The timeouts of a burst may have one.
+    /// [`NOT_RECORDED`] if the clock has been read since.
+    recorded: u64,
 }
+
+/// No deadline: a [`Subtick`] has fewer bits.
+const NOT_RECORDED: u64 = u64::MAX;
 
 impl<'a> Runs<'a> {
     fn begin(shared: &'a SharedRef, shard: usize) -> Self {
@@ -260,46 +263,46 @@ impl<'a> Runs<'a> {
             running.begin(shard);
         }
         let lateness = Recorder::new(&shared.remote(shard).lateness);
-        Self { shared, lateness, running, ran: 0, now_ns: 0, recorded: None }
+        Self { shared, lateness, running, until_look: 0, now_ns: 0, recorded: NOT_RECORDED }
     }
 
     /// Looks at the clock now and then.
     #[inline]
     fn look(&mut self) {
-        if self.ran.is_multiple_of(TASKS_A_LOOK) {
+        self.until_look = self.until_look.checked_sub(1).unwrap_or_else(|| {
             self.look_now();
-        }
-        self.ran += 1;
+            TASKS_A_LOOK - 1
+        });
     }
 
     #[inline(never)]
     fn look_now(&mut self) {
         if let Some(ns) = self.shared.timeline().try_now_ns() {
             self.now_ns = ns;
-            self.recorded = None;
+            self.recorded = NOT_RECORDED;
             self.running.inspect(|(running, _)| running.look(ns));
         }
     }
 
     #[inline]
     fn record(&mut self, deadline: Subtick) {
-        if self.recorded == Some(deadline) {
+        if self.recorded == deadline.get() {
             return self.lateness.record_again();
         }
         // Timeouts that a shutdown fires before their deadline are not late, and not recorded.
         if let Some(late_ns) = self.now_ns.checked_sub(self.shared.timeline().scale().ns_of(deadline)) {
             self.lateness.record(late_ns);
-            self.recorded = Some(deadline);
+            self.recorded = deadline.get();
         }
     }
 }
 
 impl Run for Runs<'_> {
     #[inline(always)]
-    fn once(&mut self, deadline: Subtick, task: Task) {
+    fn once(&mut self, deadline: Subtick, task: TaskInPlace<'_>) {
         self.look();
         self.record(deadline);
-        if let Err(panic) = run_task(task) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| task.run())) {
             self.report(panic);
         }
     }
@@ -334,15 +337,6 @@ impl Drop for Runs<'_> {
             running.restore(before);
         }
     }
-}
-
-/// Runs a task that was taken out of its entry. Always inlined, so that the task is not moved once
-/// more.
-#[inline(always)]
-fn run_task(task: Task) -> Ran {
-    let mut task = ManuallyDrop::new(task);
-    // SAFETY: the task is in a `ManuallyDrop`, so nothing uses or drops it after this.
-    catch_unwind(AssertUnwindSafe(|| unsafe { task.run_in_place() }))
 }
 
 /// Counts a panic, and reports it to the user.

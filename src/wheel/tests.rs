@@ -132,7 +132,7 @@ impl Bench {
             self.popped += 1;
             // SAFETY: entries in the wheel are held.
             let this = unsafe { entry_ref(entry) };
-            match this.state.expire(now) {
+            match this.state.expire(this.state.load(), now) {
                 Expire::Fire => {
                     let id = this.home().addr();
                     assert!(self.oracle.deadline(id).is_some_and(|deadline| deadline <= self.now), "early");

@@ -241,7 +241,7 @@ impl Bare {
         this.fill(std::ptr::from_ref(remote).cast(), Task::series(Series::new(Schedule::AsTaskSays, first, task)));
         this.state.arm(Subtick::ZERO, ArmFlags::HANDLE.and(ArmFlags::SERIES));
         this.state.link();
-        assert_eq!(this.state.expire(Subtick::ZERO), Expire::Fire);
+        assert_eq!(this.state.expire(this.state.load(), Subtick::ZERO), Expire::Fire);
         let handle = Armed { entry, deadline: Subtick::ZERO }.handle();
         // SAFETY: this thread has just expired the entry, which is in no list.
         (unsafe { PeriodicRun::new(entry) }, handle)

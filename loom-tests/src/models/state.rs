@@ -32,7 +32,7 @@ fn cancel(entry: &Entry) -> Cancel {
 }
 
 fn expire(entry: &Entry, now: u64) -> Expire {
-    let expire = entry.state.expire(tick(now));
+    let expire = entry.state.expire(entry.state.load(), tick(now));
     if expire == Expire::Fire {
         // SAFETY: this thread has just taken the entry out of PENDING, and owns its task.
         unsafe { entry.take_task() }.run();
@@ -238,10 +238,11 @@ fn a_claim_takes_the_task_and_gives_the_entry_up() {
                 }
                 (cancel, last)
             });
-            let is_due = !is_batched || entry.state.batch(tick(1)) == Expire::Fire;
+            let is_due = !is_batched || entry.state.batch(entry.state.load(), tick(1)) == Expire::Fire;
+            let seen = entry.state.load();
             // SAFETY: the engine owns the entry, and it has no sleeper.
             let copy = unsafe { entry.copy_task() };
-            let claim = if is_due { entry.state.claim(tick(1)) } else { Expire::Cancelled };
+            let claim = if is_due { entry.state.claim(seen, tick(1)) } else { Expire::Cancelled };
             let fired = matches!(claim, Expire::Fire | Expire::FireLast);
             if fired {
                 // SAFETY: this thread has just claimed the entry, after the copy.

@@ -74,7 +74,8 @@ fn looks_change_nothing_and_answer_by_the_word() {
     each_look(State::is_pending, |was| was.is_pending() || was.is_running());
     each_look(State::is_expired, |was| was.phase == 2 && !was.series);
     each_look(State::is_cancelled, |was| was.phase == 3);
-    each_look(State::look, |was| match was {
+    let load = |state: &State| (state.load().deadline(), state.load().kind());
+    each_look(load, |was| match was {
         Seen { sleeper: true, .. } => (Subtick::new(10), Kind::Sleeper),
         Seen { series: true, .. } => (Subtick::new(10), Kind::Series),
         _ => (Subtick::new(10), Kind::Once),
@@ -173,14 +174,14 @@ fn due_entries_expire_unless_reset_queued_and_a_shutdown_expires_all_pending() {
     };
     for now in [9, 10, 11] {
         each(
-            |state| state.expire(Subtick::new(now)),
+            |state| state.expire(state.load(), Subtick::new(now)),
             |answer, was, is| {
                 let expected = look(was, now).map_or_else(|no| (no, was), |_| (Expire::Fire, was.expired()));
                 assert_eq!((answer, is), expected, "{was:?}");
             },
         );
         each(
-            |state| state.batch(Subtick::new(now)),
+            |state| state.batch(state.load(), Subtick::new(now)),
             |answer, was, is| {
                 let expected = match look(was, now) {
                     Err(no) => (no, was),
@@ -191,7 +192,7 @@ fn due_entries_expire_unless_reset_queued_and_a_shutdown_expires_all_pending() {
             },
         );
         each(
-            |state| state.claim(Subtick::new(now)),
+            |state| state.claim(state.load(), Subtick::new(now)),
             |answer, was, is| {
                 let expected = match look(was, now) {
                     Err(no) => (no, was),
