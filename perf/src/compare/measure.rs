@@ -19,9 +19,10 @@ pub(crate) fn measure(name: Name, job: &Job) -> Result<Line> {
         }
         Name::Tourbillon => workloads::run::<systems::tourbillon::Pooled>(job),
         Name::TourbillonInline => workloads::run::<systems::tourbillon::OnWorker>(job),
-        Name::TourbillonResetAt => workloads::run::<systems::tourbillon::ResetAt>(job),
+        Name::TourbillonAt => workloads::run::<systems::tourbillon::At>(job),
         Name::TourbillonFuture => workloads::run::<systems::tourbillon_futures::Engine>(job),
         Name::BareCas => workloads::run::<systems::floor::BareCas>(job),
+        Name::BareCalls => workloads::run::<systems::floor::BareCalls>(job),
         Name::Heap => workloads::run::<systems::heap::Heap>(job),
         #[cfg(feature = "peers")]
         Name::Tokio => workloads::run::<systems::tokio::Sleeps>(job),

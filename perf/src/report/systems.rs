@@ -65,12 +65,13 @@ const SPARE: [RGBColor; 4] = [VERMILION, GREEN, PURPLE, OLIVE];
 
 type Known = (&'static str, &'static str, Kind, RGBColor, Dot, bool, Option<&'static str>);
 
-const KNOWN: [Known; 19] = [
+const KNOWN: [Known; 20] = [
     ("tourbillon", "Tourbillon", Kind::Ours, OURS, Dot::Circle, false, Some("tourbillon")),
     ("tourbillon-inline", "Tourbillon, inline", Kind::Ours, OURS, Dot::Circle, true, Some("tourbillon")),
-    ("tourbillon-reset-at", "Tourbillon, reset_at", Kind::Ours, OURS, Dot::Circle, true, Some("tourbillon")),
+    ("tourbillon-at", "Tourbillon, deadlines given", Kind::Ours, OURS, Dot::Circle, true, Some("tourbillon")),
     ("tourbillon-future", "Tourbillon, futures", Kind::Ours, OURS, Dot::Square, true, Some("tourbillon")),
     ("bare-cas", "bare CAS (floor)", Kind::Floor, GREY, Dot::Square, true, None),
+    ("bare-calls", "bare calls (floor)", Kind::Floor, GREY, Dot::Cross, true, None),
     ("no-timers", "no timers", Kind::Floor, GREY, Dot::Triangle, false, None),
     ("netty", "Netty", Kind::Shared, ORANGE, Dot::Square, false, None),
     ("netty-512", "Netty, 512 slots", Kind::Shared, ORANGE, Dot::Square, true, None),

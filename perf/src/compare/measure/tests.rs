@@ -76,9 +76,10 @@ macro_rules! every_case_of {
 every_case_of! {
     tourbillon: Tourbillon,
     tourbillon_inline: TourbillonInline,
-    tourbillon_reset_at: TourbillonResetAt,
+    tourbillon_at: TourbillonAt,
     tourbillon_future: TourbillonFuture,
     bare_cas: BareCas,
+    bare_calls: BareCalls,
     heap: Heap,
     #[cfg(feature = "peers")]
     no_timers: NoTimers,

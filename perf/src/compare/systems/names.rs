@@ -11,9 +11,10 @@ use crate::compare::cases::Work;
 pub(crate) enum Name {
     Tourbillon,
     TourbillonInline,
-    TourbillonResetAt,
+    TourbillonAt,
     TourbillonFuture,
     BareCas,
+    BareCalls,
     NoTimers,
     Netty,
     #[value(name = "netty-512")]
@@ -44,12 +45,13 @@ pub(crate) enum How {
 
 /// All, in the order in which they are shown. The first is the one that the others are compared
 /// with.
-pub(crate) const SYSTEMS: [Name; 19] = [
+pub(crate) const SYSTEMS: [Name; 20] = [
     Name::Tourbillon,
     Name::TourbillonInline,
-    Name::TourbillonResetAt,
+    Name::TourbillonAt,
     Name::TourbillonFuture,
     Name::BareCas,
+    Name::BareCalls,
     Name::NoTimers,
     Name::Netty,
     Name::Netty512,
@@ -72,9 +74,10 @@ impl Name {
         match self {
             Self::Tourbillon => "tourbillon",
             Self::TourbillonInline => "tourbillon-inline",
-            Self::TourbillonResetAt => "tourbillon-reset-at",
+            Self::TourbillonAt => "tourbillon-at",
             Self::TourbillonFuture => "tourbillon-future",
             Self::BareCas => "bare-cas",
+            Self::BareCalls => "bare-calls",
             Self::NoTimers => "no-timers",
             Self::Netty => "netty",
             Self::Netty512 => "netty-512",
@@ -96,9 +99,10 @@ impl Name {
         match self {
             Self::Tourbillon
             | Self::TourbillonInline
-            | Self::TourbillonResetAt
+            | Self::TourbillonAt
             | Self::TourbillonFuture
             | Self::BareCas
+            | Self::BareCalls
             | Self::Heap => How::Here,
             // A server needs a runtime, and that is a peer's.
             Self::Netty => How::Netty { slots: 65_536 },
@@ -109,7 +113,7 @@ impl Name {
 
     /// Whether it is Tourbillon.
     pub(crate) fn is_ours(self) -> bool {
-        matches!(self, Self::Tourbillon | Self::TourbillonInline | Self::TourbillonResetAt | Self::TourbillonFuture)
+        matches!(self, Self::Tourbillon | Self::TourbillonInline | Self::TourbillonAt | Self::TourbillonFuture)
     }
 
     /// One line for the reader of a table.
@@ -117,9 +121,12 @@ impl Name {
         match self {
             Self::Tourbillon => "defaults: one worker, expired timeouts on a pool of a thread per core",
             Self::TourbillonInline => "expired timeouts run on the worker",
-            Self::TourbillonResetAt => "reset_at: the caller knows the deadline already",
+            Self::TourbillonAt => {
+                "schedule_at and reset_at: the caller reads the clock for every 16th schedule, and for no reset"
+            }
             Self::TourbillonFuture => "Timer::sleep, polled once where it lies, Timer::timeout, and hyper's timer",
             Self::BareCas => "the floor: one load and one compare-and-swap on a cache line of its own",
+            Self::BareCalls => "the floor: one thread sleeps, and then calls the tasks out of an array of cache lines",
             Self::NoTimers => "the floor of a server: no limits at all",
             Self::Netty => {
                 "HashedWheelTimer, 1 ms x 65,536, tasks on its worker; one TimerTask for all in W1 to W3 and W8, \
@@ -167,7 +174,11 @@ impl Name {
                 let runs = matches!(work, Work::Lateness { .. } | Work::Burst { .. } | Work::Storm);
                 only(runs || work == Work::KeepAlives, "only where something runs, and for its threads")
             }
-            (Self::TourbillonResetAt | Self::BareCas, work) => only(work == Work::Reset, "only for resets"),
+            (Self::TourbillonAt, work) => {
+                only(matches!(work, Work::Ring | Work::Reset), "only for what is called in a loop")
+            }
+            (Self::BareCas, work) => only(work == Work::Reset, "only for resets"),
+            (Self::BareCalls, work) => only(matches!(work, Work::Burst { .. }), "only for what is due at once"),
             (Self::TourbillonFuture, work) => only(work.is_of_futures(), "only as futures"),
             (Self::Tokio | Self::Pingora, work) if work.is_of_futures() => None,
             (Self::AsyncIo, Work::Future { ready: false }) => None,
@@ -212,9 +223,10 @@ impl Name {
         let variant = matches!(
             self,
             Self::TourbillonInline
-                | Self::TourbillonResetAt
+                | Self::TourbillonAt
                 | Self::TourbillonFuture
                 | Self::BareCas
+                | Self::BareCalls
                 | Self::NoTimers
                 | Self::TokioTimeout
                 | Self::TokioTask

@@ -16,8 +16,11 @@ use crate::compare::recorder::Task;
 pub(crate) type Pooled = Engine<false, false>;
 /// What expires runs on the worker.
 pub(crate) type OnWorker = Engine<true, false>;
-/// Deadlines are given, so that no clock is read.
-pub(crate) type ResetAt = Engine<false, true>;
+/// Deadlines are given, so that the engine reads no clock.
+pub(crate) type At = Engine<false, true>;
+
+/// The caller may read the clock once a round, as an event loop with much to do does.
+const ROUND: u32 = 16;
 
 #[derive(Debug)]
 pub(crate) struct Engine<const INLINE: bool, const AT: bool>(Timer);
@@ -38,7 +41,7 @@ impl<const INLINE: bool, const AT: bool> System for Engine<INLINE, AT> {
     }
 
     fn producer(&self) -> Result<Thread<AT>> {
-        Ok(Thread(self.0.clone()))
+        Ok(Thread { timer: self.0.clone(), now: Instant::now(), operations: 0 })
     }
 
     fn settle(&self) -> Result<()> {
@@ -79,21 +82,32 @@ fn nudge(timer: &Timer) -> Result<()> {
 
 /// A thread that schedules.
 #[derive(Debug)]
-pub(crate) struct Thread<const AT: bool>(Timer);
+pub(crate) struct Thread<const AT: bool> {
+    timer: Timer,
+    now: Instant,
+    operations: u32,
+}
 
 impl<const AT: bool> Producer for Thread<AT> {
     type Handle = Option<Timeout>;
 
     #[inline]
     fn schedule(&mut self, delay: Duration, task: Task, handle: &mut Self::Handle) -> Result<()> {
-        let timeout = self.0.schedule(delay, move || task.run());
+        if AT {
+            if self.operations.is_multiple_of(ROUND) {
+                self.now = Instant::now();
+            }
+            self.operations = self.operations.wrapping_add(1);
+            return self.fire(self.now + delay, delay, task, handle);
+        }
+        let timeout = self.timer.schedule(delay, move || task.run());
         *handle = Some(timeout.map_err(|_| anyhow!("the engine refused a timeout"))?);
         Ok(())
     }
 
     #[inline]
     fn fire(&mut self, deadline: Instant, _delay: Duration, task: Task, handle: &mut Self::Handle) -> Result<()> {
-        let timeout = self.0.schedule_at(deadline, move || task.run());
+        let timeout = self.timer.schedule_at(deadline, move || task.run());
         *handle = Some(timeout.map_err(|_| anyhow!("the engine refused a timeout"))?);
         Ok(())
     }
@@ -109,6 +123,6 @@ impl<const AT: bool> Producer for Thread<AT> {
     }
 
     fn flush(&mut self) -> Result<()> {
-        nudge(&self.0)
+        nudge(&self.timer)
     }
 }
