@@ -100,7 +100,18 @@ impl Core {
         counters.linked.set(self.wheel.len() as u64);
         counters.turns.add(1);
         counters.over_budget.add(u64::from(more));
-        Turn { fired, more }
+        Turn { fired, more: more || self.keep_series_back(remote) }
+    }
+
+    /// Keeps periodic timeouts back once a drain has taken in all that was scheduled before it, so
+    /// that it does not wait for them. Returns true if the shard is to be turned again for that.
+    fn keep_series_back(&mut self, remote: &Remote) -> bool {
+        remote.drains_until().is_some()
+            && remote.is_closed()
+            && self.inbox.is_empty()
+            && self.wheel.len() > 0
+            && self.wheel.is_swept()
+            && self.wheel.keep_series_back(self.now)
     }
 
     /// Returns the sleeping futures that expired in the turns since the last call. The thread that

@@ -45,7 +45,7 @@ pub enum Shutdown {
     /// Periodic timeouts do not go on, as is the default of the JDK's
     /// `ScheduledThreadPoolExecutor`: no run of theirs begins any more, and they are handed back. A
     /// run that is under way is the last, and that timeout is not handed back. The drain does not
-    /// know a periodic timeout before its next run would be due, so it may wait until then.
+    /// wait for them. To find them the worker looks at each pending timeout once.
     ///
     /// A driven engine does not wait, because only its driver could. The calling thread runs the
     /// timeouts that are due now, and the rest is handed back at once.

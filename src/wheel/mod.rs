@@ -132,6 +132,8 @@ pub(crate) struct Wheel {
     lists: usize,
     /// How many lists of what was set aside are not yet gone through: the last ones.
     unswept: usize,
+    /// Whether a sweep sets periodic timeouts to never.
+    keeps_series_back: bool,
     /// All ticks before this one have been processed.
     cursor: u64,
     /// All that is due before this has come out. It may lie within the cursor's tick.
@@ -197,6 +199,7 @@ impl Wheel {
             late_is_next: true,
             lists,
             unswept: 0,
+            keeps_series_back: false,
             cursor: 0,
             unseen: Subtick::ZERO,
             now: Subtick::ZERO,

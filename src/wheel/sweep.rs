@@ -4,7 +4,7 @@
 use std::ptr::NonNull;
 
 use super::{Budget, DUE_PLACE, Wheel};
-use crate::entry::{Entry, entry_ref};
+use crate::entry::{Entry, Kind, entry_ref};
 use crate::time::Subtick;
 
 impl Wheel {
@@ -26,7 +26,9 @@ impl Wheel {
             let Some(entry) = self.take_swept() else { break };
             budget.spend();
             // SAFETY: entries in a slot are valid.
-            let deadline = unsafe { entry_ref(entry) }.state.deadline();
+            let seen = unsafe { entry_ref(entry) }.state.load();
+            let is_kept_back = self.keeps_series_back && seen.kind() == Kind::Series;
+            let deadline = if is_kept_back { Subtick::NEVER } else { seen.deadline() };
             let place = if deadline <= now { self.outside(DUE_PLACE) } else { self.place_for(deadline) };
             // SAFETY: it is in no slot now, and still the wheel's.
             unsafe { self.slots.push_back(place.slot, entry, place.rank) };
@@ -56,6 +58,18 @@ impl Wheel {
     pub(crate) fn rescan(&mut self, now: Subtick) {
         self.set_all_aside(self.division.last_tick(now));
         self.slots.move_slot(self.never_place, 2 * self.lists - 1);
+    }
+
+    /// Keeps periodic timeouts back from now on: those in the wheel never come up again. Returns
+    /// false if it was called before. Only called when the wheel [is swept](Self::is_swept).
+    #[cold]
+    pub(crate) fn keep_series_back(&mut self, now: Subtick) -> bool {
+        if self.keeps_series_back {
+            return false;
+        }
+        self.keeps_series_back = true;
+        self.rescan(now);
+        true
     }
 
     /// Sets all lists aside, and moves the cursor at once. Called when the slot of an entry does

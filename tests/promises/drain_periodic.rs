@@ -1,5 +1,7 @@
 //! What a drain does with periodic timeouts.
 
+use std::time::Duration;
+
 use tourbillon::{Inline, Timeout, Timer};
 
 use crate::common::{HOUR, MS, Times, assert_counters_reconcile, in_time};
@@ -24,15 +26,52 @@ fn in_a_drain_no_run_of_a_periodic_timeout_begins_and_all_are_handed_back() {
         let cancelled = timer.schedule_at_fixed_rate(MS, MS, noting()).expect("accepted");
         clock.advance(MS);
         assert_eq!(periodic_runs.count(), 2, "{kind}");
+        // The drain waits for this one.
+        timer.schedule_detached(8 * MS, || ()).expect("accepted");
         let draining = begin_to_drain(&timer, 10 * MS);
         clock.advance(2 * MS);
         // It has come due in the drain, and is still pending.
         assert!(cancelled.is_pending() && cancelled.cancel(), "{kind}");
-        clock.advance(8 * MS);
+        clock.advance(6 * MS);
         let left = in_time("a drain", || draining.join().expect("no panic")).expect("the first");
         assert_eq!((left.len(), periodic_runs.count()), (3, 2), "{kind}");
         let handles = [fixed_rate, fixed_delay, repeating.expect("accepted")];
         assert!(handles.iter().all(Timeout::is_cancelled), "{kind}");
         assert_counters_reconcile(&timer.stats());
     }
+}
+
+#[test]
+fn a_drain_does_not_wait_for_the_next_run_of_a_periodic_timeout() {
+    for limit in [1, 100_000] {
+        let builder = Timer::builder().expiry_limit(limit).transfer_limit(limit);
+        let (timer, clock) = on_workers(builder);
+        let runs = Times::on(&clock);
+        for number in 1..=40 {
+            let runs = runs.clone();
+            let delay = number * HOUR;
+            let periodic = timer.schedule_at_fixed_rate(delay, delay, move || runs.note());
+            assert!(periodic.expect("accepted").is_pending());
+        }
+        let never = timer.schedule(Duration::MAX, || ()).expect("accepted");
+        let draining = begin_to_drain(&timer, 1_000 * HOUR);
+        let left = in_time("a drain", || draining.join().expect("no panic")).expect("the first");
+        assert_eq!((left.len(), runs.count(), never.is_cancelled()), (41, 0, true));
+        assert_counters_reconcile(&timer.stats());
+    }
+}
+
+#[test]
+fn a_drain_waits_for_what_runs_once_beside_periodic_timeouts() {
+    let (timer, clock) = on_workers(Timer::builder());
+    let runs = Times::on(&clock);
+    let once = runs.clone();
+    let series = timer.schedule_at_fixed_rate(HOUR, HOUR, || panic!("it begins no run")).expect("accepted");
+    let last = timer.schedule(2 * HOUR, move || once.note()).expect("accepted");
+    let draining = begin_to_drain(&timer, 1_000 * HOUR);
+    clock.advance(HOUR);
+    assert!(last.is_pending() && series.is_pending() && !draining.is_finished());
+    clock.advance(HOUR);
+    let left = in_time("a drain", || draining.join().expect("no panic")).expect("the first");
+    assert_eq!((left.len(), runs.count()), (1, 1));
 }
