@@ -129,12 +129,15 @@
 //! | [`Timer::schedule_many`] | many tasks with one delay: all or none |
 //! | [`Timer::schedule_between`] | anywhere between two delays, so that timeouts share wake-ups |
 //! | [`Timer::schedule_at_fixed_rate`], [`schedule_at_fixed_rate_with`](Timer::schedule_at_fixed_rate_with), [`schedule_with_fixed_delay`](Timer::schedule_with_fixed_delay) | periodic timeouts; [`MissedTicks`] decides what happens to missed runs |
+//! | [`Timer::reusable`] | a timeout that is armed and disarmed again and again: [`Reusable`] |
 //! | [`Timer::schedule_repeating`] | a periodic timeout whose task returns when to run next |
 //! | [`Timer::sleep`], [`timeout`](Timer::timeout), [`timeout_at`](Timer::timeout_at), [`interval`](Timer::interval) | futures, for any runtime or none |
+//! | [`sleep`], [`sleep_until`], [`timeout()`], [`timeout_at`], [`interval`] | the same on the global engine, under the names that they have in `tokio::time` |
 //! | [`Timer::group`] | timeouts that are cancelled all at once, by [`cancel_all`](Group::cancel_all), or by the drop of a group that is [`cancel_on_drop`](Group::cancel_on_drop) |
 //! | [`Timer::shard_for`] | all timeouts of a key on one shard |
 //! | [`Timer::pause`], [`resume`](Timer::resume) | the engine's time stands still; all pending timeouts are delayed by the pause |
 //! | [`Timer::shutdown_with`] | [`Shutdown::Cancel`] hands back the pending timeouts, [`FireNow`](Shutdown::FireNow) runs them, [`Drain`](Shutdown::Drain) goes on for a given time at most |
+//! | [`Timer::shutdown_async`] | the same, for async code: it does not block |
 //! | [`Timer::health`] | whether each worker runs and is on time, and which shard has a task that is stuck |
 //! | [`Timer::stats`] | counters of the engine and of each shard, a histogram of lateness, the occupied slots of each wheel |
 //! | [`Timer::global`] | the global engine of the process, which cannot be shut down |
@@ -221,11 +224,12 @@ pub use count::Lateness;
 pub use entry::MissedTicks;
 pub use executor::{Executor, Expired, Inline, ThreadPool};
 pub use future::{Elapsed, Interval, Sleep, WithTimeout};
+pub use future::{interval, sleep, sleep_until, timeout, timeout_at};
 
 pub use time::{Clock, ManualClock};
 pub use timer::{
-    BuildError, Builder, Driver, Group, Health, LevelStats, Refusal, ScheduleError, Shard, ShardHealth, ShardStats,
-    Shutdown, ShutdownError, Stats, Timeout, TimeoutGuard, Timer, Unfired, WorkerState,
+    BuildError, Builder, Driver, Group, Health, LevelStats, Refusal, Reusable, ScheduleError, Shard, ShardHealth,
+    ShardStats, Shutdown, ShutdownError, ShutdownFuture, Stats, Timeout, TimeoutGuard, Timer, Unfired, WorkerState,
 };
 pub use worker::{Pinning, Tick, WaitStrategy};
 

@@ -37,8 +37,9 @@ pub(crate) type StartHook = Arc<dyn Fn(usize) + Send + Sync>;
 
 /// Where an engine's expired timeouts run.
 ///
-/// [`ThreadPool`] (the default), [`Inline`], every `Fn(Expired)`, and `Arc`s of these implement it.
-/// With the feature `tokio`, `tokio::runtime::Handle` does, and with `rayon`, `rayon::ThreadPool`.
+/// [`ThreadPool`] (the default), [`Inline`], every `Fn(Expired)`, `Arc`s of these, and a
+/// `Box<dyn Executor>` implement it. With the feature `tokio`, `tokio::runtime::Handle` does, and
+/// with `rayon`, `rayon::ThreadPool`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -81,6 +82,21 @@ pub trait Executor: Send + Sync + 'static {
 impl<F: Fn(Expired) + Send + Sync + 'static> Executor for F {
     fn execute(&self, expired: Expired) {
         self(expired);
+    }
+}
+
+// Not for every `Box<E>`: a boxed closure is a closure, and an executor for that reason.
+impl Executor for Box<dyn Executor> {
+    fn execute(&self, expired: Expired) {
+        (**self).execute(expired);
+    }
+
+    fn runs_all(&self) -> bool {
+        (**self).runs_all()
+    }
+
+    fn find_help(&self) -> bool {
+        (**self).find_help()
     }
 }
 

@@ -1,18 +1,28 @@
 //! Timeouts for async code, with any runtime or none. They need only the engine, whose workers call
 //! the wakers.
 
+mod global;
 mod interval;
 mod sleep;
 mod with_timeout;
 
 use std::future::Future;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 
+pub use global::{interval, sleep, sleep_until, timeout, timeout_at};
 pub use interval::Interval;
 pub use sleep::Sleep;
 pub use with_timeout::{Elapsed, WithTimeout};
 
 use crate::timer::Timer;
+
+// The engine catches the panics of all user code that it calls, and its own steps do not panic
+// half-way.
+impl UnwindSafe for Sleep {}
+impl RefUnwindSafe for Sleep {}
+impl UnwindSafe for Interval {}
+impl RefUnwindSafe for Interval {}
 
 impl Timer {
     /// Returns a future that is ready after `delay` from now. See [`Sleep`].

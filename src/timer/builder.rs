@@ -304,9 +304,11 @@ impl Builder {
     /// Where expired timeouts run. A driven engine does not use it:
     /// [`Driver::turn`](crate::Driver::turn) runs them.
     ///
-    /// The executor gets batches of up to 256 tasks. It runs a batch one task after the other. A
-    /// task that blocks holds up those of its batch, also if other threads of the pool are idle. A
-    /// task that has much to do should hand it to a thread of its own.
+    /// The executor gets batches of up to 256 tasks. A thread of a
+    /// [`ThreadPool`](crate::ThreadPool) takes eight of them at a time, and others may take the
+    /// rest. So a task that blocks holds up seven others at most while another thread is idle. On
+    /// an executor that is not built in it holds up those of its batch. A task that has much to do
+    /// should hand it to a thread of its own.
     ///
     /// Default: a [`ThreadPool`](crate::ThreadPool) with as many threads as there are cores, at
     /// least two.

@@ -6,6 +6,7 @@ mod builder;
 mod bulk;
 mod clock;
 mod driver;
+mod end;
 mod engine;
 mod error;
 mod given_back;
@@ -14,11 +15,13 @@ mod health;
 mod instances;
 mod keyed;
 mod members;
+mod reusable;
 mod schedule;
 mod shutdown;
 mod stats;
 mod step;
 mod timeout;
+mod unwind_safe;
 #[cfg(feature = "metrics")]
 mod weak;
 
@@ -27,10 +30,12 @@ use std::time::{Duration, Instant};
 
 pub use builder::Builder;
 pub use driver::Driver;
+pub use end::ShutdownFuture;
 pub use error::{BuildError, Refusal, ScheduleError, ShutdownError};
 pub use group::Group;
 pub use health::{Health, ShardHealth, WorkerState};
 pub use keyed::Shard;
+pub use reusable::Reusable;
 pub use shutdown::{Shutdown, Unfired};
 pub use stats::{LevelStats, ShardStats, Stats};
 pub use timeout::{Timeout, TimeoutGuard};
@@ -444,57 +449,5 @@ impl Timer {
     #[must_use]
     pub fn health(&self) -> Health {
         Health::of(&self.engine)
-    }
-
-    /// Shuts the engine down, and returns the timeouts that were pending.
-    ///
-    /// The engine accepts nothing any more. The call cancels and returns the pending timeouts, and
-    /// ends the workers. It allocates the returned vector.
-    ///
-    /// The call blocks until the workers have ended and the tasks that are already running have
-    /// returned. [`ThreadPool`](crate::ThreadPool) and [`Inline`](crate::Inline) begin no other
-    /// task meanwhile. If the caller is a task of another engine, the call does not wait for
-    /// batches that have not begun, because they may be waiting for its thread.
-    ///
-    /// When the call returns, every timeout that was ever accepted has run, or was cancelled, or is
-    /// in the returned vector. The exceptions are the timeouts in batches that it has not waited
-    /// for, and in those that an executor holds which is not built in. They run later, unless they
-    /// are put off before: then nobody is left to run them in time, and they are dropped.
-    ///
-    /// Futures that sleep are not in the returned vector. They are ready now, and say so
-    /// ([`Sleep::ended_by_shutdown`](crate::Sleep::ended_by_shutdown)). A shutdown ends a
-    /// [`pause`](Self::pause), so that futures that are made later do not wait for its end.
-    ///
-    /// # Errors
-    /// * [`ShutdownError::FromTask`] if the caller is one of the engine's own tasks.
-    /// * [`ShutdownError::AlreadyShutdown`] for all calls after the first, which may still be in
-    ///   progress.
-    /// * [`ShutdownError::Forked`] in a child process that was forked off after the engine was
-    ///   made.
-    /// * [`ShutdownError::Global`] for the [`global`](Self::global) engine.
-    /// * [`ShutdownError::OutOfMemory`] if there is no memory for the returned vector. The engine
-    ///   is shut down then, and another call returns the timeouts.
-    pub fn shutdown(&self) -> Result<Vec<Unfired>, ShutdownError> {
-        self.shutdown_with(Shutdown::Cancel)
-    }
-
-    /// Shuts the engine down, and `how` decides what happens to the pending timeouts. Returns those
-    /// that are left.
-    ///
-    /// Otherwise it is [`shutdown`](Self::shutdown).
-    ///
-    /// # Errors
-    /// Returns the errors of [`shutdown`](Self::shutdown).
-    pub fn shutdown_with(&self, how: Shutdown) -> Result<Vec<Unfired>, ShutdownError> {
-        if self.is_global() { Err(ShutdownError::Global) } else { self.engine.shutdown(how) }
-    }
-
-    /// Returns whether the engine accepts nothing any more, and never will.
-    ///
-    /// That is so when a shutdown has closed all shards, or the driver has gone. The shutdown may
-    /// still be waiting for tasks that run.
-    #[must_use]
-    pub fn is_shutdown(&self) -> bool {
-        self.engine.shared.remotes().iter().all(|remote| remote.is_closed())
     }
 }

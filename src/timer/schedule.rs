@@ -135,7 +135,7 @@ impl Target<'_> {
     }
 
     #[inline(always)]
-    fn submit_once<F>(self, deadline: Subtick, task: F) -> Result<Timeout, ScheduleError<F>>
+    pub(super) fn submit_once<F>(self, deadline: Subtick, task: F) -> Result<Timeout, ScheduleError<F>>
     where
         F: FnOnce() + Send + 'static,
     {

@@ -4,6 +4,7 @@
 mod common;
 
 mod ends;
+mod global;
 mod intervals;
 mod sleeps;
 mod timeouts;

@@ -164,6 +164,9 @@ fn an_executor_may_advance_the_clock_schedule_and_drop_the_last_timer() {
 fn inline_runs_on_the_worker_and_a_pool_on_its_own_threads() {
     let named = |executor| Timer::builder().thread_name("exec-a").executor(executor).build().expect("sensible");
     assert_eq!(runs_on(&named(Arc::new(Inline) as Arc<dyn Executor>)), "exec-a-0");
+    let boxed: Box<dyn Executor> = Box::new(Inline);
+    let timer = Timer::builder().thread_name("exec-b").executor(boxed).build().expect("sensible");
+    assert_eq!(runs_on(&timer), "exec-b-0");
     assert!(runs_on(&named(Arc::new(ThreadPool::new(1)))).starts_with("tourbillon-pool-"));
     let timer = Timer::builder().thread_name("exec-b").build().expect("the options make sense");
     assert!(runs_on(&timer).starts_with("exec-b-pool-"), "the default is a pool of the engine's own");

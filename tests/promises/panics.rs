@@ -1,12 +1,15 @@
 //! A panic, wherever user code may panic, is counted or goes to the caller, and affects nothing
 //! else.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tourbillon::{Builder, Clock, Inline, ThreadPool, Timer};
+use tourbillon::{
+    Builder, Clock, Group, Inline, Interval, Reusable, Shard, ShutdownFuture, Sleep, ThreadPool, Timeout, TimeoutGuard,
+    Timer,
+};
 
 use crate::common::{
     Drops, HOUR, MS, Runs, assert_counters_reconcile, driven, driven_by, eventually, settle, threads_named,
@@ -211,4 +214,19 @@ fn a_clock_that_panics_when_it_is_dropped_does_so_unseen() {
     drop(timeout);
     let timer = Timer::builder().clock(Fragile(Bomb)).build().expect("the options make sense");
     drop(timer);
+}
+
+#[test]
+fn handles_may_be_used_after_a_panic_that_was_caught() {
+    fn unwinds<T: UnwindSafe + RefUnwindSafe>() {}
+    unwinds::<(Timer, Timeout, TimeoutGuard, Reusable, Group, Shard<'_>, ShutdownFuture)>();
+    unwinds::<(Sleep, Interval)>();
+    let timer = Timer::new().expect("defaults");
+    let timeout = timer.schedule(HOUR, || ()).expect("accepted");
+    let caught = catch_unwind(|| {
+        assert!(timeout.is_pending());
+        panic!("on purpose");
+    });
+    assert!(caught.is_err() && timeout.cancel());
+    assert_eq!(timer.pending(), 0);
 }

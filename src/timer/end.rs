@@ -1,0 +1,163 @@
+//! The end of an engine: a shutdown that blocks, and one that async code awaits.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use super::{Shutdown, ShutdownError, Timer, Unfired};
+use crate::panics;
+use crate::sync::{Arc, Mutex, lock, thread};
+use crate::sys::cores::spawn_ordinary;
+
+type Answer = Result<Vec<Unfired>, ShutdownError>;
+
+/// The name of the thread that waits for the end.
+const THREAD: &str = "tourbillon-end";
+
+impl Timer {
+    /// Shuts the engine down, and returns the timeouts that were pending.
+    ///
+    /// The engine accepts nothing any more. The call cancels and returns the pending timeouts, and
+    /// ends the workers. It allocates the returned vector.
+    ///
+    /// The call blocks until the workers have ended and the tasks that are already running have
+    /// returned. [`ThreadPool`](crate::ThreadPool) and [`Inline`](crate::Inline) begin no other
+    /// task meanwhile. If the caller is a task of another engine, the call does not wait for
+    /// batches that have not begun, because they may be waiting for its thread.
+    ///
+    /// When the call returns, every timeout that was ever accepted has run, or was cancelled, or is
+    /// in the returned vector. The exceptions are the timeouts in batches that it has not waited
+    /// for, and in those that an executor holds which is not built in. They run later, unless they
+    /// are put off before: then nobody is left to run them in time, and they are dropped.
+    ///
+    /// Futures that sleep are not in the returned vector. They are ready now, and say so
+    /// ([`Sleep::ended_by_shutdown`](crate::Sleep::ended_by_shutdown)). A shutdown ends a
+    /// [`pause`](Self::pause), so that futures that are made later do not wait for its end.
+    ///
+    /// # Errors
+    /// * [`ShutdownError::FromTask`] if the caller is one of the engine's own tasks.
+    /// * [`ShutdownError::AlreadyShutdown`] for all calls after the first, which may still be in
+    ///   progress.
+    /// * [`ShutdownError::Forked`] in a child process that was forked off after the engine was
+    ///   made.
+    /// * [`ShutdownError::Global`] for the [`global`](Self::global) engine.
+    /// * [`ShutdownError::OutOfMemory`] if there is no memory for the returned vector. The engine
+    ///   is shut down then, and another call returns the timeouts.
+    pub fn shutdown(&self) -> Result<Vec<Unfired>, ShutdownError> {
+        self.shutdown_with(Shutdown::Cancel)
+    }
+
+    /// Shuts the engine down, and `how` decides what happens to the pending timeouts. Returns those
+    /// that are left.
+    ///
+    /// Otherwise it is [`shutdown`](Self::shutdown).
+    ///
+    /// # Errors
+    /// Returns the errors of [`shutdown`](Self::shutdown).
+    pub fn shutdown_with(&self, how: Shutdown) -> Result<Vec<Unfired>, ShutdownError> {
+        if self.is_global() { Err(ShutdownError::Global) } else { self.engine.shutdown(how) }
+    }
+
+    /// Returns whether the engine accepts nothing any more, and never will.
+    ///
+    /// That is so when a shutdown has closed all shards, or the driver has gone. The shutdown may
+    /// still be waiting for tasks that run.
+    #[must_use]
+    pub fn is_shutdown(&self) -> bool {
+        self.engine.shared.remotes().iter().all(|remote| remote.is_closed())
+    }
+
+    /// Shuts the engine down as [`shutdown_with`](Self::shutdown_with) does, without blocking the
+    /// caller.
+    ///
+    /// A thread that lives for this one shutdown does the waiting. The call starts it and
+    /// allocates. The engine may accept timeouts until that thread has closed it; when the future
+    /// is ready it accepts none. Dropping the future does not stop the shutdown; it drops the
+    /// timeouts that would have been handed back.
+    ///
+    /// One of the engine's own tasks may call this, too. It must return and not wait for the
+    /// future, because the shutdown waits for it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::{Shutdown, Timer};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # pollster::block_on(async {
+    /// let timer = Timer::new()?;
+    /// timer.schedule_detached(Duration::from_secs(3600), || println!("not today"))?;
+    /// let unfired = timer.shutdown_async(Shutdown::Cancel).await?;
+    /// assert_eq!(unfired.len(), 1);
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The future's result may be any error of [`shutdown`](Self::shutdown), but
+    /// [`FromTask`](ShutdownError::FromTask) only if the system gives no thread. Then the call
+    /// itself does the shutdown, and blocks.
+    pub fn shutdown_async(&self, how: Shutdown) -> ShutdownFuture {
+        let state = Arc::new(Mutex::new(State::UnderWay(None)));
+        let (timer, theirs) = (self.clone(), Arc::clone(&state));
+        let shut_down = move || {
+            end(&theirs, timer.shutdown_with(how));
+            // If the future has gone, this drops what nobody has asked for.
+            panics::catch(|| drop(theirs));
+        };
+        if spawn_ordinary(thread::Builder::new().name(THREAD.to_owned()), shut_down).is_err() {
+            end(&state, self.shutdown_with(how));
+        }
+        ShutdownFuture(state)
+    }
+}
+
+/// A shutdown that is under way. [`Timer::shutdown_async`] begins it.
+///
+/// It is ready with the timeouts that were pending, as [`Timer::shutdown_with`] returns them. If it
+/// is polled once more, the result is [`ShutdownError::AlreadyShutdown`]. It needs no runtime.
+#[must_use = "the shutdown goes on, but the timeouts that it hands back are dropped"]
+pub struct ShutdownFuture(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+enum State {
+    /// With the waker of the task that waits.
+    UnderWay(Option<Waker>),
+    /// With the answer, until the future gives it away.
+    Ended(Option<Answer>),
+}
+
+/// Keeps the answer for the future, or drops it if that has gone, and wakes the task that waits.
+fn end(state: &Arc<Mutex<State>>, answer: Answer) {
+    let before = std::mem::replace(&mut *lock(state), State::Ended(Some(answer)));
+    if let State::UnderWay(Some(waker)) = before {
+        panics::catch(|| waker.wake());
+    }
+}
+
+impl Future for ShutdownFuture {
+    type Output = Answer;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
+        // What another task has left is dropped after the lock: its drop is user code.
+        let mut _old = None;
+        let mut state = lock(&self.0);
+        match &mut *state {
+            State::UnderWay(waker) => {
+                if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+                    _old = waker.replace(context.waker().clone());
+                }
+                Poll::Pending
+            }
+            State::Ended(answer) => Poll::Ready(answer.take().unwrap_or(Err(ShutdownError::AlreadyShutdown))),
+        }
+    }
+}
+
+impl fmt::Debug for ShutdownFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_under_way = matches!(*lock(&self.0), State::UnderWay(_));
+        f.debug_struct("ShutdownFuture").field("is_under_way", &is_under_way).finish()
+    }
+}

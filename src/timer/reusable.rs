@@ -1,0 +1,203 @@
+//! A timeout that is armed and disarmed again and again.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::{Duration, Instant};
+
+use super::error::{Refusal, ScheduleError};
+use super::schedule::Target;
+use super::{Timeout, Timer};
+use crate::engine::EngineRef;
+use crate::panics;
+use crate::sync::{Arc, Mutex, lock};
+use crate::time::{Subtick, Timeline};
+
+impl Timer {
+    /// Makes a timeout that can be armed, disarmed, and armed again after it has fired: one for the
+    /// whole life of a connection. It is not armed at first. See [`Reusable`].
+    ///
+    /// The call allocates twice, and arming it allocates nothing. The call does not block.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::{ManualClock, Timer};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// const IDLE: Duration = Duration::from_secs(30);
+    /// let clock = ManualClock::new();
+    /// let timer = Timer::builder().clock(clock.clone()).build()?;
+    /// let idle = timer.reusable(|| println!("idle"))?;
+    /// for _request in 0..3 {
+    ///     idle.disarm(); // while the request is served
+    ///     clock.advance(Duration::from_secs(60));
+    ///     idle.arm(IDLE)?; // while the connection waits for the next one
+    ///     clock.advance(Duration::from_secs(10));
+    /// }
+    /// assert_eq!(timer.pending(), 1);
+    /// clock.advance(IDLE); // prints "idle"
+    /// assert!(!idle.is_armed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Gives the task back if the engine is shut down, or the process was forked off after the
+    /// engine was made: see [`Refusal::Shutdown`] and [`Refusal::Forked`].
+    pub fn reusable<F>(&self, task: F) -> Result<Reusable, ScheduleError<F>>
+    where
+        F: FnMut() + Send + 'static,
+    {
+        let refused = match () {
+            () if self.engine.shared.is_forked() => Some(Refusal::Forked),
+            () if self.is_shutdown() => Some(Refusal::Shutdown),
+            () => None,
+        };
+        if let Some(why) = refused {
+            return Err(ScheduleError::new(why, task));
+        }
+        let state = State { timeout: None, arming: 0, task: Some(Box::new(task)), runs_again: false };
+        Ok(Reusable { engine: self.engine_ref(), runs: Arc::new(Runs(Mutex::new(state))) })
+    }
+}
+
+/// A timeout that is armed and disarmed again and again, as Go's `time.Timer` is by `Reset` and
+/// `Stop`, and libuv's by `uv_timer_again`. [`Timer::reusable`] makes it.
+///
+/// It is pending only while it is armed. Its runs never overlap. Dropping it disarms it; a run that
+/// is under way goes on. Like a future it keeps its engine until it is dropped. A shutdown hands it
+/// back if it is armed.
+///
+/// A lock of its own keeps its operations in one order, so each costs two read-modify-writes more
+/// than that of a [`Timeout`]. Nobody holds the lock while the task runs. The task may arm and
+/// disarm its own timeout.
+///
+/// If the task panics, the panic is counted and reported like that of every task, and the timeout
+/// may be armed again.
+#[must_use = "dropping a Reusable disarms it"]
+pub struct Reusable {
+    engine: EngineRef,
+    runs: Arc<Runs>,
+}
+
+/// What the handle shares with the timeout that is scheduled for it.
+struct Runs(Mutex<State>);
+
+struct State {
+    /// Set from the arming until its run begins, or comes due during another run.
+    timeout: Option<Timeout>,
+    /// The number of the last arming or disarming. A timeout of an earlier one does not run.
+    arming: u64,
+    /// `None` during a run.
+    task: Option<Box<dyn FnMut() + Send>>,
+    /// It has come due during a run.
+    runs_again: bool,
+}
+
+impl Reusable {
+    /// Arms it: the task runs once, when `delay` has passed. If it is armed already, this moves it,
+    /// to an earlier or a later time.
+    ///
+    /// A run that is under way is not affected. If the new time comes during that run, the next one
+    /// begins when it has ended, on the same thread. The call blocks and allocates as
+    /// [`Timer::schedule`] does.
+    ///
+    /// # Errors
+    /// Any [`Refusal`] that [`Timer::schedule`] may give. Nothing has changed then.
+    pub fn arm(&self, delay: Duration) -> Result<(), Refusal> {
+        self.arm_to(self.timeline().deadline_after(delay))
+    }
+
+    /// Arms it for a point in time. If that has passed, the task runs at once. Otherwise it is
+    /// [`arm`](Self::arm).
+    ///
+    /// # Errors
+    /// As for [`arm`](Self::arm).
+    pub fn arm_at(&self, deadline: Instant) -> Result<(), Refusal> {
+        self.arm_to(self.timeline().deadline_at(deadline))
+    }
+
+    /// Disarms it. Returns true if it was armed and its run had not begun: that run won't begin.
+    ///
+    /// The call does not block on a run that is under way, and does not affect it.
+    pub fn disarm(&self) -> bool {
+        let mut state = lock(&self.runs.0);
+        let (timeout, runs_again) = (state.timeout.take(), std::mem::take(&mut state.runs_again));
+        // It may have been claimed, and wait for the lock.
+        state.arming += 1;
+        drop(state);
+        let was_armed = timeout.is_some();
+        timeout.map(Timeout::cancel_owned);
+        was_armed || runs_again
+    }
+
+    /// Returns whether it is armed, and its run has not begun. False after a shutdown.
+    #[must_use]
+    pub fn is_armed(&self) -> bool {
+        let state = lock(&self.runs.0);
+        state.runs_again || state.timeout.as_ref().is_some_and(|timeout| !timeout.is_cancelled())
+    }
+
+    fn timeline(&self) -> &Timeline {
+        self.engine.shared().timeline()
+    }
+
+    fn arm_to(&self, deadline: Subtick) -> Result<(), Refusal> {
+        let mut state = lock(&self.runs.0);
+        if state.timeout.as_ref().is_some_and(|timeout| timeout.reset_to(deadline)) {
+            return Ok(());
+        }
+        // It was not armed, or its run has not begun and is not to begin: this arming moves it.
+        let (runs, arming) = (Arc::clone(&self.runs), state.arming + 1);
+        let target = Target { shared: self.engine.shared(), shard: None, group: None };
+        let timeout = target.submit_once(deadline, move || runs.run(arming)).map_err(|refused| refused.kind())?;
+        state.timeout = Some(timeout);
+        state.arming = arming;
+        state.runs_again = false;
+        Ok(())
+    }
+}
+
+impl Runs {
+    /// Runs the task for a timeout that is due, if no later arming or disarming has taken its
+    /// place.
+    fn run(&self, arming: u64) {
+        let mut state = lock(&self.0);
+        if state.arming != arming {
+            return;
+        }
+        state.timeout = None;
+        let Some(mut task) = state.task.take() else {
+            state.runs_again = true;
+            return;
+        };
+        let mut panic = None;
+        loop {
+            drop(state);
+            if let Err(this) = catch_unwind(AssertUnwindSafe(&mut task)) {
+                // Of several runs in a row only the last panic is reported.
+                panic.replace(this).into_iter().for_each(panics::discard);
+            }
+            state = lock(&self.0);
+            if !std::mem::take(&mut state.runs_again) {
+                state.task = Some(task);
+                break;
+            }
+        }
+        drop(state);
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+    }
+}
+
+impl Drop for Reusable {
+    fn drop(&mut self) {
+        self.disarm();
+    }
+}
+
+impl fmt::Debug for Reusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reusable").field("is_armed", &self.is_armed()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,17 @@
+//! What may be used after a panic: the engine catches the panics of all user code that it calls, and
+//! its own steps do not panic half-way.
+
+use std::panic::{RefUnwindSafe, UnwindSafe};
+
+use super::{Group, Reusable, Shard, ShutdownFuture, Timeout, TimeoutGuard, Timer};
+
+macro_rules! unwind_safe {
+    ($($type:ty),* $(,)?) => {
+        $(
+            impl UnwindSafe for $type {}
+            impl RefUnwindSafe for $type {}
+        )*
+    };
+}
+
+unwind_safe!(Timer, Timeout, TimeoutGuard, Reusable, Group, Shard<'_>, ShutdownFuture);

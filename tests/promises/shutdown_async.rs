@@ -1,0 +1,96 @@
+//! `shutdown_async`: a shutdown that async code awaits.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::mpsc::channel;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use pollster::block_on;
+use tourbillon::{Shutdown, ShutdownError, Timer};
+
+use crate::common::{HOUR, Runs, driven, eventually, in_time};
+
+#[test]
+fn an_awaited_shutdown_hands_back_what_was_pending() {
+    let timer = Timer::new().expect("defaults");
+    let runs = Runs::new(2);
+    let left = timer.schedule(HOUR, runs.task(0)).expect("accepted");
+    timer.schedule_detached(Duration::MAX, runs.task(1)).expect("accepted");
+    let shutdown = timer.shutdown_async(Shutdown::Cancel);
+    let unfired = in_time("a shutdown", || block_on(shutdown)).expect("the first");
+    assert!(timer.is_shutdown() && left.is_cancelled());
+    assert_eq!(unfired.len(), 2);
+    unfired.into_iter().for_each(|left| left.run());
+    runs.assert_each_ran_once();
+}
+
+#[test]
+fn an_awaited_shutdown_does_what_it_is_told_with_what_is_pending() {
+    let timer = Timer::new().expect("defaults");
+    let runs = Runs::new(1);
+    timer.schedule_detached(HOUR, runs.task(0)).expect("accepted");
+    let shutdown = timer.shutdown_async(Shutdown::FireNow);
+    let unfired = in_time("a shutdown", || block_on(shutdown)).expect("the first");
+    assert!(unfired.is_empty());
+    runs.assert_each_ran_once();
+}
+
+#[test]
+fn a_shutdown_whose_future_is_dropped_goes_on() {
+    let timer = Timer::new().expect("defaults");
+    let left = timer.schedule(HOUR, || ()).expect("accepted");
+    drop(timer.shutdown_async(Shutdown::Cancel));
+    eventually("the engine is shut down", || timer.is_shutdown() && left.is_cancelled());
+}
+
+#[test]
+fn a_task_may_begin_an_async_shutdown_of_its_own_engine() {
+    let timer = Timer::new().expect("defaults");
+    let (send, receive) = channel();
+    let own = timer.clone();
+    let begin = move || send.send(own.shutdown_async(Shutdown::Cancel)).expect("the test waits");
+    timer.schedule_detached(Duration::ZERO, begin).expect("accepted");
+    let shutdown = receive.recv().expect("the task runs");
+    assert_eq!(in_time("a shutdown", || block_on(shutdown)).map(|left| left.len()), Ok(0));
+}
+
+#[test]
+fn of_two_async_shutdowns_one_is_the_first() {
+    let timer = Timer::new().expect("defaults");
+    timer.schedule_detached(HOUR, || ()).expect("accepted");
+    let both = [timer.shutdown_async(Shutdown::Cancel), timer.shutdown_async(Shutdown::Cancel)];
+    let answers = both.map(|shutdown| in_time("a shutdown", || block_on(shutdown)).map(|left| left.len()));
+    assert!(answers.contains(&Ok(1)) && answers.contains(&Err(ShutdownError::AlreadyShutdown)), "{answers:?}");
+}
+
+#[test]
+fn a_shutdown_that_is_polled_after_its_end_says_that_there_was_one() {
+    let timer = Timer::new().expect("defaults");
+    let mut shutdown = pin!(timer.shutdown_async(Shutdown::Cancel));
+    let mut poll = || shutdown.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    let mut first = None;
+    eventually("the shutdown has ended", || match poll() {
+        Poll::Ready(answer) => first.insert(answer).is_ok(),
+        Poll::Pending => false,
+    });
+    let Poll::Ready(Err(again)) = poll() else { panic!("the answer was given") };
+    assert_eq!(again, ShutdownError::AlreadyShutdown);
+}
+
+#[test]
+fn the_global_engine_is_not_shut_down_asynchronously_either() {
+    let shutdown = Timer::global().shutdown_async(Shutdown::Cancel);
+    let answer = in_time("an answer", || block_on(shutdown));
+    assert_eq!(answer.err(), Some(ShutdownError::Global));
+}
+
+#[test]
+fn an_awaited_shutdown_of_a_driven_engine_runs_what_is_due() {
+    let (timer, _driver, _clock) = driven();
+    let runs = Runs::new(1);
+    timer.schedule_detached(Duration::ZERO, runs.task(0)).expect("accepted");
+    let drain = timer.shutdown_async(Shutdown::Drain(HOUR));
+    assert_eq!(in_time("a drain", || block_on(drain)).map(|left| left.len()), Ok(0));
+    runs.assert_each_ran_once();
+}
