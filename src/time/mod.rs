@@ -19,3 +19,4 @@ pub(crate) use pause::MODEL_PAUSES;
 pub(crate) use pause::Pauses;
 pub(crate) use tick::{Division, Moment, Subtick, saturating_ns};
 pub(crate) use timeline::{Source, Timeline};
+pub(crate) use upper_bound_clock::UpperBound;

@@ -8,7 +8,7 @@ use super::clock::Clock;
 use super::manual::ManualClock;
 use super::pause::Pauses;
 use super::tick::{Moment, Scale, Subtick, saturating_ns};
-use super::upper_bound_clock;
+use super::upper_bound_clock::{self, UpperBound};
 use crate::panics::{self, CatchUnwind};
 
 /// The source of the engine's time: the system's monotonic clock, unless the user gave another.
@@ -104,7 +104,7 @@ impl Timeline {
     #[inline]
     fn upper_bound_ns(&self) -> u64 {
         self.pauses.engine_upper_bound_ns(|| match &self.source {
-            Source::Monotonic => upper_bound_clock::ns_since(self.base),
+            Source::Monotonic => UpperBound::look().ns_since(self.base),
             Source::Manual(_) | Source::Custom(_) => self.clock_ns(),
         })
     }
@@ -144,6 +144,23 @@ impl Timeline {
     #[inline(always)]
     pub(crate) fn deadline_after(&self, delay: Duration) -> Subtick {
         self.deadline_from(self.ns_before(delay), delay)
+    }
+
+    /// Like [`deadline_after`](Self::deadline_after), with a look at the clock that the caller took
+    /// in the same operation. It does for the system's clock if there never was a pause: of a pause
+    /// that has ended since the look, the time lost would be too much. Otherwise this looks again.
+    #[inline]
+    pub(crate) fn deadline_after_look(&self, look: UpperBound, delay: Duration) -> Subtick {
+        if self.is_the_systems() && self.pauses.lost_ns_unless_paused() == Some(0) && !delay.is_zero() {
+            return self.scale.deadline_after(look.ns_since(self.base), delay);
+        }
+        self.deadline_after_another_look(delay)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn deadline_after_another_look(&self, delay: Duration) -> Subtick {
+        self.deadline_after(delay)
     }
 
     /// Returns the time that a delay counts from. For a delay of zero this is the exact time: with
@@ -289,6 +306,20 @@ mod tests {
             assert!(at_once <= timeline.current());
             assert!(timeline.deadline_after(Duration::from_nanos(1)) > at_once);
         }
+    }
+
+    #[test]
+    fn a_look_from_before_a_pause_makes_no_deadline_early() {
+        let timeline = Timeline::new(Source::Monotonic, Duration::from_millis(1));
+        let (delay, look) = (Duration::from_millis(1), UpperBound::look());
+        let first = timeline.deadline_after_look(look, delay);
+        assert!(timeline.scale.ns_of(first) <= timeline.scale.ns_of(timeline.deadline_after(delay)));
+        assert!(timeline.pause());
+        std::thread::sleep(Duration::from_millis(3));
+        assert!(timeline.resume());
+        let now_ns = timeline.now_ns();
+        let deadline = timeline.deadline_after_look(look, delay);
+        assert!(timeline.scale.ns_of(deadline) >= now_ns + saturating_ns(delay));
     }
 
     #[test]

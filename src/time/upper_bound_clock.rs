@@ -27,10 +27,24 @@ use std::time::Instant;
 
 use super::tick::saturating_ns;
 
-/// Returns the nanoseconds since `base`: at least `Instant::now() - base` at the time of the call.
-#[inline]
-pub(super) fn ns_since(base: Base) -> u64 {
-    imp::ns_since_process_base().wrapping_sub(base.0)
+/// A look at the clock, which depends on no engine. On some processors, Intel's Xeons among them, a
+/// look waits for all loads before it. So a caller that is about to load a cold cache line looks
+/// first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UpperBound(u64);
+
+impl UpperBound {
+    #[inline]
+    pub(crate) fn look() -> Self {
+        Self(imp::ns_since_process_base())
+    }
+
+    /// Returns the nanoseconds since `base`: at least `Instant::now() - base` at the time of the
+    /// look.
+    #[inline]
+    pub(super) fn ns_since(self, base: Base) -> u64 {
+        self.0.wrapping_sub(base.0)
+    }
 }
 
 /// A point in time that nanoseconds can be counted from. It is stored as nanoseconds after the
@@ -165,7 +179,7 @@ mod tests {
             while start.elapsed() < Duration::from_millis(300) {
                 for _ in 0..1000 {
                     let before = start.elapsed().as_nanos();
-                    let ahead = u128::from(ns_since(base));
+                    let ahead = u128::from(UpperBound::look().ns_since(base));
                     let after = start.elapsed().as_nanos();
                     assert!(ahead >= before, "{} ns behind", before - ahead);
                     close += u32::from(ahead < after + 25_000);

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use crate::engine::Shared;
 use crate::entry::{Cancel, Entry, Reset, Task, Tell, entry_ref};
 use crate::shard::Remote;
-use crate::time::{Subtick, Timeline};
+use crate::sync::prefetch;
+use crate::time::{Subtick, Timeline, UpperBound};
 
 /// A handle of one scheduled timeout. It is 8 bytes, and stays valid for as long as it exists, also
 /// after its [`Timer`](crate::Timer) is gone.
@@ -226,7 +227,9 @@ impl Timeout {
     /// ```
     #[must_use = "false: it has fired, or is about to, and was not moved (see `reset`)"]
     pub fn reset(&self, delay: Duration) -> bool {
-        self.reset_by(|timeline| timeline.deadline_after(delay))
+        prefetch(self.entry.as_ptr());
+        let look = UpperBound::look();
+        self.reset_by(|timeline| timeline.deadline_after_look(look, delay))
     }
 
     /// Moves the deadline to a point in time. Otherwise it is [`reset`](Self::reset).

@@ -1,5 +1,5 @@
-//! What may be used after a panic: the engine catches the panics of all user code that it calls, and
-//! its own steps do not panic half-way.
+//! What may be used after a panic. The engine catches the panics of all user code that it calls,
+//! and its own steps do not panic half-way.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
