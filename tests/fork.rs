@@ -11,7 +11,7 @@ mod common;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
@@ -327,5 +327,30 @@ fn in_the_child_a_sleep_is_ready_when_it_is_polled_after_its_deadline() {
         let are_ready = [is_ready(&mut polled), is_ready(&mut new)];
         polled.reset(Duration::ZERO);
         first_wrong(&[are_ready[0], are_ready[1], is_ready(&mut polled)])
+    });
+}
+
+#[test]
+fn in_the_child_a_reusable_timeout_refuses_and_does_not_wait_for_a_lock() {
+    let _alone = alone();
+    let timer = Timer::builder().shards(1).build().expect("the options make sense");
+    let reusable = timer.reusable(|| ()).expect("accepted");
+    let stops = AtomicBool::new(false);
+    thread::scope(|scope| {
+        // It holds the lock most of the time.
+        scope.spawn(|| {
+            while !stops.load(Ordering::Relaxed) {
+                reusable.arm(HOUR).expect("accepted");
+                reusable.disarm();
+            }
+        });
+        for round in 0..20 {
+            thread::sleep(MS);
+            in_child(&format!("round {round}"), || {
+                let refused = reusable.arm(MS) == Err(Refusal::Forked);
+                first_wrong(&[refused, !reusable.disarm(), !reusable.is_armed()])
+            });
+        }
+        stops.store(true, Ordering::Relaxed);
     });
 }

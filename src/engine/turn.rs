@@ -252,7 +252,7 @@ impl Core {
                 Transfer::Pending(deadline) => {
                     self.unlink(entry);
                     // SAFETY: in no slot now, and the engine's until it comes out again.
-                    unsafe { self.wheel.insert_again(entry, deadline) };
+                    unsafe { self.wheel.insert_after_reset(entry, deadline) };
                     relinked += 1;
                 }
                 Transfer::Cancelled => {

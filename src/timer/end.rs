@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
@@ -10,7 +11,8 @@ use crate::panics;
 use crate::sync::{Arc, Mutex, lock, thread};
 use crate::sys::cores::spawn_ordinary;
 
-type Answer = Result<Vec<Unfired>, ShutdownError>;
+/// `Err` if a user's clock panicked: the caller of a shutdown that blocks would see that panic.
+type Answer = std::thread::Result<Result<Vec<Unfired>, ShutdownError>>;
 
 /// The name of the thread that waits for the end.
 const THREAD: &str = "tourbillon-end";
@@ -98,16 +100,20 @@ impl Timer {
     /// The future's result may be any error of [`shutdown`](Self::shutdown), but
     /// [`FromTask`](ShutdownError::FromTask) only if the system gives no thread. Then the call
     /// itself does the shutdown, and blocks.
+    ///
+    /// # Panics
+    /// The future panics if the engine goes by a [`Clock`](crate::Clock) of the user's that has
+    /// panicked. The engine is not shut down then.
     pub fn shutdown_async(&self, how: Shutdown) -> ShutdownFuture {
         let state = Arc::new(Mutex::new(State::UnderWay(None)));
         let (timer, theirs) = (self.clone(), Arc::clone(&state));
         let shut_down = move || {
-            end(&theirs, timer.shutdown_with(how));
+            end(&theirs, catch_unwind(AssertUnwindSafe(|| timer.shutdown_with(how))));
             // If the future has gone, this drops what nobody has asked for.
             panics::catch(|| drop(theirs));
         };
         if spawn_ordinary(thread::Builder::new().name(THREAD.to_owned()), shut_down).is_err() {
-            end(&state, self.shutdown_with(how));
+            end(&state, Ok(self.shutdown_with(how)));
         }
         ShutdownFuture(state)
     }
@@ -137,20 +143,24 @@ fn end(state: &Arc<Mutex<State>>, answer: Answer) {
 }
 
 impl Future for ShutdownFuture {
-    type Output = Answer;
+    type Output = Result<Vec<Unfired>, ShutdownError>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         // What another task has left is dropped after the lock: its drop is user code.
         let mut _old = None;
-        let mut state = lock(&self.0);
-        match &mut *state {
+        let answer = match &mut *lock(&self.0) {
             State::UnderWay(waker) => {
                 if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
                     _old = waker.replace(context.waker().clone());
                 }
-                Poll::Pending
+                return Poll::Pending;
             }
-            State::Ended(answer) => Poll::Ready(answer.take().unwrap_or(Err(ShutdownError::AlreadyShutdown))),
+            State::Ended(answer) => answer.take(),
+        };
+        match answer {
+            Some(Ok(answer)) => Poll::Ready(answer),
+            Some(Err(panic)) => resume_unwind(panic),
+            None => Poll::Ready(Err(ShutdownError::AlreadyShutdown)),
         }
     }
 }

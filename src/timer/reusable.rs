@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Weak;
 use std::time::{Duration, Instant};
 
+use super::engine::Engine;
 use super::error::{Refusal, ScheduleError};
 use super::schedule::Target;
 use super::{Timeout, Timer};
-use crate::engine::EngineRef;
+use crate::engine::{EngineRef, Shared};
 use crate::panics;
 use crate::sync::{Arc, Mutex, lock};
 use crate::time::{Subtick, Timeline};
@@ -56,7 +58,8 @@ impl Timer {
             return Err(ScheduleError::new(why, task));
         }
         let state = State { timeout: None, arming: 0, task: Some(Box::new(task)), runs_again: false };
-        Ok(Reusable { engine: self.engine_ref(), runs: Arc::new(Runs(Mutex::new(state))) })
+        let engine = std::sync::Arc::downgrade(&self.engine.engine);
+        Ok(Reusable { engine: self.engine_ref(), runs: Arc::new(Runs { state: Mutex::new(state), engine }) })
     }
 }
 
@@ -64,12 +67,21 @@ impl Timer {
 /// `Stop`, and libuv's by `uv_timer_again`. [`Timer::reusable`] makes it.
 ///
 /// It is pending only while it is armed. Its runs never overlap. Dropping it disarms it; a run that
-/// is under way goes on. Like a future it keeps its engine until it is dropped. A shutdown hands it
-/// back if it is armed.
+/// is under way goes on. Like a future it keeps its engine until it is dropped.
+///
+/// A shutdown hands it back if it is armed. If it has come due during a run, and waits for the end
+/// of that run, a shutdown disarms it. To disarm or drop it after a shutdown leaves the
+/// [`Unfired`](crate::Unfired) without anything to run.
+///
+/// The task may arm and disarm its own timeout. It should hold that by a `Weak`: otherwise the two
+/// hold each other, and the engine, for ever.
 ///
 /// A lock of its own keeps its operations in one order, so each costs two read-modify-writes more
-/// than that of a [`Timeout`]. Nobody holds the lock while the task runs. The task may arm and
-/// disarm its own timeout.
+/// than that of a [`Timeout`]. Nobody holds the lock while the task runs. An arming holds it while
+/// it schedules, so other operations on this timeout wait as long as that does: for
+/// [`Builder::max_wait`](crate::Builder::max_wait) at most. What the engine calls meanwhile, a
+/// `tracing` subscriber or the callback of [`Driver::on_earlier`](crate::Driver::on_earlier), must
+/// not use the same `Reusable`.
 ///
 /// If the task panics, the panic is counted and reported like that of every task, and the timeout
 /// may be armed again.
@@ -80,7 +92,11 @@ pub struct Reusable {
 }
 
 /// What the handle shares with the timeout that is scheduled for it.
-struct Runs(Mutex<State>);
+struct Runs {
+    state: Mutex<State>,
+    /// Does not keep the engine, which holds the timeout that holds this.
+    engine: Weak<Engine>,
+}
 
 struct State {
     /// Set from the arming until its run begins, or comes due during another run.
@@ -98,8 +114,7 @@ impl Reusable {
     /// to an earlier or a later time.
     ///
     /// A run that is under way is not affected. If the new time comes during that run, the next one
-    /// begins when it has ended, on the same thread. The call blocks and allocates as
-    /// [`Timer::schedule`] does.
+    /// is due when it has ended. The call blocks and allocates as [`Timer::schedule`] does.
     ///
     /// # Errors
     /// Any [`Refusal`] that [`Timer::schedule`] may give. Nothing has changed then.
@@ -120,21 +135,30 @@ impl Reusable {
     ///
     /// The call does not block on a run that is under way, and does not affect it.
     pub fn disarm(&self) -> bool {
-        let mut state = lock(&self.runs.0);
-        let (timeout, runs_again) = (state.timeout.take(), std::mem::take(&mut state.runs_again));
+        if self.is_forked() {
+            return false;
+        }
+        let mut state = lock(&self.runs.state);
+        let was_armed = state.is_armed();
+        let timeout = state.timeout.take();
+        state.runs_again = false;
         // It may have been claimed, and wait for the lock.
         state.arming += 1;
         drop(state);
-        let was_armed = timeout.is_some();
         timeout.map(Timeout::cancel_owned);
-        was_armed || runs_again
+        was_armed
     }
 
-    /// Returns whether it is armed, and its run has not begun. False after a shutdown.
+    /// Returns whether it is armed, and its run has not begun. After a shutdown it is not, once a
+    /// run that is under way has ended.
     #[must_use]
     pub fn is_armed(&self) -> bool {
-        let state = lock(&self.runs.0);
-        state.runs_again || state.timeout.as_ref().is_some_and(|timeout| !timeout.is_cancelled())
+        !self.is_forked() && lock(&self.runs.state).is_armed()
+    }
+
+    /// In a forked child another thread of the parent may hold the lock for ever.
+    fn is_forked(&self) -> bool {
+        self.engine.shared().is_forked()
     }
 
     fn timeline(&self) -> &Timeline {
@@ -142,26 +166,40 @@ impl Reusable {
     }
 
     fn arm_to(&self, deadline: Subtick) -> Result<(), Refusal> {
-        let mut state = lock(&self.runs.0);
+        if self.is_forked() {
+            return Err(Refusal::Forked);
+        }
+        let mut state = lock(&self.runs.state);
         if state.timeout.as_ref().is_some_and(|timeout| timeout.reset_to(deadline)) {
             return Ok(());
         }
         // It was not armed, or its run has not begun and is not to begin: this arming moves it.
-        let (runs, arming) = (Arc::clone(&self.runs), state.arming + 1);
-        let target = Target { shared: self.engine.shared(), shard: None, group: None };
+        self.runs.schedule(&mut state, self.engine.shared(), deadline)
+    }
+}
+
+impl State {
+    fn is_armed(&self) -> bool {
+        self.runs_again || self.timeout.as_ref().is_some_and(|timeout| !timeout.is_cancelled())
+    }
+}
+
+impl Runs {
+    /// Schedules a timeout for a new arming. If it is refused, nothing has changed.
+    fn schedule(self: &Arc<Self>, state: &mut State, shared: &Shared, deadline: Subtick) -> Result<(), Refusal> {
+        let (runs, arming) = (Arc::clone(self), state.arming + 1);
+        let target = Target { shared, shard: None, group: None };
         let timeout = target.submit_once(deadline, move || runs.run(arming)).map_err(|refused| refused.kind())?;
         state.timeout = Some(timeout);
         state.arming = arming;
         state.runs_again = false;
         Ok(())
     }
-}
 
-impl Runs {
     /// Runs the task for a timeout that is due, if no later arming or disarming has taken its
     /// place.
-    fn run(&self, arming: u64) {
-        let mut state = lock(&self.0);
+    fn run(self: &Arc<Self>, arming: u64) {
+        let mut state = lock(&self.state);
         if state.arming != arming {
             return;
         }
@@ -177,15 +215,34 @@ impl Runs {
                 // Of several runs in a row only the last panic is reported.
                 panic.replace(this).into_iter().for_each(panics::discard);
             }
-            state = lock(&self.0);
-            if !std::mem::take(&mut state.runs_again) {
-                state.task = Some(task);
+            state = lock(&self.state);
+            if !state.runs_again || self.is_scheduled_again(&mut state) {
                 break;
             }
+            // There was no place for it, or no memory.
+            state.runs_again = false;
         }
+        state.task = Some(task);
         drop(state);
         if let Some(panic) = panic {
             resume_unwind(panic);
+        }
+    }
+
+    /// Schedules the run that came due during another one. So other timeouts have their turn before
+    /// it. Returns false if the thread that asks is to run it. If the engine has ended, nobody is.
+    fn is_scheduled_again(self: &Arc<Self>, state: &mut State) -> bool {
+        let Some(engine) = self.engine.upgrade() else {
+            state.runs_again = false;
+            return true;
+        };
+        match self.schedule(state, &engine.shared, Subtick::ZERO) {
+            Ok(()) => true,
+            Err(Refusal::Full | Refusal::OutOfMemory) => false,
+            Err(Refusal::Shutdown | Refusal::Forked | Refusal::ZeroPeriod) => {
+                state.runs_again = false;
+                true
+            }
         }
     }
 }

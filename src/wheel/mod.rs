@@ -248,6 +248,18 @@ impl Wheel {
         unsafe { self.insert(entry, deadline) };
     }
 
+    /// Links an entry that was reset to an earlier deadline, unless it is one of those that are
+    /// [kept back](Self::keep_series_back).
+    ///
+    /// # Safety
+    /// As for [`insert`](Self::insert).
+    pub(crate) unsafe fn insert_after_reset(&mut self, entry: NonNull<Entry>, deadline: Subtick) {
+        // SAFETY: the caller keeps the entry valid.
+        let is_kept_back = self.keeps_back(unsafe { entry_ref(entry) }.state.load());
+        // SAFETY: the caller owns the entry's links, and keeps it valid while it is in the wheel.
+        unsafe { self.insert_again(entry, if is_kept_back { Subtick::NEVER } else { deadline }) };
+    }
+
     /// Links an entry so that it comes up again in the tick after the one of `now`.
     ///
     /// # Safety

@@ -4,7 +4,7 @@
 use std::ptr::NonNull;
 
 use super::{Budget, DUE_PLACE, Wheel};
-use crate::entry::{Entry, Kind, entry_ref};
+use crate::entry::{Entry, Kind, Snapshot, entry_ref};
 use crate::time::Subtick;
 
 impl Wheel {
@@ -27,8 +27,7 @@ impl Wheel {
             budget.spend();
             // SAFETY: entries in a slot are valid.
             let seen = unsafe { entry_ref(entry) }.state.load();
-            let is_kept_back = self.keeps_series_back && seen.kind() == Kind::Series;
-            let deadline = if is_kept_back { Subtick::NEVER } else { seen.deadline() };
+            let deadline = if self.keeps_back(seen) { Subtick::NEVER } else { seen.deadline() };
             let place = if deadline <= now { self.outside(DUE_PLACE) } else { self.place_for(deadline) };
             // SAFETY: it is in no slot now, and still the wheel's.
             unsafe { self.slots.push_back(place.slot, entry, place.rank) };
@@ -58,6 +57,11 @@ impl Wheel {
     pub(crate) fn rescan(&mut self, now: Subtick) {
         self.set_all_aside(self.division.last_tick(now));
         self.slots.move_slot(self.never_place, 2 * self.lists - 1);
+    }
+
+    /// Returns whether an entry never comes up again.
+    pub(super) fn keeps_back(&self, seen: Snapshot) -> bool {
+        self.keeps_series_back && seen.kind() == Kind::Series
     }
 
     /// Keeps periodic timeouts back from now on: those in the wheel never come up again. Returns

@@ -75,3 +75,18 @@ fn a_drain_waits_for_what_runs_once_beside_periodic_timeouts() {
     let left = in_time("a drain", || draining.join().expect("no panic")).expect("the first");
     assert_eq!((left.len(), runs.count()), (1, 1));
 }
+
+#[test]
+fn a_drain_does_not_wait_for_a_periodic_timeout_that_is_reset_to_earlier() {
+    let (timer, clock) = on_workers(Timer::builder());
+    let series = timer.schedule_at_fixed_rate(10 * HOUR, HOUR, || panic!("it begins no run")).expect("accepted");
+    timer.schedule_detached(10 * MS, || ()).expect("accepted");
+    clock.advance(MS);
+    let draining = begin_to_drain(&timer, 1_000 * HOUR);
+    clock.advance(MS);
+    assert!(series.reset(5 * HOUR));
+    clock.advance(MS);
+    clock.advance(10 * MS);
+    let left = in_time("a drain", || draining.join().expect("no panic")).expect("the first");
+    assert_eq!((left.len(), series.is_cancelled()), (1, true));
+}

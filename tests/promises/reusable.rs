@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Inline, ManualClock, Refusal, Reusable, Timer};
+use tourbillon::{Inline, ManualClock, Refusal, Reusable, ThreadPool, Timer};
 
 use crate::common::{
     Drops, HOUR, MS, Rig, Times, assert_counters_reconcile, driven, driven_by, eventually, in_time, settle,
@@ -259,4 +259,60 @@ fn a_panic_is_counted_and_it_may_be_armed_again() {
         clock.advance(MS);
     }
     assert_eq!((times.count(), timer.stats().panicked), (2, 1));
+}
+
+#[test]
+fn what_comes_due_in_a_run_begins_no_run_after_a_shutdown() {
+    let timer = Timer::new().expect("defaults");
+    let (begun, begins) = channel();
+    let (go_on, goes_on) = channel();
+    let task = move || {
+        begun.send(()).expect("the test waits");
+        goes_on.recv().expect("the test says so");
+    };
+    let reusable = timer.reusable(task).expect("accepted");
+    reusable.arm(Duration::ZERO).expect("accepted");
+    begins.recv().expect("it runs");
+    reusable.arm(Duration::ZERO).expect("accepted");
+    eventually("it is due", || timer.pending() == 0);
+    let own = timer.clone();
+    let ending = thread::spawn(move || own.shutdown().expect("the first").len());
+    eventually("the engine is closed", || timer.is_shutdown());
+    go_on.send(()).expect("it waits");
+    assert_eq!(in_time("a shutdown", || ending.join().expect("no panic")), 0);
+    assert!(begins.try_recv().is_err() && !reusable.is_armed() && !reusable.disarm());
+}
+
+#[test]
+fn a_task_that_arms_itself_again_and_again_lets_others_have_their_turn() {
+    let timer = Timer::builder().executor(ThreadPool::new(2)).build().expect("the options make sense");
+    let own: Arc<OnceLock<Reusable>> = Arc::default();
+    let stops = Arc::new(AtomicBool::new(false));
+    let (mine, stopped) = (Arc::downgrade(&own), Arc::clone(&stops));
+    let task = move || {
+        if let Some(mine) = mine.upgrade().filter(|_| !stopped.load(Ordering::SeqCst)) {
+            mine.get().expect("set").arm(Duration::ZERO).expect("accepted");
+            thread::sleep(5 * MS);
+        }
+    };
+    own.set(timer.reusable(task).expect("accepted")).expect("once");
+    let at = timer.now() + 50 * MS;
+    own.get().expect("set").arm_at(at).expect("accepted");
+    let others = Arc::new(AtomicUsize::new(0));
+    for _ in 0..5 {
+        let others = Arc::clone(&others);
+        let other = timer.schedule_at(at, move || _ = others.fetch_add(1, Ordering::SeqCst));
+        assert!(other.expect("accepted").deadline() >= at);
+    }
+    eventually("the others", || others.load(Ordering::SeqCst) == 5);
+    stops.store(true, Ordering::SeqCst);
+}
+
+#[test]
+fn after_a_shutdown_it_is_neither_armed_nor_disarmed() {
+    let (timer, _driver, _clock) = driven();
+    let reusable = timer.reusable(|| ()).expect("accepted");
+    reusable.arm(HOUR).expect("accepted");
+    drop(timer.shutdown().expect("the first"));
+    assert!(!reusable.is_armed() && !reusable.disarm());
 }

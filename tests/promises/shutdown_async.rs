@@ -1,13 +1,16 @@
 //! `shutdown_async`: a shutdown that async code awaits.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pollster::block_on;
-use tourbillon::{Shutdown, ShutdownError, Timer};
+use tourbillon::{Clock, Shutdown, ShutdownError, Timer};
 
 use crate::common::{HOUR, Runs, driven, eventually, in_time};
 
@@ -93,4 +96,26 @@ fn an_awaited_shutdown_of_a_driven_engine_runs_what_is_due() {
     let drain = timer.shutdown_async(Shutdown::Drain(HOUR));
     assert_eq!(in_time("a drain", || block_on(drain)).map(|left| left.len()), Ok(0));
     runs.assert_each_ran_once();
+}
+
+/// A clock that dies.
+struct Mortal(Instant, Arc<AtomicBool>);
+
+impl Clock for Mortal {
+    fn now(&self) -> Instant {
+        assert!(!self.1.load(Ordering::SeqCst), "on purpose");
+        self.0
+    }
+}
+
+#[test]
+fn an_awaited_shutdown_panics_as_one_that_blocks_does_if_its_clock_has_died() {
+    let is_dead = Arc::new(AtomicBool::new(false));
+    let clock = Mortal(Instant::now(), Arc::clone(&is_dead));
+    let timer = Timer::builder().clock(clock).build().expect("the options make sense");
+    is_dead.store(true, Ordering::SeqCst);
+    let blocks = catch_unwind(AssertUnwindSafe(|| timer.shutdown_with(Shutdown::Drain(HOUR))));
+    let shutdown = timer.shutdown_async(Shutdown::Drain(HOUR));
+    let awaits = in_time("an answer", || catch_unwind(AssertUnwindSafe(|| block_on(shutdown))));
+    assert!(blocks.is_err() && awaits.is_err() && !timer.is_shutdown());
 }
