@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::engine::Engine;
@@ -11,7 +11,7 @@ use super::schedule::Target;
 use super::{Timeout, Timer};
 use crate::engine::{EngineRef, Shared};
 use crate::panics;
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::{Mutex, lock};
 use crate::time::{Subtick, Timeline};
 
 impl Timer {
@@ -58,7 +58,7 @@ impl Timer {
             return Err(ScheduleError::new(why, task));
         }
         let state = State { timeout: None, arming: 0, task: Some(Box::new(task)), runs_again: false };
-        let engine = std::sync::Arc::downgrade(&self.engine.engine);
+        let engine = Arc::downgrade(&self.engine.engine);
         Ok(Reusable { engine: self.engine_ref(), runs: Arc::new(Runs { state: Mutex::new(state), engine }) })
     }
 }
