@@ -113,7 +113,8 @@
 //! * Each thread keeps up to 64 entries that it has cancelled and dropped, for its next timeouts.
 //! * At most 8,191 entries wait in each queue of a shard whose worker sleeps.
 //! * While more than 16,384 entries wait for a worker that runs, a producer without free entries
-//!   waits before it takes 64 more, so that the worker catches up. It waits for
+//!   waits before it takes 64 more, so that the worker catches up. A producer is a thread that
+//!   schedules, or resets to an earlier deadline. It waits for
 //!   [`Builder::max_wait`] at most, and not at all for a worker that has not moved for a second.
 //! * A driven engine collects when it is turned. Its producers do not wait.
 //! * A [`Group`] keeps an entry that is over until it comes across it. It looks at three entries

@@ -6,6 +6,7 @@ mod common;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -147,9 +148,9 @@ fn timeouts_that_are_reset_before_they_are_cancelled_leave_memory_where_it_was()
     });
 }
 
-/// Each of the threads cancels the oldest of its live timeouts for each new one, for this time.
-/// Returns the most entries that the engine had memory for.
-fn churn(timer: &Timer, producers: usize, live: usize, how_long: Duration) -> usize {
+/// Each of the threads puts an end to the oldest of its live timeouts for each new one, for this
+/// time. Returns the most entries that the engine had memory for.
+fn churn(timer: &Timer, producers: usize, live: usize, how_long: Duration, end_one: impl Fn(&Timeout) + Sync) -> usize {
     let end = Instant::now() + how_long;
     thread::scope(|scope| {
         for _ in 0..producers {
@@ -161,7 +162,7 @@ fn churn(timer: &Timer, producers: usize, live: usize, how_long: Duration) -> us
                     }
                     ring.push_back(timer.schedule(1_000 * HOUR, || ()).expect("accepted"));
                     if ring.len() > live {
-                        assert!(ring.pop_front().expect("it is not empty").cancel());
+                        end_one(&ring.pop_front().expect("it is not empty"));
                     }
                 }
             });
@@ -182,7 +183,7 @@ fn timeouts_cancelled_one_for_each_new_one_are_collected_as_fast() {
             let builder = Timer::builder().executor(Inline).expiry_limit(expiry_limit);
             let timer = builder.build().expect("the options make sense");
             let (producers, live) = (2, 50_000);
-            let most = churn(&timer, producers, live, 2_000 * MS);
+            let most = churn(&timer, producers, live, 2_000 * MS, |timeout| assert!(timeout.cancel()));
             let stats = timer.stats();
             assert!(stats.cancelled > 100_000, "only {} were cancelled", stats.cancelled);
             // The queue, and as much again in the worker's backlog, and a chunk that has just been
@@ -196,11 +197,52 @@ fn timeouts_cancelled_one_for_each_new_one_are_collected_as_fast() {
 }
 
 #[test]
+fn timeouts_reset_to_earlier_and_cancelled_for_each_new_one_are_collected_as_fast() {
+    alone(|| {
+        let timer = Timer::builder().executor(Inline).build().expect("the options make sense");
+        let most = churn(&timer, 2, 50_000, 2_000 * MS, |timeout| {
+            assert!(timeout.reset(500 * HOUR) && timeout.cancel());
+        });
+        let stats = timer.stats();
+        assert!(stats.cancelled > 100_000, "only {} were cancelled", stats.cancelled);
+        // A queued reset takes two entries, its timeout's and a node.
+        assert!(most <= 2 * 50_000 + 2 * (2 * 16_384 + 32_768), "memory for {most}: {stats:?}");
+    });
+}
+
+#[test]
 fn without_patience_no_thread_waits_and_the_engine_takes_memory_instead() {
     alone(|| {
         let timer = Timer::builder().executor(Inline).max_wait(Duration::ZERO).build().expect("the options make sense");
-        churn(&timer, 2, 50_000, 500 * MS);
+        churn(&timer, 2, 50_000, 500 * MS, |timeout| assert!(timeout.cancel()));
         assert_eq!(timer.stats().waits, 0);
+    });
+}
+
+#[test]
+fn a_reset_that_needs_memory_waits_for_a_worker_that_is_far_behind() {
+    alone(|| {
+        let timer = Timer::builder().executor(Inline).build().expect("the options make sense");
+        let mut timeouts: Vec<_> = (0..40_000).map(|_| timer.schedule(HOUR, || ()).expect("accepted")).collect();
+        timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");
+        eventually("all are linked", || timer.stats().shards[0].linked >= 40_000);
+        let (begun, has_begun) = channel();
+        let (end, is_over) = channel::<()>();
+        let block = move || {
+            begun.send(()).expect("the test waits");
+            is_over.recv().expect_err("the test hangs up");
+        };
+        timer.schedule_detached(Duration::ZERO, block).expect("accepted");
+        has_begun.recv().expect("it runs");
+        timeouts.drain(20_000..).for_each(|timeout| assert!(timeout.cancel()));
+        assert_eq!(timer.stats().waits, 0, "a cancel needs no memory");
+        // More than a thread has free entries (192 at most).
+        for timeout in &timeouts[..300] {
+            assert!(timeout.reset(HOUR / 2));
+        }
+        assert!(timer.stats().waits > 0, "they wait as a schedule does");
+        drop(end);
+        assert!(timeouts.iter().all(Timeout::is_pending));
     });
 }
 

@@ -142,6 +142,21 @@ impl Shared {
         unsafe { mine.take_free() }.or_else(|| unsafe { self.take_entry_slowly(mine, remote) })
     }
 
+    /// Returns a node: a free entry that carries a timeout's address on the reset queue. Otherwise
+    /// it is [`take_entry`](Self::take_entry). A reset that did not wait would let schedules pass
+    /// that have to, with the entries that it brings.
+    ///
+    /// # Safety
+    /// As for [`take_entry`](Self::take_entry).
+    pub(crate) unsafe fn take_node(&self, mine: &ThreadState, remote: &Remote) -> Option<NonNull<Entry>> {
+        // SAFETY: the caller says that `mine` is its thread's state, of this engine.
+        let node = unsafe { self.take_entry(mine, remote) }?;
+        #[cfg(loom)]
+        // SAFETY: just taken.
+        unsafe { crate::entry::entry_ref(node) }.set_in_use(true);
+        Some(node)
+    }
+
     #[cold]
     unsafe fn take_entry_slowly(&self, mine: &ThreadState, remote: &Remote) -> Option<NonNull<Entry>> {
         let mut patience = Patience::default();

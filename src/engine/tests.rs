@@ -125,10 +125,10 @@ impl Rig {
 
     /// Sends a node that names an entry, as after a reset to an earlier deadline.
     fn push_reset(&self, held: &Held) {
-        // SAFETY: this thread's state, and its engine's arena.
+        // SAFETY: this thread's state.
         let node = self
             .shared
-            .with_thread_state(|mine| unsafe { mine.take_node(&self.shared.arena, || true) })
+            .with_thread_state(|mine| unsafe { self.shared.take_node(mine, self.remote()) })
             .expect("memory");
         // SAFETY: just taken.
         assert!(unsafe { self.remote().push_reset(node, held.0, self.shared.timeline()) }, "open");

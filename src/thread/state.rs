@@ -162,27 +162,6 @@ impl ThreadState {
         unsafe { self.free.grow(arena, growth) }
     }
 
-    /// Returns a free entry for a node, which belongs to no timeout, or `None` if there is no
-    /// memory. Waits for nobody. If there is no free one, the arena grows as little as it can, and
-    /// only if `may_grow` allows it: entries that come by this way let schedules pass that would
-    /// have to wait for the worker.
-    ///
-    /// # Safety
-    /// As for [`refill`](Self::refill).
-    #[inline]
-    pub(crate) unsafe fn take_node(&self, arena: &Arena, may_grow: impl FnOnce() -> bool) -> Option<NonNull<Entry>> {
-        // SAFETY: the caller says that `arena` is the one that this cache is used with.
-        let refill = || unsafe { self.free.refill(arena) };
-        // SAFETY: the caller says that `arena` is the one that this cache is used with.
-        let grow = || unsafe { self.free.grow(arena, Growth::Little) };
-        let grow = || may_grow().then(grow).flatten();
-        let node = self.free.take().or_else(refill).or_else(grow)?;
-        #[cfg(loom)]
-        // SAFETY: just taken.
-        unsafe { crate::entry::entry_ref(node) }.set_in_use(true);
-        Some(node)
-    }
-
     /// Returns a tombstone of `remote`. It is in that inbox, or was when it became a tombstone, and
     /// may be revived there.
     #[inline]

@@ -199,7 +199,8 @@ impl Builder {
         self
     }
 
-    /// How long a call that schedules may wait for a worker that is behind.
+    /// How long a call that schedules, or resets to an earlier deadline, may wait for a worker that
+    /// is behind.
     ///
     /// A call waits only if its thread has no free memory left while more than 16,384 cancelled
     /// timeouts wait for a worker that runs. Before the engine takes new memory, a call also waits

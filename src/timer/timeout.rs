@@ -25,6 +25,9 @@ use crate::time::{Subtick, Timeline, UpperBound};
 /// * [`reset`](Self::reset), [`reset_at`](Self::reset_at) and [`deadline`](Self::deadline) wait
 ///   while another thread is inside [`Timer::pause`](crate::Timer::pause), for its one look at the
 ///   clock.
+/// * A reset to an earlier deadline waits for a worker that has fallen far behind, as
+///   [`schedule`](crate::Timer::schedule) does, for [`Builder::max_wait`](crate::Builder::max_wait)
+///   at most.
 /// * In a driven engine, a reset to an earlier deadline may call
 ///   [`on_earlier`](crate::Driver::on_earlier). So may a cancel when thousands of cancelled
 ///   timeouts wait.
@@ -277,12 +280,11 @@ impl Timeout {
     }
 
     /// Resets a timeout to an earlier deadline, if the worker has linked it and so has to be told.
+    /// May wait for the worker.
     fn move_to_earlier(&self, shared: &Shared, deadline: Subtick) -> Moved {
-        // Without a node the worker goes through its whole wheel.
-        // SAFETY: `with_thread_state` gives the calling thread's state, and the arena is that of
-        // the same engine.
-        let node = shared
-            .with_thread_state(|mine| unsafe { mine.take_node(&shared.arena, || !self.remote().has_much_garbage()) });
+        // Without a node, so without memory, the worker goes through its whole wheel.
+        // SAFETY: `with_thread_state` gives the calling thread's state.
+        let node = shared.with_thread_state(|mine| unsafe { shared.take_node(mine, self.remote()) });
         let tell = if node.is_some() { Tell::ByQueue } else { Tell::ByRescan };
         let (remote, reset) = (self.remote(), self.entry().state.reset(deadline, tell));
         let unused = match (reset, node) {

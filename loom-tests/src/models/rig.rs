@@ -264,10 +264,10 @@ impl Bare {
     /// Prepares a reset of the timeout to an earlier deadline, with an entry that can carry it on
     /// the reset queue.
     pub(super) fn prepare_reset(&self, armed: &Armed, deadline: Subtick) -> impl FnOnce() + Send + 'static {
-        // SAFETY: this is the calling thread's state, and its engine's arena.
+        // SAFETY: this is the calling thread's state.
         let node = self
             .shared
-            .with_thread_state(|mine| unsafe { mine.take_node(&self.shared.arena, || true) })
+            .with_thread_state(|mine| unsafe { self.shared.take_node(mine, self.shared.remote(0)) })
             .expect("memory");
         let (shared, node, armed) = (Arc::clone(&self.shared), Armed { entry: node, deadline }, Armed { ..*armed });
         move || {
