@@ -1,0 +1,113 @@
+//! The worker's side: what it hands to the executor, and the hooks that it calls.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::runs::run_as;
+use super::runs::{call_hook, run_in_turn};
+use super::{Executor, Expired, run_here};
+use crate::engine::{Batch, Due, PART, Shared};
+use crate::panics::{self, CatchUnwind};
+use crate::time::RealTime;
+use crate::worker::{self, Sink};
+
+/// Called after a turn.
+pub(crate) type TickHook = Arc<dyn Fn(&worker::Tick) + Send + Sync>;
+
+/// Called by each worker before its first turn, with the number of its shard.
+pub(crate) type StartHook = Arc<dyn Fn(usize) + Send + Sync>;
+
+/// Hands a worker's batches to the user's executor.
+pub(crate) struct Dispatch {
+    executor: CatchUnwind<Arc<dyn Executor>>,
+    counted: bool,
+    in_turn: bool,
+    hooks: WorkerHooks,
+    /// The looks whether a batch gets on. `None` if all that was handed over is small or has ended.
+    looks: Option<Looks>,
+}
+
+/// A worker's looks whether a task holds up its batch.
+struct Looks {
+    last: RealTime,
+    /// How many there were since a large batch was handed over.
+    since: u32,
+}
+
+impl Looks {
+    /// Returns how long after the last look the next one is due. The first two are a millisecond
+    /// apart: the second one finds that the batch has not got on. Then they become rarer, because
+    /// perhaps nobody can help.
+    fn interval(&self) -> Duration {
+        Duration::from_millis(1 << self.since.saturating_sub(1).min(7))
+    }
+}
+
+/// The user's hooks that a worker calls.
+#[derive(Clone, Default)]
+pub(crate) struct WorkerHooks {
+    pub(crate) on_start: CatchUnwind<Option<StartHook>>,
+    pub(crate) on_tick: CatchUnwind<Option<TickHook>>,
+}
+
+impl Dispatch {
+    /// `in_turn` says that the executor is [`Inline`].
+    pub(crate) fn new(executor: Arc<dyn Executor>, in_turn: bool, hooks: WorkerHooks) -> Self {
+        let counted = executor.runs_all();
+        Self { executor: CatchUnwind::new(executor), counted, in_turn, hooks, looks: None }
+    }
+}
+
+impl Sink for Dispatch {
+    fn wants_begin(&self) -> bool {
+        self.hooks.on_start.is_some()
+    }
+
+    fn begin(&mut self, shared: &Shared, shard: usize) {
+        if let Some(hook) = self.hooks.on_start.as_ref() {
+            call_hook(shared, || hook(shard));
+        }
+    }
+
+    fn take(&mut self, due: &mut Due<'_>) {
+        if self.in_turn { run_in_turn(due) } else { due.hand_over(&mut |batch| self.accept(batch)) }
+    }
+
+    fn accept(&mut self, batch: Batch) {
+        if self.counted && batch.len() > PART {
+            self.looks.get_or_insert_with(|| Looks { last: RealTime::now(), since: 0 }).since = 0;
+        }
+        let engine = batch.shared().id();
+        let expired = if self.counted { Expired::begin(batch) } else { Expired::uncounted(batch) };
+        // Run as a task: if the executor shut its own engine down, it would wait for this very
+        // thread. If the executor panics, unwinding drops the batch, which runs it.
+        run_as(engine, || panics::catch(|| self.executor.execute(expired)));
+    }
+
+    fn wake(&mut self, wakes: Batch) {
+        run_here(wakes);
+    }
+
+    fn sleeps_at_most(&mut self) -> Option<Duration> {
+        let looks = self.looks.as_mut()?;
+        if looks.last.elapsed() >= looks.interval() {
+            if !panics::catch(|| self.executor.find_help()).unwrap_or(false) {
+                self.looks = None;
+                return None;
+            }
+            looks.last = RealTime::now();
+            looks.since += 1;
+        }
+        Some(looks.interval())
+    }
+
+    fn wants_ticks(&self) -> bool {
+        self.hooks.on_tick.is_some()
+    }
+
+    fn tell(&mut self, shared: &Shared, tick: &worker::Tick) {
+        if let Some(hook) = self.hooks.on_tick.as_ref() {
+            call_hook(shared, || hook(tick));
+        }
+    }
+}

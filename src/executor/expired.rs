@@ -1,0 +1,133 @@
+//! A batch of expired timeouts, as an executor gets it.
+
+use std::fmt;
+
+use super::open_batch::OpenBatch;
+use super::runs::Runs;
+use super::runs::run_as;
+use crate::engine::{At, Batch, Entries};
+use crate::sync::Ordering;
+
+/// A batch of expired timeouts. [`run`](Self::run) runs it. Dropping it runs it, too.
+///
+/// ```
+/// use std::sync::mpsc::channel;
+/// use std::time::Duration;
+/// use tourbillon::{Expired, Timer};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (send, batches) = channel::<Expired>();
+/// let timer = Timer::builder().executor(move |batch| _ = send.send(batch)).build()?;
+/// timer.schedule_detached(Duration::from_millis(5), || println!("on the main thread"))?;
+/// let batch = batches.recv()?;
+/// assert_eq!(batch.len(), 1);
+/// batch.run();
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "an expired batch should be run; dropping it runs it here and now"]
+pub struct Expired {
+    batch: Batch,
+    /// Whether the batch counts as in flight. It does from the start if the executor is sure to run
+    /// it, and otherwise from when it begins to run.
+    counted: bool,
+    /// Whether a shutdown waits for it even before it begins to run.
+    is_awaited: bool,
+    /// Whether its owner has begun to run it.
+    begun: bool,
+}
+
+impl Expired {
+    /// Returns how many timeouts are left in the batch. It is an upper bound on those that will
+    /// run: some may have been cancelled or put off since.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a batch that is given to an executor is never empty")]
+    pub fn len(&self) -> usize {
+        self.batch.len()
+    }
+
+    /// Runs all timeouts in the batch, one after the other, on the calling thread. If a timeout
+    /// panics, the panic is caught, counted, and given to the builder's `on_panic`; the others
+    /// still run.
+    pub fn run(mut self) {
+        self.run_all(|_| false);
+    }
+
+    /// Like [`run`](Self::run), but lays open what it has not begun.
+    pub(super) fn run_open(mut self, open: &OpenBatch) {
+        match self.batch.split_off() {
+            Some(rest) => {
+                open.open(rest);
+                self.run_all(|entries| open.take_part(entries));
+            }
+            None => self.run_all(|_| false),
+        }
+    }
+
+    /// Makes a batch that is in flight from now on: a shutdown waits for it.
+    pub(crate) fn begin(batch: Batch) -> Self {
+        batch.shared().in_flight.begin();
+        Self { batch, counted: true, is_awaited: true, begun: false }
+    }
+
+    /// Makes a batch that is in flight once it begins to run.
+    pub(super) fn uncounted(batch: Batch) -> Self {
+        Self { batch, counted: false, is_awaited: false, begun: false }
+    }
+
+    /// `more` gives the next part of the batch when one is done. It returns false if there is none.
+    fn run_all(&mut self, more: impl FnMut(&mut Entries) -> bool) {
+        self.begun = true;
+        let in_flight = &self.batch.shared().in_flight;
+        if !self.counted {
+            self.counted = true;
+            in_flight.begin();
+        }
+        in_flight.run();
+        let engine = self.batch.shared().id();
+        run_as(engine, || self.run_each(more));
+    }
+
+    fn run_each(&mut self, mut more: impl FnMut(&mut Entries) -> bool) {
+        // A shutdown waits for a batch that is counted from the start, so it can have back what has
+        // not begun. A batch that a user's executor holds stays that executor's own.
+        let may_go_back = self.is_awaited;
+        let (shard, sleepers) = (self.batch.shard(), self.batch.is_of_sleepers());
+        let (entries, shared) = self.batch.open();
+        let (at, mut runs) = (At::new(shared, shard, may_go_back), Runs::begin(shared, shard));
+        loop {
+            while let Some(batched) = entries.pop() {
+                if sleepers { batched.wake(at, &mut runs) } else { batched.run(at, &mut runs) }
+            }
+            if !more(entries) {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Expired {
+    fn drop(&mut self) {
+        if self.batch.len() > 0 {
+            if !self.begun {
+                self.batch.shared().refused.fetch_add(self.batch.len() as u64, Ordering::Relaxed);
+            }
+            self.run_all(|_| false);
+        }
+        if self.counted {
+            self.batch.shared().in_flight.end();
+        }
+    }
+}
+
+impl fmt::Debug for Expired {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Expired").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// Runs a batch on the calling thread. The driven mode uses this as its sink, and workers use it to
+/// wake futures.
+pub(crate) fn run_here(batch: Batch) {
+    Expired::begin(batch).run();
+}

@@ -1,0 +1,195 @@
+//! The runs of tasks, one after the other: whose they are, and what becomes of their panics.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::task::Waker;
+
+use crate::count::{Recorder, Running, TASKS_A_LOOK};
+use crate::engine::{Due, PeriodicRun, Run, Shared, SharedRef};
+use crate::entry::TaskInPlace;
+use crate::events;
+use crate::panics::{self, Panic};
+#[cfg(loom)]
+use crate::sync::LocalCell;
+use crate::sync::Ordering;
+use crate::time::Subtick;
+
+/// Runs what is due in a turn, each timeout as soon as it is claimed, on the thread that turns the
+/// shard.
+pub(crate) fn run_in_turn(due: &mut Due<'_>) {
+    let shared = due.shared();
+    run_as(shared.id(), || due.run(&mut Runs::begin(shared, due.shard())));
+}
+
+/// The runs of one thread, one after the other: shows the watchdog what is running, and records how
+/// late each task begins.
+pub(super) struct Runs<'a> {
+    shared: &'a SharedRef,
+    lateness: Recorder<'a>,
+    /// What the thread was running before, for `running`: a task may run a batch.
+    running: Option<(&'a Running, (u64, u64))>,
+    /// How many tasks run before the next look at the clock.
+    until_look: usize,
+    now_ns: u64,
+    /// The deadline that was recorded last. The timeouts of a burst may have one.
+    /// [`NOT_RECORDED`] if the clock has been read since.
+    recorded: u64,
+}
+
+/// No deadline: a [`Subtick`] has fewer bits.
+const NOT_RECORDED: u64 = u64::MAX;
+
+impl<'a> Runs<'a> {
+    pub(super) fn begin(shared: &'a SharedRef, shard: usize) -> Self {
+        let running = shared.running_here().map(|running| (running, running.before()));
+        if let Some((running, _)) = running {
+            running.begin(shard);
+        }
+        let lateness = Recorder::new(&shared.remote(shard).lateness);
+        Self { shared, lateness, running, until_look: 0, now_ns: 0, recorded: NOT_RECORDED }
+    }
+
+    /// Looks at the clock now and then.
+    #[inline]
+    fn look(&mut self) {
+        self.until_look = self.until_look.checked_sub(1).unwrap_or_else(|| {
+            self.look_now();
+            TASKS_A_LOOK - 1
+        });
+    }
+
+    #[inline(never)]
+    fn look_now(&mut self) {
+        if let Some(ns) = self.shared.timeline().try_now_ns() {
+            self.now_ns = ns;
+            self.recorded = NOT_RECORDED;
+            self.running.inspect(|(running, _)| running.look(ns));
+        }
+    }
+
+    #[inline]
+    fn record(&mut self, deadline: Subtick) {
+        if self.recorded == deadline.get() {
+            return self.lateness.record_again();
+        }
+        // Timeouts that a shutdown fires before their deadline are not late, and not recorded.
+        if let Some(late_ns) = self.now_ns.checked_sub(self.shared.timeline().scale().ns_of(deadline)) {
+            self.lateness.record(late_ns);
+            self.recorded = deadline.get();
+        }
+    }
+}
+
+impl Run for Runs<'_> {
+    #[inline(always)]
+    fn once(&mut self, deadline: Subtick, task: TaskInPlace<'_>) {
+        self.look();
+        self.record(deadline);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| task.run())) {
+            self.report(panic);
+        }
+    }
+
+    fn periodic(&mut self, deadline: Subtick, run: PeriodicRun) {
+        self.look();
+        let shared = self.shared;
+        if let Err(panic) = run.run(shared, || self.record(deadline)) {
+            self.report(panic);
+        }
+    }
+
+    #[inline(always)]
+    fn wake(&mut self, deadline: Subtick, waker: Option<Waker>) {
+        self.look();
+        self.record(deadline);
+        let Some(waker) = waker else { return };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+            self.report(panic);
+        }
+    }
+
+    #[cold]
+    fn report(&mut self, panic: Panic) {
+        report(self.shared, panic);
+    }
+}
+
+impl Drop for Runs<'_> {
+    fn drop(&mut self) {
+        if let Some((running, before)) = self.running {
+            running.restore(before);
+        }
+    }
+}
+
+/// Counts a panic, and reports it to the user.
+#[cold]
+pub(crate) fn report(shared: &Shared, panic: Box<dyn Any + Send>) {
+    shared.panicked.fetch_add(1, Ordering::Relaxed);
+    events::task_panicked(&*panic);
+    if let Some(hook) = shared.on_panic.as_ref() {
+        // If the hook panics too, that panic is dropped: nobody is left to report it to.
+        panics::catch(|| hook(&*panic));
+    }
+    panics::discard(panic);
+}
+
+/// Calls a hook as if it were a task: its panics are reported, and a shutdown that it asks for is
+/// refused.
+pub(crate) fn call_hook(shared: &Shared, hook: impl FnOnce()) {
+    let told = run_as(shared.id(), || catch_unwind(AssertUnwindSafe(hook)));
+    told.unwrap_or_else(|panic| report(shared, panic));
+}
+
+/// An engine whose task a thread is running. `outer` is what the thread was running before: a task
+/// may turn another engine.
+struct Frame {
+    engine: u64,
+    outer: *const Frame,
+}
+
+#[cfg(not(loom))]
+thread_local! {
+    /// The innermost engine; null if the thread runs no task.
+    static RUNNING: Cell<*const Frame> = const { Cell::new(ptr::null()) };
+}
+// A model runs all its threads on one thread of the system, so std's macro would give them one
+// variable.
+#[cfg(loom)]
+loom::thread_local! {
+    static RUNNING: Cell<*const Frame> = Cell::new(ptr::null());
+}
+
+/// Runs `work` as a part of the engine. `work` must not panic.
+pub(super) fn run_as<R>(engine: u64, work: impl FnOnce() -> R) -> R {
+    let outer = RUNNING.get();
+    let this = Frame { engine, outer };
+    RUNNING.set(&this);
+    let result = work();
+    RUNNING.set(outer);
+    result
+}
+
+/// Returns the engines whose tasks the calling thread is running, innermost first.
+fn running() -> impl Iterator<Item = u64> {
+    let mut next = RUNNING.get();
+    std::iter::from_fn(move || {
+        // SAFETY: `run_as` keeps each `Frame` in a frame of this thread, and takes it out of the
+        // list before that frame ends.
+        let this = unsafe { next.as_ref() }?;
+        next = this.outer;
+        Some(this.engine)
+    })
+}
+
+/// Returns whether the calling thread is running a task of this engine.
+pub(crate) fn is_running_a_task_of(shared: &Shared) -> bool {
+    running().any(|engine| engine == shared.id())
+}
+
+/// Returns whether the calling thread is running a task of any engine.
+pub(crate) fn is_running_a_task() -> bool {
+    running().next().is_some()
+}
