@@ -194,6 +194,9 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+// The first, because rustdoc shows the methods of `Timer` in the order of their modules.
+mod timer;
+
 mod adapters;
 mod arena;
 mod count;
@@ -208,7 +211,6 @@ mod sync;
 mod sys;
 mod thread;
 mod time;
-mod timer;
 mod wheel;
 mod worker;
 

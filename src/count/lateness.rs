@@ -125,6 +125,18 @@ fn highest_in(bucket: usize) -> u64 {
 ///
 /// The clock is read for every 64th task of a batch. So a task may have begun later than is
 /// recorded here, by the time that up to 63 tasks before it took.
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Timer;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let timer = Timer::new()?;
+/// let lateness = timer.stats().lateness;
+/// println!("{} timeouts: {:?} at most", lateness.count(), lateness.max());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Lateness {
     counts: Vec<u64>,

@@ -20,6 +20,22 @@ use crate::timer::Timer;
 /// If the engine is shut down while a tick is awaited, that tick comes at once
 /// ([`ended_by_shutdown`](Self::ended_by_shutdown)), and the stream ends. Ticks that are awaited
 /// afterwards come when they are due.
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Timer;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let timer = Timer::new()?;
+/// let mut beat = timer.interval(Duration::from_millis(10));
+/// pollster::block_on(async {
+///     let first = beat.tick().await; // at once
+///     let second = beat.tick().await;
+///     assert_eq!(second - first, beat.period());
+/// });
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "an Interval does nothing unless its ticks are awaited or polled"]
 pub struct Interval {
     sleep: Sleep,

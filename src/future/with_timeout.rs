@@ -26,6 +26,18 @@ use crate::time::Subtick;
 /// For an engine that is full, see [`Sleep`]. A shutdown ends the limits that are pending
 /// ([`Elapsed::is_shutdown`]). A limit that is first polled after the shutdown ends at its own
 /// deadline.
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Timer;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let timer = Timer::new()?;
+/// let answer = timer.timeout(Duration::from_secs(5), async { 6 * 7 });
+/// assert_eq!(pollster::block_on(answer), Ok(42));
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "futures do nothing unless they are awaited or polled"]
 pub struct WithTimeout<T> {
     limit: Limit,
@@ -110,6 +122,20 @@ impl<T: fmt::Debug> fmt::Debug for WithTimeout<T> {
 
 /// The limit of [`Timer::timeout`](crate::Timer::timeout) or
 /// [`Timer::timeout_at`](crate::Timer::timeout_at) ended before the future was ready.
+///
+/// ```
+/// use std::future::pending;
+/// use std::time::Duration;
+/// use tourbillon::Timer;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let timer = Timer::new()?;
+/// let limit = timer.timeout(Duration::from_millis(5), pending::<()>());
+/// let elapsed = pollster::block_on(limit).unwrap_err();
+/// assert!(!elapsed.is_shutdown()); // the time is up
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed {
     by_shutdown: bool,

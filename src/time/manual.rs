@@ -100,6 +100,20 @@ impl ManualClock {
     /// A batch that an engine has given to an executor of the user's (not
     /// [`ThreadPool`](crate::ThreadPool) or [`Inline`](crate::Inline)) is waited for only once it
     /// has begun to run.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::{ManualClock, Timer};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let clock = ManualClock::new();
+    /// let timer = Timer::builder().clock(clock.clone()).build()?;
+    /// let timeout = timer.schedule(Duration::from_secs(3600), || println!("an hour has passed"))?;
+    /// clock.advance(Duration::from_secs(3600)); // returns when the task has run
+    /// assert!(timeout.is_expired());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn advance(&self, by: Duration) {
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         let moved = |now: u64| Some(now.saturating_add(by).min(FARTHEST_NS));

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::Timer;
 use super::error::Refusal;
+use super::guard::TimeoutGuard;
 use super::schedule::Target;
-use super::timeout::TimeoutGuard;
 use crate::engine::{EngineRef, Shared};
 use crate::entry::entry_ref;
 use crate::time::{Subtick, Timeline};

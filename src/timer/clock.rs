@@ -64,6 +64,24 @@ impl Timer {
     /// Pauses do not nest. A shutdown ends a pause. The call does nothing if the engine is already
     /// paused or shut down. It does nothing in a child process that was forked off after the engine
     /// was made. It may wait for another thread that pauses or resumes.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::{ManualClock, Timer};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let clock = ManualClock::new();
+    /// let timer = Timer::builder().clock(clock.clone()).build()?;
+    /// let timeout = timer.schedule(Duration::from_secs(5), || println!("5 s have passed"))?;
+    /// timer.pause();
+    /// clock.advance(Duration::from_secs(60)); // for the engine no time has passed
+    /// assert!(timeout.is_pending());
+    /// timer.resume();
+    /// clock.advance(Duration::from_secs(5));
+    /// assert!(timeout.is_expired());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn pause(&self) {
         self.engine.pause();
     }

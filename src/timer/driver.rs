@@ -27,6 +27,26 @@ type Callback = CatchUnwind<Box<dyn Fn() + Send + Sync>>;
 /// Dropping the driver ends the engine. Pending timeouts are dropped unrun, and new ones are
 /// refused. In a child process that was forked off after the engine was made the driver runs
 /// nothing, because the pending timeouts belong to the parent.
+///
+/// ```
+/// use std::cell::Cell;
+/// use std::time::{Duration, Instant};
+/// use tourbillon::Timer;
+///
+/// thread_local!(static IS_OVER: Cell<bool> = const { Cell::new(false) });
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (timer, mut driver) = Timer::builder().build_driven()?;
+/// timer.schedule_detached(Duration::from_millis(5), || IS_OVER.set(true))?;
+/// while !IS_OVER.get() {
+///     let at = driver.next_wakeup().expect("a timeout is pending");
+///     // An event loop waits for its sockets here, for no longer than this.
+///     std::thread::sleep(at.saturating_duration_since(Instant::now()));
+///     driver.turn(); // the tasks run on this thread
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct Driver {
     shared: SharedRef,
     shards: DrivenShards,

@@ -37,6 +37,21 @@ impl Timer {
     /// ([`Sleep::ended_by_shutdown`](crate::Sleep::ended_by_shutdown)). A shutdown ends a
     /// [`pause`](Self::pause), so that futures that are made later do not wait for its end.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Timer;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let timer = Timer::new()?;
+    /// timer.schedule_detached(Duration::from_secs(3600), || println!("save"))?;
+    /// for unfired in timer.shutdown()? {
+    ///     unfired.run(); // or drop it
+    /// }
+    /// assert!(timer.is_shutdown() && timer.schedule(Duration::ZERO, || ()).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// * [`ShutdownError::FromTask`] if the caller is one of the engine's own tasks.
     /// * [`ShutdownError::AlreadyShutdown`] for all calls after the first, which may still be in

@@ -160,6 +160,17 @@ impl fmt::Display for Refusal {
 impl Error for Refusal {}
 
 /// A [`Builder`](crate::Builder) value that makes no sense, or that this system cannot provide.
+///
+/// ```
+/// use tourbillon::{BuildError, Timer};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let error = Timer::builder().shards(0).build().unwrap_err();
+/// assert!(matches!(error, BuildError::Zero { option: "shards" }));
+/// println!("{error}");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -258,6 +269,17 @@ impl fmt::Display for BuildError {
 impl Error for BuildError {}
 
 /// Why [`Timer::shutdown`](crate::Timer::shutdown) returned no timeouts.
+///
+/// ```
+/// use tourbillon::{ShutdownError, Timer};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let timer = Timer::new()?;
+/// timer.shutdown()?;
+/// assert_eq!(timer.shutdown().unwrap_err(), ShutdownError::AlreadyShutdown);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShutdownError {

@@ -50,6 +50,20 @@ pub struct Group {
 impl Timer {
     /// Makes a new group of timeouts, which can be cancelled all at once. It neither blocks nor
     /// allocates.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Timer;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let timer = Timer::new()?;
+    /// let requests = timer.group();
+    /// requests.schedule_detached(Duration::from_secs(5), || println!("the first is slow"))?;
+    /// requests.schedule_detached(Duration::from_secs(5), || println!("the second is slow"))?;
+    /// assert_eq!(requests.pending(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn group(&self) -> Group {
         Group::new(self.clone())
     }
@@ -79,6 +93,21 @@ impl Group {
     /// The calling thread drops the tasks. If the destructor of a task panics, the engine counts
     /// and reports the panic as that of a task, and the call goes on. The call takes the group's
     /// lock, and does not hold it while it drops tasks.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Timer;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let timer = Timer::new()?;
+    /// let connection = timer.group();
+    /// let idle = connection.schedule(Duration::from_secs(60), || println!("idle"))?;
+    /// connection.schedule_detached(Duration::from_secs(5), || println!("no request"))?;
+    /// assert_eq!(connection.cancel_all(), 2);
+    /// assert!(idle.is_cancelled());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn cancel_all(&self) -> usize {
         let shared = &self.timer.engine.shared;
         // The lock is not held here: a task may hold the group, and schedule in it when it is

@@ -2,10 +2,26 @@
 
 use std::time::Duration;
 
+use super::Timer;
 use super::engine::{Engine, Runner};
 
 /// A snapshot of the health of an engine: see [`Timer::health`](crate::Timer::health). Durations
 /// are in the engine's time.
+///
+/// ```
+/// use tourbillon::Timer;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let timer = Timer::new()?;
+/// let health = timer.health();
+/// for (number, shard) in health.shards.iter().enumerate() {
+///     if shard.stuck_task.is_some() || shard.behind > health.stuck_after {
+///         println!("shard {number}: {shard:?}");
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
@@ -61,6 +77,27 @@ pub enum WorkerState {
     Ended,
     /// This process was forked off after the engine was made. The worker stayed in the parent.
     Forked,
+}
+
+impl Timer {
+    /// Returns a snapshot of the health of the workers and the tasks. The call allocates. It costs
+    /// the producers nothing. It tries again to start a worker that the system gave no thread for.
+    ///
+    /// ```
+    /// use tourbillon::{Timer, WorkerState};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let timer = Timer::new()?;
+    /// let health = timer.health(); // for a health check's answer
+    /// assert!(health.is_healthy());
+    /// assert_eq!(health.shards[0].worker, WorkerState::NotStarted); // nothing was scheduled yet
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn health(&self) -> Health {
+        Health::of(&self.engine)
+    }
 }
 
 impl Health {

@@ -13,6 +13,20 @@ use crate::entry::{MissedTicks, Schedule};
 
 /// The shard on which all timeouts of one key live: see
 /// [`Timer::shard_for`](crate::Timer::shard_for). It has all ways to schedule that a timer has.
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Timer;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let timer = Timer::builder().shards(4).build()?;
+/// let user = timer.shard_for("user 4711");
+/// assert_eq!(user.index(), timer.shard_for("user 4711").index());
+/// let session = user.schedule(Duration::from_secs(900), || println!("signed out"))?;
+/// assert!(session.cancel());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy)]
 pub struct Shard<'a> {
     shared: &'a Shared,

@@ -85,6 +85,21 @@ impl Timer {
 ///
 /// If the task panics, the panic is counted and reported like that of every task, and the timeout
 /// may be armed again.
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Timer;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let timer = Timer::new()?;
+/// let retransmit = timer.reusable(|| println!("send it again"))?;
+/// retransmit.arm(Duration::from_millis(200))?; // a packet was sent
+/// assert!(retransmit.disarm()); // it was acknowledged
+/// retransmit.arm(Duration::from_millis(300))?; // the next one
+/// assert!(retransmit.is_armed());
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "dropping a Reusable disarms it"]
 pub struct Reusable {
     engine: EngineRef,

@@ -56,6 +56,21 @@ pub enum Shutdown {
 ///
 /// [`run`](Self::run) runs the task. Dropping it drops the task unrun.
 /// [`Timeout::is_cancelled`](crate::Timeout::is_cancelled) of its handle is true.
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Timer;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let timer = Timer::new()?;
+/// timer.schedule_detached(Duration::from_secs(3600), || println!("in an hour"))?;
+/// timer.schedule_detached(Duration::from_secs(60), || println!("in a minute"))?;
+/// let mut unfired = timer.shutdown()?;
+/// unfired.sort_by_key(|timeout| timeout.deadline());
+/// unfired.into_iter().for_each(|timeout| timeout.run()); // the minute's first
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "dropping an Unfired drops its task without running it"]
 pub struct Unfired {
     deadline: Instant,

@@ -1,5 +1,6 @@
 //! A snapshot of an engine's counters.
 
+use super::Timer;
 use super::engine::{Engine, Runner};
 use crate::count::{Counts, Lateness};
 use crate::sync::Ordering;
@@ -13,6 +14,21 @@ use crate::wheel::LevelView;
 /// The counters are read one after the other while the engine runs, so they may differ by what
 /// happened meanwhile. On an engine at rest they reconcile: `scheduled + repeated == fired +
 /// cancelled + returned + pending`.
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Timer;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let timer = Timer::new()?;
+/// let timeout = timer.schedule(Duration::from_secs(5), || ())?;
+/// let before = timer.stats();
+/// assert!(timeout.reset(Duration::from_secs(10)) && timeout.cancel());
+/// let after = timer.stats();
+/// assert_eq!((after.reset - before.reset, after.cancelled - before.cancelled), (1, 1));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -120,6 +136,22 @@ pub struct ShardStats {
 /// level. So the slot that comes up now is the slot of
 /// [`Timer::current_tick`](crate::Timer::current_tick). A level has twice as many slots as
 /// [`Builder::ticks_per_wheel`](crate::Builder::ticks_per_wheel), unless it is the only level.
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Timer;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let timer = Timer::new()?;
+/// let timeout = timer.schedule(Duration::from_secs(5), || ())?;
+/// for level in &timer.stats().shards[0].levels {
+///     let occupied = level.occupied_slots().count();
+///     println!("{occupied} of {} slots, {} ticks each", level.slots, level.ticks_per_slot);
+/// }
+/// assert!(timeout.cancel());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LevelStats {
@@ -129,6 +161,67 @@ pub struct LevelStats {
     pub slots: usize,
     /// A bit for each slot, 64 in a word: bit `i` of word `w` is slot `64 * w + i`.
     pub occupied: Vec<u64>,
+}
+
+impl Timer {
+    /// Returns how many shards the engine has.
+    #[must_use]
+    pub fn shards(&self) -> usize {
+        self.engine.shared.remotes().len()
+    }
+
+    /// Returns how many ticks one wheel spans: the value that the builder got, rounded up to a
+    /// power of two.
+    #[must_use]
+    pub fn ticks_per_wheel(&self) -> usize {
+        self.engine.ticks_per_wheel
+    }
+
+    /// Returns how many timeouts are pending: scheduled, and neither fired nor cancelled. A
+    /// periodic timeout counts as one.
+    ///
+    /// Calls in progress on other threads may be missing, and timeouts that they are about to
+    /// cancel too late. The call sums the counters of all threads; with
+    /// [`Builder::max_pending_timeouts`](crate::Builder::max_pending_timeouts) it reads one. It
+    /// does not allocate.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Timer;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let timer = Timer::new()?;
+    /// let timeout = timer.schedule(Duration::from_secs(5), || ())?;
+    /// assert_eq!(timer.pending(), 1);
+    /// timeout.cancel();
+    /// assert_eq!(timer.pending(), 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.engine.shared.pending()
+    }
+
+    /// Returns a snapshot of the counters. The call allocates. It costs the producers nothing.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Timer;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let timer = Timer::new()?;
+    /// timer.schedule(Duration::from_secs(5), || ())?.cancel();
+    /// let stats = timer.stats();
+    /// assert_eq!((stats.scheduled, stats.cancelled, stats.pending), (1, 1, 0));
+    /// println!("99 % are at most {:?} late", stats.lateness.percentile(99.0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        Stats::of(&self.engine)
+    }
 }
 
 impl LevelStats {

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::ops::Deref;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,8 @@ use crate::time::{Subtick, Timeline, UpperBound};
 /// after its [`Timer`](crate::Timer) is gone.
 ///
 /// Dropping a handle detaches the timeout, which still fires.
-/// [`cancel_on_drop`](Self::cancel_on_drop) makes a [`TimeoutGuard`], which cancels instead.
+/// [`cancel_on_drop`](Self::cancel_on_drop) makes a [`TimeoutGuard`](crate::TimeoutGuard), which
+/// cancels instead.
 ///
 /// Its methods do not block, with these exceptions:
 ///
@@ -38,6 +38,21 @@ use crate::time::{Subtick, Timeline, UpperBound};
 /// * So may the drop of a handle, after very many handles of expired timeouts have been dropped.
 /// * A thread's first use of an engine, or of a shard that is not its own, allocates a little
 ///   state.
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::Timer;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let timer = Timer::new()?;
+/// let idle = timer.schedule(Duration::from_secs(30), || println!("idle"))?;
+/// assert!(idle.is_pending());
+/// assert!(idle.reset(Duration::from_secs(60))); // a packet has come
+/// assert!(idle.cancel()); // the connection was closed
+/// assert!(idle.is_cancelled() && !idle.cancel());
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "dropping a Timeout detaches it: it still fires, and can't be cancelled or reset any more \
               (schedule_detached makes none in the first place)"]
 pub struct Timeout {
@@ -144,6 +159,23 @@ impl Timeout {
     /// For a periodic timeout, true means that no run begins after this. A run that is under way
     /// goes on, and drops the task when it ends. So a task may cancel its own timeout.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::{Timeout, Timer};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// /// Called with the answer. True if it came in time.
+    /// fn is_in_time(limit: &Timeout) -> bool {
+    ///     limit.cancel() // false: the task has begun, and has told the client that it is too late
+    /// }
+    ///
+    /// let timer = Timer::new()?;
+    /// let limit = timer.schedule(Duration::from_secs(1), || println!("too late"))?;
+    /// assert!(is_in_time(&limit));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Panics
     /// Panics if a destructor of the task's captures does. The timeout is cancelled all the same.
     pub fn cancel(&self) -> bool {
@@ -156,7 +188,7 @@ impl Timeout {
     /// If the worker has not linked the timeout into its wheel yet, both are one compare-and-swap,
     /// as a rule. So this is the cheapest way to end a timeout soon after it was scheduled.
     /// Periodic timeouts, those of a group, and those of an engine with a limit on pending timeouts
-    /// take two. The drop of a [`TimeoutGuard`] is the same.
+    /// take two. The drop of a [`TimeoutGuard`](crate::TimeoutGuard) is the same.
     ///
     /// ```
     /// use std::time::Duration;
@@ -238,6 +270,20 @@ impl Timeout {
     /// Moves the deadline to a point in time. Otherwise it is [`reset`](Self::reset).
     ///
     /// If that time has passed, the timeout fires at once.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use tourbillon::Timer;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let timer = Timer::new()?;
+    /// let lease = timer.schedule(Duration::from_secs(10), || println!("the lease is over"))?;
+    /// // The other side has renewed it, until a time that it names.
+    /// let until = Instant::now() + Duration::from_secs(30);
+    /// assert!(lease.reset_at(until) && lease.deadline() >= until);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use = "false: it has fired, or is about to, and was not moved (see `reset`)"]
     pub fn reset_at(&self, deadline: Instant) -> bool {
         self.reset_by(|timeline| timeline.deadline_at(deadline))
@@ -343,15 +389,22 @@ impl Timeout {
     /// it is that of the next run, or of the run under way. In a [pause](crate::Timer::pause) it is
     /// the deadline as if the pause ended now. A deadline that is too far for an [`Instant`], such
     /// as never, is shown as one centuries from now.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use tourbillon::Timer;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let timer = Timer::new()?;
+    /// let limit = timer.schedule(Duration::from_secs(10), || println!("too late"))?;
+    /// let remaining = limit.deadline().saturating_duration_since(Instant::now());
+    /// assert!(remaining > Duration::from_secs(1));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn deadline(&self) -> Instant {
         self.shared().timeline().instant_of(self.entry().state.deadline())
-    }
-
-    /// Makes a guard that cancels the timeout when it is dropped. The call neither blocks nor
-    /// allocates.
-    pub fn cancel_on_drop(self) -> TimeoutGuard {
-        TimeoutGuard { timeout: ManuallyDrop::new(self) }
     }
 }
 
@@ -370,42 +423,5 @@ impl fmt::Debug for Timeout {
             () => "cancelled",
         };
         f.debug_struct("Timeout").field("state", &state).field("deadline", &self.deadline()).finish()
-    }
-}
-
-/// A [`Timeout`] that cancels its timeout when it is dropped. It has all methods of the handle.
-#[must_use = "dropping a TimeoutGuard cancels the timeout"]
-pub struct TimeoutGuard {
-    timeout: ManuallyDrop<Timeout>,
-}
-
-impl TimeoutGuard {
-    /// Returns the plain handle, which does not cancel when it is dropped.
-    pub fn into_timeout(self) -> Timeout {
-        let mut this = ManuallyDrop::new(self);
-        // SAFETY: the guard is never dropped, so the handle is taken out once.
-        unsafe { ManuallyDrop::take(&mut this.timeout) }
-    }
-}
-
-impl Deref for TimeoutGuard {
-    type Target = Timeout;
-
-    fn deref(&self) -> &Timeout {
-        &self.timeout
-    }
-}
-
-impl Drop for TimeoutGuard {
-    fn drop(&mut self) {
-        // SAFETY: this destructor runs once, so the handle is taken out once.
-        let timeout = unsafe { ManuallyDrop::take(&mut self.timeout) };
-        timeout.cancel_owned();
-    }
-}
-
-impl fmt::Debug for TimeoutGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("TimeoutGuard").field(&*self.timeout).finish()
     }
 }

@@ -6,6 +6,19 @@ use crate::engine::{Core, SharedRef};
 use crate::sync::park_for;
 
 /// How a worker waits for the next deadline.
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::{Timer, WaitStrategy};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // Exact to some microseconds, for at most 100 us of processor time a wake-up.
+/// let wait = WaitStrategy::Hybrid { spin: Duration::from_micros(100) };
+/// let timer = Timer::builder().wait(wait).build()?;
+/// # drop(timer);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitStrategy {

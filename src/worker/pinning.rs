@@ -16,6 +16,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 ///
 /// `taskset --all-tasks` on a running process moves its threads, and those that its workers start
 /// later. It does not move a worker that starts later.
+///
+/// ```
+/// use tourbillon::{Pinning, Timer};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let timer = Timer::builder().shards(1).pinning(Pinning::Cores(vec![0])).build()?;
+/// # drop(timer);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pinning {

@@ -7,6 +7,22 @@ use crate::time::Subtick;
 
 /// A turn of one shard, for [`Builder::on_tick`](crate::Builder::on_tick). (After the `WheelTick`
 /// event of the C# wheels.)
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::{Tick, Timer};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let slow = |tick: &Tick| {
+///     if tick.took() > Duration::from_millis(1) {
+///         println!("{} timeouts took {:?}", tick.expired(), tick.took());
+///     }
+/// };
+/// let timer = Timer::builder().on_tick(slow).build()?;
+/// # drop(timer);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Tick {
     shard: usize,
