@@ -1,5 +1,5 @@
 //! Back-pressure: a thread that needs more entries waits before it takes them, while too many wait
-//! for the worker.
+//! for the worker. It needs them to schedule, and to reset to an earlier deadline.
 //!
 //! Without it, a thread that schedules and cancels faster than the worker collects would take new
 //! memory for ever. A cancelled timeout is not pending, but takes up its entry until the worker has
@@ -17,9 +17,13 @@
 //! and goes through, and 64 for each thread and each `max_wait` for which the worker gets no
 //! processor. A worker that makes no progress for long is stuck: nobody waits for it until it moves
 //! again, and the arena grows.
+//!
+//! Who may be waited for does not wait: see [`NoWait`](super::NoWait). So what the tasks of inline
+//! engines schedule on the shards of others is not bounded by this.
 
 use std::ptr::NonNull;
 
+use super::no_wait::may_wait;
 use super::shared::Shared;
 use crate::arena::Growth;
 use crate::count::Share;
@@ -29,15 +33,16 @@ use crate::sync::{sleep_briefly, thread};
 use crate::thread::ThreadState;
 use crate::time::RealTime;
 
-/// More entries than may wait for a sleeping worker: a worker with more to do is awake.
+/// More entries than may wait in two of a sleeping worker's three queues. A thread that finds more
+/// wakes the worker before it waits.
 pub(super) const MANY: usize = 2 * WAKE_DEPTH;
 
 /// How often a thread yields its processor before it sleeps (0.1 ms each).
 const YIELDS: usize = 1_024;
 
-/// How long one call may wait, and has waited.
+/// How long one call may wait for one shard's worker, and has waited.
 #[derive(Debug, Default)]
-pub(super) struct Patience {
+pub(crate) struct Patience {
     begun: Option<Begun>,
     is_out: bool,
 }
@@ -80,9 +85,10 @@ impl Patience {
     /// for as long as it may.
     pub(super) fn wait(&mut self, shared: &Shared, remote: &Remote) -> bool {
         let max = shared.max_wait();
-        if self.is_out || remote.is_closed() || !remote.is_turned_by_another() {
+        if self.is_out || remote.is_closed() || !remote.has_worker() || !may_wait() {
             return false;
         }
+        remote.ring_if_it_sleeps();
         let progress = remote.progress();
         let Some(begun) = &mut self.begun else {
             if remote.stall.is_stuck(progress) {
@@ -113,14 +119,19 @@ impl Patience {
     fn end(&self, shared: &Shared, mine: &ThreadState, remote: &Remote) {
         if self.has_waited() {
             shared.counts_of(mine, remote).waits.add(1);
-        }
-        if self.is_out {
-            remote.check_worker();
+            if self.is_out {
+                remote.check_worker();
+            }
         }
     }
 
+    /// Begins with another shard. A call that has waited for as long as it may waits no more.
+    pub(crate) fn go_on(&mut self) {
+        self.begun = None;
+    }
+
     /// Returns whether the call has waited at all.
-    pub(super) fn has_waited(&self) -> bool {
+    pub(crate) fn has_waited(&self) -> bool {
         self.begun.is_some()
     }
 
@@ -142,26 +153,53 @@ impl Shared {
         unsafe { mine.take_free() }.or_else(|| unsafe { self.take_entry_slowly(mine, remote) })
     }
 
-    /// Returns a node: a free entry that carries a timeout's address on the reset queue. Otherwise
-    /// it is [`take_entry`](Self::take_entry). A reset that did not wait would let schedules pass
-    /// that have to, with the entries that it brings.
+    /// Returns a node: a free entry that carries a timeout's address on the reset queue. Returns
+    /// `None` if there is no memory. May wait for the worker: a reset that did not would let
+    /// schedules pass that have to, with the entries that it brings. The caller
+    /// [ends](Self::end_wait) the wait.
     ///
     /// # Safety
     /// As for [`take_entry`](Self::take_entry).
-    pub(crate) unsafe fn take_node(&self, mine: &ThreadState, remote: &Remote) -> Option<NonNull<Entry>> {
+    pub(crate) unsafe fn take_node(
+        &self,
+        mine: &ThreadState,
+        remote: &Remote,
+        patience: &mut Patience,
+    ) -> Option<NonNull<Entry>> {
         // SAFETY: the caller says that `mine` is its thread's state, of this engine.
-        let node = unsafe { self.take_entry(mine, remote) }?;
+        let node = unsafe { mine.take_free() }
+            .or_else(|| unsafe { self.refill(mine, remote, patience) })
+            .or_else(|| unsafe { mine.grow(&self.arena, Growth::Little) })?;
         #[cfg(loom)]
         // SAFETY: just taken.
         unsafe { crate::entry::entry_ref(node) }.set_in_use(true);
         Some(node)
     }
 
+    /// Ends a call's part in waiting for the worker, if it has waited.
+    pub(crate) fn end_wait(&self, remote: &Remote, patience: &Patience) {
+        if patience.has_waited() {
+            self.with_thread_state(|mine| patience.end(self, mine, remote));
+        }
+    }
+
+    /// Waits for the worker now if the next entry would have to, so that there is one when the
+    /// caller holds a lock under which it may not wait. Returns nothing: who holds the lock then
+    /// takes new memory if there is none after all.
+    pub(crate) fn wait_for_entry(&self) {
+        self.with_thread_state(|mine| {
+            // SAFETY: `with_thread_state` gives the calling thread's state, of this engine.
+            let entry = unsafe { self.take_entry(mine, self.home_of(mine, None)) };
+            // SAFETY: the entry was just taken through the same state, and is in no list.
+            entry.into_iter().for_each(|entry| unsafe { mine.put_entry(&self.arena, entry) });
+        });
+    }
+
     #[cold]
     unsafe fn take_entry_slowly(&self, mine: &ThreadState, remote: &Remote) -> Option<NonNull<Entry>> {
         let mut patience = Patience::default();
         // SAFETY: the caller says that `mine` is its thread's state, of this engine.
-        let entry = unsafe { self.refill(mine, remote, &mut patience) };
+        let entry = unsafe { self.refill_or_grow(mine, remote, &mut patience) };
         patience.end(self, mine, remote);
         entry
     }
@@ -182,7 +220,8 @@ impl Shared {
         let mut patience = Patience::default();
         while entries.len() < len {
             // SAFETY: the caller says that `mine` is its thread's state, of this engine.
-            let entry = unsafe { mine.take_free() }.or_else(|| unsafe { self.refill(mine, remote, &mut patience) });
+            let entry =
+                unsafe { mine.take_free() }.or_else(|| unsafe { self.refill_or_grow(mine, remote, &mut patience) });
             let Some(entry) = entry else { break };
             entries.push(entry);
         }
@@ -195,26 +234,35 @@ impl Shared {
         has_all.then_some(entries)
     }
 
-    /// Gets a free entry when the thread has none left.
+    /// Gets a free entry when the thread has none left, out of new memory if there is no other.
+    ///
+    /// # Safety
+    /// As for [`take_entry`](Self::take_entry).
+    unsafe fn refill_or_grow(
+        &self,
+        mine: &ThreadState,
+        remote: &Remote,
+        patience: &mut Patience,
+    ) -> Option<NonNull<Entry>> {
+        // SAFETY: the caller says that `mine` is its thread's state, of this engine.
+        unsafe { self.refill(mine, remote, patience) }.or_else(|| unsafe { mine.grow(&self.arena, patience.growth()) })
+    }
+
+    /// Gets a free entry when the thread has none left, or `None` if the arena has to grow first.
     ///
     /// # Safety
     /// As for [`take_entry`](Self::take_entry).
     unsafe fn refill(&self, mine: &ThreadState, remote: &Remote, patience: &mut Patience) -> Option<NonNull<Entry>> {
-        let may_wait = !self.max_wait().is_zero();
-        while may_wait && remote.has_much_garbage() && patience.wait(self, remote) {}
+        let waits = !self.max_wait().is_zero();
+        while waits && remote.has_much_garbage() && patience.wait(self, remote) {}
         // SAFETY: the caller says that `mine` is its thread's state, of this engine.
         let look = || unsafe { mine.refill(&self.arena) };
         let mut entry = look();
-        while entry.is_none() {
-            let is_over = !may_wait || !remote.is_behind() || !patience.wait(self, remote);
-            // Look again even if the wait is over: what the worker gave back before it was seen to
-            // be done is there by now.
+        while entry.is_none() && waits && remote.is_behind() && patience.wait(self, remote) {
             entry = look();
-            if is_over && entry.is_none() {
-                // SAFETY: the caller says that `mine` is its thread's state, of this engine.
-                return unsafe { mine.grow(&self.arena, patience.growth()) };
-            }
         }
-        entry
+        // Look again after the wait: what the worker gave back before it was seen to be done is
+        // there by now.
+        entry.or_else(look)
     }
 }

@@ -10,6 +10,7 @@ use crossbeam_utils::CachePadded;
 
 use super::chain::Chain;
 use super::in_flight::InFlight;
+use super::no_wait::NoWait;
 use crate::arena::{Arena, PerThread, current_thread, with_remembered};
 use crate::count::{Counts, Overdue, Running};
 use crate::entry::{EngineGone, Entry, entry_ref};
@@ -169,6 +170,8 @@ impl Shared {
     #[cold]
     #[inline(never)]
     fn with_teardown_state<R>(&self, work: impl FnOnce(&ThreadState) -> R) -> R {
+        // A worker may need the lock, for `Timer::stats` in a task.
+        let _no_wait = NoWait::begin();
         match self.teardown_state() {
             Some(mine) => work(&mine),
             // Its counts are lost.

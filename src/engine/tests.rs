@@ -38,7 +38,7 @@ impl Wake for Bell {
         self.is_broken.load(Ordering::Relaxed) == 0
     }
 
-    fn is_turned_by_another(&self, _shard: usize) -> bool {
+    fn has_worker(&self, _shard: usize) -> bool {
         self.is_elsewhere.load(Ordering::Relaxed) != 0
     }
 
@@ -128,7 +128,7 @@ impl Rig {
         // SAFETY: this thread's state.
         let node = self
             .shared
-            .with_thread_state(|mine| unsafe { self.shared.take_node(mine, self.remote()) })
+            .with_thread_state(|mine| unsafe { self.shared.take_node(mine, self.remote(), &mut Patience::default()) })
             .expect("memory");
         // SAFETY: just taken.
         assert!(unsafe { self.remote().push_reset(node, held.0, self.shared.timeline()) }, "open");

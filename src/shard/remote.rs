@@ -22,8 +22,8 @@ use crate::time::{Subtick, Timeline};
 pub(crate) trait Wake: Send + Sync {
     /// Wakes or starts the worker. Returns false if the worker could not be started.
     fn wake(&self, remote: &Remote) -> bool;
-    /// Returns whether a thread other than the caller's turns the shard.
-    fn is_turned_by_another(&self, shard: usize) -> bool;
+    /// Returns whether the shard has a worker that has been started.
+    fn has_worker(&self, shard: usize) -> bool;
     /// Checks whether the shard's worker gets to run. Called when entries may have waited long for
     /// it.
     fn check_worker(&self, _remote: &Remote) {}
@@ -146,8 +146,9 @@ impl Remote {
         self.waker.0.get().is_some_and(|waker| waker.wake(self))
     }
 
-    pub(crate) fn is_turned_by_another(&self) -> bool {
-        self.waker.0.get().is_some_and(|waker| waker.is_turned_by_another(self.index))
+    /// Returns whether a worker turns the shard, and not a driver, and has been started.
+    pub(crate) fn has_worker(&self) -> bool {
+        self.waker.0.get().is_some_and(|waker| waker.has_worker(self.index))
     }
 
     /// Checks whether the worker gets to run.
@@ -309,6 +310,14 @@ impl Remote {
     /// caller did before this call before it sleeps again.
     pub(crate) fn ring_if_it_sleeps_past(&self, deadline: Subtick, timeline: &Timeline) {
         if self.inbox.is_asleep() && self.sleeps_past(deadline, timeline) {
+            self.ring();
+        }
+    }
+
+    /// Wakes the worker if it sleeps, so that it takes in what waits. The caller looks again and
+    /// again, so a load is enough.
+    pub(crate) fn ring_if_it_sleeps(&self) {
+        if self.inbox.looks_asleep() {
             self.ring();
         }
     }

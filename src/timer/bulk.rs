@@ -6,7 +6,7 @@ use super::Timer;
 use super::error::{Refusal, ScheduleError};
 use super::schedule::{Once, Target, arm, take_back};
 use super::timeout::{Moved, Timeout};
-use crate::engine::Shared;
+use crate::engine::{Patience, Shared};
 use crate::entry::{ArmFlags, entry_ref};
 use crate::shard::Remote;
 use crate::sync::prefetch;
@@ -138,8 +138,14 @@ fn reset_many<'a>(shared: &Shared, timeouts: impl IntoIterator<Item = &'a Timeou
         // None of this engine's is. Others may be of an engine that this process has made.
         return timeouts.into_iter().filter(|timeout| timeout.reset(delay)).count();
     }
-    let mut resets =
-        Resets { shared, deadline: shared.timeline().deadline_after(delay), of: None, moved: 0, rings: false };
+    let mut resets = Resets {
+        shared,
+        deadline: shared.timeline().deadline_after(delay),
+        of: None,
+        moved: 0,
+        rings: false,
+        patience: Patience::default(),
+    };
     let (mut ahead, mut next, mut pending) = ([None; AHEAD], 0, 0);
     let mut reset = |timeout: Option<&'a Timeout>| {
         pending += usize::from(timeout.is_some_and(|timeout| resets.reset(timeout, delay)));
@@ -164,6 +170,8 @@ struct Resets<'a> {
     moved: u64,
     /// Its worker may sleep past the deadline.
     rings: bool,
+    /// All resets together wait for as long as one may.
+    patience: Patience,
 }
 
 impl<'a> Resets<'a> {
@@ -178,7 +186,8 @@ impl<'a> Resets<'a> {
             self.finish();
             self.of = Some(remote);
         }
-        match timeout.move_to(self.shared, self.deadline) {
+        let to_earlier = || timeout.move_to_earlier(self.shared, self.deadline, &mut self.patience);
+        match timeout.move_to(self.deadline, to_earlier) {
             Moved::No => return false,
             Moved::Later | Moved::Told => {}
             Moved::Earlier => self.rings = true,
@@ -189,6 +198,8 @@ impl<'a> Resets<'a> {
 
     fn finish(&mut self) {
         let Some(remote) = self.of else { return };
+        self.shared.end_wait(remote, &self.patience);
+        self.patience.go_on();
         if std::mem::take(&mut self.rings) {
             remote.ring_if_it_sleeps_past(self.deadline, self.shared.timeline());
         }

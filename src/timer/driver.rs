@@ -76,8 +76,7 @@ impl Wake for RingBell {
         true
     }
 
-    /// Another thread may turn it, but the engine does not decide when.
-    fn is_turned_by_another(&self, _shard: usize) -> bool {
+    fn has_worker(&self, _shard: usize) -> bool {
         false
     }
 }

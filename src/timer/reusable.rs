@@ -9,7 +9,7 @@ use super::engine::Engine;
 use super::error::{Refusal, ScheduleError};
 use super::schedule::Target;
 use super::{Timeout, Timer};
-use crate::engine::{EngineRef, Shared};
+use crate::engine::{EngineRef, NoWait, Shared};
 use crate::panics;
 use crate::sync::{Mutex, lock};
 use crate::time::{Subtick, Timeline};
@@ -184,6 +184,9 @@ impl Reusable {
         if self.is_forked() {
             return Err(Refusal::Forked);
         }
+        // The worker may wait for the lock, so nobody waits for the worker under it.
+        self.engine.shared().wait_for_entry();
+        let _no_wait = NoWait::begin();
         let mut state = lock(&self.runs.state);
         if state.timeout.as_ref().is_some_and(|timeout| timeout.reset_to(deadline)) {
             return Ok(());
@@ -202,6 +205,8 @@ impl State {
 impl Runs {
     /// Schedules a timeout for a new arming. If it is refused, nothing has changed.
     fn schedule(self: &Arc<Self>, state: &mut State, shared: &Shared, deadline: Subtick) -> Result<(), Refusal> {
+        // The caller holds the lock, for which the worker may wait.
+        let _no_wait = NoWait::begin();
         let (runs, arming) = (Arc::clone(self), state.arming + 1);
         let target = Target { shared, shard: None, group: None };
         let timeout = target.submit_once(deadline, move || runs.run(arming)).map_err(|refused| refused.kind())?;

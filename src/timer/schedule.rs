@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::error::{Refusal, ScheduleError};
 use super::members::Members;
 use super::timeout::Timeout;
-use crate::engine::Shared;
+use crate::engine::{NoWait, Shared};
 use crate::entry::{ArmFlags, Entry, FnNext, FnRepeat, Repeat, Schedule, Series, Task, entry_ref};
 use crate::shard::Remote;
 use crate::thread::ThreadState;
@@ -217,6 +217,8 @@ impl Target<'_> {
         flags: ArmFlags,
         work: W,
     ) -> Result<NonNull<Entry>, (Refusal, W)> {
+        // A worker may need the lock, for `Timer::stats` in a task.
+        let _no_wait = NoWait::begin();
         match self.shared.teardown_state() {
             Some(mine) => self.submit_through(&mine, deadline, flags, work),
             None => Err((Refusal::Forked, work)),

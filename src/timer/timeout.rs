@@ -5,7 +5,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-use crate::engine::Shared;
+use crate::engine::{Patience, Shared};
 use crate::entry::{Cancel, Entry, Reset, Task, Tell, entry_ref};
 use crate::shard::Remote;
 use crate::sync::prefetch;
@@ -304,7 +304,7 @@ impl Timeout {
             None => shared,
         };
         let deadline = choose(shared.timeline());
-        match self.move_to(shared, deadline) {
+        match self.move_to(deadline, || self.move_to_earlier_alone(shared, deadline)) {
             Moved::No => return false,
             Moved::Later | Moved::Told => {}
             Moved::Earlier => self.remote().ring_if_it_sleeps_past(deadline, shared.timeline()),
@@ -313,24 +313,33 @@ impl Timeout {
         true
     }
 
-    /// Moves the deadline, and neither counts that nor wakes a worker that sleeps past it.
+    /// Moves the deadline, and neither counts that nor wakes a worker that sleeps past it. Calls
+    /// `to_earlier` for a [move to an earlier deadline](Self::move_to_earlier) of which the worker
+    /// has to be told.
     #[inline]
-    pub(super) fn move_to(&self, shared: &Shared, deadline: Subtick) -> Moved {
+    pub(super) fn move_to(&self, deadline: Subtick, to_earlier: impl FnOnce() -> Moved) -> Moved {
         match self.entry().state.reset(deadline, Tell::NotYet) {
             Reset::TooLate => Moved::No,
             Reset::Later => Moved::Later,
             Reset::Earlier => Moved::Earlier,
             Reset::EarlierQueued => unreachable!("the worker is not told yet"),
-            Reset::NotYet => self.move_to_earlier(shared, deadline),
+            Reset::NotYet => to_earlier(),
         }
+    }
+
+    fn move_to_earlier_alone(&self, shared: &Shared, deadline: Subtick) -> Moved {
+        let mut patience = Patience::default();
+        let moved = self.move_to_earlier(shared, deadline, &mut patience);
+        shared.end_wait(self.remote(), &patience);
+        moved
     }
 
     /// Resets a timeout to an earlier deadline, if the worker has linked it and so has to be told.
     /// May wait for the worker.
-    fn move_to_earlier(&self, shared: &Shared, deadline: Subtick) -> Moved {
+    pub(super) fn move_to_earlier(&self, shared: &Shared, deadline: Subtick, patience: &mut Patience) -> Moved {
         // Without a node, so without memory, the worker goes through its whole wheel.
         // SAFETY: `with_thread_state` gives the calling thread's state.
-        let node = shared.with_thread_state(|mine| unsafe { shared.take_node(mine, self.remote()) });
+        let node = shared.with_thread_state(|mine| unsafe { shared.take_node(mine, self.remote(), patience) });
         let tell = if node.is_some() { Tell::ByQueue } else { Tell::ByRescan };
         let (remote, reset) = (self.remote(), self.entry().state.reset(deadline, tell));
         let unused = match (reset, node) {

@@ -13,7 +13,7 @@ pub use pinning::Pinning;
 pub(crate) use tick::Stopwatch;
 pub use tick::Tick;
 
-use crate::engine::{Batch, Core, Due, Shared, SharedRef, UnfiredList};
+use crate::engine::{Batch, Core, Due, NoWait, Shared, SharedRef, UnfiredList};
 use crate::events;
 use crate::panics;
 use crate::shard::{Command, Remote, Wake};
@@ -195,6 +195,8 @@ impl Workers {
     /// Runs a worker until it is stopped. Returns what was still pending.
     fn run(&self, unstarted: Unstarted) -> UnfiredList {
         let Unstarted { mut shard, mut sink, shared } = unstarted;
+        // Two workers, whose tasks schedule on each other's shards, would wait for each other.
+        let _no_wait = NoWait::begin();
         let mut panics = 0_u32;
         let mut turns = events::Turns::default();
         let index = shard.index();
@@ -394,8 +396,8 @@ impl Wake for Doorbell {
         }
     }
 
-    fn is_turned_by_another(&self, shard: usize) -> bool {
-        self.0.slots[shard].thread.get().is_some_and(|worker| worker.id() != thread::current().id())
+    fn has_worker(&self, shard: usize) -> bool {
+        self.0.slots[shard].thread.get().is_some()
     }
 
     fn check_worker(&self, remote: &Remote) {

@@ -36,4 +36,5 @@ mod stats;
 mod threads;
 mod time;
 mod until_it_begins;
+mod waits;
 mod watchdog;

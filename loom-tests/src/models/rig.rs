@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 pub(super) use super::ledger::Ledger;
 use crate::arena::Arena;
-use crate::engine::{Batch, Core, Due, Limits, PeriodicRun, Shared, SharedPlan, SharedRef};
+use crate::engine::{Batch, Core, Due, Limits, Patience, PeriodicRun, Shared, SharedPlan, SharedRef};
 use crate::entry::{ArmFlags, Entry, Expire, FnNext, Reset, Schedule, Series, Task, Tell, entry_ref};
 use crate::executor::run_here;
 use crate::shard::{Remote, Wake};
@@ -155,7 +155,7 @@ impl Wake for Ring {
         true
     }
 
-    fn is_turned_by_another(&self, _shard: usize) -> bool {
+    fn has_worker(&self, _shard: usize) -> bool {
         false
     }
 }
@@ -267,7 +267,9 @@ impl Bare {
         // SAFETY: this is the calling thread's state.
         let node = self
             .shared
-            .with_thread_state(|mine| unsafe { self.shared.take_node(mine, self.shared.remote(0)) })
+            .with_thread_state(|mine| unsafe {
+                self.shared.take_node(mine, self.shared.remote(0), &mut Patience::default())
+            })
             .expect("memory");
         let (shared, node, armed) = (Arc::clone(&self.shared), Armed { entry: node, deadline }, Armed { ..*armed });
         move || {
