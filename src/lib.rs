@@ -226,7 +226,7 @@ pub use adapters::tower;
 pub use count::Lateness;
 pub use entry::MissedTicks;
 pub use executor::{Executor, Expired, Inline, ThreadPool};
-pub use future::{Elapsed, Interval, Sleep, WithTimeout};
+pub use future::{Elapsed, Interval, Sleep, TimeoutFuture};
 pub use future::{interval, sleep, sleep_until, timeout, timeout_at};
 
 pub use time::{Clock, ManualClock};
@@ -234,7 +234,15 @@ pub use timer::{
     BuildError, Builder, Driver, Group, Health, LevelStats, Refusal, Reusable, ScheduleError, Shard, ShardHealth,
     ShardStats, Shutdown, ShutdownError, ShutdownFuture, Stats, Timeout, TimeoutGuard, Timer, Unfired, WorkerState,
 };
-pub use worker::{Pinning, Tick, WaitStrategy};
+pub use worker::{Pinning, Turn, WaitStrategy};
+
+/// The old name of [`Turn`].
+#[deprecated(note = "it tells of a turn, which may cover many ticks: `Turn`")]
+pub type Tick = Turn;
+
+/// The old name of [`TimeoutFuture`].
+#[deprecated(note = "it stood beside `Timeout`, which is a handle: `TimeoutFuture`")]
+pub type WithTimeout<T> = TimeoutFuture<T>;
 
 /// The README's examples are tests.
 #[cfg(doctest)]

@@ -71,7 +71,7 @@ fn what_is_scheduled_without_a_worker_runs_once_a_schedule_or_a_look_finds_a_thr
         without_threads(|| {
             (0..3).for_each(|id| timer.schedule_detached(Duration::ZERO, runs.task(id)).expect("accepted"));
             let health = timer.health();
-            assert_eq!((health.shards[0].worker, health.shards[0].backlog), (WorkerState::CannotStart, 3));
+            assert_eq!((health.shards[0].worker, health.shards[0].inbox_depth), (WorkerState::CannotStart, 3));
             assert!(!health.is_healthy());
             assert_eq!((timer.pending(), runs.total()), (3, 0));
         });

@@ -65,8 +65,8 @@ fn assert_is_published(seen: &Seen, stats: &Stats) {
             [shard.rejected, shard.reset, shard.relinked, shard.cascaded, shard.transferred]
         );
         assert_eq!(
-            [counter("wakeups"), counter("turns"), counter("turns_over_budget"), counter("restarts")],
-            [shard.wakeups, shard.turns, shard.turns_over_budget, shard.restarts]
+            [counter("wakeups"), counter("turns"), counter("turns_over_budget"), counter("panicked_turns")],
+            [shard.wakeups, shard.turns, shard.turns_over_budget, shard.panicked_turns]
         );
         assert_eq!(counter("lateness_recorded"), shard.lateness.count());
         assert_eq!([gauge("pending"), gauge("inbox_depth")], [shard.pending as f64, shard.inbox_depth as f64]);
@@ -79,7 +79,7 @@ fn assert_is_published(seen: &Seen, stats: &Stats) {
         assert_eq!(late(quantile), stats.lateness.percentile(percent).as_secs_f64());
     }
     assert_eq!(seen.counter("tourbillon_panicked_total{}"), stats.panicked);
-    assert_eq!(seen.counter("tourbillon_executor_refused_total{}"), stats.executor_refused);
+    assert_eq!(seen.counter("tourbillon_caller_ran_total{}"), stats.caller_ran);
     assert_eq!(seen.gauge("tourbillon_capacity{}"), stats.capacity as f64);
 }
 

@@ -31,10 +31,10 @@
 //! | `tourbillon_wakeups_total` | counter | `shard` | [`Stats::wakeups`] |
 //! | `tourbillon_turns_total` | counter | `shard` | [`Stats::turns`] |
 //! | `tourbillon_turns_over_budget_total` | counter | `shard` | [`Stats::turns_over_budget`]: rises while a shard is overloaded |
-//! | `tourbillon_restarts_total` | counter | `shard` | [`Stats::restarts`] |
+//! | `tourbillon_panicked_turns_total` | counter | `shard` | [`Stats::panicked_turns`] |
 //! | `tourbillon_lateness_recorded_total` | counter | `shard` | [`Lateness::count`](crate::Lateness::count) |
 //! | `tourbillon_panicked_total` | counter | | [`Stats::panicked`] |
-//! | `tourbillon_executor_refused_total` | counter | | [`Stats::executor_refused`] |
+//! | `tourbillon_caller_ran_total` | counter | | [`Stats::caller_ran`] |
 //! | `tourbillon_pending` | gauge | `shard` | [`Stats::pending`] |
 //! | `tourbillon_inbox_depth` | gauge | `shard` | [`Stats::inbox_depth`] |
 //! | `tourbillon_linked` | gauge | `shard` | [`ShardStats::linked`] |
@@ -77,15 +77,13 @@ const COUNTERS: &[Row<ShardStats, u64>] = &[
     ("tourbillon_wakeups_total", "Times the worker returned from a park", |shard| shard.wakeups),
     ("tourbillon_turns_total", "Turns", |shard| shard.turns),
     ("tourbillon_turns_over_budget_total", "Turns that left something over for the next", |shard| shard.turns_over_budget),
-    ("tourbillon_restarts_total", "Turns that panicked", |shard| shard.restarts),
+    ("tourbillon_panicked_turns_total", "Turns that panicked", |shard| shard.panicked_turns),
     ("tourbillon_lateness_recorded_total", "Runs whose lateness was recorded", |shard| shard.lateness.count()),
 ];
 
 const ENGINE_COUNTERS: &[Row<Stats, u64>] = &[
     ("tourbillon_panicked_total", "Tasks that panicked", |engine| engine.panicked),
-    ("tourbillon_executor_refused_total", "Timeouts whose executor dropped the batch", |engine| {
-        engine.executor_refused
-    }),
+    ("tourbillon_caller_ran_total", "Timeouts whose executor dropped the batch", |engine| engine.caller_ran),
 ];
 
 const GAUGES: &[Row<ShardStats, f64>] = &[

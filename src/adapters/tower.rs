@@ -35,7 +35,7 @@ use std::time::Duration;
 use ::tower_layer::Layer;
 use ::tower_service::Service;
 
-use crate::{Timer, WithTimeout};
+use crate::{TimeoutFuture, Timer};
 
 /// The same error type as tower's.
 type BoxError = Box<dyn Error + Send + Sync>;
@@ -126,7 +126,7 @@ where
 /// cancels the request.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless they are awaited or polled"]
-pub struct ResponseFuture<F>(WithTimeout<F>);
+pub struct ResponseFuture<F>(TimeoutFuture<F>);
 
 impl<F, Response, E> Future for ResponseFuture<F>
 where

@@ -108,7 +108,7 @@ pub(crate) struct Counters {
     /// Returns from a park.
     pub(crate) wakeups: Counter,
     /// Turns that panicked, after which the worker went on.
-    pub(crate) restarts: Counter,
+    pub(crate) panicked_turns: Counter,
     /// The length of the inbox when the worker last took it. 0 once the worker has gone through all
     /// of those entries.
     pub(crate) backlog: Counter,

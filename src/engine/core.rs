@@ -24,7 +24,7 @@ pub(crate) struct Limits {
 
 /// What a turn has done.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
+pub(crate) struct TurnResult {
     pub(crate) fired: usize,
     /// Something was left over: turn again at once.
     pub(crate) more: bool,

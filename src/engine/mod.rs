@@ -20,7 +20,7 @@ mod unfired;
 
 pub(crate) use backpressure::Patience;
 pub(crate) use batch::{At, Batch, Entries, PART};
-pub(crate) use core::{Core, Limits, Turn};
+pub(crate) use core::{Core, Limits, TurnResult};
 pub(crate) use due::Due;
 pub(crate) use lifetime::{EngineRef, SharedRef};
 pub(crate) use no_wait::NoWait;

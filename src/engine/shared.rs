@@ -63,7 +63,7 @@ pub(crate) struct Shared {
     pub(crate) panicked: AtomicU64,
     /// Timeouts that the thread which had their batch ran, because the executor dropped the batch
     /// or panicked.
-    pub(crate) refused: AtomicU64,
+    pub(crate) caller_ran: AtomicU64,
     pub(crate) overdue: Overdue,
     pub(crate) on_panic: CatchUnwind<Option<PanicHook>>,
     /// Timeouts that belong into a shutdown's answer but were not in a shard when it was closed.
@@ -97,7 +97,7 @@ impl Shared {
             strict_order: plan.strict_order,
             in_flight: InFlight::new(),
             panicked: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
+            caller_ran: AtomicU64::new(0),
             overdue: Overdue::default(),
             on_panic: CatchUnwind::new(plan.on_panic),
             unfired_outside: Mutex::new(None),

@@ -134,7 +134,7 @@ impl Rig {
         assert!(unsafe { self.remote().push_reset(node, held.0, self.shared.timeline()) }, "open");
     }
 
-    fn turn(&mut self, now: u64) -> Turn {
+    fn turn(&mut self, now: u64) -> TurnResult {
         turn(&mut self.shard, &self.shared, now)
     }
 
@@ -151,7 +151,7 @@ impl Drop for Rig {
 }
 
 /// Turns, and runs the timeouts that expire.
-fn turn(shard: &mut Core, shared: &SharedRef, now: u64) -> Turn {
+fn turn(shard: &mut Core, shared: &SharedRef, now: u64) -> TurnResult {
     shard.turn(shared, Subtick::new(now), || None, |due| due.hand_over(&mut run))
 }
 

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use super::arrivals::Arrivals;
 use super::batch::Batch;
-use super::core::{Core, Limits, Turn, let_go};
+use super::core::{Core, Limits, TurnResult, let_go};
 use super::due::Due;
 use super::lifetime::SharedRef;
 use crate::count::{Counter, Share};
@@ -68,7 +68,7 @@ impl Core {
         now: Subtick,
         mut look: impl FnMut() -> Option<Subtick>,
         mut take: impl FnMut(&mut Due<'_>),
-    ) -> Turn {
+    ) -> TurnResult {
         let remote = shared.remote(self.index);
         self.now = self.wheel.set_now(now.max(self.now));
         let mut queues = self.begin_queues(remote);
@@ -100,7 +100,7 @@ impl Core {
         counters.linked.set(self.wheel.len() as u64);
         counters.turns.add(1);
         counters.over_budget.add(u64::from(more));
-        Turn { fired, more: more || self.keep_series_back(remote) }
+        TurnResult { fired, more: more || self.keep_series_back(remote) }
     }
 
     /// Keeps periodic timeouts back once a drain has taken in all that was scheduled before it, so

@@ -12,7 +12,7 @@ use crate::time::RealTime;
 use crate::worker::{self, Sink};
 
 /// Called after a turn.
-pub(crate) type TickHook = Arc<dyn Fn(&worker::Tick) + Send + Sync>;
+pub(crate) type TurnHook = Arc<dyn Fn(&worker::Turn) + Send + Sync>;
 
 /// Called by each worker before its first turn, with the number of its shard.
 pub(crate) type StartHook = Arc<dyn Fn(usize) + Send + Sync>;
@@ -47,7 +47,7 @@ impl Looks {
 #[derive(Clone, Default)]
 pub(crate) struct WorkerHooks {
     pub(crate) on_start: CatchUnwind<Option<StartHook>>,
-    pub(crate) on_tick: CatchUnwind<Option<TickHook>>,
+    pub(crate) on_turn: CatchUnwind<Option<TurnHook>>,
 }
 
 impl Dispatch {
@@ -101,13 +101,13 @@ impl Sink for Dispatch {
         Some(looks.interval())
     }
 
-    fn wants_ticks(&self) -> bool {
-        self.hooks.on_tick.is_some()
+    fn wants_turns(&self) -> bool {
+        self.hooks.on_turn.is_some()
     }
 
-    fn tell(&mut self, shared: &Shared, tick: &worker::Tick) {
-        if let Some(hook) = self.hooks.on_tick.as_ref() {
-            call_hook(shared, || hook(tick));
+    fn tell(&mut self, shared: &Shared, turn: &worker::Turn) {
+        if let Some(hook) = self.hooks.on_turn.as_ref() {
+            call_hook(shared, || hook(turn));
         }
     }
 }

@@ -110,7 +110,7 @@ impl Drop for Expired {
     fn drop(&mut self) {
         if self.batch.len() > 0 {
             if !self.begun {
-                self.batch.shared().refused.fetch_add(self.batch.len() as u64, Ordering::Relaxed);
+                self.batch.shared().caller_ran.fetch_add(self.batch.len() as u64, Ordering::Relaxed);
             }
             self.run_all(|_| false);
         }

@@ -10,7 +10,7 @@ mod runs;
 
 use std::sync::Arc;
 
-pub(crate) use dispatch::{Dispatch, TickHook, WorkerHooks};
+pub(crate) use dispatch::{Dispatch, TurnHook, WorkerHooks};
 pub use expired::Expired;
 pub(crate) use expired::run_here;
 pub use inline::Inline;

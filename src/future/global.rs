@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use super::{Interval, Sleep, WithTimeout};
+use super::{Interval, Sleep, TimeoutFuture};
 use crate::timer::Timer;
 
 /// Returns a future that is ready after `delay` from now: [`Timer::sleep`] on the
@@ -59,7 +59,7 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
 ///
 /// # Panics
 /// As for [`sleep`].
-pub fn timeout<T: Future>(limit: Duration, future: T) -> WithTimeout<T> {
+pub fn timeout<T: Future>(limit: Duration, future: T) -> TimeoutFuture<T> {
     Timer::global().timeout(limit, future)
 }
 
@@ -78,7 +78,7 @@ pub fn timeout<T: Future>(limit: Duration, future: T) -> WithTimeout<T> {
 ///
 /// # Panics
 /// As for [`sleep`].
-pub fn timeout_at<T: Future>(deadline: Instant, future: T) -> WithTimeout<T> {
+pub fn timeout_at<T: Future>(deadline: Instant, future: T) -> TimeoutFuture<T> {
     Timer::global().timeout_at(deadline, future)
 }
 

@@ -4,7 +4,7 @@
 mod global;
 mod interval;
 mod sleep;
-mod with_timeout;
+mod timeout_future;
 
 use std::future::Future;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 pub use global::{interval, sleep, sleep_until, timeout, timeout_at};
 pub use interval::Interval;
 pub use sleep::Sleep;
-pub use with_timeout::{Elapsed, WithTimeout};
+pub use timeout_future::{Elapsed, TimeoutFuture};
 
 use crate::timer::Timer;
 
@@ -54,7 +54,7 @@ impl Timer {
         Sleep::until(self.engine_ref(), self.timeline().deadline_at(deadline))
     }
 
-    /// Returns a future that gives `future` a time limit. See [`WithTimeout`].
+    /// Returns a future that gives `future` a time limit. See [`TimeoutFuture`].
     ///
     /// The limit counts from the first poll at which `future` is not ready. A future that is ready
     /// at once schedules nothing, and reads no clock.
@@ -73,8 +73,8 @@ impl Timer {
     /// # })
     /// # }
     /// ```
-    pub fn timeout<T: Future>(&self, limit: Duration, future: T) -> WithTimeout<T> {
-        WithTimeout::after(self.engine_ref(), limit, future)
+    pub fn timeout<T: Future>(&self, limit: Duration, future: T) -> TimeoutFuture<T> {
+        TimeoutFuture::after(self.engine_ref(), limit, future)
     }
 
     /// Returns a future that gives `future` a deadline, which several futures may share.
@@ -99,8 +99,8 @@ impl Timer {
     /// # })
     /// # }
     /// ```
-    pub fn timeout_at<T: Future>(&self, deadline: Instant, future: T) -> WithTimeout<T> {
-        WithTimeout::until(self.engine_ref(), deadline, future)
+    pub fn timeout_at<T: Future>(&self, deadline: Instant, future: T) -> TimeoutFuture<T> {
+        TimeoutFuture::until(self.engine_ref(), deadline, future)
     }
 
     /// Returns an [`Interval`], which ticks now and then once in each `period`.

@@ -77,8 +77,8 @@ impl Builder {
         shared.set_waker(&ring);
         let wheels = shards.iter().map(Core::view).collect();
         let shards = Arc::new(Mutex::new(shards));
-        let on_tick = std::mem::take(&mut self.hooks).on_tick;
-        let driver = Driver::new(shared.clone(), Arc::clone(&shards), bell, on_tick, self.limits.expiry);
+        let on_turn = std::mem::take(&mut self.hooks).on_turn;
+        let driver = Driver::new(shared.clone(), Arc::clone(&shards), bell, on_turn, self.limits.expiry);
         let engine = Arc::new(Engine::new(shared, Runner::Driver(shards), wheels, self.slots(), self.stuck_after));
         Ok((Timer::new_on(engine), driver))
     }

@@ -9,7 +9,7 @@ use crate::engine::{Limits, PanicHook};
 use crate::executor::{Executor, Inline, WorkerHooks};
 use crate::panics::CatchUnwind;
 use crate::time::{Clock, Source};
-use crate::worker::{Pinning, Tick, WaitStrategy};
+use crate::worker::{Pinning, Turn, WaitStrategy};
 
 const DEFAULT_TICK: Duration = Duration::from_millis(1);
 const DEFAULT_TICKS_PER_WHEEL: usize = 512;
@@ -56,7 +56,7 @@ const DEFAULT_STUCK_AFTER: Duration = Duration::from_secs(1);
 /// | [`clock`](Self::clock) | [`Clock`] | [`Instant::now`](std::time::Instant::now) | the system's monotonic clock |
 /// | [`thread_name`](Self::thread_name) | text | `tourbillon` | |
 /// | [`on_panic`](Self::on_panic) | hook | none | the engine counts the panics of tasks |
-/// | [`on_tick`](Self::on_tick) | hook | none | a hook costs a look at the clock for each turn that it is called for |
+/// | [`on_turn`](Self::on_turn) | hook | none | a hook costs a look at the clock for each turn that it is called for |
 /// | [`on_worker_start`](Self::on_worker_start) | hook | none | |
 /// | [`stuck_after`](Self::stuck_after) | time | 1 s | |
 #[must_use = "a Builder does nothing until `build` is called"]
@@ -351,9 +351,15 @@ impl Builder {
     /// more for each turn of a shard.
     ///
     /// Default: none.
-    pub fn on_tick(mut self, hook: impl Fn(&Tick) + Send + Sync + 'static) -> Self {
-        self.hooks.on_tick = CatchUnwind::new(Some(Arc::new(hook)));
+    pub fn on_turn(mut self, hook: impl Fn(&Turn) + Send + Sync + 'static) -> Self {
+        self.hooks.on_turn = CatchUnwind::new(Some(Arc::new(hook)));
         self
+    }
+
+    /// The old name of [`on_turn`](Self::on_turn).
+    #[deprecated(note = "it is called for each turn, not for each tick: `Builder::on_turn`")]
+    pub fn on_tick(self, hook: impl Fn(&Turn) + Send + Sync + 'static) -> Self {
+        self.on_turn(hook)
     }
 
     /// A hook that each worker calls once, on its own thread, before its first turn, with the

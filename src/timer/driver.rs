@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::engine::{DrivenShards, discard_driven, settle};
 use crate::engine::{Core, Shared, SharedRef};
-use crate::executor::{Expired, TickHook, call_hook, run_in_turn};
+use crate::executor::{Expired, TurnHook, call_hook, run_in_turn};
 use crate::panics::CatchUnwind;
 use crate::shard::{Remote, Wake};
 use crate::sync::{Mutex, MutexGuard, Ordering, fence, lock};
@@ -51,7 +51,7 @@ pub struct Driver {
     shared: SharedRef,
     shards: DrivenShards,
     bell: Arc<Bell>,
-    on_tick: CatchUnwind<Option<TickHook>>,
+    on_turn: CatchUnwind<Option<TurnHook>>,
     expiry_limit: usize,
     /// The futures to wake when a turn is over. Empty between turns.
     wakes: Vec<Expired>,
@@ -86,10 +86,10 @@ impl Driver {
         shared: SharedRef,
         shards: DrivenShards,
         bell: Arc<Bell>,
-        on_tick: CatchUnwind<Option<TickHook>>,
+        on_turn: CatchUnwind<Option<TurnHook>>,
         expiry_limit: usize,
     ) -> Self {
-        Self { shared, shards, bell, on_tick, expiry_limit, wakes: Vec::new() }
+        Self { shared, shards, bell, on_turn, expiry_limit, wakes: Vec::new() }
     }
 
     /// Runs all due timeouts on the calling thread, and returns how many fired. By a real clock,
@@ -120,28 +120,28 @@ impl Driver {
     }
 
     fn turn_once(&mut self, now_ns: u64) -> usize {
-        let (mut ticks, mut wakes) = (Vec::new(), std::mem::take(&mut self.wakes));
+        let (mut turns, mut wakes) = (Vec::new(), std::mem::take(&mut self.wakes));
         let Some(mut shards) = self.lock_shards() else { return 0 };
         let turn = |shard: &mut Core| {
             self.shared.remote(shard.index()).heartbeat.beat(now_ns);
             let now = self.shared.timeline().scale().subtick_at(now_ns);
             // Read the time again: tasks of other shards may have run since the turn began.
             let begins = || self.shared.timeline().try_now_ns().unwrap_or(now_ns);
-            let stopwatch = self.on_tick.as_ref().map(|_| Stopwatch::start(shard, now, begins()));
+            let stopwatch = self.on_turn.as_ref().map(|_| Stopwatch::start(shard, now, begins()));
             let turn = shard.turn(&self.shared, now, || None, run_in_turn);
             // Count the wakes before the shards are unlocked. Otherwise a shutdown would find them
             // neither pending nor under way.
             wakes.extend(shard.take_wakes().map(Expired::begin));
             let due = shard.next_due().map_or(u64::MAX, |due| self.shared.timeline().scale().ns_of(due.max(now)));
             self.shared.remote(shard.index()).heartbeat.rest_until(due);
-            ticks.extend(stopwatch.and_then(|stopwatch| stopwatch.stop(&self.shared, shard, turn)));
+            turns.extend(stopwatch.and_then(|stopwatch| stopwatch.stop(&self.shared, shard, turn)));
             turn.fired
         };
         let fired = shards.iter_mut().map(turn).sum();
         drop(shards);
         wakes.drain(..).for_each(Expired::run);
-        if let Some(hook) = self.on_tick.as_ref() {
-            ticks.iter().for_each(|tick| call_hook(&self.shared, || hook(tick)));
+        if let Some(hook) = self.on_turn.as_ref() {
+            turns.iter().for_each(|turn| call_hook(&self.shared, || hook(turn)));
         }
         self.carry_out_order();
         self.wakes = wakes;

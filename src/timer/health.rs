@@ -45,16 +45,17 @@ pub struct ShardHealth {
     /// shard, this is the time since its driver should have turned it, by the timeouts that were
     /// pending at its last turn.
     pub behind: Duration,
-    /// The number of entries that wait in its inbox. If it does not fall, nothing turns the shard.
-    /// No other figure includes the timeouts that have come since its last turn.
-    pub backlog: usize,
+    /// The number of entries that wait in its inbox, as in [`ShardStats`](crate::ShardStats). If it
+    /// does not fall, nothing turns the shard. No other figure includes the timeouts that have come
+    /// since its last turn.
+    pub inbox_depth: usize,
     /// How long the longest task of the shard has been running, on any thread. `None` if that is
     /// not longer than `stuck_after`. The time may include up to 63 tasks before it in its batch,
     /// because the clock is not read for each task.
     pub stuck_task: Option<Duration>,
     /// The number of turns that panicked since the engine's start. After such a turn the worker
     /// goes on with its wheel as it was.
-    pub restarts: u64,
+    pub panicked_turns: u64,
 }
 
 /// The state of a shard's worker.
@@ -152,9 +153,9 @@ impl ShardHealth {
             worker,
             last_turn: last_ns.map(ago),
             behind: due_ns.filter(|_| is_alive).map_or(Duration::ZERO, ago),
-            backlog: remote.inbox_depth(),
+            inbox_depth: remote.inbox_depth(),
             stuck_task: began_ns.map(ago).filter(|running| *running > engine.stuck_after),
-            restarts: remote.counters.restarts.get(),
+            panicked_turns: remote.counters.panicked_turns.get(),
         }
     }
 }

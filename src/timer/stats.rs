@@ -59,11 +59,11 @@ pub struct Stats {
     pub waits: u64,
     /// Panics of user code: of tasks in a run, of tasks that
     /// [`Group::cancel_all`](crate::Group::cancel_all) dropped, of wakers, and of the callbacks
-    /// `on_tick`, `on_worker_start` and `on_earlier`.
+    /// `on_turn`, `on_worker_start` and `on_earlier`.
     pub panicked: u64,
     /// Timeouts whose executor dropped the batch, or panicked. They ran all the same, on the thread
     /// that held the batch, which usually is the worker. They are counted in `fired`, too.
-    pub executor_refused: u64,
+    pub caller_ran: u64,
     /// Resets that returned true.
     pub reset: u64,
     /// Timeouts that the worker linked again because a reset had moved their deadline.
@@ -80,7 +80,7 @@ pub struct Stats {
     /// Turns that left work for the next turn, because they reached a limit.
     pub turns_over_budget: u64,
     /// Turns that panicked. The worker went on after each.
-    pub restarts: u64,
+    pub panicked_turns: u64,
     /// Timeouts that were scheduled, and have neither fired for good nor been cancelled or
     /// returned.
     pub pending: usize,
@@ -115,7 +115,7 @@ pub struct ShardStats {
     pub wakeups: u64,
     pub turns: u64,
     pub turns_over_budget: u64,
-    pub restarts: u64,
+    pub panicked_turns: u64,
     pub pending: usize,
     pub inbox_depth: usize,
     pub lateness: Lateness,
@@ -251,7 +251,7 @@ impl Stats {
             rejected: sum(|shard| shard.rejected),
             waits: sum(|shard| shard.waits),
             panicked: shared.panicked.load(Ordering::Relaxed),
-            executor_refused: shared.refused.load(Ordering::Relaxed),
+            caller_ran: shared.caller_ran.load(Ordering::Relaxed),
             reset: sum(|shard| shard.reset),
             relinked: sum(|shard| shard.relinked),
             cascaded: sum(|shard| shard.cascaded),
@@ -259,7 +259,7 @@ impl Stats {
             wakeups: sum(|shard| shard.wakeups),
             turns: sum(|shard| shard.turns),
             turns_over_budget: sum(|shard| shard.turns_over_budget),
-            restarts: sum(|shard| shard.restarts),
+            panicked_turns: sum(|shard| shard.panicked_turns),
             pending: shards.iter().map(|shard| shard.pending).sum(),
             inbox_depth: shards.iter().map(|shard| shard.inbox_depth).sum(),
             capacity: shared.arena.capacity(),
@@ -297,7 +297,7 @@ impl ShardStats {
             wakeups: counters.wakeups.get(),
             turns: counters.turns.get(),
             turns_over_budget: counters.over_budget.get(),
-            restarts: counters.restarts.get(),
+            panicked_turns: counters.panicked_turns.get(),
             pending: usize::try_from(pending).unwrap_or(usize::MAX),
             inbox_depth: remote.inbox_depth(),
             lateness: remote.lateness.snapshot(),

@@ -10,9 +10,10 @@ use super::schedule::Target;
 /// A timer engine: schedule a timeout, reset it, cancel it, from any thread.
 ///
 /// Clones are cheap and share one engine. When the last clone is dropped, and no
-/// [`Sleep`](crate::Sleep), [`WithTimeout`](crate::WithTimeout) or [`Interval`](crate::Interval) of
-/// the engine is left, the workers stop, and pending timeouts are dropped unrun. The drop does not
-/// wait for the workers. [`shutdown`](Self::shutdown) hands the pending timeouts back.
+/// [`Sleep`](crate::Sleep), [`TimeoutFuture`](crate::TimeoutFuture) or
+/// [`Interval`](crate::Interval) of the engine is left, the workers stop, and pending timeouts are
+/// dropped unrun. The drop does not wait for the workers. [`shutdown`](Self::shutdown) hands the
+/// pending timeouts back.
 ///
 /// A pending task that has captured a `Timer` or a [`Group`](crate::Group) of its own engine keeps
 /// that engine alive until the task has run or is cancelled.

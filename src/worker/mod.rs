@@ -3,15 +3,15 @@
 mod idle;
 mod pin;
 mod pinning;
-mod tick;
+mod turn;
 
 use std::sync::OnceLock;
 use std::time::Duration;
 
 pub use idle::WaitStrategy;
 pub use pinning::Pinning;
-pub(crate) use tick::Stopwatch;
-pub use tick::Tick;
+pub(crate) use turn::Stopwatch;
+pub use turn::Turn;
 
 use crate::engine::{Batch, Core, Due, NoWait, Shared, SharedRef, UnfiredList};
 use crate::events;
@@ -40,8 +40,8 @@ pub(crate) trait Sink: Send {
     /// Called before the worker sleeps. Returns for how long it may, if there is a limit.
     fn sleeps_at_most(&mut self) -> Option<Duration>;
     /// Returns whether `tell` is to be called.
-    fn wants_ticks(&self) -> bool;
-    fn tell(&mut self, shared: &Shared, tick: &Tick);
+    fn wants_turns(&self) -> bool;
+    fn tell(&mut self, shared: &Shared, turn: &Turn);
 }
 
 /// How an engine's workers are to end.
@@ -217,7 +217,7 @@ impl Workers {
                 None if remote.drains_until().is_some() => break,
                 None => {
                     panics += 1;
-                    remote.counters.restarts.add(1);
+                    remote.counters.panicked_turns.add(1);
                     remote.fault.set_panics(u64::from(panics));
                     park_for(Some(FIRST_REST * (1 << panics.min(10))));
                 }
@@ -259,7 +259,7 @@ impl Workers {
             *meter = None;
         }
         let now = shared.timeline().scale().subtick_at(now_ns);
-        let stopwatch = sink.wants_ticks().then(|| Stopwatch::start(shard, now, now_ns));
+        let stopwatch = sink.wants_turns().then(|| Stopwatch::start(shard, now, now_ns));
         // A clock of the user's may panic, which it may not do in the middle of a turn.
         let is_the_systems = shared.timeline().is_the_systems();
         let look = || is_the_systems.then(|| shared.timeline().current());
@@ -271,8 +271,8 @@ impl Workers {
         if remote.fault.is_panicking() {
             remote.fault.set_panics(0);
         }
-        if let Some(tick) = stopwatch.and_then(|stopwatch| stopwatch.stop(shared, shard, turn)) {
-            sink.tell(shared, &tick);
+        if let Some(turn) = stopwatch.and_then(|stopwatch| stopwatch.stop(shared, shard, turn)) {
+            sink.tell(shared, &turn);
         }
         if turn.more {
             return Step::Done;

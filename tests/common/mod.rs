@@ -75,8 +75,8 @@ impl HandedOver {
     pub(crate) fn limited(max: usize, executor: impl Executor) -> (Timer, Self) {
         let this = Self::default();
         let count = this.clone();
-        let count = move |tick: &tourbillon::Tick| _ = count.0.fetch_add(tick.expired(), Ordering::SeqCst);
-        let builder = Timer::builder().shards(1).max_pending_timeouts(max).executor(executor).on_tick(count);
+        let count = move |tick: &tourbillon::Turn| _ = count.0.fetch_add(tick.expired(), Ordering::SeqCst);
+        let builder = Timer::builder().shards(1).max_pending_timeouts(max).executor(executor).on_turn(count);
         (builder.build().expect("the options make sense"), this)
     }
 

@@ -56,7 +56,7 @@ fn a_future_that_is_not_ready_by_its_deadline_has_elapsed() {
     let (timer, mut driver, clock) = driven();
     let task = Task::new();
     let mut late = timer.timeout_at(clock.now() + 5 * MS, pending::<()>());
-    assert!(format!("{late:?}").starts_with("WithTimeout { limit: Instant"));
+    assert!(format!("{late:?}").starts_with("TimeoutFuture { limit: Instant"));
     clock.advance(3 * MS);
     assert_eq!(timer.pending(), 0, "nothing is scheduled before it is polled");
     assert!(task.poll(&mut late).is_pending());
@@ -190,7 +190,7 @@ fn a_dropped_timeout_is_cancelled_and_the_future_comes_out_whole() {
     let mut again = timer.timeout(HOUR, inner);
     assert!(task.poll(again.get_mut()).is_pending() && format!("{:?}", again.get_ref()).starts_with("Pending"));
     assert!(task.poll(&mut again).is_pending());
-    assert!(format!("{again:?}").starts_with("WithTimeout { limit: Sleep {"));
+    assert!(format!("{again:?}").starts_with("TimeoutFuture { limit: Sleep {"));
 }
 
 #[test]

@@ -295,7 +295,7 @@ fn no_way_to_end_or_to_stop_an_engine_from_its_hooks_hangs() {
     let (late, answers): (Arc<OnceLock<Timer>>, Arc<Mutex<Vec<_>>>) = Default::default();
     let (ticks, said) = (Arc::clone(&late), Arc::clone(&answers));
     let panics = Arc::clone(&late);
-    let builder = Timer::builder().shards(1).on_tick(move |_| {
+    let builder = Timer::builder().shards(1).on_turn(move |_| {
         if let Some(timer) = ticks.get() {
             timer.pause();
             timer.resume();

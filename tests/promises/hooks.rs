@@ -1,4 +1,4 @@
-//! What the engine calls besides tasks: `on_worker_start` before a worker's first turn, `on_tick`
+//! What the engine calls besides tasks: `on_worker_start` before a worker's first turn, `on_turn`
 //! after each turn that has done something, `on_panic` after each panic.
 
 use std::any::Any;
@@ -8,27 +8,27 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Builder, Expired, Inline, ManualClock, Pinning, Shutdown, ShutdownError, ThreadPool, Tick, Timer};
+use tourbillon::{Builder, Expired, Inline, ManualClock, Pinning, Shutdown, ShutdownError, ThreadPool, Timer, Turn};
 
 use crate::common::{
     HOUR, MS, Rig, Runs, allowed_cores, assert_counters_reconcile, driven_by, eventually, in_time, settle,
 };
 
-/// The arguments of `on_tick`.
+/// The arguments of `on_turn`.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<Tick>>>);
+struct Told(Arc<Mutex<Vec<Turn>>>);
 
 impl Told {
-    fn hook(&self) -> impl Fn(&Tick) + Send + Sync + 'static {
+    fn hook(&self) -> impl Fn(&Turn) + Send + Sync + 'static {
         let told = Arc::clone(&self.0);
         move |tick| told.lock().expect("no panic").push(tick.clone())
     }
 
     fn builder(&self) -> Builder {
-        Timer::builder().on_tick(self.hook())
+        Timer::builder().on_turn(self.hook())
     }
 
-    fn take(&self) -> Vec<Tick> {
+    fn take(&self) -> Vec<Turn> {
         std::mem::take(&mut *self.0.lock().expect("no panic"))
     }
 
@@ -39,7 +39,7 @@ impl Told {
 }
 
 #[test]
-fn on_tick_is_called_once_for_a_driven_turn_and_not_for_skipped_ticks() {
+fn on_turn_is_called_once_for_a_driven_turn_and_not_for_skipped_ticks() {
     let told = Told::default();
     let (timer, mut driver, clock) = driven_by(told.builder());
     driver.turn();
@@ -93,7 +93,7 @@ fn it_took_as_long_as_its_tasks_by_the_engines_clock() {
         let clock = rig.clock.clone();
         rig.timer.schedule_detached(MS, move || clock.advance(7 * MS)).expect("accepted");
         rig.advance(MS);
-        let took: Vec<_> = told.take().iter().filter(|tick| tick.expired() == 1).map(Tick::took).collect();
+        let took: Vec<_> = told.take().iter().filter(|tick| tick.expired() == 1).map(Turn::took).collect();
         assert_eq!(took, [7 * MS], "{}", rig.kind);
     }
 }
@@ -117,9 +117,9 @@ fn workers_call_it_too_in_the_order_of_ticks_on_their_own_threads() {
         let told = Told::default();
         let names: Arc<Mutex<Vec<String>>> = Arc::default();
         let (hook, seen) = (told.hook(), Arc::clone(&names));
-        let builder = Timer::builder().shards(1).thread_name("hook-a").on_tick(move |tick| {
+        let builder = Timer::builder().shards(1).thread_name("hook-a").on_turn(move |turn| {
             seen.lock().expect("no panic").push(thread::current().name().unwrap_or_default().to_owned());
-            hook(tick);
+            hook(turn);
         });
         let rig = match executor {
             "inline" => Rig::inline(builder),
@@ -162,7 +162,7 @@ fn a_panic_in_it_is_treated_as_a_tasks() {
             assert_eq!(payload.downcast_ref::<&str>(), Some(&"on purpose"));
             hears.fetch_add(1, Ordering::SeqCst);
         };
-        Timer::builder().shards(1).on_panic(hook).on_tick(|_| panic!("on purpose"))
+        Timer::builder().shards(1).on_panic(hook).on_turn(|_| panic!("on purpose"))
     };
     for mut rig in Rig::each(builder) {
         let runs = Runs::new(10);
@@ -173,7 +173,7 @@ fn a_panic_in_it_is_treated_as_a_tasks() {
         runs.assert_each_ran_once();
         let panicked = rig.timer.stats().panicked;
         assert!(panicked >= 10, "{panicked}, {}", rig.kind);
-        assert_eq!(rig.timer.stats().restarts, 0);
+        assert_eq!(rig.timer.stats().panicked_turns, 0);
         assert_counters_reconcile(&rig.timer.stats());
         let timer = rig.timer.clone();
         assert!(in_time("a shutdown", move || timer.shutdown()).expect("the first").is_empty());
@@ -191,8 +191,8 @@ impl Drop for Bomb {
 }
 
 fn with_a_bomb_in_each_hook_and_the_executor() -> Builder {
-    let [start, tick, panic, executor] = [Bomb, Bomb, Bomb, Bomb];
-    let builder = Timer::builder().shards(1).on_worker_start(move |_| _ = &start).on_tick(move |_| _ = &tick);
+    let [start, turn, panic, executor] = [Bomb, Bomb, Bomb, Bomb];
+    let builder = Timer::builder().shards(1).on_worker_start(move |_| _ = &start).on_turn(move |_| _ = &turn);
     builder.on_panic(move |_| _ = &panic).executor(move |expired: Expired| {
         let _ = &executor;
         expired.run();
@@ -274,7 +274,7 @@ fn a_start_that_panics_is_reported_as_a_task_and_the_worker_works() {
     let timeout = timer.schedule(MS, || ()).expect("accepted");
     eventually("it fires", || timeout.is_expired());
     assert!(timer.shutdown().expect("the first").is_empty());
-    assert_eq!((heard.load(Ordering::SeqCst), timer.stats().panicked, timer.stats().restarts), (1, 1, 0));
+    assert_eq!((heard.load(Ordering::SeqCst), timer.stats().panicked, timer.stats().panicked_turns), (1, 1, 0));
     assert_counters_reconcile(&timer.stats());
 }
 
@@ -323,12 +323,12 @@ fn an_engine_is_not_shut_down_from_its_own_hook() {
         for make in [Rig::driven, Rig::inline, Rig::pool] {
             let (late, answers): (Late, Arc<Mutex<Vec<_>>>) = Default::default();
             let (own, said) = (Arc::clone(&late), Arc::clone(&answers));
-            let hook = move |_: &Tick| {
+            let hook = move |_: &Turn| {
                 if let Some(timer) = own.get() {
                     said.lock().expect("no panic").push(timer.shutdown_with(how).err());
                 }
             };
-            let mut rig = make(Timer::builder().shards(1).on_tick(hook));
+            let mut rig = make(Timer::builder().shards(1).on_turn(hook));
             late.set(rig.timer.clone()).expect("once");
             let timeout = rig.timer.schedule(MS, || ()).expect("accepted");
             rig.advance(MS);
@@ -346,7 +346,7 @@ fn a_hook_may_use_its_engine() {
         let late = Late::default();
         let (own, runs) = (Arc::clone(&late), Runs::new(100));
         let (count, scheduled) = (runs.clone(), AtomicUsize::new(0));
-        let hook = move |_: &Tick| {
+        let hook = move |_: &Turn| {
             let Some(timer) = own.get() else { return };
             assert!(timer.health().is_healthy() && timer.stats().pending <= 101 && !timer.is_paused());
             let id = scheduled.fetch_add(1, Ordering::SeqCst);
@@ -354,7 +354,7 @@ fn a_hook_may_use_its_engine() {
                 timer.schedule_detached(MS, count.task(id)).expect("accepted");
             }
         };
-        let mut rig = make(Timer::builder().shards(1).on_tick(hook));
+        let mut rig = make(Timer::builder().shards(1).on_turn(hook));
         late.set(rig.timer.clone()).expect("once");
         rig.timer.schedule_detached(MS, || ()).expect("accepted");
         rig.walk(150);
@@ -390,4 +390,18 @@ fn on_panic_is_called_on_the_thread_that_ran_the_task() {
         assert_eq!(heard.len(), 1, "{heard:?}");
         assert!(heard[0].0 == "on purpose, in run 3" && heard[0].1.starts_with(name), "{heard:?}");
     }
+}
+
+#[test]
+#[expect(deprecated, reason = "the old names are what is tested")]
+fn the_old_names_of_what_was_renamed_still_work() {
+    let turns = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&turns);
+    let hook = move |tick: &tourbillon::Tick| _ = count.fetch_add(tick.expired(), Ordering::SeqCst);
+    let (timer, mut driver) = Timer::builder().on_tick(hook).build_driven().expect("the options make sense");
+    timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");
+    driver.turn();
+    assert_eq!(turns.load(Ordering::SeqCst), 1);
+    let limited: tourbillon::WithTimeout<_> = timer.timeout(Duration::from_secs(1), async {});
+    drop(limited);
 }

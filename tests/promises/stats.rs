@@ -152,7 +152,7 @@ fn an_executor_that_drops_or_panics_is_counted_in_refused_and_all_runs_all_the_s
     }
     runs.assert_each_ran_once();
     let stats = timer.stats();
-    assert_eq!((stats.fired, stats.executor_refused, stats.panicked), (90, 60, 0));
+    assert_eq!((stats.fired, stats.caller_ran, stats.panicked), (90, 60, 0));
     assert_counters_reconcile(&stats);
 }
 
@@ -185,7 +185,7 @@ fn the_whole_is_the_sum_of_the_shards() {
             };
         }
         sums!(scheduled, fired, repeated, cancelled, returned, rejected, reset, relinked, cascaded, transferred);
-        sums!(wakeups, turns, turns_over_budget, restarts, pending, inbox_depth);
+        sums!(wakeups, turns, turns_over_budget, panicked_turns, pending, inbox_depth);
         let late: u64 = stats.shards.iter().map(|shard| shard.lateness.count()).sum();
         assert_eq!((stats.lateness.count(), late), (stats.fired, stats.fired));
         let max = stats.shards.iter().map(|shard| shard.lateness.max()).max();

@@ -117,8 +117,8 @@ fn to_arm_a_reusable_timeout_does_not_wait_while_its_run_waits_for_the_lock() {
     let due = Instant::now() + 1_000 * MS;
     reusable.arm_at(due).expect("accepted");
     drop(schedule_linked(&timer, 1));
-    // In the turn with the task that blocks these are left to collect, so it looks at the clock, and
-    // runs what is due, before it takes the others out of their queue.
+    // In the turn with the task that blocks these are left to collect. So it looks at the clock,
+    // and runs what is due, before it takes the others out of their queue.
     cancel_all(timeouts.drain(..3_000));
     let end = block_worker(&timer);
     cancel_all(timeouts);

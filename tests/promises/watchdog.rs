@@ -62,7 +62,7 @@ fn an_idle_engine_is_healthy_for_as_long_as_it_idles() {
     assert!(health.is_healthy());
     let shard = only(&timer);
     assert_eq!((shard.worker, shard.last_turn, shard.behind), (WorkerState::NotStarted, None, Duration::ZERO));
-    assert_eq!((shard.backlog, shard.stuck_task, shard.restarts), (0, None, 0));
+    assert_eq!((shard.inbox_depth, shard.stuck_task, shard.panicked_turns), (0, None, 0));
     clock.advance(HOUR);
     assert!(timer.health().is_healthy());
     let first = timer.schedule(Duration::ZERO, || ()).expect("accepted");
@@ -114,11 +114,11 @@ fn a_task_that_keeps_the_worker_is_stuck_and_new_timeouts_wait() {
     clock.advance(Duration::from_secs(3));
     let shard = only(&timer);
     assert_eq!((shard.stuck_task, shard.behind), (Some(3_000 * MS), 3_000 * MS));
-    assert_eq!((shard.backlog, shard.last_turn), (500, Some(3_000 * MS)));
+    assert_eq!((shard.inbox_depth, shard.last_turn), (500, Some(3_000 * MS)));
     assert!(!timer.health().is_healthy());
     drop(release);
     eventually("it is well again", || runs.total() == 500 && timer.health().is_healthy());
-    assert_eq!(only(&timer).backlog, 0);
+    assert_eq!(only(&timer).inbox_depth, 0);
     runs.assert_each_ran_once();
 }
 
@@ -133,7 +133,7 @@ fn a_worker_that_is_kept_from_its_first_turn_is_behind_and_nothing_expires() {
     eventually("the worker begins", || only(&timer).last_turn.is_some());
     clock.advance(Duration::from_secs(3));
     let shard = only(&timer);
-    assert_eq!((shard.worker, shard.behind, shard.backlog), (WorkerState::Running, 3_000 * MS, 1));
+    assert_eq!((shard.worker, shard.behind, shard.inbox_depth), (WorkerState::Running, 3_000 * MS, 1));
     assert!(!timer.health().is_healthy() && first.is_pending());
     drop(go);
     eventually("it fires", || first.is_expired());
@@ -201,7 +201,7 @@ impl Clock for Fails {
 
 #[test]
 fn a_clock_that_panics_for_a_while_is_survived_and_nothing_is_lost() {
-    for builder in [Timer::builder(), Timer::builder().executor(Inline).on_tick(|_| ())] {
+    for builder in [Timer::builder(), Timer::builder().executor(Inline).on_turn(|_| ())] {
         let clock = Fails::for_all_but_this_thread();
         let timer = builder.shards(1).clock(clock.clone()).build().expect("the options make sense");
         let first = timer.schedule(Duration::ZERO, || ()).expect("accepted");
@@ -210,7 +210,7 @@ fn a_clock_that_panics_for_a_while_is_survived_and_nothing_is_lost() {
         let runs = Runs::new(300);
         let schedule = |id: usize| timer.schedule(Duration::from_millis(id as u64 % 10), runs.task(id));
         let timeouts: Vec<_> = (0..300).map(|id| schedule(id).expect("accepted")).collect();
-        eventually("its turns panic", || only(&timer).restarts >= 3);
+        eventually("its turns panic", || only(&timer).panicked_turns >= 3);
         let health = timer.health();
         assert_eq!(health.shards[0].worker, WorkerState::Panicking);
         assert!(!health.is_healthy());
@@ -222,8 +222,8 @@ fn a_clock_that_panics_for_a_while_is_survived_and_nothing_is_lost() {
         runs.assert_each_ran_once();
         assert!(timeouts.iter().all(|timeout| timeout.is_expired()));
         let stats = timer.stats();
-        assert!(stats.restarts >= 3 && stats.restarts == only(&timer).restarts);
-        assert_eq!(stats.restarts, stats.shards[0].restarts);
+        assert!(stats.panicked_turns >= 3 && stats.panicked_turns == only(&timer).panicked_turns);
+        assert_eq!(stats.panicked_turns, stats.shards[0].panicked_turns);
         assert_counters_reconcile(&stats);
         assert!(in_time("a shutdown", move || timer.shutdown()).expect("the first").is_empty());
     }
@@ -237,7 +237,7 @@ fn an_engine_whose_clock_panics_can_be_shut_down_and_returns_its_timeouts() {
     eventually("it runs", || first.is_expired() && timer.stats().lateness.count() == 1);
     clock.set(true);
     (0..10).for_each(|_| timer.schedule_detached(Duration::ZERO, || ()).expect("accepted"));
-    eventually("its turns panic", || only(&timer).restarts >= 1);
+    eventually("its turns panic", || only(&timer).panicked_turns >= 1);
     let left = timer.shutdown().expect("the first");
     assert_eq!(left.len(), 10);
     assert_counters_reconcile(&timer.stats());

@@ -39,7 +39,7 @@ use crate::time::Subtick;
 /// # }
 /// ```
 #[must_use = "futures do nothing unless they are awaited or polled"]
-pub struct WithTimeout<T> {
+pub struct TimeoutFuture<T> {
     limit: Limit,
     sleep: Sleep,
     future: T,
@@ -50,13 +50,13 @@ enum Limit {
     /// This long after the first poll at which the inner future is not ready.
     After(Duration),
     /// At a point in time: nanoseconds by the clock since the engine's start. With an `Instant` in
-    /// their place every `WithTimeout` would be 8 bytes larger.
+    /// their place every `TimeoutFuture` would be 8 bytes larger.
     At(u64),
     /// When the sleep is ready, which has begun.
     Begun,
 }
 
-impl<T> WithTimeout<T> {
+impl<T> TimeoutFuture<T> {
     pub(super) fn after(engine_ref: EngineRef, limit: Duration, future: T) -> Self {
         Self { limit: Limit::After(limit), sleep: Sleep::until(engine_ref, Subtick::NEVER), future }
     }
@@ -82,7 +82,7 @@ impl<T> WithTimeout<T> {
     }
 }
 
-impl<T: Future> Future for WithTimeout<T> {
+impl<T: Future> Future for TimeoutFuture<T> {
     type Output = Result<T::Output, Elapsed>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -108,9 +108,9 @@ impl<T: Future> Future for WithTimeout<T> {
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for WithTimeout<T> {
+impl<T: fmt::Debug> fmt::Debug for TimeoutFuture<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut this = f.debug_struct("WithTimeout");
+        let mut this = f.debug_struct("TimeoutFuture");
         match self.limit {
             Limit::After(limit) => this.field("limit", &limit),
             Limit::At(ns) => this.field("limit", &self.sleep.timeline().scale().instant_after(ns)),

@@ -2,29 +2,29 @@
 
 use std::time::Duration;
 
-use crate::engine::{Core, SharedRef, Turn};
+use crate::engine::{Core, SharedRef, TurnResult};
 use crate::time::Subtick;
 
-/// A turn of one shard, for [`Builder::on_tick`](crate::Builder::on_tick). (After the `WheelTick`
+/// A turn of one shard, for [`Builder::on_turn`](crate::Builder::on_turn). (After the `WheelTick`
 /// event of the C# wheels.)
 ///
 /// ```
 /// use std::time::Duration;
-/// use tourbillon::{Tick, Timer};
+/// use tourbillon::{Timer, Turn};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let slow = |tick: &Tick| {
-///     if tick.took() > Duration::from_millis(1) {
-///         println!("{} timeouts took {:?}", tick.expired(), tick.took());
+/// let slow = |turn: &Turn| {
+///     if turn.took() > Duration::from_millis(1) {
+///         println!("{} timeouts took {:?}", turn.expired(), turn.took());
 ///     }
 /// };
-/// let timer = Timer::builder().on_tick(slow).build()?;
+/// let timer = Timer::builder().on_turn(slow).build()?;
 /// # drop(timer);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Tick {
+pub struct Turn {
     shard: usize,
     number: u64,
     expired: usize,
@@ -32,7 +32,7 @@ pub struct Tick {
     took: Duration,
 }
 
-impl Tick {
+impl Turn {
     /// Returns the shard that was turned.
     #[must_use]
     pub fn shard(&self) -> usize {
@@ -80,7 +80,7 @@ impl Stopwatch {
     }
 
     /// Returns `None` if no tick has come and nothing has expired.
-    pub(crate) fn stop(self, shared: &SharedRef, shard: &Core, turn: Turn) -> Option<Tick> {
+    pub(crate) fn stop(self, shared: &SharedRef, shard: &Core, turn: TurnResult) -> Option<Turn> {
         let division = shared.timeline().scale().division();
         let [before, turned_to, number] =
             [self.before, shard.turned_to(), self.now.max(self.before)].map(|at| division.last_tick(at));
@@ -89,7 +89,7 @@ impl Stopwatch {
         }
         // If the clock panics, the turn must still wake the threads and futures that wait for it.
         let now_ns = shared.timeline().try_now_ns().unwrap_or(self.began_ns);
-        Some(Tick {
+        Some(Turn {
             shard: shard.index(),
             number,
             expired: turn.fired,
