@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 use super::chunk::{A_FEW, Run};
 use super::depot::Magazine;
 use super::{Arena, Growth};
-use crate::entry::{Entry, entry_ref};
+use crate::entry::{Entry, Sole};
 use crate::sync::prefetch;
 
 /// Entries in a full magazine. A thread keeps two magazines, so that taking and giving back in turn
@@ -42,10 +42,10 @@ impl EntryCache {
     /// Returns a free entry, which is the caller's. Returns `None` if the cache is empty: then the
     /// caller asks the arena for more ([`refill`](Self::refill)).
     #[inline]
-    pub(crate) fn take(&self) -> Option<NonNull<Entry>> {
+    pub(crate) fn take(&self) -> Option<Sole> {
         if let Some(entry) = NonNull::new(self.free.get()) {
-            // SAFETY: a free entry of this list.
-            let next = unsafe { entry_ref(entry) }.next();
+            let entry = sole(entry);
+            let next = entry.next();
             prefetch(next);
             self.free.set(next);
             self.free_len.set(self.free_len.get() - 1);
@@ -56,7 +56,7 @@ impl EntryCache {
             let entry = self.fresh.get();
             self.fresh.set(entry.wrapping_add(1));
             self.fresh_len.set(self.fresh_len.get() - 1);
-            return NonNull::new(entry);
+            return NonNull::new(entry).map(sole);
         }
         self.spare.take().map(|first| self.open(Magazine { first, len: MAGAZINE }))
     }
@@ -68,12 +68,12 @@ impl EntryCache {
 
     /// Returns the first entry of a full magazine, and keeps the others.
     #[cold]
-    fn open(&self, magazine: Magazine) -> NonNull<Entry> {
+    fn open(&self, magazine: Magazine) -> Sole {
         debug_assert_eq!(self.free_len.get(), 0, "the list is empty");
-        // SAFETY: free entries that came with the magazine.
-        self.free.set(unsafe { entry_ref(magazine.first) }.next());
+        let first = sole(magazine.first);
+        self.free.set(first.next());
         self.free_len.set(short(magazine.len - 1));
-        magazine.first
+        first
     }
 
     /// Returns a free entry of the arena, and keeps more for the next calls. Returns `None` if the
@@ -81,7 +81,7 @@ impl EntryCache {
     ///
     /// # Safety
     /// `arena` is the one that this `EntryCache` has always been used with.
-    pub(crate) unsafe fn refill(&self, arena: &Arena) -> Option<NonNull<Entry>> {
+    pub(crate) unsafe fn refill(&self, arena: &Arena) -> Option<Sole> {
         debug_assert!(!self.has_fresh() && self.spare.get().is_none(), "only after `take` has found nothing");
         arena
             .take_magazine()
@@ -93,33 +93,31 @@ impl EntryCache {
     ///
     /// # Safety
     /// As for [`refill`](Self::refill).
-    pub(crate) unsafe fn grow(&self, arena: &Arena, growth: Growth) -> Option<NonNull<Entry>> {
+    pub(crate) unsafe fn grow(&self, arena: &Arena, growth: Growth) -> Option<Sole> {
         debug_assert!(!self.has_fresh(), "only after `take` has found nothing");
         arena.grow(growth).map(|run| self.begin(run))
     }
 
-    fn begin(&self, run: Run) -> NonNull<Entry> {
+    fn begin(&self, run: Run) -> Sole {
         self.fresh.set(run.first.as_ptr().wrapping_add(1));
         self.fresh_len.set(short(run.len - 1));
-        run.first
+        sole(run.first)
     }
 
     /// Puts an entry back. May push a magazine to the depot.
     ///
     /// # Safety
-    /// The caller is the entry's sole owner and gives it up. `arena` is where the entry came from,
-    /// and the one that this `EntryCache` has always been used with.
+    /// `arena` is where the entry came from, and the one that this `EntryCache` has always been
+    /// used with.
     #[inline]
-    pub(crate) unsafe fn put(&self, arena: &Arena, entry: NonNull<Entry>) {
+    pub(crate) unsafe fn put(&self, arena: &Arena, entry: Sole) {
         #[cfg(loom)]
-        // SAFETY: the caller is the entry's sole owner.
-        unsafe { entry_ref(entry) }.set_in_use(false);
+        entry.set_in_use(false);
         if usize::from(self.free_len.get()) == MAGAZINE {
             self.change_magazine(arena);
         }
-        // SAFETY: the caller is the entry's sole owner.
-        unsafe { entry_ref(entry) }.set_next(self.free.get());
-        self.free.set(entry.as_ptr());
+        entry.set_next(self.free.get());
+        self.free.set(entry.into_raw().as_ptr());
         self.free_len.set(self.free_len.get() + 1);
     }
 
@@ -146,6 +144,14 @@ impl EntryCache {
     }
 }
 
+/// Takes an entry out of a list of free ones, a magazine or a run.
+#[inline]
+fn sole(entry: NonNull<Entry>) -> Sole {
+    // SAFETY: a free entry has no owner but the holder of the list, magazine or run that it is in,
+    // and this file takes each out once.
+    unsafe { Sole::new(entry) }
+}
+
 /// The length of a magazine or of a run, which is a page at most.
 fn short(len: usize) -> u16 {
     u16::try_from(len).expect("a page has fewer entries")
@@ -158,7 +164,7 @@ mod tests {
     use std::collections::HashSet;
 
     /// Takes `n` distinct entries.
-    fn take(cache: &EntryCache, arena: &Arena, n: usize) -> Vec<NonNull<Entry>> {
+    fn take(cache: &EntryCache, arena: &Arena, n: usize) -> Vec<Sole> {
         let mut taken = Vec::new();
         for _ in 0..n {
             // SAFETY: each test uses a cache with one arena.
@@ -166,12 +172,13 @@ mod tests {
             // SAFETY: each test uses a cache with one arena.
             taken.push(entry.unwrap_or_else(|| unsafe { cache.grow(arena, Growth::Double) }.expect("memory")));
         }
-        assert_eq!(taken.iter().collect::<HashSet<_>>().len(), n, "no entry is given out twice");
+        let distinct: HashSet<_> = taken.iter().map(|entry| std::ptr::from_ref::<Entry>(entry)).collect();
+        assert_eq!(distinct.len(), n, "no entry is given out twice");
         taken
     }
 
-    fn put(cache: &EntryCache, arena: &Arena, entries: Vec<NonNull<Entry>>) {
-        // SAFETY: the test took them, and gives them up.
+    fn put(cache: &EntryCache, arena: &Arena, entries: Vec<Sole>) {
+        // SAFETY: each test uses a cache with one arena.
         entries.into_iter().for_each(|entry| unsafe { cache.put(arena, entry) });
     }
 

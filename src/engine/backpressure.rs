@@ -21,16 +21,14 @@
 //! Who may be waited for does not wait: see [`NoWait`](super::NoWait). So what the tasks of inline
 //! engines schedule on the shards of others is not bounded by this.
 
-use std::ptr::NonNull;
-
 use super::no_wait::may_wait;
 use super::shared::Shared;
 use crate::arena::Growth;
 use crate::count::Share;
-use crate::entry::Entry;
+use crate::entry::Sole;
 use crate::shard::{Remote, WAKE_DEPTH};
 use crate::sync::{sleep_briefly, thread};
-use crate::thread::ThreadState;
+use crate::thread::Local;
 use crate::time::RealTime;
 
 /// More entries than may wait in two of a sleeping worker's three queues. A thread that finds more
@@ -116,7 +114,7 @@ impl Patience {
     /// whether the worker gets a processor if the call has waited for as long as it may. Not
     /// before: the check may tell an operator, whose code may schedule, and so use the thread's
     /// state.
-    fn end(&self, shared: &Shared, mine: &ThreadState, remote: &Remote) {
+    fn end(&self, shared: &Shared, mine: Local<'_>, remote: &Remote) {
         if self.has_waited() {
             shared.counts_of(mine, remote).waits.add(1);
             if self.is_out {
@@ -142,38 +140,68 @@ impl Patience {
 }
 
 impl Shared {
-    /// Returns a free entry for a timeout on `remote`, or `None` if there is no memory. May wait
-    /// for the worker.
-    ///
-    /// # Safety
-    /// `mine` is the calling thread's state, of this engine.
+    /// Returns a free entry, or `None` if there is no memory. May wait for the worker.
     #[inline]
-    pub(crate) unsafe fn take_entry(&self, mine: &ThreadState, remote: &Remote) -> Option<NonNull<Entry>> {
-        // SAFETY: the caller says that `mine` is its thread's state, of this engine.
-        unsafe { mine.take_free() }.or_else(|| unsafe { self.take_entry_slowly(mine, remote) })
+    pub(crate) fn take_entry(&self, mine: Local<'_>, remote: &Remote) -> Option<Sole> {
+        mine.take_free().or_else(|| self.take_entry_slowly(mine, remote))
+    }
+
+    #[cold]
+    fn take_entry_slowly(&self, mine: Local<'_>, remote: &Remote) -> Option<Sole> {
+        let mut patience = Patience::default();
+        let entry = self.refill_or_grow(mine, remote, &mut patience);
+        patience.end(self, mine, remote);
+        entry
     }
 
     /// Returns a node: a free entry that carries a timeout's address on the reset queue. Returns
     /// `None` if there is no memory. May wait for the worker: a reset that did not would let
     /// schedules pass that have to, with the entries that it brings. The caller
     /// [ends](Self::end_wait) the wait.
-    ///
-    /// # Safety
-    /// As for [`take_entry`](Self::take_entry).
-    pub(crate) unsafe fn take_node(
-        &self,
-        mine: &ThreadState,
-        remote: &Remote,
-        patience: &mut Patience,
-    ) -> Option<NonNull<Entry>> {
-        // SAFETY: the caller says that `mine` is its thread's state, of this engine.
-        let node = unsafe { mine.take_free() }
-            .or_else(|| unsafe { self.refill(mine, remote, patience) })
-            .or_else(|| unsafe { mine.grow(&self.arena, Growth::Little) })?;
+    pub(crate) fn take_node(&self, mine: Local<'_>, remote: &Remote, patience: &mut Patience) -> Option<Sole> {
+        let free = mine.take_free().or_else(|| self.refill_after_wait(mine, remote, patience));
+        let node = free.or_else(|| mine.grow(Growth::Little))?;
         #[cfg(loom)]
-        // SAFETY: just taken.
-        unsafe { crate::entry::entry_ref(node) }.set_in_use(true);
+        node.set_in_use(true);
         Some(node)
+    }
+
+    /// Returns `len` free entries, or `None` if there is no memory for all of them. Waits no longer
+    /// than for one entry.
+    pub(crate) fn take_entries(&self, mine: Local<'_>, remote: &Remote, len: usize) -> Option<Vec<Sole>> {
+        let mut entries = Vec::new();
+        entries.try_reserve_exact(len).ok()?;
+        let mut patience = Patience::default();
+        while entries.len() < len {
+            let Some(entry) = mine.take_free().or_else(|| self.refill_or_grow(mine, remote, &mut patience)) else {
+                break;
+            };
+            entries.push(entry);
+        }
+        patience.end(self, mine, remote);
+        let has_all = entries.len() == len;
+        if !has_all {
+            entries.drain(..).for_each(|entry| mine.put_entry(entry));
+        }
+        has_all.then_some(entries)
+    }
+
+    /// Gets a free entry when the thread has none left, out of new memory if there is no other.
+    fn refill_or_grow(&self, mine: Local<'_>, remote: &Remote, patience: &mut Patience) -> Option<Sole> {
+        self.refill_after_wait(mine, remote, patience).or_else(|| mine.grow(patience.growth()))
+    }
+
+    /// Gets a free entry when the thread has none left, or `None` if the arena has to grow first.
+    fn refill_after_wait(&self, mine: Local<'_>, remote: &Remote, patience: &mut Patience) -> Option<Sole> {
+        let waits = !self.max_wait().is_zero();
+        while waits && remote.has_much_garbage() && patience.wait(self, remote) {}
+        let mut entry = mine.refill();
+        while entry.is_none() && waits && remote.is_behind() && patience.wait(self, remote) {
+            entry = mine.refill();
+        }
+        // Look again after the wait: what the worker gave back before it was seen to be done is
+        // there by now.
+        entry.or_else(|| mine.refill())
     }
 
     /// Ends a call's part in waiting for the worker, if it has waited.
@@ -184,85 +212,11 @@ impl Shared {
     }
 
     /// Waits for the worker now if the next entry would have to, so that there is one when the
-    /// caller holds a lock under which it may not wait. Returns nothing: who holds the lock then
-    /// takes new memory if there is none after all.
+    /// caller holds a lock under which it may not wait. Returns nothing: the caller then takes new
+    /// memory if there is none after all.
     pub(crate) fn wait_for_entry(&self) {
         self.with_thread_state(|mine| {
-            // SAFETY: `with_thread_state` gives the calling thread's state, of this engine.
-            let entry = unsafe { self.take_entry(mine, self.home_of(mine, None)) };
-            // SAFETY: the entry was just taken through the same state, and is in no list.
-            entry.into_iter().for_each(|entry| unsafe { mine.put_entry(&self.arena, entry) });
+            self.take_entry(mine, self.home_of(mine, None)).into_iter().for_each(|entry| mine.put_entry(entry));
         });
-    }
-
-    #[cold]
-    unsafe fn take_entry_slowly(&self, mine: &ThreadState, remote: &Remote) -> Option<NonNull<Entry>> {
-        let mut patience = Patience::default();
-        // SAFETY: the caller says that `mine` is its thread's state, of this engine.
-        let entry = unsafe { self.refill_or_grow(mine, remote, &mut patience) };
-        patience.end(self, mine, remote);
-        entry
-    }
-
-    /// Returns `len` free entries, or `None` if there is no memory for all of them. Waits no longer
-    /// than for one entry.
-    ///
-    /// # Safety
-    /// As for [`take_entry`](Self::take_entry).
-    pub(crate) unsafe fn take_entries(
-        &self,
-        mine: &ThreadState,
-        remote: &Remote,
-        len: usize,
-    ) -> Option<Vec<NonNull<Entry>>> {
-        let mut entries = Vec::new();
-        entries.try_reserve_exact(len).ok()?;
-        let mut patience = Patience::default();
-        while entries.len() < len {
-            // SAFETY: the caller says that `mine` is its thread's state, of this engine.
-            let entry =
-                unsafe { mine.take_free() }.or_else(|| unsafe { self.refill_or_grow(mine, remote, &mut patience) });
-            let Some(entry) = entry else { break };
-            entries.push(entry);
-        }
-        let has_all = entries.len() == len;
-        if !has_all {
-            // SAFETY: `mine` is the thread's state, and the entries were just taken through it.
-            entries.drain(..).for_each(|entry| unsafe { mine.put_entry(&self.arena, entry) });
-        }
-        patience.end(self, mine, remote);
-        has_all.then_some(entries)
-    }
-
-    /// Gets a free entry when the thread has none left, out of new memory if there is no other.
-    ///
-    /// # Safety
-    /// As for [`take_entry`](Self::take_entry).
-    unsafe fn refill_or_grow(
-        &self,
-        mine: &ThreadState,
-        remote: &Remote,
-        patience: &mut Patience,
-    ) -> Option<NonNull<Entry>> {
-        // SAFETY: the caller says that `mine` is its thread's state, of this engine.
-        unsafe { self.refill(mine, remote, patience) }.or_else(|| unsafe { mine.grow(&self.arena, patience.growth()) })
-    }
-
-    /// Gets a free entry when the thread has none left, or `None` if the arena has to grow first.
-    ///
-    /// # Safety
-    /// As for [`take_entry`](Self::take_entry).
-    unsafe fn refill(&self, mine: &ThreadState, remote: &Remote, patience: &mut Patience) -> Option<NonNull<Entry>> {
-        let waits = !self.max_wait().is_zero();
-        while waits && remote.has_much_garbage() && patience.wait(self, remote) {}
-        // SAFETY: the caller says that `mine` is its thread's state, of this engine.
-        let look = || unsafe { mine.refill(&self.arena) };
-        let mut entry = look();
-        while entry.is_none() && waits && remote.is_behind() && patience.wait(self, remote) {
-            entry = look();
-        }
-        // Look again after the wait: what the worker gave back before it was seen to be done is
-        // there by now.
-        entry.or_else(look)
     }
 }

@@ -9,7 +9,7 @@ use super::periodic::PeriodicRun;
 use super::run::Run;
 use super::unfired::{HandBack, hand_back, withdraw_outside};
 use crate::count::Counts;
-use crate::entry::{Entry, Expire, Kind, entry_ref};
+use crate::entry::{Entry, Expire, Kind, Owned, Won, entry_ref};
 use crate::shard::Remote;
 use crate::time::Subtick;
 
@@ -54,7 +54,7 @@ pub(crate) struct Entries {
 
 /// An entry that was taken off a batch. It holds the engine's ownership of the entry.
 pub(crate) struct Batched {
-    entry: NonNull<Entry>,
+    entry: Owned,
     kind: BatchKind,
 }
 
@@ -102,7 +102,8 @@ impl Batch {
     /// Takes over all of another batch, of the same shard and kind. It may then be larger than
     /// [`MAX_BATCH`], and can't be split.
     pub(crate) fn append(&mut self, other: Self) {
-        debug_assert!(self.shard == other.shard && self.entries.kind == other.entries.kind);
+        let is_alike = self.shard == other.shard && self.entries.kind == other.entries.kind;
+        assert!(is_alike && self.shared.id() == other.shared.id(), "batches of one shard and kind");
         self.entries.chain.append(other.entries.chain);
     }
 
@@ -121,27 +122,38 @@ impl Batch {
     /// Moves the first part to the entries of a batch that this one was split off. Those have all
     /// been taken off.
     pub(crate) fn move_part(&mut self, entries: &mut Entries) {
-        debug_assert!(self.entries.kind == entries.kind && entries.chain.len() == 0);
+        assert!(self.entries.kind == entries.kind && entries.chain.len() == 0, "all of the part was taken off");
         let rest = self.entries.split_off().unwrap_or_else(Chain::new);
         entries.chain = std::mem::replace(&mut self.entries.chain, rest);
     }
 
-    /// # Safety
-    /// The entry is the engine's, and in no list. It is in the state that the batch's kind says, or
-    /// the caller has expired it, and it is periodic.
+    /// Adds an entry that was taken out of PENDING for this batch.
     #[inline]
-    pub(super) unsafe fn push(&mut self, entry: NonNull<Entry>) {
+    pub(super) fn push_won(&mut self, entry: Won) {
+        self.push(entry.into_owned());
+    }
+
+    /// Adds a timeout that runs once, and is claimed by the runner.
+    ///
+    /// # Safety
+    /// The batch is [`due`](Self::due), and the timeout is no periodic one.
+    #[inline]
+    pub(super) unsafe fn push_due(&mut self, entry: Owned) {
+        self.push(entry);
+    }
+
+    #[inline]
+    fn push(&mut self, entry: Owned) {
         // A batch of sleepers is never split. And their futures may drop them meanwhile: a future
         // whose sleep a shutdown has ended leaves a tombstone, whose link is in the same place.
         if !self.is_of_sleepers()
             && self.len().is_multiple_of(PART)
-            && let Some(before) = self.last_part.replace(entry)
+            && let Some(before) = self.last_part.replace(NonNull::from(&*entry))
         {
-            // SAFETY: entries of the batch are the caller's.
-            unsafe { entry_ref(before) }.set_next_part(entry.as_ptr());
+            // SAFETY: entries of the batch are its own.
+            unsafe { entry_ref(before) }.set_next_part(entry.as_link());
         }
-        // SAFETY: the caller says that it is in no list; it is the batch's from here on.
-        unsafe { self.entries.chain.push(entry) };
+        self.entries.chain.push(entry);
     }
 }
 
@@ -151,9 +163,9 @@ impl Entries {
         if self.chain.len() <= PART {
             return None;
         }
-        // SAFETY: the entries are the batch's.
-        let next = unsafe { entry_ref(self.chain.first()?) }.next_part();
-        Some(self.chain.split_off(PART, NonNull::new(next)?))
+        let next = NonNull::new(self.chain.first()?.next_part())?;
+        // SAFETY: the first entry of a part names that of the next one.
+        Some(unsafe { self.chain.split_off(PART, next) })
     }
 
     /// Takes the next entry off.
@@ -164,20 +176,14 @@ impl Entries {
 }
 
 impl Batched {
-    fn entry(&self) -> &Entry {
-        // SAFETY: this value holds the engine's ownership of it.
-        unsafe { entry_ref(self.entry) }
-    }
-
     /// Wakes the sleeping future, whose entry was expired for this batch.
     #[inline(always)]
     pub(crate) fn wake(self, at: At<'_>, runner: &mut impl Run) {
-        let this = self.entry();
-        let deadline = this.state.deadline();
+        assert!(self.kind == BatchKind::Sleepers, "a future");
+        let deadline = self.entry.state.deadline();
         // SAFETY: the entry was taken out of PENDING for this batch, and was taken off once.
-        let waker = unsafe { this.take_waker() };
-        // SAFETY: this value holds the engine's ownership, and ends with it.
-        unsafe { at.shared.let_go(self.entry) };
+        let waker = unsafe { self.entry.take_waker() };
+        at.shared.let_go(self.entry);
         runner.wake(deadline, waker);
     }
 
@@ -185,70 +191,72 @@ impl Batched {
     /// word says: it was cancelled or put off, or a shutdown wants it back.
     #[inline(always)]
     pub(crate) fn run(self, at: At<'_>, runner: &mut impl Run) {
-        let this = self.entry();
-        let seen = this.state.load();
+        let Self { mut entry, kind } = self;
+        let seen = entry.state.load();
         let deadline = seen.deadline();
         if at.may_go_back && at.remote.wants_back() {
-            // SAFETY: this value holds the engine's ownership, and ends with it.
-            if let HandBack::Done(dropped) = unsafe { hand_back(at.shared, at.remote, self.entry) } {
-                return dropped.unwrap_or_else(|panic| runner.report(panic));
-            }
+            entry = match hand_back(at.shared, at.remote, entry) {
+                HandBack::Done(dropped) => return dropped.unwrap_or_else(|panic| runner.report(panic)),
+                HandBack::NotWanted(entry) => entry,
+            };
         }
         if seen.kind() == Kind::Series {
-            // SAFETY: the worker has expired it, and it was taken off the batch once.
-            return runner.periodic(deadline, unsafe { PeriodicRun::new(self.entry) });
+            // SAFETY: a periodic timeout comes into a batch by `push_won`.
+            return runner.periodic(deadline, PeriodicRun::new(unsafe { Won::new(entry) }));
         }
-        let BatchKind::Due(now) = self.kind else { return self.run_expired(at, deadline, runner) };
-        // SAFETY: this value holds the engine's ownership, and the entry has no sleeper.
-        let mut copy = unsafe { this.copy_task() };
-        match this.state.claim(seen, now) {
+        let BatchKind::Due(now) = kind else {
+            // SAFETY: into such a batch entries come by `push_won`.
+            return run_expired(unsafe { Won::new(entry) }, at, deadline, runner);
+        };
+        // SAFETY: the entry is the engine's, and has no sleeper.
+        let mut copy = unsafe { entry.copy_task() };
+        match entry.state.claim(seen, now) {
             Expire::Fire => {}
-            // SAFETY: the engine was the last owner, so this thread is the sole owner.
-            Expire::FireLast => unsafe { at.shared.put_entry(self.entry) },
-            other => return self.pass_over(at, other, runner),
+            // SAFETY: the engine was the last owner.
+            Expire::FireLast => at.shared.put_entry(unsafe { entry.into_sole() }),
+            other => return pass_over(entry, at, other, runner),
         }
         at.count();
         // SAFETY: this call has claimed the entry after it made the copy.
         runner.once(deadline, unsafe { copy.as_task() });
     }
+}
 
-    /// Runs a timeout that was taken out of PENDING, and counted then.
-    fn run_expired(self, at: At<'_>, deadline: Subtick, runner: &mut impl Run) {
-        // SAFETY: the entry was taken out of PENDING for this batch, and was taken off once.
-        let mut copy = unsafe { self.entry().copy_task() };
-        // SAFETY: this value holds the engine's ownership, and ends with it.
-        unsafe { at.shared.let_go(self.entry) };
-        // SAFETY: as for the copy.
-        runner.once(deadline, unsafe { copy.as_task() });
-    }
+/// Runs a timeout that was taken out of PENDING, and counted then.
+fn run_expired(entry: Won, at: At<'_>, deadline: Subtick, runner: &mut impl Run) {
+    // SAFETY: the task is the caller's, and there is no sleeper.
+    let mut copy = unsafe { entry.copy_task() };
+    at.shared.let_go(entry.into_owned());
+    // SAFETY: the task is the caller's.
+    runner.once(deadline, unsafe { copy.as_task() });
+}
 
-    /// Does what is to be done with a timeout that could not be claimed.
-    #[cold]
-    #[inline(never)]
-    fn pass_over(self, at: At<'_>, found: Expire, runner: &mut impl Run) {
-        let Expire::NotBefore(_) = found else {
-            // It was cancelled.
-            // SAFETY: this value holds the engine's ownership, and ends with it.
-            return unsafe { at.shared.let_go(self.entry) };
+/// Does what is to be done with a timeout that could not be claimed.
+#[cold]
+#[inline(never)]
+fn pass_over(entry: Owned, at: At<'_>, found: Expire, runner: &mut impl Run) {
+    let Expire::NotBefore(_) = found else {
+        // It was cancelled.
+        return at.shared.let_go(entry);
+    };
+    // It was put off: from here on it is the worker's again.
+    // SAFETY: `at` has a reference to the engine.
+    let Err(mut entry) = (unsafe { at.remote.push_again(entry, at.shared.timeline()) }) else { return };
+    // The shard has been closed.
+    if at.remote.is_to_fire() {
+        entry = match entry.expire_early() {
+            Ok(expired) => {
+                at.count();
+                let deadline = expired.state.deadline();
+                return run_expired(expired, at, deadline, runner);
+            }
+            Err(cancelled) => cancelled,
         };
-        // It was put off: from here on it is the worker's again.
-        // SAFETY: the entry is in no list, and this value may give it to the worker.
-        if unsafe { at.remote.push_again(self.entry, at.shared.timeline()) }.is_ok() {
-            return;
-        }
-        // The shard has been closed.
-        if at.remote.is_to_fire() && self.entry().state.expire_early() {
-            at.count();
-            let deadline = self.entry().state.deadline();
-            return self.run_expired(at, deadline, runner);
-        }
-        // SAFETY: this value holds the engine's ownership, and ends with it.
-        match unsafe { withdraw_outside(at.shared, at.remote, self.entry) } {
-            Some(dropped) => dropped.unwrap_or_else(|panic| runner.report(panic)),
-            // A cancel was first, and has taken the task.
-            // SAFETY: this value holds the engine's ownership, and ends with it.
-            None => unsafe { at.shared.let_go(self.entry) },
-        }
+    }
+    match withdraw_outside(at.shared, at.remote, entry) {
+        Ok(dropped) => dropped.unwrap_or_else(|panic| runner.report(panic)),
+        // A cancel was first, and has taken the task.
+        Err(cancelled) => at.shared.let_go(cancelled),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ptr::{self, NonNull};
 
-use crate::entry::{Entry, Link, entry_ref};
+use crate::entry::{Entry, Link, Owned, entry_ref};
 use crate::sync::prefetch;
 
 /// Entries that are in no other list, in the order in which they were pushed. Its holder decides
@@ -27,11 +27,10 @@ impl Chain {
         self.len
     }
 
-    /// # Safety
-    /// The entry is in no list, and its link is the chain's until it is popped.
     #[inline]
-    pub(super) unsafe fn push(&mut self, entry: NonNull<Entry>) {
-        self.join(entry.as_ptr(), entry.as_ptr(), 1);
+    pub(super) fn push(&mut self, entry: Owned) {
+        let entry = entry.into_raw().as_ptr();
+        self.join(entry, entry, 1);
     }
 
     /// Appends all entries of another chain.
@@ -52,27 +51,30 @@ impl Chain {
         self.len += len;
     }
 
-    /// Splits off all but the first `len` entries. `next` is the first of those that go. Nothing
-    /// may be appended to what stays.
-    pub(super) fn split_off(&mut self, len: usize, next: NonNull<Entry>) -> Self {
+    /// Splits off all but the first `len` entries. Nothing may be appended to what stays.
+    ///
+    /// # Safety
+    /// There are more, and `next` is the first of those that go.
+    pub(super) unsafe fn split_off(&mut self, len: usize, next: NonNull<Entry>) -> Self {
         let rest = Self { first: next.as_ptr(), last: self.last, len: self.len - len };
         (self.last, self.len) = (ptr::null_mut(), len);
         rest
     }
 
     /// Returns the entry that was pushed first.
-    pub(super) fn first(&self) -> Option<NonNull<Entry>> {
-        NonNull::new(self.first).filter(|_| self.len > 0)
+    pub(super) fn first(&self) -> Option<&Entry> {
+        // SAFETY: the chain owns its entries.
+        NonNull::new(self.first).filter(|_| self.len > 0).map(|first| unsafe { entry_ref(first) })
     }
 
     /// Takes off the entry that was pushed first.
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<NonNull<Entry>> {
+    pub(super) fn pop(&mut self) -> Option<Owned> {
         // The link of the last entry is not valid.
         self.len = self.len.checked_sub(1)?;
-        let entry = NonNull::new(self.first)?;
-        // SAFETY: entries of the chain, and their links, are its holder's.
-        self.first = unsafe { entry_ref(entry) }.next();
+        // SAFETY: the chain owns its entries, and gives each out once.
+        let entry = unsafe { Owned::new(NonNull::new(self.first)?) };
+        self.first = entry.next();
         prefetch(self.first);
         if self.len == 0 {
             self.last = ptr::null_mut();

@@ -1,15 +1,13 @@
 //! The half of a shard that only its worker touches: the wheel, and the entries taken out of the
 //! queues.
 
-use std::ptr::NonNull;
-
 use super::arrivals::Arrivals;
 use super::batch::{Batch, MAX_BATCH};
 use super::lifetime::SharedRef;
 use super::unfired::UnfiredList;
 use crate::arena::EntryCache;
-use crate::entry::{EngineGone, Entry, Kind, entry_ref};
-use crate::shard::{Remote, Taken};
+use crate::entry::{Entry, Kind, LetGo, Owned, Sole, Won};
+use crate::shard::{ByAside, Remote, Taken};
 use crate::time::Subtick;
 use crate::wheel::{LevelView, Wheel};
 
@@ -47,8 +45,8 @@ pub(crate) struct Core {
     pub(super) limits: Limits,
     /// Taken out of the queues, and not gone through yet.
     pub(super) inbox: Arrivals,
-    pub(super) cancelled: Taken,
-    pub(super) resets: Taken,
+    pub(super) cancelled: Taken<ByAside>,
+    pub(super) resets: Taken<ByAside>,
     pub(super) noted: Noted,
     pub(super) free: EntryCache,
     /// Expired entries of sleeping futures, which are woken when the turn is over.
@@ -101,19 +99,19 @@ impl Core {
     }
 
     #[inline]
-    pub(super) fn unlink(&mut self, entry: NonNull<Entry>) {
-        // SAFETY: the engine has not given the entry up.
-        if unsafe { entry_ref(entry) }.is_in_a_slot() {
-            // SAFETY: it is in a slot, and only of this wheel.
+    pub(super) fn unlink(&mut self, entry: &Entry) {
+        if entry.is_in_a_slot() {
+            // SAFETY: the entry is of this shard, so it is in a slot of this wheel. `Due` seals the
+            // slot that it leaves, and borrows the core until then.
             unsafe { self.wheel.remove(entry) };
         }
     }
 
     #[inline(always)] // Its callers are loops of few instructions.
-    pub(super) fn unlink_and_let_go(&mut self, shared: &SharedRef, entry: NonNull<Entry>) {
-        self.unlink(entry);
+    pub(super) fn unlink_and_let_go(&mut self, shared: &SharedRef, entry: Owned) {
+        self.unlink(&entry);
         let gone = let_go(&self.free, shared, entry);
-        debug_assert!(gone, "only an entry that was never linked is revived");
+        debug_assert!(gone.is_ok(), "only an entry that was never linked is revived");
     }
 
     /// Returns whether the inbox has been closed and nothing is left that will ever be due.
@@ -137,7 +135,14 @@ impl Core {
         let (mut left, mut wakes) = (UnfiredList::new(), self.wakes.take());
         let before = wakes.as_ref().map_or(0, Batch::len);
         let remote = shared.remote(self.index);
-        self.empty(shared, remote, |free, entry| withdraw(free, shared, remote, entry, &mut left, &mut wakes));
+        self.empty(shared, remote, |free, entry| {
+            let Some(entry) = take_back(free, shared, entry, Owned::withdraw) else { return };
+            if entry.state.load().kind() == Kind::Sleeper {
+                wake_later(&mut wakes, entry, shared, remote);
+            } else {
+                left.push(shared, entry);
+            }
+        });
         let withdrawn = left.len() + wakes.as_ref().map_or(0, Batch::len) - before;
         remote.counters.returned.add(withdrawn as u64);
         shared.give_places_back(withdrawn);
@@ -151,18 +156,8 @@ impl Core {
         let (mut batch, mut wakes) = (None, self.wakes.take());
         let remote = shared.remote(self.index);
         self.empty(shared, remote, |free, entry| {
-            // Repeats if the entry was revived after it was found cancelled.
-            loop {
-                // SAFETY: the engine has not given the entry up.
-                if unsafe { entry_ref(entry) }.state.expire_early() {
-                    // SAFETY: this call has just expired it, and it is in no list.
-                    break unsafe { fire(&mut batch, &mut wakes, entry, shared, remote, sink) };
-                }
-                // It was cancelled. A cancel that has won but not queued the entry yet still holds
-                // the handle, and finds the queue closed.
-                if let_go(free, shared, entry) {
-                    break;
-                }
+            if let Some(entry) = take_back(free, shared, entry, Owned::expire_early) {
+                fire(&mut batch, &mut wakes, entry, shared, remote, sink);
             }
         });
         batch.into_iter().for_each(sink);
@@ -191,21 +186,18 @@ impl Core {
     }
 
     /// Closes the queues, and gives each entry that is left, in no list any more, to `take`.
-    fn empty(&mut self, shared: &SharedRef, remote: &Remote, mut take: impl FnMut(&EntryCache, NonNull<Entry>)) {
+    fn empty(&mut self, shared: &SharedRef, remote: &Remote, mut take: impl FnMut(&EntryCache, Owned)) {
         let pushed = remote.inbox.close();
         let pushed_back = remote.cancelled.close();
         // First the entries that are known to be cancelled: some are in no slot any more.
         for mut list in [std::mem::replace(&mut self.cancelled, Taken::NONE), pushed_back] {
-            // SAFETY: taken out of the queue, so they are the worker's.
-            while let Some(entry) = unsafe { list.pop(Entry::next_aside) } {
+            while let Some(entry) = list.pop() {
                 self.unlink_and_let_go(shared, entry);
             }
         }
         for mut list in [std::mem::replace(&mut self.inbox, Arrivals::NONE), Arrivals::new(pushed)] {
-            // SAFETY: taken out of the inbox, so they are the worker's.
-            unsafe { list.turn_round(usize::MAX) };
-            // SAFETY: taken out of the inbox, so they are the worker's.
-            while let Some(entry) = unsafe { list.pop() } {
+            list.turn_round(usize::MAX);
+            while let Some(entry) = list.pop() {
                 take(&self.free, entry);
             }
         }
@@ -213,11 +205,9 @@ impl Core {
         self.wheel.drain(|entry| take(free, entry));
         // The entries that the nodes name are not looked at: they were in the wheel.
         for mut nodes in [std::mem::replace(&mut self.resets, Taken::NONE), remote.resets.close()] {
-            // SAFETY: taken out of the queue, so they are the worker's.
-            while let Some(node) = unsafe { nodes.pop(Entry::next_aside) } {
-                // SAFETY: a node belongs to no timeout, so the worker is its sole owner. A shard's
-                // free list is only used with its own engine.
-                unsafe { self.free.put(&shared.arena, node) };
+            while let Some(node) = nodes.pop() {
+                // SAFETY: a node belongs to no timeout, so the worker is its sole owner.
+                give_back(&self.free, shared, unsafe { node.into_sole() });
             }
         }
         // Producers that wait for the worker go by these.
@@ -230,43 +220,32 @@ impl Core {
 
 /// Adds an expired entry to the batch that is to be run, or to those that are to be woken. Hands a
 /// full batch over.
-///
-/// # Safety
-/// The caller took the entry from PENDING to EXPIRED, and it is in no list.
 #[inline]
-unsafe fn fire(
+fn fire(
     batch: &mut Option<Batch>,
     wakes: &mut Option<Batch>,
-    entry: NonNull<Entry>,
+    entry: Won,
     shared: &SharedRef,
     remote: &Remote,
     sink: &mut impl FnMut(Batch),
 ) {
-    // SAFETY: the engine has not given the entry up.
-    let kind = unsafe { entry_ref(entry) }.state.load().kind();
+    let kind = entry.state.load().kind();
     if kind != Kind::Series {
         count_fired(1, shared, remote);
     }
     if kind == Kind::Sleeper {
-        // SAFETY: the caller expired the entry, which is in no list.
-        return unsafe { wake_later(wakes, entry, shared, remote) };
+        return wake_later(wakes, entry, shared, remote);
     }
     let open = batch.get_or_insert_with(|| Batch::expired(shared.clone(), remote.index()));
-    // SAFETY: the caller expired the entry, which is in no list.
-    unsafe { open.push(entry) };
+    open.push_won(entry);
     if open.len() == MAX_BATCH {
         batch.take().into_iter().for_each(sink);
     }
 }
 
 /// Adds an entry of a sleeping future to those that are to be woken.
-///
-/// # Safety
-/// The caller took the entry out of PENDING, and it is in no list.
-pub(super) unsafe fn wake_later(wakes: &mut Option<Batch>, entry: NonNull<Entry>, shared: &SharedRef, remote: &Remote) {
-    let open = wakes.get_or_insert_with(|| Batch::of_sleepers(shared.clone(), remote.index()));
-    // SAFETY: the caller took the entry out of PENDING, and it is in no list.
-    unsafe { open.push(entry) };
+pub(super) fn wake_later(wakes: &mut Option<Batch>, entry: Won, shared: &SharedRef, remote: &Remote) {
+    wakes.get_or_insert_with(|| Batch::of_sleepers(shared.clone(), remote.index())).push_won(entry);
 }
 
 /// Counts timeouts as fired, on the worker, before they run. A periodic timeout keeps its place
@@ -277,49 +256,42 @@ pub(super) fn count_fired(once: usize, shared: &SharedRef, remote: &Remote) {
     shared.give_places_back(once);
 }
 
-/// Gives up the engine's ownership of an entry that is no longer pending and in no list. Returns
-/// false if it is pending again, see [`EngineGone::NotYet`].
+/// Gives up the engine's ownership of an entry that is no longer pending. Returns the entry if it
+/// is pending again, see [`LetGo::NotYet`].
 #[inline]
-pub(super) fn let_go(free: &EntryCache, shared: &SharedRef, entry: NonNull<Entry>) -> bool {
-    // SAFETY: the engine has not given the entry up before.
-    match unsafe { entry_ref(entry) }.state.engine_lets_go() {
-        EngineGone::OthersOwn => {}
-        // SAFETY: the last owner is the sole owner; a shard's free list is only used with its own
-        // engine.
-        EngineGone::Last => unsafe { free.put(&shared.arena, entry) },
-        EngineGone::NotYet => return false,
+pub(super) fn let_go(free: &EntryCache, shared: &SharedRef, entry: Owned) -> Result<(), Owned> {
+    match entry.let_go() {
+        LetGo::OthersOwn => Ok(()),
+        LetGo::Last(entry) => {
+            give_back(free, shared, entry);
+            Ok(())
+        }
+        LetGo::NotYet(entry) => Err(entry),
     }
-    true
 }
 
-/// Takes an entry that is in no list any more out of PENDING, and adds it to `left` or `wakes`. If
-/// it was cancelled, gives it up.
-fn withdraw(
+/// Puts an entry into the worker's free list.
+#[inline]
+pub(super) fn give_back(free: &EntryCache, shared: &SharedRef, entry: Sole) {
+    // SAFETY: a shard's free list is only used with its own engine, by the thread that turns it.
+    unsafe { free.put(&shared.arena, entry) };
+}
+
+/// Takes an entry out of PENDING by `win`. Gives it up if it was cancelled.
+fn take_back(
     free: &EntryCache,
     shared: &SharedRef,
-    remote: &Remote,
-    entry: NonNull<Entry>,
-    left: &mut UnfiredList,
-    wakes: &mut Option<Batch>,
-) {
-    // SAFETY: the engine has not given the entry up.
-    let this = unsafe { entry_ref(entry) };
+    mut entry: Owned,
+    win: impl Fn(Owned) -> Result<Won, Owned>,
+) -> Option<Won> {
+    // Repeats if the entry was revived after it was found cancelled.
     loop {
-        if this.state.withdraw() {
-            return if this.state.load().kind() == Kind::Sleeper {
-                // SAFETY: this call has just withdrawn it, and it is in no list.
-                unsafe { wake_later(wakes, entry, shared, remote) }
-            } else {
-                // SAFETY: this call has just withdrawn it, it is in no list, and the list takes
-                // over the engine's ownership.
-                unsafe { left.push(shared, entry) }
-            };
-        }
-        // A cancel that has won but not queued the entry yet still holds the handle, and finds the
-        // queue closed.
-        if let_go(free, shared, entry) {
-            return;
-        }
+        entry = match win(entry) {
+            Ok(won) => return Some(won),
+            // A cancel that has won but not queued the entry yet still holds the handle, and finds
+            // the queue closed.
+            Err(cancelled) => let_go(free, shared, cancelled).err()?,
+        };
     }
 }
 

@@ -6,19 +6,18 @@
 //! thread that runs the batch ([`Batched::run`](super::batch::Batched::run)). See
 //! `shard/README.md`, section 12.
 
-use std::ptr::NonNull;
-
 use super::batch::{Batch, MAX_BATCH};
-use super::core::{Core, count_fired, wake_later};
+use super::core::{Core, count_fired, give_back, wake_later};
 use super::lifetime::SharedRef;
 use super::periodic::PeriodicRun;
 use super::run::Run;
-use crate::entry::{Entry, Expire, Kind, Snapshot, entry_ref};
+use crate::entry::{Expire, Kind, Owned, Snapshot, Won};
 use crate::shard::Remote;
 use crate::time::Subtick;
 use crate::wheel::Budget;
 
-/// What is due in a turn, within the turn's limit.
+/// What is due in a turn, within the turn's limit. Dropping it lets the entries that are left be
+/// unlinked again.
 pub(crate) struct Due<'a> {
     core: &'a mut Core,
     shared: &'a SharedRef,
@@ -26,6 +25,12 @@ pub(crate) struct Due<'a> {
     budget: &'a mut Budget,
     fired: usize,
     relinked: u64,
+}
+
+impl Drop for Due<'_> {
+    fn drop(&mut self) {
+        self.core.wheel.seal_due();
+    }
 }
 
 impl<'a> Due<'a> {
@@ -59,26 +64,21 @@ impl<'a> Due<'a> {
                 *self.budget = Budget::new(0);
             }
             let Some(entry) = self.core.wheel.pop_due(self.core.now, self.budget) else { break };
-            // SAFETY: the engine has not given the entry up.
-            let this = unsafe { entry_ref(entry) };
-            let seen = this.state.load();
+            let seen = entry.state.load();
             if seen.kind() != Kind::Once {
-                // SAFETY: just popped out of its slot.
-                if let Some(run) = unsafe { self.expire(entry, seen) } {
+                if let Some(run) = self.expire(entry, seen) {
                     runner.periodic(seen.deadline(), run);
                 }
                 continue;
             }
-            // SAFETY: the engine has not given the entry up, and it has no sleeper.
-            let mut copy = unsafe { this.copy_task() };
-            match this.state.claim(seen, self.core.now) {
+            // SAFETY: the entry is the engine's, and has no sleeper.
+            let mut copy = unsafe { entry.copy_task() };
+            match entry.state.claim(seen, self.core.now) {
                 Expire::Fire => {}
-                // SAFETY: the engine was the last owner, so the worker is the sole owner. A shard's
-                // free list is only used with its own engine.
-                Expire::FireLast => unsafe { self.core.free.put(&self.shared.arena, entry) },
+                // SAFETY: the engine was the last owner.
+                Expire::FireLast => give_back(&self.core.free, self.shared, unsafe { entry.into_sole() }),
                 other => {
-                    // SAFETY: just popped out of its slot.
-                    unsafe { self.put_back(entry, other) };
+                    self.put_back(entry, other);
                     continue;
                 }
             }
@@ -100,27 +100,29 @@ impl<'a> Due<'a> {
     pub(crate) fn hand_over(&mut self, sink: &mut impl FnMut(Batch)) {
         let mut batch: Option<Batch> = None;
         while let Some(entry) = self.core.wheel.pop_due(self.core.now, self.budget) {
-            // SAFETY: the engine has not given the entry up.
-            let state = &unsafe { entry_ref(entry) }.state;
-            let seen = state.load();
-            match seen.kind() {
-                Kind::Once => match state.batch(seen, self.core.now) {
-                    Expire::Fire | Expire::FireLast => self.fired += 1,
+            let seen = entry.state.load();
+            let run = match seen.kind() {
+                Kind::Once => match entry.state.batch(seen, self.core.now) {
+                    Expire::Fire | Expire::FireLast => {
+                        self.fired += 1;
+                        Err(entry)
+                    }
                     other => {
-                        // SAFETY: just popped out of its slot.
-                        unsafe { self.put_back(entry, other) };
+                        self.put_back(entry, other);
                         continue;
                     }
                 },
-                // SAFETY: just popped out of its slot.
-                Kind::Series | Kind::Sleeper => match unsafe { self.expire(entry, seen) } {
-                    Some(_run) => {}
+                Kind::Series | Kind::Sleeper => match self.expire(entry, seen) {
+                    Some(run) => Ok(run),
                     None => continue,
                 },
-            }
+            };
             let open = batch.get_or_insert_with(|| Batch::due(self.shared.clone(), self.remote.index(), self.core.now));
-            // SAFETY: it is in no list, and due.
-            unsafe { open.push(entry) };
+            match run {
+                Ok(run) => open.push_won(run.into_won()),
+                // SAFETY: the batch is due, and the timeout runs once.
+                Err(once) => unsafe { open.push_due(once) },
+            }
             if open.len() == MAX_BATCH {
                 batch.take().into_iter().for_each(&mut *sink);
             }
@@ -129,57 +131,45 @@ impl<'a> Due<'a> {
     }
 
     /// Expires a periodic timeout, and returns its run, or expires a sleeping future, which is
-    /// woken when the turn is over.
-    ///
-    /// # Safety
-    /// The entry is the engine's, has come out of its slot, and `seen` says that it is of these
-    /// kinds.
+    /// woken when the turn is over. `seen` says that it is of these kinds.
     #[inline]
-    unsafe fn expire(&mut self, entry: NonNull<Entry>, seen: Snapshot) -> Option<PeriodicRun> {
+    fn expire(&mut self, entry: Owned, seen: Snapshot) -> Option<PeriodicRun> {
         if seen.kind() == Kind::Series && self.remote.drains_until().is_some() {
             // Its runs do not go on. It stays pending, and the close hands it back.
-            // SAFETY: the caller says that it has come out of its slot.
-            unsafe { self.core.wheel.insert_again(entry, Subtick::NEVER) };
+            self.core.wheel.insert_again(entry, Subtick::NEVER);
             return None;
         }
-        // SAFETY: the engine has not given the entry up.
-        match unsafe { entry_ref(entry) }.state.expire(seen, self.core.now) {
+        match entry.state.expire(seen, self.core.now) {
             Expire::Fire | Expire::FireLast => self.fired += 1,
             other => {
-                // SAFETY: the caller says that it has come out of its slot.
-                unsafe { self.put_back(entry, other) };
+                self.put_back(entry, other);
                 return None;
             }
         }
+        // SAFETY: this call has expired it.
+        let entry = unsafe { Won::new(entry) };
         if seen.kind() == Kind::Sleeper {
             // At once, because a task of this very turn may need its place under the limit.
             count_fired(1, self.shared, self.remote);
-            // SAFETY: this call has expired it, and it is in no list.
-            unsafe { wake_later(&mut self.core.wakes, entry, self.shared, self.remote) };
+            wake_later(&mut self.core.wakes, entry, self.shared, self.remote);
             return None;
         }
-        // SAFETY: this call has expired it, and gives it to the caller.
-        Some(unsafe { PeriodicRun::new(entry) })
+        Some(PeriodicRun::new(entry))
     }
 
     /// Links an entry again that has come up and is not due, unless it was cancelled.
-    ///
-    /// # Safety
-    /// The entry is the engine's, and has come out of its slot.
     #[inline(never)]
-    unsafe fn put_back(&mut self, entry: NonNull<Entry>, found: Expire) {
+    fn put_back(&mut self, entry: Owned, found: Expire) {
         let (now, wheel) = (self.core.now, &mut self.core.wheel);
         match found {
             Expire::NotBefore(deadline) => {
                 self.relinked += 1;
-                // SAFETY: in no slot now, and the engine's until it comes out again.
-                unsafe { wheel.insert_again(entry, deadline) };
+                wheel.insert_again(entry, deadline);
             }
             // It stays linked, so that a shutdown before its node arrives still finds it.
-            // SAFETY: in no slot now, and the engine's until it comes out again.
-            Expire::ResetQueued => unsafe { wheel.insert_for_next_tick(entry, now) },
+            Expire::ResetQueued => wheel.insert_for_next_tick(entry, now),
             // The cancelled queue, or the reset queue, brings it, and finds it in no slot.
-            Expire::Cancelled | Expire::Fire | Expire::FireLast => {}
+            Expire::Cancelled | Expire::Fire | Expire::FireLast => entry.leave_to_its_queue(),
         }
     }
 }

@@ -10,10 +10,10 @@ use std::ptr::NonNull;
 
 use super::shared::{Shared, SharedPlan};
 use crate::arena::Arena;
-use crate::entry::{Entry, HandleGone, Remains, Task, entry_ref};
+use crate::entry::{Entry, HandleGone, Remains, Sole, Task, entry_ref};
 use crate::shard::Remote;
 use crate::sync::Ordering;
-use crate::thread::{LocalRefs, ShardedRef, ThreadState};
+use crate::thread::{Local, LocalRefs, ShardedRef, ThreadState};
 
 /// A counted owner of an engine's memory: the engine itself, the `Timer`s together, each worker,
 /// each batch under way. Handles are not counted. Futures hold an [`EngineRef`].
@@ -115,7 +115,7 @@ impl Shared {
     /// Returns a reference for a future. The caller has a timer.
     #[inline]
     pub(crate) fn engine_ref(&self) -> EngineRef {
-        let count = self.thread_state().map_or(self.refs.teardown(), ThreadState::refs);
+        let count = self.thread_state().map_or(self.refs.teardown(), |mine| mine.state().refs());
         count.add();
         EngineRef { shared: NonNull::from(self), count: NonNull::from(count) }
     }
@@ -141,9 +141,8 @@ impl Shared {
         // SAFETY: the caller owns the handle, which keeps the entry alive.
         let this = unsafe { entry_ref(entry) };
         let kind = this.state.may_be_given_up()?;
-        // SAFETY: the schedule wrote the pointer. The remote is a part of the engine, whose memory
-        // the handle keeps alive.
-        let remote = unsafe { &*this.home().cast::<Remote>() };
+        // SAFETY: the caller owns the handle, and gives it up last.
+        let remote = unsafe { Remote::of_entry(this) };
         let shared = Shared::of_remote(remote);
         if shared.has_limit() {
             // A place must not come back before the cancel, and the engine may be gone after it.
@@ -152,8 +151,8 @@ impl Shared {
         let mine = shared.thread_state()?;
         // SAFETY: the caller owns the handle, and `may_be_given_up` has told the kind.
         let copy = unsafe { this.copy_own_task(kind) };
-        // SAFETY: the state is this thread's. The caller owns the handle, and the entry becomes a
-        // tombstone next, or is taken back.
+        // SAFETY: the caller owns the handle, and the entry becomes a tombstone next, or is taken
+        // back.
         let is_listed = unsafe { shared.list_tombstone(mine, entry, remote) };
         let remains = if is_listed { Remains::Tombstone } else { Remains::Cancelled };
         // Before the exchange, because the engine may be gone after it.
@@ -237,9 +236,9 @@ impl Shared {
     /// one. Returns false if timeouts must not take over its place, or it does not belong there.
     ///
     /// # Safety
-    /// As for [`ThreadState::put_tombstone`].
+    /// As for [`Local::put_tombstone`].
     #[inline]
-    unsafe fn list_tombstone(&self, mine: &ThreadState, entry: NonNull<Entry>, remote: &Remote) -> bool {
+    unsafe fn list_tombstone(&self, mine: Local<'_>, entry: NonNull<Entry>, remote: &Remote) -> bool {
         // SAFETY: the caller upholds what `put_tombstone` asks for, which checks the shard.
         !self.strict_order && unsafe { mine.put_tombstone(entry, remote) }
     }
@@ -257,8 +256,7 @@ impl Shared {
         let remote = unsafe { &*home };
         let shared = Shared::of_remote(remote);
         let Some(mine) = shared.thread_state() else { return false };
-        // SAFETY: the state is this thread's. The caller owns the handle, and says that the entry
-        // may become a tombstone.
+        // SAFETY: the caller owns the handle, and says that the entry may become a tombstone.
         if !unsafe { shared.list_tombstone(mine, entry, remote) } {
             return false;
         }
@@ -288,8 +286,8 @@ impl Shared {
             match alive.thread_state() {
                 // Into this thread's own free list, where no other thread finds the entry before it
                 // is marked free.
-                // SAFETY: the handle is the sole owner, the state is this thread's.
-                Some(mine) => unsafe { mine.put_entry(&alive.arena, entry) },
+                // SAFETY: the handle is the sole owner.
+                Some(mine) => mine.put_entry(unsafe { Sole::new(entry) }),
                 // SAFETY: the caller's handle is the last owner, and `shared` is the engine of its
                 // home.
                 None => return unsafe { Self::free_entry_in_teardown(shared, entry) },
@@ -320,7 +318,7 @@ impl Shared {
         if let Some(owner) = owner {
             // SAFETY: the final sweep does not begin while there is an owner. So the entry is free,
             // and only this thread has it.
-            unsafe { owner.put_entry(entry) };
+            owner.put_entry(unsafe { Sole::new(entry) });
         }
         orphaned
     }

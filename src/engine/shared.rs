@@ -13,12 +13,12 @@ use super::in_flight::InFlight;
 use super::no_wait::NoWait;
 use crate::arena::{Arena, PerThread, current_thread, with_remembered};
 use crate::count::{Counts, Overdue, Running};
-use crate::entry::{EngineGone, Entry, entry_ref};
+use crate::entry::{LetGo, Owned, Sole};
 use crate::panics::CatchUnwind;
 use crate::shard::{Remote, Wake};
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, lock};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, lock};
 use crate::sys::fork;
-use crate::thread::{ShardedRef, ThreadState};
+use crate::thread::{Local, ShardedRef, ThreadState};
 use crate::time::Timeline;
 
 /// Called with the panic of a task.
@@ -123,7 +123,7 @@ impl Shared {
     /// the processor need not wait for that entry's memory to compute anything from this result: it
     /// guesses the branch that says that this is the state which the thread remembers.
     #[inline]
-    pub(crate) fn of_thread(mine: &ThreadState) -> &Self {
+    pub(crate) fn of_thread(mine: Local<'_>) -> &Self {
         debug_assert!(!mine.engine().is_null(), "not of one in teardown");
         // SAFETY: `find_thread_state` stored the address, and the state is a part of that engine,
         // so the engine is alive.
@@ -160,7 +160,7 @@ impl Shared {
     /// Lets `work` use the calling thread's state. `work` must not run user code, which could come
     /// back here.
     #[inline]
-    pub(crate) fn with_thread_state<R>(&self, work: impl FnOnce(&ThreadState) -> R) -> R {
+    pub(crate) fn with_thread_state<R>(&self, work: impl FnOnce(Local<'_>) -> R) -> R {
         match self.thread_state() {
             Some(mine) => work(mine),
             None => self.with_teardown_state(work),
@@ -169,14 +169,19 @@ impl Shared {
 
     #[cold]
     #[inline(never)]
-    fn with_teardown_state<R>(&self, work: impl FnOnce(&ThreadState) -> R) -> R {
+    fn with_teardown_state<R>(&self, work: impl FnOnce(Local<'_>) -> R) -> R {
         // A worker may need the lock, for `Timer::stats` in a task.
         let _no_wait = NoWait::begin();
-        match self.teardown_state() {
-            Some(mine) => work(&mine),
-            // Its counts are lost.
-            None => work(&ThreadState::in_teardown()),
+        if self.is_forked() {
+            // Whatever the parent's threads had begun during the fork stays unfinished for ever, so
+            // nobody takes the lock. What is counted here is lost.
+            let mine = ThreadState::in_teardown();
+            // SAFETY: the state was just made, so it is nobody else's.
+            return work(unsafe { Local::new(&mine, &self.arena) });
         }
+        let mine = lock(&self.teardown);
+        // SAFETY: the state is a part of this engine, and its lock is held.
+        work(unsafe { Local::new(&mine, &self.arena) })
     }
 
     /// Returns the calling thread's own state. Returns `None` if the thread is in teardown, so that
@@ -185,11 +190,13 @@ impl Shared {
     /// A reset holds the state while it reads the user's clock, which may come back here. So the
     /// reset does what it does to the state at once, before or after that.
     #[inline]
-    pub(crate) fn thread_state(&self) -> Option<&ThreadState> {
+    pub(crate) fn thread_state(&self) -> Option<Local<'_>> {
         let mine = with_remembered(self.id, || self.find_thread_state());
         // SAFETY: states stay where they are as long as the engine, and the address was found for
         // this engine's id.
-        unsafe { mine.as_ref() }
+        let mine = unsafe { mine.as_ref() }?;
+        // SAFETY: it was found for this engine, and by the number of the calling thread.
+        Some(unsafe { Local::new(mine, &self.arena) })
     }
 
     /// Returns the address of the calling thread's own state, or null, and whether to remember it.
@@ -207,22 +214,13 @@ impl Shared {
         }
     }
 
-    /// Returns the state that threads without one of their own share. Returns `None` in a forked
-    /// child: there, whatever the parent's threads had begun during the fork stays unfinished for
-    /// ever.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn teardown_state(&self) -> Option<MutexGuard<'_, ThreadState>> {
-        (!self.is_forked()).then(|| lock(&self.teardown))
-    }
-
     /// Returns the remote of the chosen shard, or, if none is chosen, that of the calling thread's
     /// home shard. `mine` is the calling thread's state. Threads are dealt out to shards in turn.
     #[inline]
-    pub(crate) fn home_of<'a>(&'a self, mine: &'a ThreadState, chosen: Option<usize>) -> &'a Remote {
+    pub(crate) fn home_of<'a>(&'a self, mine: Local<'a>, chosen: Option<usize>) -> &'a Remote {
         match chosen {
             Some(shard) => self.remote(shard),
-            None => mine.home_or(|| self.deal_home()),
+            None => mine.state().home_or(|| self.deal_home()),
         }
     }
 
@@ -246,8 +244,8 @@ impl Shared {
 
     /// Returns the calling thread's counts for the shard of a remote of this engine.
     #[inline]
-    pub(crate) fn counts_of<'a>(&self, mine: &'a ThreadState, remote: &Remote) -> &'a Counts {
-        mine.counts(remote, self.remotes.len())
+    pub(crate) fn counts_of<'a>(&self, mine: Local<'a>, remote: &Remote) -> &'a Counts {
+        mine.state().counts(remote, self.remotes.len())
     }
 
     /// Sums a count over all threads, for one shard or for all.
@@ -264,7 +262,7 @@ impl Shared {
     /// Returns where the calling thread notes what it is running. Returns `None` if it is in
     /// teardown, because then it has no place of its own.
     pub(crate) fn running_here(&self) -> Option<&Running> {
-        self.thread_state().map(|mine| &mine.running)
+        self.thread_state().map(|mine| &mine.state().running)
     }
 
     /// Returns the tasks that are running: the shard of each, and since when, in nanoseconds of the
@@ -309,29 +307,23 @@ impl Shared {
         usize::try_from(scheduled.saturating_sub(shards + ended)).unwrap_or(usize::MAX)
     }
 
-    /// Gives an entry back through the calling thread's free list.
-    ///
-    /// # Safety
-    /// The caller is the entry's sole owner; it is this engine's.
+    /// Gives an entry of this engine back through the calling thread's free list.
     #[inline]
-    pub(crate) unsafe fn put_entry(&self, entry: NonNull<Entry>) {
-        // SAFETY: the state is this thread's, the arena is the engine's, and the caller is the
-        // entry's sole owner.
-        self.with_thread_state(|mine| unsafe { mine.put_entry(&self.arena, entry) });
+    pub(crate) fn put_entry(&self, entry: Sole) {
+        self.with_thread_state(|mine| mine.put_entry(entry));
     }
 
-    /// Gives up the engine's ownership of an entry that is no longer pending and in no list. If the
-    /// engine was the last owner, the entry goes to the calling thread's free list.
-    ///
-    /// # Safety
-    /// The caller holds the engine's ownership of the entry, which is this engine's, and gives it
-    /// up.
+    /// Gives up the engine's ownership of an entry that is no longer pending. If the engine was the
+    /// last owner, the entry goes to the calling thread's free list. A pending entry of this call
+    /// would be lost; only one that comes out of the inbox can be pending again.
     #[inline]
-    pub(super) unsafe fn let_go(&self, entry: NonNull<Entry>) {
-        // SAFETY: the caller holds the engine's ownership, which keeps the entry alive.
-        if unsafe { entry_ref(entry) }.state.engine_lets_go() == EngineGone::Last {
-            // SAFETY: the last owner is the sole owner; the caller says whose entry it is.
-            unsafe { self.put_entry(entry) };
+    pub(super) fn let_go(&self, entry: Owned) {
+        match entry.let_go() {
+            LetGo::OthersOwn => {}
+            LetGo::Last(entry) => self.put_entry(entry),
+            LetGo::NotYet(entry) => {
+                debug_assert!(false, "{entry:?} is pending");
+            }
         }
     }
 
@@ -342,8 +334,7 @@ impl Shared {
         if self.is_forked() {
             return 0;
         }
-        // SAFETY: the state is this thread's, the arena is the engine's.
-        self.with_thread_state(|mine| unsafe { mine.flush(&self.arena) });
+        self.with_thread_state(|mine| mine.flush());
         self.arena.shrink()
     }
 }

@@ -13,10 +13,11 @@ use super::backpressure::{MANY, Patience};
 use super::*;
 use crate::arena::Arena;
 use crate::count::STUCK;
-use crate::entry::{ArmFlags, Cancel, Entry, Reset, State, Task, TaskInPlace, Tell, entry_ref};
+use crate::entry::{ArmFlags, Cancel, Entry, Owned, Reset, State, Task, TaskInPlace, Tell, entry_ref};
 use crate::panics::Panic;
 use crate::shard::{Command, LOOK_DEPTH, Remote, WAKE_DEPTH, Wake};
 use crate::sync::{AtomicUsize, Ordering};
+use crate::thread::Local;
 use crate::time::{Division, ManualClock, Source, Subtick, Timeline};
 use crate::wheel::{ComesUp, Wheel};
 
@@ -94,17 +95,11 @@ impl Rig {
     }
 
     /// Returns an armed timeout that is not pushed yet.
-    fn armed(&self, deadline: Subtick, with: ArmFlags) -> NonNull<Entry> {
+    fn armed(&self, deadline: Subtick, with: ArmFlags) -> Owned {
         let remote = self.remote();
-        // SAFETY: this thread's state, and its engine's arena.
-        let entry =
-            self.shared.with_thread_state(|mine| unsafe { self.shared.take_entry(mine, remote) }).expect("memory");
+        let entry = self.shared.with_thread_state(|mine| self.shared.take_entry(mine, remote)).expect("memory");
         let witness = Arc::clone(&self.witness);
-        // SAFETY: just taken.
-        let this = unsafe { entry_ref(entry) };
-        this.fill(std::ptr::from_ref(remote).cast(), Task::new(move || drop(witness)));
-        this.state.arm(deadline, with);
-        entry
+        entry.arm(std::ptr::from_ref(remote).cast(), Task::new(move || drop(witness)), deadline, with)
     }
 
     fn push(&self, deadline: Subtick) -> NonNull<Entry> {
@@ -118,20 +113,18 @@ impl Rig {
 
     fn push_with(&self, deadline: Subtick, with: ArmFlags) -> NonNull<Entry> {
         let entry = self.armed(deadline, with);
-        // SAFETY: just armed.
-        unsafe { self.remote().push(entry, deadline, self.shared.timeline()) }.expect("open");
-        entry
+        let address = NonNull::from(&*entry);
+        self.remote().push(entry, deadline, self.shared.timeline()).expect("open");
+        address
     }
 
     /// Sends a node that names an entry, as after a reset to an earlier deadline.
     fn push_reset(&self, held: &Held) {
-        // SAFETY: this thread's state.
-        let node = self
-            .shared
-            .with_thread_state(|mine| unsafe { self.shared.take_node(mine, self.remote(), &mut Patience::default()) })
-            .expect("memory");
-        // SAFETY: just taken.
-        assert!(unsafe { self.remote().push_reset(node, held.0, self.shared.timeline()) }, "open");
+        let take = |mine: Local<'_>| self.shared.take_node(mine, self.remote(), &mut Patience::default());
+        let node = self.shared.with_thread_state(take).expect("memory");
+        // SAFETY: the handle is held.
+        let refused = unsafe { self.remote().push_reset(node, held.0, self.shared.timeline()) };
+        assert!(refused.is_none(), "open");
     }
 
     fn turn(&mut self, now: u64) -> TurnResult {

@@ -4,12 +4,12 @@ use std::ptr::NonNull;
 
 use super::arrivals::Arrivals;
 use super::batch::Batch;
-use super::core::{Core, Limits, TurnResult, let_go};
+use super::core::{Core, Limits, TurnResult, give_back, let_go};
 use super::due::Due;
 use super::lifetime::SharedRef;
 use crate::count::{Counter, Share};
-use crate::entry::{Entry, Transfer, entry_ref};
-use crate::shard::{Remote, SideQueue, Taken};
+use crate::entry::{Owned, Transfer};
+use crate::shard::{ByAside, Remote, SideQueue, Taken};
 use crate::time::Subtick;
 use crate::wheel::Budget;
 
@@ -31,7 +31,7 @@ fn note(shown: &Counter, noted: &mut usize, now: usize) {
 
 /// Takes a side queue, if what was taken before is gone through. The backlog is noted as
 /// [`Core::take_inbox`] notes it.
-fn take_rest(queue: &SideQueue, taken: &mut Taken, backlog: &Counter, noted: &mut usize) {
+fn take_rest(queue: &SideQueue, taken: &mut Taken<ByAside>, backlog: &Counter, noted: &mut usize) {
     let depth = queue.depth();
     if taken.is_empty() && depth > 0 {
         note(backlog, noted, depth);
@@ -222,8 +222,7 @@ impl Core {
     fn collect(&mut self, shared: &SharedRef, remote: &Remote, most: usize) -> usize {
         let mut collected = 0;
         while collected < most {
-            // SAFETY: taken out of the queue, so they are the worker's.
-            let Some(entry) = (unsafe { self.cancelled.pop(Entry::next_aside) }) else { break };
+            let Some(entry) = self.cancelled.pop() else { break };
             self.unlink_and_let_go(shared, entry);
             collected += 1;
         }
@@ -239,20 +238,18 @@ impl Core {
     fn relink(&mut self, shared: &SharedRef, remote: &Remote, most: usize) -> usize {
         let (mut relinked, mut cancelled, mut read) = (0, 0, 0);
         while read < most {
-            // SAFETY: taken out of the queue, so they are the worker's.
-            let Some(node) = (unsafe { self.resets.pop(Entry::next_aside) }) else { break };
+            let Some(node) = self.resets.pop() else { break };
             read += 1;
-            // SAFETY: the node was taken out of the queue, so it is the worker's.
-            let entry = NonNull::new(unsafe { entry_ref(node) }.next()).expect("a node names an entry");
-            // SAFETY: a node belongs to no timeout, so the worker is its sole owner. A shard's free
-            // list is only used with its own engine.
-            unsafe { self.free.put(&shared.arena, node) };
-            // SAFETY: while RESET_QUEUED is set the engine does not give the entry up.
-            match unsafe { entry_ref(entry) }.state.arrive() {
+            let named = NonNull::new(node.next()).expect("a node names an entry");
+            // SAFETY: while RESET_QUEUED is set the engine does not give the entry up, and its
+            // ownership goes with the node.
+            let entry = unsafe { Owned::new(named) };
+            // SAFETY: a node belongs to no timeout, so the worker is its sole owner.
+            give_back(&self.free, shared, unsafe { node.into_sole() });
+            match entry.state.arrive() {
                 Transfer::Pending(deadline) => {
-                    self.unlink(entry);
-                    // SAFETY: in no slot now, and the engine's until it comes out again.
-                    unsafe { self.wheel.insert_after_reset(entry, deadline) };
+                    self.unlink(&entry);
+                    self.wheel.insert_after_reset(entry, deadline);
                     relinked += 1;
                 }
                 Transfer::Cancelled => {
@@ -273,8 +270,7 @@ impl Core {
     /// Turns round at most `most` of the entries that were taken out of the inbox. Returns how
     /// many.
     fn turn_round(&mut self, remote: &Remote, most: usize) -> usize {
-        // SAFETY: taken out of the inbox, so they are the worker's.
-        let turned_round = unsafe { self.inbox.turn_round(most) };
+        let turned_round = self.inbox.turn_round(most);
         if turned_round > 0 {
             remote.counters.turned_round.add(turned_round as u64);
         }
@@ -287,23 +283,22 @@ impl Core {
     fn link(&mut self, shared: &SharedRef, remote: &Remote, most: usize) -> usize {
         let (mut gone_through, mut cancelled) = (0, 0);
         while gone_through < most {
-            // SAFETY: taken out of the inbox, so they are the worker's.
-            let Some(entry) = (unsafe { self.inbox.pop() }) else { break };
+            let Some(mut entry) = self.inbox.pop() else { break };
             gone_through += 1;
             // Repeats if the entry was revived after it was found cancelled.
             loop {
-                // SAFETY: the engine has not given the entry up.
-                match unsafe { entry_ref(entry) }.state.link() {
+                match entry.state.link() {
                     Transfer::Pending(deadline) => {
-                        // SAFETY: in no slot yet, and the engine's until it comes out again.
-                        unsafe { self.wheel.insert(entry, deadline) };
+                        self.wheel.insert(entry, deadline);
                         break;
                     }
-                    Transfer::Cancelled if let_go(&self.free, shared, entry) => {
-                        cancelled += 1;
-                        break;
-                    }
-                    Transfer::Cancelled => {}
+                    Transfer::Cancelled => match let_go(&self.free, shared, entry) {
+                        Ok(()) => {
+                            cancelled += 1;
+                            break;
+                        }
+                        Err(revived) => entry = revived,
+                    },
                 }
             }
         }

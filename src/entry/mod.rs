@@ -19,6 +19,7 @@
 //! at, until the future drops its handle.
 
 mod outcome;
+mod owned;
 mod series;
 mod sleeper;
 mod state;
@@ -29,6 +30,7 @@ use std::ptr::{self, NonNull};
 use std::task::Waker;
 
 pub(crate) use outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Kind, Rearm, Remains, Reset, Tell, Transfer};
+pub(crate) use owned::{LetGo, Owned, Sole, Won};
 pub use series::MissedTicks;
 pub(crate) use series::{FnNext, FnRepeat, Repeat, Schedule, Series};
 pub(crate) use sleeper::Sleeper;

@@ -12,8 +12,8 @@
 
 use std::ptr::{self, NonNull};
 
-use super::stack::{ADDRESS, CLOSED, LOOK_DEPTH, MAX_DEPTH, ONE_DEEP, Taken, WAKE_DEPTH, address_of, depth_of};
-use crate::entry::{Entry, entry_ref};
+use super::stack::{ADDRESS, ByNext, CLOSED, LOOK_DEPTH, MAX_DEPTH, ONE_DEEP, Taken, WAKE_DEPTH, address_of, depth_of};
+use crate::entry::{Entry, Link, Owned, entry_ref};
 use crate::sync::{AtomicPtr, Ordering};
 
 const ASLEEP: usize = 1;
@@ -58,17 +58,28 @@ impl Inbox {
     /// `wake_at` at least as new as the one that was stored before it.
     ///
     /// # Safety
-    /// The entries belong to the caller. If this returns `Ok`, they belong to the worker.
+    /// The caller holds the engine's ownership of the entries, which are linked so. If this returns
+    /// `Ok`, the worker does.
     #[inline]
-    pub(crate) unsafe fn push(
+    pub(crate) unsafe fn push_chain(
         &self,
         first: NonNull<Entry>,
         last: NonNull<Entry>,
         len: usize,
     ) -> Result<Pushed, Closed> {
-        // SAFETY: the caller owns the entries.
-        let oldest = unsafe { entry_ref(last) };
-        debug_assert_eq!(first.addr().get() & ADDRESS, first.addr().get(), "an address of up to 48 bits, 64-aligned");
+        // SAFETY: the caller owns the entry.
+        self.push_linked(first.as_ptr(), unsafe { entry_ref(last) }, len)
+    }
+
+    /// Pushes one entry. Returns it if the inbox is closed.
+    #[inline]
+    pub(crate) fn push(&self, entry: Owned) -> Result<Pushed, Owned> {
+        self.push_linked(entry.as_link(), &entry, 1).map_err(|Closed| entry)
+    }
+
+    #[inline]
+    fn push_linked(&self, first: Link, oldest: &Entry, len: usize) -> Result<Pushed, Closed> {
+        debug_assert_eq!(first.addr() & ADDRESS, first.addr(), "an address of up to 48 bits, 64-aligned");
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             if head.addr() & CLOSED != 0 {
@@ -80,7 +91,7 @@ impl Inbox {
             oldest.set_next(address_of(head));
             let depth = (depth_of(head) + len).min(MAX_DEPTH);
             let tags = (head.addr() & ASLEEP) | (depth * ONE_DEEP);
-            let new = first.as_ptr().map_addr(|addr| addr | tags);
+            let new = first.map_addr(|addr| addr | tags);
             match self.head.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Relaxed) {
                 // Few entries wait as a rule. Then this is the only test of the depth.
                 Ok(_) if depth < LOOK_DEPTH => {
@@ -98,7 +109,7 @@ impl Inbox {
     }
 
     /// Takes all that was pushed. Only the worker calls this. It is awake from here on.
-    pub(crate) fn take(&self) -> Taken {
+    pub(crate) fn take(&self) -> Taken<ByNext> {
         // Load first: while nothing arrives, the worker only reads. If ASLEEP is still set, the
         // clock woke the worker, and the swap clears it. Acquire (of the swap): pairs with the
         // release in `push`.
@@ -106,7 +117,9 @@ impl Inbox {
             return Taken::NONE;
         }
         debug_assert!(!self.is_closed(), "a draining worker takes by `close`");
-        Taken::new(self.head.swap(ptr::null_mut(), Ordering::AcqRel))
+        let head = self.head.swap(ptr::null_mut(), Ordering::AcqRel);
+        // SAFETY: just taken out of this stack.
+        unsafe { Taken::new(head) }
     }
 
     /// Sets ASLEEP if the inbox is empty or closed, and returns whether it did. Only the worker
@@ -176,9 +189,11 @@ impl Inbox {
     ///
     /// The entries that this returns, with those taken before, are all that was ever accepted. If
     /// the inbox was closed before, this returns none.
-    pub(crate) fn close(&self) -> Taken {
+    pub(crate) fn close(&self) -> Taken<ByNext> {
         let closed = ptr::without_provenance_mut(CLOSED);
-        Taken::new(self.head.swap(closed, Ordering::AcqRel))
+        let head = self.head.swap(closed, Ordering::AcqRel);
+        // SAFETY: just taken out of this stack.
+        unsafe { Taken::new(head) }
     }
 
     #[inline]
@@ -204,14 +219,12 @@ mod tests {
     }
 
     fn push(inbox: &Inbox, entry: &Entry) -> Result<Pushed, Closed> {
-        let entry = NonNull::from(entry);
         // SAFETY: the test owns the entry and pushes it once.
-        unsafe { inbox.push(entry, entry, 1) }
+        inbox.push(unsafe { Owned::new(NonNull::from(entry)) }).map_err(|_entry| Closed)
     }
 
-    fn drain(mut taken: Taken) -> Vec<*const Entry> {
-        // SAFETY: the test has taken the entries out, and follows the link that the push wrote.
-        std::iter::from_fn(|| unsafe { taken.pop(Entry::next) }).map(|entry| entry.as_ptr().cast_const()).collect()
+    fn drain(mut taken: Taken<ByNext>) -> Vec<*const Entry> {
+        std::iter::from_fn(|| taken.pop()).map(|entry| entry.into_raw().as_ptr().cast_const()).collect()
     }
 
     #[test]
@@ -233,10 +246,9 @@ mod tests {
         let (inbox, entries) = (Inbox::new(), entries(4));
         push(&inbox, &entries[0]).expect("open");
         let chain: Vec<_> = entries[1..].iter().map(NonNull::from).collect();
-        // SAFETY: the test owns the entries.
-        chain.windows(2).for_each(|pair| unsafe { entry_ref(pair[0]) }.set_next(pair[1].as_ptr()));
+        entries[1..].iter().zip(&chain[1..]).for_each(|(entry, next)| entry.set_next(next.as_ptr()));
         // SAFETY: the test owns the entries, has linked them, and pushes them once.
-        unsafe { inbox.push(chain[0], chain[2], 3) }.expect("open");
+        unsafe { inbox.push_chain(chain[0], chain[2], 3) }.expect("open");
         assert_eq!(inbox.depth(), 4);
         assert_eq!(drain(inbox.take()).len(), 4);
     }
@@ -316,7 +328,7 @@ mod tests {
         let (inbox, entries) = (Inbox::new(), entries(1));
         let entry = NonNull::from(&entries[0]);
         // SAFETY: the test owns the entry; nobody follows the chain.
-        unsafe { inbox.push(entry, entry, MAX_DEPTH + 9) }.expect("open");
+        unsafe { inbox.push_chain(entry, entry, MAX_DEPTH + 9) }.expect("open");
         assert_eq!((inbox.depth(), MAX_DEPTH), (65_535, 65_535));
         assert_eq!(drain(inbox.take()).len(), 1, "the count has not run over into the address");
     }

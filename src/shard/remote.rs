@@ -14,7 +14,7 @@ use super::inbox::{Closed, Inbox, Pushed};
 use super::side_queue::{SidePush, SideQueue};
 use super::stack::WAKE_DEPTH;
 use crate::count::{Counters, Fault, Heartbeat, Latenesses, Stall};
-use crate::entry::{Entry, entry_ref};
+use crate::entry::{Entry, Owned, Sole, entry_ref};
 use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Condvar, Mutex, Ordering};
 use crate::time::{Subtick, Timeline};
 
@@ -118,6 +118,25 @@ impl Remote {
         }
     }
 
+    /// Returns the remote of the shard that a timeout was scheduled on.
+    #[inline]
+    pub(crate) fn of(entry: &Owned) -> &Self {
+        // SAFETY: what borrows the entry's ownership keeps its engine.
+        unsafe { Self::of_entry(entry) }
+    }
+
+    /// Like [`of`](Self::of), for any owner of the entry.
+    ///
+    /// # Safety
+    /// The entry was armed, and the caller is one of its owners for `'a`, so that the engine's
+    /// memory is still there.
+    #[inline]
+    pub(crate) unsafe fn of_entry<'a>(entry: &Entry) -> &'a Self {
+        // SAFETY: `home` is the address of the remote that the entry was armed for, which is as
+        // old as the engine. The caller keeps the engine's memory.
+        unsafe { &*entry.home().cast() }
+    }
+
     pub(crate) fn set_engine(&self, engine: NonNull<()>) {
         self.engine.store(engine.as_ptr(), Ordering::Relaxed);
     }
@@ -157,19 +176,12 @@ impl Remote {
     }
 
     /// Pushes an armed entry to the worker, and wakes the worker if it would sleep past the
-    /// deadline.
-    ///
-    /// # Safety
-    /// As for [`Inbox::push`].
+    /// deadline. Returns the entry if the inbox is closed.
     #[inline]
-    pub(crate) unsafe fn push(
-        &self,
-        entry: NonNull<Entry>,
-        deadline: Subtick,
-        timeline: &Timeline,
-    ) -> Result<(), Closed> {
-        // SAFETY: the caller owns the entry.
-        unsafe { self.push_chain(entry, entry, 1, deadline, timeline) }
+    pub(crate) fn push(&self, entry: Owned, deadline: Subtick, timeline: &Timeline) -> Result<(), Owned> {
+        let pushed = self.inbox.push(entry)?;
+        self.ring_for(pushed, deadline, timeline);
+        Ok(())
     }
 
     /// Pushes an entry that others know already: that of a periodic timeout, armed again.
@@ -181,13 +193,13 @@ impl Remote {
     /// needless wake-up.
     ///
     /// # Safety
-    /// As for [`Inbox::push`]. The caller has a reference to the engine.
-    pub(crate) unsafe fn push_again(&self, entry: NonNull<Entry>, timeline: &Timeline) -> Result<(), Closed> {
-        // SAFETY: the caller owns the entry.
-        let pushed = unsafe { self.inbox.push(entry, entry, 1) }?;
+    /// The caller has a reference to the engine.
+    pub(crate) unsafe fn push_again(&self, entry: Owned, timeline: &Timeline) -> Result<(), Owned> {
+        let address = NonNull::from(&*entry);
+        let pushed = self.inbox.push(entry)?;
         // SAFETY: an entry is not freed before its engine, which the caller references, and any
         // thread may read the state word.
-        let deadline = unsafe { entry_ref(entry) }.state.deadline();
+        let deadline = unsafe { entry_ref(address) }.state.deadline();
         self.ring_for(pushed, deadline, timeline);
         Ok(())
     }
@@ -195,7 +207,7 @@ impl Remote {
     /// Pushes a chain of entries, all with one deadline, to the worker: all of them or none.
     ///
     /// # Safety
-    /// As for [`Inbox::push`].
+    /// As for [`Inbox::push_chain`].
     #[inline]
     pub(crate) unsafe fn push_chain(
         &self,
@@ -205,8 +217,8 @@ impl Remote {
         deadline: Subtick,
         timeline: &Timeline,
     ) -> Result<(), Closed> {
-        // SAFETY: the caller owns the entries.
-        let pushed = unsafe { self.inbox.push(first, last, len) }?;
+        // SAFETY: the caller owns the entries, and has linked them.
+        let pushed = unsafe { self.inbox.push_chain(first, last, len) }?;
         self.ring_for(pushed, deadline, timeline);
         Ok(())
     }
@@ -258,8 +270,8 @@ impl Remote {
         }
     }
 
-    /// Tells the worker that an entry was reset to an earlier deadline. Returns false if the queue
-    /// is closed: then the node is still the caller's.
+    /// Tells the worker that an entry was reset to an earlier deadline. Returns the node if the
+    /// queue is closed.
     ///
     /// Whether to wake the worker depends on the deadline that the entry has *after* the look at
     /// ASLEEP, not on the caller's own. Meanwhile another thread may have reset the entry to a
@@ -267,23 +279,24 @@ impl Remote {
     /// the worker, which found nothing, because the node was not in the queue yet.
     ///
     /// # Safety
-    /// The node is the caller's, and the worker's if this returns true. The caller owns the handle
-    /// of `entry`.
+    /// The caller owns the handle of `entry`, and its reset has set RESET_QUEUED.
     #[must_use]
-    pub(crate) unsafe fn push_reset(&self, node: NonNull<Entry>, entry: NonNull<Entry>, timeline: &Timeline) -> bool {
-        // SAFETY: the node is the caller's.
-        unsafe { entry_ref(node) }.set_next(entry.as_ptr());
-        // SAFETY: the node is the caller's; a node has no task.
-        let pushed = unsafe { self.resets.push(node) };
+    pub(crate) unsafe fn push_reset(&self, node: Sole, entry: NonNull<Entry>, timeline: &Timeline) -> Option<Sole> {
+        node.set_next(entry.as_ptr());
+        let address = node.into_raw();
+        // SAFETY: the node is the caller's, and no other thread gives it back before the worker,
+        // which gets it by this; a node has no task.
+        let pushed = unsafe { self.resets.push(address) };
         if pushed == SidePush::Closed {
-            return false;
+            // SAFETY: it was not pushed, so it is still the caller's alone.
+            return Some(unsafe { Sole::new(address) });
         }
         // SAFETY: the caller owns the handle, which keeps the entry alive.
         let state = &unsafe { entry_ref(entry) }.state;
         if self.inbox.is_asleep() && (pushed == SidePush::Deep || self.sleeps_past(state.deadline(), timeline)) {
             self.ring();
         }
-        true
+        None
     }
 
     /// Makes the worker go through the whole wheel, because an entry was reset to an earlier

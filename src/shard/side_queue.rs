@@ -5,7 +5,7 @@
 
 use std::ptr::{self, NonNull};
 
-use super::stack::{CLOSED, MAX_DEPTH, ONE_DEEP, Taken, WAKE_DEPTH, address_of, depth_of};
+use super::stack::{ByAside, CLOSED, MAX_DEPTH, ONE_DEEP, Taken, WAKE_DEPTH, address_of, depth_of};
 use crate::entry::{Entry, entry_ref};
 use crate::sync::{AtomicPtr, Ordering};
 
@@ -58,12 +58,14 @@ impl SideQueue {
         }
     }
 
-    pub(crate) fn take(&self) -> Taken {
+    pub(crate) fn take(&self) -> Taken<ByAside> {
         if self.head.load(Ordering::Relaxed).is_null() {
             return Taken::NONE;
         }
         // Acquire: pairs with the release in `push`. Release: pairs with the Acquire in `depth`.
-        Taken::new(self.head.swap(ptr::null_mut(), Ordering::AcqRel))
+        let head = self.head.swap(ptr::null_mut(), Ordering::AcqRel);
+        // SAFETY: just taken out of this stack.
+        unsafe { Taken::new(head) }
     }
 
     /// Returns how many entries wait, up to 65,535. Acquire: pairs with the release in
@@ -85,8 +87,10 @@ impl SideQueue {
 
     /// Closes the queue for good, and returns the entries that were pushed before. Acquire: pairs
     /// with the release in [`push`](Self::push).
-    pub(crate) fn close(&self) -> Taken {
-        Taken::new(self.head.swap(ptr::without_provenance_mut(CLOSED), Ordering::AcqRel))
+    pub(crate) fn close(&self) -> Taken<ByAside> {
+        let head = self.head.swap(ptr::without_provenance_mut(CLOSED), Ordering::AcqRel);
+        // SAFETY: just taken out of this stack.
+        unsafe { Taken::new(head) }
     }
 }
 
@@ -108,8 +112,7 @@ mod tests {
         assert_eq!(calls, [WAKE_DEPTH, 2 * WAKE_DEPTH]);
         assert_eq!((queue.depth(), queue.is_deep()), (2 * WAKE_DEPTH, true));
         let mut taken = queue.take();
-        // SAFETY: the test has taken the entries out, and follows the link that the push wrote.
-        let out: Vec<_> = std::iter::from_fn(|| unsafe { taken.pop(Entry::next_aside) }).collect();
+        let out: Vec<_> = std::iter::from_fn(|| taken.pop()).map(|entry| entry.into_raw()).collect();
         assert!(out.into_iter().eq(entries.iter().rev().map(NonNull::from)));
         assert_eq!((queue.depth(), queue.is_deep(), queue.take().is_empty()), (0, false, true));
     }

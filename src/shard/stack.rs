@@ -1,9 +1,10 @@
 //! What the inbox and the side queues have in common: an intrusive stack whose head packs an
 //! address, a depth and two tags, and the list of entries taken out of it.
 
+use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
-use crate::entry::{Entry, Link, entry_ref};
+use crate::entry::{Entry, Link, Owned};
 
 /// Set if the stack accepts nothing more, because the engine has been shut down.
 pub(crate) const CLOSED: usize = 2;
@@ -46,39 +47,70 @@ pub(crate) fn address_of(head: Link) -> Link {
     head.map_addr(|addr| addr & ADDRESS)
 }
 
-/// Entries taken out of a stack, newest first.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Taken {
-    first: Link,
-    depth: usize,
+/// The link by which the entries of a stack are linked.
+pub(crate) trait LinkedBy {
+    fn next(entry: &Entry) -> Link;
 }
 
-impl Taken {
-    pub(crate) const NONE: Taken = Taken { first: ptr::null_mut(), depth: 0 };
+/// By [`Entry::next`], as in the inbox.
+#[derive(Debug)]
+pub(crate) struct ByNext;
 
-    pub(crate) fn new(head: Link) -> Self {
-        Self { first: address_of(head), depth: depth_of(head) }
+/// By [`Entry::next_aside`], as in the side queues.
+#[derive(Debug)]
+pub(crate) struct ByAside;
+
+impl LinkedBy for ByNext {
+    #[inline]
+    fn next(entry: &Entry) -> Link {
+        entry.next()
+    }
+}
+
+impl LinkedBy for ByAside {
+    #[inline]
+    fn next(entry: &Entry) -> Link {
+        entry.next_aside()
+    }
+}
+
+/// Entries taken out of a stack, newest first. They are the worker's.
+#[derive(Debug)]
+pub(crate) struct Taken<L> {
+    first: Link,
+    depth: usize,
+    linked_by: PhantomData<L>,
+}
+
+// SAFETY: the entries and their links belong to this value's holder.
+unsafe impl<L> Send for Taken<L> {}
+
+impl<L: LinkedBy> Taken<L> {
+    pub(crate) const NONE: Self = Self { first: ptr::null_mut(), depth: 0, linked_by: PhantomData };
+
+    /// # Safety
+    /// The caller has taken the head out of a stack whose entries are linked so, and gives what was
+    /// in it to this value.
+    pub(super) unsafe fn new(head: Link) -> Self {
+        Self { first: address_of(head), depth: depth_of(head), linked_by: PhantomData }
     }
 
-    pub(crate) const fn is_empty(self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.first.is_null()
     }
 
     /// Returns how many entries there were when they were taken, up to 65,535, or 0 if the list is
     /// empty by now.
-    pub(crate) const fn depth(self) -> usize {
+    pub(crate) const fn depth(&self) -> usize {
         if self.is_empty() { 0 } else { self.depth }
     }
 
-    /// Takes one entry off, following the link that `next` reads.
-    ///
-    /// # Safety
-    /// The entries are the caller's, and are still linked by the link that `next` reads.
+    /// Takes one entry off.
     #[inline]
-    pub(crate) unsafe fn pop(&mut self, next: impl FnOnce(&Entry) -> Link) -> Option<NonNull<Entry>> {
-        let entry = NonNull::new(self.first)?;
-        // SAFETY: the entries are the caller's.
-        self.first = next(unsafe { entry_ref(entry) });
+    pub(crate) fn pop(&mut self) -> Option<Owned> {
+        // SAFETY: the entries are this value's, which gives each out once.
+        let entry = unsafe { Owned::new(NonNull::new(self.first)?) };
+        self.first = L::next(&entry);
         crate::sync::prefetch(self.first);
         Some(entry)
     }

@@ -10,7 +10,7 @@ use super::sharded_ref::LocalRefs;
 use super::tombstones::Tombstones;
 use crate::arena::{Arena, EntryCache, Growth};
 use crate::count::{Counter, Counts, Running};
-use crate::entry::Entry;
+use crate::entry::{Entry, Sole};
 use crate::shard::Remote;
 
 /// One thread's part of one engine. Only the engine gives it out (`Shared::with_thread_state` and
@@ -139,7 +139,7 @@ impl ThreadState {
     /// # Safety
     /// The state is the calling thread's.
     #[inline]
-    pub(crate) unsafe fn take_free(&self) -> Option<NonNull<Entry>> {
+    pub(crate) unsafe fn take_free(&self) -> Option<Sole> {
         self.free.take()
     }
 
@@ -148,7 +148,7 @@ impl ThreadState {
     ///
     /// # Safety
     /// The state is the calling thread's, and `arena` is its engine's.
-    pub(crate) unsafe fn refill(&self, arena: &Arena) -> Option<NonNull<Entry>> {
+    pub(crate) unsafe fn refill(&self, arena: &Arena) -> Option<Sole> {
         // SAFETY: the caller says that `arena` is the one that this cache is used with.
         unsafe { self.free.refill(arena) }
     }
@@ -157,7 +157,7 @@ impl ThreadState {
     ///
     /// # Safety
     /// As for [`refill`](Self::refill).
-    pub(crate) unsafe fn grow(&self, arena: &Arena, growth: Growth) -> Option<NonNull<Entry>> {
+    pub(crate) unsafe fn grow(&self, arena: &Arena, growth: Growth) -> Option<Sole> {
         // SAFETY: the caller says that `arena` is the one that this cache is used with.
         unsafe { self.free.grow(arena, growth) }
     }
@@ -198,11 +198,10 @@ impl ThreadState {
     /// Puts an entry back.
     ///
     /// # Safety
-    /// As for [`refill`](Self::refill), and the caller is the entry's sole owner.
+    /// As for [`refill`](Self::refill).
     #[inline]
-    pub(crate) unsafe fn put_entry(&self, arena: &Arena, entry: NonNull<Entry>) {
-        // SAFETY: the caller is the sole owner, and `arena` is the one that this cache is used
-        // with.
+    pub(crate) unsafe fn put_entry(&self, arena: &Arena, entry: Sole) {
+        // SAFETY: the caller says that `arena` is the one that this cache is used with.
         unsafe { self.free.put(arena, entry) };
     }
 }

@@ -1,5 +1,6 @@
 //! Schedules and resets many timeouts at once.
 
+use std::ptr::NonNull;
 use std::time::Duration;
 
 use super::Timer;
@@ -7,7 +8,7 @@ use super::error::{Refusal, ScheduleError};
 use super::schedule::{Once, Target, arm, take_back};
 use super::timeout::{Moved, Timeout};
 use crate::engine::{Patience, Shared};
-use crate::entry::{ArmFlags, entry_ref};
+use crate::entry::{ArmFlags, Entry, Owned};
 use crate::shard::Remote;
 use crate::sync::prefetch;
 use crate::time::Subtick;
@@ -46,20 +47,21 @@ impl Target<'_> {
                 counts.rejected.add(len as u64);
                 Err(ScheduleError::new(why, tasks))
             };
-            // SAFETY: `mine` is the calling thread's state, and `with_thread_state` gives that of
-            // this engine.
-            let Some(entries) = (unsafe { shared.take_entries(mine, remote, len) }) else {
+            let Some(free) = shared.take_entries(mine, remote, len) else {
                 return refuse(tasks, Refusal::OutOfMemory);
             };
-            for (&entry, task) in entries.iter().zip(tasks) {
-                arm(entry, remote, deadline, flags, Once(task));
+            let mut entries: Vec<NonNull<Entry>> = Vec::new();
+            if entries.try_reserve_exact(len).is_err() {
+                free.into_iter().for_each(|entry| mine.put_entry(entry));
+                return refuse(tasks, Refusal::OutOfMemory);
+            }
+            for (entry, task) in free.into_iter().zip(tasks) {
+                let armed = arm(entry, remote, deadline, flags, Once(task));
+                // The newest comes first, as in the inbox.
+                armed.set_next(entries.last().map_or(std::ptr::null_mut(), |before| before.as_ptr()));
+                entries.push(armed.into_raw());
             }
             let (Some(&oldest), Some(&newest)) = (entries.first(), entries.last()) else { return Ok(entries) };
-            for pair in entries.windows(2) {
-                // SAFETY: the calling thread has just taken the entries, and is their sole owner
-                // until the inbox accepts them.
-                unsafe { entry_ref(pair[1]) }.set_next(pair[0].as_ptr());
-            }
             // SAFETY: the entries were just armed and linked, and are the calling thread's until
             // the inbox accepts them.
             match unsafe { remote.push_chain(newest, oldest, len, deadline, shared.timeline()) } {
@@ -69,10 +71,11 @@ impl Target<'_> {
                 }
                 Err(_closed) => {
                     let take_back_one = |entry| {
-                        // SAFETY: the inbox did not accept the entries, so they are still the
-                        // calling thread's, and each has its `Once<F>` from above. `mine` is the
-                        // calling thread's state of this engine.
-                        let Once(task) = unsafe { take_back(mine, shared, entry) };
+                        // SAFETY: the inbox did not accept the entries, so nobody else knows them,
+                        // and each has its `Once<F>` from above.
+                        let entry = unsafe { Owned::new(entry) };
+                        // SAFETY: the same.
+                        let Once(task) = unsafe { take_back(mine, entry) };
                         task
                     };
                     refuse(entries.into_iter().map(take_back_one).collect(), Refusal::Shutdown)

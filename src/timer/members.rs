@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 
 use crate::engine::Shared;
-use crate::entry::{Entry, entry_ref};
+use crate::entry::{Entry, Sole, entry_ref};
 use crate::sync::{Mutex, lock};
 
 /// The entries that a group is an owner of.
@@ -82,8 +82,7 @@ impl List {
 pub(super) unsafe fn let_go(shared: &Shared, entry: NonNull<Entry>) {
     // SAFETY: the caller holds the group's ownership, which keeps the entry alive.
     if unsafe { entry_ref(entry) }.state.group_lets_go() {
-        // SAFETY: the group was the last owner, so this thread is the sole owner. The entry is of
-        // this engine, as the caller guarantees.
-        unsafe { shared.put_entry(entry) };
+        // SAFETY: the group was the last owner, so this thread is the sole owner.
+        shared.put_entry(unsafe { Sole::new(entry) });
     }
 }

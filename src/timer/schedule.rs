@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use super::error::{Refusal, ScheduleError};
 use super::members::Members;
 use super::timeout::Timeout;
-use crate::engine::{NoWait, Shared};
-use crate::entry::{ArmFlags, Entry, FnNext, FnRepeat, Repeat, Schedule, Series, Task, entry_ref};
+use crate::engine::Shared;
+use crate::entry::{ArmFlags, Entry, FnNext, FnRepeat, Owned, Repeat, Schedule, Series, Sole, Task, entry_ref};
 use crate::shard::Remote;
-use crate::thread::ThreadState;
+use crate::thread::Local;
 use crate::time::Subtick;
 
 /// Where timeouts go. It has every way to schedule, once for [`Timer`](super::Timer),
@@ -217,20 +217,17 @@ impl Target<'_> {
         flags: ArmFlags,
         work: W,
     ) -> Result<NonNull<Entry>, (Refusal, W)> {
-        // A worker may need the lock, for `Timer::stats` in a task.
-        let _no_wait = NoWait::begin();
-        match self.shared.teardown_state() {
-            Some(mine) => self.submit_through(&mine, deadline, flags, work),
-            None => Err((Refusal::Forked, work)),
+        if self.shared.is_forked() {
+            return Err((Refusal::Forked, work));
         }
+        self.shared.with_thread_state(|mine| self.submit_through(mine, deadline, flags, work))
     }
 
-    /// Like `submit`, through `mine`: the calling thread's state, or that of the threads in
-    /// teardown, which the caller has locked.
+    /// Like `submit`, through `mine`.
     #[inline(always)]
     fn submit_through<W: Work>(
         self,
-        mine: &ThreadState,
+        mine: Local<'_>,
         deadline: Subtick,
         flags: ArmFlags,
         work: W,
@@ -261,31 +258,28 @@ impl Target<'_> {
                 }
                 // The worker has let go of it in between, so it is an entry like any other.
                 tombstone.state.arm(deadline, flags);
-                entry
+                // SAFETY: it is in no list, and was just armed.
+                unsafe { Owned::new(entry) }
             }
             None => {
-                // SAFETY: `mine` is the calling thread's, or locked by it, and is a state of this
-                // engine, as both callers of this function guarantee.
-                let Some(entry) = (unsafe { shared.take_entry(mine, remote) }) else {
+                let Some(entry) = shared.take_entry(mine, remote) else {
                     shared.give_places_back(1);
                     counts.rejected.add(1);
                     return Err((Refusal::OutOfMemory, work));
                 };
-                arm(entry, remote, deadline, flags, work);
-                entry
+                arm(entry, remote, deadline, flags, work)
             }
         };
-        // SAFETY: the entry was just armed, and is the calling thread's until the inbox accepts it.
-        match unsafe { remote.push(entry, deadline, shared.timeline()) } {
+        let address = NonNull::from(&*entry);
+        match remote.push(entry, deadline, shared.timeline()) {
             Ok(()) => {
                 counts.scheduled.add(1);
-                Ok(entry)
+                Ok(address)
             }
-            Err(_closed) => {
-                // SAFETY: the inbox did not accept the entry, so it is still the calling thread's,
-                // and has the `W` from above. `mine` is the calling thread's state of this engine,
-                // or locked by it.
-                let work = unsafe { take_back(mine, shared, entry) };
+            Err(entry) => {
+                // SAFETY: the inbox did not accept the entry, so nobody else knows it, and it has
+                // the `W` from above.
+                let work = unsafe { take_back(mine, entry) };
                 shared.give_places_back(1);
                 counts.rejected.add(1);
                 Err((Refusal::Shutdown, work))
@@ -299,29 +293,22 @@ impl Target<'_> {
     }
 }
 
-/// Writes the work into a free entry, and arms it. The caller is the sole owner of the entry.
+/// Writes the work into a free entry, and arms it.
 #[inline]
-pub(super) fn arm<W: Work>(entry: NonNull<Entry>, remote: &Remote, deadline: Subtick, flags: ArmFlags, work: W) {
-    // SAFETY: the callers have just taken the entry from the arena, which keeps it allocated.
-    let entry = unsafe { entry_ref(entry) };
-    entry.fill(std::ptr::from_ref(remote).cast(), work.into_task());
-    entry.state.arm(deadline, flags);
+pub(super) fn arm<W: Work>(entry: Sole, remote: &Remote, deadline: Subtick, flags: ArmFlags, work: W) -> Owned {
+    entry.arm(std::ptr::from_ref(remote).cast(), work.into_task(), deadline, flags)
 }
 
 /// Takes the work out of an entry again, and frees the entry.
 ///
 /// # Safety
-/// The entry was armed with a `W`, and never accepted, so the caller is its sole owner. `mine` is
-/// the calling thread's state of this engine, or locked by it.
-pub(super) unsafe fn take_back<W: Work>(mine: &ThreadState, shared: &Shared, entry: NonNull<Entry>) -> W {
-    // SAFETY: the caller is the sole owner of the entry.
-    let this = unsafe { entry_ref(entry) };
-    this.state.disarm();
+/// The entry was armed with a `W`, and never accepted, so nobody else knows it.
+pub(super) unsafe fn take_back<W: Work>(mine: Local<'_>, entry: Owned) -> W {
+    entry.state.disarm();
     // SAFETY: the entry was never published, and its task is taken once.
-    let task = unsafe { this.take_task() };
-    // SAFETY: the caller is the sole owner of the entry, and guarantees that `mine` is its thread's
-    // state of this engine.
-    unsafe { mine.put_entry(&shared.arena, entry) };
+    let task = unsafe { entry.take_task() };
+    // SAFETY: nobody else knows the entry.
+    mine.put_entry(unsafe { entry.into_sole() });
     // SAFETY: the caller guarantees that the entry was armed with a `W`, so `W::into_task` made the
     // task.
     unsafe { W::from_task(task) }

@@ -78,7 +78,7 @@ pub(super) unsafe fn cancel(entry: NonNull<Entry>, dispose: impl FnOnce(Task)) -
     let this = unsafe { entry_ref(entry) };
     // SAFETY: the schedule wrote the pointer. The remote is a part of the engine, which lives as
     // long as any owner, and the caller is one.
-    let remote = unsafe { &*this.home().cast::<Remote>() };
+    let remote = unsafe { Remote::of_entry(this) };
     let task = match this.state.cancel() {
         Cancel::TooLate => return false,
         Cancel::WonRunning => None,
@@ -135,7 +135,7 @@ impl Timeout {
     pub(super) fn remote(&self) -> &Remote {
         // SAFETY: the schedule wrote the pointer. The remote is a part of the engine, which lives
         // as long as this handle.
-        unsafe { &*self.entry().home().cast::<Remote>() }
+        unsafe { Remote::of_entry(self.entry()) }
     }
 
     pub(super) fn shared(&self) -> &Shared {
@@ -338,31 +338,23 @@ impl Timeout {
     /// May wait for the worker.
     pub(super) fn move_to_earlier(&self, shared: &Shared, deadline: Subtick, patience: &mut Patience) -> Moved {
         // Without a node, so without memory, the worker goes through its whole wheel.
-        // SAFETY: `with_thread_state` gives the calling thread's state.
-        let node = shared.with_thread_state(|mine| unsafe { shared.take_node(mine, self.remote(), patience) });
-        let tell = if node.is_some() { Tell::ByQueue } else { Tell::ByRescan };
+        let node = shared.with_thread_state(|mine| shared.take_node(mine, self.remote(), patience));
+        let has_node = node.is_some();
+        let tell = if has_node { Tell::ByQueue } else { Tell::ByRescan };
         let (remote, reset) = (self.remote(), self.entry().state.reset(deadline, tell));
         let unused = match (reset, node) {
-            (Reset::EarlierQueued, Some(node)) => {
-                // SAFETY: this thread has just taken the node, and gives it up if `push_reset`
-                // sends it.
-                let is_sent = unsafe { remote.push_reset(node, self.entry, shared.timeline()) };
-                (!is_sent).then_some(node)
-            }
+            // SAFETY: this handle owns its entry.
+            (Reset::EarlierQueued, Some(node)) => unsafe { remote.push_reset(node, self.entry, shared.timeline()) },
             (Reset::Earlier, None) => {
                 remote.ask_for_rescan(deadline, shared.timeline());
                 None
             }
             (_, node) => node,
         };
-        if let Some(node) = unused {
-            // SAFETY: this thread has taken the node and sent it to no worker, so it is the sole
-            // owner. The node is of this engine.
-            unsafe { shared.put_entry(node) };
-        }
-        match (reset, node) {
-            (Reset::TooLate, _) => Moved::No,
-            (Reset::Earlier, Some(_)) => Moved::Earlier,
+        unused.into_iter().for_each(|node| shared.put_entry(node));
+        match reset {
+            Reset::TooLate => Moved::No,
+            Reset::Earlier if has_node => Moved::Earlier,
             _ => Moved::Told,
         }
     }

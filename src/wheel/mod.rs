@@ -55,14 +55,12 @@ mod sweep;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use std::ptr::NonNull;
-
 pub(crate) use comes_up::ComesUp;
 use level::Level;
 pub(crate) use level::LevelView;
 use slots::Slots;
 
-use crate::entry::{Entry, entry_ref};
+use crate::entry::{Entry, Owned};
 use crate::time::{Division, Subtick};
 
 /// How many entries a cascade moves in its first ticks. The number doubles with each eighth of the
@@ -226,58 +224,32 @@ impl Wheel {
     }
 
     /// Links an entry that is due at `deadline`, or at once if that has passed.
-    ///
-    /// # Safety
-    /// The entry is in no slot. This wheel's owner alone owns its links. It stays valid until it
-    /// comes out of the wheel again.
     #[inline]
-    pub(crate) unsafe fn insert(&mut self, entry: NonNull<Entry>, deadline: Subtick) {
+    pub(crate) fn insert(&mut self, entry: Owned, deadline: Subtick) {
         self.len += 1;
-        // SAFETY: the caller owns the entry's links, and keeps it valid while it is in the wheel.
-        unsafe { self.link(entry, deadline) };
+        let place = self.place_for(deadline);
+        if self.slots.push_back(place.slot, entry, place.rank) {
+            self.mark(place);
+        }
     }
 
     /// Like [`insert`](Self::insert), but out of line, for entries that are linked once more. So
     /// the compiler inlines `insert` where most entries are linked.
-    ///
-    /// # Safety
-    /// As for [`insert`](Self::insert).
     #[inline(never)]
-    pub(crate) unsafe fn insert_again(&mut self, entry: NonNull<Entry>, deadline: Subtick) {
-        // SAFETY: the caller owns the entry's links, and keeps it valid while it is in the wheel.
-        unsafe { self.insert(entry, deadline) };
+    pub(crate) fn insert_again(&mut self, entry: Owned, deadline: Subtick) {
+        self.insert(entry, deadline);
     }
 
     /// Links an entry that was reset to an earlier deadline, unless it is one of those that are
     /// [kept back](Self::keep_series_back).
-    ///
-    /// # Safety
-    /// As for [`insert`](Self::insert).
-    pub(crate) unsafe fn insert_after_reset(&mut self, entry: NonNull<Entry>, deadline: Subtick) {
-        // SAFETY: the caller keeps the entry valid.
-        let is_kept_back = self.keeps_back(unsafe { entry_ref(entry) }.state.load());
-        // SAFETY: the caller owns the entry's links, and keeps it valid while it is in the wheel.
-        unsafe { self.insert_again(entry, if is_kept_back { Subtick::NEVER } else { deadline }) };
+    pub(crate) fn insert_after_reset(&mut self, entry: Owned, deadline: Subtick) {
+        let is_kept_back = self.keeps_back(entry.state.load());
+        self.insert_again(entry, if is_kept_back { Subtick::NEVER } else { deadline });
     }
 
     /// Links an entry so that it comes up again in the tick after the one of `now`.
-    ///
-    /// # Safety
-    /// As for [`insert`](Self::insert).
-    pub(crate) unsafe fn insert_for_next_tick(&mut self, entry: NonNull<Entry>, now: Subtick) {
-        // SAFETY: the caller owns the entry's links, and keeps it valid while it is in the wheel.
-        unsafe { self.insert_again(entry, self.division.next_tick(now)) };
-    }
-
-    /// # Safety
-    /// As for [`insert`](Self::insert).
-    #[inline]
-    unsafe fn link(&mut self, entry: NonNull<Entry>, deadline: Subtick) {
-        let place = self.place_for(deadline);
-        // SAFETY: the caller owns the entry's links, and keeps it valid while it is in the wheel.
-        if unsafe { self.slots.push_back(place.slot, entry, place.rank) } {
-            self.mark(place);
-        }
+    pub(crate) fn insert_for_next_tick(&mut self, entry: Owned, now: Subtick) {
+        self.insert_again(entry, self.division.next_tick(now));
     }
 
     #[inline]
@@ -345,18 +317,11 @@ impl Wheel {
     ///
     /// # Safety
     /// The entry is in this wheel. The last call of [`pop_due`](Self::pop_due), if there was one,
-    /// returned `None`: before that some entries do not know where they are linked.
+    /// returned `None`, or [`seal_due`](Self::seal_due) was called after it: before that some
+    /// entries do not know where they are linked.
     #[inline]
-    pub(crate) unsafe fn remove(&mut self, entry: NonNull<Entry>) {
+    pub(crate) unsafe fn remove(&mut self, entry: &Entry) {
         self.len -= 1;
-        // SAFETY: the caller says that the entry is in this wheel, whose slots are sealed.
-        unsafe { self.unlink(entry) };
-    }
-
-    /// # Safety
-    /// As for [`remove`](Self::remove).
-    #[inline]
-    unsafe fn unlink(&mut self, entry: NonNull<Entry>) {
         // SAFETY: the caller says that the entry is in this wheel, whose slots are sealed.
         let Some(emptied) = (unsafe { self.slots.unlink(entry) }) else { return };
         if let Some(level) = self.levels.iter_mut().find(|level| level.holds_place(emptied)) {
@@ -370,7 +335,7 @@ impl Wheel {
     /// due, and inserts it again if not.
     // Always inlined, like `Slots::take`: this runs for each timeout that expires.
     #[inline(always)]
-    pub(crate) fn pop_due(&mut self, now: Subtick, budget: &mut Budget) -> Option<NonNull<Entry>> {
+    pub(crate) fn pop_due(&mut self, now: Subtick, budget: &mut Budget) -> Option<Owned> {
         // Nearly always there is another entry in the slot that is due.
         if !budget.is_spent()
             && self.is_swept()
@@ -386,13 +351,13 @@ impl Wheel {
     /// The rest of [`pop_due`](Self::pop_due): goes through what was set aside first, and finds
     /// what comes next.
     #[inline(never)]
-    fn pop_next_due(&mut self, now: Subtick, budget: &mut Budget) -> Option<NonNull<Entry>> {
+    fn pop_next_due(&mut self, now: Subtick, budget: &mut Budget) -> Option<Owned> {
         loop {
             if !self.is_swept() {
                 self.sweep(now, budget);
             }
             if budget.is_spent() {
-                self.slots.seal(DUE_PLACE);
+                self.seal_due();
                 return None;
             }
             if let Some(entry) = self.slots.pop_front(DUE_PLACE) {
@@ -427,6 +392,11 @@ impl Wheel {
                 }
             }
         }
+    }
+
+    /// Ends the calls of [`pop_due`](Self::pop_due), whether or not the last one returned `None`.
+    pub(crate) fn seal_due(&mut self) {
+        self.slots.seal(DUE_PLACE);
     }
 
     /// Makes the late entries due, when nothing else is. Returns false if there are none.
@@ -486,7 +456,7 @@ impl Wheel {
     }
 
     /// Unlinks all entries, one after the other, and gives each to `take`.
-    pub(crate) fn drain(&mut self, mut take: impl FnMut(NonNull<Entry>)) {
+    pub(crate) fn drain(&mut self, mut take: impl FnMut(Owned)) {
         while let Some(entry) = self.take_swept() {
             self.len -= 1;
             take(entry);
@@ -560,11 +530,9 @@ impl Wheel {
             }
             let Some(entry) = self.slots.pop_back(from) else { break };
             budget.spend();
-            // SAFETY: entries in a slot are valid.
-            let deadline = unsafe { entry_ref(entry) }.state.deadline();
+            let deadline = entry.state.deadline();
             let place = self.place_below(index + 1, deadline);
-            // SAFETY: it is in no slot now, and still the wheel's.
-            unsafe { self.slots.push_front(place.slot, entry, place.rank) };
+            self.slots.push_front(place.slot, entry, place.rank);
             self.mark(place);
             self.cascaded += 1;
         }

@@ -17,7 +17,7 @@ use std::cell::Cell;
 use std::cmp::Reverse;
 use std::ptr::{self, NonNull};
 
-use crate::entry::{Entry, Link, entry_ref};
+use crate::entry::{Entry, Link, Owned, entry_ref};
 use crate::sync::prefetch;
 use crate::sys::memory::Zeroed;
 use crate::time::{Division, Subtick};
@@ -135,6 +135,22 @@ fn set_before(this: &Entry, before: Link, round: u16) {
     this.set_back(before.map_addr(|addr| addr | usize::from(round) << ROUND_SHIFT));
 }
 
+/// Returns an entry that is in a slot, or in a list that came out of one.
+#[inline]
+fn entry_at<'a>(entry: NonNull<Entry>) -> &'a Entry {
+    // SAFETY: whoever put the entry into a slot gave its ownership to the array, and this file
+    // follows the links of no other.
+    unsafe { entry_ref(entry) }
+}
+
+/// Takes the ownership of an entry out of the array, which has just unlinked it.
+#[inline]
+fn unlinked(entry: NonNull<Entry>) -> Owned {
+    // SAFETY: the array was given the ownership when the entry was put into a slot, and gives it
+    // out once: a slot's links no longer lead to the entry.
+    unsafe { Owned::new(entry) }
+}
+
 #[derive(Debug)]
 pub(super) struct Slots {
     /// Not in a `Box`: entries hold addresses into it. Zeroed links are null.
@@ -175,13 +191,10 @@ impl Slots {
 
     /// Adds an entry behind all others of a slot. Returns true if the slot may have been empty.
     /// `rank` is for [`highest`](Self::highest).
-    ///
-    /// # Safety
-    /// The entry is the wheel's, in no slot, and stays valid until it is unlinked.
     #[inline]
-    pub(super) unsafe fn push_back(&self, slot: usize, entry: NonNull<Entry>, rank: u16) -> bool {
-        // SAFETY: the caller says that the entry is valid, and the wheel's.
-        let (this, slot) = (unsafe { entry_ref(entry) }, self.slot(slot));
+    pub(super) fn push_back(&self, slot: usize, entry: Owned, rank: u16) -> bool {
+        let entry = entry.into_raw();
+        let (this, slot) = (entry_at(entry), self.slot(slot));
         slot.highest.set(slot.highest.get().max(rank));
         let number = slot.back.get();
         slot.back.set(number.next());
@@ -190,8 +203,7 @@ impl Slots {
         this.set_next(end);
         let before = match NonNull::new(last) {
             Some(before) => {
-                // SAFETY: entries in a slot are valid.
-                unsafe { entry_ref(before) }.set_next(entry.as_ptr());
+                entry_at(before).set_next(entry.as_ptr());
                 last
             }
             None => {
@@ -204,12 +216,9 @@ impl Slots {
     }
 
     /// Adds an entry in front of all others of a slot, which is sealed.
-    ///
-    /// # Safety
-    /// As for [`push_back`](Self::push_back).
-    pub(super) unsafe fn push_front(&self, slot: usize, entry: NonNull<Entry>, rank: u16) {
-        // SAFETY: the caller says that the entry is valid, and the wheel's.
-        let (this, slot) = (unsafe { entry_ref(entry) }, self.slot(slot));
+    pub(super) fn push_front(&self, slot: usize, entry: Owned, rank: u16) {
+        let entry = entry.into_raw();
+        let (this, slot) = (entry_at(entry), self.slot(slot));
         slot.highest.set(slot.highest.get().max(rank));
         let number = slot.front.get().previous();
         slot.front.set(number);
@@ -218,8 +227,7 @@ impl Slots {
         set_before(this, end, number.round);
         let behind = match NonNull::new(first) {
             Some(behind) => {
-                // SAFETY: entries in a slot are valid.
-                let behind = unsafe { entry_ref(behind) };
+                let behind = entry_at(behind);
                 set_before(behind, entry.as_ptr(), round_of(behind));
                 first
             }
@@ -236,14 +244,13 @@ impl Slots {
     /// that is now the first of its lane does not know its place until the slot is
     /// [sealed](Self::seal), and must not be [unlinked](Self::unlink) before.
     #[inline(always)]
-    pub(super) fn pop_front(&self, at: usize) -> Option<NonNull<Entry>> {
+    pub(super) fn pop_front(&self, at: usize) -> Option<Owned> {
         let slot = self.slot(at);
         let number = slot.front.get();
         // SAFETY: a number's lane is always less than `LANES`.
         let first = unsafe { slot.firsts.get_unchecked(number.lane()) };
         if let Some(entry) = NonNull::new(first.get()) {
-            // SAFETY: entries in a slot are valid.
-            let this = unsafe { entry_ref(entry) };
+            let this = entry_at(entry);
             if round_of(this) == number.round {
                 slot.front.set(number.next());
                 let next = this.next();
@@ -254,7 +261,7 @@ impl Slots {
                     first.set(next);
                     prefetch(next);
                 }
-                return Some(entry);
+                return Some(unlinked(entry));
             }
         }
         self.pop_front_after_a_gap(at)
@@ -262,12 +269,11 @@ impl Slots {
 
     /// Like [`pop_front`](Self::pop_front), when the entry with the next number has been unlinked.
     #[inline(never)]
-    fn pop_front_after_a_gap(&self, at: usize) -> Option<NonNull<Entry>> {
+    fn pop_front_after_a_gap(&self, at: usize) -> Option<Owned> {
         let slot = self.slot(at);
         let front = slot.front.get();
         let number_of = |(lane, first): (u16, &Cell<Link>)| {
-            // SAFETY: entries in a slot are valid.
-            let round = round_of(unsafe { entry_ref(NonNull::new(first.get())?) });
+            let round = round_of(entry_at(NonNull::new(first.get())?));
             // The numbers before the one in front have been taken: those of its round in the lanes
             // before its own.
             let taken = u16::from(lane < front.lane);
@@ -288,14 +294,13 @@ impl Slots {
     /// [`pop_front`](Self::pop_front) does. Until the slot is [sealed](Self::seal) only this may be
     /// called again.
     #[inline(always)]
-    pub(super) fn pop_back(&self, at: usize) -> Option<NonNull<Entry>> {
+    pub(super) fn pop_back(&self, at: usize) -> Option<Owned> {
         let slot = self.slot(at);
         let number = slot.back.get().previous();
         // SAFETY: a number's lane is always less than `LANES`.
         let last = unsafe { slot.lasts.get_unchecked(number.lane()) };
         if let Some(entry) = NonNull::new(last.get()) {
-            // SAFETY: entries in a slot are valid.
-            let this = unsafe { entry_ref(entry) };
+            let this = entry_at(entry);
             if round_of(this) == number.round {
                 slot.back.set(number);
                 let before = before(this);
@@ -306,7 +311,7 @@ impl Slots {
                     last.set(before);
                     prefetch(before);
                 }
-                return Some(entry);
+                return Some(unlinked(entry));
             }
         }
         self.pop_back_after_a_gap(at)
@@ -314,12 +319,11 @@ impl Slots {
 
     /// Like [`pop_back`](Self::pop_back), when the entry with that number has been unlinked.
     #[inline(never)]
-    fn pop_back_after_a_gap(&self, at: usize) -> Option<NonNull<Entry>> {
+    fn pop_back_after_a_gap(&self, at: usize) -> Option<Owned> {
         let slot = self.slot(at);
         let back = slot.back.get().previous();
         let number_of = |(lane, last): (u16, &Cell<Link>)| {
-            // SAFETY: entries in a slot are valid.
-            let round = round_of(unsafe { entry_ref(NonNull::new(last.get())?) });
+            let round = round_of(entry_at(NonNull::new(last.get())?));
             let taken = u16::from(lane > back.lane);
             let latest = back.round.wrapping_sub(taken);
             Some((u32::from(taken) + u32::from(latest.wrapping_sub(round)), Reverse(lane)))
@@ -339,10 +343,7 @@ impl Slots {
         let slot = self.slot(slot);
         for lane in 0..LANES {
             let ends = [&slot.firsts, &slot.lasts].map(|links| NonNull::new(links[lane].get()));
-            // SAFETY: entries in a slot are valid.
-            let [Some(first), Some(last)] = ends.map(|entry| entry.map(|entry| unsafe { entry_ref(entry) })) else {
-                continue;
-            };
+            let [Some(first), Some(last)] = ends.map(|entry| entry.map(entry_at)) else { continue };
             set_before(first, slot.end(lane), round_of(first));
             last.set_next(slot.end(lane));
         }
@@ -351,13 +352,11 @@ impl Slots {
     /// Returns the earliest deadline of the pending entries in a slot, by their own words, or
     /// [`Subtick::NEVER`] if there are none.
     pub(super) fn earliest_in(&self, slot: usize) -> Subtick {
-        let entry_at = |link: Link| NonNull::new(link).filter(|_| !is_end(link));
-        let entries = self.slot(slot).firsts.iter().flat_map(|first| {
-            // SAFETY: entries in a slot are valid.
-            std::iter::successors(entry_at(first.get()), |entry| entry_at(unsafe { entry_ref(*entry) }.next()))
-        });
-        // SAFETY: entries in a slot are valid.
-        let states = entries.map(|entry| &unsafe { entry_ref(entry) }.state);
+        let named_by = |link: Link| NonNull::new(link).filter(|_| !is_end(link)).map(entry_at);
+        let lanes = self.slot(slot).firsts.iter();
+        let entries =
+            lanes.flat_map(|first| std::iter::successors(named_by(first.get()), |entry| named_by(entry.next())));
+        let states = entries.map(|entry| &entry.state);
         states.filter(|state| state.is_pending()).map(|state| state.deadline()).min().unwrap_or(Subtick::NEVER)
     }
 
@@ -379,18 +378,16 @@ impl Slots {
     /// Unlinks an entry from its slot. Returns that slot if it is empty now.
     ///
     /// # Safety
-    /// The entry is valid and in a slot of this array, which is sealed.
+    /// The entry is in a slot of this array, which is sealed.
     #[inline]
-    pub(super) unsafe fn unlink(&self, entry: NonNull<Entry>) -> Option<usize> {
-        // SAFETY: the caller says that the entry is valid.
-        let this = unsafe { entry_ref(entry) };
+    pub(super) unsafe fn unlink(&self, this: &Entry) -> Option<usize> {
         let (before, next) = (before(this), this.next());
         debug_assert!(!before.is_null(), "in no slot");
         this.set_back(ptr::null_mut());
         if is_end(before) {
             let (at, lane) = (self.slot_of(before), lane_of(before));
             let slot = self.slot(at);
-            debug_assert_eq!(slot.firsts[lane].get(), entry.as_ptr(), "the slot was not sealed");
+            debug_assert!(ptr::eq(slot.firsts[lane].get(), this), "the slot was not sealed");
             if is_end(next) {
                 slot.clear_lane(lane);
                 if slot.is_empty() {
@@ -401,15 +398,13 @@ impl Slots {
             }
             slot.firsts[lane].set(next);
         } else {
-            // SAFETY: the slot is sealed, so this is the entry before, in the same lane.
-            unsafe { entry_at(before) }.set_next(next);
+            named(before).set_next(next);
             if is_end(next) {
                 self.slot(self.slot_of(next)).lasts[lane_of(next)].set(before);
                 return None;
             }
         }
-        // SAFETY: entries in a slot are valid.
-        let behind = unsafe { entry_at(next) };
+        let behind = named(next);
         set_before(behind, before, round_of(behind));
         None
     }
@@ -422,51 +417,40 @@ impl Slots {
         // longer list was in front of what is in a shorter one.
         let mut lists: [Link; usize::BITS as usize] = [ptr::null_mut(); usize::BITS as usize];
         while let Some(entry) = self.pop_front(slot) {
-            // SAFETY: it has just come out of the slot.
-            unsafe { entry_ref(entry) }.set_next(ptr::null_mut());
-            let mut list = entry.as_ptr();
+            entry.set_next(ptr::null_mut());
+            let mut list = entry.into_raw().as_ptr();
             for before in &mut lists {
                 if before.is_null() {
                     *before = list;
                     break;
                 }
-                // SAFETY: both are lists of entries that have come out of the slot.
-                list = unsafe { merge(std::mem::replace(before, ptr::null_mut()), list, division) };
+                list = merge(std::mem::replace(before, ptr::null_mut()), list, division);
             }
         }
-        // SAFETY: these are lists of entries that have come out of the slot.
-        let sorted = lists.into_iter().fold(ptr::null_mut(), |behind, list| unsafe { merge(list, behind, division) });
+        let sorted = lists.into_iter().fold(ptr::null_mut(), |behind, list| merge(list, behind, division));
         let mut rest = sorted;
         while let Some(entry) = NonNull::new(rest) {
-            // SAFETY: it has come out of the slot.
-            rest = unsafe { entry_ref(entry) }.next();
-            // SAFETY: it is in no slot, and still the wheel's.
-            _ = unsafe { self.push_back(slot, entry, 0) };
+            rest = entry_at(entry).next();
+            self.push_back(slot, unlinked(entry), 0);
         }
     }
 }
 
-/// # Safety
-/// The link names an entry in a slot.
-unsafe fn entry_at<'a>(link: Link) -> &'a Entry {
-    // SAFETY: a link that names an entry is not null.
-    let entry = unsafe { NonNull::new_unchecked(link) };
-    // SAFETY: entries in a slot are valid.
-    unsafe { entry_ref(entry) }
+/// Returns the entry that a link names which is no end.
+#[inline]
+fn named<'a>(link: Link) -> &'a Entry {
+    // SAFETY: in a sealed slot a link that is no end names the entry beside this one.
+    entry_at(unsafe { NonNull::new_unchecked(link) })
 }
 
 /// Merges two lists that are sorted by ticks. Of two entries of one tick, that of `front` goes
-/// first.
-///
-/// # Safety
-/// Both are lists by `next`, which end with null, of valid entries whose links are the caller's.
-unsafe fn merge(mut front: Link, mut behind: Link, division: Division) -> Link {
+/// first. Both are lists by `next`, which end with null, of entries that have come out of a slot.
+fn merge(mut front: Link, mut behind: Link, division: Division) -> Link {
     let tick_of = |entry: &Entry| division.tick_of(entry.state.deadline());
     let mut merged: Link = ptr::null_mut();
     let mut last: Option<&Entry> = None;
     loop {
-        // SAFETY: the caller says that the entries are valid.
-        let heads = [front, behind].map(|link| NonNull::new(link).map(|entry| unsafe { entry_ref(entry) }));
+        let heads = [front, behind].map(|link| NonNull::new(link).map(entry_at));
         let mut append = |link: Link| match last {
             Some(last) => last.set_next(link),
             None => merged = link,
@@ -511,30 +495,28 @@ mod tests {
                 0..3 => {
                     for _ in 0..below(20) {
                         let Some(entry) = free.pop() else { break };
-                        // SAFETY: it is in no slot, and lives until the test ends.
-                        let may_have_been_empty = unsafe { slots.push_back(slot, entry, 0) };
+                        let may_have_been_empty = slots.push_back(slot, unlinked(entry), 0);
                         assert!(may_have_been_empty || !queue.is_empty());
                         queue.push_back(entry);
                     }
                 }
                 3 => {
                     let Some(entry) = free.pop() else { continue };
-                    // SAFETY: it is in no slot, and lives until the test ends.
-                    unsafe { slots.push_front(slot, entry, 0) };
+                    slots.push_front(slot, unlinked(entry), 0);
                     queue.push_front(entry);
                 }
                 4 => {
                     for _ in 0..below(30).min(queue.len()) {
                         let entry = queue.remove(below(queue.len())).expect("in the queue");
                         // SAFETY: it is in the slot, which is sealed.
-                        let emptied = unsafe { slots.unlink(entry) };
+                        let emptied = unsafe { slots.unlink(entry_at(entry)) };
                         assert_eq!(emptied, queue.is_empty().then_some(slot));
                         free.push(entry);
                     }
                 }
                 5 | 6 => {
                     for _ in 0..below(10) {
-                        let taken = slots.pop_front(slot);
+                        let taken = slots.pop_front(slot).map(Owned::into_raw);
                         assert_eq!(taken, queue.pop_front());
                         free.extend(taken);
                     }
@@ -542,7 +524,7 @@ mod tests {
                 }
                 7 => {
                     for _ in 0..below(10) {
-                        let taken = slots.pop_back(slot);
+                        let taken = slots.pop_back(slot).map(Owned::into_raw);
                         assert_eq!(taken, queue.pop_back());
                         free.extend(taken);
                     }
@@ -577,17 +559,16 @@ mod tests {
         let slots = Slots::new(2).expect("memory");
         for round in 0..100_000 {
             for &entry in &entries {
-                // SAFETY: it is in no slot, and lives until the test ends.
-                unsafe { slots.push_back(0, entry, 0) };
+                slots.push_back(0, unlinked(entry), 0);
             }
             // In some rounds the last ones are cancelled.
             let left = if round % 2 == 0 { 20 } else { 9 };
             for &entry in &entries[left..] {
                 // SAFETY: it is in the slot, which is sealed.
-                unsafe { slots.unlink(entry) };
+                unsafe { slots.unlink(entry_at(entry)) };
             }
             slots.move_slot(0, 1);
-            let taken: Vec<_> = std::iter::from_fn(|| slots.pop_front(1)).collect();
+            let taken: Vec<_> = std::iter::from_fn(|| slots.pop_front(1)).map(Owned::into_raw).collect();
             assert_eq!(taken, entries[..left], "round {round}");
         }
         // SAFETY: each is from a box, and the slots are not used any more.

@@ -1,14 +1,12 @@
 //! All slots are set aside, and each entry is looked at once: when the clock has outrun the wheel,
 //! or a slot does not tell its entries' deadlines any more.
 
-use std::ptr::NonNull;
-
 use super::{Budget, DUE_PLACE, Wheel};
-use crate::entry::{Entry, Kind, Snapshot, entry_ref};
+use crate::entry::{Kind, Owned, Snapshot};
 use crate::time::Subtick;
 
 impl Wheel {
-    pub(super) fn take_swept(&mut self) -> Option<NonNull<Entry>> {
+    pub(super) fn take_swept(&mut self) -> Option<Owned> {
         while !self.is_swept() {
             let entry = self.slots.pop_front(self.next_swept());
             if entry.is_some() {
@@ -25,12 +23,10 @@ impl Wheel {
         while !budget.is_spent() {
             let Some(entry) = self.take_swept() else { break };
             budget.spend();
-            // SAFETY: entries in a slot are valid.
-            let seen = unsafe { entry_ref(entry) }.state.load();
+            let seen = entry.state.load();
             let deadline = if self.keeps_back(seen) { Subtick::NEVER } else { seen.deadline() };
             let place = if deadline <= now { self.outside(DUE_PLACE) } else { self.place_for(deadline) };
-            // SAFETY: it is in no slot now, and still the wheel's.
-            unsafe { self.slots.push_back(place.slot, entry, place.rank) };
+            self.slots.push_back(place.slot, entry, place.rank);
             self.mark(place);
         }
         if self.is_swept() {

@@ -25,7 +25,13 @@ impl Held {
 
     fn entry(&self) -> &Entry {
         // SAFETY: it lives until it is dropped, and is only ever shared.
-        unsafe { entry_ref(self.0) }
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Gives the wheel what it would own in an engine.
+    fn owned(&self) -> Owned {
+        // SAFETY: it is in no slot, and is held until it is out of the wheel.
+        unsafe { Owned::new(self.0) }
     }
 }
 
@@ -79,8 +85,7 @@ impl Bench {
         let held = Held::new();
         held.entry().fill(std::ptr::without_provenance(id), Task::new(|| ()));
         held.entry().state.arm(deadline, ArmFlags::HANDLE);
-        // SAFETY: the entry is held until it is out of the wheel.
-        unsafe { self.wheel.insert(held.0, deadline) };
+        self.wheel.insert(held.owned(), deadline);
         self.entries.insert(id, held);
         self.oracle.insert(id, deadline.get());
         if deadline.get() > self.now {
@@ -97,9 +102,8 @@ impl Bench {
             Reset::Earlier => {
                 // The worker does this with the reset queue.
                 // SAFETY: pending entries are in the wheel.
-                unsafe { self.wheel.remove(held.0) };
-                // SAFETY: just removed.
-                unsafe { self.wheel.insert(held.0, deadline) };
+                unsafe { self.wheel.remove(held.entry()) };
+                self.wheel.insert(held.owned(), deadline);
             }
             other => panic!("{other:?}"),
         }
@@ -117,7 +121,7 @@ impl Bench {
     fn cancel(&mut self, id: usize) {
         let held = self.entries.remove(&id).expect("it is pending");
         // SAFETY: pending entries are in the wheel.
-        unsafe { self.wheel.remove(held.0) };
+        unsafe { self.wheel.remove(held.entry()) };
         self.oracle.cancel(id);
     }
 
@@ -130,16 +134,13 @@ impl Bench {
         }
         while let Some(entry) = self.wheel.pop_due(now, &mut budget) {
             self.popped += 1;
-            // SAFETY: entries in the wheel are held.
-            let this = unsafe { entry_ref(entry) };
-            match this.state.expire(this.state.load(), now) {
+            match entry.state.expire(entry.state.load(), now) {
                 Expire::Fire => {
-                    let id = this.home().addr();
+                    let id = entry.home().addr();
                     assert!(self.oracle.deadline(id).is_some_and(|deadline| deadline <= self.now), "early");
                     fired.push(id);
                 }
-                // SAFETY: just popped.
-                Expire::NotBefore(deadline) => unsafe { self.wheel.insert(entry, deadline) },
+                Expire::NotBefore(deadline) => self.wheel.insert(entry, deadline),
                 other => panic!("{other:?}"),
             }
         }

@@ -1,12 +1,12 @@
 //! The arena: it gives an entry out to one thread at a time, whichever way the entry came back.
 
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::Arc;
 
 use super::check::check;
 use super::rig::{Ledger, driven, entries_in_use, ticks};
 use crate::arena::{Arena, EntryCache, Growth, PerThread, current_thread};
-use crate::entry::{Entry, entry_ref};
+use crate::entry::{Entry, Sole};
 use crate::sync::{AtomicUsize, Ordering, thread};
 
 /// A thread's entry cache of one arena.
@@ -15,28 +15,20 @@ struct Mine {
     cache: EntryCache,
 }
 
-/// An entry on its way to another thread.
-struct Sent(NonNull<Entry>);
-
-// SAFETY: the thread that holds this value owns the entry.
-unsafe impl Send for Sent {}
-
 impl Mine {
     fn of(arena: &Arc<Arena>) -> Self {
         Self { arena: Arc::clone(arena), cache: EntryCache::new() }
     }
 
-    fn take(&self) -> Sent {
+    fn take(&self) -> Sole {
         // SAFETY: this cache serves this arena alone.
         let entry = self.cache.take().or_else(|| unsafe { self.cache.refill(&self.arena) });
         // SAFETY: this cache serves this arena alone, and has no entry.
         let entry = entry.unwrap_or_else(|| unsafe { self.cache.grow(&self.arena, Growth::Double) }.expect("memory"));
         // An owner's access to an entry: loom reports another thread's access at the same time.
-        // SAFETY: this thread has just taken the entry, and owns it.
-        let this = unsafe { entry_ref(entry) };
-        this.set_back(ptr::null_mut());
-        this.set_in_use(true);
-        Sent(entry)
+        entry.set_back(ptr::null_mut());
+        entry.set_in_use(true);
+        entry
     }
 
     fn flush(&self) {
@@ -44,15 +36,18 @@ impl Mine {
         unsafe { self.cache.flush(&self.arena) };
     }
 
-    fn put(&self, entry: Sent) {
-        // SAFETY: the entry was taken from this arena, and this thread gives it up.
-        unsafe { self.cache.put(&self.arena, entry.0) };
+    fn put(&self, entry: Sole) {
+        // SAFETY: this cache serves this arena alone.
+        unsafe { self.cache.put(&self.arena, entry) };
     }
 }
 
-fn assert_distinct(entries: &[Sent]) {
+fn assert_distinct(entries: &[Sole]) {
     for (index, entry) in entries.iter().enumerate() {
-        assert!(entries[..index].iter().all(|other| other.0 != entry.0), "an entry was given out twice");
+        assert!(
+            entries[..index].iter().all(|other| !ptr::eq::<Entry>(&**other, &**entry)),
+            "an entry was given out twice"
+        );
     }
 }
 

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 pub(super) use super::ledger::Ledger;
 use crate::arena::Arena;
 use crate::engine::{Batch, Core, Due, Limits, Patience, PeriodicRun, Shared, SharedPlan, SharedRef};
-use crate::entry::{ArmFlags, Entry, Expire, FnNext, Reset, Schedule, Series, Task, Tell, entry_ref};
+use crate::entry::{ArmFlags, Entry, Expire, FnNext, Owned, Reset, Schedule, Series, Sole, Task, Tell, Won, entry_ref};
 use crate::executor::run_here;
 use crate::shard::{Remote, Wake};
 use crate::sync::thread::{self, JoinHandle, Thread};
 use crate::sync::{Condvar, Mutex, lock};
+use crate::thread::Local;
 use crate::time::{Clock, ManualClock, Moment, Source, Subtick, Timeline};
 use crate::timer::{Builder, Driver, Shutdown, Timeout, Timer};
 use crate::wheel::{ComesUp, Wheel};
@@ -213,13 +214,9 @@ impl Bare {
 
     pub(super) fn arm_task(&self, deadline: Subtick, with_handle: bool, task: impl FnOnce() + Send + 'static) -> Armed {
         let remote = self.shared.remote(0);
-        // SAFETY: this is the calling thread's state, and its engine's arena.
-        let entry =
-            self.shared.with_thread_state(|mine| unsafe { self.shared.take_entry(mine, remote) }).expect("memory");
-        // SAFETY: this thread has just taken the entry, and owns it.
-        let this = unsafe { entry_ref(entry) };
-        this.fill(std::ptr::from_ref(remote).cast(), Task::new(task));
-        this.state.arm(deadline, if with_handle { ArmFlags::HANDLE } else { ArmFlags::NONE });
+        let flags = if with_handle { ArmFlags::HANDLE } else { ArmFlags::NONE };
+        let entry = self.shared.with_thread_state(|mine| self.shared.take_entry(mine, remote)).expect("memory");
+        let entry = entry.arm(std::ptr::from_ref(remote).cast(), Task::new(task), deadline, flags).into_raw();
         Armed { entry, deadline }
     }
 
@@ -231,20 +228,16 @@ impl Bare {
         answer: impl FnMut() -> Option<Duration> + Send + 'static,
     ) -> (PeriodicRun, Timeout) {
         let remote = self.shared.remote(0);
-        // SAFETY: this is the calling thread's state, and its engine's arena.
-        let entry =
-            self.shared.with_thread_state(|mine| unsafe { self.shared.take_entry(mine, remote) }).expect("memory");
-        // SAFETY: this thread has just taken the entry, and owns it.
-        let this = unsafe { entry_ref(entry) };
+        let entry = self.shared.with_thread_state(|mine| self.shared.take_entry(mine, remote)).expect("memory");
         let first = Moment { ns: 0, deadline: Subtick::ZERO };
-        let task = FnNext(ledger.repeated(answer));
-        this.fill(std::ptr::from_ref(remote).cast(), Task::series(Series::new(Schedule::AsTaskSays, first, task)));
-        this.state.arm(Subtick::ZERO, ArmFlags::HANDLE.and(ArmFlags::SERIES));
-        this.state.link();
-        assert_eq!(this.state.expire(this.state.load(), Subtick::ZERO), Expire::Fire);
-        let handle = Armed { entry, deadline: Subtick::ZERO }.handle();
-        // SAFETY: this thread has just expired the entry, which is in no list.
-        (unsafe { PeriodicRun::new(entry) }, handle)
+        let task = Task::series(Series::new(Schedule::AsTaskSays, first, FnNext(ledger.repeated(answer))));
+        let flags = ArmFlags::HANDLE.and(ArmFlags::SERIES);
+        let entry = entry.arm(std::ptr::from_ref(remote).cast(), task, Subtick::ZERO, flags);
+        entry.state.link();
+        assert_eq!(entry.state.expire(entry.state.load(), Subtick::ZERO), Expire::Fire);
+        let handle = Armed { entry: NonNull::from(&*entry), deadline: Subtick::ZERO }.handle();
+        // SAFETY: this thread has just expired the entry.
+        (PeriodicRun::new(unsafe { Won::new(entry) }), handle)
     }
 
     /// Turns the shard at tick 0. Returns what is due then, in the batches that an executor would
@@ -258,37 +251,31 @@ impl Bare {
     /// Returns true if the inbox accepted the entry.
     pub(super) fn push(&self, armed: Armed) -> bool {
         // SAFETY: the entry is armed, and this thread gives it up.
-        unsafe { self.shared.remote(0).push(armed.entry, armed.deadline, self.shared.timeline()) }.is_ok()
+        let entry = unsafe { Owned::new(armed.entry) };
+        self.shared.remote(0).push(entry, armed.deadline, self.shared.timeline()).is_ok()
     }
 
     /// Prepares a reset of the timeout to an earlier deadline, with an entry that can carry it on
     /// the reset queue.
     pub(super) fn prepare_reset(&self, armed: &Armed, deadline: Subtick) -> impl FnOnce() + Send + 'static {
-        // SAFETY: this is the calling thread's state.
-        let node = self
-            .shared
-            .with_thread_state(|mine| unsafe {
-                self.shared.take_node(mine, self.shared.remote(0), &mut Patience::default())
-            })
-            .expect("memory");
-        let (shared, node, armed) = (Arc::clone(&self.shared), Armed { entry: node, deadline }, Armed { ..*armed });
+        let take = |mine: Local<'_>| self.shared.take_node(mine, self.shared.remote(0), &mut Patience::default());
+        let node = self.shared.with_thread_state(take).expect("memory");
+        let (shared, armed) = (Arc::clone(&self.shared), Armed { ..*armed });
         move || {
-            let (Armed { entry: node, .. }, Armed { entry, .. }) = (node, armed);
-            let remote = shared.remote(0);
+            // All of it, because its parts can't be sent.
+            let whole = armed;
+            let (entry, remote) = (whole.entry, shared.remote(0));
             // SAFETY: the model's main thread holds the entry's handle, which keeps it alive.
-            let is_sent = match unsafe { entry_ref(entry) }.state.reset(deadline, Tell::ByQueue) {
-                // SAFETY: this thread owns the node.
+            let unused = match unsafe { entry_ref(entry) }.state.reset(deadline, Tell::ByQueue) {
+                // SAFETY: the same.
                 Reset::EarlierQueued => unsafe { remote.push_reset(node, entry, shared.timeline()) },
                 Reset::Earlier => {
                     remote.ring_if_it_sleeps_past(deadline, shared.timeline());
-                    false
+                    Some(node)
                 }
-                _ => false,
+                _ => Some(node),
             };
-            if !is_sent {
-                // SAFETY: this thread owns the node, and has pushed it nowhere.
-                unsafe { shared.put_entry(node) };
-            }
+            unused.into_iter().for_each(|node| shared.put_entry(node));
         }
     }
 
@@ -313,7 +300,7 @@ impl Bare {
         // SAFETY: the entry was never published, and still has its task.
         drop(unsafe { this.take_task() });
         // SAFETY: the caller is the entry's only owner, and gives it up.
-        unsafe { self.shared.put_entry(entry) };
+        self.shared.put_entry(unsafe { Sole::new(entry) });
     }
 
     /// Returns how often the worker was woken.

@@ -1,5 +1,8 @@
 //! What a turn does, and what it leaves over.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::super::batch::MAX_BATCH;
 use super::*;
 
 #[test]
@@ -128,4 +131,17 @@ fn what_was_reset_to_now_while_a_turn_began_does_not_wait_for_its_tick() {
         let turn = rig.shard.turn(&rig.shared, Subtick::ZERO, || Some(now), |due| due.hand_over(&mut run));
         assert_eq!((turn.fired, rig.shard.next_due()), (1, Some(QUARTERS.end(1))), "{tell:?}");
     }
+}
+
+#[test]
+fn what_a_turn_leaves_behind_that_ends_in_the_midst_can_be_cancelled() {
+    let mut rig = Rig::new(Limits { transfer: 1_000, expiry: 1_000 });
+    let mut held: Vec<_> = (0..MAX_BATCH + 100).map(|_| rig.push_held(Subtick::new(5))).collect();
+    let shared = rig.shared.clone();
+    let turn = || rig.shard.turn(&shared, Subtick::new(5), || None, |due| due.hand_over(&mut |_| panic!("on purpose")));
+    assert!(catch_unwind(AssertUnwindSafe(turn)).is_err());
+    let left = held.split_off(MAX_BATCH);
+    left.into_iter().take(14).for_each(|held| held.cancel(rig.shared.remote(1)));
+    // A close goes through what was cancelled first.
+    assert_eq!((rig.shard.close(&shared).len(), rig.shard.linked()), (100 - 14, 0));
 }
