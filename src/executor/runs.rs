@@ -162,14 +162,20 @@ loom::thread_local! {
     static RUNNING: Cell<*const Frame> = Cell::new(ptr::null());
 }
 
-/// Runs `work` as a part of the engine. `work` must not panic.
+/// Runs `work` as a part of the engine.
 pub(super) fn run_as<R>(engine: u64, work: impl FnOnce() -> R) -> R {
+    /// Takes the frame out of the list, also if `work` panics.
+    struct Leave(*const Frame);
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            RUNNING.set(self.0);
+        }
+    }
     let outer = RUNNING.get();
     let this = Frame { engine, outer };
     RUNNING.set(&this);
-    let result = work();
-    RUNNING.set(outer);
-    result
+    let _leave = Leave(outer);
+    work()
 }
 
 /// Returns the engines whose tasks the calling thread is running, innermost first.
@@ -192,4 +198,16 @@ pub(crate) fn is_running_a_task_of(shared: &Shared) -> bool {
 /// Returns whether the calling thread is running a task of any engine.
 pub(crate) fn is_running_a_task() -> bool {
     running().next().is_some()
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_panics_is_not_running_any_more() {
+        let panicked = catch_unwind(AssertUnwindSafe(|| run_as(7, || run_as(8, || panic!("on purpose")))));
+        assert!(panicked.is_err() && !is_running_a_task());
+        run_as(9, || assert_eq!(running().collect::<Vec<_>>(), [9]));
+    }
 }
