@@ -38,7 +38,7 @@ use crate::time::{Moment, Subtick, Timeline, saturating_ns};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MissedTicks {
     /// The late run stands for all missed runs. The next run is at the first point of the schedule

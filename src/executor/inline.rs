@@ -19,7 +19,7 @@ use super::{Executor, Expired};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Inline;
 
 impl Executor for Inline {

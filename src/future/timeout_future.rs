@@ -136,7 +136,7 @@ impl<T: fmt::Debug> fmt::Debug for TimeoutFuture<T> {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Elapsed {
     by_shutdown: bool,
 }

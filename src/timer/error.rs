@@ -171,7 +171,7 @@ impl Error for Refusal {}
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BuildError {
     /// The option must be at least 1. A duration must be longer than zero.
@@ -280,7 +280,7 @@ impl Error for BuildError {}
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ShutdownError {
     /// The caller is one of the engine's own tasks, and the shutdown would have to wait for that

@@ -59,7 +59,7 @@ pub struct ShardHealth {
 }
 
 /// The state of a shard's worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WorkerState {
     /// It has not started, because it has not been needed yet.

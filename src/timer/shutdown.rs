@@ -24,7 +24,7 @@ use crate::entry::Task;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Shutdown {
     /// The engine cancels them and hands them back. That includes timeouts that are due and have

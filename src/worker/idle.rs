@@ -19,7 +19,7 @@ use crate::sync::park_for;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WaitStrategy {
     /// Sleep until the next deadline, or until a producer schedules an earlier one. Takes no

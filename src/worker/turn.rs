@@ -23,7 +23,7 @@ use crate::time::Subtick;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Turn {
     shard: usize,
     number: u64,

@@ -4,6 +4,7 @@
 mod common;
 
 mod advance_to_next;
+mod api;
 mod blocked;
 mod builder;
 mod bursts;
