@@ -201,6 +201,13 @@ impl Batched {
             };
         }
         if seen.kind() == Kind::Series {
+            if at.may_go_back && at.remote.drains_until().is_some() {
+                // In a drain its runs do not go on.
+                entry = match hand_back(at.shared, at.remote, entry) {
+                    HandBack::Done(dropped) => return dropped.unwrap_or_else(|panic| runner.report(panic)),
+                    HandBack::NotWanted(entry) => entry,
+                };
+            }
             // SAFETY: a periodic timeout comes into a batch by `push_won`.
             return runner.periodic(deadline, PeriodicRun::new(unsafe { Won::new(entry) }));
         }
