@@ -354,3 +354,18 @@ fn in_the_child_a_reusable_timeout_refuses_and_does_not_wait_for_a_lock() {
         stops.store(true, Ordering::Relaxed);
     });
 }
+
+#[test]
+fn in_the_child_a_shutdown_that_the_parent_awaits_says_forked() {
+    let _alone = alone();
+    let timer = Timer::builder().shards(1).build().expect("the options make sense");
+    timer.schedule_detached(HOUR, || ()).expect("accepted");
+    let mut shutdown = timer.shutdown_async(Shutdown::Drain(HOUR));
+    eventually("it accepts nothing", || timer.is_shutdown());
+    in_child("the future", || {
+        let shown = format!("{shutdown:?}");
+        let polled = Pin::new(&mut shutdown).poll(&mut Context::from_waker(Waker::noop()));
+        let is_forked = matches!(polled, std::task::Poll::Ready(Err(ShutdownError::Forked)));
+        first_wrong(&[shown.contains("ShutdownFuture"), is_forked])
+    });
+}

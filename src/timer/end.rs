@@ -7,9 +7,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use super::{Shutdown, ShutdownError, Timer, Unfired};
+use crate::executor::is_running_a_task;
 use crate::panics;
 use crate::sync::{Arc, Mutex, lock, thread};
 use crate::sys::cores::spawn_ordinary;
+use crate::sys::fork;
 
 /// `Err` if a user's clock panicked: the caller of a shutdown that blocks would see that panic.
 type Answer = std::thread::Result<Result<Vec<Unfired>, ShutdownError>>;
@@ -73,7 +75,12 @@ impl Timer {
     /// # Errors
     /// Returns the errors of [`shutdown`](Self::shutdown).
     pub fn shutdown_with(&self, how: Shutdown) -> Result<Vec<Unfired>, ShutdownError> {
-        if self.is_global() { Err(ShutdownError::Global) } else { self.engine.shutdown(how) }
+        self.shutdown_for(is_running_a_task(), how)
+    }
+
+    /// `is_in_a_task` says whether a task of any engine waits for the result.
+    fn shutdown_for(&self, is_in_a_task: bool, how: Shutdown) -> Result<Vec<Unfired>, ShutdownError> {
+        if self.is_global() { Err(ShutdownError::Global) } else { self.engine.shutdown(is_in_a_task, how) }
     }
 
     /// Returns whether the engine accepts nothing any more, and never will.
@@ -94,7 +101,13 @@ impl Timer {
     /// timeouts that would have been handed back.
     ///
     /// One of the engine's own tasks may call this, too. It must return and not wait for the
-    /// future, because the shutdown waits for it.
+    /// future, because the shutdown waits for it. If a task of another engine calls this, the
+    /// shutdown does not wait for batches that have not begun, as with
+    /// [`shutdown`](Self::shutdown).
+    ///
+    /// A driven engine has no threads, so the call itself does the shutdown, and the future is
+    /// ready. Called by one of its own tasks, the future's result is
+    /// [`FromTask`](ShutdownError::FromTask).
     ///
     /// ```
     /// use std::time::Duration;
@@ -112,25 +125,33 @@ impl Timer {
     /// ```
     ///
     /// # Errors
-    /// The future's result may be any error of [`shutdown`](Self::shutdown), but
-    /// [`FromTask`](ShutdownError::FromTask) only if the system gives no thread. Then the call
-    /// itself does the shutdown, and blocks.
+    /// The future's result may be any error of [`shutdown`](Self::shutdown). It is
+    /// [`FromTask`](ShutdownError::FromTask) only for a driven engine, or if the system gives no
+    /// thread. Then the call itself does the shutdown, and blocks. It is
+    /// [`Forked`](ShutdownError::Forked) in a child process that is forked off after the call, too.
     ///
     /// # Panics
     /// The future panics if the engine goes by a [`Clock`](crate::Clock) of the user's that has
     /// panicked. The engine is not shut down then.
     pub fn shutdown_async(&self, how: Shutdown) -> ShutdownFuture {
         let state = Arc::new(Mutex::new(State::UnderWay(None)));
-        let (timer, theirs) = (self.clone(), Arc::clone(&state));
-        let shut_down = move || {
-            end(&theirs, catch_unwind(AssertUnwindSafe(|| timer.shutdown_with(how))));
-            // If the future has gone, this drops what nobody has asked for.
-            panics::catch(|| drop(theirs));
+        let is_in_a_task = is_running_a_task();
+        let shut_down = move |timer: &Timer, state: &Mutex<State>| {
+            end(state, catch_unwind(AssertUnwindSafe(|| timer.shutdown_for(is_in_a_task, how))));
         };
-        if spawn_ordinary(thread::Builder::new().name(THREAD.to_owned()), shut_down).is_err() {
-            end(&state, Ok(self.shutdown_with(how)));
+        let has_thread = !self.engine.is_driven() && {
+            let (timer, theirs) = (self.clone(), Arc::clone(&state));
+            let on_thread = move || {
+                shut_down(&timer, &theirs);
+                // If the future has gone, this drops what nobody has asked for.
+                panics::catch(|| drop(theirs));
+            };
+            spawn_ordinary(thread::Builder::new().name(THREAD.to_owned()), on_thread).is_ok()
+        };
+        if !has_thread {
+            shut_down(self, &state);
         }
-        ShutdownFuture(state)
+        ShutdownFuture { state, generation: fork::generation() }
     }
 }
 
@@ -139,7 +160,12 @@ impl Timer {
 /// It is ready with the timeouts that were pending, as [`Timer::shutdown_with`] returns them. If it
 /// is polled once more, the result is [`ShutdownError::AlreadyShutdown`]. It needs no runtime.
 #[must_use = "the shutdown goes on, but the timeouts that it hands back are dropped"]
-pub struct ShutdownFuture(Arc<Mutex<State>>);
+pub struct ShutdownFuture {
+    state: Arc<Mutex<State>>,
+    /// [`fork::generation`] when it was made. In a forked child the thread that does the shutdown
+    /// does not exist, and may hold the lock for ever.
+    generation: usize,
+}
 
 #[derive(Debug)]
 enum State {
@@ -150,7 +176,7 @@ enum State {
 }
 
 /// Keeps the answer for the future, or drops it if that has gone, and wakes the task that waits.
-fn end(state: &Arc<Mutex<State>>, answer: Answer) {
+fn end(state: &Mutex<State>, answer: Answer) {
     let before = std::mem::replace(&mut *lock(state), State::Ended(Some(answer)));
     if let State::UnderWay(Some(waker)) = before {
         panics::catch(|| waker.wake());
@@ -161,13 +187,14 @@ impl Future for ShutdownFuture {
     type Output = Result<Vec<Unfired>, ShutdownError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // What another task has left is dropped after the lock: its drop is user code.
-        let mut _old = None;
-        let answer = match &mut *lock(&self.0) {
-            State::UnderWay(waker) => {
-                if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
-                    _old = waker.replace(context.waker().clone());
-                }
+        if self.is_forked() {
+            return Poll::Ready(Err(ShutdownError::Forked));
+        }
+        // A waker is cloned before the lock, and dropped after it: both are user code.
+        let mut waker = Some(context.waker().clone());
+        let answer = match &mut *lock(&self.state) {
+            State::UnderWay(old) => {
+                std::mem::swap(old, &mut waker);
                 return Poll::Pending;
             }
             State::Ended(answer) => answer.take(),
@@ -180,9 +207,29 @@ impl Future for ShutdownFuture {
     }
 }
 
+impl ShutdownFuture {
+    fn is_forked(&self) -> bool {
+        fork::is_forked_since(self.generation)
+    }
+}
+
+impl Drop for ShutdownFuture {
+    /// Lets go of the task that waited: a drain may go on for long.
+    fn drop(&mut self) {
+        if self.is_forked() {
+            return;
+        }
+        let waker = match &mut *lock(&self.state) {
+            State::UnderWay(waker) => waker.take(),
+            State::Ended(_) => None,
+        };
+        drop(waker);
+    }
+}
+
 impl fmt::Debug for ShutdownFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_under_way = matches!(*lock(&self.0), State::UnderWay(_));
+        let is_under_way = self.is_forked() || matches!(*lock(&self.state), State::UnderWay(_));
         f.debug_struct("ShutdownFuture").field("is_under_way", &is_under_way).finish()
     }
 }

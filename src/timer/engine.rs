@@ -63,6 +63,10 @@ impl Engine {
         }
     }
 
+    pub(super) fn is_driven(&self) -> bool {
+        matches!(self.runner, Runner::Driver(_))
+    }
+
     pub(super) fn has_ended(&self) -> bool {
         self.state.load(Ordering::Acquire) == ENDED
     }
@@ -72,7 +76,8 @@ impl Engine {
         self.state.swap(ENDED, Ordering::AcqRel) == RUNNING
     }
 
-    pub(super) fn shutdown(&self, how: Shutdown) -> Result<Vec<Unfired>, ShutdownError> {
+    /// `is_in_a_task` says whether a task of any engine waits for the result.
+    pub(super) fn shutdown(&self, is_in_a_task: bool, how: Shutdown) -> Result<Vec<Unfired>, ShutdownError> {
         if self.shared.is_forked() {
             return Err(ShutdownError::Forked);
         }
@@ -109,8 +114,8 @@ impl Engine {
             Runner::Workers(workers) => workers.end(&self.shared, how),
             Runner::Driver(shards) => end_driven(&self.shared, shards, how),
         };
-        if is_running_a_task() {
-            // A batch that waits in an executor may wait for this very thread.
+        if is_in_a_task {
+            // A batch that waits in an executor may wait for the task's thread.
             self.shared.in_flight.wait_for_running();
         } else {
             self.shared.in_flight.wait();

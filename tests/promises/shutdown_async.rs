@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::task::{Context, Poll, Waker};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use pollster::block_on;
-use tourbillon::{Clock, Shutdown, ShutdownError, Timer};
+use tourbillon::{Clock, Shutdown, ShutdownError, ThreadPool, Timer};
 
-use crate::common::{HOUR, Runs, driven, eventually, in_time};
+use crate::common::{HOUR, MS, Runs, driven, eventually, in_time};
 
 #[test]
 fn an_awaited_shutdown_hands_back_what_was_pending() {
@@ -118,4 +119,65 @@ fn an_awaited_shutdown_panics_as_one_that_blocks_does_if_its_clock_has_died() {
     let shutdown = timer.shutdown_async(Shutdown::Drain(HOUR));
     let awaits = in_time("an answer", || catch_unwind(AssertUnwindSafe(|| block_on(shutdown))));
     assert!(blocks.is_err() && awaits.is_err() && !timer.is_shutdown());
+}
+
+/// A task whose thread is the only one of a pool that both engines use, and on which a batch of the
+/// other engine waits.
+#[test]
+fn a_task_of_another_engine_may_wait_for_the_end_of_one_whose_batch_waits_for_its_thread() {
+    let pool = ThreadPool::new(1);
+    let [outer, inner] =
+        [(), ()].map(|()| Timer::builder().shards(1).executor(pool.clone()).build().expect("the options make sense"));
+    let (tell, told) = channel();
+    let ended = inner.clone();
+    let task = move || {
+        ended.schedule_detached(Duration::ZERO, || ()).expect("accepted");
+        eventually("the batch waits", || ended.stats().transferred == 1 && ended.stats().turns > 0);
+        thread::sleep(20 * MS);
+        tell.send(block_on(ended.shutdown_async(Shutdown::Cancel)).is_ok()).expect("the test waits");
+    };
+    outer.schedule_detached(Duration::ZERO, task).expect("accepted");
+    assert!(in_time("the shutdown", move || told.recv().expect("the task ends")));
+}
+
+#[test]
+fn a_driven_engine_is_shut_down_in_the_call_on_its_thread() {
+    let (timer, driver, _clock) = driven();
+    let (tell, told) = channel();
+    let task = move || tell.send(thread::current().id()).expect("the test waits");
+    timer.schedule_detached(HOUR, task).expect("accepted");
+    let mut shutdown = pin!(timer.shutdown_async(Shutdown::FireNow));
+    assert_eq!(told.try_recv().expect("it has run"), thread::current().id());
+    assert!(matches!(shutdown.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(_))));
+    drop(driver);
+}
+
+#[test]
+fn the_own_task_of_a_driven_engine_is_refused() {
+    let (timer, mut driver, clock) = driven();
+    let (tell, told) = channel();
+    let own = timer.clone();
+    let task = move || tell.send(block_on(own.shutdown_async(Shutdown::Cancel))).expect("the test waits");
+    timer.schedule_detached(Duration::ZERO, task).expect("accepted");
+    crate::common::settle(&mut driver, &clock);
+    assert_eq!(told.try_recv().expect("it has run").expect_err("refused"), ShutdownError::FromTask);
+    assert!(!timer.is_shutdown());
+}
+
+#[test]
+fn a_dropped_future_lets_go_of_the_task_that_waited() {
+    struct Woken;
+    impl std::task::Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            panic!("the future has gone");
+        }
+    }
+    let timer = Timer::new().expect("defaults");
+    timer.schedule_detached(HOUR, || ()).expect("accepted");
+    let waker = Arc::new(Woken);
+    let mut shutdown = Box::pin(timer.shutdown_async(Shutdown::Drain(HOUR)));
+    assert!(shutdown.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(&waker)))).is_pending());
+    assert_eq!(Arc::strong_count(&waker), 2);
+    drop(shutdown);
+    assert_eq!(Arc::strong_count(&waker), 1);
 }
