@@ -433,6 +433,11 @@ impl Remote {
         self.is_commanded(Command::StopAndFire)
     }
 
+    /// Returns whether a shutdown was commanded that runs what is due.
+    pub(crate) fn runs_what_is_due(&self) -> bool {
+        self.is_to_fire() || self.is_commanded(Command::Drain)
+    }
+
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.inbox.is_closed()

@@ -10,7 +10,9 @@ use super::error::{Refusal, ScheduleError};
 use super::schedule::Target;
 use super::{Timeout, Timer};
 use crate::engine::{EngineRef, NoWait, Shared};
-use crate::panics;
+use crate::executor::report;
+use crate::panics::{self, Panic};
+use crate::shard::Remote;
 use crate::sync::{Mutex, lock};
 use crate::time::{Subtick, Timeline};
 
@@ -57,7 +59,7 @@ impl Timer {
         if let Some(why) = refused {
             return Err(ScheduleError::new(why, task));
         }
-        let state = State { timeout: None, arming: 0, task: Some(Box::new(task)), runs_again: false };
+        let state = State { timeout: None, arming: 0, task: Some(Box::new(task)), waiting: None };
         let engine = Arc::downgrade(&self.engine.engine);
         Ok(Reusable { engine: self.engine_ref(), runs: Arc::new(Runs { state: Mutex::new(state), engine }) })
     }
@@ -69,19 +71,19 @@ impl Timer {
 /// It is pending only while it is armed. Its runs never overlap. Dropping it disarms it; a run that
 /// is under way goes on. Like a future it keeps its engine until it is dropped.
 ///
-/// A shutdown hands it back if it is armed. If it has come due during a run, and waits for the end
-/// of that run, a shutdown disarms it. To disarm or drop it after a shutdown leaves the
-/// [`Unfired`](crate::Unfired) without anything to run.
+/// A shutdown hands it back if it is armed. If it has come due during a run, it has fired, and runs
+/// when that run has ended. A shutdown that [fires](crate::Shutdown::FireNow) what is pending, or
+/// [drains](crate::Shutdown::Drain), waits for that run. One that cancels disarms it. To disarm or
+/// drop it after a shutdown leaves the [`Unfired`](crate::Unfired) without anything to run.
 ///
 /// The task may arm and disarm its own timeout. It should hold that by a `Weak`: otherwise the two
 /// hold each other, and the engine, for ever.
 ///
 /// A lock of its own keeps its operations in one order, so each costs two read-modify-writes more
-/// than that of a [`Timeout`]. Nobody holds the lock while the task runs. An arming holds it while
-/// it schedules, so other operations on this timeout wait as long as that does: for
-/// [`Builder::max_wait`](crate::Builder::max_wait) at most. What the engine calls meanwhile, a
-/// `tracing` subscriber or the callback of [`Driver::on_earlier`](crate::Driver::on_earlier), must
-/// not use the same `Reusable`.
+/// than that of a [`Timeout`]. Nobody holds the lock while the task runs, or while an arming waits
+/// for a worker that is behind. An arming holds it while it schedules. What the engine calls then,
+/// a `tracing` subscriber or the callback of [`Driver::on_earlier`](crate::Driver::on_earlier),
+/// must not use the same `Reusable`.
 ///
 /// If the task panics, the panic is counted and reported like that of every task, and the timeout
 /// may be armed again.
@@ -120,8 +122,8 @@ struct State {
     arming: u64,
     /// `None` during a run.
     task: Option<Box<dyn FnMut() + Send>>,
-    /// It has come due during a run.
-    runs_again: bool,
+    /// The deadline of an arming that has come due during a run, and waits for its end.
+    waiting: Option<Subtick>,
 }
 
 impl Reusable {
@@ -156,7 +158,7 @@ impl Reusable {
         let mut state = lock(&self.runs.state);
         let was_armed = state.is_armed();
         let timeout = state.timeout.take();
-        state.runs_again = false;
+        state.waiting = None;
         // It may have been claimed, and wait for the lock.
         state.arming += 1;
         drop(state);
@@ -198,7 +200,7 @@ impl Reusable {
 
 impl State {
     fn is_armed(&self) -> bool {
-        self.runs_again || self.timeout.as_ref().is_some_and(|timeout| !timeout.is_cancelled())
+        self.waiting.is_some() || self.timeout.as_ref().is_some_and(|timeout| !timeout.is_cancelled())
     }
 }
 
@@ -212,7 +214,7 @@ impl Runs {
         let timeout = target.submit_once(deadline, move || runs.run(arming)).map_err(|refused| refused.kind())?;
         state.timeout = Some(timeout);
         state.arming = arming;
-        state.runs_again = false;
+        state.waiting = None;
         Ok(())
     }
 
@@ -223,44 +225,55 @@ impl Runs {
         if state.arming != arming {
             return;
         }
-        state.timeout = None;
+        let deadline = state.timeout.take().map_or(Subtick::ZERO, |timeout| timeout.deadline_by_word());
         let Some(mut task) = state.task.take() else {
-            state.runs_again = true;
+            state.waiting = Some(deadline);
             return;
         };
         let mut panic = None;
         loop {
             drop(state);
             if let Err(this) = catch_unwind(AssertUnwindSafe(&mut task)) {
-                // Of several runs in a row only the last panic is reported.
-                panic.replace(this).into_iter().for_each(panics::discard);
+                panic.replace(this).into_iter().for_each(|before| self.report(before));
             }
             state = lock(&self.state);
-            if !state.runs_again || self.is_scheduled_again(&mut state) {
+            let Some(deadline) = state.waiting else { break };
+            if self.is_scheduled_again(&mut state, deadline) {
                 break;
             }
-            // There was no place for it, or no memory.
-            state.runs_again = false;
+            state.waiting = None;
         }
         state.task = Some(task);
         drop(state);
         if let Some(panic) = panic {
+            // The runner reports it, as that of every task.
             resume_unwind(panic);
         }
     }
 
+    /// Reports a panic of a run that another follows on the same thread.
+    fn report(&self, panic: Panic) {
+        match self.engine.upgrade() {
+            Some(engine) => report(&engine.shared, panic),
+            None => panics::discard(panic),
+        }
+    }
+
     /// Schedules the run that came due during another one. So other timeouts have their turn before
-    /// it. Returns false if the thread that asks is to run it. If the engine has ended, nobody is.
-    fn is_scheduled_again(self: &Arc<Self>, state: &mut State) -> bool {
+    /// it. Returns false if the thread that asks is to run it: there is no place for it, or no
+    /// memory, or a shutdown runs what is due, and waits for this thread. If the engine has ended
+    /// otherwise, nobody runs it.
+    fn is_scheduled_again(self: &Arc<Self>, state: &mut State, deadline: Subtick) -> bool {
         let Some(engine) = self.engine.upgrade() else {
-            state.runs_again = false;
+            state.waiting = None;
             return true;
         };
-        match self.schedule(state, &engine.shared, Subtick::ZERO) {
+        match self.schedule(state, &engine.shared, deadline) {
             Ok(()) => true,
             Err(Refusal::Full | Refusal::OutOfMemory) => false,
+            Err(Refusal::Shutdown) if engine.shared.remotes().iter().any(Remote::runs_what_is_due) => false,
             Err(Refusal::Shutdown | Refusal::Forked | Refusal::ZeroPeriod) => {
-                state.runs_again = false;
+                state.waiting = None;
                 true
             }
         }

@@ -405,7 +405,11 @@ impl Timeout {
     /// ```
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        self.shared().timeline().instant_of(self.entry().state.deadline())
+        self.shared().timeline().instant_of(self.deadline_by_word())
+    }
+
+    pub(super) fn deadline_by_word(&self) -> Subtick {
+        self.entry().state.deadline()
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Inline, ManualClock, Refusal, Reusable, ThreadPool, Timer};
+use tourbillon::{Inline, ManualClock, Refusal, Reusable, Shutdown, ThreadPool, Timer};
 
 use crate::common::{
     Drops, HOUR, MS, Rig, Times, assert_counters_reconcile, driven, driven_by, eventually, in_time, settle,
@@ -262,7 +262,7 @@ fn a_panic_is_counted_and_it_may_be_armed_again() {
 }
 
 #[test]
-fn what_comes_due_in_a_run_begins_no_run_after_a_shutdown() {
+fn what_comes_due_in_a_run_begins_no_run_after_a_shutdown_that_cancels() {
     let timer = Timer::new().expect("defaults");
     let (begun, begins) = channel();
     let (go_on, goes_on) = channel();
@@ -315,4 +315,99 @@ fn after_a_shutdown_it_is_neither_armed_nor_disarmed() {
     reusable.arm(HOUR).expect("accepted");
     drop(timer.shutdown().expect("the first"));
     assert!(!reusable.is_armed() && !reusable.disarm());
+}
+
+/// A timeout on a pool, whose runs end when the test says so.
+struct Gated {
+    timer: Timer,
+    reusable: Reusable,
+    begun: Arc<AtomicUsize>,
+    end: std::sync::mpsc::Sender<()>,
+}
+
+impl Gated {
+    fn new(timer: Timer, at_end: fn()) -> Self {
+        let (begun, (end, ends)) = (Arc::new(AtomicUsize::new(0)), channel());
+        let begins = Arc::clone(&begun);
+        let task = move || {
+            begins.fetch_add(1, Ordering::SeqCst);
+            ends.recv().expect("the test says when");
+            at_end();
+        };
+        let reusable = timer.reusable(task).expect("accepted");
+        Self { timer, reusable, begun, end }
+    }
+
+    fn wait_for_run(&self, number: usize) {
+        eventually("a run begins", || self.begun.load(Ordering::SeqCst) == number);
+    }
+
+    /// Lets it come due while its first run is under way.
+    fn with_a_run_that_waits(self) -> Self {
+        self.reusable.arm(Duration::ZERO).expect("accepted");
+        self.wait_for_run(1);
+        self.reusable.arm(MS).expect("accepted");
+        eventually("it has fired", || self.timer.stats().fired == 2);
+        self
+    }
+
+    fn end_run(&self) {
+        self.end.send(()).expect("a run waits");
+    }
+}
+
+#[test]
+fn an_arming_that_came_due_during_a_run_runs_though_the_engine_drains_or_fires() {
+    for how in [Shutdown::FireNow, Shutdown::Drain(HOUR)] {
+        let gated = Gated::new(Timer::new().expect("defaults"), || ()).with_a_run_that_waits();
+        let timer = gated.timer.clone();
+        let shutdown = thread::spawn(move || timer.shutdown_with(how).expect("the first").len());
+        eventually("it accepts nothing", || gated.timer.is_shutdown());
+        gated.end_run();
+        gated.end_run();
+        assert_eq!(in_time("the shutdown", || shutdown.join().expect("no panic")), 0, "{how:?}");
+        assert_eq!(gated.begun.load(Ordering::SeqCst), 2, "{how:?}");
+        assert!(!gated.reusable.is_armed());
+    }
+}
+
+#[test]
+fn an_arming_that_a_shutdown_fires_during_a_run_runs_after_it() {
+    let gated = Gated::new(Timer::new().expect("defaults"), || ());
+    gated.reusable.arm(Duration::ZERO).expect("accepted");
+    gated.wait_for_run(1);
+    gated.reusable.arm(HOUR).expect("accepted");
+    let timer = gated.timer.clone();
+    let shutdown = thread::spawn(move || timer.shutdown_with(Shutdown::FireNow).expect("the first").len());
+    eventually("it has fired", || gated.timer.stats().fired == 2);
+    gated.end_run();
+    gated.end_run();
+    assert_eq!(in_time("the shutdown", || shutdown.join().expect("no panic")), 0);
+    assert_eq!(gated.begun.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn a_run_that_waited_is_late_since_its_own_deadline_and_no_longer() {
+    let begin = std::time::Instant::now();
+    let timer = Timer::new().expect("defaults");
+    thread::sleep(300 * MS);
+    let gated = Gated::new(timer, || ()).with_a_run_that_waits();
+    gated.end_run();
+    gated.wait_for_run(2);
+    gated.end_run();
+    let age = begin.elapsed();
+    eventually("its lateness is recorded", || gated.timer.stats().lateness.count() == 3);
+    assert!(gated.timer.stats().lateness.max() <= age - 300 * MS);
+}
+
+#[test]
+fn each_panic_of_runs_in_a_row_is_counted() {
+    let timer = Timer::builder().max_pending_timeouts(1).build().expect("the options make sense");
+    let gated = Gated::new(timer, || panic!("on purpose")).with_a_run_that_waits();
+    // There is no place for the run that waits, so it follows on the same thread.
+    gated.timer.schedule_detached(HOUR, || ()).expect("there is a place");
+    gated.end_run();
+    gated.wait_for_run(2);
+    gated.end_run();
+    eventually("both are counted", || gated.timer.stats().panicked == 2);
 }
