@@ -115,7 +115,8 @@
 //! * While more than 16,384 entries wait for a worker that runs, a producer without free entries
 //!   waits before it takes 64 more, so that the worker catches up. A producer is a thread that
 //!   schedules, or resets to an earlier deadline. It waits for
-//!   [`Builder::max_wait`] at most, and not at all for a worker that has not moved for a second.
+//!   [`Builder::max_wait`] at most. Once calls have waited for a second for a worker that did not
+//!   move, none waits for it until it moves.
 //! * A driven engine collects when it is turned. Its producers do not wait.
 //! * A [`Group`] keeps an entry that is over until it comes across it. It looks at three entries
 //!   for each timeout that is scheduled in it.

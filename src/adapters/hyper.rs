@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use ::hyper::rt::{Sleep, Timer};
 
 /// The timer for hyper 1 and hyper-util: for `timer` of a server's or a client's builder, and for
-/// `pool_timer` of hyper-util's client. Each sleep is a [`Sleep`](crate::Sleep) in a box. Nothing
-/// blocks.
+/// `pool_timer` of hyper-util's client. Each sleep is a [`Sleep`](crate::Sleep) in a box, which
+/// says when a poll may wait.
 ///
 /// ```
 /// use std::time::Duration;

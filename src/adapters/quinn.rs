@@ -32,7 +32,7 @@ use crate::{Sleep, Timer};
 
 /// Another runtime, with the timers and the time of an engine. For `quinn::Endpoint::new`.
 ///
-/// A new timer is a [`Sleep`] in a box. These timers never block. [`Sleep`] says how timers behave
+/// A new timer is a [`Sleep`] in a box. [`Sleep`] says when a poll may wait, and how timers behave
 /// while the engine is full, or after it has been shut down. Connections should end before their
 /// engine does.
 #[derive(Clone, Debug)]

@@ -9,7 +9,5 @@ mod watchdog;
 pub(crate) use counters::{Counter, Counters, Counts, Share};
 pub use lateness::Lateness;
 pub(crate) use lateness::{Latenesses, Recorder};
-#[cfg(all(test, not(loom)))]
-pub(crate) use stall::STUCK;
 pub(crate) use stall::Stall;
 pub(crate) use watchdog::{Fault, Heartbeat, Overdue, Running, TASKS_A_LOOK};

@@ -1,35 +1,64 @@
 //! Waits for a worker that makes no progress.
 
+use std::time::Duration;
+
 use crate::sync::Shown;
 
-/// After this many waits in a row without progress, of whatever threads, the worker counts as
-/// stuck.
-pub(crate) const STUCK: u64 = 50;
+/// A worker that has not moved for as long, while threads waited for it, is stuck.
+const STUCK: Duration = Duration::from_secs(1);
 
-/// The outcome of the waits for one worker. Threads that write at the same time may lose a count:
-/// it is an estimate.
+/// What the threads that wait for one worker have seen. Threads that write at the same time may
+/// lose what one of them saw: it is an estimate.
 #[derive(Debug)]
 pub(crate) struct Stall {
-    /// The worker's progress at the end of the last wait.
+    /// The worker's progress when a thread looked last.
     progress: Shown,
-    /// How many waits in a row have seen no progress.
-    waits: Shown,
+    /// When a thread first saw that progress, in nanoseconds since some moment.
+    since: Shown,
+    /// When a thread looked last.
+    looked: Shown,
 }
 
 impl Stall {
     pub(crate) const fn none() -> Self {
-        Self { progress: Shown::new(0), waits: Shown::new(0) }
+        Self { progress: Shown::new(0), since: Shown::new(0), looked: Shown::new(0) }
     }
 
-    pub(crate) fn is_stuck(&self, progress: u64) -> bool {
-        self.waits.get() >= STUCK && self.progress.get() == progress
+    /// Notes how far the worker is, and returns whether it is stuck. That nobody has looked for as
+    /// long proves nothing: the worker may have had nothing to do. So then the time begins anew.
+    pub(crate) fn is_stuck(&self, progress: u64, now_ns: u64) -> bool {
+        let has_passed = |since: &Shown| Duration::from_nanos(now_ns.saturating_sub(since.get())) >= STUCK;
+        if self.progress.get() != progress || has_passed(&self.looked) {
+            self.progress.set(progress);
+            self.since.set(now_ns);
+        }
+        self.looked.set(now_ns);
+        has_passed(&self.since)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_worker_is_stuck_that_stands_for_a_second_while_threads_look() {
+        let (stall, start) = (Stall::none(), 5_000 * MS);
+        assert!(!stall.is_stuck(7, start));
+        assert!(!stall.is_stuck(7, start + 900 * MS));
+        assert!(stall.is_stuck(7, start + 1_000 * MS));
+        assert!(stall.is_stuck(7, start + 1_500 * MS), "and stays so");
+        assert!(!stall.is_stuck(8, start + 1_501 * MS), "until it moves");
     }
 
-    /// Records the end of a wait. `began` and `ended` are the worker's progress at its beginning
-    /// and its end.
-    pub(crate) fn note(&self, began: u64, ended: u64) {
-        let is_next = began == ended && self.progress.get() == ended;
-        self.waits.set(if is_next { self.waits.get() + 1 } else { u64::from(began == ended) });
-        self.progress.set(ended);
+    #[test]
+    fn a_worker_that_nobody_has_looked_at_for_a_second_is_given_another() {
+        let (stall, start) = (Stall::none(), 5_000 * MS);
+        assert!(!stall.is_stuck(7, start) && !stall.is_stuck(7, start + 999 * MS));
+        assert!(!stall.is_stuck(7, start + 2_000 * MS));
+        assert!(!stall.is_stuck(7, start + 2_500 * MS));
+        assert!(stall.is_stuck(7, start + 3_000 * MS));
     }
 }

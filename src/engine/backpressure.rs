@@ -15,11 +15,15 @@
 //! memory of timeouts that are not pending is bounded, however fast timeouts are scheduled and
 //! cancelled. The bound is what waits, as much again that the worker has taken out of its queues
 //! and goes through, and 64 for each thread and each `max_wait` for which the worker gets no
-//! processor. A worker that makes no progress for long is stuck: nobody waits for it until it moves
-//! again, and the arena grows.
+//! processor. A worker that makes no progress for a second, while threads wait for it, is stuck:
+//! nobody waits for it until it moves again, and the arena grows. So a thread that the worker waits
+//! for, through the user's own executor or another engine, loses a second at most.
 //!
-//! Who may be waited for does not wait: see [`NoWait`](super::NoWait). So what the tasks of inline
-//! engines schedule on the shards of others is not bounded by this.
+//! Threads that a worker of ours waits for don't wait at all: see [`NoWait`](super::NoWait). So
+//! what the tasks of inline and driven engines schedule on the shards of others is not bounded by
+//! this.
+
+use std::time::Duration;
 
 use super::no_wait::may_wait;
 use super::shared::Shared;
@@ -38,18 +42,19 @@ pub(super) const MANY: usize = 2 * WAKE_DEPTH;
 /// How often a thread yields its processor before it sleeps (0.1 ms each).
 const YIELDS: usize = 1_024;
 
-/// How long one call may wait for one shard's worker, and has waited.
+/// How long one call may wait for workers, and has waited.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
+    /// The wait for the worker of one shard.
     begun: Option<Begun>,
+    /// How long the call has waited for others before.
+    waited: Duration,
     is_out: bool,
 }
 
 #[derive(Debug)]
 struct Begun {
     at: RealTime,
-    /// The worker's progress when the wait began.
-    progress: u64,
     tries: usize,
 }
 
@@ -87,17 +92,15 @@ impl Patience {
             return false;
         }
         remote.ring_if_it_sleeps();
-        let progress = remote.progress();
+        let is_stuck = remote.stall.is_stuck(remote.progress(), RealTime::now().ns());
         let Some(begun) = &mut self.begun else {
-            if remote.stall.is_stuck(progress) {
-                return false;
+            if !is_stuck {
+                self.begun = Some(Begun { at: RealTime::now(), tries: 0 });
+                thread::yield_now();
             }
-            self.begun = Some(Begun { at: RealTime::now(), progress, tries: 0 });
-            thread::yield_now();
-            return true;
+            return !is_stuck;
         };
-        if begun.at.elapsed() >= max {
-            remote.stall.note(begun.progress, progress);
+        if is_stuck || self.waited + begun.at.elapsed() >= max {
             self.is_out = true;
             return false;
         }
@@ -123,9 +126,9 @@ impl Patience {
         }
     }
 
-    /// Begins with another shard. A call that has waited for as long as it may waits no more.
+    /// Begins with another shard. All waits of a call together last as long as one may.
     pub(crate) fn go_on(&mut self) {
-        self.begun = None;
+        self.waited += self.begun.take().map_or(Duration::ZERO, |begun| begun.at.elapsed());
     }
 
     /// Returns whether the call has waited at all.

@@ -63,7 +63,8 @@ impl Interval {
     ///
     /// The returned time is that of the schedule, and not the time at which the tick was noticed,
     /// which is never before it. The future can be dropped and the call repeated without losing a
-    /// tick. It does not block the thread.
+    /// tick. It waits as a task does, and not as a thread. (A poll may wait as that of a
+    /// [`Sleep`](crate::Sleep) may.)
     pub async fn tick(&mut self) -> Instant {
         poll_fn(|context| self.poll_tick(context)).await
     }

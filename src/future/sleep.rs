@@ -20,6 +20,10 @@ use crate::timer::{Alarm, NoAlarm, Ring};
 ///   thread's first use of the engine. A [`reset`](Self::reset) to a later deadline is one
 ///   compare-and-swap, like [`Timeout::reset`](crate::Timeout::reset).
 /// * **`Unpin`**: it can be polled where it lies, without a box or a `pin!`.
+/// * **It does not block**, with one exception: the first poll, and a reset to an earlier deadline,
+///   wait for a worker that is far behind, as [`Timer::schedule`](crate::Timer::schedule) does, for
+///   [`Builder::max_wait`](crate::Builder::max_wait) at most. With a `max_wait` of zero no poll
+///   waits.
 /// * Once ready it stays ready, until it is reset.
 /// * It counts as a pending timeout from its first poll on, also in
 ///   [`Timer::stats`](crate::Timer::stats).

@@ -2,6 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use super::tick::saturating_ns;
+use super::upper_bound_clock::process_base;
+
 /// The source of an engine's time.
 ///
 /// A clock must be monotonic: `now` never returns less than it has returned before, on any thread.
@@ -45,5 +48,10 @@ impl RealTime {
 
     pub(crate) fn elapsed(self) -> Duration {
         self.0.elapsed()
+    }
+
+    /// Returns the time since a moment that is the same in the whole process.
+    pub(crate) fn ns(self) -> u64 {
+        saturating_ns(self.0.saturating_duration_since(process_base()))
     }
 }

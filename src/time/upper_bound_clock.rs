@@ -81,7 +81,7 @@ pub(super) fn begin() {
 
 /// The instant that all threads count from.
 #[inline]
-fn process_base() -> Instant {
+pub(super) fn process_base() -> Instant {
     static BASE: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     *BASE.get_or_init(Instant::now)
 }

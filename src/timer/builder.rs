@@ -206,13 +206,15 @@ impl Builder {
     /// timeouts wait for a worker that runs. Before the engine takes new memory, a call also waits
     /// if more than 16,384 timeouts of any kind wait. So the memory of cancelled timeouts is
     /// bounded, however fast they come. When the time is up the call goes on, and its thread has
-    /// memory for 64 timeouts more. A call does not wait for a worker that has not moved for a
-    /// second, until that worker moves.
+    /// memory for 64 timeouts more. Once calls have waited for a second for a worker that did not
+    /// move, no call waits for it until it moves. Tasks that run on a worker, or in the turn of a
+    /// driver, never wait.
     ///
     /// With zero no call waits, and the engine takes memory as long as its worker does not keep up.
-    /// Zero is for event loops, which must not block. [`Timer::shrink`](crate::Timer::shrink) gives
-    /// the memory back later. [`Stats::waits`](crate::Stats::waits) counts the calls that have
-    /// waited. A driven engine has no worker, so its producers never wait.
+    /// Zero is for event loops and async code, which must not block.
+    /// [`Timer::shrink`](crate::Timer::shrink) gives the memory back later.
+    /// [`Stats::waits`](crate::Stats::waits) counts the calls that have waited. A driven engine has
+    /// no worker, so its producers never wait.
     ///
     /// Default: 20 ms.
     pub fn max_wait(mut self, most: Duration) -> Self {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::engine::{DrivenShards, discard_driven, settle};
-use crate::engine::{Core, Shared, SharedRef};
+use crate::engine::{Core, NoWait, Shared, SharedRef};
 use crate::executor::{Expired, TurnHook, call_hook, run_in_turn};
 use crate::panics::CatchUnwind;
 use crate::shard::{Remote, Wake};
@@ -122,6 +122,8 @@ impl Driver {
     fn turn_once(&mut self, now_ns: u64) -> usize {
         let (mut turns, mut wakes) = (Vec::new(), std::mem::take(&mut self.wakes));
         let Some(mut shards) = self.lock_shards() else { return 0 };
+        // The tasks run under the lock, for which a worker of another engine may wait.
+        let _no_wait = NoWait::begin();
         let turn = |shard: &mut Core| {
             self.shared.remote(shard.index()).heartbeat.beat(now_ns);
             let now = self.shared.timeline().scale().subtick_at(now_ns);

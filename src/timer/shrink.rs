@@ -8,9 +8,10 @@ impl Timer {
     ///
     /// Memory goes back by pages, usually of 64 timeouts. A page stays as long as one of its
     /// timeouts is pending, or has a handle, or is one of the free entries that each thread keeps
-    /// (up to 256). Memory that [`Builder::capacity`](crate::Builder::capacity) reserved stays,
-    /// too. The engine takes the memory again when it needs it. Timeouts that are scheduled during
-    /// the call may take new memory.
+    /// (up to 192, and a worker 128 more). Memory that
+    /// [`Builder::capacity`](crate::Builder::capacity) reserved stays, too. The engine takes the
+    /// memory again when it needs it. Timeouts that are scheduled during the call may take new
+    /// memory.
     ///
     /// The call takes some nanoseconds for each free entry. It takes no lock, and allocates two
     /// bytes for each page of the engine. It does nothing on systems other than Linux. It does

@@ -178,3 +178,89 @@ fn a_reset_of_many_waits_once() {
     drop(end);
     assert!(timeouts.iter().all(Timeout::is_pending));
 }
+
+#[test]
+fn nobody_waits_for_long_for_a_worker_that_does_not_move() {
+    let builder = Timer::builder().shards(1).executor(Inline).max_wait(Duration::MAX);
+    let timer = builder.build().expect("the options make sense");
+    let garbage = schedule_linked(&timer, GARBAGE);
+    let end = block_worker(&timer);
+    cancel_all(garbage);
+    let own = timer.clone();
+    in_time("schedules that need memory", move || {
+        (0..2_000).for_each(|_| own.schedule_detached(HOUR, || ()).expect("accepted"));
+        assert!(own.stats().waits > 0, "there was memory enough: the test tests nothing");
+    });
+    drop(end);
+}
+
+#[test]
+fn a_task_of_a_driven_engine_waits_for_no_worker_that_waits_for_its_turn() {
+    let other = engine(1);
+    let garbage = schedule_linked(&other, GARBAGE);
+    let (timer, mut driver) = Timer::builder().build_driven().expect("the options make sense");
+    let (busy, driven) = (other.clone(), timer.clone());
+    let task = move || {
+        let (begun, has_begun) = channel();
+        let shut_down = move || {
+            begun.send(()).expect("the task waits");
+            driven.shutdown().expect("the first");
+        };
+        busy.schedule_detached(Duration::ZERO, shut_down).expect("accepted");
+        has_begun.recv().expect("it runs");
+        cancel_all(garbage);
+        (0..2_000).for_each(|_| busy.schedule_detached(HOUR, || ()).expect("accepted"));
+    };
+    timer.schedule_detached(Duration::ZERO, task).expect("accepted");
+    in_time("the turn", move || driver.turn());
+    assert_eq!(other.stats().waits, 0);
+}
+
+#[test]
+fn a_reset_of_many_waits_for_all_shards_together_as_long_as_for_one() {
+    const MAX_WAIT: Duration = Duration::from_millis(300);
+    let builder = Timer::builder().shards(3).executor(Inline).max_wait(MAX_WAIT);
+    let timer = builder.build().expect("the options make sense");
+    let mut keys: Vec<u32> = Vec::new();
+    (0..)
+        .take_while(|key| {
+            if keys.iter().all(|other| timer.shard_for(other).index() != timer.shard_for(key).index()) {
+                keys.push(*key);
+            }
+            keys.len() < 3
+        })
+        .for_each(drop);
+    let (mut kept, mut ends, mut garbage) = (Vec::new(), Vec::new(), Vec::new());
+    for key in &keys {
+        let shard = timer.shard_for(key);
+        let mut timeouts: Vec<_> =
+            (0..GARBAGE + 300).map(|_| shard.schedule(2 * HOUR, || ()).expect("accepted")).collect();
+        shard.schedule_detached(Duration::ZERO, || ()).expect("accepted");
+        kept.extend(timeouts.split_off(GARBAGE));
+        garbage.extend(timeouts);
+    }
+    eventually("all are linked", || linked(&timer) == 3 * (GARBAGE + 300));
+    for key in &keys {
+        let (begun, has_begun) = channel();
+        let (end, is_over) = channel::<()>();
+        let block = move || {
+            begun.send(()).expect("the test waits");
+            is_over.recv().expect_err("the test hangs up");
+        };
+        timer.shard_for(key).schedule_detached(Duration::ZERO, block).expect("accepted");
+        has_begun.recv().expect("it runs");
+        ends.push(end);
+    }
+    cancel_all(garbage);
+    let own = timer.clone();
+    // On a thread that has no free memory.
+    let reset = thread::spawn(move || {
+        let begin = Instant::now();
+        assert_eq!(own.reset_many(&kept, HOUR), 900);
+        begin.elapsed()
+    });
+    let took = reset.join().expect("no panic");
+    assert!(timer.stats().waits > 0, "there was memory enough: the test tests nothing");
+    assert!(took < 2 * MAX_WAIT, "{took:?}");
+    drop(ends);
+}
