@@ -18,7 +18,44 @@
 //! ```
 //!
 //! [`Timer`] has the ways to schedule, [`Timeout`] is the handle of one timeout, and [`Builder`]
-//! has the options.
+//! has the options. In a server each connection has a timeout, which every packet pushes out:
+//!
+//! ```no_run
+//! use std::io::{Read, Write};
+//! use std::net::{Shutdown, TcpListener};
+//! use std::thread;
+//! use std::time::Duration;
+//! use tourbillon::Timer;
+//!
+//! const IDLE: Duration = Duration::from_secs(30);
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let timer = Timer::new()?;
+//!     for connection in TcpListener::bind("127.0.0.1:7000")?.incoming() {
+//!         let mut connection = connection?;
+//!         let closing = connection.try_clone()?;
+//!         let idle = timer.schedule(IDLE, move || _ = closing.shutdown(Shutdown::Both))?;
+//!         thread::spawn(move || {
+//!             let mut packet = [0; 1024];
+//!             while let Ok(len @ 1..) = connection.read(&mut packet) {
+//!                 if !idle.reset(IDLE) || connection.write_all(&packet[..len]).is_err() {
+//!                     break; // it has just been closed, by us or by the client
+//!                 }
+//!             }
+//!             idle.cancel();
+//!         });
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # When not to use it
+//!
+//! * A program on Tokio has a few timers: `tokio::time` is there already.
+//! * Lateness below a tick matters more than processor time, for crowds of timeouts.
+//! * One thread owns all timeouts and reads the clock rarely. A wheel that shares nothing is
+//!   faster.
+//! * You need wall-clock time, real-time bounds, or a list of what is pending.
 //!
 //! # How it works
 //!
