@@ -96,13 +96,12 @@
 //!
 //! # Guarantees
 //!
-//! 1. **Never early.** No task runs before its deadline by the clock that [`std::time::Instant`]
-//!    shows. A shutdown ends the futures that sleep, and they say so
-//!    ([`Sleep::ended_by_shutdown`], [`Elapsed::is_shutdown`]).
-//! 2. **One end, once.** Every timeout that the engine accepted fires, or is cancelled, or is
-//!    handed back by a shutdown: exactly one of these, exactly once. Timeouts that are pending when
-//!    the last [`Timer`] and its last future go, or the [`Driver`] goes, are dropped unrun soon
-//!    after, and read as cancelled.
+//! 1. **Never early.** No task runs before its deadline, by the engine's clock. That is
+//!    [`std::time::Instant`]'s, unless [`Builder::clock`] sets another. A shutdown ends the futures
+//!    that sleep, and they say so ([`Sleep::ended_by_shutdown`], [`Elapsed::is_shutdown`]).
+//! 2. **One end, once.** Every timeout that the engine accepted ends in one way, once: it fires, it
+//!    is cancelled, or a shutdown hands it back. Or its engine goes first: the last [`Timer`] and
+//!    its last future, or the [`Driver`]. Then it is dropped unrun, and reads as cancelled.
 //! 3. **A true [`cancel`](Timeout::cancel) is final.** The task has not run and never will. The
 //!    call has dropped the closure, on the calling thread.
 //! 4. **A true [`reset`](Timeout::reset) holds.** The timeout does not fire before the new
@@ -123,9 +122,10 @@
 //!    [`cancel_owned`](Timeout::cancel_owned) cancels and drops it in one step.
 //! 10. **Cancelled timeouts hold a bounded amount of memory**, whatever their delays:
 //!     see [Memory](#memory).
-//! 11. **First in, first out.** Of timeouts that run once, those of one tick that one thread has
-//!     scheduled on one shard, and that run together, run in that order, with [`Inline`] and in a
-//!     driven engine: see [`Builder::strict_order`], which names the exceptions.
+//! 11. **First in, first out.** Timeouts that run once, that one thread has scheduled on one shard,
+//!     and that run together because they are due in one tick, run in the order in which they were
+//!     scheduled. This holds with [`Inline`] and in a driven engine. [`Builder::strict_order`]
+//!     names the exceptions.
 //!
 //! The engine does not promise an order among timeouts of different shards or threads, or on a pool
 //! of threads, nor a bound on lateness.
@@ -135,8 +135,8 @@
 //! A timeout is late by the time that the system takes to wake a thread, and by the tasks that run
 //! before it in the executor. Those of one tick run together, when the last of them is due. So a
 //! timeout that shares its tick with others is late by up to one tick more, and one that is alone
-//! in its tick is not. A delay counts from a time that is up to some 20 µs ahead of the exact one,
-//! because that time is cheaper to read.
+//! in its tick is not. The engine counts a delay from a cheap clock, which may be some 20 µs ahead.
+//! So a timeout may be as much later, and is never earlier.
 //!
 //! A deadline that lies on a tick is not moved to the next one; such deadlines come from
 //! [`Timer::schedule_at`], or from a clock that is moved by hand. A task whose delay is zero or
@@ -155,8 +155,8 @@
 //!   [`Builder::max_wait`] at most. Once calls have waited for a second for a worker that did not
 //!   move, none waits for it until it moves.
 //! * A driven engine collects when it is turned. Its producers do not wait.
-//! * A [`Group`] keeps an entry that is over until it comes across it. It looks at three entries
-//!   for each timeout that is scheduled in it.
+//! * A [`Group`] keeps the entry of a timeout that is over until it looks at it. Each schedule in
+//!   the group looks at three.
 //!
 //! [`Timer::shrink`] gives memory back to the system after a spike.
 //!
@@ -175,7 +175,7 @@
 //! | [`Timer::group`] | timeouts that are cancelled all at once, by [`cancel_all`](Group::cancel_all), or by the drop of a group that is [`cancel_on_drop`](Group::cancel_on_drop) |
 //! | [`Timer::shard_for`] | all timeouts of a key on one shard |
 //! | [`Timer::pause`], [`resume`](Timer::resume) | the engine's time stands still; all pending timeouts are delayed by the pause |
-//! | [`Timer::shutdown_with`] | [`Shutdown::Cancel`] hands back the pending timeouts, [`FireNow`](Shutdown::FireNow) runs them, [`Drain`](Shutdown::Drain) goes on for a given time at most |
+//! | [`Timer::shutdown_with`] | [`Shutdown::Cancel`] hands back the pending timeouts, [`FireNow`](Shutdown::FireNow) runs them, [`Drain`](Shutdown::Drain) goes on for a given time at most, and then waits for tasks that run |
 //! | [`Timer::shutdown_async`] | the same, for async code: it does not block |
 //! | [`Timer::health`] | whether each worker runs and is on time, and which shard has a task that is stuck |
 //! | [`Timer::stats`] | counters of the engine and of each shard, a histogram of lateness, the occupied slots of each wheel |
@@ -275,10 +275,12 @@ pub use timer::{
 pub use worker::{Pinning, Turn, WaitStrategy};
 
 /// The old name of [`Turn`].
+#[doc(hidden)]
 #[deprecated(note = "it tells of a turn, which may cover many ticks: `Turn`")]
 pub type Tick = Turn;
 
 /// The old name of [`TimeoutFuture`].
+#[doc(hidden)]
 #[deprecated(note = "it stood beside `Timeout`, which is a handle: `TimeoutFuture`")]
 pub type WithTimeout<T> = TimeoutFuture<T>;
 

@@ -1,6 +1,6 @@
-//! A server that shuts down in order. On ctrl-c it accepts no more, lets requests end within a
-//! second, then gives the engine a little time to run what becomes due, and reports what was left.
-//! A second ctrl-c ends it at once.
+//! A server that shuts down in order. On ctrl-c or SIGTERM it accepts no more, lets requests end
+//! within a second, then gives the engine a little time to run what becomes due, and reports what
+//! was left. A second ctrl-c ends it at once.
 //!
 //! ```text
 //! cargo run -p tourbillon-integrations --example graceful_shutdown -- 127.0.0.1:7010
@@ -23,7 +23,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use nix::sys::signal::Signal::SIGINT;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{self, SignalKind};
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::JoinSet;
 use tourbillon::{Shutdown, Timer};
 use tourbillon_integrations::accept;
 
@@ -48,7 +48,8 @@ async fn answer(request: Request<Incoming>, timer: Timer) -> Result<Response<Str
 }
 
 /// Serves until ctrl-c, and ends.
-async fn serve(listener: TcpListener, timer: Timer, mut ctrl_c: unix::Signal) -> Result<(), Failure> {
+async fn serve(listener: TcpListener, timer: Timer, signals: [unix::Signal; 2]) -> Result<(), Failure> {
+    let [mut ctrl_c, mut terminate] = signals;
     let (requests, mut connections) = (GracefulShutdown::new(), JoinSet::new());
     loop {
         let (stream, _) = tokio::select! {
@@ -56,6 +57,7 @@ async fn serve(listener: TcpListener, timer: Timer, mut ctrl_c: unix::Signal) ->
             // An error is the client's.
             Some(_) = connections.join_next() => continue,
             _ = ctrl_c.recv() => break,
+            _ = terminate.recv() => break,
         };
         let timer = timer.clone();
         let service = service_fn(move |request| answer(request, timer.clone()));
@@ -63,7 +65,7 @@ async fn serve(listener: TcpListener, timer: Timer, mut ctrl_c: unix::Signal) ->
         connections.spawn(requests.watch(connection));
     }
     drop(listener);
-    println!("ctrl-c: no connection is accepted any more, and requests have {REQUESTS:?} to end");
+    println!("signal: no connection is accepted any more, and requests have {REQUESTS:?} to end");
     tokio::select! {
         ended = end(requests, connections, timer) => ended,
         _ = ctrl_c.recv() => {
@@ -84,7 +86,7 @@ async fn end<T: 'static>(requests: GracefulShutdown, mut connections: JoinSet<T>
     // The connections end before the engine does. After that, no thread would wake a future that
     // sleeps.
     connections.shutdown().await;
-    let left = spawn_blocking(move || timer.shutdown_with(Shutdown::Drain(ENGINE))).await??;
+    let left = timer.shutdown_async(Shutdown::Drain(ENGINE)).await?;
     println!("timeouts that are left: {}", left.len());
     for unfired in left {
         println!("  one is due in {:.0?}", unfired.deadline().saturating_duration_since(Instant::now()));
@@ -114,10 +116,10 @@ fn main() -> Result<(), Failure> {
     runtime.block_on(async {
         let listener = TcpListener::bind(address.as_deref().unwrap_or("127.0.0.1:0")).await?;
         let local = listener.local_addr()?;
-        // From here on ctrl-c does not end the process by itself.
-        let ctrl_c = unix::signal(SignalKind::interrupt())?;
+        // From here on these do not end the process by themselves.
+        let signals = [unix::signal(SignalKind::interrupt())?, unix::signal(SignalKind::terminate())?];
         let client = address.is_none().then(|| thread::spawn(move || show(local)));
-        serve(listener, Timer::new()?, ctrl_c).await?;
+        serve(listener, Timer::new()?, signals).await?;
         Ok(client.map_or(Ok(()), |client| client.join().expect("it does not panic"))?)
     })
 }

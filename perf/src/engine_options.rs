@@ -16,7 +16,7 @@ pub(crate) struct EngineOptions {
     #[arg(long, value_name = "N", value_parser = number::parse_positive)]
     pub(crate) shards: Option<usize>,
 
-    /// Length of a tick; a deadline is rounded up to one [default: the library's, 1ms]
+    /// Length of a tick; the timeouts of one tick run together [default: the library's, 1ms]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse_positive)]
     pub(crate) tick: Option<Duration>,
 

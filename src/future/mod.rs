@@ -54,7 +54,8 @@ impl Timer {
         Sleep::until(self.engine_ref(), self.timeline().deadline_at(deadline))
     }
 
-    /// Returns a future that gives `future` a time limit. See [`TimeoutFuture`].
+    /// Returns a future that gives `future` a time limit. Its result is a `Result`, with
+    /// [`Elapsed`] if the limit was first. See [`TimeoutFuture`].
     ///
     /// The limit counts from the first poll at which `future` is not ready. A future that is ready
     /// at once schedules nothing, and reads no clock.

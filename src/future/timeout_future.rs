@@ -23,9 +23,10 @@ use crate::time::Subtick;
 /// Each poll polls the inner future first. So an inner future that is ready when the time is up is
 /// in time. The inner future is not dropped when the time is up, but with this one.
 ///
-/// For an engine that is full, see [`Sleep`]. A shutdown ends the limits that are pending
-/// ([`Elapsed::is_shutdown`]). A limit that is first polled after the shutdown ends at its own
-/// deadline.
+/// A poll may wait as that of a [`Sleep`] may, for [`Builder::max_wait`](crate::Builder::max_wait)
+/// at most. For an engine that is full, see [`Sleep`], too. A shutdown ends the limits that are
+/// pending ([`Elapsed::is_shutdown`]). A limit that is first polled after the shutdown ends at its
+/// own deadline.
 ///
 /// ```
 /// use std::time::Duration;

@@ -30,6 +30,9 @@ pub(crate) trait ClockListener: Send + Sync {
 /// needs no sleep and no retry. With a driven engine, `advance` only moves the clock, and
 /// [`Driver::turn`](crate::Driver::turn) does the rest.
 ///
+/// A future counts its time from its first poll. So poll it before `advance`. `advance` waits until
+/// the wakers have been called, and not until the tasks that they wake have run.
+///
 /// ```
 /// use std::time::Duration;
 /// use tourbillon::{ManualClock, Timer};

@@ -108,10 +108,10 @@ impl Builder {
 
     /// How many shards there are, each with a wheel and a worker thread of its own.
     ///
-    /// The engine deals the threads that schedule out to the shards in turn, each at its first
-    /// timeout. A thread stays on its shard. A thread that begins when another has ended takes the
-    /// place of that one. So a program in which one thread at a time schedules uses one shard,
-    /// unless it spreads its timeouts by [`Timer::shard_for`](crate::Timer::shard_for).
+    /// Each thread gets a shard at its first timeout, in turn, and keeps it. A thread that begins
+    /// after another has ended takes the place of that one. So a program that schedules from one
+    /// thread at a time uses one shard, unless it spreads its timeouts by
+    /// [`Timer::shard_for`](crate::Timer::shard_for).
     ///
     /// Default: one for every four cores, at least one. For a driven engine: one.
     pub fn shards(mut self, shards: usize) -> Self {
@@ -126,10 +126,9 @@ impl Builder {
     /// of fewer if a part would be shorter than 0.7 µs. By a [`ManualClock`](crate::ManualClock)
     /// each timeout runs at its own deadline.
     ///
-    /// The shortest tick is 1 µs, and the longest time that the engine can tell from never is 200
-    /// years, or nearly: 278 with a tick of 1 ms. The system takes some 50 µs to wake a thread. A
-    /// tick that is shorter than that is of use only with [`WaitStrategy::Spin`] or
-    /// [`WaitStrategy::Hybrid`].
+    /// The shortest tick is 1 µs. A delay of more than about 200 years counts as never (of 278
+    /// years with a tick of 1 ms). The system takes some 50 µs to wake a thread. A tick that is
+    /// shorter than that is of use only with [`WaitStrategy::Spin`] or [`WaitStrategy::Hybrid`].
     ///
     /// Default: 1 ms.
     pub fn tick_duration(mut self, tick: Duration) -> Self {
@@ -140,8 +139,8 @@ impl Builder {
     /// How many ticks one wheel spans, rounded up to a power of two; at most 1,048,576.
     ///
     /// Each shard keeps two slots of 128 bytes for each tick and level, or one slot if there is
-    /// only one level. It keeps as many again for a clock that leaps beyond all of them. A slot
-    /// takes memory when it, or a slot on its page, is first used.
+    /// only one level. It keeps as many slots again for a clock that leaps beyond all levels. A
+    /// slot takes memory when it, or a slot on its page, is first used.
     ///
     /// Default: 512.
     pub fn ticks_per_wheel(mut self, ticks: usize) -> Self {
@@ -278,7 +277,7 @@ impl Builder {
     /// [`Timer::shrink`](crate::Timer::shrink). Besides the pending timeouts these take memory:
     ///
     /// * cancelled timeouts until their worker has collected them: up to 8,191 in each of the two
-    ///   queues of a shard whose worker sleeps, and twice 16,384 of one that runs;
+    ///   queues of a shard whose worker sleeps, and up to 32,768 in all of one that runs;
     /// * up to 192 free entries of each thread, the pool's threads included, and up to 64 that it
     ///   has cancelled and dropped; a worker keeps 128 more.
     ///
@@ -310,7 +309,7 @@ impl Builder {
     /// The executor gets batches of up to 256 tasks. A thread of a
     /// [`ThreadPool`](crate::ThreadPool) takes eight of them at a time, and others may take the
     /// rest. So a task that blocks holds up seven others at most while another thread is idle. On
-    /// an executor that is not built in it holds up those of its batch. A task that has much to do
+    /// any other executor a task that blocks holds up its whole batch. A task that has much to do
     /// should hand it to a thread of its own.
     ///
     /// Default: a [`ThreadPool`](crate::ThreadPool) with as many threads as there are cores, at
@@ -359,6 +358,7 @@ impl Builder {
     }
 
     /// The old name of [`on_turn`](Self::on_turn).
+    #[doc(hidden)]
     #[deprecated(note = "it is called for each turn, not for each tick: `Builder::on_turn`")]
     pub fn on_tick(self, hook: impl Fn(&Turn) + Send + Sync + 'static) -> Self {
         self.on_turn(hook)

@@ -92,8 +92,8 @@ impl Driver {
         Self { shared, shards, bell, on_turn, expiry_limit, wakes: Vec::new() }
     }
 
-    /// Runs all due timeouts on the calling thread, and returns how many fired. By a real clock,
-    /// timeouts of one tick wait for each other: see
+    /// Runs all due timeouts on the calling thread, and returns how many fired, futures included.
+    /// By a real clock, timeouts of one tick wait for each other: see
     /// [`Builder::tick_duration`](crate::Builder::tick_duration).
     ///
     /// The builder's [`transfer_limit`](crate::Builder::transfer_limit) and
@@ -178,14 +178,16 @@ impl Driver {
     /// the wheel has to be prepared for that deadline. It is later by less than a tick if other
     /// timeouts of the same tick are due later: they run together. In a
     /// [pause](crate::Timer::pause) the call returns `None`, unless something was due before. The
-    /// end of the pause calls [`on_earlier`](Self::on_earlier).
+    /// end of the pause calls [`on_earlier`](Self::on_earlier). In a test,
+    /// [`ManualClock::advance_to_next`](crate::ManualClock::advance_to_next) goes to the exact
+    /// deadline.
     ///
     /// The call takes in what has been scheduled since the last turn. It takes a lock, runs no
     /// task, and may allocate.
     ///
-    /// From this call until the next turn, the first producer that pushes something due before the
-    /// tick of the returned time, or due already, calls [`on_earlier`](Self::on_earlier), once. By
-    /// a [`ManualClock`](crate::ManualClock) that is anything due before the returned time. Then
+    /// After this call, the first producer with a timeout that is due before the tick of the
+    /// returned time, or due already, calls [`on_earlier`](Self::on_earlier), once. By a
+    /// [`ManualClock`](crate::ManualClock) that is a timeout due before the returned time. Then
     /// call `turn`, or call `next_wakeup` again. With several shards each of them calls it once,
     /// and also for a timeout that is due before that shard's own next deadline.
     #[must_use]
@@ -206,7 +208,7 @@ impl Driver {
     ///
     /// The producer that schedules or resets such a timeout calls it, on its own thread. It is also
     /// called when 8,192 timeouts wait to be taken in, to be moved to an earlier deadline or to be
-    /// collected, and when a pause ends. Now and then it is called without need.
+    /// collected, and when a pause ends. It may be called without need.
     ///
     /// The callback should wake the loop that turns this driver, with an eventfd or mio's `Waker`.
     /// It must not block, and must not use the timer. A panic in it is treated as a task's.

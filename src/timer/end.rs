@@ -31,9 +31,9 @@ impl Timer {
     /// batches that have not begun, because they may be waiting for its thread.
     ///
     /// When the call returns, every timeout that was ever accepted has run, or was cancelled, or is
-    /// in the returned vector. The exceptions are the timeouts in batches that it has not waited
-    /// for, and in those that an executor holds which is not built in. They run later, unless they
-    /// are put off before: then nobody is left to run them in time, and they are dropped.
+    /// in the returned vector. There are two exceptions: batches that the call did not wait for,
+    /// and batches that a user's executor holds. They run later. If a reset puts one of their
+    /// timeouts off, it is dropped.
     ///
     /// Futures that sleep are not in the returned vector. They are ready now, and say so
     /// ([`Sleep::ended_by_shutdown`](crate::Sleep::ended_by_shutdown)). A shutdown ends a
@@ -98,7 +98,8 @@ impl Timer {
     /// A thread that lives for this one shutdown does the waiting. The call starts it and
     /// allocates. The engine may accept timeouts until that thread has closed it; when the future
     /// is ready it accepts none. Dropping the future does not stop the shutdown; it drops the
-    /// timeouts that would have been handed back.
+    /// timeouts that would have been handed back. So a limit around the future bounds the wait, and
+    /// loses them if it is first.
     ///
     /// One of the engine's own tasks may call this, too. It must return and not wait for the
     /// future, because the shutdown waits for it. If a task of another engine calls this, the

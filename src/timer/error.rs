@@ -284,7 +284,8 @@ impl Error for BuildError {}
 #[non_exhaustive]
 pub enum ShutdownError {
     /// The caller is one of the engine's own tasks, and the shutdown would have to wait for that
-    /// task. Call it from another thread, or drop the timer.
+    /// task. Call [`Timer::shutdown_async`](crate::Timer::shutdown_async) and do not wait for it,
+    /// or call the shutdown from another thread, or drop the timer.
     FromTask,
     /// The engine has been shut down before.
     AlreadyShutdown,
@@ -303,7 +304,8 @@ impl fmt::Display for ShutdownError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::FromTask => {
-                "shutdown was called from one of the timer's own tasks, which it waits for: call it from another thread"
+                "shutdown was called from one of the timer's own tasks, which it waits for: call it from another thread, \
+                 or call shutdown_async and do not wait for it"
             }
             Self::AlreadyShutdown => "the timer has been shut down before",
             Self::Forked => "the timer was made before this process was forked: only the parent can shut it down",

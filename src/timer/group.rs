@@ -14,7 +14,7 @@ use crate::entry::{MissedTicks, Schedule};
 use crate::executor::report;
 
 /// Timeouts that can be cancelled all at once. [`Timer::group`](crate::Timer::group) makes a group.
-/// It has all ways to schedule that a timer has.
+/// It has all `schedule` methods of a timer.
 ///
 /// A timeout of a group is like any other. Its handle cancels and resets it, it may fire, and it
 /// may be detached. [`cancel_all`](Self::cancel_all) cancels the timeouts of the group that are
@@ -87,8 +87,7 @@ impl Group {
     /// thread schedules in the group meanwhile may be missed.
     ///
     /// The call takes time in proportion to the pending timeouts, and to those that are over and
-    /// that the group has not come across yet. The group looks at three entries for each timeout
-    /// that is scheduled in it.
+    /// that the group has not looked at since. Each schedule in the group looks at three.
     ///
     /// The calling thread drops the tasks. If the destructor of a task panics, the engine counts
     /// and reports the panic as that of a task, and the call goes on. The call takes the group's

@@ -37,8 +37,8 @@ pub struct Health {
 pub struct ShardHealth {
     /// The state of its worker.
     pub worker: WorkerState,
-    /// How long ago its last turn began. If the worker has not turned yet, how long ago the worker
-    /// began. `None` if neither has begun. A worker that has nothing to do does not turn.
+    /// The time since its last turn began, or, before the first turn, since the worker began.
+    /// `None` if neither has begun. A worker that has nothing to do does not turn.
     pub last_turn: Option<Duration>,
     /// By how much the shard is behind. If its worker sleeps, this is the time since it should have
     /// turned. If the worker is in a turn, this is the length of that turn so far. For a driven
@@ -50,8 +50,8 @@ pub struct ShardHealth {
     /// since its last turn.
     pub inbox_depth: usize,
     /// How long the longest task of the shard has been running, on any thread. `None` if that is
-    /// not longer than `stuck_after`. The time may include up to 63 tasks before it in its batch,
-    /// because the clock is not read for each task.
+    /// not longer than `stuck_after`. The time may include up to 63 earlier tasks of its batch,
+    /// because the clock is read once in 64 tasks.
     pub stuck_task: Option<Duration>,
     /// The number of turns that panicked since the engine's start. After such a turn the worker
     /// goes on with its wheel as it was.

@@ -12,7 +12,7 @@ use crate::engine::Shared;
 use crate::entry::{MissedTicks, Schedule};
 
 /// The shard on which all timeouts of one key live: see
-/// [`Timer::shard_for`](crate::Timer::shard_for). It has all ways to schedule that a timer has.
+/// [`Timer::shard_for`](crate::Timer::shard_for). It has all `schedule` methods of a timer.
 ///
 /// ```
 /// use std::time::Duration;

@@ -17,7 +17,9 @@ impl Timer {
     ///
     /// Runs of one periodic timeout never overlap. A panic of the task ends it. Its handle ends it
     /// by [`cancel`](Timeout::cancel), and moves its next run by [`reset`](Timeout::reset). It
-    /// counts as one pending timeout, also while it runs. The call allocates once, for all runs.
+    /// counts as one pending timeout, also while it runs. To end it after some runs, let the task
+    /// [cancel its own handle](Timeout::cancel), or use
+    /// [`schedule_repeating`](Self::schedule_repeating). The call allocates once, for all runs.
     /// Otherwise it allocates and waits as [`schedule`](Self::schedule) does.
     ///
     /// ```
@@ -75,7 +77,7 @@ impl Timer {
     /// let count = Arc::clone(&runs);
     /// let second = Duration::from_secs(1);
     /// let task = move || _ = count.fetch_add(1, Ordering::Relaxed);
-    /// timer.schedule_at_fixed_rate_with(second, second, MissedTicks::Burst, task)?;
+    /// let _beat = timer.schedule_at_fixed_rate_with(second, second, MissedTicks::Burst, task)?;
     /// clock.advance(3 * second); // three runs are due, and a burst makes up for two of them
     /// assert_eq!(runs.load(Ordering::Relaxed), 3);
     /// # Ok(())
@@ -134,7 +136,8 @@ impl Timer {
     /// Runs `task` first after `initial`, and then whenever its last run said.
     ///
     /// Each run returns how long after its end the next run is due, or `None` if there is none. A
-    /// delay of zero means the next tick. Use it for schedules of your own, such as retries that
+    /// delay of zero means the next tick here, and not at once, so that a task can't run without a
+    /// break. Use it for schedules of your own, such as retries that
     /// back off, and calendars. Otherwise it is
     /// [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
     ///
@@ -147,8 +150,9 @@ impl Timer {
     /// let mut pause = Duration::from_millis(100);
     /// let retries = timer.schedule_repeating(Duration::ZERO, move || {
     ///     let done = false; // try something here
+    ///     let next = pause;
     ///     pause *= 2;
-    ///     (!done).then_some(pause)
+    ///     (!done).then_some(next)
     /// })?;
     /// # drop(retries);
     /// # Ok(())

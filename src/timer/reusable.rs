@@ -69,15 +69,40 @@ impl Timer {
 /// `Stop`, and libuv's by `uv_timer_again`. [`Timer::reusable`] makes it.
 ///
 /// It is pending only while it is armed. Its runs never overlap. Dropping it disarms it; a run that
-/// is under way goes on. Like a future it keeps its engine until it is dropped.
+/// is under way goes on. Like a future it keeps its engine alive until it is dropped.
 ///
-/// A shutdown hands it back if it is armed. If it has come due during a run, it has fired, and runs
-/// when that run has ended. A shutdown that [fires](crate::Shutdown::FireNow) what is pending, or
-/// [drains](crate::Shutdown::Drain), waits for that run. One that cancels disarms it. To disarm or
-/// drop it after a shutdown leaves the [`Unfired`](crate::Unfired) without anything to run.
+/// A shutdown hands an armed one back. If it has come due during a run, it has fired, and runs when
+/// that run has ended. [`FireNow`](crate::Shutdown::FireNow) and [`Drain`](crate::Shutdown::Drain)
+/// wait for that run; [`Cancel`](crate::Shutdown::Cancel) disarms it. If you disarm or drop it
+/// after a shutdown, its [`Unfired`](crate::Unfired) runs nothing.
 ///
 /// The task may arm and disarm its own timeout. It should hold that by a `Weak`: otherwise the two
 /// hold each other, and the engine, for ever.
+///
+/// ```
+/// use std::sync::{Arc, OnceLock};
+/// use std::time::Duration;
+/// use tourbillon::{ManualClock, Reusable, Timer};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let clock = ManualClock::new();
+/// let timer = Timer::builder().clock(clock.clone()).build()?;
+/// let own: Arc<OnceLock<Reusable>> = Arc::default();
+/// let (this, mut pause) = (Arc::downgrade(&own), Duration::from_secs(1));
+/// let retry = timer.reusable(move || {
+///     pause *= 2; // try something here, and once more later
+///     if let Some(this) = this.upgrade()
+///         && let Some(retry) = this.get()
+///     {
+///         let _ = retry.arm(pause); // an error: the engine is full, or shut down
+///     }
+/// })?;
+/// own.get_or_init(|| retry).arm(pause)?;
+/// clock.advance(Duration::from_secs(1));
+/// assert!(own.get().is_some_and(Reusable::is_armed));
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// A lock of its own keeps its operations in one order, so each costs two read-modify-writes more
 /// than that of a [`Timeout`]. Nobody holds the lock while the task runs, or while an arming waits
@@ -134,7 +159,8 @@ impl Reusable {
     /// is due when it has ended. The call blocks and allocates as [`Timer::schedule`] does.
     ///
     /// # Errors
-    /// Any [`Refusal`] that [`Timer::schedule`] may give. Nothing has changed then.
+    /// Any [`Refusal`] that [`Timer::schedule`] may give: there is no task to hand back. Nothing
+    /// has changed then.
     pub fn arm(&self, delay: Duration) -> Result<(), Refusal> {
         self.arm_to(self.timeline().deadline_after(delay))
     }

@@ -8,8 +8,8 @@ use crate::entry::Task;
 /// Decides what [`Timer::shutdown_with`](crate::Timer::shutdown_with) does with the pending
 /// timeouts.
 ///
-/// New timeouts are refused in any case. A periodic timeout ends after the run that is under way,
-/// or after the run that the shutdown gives it.
+/// Once the shutdown has closed the engine, new timeouts are refused in any case. A periodic
+/// timeout ends after the run that is under way, or after the run that the shutdown gives it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -35,7 +35,9 @@ pub enum Shutdown {
     /// fire, and timeouts in a pause. Pekko's `TaskRunOnClose` does the same.
     FireNow,
     /// The engine goes on until nothing is pending that will ever be due, or for the given time at
-    /// most.
+    /// most. So one timeout that is due later makes the drain last all of that time.
+    ///
+    /// The time bounds the drain, and not the call, which also waits for tasks that run already.
     ///
     /// The time is by the engine's clock. A clock that is moved by hand has to be moved meanwhile,
     /// by another thread. What is due by then still runs. The timeouts that are left then are
@@ -56,6 +58,9 @@ pub enum Shutdown {
 ///
 /// [`run`](Self::run) runs the task. Dropping it drops the task unrun.
 /// [`Timeout::is_cancelled`](crate::Timeout::is_cancelled) of its handle is true.
+///
+/// They come in no particular order, and have no name. To report which they are, keep a list of
+/// them beside the engine, or let the destructor of a captured value say so.
 ///
 /// ```
 /// use std::time::Duration;

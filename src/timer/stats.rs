@@ -34,21 +34,25 @@ use crate::wheel::LevelView;
 pub struct Stats {
     /// Timeouts that were accepted. A periodic timeout counts as one.
     pub scheduled: u64,
-    /// Timeouts whose task has begun, futures that were woken, and runs of periodic timeouts.
+    /// Timeouts whose task has begun, futures whose time came, and runs of periodic timeouts.
     /// Timeouts that a shutdown fires count as soon as the executor has them.
     pub fired: u64,
     /// Runs of periodic timeouts that were not their last. So `fired - repeated` timeouts have
     /// fired for good.
     pub repeated: u64,
-    /// Timeouts whose `cancel` or `cancel_owned` returned true, or whose guard was dropped in time,
-    /// timeouts that a group has cancelled, futures that were dropped while they were pending, and
-    /// timeouts whose inner future was ready while they were pending. A cancel that is under way
-    /// may count, and stops counting if it comes too late.
+    /// These count:
+    ///
+    /// * timeouts whose `cancel` or `cancel_owned` returned true, or whose guard was dropped in
+    ///   time;
+    /// * timeouts that a group has cancelled;
+    /// * futures that were dropped while they were pending;
+    /// * limits whose inner future was ready while they were pending;
+    /// * for a moment, a cancel that is under way, even if it comes too late.
     pub cancelled: u64,
-    /// Timeouts that a shutdown handed back, and timeouts that were dropped unrun after the last
-    /// timer or the driver had gone. A periodic timeout also counts here if a reset put it off
-    /// while it waited in a user's executor, and that executor ran its batch after the shutdown was
-    /// over.
+    /// Timeouts that a shutdown handed back, futures that it ended, which are not in its answer,
+    /// and timeouts that were dropped unrun after the last timer or the driver had gone. A periodic
+    /// timeout also counts here if a reset put it off while it waited in a user's executor, and
+    /// that executor ran its batch after the shutdown was over.
     pub returned: u64,
     /// Timeouts that were refused because too many were pending, there was no memory, or the engine
     /// was shut down. A zero period and a forked child are not counted. A future that tries again
@@ -84,9 +88,8 @@ pub struct Stats {
     /// Timeouts that were scheduled, and have neither fired for good nor been cancelled or
     /// returned.
     pub pending: usize,
-    /// Entries in the shards' inboxes, and entries that the workers have taken out and are going
-    /// through. Both include cancelled entries. For each shard each of the two counts at most
-    /// 65,535.
+    /// Entries in the shards' inboxes, and entries that the workers have taken out of them and not
+    /// linked yet. Both include cancelled entries. Each part counts at most 65,535 a shard.
     pub inbox_depth: usize,
     /// The number of timeouts that the reserved memory holds, at 64 bytes each.
     pub capacity: usize,

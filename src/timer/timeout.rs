@@ -16,7 +16,7 @@ use crate::time::{Subtick, Timeline, UpperBound};
 ///
 /// Dropping a handle detaches the timeout, which still fires.
 /// [`cancel_on_drop`](Self::cancel_on_drop) makes a [`TimeoutGuard`](crate::TimeoutGuard), which
-/// cancels instead.
+/// cancels instead. A handle is not `Clone`: put it into an `Arc` to share it.
 ///
 /// Its methods do not block, with these exceptions:
 ///
@@ -53,8 +53,8 @@ use crate::time::{Subtick, Timeline, UpperBound};
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "dropping a Timeout detaches it: it still fires, and can't be cancelled or reset any more \
-              (schedule_detached makes none in the first place)"]
+#[must_use = "dropping a Timeout detaches it: it still fires, and can't be cancelled or reset any more; \
+              write `let _ =` for that, or use `schedule_detached` for a task that runs once"]
 pub struct Timeout {
     entry: NonNull<Entry>,
 }
@@ -147,17 +147,39 @@ impl Timeout {
     /// True means that the task has not run and never will. This call has dropped it, on the
     /// calling thread.
     ///
-    /// False means that nothing was changed. The timeout's task has begun, or has run. Or the
-    /// timeout was cancelled, fired or handed back by a shutdown, or dropped with its engine. So a
-    /// timeout that is due can still be cancelled while it waits for a thread, also by a task that
-    /// is due with it and runs first.
+    /// False means that nothing was changed: the task has begun or has run, or the timeout has
+    /// ended otherwise. A timeout that is due and waits for a thread can still be cancelled, also
+    /// by a task that is due with it and runs first.
     ///
     /// The call is one compare-and-swap. If the worker has already linked the timeout into its
     /// wheel, it is one push more. It wakes the worker only if thousands of cancelled timeouts wait
     /// to be collected.
     ///
     /// For a periodic timeout, true means that no run begins after this. A run that is under way
-    /// goes on, and drops the task when it ends. So a task may cancel its own timeout.
+    /// goes on, and drops the task when it ends. So a task may cancel its own timeout:
+    ///
+    /// ```
+    /// use std::sync::{Arc, OnceLock};
+    /// use std::time::Duration;
+    /// use tourbillon::{ManualClock, Timeout, Timer};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let clock = ManualClock::new();
+    /// let timer = Timer::builder().clock(clock.clone()).build()?;
+    /// let own: Arc<OnceLock<Timeout>> = Arc::default();
+    /// let (this, mut left, second) = (Arc::clone(&own), 3, Duration::from_secs(1));
+    /// let beat = timer.schedule_at_fixed_rate(second, second, move || {
+    ///     left -= 1;
+    ///     if left == 0 {
+    ///         this.get().map(Timeout::cancel);
+    ///     }
+    /// })?;
+    /// let beat = own.get_or_init(|| beat);
+    /// (0..10).for_each(|_| clock.advance(second));
+    /// assert!(beat.is_cancelled() && timer.stats().fired == 3);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// ```
     /// use std::time::Duration;
@@ -368,8 +390,8 @@ impl Timeout {
     }
 
     /// Returns whether the timeout has expired: its deadline has come, and its task has run, is
-    /// running, or is about to. A periodic timeout has expired if it has ended by itself. The call
-    /// neither blocks nor allocates.
+    /// running, or is about to. A periodic timeout has expired if its task has returned `None`, or
+    /// panicked. The call neither blocks nor allocates.
     #[must_use]
     pub fn is_expired(&self) -> bool {
         self.entry().state.is_expired()

@@ -1,5 +1,6 @@
 //! The timer itself: how a user makes one, and what it is made of.
 
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use super::builder::Builder;
@@ -34,7 +35,7 @@ use super::schedule::Target;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Timer {
     pub(super) engine: Arc<Owner>,
 }
@@ -120,5 +121,16 @@ impl Timer {
     #[inline]
     pub(super) fn target(&self) -> Target<'_> {
         Target { shared: &self.engine.shared, shard: None, group: None }
+    }
+}
+
+impl fmt::Debug for Timer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut this = f.debug_struct("Timer");
+        this.field("shards", &self.shards()).field("is_shutdown", &self.is_shutdown());
+        if !self.engine.shared.is_forked() {
+            this.field("pending", &self.pending());
+        }
+        this.finish()
     }
 }

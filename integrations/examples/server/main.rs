@@ -43,7 +43,7 @@ use tower::{Service, ServiceBuilder};
 
 const REQUEST: Duration = Duration::from_millis(250);
 const IDLE: Duration = Duration::from_secs(5);
-const HEAD: Duration = Duration::from_secs(10);
+const HEAD: Duration = Duration::from_secs(2);
 const SAMPLE: Duration = Duration::from_secs(1);
 
 /// What all connections share.
