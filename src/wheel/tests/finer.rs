@@ -129,6 +129,7 @@ fn what_is_due_already_does_not_wait_for_what_comes_after_it() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "a cascade takes many entries")]
 fn a_slot_comes_up_in_time_while_a_cascade_is_under_way() {
     let mut bench = Bench::divided(16, 2, BITS, ComesUp::WithFirst);
     for _ in 0..10_000 {
