@@ -177,9 +177,9 @@ fn a_shutdown_waits_for_wakes_under_way() {
 
 /// Invariant: the links of a batch of sleepers are the batch's, and the link of a tombstone is its
 /// producer's.
-/// Legal end: the sleep is dropped before the shutdown, during it, or after it.
+/// Legal end: each sleep is dropped before the shutdown, during it, or after it.
 #[test]
-fn a_sleep_is_dropped_while_a_shutdown_collects_the_wakes() {
+fn sleeps_are_dropped_while_a_shutdown_collects_the_wakes() {
     check(3, || {
         let task = Task::new();
         let (timer, driver, _clock) = driven(|b| b.capacity(3));
@@ -190,8 +190,9 @@ fn a_sleep_is_dropped_while_a_shutdown_collects_the_wakes() {
             drop(timer.shutdown());
             drop(driver);
         });
+        // The list of tombstones writes to an entry when the next is pushed.
         drop(first);
-        other.join().expect("no panic");
         drop(second);
+        other.join().expect("no panic");
     });
 }
