@@ -53,3 +53,44 @@ fn a_group_a_handle_and_the_engine_let_go_at_once() {
         ledger.assert_closed(1);
     });
 }
+
+/// Invariant: the same of a cancelled timeout, which the worker collects.
+/// Legal ends: any of the three is last.
+#[test]
+fn a_group_a_handle_and_the_worker_that_collects_let_go_at_once() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, _clock) = driven(|b| b.capacity(2));
+        let group = timer.group();
+        let handle = group.schedule(ticks(9), ledger.task()).expect("open");
+        driver.turn();
+        assert!(handle.cancel());
+        let owners = [thread::spawn(move || drop(group)), thread::spawn(move || drop(handle))];
+        driver.turn();
+        owners.into_iter().for_each(|owner| owner.join().expect("no panic"));
+        let probe = timer.schedule(ticks(9), || ()).expect("open");
+        assert_eq!(entries_in_use(&probe), 1);
+        probe.cancel();
+        drop(driver);
+        ledger.assert_closed(0);
+    });
+}
+
+/// Invariant: an entry that a group still lists is no other timeout's.
+/// Legal ends: it ran; the group cancelled it.
+#[test]
+fn a_group_is_cancelled_while_another_timeout_is_scheduled_where_its_own_was() {
+    check(3, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, _clock) = driven(|b| b.capacity(2));
+        let group = timer.group();
+        group.schedule_detached(ticks(0), ledger.task()).expect("open");
+        let all = thread::spawn(move || group.cancel_all());
+        let fired = driver.turn();
+        let other = timer.schedule(ticks(9), || ()).expect("open");
+        assert_eq!(fired + all.join().expect("no panic"), 1);
+        assert!(other.cancel(), "the group has cancelled another's");
+        drop(driver);
+        ledger.assert_closed(fired);
+    });
+}
