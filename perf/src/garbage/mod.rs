@@ -40,9 +40,10 @@ pub(crate) struct GarbageArgs {
 }
 
 const AFTER_HELP: &str = "\
-Two threads with 50,000 live timeouts each, and four with 100,000, cancel the oldest for each new one, as
-fast as they can. The table shows for how many timeouts the engine has memory, at the first and at the
-second half of a row's time and at most, and how fast it goes. A row fails if that is not bounded.";
+Two threads with 50,000 live timeouts each, and four with 100,000, cancel the oldest for each new
+one, as fast as they can. The table shows for how many timeouts the engine has memory, half way
+through a row's time, in the end, and at most, and how fast it goes. A row fails if that is not
+bounded.";
 
 const ROWS: [(usize, usize); 2] = [(2, 50_000), (4, 100_000)];
 const LOOK: Duration = Duration::from_millis(20);

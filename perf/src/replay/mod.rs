@@ -48,7 +48,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_enum)]
     clock: Option<Clock>,
 
-    /// Seconds of the log in a second of the real clock; implies --clock real [default: 1000]
+    /// Seconds of the log in a second; implies --clock real [default with that clock: 1000]
     #[arg(long, value_name = "FACTOR", value_parser = parse_speed)]
     speed: Option<f64>,
 

@@ -81,8 +81,8 @@ const AFTER_HELP: &str = "\
 Eight engines live as long as the run, with another executor or clock each: the default pool;
 inline; one that refuses batches, with a limit on what is pending; one that panics; one that hands
 batches to other threads; a clock that jumps by days; pauses; driven. Beside them short-lived ones
-of all kinds are started, used, and stopped in all ways with work left; and on one very many timeouts
-are cancelled, one for each new one, while its memory is watched.
+of all kinds are started, used, and stopped in all ways with work left; and on one very many
+timeouts are cancelled, one for each new one, while its memory is watched.
 
 Checked for every timeout, by its id: never early, never twice, not after a cancel that returned
 true, not before the deadline of a reset that returned true; its closure dropped exactly once; and
