@@ -138,8 +138,14 @@ fn what_a_turn_leaves_behind_that_ends_in_the_midst_can_be_cancelled() {
     let mut rig = Rig::new(Limits { transfer: 1_000, expiry: 1_000 });
     let mut held: Vec<_> = (0..MAX_BATCH + 100).map(|_| rig.push_held(Subtick::new(5))).collect();
     let shared = rig.shared.clone();
-    let turn = || rig.shard.turn(&shared, Subtick::new(5), || None, |due| due.hand_over(&mut |_| panic!("on purpose")));
+    let mut taken = Vec::new();
+    let mut sink = |batch| {
+        taken.push(batch);
+        panic!("on purpose");
+    };
+    let turn = || rig.shard.turn(&shared, Subtick::new(5), || None, |due| due.hand_over(&mut sink));
     assert!(catch_unwind(AssertUnwindSafe(turn)).is_err());
+    taken.into_iter().for_each(run);
     let left = held.split_off(MAX_BATCH);
     left.into_iter().take(14).for_each(|held| held.cancel(rig.shared.remote(1)));
     // A close goes through what was cancelled first.
