@@ -21,7 +21,8 @@ pub(crate) struct Stall {
 
 impl Stall {
     pub(crate) const fn none() -> Self {
-        Self { progress: Shown::new(0), since: Shown::new(0), looked: Shown::new(0) }
+        // No progress is that large, so the first look begins the time.
+        Self { progress: Shown::new(u64::MAX), since: Shown::new(0), looked: Shown::new(0) }
     }
 
     /// Notes how far the worker is, and returns whether it is stuck. That nobody has looked for as
@@ -51,6 +52,13 @@ mod tests {
         assert!(stall.is_stuck(7, start + 1_000 * MS));
         assert!(stall.is_stuck(7, start + 1_500 * MS), "and stays so");
         assert!(!stall.is_stuck(8, start + 1_501 * MS), "until it moves");
+    }
+
+    #[test]
+    fn the_first_look_begins_the_time_however_young_the_process_is() {
+        let stall = Stall::none();
+        assert!(!stall.is_stuck(0, 500 * MS) && !stall.is_stuck(0, 1_499 * MS));
+        assert!(stall.is_stuck(0, 1_500 * MS));
     }
 
     #[test]
