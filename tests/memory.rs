@@ -6,13 +6,12 @@ mod common;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tourbillon::{Driver, Inline, Timeout, Timer};
 
-use common::{HOUR, MS, alone, assert_counters_reconcile, eventually, resident_bytes};
+use common::{HOUR, MS, alone, assert_counters_reconcile, block, eventually, resident_bytes};
 
 const STEPS: usize = if cfg!(debug_assertions) { 1_000_000 } else { 10_000_000 };
 const RING: usize = 1_000;
@@ -226,14 +225,7 @@ fn a_reset_that_needs_memory_waits_for_a_worker_that_is_far_behind() {
         let mut timeouts: Vec<_> = (0..40_000).map(|_| timer.schedule(HOUR, || ()).expect("accepted")).collect();
         timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");
         eventually("all are linked", || timer.stats().shards[0].linked >= 40_000);
-        let (begun, has_begun) = channel();
-        let (end, is_over) = channel::<()>();
-        let block = move || {
-            begun.send(()).expect("the test waits");
-            is_over.recv().expect_err("the test hangs up");
-        };
-        timer.schedule_detached(Duration::ZERO, block).expect("accepted");
-        has_begun.recv().expect("it runs");
+        let end = block(|task| timer.schedule_detached(Duration::ZERO, task).expect("accepted"));
         timeouts.drain(20_000..).for_each(|timeout| assert!(timeout.cancel()));
         assert_eq!(timer.stats().waits, 0, "a cancel needs no memory");
         // More than a thread has free entries (192 at most).

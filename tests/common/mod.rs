@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
@@ -41,6 +41,20 @@ pub(crate) fn in_time<R: Send + 'static>(what: &str, work: impl FnOnce() -> R + 
             Ok(()) => unreachable!("it sends before it ends"),
         },
     }
+}
+
+/// Schedules a task that blocks its thread, and returns when it has begun. It ends when the
+/// returned value is dropped.
+#[must_use = "the task ends when this is dropped"]
+pub(crate) fn block(schedule: impl FnOnce(Box<dyn FnOnce() + Send>)) -> Sender<()> {
+    let (begun, has_begun) = channel();
+    let (end, is_over) = channel();
+    schedule(Box::new(move || {
+        begun.send(()).expect("the test waits");
+        is_over.recv().expect_err("the test hangs up");
+    }));
+    has_begun.recv().expect("it runs");
+    end
 }
 
 /// Runs a test in a process of its own, so that what Linux reports about the process's memory and

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
 use tourbillon::{Inline, Shutdown, ThreadPool, Timeout, Timer};
 
-use crate::common::{HOUR, MS, Times, assert_counters_reconcile, eventually, in_time};
+use crate::common::{HOUR, MS, Times, assert_counters_reconcile, block, eventually, in_time};
 use crate::shutdown_with::{begin_to_drain, on_workers};
 
 #[test]
@@ -98,14 +97,7 @@ fn a_drain_does_not_wait_for_a_periodic_timeout_that_is_reset_to_earlier() {
 #[test]
 fn a_run_that_waits_for_a_thread_of_the_pool_does_not_begin_in_a_drain_and_is_handed_back() {
     let timer = Timer::builder().shards(1).executor(ThreadPool::new(1)).build().expect("the options make sense");
-    let (begun, has_begun) = channel();
-    let (end, is_over) = channel::<()>();
-    let block = move || {
-        begun.send(()).expect("the test waits");
-        is_over.recv().expect_err("the test hangs up");
-    };
-    timer.schedule_detached(Duration::ZERO, block).expect("accepted");
-    has_begun.recv().expect("it runs");
+    let end = block(|task| timer.schedule_detached(Duration::ZERO, task).expect("accepted"));
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&runs);
     let count = move || _ = counted.fetch_add(1, Ordering::SeqCst);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tourbillon::{Inline, Timeout, Timer};
 
-use crate::common::{HOUR, MS, eventually, in_time};
+use crate::common::{HOUR, MS, block, eventually, in_time};
 
 /// More than may be cancelled before a call waits.
 const GARBAGE: usize = 20_000;
@@ -33,15 +33,7 @@ fn schedule_linked(timer: &Timer, how_many: usize) -> Vec<Timeout> {
 
 /// Blocks the worker of the calling thread's shard, until the returned value is dropped.
 fn block_worker(timer: &Timer) -> Sender<()> {
-    let (begun, has_begun) = channel();
-    let (end, is_over) = channel();
-    let block = move || {
-        begun.send(()).expect("the test waits");
-        is_over.recv().expect_err("the test hangs up");
-    };
-    timer.schedule_detached(Duration::ZERO, block).expect("accepted");
-    has_begun.recv().expect("it runs");
-    end
+    block(|task| timer.schedule_detached(Duration::ZERO, task).expect("accepted"))
 }
 
 fn cancel_all(timeouts: impl IntoIterator<Item = Timeout>) {
@@ -241,15 +233,7 @@ fn a_reset_of_many_waits_for_all_shards_together_as_long_as_for_one() {
     }
     eventually("all are linked", || linked(&timer) == 3 * (GARBAGE + 300));
     for key in &keys {
-        let (begun, has_begun) = channel();
-        let (end, is_over) = channel::<()>();
-        let block = move || {
-            begun.send(()).expect("the test waits");
-            is_over.recv().expect_err("the test hangs up");
-        };
-        timer.shard_for(key).schedule_detached(Duration::ZERO, block).expect("accepted");
-        has_begun.recv().expect("it runs");
-        ends.push(end);
+        ends.push(block(|task| timer.shard_for(key).schedule_detached(Duration::ZERO, task).expect("accepted")));
     }
     cancel_all(garbage);
     let own = timer.clone();

@@ -1,7 +1,7 @@
 //! Groups: a third owner of an entry, and one cancel of many timeouts.
 
 use super::check::check;
-use super::rig::{Ledger, driven, entries_in_use, ticks};
+use super::rig::{Ledger, assert_all_home, driven, entries_in_use, ticks};
 use crate::sync::thread;
 
 /// Invariant: a timeout that its group and its handle cancel while it expires has one outcome, and
@@ -68,9 +68,7 @@ fn a_group_a_handle_and_the_worker_that_collects_let_go_at_once() {
         let owners = [thread::spawn(move || drop(group)), thread::spawn(move || drop(handle))];
         driver.turn();
         owners.into_iter().for_each(|owner| owner.join().expect("no panic"));
-        let probe = timer.schedule(ticks(9), || ()).expect("open");
-        assert_eq!(entries_in_use(&probe), 1);
-        probe.cancel();
+        assert_all_home(&timer, &mut driver);
         drop(driver);
         ledger.assert_closed(0);
     });
