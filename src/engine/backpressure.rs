@@ -54,8 +54,15 @@ pub(crate) struct Patience {
 
 #[derive(Debug)]
 struct Begun {
-    at: RealTime,
+    /// See [`RealTime::ns`].
+    at_ns: u64,
     tries: usize,
+}
+
+impl Begun {
+    fn has_lasted(&self, now_ns: u64) -> Duration {
+        Duration::from_nanos(now_ns.saturating_sub(self.at_ns))
+    }
 }
 
 impl Remote {
@@ -92,15 +99,16 @@ impl Patience {
             return false;
         }
         remote.ring_if_it_sleeps();
-        let is_stuck = remote.stall.is_stuck(remote.progress(), RealTime::now().ns());
+        let now_ns = RealTime::now().ns();
+        let is_stuck = remote.stall.is_stuck(remote.progress(), now_ns);
         let Some(begun) = &mut self.begun else {
             if !is_stuck {
-                self.begun = Some(Begun { at: RealTime::now(), tries: 0 });
+                self.begun = Some(Begun { at_ns: now_ns, tries: 0 });
                 thread::yield_now();
             }
             return !is_stuck;
         };
-        if is_stuck || self.waited + begun.at.elapsed() >= max {
+        if is_stuck || self.waited + begun.has_lasted(now_ns) >= max {
             self.is_out = true;
             return false;
         }
@@ -128,7 +136,9 @@ impl Patience {
 
     /// Begins with another shard. All waits of a call together last as long as one may.
     pub(crate) fn go_on(&mut self) {
-        self.waited += self.begun.take().map_or(Duration::ZERO, |begun| begun.at.elapsed());
+        if let Some(begun) = self.begun.take() {
+            self.waited += begun.has_lasted(RealTime::now().ns());
+        }
     }
 
     /// Returns whether the call has waited at all.

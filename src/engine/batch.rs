@@ -194,20 +194,15 @@ impl Batched {
         let Self { mut entry, kind } = self;
         let seen = entry.state.load();
         let deadline = seen.deadline();
-        if at.may_go_back && at.remote.wants_back() {
+        let is_periodic = seen.kind() == Kind::Series;
+        // In a drain the runs of a periodic timeout do not go on.
+        if at.may_go_back && (at.remote.wants_back() || is_periodic && at.remote.drains_until().is_some()) {
             entry = match hand_back(at.shared, at.remote, entry) {
                 HandBack::Done(dropped) => return dropped.unwrap_or_else(|panic| runner.report(panic)),
                 HandBack::NotWanted(entry) => entry,
             };
         }
-        if seen.kind() == Kind::Series {
-            if at.may_go_back && at.remote.drains_until().is_some() {
-                // In a drain its runs do not go on.
-                entry = match hand_back(at.shared, at.remote, entry) {
-                    HandBack::Done(dropped) => return dropped.unwrap_or_else(|panic| runner.report(panic)),
-                    HandBack::NotWanted(entry) => entry,
-                };
-            }
+        if is_periodic {
             // SAFETY: a periodic timeout comes into a batch by `push_won`.
             return runner.periodic(deadline, PeriodicRun::new(unsafe { Won::new(entry) }));
         }

@@ -47,7 +47,7 @@ impl Owned {
     pub(crate) fn let_go(self) -> LetGo {
         match self.state.engine_lets_go() {
             EngineGone::OthersOwn => LetGo::OthersOwn,
-            EngineGone::Last => LetGo::Last(Sole(self.0)),
+            EngineGone::Last => LetGo::Last(Sole(self)),
             EngineGone::NotYet => LetGo::NotYet(self),
         }
     }
@@ -61,7 +61,7 @@ impl Owned {
     /// The engine was the entry's last owner.
     #[inline]
     pub(crate) unsafe fn into_sole(self) -> Sole {
-        Sole(self.0)
+        Sole(self)
     }
 
     /// Takes the timeout out of PENDING, for the answer of a shutdown. Returns the entry as it was
@@ -148,10 +148,7 @@ impl Deref for Won {
 #[derive(Debug)]
 #[must_use = "the entry is lost if it is not given back"]
 #[repr(transparent)]
-pub(crate) struct Sole(NonNull<Entry>);
-
-// SAFETY: nobody else owns the entry.
-unsafe impl Send for Sole {}
+pub(crate) struct Sole(Owned);
 
 impl Sole {
     /// # Safety
@@ -159,12 +156,12 @@ impl Sole {
     /// and its memory lives for as long as this value.
     #[inline]
     pub(crate) unsafe fn new(entry: NonNull<Entry>) -> Self {
-        Self(entry)
+        Self(Owned(entry))
     }
 
     #[inline]
     pub(crate) fn into_raw(self) -> NonNull<Entry> {
-        self.0
+        self.0.into_raw()
     }
 
     /// Makes a pending timeout of the entry. `flags` says who owns it besides the engine.
@@ -172,7 +169,7 @@ impl Sole {
     pub(crate) fn arm(self, home: *const (), task: Task, deadline: Subtick, flags: ArmFlags) -> Owned {
         self.fill(home, task);
         self.state.arm(deadline, flags);
-        Owned(self.0)
+        self.0
     }
 }
 
@@ -181,8 +178,6 @@ impl Deref for Sole {
 
     #[inline]
     fn deref(&self) -> &Entry {
-        // SAFETY: nobody else owns the entry, so nobody else frees it. All fields have interior
-        // mutability, so shared references never conflict.
-        unsafe { self.0.as_ref() }
+        &self.0
     }
 }

@@ -304,8 +304,8 @@ impl fmt::Display for ShutdownError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::FromTask => {
-                "shutdown was called from one of the timer's own tasks, which it waits for: call it from another thread, \
-                 or call shutdown_async and do not wait for it"
+                "shutdown was called from one of the timer's own tasks, which it waits for: \
+                 call it from another thread, or call shutdown_async and do not wait for it"
             }
             Self::AlreadyShutdown => "the timer has been shut down before",
             Self::Forked => "the timer was made before this process was forked: only the parent can shut it down",
