@@ -1,18 +1,16 @@
 //! What the worker has taken out of the inbox and not linked yet.
 
-use std::ptr::{self, NonNull};
-
-use crate::entry::{Link, Owned};
-use crate::shard::{ByNext, Taken};
+use crate::entry::{Owned, Stack};
+use crate::shard::Taken;
 
 /// Entries out of the inbox, which gives the newest first. They are turned round, so that what one
 /// thread has scheduled is linked in that order. Of very many, only a part is turned round at a
 /// time.
 #[derive(Debug)]
 pub(super) struct Arrivals {
-    newest_first: Taken<ByNext>,
+    newest_first: Taken<Owned>,
     /// What is turned round so far.
-    oldest_first: Link,
+    oldest_first: Stack,
     /// How many there were, up to 65,535.
     depth: usize,
 }
@@ -20,13 +18,13 @@ pub(super) struct Arrivals {
 impl Arrivals {
     pub(super) const NONE: Self = Self::new(Taken::NONE);
 
-    pub(super) const fn new(taken: Taken<ByNext>) -> Self {
+    pub(super) const fn new(taken: Taken<Owned>) -> Self {
         let depth = taken.depth();
-        Self { newest_first: taken, oldest_first: ptr::null_mut(), depth }
+        Self { newest_first: taken, oldest_first: Stack::new(), depth }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.newest_first.is_empty() && self.oldest_first.is_null()
+        self.newest_first.is_empty() && self.oldest_first.is_empty()
     }
 
     /// Returns how many entries there were when they were taken, up to 65,535, or 0 if none is left
@@ -42,27 +40,18 @@ impl Arrivals {
 
     /// Turns at most `most` entries round. Returns how many.
     pub(super) fn turn_round(&mut self, most: usize) -> usize {
-        let (mut oldest, mut turned) = (self.oldest_first, 0);
+        let mut turned = 0;
         while turned < most {
             let Some(entry) = self.newest_first.pop() else { break };
-            entry.set_next(oldest);
-            oldest = entry.into_raw().as_ptr();
+            self.oldest_first.push(entry);
             turned += 1;
         }
-        self.oldest_first = oldest;
         turned
     }
 
     /// Takes off the oldest entry. Returns `None` if none is left, or if not all are turned round.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Owned> {
-        if !self.newest_first.is_empty() {
-            return None;
-        }
-        // SAFETY: what was turned round was given to this value, which gives each out once.
-        let entry = unsafe { Owned::new(NonNull::new(self.oldest_first)?) };
-        self.oldest_first = entry.next();
-        crate::sync::prefetch(self.oldest_first);
-        Some(entry)
+        if self.newest_first.is_empty() { self.oldest_first.pop() } else { None }
     }
 }

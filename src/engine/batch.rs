@@ -1,15 +1,12 @@
 //! Expired entries on their way to an executor: an intrusive list, so handing them over allocates
 //! nothing.
 
-use std::ptr::NonNull;
-
-use super::chain::Chain;
 use super::lifetime::SharedRef;
 use super::periodic::PeriodicRun;
 use super::run::Run;
-use super::unfired::{HandBack, hand_back, withdraw_outside};
+use super::unfired::{hand_back, hand_back_run, withdraw_outside};
 use crate::count::Counts;
-use crate::entry::{Entry, Expire, Kind, Owned, Won, entry_ref};
+use crate::entry::{Asleep, Expire, Fired, LookedOnce, Marked, Owned, Parts, SeriesRun, Won};
 use crate::shard::Remote;
 use crate::time::Subtick;
 
@@ -26,9 +23,6 @@ pub(crate) const PART: usize = if cfg!(loom) { 1 } else { 8 };
 #[derive(Debug)]
 pub(crate) struct Batch {
     entries: Entries,
-    /// The first entry of the last part. The first entry of each other part names that of the next
-    /// one, so that a thread can leave the rest to others without going through its own part.
-    last_part: Option<NonNull<Entry>>,
     shared: SharedRef,
     shard: usize,
 }
@@ -47,47 +41,29 @@ enum BatchKind {
 
 /// The list itself.
 #[derive(Debug)]
-pub(crate) struct Entries {
-    chain: Chain,
+struct Entries {
+    parts: Parts<PART>,
     kind: BatchKind,
 }
 
-/// An entry that was taken off a batch. It holds the engine's ownership of the entry.
-pub(crate) struct Batched {
-    entry: Owned,
-    kind: BatchKind,
+/// A batch that a thread runs.
+pub(crate) struct Opened<'a> {
+    entries: &'a mut Entries,
+    at: At<'a>,
 }
-
-// SAFETY: expired entries belong to the thread that holds the batch, and their tasks are `Send`.
-unsafe impl Send for Batch {}
 
 impl Batch {
     fn new(shared: SharedRef, shard: usize, kind: BatchKind) -> Self {
-        Self { entries: Entries { chain: Chain::new(), kind }, last_part: None, shared, shard }
+        Self { entries: Entries { parts: Parts::new(), kind }, shared, shard }
     }
 
-    /// Makes a batch for entries that are due at `now`.
-    pub(super) fn due(shared: SharedRef, shard: usize, now: Subtick) -> Self {
-        Self::new(shared, shard, BatchKind::Due(now))
-    }
-
-    /// Makes a batch for entries that a shutdown has expired.
-    pub(super) fn expired(shared: SharedRef, shard: usize) -> Self {
-        Self::new(shared, shard, BatchKind::Expired)
-    }
-
-    /// Makes a batch for entries of sleeping futures, of any length.
-    pub(super) fn of_sleepers(shared: SharedRef, shard: usize) -> Self {
-        Self::new(shared, shard, BatchKind::Sleepers)
-    }
-
-    pub(crate) fn is_of_sleepers(&self) -> bool {
-        self.entries.kind == BatchKind::Sleepers
-    }
-
-    /// Returns the entries, and the engine that `Batched`'s functions need.
-    pub(crate) fn open(&mut self) -> (&mut Entries, &SharedRef) {
-        (&mut self.entries, &self.shared)
+    /// Opens the batch, to run it on this thread. With `may_go_back` a shutdown gets what has not
+    /// begun.
+    pub(crate) fn open(&mut self, may_go_back: bool) -> Opened<'_> {
+        let remote = self.shared.remote(self.shard);
+        let counts = self.shared.thread_state().map(|mine| self.shared.counts_of(mine, remote));
+        let at = At { shared: &self.shared, remote, counts, may_go_back };
+        Opened { entries: &mut self.entries, at }
     }
 
     pub(crate) fn shared(&self) -> &SharedRef {
@@ -104,133 +80,206 @@ impl Batch {
     pub(crate) fn append(&mut self, other: Self) {
         let is_alike = self.shard == other.shard && self.entries.kind == other.entries.kind;
         assert!(is_alike && self.shared.id() == other.shared.id(), "batches of one shard and kind");
-        self.entries.chain.append(other.entries.chain);
+        self.entries.parts.append(other.entries.parts);
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.entries.chain.len()
+        self.entries.parts.len()
     }
 
     /// Splits off all but the first part. Returns `None` if there is only one.
     pub(crate) fn split_off(&mut self) -> Option<Self> {
-        let chain = self.entries.split_off()?;
+        let parts = self.entries.parts.split_off()?;
         let mut rest = Self::new(self.shared.clone(), self.shard, self.entries.kind);
-        rest.entries.chain = chain;
+        rest.entries.parts = parts;
         Some(rest)
     }
 
-    /// Moves the first part to the entries of a batch that this one was split off. Those have all
-    /// been taken off.
-    pub(crate) fn move_part(&mut self, entries: &mut Entries) {
-        assert!(self.entries.kind == entries.kind && entries.chain.len() == 0, "all of the part was taken off");
-        let rest = self.entries.split_off().unwrap_or_else(Chain::new);
-        entries.chain = std::mem::replace(&mut self.entries.chain, rest);
-    }
-
-    /// Adds an entry that was taken out of PENDING for this batch.
-    #[inline]
-    pub(super) fn push_won(&mut self, entry: Won) {
-        self.push(entry.into_owned());
-    }
-
-    /// Adds a timeout that runs once, and is claimed by the runner.
-    ///
-    /// # Safety
-    /// The batch is [`due`](Self::due), and the timeout is no periodic one.
-    #[inline]
-    pub(super) unsafe fn push_due(&mut self, entry: Owned) {
-        self.push(entry);
-    }
-
-    #[inline]
-    fn push(&mut self, entry: Owned) {
-        // A batch of sleepers is never split. And their futures may drop them meanwhile: a future
-        // whose sleep a shutdown has ended leaves a tombstone, whose link is in the same place.
-        if !self.is_of_sleepers()
-            && self.len().is_multiple_of(PART)
-            && let Some(before) = self.last_part.replace(NonNull::from(&*entry))
-        {
-            // SAFETY: entries of the batch are its own.
-            unsafe { entry_ref(before) }.set_next_part(entry.as_link());
-        }
-        self.entries.chain.push(entry);
+    /// Moves the first part to the batch that this one was split off. Its entries have all been
+    /// taken off.
+    pub(crate) fn move_part(&mut self, to: &mut Opened<'_>) {
+        let (entries, is_its_own) = (&mut *to.entries, to.at.shared.id() == self.shared.id());
+        assert!(is_its_own && entries.kind == self.entries.kind, "it was split off that batch");
+        assert!(entries.parts.len() == 0, "all of the part was taken off");
+        let rest = self.entries.parts.split_off().unwrap_or_else(Parts::new);
+        entries.parts = std::mem::replace(&mut self.entries.parts, rest);
     }
 }
 
-impl Entries {
-    /// Splits off all but the first part. Returns `None` if there is only one.
-    fn split_off(&mut self) -> Option<Chain> {
-        if self.chain.len() <= PART {
-            return None;
-        }
-        let next = NonNull::new(self.chain.first()?.next_part())?;
-        // SAFETY: the first entry of a part names that of the next one.
-        Some(unsafe { self.chain.split_off(PART, next) })
+/// A batch of timeouts that are due, while it is filled.
+pub(super) struct DueBatch(Batch);
+
+impl DueBatch {
+    pub(super) fn new(shared: SharedRef, shard: usize, now: Subtick) -> Self {
+        Self(Batch::new(shared, shard, BatchKind::Due(now)))
     }
 
-    /// Takes the next entry off.
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<Batched> {
-        self.chain.pop().map(|entry| Batched { entry, kind: self.kind })
+    pub(super) fn push(&mut self, entry: Marked) {
+        self.0.entries.parts.push(entry.into_owned());
+    }
+
+    #[inline]
+    pub(super) fn push_run(&mut self, run: SeriesRun) {
+        self.0.entries.parts.push(run.into_owned());
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn into_batch(self) -> Batch {
+        self.0
     }
 }
 
-impl Batched {
-    /// Wakes the sleeping future, whose entry was expired for this batch.
-    #[inline(always)]
-    pub(crate) fn wake(self, at: At<'_>, runner: &mut impl Run) {
-        assert!(self.kind == BatchKind::Sleepers, "a future");
-        let deadline = self.entry.state.deadline();
-        // SAFETY: the entry was taken out of PENDING for this batch, and was taken off once.
-        let waker = unsafe { self.entry.take_waker() };
-        at.shared.let_go(self.entry);
-        runner.wake(deadline, waker);
+/// A batch of timeouts that a shutdown has expired, while it is filled.
+pub(super) struct ExpiredBatch(Batch);
+
+impl ExpiredBatch {
+    pub(super) fn new(shared: SharedRef, shard: usize) -> Self {
+        Self(Batch::new(shared, shard, BatchKind::Expired))
     }
 
-    /// Claims the timeout and runs it, if it is still to be run. Otherwise does with it what its
-    /// word says: it was cancelled or put off, or a shutdown wants it back.
+    pub(super) fn push(&mut self, fired: Fired) {
+        self.0.entries.parts.push(match fired {
+            Fired::Once(won) => won.into_owned(),
+            Fired::Run(run) => run.into_owned(),
+            Fired::Sleeper(_) => unreachable!("a future is woken, not run"),
+        });
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn into_batch(self) -> Batch {
+        self.0
+    }
+}
+
+/// A batch of sleeping futures, of any length, while it is filled.
+#[derive(Debug)]
+pub(super) struct SleeperBatch(Batch);
+
+impl SleeperBatch {
+    pub(super) fn new(shared: SharedRef, shard: usize) -> Self {
+        Self(Batch::new(shared, shard, BatchKind::Sleepers))
+    }
+
+    /// Such a batch is not split: its futures may drop their entries meanwhile. A future whose sleep
+    /// a shutdown has ended leaves a tombstone, whose link is in the place of a part's.
+    #[inline]
+    pub(super) fn push(&mut self, entry: Asleep) {
+        self.0.entries.parts.push_whole(entry.into_owned());
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn into_batch(self) -> Batch {
+        self.0
+    }
+}
+
+impl<'a> Opened<'a> {
+    pub(crate) fn shared(&self) -> &'a SharedRef {
+        self.at.shared
+    }
+
+    /// Runs the entries, one after the other.
     #[inline(always)]
-    pub(crate) fn run(self, at: At<'_>, runner: &mut impl Run) {
-        let Self { mut entry, kind } = self;
-        let seen = entry.state.load();
-        let deadline = seen.deadline();
-        let is_periodic = seen.kind() == Kind::Series;
-        // In a drain the runs of a periodic timeout do not go on.
-        if at.may_go_back && (at.remote.wants_back() || is_periodic && at.remote.drains_until().is_some()) {
-            entry = match hand_back(at.shared, at.remote, entry) {
-                HandBack::Done(dropped) => return dropped.unwrap_or_else(|panic| runner.report(panic)),
-                HandBack::NotWanted(entry) => entry,
-            };
+    pub(crate) fn run(&mut self, runner: &mut impl Run) {
+        let (at, kind) = (self.at, self.entries.kind);
+        if kind == BatchKind::Sleepers {
+            while let Some(entry) = self.entries.parts.pop() {
+                // SAFETY: into such a batch come only sleepers, and they come off it once.
+                wake(unsafe { Asleep::new(entry) }, at, runner);
+            }
+            return;
         }
-        if is_periodic {
-            // SAFETY: a periodic timeout comes into a batch by `push_won`.
-            return runner.periodic(deadline, PeriodicRun::new(unsafe { Won::new(entry) }));
+        while let Some(entry) = self.entries.parts.pop() {
+            run(entry, kind, at, runner);
         }
-        let BatchKind::Due(now) = kind else {
-            // SAFETY: into such a batch entries come by `push_won`.
-            return run_expired(unsafe { Won::new(entry) }, at, deadline, runner);
-        };
-        // SAFETY: the entry is the engine's, and has no sleeper.
-        let mut copy = unsafe { entry.copy_task() };
-        match entry.state.claim(seen, now) {
-            Expire::Fire => {}
-            // SAFETY: the engine was the last owner.
-            Expire::FireLast => at.shared.put_entry(unsafe { entry.into_sole() }),
-            other => return pass_over(entry, at, other, runner),
+    }
+}
+
+/// Claims the timeout and runs it, if it is still to be run. Otherwise does with it what its word
+/// says: it was cancelled or put off, or a shutdown wants it back.
+#[inline(always)]
+fn run(entry: Owned, kind: BatchKind, at: At<'_>, runner: &mut impl Run) {
+    let once = match entry.look().once() {
+        Ok(once) => once,
+        Err(periodic) => {
+            let deadline = periodic.deadline();
+            // SAFETY: a periodic timeout comes into a batch only as a run, and off it once.
+            return run_again(unsafe { SeriesRun::new(periodic.into_owned()) }, at, deadline, runner);
+        }
+    };
+    let BatchKind::Due(now) = kind else {
+        // SAFETY: into such a batch others come only as `Won`, and they come off it once.
+        return run_expired(unsafe { Won::new(once.into_owned()) }, at, runner);
+    };
+    if at.may_go_back && at.remote.wants_back() {
+        return take_back(once.into_owned(), at, now, runner);
+    }
+    run_due(once, at, now, runner);
+}
+
+/// Claims a timeout that was due at `now`, and runs it.
+#[inline(always)]
+fn run_due(once: LookedOnce, at: At<'_>, now: Subtick, runner: &mut impl Run) {
+    let claimed = once.claim(now, |deadline, task, last| {
+        if let Some(entry) = last {
+            at.shared.put_entry(entry);
         }
         at.count();
-        // SAFETY: this call has claimed the entry after it made the copy.
-        runner.once(deadline, unsafe { copy.as_task() });
+        runner.once(deadline, task);
+    });
+    if let Err((entry, found)) = claimed {
+        pass_over(entry, at, found, runner);
     }
+}
+
+/// Gives a timeout to the shutdown that wants it back. Runs it if none does any more.
+#[cold]
+#[inline(never)]
+fn take_back(entry: Owned, at: At<'_>, now: Subtick, runner: &mut impl Run) {
+    match hand_back(at.shared, at.remote, entry) {
+        Ok(dropped) => dropped.unwrap_or_else(|panic| runner.report(panic)),
+        Err(entry) => match entry.look().once() {
+            Ok(once) => run_due(once, at, now, runner),
+            Err(_) => unreachable!("its kind does not change"),
+        },
+    }
+}
+
+#[inline(always)]
+fn wake(entry: Asleep, at: At<'_>, runner: &mut impl Run) {
+    let deadline = entry.deadline();
+    let (waker, entry) = entry.take_waker();
+    at.shared.let_go(entry);
+    runner.wake(deadline, waker);
+}
+
+/// Runs a periodic timeout, unless it goes back: in a drain, too, its runs do not go on.
+#[inline]
+fn run_again(mut run: SeriesRun, at: At<'_>, deadline: Subtick, runner: &mut impl Run) {
+    if at.may_go_back && (at.remote.wants_back() || at.remote.drains_until().is_some()) {
+        run = match hand_back_run(at.shared, at.remote, run) {
+            Ok(dropped) => return dropped.unwrap_or_else(|panic| runner.report(panic)),
+            Err(run) => run,
+        };
+    }
+    runner.periodic(deadline, PeriodicRun::new(run));
 }
 
 /// Runs a timeout that was taken out of PENDING, and counted then.
-fn run_expired(entry: Won, at: At<'_>, deadline: Subtick, runner: &mut impl Run) {
-    // SAFETY: the task is the caller's, and there is no sleeper.
-    let mut copy = unsafe { entry.copy_task() };
-    at.shared.let_go(entry.into_owned());
-    // SAFETY: the task is the caller's.
-    runner.once(deadline, unsafe { copy.as_task() });
+fn run_expired(entry: Won, at: At<'_>, runner: &mut impl Run) {
+    let deadline = entry.deadline();
+    entry.run_in_place(|entry| at.shared.let_go(entry), |task| runner.once(deadline, task));
 }
 
 /// Does what is to be done with a timeout that could not be claimed.
@@ -247,11 +296,11 @@ fn pass_over(entry: Owned, at: At<'_>, found: Expire, runner: &mut impl Run) {
     // The shard has been closed.
     if at.remote.is_to_fire() {
         entry = match entry.expire_early() {
-            Ok(expired) => {
+            Ok(Fired::Once(expired)) => {
                 at.count();
-                let deadline = expired.state.deadline();
-                return run_expired(expired, at, deadline, runner);
+                return run_expired(expired, at, runner);
             }
+            Ok(_) => unreachable!("a timeout that runs once"),
             Err(cancelled) => cancelled,
         };
     }
@@ -264,22 +313,16 @@ fn pass_over(entry: Owned, at: At<'_>, found: Expire, runner: &mut impl Run) {
 
 /// Where a batch runs.
 #[derive(Clone, Copy)]
-pub(crate) struct At<'a> {
+struct At<'a> {
     shared: &'a SharedRef,
     remote: &'a Remote,
     /// What the thread counts for the shard, if it has a state of its own.
     counts: Option<&'a Counts>,
+    /// A shutdown gets what has not begun.
     may_go_back: bool,
 }
 
-impl<'a> At<'a> {
-    /// `shard` is the batch's. With `may_go_back` a shutdown gets what has not begun.
-    pub(crate) fn new(shared: &'a SharedRef, shard: usize, may_go_back: bool) -> Self {
-        let remote = shared.remote(shard);
-        let counts = shared.thread_state().map(|mine| shared.counts_of(mine, remote));
-        Self { shared, remote, counts, may_go_back }
-    }
-
+impl At<'_> {
     /// Counts a timeout as fired. Before it runs, because a task that schedules must find the place
     /// under the limit that it has freed.
     #[inline]

@@ -2,12 +2,12 @@
 //! queues.
 
 use super::arrivals::Arrivals;
-use super::batch::{Batch, MAX_BATCH};
+use super::batch::{Batch, ExpiredBatch, MAX_BATCH, SleeperBatch};
 use super::lifetime::SharedRef;
 use super::unfired::UnfiredList;
 use crate::arena::EntryCache;
-use crate::entry::{Entry, Kind, LetGo, Owned, Sole, Won};
-use crate::shard::{ByAside, Remote, Taken};
+use crate::entry::{Asleep, Fired, LetGo, Linkable, MaybeLinked, Node, Owned, Sole, Withdrawn};
+use crate::shard::{Remote, Taken};
 use crate::time::Subtick;
 use crate::wheel::{LevelView, Wheel};
 
@@ -45,12 +45,12 @@ pub(crate) struct Core {
     pub(super) limits: Limits,
     /// Taken out of the queues, and not gone through yet.
     pub(super) inbox: Arrivals,
-    pub(super) cancelled: Taken<ByAside>,
-    pub(super) resets: Taken<ByAside>,
+    pub(super) cancelled: Taken<MaybeLinked>,
+    pub(super) resets: Taken<Node>,
     pub(super) noted: Noted,
     pub(super) free: EntryCache,
     /// Expired entries of sleeping futures, which are woken when the turn is over.
-    pub(super) wakes: Option<Batch>,
+    pub(super) wakes: Option<SleeperBatch>,
     /// What the end of a driven engine has expired, and runs when the shards are unlocked. It is
     /// kept here because it must need no memory.
     held: Option<Batch>,
@@ -99,17 +99,20 @@ impl Core {
     }
 
     #[inline]
-    pub(super) fn unlink(&mut self, entry: &Entry) {
-        if entry.is_in_a_slot() {
-            // SAFETY: the entry is of this shard, so it is in a slot of this wheel. `Due` seals the
-            // slot that it leaves, and borrows the core until then.
-            unsafe { self.wheel.remove(entry) };
+    pub(super) fn unlink(&mut self, entry: MaybeLinked) -> Linkable {
+        // SAFETY: the entry is of this shard, so it is in a slot of this wheel or in none. `Due`
+        // seals the slot that it leaves, and borrows the core until then.
+        unsafe {
+            if entry.is_in_a_slot() {
+                self.wheel.remove(&entry);
+            }
+            entry.into_linkable()
         }
     }
 
     #[inline(always)] // Its callers are loops of few instructions.
-    pub(super) fn unlink_and_let_go(&mut self, shared: &SharedRef, entry: Owned) {
-        self.unlink(&entry);
+    pub(super) fn unlink_and_let_go(&mut self, shared: &SharedRef, entry: MaybeLinked) {
+        let entry = self.unlink(entry).into_owned();
         let gone = let_go(&self.free, shared, entry);
         debug_assert!(gone.is_ok(), "only an entry that was never linked is revived");
     }
@@ -133,17 +136,14 @@ impl Core {
     /// ([`take_wakes`](Self::take_wakes)), because nobody could wake them later.
     pub(crate) fn close(&mut self, shared: &SharedRef) -> UnfiredList {
         let (mut left, mut wakes) = (UnfiredList::new(), self.wakes.take());
-        let before = wakes.as_ref().map_or(0, Batch::len);
+        let before = wakes.as_ref().map_or(0, SleeperBatch::len);
         let remote = shared.remote(self.index);
-        self.empty(shared, remote, |free, entry| {
-            let Some(entry) = take_back(free, shared, entry, Owned::withdraw) else { return };
-            if entry.state.load().kind() == Kind::Sleeper {
-                wake_later(&mut wakes, entry, shared, remote);
-            } else {
-                left.push(shared, entry);
-            }
+        self.empty(shared, remote, |free, entry| match take_back(free, shared, entry, Owned::withdraw) {
+            Some(Withdrawn::Sleeper(entry)) => wake_later(&mut wakes, entry, shared, remote),
+            Some(Withdrawn::Task(entry)) => left.push(shared, entry),
+            None => {}
         });
-        let withdrawn = left.len() + wakes.as_ref().map_or(0, Batch::len) - before;
+        let withdrawn = left.len() + wakes.as_ref().map_or(0, SleeperBatch::len) - before;
         remote.counters.returned.add(withdrawn as u64);
         shared.give_places_back(withdrawn);
         self.wakes = wakes;
@@ -160,7 +160,7 @@ impl Core {
                 fire(&mut batch, &mut wakes, entry, shared, remote, sink);
             }
         });
-        batch.into_iter().for_each(sink);
+        batch.map(ExpiredBatch::into_batch).into_iter().for_each(sink);
         self.wakes = wakes;
     }
 
@@ -206,8 +206,7 @@ impl Core {
         // The entries that the nodes name are not looked at: they were in the wheel.
         for mut nodes in [std::mem::replace(&mut self.resets, Taken::NONE), remote.resets.close()] {
             while let Some(node) = nodes.pop() {
-                // SAFETY: a node belongs to no timeout, so the worker is its sole owner.
-                give_back(&self.free, shared, unsafe { node.into_sole() });
+                give_back(&self.free, shared, node.into_sole());
             }
         }
         // Producers that wait for the worker go by these.
@@ -222,30 +221,29 @@ impl Core {
 /// full batch over.
 #[inline]
 fn fire(
-    batch: &mut Option<Batch>,
-    wakes: &mut Option<Batch>,
-    entry: Won,
+    batch: &mut Option<ExpiredBatch>,
+    wakes: &mut Option<SleeperBatch>,
+    fired: Fired,
     shared: &SharedRef,
     remote: &Remote,
     sink: &mut impl FnMut(Batch),
 ) {
-    let kind = entry.state.load().kind();
-    if kind != Kind::Series {
+    if !matches!(fired, Fired::Run(_)) {
         count_fired(1, shared, remote);
     }
-    if kind == Kind::Sleeper {
+    if let Fired::Sleeper(entry) = fired {
         return wake_later(wakes, entry, shared, remote);
     }
-    let open = batch.get_or_insert_with(|| Batch::expired(shared.clone(), remote.index()));
-    open.push_won(entry);
+    let open = batch.get_or_insert_with(|| ExpiredBatch::new(shared.clone(), remote.index()));
+    open.push(fired);
     if open.len() == MAX_BATCH {
-        batch.take().into_iter().for_each(sink);
+        batch.take().map(ExpiredBatch::into_batch).into_iter().for_each(sink);
     }
 }
 
 /// Adds an entry of a sleeping future to those that are to be woken.
-pub(super) fn wake_later(wakes: &mut Option<Batch>, entry: Won, shared: &SharedRef, remote: &Remote) {
-    wakes.get_or_insert_with(|| Batch::of_sleepers(shared.clone(), remote.index())).push_won(entry);
+pub(super) fn wake_later(wakes: &mut Option<SleeperBatch>, entry: Asleep, shared: &SharedRef, remote: &Remote) {
+    wakes.get_or_insert_with(|| SleeperBatch::new(shared.clone(), remote.index())).push(entry);
 }
 
 /// Counts timeouts as fired, on the worker, before they run. A periodic timeout keeps its place
@@ -278,12 +276,12 @@ pub(super) fn give_back(free: &EntryCache, shared: &SharedRef, entry: Sole) {
 }
 
 /// Takes an entry out of PENDING by `win`. Gives it up if it was cancelled.
-fn take_back(
+fn take_back<W>(
     free: &EntryCache,
     shared: &SharedRef,
     mut entry: Owned,
-    win: impl Fn(Owned) -> Result<Won, Owned>,
-) -> Option<Won> {
+    win: impl Fn(Owned) -> Result<W, Owned>,
+) -> Option<W> {
     // Repeats if the entry was revived after it was found cancelled.
     loop {
         entry = match win(entry) {

@@ -6,12 +6,12 @@
 //! thread that runs the batch ([`Batched::run`](super::batch::Batched::run)). See
 //! `shard/README.md`, section 12.
 
-use super::batch::{Batch, MAX_BATCH};
+use super::batch::{Batch, DueBatch, MAX_BATCH};
 use super::core::{Core, count_fired, give_back, wake_later};
 use super::lifetime::SharedRef;
 use super::periodic::PeriodicRun;
 use super::run::Run;
-use crate::entry::{Expire, Kind, Owned, Snapshot, Won};
+use crate::entry::{Fired, OtherUp, SeriesRun, Still};
 use crate::shard::Remote;
 use crate::time::Subtick;
 use crate::wheel::Budget;
@@ -64,30 +64,28 @@ impl<'a> Due<'a> {
                 *self.budget = Budget::new(0);
             }
             let Some(entry) = self.core.wheel.pop_due(self.core.now, self.budget) else { break };
-            let seen = entry.state.load();
-            if seen.kind() != Kind::Once {
-                if let Some(run) = self.expire(entry, seen) {
-                    runner.periodic(seen.deadline(), run);
-                }
-                continue;
-            }
-            // SAFETY: the entry is the engine's, and has no sleeper.
-            let mut copy = unsafe { entry.copy_task() };
-            match entry.state.claim(seen, self.core.now) {
-                Expire::Fire => {}
-                // SAFETY: the engine was the last owner.
-                Expire::FireLast => give_back(&self.core.free, self.shared, unsafe { entry.into_sole() }),
-                other => {
-                    self.put_back(entry, other);
+            let claimed = match entry.look() {
+                Ok(once) => once.claim(self.core.now, |deadline, task, last| {
+                    if let Some(entry) = last {
+                        give_back(&self.core.free, self.shared, entry);
+                    }
+                    self.fired += 1;
+                    // Before it runs, because a task that schedules must find the place under the
+                    // limit that it has freed.
+                    count_fired(1, self.shared, self.remote);
+                    runner.once(deadline, task);
+                }),
+                Err(other) => {
+                    let deadline = other.deadline();
+                    if let Some(run) = self.expire(other) {
+                        runner.periodic(deadline, PeriodicRun::new(run));
+                    }
                     continue;
                 }
+            };
+            if let Err(still) = claimed {
+                self.put_back(still);
             }
-            self.fired += 1;
-            // Before it runs, because a task that schedules must find the place under the limit
-            // that it has freed.
-            count_fired(1, self.shared, self.remote);
-            // SAFETY: this call has claimed the entry after it made the copy.
-            runner.once(seen.deadline(), unsafe { copy.as_task() });
         }
         if self.fired > 0 {
             // After the tasks: what they have scheduled on other shards is still to run.
@@ -98,78 +96,81 @@ impl<'a> Due<'a> {
     /// Hands all that is due to `sink`, in batches. `sink` must not panic: in the middle of a slot
     /// the wheel does not know where all of its entries are.
     pub(crate) fn hand_over(&mut self, sink: &mut impl FnMut(Batch)) {
-        let mut batch: Option<Batch> = None;
+        let mut batch: Option<DueBatch> = None;
         while let Some(entry) = self.core.wheel.pop_due(self.core.now, self.budget) {
-            let seen = entry.state.load();
-            let run = match seen.kind() {
-                Kind::Once => match entry.state.batch(seen, self.core.now) {
-                    Expire::Fire | Expire::FireLast => {
+            let due = match entry.look() {
+                Ok(once) => match once.batch(self.core.now) {
+                    Ok(marked) => {
                         self.fired += 1;
-                        Err(entry)
+                        Ok(marked)
                     }
-                    other => {
-                        self.put_back(entry, other);
+                    Err(still) => {
+                        self.put_back(still);
                         continue;
                     }
                 },
-                Kind::Series | Kind::Sleeper => match self.expire(entry, seen) {
-                    Some(run) => Ok(run),
+                Err(other) => match self.expire(other) {
+                    Some(run) => Err(run),
                     None => continue,
                 },
             };
-            let open = batch.get_or_insert_with(|| Batch::due(self.shared.clone(), self.remote.index(), self.core.now));
-            match run {
-                Ok(run) => open.push_won(run.into_won()),
-                // SAFETY: the batch is due, and the timeout runs once.
-                Err(once) => unsafe { open.push_due(once) },
+            let open =
+                batch.get_or_insert_with(|| DueBatch::new(self.shared.clone(), self.remote.index(), self.core.now));
+            match due {
+                Ok(marked) => open.push(marked),
+                Err(run) => open.push_run(run),
             }
             if open.len() == MAX_BATCH {
-                batch.take().into_iter().for_each(&mut *sink);
+                batch.take().map(DueBatch::into_batch).into_iter().for_each(&mut *sink);
             }
         }
-        batch.into_iter().for_each(sink);
+        batch.map(DueBatch::into_batch).into_iter().for_each(sink);
     }
 
     /// Expires a periodic timeout, and returns its run, or expires a sleeping future, which is
-    /// woken when the turn is over. `seen` says that it is of these kinds.
-    #[inline]
-    fn expire(&mut self, entry: Owned, seen: Snapshot) -> Option<PeriodicRun> {
-        if seen.kind() == Kind::Series && self.remote.drains_until().is_some() {
+    /// woken when the turn is over.
+    #[inline(always)] // It is called in both loops, for each timeout of these kinds.
+    fn expire(&mut self, entry: OtherUp) -> Option<SeriesRun> {
+        if entry.is_periodic() && self.remote.drains_until().is_some() {
             // Its runs do not go on. It stays pending, and the close hands it back.
-            self.core.wheel.insert_again(entry, Subtick::NEVER);
+            self.core.wheel.insert_again(entry.into_linkable(), Subtick::NEVER);
             return None;
         }
-        match entry.state.expire(seen, self.core.now) {
-            Expire::Fire | Expire::FireLast => self.fired += 1,
-            other => {
-                self.put_back(entry, other);
-                return None;
+        match entry.expire(self.core.now) {
+            Ok(fired) => {
+                self.fired += 1;
+                match fired {
+                    Fired::Run(run) => Some(run),
+                    Fired::Sleeper(entry) => {
+                        // At once, because a task of this very turn may need its place under the
+                        // limit.
+                        count_fired(1, self.shared, self.remote);
+                        wake_later(&mut self.core.wakes, entry, self.shared, self.remote);
+                        None
+                    }
+                    Fired::Once(_) => unreachable!("a timeout that runs once is claimed"),
+                }
+            }
+            Err(still) => {
+                self.put_back(still);
+                None
             }
         }
-        // SAFETY: this call has expired it.
-        let entry = unsafe { Won::new(entry) };
-        if seen.kind() == Kind::Sleeper {
-            // At once, because a task of this very turn may need its place under the limit.
-            count_fired(1, self.shared, self.remote);
-            wake_later(&mut self.core.wakes, entry, self.shared, self.remote);
-            return None;
-        }
-        Some(PeriodicRun::new(entry))
     }
 
     /// Links an entry again that has come up and is not due, unless it was cancelled.
     #[inline(never)]
-    fn put_back(&mut self, entry: Owned, found: Expire) {
+    fn put_back(&mut self, still: Still) {
         let (now, wheel) = (self.core.now, &mut self.core.wheel);
-        match found {
-            Expire::NotBefore(deadline) => {
+        match still {
+            Still::NotBefore(entry, deadline) => {
                 self.relinked += 1;
                 wheel.insert_again(entry, deadline);
             }
             // It stays linked, so that a shutdown before its node arrives still finds it.
-            Expire::ResetQueued => wheel.insert_for_next_tick(entry, now),
+            Still::ResetQueued(entry) => wheel.insert_for_next_tick(entry, now),
             // The cancelled queue, or the reset queue, brings it, and finds it in no slot.
-            Expire::Cancelled | Expire::Fire | Expire::FireLast => entry.leave_to_its_queue(),
+            Still::Cancelled => {}
         }
     }
 }

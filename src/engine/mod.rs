@@ -4,7 +4,6 @@
 mod arrivals;
 mod backpressure;
 mod batch;
-mod chain;
 mod core;
 mod due;
 mod in_flight;
@@ -19,7 +18,7 @@ mod turn;
 mod unfired;
 
 pub(crate) use backpressure::Patience;
-pub(crate) use batch::{At, Batch, Entries, PART};
+pub(crate) use batch::{Batch, Opened, PART};
 pub(crate) use core::{Core, Limits, TurnResult};
 pub(crate) use due::Due;
 pub(crate) use lifetime::{EngineRef, SharedRef};

@@ -5,24 +5,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::lifetime::SharedRef;
 use super::unfired::{clear_away, withdraw_outside};
-use crate::entry::{Begin, Owned, Rearm, Task, Won};
+use crate::entry::{Begun, Fired, Owned, Running, SeriesRun, Task, Withdrawn};
 use crate::panics::{self, Ran};
 use crate::shard::Remote;
 use crate::time::Subtick;
 
-/// A run of an expired periodic timeout. Its entry is in no list, and its task belongs to this
-/// value.
+/// A run of an expired periodic timeout.
 #[derive(Debug)]
-pub(crate) struct PeriodicRun(Won);
+pub(crate) struct PeriodicRun(SeriesRun);
 
 impl PeriodicRun {
-    /// The entry is a periodic timeout's, which has expired.
-    pub(crate) fn new(entry: Won) -> Self {
-        Self(entry)
-    }
-
-    pub(super) fn into_won(self) -> Won {
-        self.0
+    pub(crate) fn new(run: SeriesRun) -> Self {
+        Self(run)
     }
 
     /// Runs the task, if the run is still wanted, and arms the timeout for the next run. A panic
@@ -30,33 +24,32 @@ impl PeriodicRun {
     // Out of line: most timeouts are not periodic, and the code that runs those is shorter without.
     #[inline(never)]
     pub(crate) fn run(self, shared: &SharedRef, begins: impl FnOnce()) -> Ran {
-        let (entry, next, has_run) = match self.0.state.begin_run() {
-            Begin::Cancelled => return clear_away(shared, self.0),
+        let (run, next, has_run) = match self.0.begin() {
+            Begun::Cancelled(entry) => return clear_away(shared, entry),
             // The word says when.
-            Begin::Moved => (self.0, Subtick::NEVER, false),
-            Begin::Run(deadline) => {
+            Begun::Moved(run) => (run, Subtick::NEVER, false),
+            Begun::Run(mut task, running, deadline) => {
                 begins();
-                let (mut task, entry) = self.0.take_task();
-                shared.count(remote_of(&entry, shared), |counts| counts.runs.add(1));
+                shared.count(remote_of(running.as_owned(), shared), |counts| counts.runs.add(1));
                 match catch_unwind(AssertUnwindSafe(|| task.run_again(deadline, shared.timeline()))) {
                     Ok(Some(next)) => {
                         if next.is_overdue {
                             shared.overdue.set();
                         }
-                        (Won::put_back(task, entry), next.deadline, true)
+                        (running.put_back(task), next.deadline, true)
                     }
-                    Ok(None) => return end(shared, entry, task),
+                    Ok(None) => return end(shared, running, task),
                     Err(panic) => {
                         // If the drop panics too, that second panic is not reported.
-                        end(shared, entry, task).unwrap_or_else(panics::discard);
+                        end(shared, running, task).unwrap_or_else(panics::discard);
                         return Err(panic);
                     }
                 }
             }
         };
-        match entry.state.rearm(next) {
-            Rearm::Pending => push(shared, entry.into_owned(), has_run),
-            Rearm::Cancelled => clear_away(shared, entry),
+        match run.rearm(next) {
+            Ok(entry) => push(shared, entry, has_run),
+            Err(cancelled) => clear_away(shared, cancelled),
         }
     }
 }
@@ -73,18 +66,20 @@ fn push(shared: &SharedRef, entry: Owned, has_run: bool) -> Ran {
     let Err(mut entry) = (unsafe { remote.push_again(entry, shared.timeline()) }) else { return Ok(()) };
     if has_run {
         entry = match entry.withdraw() {
-            Ok(withdrawn) => {
+            Ok(Withdrawn::Task(withdrawn)) => {
                 shared.give_places_back(1);
                 shared.count(remote, |counts| counts.finished.add(1));
                 return clear_away(shared, withdrawn);
             }
+            Ok(Withdrawn::Sleeper(_)) => unreachable!("a periodic timeout"),
             Err(cancelled) => cancelled,
         };
     } else {
         // A reset had moved the run to a later time, and the timeout was waiting for it.
         if remote.is_to_fire() {
             entry = match entry.expire_early() {
-                Ok(expired) => return PeriodicRun(expired).run(shared, || ()),
+                Ok(Fired::Run(expired)) => return PeriodicRun(expired).run(shared, || ()),
+                Ok(_) => unreachable!("a periodic timeout"),
                 Err(cancelled) => cancelled,
             };
         }
@@ -99,8 +94,9 @@ fn push(shared: &SharedRef, entry: Owned, has_run: bool) -> Ran {
 }
 
 /// Ends the timeout after its last run.
-fn end(shared: &SharedRef, entry: Owned, task: Task) -> Ran {
-    if entry.state.end_series() {
+fn end(shared: &SharedRef, running: Running, task: Task) -> Ran {
+    let (was_wanted, entry) = running.end();
+    if was_wanted {
         shared.count(remote_of(&entry, shared), |counts| counts.finished.add(1));
         shared.give_places_back(1);
     }

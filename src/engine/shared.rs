@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
-use super::chain::Chain;
 use super::in_flight::InFlight;
 use super::no_wait::NoWait;
 use crate::arena::{Arena, PerThread, current_thread, with_remembered};
 use crate::count::{Counts, Overdue, Running};
-use crate::entry::{LetGo, Owned, Sole};
+use crate::entry::{Chain, LetGo, Owned, Sole, Won};
 use crate::panics::CatchUnwind;
 use crate::shard::{Remote, Wake};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, lock};
@@ -68,7 +67,7 @@ pub(crate) struct Shared {
     pub(crate) on_panic: CatchUnwind<Option<PanicHook>>,
     /// Timeouts that belong into a shutdown's answer but were not in a shard when it was closed.
     /// `None` unless a shutdown is waiting.
-    pub(crate) unfired_outside: Mutex<Option<Chain>>,
+    pub(crate) unfired_outside: Mutex<Option<Chain<Won>>>,
     /// [`fork::generation`] when it was made.
     generation: usize,
 }

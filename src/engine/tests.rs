@@ -12,7 +12,9 @@ use std::ptr::NonNull;
 use super::backpressure::{MANY, Patience};
 use super::*;
 use crate::arena::Arena;
-use crate::entry::{ArmFlags, Cancel, Entry, Owned, Reset, State, Task, TaskInPlace, Tell, entry_ref};
+use crate::entry::{
+    ArmFlags, Cancel, Entry, MaybeLinked, Node, Owned, Reset, State, Task, TaskInPlace, Tell, entry_ref,
+};
 use crate::panics::Panic;
 use crate::shard::{Command, LOOK_DEPTH, Remote, WAKE_DEPTH, Wake};
 use crate::sync::{AtomicUsize, Ordering};
@@ -121,9 +123,10 @@ impl Rig {
     fn push_reset(&self, held: &Held) {
         let take = |mine: Local<'_>| self.shared.take_node(mine, self.remote(), &mut Patience::default());
         let node = self.shared.with_thread_state(take).expect("memory");
-        // SAFETY: the handle is held.
-        let refused = unsafe { self.remote().push_reset(node, held.0, self.shared.timeline()) };
-        assert!(refused.is_none(), "open");
+        // SAFETY: the reset has set RESET_QUEUED.
+        let node = unsafe { Node::new(node, held.0) };
+        let pushed = self.remote().push_reset(node, || held.state().deadline(), self.shared.timeline());
+        assert!(pushed.is_ok(), "open");
     }
 
     fn turn(&mut self, now: u64) -> TurnResult {
@@ -170,13 +173,8 @@ impl Run for Plainly {
 
 fn run(mut batch: Batch) {
     assert_eq!(batch.shard(), 1);
-    let mut left = batch.len();
-    while let Some(batched) = batch.open().0.pop() {
-        left -= 1;
-        assert_eq!(batch.len(), left);
-        batched.run(At::new(batch.shared(), 1, false), &mut Plainly);
-    }
-    assert_eq!(left, 0);
+    batch.open(false).run(&mut Plainly);
+    assert_eq!(batch.len(), 0);
 }
 
 /// A handle.
@@ -198,7 +196,7 @@ impl Held {
         drop(unsafe { this.take_task() });
         if let Cancel::WonLinked = won {
             // SAFETY: this call has just won the cancel, and the handle keeps the entry alive.
-            unsafe { remote.push_cancelled(self.0) };
+            remote.push_cancelled(unsafe { MaybeLinked::new(self.0) });
         }
     }
 }

@@ -1,15 +1,13 @@
 //! A turn of a shard: it goes through the queues, expires what is due, and moves the cascades on.
 
-use std::ptr::NonNull;
-
 use super::arrivals::Arrivals;
-use super::batch::Batch;
+use super::batch::{Batch, SleeperBatch};
 use super::core::{Core, Limits, TurnResult, give_back, let_go};
 use super::due::Due;
 use super::lifetime::SharedRef;
 use crate::count::{Counter, Share};
-use crate::entry::{Owned, Transfer};
-use crate::shard::{ByAside, Remote, SideQueue, Taken};
+use crate::entry::{Arrived, Linking, Queued};
+use crate::shard::{Remote, SideQueue, Taken};
 use crate::time::Subtick;
 use crate::wheel::Budget;
 
@@ -31,7 +29,7 @@ fn note(shown: &Counter, noted: &mut usize, now: usize) {
 
 /// Takes a side queue, if what was taken before is gone through. The backlog is noted as
 /// [`Core::take_inbox`] notes it.
-fn take_rest(queue: &SideQueue, taken: &mut Taken<ByAside>, backlog: &Counter, noted: &mut usize) {
+fn take_rest<T: Queued>(queue: &SideQueue<T>, taken: &mut Taken<T>, backlog: &Counter, noted: &mut usize) {
     let depth = queue.depth();
     if taken.is_empty() && depth > 0 {
         note(backlog, noted, depth);
@@ -118,7 +116,7 @@ impl Core {
     /// turns the shard wakes them, after the turn. A waker is user code and may do anything, but it
     /// is quick as a rule, and passing it through a pool would cost more.
     pub(crate) fn take_wakes(&mut self) -> Option<Batch> {
-        self.wakes.take()
+        self.wakes.take().map(SleeperBatch::into_batch)
     }
 
     /// Goes through the queues, within the limits, without expiring anything, so that
@@ -240,19 +238,16 @@ impl Core {
         while read < most {
             let Some(node) = self.resets.pop() else { break };
             read += 1;
-            let named = NonNull::new(node.next()).expect("a node names an entry");
-            // SAFETY: while RESET_QUEUED is set the engine does not give the entry up, and its
-            // ownership goes with the node.
-            let entry = unsafe { Owned::new(named) };
-            // SAFETY: a node belongs to no timeout, so the worker is its sole owner.
-            give_back(&self.free, shared, unsafe { node.into_sole() });
-            match entry.state.arrive() {
-                Transfer::Pending(deadline) => {
-                    self.unlink(&entry);
+            // SAFETY: it came out of the queue of this shard, whose worker this is.
+            let (node, named) = unsafe { node.open() };
+            give_back(&self.free, shared, node);
+            match named.arrive() {
+                Arrived::Pending(entry, deadline) => {
+                    let entry = self.unlink(entry);
                     self.wheel.insert_after_reset(entry, deadline);
                     relinked += 1;
                 }
-                Transfer::Cancelled => {
+                Arrived::Cancelled(entry) => {
                     self.unlink_and_let_go(shared, entry);
                     cancelled += 1;
                 }
@@ -287,12 +282,12 @@ impl Core {
             gone_through += 1;
             // Repeats if the entry was revived after it was found cancelled.
             loop {
-                match entry.state.link() {
-                    Transfer::Pending(deadline) => {
+                match entry.link() {
+                    Linking::Pending(entry, deadline) => {
                         self.wheel.insert(entry, deadline);
                         break;
                     }
-                    Transfer::Cancelled => match let_go(&self.free, shared, entry) {
+                    Linking::Cancelled(found) => match let_go(&self.free, shared, found) {
                         Ok(()) => {
                             cancelled += 1;
                             break;

@@ -4,9 +4,8 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::chain::Chain;
 use super::lifetime::SharedRef;
-use crate::entry::{Kind, Owned, Task, Won};
+use crate::entry::{Chain, Owned, SeriesRun, Task, Withdrawn, Won};
 use crate::panics::{self, Ran};
 use crate::shard::Remote;
 use crate::sync::{MutexGuard, lock};
@@ -16,7 +15,7 @@ use crate::time::Subtick;
 /// fail half way. It holds the engine's ownership of the entries. Dropping it drops the tasks, each
 /// separately.
 pub(crate) struct UnfiredList {
-    entries: Chain,
+    entries: Chain<Won>,
     /// `None` if it is empty.
     shared: Option<SharedRef>,
 }
@@ -48,7 +47,7 @@ impl UnfiredList {
     /// Adds an entry that was withdrawn.
     pub(super) fn push(&mut self, shared: &SharedRef, entry: Won) {
         self.shared.get_or_insert_with(|| shared.clone());
-        self.entries.push(entry.into_owned());
+        self.entries.push(entry);
     }
 
     /// Appends all entries of another list.
@@ -65,70 +64,76 @@ impl UnfiredList {
     /// Takes off the entry that was pushed first, and returns its deadline and task.
     pub(crate) fn pop(&mut self) -> Option<(Subtick, Task)> {
         let (entry, shared) = (self.entries.pop()?, self.shared.as_ref()?);
-        let deadline = entry.state.deadline();
-        // SAFETY: only entries that were withdrawn, with their tasks, come into the list.
-        let (task, entry) = unsafe { Won::new(entry) }.take_task();
+        let deadline = entry.deadline();
+        let (task, entry) = entry.take_task();
         shared.let_go(entry);
         Some((deadline, task))
     }
 }
 
-/// What became of a timeout that a shutdown may want back.
-pub(super) enum HandBack {
-    /// No shutdown waits for it any more: it is to be run.
-    NotWanted(Owned),
-    /// It is in the answer, or was dropped, or had been cancelled.
-    Done(Ran),
-}
-
-/// Gives a timeout that has not begun to the shutdown that waits, or drops it if the engine's last
-/// `Timer` has gone. The entry is no sleeper's.
+/// Gives a timeout of a batch that has not begun to the shutdown that waits, or drops it if the
+/// engine's last `Timer` has gone. Returns it if no shutdown wants it any more: it is to be run.
 #[cold]
 #[inline(never)]
-pub(super) fn hand_back(shared: &SharedRef, remote: &Remote, entry: Owned) -> HandBack {
+pub(super) fn hand_back(shared: &SharedRef, remote: &Remote, entry: Owned) -> Result<Ran, Owned> {
     // Until the timeout is in the list: a shutdown that takes the list does not miss it.
     let outside = lock(&shared.unfired_outside);
     if outside.is_none() && !remote.is_unwanted() {
-        return HandBack::NotWanted(entry);
+        return Err(entry);
     }
-    let entry = match withdraw_into(outside, shared, remote, entry) {
-        Ok(ran) => return HandBack::Done(ran),
-        Err(cancelled) => cancelled,
-    };
-    // A cancel was first. It has taken the task, but not that of a periodic timeout, which had
-    // expired.
-    if entry.state.load().kind() == Kind::Series {
-        // SAFETY: the task is the runner's, which is the caller.
-        return HandBack::Done(clear_away(shared, unsafe { Won::new(entry) }));
+    Ok(withdraw(outside, shared, remote, entry).unwrap_or_else(|cancelled| {
+        // A cancel was first, and has taken the task.
+        shared.let_go(cancelled);
+        Ok(())
+    }))
+}
+
+/// The same for a run of a periodic timeout.
+#[cold]
+#[inline(never)]
+pub(super) fn hand_back_run(shared: &SharedRef, remote: &Remote, run: SeriesRun) -> Result<Ran, SeriesRun> {
+    let outside = lock(&shared.unfired_outside);
+    if outside.is_none() && !remote.is_unwanted() {
+        return Err(run);
     }
-    shared.let_go(entry);
-    HandBack::Done(Ok(()))
+    Ok(match run.withdraw() {
+        Ok(withdrawn) => keep(outside, shared, remote, withdrawn),
+        Err(cancelled) => {
+            drop(outside);
+            clear_away(shared, cancelled)
+        }
+    })
 }
 
 /// Withdraws a timeout outside of its shard, which has been closed. It goes into the answer of the
 /// shutdown that waits. If none does, its task is dropped; a panic of that is returned. Returns the
 /// entry as it was if a cancel was first. The entry is no sleeper's.
 pub(super) fn withdraw_outside(shared: &SharedRef, remote: &Remote, entry: Owned) -> Result<Ran, Owned> {
-    withdraw_into(lock(&shared.unfired_outside), shared, remote, entry)
+    withdraw(lock(&shared.unfired_outside), shared, remote, entry)
 }
 
-fn withdraw_into(
-    mut outside: MutexGuard<'_, Option<Chain>>,
-    shared: &SharedRef,
-    remote: &Remote,
-    entry: Owned,
-) -> Result<Ran, Owned> {
-    let entry = entry.withdraw()?;
+/// The list of what belongs into the answer, if a shutdown waits for it.
+type Outside<'a> = MutexGuard<'a, Option<Chain<Won>>>;
+
+fn withdraw(outside: Outside<'_>, shared: &SharedRef, remote: &Remote, entry: Owned) -> Result<Ran, Owned> {
+    match entry.withdraw()? {
+        Withdrawn::Task(entry) => Ok(keep(outside, shared, remote, entry)),
+        Withdrawn::Sleeper(_) => unreachable!("a future's entry comes into no such batch"),
+    }
+}
+
+/// Keeps what was withdrawn for the answer, or drops its task.
+fn keep(mut outside: Outside<'_>, shared: &SharedRef, remote: &Remote, entry: Won) -> Ran {
     shared.give_places_back(1);
     // It counts as if it had waited in the shard.
     shared.count(remote, |counts| counts.returned.add(1));
     if let Some(left) = &mut *outside {
-        left.push(entry.into_owned());
-        return Ok(Ok(()));
+        left.push(entry);
+        return Ok(());
     }
     // Not under the lock: the task's destructor may come here again.
     drop(outside);
-    Ok(clear_away(shared, entry))
+    clear_away(shared, entry)
 }
 
 /// Drops the task of an entry, and gives the entry up. Returns a panic of the task's destructor.

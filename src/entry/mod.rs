@@ -18,19 +18,25 @@
 //! The task of a future that sleeps is a [`Sleeper`]. It stays in the entry, for the future to look
 //! at, until the future drops its handle.
 
+mod list;
 mod outcome;
 mod owned;
+mod queued;
 mod series;
 mod sleeper;
 mod state;
 mod task;
 mod task_copy;
+mod token;
+mod won;
 
 use std::ptr::{self, NonNull};
 use std::task::Waker;
 
+pub(crate) use list::{Chain, Parts, Stack};
 pub(crate) use outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Kind, Rearm, Remains, Reset, Tell, Transfer};
-pub(crate) use owned::{LetGo, Owned, Sole, Won};
+pub(crate) use owned::{CameUp, LetGo, Linkable, Linking, LookedOnce, Marked, OtherUp, Owned, Sole, Still};
+pub(crate) use queued::{Arrived, MaybeLinked, Node};
 pub use series::MissedTicks;
 pub(crate) use series::{FnNext, FnRepeat, Repeat, Schedule, Series};
 pub(crate) use sleeper::Sleeper;
@@ -39,6 +45,8 @@ use task::Captures;
 pub(crate) use task::Task;
 use task_copy::TaskCopy;
 pub(crate) use task_copy::TaskInPlace;
+pub(crate) use token::{Queued, Token};
+pub(crate) use won::{Asleep, Begun, Fired, Running, SeriesRun, Withdrawn, Won};
 
 use crate::sync::{ProtocolCell, ShownPtr};
 

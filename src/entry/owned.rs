@@ -1,19 +1,17 @@
-//! Ownership of an entry, as values that each step takes over: [`Owned`] by the engine, [`Won`]
-//! with its task, [`Sole`] with nobody else.
+//! Ownership of an entry, as values that each step takes over: [`Owned`] by the engine, and
+//! [`Sole`] with nobody else. [`won`](super::won) has those with a task that is the holder's.
 
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-use super::{ArmFlags, EngineGone, Entry, Link, Task};
+use super::won::{Asleep, Fired, Withdrawn, Won};
+use super::{ArmFlags, EngineGone, Entry, Expire, Kind, Link, Snapshot, Task, TaskInPlace, Transfer};
 use crate::time::Subtick;
 
-/// The engine's ownership of one entry that is in no list. The worker takes it out of a queue or a
-/// slot, and the step that ends it takes it by value: to link the entry, to put it into a batch, to
-/// push it again, or to [let it go](Self::let_go).
-///
-/// There is one case in which two of these name one entry. A linked entry that is cancelled is in
-/// its slot and in the cancelled queue. Both are the worker's, so one thread has both. What came
-/// out of the slot it [leaves to the queue](Self::leave_to_its_queue).
+/// The engine's ownership of one entry that is in no list. The step that ends it takes it by value:
+/// to [link](Self::link) the entry, to put it into a list or a queue, to
+/// [claim](Looked::claim) it, or to [let it go](Self::let_go). There is never more than one for an
+/// entry.
 #[derive(Debug)]
 #[must_use = "the entry is lost if no step takes it over"]
 #[repr(transparent)]
@@ -31,15 +29,39 @@ impl Owned {
         Self(entry)
     }
 
-    /// Returns the address, for a list that the entry goes into, or for the entry's next owner.
+    /// Returns the address, for the entry's next owner.
     #[inline]
     pub(crate) fn into_raw(self) -> NonNull<Entry> {
         self.0
     }
 
+    /// Sets the link by which it will be in a list. It is in none, so the link is the holder's.
     #[inline]
-    pub(crate) fn as_link(&self) -> Link {
-        self.0.as_ptr()
+    pub(crate) fn set_next(&self, link: Link) {
+        Entry::set_next(self, link);
+    }
+
+    /// # Safety
+    /// Nobody else owns the entry.
+    #[inline]
+    pub(crate) unsafe fn into_sole(self) -> Sole {
+        Sole(self)
+    }
+
+    /// Looks at the word, for a step that depends on it.
+    #[inline]
+    pub(crate) fn look(self) -> Looked {
+        let seen = self.state.load();
+        Looked { entry: self, seen }
+    }
+
+    /// Marks an entry out of the inbox as linked, if it is still pending.
+    #[inline]
+    pub(crate) fn link(self) -> Linking {
+        match self.state.link() {
+            Transfer::Pending(deadline) => Linking::Pending(Linkable(self), deadline),
+            Transfer::Cancelled => Linking::Cancelled(self),
+        }
     }
 
     /// Ends the engine's ownership of an entry that is not pending any more.
@@ -52,28 +74,22 @@ impl Owned {
         }
     }
 
-    /// Says that a queue has the engine's ownership of the entry, which was cancelled, or reset to
-    /// an earlier deadline.
-    #[inline]
-    pub(crate) fn leave_to_its_queue(self) {}
-
-    /// # Safety
-    /// The engine was the entry's last owner.
-    #[inline]
-    pub(crate) unsafe fn into_sole(self) -> Sole {
-        Sole(self)
-    }
-
     /// Takes the timeout out of PENDING, for the answer of a shutdown. Returns the entry as it was
     /// if a cancel was first.
-    pub(crate) fn withdraw(self) -> Result<Won, Self> {
-        if self.state.withdraw() { Ok(Won(self)) } else { Err(self) }
+    pub(crate) fn withdraw(self) -> Result<Withdrawn, Self> {
+        if !self.state.withdraw() {
+            return Err(self);
+        }
+        Ok(match self.state.load().kind() {
+            Kind::Sleeper => Withdrawn::Sleeper(Asleep::of(self)),
+            Kind::Once | Kind::Series => Withdrawn::Task(Won::of(self)),
+        })
     }
 
     /// Takes the timeout out of PENDING to run it, whatever its deadline. Returns the entry as it
     /// was if a cancel was first.
-    pub(crate) fn expire_early(self) -> Result<Won, Self> {
-        if self.state.expire_early() { Ok(Won(self)) } else { Err(self) }
+    pub(crate) fn expire_early(self) -> Result<Fired, Self> {
+        if self.state.expire_early() { Ok(Fired::of(self)) } else { Err(self) }
     }
 }
 
@@ -98,48 +114,217 @@ pub(crate) enum LetGo {
     NotYet(Owned),
 }
 
-/// An entry that its holder took out of PENDING, with the task in it. The task is the holder's, and
-/// so is the engine's ownership.
-#[derive(Debug)]
-#[must_use = "the task is lost if no step takes it over"]
-#[repr(transparent)]
-pub(crate) struct Won(Owned);
+/// What the worker found when it took an entry out of the inbox.
+pub(crate) enum Linking {
+    /// It is pending, and goes into the wheel for this deadline.
+    Pending(Linkable, Subtick),
+    /// It was cancelled in the inbox: the worker lets it go.
+    Cancelled(Owned),
+}
 
-impl Won {
+/// An entry that is marked as linked, and is on its way into a slot of its shard's wheel.
+#[derive(Debug)]
+#[must_use = "the entry is lost if it goes into no slot"]
+pub(crate) struct Linkable(Owned);
+
+impl Linkable {
+    /// For the wheel, which takes the entry out of one slot and links it into another.
+    ///
     /// # Safety
-    /// The caller took the entry out of PENDING, or got it from the thread that did. The task is in
-    /// it, and the caller's.
+    /// The entry is marked as linked. The rest is as for [`Owned::new`].
     #[inline]
-    pub(crate) unsafe fn new(entry: Owned) -> Self {
-        Self(entry)
+    pub(crate) unsafe fn new(entry: NonNull<Entry>) -> Self {
+        Self(Owned(entry))
     }
 
-    /// Returns the entry, for a list of such entries.
     #[inline]
     pub(crate) fn into_owned(self) -> Owned {
         self.0
     }
-
-    /// Moves the task out.
-    #[inline]
-    pub(crate) fn take_task(self) -> (Task, Owned) {
-        // SAFETY: the task is this value's, which ends here.
-        (unsafe { self.0.take_task() }, self.0)
-    }
-
-    /// Puts a task back, after its run.
-    pub(crate) fn put_back(task: Task, entry: Owned) -> Self {
-        entry.put_task(task);
-        Self(entry)
-    }
 }
 
-impl Deref for Won {
+impl Deref for Linkable {
     type Target = Entry;
 
     #[inline]
     fn deref(&self) -> &Entry {
         &self.0
+    }
+}
+
+/// An entry, and its word as the engine has seen it.
+#[must_use = "the entry is lost if no step takes it over"]
+pub(crate) struct Looked {
+    entry: Owned,
+    seen: Snapshot,
+}
+
+impl Looked {
+    #[inline]
+    pub(crate) fn kind(&self) -> Kind {
+        self.seen.kind()
+    }
+
+    #[inline]
+    pub(crate) fn deadline(&self) -> Subtick {
+        self.seen.deadline()
+    }
+
+    #[inline]
+    pub(crate) fn into_owned(self) -> Owned {
+        self.entry
+    }
+
+    /// Returns it as one that runs once, or as it is if it does not.
+    #[inline]
+    pub(crate) fn once(self) -> Result<LookedOnce, Self> {
+        if self.kind() == Kind::Once { Ok(LookedOnce(self)) } else { Err(self) }
+    }
+}
+
+/// A timeout that runs once.
+#[must_use = "the entry is lost if no step takes it over"]
+pub(crate) struct LookedOnce(Looked);
+
+impl LookedOnce {
+    #[inline]
+    pub(crate) fn into_owned(self) -> Owned {
+        self.0.entry
+    }
+
+    /// Claims the timeout if it is due. Then calls `run` with its deadline, its task, and the entry
+    /// if nobody else owns that any more.
+    ///
+    /// The task stays in the place of its copy: to move it would cost a second copy each time.
+    #[inline(always)]
+    pub(crate) fn claim(
+        self,
+        now: Subtick,
+        run: impl FnOnce(Subtick, TaskInPlace<'_>, Option<Sole>),
+    ) -> Result<(), (Owned, Expire)> {
+        let Looked { entry, seen } = self.0;
+        // SAFETY: the entry is the engine's, and its kind says that it has no sleeper.
+        let mut copy = unsafe { entry.copy_task() };
+        let last = match entry.state.claim(seen, now) {
+            Expire::Fire => None,
+            Expire::FireLast => Some(Sole(entry)),
+            other => return Err((entry, other)),
+        };
+        // SAFETY: this call has claimed the entry after it made the copy.
+        run(seen.deadline(), unsafe { copy.as_task() }, last);
+        Ok(())
+    }
+}
+
+/// An entry that the worker has taken out of its slot, because its time has come up. Whose it is,
+/// its word says. If it was cancelled meanwhile, the cancelled queue or the reset queue brings it.
+#[derive(Debug)]
+#[must_use = "the timeout is lost if no step takes it over"]
+pub(crate) struct CameUp(Owned);
+
+impl CameUp {
+    /// # Safety
+    /// The caller is the worker, and has just taken the entry out of a slot of its wheel.
+    #[inline]
+    pub(crate) unsafe fn new(entry: NonNull<Entry>) -> Self {
+        Self(Owned(entry))
+    }
+
+    /// Looks at the word, which says whether it is due. Returns it as one that runs once, or as
+    /// another one.
+    #[inline]
+    pub(crate) fn look(self) -> Result<OnceUp, OtherUp> {
+        self.0.look().once().map(OnceUp).map_err(OtherUp)
+    }
+}
+
+/// A timeout that runs once and has come up.
+#[must_use = "the timeout is lost if no step takes it over"]
+pub(crate) struct OnceUp(LookedOnce);
+
+impl OnceUp {
+    /// Claims it as [`LookedOnce::claim`] does.
+    #[inline(always)]
+    pub(crate) fn claim(
+        self,
+        now: Subtick,
+        run: impl FnOnce(Subtick, TaskInPlace<'_>, Option<Sole>),
+    ) -> Result<(), Still> {
+        self.0.claim(now, run).map_err(Still::of)
+    }
+
+    /// Marks it for a batch if it is due. It stays pending.
+    #[inline]
+    pub(crate) fn batch(self, now: Subtick) -> Result<Marked, Still> {
+        let Looked { entry, seen } = self.0.0;
+        match entry.state.batch(seen, now) {
+            Expire::Fire | Expire::FireLast => Ok(Marked(entry)),
+            other => Err(Still::of((entry, other))),
+        }
+    }
+}
+
+/// A periodic timeout, or a sleeping future, that has come up.
+#[must_use = "the timeout is lost if no step takes it over"]
+pub(crate) struct OtherUp(Looked);
+
+impl OtherUp {
+    #[inline]
+    pub(crate) fn is_periodic(&self) -> bool {
+        self.0.kind() == Kind::Series
+    }
+
+    #[inline]
+    pub(crate) fn deadline(&self) -> Subtick {
+        self.0.deadline()
+    }
+
+    /// Leaves it as it is, to be linked again.
+    pub(crate) fn into_linkable(self) -> Linkable {
+        Linkable(self.0.entry)
+    }
+
+    /// Expires it if it is due.
+    #[inline(always)]
+    pub(crate) fn expire(self, now: Subtick) -> Result<Fired, Still> {
+        let Looked { entry, seen } = self.0;
+        match entry.state.expire(seen, now) {
+            Expire::Fire | Expire::FireLast => Ok(Fired::seen(entry, seen)),
+            other => Err(Still::of((entry, other))),
+        }
+    }
+}
+
+/// Why a timeout that came up is not taken.
+pub(crate) enum Still {
+    /// It was reset to this later deadline: it is linked again.
+    NotBefore(Linkable, Subtick),
+    /// It is on its way through the reset queue. It is linked again, and decided when it arrives.
+    ResetQueued(Linkable),
+    /// It was cancelled.
+    Cancelled,
+}
+
+impl Still {
+    #[inline(always)]
+    fn of((entry, found): (Owned, Expire)) -> Self {
+        match found {
+            Expire::NotBefore(deadline) => Self::NotBefore(Linkable(entry), deadline),
+            Expire::ResetQueued => Self::ResetQueued(Linkable(entry)),
+            // From here on the queue has it.
+            Expire::Cancelled | Expire::Fire | Expire::FireLast => Self::Cancelled,
+        }
+    }
+}
+
+/// A timeout that is due and runs once, marked for a batch. It is pending.
+#[must_use = "the timeout is lost if it goes into no batch"]
+pub(crate) struct Marked(Owned);
+
+impl Marked {
+    #[inline]
+    pub(crate) fn into_owned(self) -> Owned {
+        self.0
     }
 }
 
@@ -162,6 +347,12 @@ impl Sole {
     #[inline]
     pub(crate) fn into_raw(self) -> NonNull<Entry> {
         self.0.into_raw()
+    }
+
+    /// Sets the link by which it will be in a list. It is in none, so the link is the holder's.
+    #[inline]
+    pub(crate) fn set_next(&self, link: Link) {
+        self.0.set_next(link);
     }
 
     /// Makes a pending timeout of the entry. `flags` says who owns it besides the engine.

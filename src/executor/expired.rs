@@ -5,7 +5,7 @@ use std::fmt;
 use super::open_batch::OpenBatch;
 use super::runs::Runs;
 use super::runs::run_as;
-use crate::engine::{At, Batch, Entries};
+use crate::engine::{Batch, Opened};
 use crate::sync::Ordering;
 
 /// A batch of expired timeouts. [`run`](Self::run) runs it. Dropping it runs it, too.
@@ -58,7 +58,7 @@ impl Expired {
         match self.batch.split_off() {
             Some(rest) => {
                 open.open(rest);
-                self.run_all(|entries| open.take_part(entries));
+                self.run_all(|opened| open.take_part(opened));
             }
             None => self.run_all(|_| false),
         }
@@ -76,7 +76,7 @@ impl Expired {
     }
 
     /// `more` gives the next part of the batch when one is done. It returns false if there is none.
-    fn run_all(&mut self, more: impl FnMut(&mut Entries) -> bool) {
+    fn run_all(&mut self, more: impl FnMut(&mut Opened<'_>) -> bool) {
         self.begun = true;
         let in_flight = &self.batch.shared().in_flight;
         if !self.counted {
@@ -88,18 +88,16 @@ impl Expired {
         run_as(engine, || self.run_each(more));
     }
 
-    fn run_each(&mut self, mut more: impl FnMut(&mut Entries) -> bool) {
+    fn run_each(&mut self, mut more: impl FnMut(&mut Opened<'_>) -> bool) {
         // A shutdown waits for a batch that is counted from the start, so it can have back what has
         // not begun. A batch that a user's executor holds stays that executor's own.
         let may_go_back = self.is_awaited;
-        let (shard, sleepers) = (self.batch.shard(), self.batch.is_of_sleepers());
-        let (entries, shared) = self.batch.open();
-        let (at, mut runs) = (At::new(shared, shard, may_go_back), Runs::begin(shared, shard));
+        let shard = self.batch.shard();
+        let mut opened = self.batch.open(may_go_back);
+        let mut runs = Runs::begin(opened.shared(), shard);
         loop {
-            while let Some(batched) = entries.pop() {
-                if sleepers { batched.wake(at, &mut runs) } else { batched.run(at, &mut runs) }
-            }
-            if !more(entries) {
+            opened.run(&mut runs);
+            if !more(&mut opened) {
                 return;
             }
         }

@@ -1,7 +1,7 @@
 //! What a thread of a pool has not begun of its batch. It lies open, so that an idle thread can
 //! take it over while a task blocks its owner. Who calls an idle thread is the pool's business.
 
-use crate::engine::{Batch, Entries};
+use crate::engine::{Batch, Opened};
 use crate::sync::{Mutex, lock};
 
 /// The open batch of one thread.
@@ -25,11 +25,11 @@ impl OpenBatch {
 
     /// Moves the next part to `entries`. Returns false if nothing is left. Only the owner calls
     /// this.
-    pub(super) fn take_part(&self, entries: &mut Entries) -> bool {
+    pub(super) fn take_part(&self, own: &mut Opened<'_>) -> bool {
         let mut inner = lock(&self.inner);
         inner.parts += 1;
         let Some(rest) = &mut inner.rest else { return false };
-        rest.move_part(entries);
+        rest.move_part(own);
         let emptied = if rest.len() == 0 { inner.rest.take() } else { None };
         drop(inner);
         // The last one that holds a batch may end its engine: not under the lock.

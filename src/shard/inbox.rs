@@ -10,10 +10,10 @@
 //! cancelled entries can pile up unseen: the push that brings it to [`WAKE_DEPTH`] wakes the
 //! worker, whatever its deadline.
 
-use std::ptr::{self, NonNull};
+use std::ptr;
 
-use super::stack::{ADDRESS, ByNext, CLOSED, LOOK_DEPTH, MAX_DEPTH, ONE_DEEP, Taken, WAKE_DEPTH, address_of, depth_of};
-use crate::entry::{Entry, Link, Owned, entry_ref};
+use super::stack::{ADDRESS, CLOSED, LOOK_DEPTH, MAX_DEPTH, ONE_DEEP, Taken, WAKE_DEPTH, address_of, depth_of};
+use crate::entry::{Chain, Entry, Link, Owned, Token};
 use crate::sync::{AtomicPtr, Ordering};
 
 const ASLEEP: usize = 1;
@@ -48,37 +48,27 @@ impl Inbox {
         Self { head: AtomicPtr::new(ptr::without_provenance_mut(ASLEEP)) }
     }
 
-    /// Pushes a chain of `len` entries, linked from `first` to `last`. One exchange pushes all of
-    /// them, or none.
+    /// Pushes one entry. Returns it if the inbox is closed.
     ///
-    /// The release half of the exchange publishes the entries to the worker's swap in
+    /// The release half of the exchange publishes the entry to the worker's swap in
     /// [`take`](Self::take). Each push is a read-modify-write, so it continues the release
     /// sequences of the pushes before it, and the swap synchronises with all of them. The acquire
     /// half pairs with [`fall_asleep`](Self::fall_asleep): a push that reads ASLEEP then reads a
     /// `wake_at` at least as new as the one that was stored before it.
-    ///
-    /// # Safety
-    /// The caller holds the engine's ownership of the entries, which are linked so. If this returns
-    /// `Ok`, the worker does.
-    #[inline]
-    pub(crate) unsafe fn push_chain(
-        &self,
-        first: NonNull<Entry>,
-        last: NonNull<Entry>,
-        len: usize,
-    ) -> Result<Pushed, Closed> {
-        // SAFETY: the caller owns the entry.
-        self.push_linked(first.as_ptr(), unsafe { entry_ref(last) }, len)
-    }
-
-    /// Pushes one entry. Returns it if the inbox is closed.
     #[inline]
     pub(crate) fn push(&self, entry: Owned) -> Result<Pushed, Owned> {
-        self.push_linked(entry.as_link(), &entry, 1).map_err(|Closed| entry)
+        self.push_linked(entry.as_link(), 1, |below| entry.set_next(below)).map_err(|Closed| entry)
+    }
+
+    /// Pushes a chain of entries, the first on top. One exchange pushes all of them, or none.
+    pub(crate) fn push_chain(&self, mut chain: Chain) -> Result<Pushed, Chain> {
+        let Some(first) = chain.as_link() else { return Ok(Pushed::Awake) };
+        let len = chain.len();
+        self.push_linked(first, len, |below| chain.set_end(below)).map_err(|Closed| chain)
     }
 
     #[inline]
-    fn push_linked(&self, first: Link, oldest: &Entry, len: usize) -> Result<Pushed, Closed> {
+    fn push_linked(&self, first: Link, len: usize, mut put_below: impl FnMut(Link)) -> Result<Pushed, Closed> {
         debug_assert_eq!(first.addr() & ADDRESS, first.addr(), "an address of up to 48 bits, 64-aligned");
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
@@ -88,7 +78,7 @@ impl Inbox {
                 self.head.load(Ordering::Acquire);
                 return Err(Closed);
             }
-            oldest.set_next(address_of(head));
+            put_below(address_of(head));
             let depth = (depth_of(head) + len).min(MAX_DEPTH);
             let tags = (head.addr() & ASLEEP) | (depth * ONE_DEEP);
             let new = first.map_addr(|addr| addr | tags);
@@ -109,7 +99,7 @@ impl Inbox {
     }
 
     /// Takes all that was pushed. Only the worker calls this. It is awake from here on.
-    pub(crate) fn take(&self) -> Taken<ByNext> {
+    pub(crate) fn take(&self) -> Taken<Owned> {
         // Load first: while nothing arrives, the worker only reads. If ASLEEP is still set, the
         // clock woke the worker, and the swap clears it. Acquire (of the swap): pairs with the
         // release in `push`.
@@ -189,7 +179,7 @@ impl Inbox {
     ///
     /// The entries that this returns, with those taken before, are all that was ever accepted. If
     /// the inbox was closed before, this returns none.
-    pub(crate) fn close(&self) -> Taken<ByNext> {
+    pub(crate) fn close(&self) -> Taken<Owned> {
         let closed = ptr::without_provenance_mut(CLOSED);
         let head = self.head.swap(closed, Ordering::AcqRel);
         // SAFETY: just taken out of this stack.
@@ -211,6 +201,8 @@ impl Inbox {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::ptr::NonNull;
+
     use super::*;
 
     /// Entries of no arena. They live until the test ends.
@@ -223,7 +215,7 @@ mod tests {
         inbox.push(unsafe { Owned::new(NonNull::from(entry)) }).map_err(|_entry| Closed)
     }
 
-    fn drain(mut taken: Taken<ByNext>) -> Vec<*const Entry> {
+    fn drain(mut taken: Taken<Owned>) -> Vec<*const Entry> {
         std::iter::from_fn(|| taken.pop()).map(|entry| entry.into_raw().as_ptr().cast_const()).collect()
     }
 
@@ -245,10 +237,10 @@ mod tests {
     fn a_chain_is_pushed_whole_onto_earlier_entries() {
         let (inbox, entries) = (Inbox::new(), entries(4));
         push(&inbox, &entries[0]).expect("open");
-        let chain: Vec<_> = entries[1..].iter().map(NonNull::from).collect();
-        entries[1..].iter().zip(&chain[1..]).for_each(|(entry, next)| entry.set_next(next.as_ptr()));
-        // SAFETY: the test owns the entries, has linked them, and pushes them once.
-        unsafe { inbox.push_chain(chain[0], chain[2], 3) }.expect("open");
+        let mut chain = Chain::new();
+        // SAFETY: the test owns the entries, and pushes them once.
+        entries[1..].iter().for_each(|entry| chain.push(unsafe { Owned::new(NonNull::from(entry)) }));
+        inbox.push_chain(chain).expect("open");
         assert_eq!(inbox.depth(), 4);
         assert_eq!(drain(inbox.take()).len(), 4);
     }
@@ -326,9 +318,7 @@ mod tests {
     #[test]
     fn the_depth_stops_at_its_largest() {
         let (inbox, entries) = (Inbox::new(), entries(1));
-        let entry = NonNull::from(&entries[0]);
-        // SAFETY: the test owns the entry; nobody follows the chain.
-        unsafe { inbox.push_chain(entry, entry, MAX_DEPTH + 9) }.expect("open");
+        inbox.push_linked((&raw const entries[0]).cast_mut(), MAX_DEPTH + 9, |_| ()).expect("open");
         assert_eq!((inbox.depth(), MAX_DEPTH), (65_535, 65_535));
         assert_eq!(drain(inbox.take()).len(), 1, "the count has not run over into the address");
     }

@@ -13,4 +13,4 @@ pub(crate) use remote::{Command, Remote, Wake};
 pub(crate) use side_queue::SideQueue;
 #[cfg(all(test, not(loom)))]
 pub(crate) use stack::LOOK_DEPTH;
-pub(crate) use stack::{ByAside, ByNext, Taken, WAKE_DEPTH};
+pub(crate) use stack::{Taken, WAKE_DEPTH};

@@ -10,11 +10,11 @@ use std::sync::{Arc, OnceLock};
 use crossbeam_utils::CachePadded;
 
 use super::coalescer::Coalescer;
-use super::inbox::{Closed, Inbox, Pushed};
+use super::inbox::{Inbox, Pushed};
 use super::side_queue::{SidePush, SideQueue};
 use super::stack::WAKE_DEPTH;
 use crate::count::{Counters, Fault, Heartbeat, Latenesses, Stall};
-use crate::entry::{Entry, Owned, Sole, entry_ref};
+use crate::entry::{Chain, Entry, MaybeLinked, Node, Owned, Token};
 use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Condvar, Mutex, Ordering};
 use crate::time::{Subtick, Timeline};
 
@@ -59,9 +59,9 @@ pub(crate) enum Command {
 #[derive(Debug)]
 pub(crate) struct Remote {
     pub(crate) inbox: CachePadded<Inbox>,
-    pub(crate) cancelled: CachePadded<SideQueue>,
+    pub(crate) cancelled: CachePadded<SideQueue<MaybeLinked>>,
     /// Nodes that name entries which were reset to an earlier deadline.
-    pub(crate) resets: CachePadded<SideQueue>,
+    pub(crate) resets: CachePadded<SideQueue<Node>>,
     /// Not 0 if an entry was reset to an earlier deadline and there was no node for it.
     rescan: AtomicU8,
     /// When the worker will wake by itself, stored before it falls asleep. Only the
@@ -195,30 +195,18 @@ impl Remote {
     /// # Safety
     /// The caller has a reference to the engine.
     pub(crate) unsafe fn push_again(&self, entry: Owned, timeline: &Timeline) -> Result<(), Owned> {
-        let address = NonNull::from(&*entry);
+        let address = entry.as_link();
         let pushed = self.inbox.push(entry)?;
         // SAFETY: an entry is not freed before its engine, which the caller references, and any
         // thread may read the state word.
-        let deadline = unsafe { entry_ref(address) }.state.deadline();
+        let deadline = unsafe { (*address).state.deadline() };
         self.ring_for(pushed, deadline, timeline);
         Ok(())
     }
 
     /// Pushes a chain of entries, all with one deadline, to the worker: all of them or none.
-    ///
-    /// # Safety
-    /// As for [`Inbox::push_chain`].
-    #[inline]
-    pub(crate) unsafe fn push_chain(
-        &self,
-        first: NonNull<Entry>,
-        last: NonNull<Entry>,
-        len: usize,
-        deadline: Subtick,
-        timeline: &Timeline,
-    ) -> Result<(), Closed> {
-        // SAFETY: the caller owns the entries, and has linked them.
-        let pushed = unsafe { self.inbox.push_chain(first, last, len) }?;
+    pub(crate) fn push_chain(&self, chain: Chain, deadline: Subtick, timeline: &Timeline) -> Result<(), Chain> {
+        let pushed = self.inbox.push_chain(chain)?;
         self.ring_for(pushed, deadline, timeline);
         Ok(())
     }
@@ -258,45 +246,31 @@ impl Remote {
     }
 
     /// Pushes a cancelled entry to the worker. Wakes the worker only if too many of them wait.
-    ///
-    /// # Safety
-    /// The caller won the cancel, has moved the task out, and remains one of the entry's owners
-    /// until this returns.
     #[inline]
-    pub(crate) unsafe fn push_cancelled(&self, entry: NonNull<Entry>) {
-        // SAFETY: the caller won the cancel, has moved the task out, and keeps the entry alive.
-        if unsafe { self.cancelled.push(entry) } == SidePush::Deep {
+    pub(crate) fn push_cancelled(&self, entry: MaybeLinked) {
+        if let Ok(SidePush::Deep) = self.cancelled.push(entry) {
             self.ring();
         }
     }
 
-    /// Tells the worker that an entry was reset to an earlier deadline. Returns the node if the
-    /// queue is closed.
+    /// Tells the worker that the entry which `node` names was reset to an earlier deadline. Returns
+    /// the node if the queue is closed. `deadline` looks at the entry, whose handle the caller has.
     ///
     /// Whether to wake the worker depends on the deadline that the entry has *after* the look at
     /// ASLEEP, not on the caller's own. Meanwhile another thread may have reset the entry to a
     /// still earlier deadline. That thread saw that the node was on its way and sent none. It woke
     /// the worker, which found nothing, because the node was not in the queue yet.
-    ///
-    /// # Safety
-    /// The caller owns the handle of `entry`, and its reset has set RESET_QUEUED.
-    #[must_use]
-    pub(crate) unsafe fn push_reset(&self, node: Sole, entry: NonNull<Entry>, timeline: &Timeline) -> Option<Sole> {
-        node.set_next(entry.as_ptr());
-        let address = node.into_raw();
-        // SAFETY: the node is the caller's, and no other thread gives it back before the worker,
-        // which gets it by this; a node has no task.
-        let pushed = unsafe { self.resets.push(address) };
-        if pushed == SidePush::Closed {
-            // SAFETY: it was not pushed, so it is still the caller's alone.
-            return Some(unsafe { Sole::new(address) });
-        }
-        // SAFETY: the caller owns the handle, which keeps the entry alive.
-        let state = &unsafe { entry_ref(entry) }.state;
-        if self.inbox.is_asleep() && (pushed == SidePush::Deep || self.sleeps_past(state.deadline(), timeline)) {
+    pub(crate) fn push_reset(
+        &self,
+        node: Node,
+        deadline: impl FnOnce() -> Subtick,
+        timeline: &Timeline,
+    ) -> Result<(), Node> {
+        let pushed = self.resets.push(node)?;
+        if self.inbox.is_asleep() && (pushed == SidePush::Deep || self.sleeps_past(deadline(), timeline)) {
             self.ring();
         }
-        None
+        Ok(())
     }
 
     /// Makes the worker go through the whole wheel, because an entry was reset to an earlier

@@ -3,17 +3,18 @@
 //! The cancelled queue holds entries that were cancelled after the worker had linked them. The
 //! reset queue holds nodes that name entries which were reset to an earlier deadline.
 
-use std::ptr::{self, NonNull};
+use std::marker::PhantomData;
+use std::ptr;
 
-use super::stack::{ByAside, CLOSED, MAX_DEPTH, ONE_DEEP, Taken, WAKE_DEPTH, address_of, depth_of};
-use crate::entry::{Entry, entry_ref};
+use super::stack::{CLOSED, MAX_DEPTH, ONE_DEEP, Taken, WAKE_DEPTH, address_of, depth_of};
+use crate::entry::{Entry, Queued};
 use crate::sync::{AtomicPtr, Ordering};
 
-/// The same stack as the inbox, but without the ASLEEP bit. It is linked through `next_aside` (in
-/// the place of the task), because its entries may still be linked in the wheel.
+/// The same stack as the inbox, but without the ASLEEP bit.
 #[derive(Debug)]
-pub(crate) struct SideQueue {
+pub(crate) struct SideQueue<T> {
     head: AtomicPtr<Entry>,
+    of: PhantomData<fn(T) -> T>,
 }
 
 /// What a push found.
@@ -22,43 +23,35 @@ pub(crate) enum SidePush {
     Done,
     /// The depth is a multiple of [`WAKE_DEPTH`]: the caller has to wake the worker.
     Deep,
-    /// The queue is closed, and nothing was pushed. The engine has given up all its entries, or is
-    /// about to, without looking at this queue.
-    Closed,
 }
 
-impl SideQueue {
+impl<T: Queued> SideQueue<T> {
     pub(crate) fn new() -> Self {
-        Self { head: AtomicPtr::new(ptr::null_mut()) }
+        Self { head: AtomicPtr::new(ptr::null_mut()), of: PhantomData }
     }
 
-    /// Pushes an entry.
-    ///
-    /// # Safety
-    /// The entry's body is the caller's, with no task in it. If the entry was pushed, its body is
-    /// the worker's. The entry stays valid until this returns.
+    /// Pushes an entry. Returns it if the queue is closed: the engine has given up all its entries,
+    /// or is about to, without looking at this queue.
     #[inline]
-    pub(crate) unsafe fn push(&self, entry: NonNull<Entry>) -> SidePush {
-        // SAFETY: the caller keeps the entry valid until this returns.
-        let this = unsafe { entry_ref(entry) };
+    pub(crate) fn push(&self, entry: T) -> Result<SidePush, T> {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             if head.addr() & CLOSED != 0 {
-                return SidePush::Closed;
+                return Err(entry);
             }
-            this.set_next_aside(address_of(head));
+            entry.set_next(address_of(head));
             let depth = (depth_of(head) + 1).min(MAX_DEPTH);
-            let new = entry.as_ptr().map_addr(|addr| addr | (depth * ONE_DEEP));
+            let new = entry.as_link().map_addr(|addr| addr | (depth * ONE_DEEP));
             // Release: pairs with the Acquire in `take`, for the link.
             match self.head.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) if depth.is_multiple_of(WAKE_DEPTH) => return SidePush::Deep,
-                Ok(_) => return SidePush::Done,
+                Ok(_) if depth.is_multiple_of(WAKE_DEPTH) => return Ok(SidePush::Deep),
+                Ok(_) => return Ok(SidePush::Done),
                 Err(now) => head = now,
             }
         }
     }
 
-    pub(crate) fn take(&self) -> Taken<ByAside> {
+    pub(crate) fn take(&self) -> Taken<T> {
         if self.head.load(Ordering::Relaxed).is_null() {
             return Taken::NONE;
         }
@@ -87,7 +80,7 @@ impl SideQueue {
 
     /// Closes the queue for good, and returns the entries that were pushed before. Acquire: pairs
     /// with the release in [`push`](Self::push).
-    pub(crate) fn close(&self) -> Taken<ByAside> {
+    pub(crate) fn close(&self) -> Taken<T> {
         let head = self.head.swap(ptr::without_provenance_mut(CLOSED), Ordering::AcqRel);
         // SAFETY: just taken out of this stack.
         unsafe { Taken::new(head) }
@@ -96,19 +89,25 @@ impl SideQueue {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::*;
+    use std::ptr::NonNull;
 
-    fn push(queue: &SideQueue, entry: &Entry) -> SidePush {
+    use super::*;
+    use crate::entry::{MaybeLinked, Token};
+
+    fn push(queue: &SideQueue<MaybeLinked>, entry: &Entry) -> Option<SidePush> {
         // SAFETY: the test owns the entry, which has no task, and pushes it once.
-        unsafe { queue.push(NonNull::from(entry)) }
+        queue.push(unsafe { MaybeLinked::new(NonNull::from(entry)) }).ok()
     }
 
     #[test]
     fn pushed_entries_come_out_once_and_each_multiple_of_the_depth_calls_the_worker() {
         let entries: Vec<_> = (0..2 * WAKE_DEPTH).map(|_| Entry::new_free()).collect();
         let queue = SideQueue::new();
-        let calls: Vec<_> =
-            (1..).zip(&entries).filter(|(_, entry)| push(&queue, entry) == SidePush::Deep).map(|(n, _)| n).collect();
+        let calls: Vec<_> = (1..)
+            .zip(&entries)
+            .filter(|(_, entry)| push(&queue, entry) == Some(SidePush::Deep))
+            .map(|(n, _)| n)
+            .collect();
         assert_eq!(calls, [WAKE_DEPTH, 2 * WAKE_DEPTH]);
         assert_eq!((queue.depth(), queue.is_deep()), (2 * WAKE_DEPTH, true));
         let mut taken = queue.take();
@@ -132,7 +131,7 @@ mod tests {
         let (queue, before, after) = (SideQueue::new(), Entry::new_free(), Entry::new_free());
         push(&queue, &before);
         assert_eq!(queue.close().depth(), 1);
-        assert!(push(&queue, &after) == SidePush::Closed && !queue.is_deep() && queue.is_empty());
+        assert!(push(&queue, &after).is_none() && !queue.is_deep() && queue.is_empty());
         assert!(queue.close().is_empty());
     }
 }

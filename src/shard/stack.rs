@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
-use crate::entry::{Entry, Link, Owned};
+use crate::entry::{Link, Queued};
 
 /// Set if the stack accepts nothing more, because the engine has been shut down.
 pub(crate) const CLOSED: usize = 2;
@@ -47,52 +47,25 @@ pub(crate) fn address_of(head: Link) -> Link {
     head.map_addr(|addr| addr & ADDRESS)
 }
 
-/// The link by which the entries of a stack are linked.
-pub(crate) trait LinkedBy {
-    fn next(entry: &Entry) -> Link;
-}
-
-/// By [`Entry::next`], as in the inbox.
-#[derive(Debug)]
-pub(crate) struct ByNext;
-
-/// By [`Entry::next_aside`], as in the side queues.
-#[derive(Debug)]
-pub(crate) struct ByAside;
-
-impl LinkedBy for ByNext {
-    #[inline]
-    fn next(entry: &Entry) -> Link {
-        entry.next()
-    }
-}
-
-impl LinkedBy for ByAside {
-    #[inline]
-    fn next(entry: &Entry) -> Link {
-        entry.next_aside()
-    }
-}
-
 /// Entries taken out of a stack, newest first. They are the worker's.
 #[derive(Debug)]
-pub(crate) struct Taken<L> {
+pub(crate) struct Taken<T> {
     first: Link,
     depth: usize,
-    linked_by: PhantomData<L>,
+    of: PhantomData<T>,
 }
 
-// SAFETY: the entries and their links belong to this value's holder.
-unsafe impl<L> Send for Taken<L> {}
+// SAFETY: the list is the values that were pushed.
+unsafe impl<T: Send> Send for Taken<T> {}
 
-impl<L: LinkedBy> Taken<L> {
-    pub(crate) const NONE: Self = Self { first: ptr::null_mut(), depth: 0, linked_by: PhantomData };
+impl<T: Queued> Taken<T> {
+    pub(crate) const NONE: Self = Self { first: ptr::null_mut(), depth: 0, of: PhantomData };
 
     /// # Safety
-    /// The caller has taken the head out of a stack whose entries are linked so, and gives what was
-    /// in it to this value.
+    /// The caller has taken the head out of a stack of such values, and gives what was in it to
+    /// this value.
     pub(super) unsafe fn new(head: Link) -> Self {
-        Self { first: address_of(head), depth: depth_of(head), linked_by: PhantomData }
+        Self { first: address_of(head), depth: depth_of(head), of: PhantomData }
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -107,10 +80,10 @@ impl<L: LinkedBy> Taken<L> {
 
     /// Takes one entry off.
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<Owned> {
+    pub(crate) fn pop(&mut self) -> Option<T> {
         // SAFETY: the entries are this value's, which gives each out once.
-        let entry = unsafe { Owned::new(NonNull::new(self.first)?) };
-        self.first = L::next(&entry);
+        let entry = unsafe { T::from_raw(NonNull::new(self.first)?) };
+        self.first = entry.next();
         crate::sync::prefetch(self.first);
         Some(entry)
     }

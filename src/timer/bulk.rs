@@ -8,7 +8,7 @@ use super::error::{Refusal, ScheduleError};
 use super::schedule::{Once, Target, arm, take_back};
 use super::timeout::{Moved, Timeout};
 use crate::engine::{Patience, Shared};
-use crate::entry::{ArmFlags, Entry, Owned};
+use crate::entry::{ArmFlags, Chain};
 use crate::shard::Remote;
 use crate::sync::prefetch;
 use crate::time::Subtick;
@@ -50,35 +50,32 @@ impl Target<'_> {
             let Some(free) = shared.take_entries(mine, remote, len) else {
                 return refuse(tasks, Refusal::OutOfMemory);
             };
-            let mut entries: Vec<NonNull<Entry>> = Vec::new();
+            let (mut entries, mut chain) = (Vec::new(), Chain::new());
             if entries.try_reserve_exact(len).is_err() {
                 free.into_iter().for_each(|entry| mine.put_entry(entry));
                 return refuse(tasks, Refusal::OutOfMemory);
             }
             for (entry, task) in free.into_iter().zip(tasks) {
                 let armed = arm(entry, remote, deadline, flags, Once(task));
+                entries.push(NonNull::from(&*armed));
                 // The newest comes first, as in the inbox.
-                armed.set_next(entries.last().map_or(std::ptr::null_mut(), |before| before.as_ptr()));
-                entries.push(armed.into_raw());
+                chain.push_front(armed);
             }
-            let (Some(&oldest), Some(&newest)) = (entries.first(), entries.last()) else { return Ok(entries) };
-            // SAFETY: the entries were just armed and linked, and are the calling thread's until
-            // the inbox accepts them.
-            match unsafe { remote.push_chain(newest, oldest, len, deadline, shared.timeline()) } {
+            match remote.push_chain(chain, deadline, shared.timeline()) {
                 Ok(()) => {
                     counts.scheduled.add(len as u64);
                     Ok(entries)
                 }
-                Err(_closed) => {
-                    let take_back_one = |entry| {
+                Err(mut chain) => {
+                    let newest_first = std::iter::from_fn(|| chain.pop()).map(|entry| {
                         // SAFETY: the inbox did not accept the entries, so nobody else knows them,
                         // and each has its `Once<F>` from above.
-                        let entry = unsafe { Owned::new(entry) };
-                        // SAFETY: the same.
                         let Once(task) = unsafe { take_back(mine, entry) };
                         task
-                    };
-                    refuse(entries.into_iter().map(take_back_one).collect(), Refusal::Shutdown)
+                    });
+                    let mut tasks: Vec<_> = newest_first.collect();
+                    tasks.reverse();
+                    refuse(tasks, Refusal::Shutdown)
                 }
             }
         })?;

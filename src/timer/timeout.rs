@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 use crate::engine::{Patience, Shared};
-use crate::entry::{Cancel, Entry, Reset, Task, Tell, entry_ref};
+use crate::entry::{Cancel, Entry, MaybeLinked, Node, Reset, Task, Tell, entry_ref};
 use crate::shard::Remote;
 use crate::sync::prefetch;
 use crate::time::{Subtick, Timeline, UpperBound};
@@ -91,7 +91,7 @@ pub(super) unsafe fn cancel(entry: NonNull<Entry>, dispose: impl FnOnce(Task)) -
             let task = unsafe { this.take_task() };
             // SAFETY: this call won the cancel and has taken the task. The caller is an owner of
             // the entry until this function returns.
-            unsafe { remote.push_cancelled(entry) };
+            remote.push_cancelled(unsafe { MaybeLinked::new(entry) });
             Some(task)
         }
     };
@@ -365,8 +365,12 @@ impl Timeout {
         let tell = if has_node { Tell::ByQueue } else { Tell::ByRescan };
         let (remote, reset) = (self.remote(), self.entry().state.reset(deadline, tell));
         let unused = match (reset, node) {
-            // SAFETY: this handle owns its entry.
-            (Reset::EarlierQueued, Some(node)) => unsafe { remote.push_reset(node, self.entry, shared.timeline()) },
+            (Reset::EarlierQueued, Some(node)) => {
+                // SAFETY: this reset has set RESET_QUEUED.
+                let node = unsafe { Node::new(node, self.entry) };
+                let pushed = remote.push_reset(node, || self.entry().state.deadline(), shared.timeline());
+                pushed.err().map(Node::into_sole)
+            }
             (Reset::Earlier, None) => {
                 remote.ask_for_rescan(deadline, shared.timeline());
                 None

@@ -60,7 +60,7 @@ use level::Level;
 pub(crate) use level::LevelView;
 use slots::Slots;
 
-use crate::entry::{Entry, Owned};
+use crate::entry::{CameUp, Entry, Linkable, Owned};
 use crate::time::{Division, Subtick};
 
 /// How many entries a cascade moves in its first ticks. The number doubles with each eighth of the
@@ -225,10 +225,10 @@ impl Wheel {
 
     /// Links an entry that is due at `deadline`, or at once if that has passed.
     #[inline]
-    pub(crate) fn insert(&mut self, entry: Owned, deadline: Subtick) {
+    pub(crate) fn insert(&mut self, entry: Linkable, deadline: Subtick) {
         self.len += 1;
         let place = self.place_for(deadline);
-        if self.slots.push_back(place.slot, entry, place.rank) {
+        if self.slots.push_back(place.slot, entry.into_owned(), place.rank) {
             self.mark(place);
         }
     }
@@ -236,19 +236,19 @@ impl Wheel {
     /// Like [`insert`](Self::insert), but out of line, for entries that are linked once more. So
     /// the compiler inlines `insert` where most entries are linked.
     #[inline(never)]
-    pub(crate) fn insert_again(&mut self, entry: Owned, deadline: Subtick) {
+    pub(crate) fn insert_again(&mut self, entry: Linkable, deadline: Subtick) {
         self.insert(entry, deadline);
     }
 
     /// Links an entry that was reset to an earlier deadline, unless it is one of those that are
     /// [kept back](Self::keep_series_back).
-    pub(crate) fn insert_after_reset(&mut self, entry: Owned, deadline: Subtick) {
+    pub(crate) fn insert_after_reset(&mut self, entry: Linkable, deadline: Subtick) {
         let is_kept_back = self.keeps_back(entry.state.load());
         self.insert_again(entry, if is_kept_back { Subtick::NEVER } else { deadline });
     }
 
     /// Links an entry so that it comes up again in the tick after the one of `now`.
-    pub(crate) fn insert_for_next_tick(&mut self, entry: Owned, now: Subtick) {
+    pub(crate) fn insert_for_next_tick(&mut self, entry: Linkable, now: Subtick) {
         self.insert_again(entry, self.division.next_tick(now));
     }
 
@@ -335,7 +335,7 @@ impl Wheel {
     /// due, and inserts it again if not.
     // Always inlined, like `Slots::take`: this runs for each timeout that expires.
     #[inline(always)]
-    pub(crate) fn pop_due(&mut self, now: Subtick, budget: &mut Budget) -> Option<Owned> {
+    pub(crate) fn pop_due(&mut self, now: Subtick, budget: &mut Budget) -> Option<CameUp> {
         // Nearly always there is another entry in the slot that is due.
         if !budget.is_spent()
             && self.is_swept()
@@ -343,7 +343,8 @@ impl Wheel {
         {
             budget.spend();
             self.len -= 1;
-            return Some(entry);
+            // SAFETY: it was just taken out of a slot of this wheel.
+            return Some(unsafe { CameUp::new(entry.into_raw()) });
         }
         self.pop_next_due(now, budget)
     }
@@ -351,7 +352,7 @@ impl Wheel {
     /// The rest of [`pop_due`](Self::pop_due): goes through what was set aside first, and finds
     /// what comes next.
     #[inline(never)]
-    fn pop_next_due(&mut self, now: Subtick, budget: &mut Budget) -> Option<Owned> {
+    fn pop_next_due(&mut self, now: Subtick, budget: &mut Budget) -> Option<CameUp> {
         loop {
             if !self.is_swept() {
                 self.sweep(now, budget);
@@ -363,7 +364,8 @@ impl Wheel {
             if let Some(entry) = self.slots.pop_front(DUE_PLACE) {
                 budget.spend();
                 self.len -= 1;
-                return Some(entry);
+                // SAFETY: it was just taken out of a slot of this wheel.
+                return Some(unsafe { CameUp::new(entry.into_raw()) });
             }
             if (self.late_is_next || now < self.unseen) && self.take_late() {
                 continue;

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use super::oracle::Oracle;
 use super::*;
-use crate::entry::{ArmFlags, Expire, Reset, Task, Tell};
+use crate::entry::{ArmFlags, Reset, Still, Task, Tell};
 
 /// An entry of the test's own. It is held by its address alone, as in the arena, because a `Box`
 /// that is moved says that no other pointer points there.
@@ -29,9 +29,9 @@ impl Held {
     }
 
     /// Gives the wheel what it would own in an engine.
-    fn owned(&self) -> Owned {
+    fn linkable(&self) -> Linkable {
         // SAFETY: it is in no slot, and is held until it is out of the wheel.
-        unsafe { Owned::new(self.0) }
+        unsafe { Linkable::new(self.0) }
     }
 }
 
@@ -85,7 +85,7 @@ impl Bench {
         let held = Held::new();
         held.entry().fill(std::ptr::without_provenance(id), Task::new(|| ()));
         held.entry().state.arm(deadline, ArmFlags::HANDLE);
-        self.wheel.insert(held.owned(), deadline);
+        self.wheel.insert(held.linkable(), deadline);
         self.entries.insert(id, held);
         self.oracle.insert(id, deadline.get());
         if deadline.get() > self.now {
@@ -103,7 +103,7 @@ impl Bench {
                 // The worker does this with the reset queue.
                 // SAFETY: pending entries are in the wheel.
                 unsafe { self.wheel.remove(held.entry()) };
-                self.wheel.insert(held.owned(), deadline);
+                self.wheel.insert(held.linkable(), deadline);
             }
             other => panic!("{other:?}"),
         }
@@ -134,14 +134,15 @@ impl Bench {
         }
         while let Some(entry) = self.wheel.pop_due(now, &mut budget) {
             self.popped += 1;
-            match entry.state.expire(entry.state.load(), now) {
-                Expire::Fire => {
-                    let id = entry.home().addr();
+            let Ok(once) = entry.look() else { panic!("they run once") };
+            match once.batch(now) {
+                Ok(entry) => {
+                    let id = entry.into_owned().home().addr();
                     assert!(self.oracle.deadline(id).is_some_and(|deadline| deadline <= self.now), "early");
                     fired.push(id);
                 }
-                Expire::NotBefore(deadline) => self.wheel.insert(entry, deadline),
-                other => panic!("{other:?}"),
+                Err(Still::NotBefore(entry, deadline)) => self.wheel.insert(entry, deadline),
+                Err(_) => panic!("it was cancelled, or reset by a node"),
             }
         }
         let mut cascades = Budget::new(100_000);

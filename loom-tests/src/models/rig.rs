@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 pub(super) use super::ledger::Ledger;
 use crate::arena::Arena;
 use crate::engine::{Batch, Core, Due, Limits, Patience, PeriodicRun, Shared, SharedPlan, SharedRef};
-use crate::entry::{ArmFlags, Entry, Expire, FnNext, Owned, Reset, Schedule, Series, Sole, Task, Tell, Won, entry_ref};
+use crate::entry::{ArmFlags, Entry, Fired, FnNext, Node, Owned, Reset, Schedule, Series, Sole, Task, Tell, entry_ref};
 use crate::executor::run_here;
 use crate::shard::{Remote, Wake};
 use crate::sync::thread::{self, JoinHandle, Thread};
@@ -233,11 +233,9 @@ impl Bare {
         let task = Task::series(Series::new(Schedule::AsTaskSays, first, FnNext(ledger.repeated(answer))));
         let flags = ArmFlags::HANDLE.and(ArmFlags::SERIES);
         let entry = entry.arm(std::ptr::from_ref(remote).cast(), task, Subtick::ZERO, flags);
-        entry.state.link();
-        assert_eq!(entry.state.expire(entry.state.load(), Subtick::ZERO), Expire::Fire);
         let handle = Armed { entry: NonNull::from(&*entry), deadline: Subtick::ZERO }.handle();
-        // SAFETY: this thread has just expired the entry.
-        (PeriodicRun::new(unsafe { Won::new(entry) }), handle)
+        let Ok(Fired::Run(run)) = entry.expire_early() else { unreachable!("just armed") };
+        (PeriodicRun::new(run), handle)
     }
 
     /// Turns the shard at tick 0. Returns what is due then, in the batches that an executor would
@@ -267,8 +265,13 @@ impl Bare {
             let (entry, remote) = (whole.entry, shared.remote(0));
             // SAFETY: the model's main thread holds the entry's handle, which keeps it alive.
             let unused = match unsafe { entry_ref(entry) }.state.reset(deadline, Tell::ByQueue) {
-                // SAFETY: the same.
-                Reset::EarlierQueued => unsafe { remote.push_reset(node, entry, shared.timeline()) },
+                Reset::EarlierQueued => {
+                    // SAFETY: the reset has set RESET_QUEUED.
+                    let node = unsafe { Node::new(node, entry) };
+                    // SAFETY: the handle keeps the entry alive.
+                    let deadline = || unsafe { entry_ref(entry) }.state.deadline();
+                    remote.push_reset(node, deadline, shared.timeline()).err().map(Node::into_sole)
+                }
                 Reset::Earlier => {
                     remote.ring_if_it_sleeps_past(deadline, shared.timeline());
                     Some(node)

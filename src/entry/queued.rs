@@ -1,0 +1,125 @@
+//! Entries in the side queues of a shard, as values: [`MaybeLinked`] in the cancelled queue, and
+//! [`Node`] in the reset queue.
+
+use std::ops::Deref;
+use std::ptr::NonNull;
+
+use super::owned::{Linkable, Sole};
+use super::{Entry, Transfer, entry_ref};
+use crate::time::Subtick;
+
+/// The engine's ownership of an entry that may be in a slot of its shard's wheel. The wheel takes
+/// it out of there, if it is ([`Wheel::unlink`](crate::wheel::Wheel::unlink)).
+///
+/// Out of the cancelled queue come entries that were cancelled. Their tasks are gone, and the link
+/// of the queue is in the place of the task.
+#[derive(Debug)]
+#[must_use = "the entry is lost if no step takes it over"]
+#[repr(transparent)]
+pub(crate) struct MaybeLinked(NonNull<Entry>);
+
+// SAFETY: the engine's ownership may be passed on between threads.
+unsafe impl Send for MaybeLinked {}
+
+impl MaybeLinked {
+    /// # Safety
+    /// The caller has cancelled the entry, which the worker had linked, and has moved the task out.
+    /// It gives this value to the cancelled queue of the entry's shard, or drops it, once. It stays
+    /// one of the entry's owners until it has done so.
+    #[inline]
+    pub(crate) unsafe fn new(entry: NonNull<Entry>) -> Self {
+        Self(entry)
+    }
+
+    /// Returns whether the entry is in a slot of the wheel.
+    #[inline]
+    pub(crate) fn is_in_a_slot(&self) -> bool {
+        Entry::is_in_a_slot(self)
+    }
+
+    /// Says that the wheel has taken the entry out of its slot.
+    ///
+    /// # Safety
+    /// The entry is in no slot.
+    #[inline]
+    pub(crate) unsafe fn into_linkable(self) -> Linkable {
+        // SAFETY: 1. This value has the engine's ownership. 2. Only entries that are marked as
+        // linked come into the two queues. 3. The caller says that it is in no slot.
+        unsafe { Linkable::new(self.0) }
+    }
+}
+
+impl Deref for MaybeLinked {
+    type Target = Entry;
+
+    #[inline]
+    fn deref(&self) -> &Entry {
+        // SAFETY: this value holds the engine's ownership, which keeps the entry alive. All fields
+        // have interior mutability, so shared references never conflict.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+/// An entry that names another one, which was reset to an earlier deadline.
+#[derive(Debug)]
+#[must_use = "the worker is not told if it goes into no queue"]
+#[repr(transparent)]
+pub(crate) struct Node(Sole);
+
+impl Node {
+    /// Makes a node of a free entry.
+    ///
+    /// # Safety
+    /// A reset of the handle's holder has set RESET_QUEUED on `named`. It makes one node for that,
+    /// and gives it to the reset queue of the entry's shard, or takes it [apart](Self::into_sole)
+    /// if that is closed.
+    pub(crate) unsafe fn new(free: Sole, named: NonNull<Entry>) -> Self {
+        free.set_next(named.as_ptr());
+        Self(free)
+    }
+
+    pub(crate) fn into_sole(self) -> Sole {
+        self.0
+    }
+
+    /// Returns the free entry, and what it named.
+    ///
+    /// # Safety
+    /// It came out of the reset queue, and the worker goes on with both.
+    pub(crate) unsafe fn open(self) -> (Sole, ResetQueued) {
+        let named = NonNull::new(Entry::next(&self.0)).expect("a node names an entry");
+        (self.0, ResetQueued(named))
+    }
+}
+
+impl Deref for Node {
+    type Target = Entry;
+
+    #[inline]
+    fn deref(&self) -> &Entry {
+        &self.0
+    }
+}
+
+/// An entry that a node has named. While RESET_QUEUED is set the engine does not give it up, and
+/// its ownership goes with the node.
+#[must_use = "the entry is lost if it does not arrive"]
+pub(crate) struct ResetQueued(NonNull<Entry>);
+
+/// What the worker found when an entry arrived through the reset queue.
+pub(crate) enum Arrived {
+    /// It is pending, and has to be linked again for this deadline.
+    Pending(MaybeLinked, Subtick),
+    /// It was cancelled: the worker lets it go.
+    Cancelled(MaybeLinked),
+}
+
+impl ResetQueued {
+    pub(crate) fn arrive(self) -> Arrived {
+        // SAFETY: RESET_QUEUED is set, so the engine owns the entry.
+        match unsafe { entry_ref(self.0) }.state.arrive() {
+            Transfer::Pending(deadline) => Arrived::Pending(MaybeLinked(self.0), deadline),
+            Transfer::Cancelled => Arrived::Cancelled(MaybeLinked(self.0)),
+        }
+    }
+}

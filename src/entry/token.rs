@@ -1,0 +1,83 @@
+//! What the values that own an entry have in common. A list or a queue keeps such a value as an
+//! address, and makes the value again when it gives it out.
+
+use std::mem::{ManuallyDrop, transmute_copy};
+use std::ops::Deref;
+use std::ptr::NonNull;
+
+use super::{Asleep, Entry, Link, MaybeLinked, Node, Owned, SeriesRun, Sole, Won};
+
+/// A value that is the address of an entry, with a promise of whose the entry is.
+///
+/// # Safety
+/// The type is a transparent one around the address. What it owns of an entry includes the link of
+/// the lists that it is put into.
+pub(crate) unsafe trait Token: Sized {
+    /// Returns the address, for a list that the value is about to go into.
+    #[inline]
+    fn as_link(&self) -> Link {
+        // SAFETY: the type is a transparent one around the address.
+        unsafe { transmute_copy(self) }
+    }
+
+    /// Returns the address, with all that the value owned.
+    #[inline]
+    fn into_raw(self) -> NonNull<Entry> {
+        // SAFETY: the type is a transparent one around the address.
+        unsafe { transmute_copy(&ManuallyDrop::new(self)) }
+    }
+
+    /// # Safety
+    /// The address is one that `into_raw` of this type has returned. It is used once.
+    #[inline]
+    unsafe fn from_raw(entry: NonNull<Entry>) -> Self {
+        // SAFETY: 1. The type is a transparent one around the address. 2. The caller says that
+        // `into_raw` has returned it, and so gives back what the value owned.
+        unsafe { transmute_copy(&entry) }
+    }
+}
+
+// SAFETY: transparent. An entry that somebody has in hand is in no list, so its `next` is free.
+unsafe impl Token for Owned {}
+// SAFETY: as an `Owned`, around which it is.
+unsafe impl Token for Sole {}
+// SAFETY: as an `Owned`, around which it is.
+unsafe impl Token for Won {}
+// SAFETY: as an `Owned`, around which it is.
+unsafe impl Token for SeriesRun {}
+// SAFETY: as an `Owned`, around which it is.
+unsafe impl Token for Asleep {}
+// SAFETY: transparent. It is put into the cancelled queue only, whose link is in the place of the
+// task, which is gone.
+unsafe impl Token for MaybeLinked {}
+// SAFETY: transparent. It is put into the reset queue only, whose link is in the place of the task,
+// which a node does not have.
+unsafe impl Token for Node {}
+
+/// A value that a queue of a shard can hold.
+pub(crate) trait Queued: Token + Deref<Target = Entry> {
+    /// The link is in the place of the task, because the entry's own link is in use.
+    const ASIDE: bool;
+
+    #[inline]
+    fn next(&self) -> Link {
+        if Self::ASIDE { Entry::next_aside(self) } else { Entry::next(self) }
+    }
+
+    #[inline]
+    fn set_next(&self, link: Link) {
+        if Self::ASIDE { Entry::set_next_aside(self, link) } else { Entry::set_next(self, link) }
+    }
+}
+
+impl Queued for Owned {
+    const ASIDE: bool = false;
+}
+
+impl Queued for MaybeLinked {
+    const ASIDE: bool = true;
+}
+
+impl Queued for Node {
+    const ASIDE: bool = true;
+}
