@@ -38,9 +38,9 @@ use chunk::{A_FEW, Chunk, LARGEST_CHUNK, Run};
 use depot::{Depot, Magazine};
 pub(crate) use entry_cache::EntryCache;
 
+pub(crate) use per_thread::PerThread;
 #[cfg(loom)]
 pub(crate) use per_thread::give_number_back;
-pub(crate) use per_thread::{PerThread, current as current_thread, with_remembered};
 
 use crate::entry::entry_ref;
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering};

@@ -5,9 +5,7 @@
 //! may drop a `Timeout`. Here a thread in teardown is told that it has no number, and takes a
 //! slower path.
 
-use std::ptr;
-
-use crate::sync::{AtomicPtr, Ordering};
+use crate::sync::OnceLock;
 
 /// Buckets double in size: 1, 2, 4, ... values. 24 of them hold 16 million threads that live at one
 /// time.
@@ -20,105 +18,72 @@ const NUMBERS: usize = (1 << BUCKETS) - 1;
 /// thread ends, a later thread inherits its number, and so its value.
 #[derive(Debug)]
 pub(crate) struct PerThread<T> {
-    buckets: [AtomicPtr<AtomicPtr<T>>; BUCKETS],
+    id: u64,
+    buckets: [OnceLock<Bucket<T>>; BUCKETS],
 }
+
+type Bucket<T> = Box<[OnceLock<Box<T>>]>;
 
 impl<T: Sync> PerThread<T> {
     pub(crate) fn new() -> Self {
-        Self { buckets: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())) }
+        Self { id: new_id(), buckets: std::array::from_fn(|_| OnceLock::new()) }
     }
 
-    /// Returns the value of the thread with this number; `make` makes it at the first call.
-    /// Lock-free. Allocates only at a thread's first call.
+    /// Returns a number that no other table of this process ever has, and that is not 0.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Returns the calling thread's value, which `make` makes at the first call. Returns `None` if
+    /// the thread is in teardown, or could get no number, or if `has_value` says so. `has_value` is
+    /// not asked if the thread looked at this table last.
     #[inline]
-    pub(crate) fn get_or(&self, number: ThreadNumber, make: impl FnOnce() -> T) -> &T {
-        let (bucket, index) = locate(number);
-        // Acquire: pairs with the Release of the exchange in `grow`, so that the slots are seen
-        // initialised.
-        let slots = self.buckets[bucket].load(Ordering::Acquire);
-        let slots = if slots.is_null() { self.grow(bucket) } else { slots };
-        // SAFETY: a published bucket has 2^bucket slots. `locate` stays below that for every number
-        // there is.
-        let slot = unsafe { slots.add(index) };
-        // SAFETY: a published bucket has this slot, and slots stay where they are until the table
-        // is dropped.
-        let slot = unsafe { &*slot };
-        // Acquire: pairs with the Release below, for a value that another thread with this number
-        // made, and for `iter`.
-        let value = slot.load(Ordering::Acquire);
-        if !value.is_null() {
-            // SAFETY: values are never moved or dropped before the table.
-            return unsafe { &*value };
+    pub(crate) fn of_this_thread(&self, has_value: impl FnOnce() -> bool, make: impl FnOnce() -> T) -> Option<&T> {
+        let (id, address) = numbers::remembered();
+        if id == self.id {
+            // SAFETY: only `find` has a thread remember an address, and this id is no other
+            // table's. So it is the address of a value of this table, which stays where it is as
+            // long as the table.
+            return Some(unsafe { &*address.cast::<T>() });
         }
-        let value = Box::into_raw(Box::new(make()));
-        // Only this thread holds the number, so no other thread stores here. Release: pairs with
-        // the Acquire above.
-        slot.store(value, Ordering::Release);
-        // SAFETY: values are never moved or dropped before the table.
-        unsafe { &*value }
+        self.find(has_value, make)
     }
 
+    /// Allocates only at a thread's first call. Only then may it wait, and for no longer than
+    /// another thread needs to store one pointer.
     #[cold]
-    fn grow(&self, bucket: usize) -> *mut AtomicPtr<T> {
-        let slots: Box<[AtomicPtr<T>]> = (0..1_usize << bucket).map(|_| AtomicPtr::new(ptr::null_mut())).collect();
-        let slots = Box::into_raw(slots).cast::<AtomicPtr<T>>();
-        let published =
-            self.buckets[bucket].compare_exchange(ptr::null_mut(), slots, Ordering::AcqRel, Ordering::Acquire);
-        match published {
-            Ok(_) => slots,
-            Err(first) => {
-                // SAFETY: ours was not published, so no other thread knows it.
-                drop(unsafe { bucket_box(slots, bucket) });
-                first
-            }
-        }
+    #[inline(never)]
+    fn find(&self, has_value: impl FnOnce() -> bool, make: impl FnOnce() -> T) -> Option<&T> {
+        let number = numbers::current().filter(|_| has_value())?;
+        let (bucket, index) = locate(number);
+        let slots = get_or_set(&self.buckets[bucket], || (0..1_usize << bucket).map(|_| OnceLock::new()).collect());
+        // Only this thread holds the number, so no other thread makes a value here.
+        let value = &**get_or_set(&slots[index], || Box::new(make()));
+        numbers::remember(self.id, std::ptr::from_ref(value).cast());
+        Some(value)
     }
 
     /// Returns the values of all threads that have one at this moment.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.buckets.iter().enumerate().flat_map(|(bucket, slots)| {
-            // Acquire: pairs with the Release of the exchange in `grow`.
-            let slots = slots.load(Ordering::Acquire);
-            let len = if slots.is_null() { 0 } else { 1 << bucket };
-            (0..len).filter_map(move |index| {
-                // SAFETY: a published bucket has `len` slots.
-                let slot = unsafe { slots.add(index) };
-                // SAFETY: a published bucket has this slot, and slots stay where they are until the
-                // table is dropped.
-                let value = unsafe { &*slot }.load(Ordering::Acquire);
-                // SAFETY: a value, once stored, stays until the table is dropped.
-                unsafe { value.as_ref() }
-            })
-        })
+        self.buckets.iter().filter_map(OnceLock::get).flatten().filter_map(OnceLock::get).map(|value| &**value)
     }
 }
 
-/// # Safety
-/// `slots` came from `Box::into_raw` of a slice of 2^bucket slots, and is given up.
-unsafe fn bucket_box<T>(slots: *mut AtomicPtr<T>, bucket: usize) -> Box<[AtomicPtr<T>]> {
-    // SAFETY: the caller says where `slots` came from, and gives it up.
-    unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(slots, 1 << bucket)) }
+fn new_id() -> u64 {
+    // Of std, as models need not see it.
+    use std::sync::atomic::{AtomicU64, Ordering};
+    /// Ids start at 1, because a thread that remembers nothing remembers 0.
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-impl<T> Drop for PerThread<T> {
-    fn drop(&mut self) {
-        for (bucket, slots) in self.buckets.iter().enumerate() {
-            // Acquire: the values that other threads stored must be seen. The thread that drops the
-            // table has synchronised with them anyway.
-            let slots = slots.load(Ordering::Acquire);
-            if slots.is_null() {
-                continue;
-            }
-            // SAFETY: published by `grow`, and this is the only drop.
-            for slot in unsafe { bucket_box(slots, bucket) } {
-                let value = slot.load(Ordering::Acquire);
-                if !value.is_null() {
-                    // SAFETY: stored by `get_or` from a box, and given up here once.
-                    drop(unsafe { Box::from_raw(value) });
-                }
-            }
-        }
-    }
+/// Unlike `get_or_init`, makes the value outside of the lock.
+fn get_or_set<V>(place: &OnceLock<V>, make: impl FnOnce() -> V) -> &V {
+    place.get().unwrap_or_else(|| {
+        // Fails if another thread was first.
+        let _ = place.set(make());
+        place.get().expect("one of the two has set it")
+    })
 }
 
 /// Returns the bucket and the index of a number: bucket b holds the numbers 2^b - 1 ..= 2^(b+1) -
@@ -133,7 +98,7 @@ fn locate(number: ThreadNumber) -> (usize, usize) {
 /// A thread's number. It is below [`NUMBERS`], and the thread's own until the thread can run no
 /// more of our code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ThreadNumber(usize);
+struct ThreadNumber(usize);
 
 impl ThreadNumber {
     /// Returns `None` if the buckets have no place for it.
@@ -144,7 +109,6 @@ impl ThreadNumber {
 
 #[cfg(loom)]
 pub(crate) use numbers::give_number_back;
-pub(crate) use numbers::{current, with_remembered};
 
 #[cfg(not(loom))]
 mod numbers {
@@ -184,9 +148,9 @@ mod numbers {
     static FREE: Mutex<Free> = Mutex::new(Free::from(0));
 
     thread_local! {
-        /// The object that this thread looked up last: its identity and an address. Looked at
-        /// first, because a thread nearly always uses one engine. It has no destructor, so it costs
-        /// one access and no registration.
+        /// The table that this thread looked at last: its id, and the address of the thread's
+        /// value. Looked at first, because a thread nearly always uses one engine. It has no
+        /// destructor, so it costs one access and no registration.
         static REMEMBERED: Cell<(u64, *const ())> = const { Cell::new((0, std::ptr::null())) };
         static NUMBER: Held = Held(take());
     }
@@ -241,23 +205,18 @@ mod numbers {
 
     /// Returns this thread's number. Returns `None` if the thread is in teardown and has given its
     /// number back, or if it could get none.
-    pub(crate) fn current() -> Option<ThreadNumber> {
+    pub(super) fn current() -> Option<ThreadNumber> {
         NUMBER.try_with(|held| held.0).ok()?
     }
 
-    /// Returns the address that was remembered for this identity (never 0). Otherwise returns what
-    /// `find` finds, and remembers it if `find` says so.
+    /// Returns the id and the address that this thread was last told to remember.
     #[inline]
-    pub(crate) fn with_remembered<T>(identity: u64, find: impl FnOnce() -> (*const T, bool)) -> *const T {
-        let (known, address) = REMEMBERED.get();
-        if known == identity {
-            return address.cast();
-        }
-        let (address, keep) = find();
-        if keep {
-            REMEMBERED.set((identity, address.cast()));
-        }
-        address
+    pub(super) fn remembered() -> (u64, *const ()) {
+        REMEMBERED.get()
+    }
+
+    pub(super) fn remember(id: u64, address: *const ()) {
+        REMEMBERED.set((id, address));
     }
 }
 
@@ -276,7 +235,7 @@ mod numbers {
         static NUMBER: Cell<Option<usize>> = Cell::new(Some(NEXT.fetch_add(1, Ordering::Relaxed)));
     }
 
-    pub(crate) fn current() -> Option<ThreadNumber> {
+    pub(super) fn current() -> Option<ThreadNumber> {
         NUMBER.with(Cell::get).and_then(ThreadNumber::new)
     }
 
@@ -285,15 +244,18 @@ mod numbers {
         NUMBER.with(|number| number.set(None));
     }
 
-    pub(crate) fn with_remembered<T>(_: u64, find: impl FnOnce() -> (*const T, bool)) -> *const T {
-        find().0
+    pub(super) fn remembered() -> (u64, *const ()) {
+        (0, std::ptr::null())
     }
+
+    pub(super) fn remember(_: u64, _: *const ()) {}
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::numbers::current;
     use super::*;
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
     fn every_number_has_a_place_of_its_own() {
@@ -328,9 +290,8 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    let number = current().expect("a living thread has a number");
                     for round in 0..100 {
-                        let value = table.get_or(number, || AtomicUsize::new(0));
+                        let value = table.of_this_thread(|| true, || AtomicUsize::new(0)).expect("a living thread");
                         // Not a read-modify-write: if two threads shared it, counts would be lost.
                         value.store(value.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                         if round == 0 {

@@ -10,7 +10,7 @@ use crossbeam_utils::CachePadded;
 
 use super::in_flight::InFlight;
 use super::no_wait::NoWait;
-use crate::arena::{Arena, PerThread, current_thread, with_remembered};
+use crate::arena::{Arena, PerThread};
 use crate::count::{Counts, Overdue, Running};
 use crate::entry::{Chain, LetGo, Owned, Sole, Won};
 use crate::panics::CatchUnwind;
@@ -43,8 +43,6 @@ pub(crate) struct SharedPlan {
 
 /// What all shards and threads of one engine share.
 pub(crate) struct Shared {
-    /// No other engine of this process ever has the same.
-    id: u64,
     pub(super) owners: AtomicUsize,
     pub(crate) arena: Arena,
     timeline: Timeline,
@@ -72,9 +70,6 @@ pub(crate) struct Shared {
     generation: usize,
 }
 
-/// Ids start at 1, because 0 means no engine.
-static NEXT_ID: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
-
 impl Shared {
     /// Returns `None` if there is no memory for so many shards.
     pub(super) fn new(plan: SharedPlan) -> Option<Self> {
@@ -82,7 +77,6 @@ impl Shared {
         remotes.try_reserve_exact(plan.shards).ok()?;
         remotes.extend((0..plan.shards).map(Remote::new));
         Some(Self {
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             owners: AtomicUsize::new(1),
             arena: plan.arena,
             timeline: plan.timeline,
@@ -124,7 +118,7 @@ impl Shared {
     #[inline]
     pub(crate) fn of_thread(mine: Local<'_>) -> &Self {
         debug_assert!(!mine.engine().is_null(), "not of one in teardown");
-        // SAFETY: `find_thread_state` stored the address, and the state is a part of that engine,
+        // SAFETY: `thread_state` stored the address, and the state is a part of that engine,
         // so the engine is alive.
         unsafe { &*mine.engine().cast::<Self>() }
     }
@@ -139,8 +133,9 @@ impl Shared {
         self.max_wait
     }
 
+    /// Returns a number that no other engine of this process ever has, and that is not 0.
     pub(crate) fn id(&self) -> u64 {
-        self.id
+        self.thread_states.id()
     }
 
     #[inline]
@@ -190,27 +185,10 @@ impl Shared {
     /// reset does what it does to the state at once, before or after that.
     #[inline]
     pub(crate) fn thread_state(&self) -> Option<Local<'_>> {
-        let mine = with_remembered(self.id, || self.find_thread_state());
-        // SAFETY: states stay where they are as long as the engine, and the address was found for
-        // this engine's id.
-        let mine = unsafe { mine.as_ref() }?;
-        // SAFETY: it was found for this engine, and by the number of the calling thread.
+        let new = || CachePadded::new(ThreadState::of(std::ptr::from_ref(self).cast()));
+        let mine = self.thread_states.of_this_thread(|| !self.is_forked(), new)?;
+        // SAFETY: it is the calling thread's, and a part of this engine.
         Some(unsafe { Local::new(mine, &self.arena) })
-    }
-
-    /// Returns the address of the calling thread's own state, or null, and whether to remember it.
-    #[cold]
-    #[inline(never)]
-    fn find_thread_state(&self) -> (*const ThreadState, bool) {
-        match current_thread() {
-            Some(number) if !self.is_forked() => {
-                let mine: &ThreadState = self
-                    .thread_states
-                    .get_or(number, || CachePadded::new(ThreadState::of(std::ptr::from_ref(self).cast())));
-                (std::ptr::from_ref(mine), true)
-            }
-            _ => (std::ptr::null(), false),
-        }
     }
 
     /// Returns the remote of the chosen shard, or, if none is chosen, that of the calling thread's
@@ -340,7 +318,7 @@ impl Shared {
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("id", &self.id).field("shards", &self.remotes.len()).finish_non_exhaustive()
+        f.debug_struct("Shared").field("id", &self.id()).field("shards", &self.remotes.len()).finish_non_exhaustive()
     }
 }
 

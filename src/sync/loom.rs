@@ -4,6 +4,8 @@ pub(crate) use loom::sync::atomic::Ordering;
 pub(crate) use loom::sync::atomic::fence;
 pub(crate) use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
 
+use std::marker::PhantomData;
+use std::ptr;
 use std::time::Duration;
 
 use super::ProtocolCell;
@@ -203,6 +205,39 @@ checked_atomic!(AtomicU8, u8);
 checked_atomic!(AtomicU64, u64);
 checked_atomic!(AtomicUsize, usize);
 checked_atomic!(AtomicPtr<T>, *mut T);
+
+/// std's, as far as it is used: with its orderings, and without its lock, as it is only set to
+/// values that were made before.
+#[derive(Debug)]
+pub(crate) struct OnceLock<T>(AtomicPtr<T>, PhantomData<T>);
+
+impl<T> OnceLock<T> {
+    pub(crate) fn new() -> Self {
+        Self(AtomicPtr::new(ptr::null_mut()), PhantomData)
+    }
+
+    pub(crate) fn get(&self) -> Option<&T> {
+        // SAFETY: null, or the address of a box that `set` has leaked, and the drop frees.
+        unsafe { self.0.load(Ordering::Acquire).as_ref() }
+    }
+
+    pub(crate) fn set(&self, value: T) -> Result<(), T> {
+        let value = Box::into_raw(Box::new(value));
+        let set = self.0.compare_exchange(ptr::null_mut(), value, Ordering::AcqRel, Ordering::Acquire);
+        // SAFETY: another value was set, so no other thread knows this box.
+        set.map(|_| ()).map_err(|_| *unsafe { Box::from_raw(value) })
+    }
+}
+
+impl<T> Drop for OnceLock<T> {
+    fn drop(&mut self) {
+        let value = self.0.load(Ordering::Acquire);
+        if !value.is_null() {
+            // SAFETY: `set` has leaked this box, and it is dropped here once.
+            drop(unsafe { Box::from_raw(value) });
+        }
+    }
+}
 
 /// A stand-in for crossbeam's queue, whose inside loom can't see. It has the same orderings, but
 /// its `pop` lacks the fence, so that no protocol can depend on that. Each place is used once, so a

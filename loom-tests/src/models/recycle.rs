@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::check::check;
 use super::rig::{Ledger, driven, entries_in_use, ticks};
-use crate::arena::{Arena, EntryCache, Growth, PerThread, current_thread};
+use crate::arena::{Arena, EntryCache, Growth, PerThread};
 use crate::entry::{Entry, Sole};
 use crate::sync::{AtomicUsize, Ordering, thread};
 
@@ -145,7 +145,7 @@ fn two_threads_get_a_value_each() {
     check(2, || {
         let table = Arc::new(PerThread::<AtomicUsize>::new());
         let count = |table: &PerThread<AtomicUsize>| {
-            let mine = table.get_or(current_thread().expect("alive"), || AtomicUsize::new(0));
+            let mine = table.of_this_thread(|| true, || AtomicUsize::new(0)).expect("alive");
             // This is no read-modify-write: two threads that shared a value would lose counts.
             mine.store(mine.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         };
