@@ -42,9 +42,8 @@ pub(crate) use series::{FnNext, FnRepeat, Repeat, Schedule, Series};
 pub(crate) use sleeper::Sleeper;
 pub(crate) use state::{ArmFlags, Snapshot, State};
 use task::Captures;
-pub(crate) use task::Task;
+pub(crate) use task::{Task, TaskInPlace};
 use task_copy::TaskCopy;
-pub(crate) use task_copy::TaskInPlace;
 pub(crate) use token::{Queued, Token};
 pub(crate) use won::{Asleep, Begun, Fired, Running, SeriesRun, Withdrawn, Won};
 
@@ -280,7 +279,7 @@ impl Entry {
             // shared reference.
             let sleeper = unsafe { &*place.cast::<Sleeper>() };
             // SAFETY: the caller is its future, and drops the copy only if it ends the wait.
-            unsafe { sleeper.copy_waker() }
+            unsafe { sleeper.move_out() }
         });
         let (table, captures) = Task::sleeper(waker).into_parts();
         TaskCopy::new(ptr::from_ref(table).cast(), captures)

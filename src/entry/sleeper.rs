@@ -39,19 +39,25 @@ impl Sleeper {
     }
 
     /// Makes `waker` the one that is woken. Returns false if the taker has taken the waker: then
-    /// the state is no longer pending. One thread at a time polls the future, and calls this.
+    /// the state is no longer pending.
+    ///
+    /// # Safety
+    /// The caller is the future, which one thread at a time polls.
     #[inline]
-    pub(crate) fn watch(&self, waker: &Waker) -> bool {
+    pub(crate) unsafe fn watch(&self, waker: &Waker) -> bool {
         // SAFETY: only the future replaces the waker, and the future is here; the taker only reads.
         // A waker that was taken is compared by address.
         let same = self.waker.with(|current| unsafe { &*current }.will_wake(waker));
         // The same waker needs no turn: the future put it in last, so it is the one that is, or
         // was, taken.
-        same || self.change(waker)
+        // SAFETY: the caller says that it is the future.
+        same || unsafe { self.change(waker) }
     }
 
+    /// # Safety
+    /// The caller is the future, which one thread at a time polls.
     #[cold]
-    fn change(&self, waker: &Waker) -> bool {
+    unsafe fn change(&self, waker: &Waker) -> bool {
         // Cloning runs user code, which may panic, so it comes before CHANGING is set.
         let new = ManuallyDrop::new(waker.clone());
         // Acquire: pairs with the taker's release. Only this future replaces the waker, so it has
@@ -75,7 +81,7 @@ impl Sleeper {
 
     /// Takes the waker. Returns `None` if the future is changing it, and so is awake. The thread
     /// that has taken the entry out of PENDING calls this, once.
-    pub(crate) fn take(&self) -> Option<Waker> {
+    pub(super) fn take(&self) -> Option<Waker> {
         // Acquire: pairs with the future's release. Release: the future sees that the entry is no
         // longer pending.
         let found = self.turn.fetch_or(TAKEN, Ordering::AcqRel);
@@ -84,31 +90,14 @@ impl Sleeper {
         (found == AT_REST).then(|| unsafe { self.move_out() })
     }
 
-    /// Copies the waker, for a future that is about to end the wait by itself.
-    ///
-    /// # Safety
-    /// The future calls this. It forgets the copy, unless it then takes the entry out of PENDING.
-    #[inline]
-    pub(super) unsafe fn copy_waker(&self) -> Waker {
-        // SAFETY: only the future replaces the waker. If it ends the wait, no taker has come, and
-        // the copy is the first that is moved out; otherwise the copy is forgotten.
-        unsafe { self.move_out() }
-    }
-
-    /// Returns the waker of a sleeper that nobody else can reach any more and whose waker was not
-    /// taken.
-    pub(super) fn into_waker(self) -> Waker {
-        // SAFETY: the waker has not been taken, and `self` is consumed.
-        unsafe { self.move_out() }
-    }
-
     /// Copies the waker out; its bytes stay.
     ///
     /// # Safety
-    /// It was not moved out before, and nobody replaces it any more.
+    /// Nobody replaces the waker during the call. It was not moved out before, and is not moved out
+    /// again unless the caller forgets this one.
     #[inline]
-    unsafe fn move_out(&self) -> Waker {
-        // SAFETY: the caller moves it out once, and nobody replaces it any more.
+    pub(super) unsafe fn move_out(&self) -> Waker {
+        // SAFETY: the caller says that nobody replaces it, and that it is the only one to have it.
         ManuallyDrop::into_inner(self.waker.with(|place| unsafe { ptr::read(place) }))
     }
 }
@@ -129,6 +118,11 @@ mod tests {
         }
     }
 
+    fn watch(sleeper: &Sleeper, waker: &Waker) -> bool {
+        // SAFETY: each test is the future of its sleeper, and has one thread.
+        unsafe { sleeper.watch(waker) }
+    }
+
     fn waker() -> (Arc<Count>, Waker) {
         let count = Arc::<Count>::default();
         (Arc::clone(&count), Waker::from(count))
@@ -138,9 +132,9 @@ mod tests {
     fn the_last_waker_is_the_one_that_is_taken_and_none_leaks() {
         let ((first, waker_1), (second, waker_2)) = (waker(), waker());
         let sleeper = Sleeper::new(waker_1.clone());
-        assert!(sleeper.watch(&waker_1));
+        assert!(watch(&sleeper, &waker_1));
         assert_eq!(Arc::strong_count(&first), 3, "the same waker is not cloned again");
-        assert!(sleeper.watch(&waker_2));
+        assert!(watch(&sleeper, &waker_2));
         assert_eq!(Arc::strong_count(&first), 2, "the one before is dropped");
         sleeper.take().expect("nobody is changing it").wake();
         assert_eq!((first.0.load(Ordering::Relaxed), second.0.load(Ordering::Relaxed)), (0, 1));
@@ -153,7 +147,7 @@ mod tests {
         let ((first, waker_1), (second, waker_2)) = (waker(), waker());
         let sleeper = Sleeper::new(waker_1);
         drop(sleeper.take());
-        assert!(!sleeper.watch(&waker_2));
+        assert!(!watch(&sleeper, &waker_2));
         assert_eq!(Arc::strong_count(&second), 2, "the clone has gone");
         assert!(sleeper.take().is_none(), "the waker is taken once");
         assert_eq!(Arc::strong_count(&first), 1);

@@ -26,14 +26,21 @@ pub(super) type Captures = [MaybeUninit<usize>; WORDS];
 #[cfg(any(loom, test))]
 pub(super) const NO_CAPTURES: Captures = [MaybeUninit::uninit(); WORDS];
 
-/// A type-erased `FnOnce() + Send`, or [`Series`], or [`Sleeper`]. Dropping it drops the closure
-/// without running it.
+/// A type-erased `FnOnce() + Send`, or [`Series`], or [`Sleeper`] whose waker was not taken.
+/// Dropping it drops the closure without running it.
 pub(crate) struct Task {
     vtable: &'static TaskVTable,
     captures: Captures,
 }
 
-/// The operations on captures, one table per closure type and place (inline or boxed).
+/// A task in the place of its captures, which nobody uses again. Dropping it drops the closure
+/// without running it.
+pub(crate) struct TaskInPlace<'a> {
+    vtable: &'static TaskVTable,
+    captures: &'a mut Captures,
+}
+
+/// The operations on captures, one table per type that is in them: a closure, or the box of one.
 pub(super) struct TaskVTable {
     /// Runs for the last time, and uses the captures up.
     run: unsafe fn(*mut u8),
@@ -45,31 +52,6 @@ pub(super) struct TaskVTable {
     /// Only true for [`SLEEPER`], which is known by its address. It makes the bytes of that table
     /// unique, so that no other table can be merged with it.
     _sleeps: bool,
-}
-
-impl TaskVTable {
-    /// Runs a task for the last time.
-    ///
-    /// # Safety
-    /// This is the table of the task with these captures. They are not used again, even if this
-    /// panics: they are moved out.
-    #[inline]
-    pub(super) unsafe fn run(&self, captures: &mut Captures) {
-        // SAFETY: the caller says so.
-        unsafe { (self.run)(captures.as_mut_ptr().cast()) };
-    }
-
-    /// Drops a task without running it.
-    ///
-    /// # Safety
-    /// As for [`run`](Self::run).
-    #[inline]
-    pub(super) unsafe fn discard(&self, captures: &mut Captures) {
-        if let Some(discard) = self.discard {
-            // SAFETY: the caller says so.
-            unsafe { discard(captures.as_mut_ptr().cast()) };
-        }
-    }
 }
 
 type RunAgain = unsafe fn(*mut u8, Subtick, &Timeline) -> Option<NextDue>;
@@ -84,113 +66,82 @@ const fn is_inline<F>() -> bool {
 
 /// # Safety
 /// `captures` points at a valid `F`, which is moved out.
-unsafe fn run_inline<F: FnOnce()>(captures: *mut u8) {
+unsafe fn run_once<F: FnOnce()>(captures: *mut u8) {
     // SAFETY: the caller says that an `F` is there, and gives it up.
     let task = unsafe { captures.cast::<F>().read() };
     task();
 }
 
 /// # Safety
-/// `captures` points at a valid `F`, which is dropped.
-unsafe fn discard_inline<F>(captures: *mut u8) {
-    // SAFETY: the caller says that an `F` is there, and gives it up.
-    unsafe { captures.cast::<F>().drop_in_place() };
+/// `captures` points at a valid `T`, which is dropped.
+unsafe fn discard<T>(captures: *mut u8) {
+    // SAFETY: the caller says that a `T` is there, and gives it up.
+    unsafe { captures.cast::<T>().drop_in_place() };
 }
 
 /// # Safety
-/// `captures` points at a pointer that came from `Box::<F>::into_raw`, and the box is given up.
-unsafe fn run_boxed<F: FnOnce()>(captures: *mut u8) {
-    // SAFETY: the caller says that a box's pointer is there, and gives up that box.
-    let task = unsafe { unbox::<F>(captures) };
-    task();
-}
-
-/// # Safety
-/// As for [`run_boxed`].
-unsafe fn discard_boxed<F>(captures: *mut u8) {
-    // SAFETY: the caller says that a box's pointer is there, and gives up that box.
-    drop(unsafe { unbox::<F>(captures) });
-}
-
-/// # Safety
-/// As for [`run_boxed`].
-unsafe fn unbox<F>(captures: *mut u8) -> Box<F> {
-    // SAFETY: the caller says that a pointer is there.
-    let raw = unsafe { captures.cast::<*mut F>().read() };
-    // SAFETY: the caller says that the pointer is a box's, and gives up that box.
-    unsafe { Box::from_raw(raw) }
-}
-
-/// # Safety
-/// As for [`run_boxed`], with a `Series` in the box.
+/// `captures` points at the box of a series, which is moved out.
 unsafe fn run_series_once<R: Repeat>(captures: *mut u8) {
-    // SAFETY: the caller says that the pointer of a box with a `Series` is there, and gives up that
-    // box.
-    let mut series = unsafe { unbox::<Series<R>>(captures) };
+    // SAFETY: the caller says that the box is there, and gives it up.
+    let mut series = unsafe { captures.cast::<Box<Series<R>>>().read() };
     let _ = series.repeat.run();
 }
 
 /// # Safety
-/// As for [`run_boxed`], with a `Series` in the box, but the box is not given up.
+/// `captures` points at the box of a series, which nobody else uses during the call.
 unsafe fn run_series<R: Repeat>(captures: *mut u8, deadline: Subtick, timeline: &Timeline) -> Option<NextDue> {
-    // SAFETY: the caller says that a pointer is there.
-    let series = unsafe { captures.cast::<*mut Series<R>>().read() };
-    // SAFETY: the pointer is a box's, and only the caller has it.
-    unsafe { &mut *series }.run(deadline, timeline)
+    // SAFETY: the caller says that the box is there, and that only this call uses it.
+    unsafe { &mut *captures.cast::<Box<Series<R>>>() }.run(deadline, timeline)
 }
 
 /// # Safety
-/// `captures` points at a valid sleeper that nobody else can reach any more. It is moved out.
+/// `captures` points at a valid sleeper that nobody else can reach any more, and whose waker was
+/// not taken. It is moved out.
 unsafe fn wake_sleeper(captures: *mut u8) {
-    // SAFETY: the caller says that a sleeper is there, and gives it up.
-    unsafe { captures.cast::<Sleeper>().read() }.into_waker().wake();
+    // SAFETY: the caller says that a sleeper with its waker is there, and gives it up.
+    unsafe { captures.cast::<Sleeper>().read().move_out() }.wake();
 }
 
 /// # Safety
-/// As for [`wake_sleeper`].
+/// `captures` points at a valid sleeper that nobody else can reach any more, and whose waker was
+/// not taken. It is dropped.
 unsafe fn discard_sleeper(captures: *mut u8) {
-    // SAFETY: the caller says that a sleeper is there, and gives it up.
-    drop(unsafe { captures.cast::<Sleeper>().read() }.into_waker());
+    // SAFETY: the caller says that a sleeper with its waker is there, and gives it up.
+    drop(unsafe { captures.cast::<Sleeper>().read().move_out() });
 }
 
 /// Known by its address. The captures are a [`Sleeper`], whose future may look at them at any time.
 pub(super) static SLEEPER: TaskVTable =
     TaskVTable { run: wake_sleeper, discard: Some(discard_sleeper), run_again: None, _sleeps: true };
 
-struct VTables<F>(F);
+struct VTables<T>(T);
 
 impl<R: Repeat> VTables<Series<R>> {
-    const SERIES: TaskVTable = TaskVTable {
+    const BOXED: TaskVTable = TaskVTable {
         run: run_series_once::<R>,
-        discard: Some(discard_boxed::<Series<R>>),
+        discard: Some(discard::<Box<Series<R>>>),
         run_again: Some(run_series::<R>),
         _sleeps: false,
     };
 }
 
 impl<F: FnOnce()> VTables<F> {
-    const INLINE: TaskVTable = TaskVTable {
-        run: run_inline::<F>,
-        discard: if std::mem::needs_drop::<F>() { Some(discard_inline::<F>) } else { None },
+    const ONCE: TaskVTable = TaskVTable {
+        run: run_once::<F>,
+        discard: if std::mem::needs_drop::<F>() { Some(discard::<F>) } else { None },
         run_again: None,
         _sleeps: false,
     };
-    const BOXED: TaskVTable =
-        TaskVTable { run: run_boxed::<F>, discard: Some(discard_boxed::<F>), run_again: None, _sleeps: false };
 }
 
 impl Task {
     /// Makes a task of a closure. Allocates only if the captures don't fit inline.
     #[inline]
     pub(crate) fn new<F: FnOnce() + Send + 'static>(task: F) -> Self {
-        let mut captures = [MaybeUninit::uninit(); WORDS];
-        let place: *mut u8 = captures.as_mut_ptr().cast();
         if is_inline::<F>() {
-            // SAFETY: `is_inline` says that an `F` fits here in size and alignment.
-            unsafe { place.cast::<F>().write(task) };
-            Self { vtable: &VTables::<F>::INLINE, captures }
+            Self::of(task, &VTables::<F>::ONCE)
         } else {
-            Self::boxed(task, &VTables::<F>::BOXED)
+            Self::of(Box::new(task), &VTables::<Box<F>>::ONCE)
         }
     }
 
@@ -198,27 +149,23 @@ impl Task {
     pub(crate) fn series<R: Repeat>(series: Series<R>) -> Self {
         // `into_inner` must find it where it is put here.
         const { assert!(!is_inline::<Series<R>>()) };
-        Self::boxed(series, &VTables::<Series<R>>::SERIES)
+        Self::of(Box::new(series), &VTables::<Series<R>>::BOXED)
     }
 
     /// Makes a task of a sleeping future's waker. Allocates nothing.
     pub(crate) fn sleeper(waker: Waker) -> Self {
-        let mut captures = [MaybeUninit::uninit(); WORDS];
-        let place: *mut u8 = captures.as_mut_ptr().cast();
-        // SAFETY: there is room for it (see `WORDS`).
-        unsafe { place.cast::<Sleeper>().write(Sleeper::new(waker)) };
-        Self { vtable: &SLEEPER, captures }
+        Self::of(Sleeper::new(waker), &SLEEPER)
     }
 
-    /// Returns the waker of a task that [`sleeper`](Self::sleeper) made.
-    ///
-    /// # Safety
-    /// `sleeper` made the task, its waker was not taken, and nobody else can reach it any more.
-    pub(crate) unsafe fn into_waker(self) -> Waker {
-        let mut this = ManuallyDrop::new(self);
-        let place: *mut u8 = this.captures.as_mut_ptr().cast();
-        // SAFETY: the caller says that a sleeper is there, and gives it up.
-        unsafe { place.cast::<Sleeper>().read() }.into_waker()
+    /// `vtable` is the table of a `T`.
+    #[inline(always)]
+    fn of<T>(value: T, vtable: &'static TaskVTable) -> Self {
+        // The compiler knows the answer.
+        assert!(size_of::<T>() <= size_of::<Captures>() && align_of::<T>() <= align_of::<Captures>());
+        let mut captures = [MaybeUninit::uninit(); WORDS];
+        // SAFETY: it fits in size and alignment.
+        unsafe { captures.as_mut_ptr().cast::<T>().write(value) };
+        Self { vtable, captures }
     }
 
     /// Returns its parts. [`from_parts`](Self::from_parts) makes a task of them again.
@@ -235,14 +182,6 @@ impl Task {
         Self { vtable, captures }
     }
 
-    fn boxed<T>(value: T, vtable: &'static TaskVTable) -> Self {
-        let mut captures = [MaybeUninit::uninit(); WORDS];
-        let place: *mut u8 = captures.as_mut_ptr().cast();
-        // SAFETY: three words have room for one pointer.
-        unsafe { place.cast::<*mut T>().write(Box::into_raw(Box::new(value))) };
-        Self { vtable, captures }
-    }
-
     /// Runs a periodic closure that expired at `deadline`. Returns when the next run is due, or
     /// `None` if that was the last. For a task that is not periodic, returns `None` and runs
     /// nothing.
@@ -255,8 +194,7 @@ impl Task {
     /// Runs it; a periodic closure for the last time.
     pub(crate) fn run(self) {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: `new` chose `vtable` together with the captures, and they are used up here once.
-        unsafe { this.vtable.run(&mut this.captures) };
+        TaskInPlace { vtable: this.vtable, captures: &mut this.captures }.run();
     }
 
     /// Returns the closure.
@@ -265,25 +203,63 @@ impl Task {
     /// `Task::new::<F>` made the task with this very `F`, or `Task::series` made it with the
     /// `Series` that `F` is.
     pub(crate) unsafe fn into_inner<F>(self) -> F {
-        let mut this = ManuallyDrop::new(self);
-        let place: *mut u8 = this.captures.as_mut_ptr().cast();
-        if is_inline::<F>() {
-            // SAFETY: the caller names the right type, and `is_inline` decides as it did in `new`.
-            unsafe { place.cast::<F>().read() }
-        } else {
-            // SAFETY: the caller names the right type, so the pointer of a box with an `F` is
-            // there.
-            *unsafe { unbox::<F>(place) }
-        }
+        // SAFETY: the caller names the right type, and `is_inline` decides as it did in `new`. A
+        // `Series` is never inline.
+        unsafe { if is_inline::<F>() { self.read() } else { *self.read::<Box<F>>() } }
+    }
+
+    /// Returns the waker of a task that [`sleeper`](Self::sleeper) made.
+    ///
+    /// # Safety
+    /// `sleeper` made the task, and nobody else can reach it any more.
+    pub(crate) unsafe fn into_waker(self) -> Waker {
+        // SAFETY: the caller says that it is a sleeper. The waker of a sleeper that is a task was
+        // not taken, and the sleeper ends here.
+        unsafe { self.read::<Sleeper>().move_out() }
+    }
+
+    /// # Safety
+    /// The captures are a `T`.
+    unsafe fn read<T>(self) -> T {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the caller says that a `T` is there. The task is not used again.
+        unsafe { this.captures.as_ptr().cast::<T>().read() }
     }
 }
 
 impl Drop for Task {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: `new` chose `vtable` together with the captures. `run` and `into_inner` forget
-        // the task, so the captures are still there.
-        unsafe { self.vtable.discard(&mut self.captures) };
+        drop(TaskInPlace { vtable: self.vtable, captures: &mut self.captures });
+    }
+}
+
+impl<'a> TaskInPlace<'a> {
+    /// # Safety
+    /// The parts are those of one task, and nobody uses the captures again.
+    #[inline]
+    pub(super) unsafe fn new(vtable: &'static TaskVTable, captures: &'a mut Captures) -> Self {
+        Self { vtable, captures }
+    }
+
+    /// Runs it; a periodic closure for the last time.
+    #[inline]
+    pub(crate) fn run(self) {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: this is the table of the task with these captures. They are used up here once,
+        // even if this panics.
+        unsafe { (this.vtable.run)(this.captures.as_mut_ptr().cast()) };
+    }
+}
+
+impl Drop for TaskInPlace<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(discard) = self.vtable.discard {
+            // SAFETY: this is the table of the task with these captures, which `run` would have
+            // used up without this drop.
+            unsafe { discard(self.captures.as_mut_ptr().cast()) };
+        }
     }
 }
 

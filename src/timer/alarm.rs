@@ -85,7 +85,8 @@ impl Alarm {
         let entry = unsafe { entry_ref(self.timeout.as_entry()) };
         // Read the state first. If it is pending now, the waker in the entry has not been dropped.
         // So it is not another waker that has since got the same address.
-        if entry.state.is_pending() && entry.as_sleeper().is_some_and(|sleeper| sleeper.watch(waker)) {
+        // SAFETY: the caller has this alarm alone, so it is the future, and one thread polls it.
+        if entry.state.is_pending() && entry.as_sleeper().is_some_and(|sleeper| unsafe { sleeper.watch(waker) }) {
             // In a forked child no worker and no driver will wake it.
             return if self.timeout.shared().is_forked() { Ring::Never } else { Ring::NotYet };
         }
