@@ -5,6 +5,8 @@
 //! may drop a `Timeout`. Here a thread in teardown is told that it has no number, and takes a
 //! slower path.
 
+use std::ptr::NonNull;
+
 use crate::sync::OnceLock;
 
 /// Buckets double in size: 1, 2, 4, ... values. 24 of them hold 16 million threads that live at one
@@ -44,7 +46,7 @@ impl<T: Sync> PerThread<T> {
             // SAFETY: only `find` has a thread remember an address, and this id is no other
             // table's. So it is the address of a value of this table, which stays where it is as
             // long as the table.
-            return Some(unsafe { &*address.cast::<T>() });
+            return Some(unsafe { address.cast::<T>().as_ref() });
         }
         self.find(has_value, make)
     }
@@ -59,7 +61,7 @@ impl<T: Sync> PerThread<T> {
         let slots = get_or_set(&self.buckets[bucket], || (0..1_usize << bucket).map(|_| OnceLock::new()).collect());
         // Only this thread holds the number, so no other thread makes a value here.
         let value = &**get_or_set(&slots[index], || Box::new(make()));
-        numbers::remember(self.id, std::ptr::from_ref(value).cast());
+        numbers::remember(self.id, NonNull::from(value).cast());
         Some(value)
     }
 
@@ -114,6 +116,7 @@ pub(crate) use numbers::give_number_back;
 mod numbers {
     use super::ThreadNumber;
     use std::cell::Cell;
+    use std::ptr::NonNull;
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
     use crate::sys::fork;
@@ -147,11 +150,14 @@ mod numbers {
 
     static FREE: Mutex<Free> = Mutex::new(Free::from(0));
 
+    /// No table has this id.
+    const NOTHING: (u64, NonNull<()>) = (0, NonNull::dangling());
+
     thread_local! {
         /// The table that this thread looked at last: its id, and the address of the thread's
         /// value. Looked at first, because a thread nearly always uses one engine. It has no
         /// destructor, so it costs one access and no registration.
-        static REMEMBERED: Cell<(u64, *const ())> = const { Cell::new((0, std::ptr::null())) };
+        static REMEMBERED: Cell<(u64, NonNull<()>)> = const { Cell::new(NOTHING) };
         static NUMBER: Held = Held(take());
     }
 
@@ -164,7 +170,7 @@ mod numbers {
     #[cfg(all(any(target_os = "linux", target_os = "macos"), not(miri)))]
     fn forget_in_children() {
         extern "C" fn forget() {
-            REMEMBERED.set((0, std::ptr::null()));
+            REMEMBERED.set(NOTHING);
         }
         fork::first_in_children(forget);
     }
@@ -196,7 +202,7 @@ mod numbers {
             // First forget, then give back: a destructor that runs after this one must not find
             // what will be another thread's. It finds no number either, as this thread-local is now
             // dead.
-            REMEMBERED.set((0, std::ptr::null()));
+            REMEMBERED.set(NOTHING);
             if let (Some(number), Some(mut free)) = (self.0, lock_free()) {
                 free.give_back(number);
             }
@@ -211,11 +217,11 @@ mod numbers {
 
     /// Returns the id and the address that this thread was last told to remember.
     #[inline]
-    pub(super) fn remembered() -> (u64, *const ()) {
+    pub(super) fn remembered() -> (u64, NonNull<()>) {
         REMEMBERED.get()
     }
 
-    pub(super) fn remember(id: u64, address: *const ()) {
+    pub(super) fn remember(id: u64, address: NonNull<()>) {
         REMEMBERED.set((id, address));
     }
 }
@@ -224,6 +230,7 @@ mod numbers {
 mod numbers {
     use super::ThreadNumber;
     use std::cell::Cell;
+    use std::ptr::NonNull;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     // Reset with each schedule. An atomic of std, which loom does not see: the order in which
@@ -244,11 +251,11 @@ mod numbers {
         NUMBER.with(|number| number.set(None));
     }
 
-    pub(super) fn remembered() -> (u64, *const ()) {
-        (0, std::ptr::null())
+    pub(super) fn remembered() -> (u64, NonNull<()>) {
+        (0, NonNull::dangling())
     }
 
-    pub(super) fn remember(_: u64, _: *const ()) {}
+    pub(super) fn remember(_: u64, _: NonNull<()>) {}
 }
 
 #[cfg(all(test, not(loom)))]
