@@ -1,9 +1,9 @@
 //! Memory for entries: chunks that are handed out in runs.
 
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
 use crate::entry::Entry;
-use crate::sync::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use crate::sys::memory::{Zeroed, page_size};
 
 /// How many entries move between threads at a time. Few under loom and Miri, as all bounds of this
@@ -47,15 +47,80 @@ pub(super) struct Chunk {
     pages: usize,
     /// A bit for each page that was given back. The page belongs to the thread that clears its bit.
     given_back: [AtomicU64; WORDS],
-    /// The chunk that was the newest before this one.
-    pub(super) older: *mut Chunk,
+    /// The chunk that was the newest before this one; see [`Chunks`].
+    older: *mut Chunk,
 }
 
-/// Fresh entries, one after the other in memory.
-#[derive(Clone, Copy, Debug)]
+/// Fresh entries, one after the other in memory. They are the holder's.
+#[derive(Debug)]
+#[must_use = "the entries are lost if they are not kept"]
 pub(super) struct Run {
-    pub(super) first: NonNull<Entry>,
-    pub(super) len: usize,
+    first: NonNull<Entry>,
+    len: usize,
+}
+
+impl Run {
+    /// Returns the first entry, and how many there are. They are the caller's.
+    pub(super) fn into_parts(self) -> (NonNull<Entry>, usize) {
+        (self.first, self.len)
+    }
+}
+
+/// The chunks of an arena, from the newest on. Each stays where it is until the list is dropped.
+#[derive(Debug)]
+pub(super) struct Chunks {
+    newest: AtomicPtr<Chunk>,
+}
+
+impl Chunks {
+    pub(super) fn new(first: Option<Box<Chunk>>) -> Self {
+        Self { newest: AtomicPtr::new(first.map_or(ptr::null_mut(), Box::into_raw)) }
+    }
+
+    pub(super) fn newest(&self) -> Option<&Chunk> {
+        // Acquire: pairs with the Release in `add`, so that the chunk is seen initialised.
+        let newest = self.newest.load(Ordering::Acquire);
+        // SAFETY: null, or a chunk of the list, which stays until the list is dropped.
+        unsafe { newest.as_ref() }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Chunk> {
+        std::iter::successors(self.newest(), |chunk| {
+            // SAFETY: null, or a chunk of the list, which stays until the list is dropped. `older`
+            // is not changed after the newer chunk's publication.
+            unsafe { chunk.older.as_ref() }
+        })
+    }
+
+    /// Adds a chunk if `newest` is still the newest one. Otherwise another thread was first: then
+    /// this drops the chunk, and returns `false`.
+    pub(super) fn add(&self, mut chunk: Box<Chunk>, newest: Option<&Chunk>) -> bool {
+        let before = self.newest.load(Ordering::Relaxed);
+        if !ptr::eq(before, newest.map_or(ptr::null(), ptr::from_ref)) {
+            return false;
+        }
+        chunk.older = before;
+        let chunk = Box::into_raw(chunk);
+        // Release: pairs with the Acquire in `newest`.
+        let is_added = self.newest.compare_exchange(before, chunk, Ordering::Release, Ordering::Relaxed).is_ok();
+        if !is_added {
+            // SAFETY: it was not published, so no other thread knows it.
+            drop(unsafe { Box::from_raw(chunk) });
+        }
+        is_added
+    }
+}
+
+impl Drop for Chunks {
+    fn drop(&mut self) {
+        // Acquire: as in `newest`.
+        let mut next = self.newest.load(Ordering::Acquire);
+        while !next.is_null() {
+            // SAFETY: made by `Box::into_raw`, and given up here once.
+            let chunk = unsafe { Box::from_raw(next) };
+            next = chunk.older;
+        }
+    }
 }
 
 impl Chunk {
@@ -86,9 +151,9 @@ impl Chunk {
         }
         #[cfg(loom)]
         for index in 0..entries.len() {
-            // SAFETY: in bounds of the allocation. (Zeroed memory is a free entry, but loom does
-            // not know its atomics.)
-            unsafe { entries.at(index).write(Entry::new_free()) };
+            // SAFETY: a place of this array, which no other thread knows. (Zeroed memory is a free
+            // entry, but loom does not know its atomics.)
+            unsafe { entries.get(index).write(Entry::new_free()) };
         }
         Some(Box::new(Self {
             entries,
@@ -96,7 +161,7 @@ impl Chunk {
             before_pages: 0,
             pages: 0,
             given_back: std::array::from_fn(|_| AtomicU64::new(0)),
-            older: std::ptr::null_mut(),
+            older: ptr::null_mut(),
         }))
     }
 
@@ -121,8 +186,8 @@ impl Chunk {
 
     /// Returns which of these pages an entry of the chunk lies in, or `None` if it lies outside of
     /// them, at an edge.
-    pub(super) fn page_of(&self, entry: NonNull<Entry>) -> Option<usize> {
-        let index = (entry.addr().get() - self.entries.first().addr().get()) / size_of::<Entry>();
+    pub(super) fn page_of(&self, entry: &Entry) -> Option<usize> {
+        let index = (ptr::from_ref(entry).addr() - self.entries.first().addr().get()) / size_of::<Entry>();
         let page = index.checked_sub(self.before_pages)? / entries_a_page();
         (page < self.pages).then_some(page)
     }
@@ -160,9 +225,7 @@ impl Chunk {
                 bits = word.fetch_and(!lowest, Ordering::Acquire);
                 if bits & lowest != 0 {
                     let page = index * 64 + lowest.trailing_zeros() as usize;
-                    // SAFETY: the page is this chunk's, so its entries are.
-                    let first = unsafe { self.entries.at(self.first_of(page)) };
-                    return Some(Run { first, len: entries_a_page() });
+                    return Some(Run { first: self.entries.get(self.first_of(page)), len: entries_a_page() });
                 }
             }
         }
@@ -192,12 +255,9 @@ impl Chunk {
         const ENTRIES_A_PAGE: usize = 4096 / size_of::<Entry>();
         // The last entry too, because the array need not begin with a page.
         for index in (0..self.len()).step_by(ENTRIES_A_PAGE.max(1)).chain([self.len() - 1]) {
-            debug_assert!(index < self.len());
-            // SAFETY: in bounds.
-            let entry = unsafe { self.entries.at(index) };
-            // SAFETY: no other thread knows this memory yet, and it holds zeros. Volatile, so that
-            // the compiler does not leave out a write that changes nothing.
-            unsafe { entry.cast::<u8>().write_volatile(0) };
+            // SAFETY: a place of this array, which no other thread knows yet, and which holds
+            // zeros. Volatile, so that the compiler does not leave out a write that changes nothing.
+            unsafe { self.entries.get(index).cast::<u8>().write_volatile(0) };
         }
     }
 
@@ -211,19 +271,18 @@ impl Chunk {
         }
         let from = self.issued.fetch_add(RUN, Ordering::Relaxed);
         let len = self.len().saturating_sub(from).min(RUN);
-        if len == 0 {
-            return None;
-        }
-        // SAFETY: `from + len` is at most `len`.
-        Some(Run { first: unsafe { self.entries.at(from) }, len })
+        (len > 0).then(|| Run { first: self.entries.get(from), len })
     }
 
     /// Returns all entries that were ever handed out, except those whose memory has been given
     /// back.
-    pub(super) fn issued(&self) -> impl Iterator<Item = NonNull<Entry>> {
+    pub(super) fn issued(&self) -> impl Iterator<Item = &Entry> {
         let issued = self.issued.load(Ordering::Relaxed).min(self.len());
-        // SAFETY: below `len`.
-        (0..issued).filter(|&index| !self.is_given_back(index)).map(|index| unsafe { self.entries.at(index) })
+        (0..issued).filter(|&index| !self.is_given_back(index)).map(|index| {
+            // SAFETY: a place of this array, in which zeros are a free entry. All fields of an
+            // entry have interior mutability, so shared references never conflict.
+            unsafe { self.entries.get(index).as_ref() }
+        })
     }
 }
 
@@ -231,8 +290,8 @@ impl Chunk {
 impl Drop for Chunk {
     fn drop(&mut self) {
         for index in 0..self.len() {
-            // SAFETY: written in `new`, and dropped here once.
-            unsafe { self.entries.at(index).drop_in_place() };
+            // SAFETY: written in `of`, and dropped here once.
+            unsafe { self.entries.get(index).drop_in_place() };
         }
     }
 }

@@ -58,7 +58,7 @@ impl EntryCache {
             self.fresh_len.set(self.fresh_len.get() - 1);
             return NonNull::new(entry).map(sole);
         }
-        self.spare.take().map(|first| self.open(Magazine { first, len: MAGAZINE }))
+        self.spare.take().and_then(|first| self.open(full(first)))
     }
 
     #[inline]
@@ -68,11 +68,12 @@ impl EntryCache {
 
     /// Returns the first entry of a full magazine, and keeps the others.
     #[cold]
-    fn open(&self, magazine: Magazine) -> Sole {
+    fn open(&self, mut magazine: Magazine) -> Option<Sole> {
         debug_assert_eq!(self.free_len.get(), 0, "the list is empty");
-        let first = sole(magazine.first);
-        self.free.set(first.next());
-        self.free_len.set(short(magazine.len - 1));
+        let first = magazine.pop();
+        let (rest, len) = magazine.into_list();
+        self.free.set(rest);
+        self.free_len.set(short(len));
         first
     }
 
@@ -85,7 +86,7 @@ impl EntryCache {
         debug_assert!(!self.has_fresh() && self.spare.get().is_none(), "only after `take` has found nothing");
         arena
             .take_magazine()
-            .map(|magazine| self.open(magazine))
+            .and_then(|magazine| self.open(magazine))
             .or_else(|| arena.take_run().map(|run| self.begin(run)))
     }
 
@@ -99,9 +100,10 @@ impl EntryCache {
     }
 
     fn begin(&self, run: Run) -> Sole {
-        self.fresh.set(run.first.as_ptr().wrapping_add(1));
-        self.fresh_len.set(short(run.len - 1));
-        sole(run.first)
+        let (first, len) = run.into_parts();
+        self.fresh.set(first.as_ptr().wrapping_add(1));
+        self.fresh_len.set(short(len - 1));
+        sole(first)
     }
 
     /// Puts an entry back. May push a magazine to the depot.
@@ -127,17 +129,17 @@ impl EntryCache {
     /// As for [`refill`](Self::refill).
     pub(crate) unsafe fn flush(&self, arena: &Arena) {
         if let Some(first) = self.spare.take() {
-            arena.return_magazine(Magazine { first, len: MAGAZINE });
+            arena.return_magazine(full(first));
         }
         if let Some(first) = NonNull::new(self.free.replace(ptr::null_mut())) {
-            arena.return_magazine(Magazine { first, len: self.free_len.replace(0).into() });
+            arena.return_magazine(magazine(first, self.free_len.replace(0).into()));
         }
     }
 
     #[cold]
     fn change_magazine(&self, arena: &Arena) {
         if let Some(first) = self.spare.replace(NonNull::new(self.free.get())) {
-            arena.return_magazine(Magazine { first, len: MAGAZINE });
+            arena.return_magazine(full(first));
         }
         self.free.set(ptr::null_mut());
         self.free_len.set(0);
@@ -150,6 +152,16 @@ fn sole(entry: NonNull<Entry>) -> Sole {
     // SAFETY: a free entry has no owner but the holder of the list, magazine or run that it is in,
     // and this file takes each out once.
     unsafe { Sole::new(entry) }
+}
+
+fn full(first: NonNull<Entry>) -> Magazine {
+    magazine(first, MAGAZINE)
+}
+
+/// Makes a magazine of a whole list of free entries, which the caller has taken out of its cell.
+fn magazine(first: NonNull<Entry>, len: usize) -> Magazine {
+    // SAFETY: only `put` and `open` fill the lists of a cache, with free entries, and count them.
+    unsafe { Magazine::of_list(first.as_ptr(), len) }
 }
 
 /// The length of a magazine or of a run, which is a page at most.
@@ -233,7 +245,7 @@ mod tests {
     fn chunks_double_up_to_the_largest_so_that_there_are_few() {
         let arena = Arena::new(0).expect("memory");
         take(&EntryCache::new(), &arena, 140_000);
-        let mut lens: Vec<_> = arena.chunks().map(Chunk::len).collect();
+        let mut lens: Vec<_> = arena.chunks.iter().map(Chunk::len).collect();
         lens.reverse();
         assert_eq!(lens, [64, 128, 256, 512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 32_768, 32_768, 32_768]);
     }

@@ -32,9 +32,7 @@ mod entry_cache;
 mod per_thread;
 mod shrink;
 
-use std::ptr;
-
-use chunk::{A_FEW, Chunk, LARGEST_CHUNK, Run};
+use chunk::{A_FEW, Chunk, Chunks, LARGEST_CHUNK, Run};
 use depot::{Depot, Magazine};
 pub(crate) use entry_cache::EntryCache;
 
@@ -42,8 +40,7 @@ pub(crate) use per_thread::PerThread;
 #[cfg(loom)]
 pub(crate) use per_thread::give_number_back;
 
-use crate::entry::entry_ref;
-use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
+use crate::sync::{AtomicUsize, Ordering};
 
 const FIRST_CHUNK: usize = A_FEW;
 const A_LITTLE: usize = 16 * A_FEW;
@@ -63,34 +60,24 @@ const ORPHAN_BIAS: usize = usize::MAX / 2;
 /// All memory of one engine's entries.
 #[derive(Debug)]
 pub(crate) struct Arena {
-    newest: AtomicPtr<Chunk>,
+    chunks: Chunks,
     depot: Depot,
     /// About how many pages are given back: a page that was taken may not be subtracted yet.
     given_back: AtomicUsize,
     orphans: AtomicUsize,
 }
 
-// SAFETY: until the arena is dropped, its chunks are only read, and counted up atomically.
-unsafe impl Send for Arena {}
-// SAFETY: until the arena is dropped, its chunks are only read, and counted up atomically.
-unsafe impl Sync for Arena {}
-
 impl Arena {
     /// Returns an arena with memory for `capacity` entries, touched in advance, or `None` if there
     /// is no memory.
     pub(crate) fn new(capacity: usize) -> Option<Self> {
-        let arena = Self {
-            newest: AtomicPtr::new(ptr::null_mut()),
+        let reserved = if capacity > 0 { Some(Chunk::reserved(capacity)?) } else { None };
+        Some(Self {
+            chunks: Chunks::new(reserved),
             depot: Depot::new(),
             given_back: AtomicUsize::new(0),
             orphans: AtomicUsize::new(ORPHAN_BIAS),
-        };
-        if capacity > 0 {
-            let chunk = Chunk::reserved(capacity)?;
-            // Relaxed: no other thread knows the arena yet.
-            arena.newest.store(Box::into_raw(chunk), Ordering::Relaxed);
-        }
-        Some(arena)
+        })
     }
 
     /// Returns a magazine from the depot, or `None` if the depot is empty.
@@ -106,15 +93,12 @@ impl Arena {
     /// `None` if a new chunk is needed.
     fn take_run(&self) -> Option<Run> {
         if self.given_back.load(Ordering::Relaxed) > 0
-            && let Some(run) = self.chunks().find_map(Chunk::take_given_back)
+            && let Some(run) = self.chunks.iter().find_map(Chunk::take_given_back)
         {
             self.given_back.fetch_sub(1, Ordering::Relaxed);
             return Some(run);
         }
-        // Acquire: pairs with the Release in `grow`, so that the chunk is seen initialised.
-        let newest = self.newest.load(Ordering::Acquire);
-        // SAFETY: chunks live as long as the arena.
-        unsafe { newest.as_ref() }.and_then(Chunk::take_run)
+        self.chunks.newest()?.take_run()
     }
 
     /// Adds a chunk, as large as there is memory for, and takes a run of it. Returns `None` if
@@ -122,58 +106,36 @@ impl Arena {
     #[cold]
     fn grow(&self, growth: Growth) -> Option<Run> {
         loop {
-            // Acquire: pairs with the Release below, so that the chunk is seen initialised.
-            let newest = self.newest.load(Ordering::Acquire);
-            // SAFETY: chunks live as long as the arena.
-            let len = unsafe { newest.as_ref() }.map_or(FIRST_CHUNK, |chunk| (chunk.len() * 2).min(LARGEST_CHUNK));
+            let newest = self.chunks.newest();
+            let len = newest.map_or(FIRST_CHUNK, |chunk| (chunk.len() * 2).min(LARGEST_CHUNK));
             let len = if growth == Growth::Little { len.min(A_LITTLE) } else { len };
             let mut lens =
                 std::iter::successors(Some(len), |&len| (len > FIRST_CHUNK).then(|| FIRST_CHUNK.max(len / 2)));
-            let Some(mut chunk) = lens.find_map(Chunk::new) else {
+            let Some(chunk) = lens.find_map(Chunk::new) else {
                 // Another thread may have got memory.
                 return self.take_run();
             };
-            chunk.older = newest;
             let run = chunk.take_run().expect("a new chunk has entries");
-            let chunk = Box::into_raw(chunk);
-            // Release: pairs with the Acquire in `take_run`.
-            match self.newest.compare_exchange(newest, chunk, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return Some(run),
-                Err(_) => {
-                    // Another thread was first. Its chunk is large enough for both.
-                    // SAFETY: ours was not published, so no other thread knows it.
-                    drop(unsafe { Box::from_raw(chunk) });
-                    let run = self.take_run();
-                    if run.is_some() {
-                        return run;
-                    }
-                }
+            if self.chunks.add(chunk, newest) {
+                return Some(run);
+            }
+            // Another thread was first. Its chunk is large enough for both.
+            let run = self.take_run();
+            if run.is_some() {
+                return run;
             }
         }
     }
 
-    fn chunks(&self) -> impl Iterator<Item = &Chunk> {
-        // Acquire: pairs with the Release in `grow`, so that the chunk is seen initialised.
-        let mut next = self.newest.load(Ordering::Acquire);
-        std::iter::from_fn(move || {
-            // SAFETY: chunks live as long as the arena, and `older` is not changed after a chunk's
-            // publication.
-            let chunk = unsafe { next.as_ref() }?;
-            next = chunk.older;
-            Some(chunk)
-        })
-    }
-
     /// Returns how many entries there is memory for.
     pub(crate) fn capacity(&self) -> usize {
-        self.chunks().map(|chunk| chunk.len() - chunk.given_back() * chunk::entries_a_page()).sum()
+        self.chunks.iter().map(|chunk| chunk.len() - chunk.given_back() * chunk::entries_a_page()).sum()
     }
 
     /// Returns how many entries are not free.
     #[cfg(loom)]
     pub(crate) fn in_use(&self) -> usize {
-        // SAFETY: chunks live as long as the arena.
-        self.chunks().flat_map(Chunk::issued).filter(|&entry| unsafe { entry_ref(entry) }.is_in_use()).count()
+        self.chunks.iter().flat_map(Chunk::issued).filter(|entry| entry.is_in_use()).count()
     }
 
     /// Makes the final sweep, when the engine's last owner has gone. Returns true if no handle is
@@ -186,47 +148,29 @@ impl Arena {
     /// has to be valid until its function returns.
     pub(crate) unsafe fn orphan_all(this: *const Self) -> bool {
         // SAFETY: the caller says that the arena is alive, and it stays so until the subtraction.
-        let held = unsafe { &*this }
-            .chunks()
-            .flat_map(Chunk::issued)
-            // SAFETY: chunks live as long as the arena.
-            .filter(|&entry| unsafe { entry_ref(entry) }.state.orphan())
-            .count();
+        let arena = unsafe { &*this };
+        let held = arena.chunks.iter().flat_map(Chunk::issued).filter(|entry| entry.state.orphan()).count();
         // Handles that were counted early in the sweep may have gone already. The bias keeps the
         // number above zero until all are counted.
-        let surplus = ORPHAN_BIAS - held;
-        // SAFETY: the arena is alive until the subtraction.
-        unsafe { Self::subtract_orphans(this, surplus) }
+        subtract(&arena.orphans, ORPHAN_BIAS - held)
     }
 
     /// Subtracts a handle that the final sweep counted. Returns true if it was the last one: then
     /// the caller frees the memory.
     ///
     /// # Safety
-    /// As for [`orphan_all`](Self::orphan_all).
+    /// `this` is an arena whose final sweep has counted the caller's handle. This is called once
+    /// for that handle.
     pub(crate) unsafe fn orphan_lets_go(this: *const Self) -> bool {
         // SAFETY: the caller's handle was counted, so the arena is alive until the subtraction.
-        unsafe { Self::subtract_orphans(this, 1) }
-    }
-
-    /// # Safety
-    /// As for [`orphan_all`](Self::orphan_all).
-    unsafe fn subtract_orphans(this: *const Self, number: usize) -> bool {
-        // SAFETY: the caller says that the arena is alive, and it stays so until the subtraction.
-        let orphans = unsafe { &(*this).orphans };
-        // AcqRel: the last thread to subtract frees what all the others have used.
-        orphans.fetch_sub(number, Ordering::AcqRel) == number
+        subtract(unsafe { &(*this).orphans }, 1)
     }
 }
 
-impl Drop for Arena {
-    fn drop(&mut self) {
-        // Acquire: pairs with the Release in `grow`, so that the chunk is seen initialised.
-        let mut next = self.newest.load(Ordering::Acquire);
-        while !next.is_null() {
-            // SAFETY: made by `Box::into_raw`, and given up here once.
-            let chunk = unsafe { Box::from_raw(next) };
-            next = chunk.older;
-        }
-    }
+/// Subtracts orphans. Returns true if they were the last. The memory may be gone when this returns:
+/// a reference to an atomic may be an argument all the same, because other threads may change all
+/// of what it points at.
+fn subtract(orphans: &AtomicUsize, number: usize) -> bool {
+    // AcqRel: the last thread to subtract frees what all the others have used.
+    orphans.fetch_sub(number, Ordering::AcqRel) == number
 }

@@ -10,12 +10,13 @@
 //! them up at once. The thread that clears the bit owns all of them, and hands them out as fresh
 //! ones.
 
-use std::ptr::{self, NonNull};
+use std::mem;
+use std::ptr;
 
 use super::Arena;
 use super::chunk::{A_FEW, Chunk, entries_a_page};
 use super::depot::Magazine;
-use crate::entry::{Entry, Link, entry_ref};
+use crate::entry::Entry;
 use crate::sync::Ordering;
 
 /// Counts how many free entries of each page the caller holds.
@@ -29,7 +30,7 @@ impl<'a> Pages<'a> {
     /// Returns `None` if there is no memory to count with, or nothing that could be given back.
     fn of(arena: &'a Arena) -> Option<Self> {
         let mut this = Self { chunks: Vec::new(), counts: Vec::new() };
-        let chunks = || arena.chunks().filter(|chunk| chunk.pages() > 0);
+        let chunks = || arena.chunks.iter().filter(|chunk| chunk.pages() > 0);
         this.chunks.try_reserve_exact(chunks().count() + 1).ok()?;
         // A chunk that another thread adds meanwhile is left out.
         this.chunks.extend(chunks().take(this.chunks.capacity()).map(|chunk| (chunk, 0)));
@@ -46,8 +47,8 @@ impl<'a> Pages<'a> {
 
     /// Returns the count of the page that an entry lies in, or `None` if that page may not be given
     /// back.
-    fn count(&mut self, entry: NonNull<Entry>) -> Option<&mut u16> {
-        let at = entry.addr().get();
+    fn count(&mut self, entry: &Entry) -> Option<&mut u16> {
+        let at = ptr::from_ref(entry).addr();
         let index = self.chunks.partition_point(|(chunk, _)| chunk.place().0 <= at).checked_sub(1)?;
         let (chunk, begin) = self.chunks[index];
         let (first, len) = chunk.place();
@@ -72,21 +73,19 @@ impl Arena {
                 *count += 1;
             }
         });
-        let mut magazine = Magazine { first: NonNull::dangling(), len: 0 };
-        while let Some(entry) = NonNull::new(free) {
-            // SAFETY: a free entry that this thread took out of the depot.
-            let this = unsafe { entry_ref(entry) };
-            free = this.next();
-            if pages.count(entry).is_some_and(|count| Pages::is_whole(*count)) {
+        let mut magazine = Magazine::EMPTY;
+        while let Some(entry) = free.pop() {
+            if pages.count(&entry).is_some_and(|count| Pages::is_whole(*count)) {
+                // It goes with its page below.
+                entry.into_raw();
                 continue;
             }
-            this.set_next(if magazine.len == 0 { ptr::null_mut() } else { magazine.first.as_ptr() });
-            magazine = Magazine { first: entry, len: magazine.len + 1 };
-            if magazine.len == A_FEW {
-                self.return_magazine(std::mem::replace(&mut magazine, Magazine { first: NonNull::dangling(), len: 0 }));
+            magazine.push(entry);
+            if magazine.len() == A_FEW {
+                self.return_magazine(mem::replace(&mut magazine, Magazine::EMPTY));
             }
         }
-        if magazine.len > 0 {
+        if magazine.len() > 0 {
             self.return_magazine(magazine);
         }
         let mut bytes = 0;
@@ -109,22 +108,15 @@ impl Arena {
     }
 
     /// Takes all magazines, as one list of entries, and shows each entry to `look`.
-    fn take_depot(&self, mut look: impl FnMut(NonNull<Entry>)) -> Link {
-        let mut all: Link = ptr::null_mut();
+    fn take_depot(&self, mut look: impl FnMut(&Entry)) -> Magazine {
+        let mut all = Magazine::EMPTY;
         // Bounded by the memory there is now, as other threads may add magazines all the time.
         for _ in 0..=self.capacity() / A_FEW {
-            let Some(magazine) = self.take_magazine() else { break };
-            let mut last = magazine.first;
-            look(last);
-            for _ in 1..magazine.len {
-                // SAFETY: free entries that came with the magazine.
-                let next = unsafe { entry_ref(last) }.next();
-                last = NonNull::new(next).expect("a magazine has as many entries as it says");
-                look(last);
+            let Some(mut magazine) = self.take_magazine() else { break };
+            while let Some(entry) = magazine.pop() {
+                look(&entry);
+                all.push(entry);
             }
-            // SAFETY: a free entry that came with the magazine.
-            unsafe { entry_ref(last) }.set_next(all);
-            all = magazine.first.as_ptr();
         }
         all
     }

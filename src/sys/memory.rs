@@ -52,12 +52,13 @@ impl<T> Zeroed<T> {
         const { assert!(align_of::<T>() <= LINE && size_of::<T>() > 0) };
         let bytes = Layout::array::<T>(len).ok()?.size().checked_add(LINE)?;
         let layout = Layout::from_size_align(bytes, ASKED).ok()?;
-        // SAFETY: the layout's size is at least that of a line, so it is not zero.
-        let allocated = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?;
-        let to_line = allocated.addr().get().next_multiple_of(LINE) - allocated.addr().get();
-        // SAFETY: `to_line` is less than a line, and the allocation is a line longer than the
-        // array.
-        let first = unsafe { allocated.add(to_line) }.cast();
+        // SAFETY: the allocation is a line longer than the array. So its size is not zero, and the
+        // array that begins at its first whole line is inside.
+        let (allocated, first) = unsafe {
+            let allocated = NonNull::new(std::alloc::alloc_zeroed(layout))?;
+            let to_line = allocated.addr().get().next_multiple_of(LINE) - allocated.addr().get();
+            (allocated, allocated.add(to_line).cast())
+        };
         Some(Self { first, len, memory: Memory::Allocated(allocated, layout) })
     }
 
@@ -84,15 +85,17 @@ impl<T> Zeroed<T> {
             return None;
         }
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new anonymous mapping, at an address that the system chooses, touches no
-        // existing memory.
-        let mapped = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
-        if mapped == libc::MAP_FAILED {
-            return None;
-        }
-        // If the system refuses, the mapping works as before.
-        // SAFETY: the range was just mapped, and the advice does not change its contents.
-        unsafe { libc::madvise(mapped, bytes, libc::MADV_HUGEPAGE) };
+        // SAFETY: 1. A new anonymous mapping, at an address that the system chooses, touches no
+        // existing memory. 2. The advice is for that mapping, and does not change its contents.
+        let mapped = unsafe {
+            let mapped = libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0);
+            if mapped == libc::MAP_FAILED {
+                return None;
+            }
+            // If the system refuses, the mapping works as before.
+            libc::madvise(mapped, bytes, libc::MADV_HUGEPAGE);
+            mapped
+        };
         Some(Self { first: NonNull::new(mapped)?.cast(), len, memory: Memory::Mapped(bytes) })
     }
 
@@ -106,15 +109,11 @@ impl<T> Zeroed<T> {
     pub(crate) unsafe fn discard(&self, from: usize, len: usize) -> bool {
         #[cfg(all(target_os = "linux", not(miri), not(loom)))]
         {
-            // SAFETY: the caller guarantees that the places belong to this array, so `from` is at
-            // most `len`.
-            let first = unsafe { self.at(from) };
-            debug_assert!(
-                first.addr().get().is_multiple_of(page_size()) && (len * size_of::<T>()).is_multiple_of(page_size())
-            );
-            // SAFETY: these are whole pages of this array's memory, and the caller guarantees that
-            // nobody else uses them.
-            let failed = unsafe { libc::madvise(first.as_ptr().cast(), len * size_of::<T>(), libc::MADV_DONTNEED) };
+            let (first, bytes) = (self.get(from), len * size_of::<T>());
+            debug_assert!(first.addr().get().is_multiple_of(page_size()) && bytes.is_multiple_of(page_size()));
+            // SAFETY: the caller guarantees that the places belong to this array, so these are
+            // whole pages of its memory, and that nobody else uses them.
+            let failed = unsafe { libc::madvise(first.as_ptr().cast(), bytes, libc::MADV_DONTNEED) };
             failed == 0
         }
         #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
@@ -133,7 +132,14 @@ impl<T> Zeroed<T> {
         self.first
     }
 
-    /// The address of a place.
+    /// Returns the address of a place. Panics if the array ends before it.
+    pub(crate) fn get(&self, index: usize) -> NonNull<T> {
+        assert!(index < self.len, "place {index} of {}", self.len);
+        // SAFETY: `index` is below `len`, as was checked.
+        unsafe { self.at(index) }
+    }
+
+    /// Like [`get`](Self::get), without the check.
     ///
     /// # Safety
     /// `index` is at most [`len`](Self::len).
@@ -148,15 +154,16 @@ impl<T> Zeroed<T> {
 
 impl<T> Drop for Zeroed<T> {
     fn drop(&mut self) {
-        match self.memory {
-            // SAFETY: `new` allocated it with this layout, and it is freed only here, once.
-            Memory::Allocated(allocated, layout) => unsafe { std::alloc::dealloc(allocated.as_ptr(), layout) },
-            #[cfg(all(target_os = "linux", not(miri)))]
-            Memory::Mapped(bytes) => {
-                // SAFETY: `in_large_pages` mapped this many bytes, and they are unmapped only here,
-                // once.
-                let unmapped = unsafe { libc::munmap(self.first.as_ptr().cast(), bytes) };
-                debug_assert_eq!(unmapped, 0);
+        // SAFETY: `new` allocated the memory with this layout, or `in_large_pages` mapped this many
+        // bytes. It is returned only here, once.
+        unsafe {
+            match self.memory {
+                Memory::Allocated(allocated, layout) => std::alloc::dealloc(allocated.as_ptr(), layout),
+                #[cfg(all(target_os = "linux", not(miri)))]
+                Memory::Mapped(bytes) => {
+                    let unmapped = libc::munmap(self.first.as_ptr().cast(), bytes);
+                    debug_assert_eq!(unmapped, 0);
+                }
             }
         }
     }
@@ -174,12 +181,9 @@ mod tests {
             let array = array.expect("memory");
             assert!(array.first().addr().get().is_multiple_of(LINE));
             for index in 0..array.len() {
-                // SAFETY: `index` is below `len`.
-                let place = unsafe { array.at(index) };
-                // SAFETY: the place is in the array, and zero is a valid number.
-                assert_eq!(unsafe { place.read() }, 0);
-                // SAFETY: the place is in the array, which no other thread knows.
-                unsafe { place.write(u64::MAX) };
+                // SAFETY: the place is in the array, which no other thread knows, and zero is a valid
+                // number.
+                assert_eq!(unsafe { array.get(index).replace(u64::MAX) }, 0);
             }
         }
     }
