@@ -2,7 +2,7 @@
 
 use std::ptr::{self, NonNull};
 
-use crate::entry::{Link, Sole};
+use crate::entry::{Entry, Link, Sole};
 use crate::sync::SegQueue;
 
 /// How many magazines fit without an allocation. They hold 16,384 entries, as many as wait for a
@@ -10,11 +10,12 @@ use crate::sync::SegQueue;
 #[cfg(not(loom))]
 const SHELF: usize = if cfg!(miri) { 2 } else { 256 };
 
-/// A list of free entries, linked through `next`, which may go from thread to thread.
+/// A list of free entries, linked through `next`, which may go from thread to thread. It has at
+/// least one.
 #[derive(Debug)]
 #[must_use = "the entries are lost if they are not given back"]
 pub(super) struct Magazine {
-    first: Link,
+    first: NonNull<Entry>,
     len: usize,
 }
 
@@ -22,39 +23,35 @@ pub(super) struct Magazine {
 unsafe impl Send for Magazine {}
 
 impl Magazine {
-    pub(super) const EMPTY: Self = Self { first: ptr::null_mut(), len: 0 };
-
     /// # Safety
-    /// `first` is the first of `len` free entries, linked through `next`. The caller owns them, and
-    /// hands them to the magazine.
-    pub(super) unsafe fn of_list(first: Link, len: usize) -> Self {
+    /// `first` is the first of `len` free entries, linked through `next`, of which the last has
+    /// none. The caller owns them, and hands them to the magazine.
+    pub(super) unsafe fn of_list(first: NonNull<Entry>, len: usize) -> Self {
         Self { first, len }
     }
 
     /// Returns the first entry and how many there are. The list is the caller's.
     pub(super) fn into_list(self) -> (Link, usize) {
-        (self.first, self.len)
+        (self.first.as_ptr(), self.len)
     }
 
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    #[inline]
-    pub(super) fn push(&mut self, entry: Sole) {
-        entry.set_next(self.first);
-        self.first = entry.into_raw().as_ptr();
-        self.len += 1;
+    /// Puts an entry in front of the others, if there are any.
+    pub(super) fn push(others: Option<Self>, entry: Sole) -> Self {
+        let (next, len) = others.map_or((ptr::null_mut(), 0), Self::into_list);
+        entry.set_next(next);
+        Self { first: entry.into_raw(), len: len + 1 }
     }
 
-    #[inline]
-    pub(super) fn pop(&mut self) -> Option<Sole> {
-        // SAFETY: only `push` puts entries into the list, which owns them, and each leaves it here
-        // once.
-        let entry = unsafe { Sole::new(NonNull::new(self.first)?) };
-        self.first = entry.next();
-        self.len -= 1;
-        Some(entry)
+    /// Returns the first entry, and the others.
+    pub(super) fn pop(self) -> (Sole, Option<Self>) {
+        // SAFETY: the magazine owns its entries, and this one leaves it here.
+        let entry = unsafe { Sole::new(self.first) };
+        let others = NonNull::new(entry.next()).map(|first| Self { first, len: self.len - 1 });
+        (entry, others)
     }
 }
 

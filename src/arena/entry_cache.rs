@@ -58,7 +58,7 @@ impl EntryCache {
             self.fresh_len.set(self.fresh_len.get() - 1);
             return NonNull::new(entry).map(sole);
         }
-        self.spare.take().and_then(|first| self.open(full(first)))
+        self.spare.take().map(|first| self.open(full(first)))
     }
 
     #[inline]
@@ -68,10 +68,10 @@ impl EntryCache {
 
     /// Returns the first entry of a full magazine, and keeps the others.
     #[cold]
-    fn open(&self, mut magazine: Magazine) -> Option<Sole> {
+    fn open(&self, magazine: Magazine) -> Sole {
         debug_assert_eq!(self.free_len.get(), 0, "the list is empty");
-        let first = magazine.pop();
-        let (rest, len) = magazine.into_list();
+        let (first, others) = magazine.pop();
+        let (rest, len) = others.map_or((ptr::null_mut(), 0), Magazine::into_list);
         self.free.set(rest);
         self.free_len.set(short(len));
         first
@@ -86,7 +86,7 @@ impl EntryCache {
         debug_assert!(!self.has_fresh() && self.spare.get().is_none(), "only after `take` has found nothing");
         arena
             .take_magazine()
-            .and_then(|magazine| self.open(magazine))
+            .map(|magazine| self.open(magazine))
             .or_else(|| arena.take_run().map(|run| self.begin(run)))
     }
 
@@ -161,7 +161,7 @@ fn full(first: NonNull<Entry>) -> Magazine {
 /// Makes a magazine of a whole list of free entries, which the caller has taken out of its cell.
 fn magazine(first: NonNull<Entry>, len: usize) -> Magazine {
     // SAFETY: only `put` and `open` fill the lists of a cache, with free entries, and count them.
-    unsafe { Magazine::of_list(first.as_ptr(), len) }
+    unsafe { Magazine::of_list(first, len) }
 }
 
 /// The length of a magazine or of a run, which is a page at most.

@@ -10,7 +10,6 @@
 //! them up at once. The thread that clears the bit owns all of them, and hands them out as fresh
 //! ones.
 
-use std::mem;
 use std::ptr;
 
 use super::Arena;
@@ -73,19 +72,24 @@ impl Arena {
                 *count += 1;
             }
         });
-        let mut magazine = Magazine::EMPTY;
-        while let Some(entry) = free.pop() {
+        let mut begun = None;
+        while let Some(magazine) = free {
+            let (entry, others) = magazine.pop();
+            free = others;
             if pages.count(&entry).is_some_and(|count| Pages::is_whole(*count)) {
                 // It goes with its page below.
                 entry.into_raw();
                 continue;
             }
-            magazine.push(entry);
-            if magazine.len() == A_FEW {
-                self.return_magazine(mem::replace(&mut magazine, Magazine::EMPTY));
+            let magazine = Magazine::push(begun, entry);
+            if magazine.len() < A_FEW {
+                begun = Some(magazine);
+            } else {
+                begun = None;
+                self.return_magazine(magazine);
             }
         }
-        if magazine.len() > 0 {
+        if let Some(magazine) = begun {
             self.return_magazine(magazine);
         }
         let mut bytes = 0;
@@ -108,14 +112,18 @@ impl Arena {
     }
 
     /// Takes all magazines, as one list of entries, and shows each entry to `look`.
-    fn take_depot(&self, mut look: impl FnMut(&Entry)) -> Magazine {
-        let mut all = Magazine::EMPTY;
+    fn take_depot(&self, mut look: impl FnMut(&Entry)) -> Option<Magazine> {
+        let mut all = None;
         // Bounded by the memory there is now, as other threads may add magazines all the time.
         for _ in 0..=self.capacity() / A_FEW {
-            let Some(mut magazine) = self.take_magazine() else { break };
-            while let Some(entry) = magazine.pop() {
+            let mut magazine = self.take_magazine();
+            if magazine.is_none() {
+                break;
+            }
+            while let Some((entry, others)) = magazine.map(Magazine::pop) {
                 look(&entry);
-                all.push(entry);
+                all = Some(Magazine::push(all, entry));
+                magazine = others;
             }
         }
         all
