@@ -172,7 +172,8 @@ mod numbers {
         extern "C" fn forget() {
             REMEMBERED.set(NOTHING);
         }
-        fork::first_in_children(forget);
+        // SAFETY: `forget` only changes a thread-local, which has no destructor.
+        unsafe { fork::first_in_children(forget) };
     }
 
     #[cfg(not(all(any(target_os = "linux", target_os = "macos"), not(miri))))]

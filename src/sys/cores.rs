@@ -174,17 +174,18 @@ mod linux {
 
     /// The main thread's set. Its number is the process's.
     fn main_thread_set() -> Option<cpu_set_t> {
-        // SAFETY: `getpid` has no preconditions.
-        set_of(unsafe { libc::getpid() })
+        set_of(std::process::id().cast_signed())
     }
 
     /// The set of a thread; 0 is the calling thread.
     fn set_of(thread: libc::pid_t) -> Option<cpu_set_t> {
-        // SAFETY: a set of cores is an array of bits, for which zero is a valid value.
-        let mut set: cpu_set_t = unsafe { std::mem::zeroed() };
-        // SAFETY: the pointer is to a set, and the size is that set's.
-        let failed = unsafe { libc::sched_getaffinity(thread, size_of::<cpu_set_t>(), &raw mut set) };
-        (failed == 0).then_some(set)
+        // SAFETY: 1. A set of cores is an array of bits, for which zero is a valid value. 2. The call
+        // writes to no more than the set, whose size it is given.
+        unsafe {
+            let mut set: cpu_set_t = std::mem::zeroed();
+            let failed = libc::sched_getaffinity(thread, size_of::<cpu_set_t>(), &raw mut set);
+            (failed == 0).then_some(set)
+        }
     }
 
     pub(super) fn cores_in(set: &cpu_set_t) -> Vec<usize> {

@@ -16,8 +16,8 @@ pub(crate) fn generation() -> usize {
     static REGISTER: Once = Once::new();
     REGISTER.call_once(|| {
         // If the system refuses, because there is no memory, forks stay unnoticed.
-        // SAFETY: the handler only changes atomics and thread-locals without destructors, which is
-        // allowed in a child of a process with threads.
+        // SAFETY: the handler only changes an atomic and calls `FIRST`. Both are allowed in a child
+        // of a process with threads; `first_in_children` asks that of `FIRST`.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
     imp::FORKS.load(Ordering::Relaxed)
@@ -26,8 +26,12 @@ pub(crate) fn generation() -> usize {
 /// Makes every child that is forked from now on call `run`. The child's only thread calls it before
 /// the fork is counted. Both happen in one handler, because handlers of others may run between two.
 /// Only the first `run` is used.
+///
+/// # Safety
+/// `run` does only what is allowed in a child of a process with threads: it changes atomics, and
+/// thread-locals that have no destructor.
 #[cfg(all(any(target_os = "linux", target_os = "macos"), not(miri), not(loom)))]
-pub(crate) fn first_in_children(run: extern "C" fn()) {
+pub(crate) unsafe fn first_in_children(run: extern "C" fn()) {
     generation();
     // Fails if another thread has set it already.
     let _ = imp::FIRST.set(run);

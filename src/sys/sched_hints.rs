@@ -108,11 +108,13 @@ mod linux {
 
     /// The attributes of the calling thread. Returns `None` if the kernel does not report them.
     fn attributes() -> Option<sched_attr> {
-        // SAFETY: all fields are numbers, for which zero is a valid value.
-        let mut attributes: sched_attr = unsafe { std::mem::zeroed() };
-        let size = size_of::<sched_attr>();
-        // SAFETY: the call writes at most `size` bytes, which is the size of `attributes`.
-        let failed = unsafe { libc::syscall(SYS_sched_getattr, THIS, &raw mut attributes, size, NO_FLAGS) };
-        (failed == 0).then_some(attributes)
+        // SAFETY: 1. All fields are numbers, for which zero is a valid value. 2. The call writes to no
+        // more than the attributes, whose size it is given.
+        unsafe {
+            let mut attributes: sched_attr = std::mem::zeroed();
+            let size = size_of::<sched_attr>();
+            let failed = libc::syscall(SYS_sched_getattr, THIS, &raw mut attributes, size, NO_FLAGS);
+            (failed == 0).then_some(attributes)
+        }
     }
 }
