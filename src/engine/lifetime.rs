@@ -94,13 +94,13 @@ impl Drop for EngineRef {
     #[inline]
     fn drop(&mut self) {
         let shared = self.shared;
-        // SAFETY: this reference is not subtracted yet, so the engine is alive; thread states live
-        // as long as the engine.
-        if unsafe { self.count.as_ref() }.remove() {
-            // SAFETY: this count is not settled yet, so the engine is alive.
-            let refs = unsafe { &raw const (*shared.as_ptr()).refs };
-            // SAFETY: `remove` said that the count is this reference's to settle.
-            unsafe { ShardedRef::settle(refs, 1) };
+        // SAFETY: 1. This reference is not subtracted yet, so the engine is alive, and the thread
+        // states with it. 2. It was added to this count when it was made. 3. If it was the last of
+        // a closed count, that count is this thread's to settle, and the engine is alive until then.
+        unsafe {
+            if self.count.as_ref().remove() {
+                ShardedRef::settle(&raw const (*shared.as_ptr()).refs, 1);
+            }
         }
     }
 }
@@ -116,7 +116,9 @@ impl Shared {
     #[inline]
     pub(crate) fn engine_ref(&self) -> EngineRef {
         let count = self.thread_state().map_or(self.refs.teardown(), |mine| mine.state().refs());
-        count.add();
+        // SAFETY: the caller has a timer, so the counts are not closed. The `EngineRef` gives the
+        // reference back to this count when it is dropped.
+        unsafe { count.add() };
         EngineRef { shared: NonNull::from(self), count: NonNull::from(count) }
     }
 

@@ -30,17 +30,24 @@ impl LocalRefs {
         Self(AtomicUsize::new(0))
     }
 
-    /// Counts a reference. The caller has a timer.
+    /// Counts a reference.
+    ///
+    /// # Safety
+    /// The counts are not closed: the caller has a timer, or another reference. The engine lives
+    /// until the caller gives the reference to [`remove`](Self::remove).
     #[inline]
-    pub(crate) fn add(&self) {
+    pub(crate) unsafe fn add(&self) {
         // Relaxed: the caller's timer still keeps the engine alive.
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Subtracts a reference. Returns true if the caller has to [settle](ShardedRef::settle) this
     /// count.
+    ///
+    /// # Safety
+    /// The caller has a reference that was added to this count, and gives it up.
     #[inline]
-    pub(crate) fn remove(&self) -> bool {
+    pub(crate) unsafe fn remove(&self) -> bool {
         // Release: the thread that runs the callback sees what was done with this reference.
         // Acquire: a thread that settles the count does so after all that was done with its other
         // references.
@@ -112,17 +119,20 @@ impl ShardedRef {
     /// # Safety
     /// These counts are the caller's to settle, so the release callback has not run.
     pub(crate) unsafe fn settle(this: *const Self, counts: usize) {
-        // AcqRel: the thread that settles the last count sees the callback, and all that was done
-        // with the other references.
-        // SAFETY: the caller's counts are not settled yet, so the callback has not run, and `this`
-        // is valid.
-        if unsafe { &(*this).unsettled }.fetch_sub(counts, Ordering::AcqRel) == counts {
-            // SAFETY: the callback, which runs here and nowhere else, keeps this valid until then.
-            let on_release = lock(unsafe { &(*this).on_release }).take();
-            // Run it without the lock, and as the last access: `this` may be freed in it.
-            if let Some(on_release) = on_release {
-                on_release();
+        // SAFETY: 1. The caller's counts are not settled before the subtraction, so the callback has
+        // not run, and keeps `this` valid. 2. If they were the last, the callback runs below and
+        // nowhere else.
+        let on_release = unsafe {
+            // AcqRel: the thread that settles the last count sees the callback, and all that was
+            // done with the other references.
+            if (*this).unsettled.fetch_sub(counts, Ordering::AcqRel) != counts {
+                return;
             }
+            lock(&(*this).on_release).take()
+        };
+        // Run it without the lock, and as the last access: `this` may be freed in it.
+        if let Some(on_release) = on_release {
+            on_release();
         }
     }
 }
