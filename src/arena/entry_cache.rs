@@ -93,7 +93,7 @@ impl EntryCache {
     /// Returns a fresh entry out of new memory, or `None` if there is no memory.
     ///
     /// # Safety
-    /// As for [`refill`](Self::refill).
+    /// `arena` is the one that this `EntryCache` has always been used with.
     pub(crate) unsafe fn grow(&self, arena: &Arena, growth: Growth) -> Option<Sole> {
         debug_assert!(!self.has_fresh(), "only after `take` has found nothing");
         arena.grow(growth).map(|run| self.begin(run))
@@ -126,7 +126,7 @@ impl EntryCache {
     /// Gives all entries to the depot, except the rest of a run of fresh ones.
     ///
     /// # Safety
-    /// As for [`refill`](Self::refill).
+    /// `arena` is the one that this `EntryCache` has always been used with.
     pub(crate) unsafe fn flush(&self, arena: &Arena) {
         if let Some(first) = self.spare.take() {
             arena.return_magazine(full(first));

@@ -45,23 +45,20 @@ impl Sleeper {
     /// The caller is the future, which one thread at a time polls.
     #[inline]
     pub(crate) unsafe fn watch(&self, waker: &Waker) -> bool {
-        // SAFETY: only the future replaces the waker, and the future is here; the taker only reads.
-        // A waker that was taken is compared by address.
+        // SAFETY: only the future replaces the waker, and the caller says that it is the future; the
+        // taker only reads. A waker that was taken is compared by address.
         let same = self.waker.with(|current| unsafe { &*current }.will_wake(waker));
         // The same waker needs no turn: the future put it in last, so it is the one that is, or
         // was, taken.
-        // SAFETY: the caller says that it is the future.
-        same || unsafe { self.change(waker) }
+        same || self.change(waker)
     }
 
-    /// # Safety
-    /// The caller is the future, which one thread at a time polls.
     #[cold]
-    unsafe fn change(&self, waker: &Waker) -> bool {
+    fn change(&self, waker: &Waker) -> bool {
         // Cloning runs user code, which may panic, so it comes before CHANGING is set.
         let new = ManuallyDrop::new(waker.clone());
         // Acquire: pairs with the taker's release. Only this future replaces the waker, so it has
-        // nothing else to see.
+        // nothing else to see. A second thread would find CHANGING here.
         if self.turn.compare_exchange(AT_REST, CHANGING, Ordering::Acquire, Ordering::Acquire).is_err() {
             drop(ManuallyDrop::into_inner(new));
             return false;

@@ -31,7 +31,8 @@ impl TaskCopy {
     /// each time.
     ///
     /// # Safety
-    /// As for [`into_task`](Self::into_task). The copy is not used again.
+    /// The caller has taken the entry out of PENDING after it made the copy. The task was not taken
+    /// otherwise, and the copy is not used again.
     #[inline]
     pub(crate) unsafe fn as_task(&mut self) -> TaskInPlace<'_> {
         // SAFETY: the entry was pending after the copy, so no canceller had written a link yet. So
