@@ -256,7 +256,8 @@ impl Chunk {
         // The last entry too, because the array need not begin with a page.
         for index in (0..self.len()).step_by(ENTRIES_A_PAGE.max(1)).chain([self.len() - 1]) {
             // SAFETY: a place of this array, which no other thread knows yet, and which holds
-            // zeros. Volatile, so that the compiler does not leave out a write that changes nothing.
+            // zeros. Volatile, so that the compiler does not leave out a write that changes
+            // nothing.
             unsafe { self.entries.get(index).cast::<u8>().write_volatile(0) };
         }
     }

@@ -96,7 +96,8 @@ impl Drop for EngineRef {
         let shared = self.shared;
         // SAFETY: 1. This reference is not subtracted yet, so the engine is alive, and the thread
         // states with it. 2. It was added to this count when it was made. 3. If it was the last of
-        // a closed count, that count is this thread's to settle, and the engine is alive until then.
+        // a closed count, that count is this thread's to settle, and the engine is alive until
+        // then.
         unsafe {
             if self.count.as_ref().remove() {
                 ShardedRef::settle(&raw const (*shared.as_ptr()).refs, 1);

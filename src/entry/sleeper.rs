@@ -45,8 +45,8 @@ impl Sleeper {
     /// The caller is the future, which one thread at a time polls.
     #[inline]
     pub(crate) unsafe fn watch(&self, waker: &Waker) -> bool {
-        // SAFETY: only the future replaces the waker, and the caller says that it is the future; the
-        // taker only reads. A waker that was taken is compared by address.
+        // SAFETY: only the future replaces the waker, and the caller says that it is the future;
+        // the taker only reads. A waker that was taken is compared by address.
         let same = self.waker.with(|current| unsafe { &*current }.will_wake(waker));
         // The same waker needs no turn: the future put it in last, so it is the one that is, or
         // was, taken.

@@ -179,8 +179,8 @@ mod linux {
 
     /// The set of a thread; 0 is the calling thread.
     fn set_of(thread: libc::pid_t) -> Option<cpu_set_t> {
-        // SAFETY: 1. A set of cores is an array of bits, for which zero is a valid value. 2. The call
-        // writes to no more than the set, whose size it is given.
+        // SAFETY: 1. A set of cores is an array of bits, for which zero is a valid value. 2. The
+        // call writes to no more than the set, whose size it is given.
         unsafe {
             let mut set: cpu_set_t = std::mem::zeroed();
             let failed = libc::sched_getaffinity(thread, size_of::<cpu_set_t>(), &raw mut set);

@@ -181,8 +181,8 @@ mod tests {
             let array = array.expect("memory");
             assert!(array.first().addr().get().is_multiple_of(LINE));
             for index in 0..array.len() {
-                // SAFETY: the place is in the array, which no other thread knows, and zero is a valid
-                // number.
+                // SAFETY: the place is in the array, which no other thread knows, and zero is a
+                // valid number.
                 assert_eq!(unsafe { array.get(index).replace(u64::MAX) }, 0);
             }
         }

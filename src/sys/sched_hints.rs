@@ -108,8 +108,8 @@ mod linux {
 
     /// The attributes of the calling thread. Returns `None` if the kernel does not report them.
     fn attributes() -> Option<sched_attr> {
-        // SAFETY: 1. All fields are numbers, for which zero is a valid value. 2. The call writes to no
-        // more than the attributes, whose size it is given.
+        // SAFETY: 1. All fields are numbers, for which zero is a valid value. 2. The call writes to
+        // no more than the attributes, whose size it is given.
         unsafe {
             let mut attributes: sched_attr = std::mem::zeroed();
             let size = size_of::<sched_attr>();

@@ -119,9 +119,9 @@ impl ShardedRef {
     /// # Safety
     /// These counts are the caller's to settle, so the release callback has not run.
     pub(crate) unsafe fn settle(this: *const Self, counts: usize) {
-        // SAFETY: 1. The caller's counts are not settled before the subtraction, so the callback has
-        // not run, and keeps `this` valid. 2. If they were the last, the callback runs below and
-        // nowhere else.
+        // SAFETY: 1. The caller's counts are not settled before the subtraction, so the callback
+        // has not run, and keeps `this` valid. 2. If they were the last, the callback runs below
+        // and nowhere else.
         let on_release = unsafe {
             // AcqRel: the thread that settles the last count sees the callback, and all that was
             // done with the other references.
