@@ -100,19 +100,16 @@ impl Core {
 
     #[inline]
     pub(super) fn unlink(&mut self, entry: MaybeLinked) -> Linkable {
-        // SAFETY: the entry is of this shard, so it is in a slot of this wheel or in none. `Due`
-        // seals the slot that it leaves, and borrows the core until then.
-        unsafe {
-            if entry.is_in_a_slot() {
-                self.wheel.remove(&entry);
-            }
-            entry.into_linkable()
-        }
+        // SAFETY: `collect`, `relink` and `empty` took the entry out of the cancelled queue or the
+        // reset queue of this shard. Both name only entries that were linked in this wheel, and
+        // nothing else links them before they have come out of the queue.
+        unsafe { self.wheel.unlink(entry) }
     }
 
     #[inline(always)] // Its callers are loops of few instructions.
     pub(super) fn unlink_and_let_go(&mut self, shared: &SharedRef, entry: MaybeLinked) {
-        let entry = self.unlink(entry).into_owned();
+        // SAFETY: it was cancelled, and the queue that named it has given it up.
+        let entry = unsafe { self.unlink(entry).into_owned() };
         let gone = let_go(&self.free, shared, entry);
         debug_assert!(gone.is_ok(), "only an entry that was never linked is revived");
     }
@@ -201,8 +198,11 @@ impl Core {
                 take(&self.free, entry);
             }
         }
-        let free = &self.free;
-        self.wheel.drain(|entry| take(free, entry));
+        for entry in self.wheel.drain() {
+            // SAFETY: both queues are closed. The cancelled one is empty, and the nodes of the other
+            // are not opened.
+            take(&self.free, unsafe { entry.into_owned() });
+        }
         // The entries that the nodes name are not looked at: they were in the wheel.
         for mut nodes in [std::mem::replace(&mut self.resets, Taken::NONE), remote.resets.close()] {
             while let Some(node) = nodes.pop() {

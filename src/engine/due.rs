@@ -6,20 +6,23 @@
 //! thread that runs the batch ([`Batched::run`](super::batch::Batched::run)). See
 //! `shard/README.md`, section 12.
 
-use super::batch::{Batch, DueBatch, MAX_BATCH};
+use super::batch::{Batch, DueBatch, MAX_BATCH, SleeperBatch};
 use super::core::{Core, count_fired, give_back, wake_later};
 use super::lifetime::SharedRef;
 use super::periodic::PeriodicRun;
 use super::run::Run;
+use crate::arena::EntryCache;
 use crate::entry::{Fired, OtherUp, SeriesRun, Still};
 use crate::shard::Remote;
 use crate::time::Subtick;
-use crate::wheel::Budget;
+use crate::wheel::{Budget, Expiry};
 
-/// What is due in a turn, within the turn's limit. Dropping it lets the entries that are left be
-/// unlinked again.
+/// What is due in a turn, within the turn's limit.
 pub(crate) struct Due<'a> {
-    core: &'a mut Core,
+    wheel: Expiry<'a>,
+    now: Subtick,
+    free: &'a EntryCache,
+    wakes: &'a mut Option<SleeperBatch>,
     shared: &'a SharedRef,
     remote: &'a Remote,
     budget: &'a mut Budget,
@@ -27,15 +30,10 @@ pub(crate) struct Due<'a> {
     relinked: u64,
 }
 
-impl Drop for Due<'_> {
-    fn drop(&mut self) {
-        self.core.wheel.seal_due();
-    }
-}
-
 impl<'a> Due<'a> {
     pub(super) fn new(core: &'a mut Core, shared: &'a SharedRef, remote: &'a Remote, budget: &'a mut Budget) -> Self {
-        Self { core, shared, remote, budget, fired: 0, relinked: 0 }
+        let Core { wheel, now, free, wakes, .. } = core;
+        Self { wheel: wheel.expire(), now: *now, free, wakes, shared, remote, budget, fired: 0, relinked: 0 }
     }
 
     /// Returns how many timeouts were given out, and writes down how many were linked again.
@@ -63,11 +61,11 @@ impl<'a> Due<'a> {
                 // With no budget the wheel leaves its slots in order.
                 *self.budget = Budget::new(0);
             }
-            let Some(entry) = self.core.wheel.pop_due(self.core.now, self.budget) else { break };
+            let Some(entry) = self.wheel.pop(self.now, self.budget) else { break };
             let claimed = match entry.look() {
-                Ok(once) => once.claim(self.core.now, |deadline, task, last| {
+                Ok(once) => once.claim(self.now, |deadline, task, last| {
                     if let Some(entry) = last {
-                        give_back(&self.core.free, self.shared, entry);
+                        give_back(self.free, self.shared, entry);
                     }
                     self.fired += 1;
                     // Before it runs, because a task that schedules must find the place under the
@@ -93,13 +91,13 @@ impl<'a> Due<'a> {
         }
     }
 
-    /// Hands all that is due to `sink`, in batches. `sink` must not panic: in the middle of a slot
-    /// the wheel does not know where all of its entries are.
+    /// Hands all that is due to `sink`, in batches. `sink` must not panic: what is in a batch then
+    /// is lost.
     pub(crate) fn hand_over(&mut self, sink: &mut impl FnMut(Batch)) {
         let mut batch: Option<DueBatch> = None;
-        while let Some(entry) = self.core.wheel.pop_due(self.core.now, self.budget) {
+        while let Some(entry) = self.wheel.pop(self.now, self.budget) {
             let due = match entry.look() {
-                Ok(once) => match once.batch(self.core.now) {
+                Ok(once) => match once.batch(self.now) {
                     Ok(marked) => {
                         self.fired += 1;
                         Ok(marked)
@@ -114,8 +112,7 @@ impl<'a> Due<'a> {
                     None => continue,
                 },
             };
-            let open =
-                batch.get_or_insert_with(|| DueBatch::new(self.shared.clone(), self.remote.index(), self.core.now));
+            let open = batch.get_or_insert_with(|| DueBatch::new(self.shared.clone(), self.remote.index(), self.now));
             match due {
                 Ok(marked) => open.push(marked),
                 Err(run) => open.push_run(run),
@@ -133,10 +130,10 @@ impl<'a> Due<'a> {
     fn expire(&mut self, entry: OtherUp) -> Option<SeriesRun> {
         if entry.is_periodic() && self.remote.drains_until().is_some() {
             // Its runs do not go on. It stays pending, and the close hands it back.
-            self.core.wheel.insert_again(entry.into_linkable(), Subtick::NEVER);
+            self.wheel.insert_again(entry.into_linkable(), Subtick::NEVER);
             return None;
         }
-        match entry.expire(self.core.now) {
+        match entry.expire(self.now) {
             Ok(fired) => {
                 self.fired += 1;
                 match fired {
@@ -145,7 +142,7 @@ impl<'a> Due<'a> {
                         // At once, because a task of this very turn may need its place under the
                         // limit.
                         count_fired(1, self.shared, self.remote);
-                        wake_later(&mut self.core.wakes, entry, self.shared, self.remote);
+                        wake_later(self.wakes, entry, self.shared, self.remote);
                         None
                     }
                     Fired::Once(_) => unreachable!("a timeout that runs once is claimed"),
@@ -161,7 +158,7 @@ impl<'a> Due<'a> {
     /// Links an entry again that has come up and is not due, unless it was cancelled.
     #[inline(never)]
     fn put_back(&mut self, still: Still) {
-        let (now, wheel) = (self.core.now, &mut self.core.wheel);
+        let (now, wheel) = (self.now, &mut self.wheel);
         match still {
             Still::NotBefore(entry, deadline) => {
                 self.relinked += 1;

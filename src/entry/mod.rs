@@ -18,6 +18,7 @@
 //! The task of a future that sleeps is a [`Sleeper`]. It stays in the entry, for the future to look
 //! at, until the future drops its handle.
 
+mod linked;
 mod list;
 mod outcome;
 mod owned;
@@ -33,6 +34,7 @@ mod won;
 use std::ptr::{self, NonNull};
 use std::task::Waker;
 
+pub(crate) use linked::{ADDRESS_END, LaneEnd, Linked, Neighbour};
 pub(crate) use list::{Chain, Parts, Stack};
 pub(crate) use outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Kind, Rearm, Remains, Reset, Tell, Transfer};
 pub(crate) use owned::{CameUp, LetGo, Linkable, Linking, LookedOnce, Marked, OtherUp, Owned, Sole, Still};
@@ -60,8 +62,8 @@ pub(crate) struct Entry {
     /// The only forward link. It belongs to one list at a time: the free list, the inbox, a wheel
     /// slot or a batch.
     next: ProtocolCell<Link>,
-    /// In a wheel slot: the entry before this one, or the slot, and what else the slot's lists keep
-    /// in a link. With it an entry can be unlinked, and a slot that becomes empty can be found,
+    /// In a wheel slot: the entry before this one, or the slot, and what else a [`Linked`] keeps in
+    /// a link. With it an entry can be unlinked, and a slot that becomes empty can be found,
     /// without a field that names the slot. Null if the worker has taken it out of its slot.
     back: ProtocolCell<Link>,
     /// The remote of the shard that it was scheduled on, as the shard layer stored it.
@@ -159,10 +161,6 @@ impl Entry {
 
     pub(crate) fn set_next_part(&self, link: Link) {
         self.set_back(link);
-    }
-
-    pub(crate) fn is_in_a_slot(&self) -> bool {
-        !self.back().is_null()
     }
 
     #[inline]

@@ -15,7 +15,7 @@ use crate::time::Subtick;
 #[derive(Debug)]
 #[must_use = "the entry is lost if no step takes it over"]
 #[repr(transparent)]
-pub(crate) struct Owned(NonNull<Entry>);
+pub(crate) struct Owned(pub(super) NonNull<Entry>);
 
 // SAFETY: the engine's ownership may be passed on between threads, and tasks are `Send`.
 unsafe impl Send for Owned {}
@@ -125,21 +125,24 @@ pub(crate) enum Linking {
 /// An entry that is marked as linked, and is on its way into a slot of its shard's wheel.
 #[derive(Debug)]
 #[must_use = "the entry is lost if it goes into no slot"]
+#[repr(transparent)]
 pub(crate) struct Linkable(Owned);
 
 impl Linkable {
-    /// For the wheel, which takes the entry out of one slot and links it into another.
+    /// Returns an entry that does not go into a slot again.
     ///
     /// # Safety
-    /// The entry is marked as linked. The rest is as for [`Owned::new`].
+    /// The entry is not on its way through a queue of its shard, or that is closed, and what is in
+    /// it will not be looked at.
     #[inline]
-    pub(crate) unsafe fn new(entry: NonNull<Entry>) -> Self {
-        Self(Owned(entry))
+    pub(crate) unsafe fn into_owned(self) -> Owned {
+        self.0
     }
 
+    /// For the wheel, which has just taken it out of its slot, because its time has come up.
     #[inline]
-    pub(crate) fn into_owned(self) -> Owned {
-        self.0
+    pub(crate) fn came_up(self) -> CameUp {
+        CameUp(self.0)
     }
 }
 
@@ -223,13 +226,6 @@ impl LookedOnce {
 pub(crate) struct CameUp(Owned);
 
 impl CameUp {
-    /// # Safety
-    /// The caller is the worker, and has just taken the entry out of a slot of its wheel.
-    #[inline]
-    pub(crate) unsafe fn new(entry: NonNull<Entry>) -> Self {
-        Self(Owned(entry))
-    }
-
     /// Looks at the word, which says whether it is due. Returns it as one that runs once, or as
     /// another one.
     #[inline]

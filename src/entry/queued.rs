@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 
 use super::owned::{Linkable, Sole};
+use super::token::Token;
 use super::{Entry, Transfer, entry_ref};
 use crate::time::Subtick;
 
@@ -31,12 +32,6 @@ impl MaybeLinked {
         Self(entry)
     }
 
-    /// Returns whether the entry is in a slot of the wheel.
-    #[inline]
-    pub(crate) fn is_in_a_slot(&self) -> bool {
-        Entry::is_in_a_slot(self)
-    }
-
     /// Says that the wheel has taken the entry out of its slot.
     ///
     /// # Safety
@@ -45,7 +40,7 @@ impl MaybeLinked {
     pub(crate) unsafe fn into_linkable(self) -> Linkable {
         // SAFETY: 1. This value has the engine's ownership. 2. Only entries that are marked as
         // linked come into the two queues. 3. The caller says that it is in no slot.
-        unsafe { Linkable::new(self.0) }
+        unsafe { Linkable::from_raw(self.0) }
     }
 }
 

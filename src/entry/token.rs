@@ -5,7 +5,7 @@ use std::mem::{ManuallyDrop, transmute_copy};
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-use super::{Asleep, Entry, Link, MaybeLinked, Node, Owned, SeriesRun, Sole, Won};
+use super::{Asleep, Entry, Link, Linkable, MaybeLinked, Node, Owned, SeriesRun, Sole, Won};
 
 /// A value that is the address of an entry, with a promise of whose the entry is.
 ///
@@ -41,6 +41,8 @@ pub(crate) unsafe trait Token: Sized {
 unsafe impl Token for Owned {}
 // SAFETY: as an `Owned`, around which it is.
 unsafe impl Token for Sole {}
+// SAFETY: as an `Owned`, around which it is.
+unsafe impl Token for Linkable {}
 // SAFETY: as an `Owned`, around which it is.
 unsafe impl Token for Won {}
 // SAFETY: as an `Owned`, around which it is.

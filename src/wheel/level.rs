@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::occupancy::Occupancy;
+use super::slots::{Ring, SlotIndex};
 use crate::sync::Shown;
 
 #[derive(Debug)]
@@ -11,9 +12,7 @@ pub(super) struct Level {
     shift: u32,
     /// How many ticks before a block begins its cascade starts: half a block, 0 on level 0.
     lead: u64,
-    /// Index of this level's slot 0 in the wheel's array.
-    base: usize,
-    ring: usize,
+    ring: Ring,
     /// All blocks before this one were opened by an event, which may be ahead of the cursor.
     opened: u64,
     /// The first tick that the ring does not reach, as of the last [`measure`](Self::measure).
@@ -45,15 +44,15 @@ impl LevelView {
 }
 
 impl Level {
-    pub(super) fn new(shift: u32, base: usize, ring: usize) -> Self {
-        debug_assert!(ring.is_power_of_two());
+    pub(super) fn new(shift: u32, ring: Ring) -> Self {
         let lead = if shift == 0 { 0 } else { 1 << (shift - 1) };
-        Self { shift, lead, base, ring, opened: 0, reach: 0, occupancy: Occupancy::new(ring) }
+        let occupancy = Occupancy::new(ring.len());
+        Self { shift, lead, ring, opened: 0, reach: 0, occupancy }
     }
 
     /// Returns a view of the level for other threads.
     pub(super) fn view(&self) -> LevelView {
-        LevelView { shift: self.shift, slots: self.ring, words: self.occupancy.words() }
+        LevelView { shift: self.shift, slots: self.ring.len(), words: self.occupancy.words() }
     }
 
     /// Returns the block that a tick lies in. A block is a stretch of time as wide as a slot.
@@ -90,7 +89,7 @@ impl Level {
 
     /// Stores how far the ring reaches, from this cursor on.
     pub(super) fn measure(&mut self, cursor: u64) {
-        let end = self.first_unopened(cursor).saturating_add(self.ring as u64);
+        let end = self.first_unopened(cursor).saturating_add(self.ring.len() as u64);
         self.reach = if end > u64::MAX >> self.shift { u64::MAX } else { end << self.shift };
     }
 
@@ -104,49 +103,43 @@ impl Level {
     /// Returns whether time has outrun the ring: a whole revolution or more lies between the cursor
     /// and `now`.
     pub(super) fn is_outrun(&self, cursor: u64, now: u64) -> bool {
-        self.block_of(now).saturating_sub(self.first_unopened(cursor)) >= self.ring as u64
+        self.block_of(now).saturating_sub(self.first_unopened(cursor)) >= self.ring.len() as u64
     }
 
-    fn slot_of(&self, block: u64) -> usize {
-        #[expect(clippy::cast_possible_truncation, reason = "masked to less than the ring's length")]
-        let slot = (block & (self.ring as u64 - 1)) as usize;
-        slot
+    /// Returns the slot of a block.
+    pub(super) fn place(&self, block: u64) -> SlotIndex {
+        self.ring.slot(block)
     }
 
-    /// Returns the place of a block in the wheel's array.
-    pub(super) fn place(&self, block: u64) -> usize {
-        self.base + self.slot_of(block)
+    pub(super) fn holds_place(&self, place: SlotIndex) -> bool {
+        self.ring.contains(place)
     }
 
-    pub(super) fn holds_place(&self, place: usize) -> bool {
-        (self.base..self.base + self.ring).contains(&place)
-    }
-
-    pub(super) fn mark(&mut self, place: usize, occupied: bool) {
-        let slot = place - self.base;
-        if occupied { self.occupancy.set(slot) } else { self.occupancy.clear(slot) }
+    pub(super) fn mark(&mut self, place: SlotIndex, occupied: bool) {
+        let position = self.ring.position_of(place);
+        if occupied { self.occupancy.set(position) } else { self.occupancy.clear(position) }
     }
 
     /// Returns the next block that is not opened yet and whose slot is occupied.
     pub(super) fn next_occupied(&self, cursor: u64) -> Option<u64> {
         let first = self.first_unopened(cursor);
-        self.occupancy.distance_to_next(self.slot_of(first)).map(|distance| first + distance as u64)
+        self.occupancy.distance_to_next(self.ring.position(first)).map(|distance| first + distance as u64)
     }
 
     /// Returns the occupied places in the order of their blocks, each with the tick at which its
     /// block begins. The entries may be due later than that.
-    pub(super) fn occupied(&self, cursor: u64) -> impl Iterator<Item = (u64, usize)> {
+    pub(super) fn occupied(&self, cursor: u64) -> impl Iterator<Item = (u64, SlotIndex)> {
         let mut next = self.first_unopened(cursor);
-        let end = next + self.ring as u64;
+        let end = next + self.ring.len() as u64;
         std::iter::from_fn(move || {
-            let block = next + self.occupancy.distance_to_next(self.slot_of(next))? as u64;
+            let block = next + self.occupancy.distance_to_next(self.ring.position(next))? as u64;
             next = block + 1;
             (block < end).then(|| (self.begins(block), self.place(block)))
         })
     }
 
     /// Returns the occupied places in the order of their blocks, and clears each as it is returned.
-    pub(super) fn take_occupied(&mut self, cursor: u64) -> impl Iterator<Item = usize> {
+    pub(super) fn take_occupied(&mut self, cursor: u64) -> impl Iterator<Item = SlotIndex> {
         std::iter::from_fn(move || {
             let place = self.place(self.next_occupied(cursor)?);
             self.mark(place, false);
@@ -157,14 +150,19 @@ impl Level {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::super::slots::Slots;
     use super::*;
 
     const RING: usize = 8;
 
+    fn ring(len: usize) -> Ring {
+        Slots::new(1, len).expect("memory").1.rings.remove(0)
+    }
+
     #[test]
     fn a_ring_reaches_as_many_blocks_as_it_has_slots_and_not_one_more() {
         for shift in [0, 4] {
-            let mut level = Level::new(shift, 0, RING);
+            let mut level = Level::new(shift, ring(RING));
             level.measure(0);
             // The lead is half a block: blocks that begin within it have been opened.
             let end = (level.first_unopened(0) + RING as u64) << shift;
@@ -175,10 +173,10 @@ mod tests {
     #[test]
     fn a_ring_whose_reach_overflows_reaches_all_ticks_and_no_less() {
         // There are only sixteen blocks.
-        let mut level = Level::new(60, 0, 2 * RING);
+        let mut level = Level::new(60, ring(2 * RING));
         level.measure(0);
         assert!(level.reaches(u64::MAX - 1));
-        let mut level = Level::new(60, 0, RING);
+        let mut level = Level::new(60, ring(RING));
         level.opened = 7;
         level.measure(0);
         assert!(
@@ -189,12 +187,12 @@ mod tests {
 
     #[test]
     fn each_occupied_slot_is_named_once_in_the_order_of_the_blocks() {
-        let mut level = Level::new(0, 100, RING);
+        let mut level = Level::new(0, ring(RING));
         // The ring now begins at block 3, in slot 3.
         for slot in [3, 5, 1] {
-            level.mark(100 + slot, true);
+            level.mark(level.place(slot), true);
         }
-        let expected = [(3, 103), (5, 105), (9, 101)];
+        let expected = [(3, 3), (5, 5), (9, 1)].map(|(block, slot)| (block, level.place(slot)));
         assert_eq!(level.occupied(3).collect::<Vec<_>>(), expected);
         assert_eq!(level.take_occupied(3).collect::<Vec<_>>(), expected.map(|(_, place)| place));
         assert_eq!(level.occupied(3).count(), 0);
@@ -202,14 +200,14 @@ mod tests {
 
     #[test]
     fn a_view_shows_the_slots_as_they_are_now() {
-        let mut level = Level::new(6, 0, 128);
+        let mut level = Level::new(6, ring(128));
         let view = level.view();
         assert_eq!((view.ticks_per_slot(), view.slots()), (64, 128));
         assert_eq!(view.occupied(), [0, 0]);
-        level.mark(0, true);
-        level.mark(65, true);
+        level.mark(level.place(0), true);
+        level.mark(level.place(65), true);
         assert_eq!(view.occupied(), [1, 2]);
-        level.mark(0, false);
+        level.mark(level.place(0), false);
         assert_eq!(view.occupied(), [0, 2]);
     }
 }

@@ -46,6 +46,7 @@
 
 mod comes_up;
 mod hurry;
+mod lanes;
 mod level;
 mod occupancy;
 #[cfg(all(test, not(loom)))]
@@ -58,22 +59,15 @@ mod tests;
 pub(crate) use comes_up::ComesUp;
 use level::Level;
 pub(crate) use level::LevelView;
-use slots::Slots;
+use slots::{HasSlots, Open, OpenDue, SlotIndex, Slots};
 
-use crate::entry::{CameUp, Entry, Linkable, Owned};
+use crate::entry::{CameUp, Linkable, Linked, MaybeLinked};
 use crate::time::{Division, Subtick};
 
 /// How many entries a cascade moves in its first ticks. The number doubles with each eighth of the
 /// time that is left, so that a slot of any size is empty before it is due. 2,048 entries are about
 /// 50 µs of work in a tick.
 const CASCADE_QUOTA: usize = 2_048;
-
-/// The list of what is due. The first one, so that its place is a constant for each timeout that
-/// expires.
-const DUE_PLACE: usize = 0;
-
-/// Where the slots of the finest level begin.
-const FIRST_RING: usize = DUE_PLACE + 1;
 
 /// A cursor that does not exist: ticks have fewer bits.
 const UNMEASURED: u64 = u64::MAX;
@@ -101,8 +95,8 @@ impl Budget {
 /// A cascade under way: the entries of one opened block, on their way to the level below.
 #[derive(Debug)]
 struct Cascade {
-    /// Where the list is, in the wheel's array.
-    place: usize,
+    /// Where the list is.
+    place: SlotIndex,
     /// When its block begins: by then the list must be empty.
     due: u64,
     /// The last tick in which a part was moved: once a tick is enough.
@@ -119,15 +113,12 @@ pub(crate) struct Wheel {
     /// before the next one is opened.
     cascades: Box<[Cascade]>,
     /// Entries that never come up.
-    never_place: usize,
+    never_place: SlotIndex,
     /// Entries that arrive after their tick has passed. They are taken after the entries that are
     /// due, and before those that come due next. So neither can keep the other waiting for ever
     /// when there is more than the budget allows.
-    late_place: usize,
+    late_place: SlotIndex,
     late_is_next: bool,
-    /// How many lists there are. As many others, behind them, are for what was set aside when the
-    /// clock outran the wheel.
-    lists: usize,
     /// How many lists of what was set aside are not yet gone through: the last ones.
     unswept: usize,
     /// Whether a sweep sets periodic timeouts to never.
@@ -150,7 +141,7 @@ pub(crate) struct Wheel {
 /// A slot, and its level. A slot outside of all levels has the number of levels there.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    slot: usize,
+    slot: SlotIndex,
     level: usize,
     /// The entry's [rank](ComesUp::rank), if the slot comes up with its tick. Otherwise 0.
     rank: u16,
@@ -178,24 +169,17 @@ impl Wheel {
         debug_assert!(levels == 1 || ticks_per_wheel >= 2);
         let bits = ticks_per_wheel.ilog2();
         let ring = if levels == 1 { ticks_per_wheel } else { 2 * ticks_per_wheel };
-        let level_of = |level: usize| {
-            let level_bits = u32::try_from(level).unwrap_or(u32::MAX);
-            Level::new(bits * level_bits, FIRST_RING + level * ring, ring)
-        };
-        let never_place = FIRST_RING + levels * ring;
-        let cascade_of = |level: usize| Cascade { place: never_place + level, due: 0, stepped: 0 };
-        let late_place = never_place + levels;
-        let lists = late_place + 1;
+        let (slots, layout) = Slots::new(levels, ring)?;
+        let rings = layout.rings.into_iter().zip((0..).map(|level| bits * level));
         Some(Self {
-            slots: Slots::new(2 * lists)?,
-            levels: (0..levels).map(level_of).collect(),
+            slots,
+            levels: rings.map(|(ring, shift)| Level::new(shift, ring)).collect(),
             division,
             comes_up,
-            cascades: (1..levels).map(cascade_of).collect(),
-            never_place,
-            late_place,
+            cascades: layout.cascades.into_iter().map(|place| Cascade { place, due: 0, stepped: 0 }).collect(),
+            never_place: layout.never,
+            late_place: layout.late,
             late_is_next: true,
-            lists,
             unswept: 0,
             keeps_series_back: false,
             cursor: 0,
@@ -228,7 +212,7 @@ impl Wheel {
     pub(crate) fn insert(&mut self, entry: Linkable, deadline: Subtick) {
         self.len += 1;
         let place = self.place_for(deadline);
-        if self.slots.push_back(place.slot, entry.into_owned(), place.rank) {
+        if self.slots.push_back(place.slot, entry, place.rank) {
             self.mark(place);
         }
     }
@@ -245,11 +229,6 @@ impl Wheel {
     pub(crate) fn insert_after_reset(&mut self, entry: Linkable, deadline: Subtick) {
         let is_kept_back = self.keeps_back(entry.state.load());
         self.insert_again(entry, if is_kept_back { Subtick::NEVER } else { deadline });
-    }
-
-    /// Links an entry so that it comes up again in the tick after the one of `now`.
-    pub(crate) fn insert_for_next_tick(&mut self, entry: Linkable, now: Subtick) {
-        self.insert_again(entry, self.division.next_tick(now));
     }
 
     #[inline]
@@ -273,7 +252,7 @@ impl Wheel {
     }
 
     /// Returns one of the lists that are in no level.
-    fn outside(&self, slot: usize) -> Place {
+    fn outside(&self, slot: SlotIndex) -> Place {
         Place { slot, level: self.levels.len(), rank: 0 }
     }
 
@@ -313,99 +292,44 @@ impl Wheel {
         self.now
     }
 
-    /// Unlinks an entry.
+    /// Unlinks an entry, unless it has come out of its slot already.
     ///
     /// # Safety
-    /// The entry is in this wheel. The last call of [`pop_due`](Self::pop_due), if there was one,
-    /// returned `None`, or [`seal_due`](Self::seal_due) was called after it: before that some
-    /// entries do not know where they are linked.
+    /// The entry was in this wheel, and has been in no other list since. `entry` was named by a
+    /// queue of its shard, and the caller is the shard's worker.
     #[inline]
-    pub(crate) unsafe fn remove(&mut self, entry: &Entry) {
-        self.len -= 1;
-        // SAFETY: the caller says that the entry is in this wheel, whose slots are sealed.
-        let Some(emptied) = (unsafe { self.slots.unlink(entry) }) else { return };
+    pub(crate) unsafe fn unlink(&mut self, entry: MaybeLinked) -> Linkable {
+        // SAFETY: 1. A queue of this shard named the entry, to the shard's worker, as the caller
+        // says. So if it is in a slot, it is in one of this wheel's. 2. That slot is sealed: an
+        // `Open` or an `OpenDue` borrows the wheel until it has sealed its slot.
+        let emptied = unsafe { Linked::of_queued(&entry).map(|entry| self.slots.unlink(entry)) };
+        if let Some(emptied) = emptied {
+            self.len -= 1;
+            emptied.into_iter().for_each(|emptied| self.unmark(emptied));
+        }
+        // SAFETY: it is in no slot any more.
+        unsafe { entry.into_linkable() }
+    }
+
+    /// Says that a slot is empty, if it is one of a level's.
+    fn unmark(&mut self, emptied: SlotIndex) {
         if let Some(level) = self.levels.iter_mut().find(|level| level.holds_place(emptied)) {
             level.mark(emptied, false);
         }
     }
 
-    /// Unlinks and returns the next entry whose slot has come up by `now`. Returns `None` if there
-    /// is none, or if the budget is spent. Until it returns `None` the caller must not
-    /// [remove](Self::remove) any entry. The caller checks by the entry's own word whether it is
-    /// due, and inserts it again if not.
-    // Always inlined, like `Slots::take`: this runs for each timeout that expires.
-    #[inline(always)]
-    pub(crate) fn pop_due(&mut self, now: Subtick, budget: &mut Budget) -> Option<CameUp> {
-        // Nearly always there is another entry in the slot that is due.
-        if !budget.is_spent()
-            && self.is_swept()
-            && let Some(entry) = self.slots.pop_front(DUE_PLACE)
-        {
-            budget.spend();
-            self.len -= 1;
-            // SAFETY: it was just taken out of a slot of this wheel.
-            return Some(unsafe { CameUp::new(entry.into_raw()) });
-        }
-        self.pop_next_due(now, budget)
-    }
-
-    /// The rest of [`pop_due`](Self::pop_due): goes through what was set aside first, and finds
-    /// what comes next.
-    #[inline(never)]
-    fn pop_next_due(&mut self, now: Subtick, budget: &mut Budget) -> Option<CameUp> {
-        loop {
-            if !self.is_swept() {
-                self.sweep(now, budget);
-            }
-            if budget.is_spent() {
-                self.seal_due();
-                return None;
-            }
-            if let Some(entry) = self.slots.pop_front(DUE_PLACE) {
-                budget.spend();
-                self.len -= 1;
-                // SAFETY: it was just taken out of a slot of this wheel.
-                return Some(unsafe { CameUp::new(entry.into_raw()) });
-            }
-            if (self.late_is_next || now < self.unseen) && self.take_late() {
-                continue;
-            }
-            if now < self.unseen {
-                self.late_is_next = true;
-                return None;
-            }
-            let last = self.levels.last().expect("a wheel has a level");
-            let last_tick = self.division.last_tick(now);
-            if last.is_outrun(self.cursor, last_tick) {
-                self.set_all_aside(last_tick);
-                continue;
-            }
-            match self.next_event() {
-                Some((at, event)) if at <= now => {
-                    self.handle(event, last_tick, budget);
-                    self.late_is_next = true;
-                }
-                _ if self.take_late() => {}
-                _ => {
-                    self.late_is_next = true;
-                    self.cursor = self.cursor.max(last_tick + 1);
-                    self.unseen = now.next();
-                    return None;
-                }
-            }
-        }
-    }
-
-    /// Ends the calls of [`pop_due`](Self::pop_due), whether or not the last one returned `None`.
-    pub(crate) fn seal_due(&mut self) {
-        self.slots.seal(DUE_PLACE);
+    /// Begins to take out what comes up.
+    pub(crate) fn expire(&mut self) -> Expiry<'_> {
+        Expiry { due: OpenDue::new(self) }
     }
 
     /// Makes the late entries due, when nothing else is. Returns false if there are none.
     fn take_late(&mut self) -> bool {
         self.late_is_next = false;
         let is_there = !self.slots.is_empty(self.late_place);
-        self.slots.move_slot(self.late_place, DUE_PLACE);
+        if is_there {
+            self.slots.move_slot(self.late_place, SlotIndex::DUE);
+        }
         is_there
     }
 
@@ -429,7 +353,7 @@ impl Wheel {
     /// never.
     pub(crate) fn next_due(&self) -> Option<Subtick> {
         let is_due = |place| !self.slots.is_empty(place);
-        if !self.is_swept() || is_due(DUE_PLACE) || is_due(self.late_place) {
+        if !self.is_swept() || is_due(SlotIndex::DUE) || is_due(self.late_place) {
             return Some(Subtick::ZERO);
         }
         let event = self.next_event().map(|(at, _)| at);
@@ -441,9 +365,9 @@ impl Wheel {
     /// there is none. Looks at slots in the order of their ticks, until none can hold an earlier
     /// deadline than the one found.
     pub(crate) fn earliest(&self) -> Subtick {
-        let due = [DUE_PLACE, self.late_place].map(|place| self.slots.earliest_in(place));
-        let at_once =
-            due.into_iter().chain((self.next_swept()..2 * self.lists).map(|place| self.slots.earliest_in(place)));
+        let due = [SlotIndex::DUE, self.late_place].map(|place| self.slots.earliest_in(place));
+        let swept = self.slots.lists() - self.unswept..self.slots.lists();
+        let at_once = due.into_iter().chain(swept.map(|index| self.slots.earliest_in(self.slots.aside(index))));
         let cascading = self.cascades.iter().map(|cascade| self.slots.earliest_in(cascade.place));
         let found = at_once.chain(cascading).min().unwrap_or(Subtick::NEVER);
         self.levels.iter().fold(found, |mut found, level| {
@@ -457,20 +381,25 @@ impl Wheel {
         })
     }
 
-    /// Unlinks all entries, one after the other, and gives each to `take`.
-    pub(crate) fn drain(&mut self, mut take: impl FnMut(Owned)) {
-        while let Some(entry) = self.take_swept() {
-            self.len -= 1;
-            take(entry);
-        }
-        let occupied = self.levels.iter_mut().flat_map(|level| level.take_occupied(self.cursor));
-        for place in std::iter::once(DUE_PLACE).chain(occupied).chain(self.never_place..self.lists) {
-            while let Some(entry) = self.slots.pop_front(place) {
-                self.len -= 1;
-                take(entry);
+    /// Takes all entries out, one after the other.
+    pub(crate) fn drain(&mut self) -> Drain<'_> {
+        Drain { from: Open::front(self, SlotIndex::DUE) }
+    }
+
+    /// Returns a slot that has entries.
+    fn next_occupied(&mut self) -> Option<SlotIndex> {
+        let is_occupied = |place: &SlotIndex| !self.slots.is_empty(*place);
+        while !self.is_swept() {
+            let place = self.next_swept();
+            if is_occupied(&place) {
+                return Some(place);
             }
+            self.unswept -= 1;
         }
-        debug_assert_eq!(self.len, 0, "an occupied slot is marked");
+        let in_a_level = |level: &Level| level.next_occupied(self.cursor).map(|block| level.place(block));
+        let cascades = self.cascades.iter().map(|cascade| cascade.place);
+        let mut outside = [self.never_place].into_iter().chain(cascades).chain([self.late_place]);
+        self.levels.iter().find_map(in_a_level).or_else(|| outside.find(is_occupied))
     }
 
     fn next_event(&self) -> Option<(Subtick, Event)> {
@@ -500,14 +429,14 @@ impl Wheel {
             Event::Due(tick) => {
                 let place = self.levels[0].place(tick);
                 self.levels[0].mark(place, false);
-                self.slots.move_slot(place, DUE_PLACE);
+                self.slots.move_slot(place, SlotIndex::DUE);
                 self.hurried = Subtick::NEVER;
                 // Unless a part of it is yet to come.
                 self.cursor = self.cursor.max(tick.min(last_tick) + 1);
             }
             Event::Open(index, block) => {
+                let place = self.levels[index].place(block);
                 let level = &mut self.levels[index];
-                let place = level.place(block);
                 level.mark(place, false);
                 let cascade = &mut self.cascades[index - 1];
                 cascade.due = level.begins(block);
@@ -525,20 +454,20 @@ impl Wheel {
 
     /// Moves up to `quota` entries of a cascade to the slots where they belong now.
     fn cascade(&mut self, index: usize, quota: usize, budget: &mut Budget) {
-        let from = self.cascades[index].place;
+        let mut from = Open::back(self, self.cascades[index].place);
         for _ in 0..quota {
             if budget.is_spent() {
                 break;
             }
-            let Some(entry) = self.slots.pop_back(from) else { break };
+            let Some(entry) = from.pop() else { break };
             budget.spend();
+            let wheel = from.holder();
             let deadline = entry.state.deadline();
-            let place = self.place_below(index + 1, deadline);
-            self.slots.push_front(place.slot, entry, place.rank);
-            self.mark(place);
-            self.cascaded += 1;
+            let place = wheel.place_below(index + 1, deadline);
+            wheel.slots.push_front(place.slot, entry, place.rank);
+            wheel.mark(place);
+            wheel.cascaded += 1;
         }
-        self.slots.seal(from);
     }
 
     /// Chooses where an entry of a level's cascade goes: in front of the entries of its tick that
@@ -573,6 +502,132 @@ impl Wheel {
         if self.measured != cursor {
             self.levels.iter_mut().for_each(|level| level.measure(cursor));
             self.measured = cursor;
+        }
+    }
+}
+
+impl HasSlots for Wheel {
+    #[inline(always)]
+    fn slots(&self) -> &Slots {
+        &self.slots
+    }
+}
+
+/// What comes up in a turn. No entry can be unlinked while this value exists: it borrows the wheel,
+/// and seals the slot that it leaves open when it is dropped.
+pub(crate) struct Expiry<'a> {
+    due: OpenDue<'a, Wheel>,
+}
+
+impl Expiry<'_> {
+    #[inline(always)]
+    fn wheel(&mut self) -> &mut Wheel {
+        self.due.holder()
+    }
+
+    /// Pops the first entry of what is due.
+    #[inline(always)]
+    fn pop_first(&mut self) -> Option<CameUp> {
+        let entry = self.due.pop()?;
+        self.wheel().len -= 1;
+        Some(entry.came_up())
+    }
+
+    /// Unlinks and returns the next entry whose slot has come up by `now`. Returns `None` if there
+    /// is none, or if the budget is spent. The caller checks by the entry's own word whether it is
+    /// due, and inserts it again if not.
+    // Always inlined, like `Slots::pop_front`: this runs for each timeout that expires.
+    #[inline(always)]
+    pub(crate) fn pop(&mut self, now: Subtick, budget: &mut Budget) -> Option<CameUp> {
+        // Nearly always there is another entry in the slot that is due.
+        if !budget.is_spent()
+            && self.wheel().is_swept()
+            && let Some(entry) = self.pop_first()
+        {
+            budget.spend();
+            return Some(entry);
+        }
+        self.pop_next(now, budget)
+    }
+
+    /// The rest of [`pop`](Self::pop): goes through what was set aside first, and finds what comes
+    /// next.
+    #[inline(never)]
+    fn pop_next(&mut self, now: Subtick, budget: &mut Budget) -> Option<CameUp> {
+        loop {
+            if !self.wheel().is_swept() {
+                self.wheel().sweep(now, budget);
+            }
+            if budget.is_spent() {
+                return None;
+            }
+            if let Some(entry) = self.pop_first() {
+                budget.spend();
+                return Some(entry);
+            }
+            let wheel = self.wheel();
+            if (wheel.late_is_next || now < wheel.unseen) && wheel.take_late() {
+                continue;
+            }
+            if now < wheel.unseen {
+                wheel.late_is_next = true;
+                return None;
+            }
+            let last = wheel.levels.last().expect("a wheel has a level");
+            let last_tick = wheel.division.last_tick(now);
+            if last.is_outrun(wheel.cursor, last_tick) {
+                wheel.set_all_aside(last_tick);
+                continue;
+            }
+            match wheel.next_event() {
+                Some((at, event)) if at <= now => {
+                    wheel.handle(event, last_tick, budget);
+                    wheel.late_is_next = true;
+                }
+                _ if wheel.take_late() => {}
+                _ => {
+                    wheel.late_is_next = true;
+                    wheel.cursor = wheel.cursor.max(last_tick + 1);
+                    wheel.unseen = now.next();
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Links an entry again: see [`Wheel::insert_again`].
+    pub(crate) fn insert_again(&mut self, entry: Linkable, deadline: Subtick) {
+        self.wheel().insert_again(entry, deadline);
+    }
+
+    /// Links an entry so that it comes up again in the tick after the one of `now`.
+    pub(crate) fn insert_for_next_tick(&mut self, entry: Linkable, now: Subtick) {
+        let next_tick = self.wheel().division.next_tick(now);
+        self.insert_again(entry, next_tick);
+    }
+}
+
+/// Takes all entries out of a wheel. What is left when it is dropped stays in the wheel.
+pub(crate) struct Drain<'a> {
+    from: Open<'a, Wheel>,
+}
+
+impl Iterator for Drain<'_> {
+    type Item = Linkable;
+
+    #[inline]
+    fn next(&mut self) -> Option<Linkable> {
+        loop {
+            if let Some(entry) = self.from.pop() {
+                self.from.holder().len -= 1;
+                return Some(entry);
+            }
+            self.from.go_on(|wheel, emptied| {
+                wheel.unmark(emptied);
+                let next = wheel.next_occupied();
+                debug_assert!(next.is_some() || wheel.len == 0, "an occupied slot is marked");
+                next
+            })?;
         }
     }
 }

@@ -1,39 +1,35 @@
 //! All slots are set aside, and each entry is looked at once: when the clock has outrun the wheel,
 //! or a slot does not tell its entries' deadlines any more.
 
-use super::{Budget, DUE_PLACE, Wheel};
-use crate::entry::{Kind, Owned, Snapshot};
+use super::slots::{Open, SlotIndex};
+use super::{Budget, Wheel};
+use crate::entry::{Kind, Snapshot};
 use crate::time::Subtick;
 
 impl Wheel {
-    pub(super) fn take_swept(&mut self) -> Option<Owned> {
-        while !self.is_swept() {
-            let entry = self.slots.pop_front(self.next_swept());
-            if entry.is_some() {
-                return entry;
-            }
-            self.unswept -= 1;
-        }
-        None
-    }
-
     /// Links again what was set aside, and sorts what is due.
     #[cold]
     pub(super) fn sweep(&mut self, now: Subtick, budget: &mut Budget) {
-        while !budget.is_spent() {
-            let Some(entry) = self.take_swept() else { break };
-            budget.spend();
-            let seen = entry.state.load();
-            let deadline = if self.keeps_back(seen) { Subtick::NEVER } else { seen.deadline() };
-            let place = if deadline <= now { self.outside(DUE_PLACE) } else { self.place_for(deadline) };
-            self.slots.push_back(place.slot, entry, place.rank);
-            self.mark(place);
+        while !self.is_swept() {
+            let place = self.next_swept();
+            let mut from = Open::front(self, place);
+            loop {
+                if budget.is_spent() {
+                    return;
+                }
+                let Some(entry) = from.pop() else { break };
+                budget.spend();
+                let wheel = from.holder();
+                let seen = entry.state.load();
+                let deadline = if wheel.keeps_back(seen) { Subtick::NEVER } else { seen.deadline() };
+                let place = if deadline <= now { wheel.outside(SlotIndex::DUE) } else { wheel.place_for(deadline) };
+                wheel.slots.push_back(place.slot, entry, place.rank);
+                wheel.mark(place);
+            }
+            drop(from);
+            self.unswept -= 1;
         }
-        if self.is_swept() {
-            self.slots.sort(DUE_PLACE, self.division);
-        } else {
-            self.slots.seal(self.next_swept());
-        }
+        self.slots.sort(SlotIndex::DUE, self.division);
     }
 
     /// Returns whether all slots that were set aside have been gone through.
@@ -42,17 +38,17 @@ impl Wheel {
     }
 
     /// Returns the first list of what was set aside that is not yet gone through.
-    pub(super) fn next_swept(&self) -> usize {
-        2 * self.lists - self.unswept
+    pub(super) fn next_swept(&self) -> SlotIndex {
+        self.slots.aside(self.slots.lists() - self.unswept)
     }
 
     /// Makes all entries come up, because some may have an earlier deadline now and nobody can name
-    /// them. The caller checks by each entry's own word when it is due. Only called when the wheel
-    /// [is swept](Self::is_swept).
+    /// them. The caller checks by each entry's own word when it is due. The wheel must be
+    /// [swept](Self::is_swept).
     #[cold]
     pub(crate) fn rescan(&mut self, now: Subtick) {
         self.set_all_aside(self.division.last_tick(now));
-        self.slots.move_slot(self.never_place, 2 * self.lists - 1);
+        self.slots.move_slot(self.never_place, self.slots.aside(self.slots.lists() - 1));
     }
 
     /// Returns whether an entry never comes up again.
@@ -61,7 +57,7 @@ impl Wheel {
     }
 
     /// Keeps periodic timeouts back from now on: those in the wheel never come up again. Returns
-    /// false if it was called before. Only called when the wheel [is swept](Self::is_swept).
+    /// false if it was called before. The wheel must be [swept](Self::is_swept).
     #[cold]
     pub(crate) fn keep_series_back(&mut self, now: Subtick) -> bool {
         if self.keeps_series_back {
@@ -77,10 +73,10 @@ impl Wheel {
     /// ring. The coarsest level goes first, whose entries of a tick are the oldest.
     #[cold]
     pub(super) fn set_all_aside(&mut self, last_tick: u64) {
-        debug_assert!(self.is_swept());
-        let mut to = self.lists;
-        let mut set_aside = |place: usize| {
-            self.slots.move_slot(place, to);
+        assert!(self.is_swept(), "what was set aside before is not gone through");
+        let mut to = 0;
+        let mut set_aside = |place: SlotIndex| {
+            self.slots.move_slot(place, self.slots.aside(to));
             to += 1;
         };
         for (index, level) in self.levels.iter_mut().enumerate().rev() {
@@ -89,7 +85,7 @@ impl Wheel {
                 set_aside(self.cascades[index - 1].place);
             }
         }
-        self.unswept = self.lists;
+        self.unswept = self.slots.lists();
         self.cursor = self.cursor.max(last_tick + 1);
     }
 }

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use super::oracle::Oracle;
 use super::*;
-use crate::entry::{ArmFlags, Reset, Still, Task, Tell};
+use crate::entry::{ArmFlags, Entry, Reset, Still, Task, Tell, Token};
 
 /// An entry of the test's own. It is held by its address alone, as in the arena, because a `Box`
 /// that is moved says that no other pointer points there.
@@ -28,10 +28,17 @@ impl Held {
         unsafe { self.0.as_ref() }
     }
 
-    /// Gives the wheel what it would own in an engine.
+    /// Returns what a queue of the shard would name.
+    fn queued(&self) -> MaybeLinked {
+        // SAFETY: as below.
+        unsafe { MaybeLinked::new(self.0) }
+    }
+
+    /// Returns what the wheel would own in an engine.
     fn linkable(&self) -> Linkable {
-        // SAFETY: it is in no slot, and is held until it is out of the wheel.
-        unsafe { Linkable::new(self.0) }
+        // SAFETY: the test is the engine. It gives the entry to the wheel while that does not have
+        // it, and names it to the wheel while that does. It is held until it is out of the wheel.
+        unsafe { Linkable::from_raw(self.0) }
     }
 }
 
@@ -102,8 +109,8 @@ impl Bench {
             Reset::Earlier => {
                 // The worker does this with the reset queue.
                 // SAFETY: pending entries are in the wheel.
-                unsafe { self.wheel.remove(held.entry()) };
-                self.wheel.insert(held.linkable(), deadline);
+                let entry = unsafe { self.wheel.unlink(held.queued()) };
+                self.wheel.insert(entry, deadline);
             }
             other => panic!("{other:?}"),
         }
@@ -121,7 +128,7 @@ impl Bench {
     fn cancel(&mut self, id: usize) {
         let held = self.entries.remove(&id).expect("it is pending");
         // SAFETY: pending entries are in the wheel.
-        unsafe { self.wheel.remove(held.entry()) };
+        let _ = unsafe { self.wheel.unlink(held.queued()) };
         self.oracle.cancel(id);
     }
 
@@ -132,7 +139,8 @@ impl Bench {
         if self.wheel.is_swept() && std::mem::take(&mut self.wants_rescan) {
             self.wheel.rescan(now);
         }
-        while let Some(entry) = self.wheel.pop_due(now, &mut budget) {
+        let mut expiry = self.wheel.expire();
+        while let Some(entry) = expiry.pop(now, &mut budget) {
             self.popped += 1;
             let Ok(once) = entry.look() else { panic!("they run once") };
             match once.batch(now) {
@@ -141,10 +149,11 @@ impl Bench {
                     assert!(self.oracle.deadline(id).is_some_and(|deadline| deadline <= self.now), "early");
                     fired.push(id);
                 }
-                Err(Still::NotBefore(entry, deadline)) => self.wheel.insert(entry, deadline),
+                Err(Still::NotBefore(entry, deadline)) => expiry.insert_again(entry, deadline),
                 Err(_) => panic!("it was cancelled, or reset by a node"),
             }
         }
+        drop(expiry);
         let mut cascades = Budget::new(100_000);
         self.wheel.step_cascades(&mut cascades);
         fired.iter().for_each(|id| drop(self.entries.remove(id)));
@@ -198,9 +207,7 @@ impl Bench {
 
     fn finish(mut self) {
         let left = self.oracle.len();
-        let mut popped = 0;
-        self.wheel.drain(|_| popped += 1);
-        assert_eq!(popped, left, "all that is left can be taken out");
+        assert_eq!(self.wheel.drain().count(), left, "all that is left can be taken out");
         assert_eq!(self.wheel.len(), 0);
     }
 }
