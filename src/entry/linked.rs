@@ -153,6 +153,10 @@ impl Linked {
         round
     }
 
+    pub(crate) fn address(self) -> usize {
+        self.0.addr().get()
+    }
+
     #[inline]
     pub(crate) fn prefetch(self) {
         prefetch(self.0.as_ptr());

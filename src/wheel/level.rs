@@ -111,6 +111,11 @@ impl Level {
         self.ring.slot(block)
     }
 
+    /// Returns the slot of the block that a tick lies in: `(tick >> shift) & mask`.
+    pub(super) fn place_of_tick(&self, tick: u64) -> SlotIndex {
+        self.place(self.block_of(tick))
+    }
+
     pub(super) fn holds_place(&self, place: SlotIndex) -> bool {
         self.ring.contains(place)
     }
@@ -118,6 +123,12 @@ impl Level {
     pub(super) fn mark(&mut self, place: SlotIndex, occupied: bool) {
         let position = self.ring.position_of(place);
         if occupied { self.occupancy.set(position) } else { self.occupancy.clear(position) }
+    }
+
+    /// Returns which of its slots are marked, for the checks of a debug build.
+    pub(super) fn marks(&self) -> impl Iterator<Item = (SlotIndex, bool)> {
+        let mark = |position: usize| (self.place(position as u64), self.occupancy.is_set(position));
+        (0..self.ring.len()).map(mark)
     }
 
     /// Returns the next block that is not opened yet and whose slot is occupied.

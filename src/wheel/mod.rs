@@ -44,6 +44,7 @@
 //! of a single level that waits for its round, if others of its tick are inserted between two parts
 //! of a turn whose budget is spent.
 
+mod check;
 mod comes_up;
 mod hurry;
 mod lanes;
@@ -51,6 +52,7 @@ mod level;
 mod occupancy;
 #[cfg(all(test, not(loom)))]
 mod oracle;
+mod records;
 mod slots;
 mod sweep;
 #[cfg(all(test, not(loom)))]
@@ -59,6 +61,7 @@ mod tests;
 pub(crate) use comes_up::ComesUp;
 use level::Level;
 pub(crate) use level::LevelView;
+use records::Records;
 use slots::{HasSlots, Open, OpenDue, SlotIndex, Slots};
 
 use crate::entry::{CameUp, Linkable, Linked, MaybeLinked};
@@ -136,6 +139,8 @@ pub(crate) struct Wheel {
     measured: u64,
     len: usize,
     cascaded: u64,
+    /// For the checks of a debug build.
+    records: Records,
 }
 
 /// A slot, and its level. A slot outside of all levels has the number of levels there.
@@ -189,6 +194,7 @@ impl Wheel {
             measured: UNMEASURED,
             len: 0,
             cascaded: 0,
+            records: Records::new(),
         })
     }
 
@@ -212,6 +218,7 @@ impl Wheel {
     pub(crate) fn insert(&mut self, entry: Linkable, deadline: Subtick) {
         self.len += 1;
         let place = self.place_for(deadline);
+        self.check_link(&entry, deadline, place);
         if self.slots.push_back(place.slot, entry, place.rank) {
             self.mark(place);
         }
@@ -347,6 +354,7 @@ impl Wheel {
             let quota = CASCADE_QUOTA << eighths;
             self.cascade(index, if left <= 1 { usize::MAX } else { quota }, budget);
         }
+        self.reconcile();
     }
 
     /// Returns when the wheel has to be looked at next: [`Subtick::ZERO`] for at once, `None` for
@@ -428,6 +436,7 @@ impl Wheel {
         match event {
             Event::Due(tick) => {
                 let place = self.levels[0].place(tick);
+                self.check_slot(0, place);
                 self.levels[0].mark(place, false);
                 self.slots.move_slot(place, SlotIndex::DUE);
                 self.hurried = Subtick::NEVER;
@@ -436,6 +445,7 @@ impl Wheel {
             }
             Event::Open(index, block) => {
                 let place = self.levels[index].place(block);
+                self.check_slot(index, place);
                 let level = &mut self.levels[index];
                 level.mark(place, false);
                 let cascade = &mut self.cascades[index - 1];
@@ -454,7 +464,8 @@ impl Wheel {
 
     /// Moves up to `quota` entries of a cascade to the slots where they belong now.
     fn cascade(&mut self, index: usize, quota: usize, budget: &mut Budget) {
-        let mut from = Open::back(self, self.cascades[index].place);
+        let Cascade { place, due, .. } = self.cascades[index];
+        let mut from = Open::back(self, place);
         for _ in 0..quota {
             if budget.is_spent() {
                 break;
@@ -462,8 +473,10 @@ impl Wheel {
             let Some(entry) = from.pop() else { break };
             budget.spend();
             let wheel = from.holder();
+            wheel.check_cascaded(&entry, index + 1, due);
             let deadline = entry.state.deadline();
             let place = wheel.place_below(index + 1, deadline);
+            wheel.check_link(&entry, deadline, place);
             wheel.slots.push_front(place.slot, entry, place.rank);
             wheel.mark(place);
             wheel.cascaded += 1;

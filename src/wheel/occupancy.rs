@@ -49,6 +49,10 @@ impl Occupancy {
         }
     }
 
+    pub(super) fn is_set(&self, slot: usize) -> bool {
+        self.words[slot / BITS].get() >> (slot % BITS) & 1 != 0
+    }
+
     /// Returns how many slots after `from`, going round, the next occupied one is; 0 if it is
     /// `from` itself. Returns `None` if all are empty.
     pub(super) fn distance_to_next(&self, from: usize) -> Option<usize> {

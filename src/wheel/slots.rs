@@ -420,6 +420,40 @@ impl Slots {
             self.push_back(at, unlinked(entry), 0);
         }
     }
+
+    /// Returns the addresses of a slot's entries, for the checks of a debug build.
+    pub(super) fn addresses(&self, at: SlotIndex) -> impl Iterator<Item = usize> {
+        self.entries(at).map(Linked::address)
+    }
+
+    /// Counts the entries of a slot, for the checks of a debug build. Panics if an entry's links
+    /// are not those of its place.
+    pub(super) fn count(&self, at: SlotIndex) -> usize {
+        let slot = self.slot(at);
+        let is = |neighbour: Neighbour, expected: Neighbour| match (neighbour, expected) {
+            (Neighbour::Entry(entry), Neighbour::Entry(expected)) => entry == expected,
+            (Neighbour::End(end), Neighbour::End(_)) => self.slot_of(end) == at,
+            _ => false,
+        };
+        (0..LANES)
+            .map(|lane| {
+                let (mut before, mut count) = (slot.end(lane), 0);
+                let mut next = slot.firsts[lane].get().map_or(slot.end(lane), Neighbour::Entry);
+                while let Neighbour::Entry(entry) = next {
+                    assert!(is(entry.before(), before), "an entry does not know what is before it");
+                    (before, next, count) = (next, entry.behind(), count + 1);
+                }
+                let last = slot.lasts[lane].get().map_or(slot.end(lane), Neighbour::Entry);
+                assert!(is(last, before) && is(next, slot.end(lane)), "a lane does not end with its last entry");
+                count
+            })
+            .sum()
+    }
+
+    /// Returns all slots, for the checks of a debug build.
+    pub(super) fn all(&self) -> impl ExactSizeIterator<Item = SlotIndex> + use<> {
+        (0..self.slots.len()).map(SlotIndex)
+    }
 }
 
 /// Takes the ownership of an entry out of the array, which has just unlinked it.
@@ -546,7 +580,7 @@ mod tests {
                     (slot, other) = (other, slot);
                 }
             }
-            assert_eq!(slots.is_empty(slot), queue.is_empty());
+            assert_eq!((slots.is_empty(slot), slots.count(slot)), (queue.is_empty(), queue.len()));
         }
         free(entries);
     }
@@ -581,6 +615,18 @@ mod tests {
             assert_eq!(taken, entries[..left], "round {round}");
         }
         free(entries);
+    }
+
+    #[test]
+    #[should_panic(expected = "what is before it")]
+    fn an_entry_that_does_not_know_its_place_is_found() {
+        let entries = entries(1);
+        let (slots, layout) = Slots::new(1, 1).expect("memory");
+        slots.push_back(layout.never, owned(entries[0]), 0);
+        assert_eq!(slots.count(layout.never), 1);
+        let linked = slots.entries(layout.never).next().expect("it is there");
+        linked.set_before(slots.slot(layout.late).end(0));
+        slots.count(layout.never);
     }
 
     #[test]

@@ -23,6 +23,7 @@ impl Wheel {
                 let seen = entry.state.load();
                 let deadline = if wheel.keeps_back(seen) { Subtick::NEVER } else { seen.deadline() };
                 let place = if deadline <= now { wheel.outside(SlotIndex::DUE) } else { wheel.place_for(deadline) };
+                wheel.check_link(&entry, deadline, place);
                 wheel.slots.push_back(place.slot, entry, place.rank);
                 wheel.mark(place);
             }
@@ -74,6 +75,9 @@ impl Wheel {
     #[cold]
     pub(super) fn set_all_aside(&mut self, last_tick: u64) {
         assert!(self.is_swept(), "what was set aside before is not gone through");
+        for (index, level) in self.levels.iter().enumerate() {
+            level.occupied(self.cursor).for_each(|(_, place)| self.check_slot(index, place));
+        }
         let mut to = 0;
         let mut set_aside = |place: SlotIndex| {
             self.slots.move_slot(place, self.slots.aside(to));

@@ -2,6 +2,8 @@
 //! costs, which an oracle can't see.
 
 mod cascades;
+#[cfg(debug_assertions)]
+mod checks;
 mod finer;
 mod order;
 
