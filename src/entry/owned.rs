@@ -4,7 +4,7 @@
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-use super::{ArmFlags, EngineGone, Entry, Link, Task};
+use super::{ArmFlags, EngineGone, Entry, Home, Link, Task};
 use crate::time::Subtick;
 
 /// The engine's ownership of one entry that is in no list. The worker takes it out of a queue or a
@@ -166,8 +166,8 @@ impl Sole {
 
     /// Makes a pending timeout of the entry. `flags` says who owns it besides the engine.
     #[inline]
-    pub(crate) fn arm(self, home: *const (), task: Task, deadline: Subtick, flags: ArmFlags) -> Owned {
-        self.fill(home, task);
+    pub(crate) fn arm(self, home: Home<'_>, task: Task, deadline: Subtick, flags: ArmFlags) -> Owned {
+        self.fill(Some(home), task);
         self.state.arm(deadline, flags);
         self.0
     }

@@ -41,7 +41,7 @@ impl Sleeper {
     /// Makes `waker` the one that is woken. Returns false if the taker has taken the waker: then
     /// the state is no longer pending. One thread at a time polls the future, and calls this.
     #[inline]
-    pub(crate) fn watch(&self, waker: &Waker) -> bool {
+    pub(super) fn watch(&self, waker: &Waker) -> bool {
         // SAFETY: only the future replaces the waker, and the future is here; the taker only reads.
         // A waker that was taken is compared by address.
         let same = self.waker.with(|current| unsafe { &*current }.will_wake(waker));

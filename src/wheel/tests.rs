@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use super::oracle::Oracle;
 use super::*;
-use crate::entry::{ArmFlags, Expire, Reset, Task, Tell};
+use crate::entry::{ArmFlags, Expire, Handle, Home, Reset, Task, Tell};
 
 /// An entry of the test's own. It is held by its address alone, as in the arena, because a `Box`
 /// that is moved says that no other pointer points there.
@@ -26,6 +26,11 @@ impl Held {
     fn entry(&self) -> &Entry {
         // SAFETY: it lives until it is dropped, and is only ever shared.
         unsafe { self.0.as_ref() }
+    }
+
+    fn reset(&self, deadline: Subtick, tell: Tell) -> Reset {
+        // SAFETY: it is armed with a handle, which does not let it go here.
+        unsafe { Handle::new(self.0) }.reset(deadline, tell)
     }
 
     /// Gives the wheel what it would own in an engine.
@@ -83,7 +88,9 @@ impl Bench {
         let (id, deadline) = (self.next_id, Subtick::new(deadline));
         self.next_id += 1;
         let held = Held::new();
-        held.entry().fill(std::ptr::without_provenance(id), Task::new(|| ()));
+        let id_as_address = NonNull::new(std::ptr::without_provenance_mut(id + 1)).expect("not null");
+        // SAFETY: nobody looks for a remote there.
+        held.entry().fill(Some(unsafe { Home::new(id_as_address) }), Task::new(|| ()));
         held.entry().state.arm(deadline, ArmFlags::HANDLE);
         self.wheel.insert(held.owned(), deadline);
         self.entries.insert(id, held);
@@ -97,7 +104,7 @@ impl Bench {
     fn reset(&mut self, id: usize, deadline: u64) {
         let deadline = Subtick::new(deadline);
         let held = &self.entries[&id];
-        match held.entry().state.reset(deadline, Tell::ByQueue) {
+        match held.reset(deadline, Tell::ByQueue) {
             Reset::Later => {}
             Reset::Earlier => {
                 // The worker does this with the reset queue.
@@ -112,7 +119,7 @@ impl Bench {
     }
 
     fn reset_unsaid(&mut self, id: usize, deadline: u64) {
-        assert_eq!(self.entries[&id].entry().state.reset(Subtick::new(deadline), Tell::ByRescan), Reset::Earlier);
+        assert_eq!(self.entries[&id].reset(Subtick::new(deadline), Tell::ByRescan), Reset::Earlier);
         self.oracle.reset(id, deadline);
         self.in_order.remove(&id);
         self.wants_rescan = true;
@@ -136,7 +143,7 @@ impl Bench {
             self.popped += 1;
             match entry.state.expire(entry.state.load(), now) {
                 Expire::Fire => {
-                    let id = entry.home().addr();
+                    let id = entry.home().expect("it was filled").address().addr().get() - 1;
                     assert!(self.oracle.deadline(id).is_some_and(|deadline| deadline <= self.now), "early");
                     fired.push(id);
                 }
