@@ -113,9 +113,9 @@ impl Drop for EngineRef {
     fn drop(&mut self) {
         let shared = self.shared.as_ptr();
         // SAFETY: 1. This reference is not subtracted yet, so the engine is alive, and with it the
-        // states of its threads. 2. If `remove` says that the count is this reference's to settle,
-        // it is not settled yet, so the engine is still alive. `settle` takes a pointer, as it may
-        // free the engine.
+        // states of its threads. It was added to this count. 2. If `remove` says that the count is
+        // this reference's to settle, it is not settled yet, so the engine is still alive. `settle`
+        // takes a pointer, as it may free the engine.
         unsafe {
             if self.count.as_ref().remove() {
                 ShardedRef::settle(&raw const (*shared).lifetime.refs, 1);
@@ -138,7 +138,8 @@ impl Shared {
     #[inline]
     pub(crate) unsafe fn engine_ref(&self) -> EngineRef {
         let count = self.thread_state().map_or(self.lifetime.refs.teardown(), |mine| mine.state().refs());
-        count.add();
+        // SAFETY: the caller has a timer. What is returned subtracts itself when it is dropped.
+        unsafe { count.add() };
         EngineRef { shared: NonNull::from(self), count: NonNull::from(count) }
     }
 

@@ -17,7 +17,7 @@ pub(crate) struct Held(NonNull<Entry>);
 // SAFETY: an owner reads and changes its entry only through the atomic state word, and does only
 // what that word allows. Any thread may do that, and several at a time.
 unsafe impl Send for Held {}
-// SAFETY: as above: the state word is atomic.
+// SAFETY: the state word is atomic, and what a cancel moves out goes to the one thread that wins.
 unsafe impl Sync for Held {}
 
 impl Held {

@@ -30,17 +30,23 @@ impl LocalRefs {
         Self(AtomicUsize::new(0))
     }
 
-    /// Counts a reference. The caller has a timer.
+    /// Counts a reference.
+    ///
+    /// # Safety
+    /// The caller has a timer of the engine, so that the count is not closed yet.
     #[inline]
-    pub(crate) fn add(&self) {
+    pub(crate) unsafe fn add(&self) {
         // Relaxed: the caller's timer still keeps the engine alive.
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Subtracts a reference. Returns true if the caller has to [settle](ShardedRef::settle) this
     /// count.
+    ///
+    /// # Safety
+    /// The reference was [added](Self::add) here, and is subtracted once.
     #[inline]
-    pub(crate) fn remove(&self) -> bool {
+    pub(crate) unsafe fn remove(&self) -> bool {
         // Release: the thread that runs the callback sees what was done with this reference.
         // Acquire: a thread that settles the count does so after all that was done with its other
         // references.

@@ -111,15 +111,18 @@ fn the_release_sees_what_was_done_with_each_reference() {
     unsafe impl Sync for Counted {}
     check(None, || {
         let counted = Counted { refs: ShardedRef::new(), count: LocalRefs::new(), used: ProtocolCell::new(false) };
-        counted.count.add();
+        // SAFETY: the counts are closed below.
+        unsafe { counted.count.add() };
         let counted = Arc::new(counted);
         let theirs = Arc::clone(&counted);
         let reference = thread::spawn(move || {
             // SAFETY: loom checks it.
             theirs.used.with_mut(|used| unsafe { *used = true });
-            if theirs.count.remove() {
-                // SAFETY: `remove` said so.
-                unsafe { ShardedRef::settle(&theirs.refs, 1) };
+            // SAFETY: this is the reference that was added, and `remove` says whether to settle.
+            unsafe {
+                if theirs.count.remove() {
+                    ShardedRef::settle(&theirs.refs, 1);
+                }
             }
         });
         let released = Arc::clone(&counted);
