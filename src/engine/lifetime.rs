@@ -12,7 +12,6 @@ use super::shared::{Shared, SharedPlan};
 use crate::arena::Arena;
 use crate::entry::{Handle, HandleLetGo, LastHandle, Listed, Orphan, Task};
 use crate::shard::Remote;
-use crate::sync::{AtomicUsize, Ordering};
 use crate::thread::{Local, LocalRefs, ShardedRef, ThreadState};
 
 /// A counted owner of an engine's memory: the engine itself, the `Timer`s together, each worker,
@@ -23,19 +22,6 @@ pub(crate) struct SharedRef(NonNull<Shared>);
 unsafe impl Send for SharedRef {}
 // SAFETY: an engine is `Send` and `Sync`.
 unsafe impl Sync for SharedRef {}
-
-/// What counts the owners of an engine, but for handles.
-pub(super) struct Lifetime {
-    owners: AtomicUsize,
-    refs: ShardedRef,
-}
-
-impl Lifetime {
-    /// The one owner is the [`SharedRef`] that [`SharedRef::create`] returns.
-    pub(super) fn with_one_owner() -> Self {
-        Self { owners: AtomicUsize::new(1), refs: ShardedRef::new() }
-    }
-}
 
 impl SharedRef {
     /// Makes an engine's shared part, with one owner. Returns `None` if there is no memory for so
@@ -65,18 +51,19 @@ impl Deref for SharedRef {
 
 impl Clone for SharedRef {
     fn clone(&self) -> Self {
-        // Relaxed: the new owner is made from one that exists.
-        self.lifetime.owners.fetch_add(1, Ordering::Relaxed);
+        self.owners.add();
         Self(self.0)
     }
 }
 
 impl Drop for SharedRef {
     fn drop(&mut self) {
-        // AcqRel: the last owner sees all that the others did.
-        if self.lifetime.owners.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // SAFETY: this was the last owner.
-            unsafe { Shared::end(self.0) };
+        // SAFETY: this owner was counted, and ends here. If it was the last one, nobody else ends
+        // the engine.
+        unsafe {
+            if self.owners.remove() {
+                Shared::end(self.0);
+            }
         }
     }
 }
@@ -118,7 +105,7 @@ impl Drop for EngineRef {
         // takes a pointer, as it may free the engine.
         unsafe {
             if self.count.as_ref().remove() {
-                ShardedRef::settle(&raw const (*shared).lifetime.refs, 1);
+                ShardedRef::settle(&raw const (*shared).refs, 1);
             }
         }
     }
@@ -137,7 +124,7 @@ impl Shared {
     /// The caller has a timer of this engine. So the references are not closed yet.
     #[inline]
     pub(crate) unsafe fn engine_ref(&self) -> EngineRef {
-        let count = self.thread_state().map_or(self.lifetime.refs.teardown(), |mine| mine.state().refs());
+        let count = self.thread_state().map_or(self.refs.teardown(), |mine| mine.state().refs());
         // SAFETY: the caller has a timer. What is returned subtracts itself when it is dropped.
         unsafe { count.add() };
         EngineRef { shared: NonNull::from(self), count: NonNull::from(count) }
@@ -155,7 +142,7 @@ impl Shared {
         let counts = self.thread_states().map(ThreadState::refs);
         // SAFETY: `on_release` keeps the engine alive, and no timer is left that could make a
         // reference.
-        unsafe { ShardedRef::close(&raw const self.lifetime.refs, counts, on_release) };
+        unsafe { ShardedRef::close(&raw const self.refs, counts, on_release) };
     }
 
     /// Cancels a timeout and gives its handle up by one exchange, if the worker has not linked the
@@ -326,10 +313,6 @@ impl Shared {
 
     /// Makes the caller an owner of the remote's engine, if that has one.
     fn owner_if_any(remote: &Remote) -> Option<SharedRef> {
-        let owners = &Self::of_remote(remote).lifetime.owners;
-        let add_one = |owners: usize| (owners > 0).then_some(owners + 1);
-        // Relaxed: the engine has an owner, or this fails.
-        let added = owners.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add_one);
-        added.ok().map(|_| SharedRef(Self::ptr_of_remote(remote)))
+        Self::of_remote(remote).owners.add_if_any().then(|| SharedRef(Self::ptr_of_remote(remote)))
     }
 }

@@ -10,8 +10,8 @@ use crossbeam_utils::CachePadded;
 
 use super::chain::Chain;
 use super::in_flight::InFlight;
-use super::lifetime::Lifetime;
 use super::no_wait::NoWait;
+use super::owners::Owners;
 use crate::arena::{Arena, PerThread, current_thread, with_remembered};
 use crate::count::{Counts, Overdue, Running};
 use crate::entry::{LetGo, Owned, Sole};
@@ -19,7 +19,7 @@ use crate::panics::CatchUnwind;
 use crate::shard::{Remote, Wake};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, lock};
 use crate::sys::fork;
-use crate::thread::{Local, ThreadState};
+use crate::thread::{Local, ShardedRef, ThreadState};
 use crate::time::Timeline;
 
 /// Called with the panic of a task.
@@ -47,7 +47,7 @@ pub(crate) struct SharedPlan {
 pub(crate) struct Shared {
     /// No other engine of this process ever has the same.
     id: u64,
-    pub(super) lifetime: Lifetime,
+    pub(super) owners: Owners,
     pub(crate) arena: Arena,
     timeline: Timeline,
     remotes: Box<[Remote]>,
@@ -55,6 +55,7 @@ pub(crate) struct Shared {
     /// For threads in teardown, which have no number any more. Made when the first one comes.
     teardown: Mutex<Option<ThreadState>>,
     next_home: AtomicUsize,
+    pub(super) refs: ShardedRef,
     limit: Option<Limit>,
     max_wait: Duration,
     /// No timeout takes over the entry of a cancelled one.
@@ -81,13 +82,14 @@ impl Shared {
     pub(super) fn new(plan: SharedPlan, remotes: Vec<Remote>) -> Self {
         Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            lifetime: Lifetime::with_one_owner(),
+            owners: Owners::one(),
             arena: plan.arena,
             timeline: plan.timeline,
             remotes: remotes.into_boxed_slice(),
             thread_states: PerThread::new(),
             teardown: Mutex::new(None),
             next_home: AtomicUsize::new(0),
+            refs: ShardedRef::new(),
             limit: plan.max_pending.map(|max| Limit { max, used: CachePadded::new(AtomicUsize::new(0)) }),
             max_wait: plan.max_wait,
             strict_order: plan.strict_order,

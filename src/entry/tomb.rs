@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
-use super::{ArmFlags, Entry, Handle, Owned, Task};
+use super::{ArmFlags, Entry, Owned, Task};
 use crate::time::Subtick;
 
 /// Says that the entry of a handle is on its thread's list of tombstones, although it is not one
@@ -19,15 +19,15 @@ pub(crate) struct Listed(PhantomData<*const ()>);
 pub(crate) struct Tomb(NonNull<Entry>);
 
 impl Tomb {
-    /// Makes the tombstone that a handle's entry is about to become.
+    /// Makes the tombstone that the entry of a handle is about to become.
     ///
     /// # Safety
     /// The caller puts the tombstone on its thread's list. The handle's owner makes it a tombstone
     /// next, by the value that is returned here, or takes it off the list again. Until then nobody
     /// uses the tombstone.
     #[inline]
-    pub(crate) unsafe fn of(handle: &Handle) -> (Self, Listed) {
-        (Self(handle.address()), Listed(PhantomData))
+    pub(crate) unsafe fn of(entry: NonNull<Entry>) -> (Self, Listed) {
+        (Self(entry), Listed(PhantomData))
     }
 
     #[inline]

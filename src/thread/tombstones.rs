@@ -53,7 +53,7 @@ impl Tombstones {
             return None;
         }
         // SAFETY: it goes on the list, and the caller says what becomes of the handle next.
-        let (entry, listed) = unsafe { Tomb::of(handle) };
+        let (entry, listed) = unsafe { Tomb::of(handle.address()) };
         // Loom sees this, and so a push that comes after the exchange.
         #[cfg(loom)]
         entry.set_in_use(false);
