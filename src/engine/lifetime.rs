@@ -10,9 +10,8 @@ use std::ptr::NonNull;
 
 use super::shared::{Shared, SharedPlan};
 use crate::arena::Arena;
-use crate::entry::{Entry, HandleGone, Remains, Sole, Task, entry_ref};
+use crate::entry::{Handle, HandleLetGo, LastHandle, Listed, Orphan, Task};
 use crate::shard::Remote;
-use crate::sync::Ordering;
 use crate::thread::{Local, LocalRefs, ShardedRef, ThreadState};
 
 /// A counted owner of an engine's memory: the engine itself, the `Timer`s together, each worker,
@@ -28,9 +27,14 @@ impl SharedRef {
     /// Makes an engine's shared part, with one owner. Returns `None` if there is no memory for so
     /// many shards.
     pub(crate) fn create(plan: SharedPlan) -> Option<SharedRef> {
-        let shared = NonNull::from(Box::leak(Box::new(Shared::new(plan)?)));
-        // SAFETY: just made.
-        unsafe { shared.as_ref() }.remotes().iter().for_each(|remote| remote.set_engine(shared.cast()));
+        let mut remotes = Vec::new();
+        remotes.try_reserve_exact(plan.shards).ok()?;
+        // The remotes know their engine's address. So there is a place for it first.
+        let shared = NonNull::from(Box::leak(Box::<Shared>::new_uninit())).cast::<Shared>();
+        // SAFETY: the remotes become a part of what is written to this address below.
+        remotes.extend((0..plan.shards).map(|index| unsafe { Remote::new(index, shared.cast()) }));
+        // SAFETY: the place was made for this, and nobody else knows it yet.
+        unsafe { shared.write(Shared::new(plan, remotes)) };
         Some(SharedRef(shared))
     }
 }
@@ -47,18 +51,19 @@ impl Deref for SharedRef {
 
 impl Clone for SharedRef {
     fn clone(&self) -> Self {
-        // Relaxed: the new owner is made from one that exists.
-        self.owners.fetch_add(1, Ordering::Relaxed);
+        self.owners.add();
         Self(self.0)
     }
 }
 
 impl Drop for SharedRef {
     fn drop(&mut self) {
-        // AcqRel: the last owner sees all that the others did.
-        if self.owners.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // SAFETY: this was the last owner.
-            unsafe { Shared::end(self.0) };
+        // SAFETY: this owner was counted, and ends here. If it was the last one, nobody else ends
+        // the engine.
+        unsafe {
+            if self.owners.remove() {
+                Shared::end(self.0);
+            }
         }
     }
 }
@@ -93,14 +98,14 @@ impl EngineRef {
 impl Drop for EngineRef {
     #[inline]
     fn drop(&mut self) {
-        let shared = self.shared;
-        // SAFETY: 1. This reference is not subtracted yet, so the engine is alive, and the thread
-        // states with it. 2. It was added to this count when it was made. 3. If it was the last of
-        // a closed count, that count is this thread's to settle, and the engine is alive until
-        // then.
+        let shared = self.shared.as_ptr();
+        // SAFETY: 1. This reference is not subtracted yet, so the engine is alive, and with it the
+        // states of its threads. It was added to this count. 2. If `remove` says that the count is
+        // this reference's to settle, it is not settled yet, so the engine is still alive. `settle`
+        // takes a pointer, as it may free the engine.
         unsafe {
             if self.count.as_ref().remove() {
-                ShardedRef::settle(&raw const (*shared.as_ptr()).refs, 1);
+                ShardedRef::settle(&raw const (*shared).refs, 1);
             }
         }
     }
@@ -113,19 +118,25 @@ impl fmt::Debug for EngineRef {
 }
 
 impl Shared {
-    /// Returns a reference for a future. The caller has a timer.
+    /// Returns a reference for a future.
+    ///
+    /// # Safety
+    /// The caller has a timer of this engine. So the references are not closed yet.
     #[inline]
-    pub(crate) fn engine_ref(&self) -> EngineRef {
+    pub(crate) unsafe fn engine_ref(&self) -> EngineRef {
         let count = self.thread_state().map_or(self.refs.teardown(), |mine| mine.state().refs());
-        // SAFETY: the caller has a timer, so the counts are not closed. The `EngineRef` gives the
-        // reference back to this count when it is dropped.
+        // SAFETY: the caller has a timer. What is returned subtracts itself when it is dropped.
         unsafe { count.add() };
         EngineRef { shared: NonNull::from(self), count: NonNull::from(count) }
     }
 
     /// Closes the references, when the last timer has gone. `on_release` runs when the last
-    /// reference has gone: at once if there is none. It keeps the engine alive. Called once.
-    pub(crate) fn close_refs(&self, on_release: impl FnOnce() + Send + 'static) {
+    /// reference has gone: at once if there is none.
+    ///
+    /// # Safety
+    /// This is called once, and no timer of this engine is left. `on_release` keeps the engine
+    /// alive.
+    pub(crate) unsafe fn close_refs(&self, on_release: impl FnOnce() + Send + 'static) {
         // A thread whose state is not among these yet has made no reference: the thread that makes
         // one has a timer, and no timer is left.
         let counts = self.thread_states().map(ThreadState::refs);
@@ -135,74 +146,71 @@ impl Shared {
     }
 
     /// Cancels a timeout and gives its handle up by one exchange, if the worker has not linked the
-    /// timeout yet. Returns the task. Returns `None`, and changes nothing, if that takes two.
-    ///
-    /// # Safety
-    /// The caller owns the entry's handle, and gives it up if this returns a task.
+    /// timeout yet. Returns the task. Returns the handle, and changes nothing, if that takes two.
     #[inline]
-    pub(crate) unsafe fn give_up(entry: NonNull<Entry>) -> Option<Task> {
-        // SAFETY: the caller owns the handle, which keeps the entry alive.
-        let this = unsafe { entry_ref(entry) };
-        let kind = this.state.may_be_given_up()?;
-        // SAFETY: the caller owns the handle, and gives it up last.
-        let remote = unsafe { Remote::of_entry(this) };
+    pub(crate) fn give_up(handle: Handle) -> Result<Task, Handle> {
+        if !handle.may_be_given_up() {
+            return Err(handle);
+        }
+        let remote = Remote::at(handle.home());
         let shared = Shared::of_remote(remote);
         if shared.has_limit() {
             // A place must not come back before the cancel, and the engine may be gone after it.
-            return None;
+            return Err(handle);
         }
-        let mine = shared.thread_state()?;
-        // SAFETY: the caller owns the handle, and `may_be_given_up` has told the kind.
-        let copy = unsafe { this.copy_own_task(kind) };
-        // SAFETY: the caller owns the handle, and the entry becomes a tombstone next, or is taken
-        // back.
-        let is_listed = unsafe { shared.list_tombstone(mine, entry, remote) };
-        let remains = if is_listed { Remains::Tombstone } else { Remains::Cancelled };
+        let Some(mine) = shared.thread_state() else { return Err(handle) };
+        // SAFETY: `remote` is the handle's home, and `give_up` and `keep_pending` below get what
+        // this returns.
+        let listed = unsafe { shared.list_tombstone(mine, &handle, remote) };
         // Before the exchange, because the engine may be gone after it.
-        let cancelled = &shared.counts_of(mine, remote).cancelled;
-        cancelled.add(1);
-        if this.state.give_up(remains) {
-            // SAFETY: the exchange took the entry out of PENDING after the copy was made.
-            return Some(unsafe { copy.into_task() });
+        shared.counts_of(mine, remote).cancelled.add(1);
+        handle.give_up(listed).map_err(|(handle, listed)| Self::keep_pending(handle, listed))
+    }
+
+    /// Takes back what [`give_up`](Self::give_up) did before its exchange.
+    #[cold]
+    fn keep_pending(handle: Handle, listed: Option<Listed>) -> Handle {
+        let remote = Remote::at(handle.home());
+        Self::of_remote(remote).count(remote, |counts| counts.cancelled.take_back(1));
+        match listed {
+            Some(listed) => Self::keep(handle, listed),
+            None => handle,
         }
-        cancelled.take_back(1);
-        if is_listed {
-            mine.take_back_tombstone();
-        }
-        None
+    }
+
+    /// Takes the entry of a handle off the calling thread's list of tombstones again.
+    #[cold]
+    fn keep(handle: Handle, listed: Listed) -> Handle {
+        let mine = Self::of_remote(Remote::at(handle.home())).thread_state();
+        mine.expect("it has listed the entry").take_back_tombstone(listed);
+        handle
     }
 
     /// Gives up a handle's ownership of its entry. If the handle is the last owner, this frees the
     /// entry, or the whole engine. See `arena/mod.rs`, "The end".
-    ///
-    /// # Safety
-    /// The caller owns the entry's handle and gives it up.
     #[inline]
-    pub(crate) unsafe fn drop_handle(entry: NonNull<Entry>) {
-        // SAFETY: the caller owns the handle, which keeps the entry alive.
-        let this = unsafe { entry_ref(entry) };
-        let home = this.home().cast::<Remote>();
-        // SAFETY: the caller owns the handle, the entry may become a tombstone, and `home` is its
-        // home.
-        if this.state.may_be_tombstone() && unsafe { Self::leave_tombstone(home, entry) } {
-            return;
-        }
-        let orphaned = match this.state.handle_lets_go() {
-            HandleGone::OthersOwn => false,
-            HandleGone::Orphan => true,
-            // SAFETY: the handle is the last owner, so `home` is alive; see `free_entry`.
-            HandleGone::Last => unsafe { Self::free_entry(home, entry) },
+    pub(crate) fn drop_handle(handle: Handle) {
+        let handle = if handle.may_be_tombstone() {
+            match Self::leave_tombstone(handle) {
+                Ok(()) => return,
+                Err(handle) => handle,
+            }
+        } else {
+            handle
         };
-        if orphaned {
-            // SAFETY: the final sweep counted this handle, so the engine lives until the handle is
-            // subtracted.
-            let shared = Shared::ptr_of_remote(unsafe { &*home });
-            // SAFETY: the engine lives until the handle is subtracted.
-            let arena = unsafe { &raw const (*shared.as_ptr()).arena };
-            // SAFETY: the handle was counted and not subtracted yet, so the arena is alive.
-            if unsafe { Arena::orphan_lets_go(arena) } {
-                // SAFETY: the last handle is gone, so nobody else uses the engine.
-                unsafe { Self::free_shared(shared) };
+        let orphan = match handle.let_go() {
+            HandleLetGo::OthersOwn => None,
+            HandleLetGo::Last(handle) => Self::free_entry(handle),
+            HandleLetGo::Orphan(orphan) => Some(orphan),
+        };
+        if let Some(orphan) = orphan {
+            let shared = Shared::ptr_of_remote(Remote::at(orphan.home()));
+            // SAFETY: 1. The final sweep counted this handle, which is subtracted here, once. The
+            // arena is there until then. 2. If it was the last one, nobody else uses the engine.
+            unsafe {
+                if Arena::orphan_lets_go(&raw const (*shared.as_ptr()).arena) {
+                    Self::free_shared(shared);
+                }
             }
         }
     }
@@ -215,12 +223,13 @@ impl Shared {
     #[cold]
     #[inline(never)]
     unsafe fn end(shared: NonNull<Self>) {
-        // SAFETY: the engine lives until the sweep has counted its handles.
-        let arena = unsafe { &raw const (*shared.as_ptr()).arena };
-        // SAFETY: the caller was the last owner, so nobody else sweeps, and the arena is alive.
-        if unsafe { Arena::orphan_all(arena) } {
-            // SAFETY: no owner and no handle is left.
-            unsafe { Self::free_shared(shared) };
+        // SAFETY: 1. The caller was the last owner, so nobody else sweeps, and the engine lives
+        // until the sweep has counted its handles. 2. If there is none, nobody else uses the
+        // engine.
+        unsafe {
+            if Arena::orphan_all(&raw const (*shared.as_ptr()).arena) {
+                Self::free_shared(shared);
+            }
         }
     }
 
@@ -235,69 +244,53 @@ impl Shared {
         drop(unsafe { Box::from_raw(shared.as_ptr()) });
     }
 
-    /// Puts an entry on the calling thread's list of tombstones, which is done before it becomes
-    /// one. Returns false if timeouts must not take over its place, or it does not belong there.
+    /// Puts the entry of a handle on the calling thread's list of tombstones, which is done before
+    /// it becomes one. Returns `None` if timeouts must not take over its place, or it does not
+    /// belong there.
     ///
     /// # Safety
-    /// As for [`Local::put_tombstone`].
+    /// `remote` is the handle's home. What is returned goes to [`Handle::leave_tombstone`] or
+    /// [`Handle::give_up`] next, and to [`keep`](Self::keep) if that fails.
     #[inline]
-    unsafe fn list_tombstone(&self, mine: Local<'_>, entry: NonNull<Entry>, remote: &Remote) -> bool {
-        // SAFETY: the caller upholds what `put_tombstone` asks for, which checks the shard.
-        !self.strict_order && unsafe { mine.put_tombstone(entry, remote) }
+    unsafe fn list_tombstone(&self, mine: Local<'_>, handle: &Handle, remote: &Remote) -> Option<Listed> {
+        if self.strict_order {
+            return None;
+        }
+        // SAFETY: the caller says what the home is, and what it does with the handle next; `keep`
+        // finds the state of this same thread.
+        unsafe { mine.put_tombstone(handle, remote) }
     }
 
-    /// Turns a cancelled entry into a tombstone of the calling thread, if it can. If this returns
-    /// true, the engine may be gone by now. For that reason it is not a method of the thread's
-    /// state: a reference that is an argument has to be valid until its function returns.
-    ///
-    /// # Safety
-    /// The caller owns the entry's handle, and gives it up if this returns true. The entry may
-    /// become a tombstone. `home` is its home.
+    /// Turns a cancelled entry into a tombstone of the calling thread, if it can. If it does, the
+    /// engine may be gone by now. For that reason it is not a method of the thread's state: a
+    /// reference that is an argument has to be valid until its function returns.
     #[inline]
-    unsafe fn leave_tombstone(home: *const Remote, entry: NonNull<Entry>) -> bool {
-        // SAFETY: the caller owns the handle, which keeps the engine's memory alive.
-        let remote = unsafe { &*home };
+    fn leave_tombstone(handle: Handle) -> Result<(), Handle> {
+        let remote = Remote::at(handle.home());
         let shared = Shared::of_remote(remote);
-        let Some(mine) = shared.thread_state() else { return false };
-        // SAFETY: the caller owns the handle, and says that the entry may become a tombstone.
-        if !unsafe { shared.list_tombstone(mine, entry, remote) } {
-            return false;
-        }
-        // SAFETY: the caller owns the handle, which keeps the entry alive.
-        if unsafe { entry_ref(entry) }.state.leave_tombstone() {
-            return true;
-        }
-        mine.take_back_tombstone();
-        false
+        let Some(mine) = shared.thread_state() else { return Err(handle) };
+        // SAFETY: `remote` is the handle's home, and `leave_tombstone` and `keep` below get what
+        // this returns.
+        let Some(listed) = (unsafe { shared.list_tombstone(mine, &handle, remote) }) else { return Err(handle) };
+        handle.leave_tombstone(listed).map_err(|(handle, listed)| Self::keep(handle, listed))
     }
 
-    /// Gives back an entry whose last owner is a handle. Returns true if the engine is gone and its
-    /// final sweep counted the handle.
-    ///
-    /// # Safety
-    /// The caller's handle is the last owner, and `home` is the entry's.
+    /// Gives back an entry whose last owner is a handle. Returns the handle if the engine is gone
+    /// and its final sweep counted it.
     #[inline]
-    unsafe fn free_entry(home: *const Remote, entry: NonNull<Entry>) -> bool {
-        // SAFETY: the handle is not given up before `free` below, so the engine is alive until
-        // then.
-        let state = &unsafe { entry_ref(entry) }.state;
-        if !state.is_orphan() {
-            // SAFETY: the handle is not given up before `free` below, so the remote is alive.
-            let shared = Shared::ptr_of_remote(unsafe { &*home });
-            // SAFETY: the handle is not given up before `free` below, so the engine is alive.
-            let alive = unsafe { shared.as_ref() };
-            match alive.thread_state() {
+    fn free_entry(handle: LastHandle) -> Option<Orphan> {
+        if !handle.is_orphan() {
+            let shared = Shared::of_remote(Remote::at(handle.home()));
+            match shared.thread_state() {
                 // Into this thread's own free list, where no other thread finds the entry before it
                 // is marked free.
-                // SAFETY: the handle is the sole owner.
-                Some(mine) => mine.put_entry(unsafe { Sole::new(entry) }),
-                // SAFETY: the caller's handle is the last owner, and `shared` is the engine of its
-                // home.
-                None => return unsafe { Self::free_entry_in_teardown(shared, entry) },
+                // SAFETY: so no other thread finds it, and `free` is called below.
+                Some(mine) => mine.put_entry(unsafe { handle.to_sole() }),
+                None => return Self::free_entry_in_teardown(handle),
             }
         }
-        // From here on the engine may be gone, unless this returns true.
-        state.free()
+        // From here on the engine may be gone, unless this returns the handle.
+        handle.free()
     }
 
     /// Like [`free_entry`](Self::free_entry), on a thread in teardown, which has no free list of
@@ -305,24 +298,21 @@ impl Shared {
     /// it. So the entry must be marked free before it goes there. The thread owns the engine in
     /// between, so that the engine is not freed. If it can't become an owner, the engine is about
     /// to end, and the entry goes with the arena.
-    ///
-    /// # Safety
-    /// As for [`free_entry`](Self::free_entry); `shared` is the entry's engine.
     #[cold]
-    unsafe fn free_entry_in_teardown(shared: NonNull<Shared>, entry: NonNull<Entry>) -> bool {
-        let add_one = |owners: usize| (owners > 0).then_some(owners + 1);
-        // SAFETY: the handle is not given up before `free` below, so the engine is alive until
-        // then.
-        let owners = &unsafe { shared.as_ref() }.owners;
-        // Relaxed: the engine has an owner, or this fails.
-        let owner = owners.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add_one).ok().map(|_| SharedRef(shared));
-        // SAFETY: the handle is not given up before `free`, so the entry is alive.
-        let orphaned = unsafe { entry_ref(entry) }.state.free();
+    fn free_entry_in_teardown(handle: LastHandle) -> Option<Orphan> {
+        let owner = Self::owner_if_any(Remote::at(handle.home()));
+        // SAFETY: nobody finds the entry before it is put below, after it is marked. It is not used
+        // if this thread does not own the engine.
+        let entry = unsafe { handle.to_sole() };
+        let orphan = handle.free();
         if let Some(owner) = owner {
-            // SAFETY: the final sweep does not begin while there is an owner. So the entry is free,
-            // and only this thread has it.
-            owner.put_entry(unsafe { Sole::new(entry) });
+            owner.put_entry(entry);
         }
-        orphaned
+        orphan
+    }
+
+    /// Makes the caller an owner of the remote's engine, if that has one.
+    fn owner_if_any(remote: &Remote) -> Option<SharedRef> {
+        Self::of_remote(remote).owners.add_if_any().then(|| SharedRef(Self::ptr_of_remote(remote)))
     }
 }

@@ -10,6 +10,7 @@ use crossbeam_utils::CachePadded;
 
 use super::in_flight::InFlight;
 use super::no_wait::NoWait;
+use super::owners::Owners;
 use crate::arena::{Arena, PerThread};
 use crate::count::{Counts, Overdue, Running};
 use crate::entry::{Chain, LetGo, Owned, Sole, Won};
@@ -43,13 +44,13 @@ pub(crate) struct SharedPlan {
 
 /// What all shards and threads of one engine share.
 pub(crate) struct Shared {
-    pub(super) owners: AtomicUsize,
+    pub(super) owners: Owners,
     pub(crate) arena: Arena,
     timeline: Timeline,
     remotes: Box<[Remote]>,
     thread_states: PerThread<CachePadded<ThreadState>>,
-    /// For threads in teardown, which have no number any more.
-    teardown: Mutex<ThreadState>,
+    /// For threads in teardown, which have no number any more. Made when the first one comes.
+    teardown: Mutex<Option<ThreadState>>,
     next_home: AtomicUsize,
     pub(super) refs: ShardedRef,
     limit: Option<Limit>,
@@ -71,18 +72,15 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Returns `None` if there is no memory for so many shards.
-    pub(super) fn new(plan: SharedPlan) -> Option<Self> {
-        let mut remotes = Vec::new();
-        remotes.try_reserve_exact(plan.shards).ok()?;
-        remotes.extend((0..plan.shards).map(Remote::new));
-        Some(Self {
-            owners: AtomicUsize::new(1),
+    /// Makes the shared part. `remotes` are those of all shards.
+    pub(super) fn new(plan: SharedPlan, remotes: Vec<Remote>) -> Self {
+        Self {
+            owners: Owners::one(),
             arena: plan.arena,
             timeline: plan.timeline,
             remotes: remotes.into_boxed_slice(),
             thread_states: PerThread::new(),
-            teardown: Mutex::new(ThreadState::in_teardown()),
+            teardown: Mutex::new(None),
             next_home: AtomicUsize::new(0),
             refs: ShardedRef::new(),
             limit: plan.max_pending.map(|max| Limit { max, used: CachePadded::new(AtomicUsize::new(0)) }),
@@ -95,13 +93,14 @@ impl Shared {
             on_panic: CatchUnwind::new(plan.on_panic),
             unfired_outside: Mutex::new(None),
             generation: fork::generation(),
-        })
+        }
     }
 
     /// Returns the engine that a remote is a part of.
     #[inline]
     pub(crate) fn of_remote(remote: &Remote) -> &Self {
-        // SAFETY: `SharedRef::create` stored the address, and a remote lives as long as its engine.
+        // SAFETY: whoever made the remote made it a part of the engine at this address, and so the
+        // engine is there.
         unsafe { Self::ptr_of_remote(remote).as_ref() }
     }
 
@@ -112,15 +111,19 @@ impl Shared {
         remote.engine().cast()
     }
 
-    /// Returns the engine of a thread's own state. If the caller found the state through an entry,
-    /// the processor need not wait for that entry's memory to compute anything from this result: it
+    /// Returns the engine of a thread's state. If the caller found the state through an entry, the
+    /// processor need not wait for that entry's memory to compute anything from this result: it
     /// guesses the branch that says that this is the state which the thread remembers.
     #[inline]
     pub(crate) fn of_thread(mine: Local<'_>) -> &Self {
-        debug_assert!(!mine.engine().is_null(), "not of one in teardown");
-        // SAFETY: `thread_state` stored the address, and the state is a part of that engine,
-        // so the engine is alive.
-        unsafe { &*mine.engine().cast::<Self>() }
+        // SAFETY: `new_thread_state` stored the address, and a state is there for no longer than
+        // its engine.
+        unsafe { mine.engine().cast().as_ref() }
+    }
+
+    fn new_thread_state(&self) -> ThreadState {
+        // SAFETY: each caller keeps the state in this engine, or for no longer than it borrows it.
+        unsafe { ThreadState::of(NonNull::from(self).cast()) }
     }
 
     /// Sets what wakes the workers. Called once, before anybody schedules.
@@ -169,13 +172,14 @@ impl Shared {
         if self.is_forked() {
             // Whatever the parent's threads had begun during the fork stays unfinished for ever, so
             // nobody takes the lock. What is counted here is lost.
-            let mine = ThreadState::in_teardown();
+            let mine = self.new_thread_state();
             // SAFETY: the state was just made, so it is nobody else's.
             return work(unsafe { Local::new(&mine, &self.arena) });
         }
-        let mine = lock(&self.teardown);
+        let mut mine = lock(&self.teardown);
+        let mine = mine.get_or_insert_with(|| self.new_thread_state());
         // SAFETY: the state is a part of this engine, and its lock is held.
-        work(unsafe { Local::new(&mine, &self.arena) })
+        work(unsafe { Local::new(mine, &self.arena) })
     }
 
     /// Returns the calling thread's own state. Returns `None` if the thread is in teardown, so that
@@ -185,7 +189,7 @@ impl Shared {
     /// reset does what it does to the state at once, before or after that.
     #[inline]
     pub(crate) fn thread_state(&self) -> Option<Local<'_>> {
-        let new = || CachePadded::new(ThreadState::of(std::ptr::from_ref(self).cast()));
+        let new = || CachePadded::new(self.new_thread_state());
         let mine = self.thread_states.of_this_thread(|| !self.is_forked(), new)?;
         // SAFETY: it is the calling thread's, and a part of this engine.
         Some(unsafe { Local::new(mine, &self.arena) })
@@ -227,7 +231,7 @@ impl Shared {
 
     /// Sums a count over all threads, for one shard or for all.
     pub(crate) fn sum(&self, shard: Option<usize>, count: impl Fn(&Counts) -> u64) -> u64 {
-        let late = lock(&self.teardown).sum(shard, &count);
+        let late = lock(&self.teardown).as_ref().map_or(0, |late| late.sum(shard, &count));
         late + self.thread_states().map(|thread| thread.sum(shard, &count)).sum::<u64>()
     }
 

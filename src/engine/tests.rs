@@ -12,9 +12,7 @@ use std::ptr::NonNull;
 use super::backpressure::{MANY, Patience};
 use super::*;
 use crate::arena::Arena;
-use crate::entry::{
-    ArmFlags, Cancel, Entry, MaybeLinked, Node, Owned, Reset, State, Task, TaskInPlace, Tell, entry_ref,
-};
+use crate::entry::{ArmFlags, Cancelling, Entry, Handle, Node, Owned, Reset, Task, TaskInPlace, Tell};
 use crate::panics::Panic;
 use crate::shard::{Command, LOOK_DEPTH, Remote, WAKE_DEPTH, Wake};
 use crate::sync::{AtomicUsize, Ordering};
@@ -100,7 +98,7 @@ impl Rig {
         let remote = self.remote();
         let entry = self.shared.with_thread_state(|mine| self.shared.take_entry(mine, remote)).expect("memory");
         let witness = Arc::clone(&self.witness);
-        entry.arm(std::ptr::from_ref(remote).cast(), Task::new(move || drop(witness)), deadline, with)
+        entry.arm(remote.as_home(), Task::new(move || drop(witness)), deadline, with)
     }
 
     fn push(&self, deadline: Subtick) -> NonNull<Entry> {
@@ -125,7 +123,7 @@ impl Rig {
         let node = self.shared.with_thread_state(take).expect("memory");
         // SAFETY: the reset has set RESET_QUEUED.
         let node = unsafe { Node::new(node, held.0) };
-        let pushed = self.remote().push_reset(node, || held.state().deadline(), self.shared.timeline());
+        let pushed = self.remote().push_reset(node, || held.handle().deadline(), self.shared.timeline());
         assert!(pushed.is_ok(), "open");
     }
 
@@ -181,30 +179,24 @@ fn run(mut batch: Batch) {
 struct Held(NonNull<Entry>);
 
 impl Held {
-    fn state(&self) -> &State {
-        // SAFETY: a handle keeps its entry alive.
-        &unsafe { entry_ref(self.0) }.state
+    fn handle(&self) -> Handle {
+        // SAFETY: the handle is this one's. What is returned here does not let it go.
+        unsafe { Handle::new(self.0) }
     }
 
     /// Cancels it, wherever it is, and tells the worker if necessary.
     fn cancel(self, remote: &Remote) {
-        let won = self.state().cancel();
-        assert!(matches!(won, Cancel::Won | Cancel::WonLinked));
-        // SAFETY: the handle keeps the entry alive.
-        let this = unsafe { entry_ref(self.0) };
-        // SAFETY: this call has just won the cancel.
-        drop(unsafe { this.take_task() });
-        if let Cancel::WonLinked = won {
-            // SAFETY: this call has just won the cancel, and the handle keeps the entry alive.
-            remote.push_cancelled(unsafe { MaybeLinked::new(self.0) });
+        match self.handle().cancel() {
+            Cancelling::Won(_) => {}
+            Cancelling::WonLinked(_, entry) => remote.push_cancelled(entry),
+            other => panic!("{other:?}"),
         }
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // SAFETY: the handle is this one's.
-        unsafe { Shared::drop_handle(self.0) };
+        Shared::drop_handle(self.handle());
     }
 }
 
@@ -302,10 +294,10 @@ fn queued_resets_count_as_garbage_until_the_worker_has_read_them() {
     let held: Vec<_> = (0..=MANY).map(|_| rig.push_held(FAR)).collect();
     rig.turn(0);
     for held in &held {
-        assert_eq!(held.state().reset(Subtick::new(50), Tell::ByQueue), Reset::EarlierQueued);
+        assert_eq!(held.handle().reset(Subtick::new(50), Tell::ByQueue), Reset::EarlierQueued);
         rig.push_reset(held);
         // It goes with the node, so it is not in the cancelled queue.
-        assert_eq!(held.state().cancel(), Cancel::Won);
+        assert!(matches!(held.handle().cancel(), Cancelling::Won(_)));
     }
     assert!(rig.remote().has_much_garbage() && rig.remote().is_behind());
     let collected = rig.remote().counters.collected.get();

@@ -18,6 +18,8 @@
 //! The task of a future that sleeps is a [`Sleeper`]. It stays in the entry, for the future to look
 //! at, until the future drops its handle.
 
+mod handle;
+mod home;
 mod linked;
 mod list;
 mod outcome;
@@ -29,11 +31,14 @@ mod state;
 mod task;
 mod task_copy;
 mod token;
+mod tomb;
 mod won;
 
 use std::ptr::{self, NonNull};
 use std::task::Waker;
 
+pub(crate) use handle::{Cancelling, Handle, HandleLetGo, Held, LastHandle, Member, Orphan};
+pub(crate) use home::Home;
 pub(crate) use linked::{ADDRESS_END, LaneEnd, Linked, Neighbour};
 pub(crate) use list::{Chain, Parts, Stack};
 pub(crate) use outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Kind, Rearm, Remains, Reset, Tell, Transfer};
@@ -47,6 +52,7 @@ use task::Captures;
 pub(crate) use task::{Task, TaskInPlace};
 use task_copy::TaskCopy;
 pub(crate) use token::{Queued, Token};
+pub(crate) use tomb::{Listed, Tomb, Tombs};
 pub(crate) use won::{Asleep, Begun, Fired, Running, SeriesRun, Withdrawn, Won};
 
 use crate::sync::{ProtocolCell, ShownPtr};
@@ -66,8 +72,8 @@ pub(crate) struct Entry {
     /// a link. With it an entry can be unlinked, and a slot that becomes empty can be found,
     /// without a field that names the slot. Null if the worker has taken it out of its slot.
     back: ProtocolCell<Link>,
-    /// The remote of the shard that it was scheduled on, as the shard layer stored it.
-    home: ProtocolCell<*const ()>,
+    /// The remote of the shard that it was scheduled on. `None` if it never was.
+    home: ProtocolCell<Option<Home<'static>>>,
     /// The task's table while there is a task, afterwards the link of a side queue. Atomic, because
     /// the worker may read it while a canceller writes the link: see
     /// [`copy_task`](Self::copy_task).
@@ -92,7 +98,7 @@ impl Entry {
             state: State::free_word(),
             next: ProtocolCell::new(ptr::null_mut()),
             back: ProtocolCell::new(ptr::null_mut()),
-            home: ProtocolCell::new(ptr::null()),
+            home: ProtocolCell::new(None),
             table: ShownPtr::default(),
             captures: ProtocolCell::new(task::NO_CAPTURES),
             #[cfg(loom)]
@@ -144,12 +150,12 @@ impl Entry {
     /// Returns the next tombstone of the same producer. The link is in the place of `back`, because
     /// a tombstone is in no slot.
     #[inline]
-    pub(crate) fn next_tombstone(&self) -> Link {
+    fn next_tombstone(&self) -> Link {
         self.back()
     }
 
     #[inline]
-    pub(crate) fn set_next_tombstone(&self, link: Link) {
+    fn set_next_tombstone(&self, link: Link) {
         self.set_back(link);
     }
 
@@ -163,23 +169,24 @@ impl Entry {
         self.set_back(link);
     }
 
+    /// Returns where it is at home, if it was ever armed.
     #[inline]
-    pub(crate) fn home(&self) -> *const () {
+    pub(crate) fn home(&self) -> Option<Home<'_>> {
         // SAFETY: written before the entry was published, and not again before it is free.
         self.home.with(|home| unsafe { *home })
     }
 
     /// Fills a free entry. Only its sole owner calls this.
     #[inline]
-    pub(crate) fn fill(&self, home: *const (), task: Task) {
+    pub(crate) fn fill(&self, home: Option<Home<'_>>, task: Task) {
         // SAFETY: the caller is the entry's sole owner.
-        self.home.with_mut(|place| unsafe { *place = home });
+        self.home.with_mut(|place| unsafe { *place = home.map(Home::in_entry) });
         self.put_new_task(task);
     }
 
     /// Fills an entry that has a home already: the caller's tombstone.
     #[inline]
-    pub(crate) fn put_new_task(&self, task: Task) {
+    fn put_new_task(&self, task: Task) {
         #[cfg(loom)]
         self.set_in_use(true);
         self.put_task(task);
@@ -199,7 +206,7 @@ impl Entry {
     /// Returns the sleeper, or `None` if the task is another one. Only its future calls this, or
     /// the thread that has taken the entry out of PENDING.
     #[inline]
-    pub(crate) fn as_sleeper(&self) -> Option<&Sleeper> {
+    fn as_sleeper(&self) -> Option<&Sleeper> {
         let is_sleeper = ptr::eq(self.table.get(), (&raw const task::SLEEPER).cast());
         is_sleeper.then(|| {
             self.captures.with(|place| {
@@ -265,7 +272,7 @@ impl Entry {
     /// # Safety
     /// The caller owns the handle. The task is of this kind, and not periodic.
     #[inline]
-    pub(crate) unsafe fn copy_own_task(&self, kind: Kind) -> TaskCopy {
+    unsafe fn copy_own_task(&self, kind: Kind) -> TaskCopy {
         if kind != Kind::Sleeper {
             // SAFETY: the caller owns the handle, and says that the task is neither a sleeper nor
             // periodic.

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 
 use super::won::{Asleep, Fired, Withdrawn, Won};
-use super::{ArmFlags, EngineGone, Entry, Expire, Kind, Link, Snapshot, Task, TaskInPlace, Transfer};
+use super::{ArmFlags, EngineGone, Entry, Expire, Home, Kind, Link, Snapshot, Task, TaskInPlace, Transfer};
 use crate::time::Subtick;
 
 /// The engine's ownership of one entry that is in no list. The step that ends it takes it by value:
@@ -353,8 +353,8 @@ impl Sole {
 
     /// Makes a pending timeout of the entry. `flags` says who owns it besides the engine.
     #[inline]
-    pub(crate) fn arm(self, home: *const (), task: Task, deadline: Subtick, flags: ArmFlags) -> Owned {
-        self.fill(home, task);
+    pub(crate) fn arm(self, home: Home<'_>, task: Task, deadline: Subtick, flags: ArmFlags) -> Owned {
+        self.fill(Some(home), task);
         self.state.arm(deadline, flags);
         self.0
     }

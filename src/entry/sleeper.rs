@@ -44,7 +44,7 @@ impl Sleeper {
     /// # Safety
     /// The caller is the future, which one thread at a time polls.
     #[inline]
-    pub(crate) unsafe fn watch(&self, waker: &Waker) -> bool {
+    pub(super) unsafe fn watch(&self, waker: &Waker) -> bool {
         // SAFETY: only the future replaces the waker, and the caller says that it is the future;
         // the taker only reads. A waker that was taken is compared by address.
         let same = self.waker.with(|current| unsafe { &*current }.will_wake(waker));

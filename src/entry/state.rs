@@ -204,7 +204,7 @@ impl State {
     /// PENDING → CANCELLED, by a caller that owns the entry. A periodic timeout is also cancelled
     /// while a run is under way.
     #[inline]
-    pub(crate) fn cancel(&self) -> Cancel {
+    pub(in crate::entry) fn cancel(&self) -> Cancel {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             if phase_of(word) != PENDING && !is_running(word) {
@@ -225,7 +225,7 @@ impl State {
     /// An unchanged deadline needs no write. The answer promises only that the word was pending
     /// with this deadline when it was read.
     #[inline]
-    pub(crate) fn reset(&self, deadline: Subtick, tell: Tell) -> Reset {
+    pub(in crate::entry) fn reset(&self, deadline: Subtick, tell: Tell) -> Reset {
         // The usual case: it is pending, the deadline becomes later, and no other thread changes
         // the word.
         let word = self.0.load(Ordering::Relaxed);
@@ -434,13 +434,13 @@ impl State {
 
     /// Gives up the group's ownership. Returns true if the group was the last owner, and has to
     /// give the entry back.
-    pub(crate) fn group_lets_go(&self) -> bool {
+    pub(in crate::entry) fn group_lets_go(&self) -> bool {
         self.0.fetch_and(!GROUP, Ordering::AcqRel) & (HANDLE | ENGINE) == 0
     }
 
     /// Gives up the handle's ownership.
     #[inline]
-    pub(crate) fn handle_lets_go(&self) -> HandleGone {
+    pub(in crate::entry) fn handle_lets_go(&self) -> HandleGone {
         // Acquire: if the other owners have gone, the last owner, which is going to reuse the
         // entry, must see what they did to it.
         let mut word = self.0.load(Ordering::Acquire);
@@ -461,12 +461,12 @@ impl State {
     /// passed this entry yet, the sweep may free everything right after. Returns true if the sweep
     /// has passed and counted this handle.
     #[inline]
-    pub(crate) fn free(&self) -> bool {
+    pub(in crate::entry) fn free(&self) -> bool {
         self.0.swap(FREE, Ordering::AcqRel) & ORPHAN != 0
     }
 
     /// Returns whether the arena's final sweep has passed this entry.
-    pub(crate) fn is_orphan(&self) -> bool {
+    pub(in crate::entry) fn is_orphan(&self) -> bool {
         self.0.load(Ordering::Relaxed) & ORPHAN != 0
     }
 

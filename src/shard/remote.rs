@@ -14,7 +14,7 @@ use super::inbox::{Inbox, Pushed};
 use super::side_queue::{SidePush, SideQueue};
 use super::stack::WAKE_DEPTH;
 use crate::count::{Counters, Fault, Heartbeat, Latenesses, Stall};
-use crate::entry::{Chain, Entry, MaybeLinked, Node, Owned, Token};
+use crate::entry::{Chain, Home, MaybeLinked, Node, Owned, Token};
 use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Condvar, Mutex, Ordering};
 use crate::time::{Subtick, Timeline};
 
@@ -85,14 +85,18 @@ pub(crate) struct Remote {
     pub(crate) fault: Fault,
     pub(crate) counters: CachePadded<Counters>,
     waker: Waker,
-    /// The engine that this is a part of, set once before anybody sees either. Only `engine` knows
-    /// its type.
+    /// The engine that this is a part of, which never changes. Only `engine` knows its type. Atomic
+    /// as a pointer that may be sent to other threads.
     engine: AtomicPtr<()>,
     index: usize,
 }
 
 impl Remote {
-    pub(crate) fn new(index: usize) -> Self {
+    /// Makes the remote of a shard of the engine at this address.
+    ///
+    /// # Safety
+    /// The remote becomes a part of that `Shared`, at that address, before anybody uses either.
+    pub(crate) unsafe fn new(index: usize, engine: NonNull<()>) -> Self {
         Self {
             inbox: CachePadded::new(Inbox::new()),
             cancelled: CachePadded::new(SideQueue::new()),
@@ -113,7 +117,7 @@ impl Remote {
             fault: Fault::default(),
             counters: CachePadded::default(),
             waker: Waker::default(),
-            engine: AtomicPtr::new(std::ptr::null_mut()),
+            engine: AtomicPtr::new(engine.as_ptr()),
             index,
         }
     }
@@ -121,36 +125,30 @@ impl Remote {
     /// Returns the remote of the shard that a timeout was scheduled on.
     #[inline]
     pub(crate) fn of(entry: &Owned) -> &Self {
-        // SAFETY: what borrows the entry's ownership keeps its engine.
-        unsafe { Self::of_entry(entry) }
+        // SAFETY: the entry was armed, and so has a home.
+        Self::at(unsafe { entry.home().unwrap_unchecked() })
     }
 
-    /// Like [`of`](Self::of), for any owner of the entry.
-    ///
-    /// # Safety
-    /// The entry was armed, and the caller is one of its owners for `'a`, so that the engine's
-    /// memory is still there.
+    /// Returns the remote at which an entry is at home.
     #[inline]
-    pub(crate) unsafe fn of_entry<'a>(entry: &Entry) -> &'a Self {
-        // SAFETY: `home` is the address of the remote that the entry was armed for, which is as
-        // old as the engine. The caller keeps the engine's memory.
-        unsafe { &*entry.home().cast() }
+    pub(crate) fn at(home: Home<'_>) -> &Self {
+        // SAFETY: a home is the address of a remote that is there for this lifetime.
+        unsafe { home.address().cast().as_ref() }
     }
 
-    pub(crate) fn set_engine(&self, engine: NonNull<()>) {
-        self.engine.store(engine.as_ptr(), Ordering::Relaxed);
+    /// Returns this remote for the entries that are armed for it.
+    #[inline]
+    pub(crate) fn as_home(&self) -> Home<'_> {
+        // SAFETY: this is a remote of an engine, as whoever made it has said. The pointer is to all
+        // of it.
+        unsafe { Home::new(NonNull::from(self).cast()) }
     }
 
-    /// Returns the engine that this remote is a part of, as [`set_engine`](Self::set_engine) stored
-    /// it.
+    /// Returns the address of the engine that this remote is a part of.
     #[inline]
     pub(crate) fn engine(&self) -> NonNull<()> {
-        // Relaxed: stored before the remote was shown to any other thread.
-        let engine = self.engine.load(Ordering::Relaxed);
-        debug_assert!(!engine.is_null());
-        // SAFETY: `set_engine` stored a pointer that is not null before the remote was shown to any
-        // other thread.
-        unsafe { NonNull::new_unchecked(engine) }
+        // SAFETY: `new` stored it from such a pointer.
+        unsafe { NonNull::new_unchecked(self.engine.load(Ordering::Relaxed)) }
     }
 
     /// Sets what wakes the worker. Called once, before anybody schedules.

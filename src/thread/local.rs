@@ -2,11 +2,10 @@
 
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::ptr::NonNull;
 
 use super::state::ThreadState;
 use crate::arena::{Arena, Growth};
-use crate::entry::{Entry, Sole};
+use crate::entry::{Handle, Listed, Sole};
 use crate::shard::Remote;
 
 /// The calling thread's state, with the arena of its engine. It can't be sent to another thread. So
@@ -70,15 +69,17 @@ impl<'a> Local<'a> {
         unsafe { self.state.flush(self.arena) };
     }
 
-    /// Puts an entry of `remote` on the list of tombstones, which is done before it becomes one.
-    /// Returns false if it does not belong there, or the list is full.
+    /// Puts the entry of a handle on the list of tombstones, which is done before it becomes one.
+    /// Returns `None` if it does not belong there, or the list is full.
     ///
     /// # Safety
-    /// As for `Tombstones::push`.
+    /// The entry is at home at `remote`. What is returned goes to [`Handle::leave_tombstone`] or
+    /// [`Handle::give_up`] next, for this handle, and if that fails to
+    /// [`take_back_tombstone`](ThreadState::take_back_tombstone) of this thread's state.
     #[inline]
-    pub(crate) unsafe fn put_tombstone(self, entry: NonNull<Entry>, remote: &Remote) -> bool {
-        // SAFETY: this value says whose the state is. The caller upholds the rest.
-        unsafe { self.state.put_tombstone(entry, remote) }
+    pub(crate) unsafe fn put_tombstone(self, handle: &Handle, remote: &Remote) -> Option<Listed> {
+        // SAFETY: this value says whose the state is. The caller says what it does with the entry.
+        unsafe { self.state.put_tombstone(handle, remote) }
     }
 }
 

@@ -10,7 +10,7 @@ use super::sharded_ref::LocalRefs;
 use super::tombstones::Tombstones;
 use crate::arena::{Arena, EntryCache, Growth};
 use crate::count::{Counter, Counts, Running};
-use crate::entry::{Entry, Sole};
+use crate::entry::{Handle, Listed, Sole, Tomb};
 use crate::shard::Remote;
 
 /// One thread's part of one engine. Only the engine gives it out (`Shared::with_thread_state` and
@@ -30,9 +30,8 @@ pub(crate) struct ThreadState {
     /// The remote of the home shard, on which this thread schedules; null before it has scheduled
     /// anything.
     home: Cell<*const Remote>,
-    /// The engine that it is a part of; null in a state that threads share. Only `engine` knows its
-    /// type.
-    engine: *const (),
+    /// The engine that it is a part of. Only `engine` knows its type.
+    engine: NonNull<()>,
     /// The home shard's index plus one, for other threads; 0 if there is no home yet.
     known_home: Counter,
     /// What the thread did on each other shard. A pool's threads need it, and threads that schedule
@@ -58,15 +57,13 @@ const _: () = {
 unsafe impl Sync for ThreadState {}
 
 impl ThreadState {
-    /// Makes a thread's own state, as a part of `engine`.
-    pub(crate) fn of(engine: *const ()) -> Self {
-        Self { engine, ..Self::in_teardown() }
-    }
-
-    /// Makes a state that threads in teardown share, because they have none of their own any more.
-    pub(crate) fn in_teardown() -> Self {
+    /// Makes a state that is used with the engine at this address.
+    ///
+    /// # Safety
+    /// This is the address of a `Shared`, which is there for as long as the state.
+    pub(crate) unsafe fn of(engine: NonNull<()>) -> Self {
         Self {
-            engine: ptr::null(),
+            engine,
             free: EntryCache::new(),
             tombstones: Tombstones::new(),
             home: Cell::new(ptr::null()),
@@ -78,9 +75,9 @@ impl ThreadState {
         }
     }
 
-    /// Returns the engine that a thread's own state is a part of, as given to [`of`](Self::of).
+    /// Returns the engine that the state is used with, as given to [`of`](Self::of).
     #[inline]
-    pub(crate) fn engine(&self) -> *const () {
+    pub(crate) fn engine(&self) -> NonNull<()> {
         self.engine
     }
 
@@ -165,25 +162,27 @@ impl ThreadState {
     /// Returns a tombstone of `remote`. It is in that inbox, or was when it became a tombstone, and
     /// may be revived there.
     #[inline]
-    pub(crate) fn take_tombstone(&self, remote: &Remote) -> Option<NonNull<Entry>> {
+    pub(crate) fn take_tombstone(&self, remote: &Remote) -> Option<Tomb> {
         if self.is_home(remote) { self.tombstones.take() } else { None }
     }
 
-    /// Puts an entry of `remote` on the list of tombstones; see [`Tombstones::push`]. Returns false
-    /// if it does not belong there, or the list is full.
+    /// Puts the entry of a handle on the list of tombstones; see [`Tombstones::push`]. Returns
+    /// `None` if it does not belong there, or the list is full.
     ///
     /// # Safety
-    /// As for [`Tombstones::push`]; and the state is the calling thread's.
+    /// The state is the calling thread's, and the entry is at home at `remote`. What is returned
+    /// goes to [`Handle::leave_tombstone`] or [`Handle::give_up`] next, for this handle, and if
+    /// that fails to [`take_back_tombstone`](Self::take_back_tombstone) of this state.
     #[inline]
-    pub(crate) unsafe fn put_tombstone(&self, entry: NonNull<Entry>, remote: &Remote) -> bool {
-        // SAFETY: the caller upholds what `push` asks for; the home, once there is one, stays the
-        // same.
-        self.is_home(remote) && unsafe { self.tombstones.push(entry) }
+    pub(crate) unsafe fn put_tombstone(&self, handle: &Handle, remote: &Remote) -> Option<Listed> {
+        // SAFETY: all entries of the list are of the thread's home, which, once there is one, stays
+        // the same. The caller says what it does with the entry next.
+        if self.is_home(remote) { unsafe { self.tombstones.push(handle) } } else { None }
     }
 
     /// Undoes the last [`put_tombstone`](Self::put_tombstone).
-    pub(crate) fn take_back_tombstone(&self) {
-        self.tombstones.take_back();
+    pub(crate) fn take_back_tombstone(&self, listed: Listed) {
+        self.tombstones.take_back(listed);
     }
 
     /// Gives the thread's free entries to the depot.

@@ -13,9 +13,9 @@
 //! proof is in `shard/README.md`, section 10.
 
 use std::cell::Cell;
-use std::ptr::{self, NonNull};
+use std::fmt;
 
-use crate::entry::{Entry, entry_ref};
+use crate::entry::{Handle, Listed, Tomb, Tombs};
 
 /// How many tombstones a thread keeps per engine: 4 KiB. A thread that cancels more at a time gives
 /// up the rest in the usual way.
@@ -24,80 +24,89 @@ const MOST: u16 = if cfg!(loom) { 2 } else { 64 };
 /// One producer's tombstones, all of one shard. The newest comes first, because it is in the cache.
 ///
 /// The list does not write to the newest one before the next is pushed: until it is a tombstone the
-/// worker may link it into a slot. So the newest has no link, and the list keeps the second, too.
-#[derive(Debug)]
+/// worker may link it into a slot. So the newest stands alone, and the older ones are linked.
 pub(super) struct Tombstones {
-    newest: Cell<*mut Entry>,
-    second: Cell<*mut Entry>,
+    newest: Cell<Option<Tomb>>,
+    older: Cell<Option<Tombs>>,
     len: Cell<u16>,
 }
 
 impl Tombstones {
     pub(super) fn new() -> Self {
-        let none = || Cell::new(ptr::null_mut());
-        Self { newest: none(), second: none(), len: Cell::new(0) }
+        Self { newest: Cell::new(None), older: Cell::new(None), len: Cell::new(0) }
     }
 
-    /// Puts an entry on the list, whose handle is about to go. Returns false if there is no room.
+    /// Puts the entry of a handle that is about to go on the list. Returns `None` if there is no
+    /// room.
     ///
-    /// The caller then makes it a tombstone by
-    /// [`State::leave_tombstone`](crate::entry::State::leave_tombstone) or
-    /// [`State::give_up`](crate::entry::State::give_up). That comes second, because afterwards the
-    /// engine may be gone. If it fails, [`take_back`](Self::take_back) undoes this call.
+    /// The caller then makes it a tombstone by [`Handle::leave_tombstone`] or [`Handle::give_up`].
+    /// That comes second, because afterwards the engine may be gone. If it fails,
+    /// [`take_back`](Self::take_back) undoes this call.
     ///
     /// # Safety
-    /// The caller owns the entry's handle, and makes it a tombstone next, or takes it back. The
-    /// entry is of the same shard as all entries of this list.
+    /// The value that is returned goes to one of these calls next, for this handle, and if that
+    /// fails to `take_back`, for this list. The entry is of the same shard as all entries of this
+    /// list.
     #[inline]
-    pub(super) unsafe fn push(&self, entry: NonNull<Entry>) -> bool {
+    pub(super) unsafe fn push(&self, handle: &Handle) -> Option<Listed> {
         if self.len.get() == MOST {
-            return false;
+            return None;
         }
+        // SAFETY: it goes on the list, and the caller says what becomes of the handle next.
+        let (entry, listed) = unsafe { Tomb::of(handle.address()) };
+        // Loom sees this, and so a push that comes after the exchange.
         #[cfg(loom)]
-        {
-            // SAFETY: the caller owns the handle, which keeps the entry alive.
-            let this = unsafe { entry_ref(entry) };
-            // Loom sees this, and so a push that comes after the exchange.
-            this.home();
-            this.set_in_use(false);
-        }
-        if let Some(second) = NonNull::new(self.newest.replace(entry.as_ptr())) {
-            // SAFETY: a tombstone of this list, which lives as long as the engine.
-            unsafe { entry_ref(second) }.set_next_tombstone(self.second.get());
-            self.second.set(second.as_ptr());
+        entry.set_in_use(false);
+        if let Some(second) = self.newest.replace(Some(entry)) {
+            self.older.set(Some(Tombs::put(second, self.older.take())));
         }
         self.len.set(self.len.get() + 1);
-        true
+        Some(listed)
     }
 
     /// Takes the newest entry off the list again, because it did not become a tombstone.
     #[cold]
-    pub(super) fn take_back(&self) {
-        let _entry = self.take();
+    pub(super) fn take_back(&self, listed: Listed) {
+        let entry = self.take();
         #[cfg(loom)]
-        _entry.into_iter().for_each(|entry| {
-            // SAFETY: the caller owns the handle, which keeps the entry alive.
-            unsafe { entry_ref(entry) }.set_in_use(true);
-        });
+        entry.iter().for_each(|entry| entry.set_in_use(true));
+        drop((entry, listed));
     }
 
     /// Returns the newest tombstone: the caller's to revive.
     #[inline]
-    pub(super) fn take(&self) -> Option<NonNull<Entry>> {
-        let entry = NonNull::new(self.newest.replace(self.second.get()))?;
-        if let Some(second) = NonNull::new(self.second.get()) {
-            // SAFETY: entries live as long as the engine that this is a part of, and tombstones
-            // belong to this list.
-            self.second.set(unsafe { entry_ref(second) }.next_tombstone());
-        }
+    pub(super) fn take(&self) -> Option<Tomb> {
+        let newest = self.newest.take()?;
         self.len.set(self.len.get() - 1);
-        Some(entry)
+        if self.len.get() > 0
+            && let Some(older) = self.older.take()
+        {
+            let (second, others) = older.take();
+            self.newest.set(Some(second));
+            self.older.set(others);
+        }
+        Some(newest)
+    }
+}
+
+impl fmt::Debug for Tombstones {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tombstones").field("len", &self.len).finish_non_exhaustive()
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::ptr::{self, NonNull};
+
     use super::*;
+    use crate::entry::Entry;
+
+    /// The test owns the entries, which are in no list.
+    fn push(tombstones: &Tombstones, entry: &Entry) -> Option<Listed> {
+        // SAFETY: there is no handle and no worker; the test makes and takes all of it.
+        unsafe { tombstones.push(&Handle::new(NonNull::from(entry))) }
+    }
 
     #[test]
     fn tombstones_are_kept_up_to_a_bound_and_come_back_the_newest_first() {
@@ -105,10 +114,9 @@ mod tests {
         let (tombstones, entries): (_, Vec<_>) = (Tombstones::new(), (0..=MOST).map(|_| Entry::new_free()).collect());
         assert_eq!(tombstones.take(), None);
         for _ in 0..2 {
-            // SAFETY: the test owns the entries, which are in no list.
-            let taken: Vec<_> = entries.iter().map(|entry| unsafe { tombstones.push(NonNull::from(entry)) }).collect();
+            let taken: Vec<_> = entries.iter().map(|entry| push(&tombstones, entry).is_some()).collect();
             assert!(taken[..most].iter().all(|taken| *taken) && !taken[most], "no more than there is room for");
-            let back = std::iter::from_fn(|| tombstones.take());
+            let back = std::iter::from_fn(|| tombstones.take().map(|entry| entry.address()));
             assert!(back.eq(entries[..most].iter().rev().map(NonNull::from)));
         }
     }
@@ -120,8 +128,7 @@ mod tests {
             // The worker may link it into a slot until it is a tombstone.
             let slot = ptr::dangling_mut();
             entry.set_back(slot);
-            // SAFETY: the test owns the entries, which are in no list.
-            assert!(unsafe { tombstones.push(NonNull::from(entry)) });
+            assert!(push(&tombstones, entry).is_some());
             assert_eq!(entry.back(), slot);
             assert!(before.is_none_or(|before: usize| entries[before].back() != slot));
         }
@@ -130,9 +137,10 @@ mod tests {
     #[test]
     fn the_newest_tombstone_can_be_taken_back() {
         let (tombstones, entries) = (Tombstones::new(), [Entry::new_free(), Entry::new_free()]);
-        // SAFETY: the test owns the entries, which are in no list.
-        entries.iter().for_each(|entry| assert!(unsafe { tombstones.push(NonNull::from(entry)) }));
-        tombstones.take_back();
-        assert_eq!((tombstones.take(), tombstones.take()), (Some(NonNull::from(&entries[0])), None));
+        let listed = [&entries[0], &entries[1]].map(|entry| push(&tombstones, entry).expect("room"));
+        let [_, newest] = listed;
+        tombstones.take_back(newest);
+        let left = [tombstones.take(), tombstones.take()].map(|entry| entry.map(|entry| entry.address()));
+        assert_eq!(left, [Some(NonNull::from(&entries[0])), None]);
     }
 }

@@ -8,7 +8,6 @@ use super::error::Refusal;
 use super::guard::TimeoutGuard;
 use super::schedule::Target;
 use crate::engine::{EngineRef, Shared};
-use crate::entry::entry_ref;
 use crate::time::{Subtick, Timeline};
 
 /// An alarm that is set. Dropping it cancels it.
@@ -47,7 +46,8 @@ impl Timer {
 
     /// A counted reference to the engine, which a future holds.
     pub(crate) fn engine_ref(&self) -> EngineRef {
-        self.engine.shared.engine_ref()
+        // SAFETY: this is a timer of the engine.
+        unsafe { self.engine.shared.engine_ref() }
     }
 }
 
@@ -81,16 +81,11 @@ impl Alarm {
 
     /// Returns whether it has rung. If it has not, it will wake `waker` and no other.
     pub(crate) fn poll(&mut self, waker: &Waker) -> Ring {
-        // SAFETY: this alarm owns the handle, which keeps its entry alive.
-        let entry = unsafe { entry_ref(self.timeout.as_entry()) };
-        // Read the state first. If it is pending now, the waker in the entry has not been dropped.
-        // So it is not another waker that has since got the same address.
-        // SAFETY: the caller has this alarm alone, so it is the future, and one thread polls it.
-        if entry.state.is_pending() && entry.as_sleeper().is_some_and(|sleeper| unsafe { sleeper.watch(waker) }) {
+        if self.timeout.watch(waker) {
             // In a forked child no worker and no driver will wake it.
             return if self.timeout.shared().is_forked() { Ring::Never } else { Ring::NotYet };
         }
-        if entry.state.is_expired() { Ring::Rang } else { Ring::Ended }
+        if self.timeout.is_expired() { Ring::Rang } else { Ring::Ended }
     }
 
     pub(crate) fn has_rung(&self) -> bool {

@@ -340,7 +340,9 @@ impl Drop for Owner {
     fn drop(&mut self) {
         // SAFETY: this is the destructor, which runs once. Nothing reads the field after it.
         let engine = unsafe { ManuallyDrop::take(&mut self.engine) };
-        self.shared.close_refs(move || drop(engine));
+        // SAFETY: the owner of the timers ends once, after all of them. The engine holds its shared
+        // part.
+        unsafe { self.shared.close_refs(move || drop(engine)) };
     }
 }
 

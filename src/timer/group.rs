@@ -10,7 +10,7 @@ use super::error::ScheduleError;
 use super::members::{Members, let_go};
 use super::schedule::{Target, schedule_methods};
 use super::timeout::{Timeout, cancel};
-use crate::entry::{MissedTicks, Schedule};
+use crate::entry::{Member, MissedTicks, Schedule};
 use crate::executor::report;
 
 /// Timeouts that can be cancelled all at once. [`Timer::group`](crate::Timer::group) makes a group.
@@ -111,17 +111,13 @@ impl Group {
         let shared = &self.timer.engine.shared;
         // The lock is not held here: a task may hold the group, and schedule in it when it is
         // dropped.
-        let cancel_one = |entry| {
+        let cancel_one = |member: Member| {
             let dispose = |task| {
                 let dropped = catch_unwind(AssertUnwindSafe(|| drop(task)));
                 dropped.unwrap_or_else(|panic| report(shared, panic));
             };
-            // SAFETY: `take` has removed the entry from the list, so this thread holds the group's
-            // ownership of it.
-            let cancelled = unsafe { cancel(entry, dispose) };
-            // SAFETY: this thread holds the group's ownership of the entry, which is of this
-            // engine, and gives it up here, once.
-            unsafe { let_go(shared, entry) };
+            let cancelled = cancel(&member, dispose);
+            let_go(shared, member);
             usize::from(cancelled)
         };
         self.members.take().into_iter().map(cancel_one).sum()
@@ -146,9 +142,7 @@ impl Drop for Group {
         if self.cancels_on_drop {
             self.cancel_all();
         }
-        // SAFETY: `take` has removed the entries from the list, so this thread holds the group's
-        // ownership of each. They are of this engine, and the ownership is given up here, once.
-        self.members.take().into_iter().for_each(|entry| unsafe { let_go(&self.timer.engine.shared, entry) });
+        self.members.take().into_iter().for_each(|member| let_go(&self.timer.engine.shared, member));
     }
 }
 

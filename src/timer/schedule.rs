@@ -8,7 +8,7 @@ use super::error::{Refusal, ScheduleError};
 use super::members::Members;
 use super::timeout::Timeout;
 use crate::engine::Shared;
-use crate::entry::{ArmFlags, Entry, FnNext, FnRepeat, Owned, Repeat, Schedule, Series, Sole, Task, entry_ref};
+use crate::entry::{ArmFlags, Entry, FnNext, FnRepeat, Owned, Repeat, Schedule, Series, Sole, Task};
 use crate::shard::Remote;
 use crate::thread::Local;
 use crate::time::Subtick;
@@ -246,21 +246,15 @@ impl Target<'_> {
             return Err((Refusal::Full, work));
         }
         let entry = match mine.take_tombstone(remote) {
-            Some(entry) => {
-                // SAFETY: a tombstone that `take_tombstone` returned is this thread's to arm again,
-                // and its entry is alive.
-                let tombstone = unsafe { entry_ref(entry) };
-                tombstone.put_new_task(work.into_task());
-                if tombstone.state.revive(deadline, flags) {
+            Some(tombstone) => match tombstone.revive(work.into_task(), deadline, flags) {
+                Ok(entry) => {
                     remote.wake_for_revived(deadline, shared.timeline());
                     counts.scheduled.add(1);
                     return Ok(entry);
                 }
                 // The worker has let go of it in between, so it is an entry like any other.
-                tombstone.state.arm(deadline, flags);
-                // SAFETY: it is in no list, and was just armed.
-                unsafe { Owned::new(entry) }
-            }
+                Err(entry) => entry,
+            },
             None => {
                 let Some(entry) = shared.take_entry(mine, remote) else {
                     shared.give_places_back(1);
@@ -296,7 +290,7 @@ impl Target<'_> {
 /// Writes the work into a free entry, and arms it.
 #[inline]
 pub(super) fn arm<W: Work>(entry: Sole, remote: &Remote, deadline: Subtick, flags: ArmFlags, work: W) -> Owned {
-    entry.arm(std::ptr::from_ref(remote).cast(), work.into_task(), deadline, flags)
+    entry.arm(remote.as_home(), work.into_task(), deadline, flags)
 }
 
 /// Takes the work out of an entry again, and frees the entry.

@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::engine::{Patience, Shared};
-use crate::entry::{Cancel, Entry, MaybeLinked, Node, Reset, Task, Tell, entry_ref};
+use crate::entry::{Cancelling, Entry, Handle, Held, Node, Reset, Task, Tell};
 use crate::shard::Remote;
 use crate::sync::prefetch;
 use crate::time::{Subtick, Timeline, UpperBound};
@@ -56,42 +57,22 @@ use crate::time::{Subtick, Timeline, UpperBound};
 #[must_use = "dropping a Timeout detaches it: it still fires, and can't be cancelled or reset any more; \
               write `let _ =` for that, or use `schedule_detached` for a task that runs once"]
 pub struct Timeout {
-    entry: NonNull<Entry>,
+    handle: Handle,
 }
 
 const _: () = assert!(size_of::<Option<Timeout>>() == 8);
 
-// SAFETY: a handle reads and changes its entry only through the atomic state word, and does only
-// what that word allows. Any thread may do that.
-unsafe impl Send for Timeout {}
-// SAFETY: the state word is atomic, so threads that share a handle may use it at the same time.
-unsafe impl Sync for Timeout {}
-
 /// Cancels a timeout, and gives its task to `dispose` last. The task of a run that is under way is
 /// not given: its runner drops it. Returns false if the timeout was no longer pending.
-///
-/// # Safety
-/// The caller is one of the entry's owners.
 #[inline]
-pub(super) unsafe fn cancel(entry: NonNull<Entry>, dispose: impl FnOnce(Task)) -> bool {
-    // SAFETY: the caller is an owner of the entry, which keeps it alive.
-    let this = unsafe { entry_ref(entry) };
-    // SAFETY: the schedule wrote the pointer. The remote is a part of the engine, which lives as
-    // long as any owner, and the caller is one.
-    let remote = unsafe { Remote::of_entry(this) };
-    let task = match this.state.cancel() {
-        Cancel::TooLate => return false,
-        Cancel::WonRunning => None,
-        Cancel::Won => {
-            // SAFETY: this call won the cancel, so the task is its own to take, once.
-            Some(unsafe { this.take_task() })
-        }
-        Cancel::WonLinked => {
-            // SAFETY: this call won the cancel, so the task is its own to take, once.
-            let task = unsafe { this.take_task() };
-            // SAFETY: this call won the cancel and has taken the task. The caller is an owner of
-            // the entry until this function returns.
-            remote.push_cancelled(unsafe { MaybeLinked::new(entry) });
+pub(super) fn cancel(held: &Held, dispose: impl FnOnce(Task)) -> bool {
+    let remote = Remote::at(held.home());
+    let task = match held.cancel() {
+        Cancelling::TooLate => return false,
+        Cancelling::WonRunning => None,
+        Cancelling::Won(task) => Some(task),
+        Cancelling::WonLinked(task, entry) => {
+            remote.push_cancelled(entry);
             Some(task)
         }
     };
@@ -119,23 +100,31 @@ pub(super) enum Moved {
 impl Timeout {
     /// # Safety
     /// The entry was armed with a handle. The caller makes it here, once.
+    #[inline]
     pub(super) unsafe fn new(entry: NonNull<Entry>) -> Self {
-        Self { entry }
+        // SAFETY: the caller says that the handle is there, and hands it over.
+        Self { handle: unsafe { Handle::new(entry) } }
+    }
+
+    /// # Safety
+    /// The value is not used again, nor dropped.
+    #[inline]
+    unsafe fn take_handle(&mut self) -> Handle {
+        // SAFETY: the caller forgets the handle that is left behind.
+        unsafe { ptr::read(&raw const self.handle) }
     }
 
     pub(super) fn as_entry(&self) -> NonNull<Entry> {
-        self.entry
-    }
-
-    fn entry(&self) -> &Entry {
-        // SAFETY: this handle is an owner of its entry, and keeps it alive.
-        unsafe { entry_ref(self.entry) }
+        self.handle.address()
     }
 
     pub(super) fn remote(&self) -> &Remote {
-        // SAFETY: the schedule wrote the pointer. The remote is a part of the engine, which lives
-        // as long as this handle.
-        unsafe { Remote::of_entry(self.entry()) }
+        Remote::at(self.handle.home())
+    }
+
+    /// See [`Handle::watch`].
+    pub(super) fn watch(&mut self, waker: &Waker) -> bool {
+        self.handle.watch(waker)
     }
 
     pub(super) fn shared(&self) -> &Shared {
@@ -201,8 +190,7 @@ impl Timeout {
     /// # Panics
     /// Panics if a destructor of the task's captures does. The timeout is cancelled all the same.
     pub fn cancel(&self) -> bool {
-        // SAFETY: this handle is an owner of its entry.
-        unsafe { cancel(self.entry, drop) }
+        cancel(&self.handle, drop)
     }
 
     /// Cancels the timeout, as [`cancel`](Self::cancel) does, and drops the handle.
@@ -229,15 +217,15 @@ impl Timeout {
     /// Panics if a destructor of the task's captures does. The timeout is cancelled all the same.
     #[inline]
     pub fn cancel_owned(self) -> bool {
-        let this = ManuallyDrop::new(self);
-        // SAFETY: the handle owns its entry, and is dropped below only if it was not given up here.
-        match unsafe { Shared::give_up(this.entry) } {
-            Some(task) => {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: it is never dropped, nor used below.
+        match Shared::give_up(unsafe { this.take_handle() }) {
+            Ok(task) => {
                 drop(task);
                 true
             }
             // The handle is dropped even if a destructor of the task panics here.
-            None => ManuallyDrop::into_inner(this).cancel(),
+            Err(handle) => Self { handle }.cancel(),
         }
     }
 
@@ -284,7 +272,7 @@ impl Timeout {
     /// ```
     #[must_use = "false: it has fired, or is about to, and was not moved (see `reset`)"]
     pub fn reset(&self, delay: Duration) -> bool {
-        prefetch(self.entry.as_ptr());
+        prefetch(self.handle.address().as_ptr());
         let look = UpperBound::look();
         self.reset_by(|timeline| timeline.deadline_after_look(look, delay))
     }
@@ -340,7 +328,7 @@ impl Timeout {
     /// has to be told.
     #[inline]
     pub(super) fn move_to(&self, deadline: Subtick, to_earlier: impl FnOnce() -> Moved) -> Moved {
-        match self.entry().state.reset(deadline, Tell::NotYet) {
+        match self.handle.reset(deadline, Tell::NotYet) {
             Reset::TooLate => Moved::No,
             Reset::Later => Moved::Later,
             Reset::Earlier => Moved::Earlier,
@@ -361,28 +349,28 @@ impl Timeout {
     pub(super) fn move_to_earlier(&self, shared: &Shared, deadline: Subtick, patience: &mut Patience) -> Moved {
         // Without a node, so without memory, the worker goes through its whole wheel.
         let node = shared.with_thread_state(|mine| shared.take_node(mine, self.remote(), patience));
-        let has_node = node.is_some();
-        let tell = if has_node { Tell::ByQueue } else { Tell::ByRescan };
-        let (remote, reset) = (self.remote(), self.entry().state.reset(deadline, tell));
-        let unused = match (reset, node) {
-            (Reset::EarlierQueued, Some(node)) => {
-                // SAFETY: this reset has set RESET_QUEUED.
-                let node = unsafe { Node::new(node, self.entry) };
-                let pushed = remote.push_reset(node, || self.entry().state.deadline(), shared.timeline());
-                pushed.err().map(Node::into_sole)
-            }
-            (Reset::Earlier, None) => {
-                remote.ask_for_rescan(deadline, shared.timeline());
-                None
-            }
-            (_, node) => node,
+        let (remote, timeline) = (self.remote(), shared.timeline());
+        let Some(free) = node else {
+            return match self.handle.reset(deadline, Tell::ByRescan) {
+                Reset::TooLate => Moved::No,
+                Reset::Earlier => {
+                    remote.ask_for_rescan(deadline, timeline);
+                    Moved::Told
+                }
+                _ => Moved::Told,
+            };
         };
-        unused.into_iter().for_each(|node| shared.put_entry(node));
-        match reset {
-            Reset::TooLate => Moved::No,
-            Reset::Earlier if has_node => Moved::Earlier,
-            _ => Moved::Told,
-        }
+        let (moved, unused) = match self.handle.reset_by_node(deadline, free) {
+            Ok(node) => {
+                let pushed = remote.push_reset(node, || self.handle.deadline(), timeline);
+                (Moved::Told, pushed.err().map(Node::into_sole))
+            }
+            Err((Reset::TooLate, free)) => (Moved::No, Some(free)),
+            Err((Reset::Earlier, free)) => (Moved::Earlier, Some(free)),
+            Err((_, free)) => (Moved::Told, Some(free)),
+        };
+        unused.into_iter().for_each(|free| shared.put_entry(free));
+        moved
     }
 
     /// Returns whether the timeout is pending: it has neither expired nor been cancelled. A
@@ -390,7 +378,7 @@ impl Timeout {
     /// allocates.
     #[must_use]
     pub fn is_pending(&self) -> bool {
-        self.entry().state.is_pending()
+        self.handle.is_pending()
     }
 
     /// Returns whether the timeout has expired: its deadline has come, and its task has run, is
@@ -398,7 +386,7 @@ impl Timeout {
     /// panicked. The call neither blocks nor allocates.
     #[must_use]
     pub fn is_expired(&self) -> bool {
-        self.entry().state.is_expired()
+        self.handle.is_expired()
     }
 
     /// Returns whether the timeout was cancelled, handed back unfired by a shutdown, or dropped
@@ -406,7 +394,7 @@ impl Timeout {
     /// after the run under way. The call neither blocks nor allocates.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.entry().state.is_cancelled()
+        self.handle.is_cancelled()
     }
 
     /// Returns the deadline as of the last successful reset, rounded up to a part of a tick (see
@@ -435,14 +423,14 @@ impl Timeout {
     }
 
     pub(super) fn deadline_by_word(&self) -> Subtick {
-        self.entry().state.deadline()
+        self.handle.deadline()
     }
 }
 
 impl Drop for Timeout {
     fn drop(&mut self) {
-        // SAFETY: this destructor runs once, and gives up the entry's handle, which `self` owns.
-        unsafe { Shared::drop_handle(self.entry) };
+        // SAFETY: this is the destructor, which runs once. Nothing reads the field after it.
+        Shared::drop_handle(unsafe { self.take_handle() });
     }
 }
 

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 use super::oracle::Oracle;
 use super::*;
-use crate::entry::{ArmFlags, Entry, Reset, Still, Task, Tell, Token};
+use crate::entry::{ArmFlags, Entry, Handle, Home, Reset, Still, Task, Tell, Token};
 
 /// An entry of the test's own. It is held by its address alone, as in the arena, because a `Box`
 /// that is moved says that no other pointer points there.
@@ -28,6 +28,11 @@ impl Held {
     fn entry(&self) -> &Entry {
         // SAFETY: it lives until it is dropped, and is only ever shared.
         unsafe { self.0.as_ref() }
+    }
+
+    fn reset(&self, deadline: Subtick, tell: Tell) -> Reset {
+        // SAFETY: it is armed with a handle, which does not let it go here.
+        unsafe { Handle::new(self.0) }.reset(deadline, tell)
     }
 
     /// Returns what a queue of the shard would name.
@@ -92,7 +97,9 @@ impl Bench {
         let (id, deadline) = (self.next_id, Subtick::new(deadline));
         self.next_id += 1;
         let held = Held::new();
-        held.entry().fill(std::ptr::without_provenance(id), Task::new(|| ()));
+        let id_as_address = NonNull::new(std::ptr::without_provenance_mut(id + 1)).expect("not null");
+        // SAFETY: nobody looks for a remote there.
+        held.entry().fill(Some(unsafe { Home::new(id_as_address) }), Task::new(|| ()));
         held.entry().state.arm(deadline, ArmFlags::HANDLE);
         self.wheel.insert(held.linkable(), deadline);
         self.entries.insert(id, held);
@@ -106,7 +113,7 @@ impl Bench {
     fn reset(&mut self, id: usize, deadline: u64) {
         let deadline = Subtick::new(deadline);
         let held = &self.entries[&id];
-        match held.entry().state.reset(deadline, Tell::ByQueue) {
+        match held.reset(deadline, Tell::ByQueue) {
             Reset::Later => {}
             Reset::Earlier => {
                 // The worker does this with the reset queue.
@@ -121,7 +128,7 @@ impl Bench {
     }
 
     fn reset_unsaid(&mut self, id: usize, deadline: u64) {
-        assert_eq!(self.entries[&id].entry().state.reset(Subtick::new(deadline), Tell::ByRescan), Reset::Earlier);
+        assert_eq!(self.entries[&id].reset(Subtick::new(deadline), Tell::ByRescan), Reset::Earlier);
         self.oracle.reset(id, deadline);
         self.in_order.remove(&id);
         self.wants_rescan = true;
@@ -147,7 +154,7 @@ impl Bench {
             let Ok(once) = entry.look() else { panic!("they run once") };
             match once.batch(now) {
                 Ok(entry) => {
-                    let id = entry.into_owned().home().addr();
+                    let id = entry.into_owned().home().expect("it was filled").address().addr().get() - 1;
                     assert!(self.oracle.deadline(id).is_some_and(|deadline| deadline <= self.now), "early");
                     fired.push(id);
                 }

@@ -111,15 +111,14 @@ fn the_release_sees_what_was_done_with_each_reference() {
     unsafe impl Sync for Counted {}
     check(None, || {
         let counted = Counted { refs: ShardedRef::new(), count: LocalRefs::new(), used: ProtocolCell::new(false) };
-        // SAFETY: the count is closed below.
+        // SAFETY: the counts are closed below.
         unsafe { counted.count.add() };
         let counted = Arc::new(counted);
         let theirs = Arc::clone(&counted);
         let reference = thread::spawn(move || {
             // SAFETY: loom checks it.
             theirs.used.with_mut(|used| unsafe { *used = true });
-            // SAFETY: it was added above, and `remove` says whether the count is this thread's to
-            // settle.
+            // SAFETY: this is the reference that was added, and `remove` says whether to settle.
             unsafe {
                 if theirs.count.remove() {
                     ShardedRef::settle(&theirs.refs, 1);

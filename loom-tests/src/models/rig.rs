@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 pub(super) use super::ledger::Ledger;
 use crate::arena::Arena;
 use crate::engine::{Batch, Core, Due, Limits, Patience, PeriodicRun, Shared, SharedPlan, SharedRef};
-use crate::entry::{ArmFlags, Entry, Fired, FnNext, Node, Owned, Reset, Schedule, Series, Sole, Task, Tell, entry_ref};
+use crate::entry::{
+    ArmFlags, Entry, Fired, FnNext, Handle, Node, Owned, Reset, Schedule, Series, Sole, Task, Tell, entry_ref,
+};
 use crate::executor::run_here;
 use crate::shard::{Remote, Wake};
 use crate::sync::thread::{self, JoinHandle, Thread};
@@ -95,11 +97,9 @@ pub(super) fn shutdown_elsewhere(timer: &Timer, driver: Driver, how: Shutdown) -
 
 /// Returns the entries of this timeout's engine that are not free, its own included.
 pub(super) fn entries_in_use(timeout: &Timeout) -> usize {
-    // SAFETY: a `Timeout` is its entry's address (see `Armed::handle`); the caller's handle keeps
-    // the entry alive.
-    let entry = unsafe { entry_ref(std::mem::transmute_copy::<Timeout, NonNull<Entry>>(timeout)) };
-    // SAFETY: the handle keeps its engine's memory alive.
-    Shared::of_remote(unsafe { entry.home().cast::<Remote>().as_ref() }.expect("it is pushed")).arena.in_use()
+    // SAFETY: a `Timeout` is a handle (see `Armed::handle`), which is only borrowed here.
+    let handle = unsafe { &*std::ptr::from_ref(timeout).cast::<Handle>() };
+    Shared::of_remote(Remote::at(handle.home())).arena.in_use()
 }
 
 /// Returns an engine with workers, which park without end: no time passes for them until another
@@ -216,7 +216,7 @@ impl Bare {
         let remote = self.shared.remote(0);
         let flags = if with_handle { ArmFlags::HANDLE } else { ArmFlags::NONE };
         let entry = self.shared.with_thread_state(|mine| self.shared.take_entry(mine, remote)).expect("memory");
-        let entry = entry.arm(std::ptr::from_ref(remote).cast(), Task::new(task), deadline, flags).into_raw();
+        let entry = entry.arm(remote.as_home(), Task::new(task), deadline, flags).into_raw();
         Armed { entry, deadline }
     }
 
@@ -232,7 +232,7 @@ impl Bare {
         let first = Moment { ns: 0, deadline: Subtick::ZERO };
         let task = Task::series(Series::new(Schedule::AsTaskSays, first, FnNext(ledger.repeated(answer))));
         let flags = ArmFlags::HANDLE.and(ArmFlags::SERIES);
-        let entry = entry.arm(std::ptr::from_ref(remote).cast(), task, Subtick::ZERO, flags);
+        let entry = entry.arm(remote.as_home(), task, Subtick::ZERO, flags);
         let handle = Armed { entry: NonNull::from(&*entry), deadline: Subtick::ZERO }.handle();
         let Ok(Fired::Run(run)) = entry.expire_early() else { unreachable!("just armed") };
         (PeriodicRun::new(run), handle)
@@ -264,19 +264,15 @@ impl Bare {
             let whole = armed;
             let (entry, remote) = (whole.entry, shared.remote(0));
             // SAFETY: the model's main thread holds the entry's handle, which keeps it alive.
-            let unused = match unsafe { entry_ref(entry) }.state.reset(deadline, Tell::ByQueue) {
-                Reset::EarlierQueued => {
-                    // SAFETY: the reset has set RESET_QUEUED.
-                    let node = unsafe { Node::new(node, entry) };
-                    // SAFETY: the handle keeps the entry alive.
-                    let deadline = || unsafe { entry_ref(entry) }.state.deadline();
-                    remote.push_reset(node, deadline, shared.timeline()).err().map(Node::into_sole)
-                }
-                Reset::Earlier => {
-                    remote.ring_if_it_sleeps_past(deadline, shared.timeline());
+            let handle = unsafe { Handle::new(entry) };
+            let unused = match handle.reset_by_node(deadline, node) {
+                Ok(node) => remote.push_reset(node, || handle.deadline(), shared.timeline()).err().map(Node::into_sole),
+                Err((reset, node)) => {
+                    if reset == Reset::Earlier {
+                        remote.ring_if_it_sleeps_past(deadline, shared.timeline());
+                    }
                     Some(node)
                 }
-                _ => Some(node),
             };
             unused.into_iter().for_each(|node| shared.put_entry(node));
         }
@@ -289,8 +285,8 @@ impl Bare {
         move || {
             let whole = armed;
             // SAFETY: the model's main thread holds the entry's handle, which keeps it alive.
-            let state = &unsafe { entry_ref(whole.entry) }.state;
-            assert_eq!(state.reset(deadline, Tell::ByRescan), Reset::Earlier);
+            let handle = unsafe { Handle::new(whole.entry) };
+            assert_eq!(handle.reset(deadline, Tell::ByRescan), Reset::Earlier);
             shared.remote(0).ask_for_rescan(deadline, shared.timeline());
         }
     }

@@ -1,11 +1,14 @@
 //! The state word: there is one way out of PENDING, and the thread that takes it owns the task.
 
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use super::check::check;
 use super::rig::Ledger;
-use crate::entry::{ArmFlags, Cancel, EngineGone, Entry, Expire, HandleGone, Reset, Task, Tell, Transfer};
+use crate::entry::{
+    ArmFlags, Cancel, Cancelling, EngineGone, Entry, Expire, Handle, HandleLetGo, Home, Member, Reset, Task, Tell,
+    Transfer,
+};
 use crate::sync::thread;
 use crate::time::Subtick;
 
@@ -16,19 +19,38 @@ fn tick(n: u64) -> Subtick {
 /// Returns an entry outside of any arena, with a handle, in the state in which the worker links it.
 fn linked(ledger: &Ledger, deadline: u64) -> Arc<Entry> {
     let entry = Arc::new(Entry::new_free());
-    entry.fill(ptr::null(), Task::new(ledger.task()));
+    entry.fill(None, Task::new(ledger.task()));
     entry.state.arm(tick(deadline), ArmFlags::HANDLE);
     assert_eq!(entry.state.link(), Transfer::Pending(tick(deadline)));
     entry
 }
 
+/// Returns the entry's handle, which each model lets go once.
+fn handle(entry: &Entry) -> Handle {
+    // SAFETY: the entry was armed with a handle, and lives as long as the model.
+    unsafe { Handle::new(NonNull::from(entry)) }
+}
+
 fn cancel(entry: &Entry) -> Cancel {
-    let cancel = entry.state.cancel();
-    if cancel != Cancel::TooLate {
-        // SAFETY: this thread has just taken the entry out of PENDING, and owns its task.
-        drop(unsafe { entry.take_task() });
+    match handle(entry).cancel() {
+        Cancelling::TooLate => Cancel::TooLate,
+        Cancelling::WonRunning => Cancel::WonRunning,
+        Cancelling::Won(_) => Cancel::Won,
+        Cancelling::WonLinked(..) => Cancel::WonLinked,
     }
-    cancel
+}
+
+/// Lets go of the handle. If it is the last owner, the entry is used again, by `reuse`.
+fn let_go(entry: &Entry, reuse: &impl Fn(&Entry)) -> bool {
+    match handle(entry).let_go() {
+        HandleLetGo::Last(handle) => {
+            reuse(entry);
+            assert!(handle.free().is_none());
+            true
+        }
+        HandleLetGo::OthersOwn => false,
+        HandleLetGo::Orphan(_) => panic!("no engine has ended"),
+    }
 }
 
 fn expire(entry: &Entry, now: u64) -> Expire {
@@ -68,7 +90,7 @@ fn a_reset_to_later_holds_against_the_worker_and_a_cancel() {
         let ledger = Ledger::default();
         let entry = linked(&ledger, 1);
         let (a, b) = (Arc::clone(&entry), Arc::clone(&entry));
-        let reset = thread::spawn(move || a.state.reset(tick(5), Tell::ByQueue));
+        let reset = thread::spawn(move || handle(&a).reset(tick(5), Tell::ByQueue));
         let cancel = thread::spawn(move || cancel(&b));
         let at_1 = expire(&entry, 1);
         let (reset, cancel) = (reset.join().expect("no panic"), cancel.join().expect("no panic"));
@@ -96,7 +118,7 @@ fn a_reset_to_earlier_is_queued_or_not_at_all() {
         let ledger = Ledger::default();
         let entry = linked(&ledger, 5);
         let (a, b) = (Arc::clone(&entry), Arc::clone(&entry));
-        let reset = thread::spawn(move || a.state.reset(tick(1), Tell::ByQueue));
+        let reset = thread::spawn(move || handle(&a).reset(tick(1), Tell::ByQueue));
         let cancel = thread::spawn(move || cancel(&b));
         let in_slot = expire(&entry, 5);
         let (reset, cancel) = (reset.join().expect("no panic"), cancel.join().expect("no panic"));
@@ -131,16 +153,12 @@ fn exactly_one_owner_lets_go_last() {
         let reuse = move |entry: &Entry| {
             entry.set_next(ptr::null_mut());
             entry.set_in_use(false);
-            entry.fill(ptr::null(), Task::new(again.task()));
+            entry.fill(None, Task::new(again.task()));
         };
         let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
         let handle = thread::spawn(move || {
             cancel(&theirs);
-            let last = theirs.state.handle_lets_go() == HandleGone::Last;
-            if last {
-                reused(&theirs);
-                assert!(!theirs.state.free());
-            }
+            let last = let_go(&theirs, &reused);
             last
         });
         let fired = expire(&entry, 1) == Expire::Fire;
@@ -189,11 +207,11 @@ fn a_cancel_a_reset_and_the_link_agree_on_their_order() {
     check(None, || {
         let ledger = Ledger::default();
         let entry = Arc::new(Entry::new_free());
-        entry.fill(ptr::null(), Task::new(ledger.task()));
+        entry.fill(None, Task::new(ledger.task()));
         entry.state.arm(tick(5), ArmFlags::HANDLE);
         let (a, b) = (Arc::clone(&entry), Arc::clone(&entry));
         let cancel = thread::spawn(move || cancel(&a));
-        let reset = thread::spawn(move || b.state.reset(tick(1), Tell::ByQueue));
+        let reset = thread::spawn(move || handle(&b).reset(tick(1), Tell::ByQueue));
         let transfer = entry.state.link();
         let (cancel, reset) = (cancel.join().expect("no panic"), reset.join().expect("no panic"));
         match transfer {
@@ -222,7 +240,7 @@ fn a_claim_takes_the_task_and_gives_the_entry_up() {
             let again = ledger.clone();
             let reuse = move |entry: &Entry| {
                 entry.set_in_use(false);
-                entry.fill(ptr::null(), Task::new(again.task()));
+                entry.fill(None, Task::new(again.task()));
             };
             let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
             let handle = thread::spawn(move || {
@@ -231,11 +249,7 @@ fn a_claim_takes_the_task_and_gives_the_entry_up() {
                     // What the push to the cancelled queue writes.
                     theirs.set_next_aside(ptr::null_mut());
                 }
-                let last = theirs.state.handle_lets_go() == HandleGone::Last;
-                if last {
-                    reused(&theirs);
-                    assert!(!theirs.state.free());
-                }
+                let last = let_go(&theirs, &reused);
                 (cancel, last)
             });
             let is_due = !is_batched || entry.state.batch(entry.state.load(), tick(1)) == Expire::Fire;
@@ -279,29 +293,28 @@ fn the_engine_stores_plainly_only_as_the_sole_owner() {
         check(3, move || {
             let ledger = Ledger::default();
             let entry = Arc::new(Entry::new_free());
-            entry.fill(ptr::null(), Task::new(ledger.task()));
+            entry.fill(None, Task::new(ledger.task()));
             entry.state.arm(tick(1), ArmFlags::HANDLE.and(ArmFlags::GROUP));
             let next = ledger.clone();
             let reuse = move |entry: &Entry| {
                 entry.set_in_use(false);
-                entry.fill(ptr::from_ref(entry).cast(), Task::new(next.task()));
+                // SAFETY: nobody looks for a remote there.
+                let home = unsafe { Home::new(NonNull::from(entry).cast()) };
+                entry.fill(Some(home), Task::new(next.task()));
             };
             let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
             let handle = thread::spawn(move || {
-                let reset = theirs.state.reset(tick(2), Tell::ByQueue);
+                let reset = handle(&theirs).reset(tick(2), Tell::ByQueue);
                 // Every handle reads it before it lets go.
-                assert!(theirs.home().is_null());
-                let last = theirs.state.handle_lets_go() == HandleGone::Last;
-                if last {
-                    reused(&theirs);
-                    assert!(!theirs.state.free());
-                }
+                assert!(theirs.home().is_none());
+                let last = let_go(&theirs, &reused);
                 (reset, last)
             });
             let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
             let group = thread::spawn(move || {
                 let cancelled = cancels && cancel(&theirs) != Cancel::TooLate;
-                let last = theirs.state.group_lets_go();
+                // SAFETY: the entry was armed with a group, which lets go here.
+                let last = unsafe { Member::new(NonNull::from(&*theirs)) }.let_go().is_some();
                 if last {
                     reused(&theirs);
                 }

@@ -59,7 +59,7 @@ fn a_turn_reads_resets_up_to_its_limit_and_says_whether_more_are_left() {
     let held: Vec<_> = (0..4).map(|_| rig.push_held(FAR)).collect();
     rig.turn(0);
     for held in &held {
-        assert!(matches!(held.state().reset(Subtick::new(50), Tell::ByQueue), Reset::EarlierQueued));
+        assert!(matches!(held.handle().reset(Subtick::new(50), Tell::ByQueue), Reset::EarlierQueued));
         rig.push_reset(held);
     }
     assert!(rig.turn(0).more);
@@ -79,7 +79,7 @@ fn without_a_node_the_whole_wheel_is_gone_through_within_the_limit_and_the_worke
     rig.rung();
     assert!(rig.remote().fall_asleep(Some(Subtick::new(3))));
     for (held, at) in [(&held[0], 5), (&held[2], 4), (&held[3], 2)] {
-        assert_eq!(held.state().reset(Subtick::new(at), Tell::ByRescan), Reset::Earlier);
+        assert_eq!(held.handle().reset(Subtick::new(at), Tell::ByRescan), Reset::Earlier);
         rig.remote().ask_for_rescan(Subtick::new(at), rig.shared.timeline());
     }
     assert_eq!(rig.rung(), 1, "by the one that is due before the worker would wake");
@@ -103,7 +103,7 @@ fn a_timeout_reset_to_later_is_linked_again_and_counted() {
     rig.turn(0);
     held[2..]
         .iter()
-        .for_each(|held| assert!(matches!(held.state().reset(Subtick::new(30), Tell::NotYet), Reset::Later)));
+        .for_each(|held| assert!(matches!(held.handle().reset(Subtick::new(30), Tell::NotYet), Reset::Later)));
     assert_eq!(rig.turn(10).fired, 2);
     assert_eq!((rig.remote().counters.relinked.get(), rig.remote().counters.linked.get()), (3, 3));
     assert_eq!(rig.turn(30).fired, 3);
@@ -121,7 +121,7 @@ fn what_was_reset_to_now_while_a_turn_began_does_not_wait_for_its_tick() {
         rig.push(QUARTERS.end(1));
         rig.turn(0);
         let now = QUARTERS.at(1, 3);
-        match held.state().reset(now, tell) {
+        match held.handle().reset(now, tell) {
             Reset::EarlierQueued => rig.push_reset(&held),
             reset => {
                 assert_eq!(reset, Reset::Earlier);

@@ -58,7 +58,7 @@ fn a_reset_to_earlier_wakes_as_a_push_does() {
     assert_eq!(rig.rung(), 0, "by its word it is due after the worker wakes");
     rig.remote().ring_if_it_sleeps_past(FAR, rig.shared.timeline());
     assert_eq!(rig.rung(), 0);
-    assert!(matches!(held.state().reset(Subtick::new(5), Tell::ByQueue), Reset::EarlierQueued));
+    assert!(matches!(held.handle().reset(Subtick::new(5), Tell::ByQueue), Reset::EarlierQueued));
     rig.push_reset(&held);
     assert_eq!(rig.rung(), 1);
     rig.remote().ring_if_it_sleeps_past(Subtick::ZERO, rig.shared.timeline());

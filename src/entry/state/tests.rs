@@ -299,10 +299,10 @@ fn only_a_pending_entry_of_one_handle_that_is_not_linked_is_cancelled_and_given_
         was == Seen { sleeper: was.sleeper, ..plain }
     };
     let kind = |was: Seen| if was.sleeper { Kind::Sleeper } else { Kind::Once };
-    each_look(State::may_be_given_up, |was| may_be(was).then_some(kind(was)));
+    each_look(|state| state.may_be_given_up().map(|(_, kind)| kind), |was| may_be(was).then_some(kind(was)));
     for remains in [Remains::Tombstone, Remains::Cancelled] {
         each(
-            |state| state.give_up(remains),
+            |state| state.may_be_given_up().is_some_and(|(seen, _)| state.give_up(seen, remains)),
             |answer, was, is| {
                 let given_up = match remains {
                     Remains::Tombstone => Seen { phase: 0, ..was },

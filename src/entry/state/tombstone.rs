@@ -1,6 +1,6 @@
 //! The steps that leave a tombstone, and the one that revives it: `shard/README.md`, section 10.
 
-use super::{ArmFlags, CANCELLED, ENGINE, FLAGS, HANDLE, PENDING, PHASE, SLEEPER, State, is_tombstone, pack};
+use super::{ArmFlags, CANCELLED, ENGINE, FLAGS, HANDLE, PENDING, PHASE, SLEEPER, Snapshot, State, is_tombstone, pack};
 use crate::entry::outcome::{Kind, Remains};
 use crate::sync::Ordering;
 use crate::time::Subtick;
@@ -21,7 +21,7 @@ impl State {
     /// before the worker linked it, and only the caller's handle and the engine own it. Acquire:
     /// the caller sees what the canceller did to the entry.
     #[inline]
-    pub(crate) fn may_be_tombstone(&self) -> bool {
+    pub(in crate::entry) fn may_be_tombstone(&self) -> bool {
         is_cancelled_unlinked(self.0.load(Ordering::Acquire))
     }
 
@@ -30,39 +30,41 @@ impl State {
     /// succeeds, it is the handle's last access to the engine's memory, see `arena/mod.rs`, "The
     /// end".
     #[inline]
-    pub(crate) fn leave_tombstone(&self) -> bool {
+    pub(in crate::entry) fn leave_tombstone(&self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         // A strong exchange, no loop: if it fails, the engine has given the entry up, or has ended.
         is_cancelled_unlinked(word)
             && self.0.compare_exchange(word, word & !PHASE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Returns what kind of timeout the entry holds, if it may be cancelled and its handle given up
-    /// in one step: it is pending, the worker has not linked it, and only the caller's handle and
-    /// the engine own it.
+    /// Returns the word and what kind of timeout the entry holds, if it may be cancelled and its
+    /// handle given up in one step: it is pending, the worker has not linked it, and only the
+    /// caller's handle and the engine own it.
     #[inline]
-    pub(crate) fn may_be_given_up(&self) -> Option<Kind> {
-        // Relaxed: `give_up` looks again. The kind does not change.
+    pub(in crate::entry) fn may_be_given_up(&self) -> Option<(Snapshot, Kind)> {
+        // Relaxed: `give_up` makes the exchange with this very word. The kind does not change.
         let word = self.0.load(Ordering::Relaxed);
-        is_pending_unlinked(word).then_some(if word & SLEEPER == 0 { Kind::Once } else { Kind::Sleeper })
+        let kind = if word & SLEEPER == 0 { Kind::Once } else { Kind::Sleeper };
+        is_pending_unlinked(word).then_some((Snapshot(word), kind))
     }
 
     /// PENDING → CANCELLED, or a tombstone, and the caller's handle is given up in the same step,
-    /// if the worker has not linked the entry yet. Otherwise returns false, and nothing has
-    /// changed. The caller has [copied the task](crate::entry::Entry::copy_own_task) before: this
-    /// is the handle's last access to the engine's memory. A tombstone is on its producer's list
-    /// before, as for [`leave_tombstone`](Self::leave_tombstone).
+    /// if the word is still the one that [`may_be_given_up`](Self::may_be_given_up) has seen.
+    /// Otherwise returns false, and nothing has changed. The caller has [copied the
+    /// task](crate::entry::Entry::copy_own_task) before: this is the handle's last access to the
+    /// engine's memory. A tombstone is on its producer's list before, as for
+    /// [`leave_tombstone`](Self::leave_tombstone).
     #[inline]
-    pub(crate) fn give_up(&self, remains: Remains) -> bool {
-        let word = self.0.load(Ordering::Relaxed);
+    pub(in crate::entry) fn give_up(&self, seen: Snapshot, remains: Remains) -> bool {
+        let Snapshot(word) = seen;
+        debug_assert!(is_pending_unlinked(word));
         let given_up = match remains {
             Remains::Tombstone => word & !PHASE,
             Remains::Cancelled => (word & !HANDLE) | CANCELLED,
         };
         // A strong exchange, no loop: if it fails, the worker has just linked the entry, and a
         // cancel is to tell it; or a shutdown was faster.
-        is_pending_unlinked(word)
-            && self.0.compare_exchange(word, given_up, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        self.0.compare_exchange(word, given_up, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Makes a tombstone pending again. The producer that owns it calls this, after it has put a
@@ -70,7 +72,7 @@ impl State {
     /// worker took out of it. Returns false if the engine has given the entry up: then the producer
     /// alone owns it, and it is free.
     #[inline]
-    pub(crate) fn revive(&self, deadline: Subtick, flags: ArmFlags) -> bool {
+    pub(in crate::entry) fn revive(&self, deadline: Subtick, flags: ArmFlags) -> bool {
         // Acquire, both: pairs with the release in `engine_lets_go`.
         let word = self.0.load(Ordering::Acquire);
         if word & ENGINE == 0 {

@@ -1,0 +1,269 @@
+//! Ownership of an entry by others than the engine, as values: [`Handle`] by a user, [`Member`] by
+//! a group. The step that ends it takes it by value.
+
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::task::Waker;
+
+use super::{Cancel, Entry, HandleGone, Home, Listed, MaybeLinked, Node, Remains, Reset, Sole, Task, Tell};
+use crate::time::Subtick;
+
+/// One owner's hold on an entry that was armed. Whichever owner it is, it may look at the entry and
+/// cancel it.
+#[derive(Debug)]
+#[repr(transparent)]
+pub(crate) struct Held(NonNull<Entry>);
+
+// SAFETY: an owner reads and changes its entry only through the atomic state word, and does only
+// what that word allows. Any thread may do that, and several at a time.
+unsafe impl Send for Held {}
+// SAFETY: the state word is atomic, and what a cancel moves out goes to the one thread that wins.
+unsafe impl Sync for Held {}
+
+impl Held {
+    #[inline]
+    fn entry(&self) -> &Entry {
+        // SAFETY: this value is an owner of the entry, which keeps it alive. All fields have
+        // interior mutability, so shared references never conflict.
+        unsafe { self.0.as_ref() }
+    }
+
+    #[inline]
+    pub(crate) fn address(&self) -> NonNull<Entry> {
+        self.0
+    }
+
+    /// Returns where the entry is at home. An owner of it keeps the engine's memory.
+    #[inline]
+    pub(crate) fn home(&self) -> Home<'_> {
+        // SAFETY: whoever made this value has armed the entry, and so given it a home.
+        unsafe { self.entry().home().unwrap_unchecked() }
+    }
+
+    pub(crate) fn is_pending(&self) -> bool {
+        self.entry().state.is_pending()
+    }
+
+    pub(crate) fn is_expired(&self) -> bool {
+        self.entry().state.is_expired()
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.entry().state.is_cancelled()
+    }
+
+    #[inline]
+    pub(crate) fn deadline(&self) -> Subtick {
+        self.entry().state.deadline()
+    }
+
+    /// Cancels the timeout, and takes its task.
+    #[inline]
+    pub(crate) fn cancel(&self) -> Cancelling {
+        let cancel = self.entry().state.cancel();
+        // SAFETY: only called where this call has won the cancel, and only a run that is under way
+        // takes the task then.
+        let take_task = || unsafe { self.entry().take_task() };
+        match cancel {
+            Cancel::TooLate => Cancelling::TooLate,
+            Cancel::WonRunning => Cancelling::WonRunning,
+            Cancel::Won => Cancelling::Won(take_task()),
+            // SAFETY: this call has won the cancel, and has taken the task.
+            Cancel::WonLinked => Cancelling::WonLinked(take_task(), unsafe { MaybeLinked::new(self.0) }),
+        }
+    }
+}
+
+/// What a cancel has come to: [`Cancel`] with what is the caller's then.
+#[derive(Debug)]
+pub(crate) enum Cancelling {
+    TooLate,
+    WonRunning,
+    Won(Task),
+    /// The caller pushes the entry to the cancelled queue of its shard.
+    WonLinked(Task, MaybeLinked),
+}
+
+/// The ownership of the user whose timeout it is.
+#[derive(Debug)]
+#[must_use = "the entry is lost if its handle does not let it go"]
+#[repr(transparent)]
+pub(crate) struct Handle(Held);
+
+impl Deref for Handle {
+    type Target = Held;
+
+    #[inline]
+    fn deref(&self) -> &Held {
+        &self.0
+    }
+}
+
+impl Handle {
+    /// # Safety
+    /// The entry was armed with a handle, and it is handed to this value.
+    #[inline]
+    pub(crate) unsafe fn new(entry: NonNull<Entry>) -> Self {
+        Self(Held(entry))
+    }
+
+    /// Changes the deadline. See [`State::reset`](super::State::reset).
+    #[inline]
+    pub(crate) fn reset(&self, deadline: Subtick, tell: Tell) -> Reset {
+        self.entry().state.reset(deadline, tell)
+    }
+
+    /// Resets to an earlier deadline, with a free entry for the case that the worker has to be told.
+    /// Returns it as a node, which the caller pushes, or unused with what the reset has come to.
+    pub(crate) fn reset_by_node(&self, deadline: Subtick, free: Sole) -> Result<Node, (Reset, Sole)> {
+        match self.reset(deadline, Tell::ByQueue) {
+            // SAFETY: this reset has set RESET_QUEUED.
+            Reset::EarlierQueued => Ok(unsafe { Node::new(free, self.address()) }),
+            other => Err((other, free)),
+        }
+    }
+
+    /// Makes `waker` the one that a pending wake-up wakes, and no other. Returns false if there is
+    /// nothing to wait for any more, or the timeout is not a wake-up.
+    ///
+    /// This borrows the handle alone, as only the future of the sleeper may use it.
+    pub(crate) fn watch(&mut self, waker: &Waker) -> bool {
+        let entry = self.entry();
+        // Read the state first. If it is pending now, the waker in the entry has not been dropped.
+        // So it is not another waker that has since got the same address.
+        // SAFETY: this is the handle of the future, which one thread at a time polls.
+        entry.state.is_pending() && entry.as_sleeper().is_some_and(|sleeper| unsafe { sleeper.watch(waker) })
+    }
+
+    /// Returns whether a handle that lets go may leave a [tombstone](Self::leave_tombstone).
+    #[inline]
+    pub(crate) fn may_be_tombstone(&self) -> bool {
+        self.entry().state.may_be_tombstone()
+    }
+
+    /// Returns whether the timeout may be [given up](Self::give_up), at this moment.
+    #[inline]
+    pub(crate) fn may_be_given_up(&self) -> bool {
+        self.entry().state.may_be_given_up().is_some()
+    }
+
+    /// Lets go of a cancelled entry, which becomes a tombstone, by one exchange. If this succeeds,
+    /// it is the handle's last access to the engine's memory.
+    #[inline]
+    pub(crate) fn leave_tombstone(self, listed: Listed) -> Result<(), (Self, Listed)> {
+        if self.entry().state.leave_tombstone() { Ok(()) } else { Err((self, listed)) }
+    }
+
+    /// Cancels a timeout that the worker has not linked yet, and lets go of it, by one exchange. It
+    /// becomes a tombstone if it is listed as one. If this succeeds, it is the handle's last access
+    /// to the engine's memory, and the task is returned.
+    #[inline]
+    pub(crate) fn give_up(self, listed: Option<Listed>) -> Result<Task, (Self, Option<Listed>)> {
+        let remains = if listed.is_some() { Remains::Tombstone } else { Remains::Cancelled };
+        let entry = self.entry();
+        let Some((seen, kind)) = entry.state.may_be_given_up() else { return Err((self, listed)) };
+        // SAFETY: this is the handle. The word has said what kind the timeout is, and that it is
+        // not periodic; neither changes.
+        let copy = unsafe { entry.copy_own_task(kind) };
+        if entry.state.give_up(seen, remains) {
+            // SAFETY: the exchange took the entry out of PENDING after the copy was made.
+            Ok(unsafe { copy.into_task() })
+        } else {
+            Err((self, listed))
+        }
+    }
+
+    /// Gives the ownership up.
+    #[inline]
+    pub(crate) fn let_go(self) -> HandleLetGo {
+        match self.entry().state.handle_lets_go() {
+            HandleGone::OthersOwn => HandleLetGo::OthersOwn,
+            HandleGone::Last => HandleLetGo::Last(LastHandle(self)),
+            HandleGone::Orphan => HandleLetGo::Orphan(Orphan(self)),
+        }
+    }
+}
+
+/// What a handle finds when it lets go: [`HandleGone`] with what is the caller's then.
+#[derive(Debug)]
+pub(crate) enum HandleLetGo {
+    OthersOwn,
+    Last(LastHandle),
+    Orphan(Orphan),
+}
+
+/// A handle that is the last owner of its entry, and has not given it up yet.
+#[derive(Debug)]
+#[must_use = "the entry is lost if it is not freed"]
+pub(crate) struct LastHandle(Handle);
+
+impl LastHandle {
+    #[inline]
+    pub(crate) fn home(&self) -> Home<'_> {
+        self.0.home()
+    }
+
+    /// Returns whether the arena's final sweep has passed the entry.
+    #[inline]
+    pub(crate) fn is_orphan(&self) -> bool {
+        self.0.entry().state.is_orphan()
+    }
+
+    /// Returns the entry, for a free list.
+    ///
+    /// # Safety
+    /// No other thread finds the entry before [`free`](Self::free) has marked it, and the caller
+    /// calls that. Nor does anybody use it afterwards if its engine may be gone.
+    #[inline]
+    pub(crate) unsafe fn to_sole(&self) -> Sole {
+        // SAFETY: the handle is the last owner, and the caller uses only the new value from here
+        // on, but for the mark.
+        unsafe { Sole::new(self.0.address()) }
+    }
+
+    /// Gives the ownership up. See [`State::free`](super::State::free).
+    #[inline]
+    pub(crate) fn free(self) -> Option<Orphan> {
+        self.0.entry().state.free().then_some(Orphan(self.0))
+    }
+}
+
+/// What is left of a handle that the arena's final sweep has counted. The arena, and with it the
+/// engine's memory, stays until it is subtracted.
+#[derive(Debug)]
+#[must_use = "the engine's memory is lost if the handle is not subtracted"]
+pub(crate) struct Orphan(Handle);
+
+impl Orphan {
+    pub(crate) fn home(&self) -> Home<'_> {
+        self.0.home()
+    }
+}
+
+/// The ownership of a group.
+#[derive(Debug)]
+#[must_use = "the entry is lost if its group does not let it go"]
+#[repr(transparent)]
+pub(crate) struct Member(Held);
+
+impl Deref for Member {
+    type Target = Held;
+
+    fn deref(&self) -> &Held {
+        &self.0
+    }
+}
+
+impl Member {
+    /// # Safety
+    /// The entry was armed with a group, whose ownership is handed to this value.
+    pub(crate) unsafe fn new(entry: NonNull<Entry>) -> Self {
+        Self(Held(entry))
+    }
+
+    /// Gives the ownership up. Returns the entry if the group was its last owner.
+    pub(crate) fn let_go(self) -> Option<Sole> {
+        // SAFETY: the group was the last owner.
+        self.entry().state.group_lets_go().then(|| unsafe { Sole::new(self.address()) })
+    }
+}

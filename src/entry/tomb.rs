@@ -1,0 +1,89 @@
+//! Tombstones as values: see `thread/tombstones.rs`, which keeps them.
+
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+
+use super::{ArmFlags, Entry, Owned, Task};
+use crate::time::Subtick;
+
+/// Says that the entry of a handle is on its thread's list of tombstones, although it is not one
+/// yet. Not `Send`.
+#[derive(Debug)]
+#[must_use = "the entry has to become a tombstone, or to be taken off the list"]
+pub(crate) struct Listed(PhantomData<*const ()>);
+
+/// A tombstone, and the producer's ownership of it. Not `Send`: it belongs to one thread.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "the entry is lost if it is not revived"]
+#[repr(transparent)]
+pub(crate) struct Tomb(NonNull<Entry>);
+
+impl Tomb {
+    /// Makes the tombstone that the entry of a handle is about to become.
+    ///
+    /// # Safety
+    /// The caller puts the tombstone on its thread's list. The handle's owner makes it a tombstone
+    /// next, by the value that is returned here, or takes it off the list again. Until then nobody
+    /// uses the tombstone.
+    #[inline]
+    pub(crate) unsafe fn of(entry: NonNull<Entry>) -> (Self, Listed) {
+        (Self(entry), Listed(PhantomData))
+    }
+
+    #[inline]
+    fn entry(&self) -> &Entry {
+        // SAFETY: this value owns the entry, which is in the arena of the engine whose thread has
+        // this tombstone. All fields have interior mutability.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Puts a task in, and makes the entry pending again. Returns its address if it is still where
+    /// it was pushed, in the inbox or in what the worker took out of it. Otherwise the engine has
+    /// given the entry up: then it is armed, and the caller pushes it.
+    #[inline]
+    pub(crate) fn revive(self, task: Task, deadline: Subtick, flags: ArmFlags) -> Result<NonNull<Entry>, Owned> {
+        let entry = self.entry();
+        entry.put_new_task(task);
+        if entry.state.revive(deadline, flags) {
+            return Ok(self.0);
+        }
+        entry.state.arm(deadline, flags);
+        // SAFETY: the engine has let go of it, so it was this thread's alone. It was just armed,
+        // and is in no list.
+        Err(unsafe { Owned::new(self.0) })
+    }
+
+    /// Recorded for the models, which see by it that a tombstone is listed before it is one.
+    #[cfg(loom)]
+    pub(crate) fn set_in_use(&self, in_use: bool) {
+        self.entry().home();
+        self.entry().set_in_use(in_use);
+    }
+
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn address(&self) -> NonNull<Entry> {
+        self.0
+    }
+}
+
+/// A list of tombstones, linked through their entries.
+#[derive(Debug)]
+#[repr(transparent)]
+pub(crate) struct Tombs(Tomb);
+
+impl Tombs {
+    /// Puts a tombstone before others.
+    #[inline]
+    pub(crate) fn put(first: Tomb, others: Option<Tombs>) -> Self {
+        let link = others.map_or(ptr::null_mut(), |Tombs(next)| next.0.as_ptr());
+        first.entry().set_next_tombstone(link);
+        Self(first)
+    }
+
+    /// Takes the first one off the others.
+    #[inline]
+    pub(crate) fn take(self) -> (Tomb, Option<Tombs>) {
+        let link = self.0.entry().next_tombstone();
+        (self.0, NonNull::new(link).map(|next| Tombs(Tomb(next))))
+    }
+}
