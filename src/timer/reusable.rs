@@ -237,7 +237,7 @@ impl Runs {
         let _no_wait = NoWait::begin();
         let (runs, arming) = (Arc::clone(self), state.arming + 1);
         let target = Target { shared, shard: None, group: None };
-        let timeout = target.submit_once(deadline, move || runs.run(arming)).map_err(|refused| refused.kind())?;
+        let timeout = target.submit(deadline, move || runs.run(arming)).map_err(|refused| refused.kind())?;
         state.timeout = Some(timeout);
         state.arming = arming;
         state.waiting = None;
