@@ -137,7 +137,9 @@ impl Group {
     }
 
     fn target(&self) -> Target<'_> {
-        Target { shared: &self.timer.engine.shared, shard: None, group: Some(&self.members) }
+        // SAFETY: only what uses this target adds entries to the group, so all are of the engine of
+        // its timer, which stays the same.
+        unsafe { Target::of_group(&self.timer.engine.shared, &self.members) }
     }
 
     once_methods!("in this group");

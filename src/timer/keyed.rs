@@ -92,7 +92,7 @@ impl<'a> Shard<'a> {
     }
 
     fn target(&self) -> Target<'a> {
-        Target { shared: self.shared, shard: Some(self.index), group: None }
+        Target::of_shard(self.shared, self.index)
     }
 
     once_methods!("on this shard");

@@ -236,8 +236,8 @@ impl Runs {
         // The caller holds the lock, for which the worker may wait.
         let _no_wait = NoWait::begin();
         let (runs, arming) = (Arc::clone(self), state.arming + 1);
-        let target = Target { shared, shard: None, group: None };
-        let timeout = target.submit(deadline, move || runs.run(arming)).map_err(|refused| refused.kind())?;
+        let submitted = Target::of(shared).submit(deadline, move || runs.run(arming));
+        let timeout = submitted.map_err(|refused| refused.kind())?;
         state.timeout = Some(timeout);
         state.arming = arming;
         state.waiting = None;

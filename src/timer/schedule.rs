@@ -19,10 +19,11 @@ use crate::time::{Subtick, Timeline};
 /// [`Group`](super::Group) lend to the methods that schedule.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
-    pub(super) shared: &'a Shared,
+    shared: &'a Shared,
     /// The number of the shard. `None` means the calling thread's home shard.
-    pub(super) shard: Option<usize>,
-    pub(super) group: Option<&'a Members>,
+    shard: Option<usize>,
+    /// Its entries are of the same engine.
+    group: Option<&'a Members>,
 }
 
 /// Work that can be scheduled: a closure that runs once, a periodic one, or the waker of a sleeping
@@ -146,6 +147,21 @@ impl<'a> Admission<'a> {
 }
 
 impl<'a> Target<'a> {
+    #[inline]
+    pub(super) fn of(shared: &'a Shared) -> Self {
+        Self { shared, shard: None, group: None }
+    }
+
+    pub(super) fn of_shard(shared: &'a Shared, shard: usize) -> Self {
+        Self { shard: Some(shard), ..Self::of(shared) }
+    }
+
+    /// # Safety
+    /// The group has entries of this engine only.
+    pub(super) unsafe fn of_group(shared: &'a Shared, group: &'a Members) -> Self {
+        Self { group: Some(group), ..Self::of(shared) }
+    }
+
     #[inline]
     pub(super) fn timeline(self) -> &'a Timeline {
         self.shared.timeline()
