@@ -182,8 +182,8 @@ pub(super) fn run_as<R>(engine: u64, work: impl FnOnce() -> R) -> R {
 fn running() -> impl Iterator<Item = u64> {
     let mut next = RUNNING.get();
     std::iter::from_fn(move || {
-        // SAFETY: `run_as` keeps each `Frame` in a frame of this thread, and takes it out of the
-        // list before that frame ends.
+        // SAFETY: `run_as` keeps each `Frame` on the stack of this thread for as long as it is in
+        // the list. Its guard takes the frame out before that, also if the work panics.
         let this = unsafe { next.as_ref() }?;
         next = this.outer;
         Some(this.engine)

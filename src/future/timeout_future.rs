@@ -87,25 +87,22 @@ impl<T: Future> Future for TimeoutFuture<T> {
     type Output = Result<T::Output, Elapsed>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // SAFETY: this function does not move `future` out. No other code can move it while the
-        // whole is pinned: `into_inner` needs the whole by value, `get_mut` needs it unpinned, and
-        // there is no `Drop`. The other fields are `Unpin`.
-        let this = unsafe { self.get_unchecked_mut() };
-        // SAFETY: `future` is pinned as the whole is, and no code moves it out of the pinned whole.
-        let future = unsafe { Pin::new_unchecked(&mut this.future) };
-        match future.poll(context) {
-            Poll::Ready(output) => Poll::Ready(Ok(output)),
-            Poll::Pending => {
-                match std::mem::replace(&mut this.limit, Limit::Begun) {
-                    Limit::After(limit) => this.sleep.reset(limit),
-                    Limit::At(ns) => this.sleep.reset_at(this.sleep.timeline().scale().instant_after(ns)),
-                    Limit::Begun => {}
-                }
-                Pin::new(&mut this.sleep)
-                    .poll(context)
-                    .map(|()| Err(Elapsed { by_shutdown: this.sleep.ended_by_shutdown() }))
-            }
+        // SAFETY: `future` is pinned as the whole is. No code moves it while the whole is pinned:
+        // this function does not, `into_inner` needs the whole by value, `get_mut` needs it
+        // unpinned, and there is no `Drop`. The other fields are `Unpin`.
+        let (future, limit, sleep) = unsafe {
+            let Self { future, limit, sleep } = self.get_unchecked_mut();
+            (Pin::new_unchecked(future), limit, sleep)
+        };
+        if let Poll::Ready(output) = future.poll(context) {
+            return Poll::Ready(Ok(output));
         }
+        match std::mem::replace(limit, Limit::Begun) {
+            Limit::After(limit) => sleep.reset(limit),
+            Limit::At(ns) => sleep.reset_at(sleep.timeline().scale().instant_after(ns)),
+            Limit::Begun => {}
+        }
+        Pin::new(&mut *sleep).poll(context).map(|()| Err(Elapsed { by_shutdown: sleep.ended_by_shutdown() }))
     }
 }
 

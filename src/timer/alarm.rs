@@ -70,8 +70,7 @@ impl Alarm {
     }
 
     fn set_on(shared: &Shared, deadline: Subtick, waker: &Waker) -> Result<Self, NoAlarm> {
-        let target = Target { shared, shard: None, group: None };
-        match target.wake(deadline, waker.clone()) {
+        match Target::of(shared).submit(deadline, waker.clone()).map_err(|refused| refused.kind()) {
             Ok(timeout) => Ok(Self { timeout: timeout.cancel_on_drop() }),
             Err(Refusal::Full | Refusal::OutOfMemory) => Err(NoAlarm::Now),
             // Only a periodic timeout is refused for a zero period.

@@ -114,9 +114,8 @@ impl Builder {
     /// [`Timer::shard_for`](crate::Timer::shard_for).
     ///
     /// Default: one for every four cores, at least one. For a driven engine: one.
-    pub fn shards(mut self, shards: usize) -> Self {
-        self.shards = Some(shards);
-        self
+    pub fn shards(self, shards: usize) -> Self {
+        Self { shards: Some(shards), ..self }
     }
 
     /// How long a tick is. The timeouts of one tick run together, when the last of them is due, and
@@ -131,9 +130,8 @@ impl Builder {
     /// shorter than that is of use only with [`WaitStrategy::Spin`] or [`WaitStrategy::Hybrid`].
     ///
     /// Default: 1 ms.
-    pub fn tick_duration(mut self, tick: Duration) -> Self {
-        self.tick_duration = tick;
-        self
+    pub fn tick_duration(self, tick: Duration) -> Self {
+        Self { tick_duration: tick, ..self }
     }
 
     /// How many ticks one wheel spans, rounded up to a power of two; at most 1,048,576.
@@ -143,9 +141,8 @@ impl Builder {
     /// slot takes memory when it, or a slot on its page, is first used.
     ///
     /// Default: 512.
-    pub fn ticks_per_wheel(mut self, ticks: usize) -> Self {
-        self.ticks_per_wheel = ticks;
-        self
+    pub fn ticks_per_wheel(self, ticks: usize) -> Self {
+        Self { ticks_per_wheel: ticks, ..self }
     }
 
     /// How many wheels of a shard stand one upon the other, each `ticks_per_wheel` times coarser
@@ -158,9 +155,8 @@ impl Builder {
     /// however much is due.
     ///
     /// Default: as many as make a year addressable, which is 4 at 1 ms and 512 ticks.
-    pub fn levels(mut self, levels: usize) -> Self {
-        self.levels = Some(levels);
-        self
+    pub fn levels(self, levels: usize) -> Self {
+        Self { levels: Some(levels), ..self }
     }
 
     /// How many timeouts a worker takes out of its inbox in one turn at most. The next turn follows
@@ -193,9 +189,8 @@ impl Builder {
     /// timeout that ends. Without a bound there is no such counter.
     ///
     /// Default: no bound.
-    pub fn max_pending_timeouts(mut self, max: usize) -> Self {
-        self.max_pending_timeouts = Some(max);
-        self
+    pub fn max_pending_timeouts(self, max: usize) -> Self {
+        Self { max_pending_timeouts: Some(max), ..self }
     }
 
     /// How long a call that schedules, or resets to an earlier deadline, may wait for a worker that
@@ -216,9 +211,8 @@ impl Builder {
     /// no worker, so its producers never wait.
     ///
     /// Default: 20 ms.
-    pub fn max_wait(mut self, most: Duration) -> Self {
-        self.max_wait = most;
-        self
+    pub fn max_wait(self, most: Duration) -> Self {
+        Self { max_wait: most, ..self }
     }
 
     /// Whether all timeouts of one tick run in the order in which their thread scheduled them.
@@ -266,9 +260,8 @@ impl Builder {
     /// ```
     ///
     /// Default: `false`.
-    pub fn strict_order(mut self, strict: bool) -> Self {
-        self.strict_order = strict;
-        self
+    pub fn strict_order(self, strict: bool) -> Self {
+        Self { strict_order: strict, ..self }
     }
 
     /// For how many timeouts `build` reserves and touches memory, at 64 bytes each.
@@ -286,21 +279,18 @@ impl Builder {
     /// allocator, so they go back to the system with the engine.
     ///
     /// Default: 0.
-    pub fn capacity(mut self, timeouts: usize) -> Self {
-        self.capacity = timeouts;
-        self
+    pub fn capacity(self, timeouts: usize) -> Self {
+        Self { capacity: timeouts, ..self }
     }
 
     /// Which cores the workers run on. Default: [`Pinning::Auto`].
-    pub fn pinning(mut self, pinning: Pinning) -> Self {
-        self.pinning = pinning;
-        self
+    pub fn pinning(self, pinning: Pinning) -> Self {
+        Self { pinning, ..self }
     }
 
     /// How the workers wait. Default: [`WaitStrategy::Park`].
-    pub fn wait(mut self, wait: WaitStrategy) -> Self {
-        self.wait = wait;
-        self
+    pub fn wait(self, wait: WaitStrategy) -> Self {
+        Self { wait, ..self }
     }
 
     /// Where expired timeouts run. A driven engine does not use it:
@@ -322,9 +312,8 @@ impl Builder {
 
     /// Where the engine reads the time. Default: the system's monotonic clock,
     /// [`std::time::Instant::now`].
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.source = Source::custom(clock);
-        self
+    pub fn clock(self, clock: impl Clock) -> Self {
+        Self { source: Source::custom(clock), ..self }
     }
 
     /// What the threads are called: `name-0` and so on for the workers, `name-pool-0` and so on for
@@ -338,9 +327,8 @@ impl Builder {
     /// A hook that gets the payload of a task's panic. The thread that ran the task calls it.
     ///
     /// Default: none. The engine counts the panic, and the process's panic hook shows it.
-    pub fn on_panic(mut self, hook: impl Fn(&(dyn Any + Send)) + Send + Sync + 'static) -> Self {
-        self.on_panic = Some(Box::new(hook));
-        self
+    pub fn on_panic(self, hook: impl Fn(&(dyn Any + Send)) + Send + Sync + 'static) -> Self {
+        Self { on_panic: Some(Box::new(hook)), ..self }
     }
 
     /// A hook that is called after each turn of a shard in which a tick has come or something has
@@ -391,9 +379,8 @@ impl Builder {
     /// [`Timer::health`](crate::Timer::health) calls it unhealthy.
     ///
     /// Default: 1 s.
-    pub fn stuck_after(mut self, bound: Duration) -> Self {
-        self.stuck_after = bound;
-        self
+    pub fn stuck_after(self, bound: Duration) -> Self {
+        Self { stuck_after: bound, ..self }
     }
 }
 

@@ -1,93 +1,13 @@
-//! Schedules and resets many timeouts at once.
+//! Resets many timeouts at once.
 
-use std::ptr::NonNull;
 use std::time::Duration;
 
 use super::Timer;
-use super::error::{Refusal, ScheduleError};
-use super::schedule::{Once, Target, arm, take_back};
 use super::timeout::{Moved, Timeout};
 use crate::engine::{Patience, Shared};
-use crate::entry::{ArmFlags, Chain};
 use crate::shard::Remote;
 use crate::sync::prefetch;
 use crate::time::Subtick;
-
-impl Target<'_> {
-    /// Schedules many tasks with one deadline: all of them, by one exchange on the inbox, or none.
-    pub(super) fn schedule_many<F>(
-        self,
-        delay: Duration,
-        tasks: impl IntoIterator<Item = F>,
-    ) -> Result<Vec<Timeout>, ScheduleError<Vec<F>>>
-    where
-        F: FnOnce() + Send + 'static,
-    {
-        let tasks: Vec<F> = tasks.into_iter().collect();
-        let shared = self.shared;
-        if shared.is_forked() {
-            return Err(ScheduleError::new(Refusal::Forked, tasks));
-        }
-        let deadline = shared.timeline().deadline_after(delay);
-        let flags = ArmFlags::HANDLE.and(self.owner());
-        let len = tasks.len();
-        let entries = shared.with_thread_state(|mine| {
-            let remote = shared.home_of(mine, self.shard);
-            let counts = shared.counts_of(mine, remote);
-            if remote.is_closed() {
-                counts.rejected.add(len as u64);
-                return Err(ScheduleError::new(Refusal::Shutdown, tasks));
-            }
-            if !shared.take_places(len) {
-                counts.rejected.add(len as u64);
-                return Err(ScheduleError::new(Refusal::Full, tasks));
-            }
-            let refuse = |tasks, why: Refusal| {
-                shared.give_places_back(len);
-                counts.rejected.add(len as u64);
-                Err(ScheduleError::new(why, tasks))
-            };
-            let Some(free) = shared.take_entries(mine, remote, len) else {
-                return refuse(tasks, Refusal::OutOfMemory);
-            };
-            let (mut entries, mut chain) = (Vec::new(), Chain::new());
-            if entries.try_reserve_exact(len).is_err() {
-                free.into_iter().for_each(|entry| mine.put_entry(entry));
-                return refuse(tasks, Refusal::OutOfMemory);
-            }
-            for (entry, task) in free.into_iter().zip(tasks) {
-                let armed = arm(entry, remote, deadline, flags, Once(task));
-                entries.push(NonNull::from(&*armed));
-                // The newest comes first, as in the inbox.
-                chain.push_front(armed);
-            }
-            match remote.push_chain(chain, deadline, shared.timeline()) {
-                Ok(()) => {
-                    counts.scheduled.add(len as u64);
-                    Ok(entries)
-                }
-                Err(mut chain) => {
-                    let newest_first = std::iter::from_fn(|| chain.pop()).map(|entry| {
-                        // SAFETY: the inbox did not accept the entries, so nobody else knows them,
-                        // and each has its `Once<F>` from above.
-                        let Once(task) = unsafe { take_back(mine, entry) };
-                        task
-                    });
-                    let mut tasks: Vec<_> = newest_first.collect();
-                    tasks.reverse();
-                    refuse(tasks, Refusal::Shutdown)
-                }
-            }
-        })?;
-        if let Some(group) = self.group {
-            // SAFETY: the entries are of this engine, and were armed with the group as an owner.
-            // They are added here once.
-            unsafe { group.add(shared, &entries) };
-        }
-        // SAFETY: each entry was just armed with a handle. This makes it, once.
-        Ok(entries.into_iter().map(|entry| unsafe { Timeout::new(entry) }).collect())
-    }
-}
 
 impl Timer {
     /// Moves the deadlines of many timeouts to `delay` from now, and returns how many of them were

@@ -1,7 +1,6 @@
 //! The part of an engine that its `Timer`s share, and how an engine ends.
 
 use std::fmt;
-use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -319,12 +318,17 @@ fn run_held(mut shards: Vec<Core>) {
 pub(super) struct Owner {
     /// The same as the engine's. It stands here too, so that a schedule follows one pointer less.
     pub(super) shared: SharedRef,
-    pub(super) engine: ManuallyDrop<Arc<Engine>>,
+    /// Set until the destructor takes it.
+    engine: Option<Arc<Engine>>,
 }
 
 impl Owner {
     pub(super) fn of(engine: Arc<Engine>) -> Self {
-        Self { shared: engine.shared.clone(), engine: ManuallyDrop::new(engine) }
+        Self { shared: engine.shared.clone(), engine: Some(engine) }
+    }
+
+    pub(super) fn engine(&self) -> &Arc<Engine> {
+        self.engine.as_ref().expect("only the destructor takes it")
     }
 }
 
@@ -332,14 +336,13 @@ impl Deref for Owner {
     type Target = Engine;
 
     fn deref(&self) -> &Engine {
-        &self.engine
+        self.engine()
     }
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // SAFETY: this is the destructor, which runs once. Nothing reads the field after it.
-        let engine = unsafe { ManuallyDrop::take(&mut self.engine) };
+        let engine = self.engine.take();
         // SAFETY: the owner of the timers ends once, after all of them. The engine holds its shared
         // part.
         unsafe { self.shared.close_refs(move || drop(engine)) };

@@ -80,6 +80,10 @@ impl<F> ScheduleError<F> {
         Self { kind, task: GivenBack::new(task) }
     }
 
+    pub(super) fn map<T>(self, change: impl FnOnce(F) -> T) -> ScheduleError<T> {
+        ScheduleError::new(self.kind, change(self.into_inner()))
+    }
+
     /// Returns why it was not scheduled.
     #[must_use]
     pub fn kind(&self) -> Refusal {
@@ -107,7 +111,7 @@ impl<F> ScheduleError<F> {
     /// # assert!(warn_after(Timer::global(), Duration::from_secs(5)).unwrap().cancel());
     /// ```
     pub fn without_task(self) -> ScheduleError<()> {
-        ScheduleError::new(self.kind, ())
+        self.map(drop)
     }
 
     /// Returns whether the engine has been shut down. If so, trying again is of no use.

@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use super::Timer;
 use super::error::ScheduleError;
 use super::members::{Members, let_go};
-use super::schedule::{Target, schedule_methods};
+use super::once::once_methods;
+use super::periodic::periodic_methods;
+use super::schedule::Target;
 use super::timeout::{Timeout, cancel};
-use crate::entry::{Member, MissedTicks, Schedule};
+use crate::entry::{FnNext, FnRepeat, Member, MissedTicks, Schedule};
 use crate::executor::report;
 
 /// Timeouts that can be cancelled all at once. [`Timer::group`](crate::Timer::group) makes a group.
@@ -131,10 +133,11 @@ impl Group {
     }
 
     fn target(&self) -> Target<'_> {
-        Target { shared: &self.timer.engine.shared, shard: None, group: Some(&self.members) }
+        Target::of_group(&self.timer.engine.shared, &self.members)
     }
 
-    schedule_methods!("in this group");
+    once_methods!("in this group");
+    periodic_methods!("in this group");
 }
 
 impl Drop for Group {

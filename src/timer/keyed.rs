@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use super::Timer;
 use super::error::ScheduleError;
-use super::schedule::{Target, schedule_methods};
+use super::once::once_methods;
+use super::periodic::periodic_methods;
+use super::schedule::Target;
 use super::timeout::Timeout;
 use crate::engine::Shared;
-use crate::entry::{MissedTicks, Schedule};
+use crate::entry::{FnNext, FnRepeat, MissedTicks, Schedule};
 
 /// The shard on which all timeouts of one key live: see
 /// [`Timer::shard_for`](crate::Timer::shard_for). It has all `schedule` methods of a timer.
@@ -90,10 +92,11 @@ impl<'a> Shard<'a> {
     }
 
     fn target(&self) -> Target<'a> {
-        Target { shared: self.shared, shard: Some(self.index), group: None }
+        Target::of_shard(self.shared, self.index)
     }
 
-    schedule_methods!("on this shard");
+    once_methods!("on this shard");
+    periodic_methods!("on this shard");
 }
 
 impl fmt::Debug for Shard<'_> {

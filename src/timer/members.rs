@@ -63,7 +63,7 @@ impl List {
 /// Gives up a group's ownership of an entry of this engine, and frees the entry if the group was
 /// its last owner.
 pub(super) fn let_go(shared: &Shared, member: Member) {
-    debug_assert!(ptr::eq(Shared::of_remote(Remote::at(member.home())), shared), "of this engine");
+    assert!(ptr::eq(Shared::of_remote(Remote::at(member.home())), shared), "of this engine");
     if let Some(entry) = member.let_go() {
         shared.put_entry(entry);
     }

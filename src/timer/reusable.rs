@@ -60,7 +60,7 @@ impl Timer {
             return Err(ScheduleError::new(why, task));
         }
         let state = State { timeout: None, arming: 0, task: Some(Box::new(task)), waiting: None };
-        let engine = Arc::downgrade(&self.engine.engine);
+        let engine = Arc::downgrade(self.engine.engine());
         Ok(Reusable { engine: self.engine_ref(), runs: Arc::new(Runs { state: Mutex::new(state), engine }) })
     }
 }
@@ -236,8 +236,8 @@ impl Runs {
         // The caller holds the lock, for which the worker may wait.
         let _no_wait = NoWait::begin();
         let (runs, arming) = (Arc::clone(self), state.arming + 1);
-        let target = Target { shared, shard: None, group: None };
-        let timeout = target.submit_once(deadline, move || runs.run(arming)).map_err(|refused| refused.kind())?;
+        let submitted = Target::of(shared).submit(deadline, move || runs.run(arming));
+        let timeout = submitted.map_err(|refused| refused.kind())?;
         state.timeout = Some(timeout);
         state.arming = arming;
         state.waiting = None;

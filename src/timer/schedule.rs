@@ -1,198 +1,228 @@
 //! Schedules timeouts, on the producer's side.
 
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::error::{Refusal, ScheduleError};
 use super::members::Members;
 use super::timeout::Timeout;
+use crate::count::Counts;
 use crate::engine::Shared;
-use crate::entry::{ArmFlags, Entry, FnNext, FnRepeat, Owned, Repeat, Schedule, Series, Sole, Task};
+use crate::entry::{ArmFlags, Chain, Entry, Owned, Repeat, Schedule, Series, Sole, Task};
 use crate::shard::Remote;
 use crate::thread::Local;
-use crate::time::Subtick;
+use crate::time::{Subtick, Timeline};
 
-/// Where timeouts go. It has every way to schedule, once for [`Timer`](super::Timer),
-/// [`Shard`](super::Shard) and [`Group`](super::Group).
+/// Where timeouts go: what a [`Timer`](super::Timer), a [`Shard`](super::Shard) and a
+/// [`Group`](super::Group) lend to the methods that schedule.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
-    pub(super) shared: &'a Shared,
+    shared: &'a Shared,
     /// The number of the shard. `None` means the calling thread's home shard.
-    pub(super) shard: Option<usize>,
-    pub(super) group: Option<&'a Members>,
+    shard: Option<usize>,
+    /// Its entries are of the same engine.
+    group: Option<&'a Members>,
 }
 
-/// Work that can be scheduled: a closure that runs once, a periodic one, or a wake-up. It goes into
-/// an entry as a task, and comes back if it is refused.
-pub(super) trait Work: Sized {
+/// Work that can be scheduled: a closure that runs once, a periodic one, or the waker of a sleeping
+/// future. It goes into an entry as a task, and comes back if it is refused.
+///
+/// # Safety
+/// `FLAGS` says of what kind the task of `into_task` is, and `FROM_TASK` may be called with that
+/// task, as long as its entry was never published.
+pub(super) unsafe trait Work: Sized {
     const FLAGS: ArmFlags;
+    /// Turns a task of `into_task` back into the work.
+    const FROM_TASK: unsafe fn(Task) -> Self;
 
     fn into_task(self) -> Task;
-
-    /// Turns a task back into the work.
-    ///
-    /// # Safety
-    /// The task is one that this type's `into_task` made, and its entry was never published.
-    unsafe fn from_task(task: Task) -> Self;
 }
 
-pub(super) struct Once<F>(pub(super) F);
-
-impl<F: FnOnce() + Send + 'static> Work for Once<F> {
+// SAFETY: `Task::new` makes a task that runs once and holds an `F`.
+unsafe impl<F: FnOnce() + Send + 'static> Work for F {
     const FLAGS: ArmFlags = ArmFlags::NONE;
+    const FROM_TASK: unsafe fn(Task) -> Self = Task::into_inner;
 
     #[inline]
     fn into_task(self) -> Task {
-        Task::new(self.0)
-    }
-
-    unsafe fn from_task(task: Task) -> Self {
-        // SAFETY: the caller guarantees that `into_task` of this type made the task, so it holds an
-        // `F`.
-        Self(unsafe { task.into_inner() })
+        Task::new(self)
     }
 }
 
-impl<R: Repeat> Work for Series<R> {
+// SAFETY: `Task::series` makes a periodic task that holds the `Series`.
+unsafe impl<R: Repeat> Work for Series<R> {
     const FLAGS: ArmFlags = ArmFlags::SERIES;
+    const FROM_TASK: unsafe fn(Task) -> Self = Task::into_inner;
 
     fn into_task(self) -> Task {
         Task::series(self)
     }
-
-    unsafe fn from_task(task: Task) -> Self {
-        // SAFETY: the caller guarantees that `into_task` of this type made the task, so it holds a
-        // `Series<R>`.
-        unsafe { task.into_inner() }
-    }
 }
 
-/// The wake-up of a task of a runtime.
-struct Waking(Waker);
-
-impl Work for Waking {
+// SAFETY: `Task::sleeper` makes a sleeper's task. As long as its entry was never published, nobody
+// else can reach the sleeper, and its waker was not taken.
+unsafe impl Work for Waker {
     const FLAGS: ArmFlags = ArmFlags::SLEEPER;
+    const FROM_TASK: unsafe fn(Task) -> Self = Task::into_waker;
 
     #[inline]
     fn into_task(self) -> Task {
-        Task::sleeper(self.0)
-    }
-
-    unsafe fn from_task(task: Task) -> Self {
-        // SAFETY: the caller guarantees that `into_task` of this type made the task, so it holds a
-        // sleeper, and that its entry was never published, so no other thread uses the sleeper.
-        Self(unsafe { task.into_waker() })
+        Task::sleeper(self)
     }
 }
 
-impl Target<'_> {
-    // Always inlined, so that each caller compiles without the looks at the fields that it leaves
-    // `None`.
-    #[inline(always)]
-    pub(super) fn schedule<F>(self, delay: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
-    where
-        F: FnOnce() + Send + 'static,
-    {
-        self.submit_once(self.shared.timeline().deadline_after(delay), task)
+/// An armed entry that nobody but its holder knows, with a `W` in it.
+struct Armed<W>(Owned, PhantomData<fn() -> W>);
+
+impl<W: Work> Armed<W> {
+    /// Writes the work into a free entry, and arms it.
+    #[inline]
+    fn new(entry: Sole, remote: &Remote, deadline: Subtick, flags: ArmFlags, work: W) -> Self {
+        Self(entry.arm(remote.as_home(), work.into_task(), deadline, flags.and(W::FLAGS)), PhantomData)
     }
 
-    pub(super) fn schedule_at<F>(self, deadline: Instant, task: F) -> Result<Timeout, ScheduleError<F>>
-    where
-        F: FnOnce() + Send + 'static,
-    {
-        self.submit_once(self.shared.timeline().deadline_at(deadline), task)
+    /// Takes the work out again, and frees the entry.
+    #[cold]
+    #[inline(never)]
+    fn take_back(self, mine: Local<'_>) -> W {
+        let Self(entry, _) = self;
+        entry.state.disarm();
+        // SAFETY: 1. The entry was never published, so its task is here, and is taken once.
+        // 2. Nobody else knows the entry, so the engine is its only owner.
+        // 3. The task is of `W::into_task`, as this value's type says.
+        let (work, entry) = unsafe { ((W::FROM_TASK)(entry.take_task()), entry.into_sole()) };
+        mine.put_entry(entry);
+        work
     }
+}
 
+/// Timeouts that a shard is about to take: `len` places under the engine's limit, and where they
+/// are counted.
+#[derive(Clone, Copy)]
+struct Admission<'a> {
+    shared: &'a Shared,
+    remote: &'a Remote,
+    counts: &'a Counts,
+    len: usize,
+}
+
+// All inlined: a call would take the value by address, and each schedule would write it to memory.
+impl<'a> Admission<'a> {
     #[inline(always)]
-    pub(super) fn schedule_detached<F>(self, delay: Duration, task: F) -> Result<(), ScheduleError<F>>
-    where
-        F: FnOnce() + Send + 'static,
-    {
-        let deadline = self.shared.timeline().deadline_after(delay);
-        match self.submit(deadline, ArmFlags::NONE, Once(task)) {
-            Ok(_) => Ok(()),
-            Err((why, Once(task))) => Err(ScheduleError::new(why, task)),
+    fn of(target: Target<'a>, mine: Local<'a>, len: usize) -> Result<Self, Refusal> {
+        let shared = target.shared;
+        let remote = shared.home_of(mine, target.shard);
+        let this = Self { shared, remote, counts: shared.counts_of(mine, remote), len };
+        // Look before anything is taken or armed. A tombstone is not pushed. So it would be revived
+        // while a drain goes through the entries that it has taken out of the inbox.
+        if remote.is_closed() {
+            return Err(this.reject(Refusal::Shutdown));
         }
+        if !shared.take_places(len) {
+            return Err(this.reject(Refusal::Full));
+        }
+        Ok(this)
     }
 
-    pub(super) fn schedule_between<F>(
-        self,
-        earliest: Duration,
-        latest: Duration,
-        task: F,
-    ) -> Result<Timeout, ScheduleError<F>>
-    where
-        F: FnOnce() + Send + 'static,
-    {
+    #[inline(always)]
+    fn accept(self) {
+        self.counts.scheduled.add(self.len as u64);
+    }
+
+    /// Gives the places back.
+    #[inline(always)]
+    fn refuse<T>(self, why: Refusal, tasks: T) -> ScheduleError<T> {
+        self.shared.give_places_back(self.len);
+        ScheduleError::new(self.reject(why), tasks)
+    }
+
+    #[inline(always)]
+    fn reject(self, why: Refusal) -> Refusal {
+        self.counts.rejected.add(self.len as u64);
+        why
+    }
+}
+
+impl<'a> Target<'a> {
+    #[inline]
+    pub(super) fn of(shared: &'a Shared) -> Self {
+        Self { shared, shard: None, group: None }
+    }
+
+    pub(super) fn of_shard(shared: &'a Shared, shard: usize) -> Self {
+        Self { shard: Some(shard), ..Self::of(shared) }
+    }
+
+    pub(super) fn of_group(shared: &'a Shared, group: &'a Members) -> Self {
+        Self { group: Some(group), ..Self::of(shared) }
+    }
+
+    #[inline]
+    pub(super) fn timeline(self) -> &'a Timeline {
+        self.shared.timeline()
+    }
+
+    /// Chooses a deadline between two delays, as other timeouts have.
+    pub(super) fn deadline_between(self, earliest: Duration, latest: Duration) -> Subtick {
         let shared = self.shared;
         let choose = |(first, last)| {
             let tick = shared.with_thread_state(|mine| shared.home_of(mine, self.shard).coalescer.choose(first, last));
             shared.timeline().scale().division().end(tick)
         };
-        let deadline = shared.timeline().ticks_between(earliest, latest).map_or_else(|alone| alone, choose);
-        self.submit_once(deadline, task)
+        shared.timeline().ticks_between(earliest, latest).map_or_else(|alone| alone, choose)
     }
 
+    /// Schedules one timeout with a handle.
     #[inline(always)]
-    pub(super) fn submit_once<F>(self, deadline: Subtick, task: F) -> Result<Timeout, ScheduleError<F>>
+    pub(super) fn submit<W: Work>(self, deadline: Subtick, work: W) -> Result<Timeout, ScheduleError<W>> {
+        let entry = self.submit_as(ArmFlags::HANDLE, deadline, work)?;
+        // SAFETY: the entry was just armed with a handle. This makes it, once.
+        Ok(unsafe { Timeout::new(entry) })
+    }
+
+    /// Schedules one timeout with a handle.
+    #[inline(always)]
+    pub(super) fn submit_after<W: Work>(self, delay: Duration, work: W) -> Result<Timeout, ScheduleError<W>> {
+        self.submit(self.timeline().deadline_after(delay), work)
+    }
+
+    /// Schedules one timeout without a handle.
+    #[inline(always)]
+    pub(super) fn submit_detached<F>(self, delay: Duration, task: F) -> Result<(), ScheduleError<F>>
     where
         F: FnOnce() + Send + 'static,
     {
-        match self.submit(deadline, ArmFlags::HANDLE, Once(task)) {
-            // SAFETY: the entry was just armed with a handle. This makes it, once.
-            Ok(entry) => Ok(unsafe { Timeout::new(entry) }),
-            Err((why, Once(task))) => Err(ScheduleError::new(why, task)),
-        }
+        self.submit_as(ArmFlags::NONE, self.timeline().deadline_after(delay), task).map(|_| ())
     }
 
-    /// Schedules the wake-up of a task of a runtime.
-    #[inline]
-    pub(super) fn wake(self, deadline: Subtick, waker: Waker) -> Result<Timeout, Refusal> {
-        match self.submit(deadline, ArmFlags::HANDLE, Waking(waker)) {
-            // SAFETY: the entry was just armed with a handle. This makes it, once.
-            Ok(entry) => Ok(unsafe { Timeout::new(entry) }),
-            Err((why, Waking(_))) => Err(why),
-        }
-    }
-
-    pub(super) fn schedule_fn_repeat<F>(
+    /// Schedules a periodic timeout. `task_of` takes the task out of `repeat` again.
+    pub(super) fn series<R: Repeat, F>(
         self,
         initial: Duration,
         schedule: Schedule,
-        task: F,
-    ) -> Result<Timeout, ScheduleError<F>>
-    where
-        F: FnMut() + Send + 'static,
-    {
+        repeat: R,
+        task_of: fn(R) -> F,
+    ) -> Result<Timeout, ScheduleError<F>> {
         if schedule.is_without_pause() {
-            return Err(ScheduleError::new(Refusal::ZeroPeriod, task));
+            return Err(ScheduleError::new(Refusal::ZeroPeriod, task_of(repeat)));
         }
-        self.series(initial, schedule, FnRepeat(task)).map_err(|(why, FnRepeat(task))| ScheduleError::new(why, task))
-    }
-
-    pub(super) fn schedule_repeating<F>(self, initial: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
-    where
-        F: FnMut() -> Option<Duration> + Send + 'static,
-    {
-        self.series(initial, Schedule::AsTaskSays, FnNext(task))
-            .map_err(|(why, FnNext(task))| ScheduleError::new(why, task))
-    }
-
-    fn series<R: Repeat>(self, initial: Duration, schedule: Schedule, repeat: R) -> Result<Timeout, (Refusal, R)> {
-        let first = self.shared.timeline().moment_after(initial);
-        match self.submit(first.deadline, ArmFlags::HANDLE, Series::new(schedule, first, repeat)) {
-            // SAFETY: the entry was just armed with a handle. This makes it, once.
-            Ok(entry) => Ok(unsafe { Timeout::new(entry) }),
-            Err((why, series)) => Err((why, series.repeat)),
-        }
+        let first = self.timeline().moment_after(initial);
+        let series = Series::new(schedule, first, repeat);
+        self.submit(first.deadline, series).map_err(|refused| refused.map(|series| task_of(series.repeat)))
     }
 
     /// Arms an entry and pushes it to its shard.
     // Always inlined, so that each type of work and each way to schedule has its own copy, without
     // the parts that only the others need.
     #[inline(always)]
-    fn submit<W: Work>(self, deadline: Subtick, flags: ArmFlags, work: W) -> Result<NonNull<Entry>, (Refusal, W)> {
+    fn submit_as<W: Work>(
+        self,
+        flags: ArmFlags,
+        deadline: Subtick,
+        work: W,
+    ) -> Result<NonNull<Entry>, ScheduleError<W>> {
         let shared = self.shared;
         let flags = flags.and(W::FLAGS).and(self.owner());
         let entry = match shared.thread_state() {
@@ -207,8 +237,8 @@ impl Target<'_> {
         Ok(entry)
     }
 
-    /// Like `submit`, on a thread in teardown, which has no thread state of its own any more, or in
-    /// a forked child.
+    /// Like `submit_as`, on a thread in teardown, which has no thread state of its own any more, or
+    /// in a forked child.
     #[cold]
     #[inline(never)]
     fn submit_in_teardown<W: Work>(
@@ -216,14 +246,14 @@ impl Target<'_> {
         deadline: Subtick,
         flags: ArmFlags,
         work: W,
-    ) -> Result<NonNull<Entry>, (Refusal, W)> {
+    ) -> Result<NonNull<Entry>, ScheduleError<W>> {
         if self.shared.is_forked() {
-            return Err((Refusal::Forked, work));
+            return Err(ScheduleError::new(Refusal::Forked, work));
         }
         self.shared.with_thread_state(|mine| self.submit_through(mine, deadline, flags, work))
     }
 
-    /// Like `submit`, through `mine`.
+    /// Like `submit_as`, through `mine`.
     #[inline(always)]
     fn submit_through<W: Work>(
         self,
@@ -231,20 +261,12 @@ impl Target<'_> {
         deadline: Subtick,
         flags: ArmFlags,
         work: W,
-    ) -> Result<NonNull<Entry>, (Refusal, W)> {
-        let shared = self.shared;
-        let remote = shared.home_of(mine, self.shard);
-        let counts = shared.counts_of(mine, remote);
-        // Look before anything is taken or armed. A tombstone is not pushed. So it would be revived
-        // while a drain goes through the entries that it has taken out of the inbox.
-        if remote.is_closed() {
-            counts.rejected.add(1);
-            return Err((Refusal::Shutdown, work));
-        }
-        if !shared.take_places(1) {
-            counts.rejected.add(1);
-            return Err((Refusal::Full, work));
-        }
+    ) -> Result<NonNull<Entry>, ScheduleError<W>> {
+        let admission = match Admission::of(self, mine, 1) {
+            Ok(admission) => admission,
+            Err(why) => return Err(ScheduleError::new(why, work)),
+        };
+        let Admission { shared, remote, counts, .. } = admission;
         let entry = match mine.take_tombstone(remote) {
             Some(tombstone) => match tombstone.revive(work.into_task(), deadline, flags) {
                 Ok(entry) => {
@@ -253,208 +275,80 @@ impl Target<'_> {
                     return Ok(entry);
                 }
                 // The worker has let go of it in between, so it is an entry like any other.
-                Err(entry) => entry,
+                Err(entry) => Armed(entry, PhantomData),
             },
             None => {
                 let Some(entry) = shared.take_entry(mine, remote) else {
-                    shared.give_places_back(1);
-                    counts.rejected.add(1);
-                    return Err((Refusal::OutOfMemory, work));
+                    return Err(admission.refuse(Refusal::OutOfMemory, work));
                 };
-                arm(entry, remote, deadline, flags, work)
+                Armed::new(entry, remote, deadline, flags, work)
             }
         };
-        let address = NonNull::from(&*entry);
-        match remote.push(entry, deadline, shared.timeline()) {
+        let address = NonNull::from(&*entry.0);
+        match remote.push(entry.0, deadline, shared.timeline()) {
             Ok(()) => {
-                counts.scheduled.add(1);
+                admission.accept();
                 Ok(address)
             }
             Err(entry) => {
-                // SAFETY: the inbox did not accept the entry, so nobody else knows it, and it has
-                // the `W` from above.
-                let work = unsafe { take_back(mine, entry) };
-                shared.give_places_back(1);
-                counts.rejected.add(1);
-                Err((Refusal::Shutdown, work))
+                // The inbox did not accept the entry, so nobody else knows it.
+                let work = Armed::<W>(entry, PhantomData).take_back(mine);
+                Err(admission.refuse(Refusal::Shutdown, work))
             }
+        }
+    }
+
+    /// Schedules many tasks with one deadline: all of them, by one exchange on the inbox, or none.
+    pub(super) fn submit_many<W: Work>(
+        self,
+        delay: Duration,
+        tasks: Vec<W>,
+    ) -> Result<Vec<Timeout>, ScheduleError<Vec<W>>> {
+        let shared = self.shared;
+        if shared.is_forked() {
+            return Err(ScheduleError::new(Refusal::Forked, tasks));
+        }
+        let deadline = self.timeline().deadline_after(delay);
+        let flags = ArmFlags::HANDLE.and(self.owner());
+        let entries: Vec<_> = shared.with_thread_state(|mine| {
+            let admission = match Admission::of(self, mine, tasks.len()) {
+                Ok(admission) => admission,
+                Err(why) => return Err(ScheduleError::new(why, tasks)),
+            };
+            let remote = admission.remote;
+            let Some(free) = shared.take_entries(mine, remote, tasks.len()) else {
+                return Err(admission.refuse(Refusal::OutOfMemory, tasks));
+            };
+            let mut chain = Chain::new();
+            let arm = |(entry, task)| {
+                let armed = Armed::new(entry, remote, deadline, flags, task);
+                let address = NonNull::from(&*armed.0);
+                // The newest comes first, as in the inbox.
+                chain.push_front(armed.0);
+                address
+            };
+            // The addresses are collected in place of the free entries, so nothing is allocated.
+            let entries = free.into_iter().zip(tasks).map(arm).collect();
+            if let Err(mut refused) = remote.push_chain(chain, deadline, shared.timeline()) {
+                let newest_first = std::iter::from_fn(|| refused.pop());
+                let tasks = newest_first.map(|entry| Armed::<W>(entry, PhantomData).take_back(mine));
+                let mut tasks: Vec<W> = tasks.collect();
+                tasks.reverse();
+                return Err(admission.refuse(Refusal::Shutdown, tasks));
+            }
+            admission.accept();
+            Ok(entries)
+        })?;
+        // SAFETY: the entries are of this engine. Each was just armed with a handle, and with the
+        // group, if there is one, as owners. Both get their part in it here, once.
+        unsafe {
+            self.group.into_iter().for_each(|group| group.add(shared, &entries));
+            Ok(entries.into_iter().map(|entry| Timeout::new(entry)).collect())
         }
     }
 
     #[inline]
-    pub(super) fn owner(self) -> ArmFlags {
+    fn owner(self) -> ArmFlags {
         if self.group.is_some() { ArmFlags::GROUP } else { ArmFlags::NONE }
     }
 }
-
-/// Writes the work into a free entry, and arms it.
-#[inline]
-pub(super) fn arm<W: Work>(entry: Sole, remote: &Remote, deadline: Subtick, flags: ArmFlags, work: W) -> Owned {
-    entry.arm(remote.as_home(), work.into_task(), deadline, flags)
-}
-
-/// Takes the work out of an entry again, and frees the entry.
-///
-/// # Safety
-/// The entry was armed with a `W`, and never accepted, so nobody else knows it.
-pub(super) unsafe fn take_back<W: Work>(mine: Local<'_>, entry: Owned) -> W {
-    entry.state.disarm();
-    // SAFETY: the entry was never published, and its task is taken once.
-    let task = unsafe { entry.take_task() };
-    // SAFETY: nobody else knows the entry.
-    mine.put_entry(unsafe { entry.into_sole() });
-    // SAFETY: the caller guarantees that the entry was armed with a `W`, so `W::into_task` made the
-    // task.
-    unsafe { W::from_task(task) }
-}
-
-/// The ways to schedule, for a type with a `target`. Each is as [`Timer`](super::Timer) has it.
-macro_rules! schedule_methods {
-    ($where:literal) => {
-        #[doc = concat!("Runs `task` once, after `delay`, ", $where, ".")]
-        ///
-        /// Otherwise it is [`Timer::schedule`](crate::Timer::schedule).
-        ///
-        /// # Errors
-        /// Returns the errors of that method.
-        pub fn schedule<F>(&self, delay: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
-        where
-            F: FnOnce() + Send + 'static,
-        {
-            self.target().schedule(delay, task)
-        }
-
-        #[doc = concat!("Runs `task` once, at `deadline`, ", $where, ".")]
-        ///
-        /// Otherwise it is [`Timer::schedule_at`](crate::Timer::schedule_at).
-        ///
-        /// # Errors
-        /// Returns the errors of that method.
-        pub fn schedule_at<F>(&self, deadline: Instant, task: F) -> Result<Timeout, ScheduleError<F>>
-        where
-            F: FnOnce() + Send + 'static,
-        {
-            self.target().schedule_at(deadline, task)
-        }
-
-        #[doc = concat!("Runs `task` once, after `delay`, without a handle, ", $where, ".")]
-        ///
-        /// Otherwise it is [`Timer::schedule_detached`](crate::Timer::schedule_detached).
-        ///
-        /// # Errors
-        /// Returns the errors of that method.
-        pub fn schedule_detached<F>(&self, delay: Duration, task: F) -> Result<(), ScheduleError<F>>
-        where
-            F: FnOnce() + Send + 'static,
-        {
-            self.target().schedule_detached(delay, task)
-        }
-
-        #[doc = concat!("Runs `task` once, between two delays, ", $where, ".")]
-        ///
-        /// Otherwise it is [`Timer::schedule_between`](crate::Timer::schedule_between).
-        ///
-        /// # Errors
-        /// Returns the errors of that method.
-        pub fn schedule_between<F>(
-            &self,
-            earliest: Duration,
-            latest: Duration,
-            task: F,
-        ) -> Result<Timeout, ScheduleError<F>>
-        where
-            F: FnOnce() + Send + 'static,
-        {
-            self.target().schedule_between(earliest, latest, task)
-        }
-
-        #[doc = concat!("Schedules many tasks with one delay, all or none, ", $where, ".")]
-        ///
-        /// Otherwise it is [`Timer::schedule_many`](crate::Timer::schedule_many).
-        ///
-        /// # Errors
-        /// Returns the errors of that method.
-        pub fn schedule_many<F>(
-            &self,
-            delay: Duration,
-            tasks: impl IntoIterator<Item = F>,
-        ) -> Result<Vec<Timeout>, ScheduleError<Vec<F>>>
-        where
-            F: FnOnce() + Send + 'static,
-        {
-            self.target().schedule_many(delay, tasks)
-        }
-
-        #[doc = concat!("Runs `task` periodically at a fixed rate, ", $where, ".")]
-        ///
-        /// Otherwise it is [`Timer::schedule_at_fixed_rate`](crate::Timer::schedule_at_fixed_rate).
-        ///
-        /// # Errors
-        /// Returns the errors of that method.
-        pub fn schedule_at_fixed_rate<F>(
-            &self,
-            initial: Duration,
-            period: Duration,
-            task: F,
-        ) -> Result<Timeout, ScheduleError<F>>
-        where
-            F: FnMut() + Send + 'static,
-        {
-            self.schedule_at_fixed_rate_with(initial, period, MissedTicks::default(), task)
-        }
-
-        #[doc = concat!("Runs `task` at a fixed rate, with a choice for missed runs, ", $where, ".")]
-        ///
-        /// Otherwise it is
-        /// [`Timer::schedule_at_fixed_rate_with`](crate::Timer::schedule_at_fixed_rate_with).
-        ///
-        /// # Errors
-        /// Returns the errors of that method.
-        pub fn schedule_at_fixed_rate_with<F>(
-            &self,
-            initial: Duration,
-            period: Duration,
-            missed: MissedTicks,
-            task: F,
-        ) -> Result<Timeout, ScheduleError<F>>
-        where
-            F: FnMut() + Send + 'static,
-        {
-            self.target().schedule_fn_repeat(initial, Schedule::fixed_rate(period, missed), task)
-        }
-
-        #[doc = concat!("Runs `task` periodically, `delay` after the end of each run, ", $where, ".")]
-        ///
-        /// Otherwise it is
-        /// [`Timer::schedule_with_fixed_delay`](crate::Timer::schedule_with_fixed_delay).
-        ///
-        /// # Errors
-        /// Returns the errors of that method.
-        pub fn schedule_with_fixed_delay<F>(
-            &self,
-            initial: Duration,
-            delay: Duration,
-            task: F,
-        ) -> Result<Timeout, ScheduleError<F>>
-        where
-            F: FnMut() + Send + 'static,
-        {
-            self.target().schedule_fn_repeat(initial, Schedule::fixed_delay(delay), task)
-        }
-
-        #[doc = concat!("Runs `task` whenever its last run said, ", $where, ".")]
-        ///
-        /// Otherwise it is [`Timer::schedule_repeating`](crate::Timer::schedule_repeating).
-        ///
-        /// # Errors
-        /// Returns the errors of that method.
-        pub fn schedule_repeating<F>(&self, initial: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
-        where
-            F: FnMut() -> Option<Duration> + Send + 'static,
-        {
-            self.target().schedule_repeating(initial, task)
-        }
-    };
-}
-
-pub(super) use schedule_methods;

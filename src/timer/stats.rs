@@ -238,37 +238,28 @@ impl LevelStats {
     }
 }
 
+/// Adds the figures of a shard to those of the engine that have the same names.
+macro_rules! add_figures {
+    ($stats:ident, $shard:ident: $($figure:ident),+) => { $($stats.$figure += $shard.$figure;)+ };
+}
+
 impl Stats {
     pub(super) fn of(engine: &Engine) -> Self {
         let shared = &engine.shared;
         let shards: Vec<_> = (0..shared.remotes().len()).map(|index| ShardStats::of(engine, index)).collect();
-        let sum = |of: fn(&ShardStats) -> u64| shards.iter().map(of).sum::<u64>();
-        let mut lateness = Lateness::default();
-        shards.iter().for_each(|shard| lateness.add(&shard.lateness));
-        Self {
-            scheduled: sum(|shard| shard.scheduled),
-            fired: sum(|shard| shard.fired),
-            repeated: sum(|shard| shard.repeated),
-            cancelled: sum(|shard| shard.cancelled),
-            returned: sum(|shard| shard.returned),
-            rejected: sum(|shard| shard.rejected),
-            waits: sum(|shard| shard.waits),
+        let mut stats = Self {
             panicked: shared.panicked.load(Ordering::Relaxed),
             caller_ran: shared.caller_ran.load(Ordering::Relaxed),
-            reset: sum(|shard| shard.reset),
-            relinked: sum(|shard| shard.relinked),
-            cascaded: sum(|shard| shard.cascaded),
-            transferred: sum(|shard| shard.transferred),
-            wakeups: sum(|shard| shard.wakeups),
-            turns: sum(|shard| shard.turns),
-            turns_over_budget: sum(|shard| shard.turns_over_budget),
-            panicked_turns: sum(|shard| shard.panicked_turns),
-            pending: shards.iter().map(|shard| shard.pending).sum(),
-            inbox_depth: shards.iter().map(|shard| shard.inbox_depth).sum(),
             capacity: shared.arena.capacity(),
-            lateness,
-            shards,
+            ..Self::default()
+        };
+        for shard in &shards {
+            add_figures!(stats, shard: scheduled, fired, repeated, cancelled, returned, rejected, waits, reset);
+            add_figures!(stats, shard: relinked, cascaded, transferred, wakeups, turns, turns_over_budget);
+            add_figures!(stats, shard: panicked_turns, pending, inbox_depth);
+            stats.lateness.add(&shard.lateness);
         }
+        Self { shards, ..stats }
     }
 }
 

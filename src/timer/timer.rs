@@ -120,7 +120,7 @@ impl Timer {
 
     #[inline]
     pub(super) fn target(&self) -> Target<'_> {
-        Target { shared: &self.engine.shared, shard: None, group: None }
+        Target::of(&self.engine.shared)
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) struct WeakTimer(Weak<Engine>);
 
 impl Timer {
     pub(crate) fn watch(&self) -> WeakTimer {
-        WeakTimer(std::sync::Arc::downgrade(&self.engine.engine))
+        WeakTimer(std::sync::Arc::downgrade(self.engine.engine()))
     }
 }
 
