@@ -505,9 +505,14 @@ mod tests {
         (0..len).map(|_| NonNull::from(Box::leak(Box::new(Entry::new_free())))).collect()
     }
 
-    fn free(entries: Vec<NonNull<Entry>>) {
-        // SAFETY: each is from a box, and the slots are not used any more.
-        entries.into_iter().for_each(|entry| drop(unsafe { Box::from_raw(entry.as_ptr()) }));
+    /// Frees entries, also when a test panics.
+    struct Free(Vec<NonNull<Entry>>);
+
+    impl Drop for Free {
+        fn drop(&mut self) {
+            // SAFETY: each is from a box, and the slots are not used any more.
+            self.0.drain(..).for_each(|entry| drop(unsafe { Box::from_raw(entry.as_ptr()) }));
+        }
     }
 
     fn owned(entry: NonNull<Entry>) -> Linkable {
@@ -582,7 +587,7 @@ mod tests {
             }
             assert_eq!((slots.is_empty(slot), slots.count(slot)), (queue.is_empty(), queue.len()));
         }
-        free(entries);
+        drop(Free(entries));
     }
 
     #[test]
@@ -614,13 +619,14 @@ mod tests {
             let taken: Vec<_> = std::iter::from_fn(|| slots.pop_front(to)).map(Linkable::into_raw).collect();
             assert_eq!(taken, entries[..left], "round {round}");
         }
-        free(entries);
+        drop(Free(entries));
     }
 
     #[test]
     #[should_panic(expected = "what is before it")]
     fn an_entry_that_does_not_know_its_place_is_found() {
         let entries = entries(1);
+        let _free = Free(entries.clone());
         let (slots, layout) = Slots::new(1, 1).expect("memory");
         slots.push_back(layout.never, owned(entries[0]), 0);
         assert_eq!(slots.count(layout.never), 1);
@@ -633,7 +639,9 @@ mod tests {
     #[should_panic(expected = "entries would be lost")]
     fn a_slot_is_not_moved_to_one_with_entries() {
         let (slots, layout) = Slots::new(1, 1).expect("memory");
-        entries(2).into_iter().for_each(|entry| _ = slots.push_back(layout.late, owned(entry), 0));
+        let entries = entries(2);
+        let _free = Free(entries.clone());
+        entries.into_iter().for_each(|entry| _ = slots.push_back(layout.late, owned(entry), 0));
         slots.move_slot(layout.never, layout.late);
     }
 }
