@@ -79,6 +79,24 @@ impl<T> ProtocolCell<T> {
     }
 }
 
+/// Like a `Cell`, for the type that has the cell in it. As a `Cell` does, it keeps that type from
+/// being `Sync` by itself: whoever makes it so promises that two threads never meet here.
+impl<T: Copy> ProtocolCell<T> {
+    #[inline]
+    pub(crate) fn get(&self) -> T {
+        // SAFETY: no other thread is here, see above, and no reference to the value outlives a call
+        // of this type's users.
+        self.with(|place| unsafe { *place })
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, value: T) {
+        // SAFETY: no other thread is here, see above, and no reference to the value outlives a call
+        // of this type's users.
+        self.with_mut(|place| unsafe { *place = value });
+    }
+}
+
 /// A number that one thread writes and any thread may read. All accesses are relaxed, and cost as
 /// much as plain ones. No protocol depends on it, so models need not see it.
 #[derive(Debug)]

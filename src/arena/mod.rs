@@ -40,6 +40,7 @@ pub(crate) use per_thread::PerThread;
 #[cfg(loom)]
 pub(crate) use per_thread::give_number_back;
 
+use crate::entry::Entry;
 use crate::sync::{AtomicUsize, Ordering};
 
 const FIRST_CHUNK: usize = A_FEW;
@@ -149,7 +150,9 @@ impl Arena {
     pub(crate) unsafe fn orphan_all(this: *const Self) -> bool {
         // SAFETY: the caller says that the arena is alive, and it stays so until the subtraction.
         let arena = unsafe { &*this };
-        let held = arena.chunks.iter().flat_map(Chunk::issued).filter(|entry| entry.state.orphan()).count();
+        // SAFETY: the engine's last owner has gone, and this is its sweep.
+        let is_held = |entry: &&Entry| unsafe { entry.orphan() };
+        let held = arena.chunks.iter().flat_map(Chunk::issued).filter(is_held).count();
         // Handles that were counted early in the sweep may have gone already. The bias keeps the
         // number above zero until all are counted.
         subtract(&arena.orphans, ORPHAN_BIAS - held)

@@ -201,7 +201,8 @@ impl Shared {
     pub(crate) fn home_of<'a>(&'a self, mine: Local<'a>, chosen: Option<usize>) -> &'a Remote {
         match chosen {
             Some(shard) => self.remote(shard),
-            None => mine.state().home_or(|| self.deal_home()),
+            // SAFETY: the remotes are those of this engine, and so is the state.
+            None => unsafe { mine.home_or(|| self.deal_home()) },
         }
     }
 
@@ -226,7 +227,7 @@ impl Shared {
     /// Returns the calling thread's counts for the shard of a remote of this engine.
     #[inline]
     pub(crate) fn counts_of<'a>(&self, mine: Local<'a>, remote: &Remote) -> &'a Counts {
-        mine.state().counts(remote, self.remotes.len())
+        mine.counts(remote, self.remotes.len())
     }
 
     /// Sums a count over all threads, for one shard or for all.

@@ -131,8 +131,9 @@ impl Handle {
         let entry = self.entry();
         // Read the state first. If it is pending now, the waker in the entry has not been dropped.
         // So it is not another waker that has since got the same address.
-        // SAFETY: this is the handle of the future, which one thread at a time polls.
-        entry.state.is_pending() && entry.as_sleeper().is_some_and(|sleeper| unsafe { sleeper.watch(waker) })
+        // SAFETY: 1. This is the handle of the future, which one thread at a time polls. 2. If the
+        // task is a sleeper, it stays until this handle is dropped.
+        entry.state.is_pending() && entry.is_sleeper() && unsafe { entry.sleeper().watch(waker) }
     }
 
     /// Returns whether a handle that lets go may leave a [tombstone](Self::leave_tombstone).

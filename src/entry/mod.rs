@@ -35,7 +35,6 @@ mod tomb;
 mod won;
 
 use std::ptr::{self, NonNull};
-use std::task::Waker;
 
 pub(crate) use handle::{Cancelling, Handle, HandleLetGo, Held, LastHandle, Member, Orphan};
 pub(crate) use home::Home;
@@ -56,6 +55,7 @@ pub(crate) use tomb::{Listed, Tomb, Tombs};
 pub(crate) use won::{Asleep, Begun, Fired, Running, SeriesRun, Withdrawn, Won};
 
 use crate::sync::{ProtocolCell, ShownPtr};
+use crate::time::Subtick;
 
 /// A pointer to an entry, or null.
 pub(crate) type Link = *mut Entry;
@@ -64,6 +64,10 @@ pub(crate) type Link = *mut Entry;
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Entry {
+    #[cfg(not(any(loom, test)))]
+    state: State,
+    /// The models, and the tests of other layers, do single transitions.
+    #[cfg(any(loom, test))]
     pub(crate) state: State,
     /// The only forward link. It belongs to one list at a time: the free list, the inbox, a wheel
     /// slot or a batch.
@@ -119,32 +123,48 @@ impl Entry {
         self.in_use.get()
     }
 
+    /// Returns the deadline that holds at this moment.
     #[inline]
-    pub(crate) fn next(&self) -> Link {
-        // SAFETY: by the table above, only the owner of the list that the entry is in reads or
-        // writes the link.
-        self.next.with(|next| unsafe { *next })
+    pub(crate) fn deadline(&self) -> Subtick {
+        self.state.deadline()
+    }
+
+    /// Returns the word as it is at this moment, for a look that decides nothing.
+    #[inline]
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        self.state.load()
+    }
+
+    /// Marks the entry for the arena's final sweep, see [`State::orphan`]. Returns true if a handle
+    /// still holds it.
+    ///
+    /// # Safety
+    /// The engine has no owner any more, and the caller is the one sweep. It counts the handles.
+    pub(crate) unsafe fn orphan(&self) -> bool {
+        self.state.orphan()
+    }
+
+    // Only the owner of a part, by the table above, uses the functions for it. They are private to
+    // this layer, which gives them to the values that stand for the owners.
+
+    #[inline]
+    fn next(&self) -> Link {
+        self.next.get()
     }
 
     #[inline]
-    pub(crate) fn set_next(&self, link: Link) {
-        // SAFETY: by the table above, only the owner of the list that the entry is in reads or
-        // writes the link.
-        self.next.with_mut(|next| unsafe { *next = link });
+    fn set_next(&self, link: Link) {
+        self.next.set(link);
     }
 
     #[inline]
-    pub(crate) fn back(&self) -> Link {
-        // SAFETY: only the worker that owns the wheel, the holder of the batch that the entry is
-        // in, or the producer whose tombstone this is, reads or writes `back`.
-        self.back.with(|back| unsafe { *back })
+    fn back(&self) -> Link {
+        self.back.get()
     }
 
     #[inline]
-    pub(crate) fn set_back(&self, link: Link) {
-        // SAFETY: only the worker that owns the wheel, the holder of the batch that the entry is
-        // in, or the producer whose tombstone this is, reads or writes `back`.
-        self.back.with_mut(|back| unsafe { *back = link });
+    fn set_back(&self, link: Link) {
+        self.back.set(link);
     }
 
     /// Returns the next tombstone of the same producer. The link is in the place of `back`, because
@@ -161,26 +181,25 @@ impl Entry {
 
     /// Returns the first entry of the next part of the same batch. The link is in the place of
     /// `back`, because an entry in a batch is in no slot.
-    pub(crate) fn next_part(&self) -> Link {
+    fn next_part(&self) -> Link {
         self.back()
     }
 
-    pub(crate) fn set_next_part(&self, link: Link) {
+    fn set_next_part(&self, link: Link) {
         self.set_back(link);
     }
 
     /// Returns where it is at home, if it was ever armed.
     #[inline]
     pub(crate) fn home(&self) -> Option<Home<'_>> {
-        // SAFETY: written before the entry was published, and not again before it is free.
-        self.home.with(|home| unsafe { *home })
+        // Written before the entry was published, and not again before it is free.
+        self.home.get()
     }
 
     /// Fills a free entry. Only its sole owner calls this.
     #[inline]
-    pub(crate) fn fill(&self, home: Option<Home<'_>>, task: Task) {
-        // SAFETY: the caller is the entry's sole owner.
-        self.home.with_mut(|place| unsafe { *place = home.map(Home::in_entry) });
+    fn fill(&self, home: Option<Home<'_>>, task: Task) {
+        self.home.set(home.map(Home::in_entry));
         self.put_new_task(task);
     }
 
@@ -196,39 +215,26 @@ impl Entry {
     /// Puts in the task of a free entry, or puts back the task of a periodic timeout. Only the
     /// owner of the body calls this, while the body is empty.
     #[inline]
-    pub(crate) fn put_task(&self, task: Task) {
+    fn put_task(&self, task: Task) {
         let (table, captures) = task.into_parts();
         self.table.set(ptr::from_ref(table).cast_mut().cast());
-        // SAFETY: the caller owns the body, which holds nothing that would need a drop.
-        self.captures.with_mut(|place| unsafe { *place = captures });
+        self.captures.set(captures);
     }
 
-    /// Returns the sleeper, or `None` if the task is another one. Only its future calls this, or
-    /// the thread that has taken the entry out of PENDING.
-    #[inline]
-    fn as_sleeper(&self) -> Option<&Sleeper> {
-        let is_sleeper = ptr::eq(self.table.get(), (&raw const task::SLEEPER).cast());
-        is_sleeper.then(|| {
-            self.captures.with(|place| {
-                // SAFETY: the table says that a sleeper was put here, and only its future moves it
-                // away. The caller is the future, or has taken the entry out of PENDING, so the
-                // sleeper stays. All of its parts may change behind a shared reference.
-                unsafe { &*place.cast::<Sleeper>() }
-            })
-        })
-    }
-
-    /// Takes the waker of a sleeping future, unless the future is changing it, and so is awake. The
-    /// sleeper stays where it is, for its future to look at.
+    /// Returns the sleeper.
     ///
     /// # Safety
-    /// The caller took the entry out of PENDING, and calls this once. Its task is a sleeper.
+    /// The task is a sleeper, and stays one while the caller has this: its future has not dropped
+    /// the handle.
     #[inline]
-    pub(crate) unsafe fn take_waker(&self) -> Option<Waker> {
-        debug_assert!(self.as_sleeper().is_some());
-        // SAFETY: the caller says that a sleeper is there. It stays until its future drops the
-        // handle, and all of its parts may change behind a shared reference.
-        self.captures.with(|place| unsafe { &*place.cast::<Sleeper>() }.take())
+    unsafe fn sleeper(&self) -> &Sleeper {
+        // SAFETY: the caller says that a sleeper is there. All of its parts may change behind a
+        // shared reference.
+        self.captures.with(|place| unsafe { &*place.cast::<Sleeper>() })
+    }
+
+    fn is_sleeper(&self) -> bool {
+        ptr::eq(self.table.get(), (&raw const task::SLEEPER).cast())
     }
 
     /// Moves the task out. If it is a sleeper, the caller is its future.
@@ -237,12 +243,10 @@ impl Entry {
     /// The caller took the entry out of PENDING, or the entry was never published. It calls this
     /// once; for a periodic timeout, once for each time that the task was put in.
     #[inline]
-    pub(crate) unsafe fn take_task(&self) -> Task {
-        // SAFETY: the caller took the entry out of PENDING.
-        let copy = unsafe { self.copy_task() };
+    unsafe fn take_task(&self) -> Task {
         // SAFETY: `fill` put a task in, and nothing else writes the body before the caller, which
         // took the entry out of PENDING, has taken it once.
-        unsafe { copy.into_task() }
+        unsafe { self.copy_task().into_task() }
     }
 
     /// Copies the task, for a thread that is about to claim the entry. If the claim succeeds the
@@ -256,12 +260,12 @@ impl Entry {
     /// The caller holds the engine's ownership, or the handle of a timeout that runs once; and the
     /// entry has no sleeper. Or the caller took it out of PENDING.
     #[inline]
-    pub(crate) unsafe fn copy_task(&self) -> TaskCopy {
+    unsafe fn copy_task(&self) -> TaskCopy {
+        // As long as the engine owns the entry, other threads only read the captures of a task that
+        // is not a sleeper. The same holds for one that runs once as long as its handle is held:
+        // nobody puts it back.
         let table = self.table.get();
-        // SAFETY: a task was put in. As long as the engine owns the entry, other threads only read
-        // the captures of a task that is not a sleeper. The same holds for one that runs once as
-        // long as its handle is held: nobody puts it back.
-        TaskCopy::new(table, self.captures.with(|place| unsafe { *place }))
+        TaskCopy::new(table, self.captures.get())
     }
 
     /// Copies the task, for a thread that is about to [give the entry up](State::give_up). If that
@@ -273,19 +277,15 @@ impl Entry {
     /// The caller owns the handle. The task is of this kind, and not periodic.
     #[inline]
     unsafe fn copy_own_task(&self, kind: Kind) -> TaskCopy {
-        if kind != Kind::Sleeper {
-            // SAFETY: the caller owns the handle, and says that the task is neither a sleeper nor
-            // periodic.
-            return unsafe { self.copy_task() };
-        }
-        // The byte of the turn may change meanwhile, so the copy is a sleeper of its own.
-        let waker = self.captures.with(|place| {
-            // SAFETY: the caller says that a sleeper is there. All of its parts may change behind a
-            // shared reference.
-            let sleeper = unsafe { &*place.cast::<Sleeper>() };
-            // SAFETY: the caller is its future, and drops the copy only if it ends the wait.
-            unsafe { sleeper.move_out() }
-        });
+        // SAFETY: 1. The caller owns the handle, and says what the task is. 2. If it is a sleeper,
+        // the caller is its future, and drops the copy only if it ends the wait. The byte of the
+        // turn may change meanwhile, so the copy is a sleeper of its own.
+        let waker = unsafe {
+            if kind != Kind::Sleeper {
+                return self.copy_task();
+            }
+            self.sleeper().move_out()
+        };
         let (table, captures) = Task::sleeper(waker).into_parts();
         TaskCopy::new(ptr::from_ref(table).cast(), captures)
     }
@@ -293,13 +293,13 @@ impl Entry {
     /// Sets the link of the cancelled queue or of the reset queue. Only the owner of the body uses
     /// it: the thread that won the cancel, or that sends the node, until it has pushed the entry;
     /// then the worker.
-    pub(crate) fn set_next_aside(&self, link: Link) {
+    fn set_next_aside(&self, link: Link) {
         #[cfg(loom)]
         self.aside.with_mut(|_| ());
         self.table.set(link.cast());
     }
 
-    pub(crate) fn next_aside(&self) -> Link {
+    fn next_aside(&self) -> Link {
         #[cfg(loom)]
         self.aside.with(|_| ());
         self.table.get().cast()
@@ -313,13 +313,68 @@ unsafe impl Sync for Entry {}
 // `Send`.
 unsafe impl Send for Entry {}
 
+/// Access to the parts of an entry for the models, and for the tests of other layers.
+#[cfg(any(loom, test))]
+pub(crate) mod raw {
+    #[cfg(loom)]
+    use super::TaskCopy;
+    use super::{Entry, Home, Link, Task};
+
+    pub(crate) fn fill(entry: &Entry, home: Option<Home<'_>>, task: Task) {
+        entry.fill(home, task);
+    }
+
+    /// # Safety
+    /// The caller is one of the entry's owners for all of `'a`.
+    #[cfg(loom)]
+    pub(crate) unsafe fn entry_ref<'a>(entry: std::ptr::NonNull<Entry>) -> &'a Entry {
+        // SAFETY: the caller says so.
+        unsafe { super::entry_ref(entry) }
+    }
+
+    /// # Safety
+    /// As for `Entry::take_task`.
+    #[cfg(loom)]
+    pub(crate) unsafe fn take_task(entry: &Entry) -> Task {
+        // SAFETY: the task is the caller's.
+        unsafe { entry.take_task() }
+    }
+
+    /// # Safety
+    /// As for `Entry::copy_task`.
+    #[cfg(loom)]
+    pub(crate) unsafe fn copy_task(entry: &Entry) -> TaskCopy {
+        // SAFETY: the caller says so.
+        unsafe { entry.copy_task() }
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn set_next_aside(entry: &Entry, link: Link) {
+        entry.set_next_aside(link);
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn set_next(entry: &Entry, link: Link) {
+        entry.set_next(link);
+    }
+
+    #[cfg(not(loom))]
+    pub(crate) fn back(entry: &Entry) -> Link {
+        entry.back()
+    }
+
+    pub(crate) fn set_back(entry: &Entry, link: Link) {
+        entry.set_back(link);
+    }
+}
+
 /// Returns an entry by reference, for as long as the protocol says that it exists.
 ///
 /// # Safety
 /// `entry` points into an arena that is alive, and the caller is one of the entry's owners for all
 /// of `'a`.
 #[inline]
-pub(crate) unsafe fn entry_ref<'a>(entry: NonNull<Entry>) -> &'a Entry {
+unsafe fn entry_ref<'a>(entry: NonNull<Entry>) -> &'a Entry {
     // SAFETY: the caller owns the entry for `'a`; all fields have interior mutability, so shared
     // references never conflict.
     unsafe { entry.as_ref() }

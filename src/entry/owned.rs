@@ -41,11 +41,14 @@ impl Owned {
         Entry::set_next(self, link);
     }
 
+    /// Takes back [`Sole::arm`].
+    ///
     /// # Safety
-    /// Nobody else owns the entry.
-    #[inline]
-    pub(crate) unsafe fn into_sole(self) -> Sole {
-        Sole(self)
+    /// The entry was armed, and no other thread has seen it since.
+    pub(crate) unsafe fn disarm(self) -> (Task, Sole) {
+        self.state.disarm();
+        // SAFETY: no other thread has seen the entry, so the task is in it.
+        (unsafe { self.take_task() }, Sole(self))
     }
 
     /// Looks at the word, for a step that depends on it.
@@ -343,6 +346,12 @@ impl Sole {
     #[inline]
     pub(crate) fn into_raw(self) -> NonNull<Entry> {
         self.0.into_raw()
+    }
+
+    /// Returns the link that it had in the list that it was in last.
+    #[inline]
+    pub(crate) fn next(&self) -> Link {
+        Entry::next(self)
     }
 
     /// Sets the link by which it will be in a list. It is in none, so the link is the holder's.

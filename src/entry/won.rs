@@ -123,9 +123,10 @@ impl Asleep {
     /// it is, for its future to look at.
     #[inline]
     pub(crate) fn take_waker(self) -> (Option<Waker>, Owned) {
-        // SAFETY: this value's holder took the entry out of PENDING, and ends here, so the waker is
-        // taken once.
-        (unsafe { self.0.take_waker() }, self.0)
+        debug_assert!(self.0.is_sleeper());
+        // SAFETY: this value says that it is a sleeper's. Its future has not dropped the handle, or
+        // leaves the sleeper to the engine, which this value is.
+        (unsafe { self.0.sleeper() }.take(), self.0)
     }
 }
 

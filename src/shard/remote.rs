@@ -197,7 +197,7 @@ impl Remote {
         let pushed = self.inbox.push(entry)?;
         // SAFETY: an entry is not freed before its engine, which the caller references, and any
         // thread may read the state word.
-        let deadline = unsafe { (*address).state.deadline() };
+        let deadline = unsafe { (*address).deadline() };
         self.ring_for(pushed, deadline, timeline);
         Ok(())
     }

@@ -1,16 +1,21 @@
 //! The calling thread's own part of an engine, as only that thread can reach it.
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Deref;
+use std::ptr;
 
-use super::state::ThreadState;
+use crossbeam_utils::CachePadded;
+
+use super::state::{Own, ThreadState};
 use crate::arena::{Arena, Growth};
-use crate::entry::{Handle, Listed, Sole};
+use crate::count::Counts;
+use crate::entry::{Handle, Listed, Sole, Tomb};
 use crate::shard::Remote;
 
 /// The calling thread's state, with the arena of its engine. It can't be sent to another thread. So
 /// what it offers takes no `unsafe`: the state is the caller's, and the free entries that it takes
-/// and gives back are of that arena.
+/// are of that arena.
 ///
 /// A thread in teardown has the state that such threads share, and holds its lock.
 #[derive(Clone, Copy)]
@@ -36,37 +41,93 @@ impl<'a> Local<'a> {
         self.state
     }
 
+    #[inline]
+    fn own(self) -> &'a Own {
+        // SAFETY: this value says that the state is the calling thread's, or that it has its lock.
+        unsafe { self.state.own.get() }
+    }
+
+    #[inline]
+    fn home(self) -> &'a Cell<*const Remote> {
+        // SAFETY: this value says that the state is the calling thread's, or that it has its lock.
+        unsafe { self.state.home.get() }
+    }
+
+    /// Returns the remote of the home shard, on which this thread schedules. At the first call
+    /// `choose` chooses one. Not before that: workers and pool threads have states, too, to give
+    /// entries back, and must not count when shards are dealt out.
+    ///
+    /// # Safety
+    /// `choose` returns a remote of the engine that the state is a part of.
+    #[inline]
+    pub(crate) unsafe fn home_or(self, choose: impl FnOnce() -> &'a Remote) -> &'a Remote {
+        // SAFETY: null, or what a caller chose: a remote of the engine, which is there as long as
+        // the state.
+        if let Some(home) = unsafe { self.home().get().as_ref() } {
+            return home;
+        }
+        let home = choose();
+        self.home().set(home);
+        self.state.known_home.set(home.index() as u64 + 1);
+        home
+    }
+
+    /// Returns whether the remote, of the same engine, is that of the home shard.
+    #[inline]
+    fn is_home(self, remote: &Remote) -> bool {
+        ptr::eq(self.home().get(), remote)
+    }
+
+    /// Returns the thread's counts for the shard of `remote`, one of `shards`.
+    #[inline]
+    pub(crate) fn counts(self, remote: &Remote, shards: usize) -> &'a Counts {
+        if self.is_home(remote) { &self.state.home_counts } else { self.other_counts(remote.index(), shards) }
+    }
+
+    #[cold]
+    fn other_counts(self, shard: usize, shards: usize) -> &'a Counts {
+        &self.state.other_shards.get_or_init(|| (0..shards).map(|_| CachePadded::default()).collect())[shard]
+    }
+
     /// Returns a free entry of the thread's entry cache.
     #[inline]
     pub(crate) fn take_free(self) -> Option<Sole> {
-        // SAFETY: this value says whose the state is.
-        unsafe { self.state.take_free() }
+        self.own().free.take()
     }
 
     /// Returns a free entry out of the arena, after the thread has used up its own, or `None` if
     /// the arena has none.
     pub(crate) fn refill(self) -> Option<Sole> {
-        // SAFETY: this value says whose the state is, and which arena's.
-        unsafe { self.state.refill(self.arena) }
+        // SAFETY: the cache and the arena are of one engine.
+        unsafe { self.own().free.refill(self.arena) }
     }
 
     /// Grows the arena, and returns a free entry, or `None` if there is no memory.
     pub(crate) fn grow(self, growth: Growth) -> Option<Sole> {
-        // SAFETY: this value says whose the state is, and which arena's.
-        unsafe { self.state.grow(self.arena, growth) }
+        // SAFETY: the cache and the arena are of one engine.
+        unsafe { self.own().free.grow(self.arena, growth) }
     }
 
     /// Puts an entry of this engine back.
     #[inline]
     pub(crate) fn put_entry(self, entry: Sole) {
-        // SAFETY: this value says whose the state is, and which arena's.
-        unsafe { self.state.put_entry(self.arena, entry) };
+        debug_assert!(entry.home().is_none_or(|home| Remote::at(home).engine() == self.engine()), "of this engine");
+        // SAFETY: the cache and the arena are of one engine, and what the callers have taken out of
+        // an engine, they give back to the same.
+        unsafe { self.own().free.put(self.arena, entry) };
     }
 
     /// Gives the thread's free entries to the depot.
     pub(crate) fn flush(self) {
-        // SAFETY: this value says whose the state is, and which arena's.
-        unsafe { self.state.flush(self.arena) };
+        // SAFETY: the cache and the arena are of one engine.
+        unsafe { self.own().free.flush(self.arena) };
+    }
+
+    /// Returns a tombstone of `remote`. It is in that inbox, or was when it became a tombstone, and
+    /// may be revived there.
+    #[inline]
+    pub(crate) fn take_tombstone(self, remote: &Remote) -> Option<Tomb> {
+        if self.is_home(remote) { self.own().tombstones.take() } else { None }
     }
 
     /// Puts the entry of a handle on the list of tombstones, which is done before it becomes one.
@@ -75,11 +136,17 @@ impl<'a> Local<'a> {
     /// # Safety
     /// The entry is at home at `remote`. What is returned goes to [`Handle::leave_tombstone`] or
     /// [`Handle::give_up`] next, for this handle, and if that fails to
-    /// [`take_back_tombstone`](ThreadState::take_back_tombstone) of this thread's state.
+    /// [`take_back_tombstone`](Self::take_back_tombstone).
     #[inline]
     pub(crate) unsafe fn put_tombstone(self, handle: &Handle, remote: &Remote) -> Option<Listed> {
-        // SAFETY: this value says whose the state is. The caller says what it does with the entry.
-        unsafe { self.state.put_tombstone(handle, remote) }
+        // SAFETY: all entries of the list are of the thread's home, which, once there is one, stays
+        // the same. The caller says what it does with the entry next.
+        if self.is_home(remote) { unsafe { self.own().tombstones.push(handle) } } else { None }
+    }
+
+    /// Undoes the last [`put_tombstone`](Self::put_tombstone).
+    pub(crate) fn take_back_tombstone(self, listed: Listed) {
+        self.own().tombstones.take_back(listed);
     }
 }
 

@@ -8,40 +8,66 @@ use crossbeam_utils::CachePadded;
 
 use super::sharded_ref::LocalRefs;
 use super::tombstones::Tombstones;
-use crate::arena::{Arena, EntryCache, Growth};
+use crate::arena::EntryCache;
 use crate::count::{Counter, Counts, Running};
-use crate::entry::{Handle, Listed, Sole, Tomb};
 use crate::shard::Remote;
 
-/// One thread's part of one engine. Only the engine gives it out (`Shared::with_thread_state` and
-/// the functions that it calls), and never to two threads at a time. The exceptions are the parts
-/// that any thread may read or count in.
+/// One thread's part of one engine. What only that thread may touch is behind a [`Bound`], which
+/// [`Local`](super::Local) opens. Any thread may read the rest, and count in it.
 ///
 /// In this field order a schedule writes one cache line: the tombstones, the free entries and the
 /// first of the counts.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct ThreadState {
-    /// Cancelled entries of the home shard, which this thread may revive in place.
-    tombstones: Tombstones,
-    free: EntryCache,
+    pub(super) own: Bound<Own>,
     /// What the thread did on its home shard.
-    home_counts: Counts,
+    pub(super) home_counts: Counts,
     /// The remote of the home shard, on which this thread schedules; null before it has scheduled
     /// anything.
-    home: Cell<*const Remote>,
+    pub(super) home: Bound<Cell<*const Remote>>,
     /// The engine that it is a part of. Only `engine` knows its type.
     engine: NonNull<()>,
     /// The home shard's index plus one, for other threads; 0 if there is no home yet.
-    known_home: Counter,
+    pub(super) known_home: Counter,
     /// What the thread did on each other shard. A pool's threads need it, and threads that schedule
     /// on a shard of their choice. Padded, because two threads' may lie side by side.
-    other_shards: OnceLock<Box<[CachePadded<Counts>]>>,
+    pub(super) other_shards: OnceLock<Box<[CachePadded<Counts>]>>,
     /// The batch of this engine that the thread is running.
     pub(crate) running: Running,
     /// References of the futures that it made. On another cache line, as other threads may drop
     /// them.
     refs: CachePadded<LocalRefs>,
+}
+
+/// The entries that only the thread itself takes and puts.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Own {
+    /// Cancelled entries of the home shard, which this thread may revive in place.
+    pub(super) tombstones: Tombstones,
+    pub(super) free: EntryCache,
+}
+
+/// A value that belongs to one thread, in a place that other threads can reach.
+#[derive(Debug)]
+#[repr(transparent)]
+pub(super) struct Bound<T>(T);
+
+// SAFETY: only `get` gives the value out, and only to its thread.
+unsafe impl<T> Sync for Bound<T> {}
+// SAFETY: a state changes its thread only while nobody uses it: before it is shared, at the end of
+// its thread, and when it is dropped. What it holds is `Send`, or names a part of its engine.
+unsafe impl<T> Send for Bound<T> {}
+
+impl<T> Bound<T> {
+    /// # Safety
+    /// The calling thread is the one that the value belongs to, or holds the lock under which
+    /// threads share it, for as long as it uses what is returned.
+    #[inline]
+    pub(super) unsafe fn get(&self) -> &T {
+        &self.0
+    }
 }
 
 #[cfg(not(loom))]
@@ -52,9 +78,10 @@ const _: () = {
     );
 };
 
-// SAFETY: other threads use only the counters and the references, which are atomic. The rest is
-// private to this file, and only the thread that the state belongs to uses it.
+// SAFETY: the address of the engine is only given out, to those who know that the engine is there.
 unsafe impl Sync for ThreadState {}
+// SAFETY: the same.
+unsafe impl Send for ThreadState {}
 
 impl ThreadState {
     /// Makes a state that is used with the engine at this address.
@@ -64,9 +91,8 @@ impl ThreadState {
     pub(crate) unsafe fn of(engine: NonNull<()>) -> Self {
         Self {
             engine,
-            free: EntryCache::new(),
-            tombstones: Tombstones::new(),
-            home: Cell::new(ptr::null()),
+            own: Bound(Own { tombstones: Tombstones::new(), free: EntryCache::new() }),
+            home: Bound(Cell::new(ptr::null())),
             known_home: Counter::default(),
             home_counts: Counts::default(),
             other_shards: OnceLock::new(),
@@ -79,40 +105,6 @@ impl ThreadState {
     #[inline]
     pub(crate) fn engine(&self) -> NonNull<()> {
         self.engine
-    }
-
-    /// Returns the remote of the home shard, on which this thread schedules. At the first call
-    /// `choose` chooses one of the same engine. Not before that: workers and pool threads have
-    /// states, too, to give entries back, and must not count when shards are dealt out.
-    #[inline]
-    pub(crate) fn home_or<'a>(&'a self, choose: impl FnOnce() -> &'a Remote) -> &'a Remote {
-        // SAFETY: null, or a remote of the engine that this state is a part of, or, if threads
-        // share it, of the engine that the caller has.
-        if let Some(home) = unsafe { self.home.get().as_ref() } {
-            return home;
-        }
-        let home = choose();
-        self.home.set(home);
-        self.known_home.set(home.index() as u64 + 1);
-        home
-    }
-
-    /// Returns whether the remote, of the same engine, is that of the home shard.
-    #[inline]
-    fn is_home(&self, remote: &Remote) -> bool {
-        ptr::eq(self.home.get(), remote)
-    }
-
-    /// Returns the counts for the shard of `remote`, one of `shards`. Only the thread that the
-    /// state belongs to writes to them.
-    #[inline]
-    pub(crate) fn counts(&self, remote: &Remote, shards: usize) -> &Counts {
-        if self.is_home(remote) { &self.home_counts } else { self.other_counts(remote.index(), shards) }
-    }
-
-    #[cold]
-    fn other_counts(&self, shard: usize, shards: usize) -> &Counts {
-        &self.other_shards.get_or_init(|| (0..shards).map(|_| CachePadded::default()).collect())[shard]
     }
 
     /// Sums one of the counts over one shard, or over all.
@@ -129,78 +121,5 @@ impl ThreadState {
     #[inline]
     pub(crate) fn refs(&self) -> &LocalRefs {
         &self.refs
-    }
-
-    /// Returns a free entry of the thread's entry cache.
-    ///
-    /// # Safety
-    /// The state is the calling thread's.
-    #[inline]
-    pub(crate) unsafe fn take_free(&self) -> Option<Sole> {
-        self.free.take()
-    }
-
-    /// Returns a free entry out of the arena, after the thread has used up its own, or `None` if
-    /// the arena has none.
-    ///
-    /// # Safety
-    /// The state is the calling thread's, and `arena` is its engine's.
-    pub(crate) unsafe fn refill(&self, arena: &Arena) -> Option<Sole> {
-        // SAFETY: the caller says that `arena` is the one that this cache is used with.
-        unsafe { self.free.refill(arena) }
-    }
-
-    /// Grows the arena, and returns a free entry, or `None` if there is no memory.
-    ///
-    /// # Safety
-    /// As for [`refill`](Self::refill).
-    pub(crate) unsafe fn grow(&self, arena: &Arena, growth: Growth) -> Option<Sole> {
-        // SAFETY: the caller says that `arena` is the one that this cache is used with.
-        unsafe { self.free.grow(arena, growth) }
-    }
-
-    /// Returns a tombstone of `remote`. It is in that inbox, or was when it became a tombstone, and
-    /// may be revived there.
-    #[inline]
-    pub(crate) fn take_tombstone(&self, remote: &Remote) -> Option<Tomb> {
-        if self.is_home(remote) { self.tombstones.take() } else { None }
-    }
-
-    /// Puts the entry of a handle on the list of tombstones; see [`Tombstones::push`]. Returns
-    /// `None` if it does not belong there, or the list is full.
-    ///
-    /// # Safety
-    /// The state is the calling thread's, and the entry is at home at `remote`. What is returned
-    /// goes to [`Handle::leave_tombstone`] or [`Handle::give_up`] next, for this handle, and if
-    /// that fails to [`take_back_tombstone`](Self::take_back_tombstone) of this state.
-    #[inline]
-    pub(crate) unsafe fn put_tombstone(&self, handle: &Handle, remote: &Remote) -> Option<Listed> {
-        // SAFETY: all entries of the list are of the thread's home, which, once there is one, stays
-        // the same. The caller says what it does with the entry next.
-        if self.is_home(remote) { unsafe { self.tombstones.push(handle) } } else { None }
-    }
-
-    /// Undoes the last [`put_tombstone`](Self::put_tombstone).
-    pub(crate) fn take_back_tombstone(&self, listed: Listed) {
-        self.tombstones.take_back(listed);
-    }
-
-    /// Gives the thread's free entries to the depot.
-    ///
-    /// # Safety
-    /// The state is the calling thread's, and `arena` is its engine's.
-    pub(crate) unsafe fn flush(&self, arena: &Arena) {
-        // SAFETY: the caller says that `arena` is the one that this cache is used with.
-        unsafe { self.free.flush(arena) };
-    }
-
-    /// Puts an entry back.
-    ///
-    /// # Safety
-    /// As for [`refill`](Self::refill).
-    #[inline]
-    pub(crate) unsafe fn put_entry(&self, arena: &Arena, entry: Sole) {
-        // SAFETY: the caller says that `arena` is the one that this cache is used with.
-        unsafe { self.free.put(arena, entry) };
     }
 }

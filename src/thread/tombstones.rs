@@ -100,7 +100,7 @@ mod tests {
     use std::ptr::{self, NonNull};
 
     use super::*;
-    use crate::entry::Entry;
+    use crate::entry::{Entry, raw};
 
     /// The test owns the entries, which are in no list.
     fn push(tombstones: &Tombstones, entry: &Entry) -> Option<Listed> {
@@ -127,10 +127,10 @@ mod tests {
         for (entry, before) in entries.iter().zip([None, Some(0), Some(1)]) {
             // The worker may link it into a slot until it is a tombstone.
             let slot = ptr::dangling_mut();
-            entry.set_back(slot);
+            raw::set_back(entry, slot);
             assert!(push(&tombstones, entry).is_some());
-            assert_eq!(entry.back(), slot);
-            assert!(before.is_none_or(|before: usize| entries[before].back() != slot));
+            assert_eq!(raw::back(entry), slot);
+            assert!(before.is_none_or(|before: usize| raw::back(&entries[before]) != slot));
         }
     }
 

@@ -88,13 +88,13 @@ impl<W: Work> Armed<W> {
     #[inline(never)]
     fn take_back(self, mine: Local<'_>) -> W {
         let Self(entry, _) = self;
-        entry.state.disarm();
-        // SAFETY: 1. The entry was never published, so its task is here, and is taken once.
-        // 2. Nobody else knows the entry, so the engine is its only owner.
-        // 3. The task is of `W::into_task`, as this value's type says.
-        let (work, entry) = unsafe { ((W::FROM_TASK)(entry.take_task()), entry.into_sole()) };
-        mine.put_entry(entry);
-        work
+        // SAFETY: 1. The entry was never published. 2. The task is of `W::into_task`, as this
+        // value's type says.
+        unsafe {
+            let (task, entry) = entry.disarm();
+            mine.put_entry(entry);
+            (W::FROM_TASK)(task)
+        }
     }
 }
 

@@ -234,7 +234,7 @@ impl Wheel {
     /// Links an entry that was reset to an earlier deadline, unless it is one of those that are
     /// [kept back](Self::keep_series_back).
     pub(crate) fn insert_after_reset(&mut self, entry: Linkable, deadline: Subtick) {
-        let is_kept_back = self.keeps_back(entry.state.load());
+        let is_kept_back = self.keeps_back(entry.snapshot());
         self.insert_again(entry, if is_kept_back { Subtick::NEVER } else { deadline });
     }
 
@@ -474,7 +474,7 @@ impl Wheel {
             budget.spend();
             let wheel = from.holder();
             wheel.check_cascaded(&entry, index + 1, due);
-            let deadline = entry.state.deadline();
+            let deadline = entry.deadline();
             let place = wheel.place_below(index + 1, deadline);
             wheel.check_link(&entry, deadline, place);
             wheel.slots.push_front(place.slot, entry, place.rank);

@@ -20,7 +20,7 @@ impl Wheel {
                 let Some(entry) = from.pop() else { break };
                 budget.spend();
                 let wheel = from.holder();
-                let seen = entry.state.load();
+                let seen = entry.snapshot();
                 let deadline = if wheel.keeps_back(seen) { Subtick::NEVER } else { seen.deadline() };
                 let place = if deadline <= now { wheel.outside(SlotIndex::DUE) } else { wheel.place_for(deadline) };
                 wheel.check_link(&entry, deadline, place);

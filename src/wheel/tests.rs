@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 use super::oracle::Oracle;
 use super::*;
-use crate::entry::{ArmFlags, Entry, Handle, Home, Reset, Still, Task, Tell, Token};
+use crate::entry::{ArmFlags, Entry, Handle, Home, Reset, Still, Task, Tell, Token, raw};
 
 /// An entry of the test's own. It is held by its address alone, as in the arena, because a `Box`
 /// that is moved says that no other pointer points there.
@@ -99,7 +99,7 @@ impl Bench {
         let held = Held::new();
         let id_as_address = NonNull::new(std::ptr::without_provenance_mut(id + 1)).expect("not null");
         // SAFETY: nobody looks for a remote there.
-        held.entry().fill(Some(unsafe { Home::new(id_as_address) }), Task::new(|| ()));
+        raw::fill(held.entry(), Some(unsafe { Home::new(id_as_address) }), Task::new(|| ()));
         held.entry().state.arm(deadline, ArmFlags::HANDLE);
         self.wheel.insert(held.linkable(), deadline);
         self.entries.insert(id, held);

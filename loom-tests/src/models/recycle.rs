@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::check::check;
 use super::rig::{Ledger, driven, entries_in_use, ticks};
 use crate::arena::{Arena, EntryCache, Growth, PerThread};
-use crate::entry::{Entry, Sole};
+use crate::entry::{Entry, Sole, raw};
 use crate::sync::{AtomicUsize, Ordering, thread};
 
 /// A thread's entry cache of one arena.
@@ -26,7 +26,7 @@ impl Mine {
         // SAFETY: this cache serves this arena alone, and has no entry.
         let entry = entry.unwrap_or_else(|| unsafe { self.cache.grow(&self.arena, Growth::Double) }.expect("memory"));
         // An owner's access to an entry: loom reports another thread's access at the same time.
-        entry.set_back(ptr::null_mut());
+        raw::set_back(&entry, ptr::null_mut());
         entry.set_in_use(true);
         entry
     }

@@ -9,7 +9,7 @@ pub(super) use super::ledger::Ledger;
 use crate::arena::Arena;
 use crate::engine::{Batch, Core, Due, Limits, Patience, PeriodicRun, Shared, SharedPlan, SharedRef};
 use crate::entry::{
-    ArmFlags, Entry, Fired, FnNext, Handle, Node, Owned, Reset, Schedule, Series, Sole, Task, Tell, entry_ref,
+    ArmFlags, Entry, Fired, FnNext, Handle, Node, Owned, Reset, Schedule, Series, Sole, Task, Tell, raw,
 };
 use crate::executor::run_here;
 use crate::shard::{Remote, Wake};
@@ -294,10 +294,10 @@ impl Bare {
     /// Does what a producer does with an entry that was not accepted. Drops its task.
     pub(super) fn take_back(&self, entry: NonNull<Entry>) {
         // SAFETY: the caller owns the entry.
-        let this = unsafe { entry_ref(entry) };
+        let this = unsafe { raw::entry_ref(entry) };
         this.state.disarm();
         // SAFETY: the entry was never published, and still has its task.
-        drop(unsafe { this.take_task() });
+        drop(unsafe { raw::take_task(&this) });
         // SAFETY: the caller is the entry's only owner, and gives it up.
         self.shared.put_entry(unsafe { Sole::new(entry) });
     }

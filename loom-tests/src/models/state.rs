@@ -7,7 +7,7 @@ use super::check::check;
 use super::rig::Ledger;
 use crate::entry::{
     ArmFlags, Cancel, Cancelling, EngineGone, Entry, Expire, Handle, HandleLetGo, Home, Member, Reset, Task, Tell,
-    Transfer,
+    Transfer, raw,
 };
 use crate::sync::thread;
 use crate::time::Subtick;
@@ -19,7 +19,7 @@ fn tick(n: u64) -> Subtick {
 /// Returns an entry outside of any arena, with a handle, in the state in which the worker links it.
 fn linked(ledger: &Ledger, deadline: u64) -> Arc<Entry> {
     let entry = Arc::new(Entry::new_free());
-    entry.fill(None, Task::new(ledger.task()));
+    raw::fill(&entry, None, Task::new(ledger.task()));
     entry.state.arm(tick(deadline), ArmFlags::HANDLE);
     assert_eq!(entry.state.link(), Transfer::Pending(tick(deadline)));
     entry
@@ -57,7 +57,7 @@ fn expire(entry: &Entry, now: u64) -> Expire {
     let expire = entry.state.expire(entry.state.load(), tick(now));
     if expire == Expire::Fire {
         // SAFETY: this thread has just taken the entry out of PENDING, and owns its task.
-        unsafe { entry.take_task() }.run();
+        unsafe { raw::take_task(&entry) }.run();
     }
     expire
 }
@@ -151,9 +151,9 @@ fn exactly_one_owner_lets_go_last() {
         let again = ledger.clone();
         // What the arena does to the memory of an entry that comes back.
         let reuse = move |entry: &Entry| {
-            entry.set_next(ptr::null_mut());
+            raw::set_next(&entry, ptr::null_mut());
             entry.set_in_use(false);
-            entry.fill(None, Task::new(again.task()));
+            raw::fill(&entry, None, Task::new(again.task()));
         };
         let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
         let handle = thread::spawn(move || {
@@ -169,7 +169,7 @@ fn exactly_one_owner_lets_go_last() {
         let handle_was_last = handle.join().expect("no panic");
         assert!(engine_was_last != handle_was_last);
         // SAFETY: the last owner has armed it again, and owns the task.
-        drop(unsafe { entry.take_task() });
+        drop(unsafe { raw::take_task(&entry) });
         ledger.assert_closed(usize::from(fired));
     });
 }
@@ -188,7 +188,7 @@ fn a_withdrawal_and_two_cancels_share_no_task() {
         let withdrawn = entry.state.withdraw();
         if withdrawn {
             // SAFETY: this thread has just taken the entry out of PENDING, and owns its task.
-            unsafe { entry.take_task() }.run();
+            unsafe { raw::take_task(&entry) }.run();
         }
         let cancelled = cancels.into_iter().filter_map(|thread| thread.join().ok()).filter(|&won| won).count();
         assert_eq!(usize::from(withdrawn) + cancelled, 1);
@@ -207,7 +207,7 @@ fn a_cancel_a_reset_and_the_link_agree_on_their_order() {
     check(None, || {
         let ledger = Ledger::default();
         let entry = Arc::new(Entry::new_free());
-        entry.fill(None, Task::new(ledger.task()));
+        raw::fill(&entry, None, Task::new(ledger.task()));
         entry.state.arm(tick(5), ArmFlags::HANDLE);
         let (a, b) = (Arc::clone(&entry), Arc::clone(&entry));
         let cancel = thread::spawn(move || cancel(&a));
@@ -240,14 +240,14 @@ fn a_claim_takes_the_task_and_gives_the_entry_up() {
             let again = ledger.clone();
             let reuse = move |entry: &Entry| {
                 entry.set_in_use(false);
-                entry.fill(None, Task::new(again.task()));
+                raw::fill(&entry, None, Task::new(again.task()));
             };
             let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
             let handle = thread::spawn(move || {
                 let cancel = cancel(&theirs);
                 if cancel == Cancel::WonLinked {
                     // What the push to the cancelled queue writes.
-                    theirs.set_next_aside(ptr::null_mut());
+                    raw::set_next_aside(&theirs, ptr::null_mut());
                 }
                 let last = let_go(&theirs, &reused);
                 (cancel, last)
@@ -255,7 +255,7 @@ fn a_claim_takes_the_task_and_gives_the_entry_up() {
             let is_due = !is_batched || entry.state.batch(entry.state.load(), tick(1)) == Expire::Fire;
             let seen = entry.state.load();
             // SAFETY: the engine owns the entry, and it has no sleeper.
-            let copy = unsafe { entry.copy_task() };
+            let copy = unsafe { raw::copy_task(&entry) };
             let claim = if is_due { entry.state.claim(seen, tick(1)) } else { Expire::Cancelled };
             let fired = matches!(claim, Expire::Fire | Expire::FireLast);
             if fired {
@@ -276,7 +276,7 @@ fn a_claim_takes_the_task_and_gives_the_entry_up() {
             assert!(!is_batched || !is_due || cancel != Cancel::WonLinked || !fired);
             assert!(engine_was_last != handle_was_last);
             // SAFETY: the last owner has filled it again, and owns the task.
-            drop(unsafe { entry.take_task() });
+            drop(unsafe { raw::take_task(&entry) });
             ledger.assert_closed(usize::from(fired));
         });
     }
@@ -293,14 +293,14 @@ fn the_engine_stores_plainly_only_as_the_sole_owner() {
         check(3, move || {
             let ledger = Ledger::default();
             let entry = Arc::new(Entry::new_free());
-            entry.fill(None, Task::new(ledger.task()));
+            raw::fill(&entry, None, Task::new(ledger.task()));
             entry.state.arm(tick(1), ArmFlags::HANDLE.and(ArmFlags::GROUP));
             let next = ledger.clone();
             let reuse = move |entry: &Entry| {
                 entry.set_in_use(false);
                 // SAFETY: nobody looks for a remote there.
                 let home = unsafe { Home::new(NonNull::from(entry).cast()) };
-                entry.fill(Some(home), Task::new(next.task()));
+                raw::fill(&entry, Some(home), Task::new(next.task()));
             };
             let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
             let handle = thread::spawn(move || {
@@ -335,7 +335,7 @@ fn the_engine_stores_plainly_only_as_the_sole_owner() {
             assert!(!at_2 || reset == Reset::Later);
             assert_eq!([engine_was_last, handle_was_last, group_was_last].into_iter().filter(|&last| last).count(), 1);
             // SAFETY: the last owner has armed it again, and owns the task.
-            drop(unsafe { entry.take_task() });
+            drop(unsafe { raw::take_task(&entry) });
             ledger.assert_closed(usize::from(at_1 || at_2));
         });
     }
