@@ -40,7 +40,7 @@ impl EntryCache {
     }
 
     /// Returns a free entry, which is the caller's. Returns `None` if the cache is empty: then the
-    /// caller asks the arena for more ([`refill`](Self::refill)).
+    /// caller asks the arena for more ([`refill`](ArenaCache::refill)).
     #[inline]
     pub(crate) fn take(&self) -> Option<Sole> {
         if let Some(entry) = NonNull::new(self.free.get()) {
@@ -77,26 +77,13 @@ impl EntryCache {
         first
     }
 
-    /// Returns a free entry of the arena, and keeps more for the next calls. Returns `None` if the
-    /// arena has to [`grow`](Self::grow) first.
+    /// Returns the cache together with its arena.
     ///
     /// # Safety
     /// `arena` is the one that this `EntryCache` has always been used with.
-    pub(crate) unsafe fn refill(&self, arena: &Arena) -> Option<Sole> {
-        debug_assert!(!self.has_fresh() && self.spare.get().is_none(), "only after `take` has found nothing");
-        arena
-            .take_magazine()
-            .map(|magazine| self.open(magazine))
-            .or_else(|| arena.take_run().map(|run| self.begin(run)))
-    }
-
-    /// Returns a fresh entry out of new memory, or `None` if there is no memory.
-    ///
-    /// # Safety
-    /// `arena` is the one that this `EntryCache` has always been used with.
-    pub(crate) unsafe fn grow(&self, arena: &Arena, growth: Growth) -> Option<Sole> {
-        debug_assert!(!self.has_fresh(), "only after `take` has found nothing");
-        arena.grow(growth).map(|run| self.begin(run))
+    #[inline]
+    pub(crate) unsafe fn with<'a>(&'a self, arena: &'a Arena) -> ArenaCache<'a> {
+        ArenaCache { cache: self, arena }
     }
 
     fn begin(&self, run: Run) -> Sole {
@@ -106,36 +93,6 @@ impl EntryCache {
         sole(first)
     }
 
-    /// Puts an entry back. May push a magazine to the depot.
-    ///
-    /// # Safety
-    /// `arena` is where the entry came from, and the one that this `EntryCache` has always been
-    /// used with.
-    #[inline]
-    pub(crate) unsafe fn put(&self, arena: &Arena, entry: Sole) {
-        #[cfg(loom)]
-        entry.set_in_use(false);
-        if usize::from(self.free_len.get()) == MAGAZINE {
-            self.change_magazine(arena);
-        }
-        entry.set_next(self.free.get());
-        self.free.set(entry.into_raw().as_ptr());
-        self.free_len.set(self.free_len.get() + 1);
-    }
-
-    /// Gives all entries to the depot, except the rest of a run of fresh ones.
-    ///
-    /// # Safety
-    /// `arena` is the one that this `EntryCache` has always been used with.
-    pub(crate) unsafe fn flush(&self, arena: &Arena) {
-        if let Some(first) = self.spare.take() {
-            arena.return_magazine(full(first));
-        }
-        if let Some(first) = NonNull::new(self.free.replace(ptr::null_mut())) {
-            arena.return_magazine(magazine(first, self.free_len.replace(0).into()));
-        }
-    }
-
     #[cold]
     fn change_magazine(&self, arena: &Arena) {
         if let Some(first) = self.spare.replace(NonNull::new(self.free.get())) {
@@ -143,6 +100,57 @@ impl EntryCache {
         }
         self.free.set(ptr::null_mut());
         self.free_len.set(0);
+    }
+}
+
+/// An entry cache, and the arena that its entries are of.
+#[derive(Clone, Copy)]
+pub(crate) struct ArenaCache<'a> {
+    cache: &'a EntryCache,
+    arena: &'a Arena,
+}
+
+impl ArenaCache<'_> {
+    /// Returns a free entry of the arena, and keeps more for the next calls. Returns `None` if the
+    /// arena has to [`grow`](Self::grow) first.
+    pub(crate) fn refill(self) -> Option<Sole> {
+        let Self { cache, arena } = self;
+        debug_assert!(!cache.has_fresh() && cache.spare.get().is_none(), "only after `take` has found nothing");
+        arena
+            .take_magazine()
+            .map(|magazine| cache.open(magazine))
+            .or_else(|| arena.take_run().map(|run| cache.begin(run)))
+    }
+
+    /// Returns a fresh entry out of new memory, or `None` if there is no memory.
+    pub(crate) fn grow(self, growth: Growth) -> Option<Sole> {
+        debug_assert!(!self.cache.has_fresh(), "only after `take` has found nothing");
+        self.arena.grow(growth).map(|run| self.cache.begin(run))
+    }
+
+    /// Puts an entry of this arena back. May push a magazine to the depot.
+    #[inline]
+    pub(crate) fn put(self, entry: Sole) {
+        #[cfg(loom)]
+        entry.set_in_use(false);
+        let cache = self.cache;
+        if usize::from(cache.free_len.get()) == MAGAZINE {
+            cache.change_magazine(self.arena);
+        }
+        entry.set_next(cache.free.get());
+        cache.free.set(entry.into_raw().as_ptr());
+        cache.free_len.set(cache.free_len.get() + 1);
+    }
+
+    /// Gives all entries to the depot, except the rest of a run of fresh ones.
+    pub(crate) fn flush(self) {
+        let Self { cache, arena } = self;
+        if let Some(first) = cache.spare.take() {
+            arena.return_magazine(full(first));
+        }
+        if let Some(first) = NonNull::new(cache.free.replace(ptr::null_mut())) {
+            arena.return_magazine(magazine(first, cache.free_len.replace(0).into()));
+        }
     }
 }
 
@@ -180,9 +188,9 @@ mod tests {
         let mut taken = Vec::new();
         for _ in 0..n {
             // SAFETY: each test uses a cache with one arena.
-            let entry = cache.take().or_else(|| unsafe { cache.refill(arena) });
+            let entry = cache.take().or_else(|| unsafe { cache.with(arena) }.refill());
             // SAFETY: each test uses a cache with one arena.
-            taken.push(entry.unwrap_or_else(|| unsafe { cache.grow(arena, Growth::Double) }.expect("memory")));
+            taken.push(entry.unwrap_or_else(|| unsafe { cache.with(arena) }.grow(Growth::Double).expect("memory")));
         }
         let distinct: HashSet<_> = taken.iter().map(|entry| std::ptr::from_ref::<Entry>(entry)).collect();
         assert_eq!(distinct.len(), n, "no entry is given out twice");
@@ -191,7 +199,7 @@ mod tests {
 
     fn put(cache: &EntryCache, arena: &Arena, entries: Vec<Sole>) {
         // SAFETY: each test uses a cache with one arena.
-        entries.into_iter().for_each(|entry| unsafe { cache.put(arena, entry) });
+        entries.into_iter().for_each(|entry| unsafe { cache.with(arena) }.put(entry));
     }
 
     #[test]

@@ -34,7 +34,7 @@ mod shrink;
 
 use chunk::{A_FEW, Chunk, Chunks, LARGEST_CHUNK, Run};
 use depot::{Depot, Magazine};
-pub(crate) use entry_cache::EntryCache;
+pub(crate) use entry_cache::{ArenaCache, EntryCache};
 
 pub(crate) use per_thread::PerThread;
 #[cfg(loom)]

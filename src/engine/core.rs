@@ -40,7 +40,9 @@ pub(super) struct Noted {
 /// The owner's side of a shard.
 #[derive(Debug)]
 pub(crate) struct Core {
-    pub(super) index: usize,
+    /// The engine's id.
+    engine: u64,
+    index: usize,
     pub(super) wheel: Wheel,
     pub(super) limits: Limits,
     /// Taken out of the queues, and not gone through yet.
@@ -63,8 +65,11 @@ pub(crate) struct Core {
 unsafe impl Send for Core {}
 
 impl Core {
-    pub(crate) fn new(index: usize, wheel: Wheel, limits: Limits) -> Self {
+    /// Makes the worker's half of a shard, once.
+    pub(crate) fn new(shared: &SharedRef, index: usize, wheel: Wheel, limits: Limits) -> Self {
+        shared.remote(index).begin_core();
         Self {
+            engine: shared.id(),
             index,
             wheel,
             limits,
@@ -81,6 +86,12 @@ impl Core {
 
     pub(crate) fn index(&self) -> usize {
         self.index
+    }
+
+    /// Returns the other half of the shard. Its entries go into this wheel, and those of no other.
+    pub(super) fn remote<'a>(&self, shared: &'a SharedRef) -> &'a Remote {
+        assert!(self.engine == shared.id(), "a shard is turned with its own engine");
+        shared.remote(self.index)
     }
 
     /// Returns views of its wheel's levels for other threads.
@@ -116,7 +127,7 @@ impl Core {
 
     /// Returns whether the inbox has been closed and nothing is left that will ever be due.
     pub(crate) fn is_drained(&self, shared: &SharedRef) -> bool {
-        shared.remote(self.index).is_closed() && self.next_due().is_none()
+        self.remote(shared).is_closed() && self.next_due().is_none()
     }
 
     /// Returns the earliest deadline of all linked entries, or [`Subtick::NEVER`] if there is none.
@@ -134,7 +145,7 @@ impl Core {
     pub(crate) fn close(&mut self, shared: &SharedRef) -> UnfiredList {
         let (mut left, mut wakes) = (UnfiredList::new(), self.wakes.take());
         let before = wakes.as_ref().map_or(0, SleeperBatch::len);
-        let remote = shared.remote(self.index);
+        let remote = self.remote(shared);
         self.empty(shared, remote, |free, entry| match take_back(free, shared, entry, Owned::withdraw) {
             Some(Withdrawn::Sleeper(entry)) => wake_later(&mut wakes, entry, shared, remote),
             Some(Withdrawn::Task(entry)) => left.push(shared, entry),
@@ -151,7 +162,7 @@ impl Core {
     /// whatever their deadlines. Sleeping futures are left for [`take_wakes`](Self::take_wakes).
     pub(crate) fn close_and_fire(&mut self, shared: &SharedRef, sink: &mut impl FnMut(Batch)) {
         let (mut batch, mut wakes) = (None, self.wakes.take());
-        let remote = shared.remote(self.index);
+        let remote = self.remote(shared);
         self.empty(shared, remote, |free, entry| {
             if let Some(entry) = take_back(free, shared, entry, Owned::expire_early) {
                 fire(&mut batch, &mut wakes, entry, shared, remote, sink);
@@ -272,7 +283,7 @@ pub(super) fn let_go(free: &EntryCache, shared: &SharedRef, entry: Owned) -> Res
 #[inline]
 pub(super) fn give_back(free: &EntryCache, shared: &SharedRef, entry: Sole) {
     // SAFETY: a shard's free list is only used with its own engine, by the thread that turns it.
-    unsafe { free.put(&shared.arena, entry) };
+    unsafe { free.with(&shared.arena) }.put(entry);
 }
 
 /// Takes an entry out of PENDING by `win`. Gives it up if it was cancelled.

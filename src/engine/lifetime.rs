@@ -31,10 +31,12 @@ impl SharedRef {
         remotes.try_reserve_exact(plan.shards).ok()?;
         // The remotes know their engine's address. So there is a place for it first.
         let shared = NonNull::from(Box::leak(Box::<Shared>::new_uninit())).cast::<Shared>();
-        // SAFETY: the remotes become a part of what is written to this address below.
-        remotes.extend((0..plan.shards).map(|index| unsafe { Remote::new(index, shared.cast()) }));
-        // SAFETY: the place was made for this, and nobody else knows it yet.
-        unsafe { shared.write(Shared::new(plan, remotes)) };
+        // SAFETY: 1. The remotes become a part of what is written to this address. 2. The place was
+        // made for this, and nobody else knows it yet.
+        unsafe {
+            remotes.extend((0..plan.shards).map(|index| Remote::new(index, shared.cast())));
+            shared.write(Shared::new(plan, remotes));
+        }
         Some(SharedRef(shared))
     }
 }

@@ -169,16 +169,12 @@ impl Shared {
     fn with_teardown_state<R>(&self, work: impl FnOnce(Local<'_>) -> R) -> R {
         // A worker may need the lock, for `Timer::stats` in a task.
         let _no_wait = NoWait::begin();
-        if self.is_forked() {
-            // Whatever the parent's threads had begun during the fork stays unfinished for ever, so
-            // nobody takes the lock. What is counted here is lost.
-            let mine = self.new_thread_state();
-            // SAFETY: the state was just made, so it is nobody else's.
-            return work(unsafe { Local::new(&mine, &self.arena) });
-        }
-        let mut mine = lock(&self.teardown);
-        let mine = mine.get_or_insert_with(|| self.new_thread_state());
-        // SAFETY: the state is a part of this engine, and its lock is held.
+        // In a forked child, whatever the parent's threads had begun during the fork stays
+        // unfinished for ever, so nobody takes the lock. What is counted there is lost.
+        let mut shared = if self.is_forked() { None } else { Some(lock(&self.teardown)) };
+        let mut made = None;
+        let mine = shared.as_deref_mut().unwrap_or(&mut made).get_or_insert_with(|| self.new_thread_state());
+        // SAFETY: the state is used with this engine. It was just made, or its lock is held.
         work(unsafe { Local::new(mine, &self.arena) })
     }
 

@@ -61,6 +61,10 @@ const ENOUGH: Limits = Limits { transfer: 1_000, expiry: 1_000 };
 const MAX_WAIT: Duration = Duration::from_millis(20);
 const FAR: Subtick = Subtick::new(1_000_000);
 
+fn small_wheel() -> Wheel {
+    Wheel::new(16, 2, Division::WHOLE, ComesUp::WithLast).expect("memory")
+}
+
 impl Rig {
     fn new(limits: Limits) -> Self {
         Self::with(limits, None)
@@ -81,12 +85,8 @@ impl Rig {
         let (shared, bell) = (SharedRef::create(plan).expect("memory"), Bell::default());
         let waker: Arc<dyn Wake> = Arc::new(bell.clone());
         shared.set_waker(&waker);
-        Self {
-            shared,
-            shard: Core::new(1, Wheel::new(16, 2, Division::WHOLE, ComesUp::WithLast).expect("memory"), limits),
-            bell,
-            witness: Arc::default(),
-        }
+        let wheel = Wheel::new(16, 2, Division::WHOLE, ComesUp::WithLast).expect("memory");
+        Self { shard: Core::new(&shared, 1, wheel, limits), shared, bell, witness: Arc::default() }
     }
 
     fn remote(&self) -> &Remote {
@@ -384,6 +384,7 @@ fn an_engine_goes_with_its_last_owner_or_the_last_handle() {
     };
     let mut rig = Rig::new(ENOUGH);
     rig.shared = SharedRef::create(plan).expect("memory");
+    rig.shard = Core::new(&rig.shared, 1, small_wheel(), ENOUGH);
     let waker: Arc<dyn Wake> = Arc::new(rig.bell.clone());
     rig.shared.set_waker(&waker);
     let [one, other] = [(); 2].map(|()| rig.push_held(FAR));

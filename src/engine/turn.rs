@@ -67,7 +67,7 @@ impl Core {
         mut look: impl FnMut() -> Option<Subtick>,
         mut take: impl FnMut(&mut Due<'_>),
     ) -> TurnResult {
-        let remote = shared.remote(self.index);
+        let remote = self.remote(shared);
         self.now = self.wheel.set_now(now.max(self.now));
         let mut queues = self.begin_queues(remote);
         let may_be_due = !self.inbox.is_empty() || !self.resets.is_empty() || !self.wheel.is_swept();
@@ -123,7 +123,7 @@ impl Core {
     /// [`next_due`](Self::next_due) knows of all that was pushed. What is due by `now` is due at
     /// once. Returns true if something was left over.
     pub(crate) fn sort_in(&mut self, shared: &SharedRef, now: Subtick) -> bool {
-        let remote = shared.remote(self.index);
+        let remote = self.remote(shared);
         self.wheel.set_now(now);
         let mut queues = self.begin_queues(remote);
         while self.step_queues(shared, remote, &mut queues) {}

@@ -60,16 +60,18 @@ impl Held {
     /// Cancels the timeout, and takes its task.
     #[inline]
     pub(crate) fn cancel(&self) -> Cancelling {
-        let cancel = self.entry().state.cancel();
-        // SAFETY: only called where this call has won the cancel, and only a run that is under way
-        // takes the task then.
-        let take_task = || unsafe { self.entry().take_task() };
-        match cancel {
-            Cancel::TooLate => Cancelling::TooLate,
-            Cancel::WonRunning => Cancelling::WonRunning,
-            Cancel::Won => Cancelling::Won(take_task()),
-            // SAFETY: this call has won the cancel, and has taken the task.
-            Cancel::WonLinked => Cancelling::WonLinked(take_task(), unsafe { MaybeLinked::new(self.0) }),
+        let is_linked = match self.entry().state.cancel() {
+            Cancel::TooLate => return Cancelling::TooLate,
+            Cancel::WonRunning => return Cancelling::WonRunning,
+            Cancel::Won => false,
+            Cancel::WonLinked => true,
+        };
+        // SAFETY: 1. This call has won the cancel, and no run is under way, so the task is there,
+        // and is taken once. 2. Then the entry has none. It is one that the worker has linked if
+        // the word says so.
+        unsafe {
+            let task = self.entry().take_task();
+            if is_linked { Cancelling::WonLinked(task, MaybeLinked::new(self.0)) } else { Cancelling::Won(task) }
         }
     }
 }
@@ -163,14 +165,12 @@ impl Handle {
         let remains = if listed.is_some() { Remains::Tombstone } else { Remains::Cancelled };
         let entry = self.entry();
         let Some((seen, kind)) = entry.state.may_be_given_up() else { return Err((self, listed)) };
-        // SAFETY: this is the handle. The word has said what kind the timeout is, and that it is
-        // not periodic; neither changes.
-        let copy = unsafe { entry.copy_own_task(kind) };
-        if entry.state.give_up(seen, remains) {
-            // SAFETY: the exchange took the entry out of PENDING after the copy was made.
-            Ok(unsafe { copy.into_task() })
-        } else {
-            Err((self, listed))
+        // SAFETY: 1. This is the handle. The word has said what kind the timeout is, and that it is
+        // not periodic; neither changes. 2. The exchange takes the entry out of PENDING after the
+        // copy was made.
+        unsafe {
+            let copy = entry.copy_own_task(kind);
+            if entry.state.give_up(seen, remains) { Ok(copy.into_task()) } else { Err((self, listed)) }
         }
     }
 

@@ -40,11 +40,10 @@ impl<T: Token> Chain<T> {
     /// Adds an entry before all others.
     #[inline]
     pub(crate) fn push_front(&mut self, entry: T) {
-        let entry = entry.into_raw();
-        // SAFETY: the chain owns its entries, and their links.
-        unsafe { entry_ref(entry) }.set_next(std::mem::replace(&mut self.first, entry.as_ptr()));
+        entry.entry().set_next(self.first);
+        self.first = entry.into_raw().as_ptr();
         if self.len == 0 {
-            self.last = entry.as_ptr();
+            self.last = self.first;
         }
         self.len += 1;
     }
@@ -124,9 +123,8 @@ impl<T: Token> Stack<T> {
 
     #[inline]
     pub(crate) fn push(&mut self, entry: T) {
-        let entry = entry.into_raw();
-        // SAFETY: the stack owns its entries, and their links.
-        unsafe { entry_ref(entry) }.set_next(std::mem::replace(&mut self.first, entry.as_ptr()));
+        entry.entry().set_next(self.first);
+        self.first = entry.into_raw().as_ptr();
     }
 
     #[inline]

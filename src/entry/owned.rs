@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 
 use super::won::{Asleep, Fired, Withdrawn, Won};
-use super::{ArmFlags, EngineGone, Entry, Expire, Home, Kind, Link, Snapshot, Task, TaskInPlace, Transfer};
+use super::{ArmFlags, EngineGone, Entry, Expire, Home, Kind, Link, Snapshot, Task, TaskInPlace, Token, Transfer};
 use crate::time::Subtick;
 
 /// The engine's ownership of one entry that is in no list. The step that ends it takes it by value:
@@ -101,9 +101,7 @@ impl Deref for Owned {
 
     #[inline]
     fn deref(&self) -> &Entry {
-        // SAFETY: this value holds the engine's ownership, which keeps the entry alive. All fields
-        // have interior mutability, so shared references never conflict.
-        unsafe { self.0.as_ref() }
+        self.entry()
     }
 }
 
@@ -209,15 +207,17 @@ impl LookedOnce {
         run: impl FnOnce(Subtick, TaskInPlace<'_>, Option<Sole>),
     ) -> Result<(), (Owned, Expire)> {
         let Looked { entry, seen } = self.0;
-        // SAFETY: the entry is the engine's, and its kind says that it has no sleeper.
-        let mut copy = unsafe { entry.copy_task() };
-        let last = match entry.state.claim(seen, now) {
-            Expire::Fire => None,
-            Expire::FireLast => Some(Sole(entry)),
-            other => return Err((entry, other)),
-        };
-        // SAFETY: this call has claimed the entry after it made the copy.
-        run(seen.deadline(), unsafe { copy.as_task() }, last);
+        // SAFETY: 1. The entry is the engine's, and its kind says that it has no sleeper. 2. The
+        // copy is the task once this call has claimed the entry, after it made the copy.
+        unsafe {
+            let mut copy = entry.copy_task();
+            let last = match entry.state.claim(seen, now) {
+                Expire::Fire => None,
+                Expire::FireLast => Some(Sole(entry)),
+                other => return Err((entry, other)),
+            };
+            run(seen.deadline(), copy.as_task(), last);
+        }
         Ok(())
     }
 }

@@ -49,9 +49,7 @@ impl Deref for MaybeLinked {
 
     #[inline]
     fn deref(&self) -> &Entry {
-        // SAFETY: this value holds the engine's ownership, which keeps the entry alive. All fields
-        // have interior mutability, so shared references never conflict.
-        unsafe { self.0.as_ref() }
+        self.entry()
     }
 }
 

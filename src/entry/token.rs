@@ -1,7 +1,7 @@
 //! What the values that own an entry have in common. A list or a queue keeps such a value as an
 //! address, and makes the value again when it gives it out.
 
-use std::mem::{ManuallyDrop, transmute_copy};
+use std::mem::transmute_copy;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
@@ -20,11 +20,18 @@ pub(crate) unsafe trait Token: Sized {
         unsafe { transmute_copy(self) }
     }
 
+    /// Returns the entry, to the values and the lists of this layer.
+    #[inline]
+    fn entry(&self) -> &Entry {
+        // SAFETY: the type is a transparent one around the address of an entry, which lives as long
+        // as the value. All fields have interior mutability, so shared references never conflict.
+        unsafe { &*self.as_link() }
+    }
+
     /// Returns the address, with all that the value owned.
     #[inline]
     fn into_raw(self) -> NonNull<Entry> {
-        // SAFETY: the type is a transparent one around the address.
-        unsafe { transmute_copy(&ManuallyDrop::new(self)) }
+        NonNull::new(self.as_link()).expect("the address of an entry")
     }
 
     /// # Safety

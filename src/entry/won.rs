@@ -81,11 +81,13 @@ impl Won {
 
     /// Calls `then` with the entry, and `run` with the task in the place of its copy.
     pub(crate) fn run_in_place(self, then: impl FnOnce(Owned), run: impl FnOnce(TaskInPlace<'_>)) {
-        // SAFETY: the task is this value's, which ends here, and it is no sleeper.
-        let mut copy = unsafe { self.0.copy_task() };
-        then(self.0);
-        // SAFETY: the copy was made of the task while it was this value's.
-        run(unsafe { copy.as_task() });
+        // SAFETY: the task is this value's, which ends here, and it is no sleeper. So the copy is
+        // the task.
+        unsafe {
+            let mut copy = self.0.copy_task();
+            then(self.0);
+            run(copy.as_task());
+        }
     }
 }
 

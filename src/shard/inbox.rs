@@ -108,7 +108,12 @@ impl Inbox {
         }
         debug_assert!(!self.is_closed(), "a draining worker takes by `close`");
         let head = self.head.swap(ptr::null_mut(), Ordering::AcqRel);
-        // SAFETY: just taken out of this stack.
+        Self::taken(head)
+    }
+
+    /// Returns the entries below a head, as `take` and `close` have just taken it out.
+    fn taken(head: Link) -> Taken<Owned> {
+        // SAFETY: the head was taken out of this stack, into which only such values are pushed.
         unsafe { Taken::new(head) }
     }
 
@@ -182,8 +187,7 @@ impl Inbox {
     pub(crate) fn close(&self) -> Taken<Owned> {
         let closed = ptr::without_provenance_mut(CLOSED);
         let head = self.head.swap(closed, Ordering::AcqRel);
-        // SAFETY: just taken out of this stack.
-        unsafe { Taken::new(head) }
+        Self::taken(head)
     }
 
     #[inline]

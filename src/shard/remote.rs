@@ -5,6 +5,7 @@ mod turns;
 
 use std::fmt;
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
@@ -89,6 +90,7 @@ pub(crate) struct Remote {
     /// as a pointer that may be sent to other threads.
     engine: AtomicPtr<()>,
     index: usize,
+    has_core: AtomicBool,
 }
 
 impl Remote {
@@ -119,6 +121,7 @@ impl Remote {
             waker: Waker::default(),
             engine: AtomicPtr::new(engine.as_ptr()),
             index,
+            has_core: AtomicBool::new(false),
         }
     }
 
@@ -149,6 +152,12 @@ impl Remote {
     pub(crate) fn engine(&self) -> NonNull<()> {
         // SAFETY: `new` stored it from such a pointer.
         unsafe { NonNull::new_unchecked(self.engine.load(Ordering::Relaxed)) }
+    }
+
+    /// Says that the worker's half of the shard is made. Panics if it was made before: two would
+    /// take from the same queues.
+    pub(crate) fn begin_core(&self) {
+        assert!(!self.has_core.swap(true, Ordering::Relaxed), "shard {} has its worker's half", self.index);
     }
 
     /// Sets what wakes the worker. Called once, before anybody schedules.

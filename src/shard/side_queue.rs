@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::ptr;
 
 use super::stack::{CLOSED, MAX_DEPTH, ONE_DEEP, Taken, WAKE_DEPTH, address_of, depth_of};
-use crate::entry::{Entry, Queued};
+use crate::entry::{Entry, Link, Queued};
 use crate::sync::{AtomicPtr, Ordering};
 
 /// The same stack as the inbox, but without the ASLEEP bit.
@@ -57,7 +57,12 @@ impl<T: Queued> SideQueue<T> {
         }
         // Acquire: pairs with the release in `push`. Release: pairs with the Acquire in `depth`.
         let head = self.head.swap(ptr::null_mut(), Ordering::AcqRel);
-        // SAFETY: just taken out of this stack.
+        Self::taken(head)
+    }
+
+    /// Returns the entries below a head, as `take` and `close` have just taken it out.
+    fn taken(head: Link) -> Taken<T> {
+        // SAFETY: the head was taken out of this stack, into which only such values are pushed.
         unsafe { Taken::new(head) }
     }
 
@@ -82,8 +87,7 @@ impl<T: Queued> SideQueue<T> {
     /// with the release in [`push`](Self::push).
     pub(crate) fn close(&self) -> Taken<T> {
         let head = self.head.swap(ptr::without_provenance_mut(CLOSED), Ordering::AcqRel);
-        // SAFETY: just taken out of this stack.
-        unsafe { Taken::new(head) }
+        Self::taken(head)
     }
 }
 

@@ -154,8 +154,7 @@ mod linux {
     pub(super) fn process_set() -> Option<cpu_set_t> {
         let mut set = main_thread_set()?;
         if let Some(at_load) = set_at_load() {
-            // SAFETY: `cores_in` returns numbers below the length of a set.
-            cores_in(at_load).into_iter().for_each(|core| unsafe { CPU_SET(core, &mut set) });
+            cores_in(at_load).into_iter().for_each(|core| change(&mut set, core, true));
         }
         Some(set)
     }
@@ -186,6 +185,13 @@ mod linux {
             let failed = libc::sched_getaffinity(thread, size_of::<cpu_set_t>(), &raw mut set);
             (failed == 0).then_some(set)
         }
+    }
+
+    /// Puts a core into a set, or takes it out.
+    fn change(set: &mut cpu_set_t, core: usize, is_in: bool) {
+        assert!(core < 8 * size_of::<cpu_set_t>(), "core {core} is beyond a set");
+        // SAFETY: the core is below the length of a set.
+        unsafe { if is_in { CPU_SET(core, set) } else { CPU_CLR(core, set) } }
     }
 
     pub(super) fn cores_in(set: &cpu_set_t) -> Vec<usize> {
@@ -255,8 +261,7 @@ mod linux {
     pub(super) fn unpin(thread: libc::pid_t, core: usize) -> bool {
         let Some(all) = process_set().filter(|_| is_pinned(thread, core)) else { return false };
         let mut others = all;
-        // SAFETY: the core is in a set, so it is below the length of a set.
-        unsafe { CPU_CLR(core, &mut others) };
+        change(&mut others, core, false);
         // First move the thread away from this core: a thread that waits for a core keeps waiting
         // for it while its set includes that core.
         set_affinity(thread, &others);

@@ -78,14 +78,17 @@ mod linux {
     }
 
     fn slack_ns() -> Option<c_ulong> {
-        // SAFETY: the call takes no pointer, and returns a number.
-        let slack_ns: c_int = unsafe { libc::prctl(libc::PR_GET_TIMERSLACK) };
-        c_ulong::try_from(slack_ns).ok()
+        c_ulong::try_from(slack_call(libc::PR_GET_TIMERSLACK, 0)).ok()
     }
 
     fn set_slack(slack_ns: c_ulong) {
-        // SAFETY: the call takes one number, and changes only the calling thread's slack.
-        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns) };
+        slack_call(libc::PR_SET_TIMERSLACK, slack_ns);
+    }
+
+    /// Reads or sets the calling thread's slack.
+    fn slack_call(what: c_int, slack_ns: c_ulong) -> c_int {
+        // SAFETY: the two calls take no pointer, and change no more than the calling thread's slack.
+        unsafe { libc::prctl(what, slack_ns) }
     }
 
     /// Sets the length of the calling thread's slices. Does nothing under a policy that is not

@@ -8,7 +8,7 @@ use std::ptr;
 use crossbeam_utils::CachePadded;
 
 use super::state::{Own, ThreadState};
-use crate::arena::{Arena, Growth};
+use crate::arena::{Arena, ArenaCache, Growth};
 use crate::count::Counts;
 use crate::entry::{Handle, Listed, Sole, Tomb};
 use crate::shard::Remote;
@@ -89,6 +89,12 @@ impl<'a> Local<'a> {
         &self.state.other_shards.get_or_init(|| (0..shards).map(|_| CachePadded::default()).collect())[shard]
     }
 
+    #[inline]
+    fn cache(self) -> ArenaCache<'a> {
+        // SAFETY: the state and the arena are of one engine.
+        unsafe { self.own().free.with(self.arena) }
+    }
+
     /// Returns a free entry of the thread's entry cache.
     #[inline]
     pub(crate) fn take_free(self) -> Option<Sole> {
@@ -98,29 +104,24 @@ impl<'a> Local<'a> {
     /// Returns a free entry out of the arena, after the thread has used up its own, or `None` if
     /// the arena has none.
     pub(crate) fn refill(self) -> Option<Sole> {
-        // SAFETY: the cache and the arena are of one engine.
-        unsafe { self.own().free.refill(self.arena) }
+        self.cache().refill()
     }
 
     /// Grows the arena, and returns a free entry, or `None` if there is no memory.
     pub(crate) fn grow(self, growth: Growth) -> Option<Sole> {
-        // SAFETY: the cache and the arena are of one engine.
-        unsafe { self.own().free.grow(self.arena, growth) }
+        self.cache().grow(growth)
     }
 
     /// Puts an entry of this engine back.
     #[inline]
     pub(crate) fn put_entry(self, entry: Sole) {
         debug_assert!(entry.home().is_none_or(|home| Remote::at(home).engine() == self.engine()), "of this engine");
-        // SAFETY: the cache and the arena are of one engine, and what the callers have taken out of
-        // an engine, they give back to the same.
-        unsafe { self.own().free.put(self.arena, entry) };
+        self.cache().put(entry);
     }
 
     /// Gives the thread's free entries to the depot.
     pub(crate) fn flush(self) {
-        // SAFETY: the cache and the arena are of one engine.
-        unsafe { self.own().free.flush(self.arena) };
+        self.cache().flush();
     }
 
     /// Returns a tombstone of `remote`. It is in that inbox, or was when it became a tombstone, and

@@ -99,19 +99,22 @@ impl ShardedRef {
         threads: impl Iterator<Item = &'a LocalRefs>,
         on_release: impl FnOnce() + Send + 'static,
     ) {
-        // SAFETY: the caller says that `this` is valid, and `on_release` keeps it so.
-        let shared = unsafe { &*this };
-        *lock(&shared.on_release) = Some(Box::new(on_release));
-        let settled = threads.chain([&*shared.teardown]).filter(|count| {
+        // SAFETY: 1. The caller says that `this` is valid, and `on_release` keeps it so. 2. The
+        // counts that are settled were found at zero and closed, so nobody else settles them. The
+        // one more is the initial one, which belongs to the caller.
+        unsafe { Self::settle(this, (*this).close_all(threads, Box::new(on_release)) + 1) };
+    }
+
+    /// Closes all counts. Returns how many were zero.
+    fn close_all<'a>(&self, threads: impl Iterator<Item = &'a LocalRefs>, on_release: OnRelease) -> usize {
+        *lock(&self.on_release) = Some(on_release);
+        let close = |count: &LocalRefs| {
             // Add before closing, so that no reference settles the count before it is added.
             // Relaxed: a reference that settles it has seen it closed.
-            shared.unsettled.fetch_add(1, Ordering::Relaxed);
+            self.unsettled.fetch_add(1, Ordering::Relaxed);
             count.close()
-        });
-        let settled = settled.count();
-        // SAFETY: these counts were found at zero and closed, so nobody else settles them. The one
-        // more is the initial one, which belongs to the caller.
-        unsafe { Self::settle(this, settled + 1) };
+        };
+        threads.filter(|count| close(count)).count() + usize::from(close(&self.teardown))
     }
 
     /// Settles `counts` counts. The thread that settles the last one runs the release callback.

@@ -117,8 +117,9 @@ impl Builder {
         let division = timeline.scale().division();
         let wheel = |_| Wheel::new(self.slots(), levels, division, comes_up).ok_or_else(no_memory);
         let wheels = (0..shards).map(wheel).collect::<Result<Vec<_>, _>>()?;
-        let shard = |(index, wheel)| Core::new(index, wheel, self.limits);
-        Ok((shared, wheels.into_iter().enumerate().map(shard).collect()))
+        let shard = |(index, wheel)| Core::new(&shared, index, wheel, self.limits);
+        let shards = wheels.into_iter().enumerate().map(shard).collect();
+        Ok((shared, shards))
     }
 
     fn checked_levels(&self) -> Result<usize, BuildError> {

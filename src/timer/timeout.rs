@@ -106,14 +106,6 @@ impl Timeout {
         Self { handle: unsafe { Handle::new(entry) } }
     }
 
-    /// # Safety
-    /// The value is not used again, nor dropped.
-    #[inline]
-    unsafe fn take_handle(&mut self) -> Handle {
-        // SAFETY: the caller forgets the handle that is left behind.
-        unsafe { ptr::read(&raw const self.handle) }
-    }
-
     pub(super) fn as_entry(&self) -> NonNull<Entry> {
         self.handle.address()
     }
@@ -217,9 +209,9 @@ impl Timeout {
     /// Panics if a destructor of the task's captures does. The timeout is cancelled all the same.
     #[inline]
     pub fn cancel_owned(self) -> bool {
-        let mut this = ManuallyDrop::new(self);
-        // SAFETY: it is never dropped, nor used below.
-        match Shared::give_up(unsafe { this.take_handle() }) {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the handle is moved out of a value that is never dropped, nor used below.
+        match Shared::give_up(unsafe { ptr::read(&raw const this.handle) }) {
             Ok(task) => {
                 drop(task);
                 true
@@ -430,7 +422,7 @@ impl Timeout {
 impl Drop for Timeout {
     fn drop(&mut self) {
         // SAFETY: this is the destructor, which runs once. Nothing reads the field after it.
-        Shared::drop_handle(unsafe { self.take_handle() });
+        Shared::drop_handle(unsafe { ptr::read(&raw const self.handle) });
     }
 }
 

@@ -22,9 +22,10 @@ impl Mine {
 
     fn take(&self) -> Sole {
         // SAFETY: this cache serves this arena alone.
-        let entry = self.cache.take().or_else(|| unsafe { self.cache.refill(&self.arena) });
+        let entry = self.cache.take().or_else(|| unsafe { self.cache.with(&self.arena) }.refill());
         // SAFETY: this cache serves this arena alone, and has no entry.
-        let entry = entry.unwrap_or_else(|| unsafe { self.cache.grow(&self.arena, Growth::Double) }.expect("memory"));
+        let entry =
+            entry.unwrap_or_else(|| unsafe { self.cache.with(&self.arena) }.grow(Growth::Double).expect("memory"));
         // An owner's access to an entry: loom reports another thread's access at the same time.
         raw::set_back(&entry, ptr::null_mut());
         entry.set_in_use(true);
@@ -33,12 +34,12 @@ impl Mine {
 
     fn flush(&self) {
         // SAFETY: this cache serves this arena alone.
-        unsafe { self.cache.flush(&self.arena) };
+        unsafe { self.cache.with(&self.arena) }.flush();
     }
 
     fn put(&self, entry: Sole) {
         // SAFETY: this cache serves this arena alone.
-        unsafe { self.cache.put(&self.arena, entry) };
+        unsafe { self.cache.with(&self.arena) }.put(entry);
     }
 }
 

@@ -199,7 +199,8 @@ impl Bare {
         let waker: Arc<dyn Wake> = Arc::new(Ring(Arc::clone(&bell)));
         shared.set_waker(&waker);
         let wheel = Wheel::new(2, 1, division, ComesUp::WithLast).expect("memory");
-        (Self { shared: Arc::new(shared), bell }, Core::new(0, wheel, limits))
+        let core = Core::new(&shared, 0, wheel, limits);
+        (Self { shared: Arc::new(shared), bell }, core)
     }
 
     /// Returns a part of a tick, from 1 on.

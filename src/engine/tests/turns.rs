@@ -116,7 +116,7 @@ fn what_was_reset_to_now_while_a_turn_began_does_not_wait_for_its_tick() {
     const QUARTERS: Division = Division::new(2);
     for tell in [Tell::ByQueue, Tell::ByRescan] {
         let mut rig = Rig::new(ENOUGH);
-        rig.shard = Core::new(1, Wheel::new(16, 2, QUARTERS, ComesUp::WithLast).expect("memory"), ENOUGH);
+        rig.shard.wheel = Wheel::new(16, 2, QUARTERS, ComesUp::WithLast).expect("memory");
         let held = rig.push_held(QUARTERS.end(1));
         rig.push(QUARTERS.end(1));
         rig.turn(0);
