@@ -4,6 +4,7 @@
 use super::arrivals::Arrivals;
 use super::batch::{Batch, ExpiredBatch, MAX_BATCH, SleeperBatch};
 use super::lifetime::SharedRef;
+use super::shared::Shared;
 use super::unfired::UnfiredList;
 use crate::arena::EntryCache;
 use crate::entry::{Asleep, Fired, LetGo, Linkable, MaybeLinked, Node, Owned, Sole, Withdrawn};
@@ -282,6 +283,7 @@ pub(super) fn let_go(free: &EntryCache, shared: &SharedRef, entry: Owned) -> Res
 /// Puts an entry into the worker's free list.
 #[inline]
 pub(super) fn give_back(free: &EntryCache, shared: &SharedRef, entry: Sole) {
+    debug_assert!(entry.home().is_none_or(|home| std::ptr::eq(Shared::of_remote(Remote::at(home)), &**shared)));
     // SAFETY: a shard's free list is only used with its own engine, by the thread that turns it.
     unsafe { free.with(&shared.arena) }.put(entry);
 }

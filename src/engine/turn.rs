@@ -1,5 +1,7 @@
 //! A turn of a shard: it goes through the queues, expires what is due, and moves the cascades on.
 
+use std::ptr;
+
 use super::arrivals::Arrivals;
 use super::batch::{Batch, SleeperBatch};
 use super::core::{Core, Limits, TurnResult, give_back, let_go};
@@ -284,6 +286,7 @@ impl Core {
             loop {
                 match entry.link() {
                     Linking::Pending(entry, deadline) => {
+                        debug_assert!(ptr::eq(Remote::at(entry.home().expect("it is armed")), remote));
                         self.wheel.insert(entry, deadline);
                         break;
                     }
