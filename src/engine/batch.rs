@@ -168,8 +168,8 @@ impl SleeperBatch {
         Self(Batch::new(shared, shard, BatchKind::Sleepers))
     }
 
-    /// Such a batch is not split: its futures may drop their entries meanwhile. A future whose sleep
-    /// a shutdown has ended leaves a tombstone, whose link is in the place of a part's.
+    /// Such a batch is not split: its futures may drop their entries meanwhile. A future whose
+    /// sleep a shutdown has ended leaves a tombstone, whose link is in the place of a part's.
     #[inline]
     pub(super) fn push(&mut self, entry: Asleep) {
         self.0.entries.parts.push_whole(entry.into_owned());

@@ -211,8 +211,8 @@ impl Core {
             }
         }
         for entry in self.wheel.drain() {
-            // SAFETY: both queues are closed. The cancelled one is empty, and the nodes of the other
-            // are not opened.
+            // SAFETY: both queues are closed. The cancelled one is empty, and the nodes of the
+            // other are not opened.
             take(&self.free, unsafe { entry.into_owned() });
         }
         // The entries that the nodes name are not looked at: they were in the wheel.

@@ -115,8 +115,9 @@ impl Handle {
         self.entry().state.reset(deadline, tell)
     }
 
-    /// Resets to an earlier deadline, with a free entry for the case that the worker has to be told.
-    /// Returns it as a node, which the caller pushes, or unused with what the reset has come to.
+    /// Resets to an earlier deadline, with a free entry for the case that the worker has to be
+    /// told. Returns it as a node, which the caller pushes, or unused with what the reset has come
+    /// to.
     pub(crate) fn reset_by_node(&self, deadline: Subtick, free: Sole) -> Result<Node, (Reset, Sole)> {
         match self.reset(deadline, Tell::ByQueue) {
             // SAFETY: this reset has set RESET_QUEUED.

@@ -18,6 +18,7 @@
 //! The task of a future that sleeps is a [`Sleeper`]. It stays in the entry, for the future to look
 //! at, until the future drops its handle.
 
+mod came_up;
 mod handle;
 mod home;
 mod linked;
@@ -36,12 +37,13 @@ mod won;
 
 use std::ptr::{self, NonNull};
 
+pub(crate) use came_up::{CameUp, Marked, OtherUp, Still};
 pub(crate) use handle::{Cancelling, Handle, HandleLetGo, Held, LastHandle, Member, Orphan};
 pub(crate) use home::Home;
 pub(crate) use linked::{ADDRESS_END, LaneEnd, Linked, Neighbour};
 pub(crate) use list::{Chain, Parts, Stack};
 pub(crate) use outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Kind, Rearm, Remains, Reset, Tell, Transfer};
-pub(crate) use owned::{CameUp, LetGo, Linkable, Linking, LookedOnce, Marked, OtherUp, Owned, Sole, Still};
+pub(crate) use owned::{LetGo, Linkable, Linking, LookedOnce, Owned, Sole};
 pub(crate) use queued::{Arrived, MaybeLinked, Node};
 pub use series::MissedTicks;
 pub(crate) use series::{FnNext, FnRepeat, Repeat, Schedule, Series};

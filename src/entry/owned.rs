@@ -1,11 +1,11 @@
 //! Ownership of an entry, as values that each step takes over: [`Owned`] by the engine, and
-//! [`Sole`] with nobody else. [`won`](super::won) has those with a task that is the holder's.
+//! [`Sole`] with nobody else.
 
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-use super::won::{Asleep, Fired, Withdrawn, Won};
-use super::{ArmFlags, EngineGone, Entry, Expire, Home, Kind, Link, Snapshot, Task, TaskInPlace, Token, Transfer};
+use super::token::{Queued, Token};
+use super::{ArmFlags, EngineGone, Entry, Expire, Home, Kind, Link, Snapshot, Task, TaskInPlace, Transfer};
 use crate::time::Subtick;
 
 /// The engine's ownership of one entry that is in no list. The step that ends it takes it by value:
@@ -19,6 +19,12 @@ pub(crate) struct Owned(pub(super) NonNull<Entry>);
 
 // SAFETY: the engine's ownership may be passed on between threads, and tasks are `Send`.
 unsafe impl Send for Owned {}
+// SAFETY: transparent. An entry that somebody has in hand is in no list, so its `next` is free.
+unsafe impl Token for Owned {}
+
+impl Queued for Owned {
+    const ASIDE: bool = false;
+}
 
 impl Owned {
     /// # Safety
@@ -76,24 +82,6 @@ impl Owned {
             EngineGone::NotYet => LetGo::NotYet(self),
         }
     }
-
-    /// Takes the timeout out of PENDING, for the answer of a shutdown. Returns the entry as it was
-    /// if a cancel was first.
-    pub(crate) fn withdraw(self) -> Result<Withdrawn, Self> {
-        if !self.state.withdraw() {
-            return Err(self);
-        }
-        Ok(match self.state.load().kind() {
-            Kind::Sleeper => Withdrawn::Sleeper(Asleep::of(self)),
-            Kind::Once | Kind::Series => Withdrawn::Task(Won::of(self)),
-        })
-    }
-
-    /// Takes the timeout out of PENDING to run it, whatever its deadline. Returns the entry as it
-    /// was if a cancel was first.
-    pub(crate) fn expire_early(self) -> Result<Fired, Self> {
-        if self.state.expire_early() { Ok(Fired::of(self)) } else { Err(self) }
-    }
 }
 
 impl Deref for Owned {
@@ -127,7 +115,10 @@ pub(crate) enum Linking {
 #[derive(Debug)]
 #[must_use = "the entry is lost if it goes into no slot"]
 #[repr(transparent)]
-pub(crate) struct Linkable(Owned);
+pub(crate) struct Linkable(pub(super) Owned);
+
+// SAFETY: as an `Owned`, around which it is.
+unsafe impl Token for Linkable {}
 
 impl Linkable {
     /// Returns an entry that does not go into a slot again.
@@ -138,12 +129,6 @@ impl Linkable {
     #[inline]
     pub(crate) unsafe fn into_owned(self) -> Owned {
         self.0
-    }
-
-    /// For the wheel, which has just taken it out of its slot, because its time has come up.
-    #[inline]
-    pub(crate) fn came_up(self) -> CameUp {
-        CameUp(self.0)
     }
 }
 
@@ -159,8 +144,8 @@ impl Deref for Linkable {
 /// An entry, and its word as the engine has seen it.
 #[must_use = "the entry is lost if no step takes it over"]
 pub(crate) struct Looked {
-    entry: Owned,
-    seen: Snapshot,
+    pub(super) entry: Owned,
+    pub(super) seen: Snapshot,
 }
 
 impl Looked {
@@ -188,7 +173,7 @@ impl Looked {
 
 /// A timeout that runs once.
 #[must_use = "the entry is lost if no step takes it over"]
-pub(crate) struct LookedOnce(Looked);
+pub(crate) struct LookedOnce(pub(super) Looked);
 
 impl LookedOnce {
     #[inline]
@@ -222,117 +207,15 @@ impl LookedOnce {
     }
 }
 
-/// An entry that the worker has taken out of its slot, because its time has come up. Whose it is,
-/// its word says. If it was cancelled meanwhile, the cancelled queue or the reset queue brings it.
-#[derive(Debug)]
-#[must_use = "the timeout is lost if no step takes it over"]
-pub(crate) struct CameUp(Owned);
-
-impl CameUp {
-    /// Looks at the word, which says whether it is due. Returns it as one that runs once, or as
-    /// another one.
-    #[inline]
-    pub(crate) fn look(self) -> Result<OnceUp, OtherUp> {
-        self.0.look().once().map(OnceUp).map_err(OtherUp)
-    }
-}
-
-/// A timeout that runs once and has come up.
-#[must_use = "the timeout is lost if no step takes it over"]
-pub(crate) struct OnceUp(LookedOnce);
-
-impl OnceUp {
-    /// Claims it as [`LookedOnce::claim`] does.
-    #[inline(always)]
-    pub(crate) fn claim(
-        self,
-        now: Subtick,
-        run: impl FnOnce(Subtick, TaskInPlace<'_>, Option<Sole>),
-    ) -> Result<(), Still> {
-        self.0.claim(now, run).map_err(Still::of)
-    }
-
-    /// Marks it for a batch if it is due. It stays pending.
-    #[inline]
-    pub(crate) fn batch(self, now: Subtick) -> Result<Marked, Still> {
-        let Looked { entry, seen } = self.0.0;
-        match entry.state.batch(seen, now) {
-            Expire::Fire | Expire::FireLast => Ok(Marked(entry)),
-            other => Err(Still::of((entry, other))),
-        }
-    }
-}
-
-/// A periodic timeout, or a sleeping future, that has come up.
-#[must_use = "the timeout is lost if no step takes it over"]
-pub(crate) struct OtherUp(Looked);
-
-impl OtherUp {
-    #[inline]
-    pub(crate) fn is_periodic(&self) -> bool {
-        self.0.kind() == Kind::Series
-    }
-
-    #[inline]
-    pub(crate) fn deadline(&self) -> Subtick {
-        self.0.deadline()
-    }
-
-    /// Leaves it as it is, to be linked again.
-    pub(crate) fn into_linkable(self) -> Linkable {
-        Linkable(self.0.entry)
-    }
-
-    /// Expires it if it is due.
-    #[inline(always)]
-    pub(crate) fn expire(self, now: Subtick) -> Result<Fired, Still> {
-        let Looked { entry, seen } = self.0;
-        match entry.state.expire(seen, now) {
-            Expire::Fire | Expire::FireLast => Ok(Fired::seen(entry, seen)),
-            other => Err(Still::of((entry, other))),
-        }
-    }
-}
-
-/// Why a timeout that came up is not taken.
-pub(crate) enum Still {
-    /// It was reset to this later deadline: it is linked again.
-    NotBefore(Linkable, Subtick),
-    /// It is on its way through the reset queue. It is linked again, and decided when it arrives.
-    ResetQueued(Linkable),
-    /// It was cancelled.
-    Cancelled,
-}
-
-impl Still {
-    #[inline(always)]
-    fn of((entry, found): (Owned, Expire)) -> Self {
-        match found {
-            Expire::NotBefore(deadline) => Self::NotBefore(Linkable(entry), deadline),
-            Expire::ResetQueued => Self::ResetQueued(Linkable(entry)),
-            // From here on the queue has it.
-            Expire::Cancelled | Expire::Fire | Expire::FireLast => Self::Cancelled,
-        }
-    }
-}
-
-/// A timeout that is due and runs once, marked for a batch. It is pending.
-#[must_use = "the timeout is lost if it goes into no batch"]
-pub(crate) struct Marked(Owned);
-
-impl Marked {
-    #[inline]
-    pub(crate) fn into_owned(self) -> Owned {
-        self.0
-    }
-}
-
 /// An entry that nobody else owns, and that is in no list: a free one, a node of the reset queue,
 /// or one that was never published.
 #[derive(Debug)]
 #[must_use = "the entry is lost if it is not given back"]
 #[repr(transparent)]
 pub(crate) struct Sole(Owned);
+
+// SAFETY: as an `Owned`, around which it is.
+unsafe impl Token for Sole {}
 
 impl Sole {
     /// # Safety

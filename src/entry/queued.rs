@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 
 use super::owned::{Linkable, Sole};
-use super::token::Token;
+use super::token::{Queued, Token};
 use super::{Entry, Transfer, entry_ref};
 use crate::time::Subtick;
 
@@ -21,6 +21,13 @@ pub(crate) struct MaybeLinked(NonNull<Entry>);
 
 // SAFETY: the engine's ownership may be passed on between threads.
 unsafe impl Send for MaybeLinked {}
+// SAFETY: transparent. It is put into the cancelled queue only, whose link is in the place of the
+// task, which is gone.
+unsafe impl Token for MaybeLinked {}
+
+impl Queued for MaybeLinked {
+    const ASIDE: bool = true;
+}
 
 impl MaybeLinked {
     /// # Safety
@@ -58,6 +65,14 @@ impl Deref for MaybeLinked {
 #[must_use = "the worker is not told if it goes into no queue"]
 #[repr(transparent)]
 pub(crate) struct Node(Sole);
+
+// SAFETY: as an `Owned`, around which it is. It is put into the reset queue only, whose link is in
+// the place of the task, which a node does not have.
+unsafe impl Token for Node {}
+
+impl Queued for Node {
+    const ASIDE: bool = true;
+}
 
 impl Node {
     /// Makes a node of a free entry.

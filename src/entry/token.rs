@@ -5,7 +5,7 @@ use std::mem::transmute_copy;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-use super::{Asleep, Entry, Link, Linkable, MaybeLinked, Node, Owned, SeriesRun, Sole, Won};
+use super::{Entry, Link};
 
 /// A value that is the address of an entry, with a promise of whose the entry is.
 ///
@@ -44,25 +44,6 @@ pub(crate) unsafe trait Token: Sized {
     }
 }
 
-// SAFETY: transparent. An entry that somebody has in hand is in no list, so its `next` is free.
-unsafe impl Token for Owned {}
-// SAFETY: as an `Owned`, around which it is.
-unsafe impl Token for Sole {}
-// SAFETY: as an `Owned`, around which it is.
-unsafe impl Token for Linkable {}
-// SAFETY: as an `Owned`, around which it is.
-unsafe impl Token for Won {}
-// SAFETY: as an `Owned`, around which it is.
-unsafe impl Token for SeriesRun {}
-// SAFETY: as an `Owned`, around which it is.
-unsafe impl Token for Asleep {}
-// SAFETY: transparent. It is put into the cancelled queue only, whose link is in the place of the
-// task, which is gone.
-unsafe impl Token for MaybeLinked {}
-// SAFETY: transparent. It is put into the reset queue only, whose link is in the place of the task,
-// which a node does not have.
-unsafe impl Token for Node {}
-
 /// A value that a queue of a shard can hold.
 pub(crate) trait Queued: Token + Deref<Target = Entry> {
     /// The link is in the place of the task, because the entry's own link is in use.
@@ -77,16 +58,4 @@ pub(crate) trait Queued: Token + Deref<Target = Entry> {
     fn set_next(&self, link: Link) {
         if Self::ASIDE { Entry::set_next_aside(self, link) } else { Entry::set_next(self, link) }
     }
-}
-
-impl Queued for Owned {
-    const ASIDE: bool = false;
-}
-
-impl Queued for MaybeLinked {
-    const ASIDE: bool = true;
-}
-
-impl Queued for Node {
-    const ASIDE: bool = true;
 }

@@ -3,8 +3,29 @@
 use std::task::Waker;
 
 use super::owned::Owned;
+use super::token::Token;
 use super::{Begin, Kind, Rearm, Snapshot, Task, TaskInPlace};
 use crate::time::Subtick;
+
+impl Owned {
+    /// Takes the timeout out of PENDING, for the answer of a shutdown. Returns the entry as it was
+    /// if a cancel was first.
+    pub(crate) fn withdraw(self) -> Result<Withdrawn, Self> {
+        if !self.state.withdraw() {
+            return Err(self);
+        }
+        Ok(match self.state.load().kind() {
+            Kind::Sleeper => Withdrawn::Sleeper(Asleep(self)),
+            Kind::Once | Kind::Series => Withdrawn::Task(Won(self)),
+        })
+    }
+
+    /// Takes the timeout out of PENDING to run it, whatever its deadline. Returns the entry as it
+    /// was if a cancel was first.
+    pub(crate) fn expire_early(self) -> Result<Fired, Self> {
+        if self.state.expire_early() { Ok(Fired::of(self)) } else { Err(self) }
+    }
+}
 
 /// A timeout that has expired, with what its holder does next.
 pub(crate) enum Fired {
@@ -47,18 +68,15 @@ pub(crate) enum Withdrawn {
 #[repr(transparent)]
 pub(crate) struct Won(Owned);
 
+// SAFETY: as an `Owned`, around which it is.
+unsafe impl Token for Won {}
+
 impl Won {
     /// # Safety
     /// The caller took the entry out of PENDING for good, or got it from the thread that did. The
     /// task is in it, is the caller's, and is no sleeper.
     #[inline]
     pub(crate) unsafe fn new(entry: Owned) -> Self {
-        Self(entry)
-    }
-
-    /// For [`Owned::withdraw`], which has just taken it out of PENDING.
-    #[inline]
-    pub(super) fn of(entry: Owned) -> Self {
         Self(entry)
     }
 
@@ -97,17 +115,15 @@ impl Won {
 #[repr(transparent)]
 pub(crate) struct Asleep(Owned);
 
+// SAFETY: as an `Owned`, around which it is.
+unsafe impl Token for Asleep {}
+
 impl Asleep {
     /// # Safety
     /// The caller took the entry out of PENDING, or got it from the thread that did. It is a
     /// sleeper's, and nobody has taken the waker.
     #[inline]
     pub(crate) unsafe fn new(entry: Owned) -> Self {
-        Self(entry)
-    }
-
-    /// For [`Owned::withdraw`], which has just taken it out of PENDING.
-    pub(super) fn of(entry: Owned) -> Self {
         Self(entry)
     }
 
@@ -148,6 +164,9 @@ pub(crate) enum Begun {
     /// It was cancelled: it is cleared away.
     Cancelled(Won),
 }
+
+// SAFETY: as an `Owned`, around which it is.
+unsafe impl Token for SeriesRun {}
 
 impl SeriesRun {
     /// # Safety

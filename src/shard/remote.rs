@@ -5,7 +5,6 @@ mod turns;
 
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
@@ -90,7 +89,7 @@ pub(crate) struct Remote {
     /// as a pointer that may be sent to other threads.
     engine: AtomicPtr<()>,
     index: usize,
-    has_core: AtomicBool,
+    has_core: OnceLock<()>,
 }
 
 impl Remote {
@@ -121,7 +120,7 @@ impl Remote {
             waker: Waker::default(),
             engine: AtomicPtr::new(engine.as_ptr()),
             index,
-            has_core: AtomicBool::new(false),
+            has_core: OnceLock::new(),
         }
     }
 
@@ -157,7 +156,7 @@ impl Remote {
     /// Says that the worker's half of the shard is made. Panics if it was made before: two would
     /// take from the same queues.
     pub(crate) fn begin_core(&self) {
-        assert!(!self.has_core.swap(true, Ordering::Relaxed), "shard {} has its worker's half", self.index);
+        assert!(self.has_core.set(()).is_ok(), "shard {} has its worker's half", self.index);
     }
 
     /// Sets what wakes the worker. Called once, before anybody schedules.

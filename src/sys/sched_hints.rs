@@ -87,7 +87,7 @@ mod linux {
 
     /// Reads or sets the calling thread's slack.
     fn slack_call(what: c_int, slack_ns: c_ulong) -> c_int {
-        // SAFETY: the two calls take no pointer, and change no more than the calling thread's slack.
+        // SAFETY: the two calls take no pointer, and change no more than the thread's own slack.
         unsafe { libc::prctl(what, slack_ns) }
     }
 

@@ -543,7 +543,7 @@ impl Expiry<'_> {
     fn pop_first(&mut self) -> Option<CameUp> {
         let entry = self.due.pop()?;
         self.wheel().len -= 1;
-        Some(entry.came_up())
+        Some(CameUp::of(entry))
     }
 
     /// Unlinks and returns the next entry whose slot has come up by `now`. Returns `None` if there

@@ -1,0 +1,118 @@
+//! An entry whose time has come up, as the worker takes it out of its slot: [`CameUp`], and what a
+//! look at its word makes of it.
+
+use super::owned::{Linkable, Looked, LookedOnce, Owned, Sole};
+use super::won::Fired;
+use super::{Expire, Kind, TaskInPlace};
+use crate::time::Subtick;
+
+/// An entry that the worker has taken out of its slot, because its time has come up. Whose it is,
+/// its word says. If it was cancelled meanwhile, the cancelled queue or the reset queue brings it.
+#[derive(Debug)]
+#[must_use = "the timeout is lost if no step takes it over"]
+pub(crate) struct CameUp(Owned);
+
+impl CameUp {
+    /// For the wheel, which has just taken the entry out of its slot.
+    #[inline]
+    pub(crate) fn of(entry: Linkable) -> Self {
+        Self(entry.0)
+    }
+
+    /// Looks at the word, which says whether it is due. Returns it as one that runs once, or as
+    /// another one.
+    #[inline]
+    pub(crate) fn look(self) -> Result<OnceUp, OtherUp> {
+        self.0.look().once().map(OnceUp).map_err(OtherUp)
+    }
+}
+
+/// A timeout that runs once and has come up.
+#[must_use = "the timeout is lost if no step takes it over"]
+pub(crate) struct OnceUp(LookedOnce);
+
+impl OnceUp {
+    /// Claims it as [`LookedOnce::claim`] does.
+    #[inline(always)]
+    pub(crate) fn claim(
+        self,
+        now: Subtick,
+        run: impl FnOnce(Subtick, TaskInPlace<'_>, Option<Sole>),
+    ) -> Result<(), Still> {
+        self.0.claim(now, run).map_err(Still::of)
+    }
+
+    /// Marks it for a batch if it is due. It stays pending.
+    #[inline]
+    pub(crate) fn batch(self, now: Subtick) -> Result<Marked, Still> {
+        let Looked { entry, seen } = self.0.0;
+        match entry.state.batch(seen, now) {
+            Expire::Fire | Expire::FireLast => Ok(Marked(entry)),
+            other => Err(Still::of((entry, other))),
+        }
+    }
+}
+
+/// A periodic timeout, or a sleeping future, that has come up.
+#[must_use = "the timeout is lost if no step takes it over"]
+pub(crate) struct OtherUp(Looked);
+
+impl OtherUp {
+    #[inline]
+    pub(crate) fn is_periodic(&self) -> bool {
+        self.0.kind() == Kind::Series
+    }
+
+    #[inline]
+    pub(crate) fn deadline(&self) -> Subtick {
+        self.0.deadline()
+    }
+
+    /// Leaves it as it is, to be linked again.
+    pub(crate) fn into_linkable(self) -> Linkable {
+        Linkable(self.0.entry)
+    }
+
+    /// Expires it if it is due.
+    #[inline(always)]
+    pub(crate) fn expire(self, now: Subtick) -> Result<Fired, Still> {
+        let Looked { entry, seen } = self.0;
+        match entry.state.expire(seen, now) {
+            Expire::Fire | Expire::FireLast => Ok(Fired::seen(entry, seen)),
+            other => Err(Still::of((entry, other))),
+        }
+    }
+}
+
+/// Why a timeout that came up is not taken.
+pub(crate) enum Still {
+    /// It was reset to this later deadline: it is linked again.
+    NotBefore(Linkable, Subtick),
+    /// It is on its way through the reset queue. It is linked again, and decided when it arrives.
+    ResetQueued(Linkable),
+    /// It was cancelled.
+    Cancelled,
+}
+
+impl Still {
+    #[inline(always)]
+    fn of((entry, found): (Owned, Expire)) -> Self {
+        match found {
+            Expire::NotBefore(deadline) => Self::NotBefore(Linkable(entry), deadline),
+            Expire::ResetQueued => Self::ResetQueued(Linkable(entry)),
+            // From here on the queue has it.
+            Expire::Cancelled | Expire::Fire | Expire::FireLast => Self::Cancelled,
+        }
+    }
+}
+
+/// A timeout that is due and runs once, marked for a batch. It is pending.
+#[must_use = "the timeout is lost if it goes into no batch"]
+pub(crate) struct Marked(Owned);
+
+impl Marked {
+    #[inline]
+    pub(crate) fn into_owned(self) -> Owned {
+        self.0
+    }
+}
