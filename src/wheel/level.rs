@@ -101,9 +101,9 @@ impl Level {
     }
 
     /// Returns whether time has outrun the ring: a whole revolution or more lies between the cursor
-    /// and `now`.
-    pub(super) fn is_outrun(&self, cursor: u64, now: u64) -> bool {
-        self.block_of(now).saturating_sub(self.first_unopened(cursor)) >= self.ring.len() as u64
+    /// and `tick`, of which a part has come.
+    pub(super) fn is_outrun(&self, cursor: u64, tick: u64) -> bool {
+        self.block_of(tick).saturating_sub(self.first_unopened(cursor)) >= self.ring.len() as u64
     }
 
     /// Returns the slot of a block.

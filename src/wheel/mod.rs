@@ -588,7 +588,9 @@ impl Expiry<'_> {
             }
             let last = wheel.levels.last().expect("a wheel has a level");
             let last_tick = wheel.division.last_tick(now);
-            if last.is_outrun(wheel.cursor, last_tick) {
+            // By the tick of which a part has come. What is due in that part may be in a slot that
+            // comes up a whole revolution early, before the ticks in between.
+            if last.is_outrun(wheel.cursor, wheel.division.tick_of(now)) {
                 wheel.set_all_aside(last_tick);
                 continue;
             }
