@@ -193,14 +193,15 @@ impl<'a> Opened<'a> {
     #[inline(always)]
     pub(crate) fn run(&mut self, runner: &mut impl Run) {
         let (at, kind) = (self.at, self.entries.kind);
+        let entries = self.entries.parts.cut();
         if kind == BatchKind::Sleepers {
-            while let Some(entry) = self.entries.parts.pop() {
+            while let Some(entry) = entries.pop() {
                 // SAFETY: into such a batch come only sleepers, and they come off it once.
                 wake(unsafe { Asleep::new(entry) }, at, runner);
             }
             return;
         }
-        while let Some(entry) = self.entries.parts.pop() {
+        while let Some(entry) = entries.pop() {
             run(entry, kind, at, runner);
         }
     }

@@ -113,8 +113,8 @@ impl Core {
     #[inline]
     pub(super) fn unlink(&mut self, entry: MaybeLinked) -> Linkable {
         // SAFETY: `collect`, `relink` and `empty` took the entry out of the cancelled queue or the
-        // reset queue of this shard. Both name only entries that were linked in this wheel, and
-        // nothing else links them before they have come out of the queue.
+        // reset queue of this shard. Both name only entries that are marked as linked, which this
+        // worker links in this wheel and nowhere else, and in no open slot now.
         unsafe { self.wheel.unlink(entry) }
     }
 

@@ -3,7 +3,7 @@
 //! A timeout is claimed at the latest moment, when its own task is about to run. So a task that
 //! runs before it may still cancel it or reset it. On the thread that turns the shard
 //! ([`Due::run`]) that moment is at once. In a batch ([`Due::hand_over`]) it comes later, on the
-//! thread that runs the batch ([`Batched::run`](super::batch::Batched::run)). See
+//! thread that runs the batch ([`Opened::run`](super::batch::Opened::run)). See
 //! `shard/README.md`, section 12.
 
 use super::batch::{Batch, DueBatch, MAX_BATCH, SleeperBatch};

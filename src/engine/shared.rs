@@ -322,10 +322,3 @@ impl fmt::Debug for Shared {
         f.debug_struct("Shared").field("id", &self.id()).field("shards", &self.remotes.len()).finish_non_exhaustive()
     }
 }
-
-// SAFETY: every field may be shared. The raw pointers in remotes point at entries, and the entries'
-// protocol says which thread may touch them.
-unsafe impl Send for Shared {}
-// SAFETY: every field may be shared. The raw pointers in remotes point at entries, and the entries'
-// protocol says which thread may touch them.
-unsafe impl Sync for Shared {}

@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use super::backpressure::{MANY, Patience};
 use super::*;
 use crate::arena::Arena;
-use crate::entry::{ArmFlags, Cancelling, Entry, Handle, Node, Owned, Reset, Task, TaskInPlace, Tell};
+use crate::entry::{ArmFlags, Cancelling, Entry, Handle, Node, Owned, Reset, TaskInPlace, Tell};
 use crate::panics::Panic;
 use crate::shard::{Command, LOOK_DEPTH, Remote, WAKE_DEPTH, Wake};
 use crate::sync::{AtomicUsize, Ordering};
@@ -98,7 +98,7 @@ impl Rig {
         let remote = self.remote();
         let entry = self.shared.with_thread_state(|mine| self.shared.take_entry(mine, remote)).expect("memory");
         let witness = Arc::clone(&self.witness);
-        entry.arm(remote.as_home(), Task::new(move || drop(witness)), deadline, with)
+        entry.arm(remote.as_home(), move || drop(witness), deadline, with)
     }
 
     fn push(&self, deadline: Subtick) -> NonNull<Entry> {

@@ -2,7 +2,6 @@
 //! look at its word makes of it.
 
 use super::owned::{Linkable, Looked, LookedOnce, Owned, Sole};
-use super::won::Fired;
 use super::{Expire, Kind, TaskInPlace};
 use crate::time::Subtick;
 
@@ -55,7 +54,7 @@ impl OnceUp {
 
 /// A periodic timeout, or a sleeping future, that has come up.
 #[must_use = "the timeout is lost if no step takes it over"]
-pub(crate) struct OtherUp(Looked);
+pub(crate) struct OtherUp(pub(super) Looked);
 
 impl OtherUp {
     #[inline]
@@ -72,16 +71,6 @@ impl OtherUp {
     pub(crate) fn into_linkable(self) -> Linkable {
         Linkable(self.0.entry)
     }
-
-    /// Expires it if it is due.
-    #[inline(always)]
-    pub(crate) fn expire(self, now: Subtick) -> Result<Fired, Still> {
-        let Looked { entry, seen } = self.0;
-        match entry.state.expire(seen, now) {
-            Expire::Fire | Expire::FireLast => Ok(Fired::seen(entry, seen)),
-            other => Err(Still::of((entry, other))),
-        }
-    }
 }
 
 /// Why a timeout that came up is not taken.
@@ -96,7 +85,7 @@ pub(crate) enum Still {
 
 impl Still {
     #[inline(always)]
-    fn of((entry, found): (Owned, Expire)) -> Self {
+    pub(super) fn of((entry, found): (Owned, Expire)) -> Self {
         match found {
             Expire::NotBefore(deadline) => Self::NotBefore(Linkable(entry), deadline),
             Expire::ResetQueued => Self::ResetQueued(Linkable(entry)),

@@ -67,8 +67,9 @@ impl Held {
             Cancel::WonLinked => true,
         };
         // SAFETY: 1. This call has won the cancel, and no run is under way, so the task is there,
-        // and is taken once. 2. Then the entry has none. It is one that the worker has linked if
-        // the word says so.
+        // and is taken once. If it is a sleeper, this is the future's handle: nobody else owns such
+        // an entry (`ArmFlags::of`). 2. Then the entry has none. It is one that the worker has
+        // linked if the word says so.
         unsafe {
             let task = self.entry().take_task();
             if is_linked { Cancelling::WonLinked(task, MaybeLinked::new(self.0)) } else { Cancelling::Won(task) }
@@ -155,6 +156,7 @@ impl Handle {
     /// it is the handle's last access to the engine's memory.
     #[inline]
     pub(crate) fn leave_tombstone(self, listed: Listed) -> Result<(), (Self, Listed)> {
+        assert!(listed.is_of(self.entry()), "it was listed for this handle");
         if self.entry().state.leave_tombstone() { Ok(()) } else { Err((self, listed)) }
     }
 
@@ -165,6 +167,7 @@ impl Handle {
     pub(crate) fn give_up(self, listed: Option<Listed>) -> Result<Task, (Self, Option<Listed>)> {
         let remains = if listed.is_some() { Remains::Tombstone } else { Remains::Cancelled };
         let entry = self.entry();
+        assert!(listed.as_ref().is_none_or(|listed| listed.is_of(entry)), "it was listed for this handle");
         let Some((seen, kind)) = entry.state.may_be_given_up() else { return Err((self, listed)) };
         // SAFETY: 1. This is the handle. The word has said what kind the timeout is, and that it is
         // not periodic; neither changes. 2. The exchange takes the entry out of PENDING after the

@@ -102,8 +102,8 @@ impl Linked {
     /// Returns the entry, which is in no slot any more.
     ///
     /// # Safety
-    /// No other copy of this value is used after this: a link that still names the entry is
-    /// written, and not read, before the entry is linked again.
+    /// No other copy of this value is used after this. A link that still names the entry is not
+    /// followed before it is written again.
     #[inline]
     pub(crate) unsafe fn into_linkable(self) -> Linkable {
         self.entry().set_back(std::ptr::null_mut());

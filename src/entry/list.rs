@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
-use super::token::Token;
+use super::token::Listable;
 use super::{Entry, Link, Owned, entry_ref};
 use crate::sync::prefetch;
 
@@ -21,7 +21,7 @@ pub(crate) struct Chain<T = Owned> {
 // SAFETY: a chain is the values that were pushed.
 unsafe impl<T: Send> Send for Chain<T> {}
 
-impl<T: Token> Chain<T> {
+impl<T: Listable> Chain<T> {
     pub(crate) const fn new() -> Self {
         Self { first: ptr::null_mut(), last: ptr::null_mut(), len: 0, of: PhantomData }
     }
@@ -112,7 +112,7 @@ pub(crate) struct Stack<T = Owned> {
 // SAFETY: a stack is the values that were pushed.
 unsafe impl<T: Send> Send for Stack<T> {}
 
-impl<T: Token> Stack<T> {
+impl<T: Listable> Stack<T> {
     pub(crate) const fn new() -> Self {
         Self { first: ptr::null_mut(), of: PhantomData }
     }
@@ -146,8 +146,7 @@ impl<T: Token> Stack<T> {
 #[derive(Debug)]
 pub(crate) struct Parts<const PART: usize> {
     chain: Chain,
-    /// The first entries of the first part and of the last. The chain can be split as long as its
-    /// first entry is the former: nothing was taken off.
+    /// The first entries of the first part and of the last, as long as nothing was taken off.
     firsts: Option<(NonNull<Entry>, NonNull<Entry>)>,
 }
 
@@ -174,7 +173,7 @@ impl<const PART: usize> Parts<PART> {
 
     fn begin_part(&mut self, entry: &Owned) {
         let here = NonNull::from(&**entry);
-        self.firsts = match self.uncut() {
+        self.firsts = match self.firsts {
             _ if self.len() == 0 => Some((here, here)),
             Some((first, last)) => {
                 // SAFETY: it is in the chain, which owns its entries and their links.
@@ -183,11 +182,6 @@ impl<const PART: usize> Parts<PART> {
             }
             None => None,
         };
-    }
-
-    /// Returns the first entries of the first part and of the last, if nothing was taken off.
-    fn uncut(&self) -> Option<(NonNull<Entry>, NonNull<Entry>)> {
-        self.firsts.filter(|(first, _)| first.as_ptr() == self.chain.first)
     }
 
     /// Adds an entry whose link to the next part somebody else may use: the chain can't be split.
@@ -205,7 +199,7 @@ impl<const PART: usize> Parts<PART> {
 
     /// Splits off all but the first part. Returns `None` if there is only one.
     pub(crate) fn split_off(&mut self) -> Option<Self> {
-        let (first, last_part) = self.uncut().filter(|_| self.len() > PART)?;
+        let (first, last_part) = self.firsts.filter(|_| self.len() > PART)?;
         // SAFETY: it is in the chain, which owns its entries and their links.
         let next = NonNull::new(unsafe { entry_ref(first) }.next_part())?;
         let rest = Chain { first: next.as_ptr(), last: self.chain.last, len: self.len() - PART, of: PhantomData };
@@ -214,9 +208,10 @@ impl<const PART: usize> Parts<PART> {
         Some(Self { chain: rest, firsts: Some((next, last_part)) })
     }
 
-    /// Takes off the entry that was pushed first.
+    /// Returns the chain, for its entries to be taken off. It can't be split any more.
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<Owned> {
-        self.chain.pop()
+    pub(crate) fn cut(&mut self) -> &mut Chain {
+        self.firsts = None;
+        &mut self.chain
     }
 }

@@ -34,6 +34,7 @@ mod task_copy;
 mod token;
 mod tomb;
 mod won;
+mod work;
 
 use std::ptr::{self, NonNull};
 
@@ -55,6 +56,7 @@ use task_copy::TaskCopy;
 pub(crate) use token::{Queued, Token};
 pub(crate) use tomb::{Listed, Tomb, Tombs};
 pub(crate) use won::{Asleep, Begun, Fired, Running, SeriesRun, Withdrawn, Won};
+pub(crate) use work::Work;
 
 use crate::sync::{ProtocolCell, ShownPtr};
 use crate::time::Subtick;

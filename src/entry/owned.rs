@@ -4,23 +4,26 @@
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-use super::token::{Queued, Token};
+use super::token::{Listable, Queued, Token};
+use super::work::Work;
 use super::{ArmFlags, EngineGone, Entry, Expire, Home, Kind, Link, Snapshot, Task, TaskInPlace, Transfer};
 use crate::time::Subtick;
 
 /// The engine's ownership of one entry that is in no list. The step that ends it takes it by value:
 /// to [link](Self::link) the entry, to put it into a list or a queue, to
-/// [claim](Looked::claim) it, or to [let it go](Self::let_go). There is never more than one for an
-/// entry.
+/// [claim](LookedOnce::claim) it, or to [let it go](Self::let_go). There is never more than one for
+/// an entry. What came out of a slot or a queue is one only after a look.
 #[derive(Debug)]
 #[must_use = "the entry is lost if no step takes it over"]
 #[repr(transparent)]
-pub(crate) struct Owned(pub(super) NonNull<Entry>);
+pub(crate) struct Owned(NonNull<Entry>);
 
 // SAFETY: the engine's ownership may be passed on between threads, and tasks are `Send`.
 unsafe impl Send for Owned {}
 // SAFETY: transparent. An entry that somebody has in hand is in no list, so its `next` is free.
 unsafe impl Token for Owned {}
+
+impl Listable for Owned {}
 
 impl Queued for Owned {
     const ASIDE: bool = false;
@@ -28,8 +31,9 @@ impl Queued for Owned {
 
 impl Owned {
     /// # Safety
-    /// The caller holds the engine's ownership of the entry, which is in no list, and hands it to
-    /// this value. The entry's memory lives for as long as this value.
+    /// The entry was armed. The caller holds the engine's ownership of it, and hands that to this
+    /// value. It is in no list. Its memory lives for as long as this value, which stays with its
+    /// engine and its shard.
     #[inline]
     pub(crate) unsafe fn new(entry: NonNull<Entry>) -> Self {
         Self(entry)
@@ -217,10 +221,12 @@ pub(crate) struct Sole(Owned);
 // SAFETY: as an `Owned`, around which it is.
 unsafe impl Token for Sole {}
 
+impl Listable for Sole {}
+
 impl Sole {
     /// # Safety
-    /// The caller is the entry's only owner, and hands that to this value. The entry is in no list,
-    /// and its memory lives for as long as this value.
+    /// The caller is the entry's only owner, and hands that to this value. The entry is in no list.
+    /// Its memory lives for as long as this value, which stays with its engine.
     #[inline]
     pub(crate) unsafe fn new(entry: NonNull<Entry>) -> Self {
         Self(Owned(entry))
@@ -243,11 +249,11 @@ impl Sole {
         self.0.set_next(link);
     }
 
-    /// Makes a pending timeout of the entry. `flags` says who owns it besides the engine.
+    /// Makes a pending timeout of the entry. `owners` says who owns it besides the engine.
     #[inline]
-    pub(crate) fn arm(self, home: Home<'_>, task: Task, deadline: Subtick, flags: ArmFlags) -> Owned {
-        self.fill(Some(home), task);
-        self.state.arm(deadline, flags);
+    pub(crate) fn arm<W: Work>(self, home: Home<'_>, work: W, deadline: Subtick, owners: ArmFlags) -> Owned {
+        self.fill(Some(home), work.into_task());
+        self.state.arm(deadline, owners.of::<W>());
         self.0
     }
 }

@@ -86,6 +86,13 @@ impl Node {
         Self(free)
     }
 
+    /// Returns the entry that it names.
+    pub(crate) fn named(&self) -> &Entry {
+        // SAFETY: RESET_QUEUED is set on the entry that `new` was given, so the engine does not
+        // give it up before it arrives.
+        unsafe { &*Entry::next(&self.0) }
+    }
+
     pub(crate) fn into_sole(self) -> Sole {
         self.0
     }
@@ -95,7 +102,7 @@ impl Node {
     /// # Safety
     /// It came out of the reset queue, and the worker goes on with both.
     pub(crate) unsafe fn open(self) -> (Sole, ResetQueued) {
-        let named = NonNull::new(Entry::next(&self.0)).expect("a node names an entry");
+        let named = NonNull::from(self.named());
         (self.0, ResetQueued(named))
     }
 }

@@ -126,8 +126,8 @@ impl ArmFlags {
     pub(crate) const NONE: ArmFlags = ArmFlags(0);
     pub(crate) const HANDLE: ArmFlags = ArmFlags(HANDLE);
     pub(crate) const GROUP: ArmFlags = ArmFlags(GROUP);
-    pub(crate) const SERIES: ArmFlags = ArmFlags(SERIES);
-    pub(crate) const SLEEPER: ArmFlags = ArmFlags(SLEEPER);
+    pub(super) const SERIES: ArmFlags = ArmFlags(SERIES);
+    pub(super) const SLEEPER: ArmFlags = ArmFlags(SLEEPER);
 
     #[inline]
     pub(crate) const fn and(self, other: ArmFlags) -> ArmFlags {

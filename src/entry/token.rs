@@ -16,6 +16,7 @@ pub(crate) unsafe trait Token: Sized {
     /// Returns the address, for a list that the value is about to go into.
     #[inline]
     fn as_link(&self) -> Link {
+        const { assert!(size_of::<Self>() == size_of::<Link>()) };
         // SAFETY: the type is a transparent one around the address.
         unsafe { transmute_copy(self) }
     }
@@ -44,8 +45,11 @@ pub(crate) unsafe trait Token: Sized {
     }
 }
 
+/// A value whose entry is in no list, so that its own link is free for one.
+pub(crate) trait Listable: Token {}
+
 /// A value that a queue of a shard can hold.
-pub(crate) trait Queued: Token + Deref<Target = Entry> {
+pub(crate) trait Queued: Token + Send + Deref<Target = Entry> {
     /// The link is in the place of the task, because the entry's own link is in use.
     const ASIDE: bool;
 

@@ -1,16 +1,29 @@
 //! Tombstones as values: see `thread/tombstones.rs`, which keeps them.
 
-use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
-use super::{ArmFlags, Entry, Owned, Task};
+use super::work::Work;
+use super::{ArmFlags, Entry, Owned};
 use crate::time::Subtick;
 
 /// Says that the entry of a handle is on its thread's list of tombstones, although it is not one
 /// yet. Not `Send`.
 #[derive(Debug)]
 #[must_use = "the entry has to become a tombstone, or to be taken off the list"]
-pub(crate) struct Listed(PhantomData<*const ()>);
+pub(crate) struct Listed(NonNull<Entry>);
+
+impl Listed {
+    /// Whether it is for this entry.
+    #[inline]
+    pub(super) fn is_of(&self, entry: &Entry) -> bool {
+        ptr::eq(self.0.as_ptr(), entry)
+    }
+
+    /// Whether it is for this tombstone.
+    pub(crate) fn is_of_tomb(&self, tomb: &Tomb) -> bool {
+        self.0 == tomb.0
+    }
+}
 
 /// A tombstone, and the producer's ownership of it. Not `Send`: it belongs to one thread.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,7 +40,7 @@ impl Tomb {
     /// uses the tombstone.
     #[inline]
     pub(crate) unsafe fn of(entry: NonNull<Entry>) -> (Self, Listed) {
-        (Self(entry), Listed(PhantomData))
+        (Self(entry), Listed(entry))
     }
 
     #[inline]
@@ -37,13 +50,14 @@ impl Tomb {
         unsafe { self.0.as_ref() }
     }
 
-    /// Puts a task in, and makes the entry pending again. Returns its address if it is still where
+    /// Puts work in, and makes the entry pending again. Returns its address if it is still where
     /// it was pushed, in the inbox or in what the worker took out of it. Otherwise the engine has
     /// given the entry up: then it is armed, and the caller pushes it.
     #[inline]
-    pub(crate) fn revive(self, task: Task, deadline: Subtick, flags: ArmFlags) -> Result<NonNull<Entry>, Owned> {
+    pub(crate) fn revive<W: Work>(self, work: W, deadline: Subtick, owners: ArmFlags) -> Result<NonNull<Entry>, Owned> {
+        let flags = owners.of::<W>();
         let entry = self.entry();
-        entry.put_new_task(task);
+        entry.put_new_task(work.into_task());
         if entry.state.revive(deadline, flags) {
             return Ok(self.0);
         }

@@ -2,9 +2,10 @@
 
 use std::task::Waker;
 
-use super::owned::Owned;
-use super::token::Token;
-use super::{Begin, Kind, Rearm, Snapshot, Task, TaskInPlace};
+use super::came_up::{OtherUp, Still};
+use super::owned::{Looked, Owned};
+use super::token::{Listable, Token};
+use super::{Begin, Expire, Kind, Rearm, Snapshot, Task, TaskInPlace};
 use crate::time::Subtick;
 
 impl Owned {
@@ -27,6 +28,18 @@ impl Owned {
     }
 }
 
+impl OtherUp {
+    /// Expires it if it is due.
+    #[inline(always)]
+    pub(crate) fn expire(self, now: Subtick) -> Result<Fired, Still> {
+        let Looked { entry, seen } = self.0;
+        match entry.state.expire(seen, now) {
+            Expire::Fire | Expire::FireLast => Ok(Fired::seen(entry, seen)),
+            other => Err(Still::of((entry, other))),
+        }
+    }
+}
+
 /// A timeout that has expired, with what its holder does next.
 pub(crate) enum Fired {
     /// Runs it. It runs once.
@@ -39,14 +52,14 @@ pub(crate) enum Fired {
 
 impl Fired {
     #[inline]
-    pub(super) fn of(entry: Owned) -> Self {
+    fn of(entry: Owned) -> Self {
         let seen = entry.state.load();
         Self::seen(entry, seen)
     }
 
     /// The holder has expired the entry. `seen` is an older word of it, which says what kind it is.
     #[inline(always)]
-    pub(super) fn seen(entry: Owned, seen: Snapshot) -> Self {
+    fn seen(entry: Owned, seen: Snapshot) -> Self {
         match seen.kind() {
             Kind::Once => Self::Once(Won(entry)),
             Kind::Series => Self::Run(SeriesRun(entry)),
@@ -70,6 +83,8 @@ pub(crate) struct Won(Owned);
 
 // SAFETY: as an `Owned`, around which it is.
 unsafe impl Token for Won {}
+
+impl Listable for Won {}
 
 impl Won {
     /// # Safety

@@ -23,8 +23,8 @@ impl OpenBatch {
         lock(&self.inner).rest = Some(rest);
     }
 
-    /// Moves the next part to `entries`. Returns false if nothing is left. Only the owner calls
-    /// this.
+    /// Moves the next part to the owner's batch. Returns false if nothing is left. Only the owner
+    /// calls this.
     pub(super) fn take_part(&self, own: &mut Opened<'_>) -> bool {
         let mut inner = lock(&self.inner);
         inner.parts += 1;

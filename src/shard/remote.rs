@@ -14,7 +14,7 @@ use super::inbox::{Inbox, Pushed};
 use super::side_queue::{SidePush, SideQueue};
 use super::stack::WAKE_DEPTH;
 use crate::count::{Counters, Fault, Heartbeat, Latenesses, Stall};
-use crate::entry::{Chain, Home, MaybeLinked, Node, Owned, Token};
+use crate::entry::{Chain, Entry, Home, MaybeLinked, Node, Owned, Token};
 use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Condvar, Mutex, Ordering};
 use crate::time::{Subtick, Timeline};
 
@@ -127,8 +127,7 @@ impl Remote {
     /// Returns the remote of the shard that a timeout was scheduled on.
     #[inline]
     pub(crate) fn of(entry: &Owned) -> &Self {
-        // SAFETY: the entry was armed, and so has a home.
-        Self::at(unsafe { entry.home().unwrap_unchecked() })
+        Self::at(entry.home().expect("it was armed"))
     }
 
     /// Returns the remote at which an entry is at home.
@@ -254,9 +253,15 @@ impl Remote {
     /// Pushes a cancelled entry to the worker. Wakes the worker only if too many of them wait.
     #[inline]
     pub(crate) fn push_cancelled(&self, entry: MaybeLinked) {
+        assert!(self.is_home_of(&entry), "an entry goes to its own shard");
         if let Ok(SidePush::Deep) = self.cancelled.push(entry) {
             self.ring();
         }
+    }
+
+    #[inline]
+    fn is_home_of(&self, entry: &Entry) -> bool {
+        entry.home().is_some_and(|home| std::ptr::eq(Self::at(home), self))
     }
 
     /// Tells the worker that the entry which `node` names was reset to an earlier deadline. Returns
@@ -272,6 +277,7 @@ impl Remote {
         deadline: impl FnOnce() -> Subtick,
         timeline: &Timeline,
     ) -> Result<(), Node> {
+        assert!(self.is_home_of(node.named()), "an entry goes to its own shard");
         let pushed = self.resets.push(node)?;
         if self.inbox.is_asleep() && (pushed == SidePush::Deep || self.sleeps_past(deadline(), timeline)) {
             self.ring();

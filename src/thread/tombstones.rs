@@ -67,10 +67,10 @@ impl Tombstones {
     /// Takes the newest entry off the list again, because it did not become a tombstone.
     #[cold]
     pub(super) fn take_back(&self, listed: Listed) {
-        let entry = self.take();
+        let entry = self.take().filter(|entry| listed.is_of_tomb(entry));
+        let _entry = entry.expect("the newest of this list is the one that was listed");
         #[cfg(loom)]
-        entry.iter().for_each(|entry| entry.set_in_use(true));
-        drop((entry, listed));
+        _entry.set_in_use(true);
     }
 
     /// Returns the newest tombstone: the caller's to revive.

@@ -2,7 +2,6 @@
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::task::Waker;
 use std::time::Duration;
 
 use super::error::{Refusal, ScheduleError};
@@ -10,7 +9,7 @@ use super::members::Members;
 use super::timeout::Timeout;
 use crate::count::Counts;
 use crate::engine::Shared;
-use crate::entry::{ArmFlags, Chain, Entry, Owned, Repeat, Schedule, Series, Sole, Task};
+use crate::entry::{ArmFlags, Chain, Entry, Owned, Repeat, Schedule, Series, Sole, Work};
 use crate::shard::Remote;
 use crate::thread::Local;
 use crate::time::{Subtick, Timeline};
@@ -26,53 +25,6 @@ pub(super) struct Target<'a> {
     group: Option<&'a Members>,
 }
 
-/// Work that can be scheduled: a closure that runs once, a periodic one, or the waker of a sleeping
-/// future. It goes into an entry as a task, and comes back if it is refused.
-///
-/// # Safety
-/// `FLAGS` says of what kind the task of `into_task` is, and `FROM_TASK` may be called with that
-/// task, as long as its entry was never published.
-pub(super) unsafe trait Work: Sized {
-    const FLAGS: ArmFlags;
-    /// Turns a task of `into_task` back into the work.
-    const FROM_TASK: unsafe fn(Task) -> Self;
-
-    fn into_task(self) -> Task;
-}
-
-// SAFETY: `Task::new` makes a task that runs once and holds an `F`.
-unsafe impl<F: FnOnce() + Send + 'static> Work for F {
-    const FLAGS: ArmFlags = ArmFlags::NONE;
-    const FROM_TASK: unsafe fn(Task) -> Self = Task::into_inner;
-
-    #[inline]
-    fn into_task(self) -> Task {
-        Task::new(self)
-    }
-}
-
-// SAFETY: `Task::series` makes a periodic task that holds the `Series`.
-unsafe impl<R: Repeat> Work for Series<R> {
-    const FLAGS: ArmFlags = ArmFlags::SERIES;
-    const FROM_TASK: unsafe fn(Task) -> Self = Task::into_inner;
-
-    fn into_task(self) -> Task {
-        Task::series(self)
-    }
-}
-
-// SAFETY: `Task::sleeper` makes a sleeper's task. As long as its entry was never published, nobody
-// else can reach the sleeper, and its waker was not taken.
-unsafe impl Work for Waker {
-    const FLAGS: ArmFlags = ArmFlags::SLEEPER;
-    const FROM_TASK: unsafe fn(Task) -> Self = Task::into_waker;
-
-    #[inline]
-    fn into_task(self) -> Task {
-        Task::sleeper(self)
-    }
-}
-
 /// An armed entry that nobody but its holder knows, with a `W` in it.
 struct Armed<W>(Owned, PhantomData<fn() -> W>);
 
@@ -80,7 +32,7 @@ impl<W: Work> Armed<W> {
     /// Writes the work into a free entry, and arms it.
     #[inline]
     fn new(entry: Sole, remote: &Remote, deadline: Subtick, flags: ArmFlags, work: W) -> Self {
-        Self(entry.arm(remote.as_home(), work.into_task(), deadline, flags.and(W::FLAGS)), PhantomData)
+        Self(entry.arm(remote.as_home(), work, deadline, flags), PhantomData)
     }
 
     /// Takes the work out again, and frees the entry.
@@ -224,7 +176,7 @@ impl<'a> Target<'a> {
         work: W,
     ) -> Result<NonNull<Entry>, ScheduleError<W>> {
         let shared = self.shared;
-        let flags = flags.and(W::FLAGS).and(self.owner());
+        let flags = flags.and(self.owner());
         let entry = match shared.thread_state() {
             Some(mine) => self.submit_through(mine, deadline, flags, work),
             None => self.submit_in_teardown(deadline, flags, work),
@@ -268,7 +220,7 @@ impl<'a> Target<'a> {
         };
         let Admission { shared, remote, counts, .. } = admission;
         let entry = match mine.take_tombstone(remote) {
-            Some(tombstone) => match tombstone.revive(work.into_task(), deadline, flags) {
+            Some(tombstone) => match tombstone.revive(work, deadline, flags) {
                 Ok(entry) => {
                     remote.wake_for_revived(deadline, shared.timeline());
                     counts.scheduled.add(1);
@@ -328,6 +280,7 @@ impl<'a> Target<'a> {
                 address
             };
             // The addresses are collected in place of the free entries, so nothing is allocated.
+            // (std does so, and does not promise it: `tests/no_memory.rs` would see a change.)
             let entries = free.into_iter().zip(tasks).map(arm).collect();
             if let Err(mut refused) = remote.push_chain(chain, deadline, shared.timeline()) {
                 let newest_first = std::iter::from_fn(|| refused.pop());

@@ -303,12 +303,14 @@ impl Wheel {
     ///
     /// # Safety
     /// The entry was in this wheel, and has been in no other list since. `entry` was named by a
-    /// queue of its shard, and the caller is the shard's worker.
+    /// queue of its shard, and the caller is the shard's worker. No [`Expiry`] or [`Drain`] of this
+    /// wheel was forgotten.
     #[inline]
     pub(crate) unsafe fn unlink(&mut self, entry: MaybeLinked) -> Linkable {
         // SAFETY: 1. A queue of this shard named the entry, to the shard's worker, as the caller
-        // says. So if it is in a slot, it is in one of this wheel's. 2. That slot is sealed: an
-        // `Open` or an `OpenDue` borrows the wheel until it has sealed its slot.
+        // says. So if it is in a slot, it is in one of this wheel's. 2. That slot is sealed: what
+        // leaves a slot open borrows the wheel, and seals the slot when it is dropped. Within the
+        // wheel, only what the worker calls from outside comes here.
         let emptied = unsafe { Linked::of_queued(&entry).map(|entry| self.slots.unlink(entry)) };
         if let Some(emptied) = emptied {
             self.len -= 1;

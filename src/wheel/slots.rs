@@ -167,9 +167,9 @@ impl Slots {
     #[inline(always)]
     fn slot(&self, at: SlotIndex) -> &Slot {
         debug_assert!(at.0 < self.slots.len());
-        // SAFETY: 1. `new` makes every index, or `aside`, or a ring that `new` made: all are less
-        // than the length. 2. Only shared references are made to the slots, which live as long as
-        // this array, and zeroed memory is an empty slot.
+        // SAFETY: 1. `new` makes every index, or `aside`, `all`, `slot_of`, or a ring that `new`
+        // made: all are less than the length. 2. Only shared references are made to the slots,
+        // which live as long as this array, and zeroed memory is an empty slot.
         unsafe { self.slots.at(at.0).as_ref() }
     }
 
@@ -459,8 +459,8 @@ impl Slots {
 /// Takes the ownership of an entry out of the array, which has just unlinked it.
 #[inline]
 fn unlinked(entry: Linked) -> Linkable {
-    // SAFETY: the callers have written all links of the array that lead to the entry, or seal the
-    // slot before such a link is read.
+    // SAFETY: the callers write all links of the array that lead to the entry, at once or, after a
+    // pop, when the slot is sealed. Nobody follows such a link before.
     unsafe { entry.into_linkable() }
 }
 

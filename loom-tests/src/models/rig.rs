@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 pub(super) use super::ledger::Ledger;
 use crate::arena::Arena;
 use crate::engine::{Batch, Core, Due, Limits, Patience, PeriodicRun, Shared, SharedPlan, SharedRef};
-use crate::entry::{
-    ArmFlags, Entry, Fired, FnNext, Handle, Node, Owned, Reset, Schedule, Series, Sole, Task, Tell, raw,
-};
+use crate::entry::{ArmFlags, Entry, Fired, FnNext, Handle, Node, Owned, Reset, Schedule, Series, Sole, Tell, raw};
 use crate::executor::run_here;
 use crate::shard::{Remote, Wake};
 use crate::sync::thread::{self, JoinHandle, Thread};
@@ -217,7 +215,7 @@ impl Bare {
         let remote = self.shared.remote(0);
         let flags = if with_handle { ArmFlags::HANDLE } else { ArmFlags::NONE };
         let entry = self.shared.with_thread_state(|mine| self.shared.take_entry(mine, remote)).expect("memory");
-        let entry = entry.arm(remote.as_home(), Task::new(task), deadline, flags).into_raw();
+        let entry = entry.arm(remote.as_home(), task, deadline, flags).into_raw();
         Armed { entry, deadline }
     }
 
@@ -231,9 +229,8 @@ impl Bare {
         let remote = self.shared.remote(0);
         let entry = self.shared.with_thread_state(|mine| self.shared.take_entry(mine, remote)).expect("memory");
         let first = Moment { ns: 0, deadline: Subtick::ZERO };
-        let task = Task::series(Series::new(Schedule::AsTaskSays, first, FnNext(ledger.repeated(answer))));
-        let flags = ArmFlags::HANDLE.and(ArmFlags::SERIES);
-        let entry = entry.arm(remote.as_home(), task, Subtick::ZERO, flags);
+        let series = Series::new(Schedule::AsTaskSays, first, FnNext(ledger.repeated(answer)));
+        let entry = entry.arm(remote.as_home(), series, Subtick::ZERO, ArmFlags::HANDLE);
         let handle = Armed { entry: NonNull::from(&*entry), deadline: Subtick::ZERO }.handle();
         let Ok(Fired::Run(run)) = entry.expire_early() else { unreachable!("just armed") };
         (PeriodicRun::new(run), handle)
