@@ -22,8 +22,8 @@ pub(crate) unsafe trait Work: Sized {
 }
 
 impl ArmFlags {
-    /// Returns the flags of such work with these owners. The waker of a sleeping future has no owner
-    /// but its handle: it is the future's alone.
+    /// Returns the flags of such work with these owners. The waker of a sleeping future has no
+    /// owner but its handle: it is the future's alone.
     #[inline(always)]
     pub(super) fn of<W: Work>(self) -> Self {
         assert!(W::FLAGS != Self::SLEEPER || self == Self::HANDLE, "a sleeping future is in no group");
