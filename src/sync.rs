@@ -84,15 +84,15 @@ impl<T> ProtocolCell<T> {
 impl<T: Copy> ProtocolCell<T> {
     #[inline]
     pub(crate) fn get(&self) -> T {
-        // SAFETY: no other thread is here, see above, and no reference to the value outlives a call
-        // of this type's users.
+        // SAFETY: no thread writes here now: the cell is not `Sync`, and a type that is so around
+        // it says which thread may write, one at a time. A `Copy` value is not borrowed.
         self.with(|place| unsafe { *place })
     }
 
     #[inline]
     pub(crate) fn set(&self, value: T) {
-        // SAFETY: no other thread is here, see above, and no reference to the value outlives a call
-        // of this type's users.
+        // SAFETY: no thread writes here now: the cell is not `Sync`, and a type that is so around
+        // it says which thread may write, one at a time. A `Copy` value is not borrowed.
         self.with_mut(|place| unsafe { *place = value });
     }
 }

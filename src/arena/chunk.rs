@@ -205,7 +205,8 @@ impl Chunk {
     /// The pages are this chunk's. Their entries are free, and belong to the caller alone.
     pub(super) unsafe fn give_back(&self, from: usize, pages: usize) -> usize {
         let len = pages * entries_a_page();
-        // SAFETY: the caller alone owns the entries, which are free.
+        // SAFETY: they are whole pages of this chunk (`find_pages`). All their entries are free and
+        // the caller's, so nobody reads what is lost: zeros are free entries too.
         let is_gone = unsafe { self.entries.discard(self.first_of(from), len) };
         for page in from..from + pages {
             // Release: pairs with the Acquire in `take_given_back`.

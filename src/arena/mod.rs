@@ -148,7 +148,8 @@ impl Arena {
     /// may free the memory as soon as this one has subtracted, and a reference that is an argument
     /// has to be valid until its function returns.
     pub(crate) unsafe fn orphan_all(this: *const Self) -> bool {
-        // SAFETY: the caller says that the arena is alive, and it stays so until the subtraction.
+        // SAFETY: the bias keeps `orphans` above zero, so no handle that goes meanwhile is the last
+        // one, and nobody frees the arena before this call subtracts.
         let arena = unsafe { &*this };
         // SAFETY: the engine's last owner has gone, and this is its sweep.
         let is_held = |entry: &&Entry| unsafe { entry.orphan() };

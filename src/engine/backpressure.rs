@@ -159,8 +159,9 @@ impl Shared {
         mine.take_free().or_else(|| self.take_entry_slowly(mine, remote))
     }
 
+    /// The rest of [`take_entry`](Self::take_entry), when the thread has no free entry.
     #[cold]
-    fn take_entry_slowly(&self, mine: Local<'_>, remote: &Remote) -> Option<Sole> {
+    pub(crate) fn take_entry_slowly(&self, mine: Local<'_>, remote: &Remote) -> Option<Sole> {
         let mut patience = Patience::default();
         let entry = self.refill_or_grow(mine, remote, &mut patience);
         patience.end(self, mine, remote);

@@ -18,9 +18,11 @@ use crate::thread::{Local, LocalRefs, ShardedRef, ThreadState};
 /// each batch under way. Handles are not counted. Futures hold an [`EngineRef`].
 pub(crate) struct SharedRef(NonNull<Shared>);
 
-// SAFETY: an engine is `Send` and `Sync`.
+// SAFETY: like an `Arc<Shared>`: it gives out `&Shared`, and the last one frees it, on any thread.
+// `Shared` is `Send` and `Sync`.
 unsafe impl Send for SharedRef {}
-// SAFETY: an engine is `Send` and `Sync`.
+// SAFETY: like an `Arc<Shared>`: it gives out `&Shared`, and the last one frees it, on any thread.
+// `Shared` is `Send` and `Sync`.
 unsafe impl Sync for SharedRef {}
 
 impl SharedRef {
@@ -258,8 +260,8 @@ impl Shared {
         if self.strict_order {
             return None;
         }
-        // SAFETY: the caller says what the home is, and what it does with the handle next; `keep`
-        // finds the state of this same thread.
+        // SAFETY: `give_up` and `leave_tombstone` here pass the handle's own home, and give what
+        // this returns to the handle at once, or to `keep`, on this same thread.
         unsafe { mine.put_tombstone(handle, remote) }
     }
 
@@ -286,7 +288,8 @@ impl Shared {
             match shared.thread_state() {
                 // Into this thread's own free list, where no other thread finds the entry before it
                 // is marked free.
-                // SAFETY: so no other thread finds it, and `free` is called below.
+                // SAFETY: this thread's list is no other thread's, and `free` marks the entry below
+                // before this thread takes anything out of it.
                 Some(mine) => mine.put_entry(unsafe { handle.to_sole() }),
                 None => return Self::free_entry_in_teardown(handle),
             }

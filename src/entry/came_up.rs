@@ -1,9 +1,85 @@
-//! An entry whose time has come up, as the worker takes it out of its slot: [`CameUp`], and what a
-//! look at its word makes of it.
+//! An entry whose time has come up: [`CameUp`] out of its slot, [`Looked`] after a look at its
+//! word, and the claim.
 
-use super::owned::{Linkable, Looked, LookedOnce, Owned, Sole};
-use super::{Expire, Kind, TaskInPlace};
+use super::owned::{Linkable, Owned, Sole};
+use super::{Expire, Kind, Snapshot, TaskInPlace};
 use crate::time::Subtick;
+
+impl Owned {
+    /// Looks at the word, for a step that depends on it.
+    #[inline]
+    pub(crate) fn look(self) -> Looked {
+        let seen = self.state.load();
+        Looked { entry: self, seen }
+    }
+}
+
+/// An entry, and its word as the engine has seen it.
+#[must_use = "the entry is lost if no step takes it over"]
+pub(crate) struct Looked {
+    pub(super) entry: Owned,
+    pub(super) seen: Snapshot,
+}
+
+impl Looked {
+    #[inline]
+    pub(crate) fn kind(&self) -> Kind {
+        self.seen.kind()
+    }
+
+    #[inline]
+    pub(crate) fn deadline(&self) -> Subtick {
+        self.seen.deadline()
+    }
+
+    #[inline]
+    pub(crate) fn into_owned(self) -> Owned {
+        self.entry
+    }
+
+    /// Returns it as one that runs once, or as it is if it does not.
+    #[inline]
+    pub(crate) fn once(self) -> Result<LookedOnce, Self> {
+        if self.kind() == Kind::Once { Ok(LookedOnce(self)) } else { Err(self) }
+    }
+}
+
+/// A timeout that runs once.
+#[must_use = "the entry is lost if no step takes it over"]
+pub(crate) struct LookedOnce(Looked);
+
+impl LookedOnce {
+    #[inline]
+    pub(crate) fn into_owned(self) -> Owned {
+        self.0.entry
+    }
+
+    /// Claims the timeout if it is due. Then calls `run` with its deadline, its task, and the entry
+    /// if nobody else owns that any more.
+    ///
+    /// The task stays in the place of its copy: to move it would cost a second copy each time.
+    #[inline(always)]
+    pub(crate) fn claim(
+        self,
+        now: Subtick,
+        run: impl FnOnce(Subtick, TaskInPlace<'_>, Option<Sole>),
+    ) -> Result<(), (Owned, Expire)> {
+        let Looked { entry, seen } = self.0;
+        // SAFETY: 1. The entry is the engine's, and its kind says that it has no sleeper. 2. The
+        // copy is the task once this call has claimed the entry, after it made the copy. 3. The
+        // word says whether the engine was the last owner.
+        unsafe {
+            let mut copy = entry.copy_task();
+            let last = match entry.state.claim(seen, now) {
+                Expire::Fire => None,
+                Expire::FireLast => Some(Sole::new(entry.into_raw())),
+                other => return Err((entry, other)),
+            };
+            run(seen.deadline(), copy.as_task(), last);
+        }
+        Ok(())
+    }
+}
 
 /// An entry that the worker has taken out of its slot, because its time has come up. Whose it is,
 /// its word says. If it was cancelled meanwhile, the cancelled queue or the reset queue brings it.

@@ -38,13 +38,13 @@ mod work;
 
 use std::ptr::{self, NonNull};
 
-pub(crate) use came_up::{CameUp, Marked, OtherUp, Still};
+pub(crate) use came_up::{CameUp, LookedOnce, Marked, OtherUp, Still};
 pub(crate) use handle::{Cancelling, Handle, HandleLetGo, Held, LastHandle, Member, Orphan};
 pub(crate) use home::Home;
 pub(crate) use linked::{ADDRESS_END, LaneEnd, Linked, Neighbour};
 pub(crate) use list::{Chain, Parts, Stack};
 pub(crate) use outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Kind, Rearm, Remains, Reset, Tell, Transfer};
-pub(crate) use owned::{LetGo, Linkable, Linking, LookedOnce, Owned, Sole};
+pub(crate) use owned::{LetGo, Linkable, Linking, Owned, Sole};
 pub(crate) use queued::{Arrived, MaybeLinked, Node};
 pub use series::MissedTicks;
 pub(crate) use series::{FnNext, FnRepeat, Repeat, Schedule, Series};
@@ -232,8 +232,8 @@ impl Entry {
     /// the handle.
     #[inline]
     unsafe fn sleeper(&self) -> &Sleeper {
-        // SAFETY: the caller says that a sleeper is there. All of its parts may change behind a
-        // shared reference.
+        // SAFETY: `Task::sleeper` made these captures, and nobody moves them while the future has
+        // its handle. All parts of a `Sleeper` may change behind a shared reference.
         self.captures.with(|place| unsafe { &*place.cast::<Sleeper>() })
     }
 
@@ -313,8 +313,8 @@ impl Entry {
 // SAFETY: entries are shared between producers, workers and the pool. The table above says which of
 // them may touch which part, and the state word decides it.
 unsafe impl Sync for Entry {}
-// SAFETY: the table above, and the state word, say which thread owns which part; the task inside is
-// `Send`.
+// SAFETY: an entry has atomics, addresses in its own engine, and a task, which is `Send`. No part
+// of it is bound to a thread.
 unsafe impl Send for Entry {}
 
 /// Access to the parts of an entry for the models, and for the tests of other layers.

@@ -6,13 +6,13 @@ use std::ptr::NonNull;
 
 use super::token::{Listable, Queued, Token};
 use super::work::Work;
-use super::{ArmFlags, EngineGone, Entry, Expire, Home, Kind, Link, Snapshot, Task, TaskInPlace, Transfer};
+use super::{ArmFlags, EngineGone, Entry, Home, Link, Task, Transfer};
 use crate::time::Subtick;
 
 /// The engine's ownership of one entry that is in no list. The step that ends it takes it by value:
-/// to [link](Self::link) the entry, to put it into a list or a queue, to
-/// [claim](LookedOnce::claim) it, or to [let it go](Self::let_go). There is never more than one for
-/// an entry. What came out of a slot or a queue is one only after a look.
+/// to [link](Self::link) the entry, to put it into a list or a queue, to claim it, or to
+/// [let it go](Self::let_go). There is never more than one for an entry. What came out of a slot or
+/// a side queue is one only after a look.
 #[derive(Debug)]
 #[must_use = "the entry is lost if no step takes it over"]
 #[repr(transparent)]
@@ -20,7 +20,8 @@ pub(crate) struct Owned(NonNull<Entry>);
 
 // SAFETY: the engine's ownership may be passed on between threads, and tasks are `Send`.
 unsafe impl Send for Owned {}
-// SAFETY: transparent. An entry that somebody has in hand is in no list, so its `next` is free.
+// SAFETY: `repr(transparent)` around a `NonNull<Entry>`. An entry that somebody has in hand is in
+// no list, so its `next` is free.
 unsafe impl Token for Owned {}
 
 impl Listable for Owned {}
@@ -59,13 +60,6 @@ impl Owned {
         self.state.disarm();
         // SAFETY: no other thread has seen the entry, so the task is in it.
         (unsafe { self.take_task() }, Sole(self))
-    }
-
-    /// Looks at the word, for a step that depends on it.
-    #[inline]
-    pub(crate) fn look(self) -> Looked {
-        let seen = self.state.load();
-        Looked { entry: self, seen }
     }
 
     /// Marks an entry out of the inbox as linked, if it is still pending.
@@ -121,7 +115,8 @@ pub(crate) enum Linking {
 #[repr(transparent)]
 pub(crate) struct Linkable(pub(super) Owned);
 
-// SAFETY: as an `Owned`, around which it is.
+// SAFETY: `repr(transparent)` around an `Owned`: one address. The entry is marked as linked, but it
+// is in no slot, so both of its links are free.
 unsafe impl Token for Linkable {}
 
 impl Linkable {
@@ -145,83 +140,12 @@ impl Deref for Linkable {
     }
 }
 
-/// An entry, and its word as the engine has seen it.
-#[must_use = "the entry is lost if no step takes it over"]
-pub(crate) struct Looked {
-    pub(super) entry: Owned,
-    pub(super) seen: Snapshot,
-}
-
-impl Looked {
-    #[inline]
-    pub(crate) fn kind(&self) -> Kind {
-        self.seen.kind()
-    }
-
-    #[inline]
-    pub(crate) fn deadline(&self) -> Subtick {
-        self.seen.deadline()
-    }
-
-    #[inline]
-    pub(crate) fn into_owned(self) -> Owned {
-        self.entry
-    }
-
-    /// Returns it as one that runs once, or as it is if it does not.
-    #[inline]
-    pub(crate) fn once(self) -> Result<LookedOnce, Self> {
-        if self.kind() == Kind::Once { Ok(LookedOnce(self)) } else { Err(self) }
-    }
-}
-
-/// A timeout that runs once.
-#[must_use = "the entry is lost if no step takes it over"]
-pub(crate) struct LookedOnce(pub(super) Looked);
-
-impl LookedOnce {
-    #[inline]
-    pub(crate) fn into_owned(self) -> Owned {
-        self.0.entry
-    }
-
-    /// Claims the timeout if it is due. Then calls `run` with its deadline, its task, and the entry
-    /// if nobody else owns that any more.
-    ///
-    /// The task stays in the place of its copy: to move it would cost a second copy each time.
-    #[inline(always)]
-    pub(crate) fn claim(
-        self,
-        now: Subtick,
-        run: impl FnOnce(Subtick, TaskInPlace<'_>, Option<Sole>),
-    ) -> Result<(), (Owned, Expire)> {
-        let Looked { entry, seen } = self.0;
-        // SAFETY: 1. The entry is the engine's, and its kind says that it has no sleeper. 2. The
-        // copy is the task once this call has claimed the entry, after it made the copy.
-        unsafe {
-            let mut copy = entry.copy_task();
-            let last = match entry.state.claim(seen, now) {
-                Expire::Fire => None,
-                Expire::FireLast => Some(Sole(entry)),
-                other => return Err((entry, other)),
-            };
-            run(seen.deadline(), copy.as_task(), last);
-        }
-        Ok(())
-    }
-}
-
 /// An entry that nobody else owns, and that is in no list: a free one, a node of the reset queue,
 /// or one that was never published.
 #[derive(Debug)]
 #[must_use = "the entry is lost if it is not given back"]
 #[repr(transparent)]
 pub(crate) struct Sole(Owned);
-
-// SAFETY: as an `Owned`, around which it is.
-unsafe impl Token for Sole {}
-
-impl Listable for Sole {}
 
 impl Sole {
     /// # Safety

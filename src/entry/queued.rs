@@ -21,8 +21,8 @@ pub(crate) struct MaybeLinked(NonNull<Entry>);
 
 // SAFETY: the engine's ownership may be passed on between threads.
 unsafe impl Send for MaybeLinked {}
-// SAFETY: transparent. It is put into the cancelled queue only, whose link is in the place of the
-// task, which is gone.
+// SAFETY: `repr(transparent)` around a `NonNull<Entry>`. `next` may be a slot's, so `ASIDE` puts
+// the queue's link in the place of the task, which the cancel has moved out.
 unsafe impl Token for MaybeLinked {}
 
 impl Queued for MaybeLinked {
@@ -45,8 +45,8 @@ impl MaybeLinked {
     /// The entry is in no slot.
     #[inline]
     pub(crate) unsafe fn into_linkable(self) -> Linkable {
-        // SAFETY: 1. This value has the engine's ownership. 2. Only entries that are marked as
-        // linked come into the two queues. 3. The caller says that it is in no slot.
+        // SAFETY: the engine's ownership is this value's, and `Wheel::unlink`, which alone calls
+        // this, has just taken the entry out of its slot, if it was in one.
         unsafe { Linkable::from_raw(self.0) }
     }
 }
@@ -66,8 +66,8 @@ impl Deref for MaybeLinked {
 #[repr(transparent)]
 pub(crate) struct Node(Sole);
 
-// SAFETY: as an `Owned`, around which it is. It is put into the reset queue only, whose link is in
-// the place of the task, which a node does not have.
+// SAFETY: `repr(transparent)` around a `Sole`: one address, of an entry without a task. `ASIDE`
+// puts the queue's link in the task's place; `next` names the entry that was reset.
 unsafe impl Token for Node {}
 
 impl Queued for Node {

@@ -45,8 +45,8 @@ impl Sleeper {
     /// The caller is the future, which one thread at a time polls.
     #[inline]
     pub(super) unsafe fn watch(&self, waker: &Waker) -> bool {
-        // SAFETY: only the future replaces the waker, and the caller says that it is the future;
-        // the taker only reads. A waker that was taken is compared by address.
+        // SAFETY: only the future, which one thread polls at a time, replaces the waker, and it is
+        // the caller. A taker only reads. A taken one is compared by address.
         let same = self.waker.with(|current| unsafe { &*current }.will_wake(waker));
         // The same waker needs no turn: the future put it in last, so it is the one that is, or
         // was, taken.
@@ -94,7 +94,8 @@ impl Sleeper {
     /// again unless the caller forgets this one.
     #[inline]
     pub(super) unsafe fn move_out(&self) -> Waker {
-        // SAFETY: the caller says that nobody replaces it, and that it is the only one to have it.
+        // SAFETY: a waker is always here. Only the future replaces it, and not now: it is the
+        // caller, or TAKEN is set, or the sleeper has left its entry.
         ManuallyDrop::into_inner(self.waker.with(|place| unsafe { ptr::read(place) }))
     }
 }

@@ -67,7 +67,8 @@ const fn is_inline<F>() -> bool {
 /// # Safety
 /// `captures` points at a valid `F`, which is moved out.
 unsafe fn run_once<F: FnOnce()>(captures: *mut u8) {
-    // SAFETY: the caller says that an `F` is there, and gives it up.
+    // SAFETY: this function is only in `VTables::ONCE`, which `Task::new` puts beside an `F`. `run`
+    // calls it in a `ManuallyDrop`, so nothing else uses or drops the `F`.
     let task = unsafe { captures.cast::<F>().read() };
     task();
 }
@@ -75,14 +76,16 @@ unsafe fn run_once<F: FnOnce()>(captures: *mut u8) {
 /// # Safety
 /// `captures` points at a valid `T`, which is dropped.
 unsafe fn discard<T>(captures: *mut u8) {
-    // SAFETY: the caller says that a `T` is there, and gives it up.
+    // SAFETY: only the table that `Task::new` or `Task::series` puts beside a `T` names this
+    // function. It is called by the drop, which `run` and `read` leave out.
     unsafe { captures.cast::<T>().drop_in_place() };
 }
 
 /// # Safety
 /// `captures` points at the box of a series, which is moved out.
 unsafe fn run_series_once<R: Repeat>(captures: *mut u8) {
-    // SAFETY: the caller says that the box is there, and gives it up.
+    // SAFETY: this is only in `VTables::BOXED`, which `Task::series` puts beside such a box. `run`
+    // calls it in a `ManuallyDrop`, so nothing else uses or drops the box.
     let mut series = unsafe { captures.cast::<Box<Series<R>>>().read() };
     let _ = series.repeat.run();
 }
@@ -90,7 +93,8 @@ unsafe fn run_series_once<R: Repeat>(captures: *mut u8) {
 /// # Safety
 /// `captures` points at the box of a series, which nobody else uses during the call.
 unsafe fn run_series<R: Repeat>(captures: *mut u8, deadline: Subtick, timeline: &Timeline) -> Option<NextDue> {
-    // SAFETY: the caller says that the box is there, and that only this call uses it.
+    // SAFETY: this is only in `VTables::BOXED`, which `Task::series` puts beside such a box.
+    // `run_again` has the task by `&mut`, so nobody else uses the box.
     unsafe { &mut *captures.cast::<Box<Series<R>>>() }.run(deadline, timeline)
 }
 
@@ -98,7 +102,8 @@ unsafe fn run_series<R: Repeat>(captures: *mut u8, deadline: Subtick, timeline: 
 /// `captures` points at a valid sleeper that nobody else can reach any more, and whose waker was
 /// not taken. It is moved out.
 unsafe fn wake_sleeper(captures: *mut u8) {
-    // SAFETY: the caller says that a sleeper with its waker is there, and gives it up.
+    // SAFETY: only `SLEEPER` names this, which `Task::sleeper` puts beside a sleeper. The task is
+    // out of its entry, so nobody else reaches the waker, which was not taken.
     unsafe { captures.cast::<Sleeper>().read().move_out() }.wake();
 }
 
@@ -106,7 +111,8 @@ unsafe fn wake_sleeper(captures: *mut u8) {
 /// `captures` points at a valid sleeper that nobody else can reach any more, and whose waker was
 /// not taken. It is dropped.
 unsafe fn discard_sleeper(captures: *mut u8) {
-    // SAFETY: the caller says that a sleeper with its waker is there, and gives it up.
+    // SAFETY: only `SLEEPER` names this, which `Task::sleeper` puts beside a sleeper. The task is
+    // out of its entry, so nobody else reaches the waker, which was not taken.
     drop(unsafe { captures.cast::<Sleeper>().read().move_out() });
 }
 
@@ -203,8 +209,8 @@ impl Task {
     /// `Task::new::<F>` made the task with this very `F`, or `Task::series` made it with the
     /// `Series` that `F` is.
     pub(crate) unsafe fn into_inner<F>(self) -> F {
-        // SAFETY: the caller names the right type, and `is_inline` decides as it did in `new`. A
-        // `Series` is never inline.
+        // SAFETY: `F` is what `new` or `series` was given. `is_inline` depends on `F` only, so it
+        // says where `new` has put it; `series` asserts that it is boxed.
         unsafe { if is_inline::<F>() { self.read() } else { *self.read::<Box<F>>() } }
     }
 
@@ -213,8 +219,8 @@ impl Task {
     /// # Safety
     /// `sleeper` made the task, and nobody else can reach it any more.
     pub(crate) unsafe fn into_waker(self) -> Waker {
-        // SAFETY: the caller says that it is a sleeper. The waker of a sleeper that is a task was
-        // not taken, and the sleeper ends here.
+        // SAFETY: the task is one of `Task::sleeper`, out of an entry that was never published. So
+        // nobody has taken the waker, and the sleeper ends here.
         unsafe { self.read::<Sleeper>().move_out() }
     }
 
@@ -222,7 +228,8 @@ impl Task {
     /// The captures are a `T`.
     unsafe fn read<T>(self) -> T {
         let this = ManuallyDrop::new(self);
-        // SAFETY: the caller says that a `T` is there. The task is not used again.
+        // SAFETY: `into_inner` and `into_waker` name the type that `of` wrote, and `this` is not
+        // dropped. So the `T` is moved out once.
         unsafe { this.captures.as_ptr().cast::<T>().read() }
     }
 }

@@ -17,15 +17,16 @@ pub(crate) unsafe trait Token: Sized {
     #[inline]
     fn as_link(&self) -> Link {
         const { assert!(size_of::<Self>() == size_of::<Link>()) };
-        // SAFETY: the type is a transparent one around the address.
+        // SAFETY: an implementor promises `repr(transparent)` around one `NonNull<Entry>`. So both
+        // types have the size and the bits of one address.
         unsafe { transmute_copy(self) }
     }
 
     /// Returns the entry, to the values and the lists of this layer.
     #[inline]
     fn entry(&self) -> &Entry {
-        // SAFETY: the type is a transparent one around the address of an entry, which lives as long
-        // as the value. All fields have interior mutability, so shared references never conflict.
+        // SAFETY: `as_link` is the address of the entry that this value owns a part of, and so
+        // keeps alive. All fields have interior mutability: shared references never conflict.
         unsafe { &*self.as_link() }
     }
 
@@ -39,8 +40,8 @@ pub(crate) unsafe trait Token: Sized {
     /// The address is one that `into_raw` of this type has returned. It is used once.
     #[inline]
     unsafe fn from_raw(entry: NonNull<Entry>) -> Self {
-        // SAFETY: 1. The type is a transparent one around the address. 2. The caller says that
-        // `into_raw` has returned it, and so gives back what the value owned.
+        // SAFETY: an implementor has the size and the bits of one address, and `into_raw` gave up
+        // the value with this address. So the ownership comes back, once.
         unsafe { transmute_copy(&entry) }
     }
 }

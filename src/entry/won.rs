@@ -2,8 +2,8 @@
 
 use std::task::Waker;
 
-use super::came_up::{OtherUp, Still};
-use super::owned::{Looked, Owned};
+use super::came_up::{Looked, OtherUp, Still};
+use super::owned::Owned;
 use super::token::{Listable, Token};
 use super::{Begin, Expire, Kind, Rearm, Snapshot, Task, TaskInPlace};
 use crate::time::Subtick;
@@ -81,7 +81,8 @@ pub(crate) enum Withdrawn {
 #[repr(transparent)]
 pub(crate) struct Won(Owned);
 
-// SAFETY: as an `Owned`, around which it is.
+// SAFETY: `repr(transparent)` around an `Owned`: one address. An entry that was won is in no slot
+// and no other list, so its `next` is free, for an `UnfiredList`.
 unsafe impl Token for Won {}
 
 impl Listable for Won {}
@@ -130,9 +131,6 @@ impl Won {
 #[repr(transparent)]
 pub(crate) struct Asleep(Owned);
 
-// SAFETY: as an `Owned`, around which it is.
-unsafe impl Token for Asleep {}
-
 impl Asleep {
     /// # Safety
     /// The caller took the entry out of PENDING, or got it from the thread that did. It is a
@@ -179,9 +177,6 @@ pub(crate) enum Begun {
     /// It was cancelled: it is cleared away.
     Cancelled(Won),
 }
-
-// SAFETY: as an `Owned`, around which it is.
-unsafe impl Token for SeriesRun {}
 
 impl SeriesRun {
     /// # Safety

@@ -43,13 +43,15 @@ impl<'a> Local<'a> {
 
     #[inline]
     fn own(self) -> &'a Own {
-        // SAFETY: this value says that the state is the calling thread's, or that it has its lock.
+        // SAFETY: a `Local` is made for the calling thread's own state, or under the lock of the
+        // shared one, and does not leave the thread (it is not `Send`).
         unsafe { self.state.own.get() }
     }
 
     #[inline]
     fn home(self) -> &'a Cell<*const Remote> {
-        // SAFETY: this value says that the state is the calling thread's, or that it has its lock.
+        // SAFETY: a `Local` is made for the calling thread's own state, or under the lock of the
+        // shared one, and does not leave the thread (it is not `Send`).
         unsafe { self.state.home.get() }
     }
 
@@ -140,8 +142,8 @@ impl<'a> Local<'a> {
     /// [`take_back_tombstone`](Self::take_back_tombstone).
     #[inline]
     pub(crate) unsafe fn put_tombstone(self, handle: &Handle, remote: &Remote) -> Option<Listed> {
-        // SAFETY: all entries of the list are of the thread's home, which, once there is one, stays
-        // the same. The caller says what it does with the entry next.
+        // SAFETY: `is_home`, so the entry is of the shard of all others in this list: a home stays
+        // the same. `Listed` goes to the handle's next step, or to `take_back_tombstone`.
         if self.is_home(remote) { unsafe { self.own().tombstones.push(handle) } } else { None }
     }
 

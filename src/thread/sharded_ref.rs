@@ -99,9 +99,8 @@ impl ShardedRef {
         threads: impl Iterator<Item = &'a LocalRefs>,
         on_release: impl FnOnce() + Send + 'static,
     ) {
-        // SAFETY: 1. The caller says that `this` is valid, and `on_release` keeps it so. 2. The
-        // counts that are settled were found at zero and closed, so nobody else settles them. The
-        // one more is the initial one, which belongs to the caller.
+        // SAFETY: 1. `on_release` keeps `this` valid until it has run. 2. The counts that were
+        // closed at zero, and the initial one, are settled here and nowhere else.
         unsafe { Self::settle(this, (*this).close_all(threads, Box::new(on_release)) + 1) };
     }
 

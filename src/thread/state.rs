@@ -80,7 +80,8 @@ const _: () = {
 
 // SAFETY: the address of the engine is only given out, to those who know that the engine is there.
 unsafe impl Sync for ThreadState {}
-// SAFETY: the same.
+// SAFETY: all fields but the address of the engine are `Send`. The address is never written, and is
+// good on any thread as long as the engine.
 unsafe impl Send for ThreadState {}
 
 impl ThreadState {

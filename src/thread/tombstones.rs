@@ -52,7 +52,8 @@ impl Tombstones {
         if self.len.get() == MOST {
             return None;
         }
-        // SAFETY: it goes on the list, and the caller says what becomes of the handle next.
+        // SAFETY: it goes on this list, below. This thread alone takes from it, and first gives the
+        // `Listed` to the handle's next step, or to `take_back`.
         let (entry, listed) = unsafe { Tomb::of(handle.address()) };
         // Loom sees this, and so a push that comes after the exchange.
         #[cfg(loom)]

@@ -31,7 +31,8 @@ impl Members {
     pub(super) unsafe fn add(&self, shared: &Shared, entries: &[NonNull<Entry>]) {
         let mut list = lock(&self.0);
         list.prune(shared, LOOKS * entries.len());
-        // SAFETY: the caller says that this group is an owner of each, and hands that over, once.
+        // SAFETY: `submit_as` and `submit_many`, which alone call this, have armed each entry with
+        // GROUP for this very group. They add it once.
         list.members.extend(entries.iter().map(|&entry| unsafe { Member::new(entry) }));
     }
 

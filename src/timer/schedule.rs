@@ -230,7 +230,8 @@ impl<'a> Target<'a> {
                 Err(entry) => Armed(entry, PhantomData),
             },
             None => {
-                let Some(entry) = shared.take_entry(mine, remote) else {
+                let free = mine.take_free().or_else(|| shared.take_entry_slowly(mine, remote));
+                let Some(entry) = free else {
                     return Err(admission.refuse(Refusal::OutOfMemory, work));
                 };
                 Armed::new(entry, remote, deadline, flags, work)

@@ -102,7 +102,8 @@ impl Timeout {
     /// The entry was armed with a handle. The caller makes it here, once.
     #[inline]
     pub(super) unsafe fn new(entry: NonNull<Entry>) -> Self {
-        // SAFETY: the caller says that the handle is there, and hands it over.
+        // SAFETY: `submit` and `submit_many`, which alone call this, have armed the entry with
+        // HANDLE. They make one `Timeout` of it.
         Self { handle: unsafe { Handle::new(entry) } }
     }
 
