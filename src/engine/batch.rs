@@ -6,7 +6,7 @@ use super::periodic::PeriodicRun;
 use super::run::Run;
 use super::unfired::{hand_back, hand_back_run, withdraw_outside};
 use crate::count::Counts;
-use crate::entry::{Asleep, Expire, Fired, LookedOnce, Marked, Owned, Parts, SeriesRun, Won};
+use crate::entry::{Asleep, Expire, Fired, LookedOnce, Marked, Owned, Parts, SeriesRun, TaskPlace, Won};
 use crate::shard::Remote;
 use crate::time::Subtick;
 
@@ -232,15 +232,13 @@ fn run(entry: Owned, kind: BatchKind, at: At<'_>, runner: &mut impl Run) {
 /// Claims a timeout that was due at `now`, and runs it.
 #[inline(always)]
 fn run_due(once: LookedOnce, at: At<'_>, now: Subtick, runner: &mut impl Run) {
-    let claimed = once.claim(now, |deadline, task, last| {
-        if let Some(entry) = last {
-            at.shared.put_entry(entry);
+    let mut place = TaskPlace::new();
+    match once.claim(now, &mut place, |entry| at.shared.put_entry(entry)) {
+        Ok((deadline, task)) => {
+            at.count();
+            runner.once(deadline, task);
         }
-        at.count();
-        runner.once(deadline, task);
-    });
-    if let Err((entry, found)) = claimed {
-        pass_over(entry, at, found, runner);
+        Err((entry, found)) => pass_over(entry, at, found, runner),
     }
 }
 

@@ -12,7 +12,7 @@ use super::lifetime::SharedRef;
 use super::periodic::PeriodicRun;
 use super::run::Run;
 use crate::arena::EntryCache;
-use crate::entry::{Fired, OtherUp, SeriesRun, Still};
+use crate::entry::{Fired, OtherUp, SeriesRun, Still, TaskPlace};
 use crate::shard::Remote;
 use crate::time::Subtick;
 use crate::wheel::{Budget, Expiry};
@@ -62,17 +62,8 @@ impl<'a> Due<'a> {
                 *self.budget = Budget::new(0);
             }
             let Some(entry) = self.wheel.pop(self.now, self.budget) else { break };
-            let claimed = match entry.look() {
-                Ok(once) => once.claim(self.now, |deadline, task, last| {
-                    if let Some(entry) = last {
-                        give_back(self.free, self.shared, entry);
-                    }
-                    self.fired += 1;
-                    // Before it runs, because a task that schedules must find the place under the
-                    // limit that it has freed.
-                    count_fired(1, self.shared, self.remote);
-                    runner.once(deadline, task);
-                }),
+            let once = match entry.look() {
+                Ok(once) => once,
                 Err(other) => {
                     let deadline = other.deadline();
                     if let Some(run) = self.expire(other) {
@@ -81,8 +72,16 @@ impl<'a> Due<'a> {
                     continue;
                 }
             };
-            if let Err(still) = claimed {
-                self.put_back(still);
+            let mut place = TaskPlace::new();
+            match once.claim(self.now, &mut place, |entry| give_back(self.free, self.shared, entry)) {
+                Ok((deadline, task)) => {
+                    self.fired += 1;
+                    // Before it runs, because a task that schedules must find the place under the
+                    // limit that it has freed.
+                    count_fired(1, self.shared, self.remote);
+                    runner.once(deadline, task);
+                }
+                Err(still) => self.put_back(still),
             }
         }
         if self.fired > 0 {

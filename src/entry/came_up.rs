@@ -1,7 +1,10 @@
 //! An entry whose time has come up: [`CameUp`] out of its slot, [`Looked`] after a look at its
 //! word, and the claim.
 
+use std::mem::MaybeUninit;
+
 use super::owned::{Linkable, Owned, Sole};
+use super::task_copy::TaskCopy;
 use super::{Expire, Kind, Snapshot, TaskInPlace};
 use crate::time::Subtick;
 
@@ -54,30 +57,40 @@ impl LookedOnce {
         self.0.entry
     }
 
-    /// Claims the timeout if it is due. Then calls `run` with its deadline, its task, and the entry
-    /// if nobody else owns that any more.
+    /// Claims the timeout if it is due. Returns its deadline and its task. Gives the entry to
+    /// `give_back` if nobody else owns that any more.
     ///
-    /// The task stays in the place of its copy: to move it would cost a second copy each time.
+    /// The task stays in `place`, where it is copied to: to move it would cost a second copy.
     #[inline(always)]
     pub(crate) fn claim(
         self,
         now: Subtick,
-        run: impl FnOnce(Subtick, TaskInPlace<'_>, Option<Sole>),
-    ) -> Result<(), (Owned, Expire)> {
+        place: &mut TaskPlace,
+        give_back: impl FnOnce(Sole),
+    ) -> Result<(Subtick, TaskInPlace<'_>), (Owned, Expire)> {
         let Looked { entry, seen } = self.0;
         // SAFETY: 1. The entry is the engine's, and its kind says that it has no sleeper. 2. The
         // copy is the task once this call has claimed the entry, after it made the copy. 3. The
         // word says whether the engine was the last owner.
         unsafe {
-            let mut copy = entry.copy_task();
-            let last = match entry.state.claim(seen, now) {
-                Expire::Fire => None,
-                Expire::FireLast => Some(Sole::new(entry.into_raw())),
+            let copy = place.0.write(entry.copy_task());
+            match entry.state.claim(seen, now) {
+                Expire::Fire => {}
+                Expire::FireLast => give_back(Sole::new(entry.into_raw())),
                 other => return Err((entry, other)),
-            };
-            run(seen.deadline(), copy.as_task(), last);
+            }
+            Ok((seen.deadline(), copy.as_task()))
         }
-        Ok(())
+    }
+}
+
+/// Where a thread keeps the task that it is about to claim.
+pub(crate) struct TaskPlace(MaybeUninit<TaskCopy>);
+
+impl TaskPlace {
+    #[inline]
+    pub(crate) fn new() -> Self {
+        Self(MaybeUninit::uninit())
     }
 }
 
@@ -112,9 +125,10 @@ impl OnceUp {
     pub(crate) fn claim(
         self,
         now: Subtick,
-        run: impl FnOnce(Subtick, TaskInPlace<'_>, Option<Sole>),
-    ) -> Result<(), Still> {
-        self.0.claim(now, run).map_err(Still::of)
+        place: &mut TaskPlace,
+        give_back: impl FnOnce(Sole),
+    ) -> Result<(Subtick, TaskInPlace<'_>), Still> {
+        self.0.claim(now, place, give_back).map_err(Still::of)
     }
 
     /// Marks it for a batch if it is due. It stays pending.

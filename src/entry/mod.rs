@@ -38,7 +38,7 @@ mod work;
 
 use std::ptr::{self, NonNull};
 
-pub(crate) use came_up::{CameUp, LookedOnce, Marked, OtherUp, Still};
+pub(crate) use came_up::{CameUp, LookedOnce, Marked, OtherUp, Still, TaskPlace};
 pub(crate) use handle::{Cancelling, Handle, HandleLetGo, Held, LastHandle, Member, Orphan};
 pub(crate) use home::Home;
 pub(crate) use linked::{ADDRESS_END, LaneEnd, Linked, Neighbour};
