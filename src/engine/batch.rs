@@ -6,7 +6,7 @@ use super::periodic::PeriodicRun;
 use super::run::Run;
 use super::unfired::{hand_back, hand_back_run, withdraw_outside};
 use crate::count::Counts;
-use crate::entry::{Asleep, Expire, Fired, LookedOnce, Marked, Owned, Parts, SeriesRun, TaskPlace, Won};
+use crate::entry::{Asleep, Expire, Fired, Marked, Owned, Parts, SeriesRun, TaskPlace, Won};
 use crate::shard::Remote;
 use crate::time::Subtick;
 
@@ -223,15 +223,14 @@ fn run(entry: Owned, kind: BatchKind, at: At<'_>, runner: &mut impl Run) {
         // SAFETY: into such a batch others come only as `Won`, and they come off it once.
         return run_expired(unsafe { Won::new(once.into_owned()) }, at, runner);
     };
-    if at.may_go_back && at.remote.wants_back() {
-        return take_back(once.into_owned(), at, now, runner);
-    }
-    run_due(once, at, now, runner);
-}
-
-/// Claims a timeout that was due at `now`, and runs it.
-#[inline(always)]
-fn run_due(once: LookedOnce, at: At<'_>, now: Subtick, runner: &mut impl Run) {
+    let once = if at.may_go_back && at.remote.wants_back() {
+        match hand_back(at.shared, at.remote, once) {
+            Ok(dropped) => return dropped.unwrap_or_else(|panic| runner.report(panic)),
+            Err(once) => once,
+        }
+    } else {
+        once
+    };
     let mut place = TaskPlace::new();
     match once.claim(now, &mut place, |entry| at.shared.put_entry(entry)) {
         Ok((deadline, task)) => {
@@ -239,19 +238,6 @@ fn run_due(once: LookedOnce, at: At<'_>, now: Subtick, runner: &mut impl Run) {
             runner.once(deadline, task);
         }
         Err((entry, found)) => pass_over(entry, at, found, runner),
-    }
-}
-
-/// Gives a timeout to the shutdown that wants it back. Runs it if none does any more.
-#[cold]
-#[inline(never)]
-fn take_back(entry: Owned, at: At<'_>, now: Subtick, runner: &mut impl Run) {
-    match hand_back(at.shared, at.remote, entry) {
-        Ok(dropped) => dropped.unwrap_or_else(|panic| runner.report(panic)),
-        Err(entry) => match entry.look().once() {
-            Ok(once) => run_due(once, at, now, runner),
-            Err(_) => unreachable!("its kind does not change"),
-        },
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::lifetime::SharedRef;
-use crate::entry::{Chain, Owned, SeriesRun, Task, Withdrawn, Won};
+use crate::entry::{Chain, LookedOnce, Owned, SeriesRun, Task, Withdrawn, Won};
 use crate::panics::{self, Ran};
 use crate::shard::Remote;
 use crate::sync::{MutexGuard, lock};
@@ -75,13 +75,9 @@ impl UnfiredList {
 /// engine's last `Timer` has gone. Returns it if no shutdown wants it any more: it is to be run.
 #[cold]
 #[inline(never)]
-pub(super) fn hand_back(shared: &SharedRef, remote: &Remote, entry: Owned) -> Result<Ran, Owned> {
-    // Until the timeout is in the list: a shutdown that takes the list does not miss it.
-    let outside = lock(&shared.unfired_outside);
-    if outside.is_none() && !remote.is_unwanted() {
-        return Err(entry);
-    }
-    Ok(withdraw(outside, shared, remote, entry).unwrap_or_else(|cancelled| {
+pub(super) fn hand_back(shared: &SharedRef, remote: &Remote, once: LookedOnce) -> Result<Ran, LookedOnce> {
+    let Some(outside) = list_if_wanted(shared, remote) else { return Err(once) };
+    Ok(withdraw(outside, shared, remote, once.into_owned()).unwrap_or_else(|cancelled| {
         // A cancel was first, and has taken the task.
         shared.let_go(cancelled);
         Ok(())
@@ -92,10 +88,7 @@ pub(super) fn hand_back(shared: &SharedRef, remote: &Remote, entry: Owned) -> Re
 #[cold]
 #[inline(never)]
 pub(super) fn hand_back_run(shared: &SharedRef, remote: &Remote, run: SeriesRun) -> Result<Ran, SeriesRun> {
-    let outside = lock(&shared.unfired_outside);
-    if outside.is_none() && !remote.is_unwanted() {
-        return Err(run);
-    }
+    let Some(outside) = list_if_wanted(shared, remote) else { return Err(run) };
     Ok(match run.withdraw() {
         Ok(withdrawn) => keep(outside, shared, remote, withdrawn),
         Err(cancelled) => {
@@ -114,6 +107,13 @@ pub(super) fn withdraw_outside(shared: &SharedRef, remote: &Remote, entry: Owned
 
 /// The list of what belongs into the answer, if a shutdown waits for it.
 type Outside<'a> = MutexGuard<'a, Option<Chain<Won>>>;
+
+/// Takes the list, if what has not begun is not to run. The lock is held until the timeout is in
+/// it: a shutdown that takes the list does not miss it.
+fn list_if_wanted<'a>(shared: &'a SharedRef, remote: &Remote) -> Option<Outside<'a>> {
+    let outside = lock(&shared.unfired_outside);
+    (outside.is_some() || remote.is_unwanted()).then_some(outside)
+}
 
 fn withdraw(outside: Outside<'_>, shared: &SharedRef, remote: &Remote, entry: Owned) -> Result<Ran, Owned> {
     match entry.withdraw()? {
