@@ -171,7 +171,7 @@
 //! | [`Timer::reusable`] | a timeout that is armed and disarmed again and again: [`Reusable`] |
 //! | [`Timer::schedule_repeating`] | a periodic timeout whose task returns when to run next |
 //! | [`Timer::sleep`], [`timeout`](Timer::timeout), [`timeout_at`](Timer::timeout_at), [`interval`](Timer::interval) | futures, for any runtime or none |
-//! | [`sleep`], [`sleep_until`], [`timeout()`], [`timeout_at`], [`interval`] | the same on the global engine, under the names that they have in `tokio::time` |
+//! | [`sleep`], [`sleep_until`], [`timeout()`], [`timeout_at`], [`interval`], [`interval_at`] | the same on the global engine, under the names that they have in `tokio::time` |
 //! | [`Timer::group`] | timeouts that are cancelled all at once, by [`cancel_all`](Group::cancel_all), or by the drop of a group that is [`cancel_on_drop`](Group::cancel_on_drop) |
 //! | [`Timer::shard_for`] | all timeouts of a key on one shard |
 //! | [`Timer::pause`], [`resume`](Timer::resume) | the engine's time stands still; all pending timeouts are delayed by the pause |
@@ -200,8 +200,11 @@
 //! * `quinn`: a runtime for QUIC connections (quinn 0.11) whose timers and clock are the engine's.
 //! * `rayon`: a Rayon pool is an [`Executor`].
 //! * `stream`: an [`Interval`] is a `Stream`.
-//! * `tokio`: the handle of a Tokio runtime is an [`Executor`]. A closure that calls `tokio::spawn`
-//!   needs it, because the default pool has no runtime.
+//! * `test-util`: a test that stops Tokio's clock stops [`compat::tokio`](compat) with it. For
+//!   `dev-dependencies`.
+//! * `tokio`: [`compat::tokio`](compat), the surface of `tokio::time` on this engine. The handle of
+//!   a Tokio runtime is an [`Executor`]. A closure that calls `tokio::spawn` needs it, because the
+//!   default pool has no runtime.
 //! * `tower`: a time limit as a layer, for tower and axum.
 //! * `tracing`: events for an operator: panics, too many engines, workers that cannot be started or
 //!   do not get their core, long turns, overload.
@@ -237,6 +240,9 @@ mod timer;
 
 mod adapters;
 mod arena;
+#[cfg(feature = "tokio")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+pub mod compat;
 mod count;
 mod engine;
 mod entry;
@@ -265,8 +271,7 @@ pub use count::Lateness;
 pub use entry::MissedTicks;
 pub use executor::{Executor, Expired, Inline, ThreadPool};
 pub use future::{Elapsed, Interval, Sleep, TimeoutFuture};
-pub use future::{interval, sleep, sleep_until, timeout, timeout_at};
-
+pub use future::{interval, interval_at, sleep, sleep_until, timeout, timeout_at};
 pub use time::{Clock, ManualClock};
 pub use timer::{
     BuildError, Builder, Driver, Group, Health, LevelStats, Refusal, Reusable, ScheduleError, Shard, ShardHealth,

@@ -101,3 +101,13 @@ pub fn timeout_at<T: Future>(deadline: Instant, future: T) -> TimeoutFuture<T> {
 pub fn interval(period: Duration) -> Interval {
     Timer::global().interval(period)
 }
+
+/// Returns an [`Interval`] whose first tick is at a point in time: [`Timer::interval_at`] on the
+/// [global](Timer::global) engine.
+///
+/// # Panics
+/// As for [`interval`].
+#[track_caller]
+pub fn interval_at(first: Instant, period: Duration) -> Interval {
+    Timer::global().interval_at(first, period)
+}

@@ -10,7 +10,7 @@ use std::future::Future;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 
-pub use global::{interval, sleep, sleep_until, timeout, timeout_at};
+pub use global::{interval, interval_at, sleep, sleep_until, timeout, timeout_at};
 pub use interval::Interval;
 pub use sleep::Sleep;
 pub use timeout_future::{Elapsed, TimeoutFuture};

@@ -1,0 +1,24 @@
+//! The engine and the time of the calling task.
+
+#[cfg(feature = "test-util")]
+use super::test_clock::RuntimeEngine;
+use super::{Duration, Instant};
+use crate::Timer;
+
+/// Calls `make` with the engine that the calling task's futures belong to.
+#[track_caller]
+pub(super) fn with_timer<R>(make: impl FnOnce(&Timer) -> R) -> R {
+    #[cfg(feature = "test-util")]
+    if let Some(engine) = RuntimeEngine::of_this_runtime() {
+        return make(engine.timer());
+    }
+    make(Timer::global())
+}
+
+/// Returns the time `duration` from now. What is too far to be counted is 30 years from now, as it
+/// is for Tokio.
+pub(super) fn after(duration: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+    let now = Instant::now();
+    now.checked_add(duration).unwrap_or_else(|| now + FAR)
+}

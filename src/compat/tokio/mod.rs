@@ -1,0 +1,85 @@
+//! `tokio::time` on this engine. (Feature `tokio`.)
+//!
+//! Names, arguments and behaviour are Tokio's, so one import is the whole move:
+//!
+//! ```
+//! use tourbillon::compat::tokio as time; // was: use tokio::time
+//! use time::{Duration, Instant, MissedTickBehavior};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+//! let begun = Instant::now();
+//! let idle = time::sleep(Duration::from_secs(30));
+//! tokio::pin!(idle);
+//! idle.as_mut().reset(Instant::now() + Duration::from_millis(5)); // a packet has come
+//! idle.await;
+//! assert!(begun.elapsed() >= Duration::from_millis(5));
+//!
+//! let limit = Duration::from_millis(5);
+//! assert!(time::timeout(limit, std::future::pending::<()>()).await.is_err());
+//!
+//! let mut beat = time::interval(Duration::from_millis(2));
+//! beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+//! beat.tick().await; // at once
+//! # });
+//! ```
+//!
+//! [`Instant`], [`Duration`] and [`MissedTickBehavior`] are Tokio's own types, so that other crates
+//! take them. The futures belong to the [global](crate::Timer::global) engine, whose workers wake
+//! them. So they also work outside of a runtime, where Tokio's panic. The runtime needs no
+//! `enable_time`.
+//!
+//! The methods of a [`Timer`](crate::Timer) do more, and cost a little less: they read one clock
+//! instead of two, and a [`timeout`](crate::Timer::timeout) that is ready at once reads none.
+//!
+//! # Tests
+//!
+//! With the feature `test-util`, which belongs into `dev-dependencies`, a test stops the time as it
+//! does with Tokio: `#[tokio::test(start_paused = true)]`, `pause`, `advance`, `resume`. While time
+//! stands still and the runtime has nothing to do, the clock goes to the next deadline.
+//!
+//! ```
+//! # #[cfg(feature = "test-util")] {
+//! use tourbillon::compat::tokio::{Duration, Instant, sleep};
+//!
+//! #[tokio::main(flavor = "current_thread", start_paused = true)] // or tokio::test
+//! async fn a_day_passes_at_once() {
+//!     let begun = Instant::now();
+//!     sleep(Duration::from_secs(24 * 3600)).await;
+//!     assert!(begun.elapsed() >= Duration::from_secs(24 * 3600));
+//! }
+//! # a_day_passes_at_once();
+//! # }
+//! ```
+//!
+//! Each current-thread runtime then has an engine of its own, which a task of the runtime turns by
+//! the runtime's clock. So the runtime needs `enable_time`, Tokio's own timers see the same time,
+//! and all that holds for Tokio's clock holds here: it waits for sockets that are ready and for
+//! `spawn_blocking`, and it stops for no other thread.
+//!
+//! # What differs
+//!
+//! * A future is never early by a nanosecond, and may be ready before the millisecond is over to
+//!   which Tokio would have rounded.
+//! * [`Sleep`] and [`Interval`] are `Unpin`. Code that pins them still compiles.
+//! * There is no `tokio::time::error::Error`, which none of Tokio's functions returns.
+
+mod context;
+mod interval;
+mod sleep;
+#[cfg(feature = "test-util")]
+mod test_clock;
+mod timeout;
+
+pub use ::tokio::time::{Duration, Instant, MissedTickBehavior};
+
+pub use interval::{Interval, interval, interval_at};
+pub use sleep::{Sleep, sleep, sleep_until};
+#[cfg(feature = "test-util")]
+#[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
+pub use test_clock::{advance, pause, resume};
+pub use timeout::{Timeout, timeout, timeout_at};
+
+/// Errors, under the path that they have in `tokio::time`.
+pub mod error {
+    pub use super::timeout::Elapsed;
+}

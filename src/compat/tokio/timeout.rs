@@ -1,0 +1,104 @@
+//! `tokio::time::Timeout` on this engine.
+
+use std::error::Error;
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
+
+use super::context::with_timer;
+use super::{Duration, Instant};
+use crate::TimeoutFuture;
+
+/// Gives a future a time limit, like `tokio::time::timeout`. The limit counts from this call.
+///
+/// ```
+/// use tourbillon::compat::tokio::{Duration, timeout};
+///
+/// # pollster::block_on(async {
+/// let limit = Duration::from_millis(5);
+/// assert_eq!(timeout(limit, async { "answer" }).await, Ok("answer"));
+/// let elapsed = timeout(limit, std::future::pending::<()>()).await.unwrap_err();
+/// assert_eq!(elapsed.to_string(), "deadline has elapsed");
+/// # });
+/// ```
+///
+/// # Panics
+/// As for [`sleep`](super::sleep).
+#[track_caller]
+pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoFuture> {
+    match Instant::now().checked_add(duration) {
+        Some(deadline) => timeout_at(deadline, future),
+        // It never comes.
+        None => Timeout { inner: with_timer(|timer| timer.timeout(Duration::MAX, future.into_future())) },
+    }
+}
+
+/// Gives a future a deadline, like `tokio::time::timeout_at`.
+///
+/// # Panics
+/// As for [`sleep`](super::sleep).
+#[track_caller]
+pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
+    Timeout { inner: with_timer(|timer| timer.timeout_at(deadline.into_std(), future.into_future())) }
+}
+
+pin_project! {
+    /// A future with a time limit. [`timeout`] and [`timeout_at`] make it.
+    ///
+    /// Each poll polls the inner future first. The limit is looked at also when the inner future
+    /// has used up the task's budget.
+    #[derive(Debug)]
+    #[must_use = "futures do nothing unless they are awaited or polled"]
+    pub struct Timeout<T> {
+        #[pin]
+        inner: TimeoutFuture<T>,
+    }
+}
+
+impl<T> Timeout<T> {
+    /// Returns the inner future.
+    pub fn get_ref(&self) -> &T {
+        self.inner.get_ref()
+    }
+
+    /// Returns the inner future, mutably.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.inner.get_mut()
+    }
+
+    /// Returns the inner future, without the limit.
+    pub fn into_inner(self) -> T {
+        self.inner.into_inner()
+    }
+}
+
+impl<T: Future> Future for Timeout<T> {
+    type Output = Result<T::Output, Elapsed>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.project().inner.poll(context).map_err(|_| Elapsed(()))
+    }
+}
+
+/// The limit of a [`Timeout`] ended before its future was ready.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Elapsed(());
+
+impl fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("deadline has elapsed")
+    }
+}
+
+impl Error for Elapsed {}
+
+/// The error is one of [`io::ErrorKind::TimedOut`].
+impl From<Elapsed> for io::Error {
+    fn from(elapsed: Elapsed) -> Self {
+        Self::new(io::ErrorKind::TimedOut, elapsed)
+    }
+}
