@@ -146,7 +146,8 @@ fn handles_outlive_their_engine_and_the_last_of_them_frees_it() {
             });
             scope.spawn(move || {
                 drop(timer);
-                assert!(!second[1].cancel());
+                // True if the thread that drops the driver has not come to it yet.
+                let _ = second[1].cancel();
                 drop(second);
             });
         });
