@@ -168,6 +168,7 @@
 //! | [`Timer::schedule_many`] | many tasks with one delay: all or none |
 //! | [`Timer::schedule_between`] | anywhere between two delays, so that timeouts share wake-ups |
 //! | [`Timer::schedule_at_fixed_rate`], [`schedule_at_fixed_rate_with`](Timer::schedule_at_fixed_rate_with), [`schedule_with_fixed_delay`](Timer::schedule_with_fixed_delay) | periodic timeouts; [`MissedTicks`] decides what happens to missed runs |
+//! | [`Timer::schedule_every`] | a periodic timeout whose period can be changed, and that can end itself |
 //! | [`Timer::reusable`] | a timeout that is armed and disarmed again and again: [`Reusable`] |
 //! | [`Timer::schedule_repeating`] | a periodic timeout whose task returns when to run next |
 //! | [`Timer::sleep`], [`timeout`](Timer::timeout), [`timeout_at`](Timer::timeout_at), [`interval`](Timer::interval) | futures, for any runtime or none |
@@ -274,8 +275,9 @@ pub use future::{Elapsed, Interval, Sleep, TimeoutFuture};
 pub use future::{interval, interval_at, sleep, sleep_until, timeout, timeout_at};
 pub use time::{Clock, ManualClock};
 pub use timer::{
-    BuildError, Builder, Driver, Group, Health, LevelStats, Refusal, Reusable, ScheduleError, Shard, ShardHealth,
-    ShardStats, Shutdown, ShutdownError, ShutdownFuture, Stats, Timeout, TimeoutGuard, Timer, Unfired, WorkerState,
+    BuildError, Builder, Driver, Group, Health, LevelStats, Periodic, Refusal, Reusable, Run, ScheduleError, Shard,
+    ShardHealth, ShardStats, Shutdown, ShutdownError, ShutdownFuture, Stats, Timeout, TimeoutGuard, Timer, Unfired,
+    WorkerState,
 };
 pub use worker::{Pinning, Turn, WaitStrategy};
 

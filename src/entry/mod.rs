@@ -47,7 +47,7 @@ pub(crate) use outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Kind, Re
 pub(crate) use owned::{LetGo, Linkable, Linking, Owned, Sole};
 pub(crate) use queued::{Arrived, MaybeLinked, Node};
 pub use series::MissedTicks;
-pub(crate) use series::{FnNext, FnRepeat, Repeat, Schedule, Series};
+pub(crate) use series::{FnNext, FnRepeat, Next, Repeat, Schedule, Series};
 pub(crate) use sleeper::Sleeper;
 pub(crate) use state::{ArmFlags, Snapshot, State};
 use task::Captures;

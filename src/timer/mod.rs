@@ -7,6 +7,7 @@
 )]
 mod timer;
 // Then the rest of what a program calls.
+mod every;
 mod once;
 mod periodic;
 mod reusable;
@@ -42,6 +43,7 @@ pub use builder::Builder;
 pub use driver::Driver;
 pub use end::ShutdownFuture;
 pub use error::{BuildError, Refusal, ScheduleError, ShutdownError};
+pub use every::{Periodic, Run};
 pub use group::Group;
 pub use guard::TimeoutGuard;
 pub use health::{Health, ShardHealth, WorkerState};

@@ -415,6 +415,36 @@ impl Timeout {
         self.shared().timeline().instant_of(self.deadline_by_word())
     }
 
+    /// Returns how long it is until the deadline: zero if it has come, or if the timeout is not
+    /// pending any more, and [`Duration::MAX`] if it never comes.
+    ///
+    /// The call reads the engine's clock, and does not allocate. In a [pause](crate::Timer::pause)
+    /// the result stands still.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::{ManualClock, Timer};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let clock = ManualClock::new();
+    /// let timer = Timer::builder().clock(clock.clone()).build()?;
+    /// let lease = timer.schedule(Duration::from_secs(10), || println!("the lease is over"))?;
+    /// clock.advance(Duration::from_secs(4));
+    /// assert_eq!(lease.remaining().as_secs_f64().round(), 6.0);
+    /// assert!(lease.cancel() && lease.remaining().is_zero());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        let deadline = self.deadline_by_word();
+        match () {
+            () if !self.is_pending() => Duration::ZERO,
+            () if deadline == Subtick::NEVER => Duration::MAX,
+            () => self.shared().timeline().until(deadline),
+        }
+    }
+
     pub(super) fn deadline_by_word(&self) -> Subtick {
         self.handle.deadline()
     }

@@ -13,6 +13,7 @@ mod clock_failures;
 mod combinations;
 mod drain_periodic;
 mod drops;
+mod every;
 mod executors;
 mod finer;
 mod groups;
