@@ -206,7 +206,8 @@
 //! * `tokio`: [`compat::tokio`](compat), the surface of `tokio::time` on this engine. The handle of
 //!   a Tokio runtime is an [`Executor`]. A closure that calls `tokio::spawn` needs it, because the
 //!   default pool has no runtime.
-//! * `tower`: a time limit as a layer, for tower and axum.
+//! * `tower`: a time limit as a layer, for tower and axum. A request that takes too long ends with
+//!   an error, as in tower, or is answered with a status, as in tower-http.
 //! * `tracing`: events for an operator: panics, too many engines, workers that cannot be started or
 //!   do not get their core, long turns, overload.
 //!

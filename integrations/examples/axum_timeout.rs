@@ -11,19 +11,12 @@
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use axum::error_handling::HandleErrorLayer;
 use axum::http::StatusCode;
-use axum::{BoxError, Router, routing::get};
+use axum::{Router, routing::get};
 use tokio::net::TcpListener;
+use tourbillon::Timer;
 use tourbillon::tower::TimeoutLayer;
-use tourbillon::{Elapsed, Timer};
 use tourbillon_integrations::Listener;
-use tower::ServiceBuilder;
-
-async fn too_late(error: BoxError) -> (StatusCode, String) {
-    let status = if error.is::<Elapsed>() { StatusCode::REQUEST_TIMEOUT } else { StatusCode::INTERNAL_SERVER_ERROR };
-    (status, format!("{error}\n"))
-}
 
 fn app(timer: &Timer) -> Router {
     let sleeper = timer.clone();
@@ -31,11 +24,8 @@ fn app(timer: &Timer) -> Router {
         sleeper.sleep(Duration::from_secs(5)).await;
         "late\n"
     };
-    let limit = TimeoutLayer::new(timer.clone(), Duration::from_secs(1));
-    Router::new()
-        .route("/fast", get(async || "here you are\n"))
-        .route("/slow", get(slow))
-        .layer(ServiceBuilder::new().layer(HandleErrorLayer::new(too_late)).layer(limit))
+    let limit = TimeoutLayer::with_status(timer.clone(), Duration::from_secs(1), StatusCode::REQUEST_TIMEOUT);
+    Router::new().route("/fast", get(async || "here you are\n")).route("/slow", get(slow)).layer(limit)
 }
 
 pub(crate) async fn serve(listener: TcpListener, timer: Timer) -> std::io::Result<()> {

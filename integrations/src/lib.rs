@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `server` | axum on hyper. Request deadlines, idle connections and a periodic job are in one engine. A page shows rates, lateness, and the occupied slots of each wheel; `scripts/page` looks at it in a headless browser |
 //! | `hyper_server` | hyper's timeouts on the engine |
-//! | `axum_timeout` | a `TimeoutLayer`, with the `HandleErrorLayer` that axum needs in front of it |
+//! | `axum_timeout` | a `TimeoutLayer` on an axum router |
 //! | `quic_idle` | QUIC connections that time out |
 //! | `prometheus` | the engine's metrics for Prometheus. The recorder is installed first |
 //! | `graceful_shutdown` | what ends on ctrl-c, in which order and within which time |

@@ -12,12 +12,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use axum::body::{Body, Bytes};
 use axum::error_handling::HandleErrorLayer;
-use axum::http::StatusCode;
-use axum::{BoxError, Router, routing::get};
+use axum::http::{Request, Response, StatusCode};
+use axum::routing::{get, post};
+use axum::{BoxError, Router};
+use http_body_util::BodyExt;
+use hyper::body::Frame;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tourbillon::tower::{ResponseFuture, Timeout, TimeoutLayer};
+use tourbillon::tower::{AsError, ResponseFuture, Timeout, TimeoutLayer};
 use tourbillon::{Elapsed, Timer};
 use tower::{Layer, Service, ServiceBuilder, service_fn};
 
@@ -136,11 +140,126 @@ fn the_answer_of_the_service_is_passed_on() {
 #[test]
 fn all_parts_can_be_sent_shared_and_printed() {
     fn check<T: Send + Sync + std::fmt::Debug>() {}
-    check::<TimeoutLayer>();
-    check::<Timeout<u32>>();
+    check::<(AsError, TimeoutLayer, TimeoutLayer<StatusCode>)>();
+    check::<(Timeout<u32>, Timeout<u32, StatusCode>)>();
     check::<ResponseFuture<std::future::Ready<Result<(), io::Error>>>>();
+    check::<ResponseFuture<std::future::Ready<Result<Response<String>, io::Error>>, StatusCode>>();
     let service = TimeoutLayer::new(driven().0, MS).clone().layer(7).clone();
-    assert!(format!("{service:?}").ends_with("limit: 1ms, inner: 7 }"), "{service:?}");
+    assert!(format!("{service:?}").ends_with("late: AsError, limit: 1ms, inner: 7 }"), "{service:?}");
+    let service = TimeoutLayer::with_status(driven().0, MS, StatusCode::GATEWAY_TIMEOUT).clone().layer(7).clone();
+    assert!(format!("{service:?}").ends_with("late: 504, limit: 1ms, inner: 7 }"), "{service:?}");
+}
+
+fn request(method: &str, path: &str, body: Body) -> Request<Body> {
+    Request::builder().method(method).uri(path).body(body).expect("it makes sense")
+}
+
+/// A router with one layer and nothing around it: `layer` takes only services that don't fail.
+fn app(timer: &Timer) -> Router {
+    let sleeper = timer.clone();
+    let slow = async move || {
+        sleeper.sleep(4 * MS).await;
+        "slow"
+    };
+    Router::new()
+        .route("/fast", get(async || "fast"))
+        .route("/slow", get(slow))
+        .route("/never", get(pending::<&str>))
+        .route("/broken", get(async || StatusCode::INTERNAL_SERVER_ERROR))
+        .route("/upload", post(async |body: Bytes| body))
+        .layer(TimeoutLayer::with_status(timer.clone(), 5 * MS, StatusCode::GATEWAY_TIMEOUT))
+}
+
+fn body_of(answer: Response<Body>) -> Bytes {
+    pollster::block_on(answer.into_body().collect()).expect("it is there").to_bytes()
+}
+
+#[test]
+fn an_axum_router_answers_a_slow_request_with_the_status_and_not_a_nanosecond_before() {
+    let (timer, mut driver, clock) = driven();
+    let mut answer = pin!(app(&timer).call(request("GET", "/never", Body::empty())));
+    assert!(poll(answer.as_mut()).is_pending());
+    clock.advance(5 * MS - NS);
+    driver.turn();
+    assert!(poll(answer.as_mut()).is_pending());
+    clock.advance(NS);
+    driver.turn();
+    let Poll::Ready(Ok(answer)) = poll(answer.as_mut()) else { panic!("in time?") };
+    assert_eq!((answer.status(), timer.pending()), (StatusCode::GATEWAY_TIMEOUT, 0));
+    assert!(body_of(answer).is_empty());
+}
+
+#[test]
+fn an_axum_router_passes_on_what_is_in_time_whatever_its_status() {
+    let (timer, mut driver, clock) = driven();
+    let mut app = app(&timer);
+    for (path, status) in [("/fast", 200), ("/broken", 500), ("/nowhere", 404)] {
+        let Poll::Ready(Ok(answer)) = poll(pin!(app.call(request("GET", path, Body::empty())))) else {
+            panic!("it takes no time")
+        };
+        assert_eq!(answer.status(), status, "{path}");
+    }
+    assert_eq!(timer.stats().scheduled, 0, "an answer at once touches no timer");
+    let mut slow = pin!(app.call(request("GET", "/slow", Body::empty())));
+    assert!(poll(slow.as_mut()).is_pending());
+    clock.advance(4 * MS);
+    driver.turn();
+    let Poll::Ready(Ok(answer)) = poll(slow.as_mut()) else { panic!("it took 4 of 5 ms") };
+    assert_eq!((answer.status(), body_of(answer)), (StatusCode::OK, Bytes::from("slow")));
+}
+
+/// A body that never ends.
+struct Endless;
+
+impl hyper::body::Body for Endless {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        Poll::Pending
+    }
+}
+
+#[test]
+fn the_time_that_a_request_takes_to_send_its_body_counts() {
+    let (timer, mut driver, clock) = driven();
+    let mut answer = pin!(app(&timer).call(request("POST", "/upload", Body::new(Endless))));
+    assert!(poll(answer.as_mut()).is_pending());
+    clock.advance(5 * MS);
+    driver.turn();
+    let Poll::Ready(Ok(answer)) = poll(answer.as_mut()) else { panic!("the body never ends") };
+    assert_eq!(answer.status(), StatusCode::GATEWAY_TIMEOUT);
+}
+
+#[test]
+fn requests_that_wait_when_the_timer_is_shut_down_are_answered_with_503() {
+    let (timer, _driver, _clock) = driven();
+    let mut answer = pin!(app(&timer).call(request("GET", "/never", Body::empty())));
+    assert!(poll(answer.as_mut()).is_pending());
+    timer.shutdown().expect("it is the first");
+    let Poll::Ready(Ok(answer)) = poll(answer.as_mut()) else { panic!("nothing would wake it") };
+    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[test]
+fn a_layer_with_a_status_passes_the_services_own_error_on_as_it_is() {
+    let (timer, _driver, _clock) = driven();
+    let broken = service_fn(|()| ready(Err::<Response<String>, _>(io::Error::from(io::ErrorKind::NotFound))));
+    let mut service = Timeout::with_status(timer, HOUR, StatusCode::REQUEST_TIMEOUT, broken);
+    let Poll::Ready(Err(error)) = poll(pin!(service.call(()))) else { panic!("an answer?") };
+    assert_eq!(io::Error::kind(&error), io::ErrorKind::NotFound);
+}
+
+#[test]
+fn the_call_that_tower_http_has_limits_by_the_global_engine() {
+    let late = service_fn(|()| pending::<io::Result<Response<String>>>());
+    let mut service = TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, 2 * MS).layer(late);
+    let answer = service.call(());
+    let begun = Instant::now();
+    let answer = in_time("an answer", || pollster::block_on(answer)).expect("an answer");
+    assert!(begun.elapsed() >= 2 * MS, "after {:?}", begun.elapsed());
+    assert_eq!((answer.status(), answer.body().len()), (StatusCode::REQUEST_TIMEOUT, 0));
+    assert!(Timer::global().stats().fired > 0, "it was this engine that counted");
 }
 
 const LIMIT: Duration = Duration::from_millis(200);

@@ -20,11 +20,36 @@
 //! # }
 //! ```
 //!
-//! axum's routers only take layers whose errors are responses already. So put a layer in front that
-//! turns errors into responses, with
-//! `ServiceBuilder::new().layer(HandleErrorLayer::new(answer)).layer(TimeoutLayer::new(timer,
-//! limit))`. There `answer` is an `async fn(BoxError) -> impl IntoResponse`. The example
-//! `integrations/examples/axum_timeout.rs` is a complete server.
+//! That layer ends a request that takes too long with an error. A router of axum takes no service
+//! that fails, so [`TimeoutLayer::with_status`] answers such a request with an empty response, as
+//! tower-http's layer does:
+//!
+//! ```
+//! # use std::convert::Infallible;
+//! # use std::time::Duration;
+//! # use hyper::{Request, Response, StatusCode};
+//! # use tourbillon::Timer;
+//! # use tourbillon::tower::TimeoutLayer;
+//! # use tower::{ServiceBuilder, ServiceExt, service_fn};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # pollster::block_on(async {
+//! # let timer = Timer::new()?;
+//! // For axum: `Router::new().route("/", get(handler)).layer(limit)`.
+//! let limit = Duration::from_millis(5);
+//! let limit = TimeoutLayer::with_status(timer, limit, StatusCode::GATEWAY_TIMEOUT);
+//! # type Answer = Result<Response<String>, Infallible>;
+//! # let slow = service_fn(|_: Request<()>| std::future::pending::<Answer>());
+//! let answer = ServiceBuilder::new().layer(limit).service(slow).oneshot(Request::new(())).await?;
+//! assert_eq!(answer.status(), StatusCode::GATEWAY_TIMEOUT);
+//! # Ok(())
+//! # })
+//! # }
+//! ```
+//!
+//! The example `integrations/examples/axum_timeout.rs` is a complete server.
+//!
+//! Both limit the time up to the response, which includes the time that the service takes to read
+//! the request's body. They do not limit the time that the response's body takes.
 
 use std::error::Error;
 use std::future::Future;
@@ -32,63 +57,120 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use ::http::{Response, StatusCode};
+use ::pin_project_lite::pin_project;
 use ::tower_layer::Layer;
 use ::tower_service::Service;
 
-use crate::{TimeoutFuture, Timer};
+use crate::{Elapsed, TimeoutFuture, Timer};
 
 /// The same error type as tower's.
 type BoxError = Box<dyn Error + Send + Sync>;
 
+/// What becomes of a request that takes too long: it ends with an [`Elapsed`] in a box. The other
+/// choice is a [`StatusCode`].
+#[derive(Clone, Copy, Debug)]
+pub struct AsError;
+
 /// A layer that limits the time of each request to the services that it wraps: see [`Timeout`].
 #[derive(Clone, Debug)]
-pub struct TimeoutLayer {
+pub struct TimeoutLayer<Late = AsError> {
     timer: Timer,
+    late: Late,
     limit: Duration,
 }
 
 impl TimeoutLayer {
-    /// Makes a layer with a time limit that `timer` measures. Never fails. Schedules nothing before
-    /// a request has to wait.
+    /// Makes a layer with a time limit that `timer` measures. A request that takes too long ends
+    /// with an error. Never fails. Schedules nothing before a request has to wait.
     #[must_use]
     pub fn new(timer: Timer, limit: Duration) -> Self {
-        Self { timer, limit }
+        Self { timer, late: AsError, limit }
     }
 }
 
-impl<S> Layer<S> for TimeoutLayer {
-    type Service = Timeout<S>;
+impl TimeoutLayer<StatusCode> {
+    /// Makes a layer with a time limit that `timer` measures. A request that takes too long is
+    /// answered with an empty response of this status. Never fails. Schedules nothing before a
+    /// request has to wait.
+    ///
+    /// If the timer is shut down while requests wait, they are answered with 503 (Service
+    /// Unavailable).
+    #[must_use]
+    pub fn with_status(timer: Timer, limit: Duration, status: StatusCode) -> Self {
+        Self { timer, late: status, limit }
+    }
 
-    fn layer(&self, inner: S) -> Timeout<S> {
-        Timeout::new(self.timer.clone(), self.limit, inner)
+    /// [`with_status`](Self::with_status) on the [global](Timer::global) engine, with the name and
+    /// the arguments that tower-http gives it: to move from there, import this `TimeoutLayer`
+    /// instead.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use hyper::StatusCode; // `axum::http` and `http` have the same
+    /// use tourbillon::tower::TimeoutLayer; // and not `tower_http::timeout::TimeoutLayer`
+    ///
+    /// let limit = Duration::from_secs(5);
+    /// let layer = TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, limit);
+    /// # drop(layer);
+    /// ```
+    ///
+    /// # Panics
+    /// Panics if there is no memory for the global engine: see [`Timer::global`].
+    #[must_use]
+    pub fn with_status_code(status: StatusCode, limit: Duration) -> Self {
+        Self::with_status(Timer::global().clone(), limit, status)
     }
 }
 
-/// A service whose requests have a time limit. Made by [`TimeoutLayer`], or by [`new`](Self::new).
+impl<S, Late: Clone> Layer<S> for TimeoutLayer<Late> {
+    type Service = Timeout<S, Late>;
+
+    fn layer(&self, inner: S) -> Timeout<S, Late> {
+        let Self { timer, late, limit } = self.clone();
+        Timeout { timer, late, limit, inner }
+    }
+}
+
+/// A service whose requests have a time limit. Made by [`TimeoutLayer`], by [`new`](Self::new), or
+/// by [`with_status`](Self::with_status).
 ///
 /// As with [`Timer::timeout`], the time of a request counts from when its response is first polled
 /// and not ready. A response that is ready at once costs no read of the clock. The time that the
 /// service takes to be ready for a request does not count. Does not block. Allocates only the box
-/// of an error.
+/// of an error. A response that comes too late is dropped with its [`ResponseFuture`].
 ///
 /// # Errors
-/// The inner service's error in a box; or, when the time is up, an [`Elapsed`](crate::Elapsed) in a
-/// box, which `error.is::<tourbillon::Elapsed>()` detects. A response that comes too late is
-/// dropped with its [`ResponseFuture`].
+/// With [`AsError`]: the inner service's error in a box; or, when the time is up, an [`Elapsed`] in
+/// a box, which `error.is::<tourbillon::Elapsed>()` detects. With a [`StatusCode`]: the inner
+/// service's error as it is.
 #[derive(Clone, Debug)]
-pub struct Timeout<S> {
+pub struct Timeout<S, Late = AsError> {
     timer: Timer,
+    late: Late,
     limit: Duration,
     inner: S,
 }
 
 impl<S> Timeout<S> {
-    /// Makes a service with a time limit that `timer` measures.
+    /// Makes a service with a time limit that `timer` measures. A request that takes too long ends
+    /// with an error.
     #[must_use]
     pub fn new(timer: Timer, limit: Duration, inner: S) -> Self {
-        Self { timer, limit, inner }
+        Self { timer, late: AsError, limit, inner }
     }
+}
 
+impl<S> Timeout<S, StatusCode> {
+    /// Makes a service with a time limit that `timer` measures. A request that takes too long is
+    /// answered as [`TimeoutLayer::with_status`] says.
+    #[must_use]
+    pub fn with_status(timer: Timer, limit: Duration, status: StatusCode, inner: S) -> Self {
+        Self { timer, late: status, limit, inner }
+    }
+}
+
+impl<S, Late> Timeout<S, Late> {
     /// Returns the inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
@@ -118,15 +200,39 @@ where
     }
 
     fn call(&mut self, request: Request) -> ResponseFuture<S::Future> {
-        ResponseFuture(self.timer.timeout(self.limit, self.inner.call(request)))
+        ResponseFuture { limited: self.timer.timeout(self.limit, self.inner.call(request)), late: self.late }
     }
 }
 
-/// The response to a request, or the error that it took too long. Made by [`Timeout`]. Dropping it
-/// cancels the request.
-#[derive(Debug)]
-#[must_use = "futures do nothing unless they are awaited or polled"]
-pub struct ResponseFuture<F>(TimeoutFuture<F>);
+impl<S, Request, Body> Service<Request> for Timeout<S, StatusCode>
+where
+    S: Service<Request, Response = Response<Body>>,
+    Body: Default,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = ResponseFuture<S::Future, StatusCode>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request) -> ResponseFuture<S::Future, StatusCode> {
+        ResponseFuture { limited: self.timer.timeout(self.limit, self.inner.call(request)), late: self.late }
+    }
+}
+
+pin_project! {
+    /// The response to a request, or what becomes of one that took too long. Made by [`Timeout`].
+    /// Dropping it cancels the request.
+    #[derive(Debug)]
+    #[must_use = "futures do nothing unless they are awaited or polled"]
+    pub struct ResponseFuture<F, Late = AsError> {
+        #[pin]
+        limited: TimeoutFuture<F>,
+        late: Late,
+    }
+}
 
 impl<F, Response, E> Future for ResponseFuture<F>
 where
@@ -136,12 +242,29 @@ where
     type Output = Result<Response, BoxError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // SAFETY: the only field is pinned with the whole: nothing moves it out, and the type has
-        // no `Drop`.
-        let limited = unsafe { self.map_unchecked_mut(|this| &mut this.0) };
-        Poll::Ready(match ready!(limited.poll(context)) {
+        Poll::Ready(match ready!(self.project().limited.poll(context)) {
             Ok(answer) => answer.map_err(Into::into),
             Err(elapsed) => Err(elapsed.into()),
         })
     }
+}
+
+impl<F, Body, E> Future for ResponseFuture<F, StatusCode>
+where
+    F: Future<Output = Result<Response<Body>, E>>,
+    Body: Default,
+{
+    type Output = Result<Response<Body>, E>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        Poll::Ready(ready!(this.limited.poll(context)).unwrap_or_else(|elapsed| Ok(late_answer(elapsed, *this.late))))
+    }
+}
+
+/// The answer to a request that took too long, or whose timer was shut down.
+fn late_answer<Body: Default>(elapsed: Elapsed, status: StatusCode) -> Response<Body> {
+    let mut answer = Response::new(Body::default());
+    *answer.status_mut() = if elapsed.is_shutdown() { StatusCode::SERVICE_UNAVAILABLE } else { status };
+    answer
 }
