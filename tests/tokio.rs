@@ -210,3 +210,37 @@ fn its_futures_work_in_select_on_a_runtime_without_a_time_driver() {
         }
     });
 }
+
+#[test]
+fn a_future_is_spawned_on_the_runtime_that_scheduled_it() {
+    let runtime = runtime(2);
+    let timer = Timer::new().expect("the defaults make sense");
+    let (tell, told) = channel();
+    let (task, cancelled) = (ran_by(&tell), Arc::new(()));
+    let kept = Arc::clone(&cancelled);
+    let begun = Instant::now();
+    runtime.block_on(async {
+        let _detached = timer.spawn_after(5 * MS, async {
+            tokio::task::yield_now().await;
+            task();
+        });
+        let hour = timer.spawn_after(HOUR, async { drop(kept) }).expect("accepted");
+        assert!(hour.cancel());
+    });
+    assert_eq!(Arc::strong_count(&cancelled), 1, "the cancel has dropped the future");
+    assert_eq!(told.recv_timeout(PATIENCE).expect("it runs"), "the-runtime");
+    assert!(begun.elapsed() >= 5 * MS, "never early");
+}
+
+#[test]
+fn a_future_that_is_refused_comes_back_as_a_task_that_spawns_it() {
+    let runtime = runtime(1);
+    let timer = Timer::new().expect("the defaults make sense");
+    timer.shutdown().expect("the first");
+    let (tell, told) = channel();
+    let task = ran_by(&tell);
+    let refused = runtime.block_on(async { timer.spawn_after(MS, async { task() }).expect_err("it is shut down") });
+    assert!(refused.is_shutdown());
+    refused.into_inner()();
+    assert_eq!(told.recv_timeout(PATIENCE).expect("it runs"), "the-runtime");
+}

@@ -1,8 +1,12 @@
-//! Tokio's runtime as an executor.
+//! Tokio's runtime as an executor, and futures as tasks.
+
+use std::future::Future;
+use std::time::Duration;
 
 use ::tokio::runtime::Handle;
 
 use crate::executor::{Executor, Expired};
+use crate::timer::{ScheduleError, Timeout, Timer};
 
 /// Runs expired timeouts on a Tokio runtime. With the feature `tokio`.
 ///
@@ -47,5 +51,51 @@ impl Executor for Handle {
         // spawns must still find the runtime.
         let _context = self.enter();
         drop(self.spawn(async move { expired.run() }));
+    }
+}
+
+impl Timer {
+    /// Spawns a future on the calling task's Tokio runtime after `delay`. With the feature `tokio`.
+    ///
+    /// Until then it is a timeout like any other: it can be cancelled, which drops the future, and
+    /// reset. After that it is a task of the runtime, which the handle does not reach. Any executor
+    /// will do, because its thread only hands the future over. If the runtime has shut down by
+    /// then, it drops the future. Otherwise the call is [`schedule`](Self::schedule).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Timer;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// let timer = Timer::new()?;
+    /// let (tell, told) = tokio::sync::oneshot::channel();
+    /// let _timeout = timer.spawn_after(Duration::from_millis(5), async {
+    ///     tokio::task::yield_now().await; // it may await whatever the runtime has
+    ///     let _ = tell.send("from a task of the runtime");
+    /// });
+    /// assert_eq!(told.await?, "from a task of the runtime");
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Returns the errors of [`schedule`](Self::schedule). The task in it spawns the future when it
+    /// is called.
+    ///
+    /// # Panics
+    /// Panics outside of a Tokio runtime.
+    #[track_caller]
+    pub fn spawn_after<F>(
+        &self,
+        delay: Duration,
+        future: F,
+    ) -> Result<Timeout, ScheduleError<impl FnOnce() + Send + 'static>>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let runtime = Handle::current();
+        self.schedule(delay, move || drop(runtime.spawn(future)))
     }
 }
