@@ -1,12 +1,13 @@
 //! `tourbillon-perf`: the load generator of Tourbillon.
 //!
-//! Six jobs, a folder each. `connections` is the default. It puts the engine under the load it was
-//! made for, real TCP connections and a million timeouts beside them, and reconciles the counters
-//! at the end. `replay` runs a web server's access log through the engine and compares it with an
-//! independent count. `compare` measures single operations, lateness, memory and idleness beside
-//! other timers, and `report` makes a page of what it found. `garbage` shows how much memory very
-//! many cancelled timeouts take. `soak` does all operations at random, with faults, and checks the
-//! engine's promises for every timeout.
+//! Seven jobs, a folder each but one. `connections` is the default. It puts the engine under the
+//! load it was made for, real TCP connections and a million timeouts beside them, and reconciles
+//! the counters at the end. `replay` runs a web server's access log through the engine and compares
+//! it with an independent count. `compare` measures single operations, lateness, memory and
+//! idleness beside other timers, and `report` makes a page of what it found. `sessions` is one run
+//! of its server of sessions over UDP. `garbage` shows how much memory very many cancelled timeouts
+//! take. `soak` does all operations at random, with faults, and checks the engine's promises for
+//! every timeout.
 
 #[path = "../../examples/accept/mod.rs"]
 mod accept;
@@ -73,6 +74,13 @@ enum Job {
     #[cfg(feature = "peers")]
     #[command(hide = true)]
     EchoLoad(compare::EchoArgs),
+    /// A server of 100,000 sessions over UDP, as QUIC has them, under load from another process
+    #[cfg(all(feature = "peers", target_os = "linux"))]
+    Sessions(compare::SessionsArgs),
+    /// The clients of `sessions`, which starts them
+    #[cfg(all(feature = "peers", target_os = "linux"))]
+    #[command(hide = true)]
+    SessionsLoad(compare::LoadArgs),
     /// For how many timeouts the engine has memory while very many are cancelled
     Garbage(GarbageArgs),
     /// Stress and soak: every operation at random, with faults; each timeout is accounted for
@@ -108,6 +116,10 @@ fn main() -> ExitCode {
         Some(Job::Case(args)) => compare::run_case(&args),
         #[cfg(feature = "peers")]
         Some(Job::EchoLoad(args)) => compare::run_echo_load(&args),
+        #[cfg(all(feature = "peers", target_os = "linux"))]
+        Some(Job::Sessions(args)) => compare::run_sessions(&args),
+        #[cfg(all(feature = "peers", target_os = "linux"))]
+        Some(Job::SessionsLoad(args)) => compare::run_sessions_load(&args),
         Some(Job::Garbage(args)) => garbage::run(&args),
         Some(Job::Soak(args)) => soak::run(&args),
     };

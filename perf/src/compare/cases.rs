@@ -2,6 +2,8 @@
 
 use clap::ValueEnum;
 
+use Amount::{Counted, Fixed, Full};
+
 /// One figure that a case reports.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Metric {
@@ -133,6 +135,19 @@ pub(crate) enum Work {
     Future { ready: bool },
     /// W10: a server under load.
     Server { http: bool, connections: usize },
+    /// W11: a server of sessions over UDP; so many timer operations for each request.
+    Sessions { timers: usize, tasks: bool, amount: Amount },
+}
+
+/// How many requests come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Amount {
+    /// One of each session a second.
+    Fixed,
+    /// As many as are answered.
+    Full,
+    /// A number of them, under callgrind.
+    Counted,
 }
 
 impl Work {
@@ -142,6 +157,10 @@ impl Work {
 
     pub(crate) fn is_of_servers(self) -> bool {
         matches!(self, Self::Server { .. })
+    }
+
+    pub(crate) fn is_of_sessions(self) -> bool {
+        matches!(self, Self::Sessions { .. })
     }
 }
 
@@ -171,6 +190,7 @@ pub(crate) enum Group {
     W8,
     W9,
     W10,
+    W11,
 }
 
 const SERVER: &[Metric] = &[
@@ -187,13 +207,40 @@ const fn server(id: &'static str, title: &'static str, http: bool, connections: 
     Case { id, group: Group::W10, headline: false, title, producers: &[1], metrics: SERVER, work }
 }
 
+pub(crate) const SESSIONS: &[Metric] = &[
+    more("rate", "requests/s", 0),
+    less("cpu_ns", "CPU ns/request, server", 0),
+    less("p50_ms", "pacing late: p50 ms", 3),
+    less("p99_ms", "p99 ms", 3),
+    less("p999_ms", "p99.9 ms", 3),
+    less("max_ms", "max ms", 3),
+    given("operations", "timer operations/request"),
+    given("batch", "requests/round"),
+    count("early", "early"),
+    count("missing", "missing"),
+    count("lost", "lost on the way"),
+    count("resent", "replies resent"),
+    count("closed", "sessions closed"),
+];
+const INSTRUCTIONS: &[Metric] =
+    &[less("instructions", "instructions/request, server, without the kernel", 0), given("batch", "requests/round")];
+
+const fn sessions(id: &'static str, title: &'static str, timers: usize, tasks: bool, amount: Amount) -> Case {
+    let metrics = match amount {
+        Amount::Counted => INSTRUCTIONS,
+        _ => SESSIONS,
+    };
+    let work = Work::Sessions { timers, tasks, amount };
+    Case { id, group: Group::W11, headline: false, title, producers: &[1], metrics, work }
+}
+
 const fn pending(id: &'static str, title: &'static str, timeouts: usize) -> Case {
     let work = Work::Pending { timeouts };
     Case { id, group: Group::W8, headline: false, title, producers: &[1], metrics: PENDING, work }
 }
 
 /// All cases, in the order in which they are measured and shown.
-pub(crate) static CASES: [Case; 29] = [
+pub(crate) static CASES: [Case; 47] = [
     Case {
         id: "w1",
         group: Group::W1,
@@ -376,6 +423,24 @@ pub(crate) static CASES: [Case; 29] = [
     server("w10-http-1", "W10 hyper under wrk, 1 connection: a limit for each head, and for each request", true, 1),
     server("w10-http-1000", "W10 the same, 1,000 connections", true, 1_000),
     server("w10-http-8000", "W10 the same, 8,000 connections", true, 8_000),
+    sessions("w11-0", "W11 100,000 sessions over UDP, 40,000 requests/s, in one loop: no timers", 0, false, Fixed),
+    sessions("w11-1", "W11 the same, idle deadline pushed out", 1, false, Fixed),
+    sessions("w11-2", "W11 the same, and each reply paced by 1 to 50 ms", 2, false, Fixed),
+    sessions("w11-4", "W11 the same, and the loss timer cancelled and set", 4, false, Fixed),
+    sessions("w11-8", "W11 the same, and four more, as QUIC has them", 8, false, Fixed),
+    sessions("w11-full", "W11 as fast as it goes, 4 timer operations a request", 4, false, Full),
+    sessions("w11-tasks-0", "W11 a task for each session, 40,000 requests/s: no timers", 0, true, Fixed),
+    sessions("w11-tasks-1", "W11 the same, one timer in each: idle deadline pushed out", 1, true, Fixed),
+    sessions("w11-tasks-2", "W11 the same, and each reply paced by 1 to 50 ms", 2, true, Fixed),
+    sessions("w11-tasks-4", "W11 the same, and the loss deadline", 4, true, Fixed),
+    sessions("w11-tasks-full", "W11 a task for each session, as fast as it goes", 4, true, Full),
+    sessions("w11-counted-0", "W11 instructions by callgrind, in one loop: no timers", 0, false, Counted),
+    sessions("w11-counted-1", "W11 the same, 1 timer operation a request", 1, false, Counted),
+    sessions("w11-counted-2", "W11 the same, 2", 2, false, Counted),
+    sessions("w11-counted-4", "W11 the same, 4", 4, false, Counted),
+    sessions("w11-counted-8", "W11 the same, 8", 8, false, Counted),
+    sessions("w11-counted-tasks-0", "W11 instructions, a task for each session: no timers", 0, true, Counted),
+    sessions("w11-counted-tasks-4", "W11 the same, 4 timer operations a request", 4, true, Counted),
 ];
 
 /// The case of that name.

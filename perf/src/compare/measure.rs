@@ -13,6 +13,8 @@ pub(crate) fn measure(name: Name, job: &Job) -> Result<Line> {
         bail!("{name} can't do it: {why}");
     }
     let metrics = match name {
+        #[cfg(all(feature = "peers", target_os = "linux"))]
+        _ if job.case.work.is_of_sessions() => systems::sessions::measure(name, job),
         #[cfg(feature = "peers")]
         Name::TourbillonFuture | Name::Tokio | Name::NoTimers if job.case.work.is_of_servers() => {
             systems::servers::measure(name, job)

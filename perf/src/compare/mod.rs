@@ -1,4 +1,4 @@
-//! Tourbillon beside other timers: W1 to W10, in one run.
+//! Tourbillon beside other timers: W1 to W11, in one run.
 //!
 //! Every run of every case is a process of its own: this program with the hidden job `case`, or a
 //! Java program. The systems take turns. Before each run two threads play ping-pong with a cache
@@ -36,6 +36,8 @@ use report::Report;
 use systems::names::Name;
 #[cfg(feature = "peers")]
 pub(crate) use systems::servers::{EchoArgs, run_echo_load};
+#[cfg(all(feature = "peers", target_os = "linux"))]
+pub(crate) use systems::sessions::{LoadArgs, SessionsArgs, run as run_sessions, run_load as run_sessions_load};
 
 /// Options of the comparison.
 #[derive(Debug, Clone, Args)]
@@ -108,9 +110,13 @@ and, if named, or with `all`:
   w8-producers                           the same with 1 to 16 producers
   w10-echo-1, -1000, -8000               a server over loopback with so many connections: with our
   w10-http-1, -1000, -8000               limits, Tokio's, or none; HTTP needs wrk (scripts/peers)
+  w11-0, -1, -2, -4, -8, -full           a server of 100,000 sessions over UDP (see `sessions --help`),
+                                         by timer operations a request; as fast as it goes
+  w11-tasks-0, -1, -2, -4, -full         the same with a task, and one timer, for each session
+  w11-counted-0, ..., -tasks-4           its instructions, by callgrind
 w1 to w3 and w9 are measured with 1 and with 2 producers. In w6 all systems are idle at once; else
 there is one at a time.
-All of the default takes some 22 minutes, `all` some 55.
+All of the default takes some 22 minutes, `all` some 120.
 
 The other timers need the feature `peers`; Netty needs scripts/peers to have been run.
 
@@ -224,7 +230,7 @@ mod tests {
         assert_eq!(ids(&["all"]).expect("known").len(), CASES.len());
         assert!(ids(&[]).expect("the headline").contains(&"w4-fine"));
         assert!(!ids(&[]).expect("the headline").contains(&"w8-10m"));
-        assert!(ids(&["w11"]).is_err());
+        assert!(ids(&["w12"]).is_err());
     }
 
     #[test]

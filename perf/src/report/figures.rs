@@ -24,10 +24,14 @@ const SHARES: [(f64, &str); 7] = [
     (0.999_999, "99.9999 %"),
 ];
 const PENDING: [(&str, f64); 4] = [("w8-10k", 1e4), ("w8-100k", 1e5), ("w8-1m", 1e6), ("w8-10m", 1e7)];
+/// By the timer operations of a request. None can't stand on a logarithmic axis.
+const SESSIONS: [(&str, f64); 4] = [("w11-1", 1.0), ("w11-2", 2.0), ("w11-4", 4.0), ("w11-8", 8.0)];
+const COUNTED: [(&str, f64); 4] =
+    [("w11-counted-1", 1.0), ("w11-counted-2", 2.0), ("w11-counted-4", 4.0), ("w11-counted-8", 8.0)];
 const BY_PRODUCERS: &str = "w8-producers";
 
 /// The names of all plots, which are the names of their files.
-pub(crate) const NAMES: [&str; 15] = [
+pub(crate) const NAMES: [&str; 17] = [
     "w1",
     "w2",
     "w3",
@@ -43,6 +47,8 @@ pub(crate) const NAMES: [&str; 15] = [
     "producers-reset",
     "memory",
     "idle",
+    "sessions-cpu",
+    "sessions-instructions",
 ];
 
 /// A plot, or the cases that it would need.
@@ -107,6 +113,11 @@ pub(crate) fn all(data: &Data) -> Result<Vec<Figure>> {
     }
     figures.push(bar_plot(data, "memory", "Resident bytes per pending timeout", "w5 and w5-10m", &memory)?);
     figures.push(bar_plot(data, "idle", "Wake-ups in 5 s of idleness", "w6-empty and w6", &idle)?);
+    let cpu = ("sessions-cpu", "CPU ns of the server per request", "cpu_ns", "w11-1 to w11-8");
+    figures.push(sessions(data, cpu, &SESSIONS)?);
+    let instructions = "instructions of the server per request, without the kernel";
+    let instructions = ("sessions-instructions", instructions, "instructions", "w11-counted-1 to w11-counted-8");
+    figures.push(sessions(data, instructions, &COUNTED)?);
     Ok(figures)
 }
 
@@ -168,6 +179,15 @@ fn producers(data: &Data, name: &'static str, operation: &str, key: &str) -> Res
     let tables: Vec<_> = data.tables.iter().filter(of_case).map(|table| (table.producers as f64, table)).collect();
     let title = format!("{operation} by number of producers: millions a second, all producers together");
     growth(data, name, title, ("producer threads", "million operations a second"), &tables, key, BY_PRODUCERS)
+}
+
+/// A plot: its name, what its axis counts, the figure, and the cases that it needs.
+type BySessions = (&'static str, &'static str, &'static str, &'static str);
+
+fn sessions(data: &Data, (name, up, key, needs): BySessions, cases: &[(&str, f64)]) -> Result<Figure> {
+    let tables: Vec<_> = cases.iter().filter_map(|&(case, timers)| Some((timers, data.table(case, 1)?))).collect();
+    let title = format!("{up}, by timer operations");
+    growth(data, name, title, ("timer operations per request", up), &tables, key, needs)
 }
 
 /// A figure of several tables, drawn by the number in which they differ.

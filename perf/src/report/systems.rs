@@ -65,8 +65,9 @@ const SPARE: [RGBColor; 4] = [VERMILION, GREEN, PURPLE, OLIVE];
 
 type Known = (&'static str, &'static str, Kind, RGBColor, Dot, bool, Option<&'static str>);
 
-const KNOWN: [Known; 20] = [
+const KNOWN: [Known; 21] = [
     ("tourbillon", "Tourbillon", Kind::Ours, OURS, Dot::Circle, false, Some("tourbillon")),
+    ("tourbillon-driven", "Tourbillon, driven", Kind::Ours, OURS, Dot::Square, false, Some("tourbillon")),
     ("tourbillon-inline", "Tourbillon, inline", Kind::Ours, OURS, Dot::Circle, true, Some("tourbillon")),
     ("tourbillon-at", "Tourbillon, deadlines given", Kind::Ours, OURS, Dot::Circle, true, Some("tourbillon")),
     ("tourbillon-future", "Tourbillon, futures", Kind::Ours, OURS, Dot::Square, true, Some("tourbillon")),

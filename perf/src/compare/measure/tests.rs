@@ -4,7 +4,7 @@
 use anyhow::ensure;
 
 use super::*;
-use crate::compare::cases::{CASES, Case, Sizes, Work, find};
+use crate::compare::cases::{Amount, CASES, Case, Sizes, Work, find};
 use crate::compare::systems::names::{How, SYSTEMS};
 
 const SIZE: Sizes = Sizes::scaled(0.000_1);
@@ -19,7 +19,7 @@ fn job(case: &'static Case, producers: usize) -> Job {
 fn try_all(name: Name) {
     let mut tried = 0;
     let has_wrk = std::process::Command::new("wrk").arg("--version").output().is_ok();
-    let can = |case: &&Case| name.cannot(case.work).is_none() && (has_wrk || !needs_wrk(case));
+    let can = |case: &&Case| name.cannot(case.work).is_none() && (has_wrk || !needs_wrk(case)) && !is_counted(case);
     for case in CASES.iter().filter(can) {
         for &producers in case.producers {
             // A peer may lose what its thread was late for, and on a loaded machine it is: then it
@@ -37,6 +37,11 @@ fn try_all(name: Name) {
 
 fn needs_wrk(case: &Case) -> bool {
     matches!(case.work, Work::Server { http: true, .. })
+}
+
+/// Whether it starts this program under callgrind, which in a test is another.
+fn is_counted(case: &Case) -> bool {
+    matches!(case.work, Work::Sessions { amount: Amount::Counted, .. })
 }
 
 fn try_one(name: Name, job: &Job) -> Result<()> {
@@ -75,6 +80,8 @@ macro_rules! every_case_of {
 
 every_case_of! {
     tourbillon: Tourbillon,
+    #[cfg(all(feature = "peers", target_os = "linux"))]
+    tourbillon_driven: TourbillonDriven,
     tourbillon_inline: TourbillonInline,
     tourbillon_at: TourbillonAt,
     tourbillon_future: TourbillonFuture,

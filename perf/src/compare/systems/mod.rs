@@ -23,6 +23,8 @@ pub(super) mod plan;
 pub(super) mod producer;
 #[cfg(feature = "peers")]
 pub(super) mod servers;
+#[cfg(all(feature = "peers", target_os = "linux"))]
+pub(super) mod sessions;
 pub(super) mod system;
 #[cfg(feature = "peers")]
 pub(super) mod tokio;

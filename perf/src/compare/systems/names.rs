@@ -10,6 +10,7 @@ use crate::compare::cases::Work;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Name {
     Tourbillon,
+    TourbillonDriven,
     TourbillonInline,
     TourbillonAt,
     TourbillonFuture,
@@ -45,8 +46,9 @@ pub(crate) enum How {
 
 /// All, in the order in which they are shown. The first is the one that the others are compared
 /// with.
-pub(crate) const SYSTEMS: [Name; 20] = [
+pub(crate) const SYSTEMS: [Name; 21] = [
     Name::Tourbillon,
+    Name::TourbillonDriven,
     Name::TourbillonInline,
     Name::TourbillonAt,
     Name::TourbillonFuture,
@@ -73,6 +75,7 @@ impl Name {
     pub(crate) fn id(self) -> &'static str {
         match self {
             Self::Tourbillon => "tourbillon",
+            Self::TourbillonDriven => "tourbillon-driven",
             Self::TourbillonInline => "tourbillon-inline",
             Self::TourbillonAt => "tourbillon-at",
             Self::TourbillonFuture => "tourbillon-future",
@@ -98,6 +101,7 @@ impl Name {
     pub(crate) fn how(self) -> How {
         match self {
             Self::Tourbillon
+            | Self::TourbillonDriven
             | Self::TourbillonInline
             | Self::TourbillonAt
             | Self::TourbillonFuture
@@ -113,13 +117,21 @@ impl Name {
 
     /// Whether it is Tourbillon.
     pub(crate) fn is_ours(self) -> bool {
-        matches!(self, Self::Tourbillon | Self::TourbillonInline | Self::TourbillonAt | Self::TourbillonFuture)
+        matches!(
+            self,
+            Self::Tourbillon
+                | Self::TourbillonDriven
+                | Self::TourbillonInline
+                | Self::TourbillonAt
+                | Self::TourbillonFuture
+        )
     }
 
     /// One line for the reader of a table.
     pub(crate) fn explained(self) -> &'static str {
         match self {
             Self::Tourbillon => "defaults: one worker, expired timeouts on a pool of a thread per core",
+            Self::TourbillonDriven => "without a thread: the loop of the server turns the engine",
             Self::TourbillonInline => "expired timeouts run on the worker",
             Self::TourbillonAt => {
                 "schedule_at and reset_at: the caller reads the clock for every 16th schedule, and for no reset"
@@ -127,7 +139,9 @@ impl Name {
             Self::TourbillonFuture => "Timer::sleep, polled once where it lies, Timer::timeout, and hyper's timer",
             Self::BareCas => "the floor: one load and one compare-and-swap on a cache line of its own",
             Self::BareCalls => "the floor: one thread sleeps, and then calls the tasks out of an array of cache lines",
-            Self::NoTimers => "the floor of a server: no limits at all",
+            Self::NoTimers => {
+                "the floor of a server: no limits at all; in the loop of W11 an array of slots paces the replies"
+            }
             Self::Netty => {
                 "HashedWheelTimer, 1 ms x 65,536, tasks on its worker; one TimerTask for all in W1 to W3 and W8, \
                  and for what is not due in w4-storm and w4-keepalives; reset is cancel and new"
@@ -168,6 +182,8 @@ impl Name {
             (Self::TourbillonFuture | Self::Tokio | Self::NoTimers, work) if work.is_of_servers() => {
                 only(cfg!(feature = "peers"), "the servers need the feature `peers`")
             }
+            (_, Work::Sessions { tasks, .. }) => self.cannot_serve_sessions(tasks),
+            (Self::TourbillonDriven, _) => Some("only in the loop of a server"),
             (_, work) if work.is_of_servers() => Some("it is no server's, or is there in another row"),
             (Self::NoTimers, _) => Some("only in servers"),
             (Self::TourbillonInline, work) => {
@@ -217,12 +233,27 @@ impl Name {
         }
     }
 
+    fn cannot_serve_sessions(self, tasks: bool) -> Option<&'static str> {
+        let can = match self {
+            Self::Tokio | Self::Pingora | Self::NoTimers => true,
+            Self::TourbillonFuture => tasks,
+            Self::TourbillonDriven | Self::TourbillonInline | Self::DelayQueue => !tasks,
+            _ => return Some("it is no server's, or is there in another row"),
+        };
+        match (can, cfg!(all(feature = "peers", target_os = "linux"))) {
+            (true, true) => None,
+            (true, false) => Some("the server of sessions needs Linux, and the feature `peers`"),
+            (false, _) => Some("only in the other kind of server"),
+        }
+    }
+
     /// Whether it is left out of a case without a word: it is only one more way to use a system
     /// that is there.
     pub(crate) fn stays_out(self, work: Work) -> bool {
         let variant = matches!(
             self,
-            Self::TourbillonInline
+            Self::TourbillonDriven
+                | Self::TourbillonInline
                 | Self::TourbillonAt
                 | Self::TourbillonFuture
                 | Self::BareCas
@@ -232,7 +263,8 @@ impl Name {
                 | Self::TokioTask
                 | Self::NexusRounds
         );
-        (variant || work.is_of_futures() || work.is_of_servers()) && self.cannot(work).is_some()
+        (variant || work.is_of_futures() || work.is_of_servers() || work.is_of_sessions())
+            && self.cannot(work).is_some()
     }
 }
 

@@ -38,6 +38,6 @@ pub(crate) fn run<S: System>(job: &Job) -> Result<Metrics> {
         Work::Pending { timeouts } => pending::run::<S>(job, timeouts),
         Work::Producers => producers::run::<S>(job),
         Work::Future { ready } => futures::run::<S>(job, ready),
-        Work::Server { .. } => bail!("a server is no system of this kind"),
+        Work::Server { .. } | Work::Sessions { .. } => bail!("a server is no system of this kind"),
     }
 }

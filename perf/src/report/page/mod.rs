@@ -18,7 +18,7 @@ const STYLE: &str = include_str!("style.css");
 /// A heading, its anchor, what a reader sees there, and the plots.
 type Section = (&'static str, &'static str, &'static str, &'static [&'static str]);
 
-const SECTIONS: [Section; 7] = [
+const SECTIONS: [Section; 8] = [
     ("operations", "Single operations", OPERATIONS, &["w1", "w2", "w3"]),
     ("lateness", "Lateness", LATENESS, &["lateness-w4", "lateness-w4-fine", "lateness-w4-crowded"]),
     ("one-deadline", "Many on one deadline", ONE_DEADLINE, &["w7"]),
@@ -31,6 +31,7 @@ const SECTIONS: [Section; 7] = [
     ),
     ("memory", "Memory", MEMORY, &["memory"]),
     ("idle", "Idle", IDLE, &["idle"]),
+    ("sessions", "A server of sessions over UDP", SESSIONS_TEXT, &["sessions-cpu", "sessions-instructions"]),
 ];
 
 const OPERATIONS: &str = "The thick bar is the time of one operation as the calling thread sees it. The thin bar below it is the \
@@ -54,6 +55,11 @@ const MEMORY: &str = "The growth of resident memory for each pending timeout, wi
     is the Java heap after a collection, which is less than the resident memory.";
 const IDLE: &str = "How often the threads of a process woke in 5 s in which nothing was due. Each wake-up takes a core out of \
     its sleep.";
+
+const SESSIONS_TEXT: &str = "What a server of 100,000 sessions pays for a request and its reply, by the number of timers that it \
+    arms, moves or cancels for each. The load comes from another process over loopback. The floor paces its replies by an \
+    array of slots, and has no other timer. Most of the processor time is the kernel's, for the sockets; the instructions \
+    are those of the server alone.";
 
 /// Returns the whole page.
 pub(crate) fn write(data: &Data, figures: &[Figure]) -> String {

@@ -1,0 +1,162 @@
+//! What the server counts, and how late its pacing timers are.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use anyhow::Result;
+use hdrhistogram::Histogram;
+
+/// Counts since the server started.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counts {
+    /// Datagrams that came in and were new.
+    pub(super) requests: u64,
+    /// Those that had been there before.
+    pub(super) duplicates: u64,
+    /// Requests that were answered.
+    pub(super) replies: u64,
+    /// Requests whose session ended before the reply was due.
+    pub(super) dropped: u64,
+    /// Replies that the loss timer has sent again.
+    pub(super) resent: u64,
+    /// Sessions that were idle for too long.
+    pub(super) closed: u64,
+    /// Timers armed and cancelled.
+    pub(super) operations: u64,
+    /// Timers that came up though they had been cancelled or moved.
+    pub(super) stale: u64,
+    /// Pacing timers that came up before their time.
+    pub(super) early: u64,
+    /// Times that the server looked for datagrams and for what is due.
+    pub(super) rounds: u64,
+}
+
+impl Counts {
+    fn since(self, earlier: Self) -> Self {
+        Self {
+            requests: self.requests - earlier.requests,
+            duplicates: self.duplicates - earlier.duplicates,
+            replies: self.replies - earlier.replies,
+            dropped: self.dropped - earlier.dropped,
+            resent: self.resent - earlier.resent,
+            closed: self.closed - earlier.closed,
+            operations: self.operations - earlier.operations,
+            stale: self.stale - earlier.stale,
+            early: self.early - earlier.early,
+            rounds: self.rounds - earlier.rounds,
+        }
+    }
+}
+
+/// The parts of a run. The control sets them, and the server follows.
+#[derive(Debug, Default)]
+pub(super) struct Phase(AtomicU8);
+
+impl Phase {
+    const MEASURE: u8 = 1;
+    const AFTER: u8 = 2;
+
+    /// From now on it counts.
+    pub(super) fn begin(&self) {
+        // Nothing is published with it: the counts are the server's own.
+        self.0.store(Self::MEASURE, Ordering::Relaxed);
+    }
+
+    /// From now on it counts no more.
+    pub(super) fn end(&self) {
+        self.0.store(Self::AFTER, Ordering::Relaxed);
+    }
+}
+
+/// The counts, those that count for the result, and the lateness meanwhile.
+#[derive(Debug)]
+pub(super) struct Books {
+    pub(super) now: Counts,
+    begin: Counts,
+    measured: Counts,
+    lateness_ns: Histogram<u64>,
+    phase: u8,
+}
+
+impl Books {
+    pub(super) fn new() -> Self {
+        let lateness_ns = Histogram::new(3).expect("three digits can be had");
+        Self { now: Counts::default(), begin: Counts::default(), measured: Counts::default(), lateness_ns, phase: 0 }
+    }
+
+    /// Is called in each round.
+    pub(super) fn follow(&mut self, phase: &Phase) {
+        self.now.rounds += 1;
+        let phase = phase.0.load(Ordering::Relaxed);
+        if phase == self.phase {
+            return;
+        }
+        match phase {
+            Phase::MEASURE => {
+                self.begin = self.now;
+                self.lateness_ns.reset();
+            }
+            _ => self.measured = self.now.since(self.begin),
+        }
+        self.phase = phase;
+    }
+
+    /// A pacing timer has come up.
+    pub(super) fn paced(&mut self, now_ns: u64, deadline_ns: u64) {
+        self.now.replies += 1;
+        self.now.early += u64::from(now_ns < deadline_ns);
+        if self.phase != Phase::AFTER {
+            // It grows as far as it has to, so there is no error. What saturates does not grow.
+            let _ = self.lateness_ns.record(now_ns.saturating_sub(deadline_ns));
+        }
+    }
+
+    /// Returns the counts from [`Phase::begin`] to [`Phase::end`].
+    pub(super) fn measured(&self) -> Counts {
+        self.measured
+    }
+
+    /// Returns the milliseconds within which that share of the pacing timers came up.
+    pub(super) fn late_ms(&self, share: f64) -> f64 {
+        self.lateness_ns.value_at_quantile(share) as f64 / 1e6
+    }
+
+    /// Returns how many requests were taken in and never answered.
+    ///
+    /// # Errors
+    ///
+    /// If more were answered than taken in.
+    pub(super) fn missing(&self) -> Result<u64> {
+        let over = self.now.replies + self.now.dropped;
+        let missing = self.now.requests.checked_sub(over);
+        missing.ok_or_else(|| anyhow::anyhow!("{} requests and {over} replies", self.now.requests))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_measured_is_what_came_between_the_beginning_and_the_end() {
+        let (mut books, phase) = (Books::new(), Phase::default());
+        let go = |books: &mut Books, count| {
+            for at in 0..count {
+                books.now.requests += 1;
+                books.paced(2_000_000 + at, 1_000_000);
+            }
+            books.follow(&phase);
+        };
+        go(&mut books, 3);
+        phase.begin();
+        books.follow(&phase);
+        go(&mut books, 4);
+        phase.end();
+        books.follow(&phase);
+        go(&mut books, 5);
+        assert_eq!((books.measured().requests, books.measured().replies), (4, 4));
+        assert_eq!((books.now.requests, books.missing().expect("no more replies than requests")), (12, 0));
+        assert!((books.late_ms(0.5) - 1.0).abs() < 0.01);
+        books.now.replies += 1;
+        assert!(books.missing().is_err());
+    }
+}

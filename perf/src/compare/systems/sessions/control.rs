@@ -1,0 +1,144 @@
+//! The course of a run: the load is started, the sessions are opened, it warms up, it is measured,
+//! and it ends when each request is answered.
+
+use std::io::{PipeWriter, pipe};
+use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use tokio::sync::oneshot;
+
+use super::books::Phase;
+use super::load::{self, Seen};
+use super::options::LoadArgs;
+use super::plan::{Length, Plan, Served};
+use super::socket;
+use crate::process::CpuTime;
+
+/// How long it may take until all sessions are open.
+const OPENING: Duration = Duration::from_secs(120);
+
+/// What a run found.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) served: Served,
+    pub(super) seen: Seen,
+    /// Of the server's process, while it was measured.
+    pub(super) cpu_s: f64,
+    pub(super) seconds: f64,
+}
+
+/// What a server is made of: its socket, the phases to follow, what to call when all sessions are
+/// open, and when to end.
+pub(super) struct Stage {
+    pub(super) socket: UdpSocket,
+    pub(super) phase: Arc<Phase>,
+    pub(super) opened: Box<dyn FnOnce() + Send>,
+    pub(super) over: oneshot::Receiver<()>,
+}
+
+/// Runs `serve` on this thread, and the load in another process.
+///
+/// # Errors
+///
+/// If the server or the load fails.
+pub(super) fn run(plan: Plan, serve: impl FnOnce(Stage) -> Result<Served>) -> Result<Outcome> {
+    let socket = socket::open()?;
+    let Ok(SocketAddr::V4(address)) = socket.local_addr() else { bail!("the socket has no address") };
+    let phase = Arc::new(Phase::default());
+    let ((opened, is_open), (end, over)) = (channel(), oneshot::channel());
+    let control = {
+        let phase = Arc::clone(&phase);
+        thread::Builder::new()
+            .name("perf-control".to_owned())
+            .spawn(move || {
+                let found = watch(plan, address, &is_open, &phase);
+                // The server may have failed: then nobody waits.
+                let _ = end.send(());
+                found
+            })
+            .context("cannot start a thread")?
+    };
+    let opened = Box::new(move || _ = opened.send(()));
+    let served = serve(Stage { socket, phase, opened, over })?;
+    let (seen, cpu_s, seconds) = control.join().map_err(|_| anyhow!("the control has panicked"))??;
+    Ok(Outcome { served, seen, cpu_s, seconds })
+}
+
+/// Returns what the load says, and the processor time and the time of what was measured.
+fn watch(plan: Plan, server: SocketAddrV4, is_open: &Receiver<()>, phase: &Phase) -> Result<(Seen, f64, f64)> {
+    let load = Load::start(server, plan)?;
+    is_open.recv_timeout(OPENING).context("the sessions were not opened in time")?;
+    thread::sleep(plan.warm_up);
+    let (begin, cpu) = (Instant::now(), CpuTime::now());
+    let end = || {
+        phase.end();
+        (CpuTime::now().since(cpu).total_s(), begin.elapsed().as_secs_f64())
+    };
+    phase.begin();
+    let (seen, (cpu_s, seconds)) = match plan.length {
+        Length::Time(length) => {
+            thread::sleep(length);
+            let measured = end();
+            (load.stop()?, measured)
+        }
+        Length::Requests(_) => (load.wait()?, end()),
+    };
+    Ok((seen, cpu_s, seconds))
+}
+
+/// The load that was started. It goes on until its stop is dropped.
+struct Load {
+    stop: Stop,
+    seen: thread::JoinHandle<Result<Seen>>,
+}
+
+/// A pipe, of which the load has the other end.
+enum Stop {
+    Process { _stdin: Option<ChildStdin> },
+    Thread { _pipe: PipeWriter },
+}
+
+impl Load {
+    fn start(server: SocketAddrV4, plan: Plan) -> Result<Self> {
+        // A test's own program is another.
+        if cfg!(test) {
+            let (reader, writer) = pipe().context("cannot make a pipe")?;
+            let seen = thread::spawn(move || load::run(server, plan, reader));
+            return Ok(Self { stop: Stop::Thread { _pipe: writer }, seen });
+        }
+        let program = std::env::current_exe().context("where is this program?")?;
+        let mut child = Command::new(program)
+            .arg("sessions-load")
+            .args(LoadArgs::of(server, plan).as_arguments())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the load")?;
+        let stdin = child.stdin.take();
+        Ok(Self { stop: Stop::Process { _stdin: stdin }, seen: thread::spawn(move || read(child)) })
+    }
+
+    /// Ends it, and returns what it says.
+    fn stop(self) -> Result<Seen> {
+        drop(self.stop);
+        self.seen.join().map_err(|_| anyhow!("the load has panicked"))?
+    }
+
+    /// Waits until it ends.
+    fn wait(self) -> Result<Seen> {
+        let seen = self.seen.join().map_err(|_| anyhow!("the load has panicked"))?;
+        drop(self.stop);
+        seen
+    }
+}
+
+fn read(child: Child) -> Result<Seen> {
+    let output = child.wait_with_output().context("cannot wait for the load")?;
+    ensure!(output.status.success(), "the load has failed");
+    serde_json::from_slice(&output.stdout).context("the load says what can't be read")
+}

@@ -1,0 +1,189 @@
+//! A UDP socket that takes in and sends whole batches: `recvmmsg` and `sendmmsg`.
+
+use std::array;
+use std::cell::RefCell;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
+use std::task::{self, Poll};
+
+use anyhow::{Context, Result};
+use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, recvmmsg, setsockopt, sockopt};
+use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmmsg};
+use tokio::io::Interest;
+
+use super::wire::{Datagram, LONGEST};
+
+/// Datagrams of one system call.
+pub(super) const BATCH: usize = 64;
+
+/// What the kernel may keep for a socket. A datagram takes some 768 bytes there.
+const BUFFER: usize = 16 << 20;
+
+/// Opens a socket on loopback that never blocks, with large buffers.
+pub(super) fn open() -> Result<UdpSocket> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot bind a UDP socket")?;
+    socket.set_nonblocking(true).context("cannot make the socket non-blocking")?;
+    // Only root gets past the limit of the system; others get what that allows.
+    if setsockopt(&socket, sockopt::RcvBufForce, &BUFFER).is_err() {
+        setsockopt(&socket, sockopt::RcvBuf, &BUFFER).context("cannot set the size of the buffer")?;
+    }
+    if setsockopt(&socket, sockopt::SndBufForce, &BUFFER).is_err() {
+        setsockopt(&socket, sockopt::SndBuf, &BUFFER).context("cannot set the size of the buffer")?;
+    }
+    Ok(socket)
+}
+
+/// The kernel's structures point into themselves, so they stay with the thread, and a task that
+/// receives may be one that can be sent.
+struct Receiver {
+    headers: MultiHeaders<SockaddrIn>,
+    buffers: Box<[[u8; LONGEST]; BATCH]>,
+}
+
+thread_local! {
+    static RECEIVER: RefCell<Receiver> = RefCell::new(Receiver {
+        headers: MultiHeaders::preallocate(BATCH, None),
+        buffers: Box::new([[0; LONGEST]; BATCH]),
+    });
+}
+
+/// Takes in what is there, at most [`BATCH`] datagrams, with one system call. Returns how many
+/// there were: if fewer than [`BATCH`], no more are there.
+///
+/// # Errors
+///
+/// `WouldBlock` if nothing is there.
+pub(super) fn receive(socket: &impl AsRawFd, mut take: impl FnMut(Datagram, SocketAddrV4)) -> io::Result<usize> {
+    RECEIVER.with_borrow_mut(|Receiver { headers, buffers }| {
+        let mut slices = buffers.each_mut().map(|buffer| [IoSliceMut::new(buffer)]);
+        let messages = recvmmsg(socket.as_raw_fd(), headers, slices.iter_mut(), MsgFlags::MSG_DONTWAIT, None)?;
+        let mut received = 0;
+        for message in messages {
+            received += 1;
+            let bytes = message.iovs().next().unwrap_or_default();
+            if let (Some(datagram), Some(from)) = (Datagram::read(bytes), message.address) {
+                take(datagram, SocketAddrV4::new(from.ip(), from.port()));
+            }
+        }
+        Ok(received)
+    })
+}
+
+/// Takes in a batch if one is there. If not, the task is woken when one is.
+pub(super) fn poll_receive(
+    socket: &tokio::net::UdpSocket,
+    context: &mut task::Context<'_>,
+    mut take: impl FnMut(Datagram, SocketAddrV4),
+) {
+    let mut received = 0;
+    while received == 0
+        && let Poll::Ready(Ok(())) = socket.poll_recv_ready(context)
+    {
+        // A batch that is not full was all, and what comes later makes the socket ready again.
+        let _ = socket.try_io(Interest::READABLE, || {
+            received = receive(socket, &mut take)?;
+            if received < BATCH { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+        });
+    }
+}
+
+/// Datagrams that wait to be sent together.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    /// The length of each.
+    bytes: usize,
+    buffers: Vec<[u8; LONGEST]>,
+    to: Vec<SocketAddrAny>,
+    sent: u64,
+    refused: u64,
+}
+
+impl Outgoing {
+    pub(super) fn new(bytes: usize) -> Self {
+        let (buffers, to) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
+        Self { bytes, buffers, to, sent: 0, refused: 0 }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.to.is_empty()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.to.len() >= BATCH
+    }
+
+    pub(super) fn push(&mut self, datagram: Datagram, to: SocketAddrV4) {
+        let mut buffer = [0; LONGEST];
+        datagram.write(&mut buffer);
+        self.buffers.push(buffer);
+        self.to.push(SocketAddr::V4(to).into());
+    }
+
+    /// Sends all. What the kernel refuses is lost, as UDP may lose it, and counted.
+    pub(super) fn flush(&mut self, socket: &impl AsFd) {
+        for (buffers, to) in self.buffers.chunks(BATCH).zip(self.to.chunks(BATCH)) {
+            let sent = send(socket, buffers, to, self.bytes);
+            self.sent += sent as u64;
+            self.refused += (to.len() - sent) as u64;
+        }
+        self.buffers.clear();
+        self.to.clear();
+    }
+
+    /// Returns how many have been sent, and how many the kernel has refused.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        (self.sent, self.refused)
+    }
+}
+
+/// Sends a batch, and returns how many of it were sent.
+fn send(socket: &impl AsFd, buffers: &[[u8; LONGEST]], to: &[SocketAddrAny], bytes: usize) -> usize {
+    let slices: [_; BATCH] =
+        array::from_fn(|at| [IoSlice::new(buffers.get(at).map_or(&[], |buffer| &buffer[..bytes]))]);
+    let mut nothing: [_; BATCH] = array::from_fn(|_| SendAncillaryBuffer::default());
+    let parts = to.iter().zip(&slices).zip(&mut nothing);
+    let mut messages: Vec<_> = parts.map(|((to, slice), nothing)| MMsgHdr::new_with_addr(to, slice, nothing)).collect();
+    let mut sent = 0;
+    // The call ends at the first that can't be sent, and fails if that is the first of all.
+    while sent < messages.len() {
+        match sendmmsg(socket, &mut messages[sent..], SendFlags::DONTWAIT) {
+            Ok(more) => sent += more,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => break,
+        }
+    }
+    sent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_arrive_whole_and_with_their_sender() {
+        let (one, other) = (open().expect("a socket"), open().expect("a socket"));
+        let address = |socket: &UdpSocket| match socket.local_addr().expect("an address") {
+            SocketAddr::V4(address) => address,
+            SocketAddr::V6(_) => panic!("it was bound to an address of version 4"),
+        };
+        let mut outgoing = Outgoing::new(100);
+        let count = BATCH + 6;
+        for at in 0..count {
+            let cookie = u32::try_from(at).expect("few");
+            outgoing.push(Datagram { connection: 1, number: 2, cookie, last: false }, address(&other));
+        }
+        assert!(outgoing.is_full());
+        outgoing.flush(&one);
+        assert_eq!((outgoing.counts(), outgoing.is_empty()), ((count as u64, 0), true));
+        let mut cookies = Vec::new();
+        let mut take = |datagram: Datagram, from| {
+            assert_eq!(from, address(&one));
+            cookies.push(datagram.cookie);
+        };
+        assert_eq!(receive(&other, &mut take).expect("datagrams"), BATCH);
+        assert_eq!(receive(&other, &mut take).expect("datagrams"), 6);
+        assert_eq!(receive(&other, &mut take).expect_err("no more").kind(), io::ErrorKind::WouldBlock);
+        assert!(cookies.into_iter().eq(0..u32::try_from(count).expect("few")));
+    }
+}

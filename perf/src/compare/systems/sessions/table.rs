@@ -1,0 +1,75 @@
+//! The sessions of a server, found by their connection ids.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::SocketAddrV4;
+
+use rustc_hash::FxBuildHasher;
+
+use super::protocol::Session;
+
+/// All sessions. A place that a session has left is the next one's.
+#[derive(Debug)]
+pub(super) struct Table {
+    places: HashMap<u64, u32, FxBuildHasher>,
+    sessions: Vec<Session>,
+    free: Vec<u32>,
+}
+
+impl Table {
+    pub(super) fn with_capacity(sessions: usize) -> Self {
+        let places = HashMap::with_capacity_and_hasher(sessions, FxBuildHasher);
+        Self { places, sessions: Vec::with_capacity(sessions), free: Vec::new() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Returns the place of a connection. A new one gets a session.
+    pub(super) fn find_or_open(&mut self, connection: u64, peer: SocketAddrV4) -> u32 {
+        match self.places.entry(connection) {
+            Entry::Occupied(place) => *place.get(),
+            Entry::Vacant(vacant) => {
+                let session = Session::new(connection, peer);
+                let place = match self.free.pop() {
+                    Some(place) => {
+                        self.sessions[place as usize] = session;
+                        place
+                    }
+                    None => {
+                        self.sessions.push(session);
+                        u32::try_from(self.sessions.len() - 1).expect("sessions are counted by 32 bits")
+                    }
+                };
+                *vacant.insert(place)
+            }
+        }
+    }
+
+    pub(super) fn at(&mut self, place: u32) -> &mut Session {
+        &mut self.sessions[place as usize]
+    }
+
+    pub(super) fn close(&mut self, place: u32) {
+        self.places.remove(&self.sessions[place as usize].connection());
+        self.free.push(place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn a_session_is_found_again_until_it_is_closed_and_then_its_place_is_anothers() {
+        let (mut table, peer) = (Table::with_capacity(2), SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1));
+        let (one, other) = (table.find_or_open(10, peer), table.find_or_open(20, peer));
+        assert_eq!((table.find_or_open(10, peer), table.len()), (one, 2));
+        table.close(one);
+        assert_eq!((table.find_or_open(30, peer), table.find_or_open(20, peer), table.len()), (one, other, 2));
+        assert_eq!(table.at(one).connection(), 30);
+    }
+}

@@ -1,0 +1,249 @@
+//! A server with a task for each session, as quinn has it: the deadlines of a session are in a
+//! table, and one timer, which is reset when the earliest of them changes, wakes the task.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddrV4;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use rustc_hash::FxBuildHasher;
+use tokio::net::UdpSocket;
+use tokio::task::{coop, yield_now};
+
+use super::books::{Books, Phase};
+use super::plan::{Plan, Served};
+use super::protocol::{Alarms, Kind, Protocol, Session, Step};
+use super::session_timer::SessionTimer;
+use super::socket::{BATCH, Outgoing, poll_receive};
+use super::wire::Datagram;
+use crate::duration::Epoch;
+
+/// What the tasks of a server share. They all run on its thread.
+struct Here {
+    protocol: Protocol,
+    books: Books,
+    clock: Epoch,
+    out: Outgoing,
+    /// Connections whose sessions have ended.
+    closed: Vec<u64>,
+    /// Of the task that sends.
+    sender: Option<Waker>,
+}
+
+thread_local! {
+    static HERE: RefCell<Option<Here>> = const { RefCell::new(None) };
+}
+
+/// Returns `None` when the server is over.
+fn here<R>(act: impl FnOnce(&mut Here) -> R) -> Option<R> {
+    HERE.with_borrow_mut(|here| here.as_mut().map(act))
+}
+
+/// The way to a session's task.
+#[derive(Debug, Default)]
+struct Letters {
+    requests: Vec<Datagram>,
+    waker: Option<Waker>,
+}
+
+type Inlet = Arc<Mutex<Letters>>;
+
+fn open(inlet: &Inlet) -> std::sync::MutexGuard<'_, Letters> {
+    inlet.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Serves until `over`. Calls `opened` when all sessions are there.
+///
+/// # Errors
+///
+/// If the runtime refuses the socket.
+pub(super) async fn serve<S: SessionTimer>(
+    socket: std::net::UdpSocket,
+    plan: Plan,
+    phase: Arc<Phase>,
+    opened: impl FnOnce() + Send + 'static,
+    over: impl Future + Send + Unpin + 'static,
+) -> Result<Served> {
+    let socket = UdpSocket::from_std(socket).context("the runtime refuses the socket")?;
+    S::start(plan.sessions)?;
+    let (protocol, books, clock) = (plan.protocol, Books::new(), Epoch::start());
+    let out = Outgoing::new(plan.bytes);
+    HERE.set(Some(Here { protocol, books, clock, out, closed: Vec::new(), sender: None }));
+    let mut endpoint = Endpoint::<S> {
+        socket,
+        inlets: HashMap::with_capacity_and_hasher(plan.sessions, FxBuildHasher),
+        received: Vec::with_capacity(BATCH),
+        timers: std::marker::PhantomData,
+    };
+    coop::unconstrained(endpoint.run(plan.sessions, &phase, opened, over)).await;
+    let left = endpoint.inlets.len();
+    let here = HERE.take().context("the server is there until now")?;
+    Ok(Served { books: here.books, left, refused: here.out.counts().1 })
+}
+
+/// The task that receives and sends.
+struct Endpoint<S> {
+    socket: UdpSocket,
+    inlets: HashMap<u64, Inlet, FxBuildHasher>,
+    received: Vec<(Datagram, SocketAddrV4)>,
+    timers: std::marker::PhantomData<fn() -> S>,
+}
+
+impl<S: SessionTimer> Endpoint<S> {
+    async fn run(&mut self, sessions: usize, phase: &Phase, opened: impl FnOnce(), mut over: impl Future + Unpin) {
+        let mut opened = Some(opened);
+        while poll_fn(|context| self.wait(context, &mut over)).await {
+            for (request, from) in self.received.drain(..) {
+                let inlet = self.inlets.entry(request.connection).or_insert_with(|| {
+                    let inlet = Inlet::default();
+                    tokio::spawn(Driver::<S>::new(request.connection, from, Arc::clone(&inlet)));
+                    inlet
+                });
+                let waker = {
+                    let mut letters = open(inlet);
+                    letters.requests.push(request);
+                    letters.waker.take()
+                };
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+            }
+            here(|here| {
+                here.books.follow(phase);
+                here.out.flush(&self.socket);
+                for connection in here.closed.drain(..) {
+                    self.inlets.remove(&connection);
+                }
+            });
+            if self.inlets.len() >= sessions
+                && let Some(opened) = opened.take()
+            {
+                opened();
+            }
+            // The sessions have their turn, and the runtime looks for what is due.
+            yield_now().await;
+        }
+        here(|here| here.books.follow(phase));
+    }
+
+    /// Waits until something has come in or is to be sent. Returns false when all is over.
+    fn wait(&mut self, context: &mut Context<'_>, over: &mut (impl Future + Unpin)) -> Poll<bool> {
+        if Pin::new(over).poll(context).is_ready() {
+            return Poll::Ready(false);
+        }
+        poll_receive(&self.socket, context, |datagram, from| self.received.push((datagram, from)));
+        let is_idle = here(|here| {
+            if !here.sender.as_ref().is_some_and(|sender| sender.will_wake(context.waker())) {
+                here.sender = Some(context.waker().clone());
+            }
+            here.out.is_empty() && here.closed.is_empty()
+        });
+        if self.received.is_empty() && is_idle == Some(true) { Poll::Pending } else { Poll::Ready(true) }
+    }
+}
+
+/// The task of a session.
+struct Driver<S> {
+    session: Session,
+    inlet: Inlet,
+    timer: Option<Pin<Box<S>>>,
+    /// What the timer is set to.
+    deadline_ns: Option<u64>,
+}
+
+impl<S: SessionTimer> Driver<S> {
+    fn new(connection: u64, peer: SocketAddrV4, inlet: Inlet) -> Self {
+        Self { session: Session::new(connection, peer), inlet, timer: None, deadline_ns: None }
+    }
+
+    fn take_in(&mut self, here: &mut Here, context: &mut Context<'_>) {
+        let mut letters = open(&self.inlet);
+        if !letters.requests.is_empty() {
+            let now_ns = here.clock.nanos(Instant::now());
+            for request in letters.requests.drain(..) {
+                let step = self.session.take_in(here.protocol, request, now_ns, &mut here.books, &mut InTable);
+                here.carry_out(step, self.session.peer);
+            }
+        }
+        if letters.waker.is_none() {
+            letters.waker = Some(context.waker().clone());
+        }
+    }
+
+    /// Goes through what is due, and sets the timer. Returns false if the session has ended.
+    fn drive_timer(&mut self, here: &mut Here, context: &mut Context<'_>) -> bool {
+        loop {
+            let Some(earliest_ns) = self.session.earliest_ns() else { return true };
+            let now_ns = here.clock.nanos(Instant::now());
+            if now_ns < earliest_ns {
+                let deadline = here.clock.at(earliest_ns);
+                match &mut self.timer {
+                    Some(timer) if self.deadline_ns != Some(earliest_ns) => timer.as_mut().reset(deadline),
+                    Some(_) => {}
+                    None => self.timer = Some(Box::pin(S::new(deadline))),
+                }
+                self.deadline_ns = Some(earliest_ns);
+                if self.timer.as_mut().is_none_or(|timer| timer.as_mut().poll(context).is_pending()) {
+                    return true;
+                }
+                // It has come up since the look at the clock.
+                self.deadline_ns = None;
+                continue;
+            }
+            self.deadline_ns = None;
+            for kind in self.session.due(now_ns) {
+                let step = self.session.come_up(here.protocol, kind, now_ns, &mut here.books, &mut InTable);
+                if step == Step::Close {
+                    here.closed.push(self.session.connection());
+                    here.wake_sender();
+                    return false;
+                }
+                here.carry_out(step, self.session.peer);
+            }
+        }
+    }
+}
+
+impl<S: SessionTimer> Future for Driver<S> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        let goes_on = here(|here| {
+            this.take_in(here, context);
+            this.drive_timer(here, context)
+        });
+        if goes_on == Some(true) { Poll::Pending } else { Poll::Ready(()) }
+    }
+}
+
+impl Here {
+    fn carry_out(&mut self, step: Step, peer: SocketAddrV4) {
+        if let Step::Send(reply) = step {
+            if self.out.is_empty() {
+                self.wake_sender();
+            }
+            self.out.push(reply, peer);
+        }
+    }
+
+    fn wake_sender(&self) {
+        if let Some(sender) = &self.sender {
+            sender.wake_by_ref();
+        }
+    }
+}
+
+/// The session's own table of deadlines is enough.
+struct InTable;
+
+impl Alarms for InTable {
+    fn arm(&mut self, _kind: Kind, _delay: Duration) {}
+
+    fn cancel(&mut self, _kind: Kind) {}
+}

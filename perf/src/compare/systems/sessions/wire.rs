@@ -1,0 +1,64 @@
+//! What a datagram says: whose it is, which request it is, and padding.
+
+/// The longest datagram that is sent or received.
+pub(super) const LONGEST: usize = 256;
+/// The shortest: the fields alone.
+pub(super) const SHORTEST: usize = 17;
+
+/// A request, or the reply to it, which repeats it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Datagram {
+    /// The connection id, which the client has drawn.
+    pub(super) connection: u64,
+    /// Counts the requests of a session, from one.
+    pub(super) number: u32,
+    /// The client's own: by it the client finds its session.
+    pub(super) cookie: u32,
+    /// Whether no request follows soon, so that the server does not wait for an acknowledgement.
+    pub(super) last: bool,
+}
+
+impl Datagram {
+    /// Writes the fields to the front of `buffer`, which has at least [`SHORTEST`] bytes.
+    pub(super) fn write(self, buffer: &mut [u8]) {
+        buffer[..8].copy_from_slice(&self.connection.to_le_bytes());
+        buffer[8..12].copy_from_slice(&self.number.to_le_bytes());
+        buffer[12..16].copy_from_slice(&self.cookie.to_le_bytes());
+        buffer[16] = u8::from(self.last);
+    }
+
+    /// Reads a datagram. Returns `None` if it is too short, or is none of ours.
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        let (connection, rest) = bytes.split_first_chunk()?;
+        let (number, rest) = rest.split_first_chunk()?;
+        let (cookie, rest) = rest.split_first_chunk()?;
+        let last = match rest.first()? {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
+        Some(Self {
+            connection: u64::from_le_bytes(*connection),
+            number: u32::from_le_bytes(*number),
+            cookie: u32::from_le_bytes(*cookie),
+            last,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datagram_comes_back_as_it_was() {
+        let datagram = Datagram { connection: 0x0123_4567_89ab_cdef, number: 7, cookie: 99_999, last: true };
+        let mut buffer = [0xff; SHORTEST + 3];
+        datagram.write(&mut buffer);
+        assert_eq!(Datagram::read(&buffer), Some(datagram));
+        assert_eq!(Datagram::read(&buffer[..SHORTEST]), Some(datagram));
+        assert_eq!(Datagram::read(&buffer[..SHORTEST - 1]), None);
+        buffer[16] = 2;
+        assert_eq!(Datagram::read(&buffer), None);
+    }
+}
