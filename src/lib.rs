@@ -195,7 +195,8 @@
 //! All are off by default, and any may be combined.
 //!
 //! * `hyper`: a [`Timer`] is hyper's timer (1.8 or later), for servers, clients and the pools of
-//!   hyper-util.
+//!   hyper-util. `hyper::Limits` gives a server's connections limits for the header, for being
+//!   idle, and for a request.
 //! * `metrics`: the counters, gauges and lateness of [`Timer::stats`] through the `metrics` facade
 //!   (0.24), for Prometheus and others.
 //! * `quinn`: a runtime for QUIC connections (quinn 0.11) whose timers and clock are the engine's.
@@ -260,6 +261,9 @@ mod time;
 mod wheel;
 mod worker;
 
+#[cfg(feature = "hyper")]
+#[cfg_attr(docsrs, doc(cfg(feature = "hyper")))]
+pub use adapters::hyper;
 #[cfg(feature = "metrics")]
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub use adapters::metrics;

@@ -3,6 +3,8 @@
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
+#[path = "hyper/limits.rs"]
+mod limits;
 
 use std::convert::Infallible;
 use std::future::Future;

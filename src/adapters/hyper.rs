@@ -1,4 +1,15 @@
-//! The engine as hyper's timer.
+//! The engine as hyper's timer, and [`Limits`] for the connections of a hyper server. (Feature
+//! `hyper`.)
+
+mod connection;
+mod deadline;
+mod io;
+mod limits;
+mod service;
+
+pub use io::LimitedIo;
+pub use limits::{LimitStats, Limits};
+pub use service::{LimitedBody, LimitedFuture, LimitedService};
 
 use std::pin::Pin;
 use std::time::{Duration, Instant};

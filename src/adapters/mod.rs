@@ -2,7 +2,9 @@
 //! depend on any of them.
 
 #[cfg(feature = "hyper")]
-mod hyper;
+pub mod hyper;
+#[cfg(any(feature = "hyper", feature = "tower"))]
+mod late;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 #[cfg(feature = "quinn")]

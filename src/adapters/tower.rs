@@ -62,13 +62,14 @@ use ::pin_project_lite::pin_project;
 use ::tower_layer::Layer;
 use ::tower_service::Service;
 
-use crate::{Elapsed, TimeoutFuture, Timer};
+use super::late::late_answer;
+use crate::{TimeoutFuture, Timer};
 
 /// The same error type as tower's.
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// What becomes of a request that takes too long: it ends with an [`Elapsed`] in a box. The other
-/// choice is a [`StatusCode`].
+/// What becomes of a request that takes too long: it ends with an [`Elapsed`](crate::Elapsed) in a
+/// box. The other choice is a [`StatusCode`].
 #[derive(Clone, Copy, Debug)]
 pub struct AsError;
 
@@ -141,9 +142,9 @@ impl<S, Late: Clone> Layer<S> for TimeoutLayer<Late> {
 /// of an error. A response that comes too late is dropped with its [`ResponseFuture`].
 ///
 /// # Errors
-/// With [`AsError`]: the inner service's error in a box; or, when the time is up, an [`Elapsed`] in
-/// a box, which `error.is::<tourbillon::Elapsed>()` detects. With a [`StatusCode`]: the inner
-/// service's error as it is.
+/// With [`AsError`]: the inner service's error in a box; or, when the time is up, an
+/// [`Elapsed`](crate::Elapsed) in a box, which `error.is::<tourbillon::Elapsed>()` detects. With a
+/// [`StatusCode`]: the inner service's error as it is.
 #[derive(Clone, Debug)]
 pub struct Timeout<S, Late = AsError> {
     timer: Timer,
@@ -260,11 +261,4 @@ where
         let this = self.project();
         Poll::Ready(ready!(this.limited.poll(context)).unwrap_or_else(|elapsed| Ok(late_answer(elapsed, *this.late))))
     }
-}
-
-/// The answer to a request that took too long, or whose timer was shut down.
-fn late_answer<Body: Default>(elapsed: Elapsed, status: StatusCode) -> Response<Body> {
-    let mut answer = Response::new(Body::default());
-    *answer.status_mut() = if elapsed.is_shutdown() { StatusCode::SERVICE_UNAVAILABLE } else { status };
-    answer
 }
