@@ -1,13 +1,13 @@
 //! `tourbillon-perf`: the load generator of Tourbillon.
 //!
-//! Seven jobs, a folder each but one. `connections` is the default. It puts the engine under the
+//! Eight jobs, a folder each but one. `connections` is the default. It puts the engine under the
 //! load it was made for, real TCP connections and a million timeouts beside them, and reconciles
 //! the counters at the end. `replay` runs a web server's access log through the engine and compares
 //! it with an independent count. `compare` measures single operations, lateness, memory and
 //! idleness beside other timers, and `report` makes a page of what it found. `sessions` is one run
-//! of its server of sessions over UDP. `garbage` shows how much memory very many cancelled timeouts
-//! take. `soak` does all operations at random, with faults, and checks the engine's promises for
-//! every timeout.
+//! of its server of sessions over UDP. `instructions` counts what a request costs a server, under
+//! callgrind. `garbage` shows how much memory very many cancelled timeouts take. `soak` does all
+//! operations at random, with faults, and checks the engine's promises for every timeout.
 
 #[path = "../../examples/accept/mod.rs"]
 mod accept;
@@ -16,6 +16,8 @@ mod connections;
 mod duration;
 mod engine_options;
 mod garbage;
+#[cfg(feature = "peers")]
+mod instructions;
 mod json_file;
 mod number;
 mod proc;
@@ -65,6 +67,13 @@ enum Job {
     Replay(ReplayArgs),
     /// Cost, lateness, memory and idleness beside other timers, in one run, as ratios
     Compare(CompareArgs),
+    /// Instructions of a server for each request, with our timers, Tokio's, and none
+    #[cfg(feature = "peers")]
+    Instructions(instructions::InstructionsArgs),
+    /// The server that `instructions` counts, which starts it
+    #[cfg(feature = "peers")]
+    #[command(hide = true)]
+    Server(instructions::ServerArgs),
     /// A page with tables and plots, from what `compare --json` wrote
     Report(ReportArgs),
     /// One run of one case of `compare`, which starts it
@@ -112,6 +121,10 @@ fn main() -> ExitCode {
         Some(Job::Connections(args)) => connections::run(&args),
         Some(Job::Replay(args)) => replay::run(&args),
         Some(Job::Compare(args)) => compare_and_report(&args),
+        #[cfg(feature = "peers")]
+        Some(Job::Instructions(args)) => instructions::run(&args),
+        #[cfg(feature = "peers")]
+        Some(Job::Server(args)) => instructions::run_server(&args),
         Some(Job::Report(args)) => report::run(&args),
         Some(Job::Case(args)) => compare::run_case(&args),
         #[cfg(feature = "peers")]

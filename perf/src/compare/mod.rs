@@ -35,7 +35,7 @@ use orchestra::Orchestra;
 use report::Report;
 use systems::names::Name;
 #[cfg(feature = "peers")]
-pub(crate) use systems::servers::{EchoArgs, run_echo_load};
+pub(crate) use systems::servers::{EchoArgs, ServerTimers, run_echo_load, serve};
 #[cfg(all(feature = "peers", target_os = "linux"))]
 pub(crate) use systems::sessions::{LoadArgs, SessionsArgs, run as run_sessions, run_load as run_sessions_load};
 

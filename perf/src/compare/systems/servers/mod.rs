@@ -12,10 +12,12 @@ mod load;
 mod wrk;
 
 use std::convert::Infallible;
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
@@ -24,7 +26,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 
 pub(crate) use echo_load::{EchoArgs, run as run_echo_load};
 
@@ -55,16 +57,43 @@ pub(in crate::compare) fn measure(name: Name, job: &Job) -> Result<Metrics> {
     }
 }
 
-fn run<L: Limits>(limits: L, http: bool, connections: usize, job: &Job) -> Result<Metrics> {
-    let mut builder = Builder::new_multi_thread();
-    builder.enable_io();
-    if L::OF_TOKIO {
-        builder.enable_time();
+/// Whose limits a server has that runs by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ServerTimers {
+    Tourbillon,
+    Tokio,
+    None,
+}
+
+impl fmt::Display for ServerTimers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tourbillon => "tourbillon",
+            Self::Tokio => "tokio",
+            Self::None => "none",
+        })
     }
-    let runtime = builder.build().context("no tokio runtime")?;
-    let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).context("cannot listen")?;
-    let address = listener.local_addr().context("a listener has an address")?;
-    runtime.spawn(listen(listener, limits, http));
+}
+
+/// Starts a server, which goes on until the process ends. Returns where it listens.
+pub(crate) fn serve(
+    timers: ServerTimers,
+    http: bool,
+    address: SocketAddr,
+    threads: Option<usize>,
+) -> Result<SocketAddr> {
+    let (runtime, address) = match timers {
+        ServerTimers::Tourbillon => start(Ours::start()?, http, address, threads),
+        ServerTimers::Tokio => start(Tokios, http, address, threads),
+        ServerTimers::None => start(NoLimits, http, address, threads),
+    }?;
+    // A runtime that is dropped ends its tasks.
+    std::mem::forget(runtime);
+    Ok(address)
+}
+
+fn run<L: Limits>(limits: L, http: bool, connections: usize, job: &Job) -> Result<Metrics> {
+    let (runtime, address) = start(limits, http, (Ipv4Addr::LOCALHOST, 0).into(), None)?;
     let time = job.time(LOAD).max(Duration::from_secs(1));
     let before = CpuTime::now();
     let load = load(http, address, connections, time)?;
@@ -78,6 +107,28 @@ fn run<L: Limits>(limits: L, http: bool, connections: usize, job: &Job) -> Resul
         ("cpu_us", cpu_s * 1e6 / load.requests.max(1.0)),
         ("errors", load.errors),
     ]))
+}
+
+/// Starts a server on as many threads, or on one for each core.
+fn start<L: Limits>(
+    limits: L,
+    http: bool,
+    address: SocketAddr,
+    threads: Option<usize>,
+) -> Result<(Runtime, SocketAddr)> {
+    let mut builder = Builder::new_multi_thread();
+    builder.enable_io();
+    if L::OF_TOKIO {
+        builder.enable_time();
+    }
+    if let Some(threads) = threads {
+        builder.worker_threads(threads);
+    }
+    let runtime = builder.build().context("no tokio runtime")?;
+    let listener = runtime.block_on(TcpListener::bind(address)).context("cannot listen")?;
+    let address = listener.local_addr().context("a listener has an address")?;
+    runtime.spawn(listen(listener, limits, http));
+    Ok((runtime, address))
 }
 
 fn load(http: bool, address: SocketAddr, connections: usize, time: Duration) -> Result<Load> {

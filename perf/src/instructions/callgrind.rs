@@ -1,0 +1,73 @@
+//! A server under callgrind.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// How long a server may take until it listens: it is slow here.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Starts the server that `command` makes for an address, has `drive` send to it, and ends it.
+/// Returns how many instructions the process has executed.
+pub(super) fn instructions(
+    command: impl Fn(&str) -> Command,
+    drive: impl FnOnce(SocketAddr) -> Result<()>,
+) -> Result<u64> {
+    let address = free_address()?;
+    let server = command(&address.to_string());
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+    valgrind.arg(server.get_program()).args(server.get_args());
+    valgrind.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = valgrind.spawn().context("cannot run valgrind: apt-get install valgrind, or the like")?;
+    let driven = match wait_until_it_listens(address, || child.try_wait().is_ok_and(|status| status.is_none())) {
+        Ok(()) => drive(address),
+        Err(error) => Err(error),
+    };
+    // It may have ended by itself, and then says why below.
+    let _ = kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT);
+    let output = child.wait_with_output().context("cannot end the server")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    driven.with_context(|| format!("the server said: {said}"))?;
+    collected(&said).with_context(|| format!("callgrind says what can't be read: {said}"))
+}
+
+/// One that nobody listens on now.
+fn free_address() -> Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0").context("no port is free")?;
+    listener.local_addr().context("a listener has an address")
+}
+
+fn wait_until_it_listens(address: SocketAddr, mut is_there: impl FnMut() -> bool) -> Result<()> {
+    let since = Instant::now();
+    while TcpStream::connect(address).is_err() {
+        ensure!(is_there(), "it ended before it listened");
+        ensure!(since.elapsed() < PATIENCE, "it does not listen");
+        thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// The count in `==12== Collected : 3456`.
+fn collected(said: &str) -> Option<u64> {
+    let line = said.lines().find_map(|line| line.split_once("Collected :"));
+    line?.1.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_count_is_found() {
+        let said = "==12== \n==12== Events    : Ir\n==12== Collected : 3456\n==12== \n";
+        assert_eq!(collected(said), Some(3456));
+        assert_eq!(collected("==12== Process terminating"), None);
+    }
+}
