@@ -20,9 +20,9 @@ use clap::{Args, ValueEnum};
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
 
+use crate::compare::ServerTimers;
 use crate::compare::machine::Machine;
 use crate::compare::statistics::Spread;
-use crate::compare::ServerTimers;
 use crate::verdict::Verdict;
 use crate::{json_file, number};
 use client::{Kind, Load};
