@@ -116,7 +116,7 @@ and, if named, or with `all`:
   w11-counted-0, ..., -tasks-4           its instructions, by callgrind
 w1 to w3 and w9 are measured with 1 and with 2 producers. In w6 all systems are idle at once; else
 there is one at a time.
-All of the default takes some 22 minutes, `all` some 120.
+All of the default takes some 22 minutes, `all` far longer.
 
 The other timers need the feature `peers`; Netty needs scripts/peers to have been run.
 
