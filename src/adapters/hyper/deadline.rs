@@ -106,7 +106,9 @@ impl Deadline {
     /// Begins to wait for the next request, if the last answer is on its way. hyper flushes after
     /// each answer, and need not read after it.
     pub(super) fn on_flush(&mut self, context: &mut Context<'_>) {
-        self.is_stalled = false;
+        if std::mem::replace(&mut self.is_stalled, false) {
+            self.has_moved();
+        }
         self.look();
         let is_waiting = !self.seen.are_served() && !self.connection.is_upgraded();
         if is_waiting && self.armed.is_none() && self.poll_limit(context).is_ready() {

@@ -63,6 +63,10 @@ use crate::sync::{Arc, Ordering};
 /// [`hyper::Error`](::hyper::Error) as its source. hyper reports no error for a client that has
 /// never sent a byte.
 ///
+/// With HTTP/1, what a client still sends of a request's body after the whole answer counts as the
+/// header of its next request. So a service that hands the body to another task should not answer
+/// before that task has read it, or `header` may end the upload.
+///
 /// hyper's own `header_read_timeout` is not needed. It counts the time between requests, too, and
 /// so can't be shorter than the time for which connections are kept.
 ///
