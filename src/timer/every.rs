@@ -4,58 +4,22 @@ use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
 
-use super::Timer;
 use super::error::ScheduleError;
+use super::schedule::Target;
 use super::timeout::Timeout;
 use crate::entry::{MissedTicks, Next, Repeat, Schedule};
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::time::saturating_ns;
 
-impl Timer {
-    /// Runs `task` once in each `period`, first one period from now. The period can be changed,
-    /// from outside by the returned handle, and from inside by the [`Run`] that the task is given,
-    /// which can also end the series.
-    ///
-    /// Deadlines come from the schedule and not from the ends of runs. Missed runs are
-    /// [skipped](MissedTicks::Skip). The call allocates twice, for all runs. Otherwise it is
-    /// [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tourbillon::{ManualClock, Timer};
-    ///
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let clock = ManualClock::new();
-    /// let timer = Timer::builder().clock(clock.clone()).build()?;
-    /// let second = Duration::from_secs(1);
-    /// let mut failures = 0;
-    /// let probe = timer.schedule_every(second, move |run| {
-    ///     failures += 1; // probe the backend here: it does not answer
-    ///     match failures {
-    ///         5 => run.end(), // give up
-    ///         _ => run.set_period(2 * run.period()),
-    ///     }
-    /// })?;
-    /// clock.advance(second);
-    /// assert_eq!(probe.period(), 2 * second);
-    /// for _ in 0..5 {
-    ///     clock.advance(16 * second);
-    /// }
-    /// assert!(probe.is_expired());
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// Returns the errors of [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
-    pub fn schedule_every<F>(&self, period: Duration, task: F) -> Result<Periodic, ScheduleError<F>>
+impl Target<'_> {
+    pub(super) fn every<F>(self, period: Duration, task: F) -> Result<Periodic, ScheduleError<F>>
     where
         F: FnMut(&mut Run<'_>) + Send + 'static,
     {
         let shared = Arc::new(Period::new(period));
         let repeat = FnEvery { task, period: Arc::clone(&shared) };
         let schedule = Schedule::fixed_rate(period, MissedTicks::Skip);
-        let timeout = self.target().series(period, schedule, repeat, |every| every.task)?;
+        let timeout = self.series(period, schedule, repeat, |every| every.task)?;
         Ok(Periodic { timeout, period: shared })
     }
 }
@@ -94,8 +58,9 @@ impl<F: FnMut(&mut Run<'_>) + Send + 'static> Repeat for FnEvery<F> {
     }
 }
 
-/// The handle of a periodic timeout whose period can be changed. [`Timer::schedule_every`] makes
-/// it. It has all methods of a [`Timeout`].
+/// The handle of a periodic timeout whose period can be changed.
+/// [`Timer::schedule_every`](crate::Timer::schedule_every) makes it. It has all methods of a
+/// [`Timeout`].
 ///
 /// Dropping it does not end the timeout: [`cancel`](Timeout::cancel) does.
 ///
@@ -160,7 +125,8 @@ impl fmt::Debug for Periodic {
     }
 }
 
-/// One run of a periodic timeout, as its task sees it: see [`Timer::schedule_every`].
+/// One run of a periodic timeout, as its task sees it: see
+/// [`Timer::schedule_every`](crate::Timer::schedule_every).
 #[derive(Debug)]
 pub struct Run<'a> {
     period: &'a Period,

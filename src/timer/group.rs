@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::Timer;
 use super::error::ScheduleError;
+use super::every::{Periodic, Run};
 use super::members::{Members, let_go};
 use super::once::once_methods;
 use super::periodic::periodic_methods;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::Timer;
 use super::error::ScheduleError;
+use super::every::{Periodic, Run};
 use super::once::once_methods;
 use super::periodic::periodic_methods;
 use super::schedule::Target;

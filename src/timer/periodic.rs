@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Timer;
 use super::error::ScheduleError;
+use super::every::{Periodic, Run};
 use super::timeout::Timeout;
 use crate::entry::{FnNext, FnRepeat, MissedTicks, Schedule};
 
@@ -48,6 +49,14 @@ macro_rules! periodic_methods {
             /// # Errors
             /// Returns the errors of that method.
             schedule_repeating
+
+            #[doc = concat!("Runs `task` periodically, with a period that can be changed, ", $where, ".")]
+            ///
+            /// Otherwise it is [`Timer::schedule_every`](crate::Timer::schedule_every).
+            ///
+            /// # Errors
+            /// Returns the errors of that method.
+            schedule_every
         }
     };
     (
@@ -55,6 +64,7 @@ macro_rules! periodic_methods {
         $(#[$schedule_at_fixed_rate_with:meta])* schedule_at_fixed_rate_with
         $(#[$schedule_with_fixed_delay:meta])* schedule_with_fixed_delay
         $(#[$schedule_repeating:meta])* schedule_repeating
+        $(#[$schedule_every:meta])* schedule_every
     ) => {
         $(#[$schedule_at_fixed_rate])*
         pub fn schedule_at_fixed_rate<F>(
@@ -104,6 +114,14 @@ macro_rules! periodic_methods {
             F: FnMut() -> Option<Duration> + Send + 'static,
         {
             self.target().series(initial, Schedule::AsTaskSays, FnNext(task), |FnNext(task)| task)
+        }
+
+        $(#[$schedule_every])*
+        pub fn schedule_every<F>(&self, period: Duration, task: F) -> Result<Periodic, ScheduleError<F>>
+        where
+            F: FnMut(&mut Run<'_>) + Send + 'static,
+        {
+            self.target().every(period, task)
         }
     };
 }
@@ -239,5 +257,43 @@ impl Timer {
         /// # Errors
         /// Returns the errors of [`schedule`](Self::schedule).
         schedule_repeating
+
+        /// Runs `task` once in each `period`, first one period from now. The period can be changed,
+        /// from outside by the returned handle, and from inside by the [`Run`] that the task is
+        /// given, which can also end the series.
+        ///
+        /// Deadlines come from the schedule and not from the ends of runs. Missed runs are
+        /// [skipped](MissedTicks::Skip). The call allocates twice, for all runs. Otherwise it is
+        /// [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
+        ///
+        /// ```
+        /// use std::time::Duration;
+        /// use tourbillon::{ManualClock, Timer};
+        ///
+        /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+        /// let clock = ManualClock::new();
+        /// let timer = Timer::builder().clock(clock.clone()).build()?;
+        /// let second = Duration::from_secs(1);
+        /// let mut failures = 0;
+        /// let probe = timer.schedule_every(second, move |run| {
+        ///     failures += 1; // probe the backend here: it does not answer
+        ///     match failures {
+        ///         5 => run.end(), // give up
+        ///         _ => run.set_period(2 * run.period()),
+        ///     }
+        /// })?;
+        /// clock.advance(second);
+        /// assert_eq!(probe.period(), 2 * second);
+        /// for _ in 0..5 {
+        ///     clock.advance(16 * second);
+        /// }
+        /// assert!(probe.is_expired());
+        /// # Ok(())
+        /// # }
+        /// ```
+        ///
+        /// # Errors
+        /// Returns the errors of [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
+        schedule_every
     }
 }

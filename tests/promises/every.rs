@@ -122,6 +122,22 @@ fn a_dropped_handle_ends_nothing() {
 }
 
 #[test]
+fn a_shard_and_a_group_have_it_too() {
+    for mut rig in Rig::each(|| Timer::builder().shards(2)) {
+        let times = Times::on(&rig.clock);
+        let (of_shard, of_group) = (times.clone(), times.clone());
+        let shard = rig.timer.shard_for("a key");
+        let (index, keyed) = (shard.index(), shard.schedule_every(4 * MS, move |_| of_shard.note()).expect("accepted"));
+        let group = rig.timer.group();
+        let _member = group.schedule_every(3 * MS, move |_| of_group.note()).expect("accepted");
+        rig.walk(5);
+        assert_eq!(times.in_ms(), [3, 4], "{}", rig.kind);
+        assert!(rig.timer.stats().shards[index].repeated > 0 && keyed.cancel());
+        assert_eq!(group.cancel_all(), 1);
+    }
+}
+
+#[test]
 fn a_period_of_zero_is_refused_with_the_task() {
     let (timer, _driver) = Timer::builder().build_driven().expect("a driven engine");
     let refused = timer.schedule_every(Duration::ZERO, |_| ()).expect_err("no pause between two runs");
