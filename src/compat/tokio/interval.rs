@@ -7,6 +7,8 @@ use std::task::{Context, Poll, ready};
 use super::context::after;
 use super::sleep::{Sleep, sleep_until};
 use super::{Duration, Instant, MissedTickBehavior};
+use crate::entry::MissedTicks;
+use crate::time::saturating_ns;
 
 /// A tick that is noticed so late has not been missed: Tokio gives its timer's rounding and the
 /// scheduler that much.
@@ -74,11 +76,9 @@ impl Interval {
         let late = now.saturating_duration_since(due);
         let next = match self.behavior {
             MissedTickBehavior::Delay if late > GRACE => now.checked_add(self.period),
-            MissedTickBehavior::Skip if late > GRACE => {
-                let since_last = late.as_nanos() % self.period.as_nanos();
-                // It fits, unless the tick is more than 584 years late.
-                let since_last = Duration::from_nanos(u64::try_from(since_last).unwrap_or(u64::MAX));
-                now.checked_add(self.period.saturating_sub(since_last))
+            MissedTickBehavior::Skip if late > GRACE && late >= self.period => {
+                let next_ns = MissedTicks::Skip.next_ns(saturating_ns(self.period), 0, saturating_ns(late));
+                due.checked_add(Duration::from_nanos(next_ns))
             }
             _ => due.checked_add(self.period),
         };

@@ -71,11 +71,12 @@ impl RuntimeEngine {
         if runtime.runtime_flavor() != RuntimeFlavor::CurrentThread {
             return None;
         }
-        Some(Self::known(runtime.id()).unwrap_or_else(|| Self::begin(&runtime)))
+        let known = Self::find(&lock(&ENGINES), runtime.id());
+        Some(known.unwrap_or_else(|| Self::begin(&runtime)))
     }
 
-    fn known(runtime: Id) -> Option<Arc<Self>> {
-        lock(&ENGINES).iter().find(|engine| engine.runtime == runtime).cloned()
+    fn find(engines: &[Arc<Self>], runtime: Id) -> Option<Arc<Self>> {
+        engines.iter().find(|engine| engine.runtime == runtime).cloned()
     }
 
     #[track_caller]
@@ -95,8 +96,8 @@ impl RuntimeEngine {
         let this = Arc::new(Self { runtime: runtime.id(), timer, driver: Mutex::new(driver), earlier });
         // Another thread that is in the same runtime may have been first.
         let mut engines = lock(&ENGINES);
-        if let Some(first) = engines.iter().find(|engine| engine.runtime == this.runtime) {
-            return Arc::clone(first);
+        if let Some(first) = Self::find(&engines, this.runtime) {
+            return first;
         }
         engines.push(Arc::clone(&this));
         drop(engines);
