@@ -3,6 +3,8 @@
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
+#[path = "hyper/flush.rs"]
+mod flush;
 #[path = "hyper/limits.rs"]
 mod limits;
 

@@ -22,7 +22,7 @@ use hyper::body::Frame;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tourbillon::tower::{AsError, ResponseFuture, Timeout, TimeoutLayer};
-use tourbillon::{Elapsed, Timer};
+use tourbillon::{Driver, Elapsed, ManualClock, Timer};
 use tower::{Layer, Service, ServiceBuilder, service_fn};
 
 use common::{HOUR, MS, driven, in_time};
@@ -33,19 +33,31 @@ fn poll<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
+/// Polls an answer that is never there. Returns what comes of it when its time is up, and asserts
+/// that nothing does a nanosecond before.
+fn when_the_time_is_up<F: Future>(
+    mut answer: Pin<&mut F>,
+    limit: Duration,
+    driver: &mut Driver,
+    clock: &ManualClock,
+) -> F::Output {
+    assert!(poll(answer.as_mut()).is_pending());
+    clock.advance(limit - NS);
+    driver.turn();
+    assert!(poll(answer.as_mut()).is_pending());
+    clock.advance(NS);
+    driver.turn();
+    let Poll::Ready(output) = poll(answer) else { panic!("in time?") };
+    output
+}
+
 #[test]
 fn a_request_that_takes_too_long_has_elapsed_and_not_a_nanosecond_before() {
     let (timer, mut driver, clock) = driven();
     let mut service =
         TimeoutLayer::new(timer.clone(), 5 * MS).layer(service_fn(|()| pending::<Result<(), io::Error>>()));
-    let mut answer = pin!(service.call(()));
-    assert!(poll(answer.as_mut()).is_pending());
-    clock.advance(5 * MS - NS);
-    driver.turn();
-    assert!(poll(answer.as_mut()).is_pending());
-    clock.advance(NS);
-    driver.turn();
-    let Poll::Ready(Err(error)) = poll(answer.as_mut()) else { panic!("in time?") };
+    let answer = pin!(service.call(()));
+    let error = when_the_time_is_up(answer, 5 * MS, &mut driver, &clock).expect_err("it is too late");
     assert!(error.is::<Elapsed>() && timer.pending() == 0, "{error}");
 }
 
@@ -177,14 +189,8 @@ fn body_of(answer: Response<Body>) -> Bytes {
 #[test]
 fn an_axum_router_answers_a_slow_request_with_the_status_and_not_a_nanosecond_before() {
     let (timer, mut driver, clock) = driven();
-    let mut answer = pin!(app(&timer).call(request("GET", "/never", Body::empty())));
-    assert!(poll(answer.as_mut()).is_pending());
-    clock.advance(5 * MS - NS);
-    driver.turn();
-    assert!(poll(answer.as_mut()).is_pending());
-    clock.advance(NS);
-    driver.turn();
-    let Poll::Ready(Ok(answer)) = poll(answer.as_mut()) else { panic!("in time?") };
+    let answer = pin!(app(&timer).call(request("GET", "/never", Body::empty())));
+    let answer = when_the_time_is_up(answer, 5 * MS, &mut driver, &clock).expect("an answer, and no error");
     assert_eq!((answer.status(), timer.pending()), (StatusCode::GATEWAY_TIMEOUT, 0));
     assert!(body_of(answer).is_empty());
 }
