@@ -25,6 +25,8 @@ mod process;
 mod replay;
 mod report;
 mod soak;
+#[cfg(feature = "peers")]
+mod valgrind;
 mod verdict;
 
 use std::process::ExitCode;

@@ -26,6 +26,9 @@ mod operation;
 mod stepper;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod subject;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[path = "../../src/valgrind.rs"]
+mod valgrind;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[global_allocator]

@@ -9,6 +9,8 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::valgrind;
+
 /// How long a server may take until it listens: it is slow here.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
@@ -20,12 +22,9 @@ pub(super) fn instructions(
     drive: impl FnOnce(SocketAddr) -> Result<()>,
 ) -> Result<u64> {
     let address = free_address()?;
-    let server = command(&address.to_string());
-    let mut valgrind = Command::new("valgrind");
-    valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
-    valgrind.arg(server.get_program()).args(server.get_args());
-    valgrind.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = valgrind.spawn().context("cannot run valgrind: apt-get install valgrind, or the like")?;
+    let mut server = valgrind::callgrind("valgrind", &[], &command(&address.to_string()));
+    server.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = server.spawn().context("cannot run valgrind: apt-get install valgrind, or the like")?;
     let driven = match wait_until_it_listens(address, || child.try_wait().is_ok_and(|status| status.is_none())) {
         Ok(()) => drive(address),
         Err(error) => Err(error),
@@ -33,9 +32,8 @@ pub(super) fn instructions(
     // It may have ended by itself, and then says why below.
     let _ = kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGINT);
     let output = child.wait_with_output().context("cannot end the server")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    driven.with_context(|| format!("the server said: {said}"))?;
-    collected(&said).with_context(|| format!("callgrind says what can't be read: {said}"))
+    driven.with_context(|| format!("the server said: {}", String::from_utf8_lossy(&output.stderr)))?;
+    valgrind::collected(&output.stderr)
 }
 
 /// One that nobody listens on now.
@@ -52,22 +50,4 @@ fn wait_until_it_listens(address: SocketAddr, mut is_there: impl FnMut() -> bool
         thread::sleep(LOOK);
     }
     Ok(())
-}
-
-/// The count in `==12== Collected : 3456`.
-fn collected(said: &str) -> Option<u64> {
-    let line = said.lines().find_map(|line| line.split_once("Collected :"));
-    line?.1.trim().parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_count_is_found() {
-        let said = "==12== \n==12== Events    : Ir\n==12== Collected : 3456\n==12== \n";
-        assert_eq!(collected(said), Some(3456));
-        assert_eq!(collected("==12== Process terminating"), None);
-    }
 }

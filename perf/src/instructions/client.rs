@@ -83,7 +83,7 @@ mod tests {
     fn each_server_answers_every_request() {
         for (kind, http) in [(Kind::Echo, false), (Kind::Http, true)] {
             for timers in [ServerTimers::Tourbillon, ServerTimers::Tokio, ServerTimers::None] {
-                let address =
+                let (_serving, address) =
                     serve(timers, http, "127.0.0.1:0".parse().expect("an address"), Some(1)).expect("a server");
                 send(address, Load { kind, connections: 3, requests: 10 }).expect("answers");
             }

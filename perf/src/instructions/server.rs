@@ -35,7 +35,7 @@ pub(super) fn command(program: &Path, listen: &str, http: bool, timers: ServerTi
 
 /// Serves until a signal ends the process.
 pub(crate) fn run(args: &ServerArgs) -> Result<Verdict> {
-    serve(args.timers, args.http, args.listen, Some(1))?;
+    let _serving = serve(args.timers, args.http, args.listen, Some(1))?;
     loop {
         thread::park();
     }

@@ -56,10 +56,10 @@ const MEMORY: &str = "The growth of resident memory for each pending timeout, wi
 const IDLE: &str = "How often the threads of a process woke in 5 s in which nothing was due. Each wake-up takes a core out of \
     its sleep.";
 
-const SESSIONS_TEXT: &str = "What a server of 100,000 sessions pays for a request and its reply, by the number of timers that it \
-    arms, moves or cancels for each. The load comes from another process over loopback. The floor paces its replies by an \
-    array of slots, and has no other timer. Most of the processor time is the kernel's, for the sockets; the instructions \
-    are those of the server alone.";
+const SESSIONS_TEXT: &str = "What a server of 100,000 sessions pays for a request and its reply, by the number of \
+    timers that it arms, moves or cancels for each. The load comes from another process over loopback. The floor \
+    paces its replies by an array of slots, and has no other timer. Most of the processor time is the kernel's, for \
+    the sockets; the instructions are those of the server alone.";
 
 /// Returns the whole page.
 pub(crate) fn write(data: &Data, figures: &[Figure]) -> String {

@@ -67,29 +67,22 @@ pub(crate) enum ServerTimers {
 
 impl fmt::Display for ServerTimers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tourbillon => "tourbillon",
-            Self::Tokio => "tokio",
-            Self::None => "none",
-        })
+        f.write_str(self.to_possible_value().as_ref().map_or("", |value| value.get_name()))
     }
 }
 
-/// Starts a server, which goes on until the process ends. Returns where it listens.
+/// Starts a server, which goes on until its runtime is dropped. Returns where it listens.
 pub(crate) fn serve(
     timers: ServerTimers,
     http: bool,
     address: SocketAddr,
     threads: Option<usize>,
-) -> Result<SocketAddr> {
-    let (runtime, address) = match timers {
+) -> Result<(Runtime, SocketAddr)> {
+    match timers {
         ServerTimers::Tourbillon => start(Ours::start()?, http, address, threads),
         ServerTimers::Tokio => start(Tokios, http, address, threads),
         ServerTimers::None => start(NoLimits, http, address, threads),
-    }?;
-    // A runtime that is dropped ends its tasks.
-    std::mem::forget(runtime);
-    Ok(address)
+    }
 }
 
 fn run<L: Limits>(limits: L, http: bool, connections: usize, job: &Job) -> Result<Metrics> {

@@ -4,7 +4,6 @@
 use std::future::{Future, poll_fn};
 use std::net::SocketAddrV4;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use tokio::net::UdpSocket;
 use tokio::task::{coop, yield_now};
 
 use super::books::{Books, Phase};
+use super::control::Stage;
 use super::plan::{Plan, Served};
 use super::protocol::{Alarms, Kind, Protocol, Step};
 use super::socket::{BATCH, Outgoing, poll_receive};
@@ -34,18 +34,13 @@ struct Server<T> {
     due: Vec<Of>,
 }
 
-/// Serves until `over`. Calls `opened` when all sessions are there.
+/// Serves until the stage is over. Calls its `opened` when all sessions are there.
 ///
 /// # Errors
 ///
 /// If the runtime refuses the socket, or the timers can't be had.
-pub(super) async fn serve<T: Timers>(
-    socket: std::net::UdpSocket,
-    plan: Plan,
-    phase: Arc<Phase>,
-    opened: impl FnOnce() + Send + 'static,
-    over: impl Future + Send + Unpin + 'static,
-) -> Result<Served> {
+pub(super) async fn serve<T: Timers>(stage: Stage, plan: Plan) -> Result<Served> {
+    let Stage { socket, phase, opened, over } = stage;
     let mut server = Server {
         socket: UdpSocket::from_std(socket).context("the runtime refuses the socket")?,
         timers: T::start(plan.sessions)?,

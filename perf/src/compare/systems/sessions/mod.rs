@@ -25,7 +25,7 @@ mod wire;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Builder;
 
 use super::names::Name;
 use crate::compare::cases::{Amount, Metric, Work};
@@ -115,27 +115,27 @@ fn outcome(name: Name, tasks: bool, plan: Plan) -> Result<Outcome> {
     }
 }
 
-fn runtime(with_time: bool) -> Result<Runtime> {
+fn in_loop<T: Timers>(plan: Plan) -> Result<Outcome> {
+    on_a_runtime(T::OF_TOKIO, plan, |stage| event_loop::serve::<T>(stage, plan))
+}
+
+fn in_tasks<S: SessionTimer>(plan: Plan) -> Result<Outcome> {
+    on_a_runtime(S::OF_TOKIO, plan, |stage| tasks::serve::<S>(stage, plan))
+}
+
+/// Runs a server as a task of a runtime that has this thread only.
+fn on_a_runtime<F>(with_time: bool, plan: Plan, serve: impl FnOnce(Stage) -> F) -> Result<Outcome>
+where
+    F: Future<Output = Result<Served>> + Send + 'static,
+{
     let mut builder = Builder::new_current_thread();
     builder.enable_io();
     if with_time {
         builder.enable_time();
     }
-    builder.build().context("no tokio runtime")
-}
-
-fn in_loop<T: Timers>(plan: Plan) -> Result<Outcome> {
-    let runtime = runtime(T::OF_TOKIO)?;
-    control::run(plan, |Stage { socket, phase, opened, over }| {
-        let server = runtime.spawn(event_loop::serve::<T>(socket, plan, phase, opened, over));
-        runtime.block_on(server).context("the server has panicked")?
-    })
-}
-
-fn in_tasks<S: SessionTimer>(plan: Plan) -> Result<Outcome> {
-    let runtime = runtime(S::OF_TOKIO)?;
-    control::run(plan, |Stage { socket, phase, opened, over }| {
-        let server = runtime.spawn(tasks::serve::<S>(socket, plan, phase, opened, over));
+    let runtime = builder.build().context("no tokio runtime")?;
+    control::run(plan, |stage| {
+        let server = runtime.spawn(serve(stage));
         runtime.block_on(server).context("the server has panicked")?
     })
 }

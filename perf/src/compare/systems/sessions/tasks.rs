@@ -16,6 +16,7 @@ use tokio::net::UdpSocket;
 use tokio::task::{coop, yield_now};
 
 use super::books::{Books, Phase};
+use super::control::Stage;
 use super::plan::{Plan, Served};
 use super::protocol::{Alarms, Kind, Protocol, Session, Step};
 use super::session_timer::SessionTimer;
@@ -57,18 +58,13 @@ fn open(inlet: &Inlet) -> std::sync::MutexGuard<'_, Letters> {
     inlet.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Serves until `over`. Calls `opened` when all sessions are there.
+/// Serves until the stage is over. Calls its `opened` when all sessions are there.
 ///
 /// # Errors
 ///
 /// If the runtime refuses the socket.
-pub(super) async fn serve<S: SessionTimer>(
-    socket: std::net::UdpSocket,
-    plan: Plan,
-    phase: Arc<Phase>,
-    opened: impl FnOnce() + Send + 'static,
-    over: impl Future + Send + Unpin + 'static,
-) -> Result<Served> {
+pub(super) async fn serve<S: SessionTimer>(stage: Stage, plan: Plan) -> Result<Served> {
+    let Stage { socket, phase, opened, over } = stage;
     let socket = UdpSocket::from_std(socket).context("the runtime refuses the socket")?;
     S::start(plan.sessions)?;
     let (protocol, books, clock) = (plan.protocol, Books::new(), Epoch::start());

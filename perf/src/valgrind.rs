@@ -1,0 +1,39 @@
+//! Programs under callgrind. `perf/costs` has this file, too.
+
+use std::ffi::OsStr;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+
+/// Returns a command that runs `subject` under callgrind, with these options of callgrind's, and
+/// without standard input.
+pub(crate) fn callgrind(valgrind: impl AsRef<OsStr>, options: &[String], subject: &Command) -> Command {
+    let mut command = Command::new(valgrind);
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).args(options);
+    command.arg(subject.get_program()).args(subject.get_args()).stdin(Stdio::null());
+    command
+}
+
+/// Returns how many instructions callgrind has counted: what it says at the end, on standard error.
+pub(crate) fn collected(said: &[u8]) -> Result<u64> {
+    let said = String::from_utf8_lossy(said);
+    count(&said).with_context(|| format!("callgrind says what can't be read: {said}"))
+}
+
+/// The count in `==12== Collected : 3456`.
+fn count(said: &str) -> Option<u64> {
+    let line = said.lines().find_map(|line| line.split_once("Collected :"));
+    line?.1.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_count_is_found() {
+        let said = "==12== \n==12== Events    : Ir\n==12== Collected : 3456\n==12== \n";
+        assert_eq!(count(said), Some(3456));
+        assert_eq!(count("==12== Process terminating"), None);
+    }
+}
