@@ -226,13 +226,15 @@ fn a_reset_that_needs_memory_waits_for_a_worker_that_is_far_behind() {
         timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");
         eventually("all are linked", || timer.stats().shards[0].linked >= 40_000);
         let end = block(|task| timer.schedule_detached(Duration::ZERO, task).expect("accepted"));
+        // Scheduling them may have waited for a worker that was slow to begin.
+        let before = timer.stats().waits;
         timeouts.drain(20_000..).for_each(|timeout| assert!(timeout.cancel()));
-        assert_eq!(timer.stats().waits, 0, "a cancel needs no memory");
+        assert_eq!(timer.stats().waits, before, "a cancel needs no memory");
         // More than a thread has free entries (192 at most).
         for timeout in &timeouts[..300] {
             assert!(timeout.reset(HOUR / 2));
         }
-        assert!(timer.stats().waits > 0, "they wait as a schedule does");
+        assert!(timer.stats().waits > before, "they wait as a schedule does");
         drop(end);
         assert!(timeouts.iter().all(Timeout::is_pending));
     });
