@@ -7,7 +7,7 @@
 
 use std::ptr::NonNull;
 
-use crate::sync::OnceLock;
+use crate::sync::{OnceLock, get_or_set};
 
 /// Buckets double in size: 1, 2, 4, ... values. 24 of them hold 16 million threads that live at one
 /// time.
@@ -77,15 +77,6 @@ fn new_id() -> u64 {
     /// Ids start at 1, because a thread that remembers nothing remembers 0.
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-/// Unlike `get_or_init`, makes the value outside of the lock.
-fn get_or_set<V>(place: &OnceLock<V>, make: impl FnOnce() -> V) -> &V {
-    place.get().unwrap_or_else(|| {
-        // Fails if another thread was first.
-        let _ = place.set(make());
-        place.get().expect("one of the two has set it")
-    })
 }
 
 /// Returns the bucket and the index of a number: bucket b holds the numbers 2^b - 1 ..= 2^(b+1) -

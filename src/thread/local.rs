@@ -12,6 +12,7 @@ use crate::arena::{Arena, ArenaCache, Growth};
 use crate::count::Counts;
 use crate::entry::{Handle, Listed, Sole, Tomb};
 use crate::shard::Remote;
+use crate::sync::get_or_set;
 
 /// The calling thread's state, with the arena of its engine. It can't be sent to another thread. So
 /// what it offers takes no `unsafe`: the state is the caller's, and the free entries that it takes
@@ -88,7 +89,8 @@ impl<'a> Local<'a> {
 
     #[cold]
     fn other_counts(self, shard: usize, shards: usize) -> &'a Counts {
-        &self.state.other_shards.get_or_init(|| (0..shards).map(|_| CachePadded::default()).collect())[shard]
+        let make = || (0..shards).map(|_| CachePadded::default()).collect();
+        &get_or_set(&self.state.other_shards, make)[shard]
     }
 
     #[inline]

@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
-use std::sync::OnceLock;
 
 use crossbeam_utils::CachePadded;
 
@@ -11,6 +10,7 @@ use super::tombstones::Tombstones;
 use crate::arena::EntryCache;
 use crate::count::{Counter, Counts, Running};
 use crate::shard::Remote;
+use crate::sync::OnceLock;
 
 /// One thread's part of one engine. What only that thread may touch is behind a [`Bound`], which
 /// [`Local`](super::Local) opens. Any thread may read the rest, and count in it.
