@@ -74,6 +74,8 @@ pub(crate) struct Counts {
     pub(crate) returned: Counter,
     /// Schedules that waited for the worker to give entries back.
     pub(crate) waits: Counter,
+    /// Tasks that have run to their end on this thread, and futures that it has woken.
+    pub(crate) completed: Counter,
 }
 
 impl Counts {

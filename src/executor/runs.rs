@@ -27,6 +27,9 @@ pub(crate) fn run_in_turn(due: &mut Due<'_>) {
 /// late each task begins.
 pub(super) struct Runs<'a> {
     shared: &'a SharedRef,
+    shard: usize,
+    /// How many have ended.
+    completed: u64,
     lateness: Recorder<'a>,
     /// What the thread was running before, for `running`: a task may run a batch.
     running: Option<(&'a Running, (u64, u64))>,
@@ -48,7 +51,7 @@ impl<'a> Runs<'a> {
             running.begin(shard);
         }
         let lateness = Recorder::new(&shared.remote(shard).lateness);
-        Self { shared, lateness, running, until_look: 0, now_ns: 0, recorded: NOT_RECORDED }
+        Self { shared, shard, completed: 0, lateness, running, until_look: 0, now_ns: 0, recorded: NOT_RECORDED }
     }
 
     /// Looks at the clock now and then.
@@ -90,20 +93,28 @@ impl Run for Runs<'_> {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| task.run())) {
             self.report(panic);
         }
+        self.completed += 1;
     }
 
     fn periodic(&mut self, deadline: Subtick, run: PeriodicRun) {
         self.look();
         let shared = self.shared;
-        if let Err(panic) = run.run(shared, || self.record(deadline)) {
+        let mut has_begun = false;
+        let begins = || {
+            has_begun = true;
+            self.record(deadline);
+        };
+        if let Err(panic) = run.run(shared, begins) {
             self.report(panic);
         }
+        self.completed += u64::from(has_begun);
     }
 
     #[inline(always)]
     fn wake(&mut self, deadline: Subtick, waker: Option<Waker>) {
         self.look();
         self.record(deadline);
+        self.completed += 1;
         let Some(waker) = waker else { return };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
             self.report(panic);
@@ -120,6 +131,9 @@ impl Drop for Runs<'_> {
     fn drop(&mut self) {
         if let Some((running, before)) = self.running {
             running.restore(before);
+        }
+        if self.completed > 0 {
+            self.shared.count(self.shared.remote(self.shard), |counts| counts.completed.add(self.completed));
         }
     }
 }

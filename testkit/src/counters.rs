@@ -140,7 +140,12 @@ pub fn reconcile(stats: &Stats) -> Result<(), String> {
     for comparison in sum.against(&total) {
         check(comparison, || "the sum of the shards, and the engine".to_owned())?;
     }
-    check(total.whole(), || "the engine".to_owned())
+    check(total.whole(), || "the engine".to_owned())?;
+    // A thread may just be ending its batch.
+    if stats.completed > stats.fired {
+        return Err(format!("the engine: {} completed, of {} that fired", stats.completed, stats.fired));
+    }
+    Ok(())
 }
 
 fn check(comparison: Comparison, place: impl FnOnce() -> String) -> Result<(), String> {

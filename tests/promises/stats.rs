@@ -1,5 +1,6 @@
 //! `stats`: what the engine counts, on which thread, and how exact lateness is.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -242,4 +243,22 @@ fn the_slots_of_the_wheel_can_be_looked_at() {
     assert!(far.cancel());
     driver.turn();
     assert_eq!(occupied(), [[0; 0], []]);
+}
+
+#[test]
+fn what_has_completed_is_what_has_fired_when_nothing_runs_and_not_before() {
+    for mut rig in Rig::each(Timer::builder) {
+        let own = rig.timer.clone();
+        let seen = Arc::new(AtomicUsize::new(usize::MAX));
+        let saw = Arc::clone(&seen);
+        let look = move || saw.store(own.stats().completed as usize, Ordering::Relaxed);
+        rig.timer.schedule_detached(MS, look).expect("accepted");
+        rig.timer.schedule_detached(MS, || panic!("as this test wants it")).expect("accepted");
+        let periodic = rig.timer.schedule_at_fixed_rate(MS, MS, || ()).expect("accepted");
+        rig.walk(3);
+        assert_eq!(seen.load(Ordering::Relaxed), 0, "{}: its own run has not ended", rig.kind);
+        let stats = rig.timer.stats();
+        assert_eq!((stats.fired, stats.completed, stats.shards[0].completed), (5, 5, 5), "{}", rig.kind);
+        assert!(periodic.cancel());
+    }
 }
