@@ -2,14 +2,17 @@
 
 mod common;
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
-use tourbillon::{Timer, WorkerState};
+use tourbillon::{ManualClock, Timer, WorkerState};
 
 use common::{HOUR, HandedOver, MS, PATIENCE, Runs, assert_counters_reconcile, eventually, in_time};
 
@@ -100,6 +103,41 @@ fn timeouts_that_expire_after_the_runtimes_shutdown_run_on_the_worker() {
     eventually("both are counted", || timer.stats().caller_ran == 2);
     assert_eq!(timer.stats().panicked, 0);
     assert_eq!(timer.health().shards[0].worker, WorkerState::Running);
+}
+
+/// Tells the name of the thread that wakes it.
+struct WokenBy(Sender<String>);
+
+impl Wake for WokenBy {
+    fn wake(self: Arc<Self>) {
+        let by = thread::current().name().unwrap_or_default().to_owned();
+        self.0.send(by).expect("the test listens");
+    }
+}
+
+/// Lets futures come up together, and returns the names of the threads that wake them.
+fn who_wakes(futures: usize, timer: &Timer, clock: &ManualClock) -> Vec<String> {
+    let (tell, told) = channel();
+    let waker = Waker::from(Arc::new(WokenBy(tell)));
+    let mut sleeps: Vec<_> = (0..futures).map(|_| timer.sleep(MS)).collect();
+    for sleep in &mut sleeps {
+        assert!(Pin::new(sleep).poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    clock.advance(MS);
+    (0..futures).map(|_| told.recv_timeout(PATIENCE).expect("each is woken")).collect()
+}
+
+#[test]
+fn futures_that_come_up_together_are_woken_on_the_runtime_and_by_the_worker_once_it_has_gone() {
+    let (runtime, clock) = (runtime(1), ManualClock::new());
+    let builder = Timer::builder().shards(1).thread_name("the-engine").clock(clock.clone());
+    let timer = builder.executor(runtime.handle().clone()).build().expect("the options make sense");
+    assert_eq!(who_wakes(3, &timer, &clock), ["the-runtime"; 3]);
+    // For one, a task of the runtime would cost more than it spares.
+    assert_eq!(who_wakes(1, &timer, &clock), ["the-engine-0"]);
+    runtime.shutdown_timeout(PATIENCE);
+    assert_eq!(who_wakes(3, &timer, &clock), ["the-engine-0"; 3]);
+    assert_counters_reconcile(&timer.stats());
 }
 
 #[test]

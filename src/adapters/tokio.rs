@@ -34,6 +34,10 @@ use crate::timer::{ScheduleError, Timeout, Timer};
 /// * A batch is one task, of up to 256 closures, and does not yield in between. So closures should
 ///   be short, as the time between two `.await`s should be. Blocking work belongs in
 ///   `tokio::task::spawn_blocking`.
+/// * Futures that come up in one turn are woken by one task of the runtime. So many sleeping tasks
+///   cost the runtime one wake-up from outside, and not one each. That also holds for futures that
+///   are not of this runtime: they wait until it runs the task. A future that comes up alone is
+///   woken by the worker.
 /// * The runtime needs no time driver, because the engine takes its place.
 /// * On a current-thread runtime, closures run only while a thread is in its `block_on`.
 /// * **Nothing is lost when the runtime shuts down.** Timeouts that expire after that run on the
@@ -51,6 +55,11 @@ impl Executor for Handle {
         // spawns must still find the runtime.
         let _context = self.enter();
         drop(self.spawn(async move { expired.run() }));
+    }
+
+    fn wake(&self, sleepers: Expired) {
+        // A task costs more than one wake-up does.
+        if sleepers.len() == 1 { sleepers.run() } else { self.execute(sleepers) }
     }
 }
 

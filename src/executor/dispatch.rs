@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::runs::run_as;
 use super::runs::{call_hook, run_in_turn};
-use super::{Executor, Expired, run_here};
+use super::{Executor, Expired};
 use crate::engine::{Batch, Due, PART, Shared};
 use crate::panics::{self, CatchUnwind};
 use crate::time::RealTime;
@@ -56,6 +56,14 @@ impl Dispatch {
         let counted = executor.runs_all();
         Self { executor: CatchUnwind::new(executor), counted, in_turn, hooks, looks: None }
     }
+
+    fn give(&self, batch: Batch, to: impl FnOnce(&dyn Executor, Expired)) {
+        let engine = batch.shared().id();
+        let expired = if self.counted { Expired::begin(batch) } else { Expired::uncounted(batch) };
+        // Run as a task: if the executor shut its own engine down, it would wait for this very
+        // thread. If the executor panics, unwinding drops the batch, which runs it.
+        run_as(engine, || panics::catch(|| to(&**self.executor, expired)));
+    }
 }
 
 impl Sink for Dispatch {
@@ -77,15 +85,11 @@ impl Sink for Dispatch {
         if self.counted && batch.len() > PART {
             self.looks.get_or_insert_with(|| Looks { last: RealTime::now(), since: 0 }).since = 0;
         }
-        let engine = batch.shared().id();
-        let expired = if self.counted { Expired::begin(batch) } else { Expired::uncounted(batch) };
-        // Run as a task: if the executor shut its own engine down, it would wait for this very
-        // thread. If the executor panics, unwinding drops the batch, which runs it.
-        run_as(engine, || panics::catch(|| self.executor.execute(expired)));
+        self.give(batch, |executor, expired| executor.execute(expired));
     }
 
     fn wake(&mut self, wakes: Batch) {
-        run_here(wakes);
+        self.give(wakes, |executor, sleepers| executor.wake(sleepers));
     }
 
     fn sleeps_at_most(&mut self) -> Option<Duration> {

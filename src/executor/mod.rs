@@ -47,6 +47,16 @@ pub trait Executor: Send + Sync + 'static {
     /// never lost.
     fn execute(&self, expired: Expired);
 
+    /// Wakes all futures that came up in one turn, or arranges for another thread to wake them.
+    ///
+    /// By default the worker wakes them itself, one after the other, when its turn is over. A waker
+    /// that is called on a thread outside of its runtime costs that runtime a wake-up of its own.
+    /// So an executor that runs on the futures' runtime may wake them there, all in one task. If it
+    /// drops the batch, or panics, the worker wakes them.
+    fn wake(&self, sleepers: Expired) {
+        sleepers.run();
+    }
+
     /// Returns whether every batch that the executor is given is sure to run. A shutdown then waits
     /// for all of them.
     #[doc(hidden)]
@@ -74,6 +84,10 @@ impl Executor for Box<dyn Executor> {
         (**self).execute(expired);
     }
 
+    fn wake(&self, sleepers: Expired) {
+        (**self).wake(sleepers);
+    }
+
     fn runs_all(&self) -> bool {
         (**self).runs_all()
     }
@@ -86,6 +100,10 @@ impl Executor for Box<dyn Executor> {
 impl<E: Executor + ?Sized> Executor for Arc<E> {
     fn execute(&self, expired: Expired) {
         (**self).execute(expired);
+    }
+
+    fn wake(&self, sleepers: Expired) {
+        (**self).wake(sleepers);
     }
 
     fn runs_all(&self) -> bool {

@@ -8,6 +8,7 @@ mod global;
 mod intervals;
 mod sleeps;
 mod timeouts;
+mod wakes;
 
 use std::future::Future;
 use std::pin::Pin;

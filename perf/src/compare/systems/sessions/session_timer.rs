@@ -9,6 +9,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use pingora_timeout::Timeout;
 use pingora_timeout::fast_timeout::{FastOrTokioTimeout, fast_timeout};
+use tokio::runtime::Handle;
 use tourbillon::Timer;
 
 pub(super) trait SessionTimer: Send + Sized + 'static {
@@ -43,14 +44,15 @@ impl SessionTimer for tokio::time::Sleep {
     }
 }
 
-/// Ours has a thread of its own, and wakes the tasks from there.
+/// Ours has a thread of its own, and a task of the runtime wakes those that come up together.
 static ENGINE: OnceLock<Timer> = OnceLock::new();
 
 impl SessionTimer for tourbillon::Sleep {
     const OF_TOKIO: bool = false;
 
     fn start(sessions: usize) -> Result<()> {
-        let timer = Timer::builder().capacity(2 * sessions).build().context("the engine refused its options")?;
+        let builder = Timer::builder().capacity(2 * sessions).executor(Handle::current());
+        let timer = builder.build().context("the engine refused its options")?;
         // A second server of the same process, as in a test, goes on with the first one's.
         let _ = ENGINE.set(timer);
         Ok(())
