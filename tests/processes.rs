@@ -15,7 +15,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use tourbillon::{BuildError, Builder, Inline, Pinning, Timer};
+use tourbillon::{BuildError, Builder, Inline, Pinning, ShutdownError, Timer};
 
 use child::in_child;
 use common::{PATIENCE, allowed_cores, cores_in, eventually, in_time, threads_named};
@@ -256,4 +256,30 @@ fn forked_processes_do_not_all_pin_their_worker_to_the_same_core() {
         usize::from_ne_bytes(core)
     };
     assert_not_all_the_same(&(0..PROCESSES).map(core).collect::<Vec<usize>>());
+}
+
+#[test]
+fn the_global_engine_is_the_one_that_was_built_first_and_stays_it() {
+    const TEST: &str = "the_global_engine_is_the_one_that_was_built_first_and_stays_it";
+    let build = |shards| Timer::builder().shards(shards).build_global();
+    match part().as_deref() {
+        None => ["built", "used before"].iter().for_each(|part| drop(run(TEST, part, &allowed_cores()))),
+        Some("built") => {
+            assert_eq!(build(0).unwrap_err(), BuildError::Zero { option: "shards" }, "and nothing is built");
+            let timer = build(3).expect("it is the first");
+            assert_eq!((timer.shards(), Timer::global().shards()), (3, 3));
+            assert_eq!(build(2).unwrap_err(), BuildError::GlobalExists);
+            let (send, receive) = channel();
+            timer
+                .schedule_detached(Duration::from_millis(1), move || send.send(()).expect("the test waits"))
+                .expect("accepted");
+            receive.recv_timeout(PATIENCE).expect("the refused one took nothing with it");
+            assert_eq!(timer.shutdown().unwrap_err(), ShutdownError::Global);
+        }
+        Some(_) => {
+            let shards = Timer::global().shards();
+            assert_eq!(build(shards + 1).unwrap_err(), BuildError::GlobalExists);
+            assert_eq!(Timer::global().shards(), shards);
+        }
+    }
 }

@@ -63,6 +63,30 @@ impl Builder {
         Ok(Timer::new_on(engine))
     }
 
+    /// Makes the global engine of the process, which [`Timer::global`] returns from then on. The free
+    /// functions, such as [`sleep`](crate::sleep), and the adapters go by it.
+    ///
+    /// Call it once, at the start of `main`: an engine that is global stays so. The call is
+    /// otherwise [`build`](Self::build). The idea and the name are rayon's.
+    ///
+    /// ```standalone_crate
+    /// use std::time::Duration;
+    /// use tourbillon::Timer;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// Timer::builder().tick_duration(Duration::from_micros(100)).build_global()?;
+    /// Timer::global().schedule_detached(Duration::from_millis(5), || println!("on that engine"))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Returns the errors of [`build`](Self::build), and [`BuildError::GlobalExists`] if there is a
+    /// global engine already. A library should leave the choice to the program that it is part of.
+    pub fn build_global(self) -> Result<&'static Timer, BuildError> {
+        self.build()?.set_global().map_err(|_| BuildError::GlobalExists)
+    }
+
     /// Makes an engine without threads, which the [`Driver`] turns.
     ///
     /// It does not use `executor`, `wait` and `pinning`. The call allocates as

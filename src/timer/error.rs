@@ -238,6 +238,10 @@ pub enum BuildError {
         /// The ticks of a wheel, rounded up to a power of two.
         ticks_per_wheel: usize,
     },
+    /// The process has a global engine already: an earlier `build_global`, or a use of
+    /// [`Timer::global`](crate::Timer::global), has made it. Call `build_global` before all that
+    /// uses timers.
+    GlobalExists,
 }
 
 impl fmt::Display for BuildError {
@@ -265,6 +269,9 @@ impl fmt::Display for BuildError {
                 f,
                 "there is no memory for {shards} shards, each with {levels} levels of {ticks_per_wheel} ticks_per_wheel, which take up \
                  to 256 bytes a tick: less of one of the three will do"
+            ),
+            Self::GlobalExists => f.write_str(
+                "the process has a global engine already: call build_global first thing in main, and only once",
             ),
         }
     }

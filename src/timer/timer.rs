@@ -82,9 +82,11 @@ impl Timer {
         Self::builder().build()
     }
 
-    /// Returns the global engine of the process, with the defaults.
+    /// Returns the global engine of the process.
     ///
-    /// The first call makes the engine, which is never dropped. It is for code that needs a timer
+    /// The first call makes the engine with the defaults, unless
+    /// [`Builder::build_global`](crate::Builder::build_global) has made it before. It is never
+    /// dropped. It is for code that needs a timer
     /// now and then and has none at hand. Its threads start with its first timeout. They do not
     /// keep the process from ending.
     ///
@@ -108,6 +110,12 @@ impl Timer {
     /// Returns the global engine, or `None` if there is no memory for it.
     pub(crate) fn try_global() -> Option<&'static Timer> {
         GLOBAL.get().or_else(|| Timer::new().ok().map(|timer| GLOBAL.get_or_init(|| timer)))
+    }
+
+    /// Makes this engine the global one. Gives it back if there is one already.
+    pub(super) fn set_global(self) -> Result<&'static Timer, Timer> {
+        GLOBAL.set(self)?;
+        Ok(Self::global())
     }
 
     pub(super) fn is_global(&self) -> bool {
