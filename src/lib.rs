@@ -280,9 +280,9 @@ pub use future::{Elapsed, Interval, Sleep, TimeoutFuture};
 pub use future::{interval, interval_at, sleep, sleep_until, timeout, timeout_at};
 pub use time::{Clock, ManualClock};
 pub use timer::{
-    BuildError, Builder, Driver, Group, Health, LevelStats, Periodic, Refusal, Reusable, Run, ScheduleError, Shard,
-    ShardHealth, ShardStats, Shutdown, ShutdownError, ShutdownFuture, Stats, Timeout, TimeoutGuard, Timer, Unfired,
-    WorkerState,
+    BuildError, Builder, Driver, Group, Health, LevelStats, PendingTimeout, Periodic, Refusal, Reusable, Run,
+    ScheduleError, Shard, ShardHealth, ShardStats, Shutdown, ShutdownError, ShutdownFuture, Stats, Timeout,
+    TimeoutGuard, TimeoutKind, Timer, Unfired, WorkerState,
 };
 pub use worker::{Pinning, Turn, WaitStrategy};
 

@@ -136,7 +136,12 @@ impl Arena {
     /// Returns how many entries are not free.
     #[cfg(loom)]
     pub(crate) fn in_use(&self) -> usize {
-        self.chunks.iter().flat_map(Chunk::issued).filter(|entry| entry.is_in_use()).count()
+        self.entries().filter(|entry| entry.is_in_use()).count()
+    }
+
+    /// Returns all entries that were ever handed out, for a look that decides nothing.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.chunks.iter().flat_map(Chunk::issued)
     }
 
     /// Makes the final sweep, when the engine's last owner has gone. Returns true if no handle is
@@ -153,7 +158,7 @@ impl Arena {
         let arena = unsafe { &*this };
         // SAFETY: the engine's last owner has gone, and this is its sweep.
         let is_held = |entry: &&Entry| unsafe { entry.orphan() };
-        let held = arena.chunks.iter().flat_map(Chunk::issued).filter(is_held).count();
+        let held = arena.entries().filter(is_held).count();
         // Handles that were counted early in the sweep may have gone already. The bias keeps the
         // number above zero until all are counted.
         subtract(&arena.orphans, ORPHAN_BIAS - held)

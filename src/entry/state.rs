@@ -188,8 +188,13 @@ impl State {
     /// Returns whether it will run; for a periodic timeout, run again. Acquire, here and below: a
     /// thread that sees an end sees what led to it.
     pub(crate) fn is_pending(&self) -> bool {
+        self.seen_pending().is_some()
+    }
+
+    /// Returns the word if it is [pending](Self::is_pending).
+    pub(super) fn seen_pending(&self) -> Option<Snapshot> {
         let word = self.0.load(Ordering::Acquire);
-        phase_of(word) == PENDING || is_running(word)
+        (phase_of(word) == PENDING || is_running(word)).then_some(Snapshot(word))
     }
 
     pub(crate) fn is_expired(&self) -> bool {
@@ -320,7 +325,17 @@ impl State {
     /// [copied the task](super::Entry::copy_task) before.
     #[inline]
     pub(crate) fn claim(&self, seen: Snapshot, now: Subtick) -> Expire {
-        self.end_wait(seen, now, |word| (word & !(PHASE | ENGINE)) | EXPIRED, |_| Expire::FireLast)
+        self.end_wait(
+            seen,
+            now,
+            |word| (word & !(PHASE | ENGINE)) | EXPIRED,
+            |_| {
+                // The caller is going to free the entry. A thread that looks for pending ones must not
+                // find it.
+                self.0.store(FREE, Ordering::Relaxed);
+                Expire::FireLast
+            },
+        )
     }
 
     /// Ends the wait of a timeout that is due: by an exchange for the word that `ended` makes, or

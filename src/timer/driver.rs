@@ -47,6 +47,34 @@ type Callback = CatchUnwind<Box<dyn Fn() + Send + Sync>>;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Timeouts that wake no loop
+///
+/// Housekeeping can wait until the loop runs anyway, and should not keep a program from ending when
+/// nothing else is pending: libuv's `uv_unref`, and Linux's deferrable timers. Put such timeouts on
+/// a second driven engine, turn both, and ask only the first when to come back. A second engine
+/// costs nothing in the first one's calls.
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon::{ManualClock, Timer};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let clock = ManualClock::new();
+/// let (requests, mut driver) = Timer::builder().clock(clock.clone()).build_driven()?;
+/// let (housekeeping, mut deferrable) = Timer::builder().clock(clock.clone()).build_driven()?;
+/// let minute = Duration::from_secs(60);
+/// housekeeping.schedule_every(minute, |_| println!("sweeps the cache"))?;
+/// let request = requests.schedule(5 * minute, || println!("too late"))?;
+/// while let Some(at) = driver.next_wakeup() {
+///     clock.advance(at - clock.now()); // a real loop waits for its sockets here
+///     driver.turn();
+///     deferrable.turn(); // with what has become due meanwhile
+/// }
+/// assert!(!request.is_pending() && housekeeping.stats().fired > 0);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Driver {
     shared: SharedRef,
     shards: DrivenShards,

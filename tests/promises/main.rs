@@ -25,6 +25,7 @@ mod order;
 mod outcomes;
 mod panics;
 mod pauses;
+mod pending;
 mod periodic;
 mod periodic_ends;
 mod ranges;

@@ -168,7 +168,7 @@ fn due_entries_expire_unless_reset_queued_and_a_shutdown_expires_all_pending() {
         was if !was.is_pending() => Err(Expire::Cancelled),
         Seen { reset_queued: true, .. } => Err(Expire::ResetQueued),
         _ if now < 10 => Err(Expire::NotBefore(Subtick::new(10))),
-        // Nobody else is left to look at the word.
+        // Nobody else is left to decide by the word.
         Seen { handle: false, group: false, .. } => Ok(None),
         _ => Ok(Some(())),
     };
@@ -196,7 +196,7 @@ fn due_entries_expire_unless_reset_queued_and_a_shutdown_expires_all_pending() {
             |answer, was, is| {
                 let expected = match look(was, now) {
                     Err(no) => (no, was),
-                    Ok(None) => (Expire::FireLast, was),
+                    Ok(None) => (Expire::FireLast, Seen::of(0)),
                     Ok(Some(())) => (Expire::Fire, Seen { phase: 2, engine: false, ..was }),
                 };
                 assert_eq!((answer, is), expected, "{was:?}");
