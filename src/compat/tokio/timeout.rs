@@ -96,9 +96,9 @@ impl fmt::Display for Elapsed {
 
 impl Error for Elapsed {}
 
-/// The error is one of [`io::ErrorKind::TimedOut`].
+/// The error is [`io::ErrorKind::TimedOut`], with no other inside, as in Tokio.
 impl From<Elapsed> for io::Error {
-    fn from(elapsed: Elapsed) -> Self {
-        Self::new(io::ErrorKind::TimedOut, elapsed)
+    fn from(_: Elapsed) -> Self {
+        io::ErrorKind::TimedOut.into()
     }
 }
