@@ -278,6 +278,19 @@ async fn a_task_that_awaits_ready_sleeps_lets_others_run() {
     }
 }
 
+#[tokio::test]
+async fn a_task_that_awaits_limits_that_have_ended_lets_others_run() {
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopping = Arc::clone(&stop);
+    tokio::spawn(async move { stopping.store(true, Ordering::Relaxed) });
+    let mut limits = 0;
+    while !stop.load(Ordering::Relaxed) {
+        assert!(timeout(Duration::ZERO, pending::<()>()).await.is_err());
+        limits += 1;
+        assert!(limits < 10_000, "the other task has not run");
+    }
+}
+
 /// Asserts which ticks come now, by their distance from `start`.
 fn assert_ticks(interval: &mut Interval, start: Instant, ms: &[u32]) {
     for &ms in ms {

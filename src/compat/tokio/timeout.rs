@@ -2,11 +2,12 @@
 
 use std::error::Error;
 use std::fmt;
-use std::future::{Future, IntoFuture};
+use std::future::{Future, IntoFuture, ready};
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
 
+use ::tokio::task::coop::{cooperative, has_budget_remaining};
 use pin_project_lite::pin_project;
 
 use super::context::with_timer;
@@ -49,8 +50,9 @@ pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::Int
 pin_project! {
     /// A future with a time limit. [`timeout`] and [`timeout_at`] make it.
     ///
-    /// Each poll polls the inner future first. The limit is looked at also when the inner future
-    /// has used up the task's budget.
+    /// Each poll polls the inner future first. Like Tokio's it takes part in cooperative scheduling:
+    /// a task whose limits have all ended yields now and then. The limit is looked at also when the
+    /// inner future has used up the task's budget.
     #[derive(Debug)]
     #[must_use = "futures do nothing unless they are awaited or polled"]
     pub struct Timeout<T> {
@@ -80,7 +82,14 @@ impl<T: Future> Future for Timeout<T> {
     type Output = Result<T::Output, Elapsed>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.project().inner.poll(context).map_err(|_| Elapsed(()))
+        let had_budget = has_budget_remaining();
+        match ready!(self.project().inner.poll(context)) {
+            Ok(output) => Poll::Ready(Ok(output)),
+            // The inner future has used it up, and would do so each time.
+            Err(_) if had_budget && !has_budget_remaining() => Poll::Ready(Err(Elapsed(()))),
+            // The end of a limit costs a part of the budget. Without one the task comes back.
+            Err(_) => pin!(cooperative(ready(Err(Elapsed(()))))).poll(context),
+        }
     }
 }
 
