@@ -1,4 +1,4 @@
-//! The limits of an HTTP/2 connection one of whose streams is a tunnel.
+//! The limits of an HTTP/2 connection that has a tunnel, or that does nothing but ping.
 
 use std::convert::Infallible;
 use std::sync::atomic::AtomicBool;
@@ -111,6 +111,34 @@ fn an_http_2_client_that_takes_nothing_is_closed_though_it_has_a_tunnel() {
         })
         .await;
         assert!(!served.await.expect("no panic"), "it ends with an error");
+        assert_eq!(ended(&limits), (0, 1, 0));
+    });
+}
+
+#[test]
+fn an_http_2_connection_that_only_pings_is_idle() {
+    without_tokios_timer("a server", async {
+        let (timer, clock) = by_hand();
+        let limits = limits(&timer);
+        let (client, stream) = connection().await;
+        let (io, service) = limits.apply(stream, service_fn(hello));
+        let served =
+            tokio::spawn(async move { auto::Builder::new(TokioExecutor::new()).serve_connection(io, service).await });
+        let pings = Timer::builder().clock(clock.clone()).build().expect("the options make sense");
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.timer(pings.clone()).keep_alive_interval(IDLE / 4).keep_alive_while_idle(true);
+        let (mut requests, connection) = builder.handshake(TokioIo::new(client)).await.expect("it speaks HTTP/2");
+        tokio::spawn(connection);
+        let answer = requests.send_request(Request::new(Empty::<Bytes>::new())).await.expect("an answer");
+        answer.collect().await.expect("its body");
+        let answered = pings.stats().fired;
+        until("the server closes it", || {
+            // A fraction at a time, so that each ping is answered before the next is due.
+            clock.advance(IDLE / 1000);
+            served.is_finished()
+        })
+        .await;
+        assert!(pings.stats().fired > answered + 2, "it has pinged meanwhile");
         assert_eq!(ended(&limits), (0, 1, 0));
     });
 }
