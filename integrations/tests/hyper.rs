@@ -5,6 +5,8 @@
 mod common;
 #[path = "hyper/flush.rs"]
 mod flush;
+#[path = "hyper/http_2.rs"]
+mod http_2;
 #[path = "hyper/limits.rs"]
 mod limits;
 

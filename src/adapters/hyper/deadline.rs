@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::connection::{Connection, Requests};
+use super::frames::may_be_an_answer;
 use crate::Sleep;
 use crate::sync::{Arc, Ordering};
 
@@ -81,7 +82,24 @@ impl Deadline {
         }
     }
 
-    /// Notes that bytes have been written, or polls the limit because none could be.
+    /// Notes that some of `bytes` have been written, or polls the limit because none could be.
+    pub(super) fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        // Else they answer a ping or settings of the client, which may send those for ever.
+        let may_be_an_answer = match &written {
+            Poll::Ready(Ok(count)) if self.connection.is_http_2() && !self.is_stalled => {
+                bytes.get(..*count).is_none_or(may_be_an_answer)
+            }
+            _ => true,
+        };
+        if may_be_an_answer { self.poll_written(context, written) } else { written }
+    }
+
+    /// Notes that the client takes what is written to it, or polls the limit because it does not.
     pub(super) fn poll_written<T>(
         &mut self,
         context: &mut Context<'_>,

@@ -2,16 +2,17 @@
 
 use std::error::Error;
 use std::fmt;
-use std::future::{Future, IntoFuture};
+use std::future::{Future, IntoFuture, ready};
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
 
+use ::tokio::task::coop::{cooperative, has_budget_remaining};
 use pin_project_lite::pin_project;
 
-use super::context::with_timer;
+use super::context::{Leaves, with_timer};
 use super::{Duration, Instant};
-use crate::TimeoutFuture;
+use crate::{TimeoutFuture, Timer};
 
 /// Gives a future a time limit, like `tokio::time::timeout`. The limit counts from this call.
 ///
@@ -33,7 +34,7 @@ pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoF
     match Instant::now().checked_add(duration) {
         Some(deadline) => timeout_at(deadline, future),
         // It never comes.
-        None => Timeout { inner: with_timer(|timer| timer.timeout(Duration::MAX, future.into_future())) },
+        None => Timeout::of(|timer| timer.timeout(Duration::MAX, future.into_future())),
     }
 }
 
@@ -43,23 +44,31 @@ pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoF
 /// As for [`sleep`](super::sleep).
 #[track_caller]
 pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
-    Timeout { inner: with_timer(|timer| timer.timeout_at(deadline.into_std(), future.into_future())) }
+    Timeout::of(|timer| timer.timeout_at(deadline.into_std(), future.into_future()))
 }
 
 pin_project! {
     /// A future with a time limit. [`timeout`] and [`timeout_at`] make it.
     ///
-    /// Each poll polls the inner future first. The limit is looked at also when the inner future
-    /// has used up the task's budget.
+    /// Each poll polls the inner future first. Like Tokio's it takes part in cooperative
+    /// scheduling: a task whose limits have all ended yields now and then. The limit is looked at
+    /// also when the inner future has used up the task's budget.
     #[derive(Debug)]
     #[must_use = "futures do nothing unless they are awaited or polled"]
     pub struct Timeout<T> {
         #[pin]
         inner: TimeoutFuture<T>,
+        _leaves: Leaves,
     }
 }
 
 impl<T> Timeout<T> {
+    #[track_caller]
+    fn of(make: impl FnOnce(&Timer) -> TimeoutFuture<T>) -> Self {
+        let (inner, _leaves) = with_timer(make);
+        Self { inner, _leaves }
+    }
+
     /// Returns the inner future.
     pub fn get_ref(&self) -> &T {
         self.inner.get_ref()
@@ -80,7 +89,14 @@ impl<T: Future> Future for Timeout<T> {
     type Output = Result<T::Output, Elapsed>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.project().inner.poll(context).map_err(|_| Elapsed(()))
+        let had_budget = has_budget_remaining();
+        match ready!(self.project().inner.poll(context)) {
+            Ok(output) => Poll::Ready(Ok(output)),
+            // The inner future has used it up, and would do so each time.
+            Err(_) if had_budget && !has_budget_remaining() => Poll::Ready(Err(Elapsed(()))),
+            // The end of a limit costs a part of the budget. Without one the task comes back.
+            Err(_) => pin!(cooperative(ready(Err(Elapsed(()))))).poll(context),
+        }
     }
 }
 
@@ -96,9 +112,9 @@ impl fmt::Display for Elapsed {
 
 impl Error for Elapsed {}
 
-/// The error is one of [`io::ErrorKind::TimedOut`].
+/// The error is [`io::ErrorKind::TimedOut`], with no other inside, as in Tokio.
 impl From<Elapsed> for io::Error {
-    fn from(elapsed: Elapsed) -> Self {
-        Self::new(io::ErrorKind::TimedOut, elapsed)
+    fn from(_: Elapsed) -> Self {
+        io::ErrorKind::TimedOut.into()
     }
 }
