@@ -199,8 +199,8 @@
 //! * `hyper`: a [`Timer`] is hyper's timer (1.8 or later), for servers, clients and the pools of
 //!   hyper-util. `hyper::Limits` gives a server's connections limits for the header, for being
 //!   idle, and for a request.
-//! * `metrics`: the counters, gauges and lateness of [`Timer::stats`], and [`Timer::health`], through
-//!   the `metrics` facade (0.24), for Prometheus and others.
+//! * `metrics`: the counters, gauges and lateness of [`Timer::stats`], and [`Timer::health`],
+//!   through the `metrics` facade (0.24), for Prometheus and others.
 //! * `quinn`: a runtime for QUIC connections (quinn 0.11) whose timers and clock are the engine's.
 //! * `rayon`: a Rayon pool is an [`Executor`].
 //! * `stream`: an [`Interval`] is a `Stream`.
