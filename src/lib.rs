@@ -132,11 +132,12 @@
 //!
 //! # Lateness
 //!
-//! A timeout is late by the time that the system takes to wake a thread, and by the tasks that run
-//! before it in the executor. Those of one tick run together, when the last of them is due. So a
-//! timeout that shares its tick with others is late by up to one tick more, and one that is alone
-//! in its tick is not. The engine counts a delay from a cheap clock, which may be some 20 µs ahead.
-//! So a timeout may be as much later, and is never earlier.
+//! [`Lateness`](Lateness#what-lateness-is) defines it, and says what is recorded. A timeout is late
+//! by the time that the system takes to wake a thread, and by the tasks that run before it in the
+//! executor. Those of one tick run together, when the last of them is due. So a timeout that shares
+//! its tick with others is late by up to one tick more, and one that is alone in its tick is not.
+//! The engine counts a delay from a cheap clock, which may be some 20 µs ahead. So a timeout may be
+//! as much later, and is never earlier.
 //!
 //! A deadline that lies on a tick is not moved to the next one; such deadlines come from
 //! [`Timer::schedule_at`], or from a clock that is moved by hand. A task whose delay is zero or
@@ -180,6 +181,7 @@
 //! | [`Timer::shutdown_async`] | the same, for async code: it does not block |
 //! | [`Timer::health`] | whether each worker runs and is on time, and which shard has a task that is stuck |
 //! | [`Timer::stats`] | counters of the engine and of each shard, a histogram of lateness, the occupied slots of each wheel |
+//! | [`LatenessWindow`] | the lateness of the last minute |
 //! | [`Timer::global`] | the global engine of the process, which cannot be shut down |
 //! | [`Timer::shrink`] | gives memory that no timeout uses back to the system |
 //! | [`Builder::build_driven`], [`Driver`] | an engine without threads, which an event loop turns |
@@ -197,8 +199,8 @@
 //! * `hyper`: a [`Timer`] is hyper's timer (1.8 or later), for servers, clients and the pools of
 //!   hyper-util. `hyper::Limits` gives a server's connections limits for the header, for being
 //!   idle, and for a request.
-//! * `metrics`: the counters, gauges and lateness of [`Timer::stats`] through the `metrics` facade
-//!   (0.24), for Prometheus and others.
+//! * `metrics`: the counters, gauges and lateness of [`Timer::stats`], and [`Timer::health`],
+//!   through the `metrics` facade (0.24), for Prometheus and others.
 //! * `quinn`: a runtime for QUIC connections (quinn 0.11) whose timers and clock are the engine's.
 //! * `rayon`: a Rayon pool is an [`Executor`].
 //! * `stream`: an [`Interval`] is a `Stream`.
@@ -273,7 +275,7 @@ pub use adapters::quinn;
 #[cfg(feature = "tower")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tower")))]
 pub use adapters::tower;
-pub use count::Lateness;
+pub use count::{Lateness, LatenessWindow};
 pub use entry::MissedTicks;
 pub use executor::{Executor, Expired, Inline, ThreadPool};
 pub use future::{Elapsed, Interval, Sleep, TimeoutFuture};

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit, with_local_recorder};
+use metrics_exporter_prometheus::PrometheusBuilder;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use tourbillon::metrics::{Publisher, publish_every};
 use tourbillon::{Inline, Refusal, Stats, Timer};
@@ -68,11 +69,16 @@ fn assert_is_published(seen: &Seen, stats: &Stats) {
             [counter("wakeups"), counter("turns"), counter("turns_over_budget"), counter("panicked_turns")],
             [shard.wakeups, shard.turns, shard.turns_over_budget, shard.panicked_turns]
         );
-        assert_eq!(counter("lateness_recorded"), shard.lateness.count());
+        assert_eq!([counter("waits"), counter("lateness_recorded")], [shard.waits, shard.lateness.count()]);
         assert_eq!([gauge("pending"), gauge("inbox_depth")], [shard.pending as f64, shard.inbox_depth as f64]);
         assert_eq!([gauge("linked"), gauge("pinned_core")], [shard.linked as f64, -1.0]);
         assert_eq!(late("0.5"), shard.lateness.percentile(50.0).as_secs_f64());
         assert_eq!(late("1"), shard.lateness.max().as_secs_f64());
+        let histogram = |name: &str| gauge(&format!("lateness_histogram_seconds_{name}"));
+        assert_eq!(histogram("count"), shard.lateness.count() as f64);
+        let sum = histogram("sum");
+        let most = shard.lateness.max().as_secs_f64() * shard.lateness.count() as f64;
+        assert!(sum <= most && (sum > 0.0 || most == 0.0), "{sum} s of {most} s at most");
     }
     let late = |quantile: &str| seen.gauge(&format!("tourbillon_lateness_seconds{{quantile={quantile}}}"));
     for (quantile, percent) in [("0.5", 50.0), ("0.9", 90.0), ("0.99", 99.0), ("0.999", 99.9), ("1", 100.0)] {
@@ -180,7 +186,8 @@ fn each_metric_is_described_and_stands_in_the_table_of_the_docs() {
     assert!(publisher.publish());
     let seen = Seen::by(&recorder);
     for (key, (unit, is, value)) in &seen.0 {
-        let wanted = if key.contains("_seconds") { Unit::Seconds } else { Unit::Count };
+        let counts = ["_seconds_bucket{", "_seconds_count{"].iter().any(|name| key.contains(name));
+        let wanted = if key.contains("_seconds") && !counts { Unit::Seconds } else { Unit::Count };
         assert_eq!(*unit, Some(wanted), "{key}");
         assert!(is.as_ref().is_some_and(|is| !is.is_empty()), "{key}");
         assert_eq!(matches!(value, DebugValue::Counter(_)), key.contains("_total{"), "{key}");
@@ -188,6 +195,138 @@ fn each_metric_is_described_and_stands_in_the_table_of_the_docs() {
     let docs = include_str!("../../src/adapters/metrics.rs").lines();
     let rows = docs.filter_map(|line| line.strip_prefix("//! | `")?.split('`').next());
     assert_eq!(seen.names(), rows.collect());
+}
+
+#[test]
+fn quantiles_forget_what_was_late_a_minute_ago_and_the_histogram_does_not() {
+    let recorder = DebuggingRecorder::new();
+    let (timer, mut driver, clock) = driven_by(Timer::builder().shards(1));
+    let mut be_late = |by: Duration| {
+        timer.schedule_detached(MS, || ()).expect("accepted");
+        clock.advance(MS + by);
+        assert_eq!(settle(&mut driver, &clock), 1);
+    };
+    be_late(5_000 * MS);
+    let publisher = with_local_recorder(&recorder, || Publisher::new(&timer));
+    let publish = || {
+        assert!(publisher.publish());
+        let seen = Seen::by(&recorder);
+        let max = seen.gauge("tourbillon_lateness_seconds{quantile=1}");
+        assert_eq!(seen.gauge("tourbillon_shard_lateness_seconds{quantile=1,shard=0}"), max, "it has one shard");
+        (max, seen.gauge("tourbillon_lateness_histogram_seconds_count{shard=0}"))
+    };
+    assert_eq!(publish(), (0.0, 1.0), "it was late before the publisher was there");
+    be_late(900 * MS);
+    for second in 0..60 {
+        let (max, count) = publish();
+        assert!((0.899..0.957).contains(&max) && count == 2.0, "{max} in second {second}");
+        clock.advance(1_000 * MS);
+    }
+    (0..6).for_each(|_| {
+        publish();
+        clock.advance(1_000 * MS);
+    });
+    assert_eq!(publish(), (0.0, 2.0), "nothing ran in the last minute");
+    be_late(2 * MS);
+    let (max, count) = publish();
+    assert!((0.001_9..0.002_2).contains(&max) && count == 3.0, "{max}");
+}
+
+#[test]
+fn an_engine_that_is_behind_is_published_as_not_healthy() {
+    let recorder = DebuggingRecorder::new();
+    let (timer, mut driver, clock) = driven_by(Timer::builder().shards(1));
+    let publisher = with_local_recorder(&recorder, || Publisher::new(&timer));
+    timer.schedule_detached(MS, || ()).expect("accepted");
+    driver.turn();
+    let publish = || {
+        assert!(publisher.publish());
+        let seen = Seen::by(&recorder);
+        let of_shard = |name: &str| seen.gauge(&format!("tourbillon_{name}_seconds{{shard=0}}"));
+        (seen.gauge("tourbillon_healthy{}"), of_shard("behind"), of_shard("stuck_task"))
+    };
+    assert_eq!(publish(), (1.0, 0.0, 0.0));
+    // Nobody turns it.
+    clock.advance(3_000 * MS);
+    let behind = timer.health().shards[0].behind;
+    assert!(!timer.health().is_healthy() && behind > 2_000 * MS, "{behind:?}");
+    assert_eq!(publish(), (0.0, behind.as_secs_f64(), 0.0));
+    assert_eq!(settle(&mut driver, &clock), 1);
+    assert_eq!(publish(), (1.0, 0.0, 0.0));
+}
+
+/// A line of a page for Prometheus: the name, the labels, and the value.
+type Sample = (String, BTreeMap<String, String>, f64);
+
+/// Reads a page as Prometheus does. Asserts that each metric has one type, and stands beneath it.
+fn read(page: &str) -> Vec<Sample> {
+    let (mut types, mut samples) = (BTreeSet::new(), Vec::new());
+    let mut family = "";
+    for line in page.lines().filter(|line| !line.is_empty() && !line.starts_with("# HELP ")) {
+        if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|line| line.split_once(' ')) {
+            assert!(matches!(kind, "counter" | "gauge") && types.insert(name), "{line}");
+            family = name;
+            continue;
+        }
+        let (metric, value) = line.rsplit_once(' ').expect("a value");
+        let (name, labels) = metric.split_once('{').unwrap_or((metric, "}"));
+        assert_eq!(name, family);
+        let labels = labels.strip_suffix('}').expect("an end").split(',').filter(|label| !label.is_empty());
+        let label = |label: &str| {
+            let (key, value) = label.split_once('=').expect("a label");
+            (key.to_owned(), value.trim_matches('"').to_owned())
+        };
+        samples.push((name.to_owned(), labels.map(label).collect(), value.parse().expect("a number")));
+    }
+    samples
+}
+
+#[test]
+fn prometheus_reads_a_histogram_whose_buckets_hold_exactly_the_values_below_their_ends() {
+    const NAME: &str = "tourbillon_lateness_histogram_seconds";
+    for recommended_names in [false, true] {
+        let recorder = PrometheusBuilder::new().with_recommended_naming(recommended_names).build_recorder();
+        let (timer, mut driver, clock) = driven_by(Timer::builder().shards(2));
+        let publisher = with_local_recorder(&recorder, || Publisher::new(&timer));
+        // Each ends on a tick, so that what is late is known to the nanosecond.
+        let mut exact = Vec::new();
+        for key in 0..400_u32 {
+            drop(timer.shard_for(&key).schedule(2 * MS, || ()).expect("accepted"));
+            let late_ns = u64::from(key).pow(4) * 2 + u64::from(key);
+            clock.advance(2 * MS + Duration::from_nanos(late_ns));
+            assert_eq!(settle(&mut driver, &clock), 1);
+            exact.push(Duration::from_nanos(late_ns));
+            clock.advance(MS - Duration::from_nanos(late_ns % 1_000_000));
+        }
+        assert!(publisher.publish());
+        let page = read(&recorder.handle().render());
+        let series =
+            |suffix: &str| page.iter().filter(|(name, ..)| *name == format!("{NAME}{suffix}")).collect::<Vec<_>>();
+
+        for shard in ["0", "1"] {
+            let of_shard = |sample: &&&Sample| sample.1["shard"] == shard;
+            let mut buckets: Vec<(f64, f64)> = series("_bucket")
+                .iter()
+                .filter(of_shard)
+                .map(|(_, labels, count)| (labels["le"].parse().expect("a number, or +Inf"), *count))
+                .collect();
+            buckets.sort_by(|one, other| one.0.total_cmp(&other.0));
+            assert!(buckets.len() == 21 && buckets.is_sorted_by(|one, other| one.0 < other.0 && one.1 <= other.1));
+            let count = series("_count").iter().filter(of_shard).map(|sample| sample.2).sum::<f64>();
+            assert_eq!(buckets[20], (f64::INFINITY, count));
+            assert!(count > 100.0, "both shards have runs");
+        }
+        // `sum by (le)`.
+        for (_, labels, _) in series("_bucket").iter().filter(|sample| sample.1["shard"] == "0") {
+            let le: f64 = labels["le"].parse().expect("a number, or +Inf");
+            let sum: f64 =
+                series("_bucket").iter().filter(|sample| sample.1["le"] == labels["le"]).map(|sample| sample.2).sum();
+            assert_eq!(sum, exact.iter().filter(|late| late.as_secs_f64() <= le).count() as f64, "{le}");
+        }
+        let (sum, all): (f64, f64) =
+            (series("_sum").iter().map(|sample| sample.2).sum(), exact.iter().map(Duration::as_secs_f64).sum());
+        assert!((sum - all).abs() <= all / 32.0, "{sum} s for {all} s");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Publishes the counters, gauges and lateness of [`Timer::stats`] through the crate
-//! [`metrics`](::metrics), for Prometheus or any other of its exporters. With the feature
-//! `metrics`.
+//! Publishes the counters, gauges and lateness of [`Timer::stats`], and what [`Timer::health`]
+//! says, through the crate [`metrics`](::metrics), for Prometheus or any other of its exporters.
+//! With the feature `metrics`.
 //!
 //! ```
 //! use std::time::Duration;
@@ -24,6 +24,7 @@
 //! | `tourbillon_cancelled_total` | counter | `shard` | [`Stats::cancelled`] |
 //! | `tourbillon_returned_total` | counter | `shard` | [`Stats::returned`] |
 //! | `tourbillon_rejected_total` | counter | `shard` | [`Stats::rejected`] |
+//! | `tourbillon_waits_total` | counter | `shard` | [`Stats::waits`] |
 //! | `tourbillon_reset_total` | counter | `shard` | [`Stats::reset`] |
 //! | `tourbillon_relinked_total` | counter | `shard` | [`Stats::relinked`] |
 //! | `tourbillon_cascaded_total` | counter | `shard` | [`Stats::cascaded`] |
@@ -40,21 +41,52 @@
 //! | `tourbillon_linked` | gauge | `shard` | [`ShardStats::linked`] |
 //! | `tourbillon_pinned_core` | gauge | `shard` | [`ShardStats::pinned_to`], -1 for none |
 //! | `tourbillon_capacity` | gauge | | [`Stats::capacity`] |
-//! | `tourbillon_shard_lateness_seconds` | gauge | `shard`, `quantile` | [`Lateness::percentile`](crate::Lateness::percentile) of the shard |
-//! | `tourbillon_lateness_seconds` | gauge | `quantile` | [`Lateness::percentile`](crate::Lateness::percentile) of the whole engine |
+//! | `tourbillon_healthy` | gauge | | [`Health::is_healthy`]: 1 if so, else 0 |
+//! | `tourbillon_behind_seconds` | gauge | `shard` | [`ShardHealth::behind`] |
+//! | `tourbillon_stuck_task_seconds` | gauge | `shard` | [`ShardHealth::stuck_task`], 0 for none |
+//! | `tourbillon_shard_lateness_seconds` | gauge | `shard`, `quantile` | [`Lateness::percentile`](crate::Lateness::percentile) of the shard, of the last minute |
+//! | `tourbillon_lateness_seconds` | gauge | `quantile` | [`Lateness::percentile`](crate::Lateness::percentile) of the whole engine, of the last minute |
+//! | `tourbillon_lateness_histogram_seconds_bucket` | gauge | `shard`, `le` | [`Lateness::count_at_most`](crate::Lateness::count_at_most) `le` seconds, since the start |
+//! | `tourbillon_lateness_histogram_seconds_count` | gauge | `shard` | [`Lateness::count`](crate::Lateness::count), since the start |
+//! | `tourbillon_lateness_histogram_seconds_sum` | gauge | `shard` | the sum of the values, since the start, exact to a 32nd |
 //!
-//! Shards are numbered from 0. Quantiles are 0.5, 0.9, 0.99, 0.999 and 1, which is the maximum.
-//! They cover all runs since the engine's start. The exporter computes sums over the shards: `sum
-//! without (shard) (tourbillon_pending)`.
+//! Shards are numbered from 0. The exporter computes sums over the shards: `sum without (shard)
+//! (tourbillon_pending)`. If a process has two engines, give each a label of its own with
+//! [`Publisher::with_labels`]. Otherwise both write to the same metrics.
 //!
-//! If a process has two engines, give each a label of its own with [`Publisher::with_labels`].
-//! Otherwise both write to the same metrics.
+//! # Lateness
+//!
+//! [`Lateness`](crate::Lateness#what-lateness-is) says what it is.
+//!
+//! The quantiles are 0.5, 0.9, 0.99, 0.999 and 1, which is the maximum. They cover the last minute
+//! by the engine's clock, as a [`LatenessWindow`](crate::LatenessWindow) does, and are 0 if nothing
+//! ran in it. They are for a look. Quantiles of two shards or two processes can't be added up.
+//!
+//! The histogram can. For Prometheus the three names are those of one histogram:
+//!
+//! ```text
+//! histogram_quantile(0.99, sum by (le) (rate(tourbillon_lateness_histogram_seconds_bucket[5m])))
+//! ```
+//!
+//! Its buckets end at each power of two of nanoseconds from 2^14 to 2^33 (16 µs to 8.6 s), less one
+//! nanosecond: a bucket of [`Lateness`](crate::Lateness) ends there, so their counts are exact. The
+//! engine keeps no sum. That of the histogram takes each value for the middle of its bucket, which
+//! is at most a 32nd of the value away.
+//!
+//! # Health
+//!
+//! A publisher that runs on the engine, as that of [`publish_every`] does, says nothing if the
+//! engine is stuck: its metrics then stand still. Watch that `tourbillon_turns_total` rises, or
+//! call [`Publisher::publish`] from a thread of your own, for example when Prometheus asks.
+
+mod lateness;
 
 use std::time::Duration;
 
 use ::metrics::{Counter, Gauge, IntoLabels, Label, Unit, counter, describe_counter, describe_gauge, gauge};
 
-use crate::timer::{ScheduleError, ShardStats, Stats, Timeout, Timer, WeakTimer};
+use self::lateness::{Histogram, Quantiles, and};
+use crate::timer::{Health, ScheduleError, ShardHealth, ShardStats, Stats, Timeout, Timer, WeakTimer};
 
 /// Reads a value.
 type Of<S, V> = fn(&S) -> V;
@@ -70,6 +102,7 @@ const COUNTERS: &[Row<ShardStats, u64>] = &[
     ("tourbillon_cancelled_total", "Timeouts that were cancelled", |shard| shard.cancelled),
     ("tourbillon_returned_total", "Timeouts that a shutdown handed back", |shard| shard.returned),
     ("tourbillon_rejected_total", "Timeouts that were not accepted", |shard| shard.rejected),
+    ("tourbillon_waits_total", "Calls that have waited for a worker to give memory back", |shard| shard.waits),
     ("tourbillon_reset_total", "Resets that returned true", |shard| shard.reset),
     ("tourbillon_relinked_total", "Timeouts that were linked again, as their deadline had been moved", |shard| shard.relinked),
     ("tourbillon_cascaded_total", "Timeouts that were moved to a lower level of the wheel", |shard| shard.cascaded),
@@ -98,21 +131,44 @@ const GAUGES: &[Row<ShardStats, f64>] = &[
 const ENGINE_GAUGES: &[Row<Stats, f64>] =
     &[("tourbillon_capacity", "Timeouts for which memory is reserved", |engine| engine.capacity as f64)];
 
-/// The quantiles: the label, and the percentage.
-const QUANTILES: [(&str, f64); 5] = [("0.5", 50.0), ("0.9", 90.0), ("0.99", 99.0), ("0.999", 99.9), ("1", 100.0)];
+const HEALTH: &[Row<Health, f64>] = &[(
+    "tourbillon_healthy",
+    "1 if every worker that is needed runs and is on time, and no task is stuck; else 0",
+    |health| f64::from(health.is_healthy()),
+)];
+
+/// In seconds.
+const SHARD_HEALTH: &[Row<ShardHealth, f64>] = &[
+    ("tourbillon_behind_seconds", "By how much the shard is behind", |shard| shard.behind.as_secs_f64()),
+    ("tourbillon_stuck_task_seconds", "How long a task of the shard has been stuck; 0 if none is", |shard| {
+        shard.stuck_task.unwrap_or_default().as_secs_f64()
+    }),
+];
 
 /// The metrics of one engine, each with its handle. [`publish`](Self::publish) looks up no name.
 #[derive(Debug)]
 pub struct Publisher {
     engine: WeakTimer,
     whole: Set<Stats>,
-    shards: Vec<Set<ShardStats>>,
+    health: Set<Health>,
+    lateness: Quantiles,
+    shards: Vec<OfShard>,
+}
+
+/// The metrics of one shard.
+#[derive(Debug)]
+struct OfShard {
+    stats: Set<ShardStats>,
+    health: Set<ShardHealth>,
+    lateness: Quantiles,
+    histogram: Histogram,
 }
 
 impl Publisher {
     /// Describes all metrics of an engine, and registers them with the recorder that is global at
-    /// this moment. Without a recorder, published values go nowhere. Publishes nothing yet.
-    /// Allocates. Does not keep the engine alive.
+    /// this moment. Without a recorder, published values go nowhere. Publishes nothing yet. The
+    /// lateness of the last minute begins with this call. Allocates, some 100 KB for the engine and
+    /// for each shard in the course of a minute. Does not keep the engine alive.
     #[must_use = "a Publisher publishes when it is told to"]
     pub fn new(timer: &Timer) -> Self {
         Self::with_labels(timer, Vec::new())
@@ -135,26 +191,41 @@ impl Publisher {
     #[must_use = "a Publisher publishes when it is told to"]
     pub fn with_labels(timer: &Timer, labels: impl IntoLabels) -> Self {
         describe();
-        let labels = labels.into_labels();
-        let of_shard = |shard: usize| {
+        let (labels, now, stats) = (labels.into_labels(), timer.now(), timer.stats());
+        let of_shard = |(shard, stats): (usize, ShardStats)| {
             let labels = and(&labels, Label::new("shard", shard.to_string()));
-            Set::new(COUNTERS, GAUGES, "tourbillon_shard_lateness_seconds", &labels)
+            OfShard {
+                stats: Set::new(COUNTERS, GAUGES, &labels),
+                health: Set::new(&[], SHARD_HEALTH, &labels),
+                lateness: Quantiles::new("tourbillon_shard_lateness_seconds", &labels, now, stats.lateness),
+                histogram: Histogram::new(&labels),
+            }
         };
         Self {
             engine: timer.watch(),
-            whole: Set::new(ENGINE_COUNTERS, ENGINE_GAUGES, "tourbillon_lateness_seconds", &labels),
-            shards: (0..timer.shards()).map(of_shard).collect(),
+            whole: Set::new(ENGINE_COUNTERS, ENGINE_GAUGES, &labels),
+            health: Set::new(&[], HEALTH, &labels),
+            lateness: Quantiles::new("tourbillon_lateness_seconds", &labels, now, stats.lateness),
+            shards: stats.shards.into_iter().enumerate().map(of_shard).collect(),
         }
     }
 
-    /// Publishes what [`Timer::stats`] returns now. Returns `false` if the engine is gone, and
-    /// there is nothing more to publish; all metrics then keep their last values. Costs the
-    /// producers nothing. Allocates, as `stats` does; the recorder may do more.
+    /// Publishes what [`Timer::stats`] and [`Timer::health`] return now. Returns `false` if the
+    /// engine is gone, and there is nothing more to publish; all metrics then keep their last
+    /// values. Costs the producers nothing. Allocates, as `stats` does; the recorder may do more.
+    ///
+    /// Call it every few seconds: the quantiles of lateness cover the time since the last call if
+    /// that is longer than a minute.
     pub fn publish(&self) -> bool {
-        let Some(stats) = self.engine.stats() else { return false };
-        self.whole.publish(&stats, &stats.lateness);
-        for (set, shard) in self.shards.iter().zip(&stats.shards) {
-            set.publish(shard, &shard.lateness);
+        let Some((now, stats, health)) = self.engine.look() else { return false };
+        self.whole.publish(&stats);
+        self.health.publish(&health);
+        self.lateness.publish(now, stats.lateness);
+        for ((of, stats), health) in self.shards.iter().zip(stats.shards).zip(&health.shards) {
+            of.stats.publish(&stats);
+            of.health.publish(health);
+            of.histogram.publish(&stats.lateness);
+            of.lateness.publish(now, stats.lateness);
         }
         true
     }
@@ -185,31 +256,20 @@ pub fn publish_every(timer: &Timer, period: Duration) -> Result<Timeout, Schedul
 struct Set<S> {
     counters: Vec<(Counter, Of<S, u64>)>,
     gauges: Vec<(Gauge, Of<S, f64>)>,
-    /// One gauge for each quantile.
-    lateness: Vec<Gauge>,
 }
 
 impl<S> Set<S> {
-    fn new(counters: &[Row<S, u64>], gauges: &[Row<S, f64>], lateness: &'static str, labels: &[Label]) -> Self {
-        let quantile = |(name, _)| gauge!(lateness, and(labels, Label::from_static_parts("quantile", name)));
+    fn new(counters: &[Row<S, u64>], gauges: &[Row<S, f64>], labels: &[Label]) -> Self {
         Self {
             counters: counters.iter().map(|&(name, _, of)| (counter!(name, labels.iter()), of)).collect(),
             gauges: gauges.iter().map(|&(name, _, of)| (gauge!(name, labels.iter()), of)).collect(),
-            lateness: QUANTILES.into_iter().map(quantile).collect(),
         }
     }
 
-    fn publish(&self, stats: &S, lateness: &crate::Lateness) {
+    fn publish(&self, stats: &S) {
         self.counters.iter().for_each(|(counter, of)| counter.absolute(of(stats)));
         self.gauges.iter().for_each(|(gauge, of)| gauge.set(of(stats)));
-        for (gauge, (_, percent)) in self.lateness.iter().zip(QUANTILES) {
-            gauge.set(lateness.percentile(percent).as_secs_f64());
-        }
     }
-}
-
-fn and(labels: &[Label], label: Label) -> Vec<Label> {
-    labels.iter().cloned().chain([label]).collect()
 }
 
 fn describe() {
@@ -218,11 +278,10 @@ fn describe() {
         describe_counter!(name, Unit::Count, is);
     }
     let gauges = GAUGES.iter().map(|&(name, is, _)| (name, is));
-    for (name, is) in gauges.chain(ENGINE_GAUGES.iter().map(|&(name, is, _)| (name, is))) {
+    let gauges = gauges.chain(ENGINE_GAUGES.iter().map(|&(name, is, _)| (name, is)));
+    for (name, is) in gauges.chain(HEALTH.iter().map(|&(name, is, _)| (name, is))) {
         describe_gauge!(name, Unit::Count, is);
     }
-    let is = "How late tasks began to run, since the engine's start";
-    for name in ["tourbillon_lateness_seconds", "tourbillon_shard_lateness_seconds"] {
-        describe_gauge!(name, Unit::Seconds, is);
-    }
+    SHARD_HEALTH.iter().for_each(|&(name, is, _)| describe_gauge!(name, Unit::Seconds, is));
+    lateness::describe();
 }

@@ -118,13 +118,47 @@ fn highest_in(bucket: usize) -> u64 {
     u64::try_from(((u128::from(sub) + 1) << shift) - 1).unwrap_or(u64::MAX)
 }
 
-/// A histogram of how late tasks began to run, from their deadlines on.
+/// Returns the smallest value of a bucket.
+#[cfg(any(feature = "metrics", test))]
+fn lowest_in(bucket: usize) -> u64 {
+    bucket.checked_sub(1).map_or(0, |before| highest_in(before) + 1)
+}
+
+/// A histogram of how late tasks began to run.
 ///
-/// Each value is exact to a sixteenth. Timeouts that a shutdown returned, or fired before they were
-/// due, are not recorded.
+/// # What lateness is
 ///
-/// The clock is read for every 64th task of a batch. So a task may have begun later than is
-/// recorded here, by the time that up to 63 tasks before it took.
+/// The lateness of a run is the time at which its task begins, or at which its future is woken,
+/// minus the deadline that the caller asked for. That deadline is the instant that was given, or
+/// the time of the call plus the delay. Both are in the engine's time, which stands still in a
+/// [`pause`](crate::Timer::pause). So lateness has in it:
+///
+/// * the tick's rounding. The timeouts of one tick run together, when the last of them is due, so
+///   up to one tick of their lateness is the wait for that. A timeout that is alone in its tick
+///   does not wait for the tick's end;
+/// * the time that the system takes to wake a thread;
+/// * the turn of the worker, and the tasks that run before this one.
+///
+/// What is recorded differs from that as follows:
+///
+/// * *The deadline's rounding is left out.* A deadline is rounded up to a part of a tick, and a
+///   delay counts from a clock that may be some 20 µs ahead. So a value may lack as much, and a
+///   part of a tick: a 1,024th of it, or 1.4 µs if that is longer.
+/// * *The clock is read for every 64th task of a batch.* A value may lack the time that up to 63
+///   tasks before it took.
+/// * *A delay of zero counts from the tick that has come.* A value may have up to one tick too
+///   much. The same holds for an instant that has passed, by a
+///   [clock of your own](crate::Builder::clock).
+/// * *A range has no single deadline.* What counts for
+///   [`schedule_between`](crate::Timer::schedule_between) is the tick that the engine chose.
+/// * *A value is exact to a sixteenth*, which is the width of a bucket.
+///
+/// Timeouts that a shutdown returned, or fired before they were due, are not recorded.
+///
+/// # Of an interval
+///
+/// A snapshot is of the time since the engine's start. Take two, and [`since`](Self::since) has
+/// what came between them. [`LatenessWindow`](crate::LatenessWindow) has the last minute.
 ///
 /// ```
 /// use std::time::Duration;
@@ -182,10 +216,74 @@ impl Lateness {
         Duration::from_nanos(bucket.map_or(0, |bucket| highest_in(bucket).min(self.max_ns)))
     }
 
-    /// Returns the largest recorded value, exactly.
+    /// Returns the largest recorded value. Exact in a snapshot. [Of an interval](Self::since) it
+    /// may be too large by a sixteenth.
     #[must_use]
     pub fn max(&self) -> Duration {
         Duration::from_nanos(self.max_ns)
+    }
+
+    /// Returns how many values are at most `bound`, which are the values of all buckets that end by
+    /// then. Values that are less than a sixteenth below `bound` may be missing. None is if `bound`
+    /// is one nanosecond less than a power of two of nanoseconds, because a bucket ends there.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::{ManualClock, Timer};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let clock = ManualClock::new();
+    /// let (timer, mut driver) = Timer::builder().clock(clock.clone()).build_driven()?;
+    /// timer.schedule_detached(Duration::from_millis(1), || ())?;
+    /// clock.advance(Duration::from_millis(5)); // 4 ms too far
+    /// driver.turn();
+    /// let lateness = timer.stats().lateness;
+    /// let at_most = |ms| lateness.count_at_most(Duration::from_millis(ms));
+    /// assert_eq!((at_most(3), at_most(5)), (0, 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn count_at_most(&self, bound: Duration) -> u64 {
+        let bound_ns = u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX);
+        let bucket = bucket_of(bound_ns);
+        let ends = bucket + usize::from(highest_in(bucket) == bound_ns);
+        self.counts.iter().take(ends).sum()
+    }
+
+    /// Returns the histogram of what was recorded after `earlier`, an earlier snapshot of the same
+    /// engine or shard. Allocates. If `earlier` is not that, the result means nothing.
+    ///
+    /// The percentiles are as exact as those of a snapshot. The maximum is exact if it is also the
+    /// greatest value since the engine's start. Otherwise only its bucket is known, and the maximum
+    /// is the end of that bucket, or the greatest value since the start if that is in the same one.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let timer = tourbillon::Timer::new()?;
+    /// let before = timer.stats().lateness;
+    /// std::thread::sleep(std::time::Duration::from_millis(10)); // of traffic
+    /// let lateness = timer.stats().lateness.since(&before);
+    /// println!("{} runs meanwhile, p99 {:?}", lateness.count(), lateness.percentile(99.0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let before = earlier.counts.iter().chain(std::iter::repeat(&0));
+        let counts: Vec<_> = self.counts.iter().zip(before).map(|(now, before)| now.saturating_sub(*before)).collect();
+        let highest = counts.iter().rposition(|count| *count > 0);
+        let max_ns =
+            highest.map_or(0, |bucket| if bucket_of(self.max_ns) == bucket { self.max_ns } else { highest_in(bucket) });
+        Self { counts, max_ns }
+    }
+
+    /// Returns the sum of the values in seconds, each as the middle of its bucket. So the sum is
+    /// exact to a 32nd.
+    #[cfg(any(feature = "metrics", test))]
+    pub(crate) fn sum_s(&self) -> f64 {
+        let middle_s = |bucket| (lowest_in(bucket) as f64 + highest_in(bucket) as f64) / 2.0 / 1e9;
+        self.counts.iter().enumerate().map(|(bucket, &count)| count as f64 * middle_s(bucket)).sum()
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
@@ -239,6 +337,28 @@ mod tests {
             prop_assert_eq!(seen.count(), values.len() as u64);
             prop_assert_eq!(seen.percentile(100.0), seen.max());
         }
+
+        #[test]
+        fn what_came_after_a_snapshot_is_as_if_it_was_recorded_alone(
+            before in proptest::collection::vec(0_u64..1 << 40, 0..50), after in proptest::collection::vec(0_u64..1 << 40, 0..50),
+        ) {
+            let (both, alone) = (Latenesses::new(), Latenesses::new());
+            let record = |into, values: &[u64]| {
+                let mut recorder = Recorder::new(into);
+                values.iter().for_each(|&ns| recorder.record(ns));
+            };
+            record(&both, &before);
+            let earlier = both.snapshot();
+            record(&both, &after);
+            record(&alone, &after);
+            let (seen, alone) = (both.snapshot().since(&earlier), alone.snapshot());
+            prop_assert_eq!(&seen.counts, &alone.counts);
+            prop_assert!(seen.max_ns >= alone.max_ns && seen.max_ns - alone.max_ns <= alone.max_ns / SUBS);
+            if alone.max_ns > earlier.max_ns {
+                prop_assert_eq!(seen.max_ns, alone.max_ns);
+            }
+            prop_assert_eq!(both.snapshot().since(&Lateness::default()), both.snapshot());
+        }
     }
 
     #[test]
@@ -256,6 +376,27 @@ mod tests {
         assert_eq!(sum, of(&[3, 3, 3, 5, 70, 1 << 50]));
         sum.add(&of(&[4]));
         assert_eq!((sum.count(), sum.max()), (7, Duration::from_nanos(1 << 50)), "the greater one stays");
+    }
+
+    #[test]
+    fn a_sum_is_exact_to_a_32nd_and_counts_of_powers_of_two_are_exact() {
+        let (into, mut values) = (Latenesses::new(), Vec::new());
+        let mut recorder = Recorder::new(&into);
+        for power in 0..50 {
+            values.extend([(1 << power) - 1, 1 << power, (1 << power) + (1 << power) / 3]);
+        }
+        values.iter().for_each(|&ns| recorder.record(ns));
+        drop(recorder);
+        let seen = into.snapshot();
+        let exact = values.iter().sum::<u64>() as f64 / 1e9;
+        assert!((seen.sum_s() - exact).abs() <= exact / 32.0, "{} for {exact}", seen.sum_s());
+        for power in 0..50 {
+            let bound = (1_u64 << power) - 1;
+            let at_most = values.iter().filter(|&&ns| ns <= bound).count();
+            assert_eq!(seen.count_at_most(Duration::from_nanos(bound)), at_most as u64, "2^{power}");
+        }
+        assert_eq!((Lateness::default().sum_s(), Lateness::default().count_at_most(Duration::MAX)), (0.0, 0));
+        assert_eq!(seen.count_at_most(Duration::MAX), seen.count());
     }
 
     #[test]

@@ -98,7 +98,8 @@ pub struct Stats {
     pub inbox_depth: usize,
     /// The number of timeouts that the reserved memory holds, at 64 bytes each.
     pub capacity: usize,
-    /// How late tasks began to run.
+    /// How late tasks began to run, since the engine's start. [`Lateness`] says how that is
+    /// measured, and [`LatenessWindow`](crate::LatenessWindow) has the last minute.
     pub lateness: Lateness,
     /// The counters of each shard, in the order of their numbers.
     pub shards: Vec<ShardStats>,

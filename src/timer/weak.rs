@@ -1,9 +1,10 @@
 //! A reference to an engine that does not keep it alive.
 
 use std::sync::Weak;
+use std::time::Instant;
 
 use super::engine::Engine;
-use super::{Stats, Timer};
+use super::{Health, Stats, Timer};
 
 /// For a task of the engine that reads the engine's counters, and must not keep the engine from
 /// ending. If the engine ends while a thread reads, that thread ends the engine. That does not wait
@@ -18,8 +19,10 @@ impl Timer {
 }
 
 impl WeakTimer {
-    /// Returns `None` if the last timer and the last future have gone.
-    pub(crate) fn stats(&self) -> Option<Stats> {
-        self.0.upgrade().map(|engine| Stats::of(&engine))
+    /// Returns the time by the engine's clock, its counters and its health. `None` if the last
+    /// timer and the last future have gone.
+    pub(crate) fn look(&self) -> Option<(Instant, Stats, Health)> {
+        let engine = self.0.upgrade()?;
+        Some((engine.shared.timeline().now(), Stats::of(&engine), Health::of(&engine)))
     }
 }

@@ -20,6 +20,7 @@ mod groups;
 mod handles;
 mod hooks;
 mod keys;
+mod lateness;
 mod limits;
 mod order;
 mod outcomes;

@@ -14,7 +14,8 @@
 //!   engine's `Timer`.
 //!
 //! The runtime has none of Tokio's own timers. `/` is the page, and `/stats` its data. Try it with
-//! a load generator on `/work/5`.
+//! a load generator on `/work/5`. To see what an operator should not: `/panic` schedules a task
+//! that panics, and `/block/{ms}` one that keeps its thread, for 20 s at most.
 
 mod stats;
 
@@ -37,7 +38,7 @@ use stats::{History, Snapshot};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tourbillon::tower::TimeoutLayer;
-use tourbillon::{TimeoutGuard, Timer};
+use tourbillon::{ScheduleError, TimeoutGuard, Timer};
 use tourbillon_integrations::accept;
 use tower::{Service, ServiceBuilder};
 
@@ -45,6 +46,8 @@ const REQUEST: Duration = Duration::from_millis(250);
 const IDLE: Duration = Duration::from_secs(5);
 const HEAD: Duration = Duration::from_secs(2);
 const SAMPLE: Duration = Duration::from_secs(1);
+/// The longest that `/block/{ms}` blocks.
+const BLOCK: Duration = Duration::from_secs(20);
 
 /// What all connections share.
 pub(crate) struct App {
@@ -59,7 +62,8 @@ pub(crate) struct App {
 impl App {
     pub(crate) fn new(timer: Timer) -> Arc<Self> {
         let [requests, timed_out, connections, idle_closed] = std::array::from_fn(|_| AtomicU64::new(0));
-        Arc::new(Self { timer, requests, timed_out, connections, idle_closed, history: Mutex::default() })
+        let history = Mutex::new(History::new(&timer));
+        Arc::new(Self { timer, requests, timed_out, connections, idle_closed, history })
     }
 }
 
@@ -81,11 +85,11 @@ fn take_samples(app: &Arc<App>) -> Result<TimeoutGuard, Box<dyn Error>> {
     let weak = Arc::downgrade(app);
     let job = move || {
         if let Some(app) = weak.upgrade() {
-            let stats = app.timer.stats();
-            app.history.lock().unwrap_or_else(PoisonError::into_inner).push(&stats);
+            let (now, stats) = (app.timer.now(), app.timer.stats());
+            app.history.lock().unwrap_or_else(PoisonError::into_inner).push(now, &stats);
         }
     };
-    Ok(app.timer.schedule_at_fixed_rate(Duration::ZERO, SAMPLE, job)?.cancel_on_drop())
+    Ok(app.timer.schedule_at_fixed_rate(SAMPLE, SAMPLE, job)?.cancel_on_drop())
 }
 
 pub(crate) async fn listen(listener: TcpListener, app: Arc<App>) -> std::io::Result<()> {
@@ -108,6 +112,8 @@ fn router(app: &Arc<App>) -> Router {
         .route("/work/{ms}", get(work).layer(deadline))
         .route("/", get(|| async { Html(include_str!("page.html")) }))
         .route("/stats", get(show))
+        .route("/panic", get(panic))
+        .route("/block/{ms}", get(block))
         .with_state(Arc::clone(app))
 }
 
@@ -115,6 +121,22 @@ fn router(app: &Arc<App>) -> Router {
 async fn work(State(app): State<Arc<App>>, Path(ms): Path<u64>) -> String {
     app.timer.sleep(Duration::from_millis(ms)).await;
     format!("took {ms} ms\n")
+}
+
+/// Schedules a task that panics. The engine counts it, and goes on.
+async fn panic(State(app): State<Arc<App>>) -> StatusCode {
+    refused_or_accepted(app.timer.schedule_detached(Duration::ZERO, || panic!("as the request wanted it")))
+}
+
+/// Schedules a task that keeps its thread. If it does so for more than a second, the engine's
+/// health says that it is stuck.
+async fn block(State(app): State<Arc<App>>, Path(ms): Path<u64>) -> StatusCode {
+    let time = Duration::from_millis(ms).min(BLOCK);
+    refused_or_accepted(app.timer.schedule_detached(Duration::ZERO, move || std::thread::sleep(time)))
+}
+
+fn refused_or_accepted<F>(outcome: Result<(), ScheduleError<F>>) -> StatusCode {
+    outcome.map_or(StatusCode::SERVICE_UNAVAILABLE, |()| StatusCode::ACCEPTED)
 }
 
 async fn show(State(app): State<Arc<App>>) -> Json<Snapshot> {

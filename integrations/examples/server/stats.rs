@@ -1,45 +1,71 @@
-//! The page's data: the engine's statistics, and how fast they grow.
+//! The page's data: the engine's statistics and health, how fast the counters grow, and the
+//! lateness of the last minute.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::iter;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use tourbillon::{Lateness, LevelStats, ShardStats, Stats};
+use tourbillon::{Lateness, LatenessWindow, LevelStats, ShardHealth, ShardStats, Stats, Timer, WorkerState};
 
 use super::App;
 
 /// Number of samples to keep. There is one a second.
 const KEPT: usize = 120;
 
-/// What was counted up to a sample, and in the second before it.
-#[derive(Clone, Debug, Default, Serialize)]
+/// The bars of the lateness chart end there, in microseconds. The last one has no end.
+const BARS_US: [u64; 16] =
+    [10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000];
+
+/// What was counted up to a sample, and a second since the one before.
+#[derive(Clone, Copy, Debug)]
 struct Sample {
-    pending: usize,
-    scheduled: u64,
-    reset: u64,
-    cancelled: u64,
-    fired: u64,
-    #[serde(skip)]
+    at: Instant,
     sums: [u64; 4],
+    rates: [f64; 4],
 }
 
-#[derive(Debug, Default)]
-pub(super) struct History(VecDeque<Sample>);
+/// What the periodic job has seen.
+#[derive(Debug)]
+pub(super) struct History {
+    samples: VecDeque<Sample>,
+    /// Of the engine, and then of each shard.
+    windows: Vec<LatenessWindow>,
+    /// By the same order.
+    last_minute: Vec<Lateness>,
+}
 
 impl History {
-    pub(super) fn push(&mut self, stats: &Stats) {
+    pub(super) fn new(timer: &Timer) -> Self {
+        let (now, stats) = (timer.now(), timer.stats());
+        let windows = latenesses(&stats).map(|lateness| LatenessWindow::new(now, lateness.clone())).collect();
+        let mut this = Self { samples: VecDeque::new(), windows, last_minute: Vec::new() };
+        this.push(now, &stats);
+        this
+    }
+
+    pub(super) fn push(&mut self, now: Instant, stats: &Stats) {
+        let windows = self.windows.iter_mut().zip(latenesses(stats));
+        self.last_minute = windows.map(|(window, lateness)| window.advance(now, lateness.clone())).collect();
         let sums = [stats.scheduled, stats.reset, stats.cancelled, stats.fired];
-        let before = self.0.back().map_or(sums, |last| last.sums);
-        let [scheduled, reset, cancelled, fired] = std::array::from_fn(|at| sums[at].saturating_sub(before[at]));
-        self.0.push_back(Sample { pending: stats.pending, scheduled, reset, cancelled, fired, sums });
-        if self.0.len() > KEPT {
-            self.0.pop_front();
+        let last = self.samples.back().copied().unwrap_or(Sample { at: now, sums, rates: [0.0; 4] });
+        let seconds = now.saturating_duration_since(last.at).as_secs_f64();
+        let rate = |at: usize| sums[at].saturating_sub(last.sums[at]) as f64 / seconds;
+        let rates = if seconds > 0.0 { std::array::from_fn(rate) } else { last.rates };
+        self.samples.push_back(Sample { at: now, sums, rates });
+        if self.samples.len() > KEPT {
+            self.samples.pop_front();
         }
     }
 }
 
-/// All that the page shows.
+/// Of the engine, and then of each shard.
+fn latenesses(stats: &Stats) -> impl Iterator<Item = &Lateness> {
+    iter::once(&stats.lateness).chain(stats.shards.iter().map(|shard| &shard.lateness))
+}
+
+/// All that the page shows. Times are in milliseconds, if their name says nothing else.
 #[derive(Debug, Serialize)]
 pub(super) struct Snapshot {
     requests: u64,
@@ -47,10 +73,34 @@ pub(super) struct Snapshot {
     connections: u64,
     idle_closed: u64,
     pending: usize,
+    healthy: bool,
+    stuck_after: f64,
+    panicked: u64,
+    panicked_turns: u64,
     current_tick: u64,
-    tick_ms: f64,
-    history: Vec<Sample>,
+    tick: f64,
+    history: Vec<Rates>,
+    lateness: LastMinute,
     shards: Vec<Shard>,
+}
+
+/// Operations a second, at some time.
+#[derive(Debug, Serialize)]
+struct Rates {
+    ago_s: f64,
+    scheduled: f64,
+    reset: f64,
+    cancelled: f64,
+    fired: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct LastMinute {
+    runs: u64,
+    /// A percentage, and the lateness that it does not exceed.
+    percentiles: Vec<(f64, f64)>,
+    /// For each bar of the chart, where it ends, and the runs in it.
+    bars: Vec<(Option<f64>, u64)>,
 }
 
 #[derive(Debug, Serialize)]
@@ -61,9 +111,11 @@ struct Shard {
     turns: u64,
     wakeups: u64,
     pinned_to: Option<usize>,
-    runs: u64,
-    /// Of lateness, in milliseconds.
-    percentiles: Vec<(f64, f64)>,
+    worker: String,
+    behind: f64,
+    stuck_task: Option<f64>,
+    panicked_turns: u64,
+    lateness: LastMinute,
     levels: Vec<Level>,
 }
 
@@ -78,8 +130,34 @@ fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-fn percentiles(lateness: &Lateness) -> Vec<(f64, f64)> {
-    [50.0, 90.0, 99.0, 99.9, 100.0].map(|percent| (percent, ms(lateness.percentile(percent)))).to_vec()
+fn words(worker: WorkerState) -> String {
+    let words = match worker {
+        WorkerState::NotStarted => "not started, as nothing was scheduled yet",
+        WorkerState::CannotStart => "can't start: the system gives no thread",
+        WorkerState::Running => "running",
+        WorkerState::Panicking => "its turns panic",
+        WorkerState::Ended => "shut down",
+        other => return format!("{other:?}"),
+    };
+    words.to_owned()
+}
+
+impl LastMinute {
+    fn of(lateness: &Lateness) -> Self {
+        let percentiles = [50.0, 90.0, 99.0, 99.9, 100.0];
+        let ends = BARS_US.map(Duration::from_micros);
+        let (mut bars, mut before) = (Vec::new(), 0);
+        for end in ends.map(Some).into_iter().chain([None]) {
+            let up_to = end.map_or(lateness.count(), |end| lateness.count_at_most(end));
+            bars.push((end.map(ms), up_to - before));
+            before = up_to;
+        }
+        Self {
+            runs: lateness.count(),
+            percentiles: percentiles.map(|percent| (percent, ms(lateness.percentile(percent)))).to_vec(),
+            bars,
+        }
+    }
 }
 
 impl Level {
@@ -90,7 +168,7 @@ impl Level {
 }
 
 impl Shard {
-    fn of(shard: &ShardStats) -> Self {
+    fn of(shard: &ShardStats, health: &ShardHealth, last_minute: &Lateness) -> Self {
         Self {
             pending: shard.pending,
             linked: shard.linked,
@@ -98,8 +176,11 @@ impl Shard {
             turns: shard.turns,
             wakeups: shard.wakeups,
             pinned_to: shard.pinned_to,
-            runs: shard.lateness.count(),
-            percentiles: percentiles(&shard.lateness),
+            worker: words(health.worker),
+            behind: ms(health.behind),
+            stuck_task: health.stuck_task.map(ms),
+            panicked_turns: health.panicked_turns,
+            lateness: LastMinute::of(last_minute),
             levels: shard.levels.iter().map(Level::of).collect(),
         }
     }
@@ -107,18 +188,30 @@ impl Shard {
 
 impl Snapshot {
     pub(super) fn of(app: &App, history: &History) -> Self {
-        let stats = app.timer.stats();
-        let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let (now, stats, health) = (app.timer.now(), app.timer.stats(), app.timer.health());
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let rates = |sample: &Sample| {
+            let [scheduled, reset, cancelled, fired] = sample.rates;
+            let ago_s = now.saturating_duration_since(sample.at).as_secs_f64();
+            Rates { ago_s, scheduled, reset, cancelled, fired }
+        };
+        let (engine, by_shard) = history.last_minute.split_first().expect("the first push fills it");
+        let shards = stats.shards.iter().zip(&health.shards).zip(by_shard);
         Self {
             requests: count(&app.requests),
             timed_out: count(&app.timed_out),
             connections: count(&app.connections),
             idle_closed: count(&app.idle_closed),
             pending: stats.pending,
+            healthy: health.is_healthy(),
+            stuck_after: ms(health.stuck_after),
+            panicked: stats.panicked,
+            panicked_turns: stats.panicked_turns,
             current_tick: app.timer.current_tick(),
-            tick_ms: ms(app.timer.tick_duration()),
-            history: history.0.iter().cloned().collect(),
-            shards: stats.shards.iter().map(Shard::of).collect(),
+            tick: ms(app.timer.tick_duration()),
+            history: history.samples.iter().map(rates).collect(),
+            lateness: LastMinute::of(engine),
+            shards: shards.map(|((shard, health), late)| Shard::of(shard, health, late)).collect(),
         }
     }
 }

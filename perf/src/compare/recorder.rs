@@ -59,7 +59,8 @@ pub(crate) struct Recorder {
     strays: AtomicU64,
 }
 
-/// How late the timeouts of a run were.
+/// How late the timeouts of a run were, in the sense of `tourbillon::Lateness`. Nothing is left out
+/// here: each deadline is kept as it was asked for, and each task reads the clock.
 #[derive(Debug)]
 pub(crate) struct Lateness {
     /// In nanoseconds; what was early counts as zero.

@@ -19,7 +19,8 @@ use crate::duration;
 /// Ledgers; threads beyond this number share.
 const LEDGERS: usize = 32;
 
-/// Lateness is kept with three digits up to an hour.
+/// Lateness, from the deadline that was asked for until the task reads the clock, is kept with
+/// three digits up to an hour.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 
 /// What tasks have written down.

@@ -1,4 +1,5 @@
-//! What the server counts, and how late its pacing timers are.
+//! What the server counts, and how late its pacing timers are: from the deadline that was asked for
+//! until the session's next step, so with the time until a future that was woken is polled.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
