@@ -141,8 +141,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Returns the value of the place, which `make` makes if there is none yet. Unlike `get_or_init`, it
-/// makes the value outside of the lock.
+/// Returns the value of the place, which `make` makes if there is none yet. Unlike `get_or_init`,
+/// it makes the value outside of the lock.
 pub(crate) fn get_or_set<V>(place: &OnceLock<V>, make: impl FnOnce() -> V) -> &V {
     place.get().unwrap_or_else(|| {
         // Fails if another thread was first.

@@ -140,9 +140,9 @@ impl Entry {
         self.state.load()
     }
 
-    /// Returns what a thread that owns no part of the entry sees of a pending timeout: its home, its
-    /// deadline and its kind. Any of them may be out of date when this returns. Returns `None` if
-    /// nothing is pending.
+    /// Returns what a thread that owns no part of the entry sees of a pending timeout: its home,
+    /// its deadline and its kind. Any of them may be out of date when this returns. Returns `None`
+    /// if nothing is pending.
     pub(crate) fn seen_pending(&self) -> Option<(Home<'_>, Snapshot)> {
         let word = self.state.seen_pending()?;
         // It was written before the word was. An entry that is being armed for the first time may

@@ -330,8 +330,8 @@ impl State {
             now,
             |word| (word & !(PHASE | ENGINE)) | EXPIRED,
             |_| {
-                // The caller is going to free the entry. A thread that looks for pending ones must not
-                // find it.
+                // The caller is going to free the entry. A thread that looks for pending ones must
+                // not find it.
                 self.0.store(FREE, Ordering::Relaxed);
                 Expire::FireLast
             },

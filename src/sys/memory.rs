@@ -105,8 +105,8 @@ impl<T> Zeroed<T> {
     /// if the system keeps the memory where it is.
     ///
     /// # Safety
-    /// The places belong to this array. During the call no other thread writes to them, and one that
-    /// reads an atomic in them takes zeros for what was there.
+    /// The places belong to this array. During the call no other thread writes to them, and one
+    /// that reads an atomic in them takes zeros for what was there.
     pub(crate) unsafe fn discard(&self, from: usize, len: usize) -> bool {
         #[cfg(all(target_os = "linux", not(miri), not(loom)))]
         {

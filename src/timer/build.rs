@@ -63,8 +63,8 @@ impl Builder {
         Ok(Timer::new_on(engine))
     }
 
-    /// Makes the global engine of the process, which [`Timer::global`] returns from then on. The free
-    /// functions, such as [`sleep`](crate::sleep), and the adapters go by it.
+    /// Makes the global engine of the process, which [`Timer::global`] returns from then on. The
+    /// free functions, such as [`sleep`](crate::sleep), and `compat` go by it.
     ///
     /// Call it once, at the start of `main`: an engine that is global stays so. The call is
     /// otherwise [`build`](Self::build). The idea and the name are rayon's.

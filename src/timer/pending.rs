@@ -65,7 +65,7 @@ impl Timer {
     /// assert_eq!(pending[0].deadline, limit.deadline());
     /// assert_eq!(pending[1].kind, TimeoutKind::Once);
     /// for timeout in pending {
-    ///     println!("{:?} on shard {}, due at {:?}", timeout.kind, timeout.shard, timeout.deadline);
+    ///     println!("{:?} on shard {}: {:?}", timeout.kind, timeout.shard, timeout.deadline);
     /// }
     /// # drop(idle);
     /// # Ok(())

@@ -31,6 +31,22 @@
 //! The methods of a [`Timer`](crate::Timer) do more, and cost a little less: they read one clock
 //! instead of two, and a [`timeout`](crate::Timer::timeout) that is ready at once reads none.
 //!
+//! # Many sleeping tasks
+//!
+//! By default a worker of the engine wakes the tasks, one by one, and each of these wake-ups comes
+//! to the runtime from outside. If many tasks come up together, let the runtime wake them: make the
+//! global engine with its handle as the [executor](crate::Executor), first thing in `main`.
+//!
+//! ```standalone_crate
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+//! let runtime = tokio::runtime::Handle::current();
+//! tourbillon::Timer::builder().executor(runtime).build_global()?;
+//! # Ok(())
+//! # })
+//! # }
+//! ```
+//!
 //! # Tests
 //!
 //! With the feature `test-util`, which belongs into `dev-dependencies`, a test stops the time as it
