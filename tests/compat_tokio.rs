@@ -95,6 +95,32 @@ async fn a_stopped_clock_waits_for_blocking_tasks() {
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
+/// Waits for a thread that knows nothing of the clock, as a server's other side may be.
+async fn wait_for_a_thread() {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let other = thread::spawn(move || {
+        thread::sleep(20 * MS);
+        tell.send(())
+    });
+    told.await.expect("it tells");
+    other.join().expect("no panic").expect("it is asked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_clock_stands_still_when_all_deadlines_have_gone() {
+    let start = Instant::now();
+    let mut sleep = sleep(HOUR);
+    assert!(!is_ready(&mut sleep));
+    let in_time = timeout(HOUR, tokio::task::yield_now());
+    assert_eq!(in_time.await, Ok(()));
+    let aborted = tokio::spawn(time::sleep(HOUR));
+    tokio::task::yield_now().await;
+    aborted.abort();
+    drop(sleep);
+    wait_for_a_thread().await;
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_advance_wakes_what_is_due_before_it_returns_and_nothing_else() {
     let (mut sooner, mut later) = (sleep(10 * MS), sleep(10 * MS + Duration::from_micros(50)));

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use ::tokio::task::coop::cooperative;
 
-use super::context::{after, with_timer};
+use super::context::{Leaves, after, with_timer};
 use super::{Duration, Instant};
 
 /// Returns a future that is ready `duration` from now, like `tokio::time::sleep`.
@@ -38,7 +38,8 @@ pub fn sleep(duration: Duration) -> Sleep {
 /// As for [`sleep`].
 #[track_caller]
 pub fn sleep_until(deadline: Instant) -> Sleep {
-    Sleep { inner: with_timer(|timer| timer.sleep_until(deadline.into_std())), deadline }
+    let (inner, _leaves) = with_timer(|timer| timer.sleep_until(deadline.into_std()));
+    Sleep { inner, deadline, _leaves }
 }
 
 /// A future that is ready at its deadline. [`sleep`] and [`sleep_until`] make it.
@@ -51,6 +52,7 @@ pub struct Sleep {
     inner: crate::Sleep,
     /// As it was given. The inner one is rounded up.
     deadline: Instant,
+    _leaves: Leaves,
 }
 
 impl Sleep {

@@ -55,8 +55,8 @@ pub(super) struct RuntimeEngine {
     runtime: Id,
     timer: Timer,
     driver: Mutex<Driver>,
-    /// Told when a timeout is due before the task comes back by itself.
-    earlier: Arc<Notify>,
+    /// Told when a timeout is due before the task comes back by itself, or may not be any more.
+    bell: Arc<Notify>,
 }
 
 /// The engines of all runtimes that have one. Nobody calls foreign code under the lock.
@@ -90,10 +90,10 @@ impl RuntimeEngine {
             .clock(RuntimeClock(runtime.clone()))
             .build_driven();
         let (timer, driver) = built.expect("the options of a runtime's engine make sense");
-        let earlier = Arc::new(Notify::new());
-        let bell = Arc::clone(&earlier);
-        driver.on_earlier(move || bell.notify_one());
-        let this = Arc::new(Self { runtime: runtime.id(), timer, driver: Mutex::new(driver), earlier });
+        let bell = Arc::new(Notify::new());
+        let earlier = Arc::clone(&bell);
+        driver.on_earlier(move || earlier.notify_one());
+        let this = Arc::new(Self { runtime: runtime.id(), timer, driver: Mutex::new(driver), bell });
         // Another thread that is in the same runtime may have been first.
         let mut engines = lock(&ENGINES);
         if let Some(first) = Self::find(&engines, this.runtime) {
@@ -110,6 +110,11 @@ impl RuntimeEngine {
         &self.timer
     }
 
+    /// Returns what a future of the engine drops after what it was made of.
+    pub(super) fn leaves(&self) -> Leaves {
+        Leaves(Some(Arc::clone(&self.bell)))
+    }
+
     /// Wakes what is due, and returns when the next timeout is.
     fn turn(&self) -> Option<std::time::Instant> {
         let mut driver = lock(&self.driver);
@@ -124,7 +129,20 @@ impl RuntimeEngine {
             driver.turn();
         }
         // After a turn the driver tells nobody of earlier timeouts until it is asked for the next.
-        self.earlier.notify_one();
+        self.bell.notify_one();
+    }
+}
+
+/// Tells a runtime's engine that a future of it has gone, and its deadline with it. Otherwise the
+/// clock of an idle runtime would still go there.
+#[derive(Debug, Default)]
+pub(super) struct Leaves(Option<Arc<Notify>>);
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        if let Some(bell) = &self.0 {
+            bell.notify_one();
+        }
     }
 }
 
@@ -136,13 +154,15 @@ impl Turning {
         let engine = &self.0;
         loop {
             let next = engine.turn();
-            let mut earlier = pin!(engine.earlier.notified());
-            if let Some(next) = next {
-                alarm.as_mut().reset(Instant::from_std(next));
+            let mut told = pin!(engine.bell.notified());
+            match next {
+                Some(next) => alarm.as_mut().reset(Instant::from_std(next)),
+                // Tokio's timer knows nothing of one that was not polled.
+                None => alarm.set(theirs::sleep(Duration::ZERO)),
             }
             poll_fn(|context| {
                 let is_time = next.is_some() && alarm.as_mut().poll(context).is_ready();
-                if is_time || earlier.as_mut().poll(context).is_ready() { Poll::Ready(()) } else { Poll::Pending }
+                if is_time || told.as_mut().poll(context).is_ready() { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
         }

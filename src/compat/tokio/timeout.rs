@@ -10,9 +10,9 @@ use std::task::{Context, Poll, ready};
 use ::tokio::task::coop::{cooperative, has_budget_remaining};
 use pin_project_lite::pin_project;
 
-use super::context::with_timer;
+use super::context::{Leaves, with_timer};
 use super::{Duration, Instant};
-use crate::TimeoutFuture;
+use crate::{TimeoutFuture, Timer};
 
 /// Gives a future a time limit, like `tokio::time::timeout`. The limit counts from this call.
 ///
@@ -34,7 +34,7 @@ pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoF
     match Instant::now().checked_add(duration) {
         Some(deadline) => timeout_at(deadline, future),
         // It never comes.
-        None => Timeout { inner: with_timer(|timer| timer.timeout(Duration::MAX, future.into_future())) },
+        None => Timeout::of(|timer| timer.timeout(Duration::MAX, future.into_future())),
     }
 }
 
@@ -44,7 +44,7 @@ pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoF
 /// As for [`sleep`](super::sleep).
 #[track_caller]
 pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
-    Timeout { inner: with_timer(|timer| timer.timeout_at(deadline.into_std(), future.into_future())) }
+    Timeout::of(|timer| timer.timeout_at(deadline.into_std(), future.into_future()))
 }
 
 pin_project! {
@@ -58,10 +58,17 @@ pin_project! {
     pub struct Timeout<T> {
         #[pin]
         inner: TimeoutFuture<T>,
+        _leaves: Leaves,
     }
 }
 
 impl<T> Timeout<T> {
+    #[track_caller]
+    fn of(make: impl FnOnce(&Timer) -> TimeoutFuture<T>) -> Self {
+        let (inner, _leaves) = with_timer(make);
+        Self { inner, _leaves }
+    }
+
     /// Returns the inner future.
     pub fn get_ref(&self) -> &T {
         self.inner.get_ref()
