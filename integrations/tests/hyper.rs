@@ -7,6 +7,8 @@ mod common;
 mod flush;
 #[path = "hyper/limits.rs"]
 mod limits;
+#[path = "hyper/tunnel.rs"]
+mod tunnel;
 
 use std::convert::Infallible;
 use std::future::Future;

@@ -69,9 +69,15 @@ impl Connection {
         Serving(Arc::clone(self))
     }
 
-    /// From now on the connection speaks another protocol.
+    /// From now on the connection speaks another protocol. With HTTP/2 it is one of its streams that
+    /// does, and nobody is told when that ends: it counts as a request that ends with the
+    /// connection.
     pub(super) fn upgrade(&self) {
-        self.kind.store(UPGRADED, Ordering::Relaxed);
+        if self.is_http_2() {
+            self.requests.fetch_add(CHANGE + 1, Ordering::Relaxed);
+        } else {
+            self.kind.store(UPGRADED, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn is_http_2(&self) -> bool {

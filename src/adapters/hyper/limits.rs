@@ -76,7 +76,9 @@ use crate::sync::{Arc, Ordering};
 ///   stream, whatever pings come, and it may be kept for up to twice the time. The client is not
 ///   sent a GOAWAY. hyper's `keep_alive_interval` finds clients that have gone.
 /// * A connection that has been upgraded, or has become a tunnel by CONNECT, has no limits any
-///   more.
+///   more. With HTTP/2 a tunnel is one stream of many, and hyper does not say when it ends. So a
+///   connection that has had one is never idle. `idle` still ends it if the client takes no byte,
+///   and its other requests keep their limit.
 /// * A TLS handshake comes before hyper. [`Timer::timeout`] limits it.
 ///
 /// # Costs
