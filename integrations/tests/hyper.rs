@@ -5,10 +5,10 @@
 mod common;
 #[path = "hyper/flush.rs"]
 mod flush;
+#[path = "hyper/http_2.rs"]
+mod http_2;
 #[path = "hyper/limits.rs"]
 mod limits;
-#[path = "hyper/tunnel.rs"]
-mod tunnel;
 
 use std::convert::Infallible;
 use std::future::Future;

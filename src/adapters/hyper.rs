@@ -3,6 +3,7 @@
 
 mod connection;
 mod deadline;
+mod frames;
 mod io;
 mod limits;
 mod service;

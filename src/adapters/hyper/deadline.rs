@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::connection::{Connection, Requests};
+use super::frames::may_serve;
 use crate::Sleep;
 use crate::sync::{Arc, Ordering};
 
@@ -81,7 +82,25 @@ impl Deadline {
         }
     }
 
-    /// Notes that bytes have been written, or polls the limit because none could be.
+    /// Notes that some of `bytes` have been written, or polls the limit because none could be.
+    pub(super) fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        // Else they are pings and settings, or answer those of the client, which it may send for
+        // ever.
+        let serves = match &written {
+            Poll::Ready(Ok(count)) if self.connection.is_http_2() && !self.is_stalled => {
+                bytes.get(..*count).is_none_or(may_serve)
+            }
+            _ => true,
+        };
+        if serves { self.poll_written(context, written) } else { written }
+    }
+
+    /// Notes that the client takes what is written to it, or polls the limit because it does not.
     pub(super) fn poll_written<T>(
         &mut self,
         context: &mut Context<'_>,

@@ -59,7 +59,7 @@ impl<I: Write> Write for LimitedIo<I> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.project();
         let written = this.io.poll_write(context, buffer);
-        this.deadline.poll_written(context, written)
+        this.deadline.poll_write(context, written, buffer)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -73,7 +73,9 @@ impl<I: Write> Write for LimitedIo<I> {
     ) -> Poll<io::Result<usize>> {
         let this = self.project();
         let written = this.io.poll_write_vectored(context, buffers);
-        this.deadline.poll_written(context, written)
+        // Frames without a payload of the service's are together in one buffer.
+        let first = buffers.iter().find(|buffer| !buffer.is_empty()).map_or(&[][..], |buffer| buffer);
+        this.deadline.poll_write(context, written, first)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -1,9 +1,10 @@
-//! The limits of an HTTP/2 connection one of whose streams is a tunnel.
+//! The limits of an HTTP/2 connection that has a tunnel, only pings, or uploads on and on.
 
 use std::convert::Infallible;
 use std::sync::atomic::AtomicBool;
 
 use http_body_util::Full;
+use http_body_util::channel::Channel;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper::{Method, StatusCode};
 use hyper_util::server::conn::auto;
@@ -112,5 +113,74 @@ fn an_http_2_client_that_takes_nothing_is_closed_though_it_has_a_tunnel() {
         .await;
         assert!(!served.await.expect("no panic"), "it ends with an error");
         assert_eq!(ended(&limits), (0, 1, 0));
+    });
+}
+
+#[test]
+fn an_http_2_connection_that_only_pings_is_idle() {
+    without_tokios_timer("a server", async {
+        let (timer, clock) = by_hand();
+        let limits = limits(&timer);
+        let (client, stream) = connection().await;
+        let (io, service) = limits.apply(stream, service_fn(hello));
+        let served =
+            tokio::spawn(async move { auto::Builder::new(TokioExecutor::new()).serve_connection(io, service).await });
+        let pings = Timer::builder().clock(clock.clone()).build().expect("the options make sense");
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.timer(pings.clone()).keep_alive_interval(IDLE / 4).keep_alive_while_idle(true);
+        let (mut requests, connection) = builder.handshake(TokioIo::new(client)).await.expect("it speaks HTTP/2");
+        tokio::spawn(connection);
+        let answer = requests.send_request(Request::new(Empty::<Bytes>::new())).await.expect("an answer");
+        answer.collect().await.expect("its body");
+        let answered = pings.stats().fired;
+        until("the server closes it", || {
+            // A fraction at a time, so that each ping is answered before the next is due.
+            clock.advance(IDLE / 1000);
+            served.is_finished()
+        })
+        .await;
+        assert!(pings.stats().fired > answered + 2, "it has pinged meanwhile");
+        assert_eq!(ended(&limits), (0, 1, 0));
+    });
+}
+
+#[test]
+fn an_upload_that_outlasts_its_answer_is_left_alone_with_http_2() {
+    without_tokios_timer("a server", async {
+        let (timer, clock) = by_hand();
+        let limits = limits(&timer);
+        let (client, stream) = connection().await;
+        let (told, mut taken) = unbounded_channel();
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            let told = told.clone();
+            tokio::spawn(async move {
+                while let Some(Ok(frame)) = request.frame().await {
+                    told.send(frame.into_data().expect("data").len()).expect("the test asks");
+                }
+            });
+            std::future::ready(Ok::<_, Infallible>(Response::new(String::new())))
+        });
+        let (io, service) = limits.apply(stream, service);
+        tokio::spawn(async move { auto::Builder::new(TokioExecutor::new()).serve_connection(io, service).await });
+        let (mut requests, connection) =
+            http2::handshake(TokioExecutor::new(), TokioIo::new(client)).await.expect("it speaks HTTP/2");
+        tokio::spawn(connection);
+        let (mut upload, body) = Channel::<Bytes>::new(1);
+        let answer = requests.send_request(Request::post("http://a/").body(body).expect("it makes sense"));
+        assert_eq!(answer.await.expect("an answer").status(), StatusCode::OK);
+        // As much as the server's window is, so that it has to open it.
+        const LEN: usize = 1 << 20;
+        for _ in 0..5 {
+            upload.send_data(vec![b'a'; LEN].into()).await.expect("it is left alone");
+            let mut rest = LEN;
+            while rest > 0 {
+                rest -= taken.recv().await.expect("it is left alone");
+            }
+            for _ in 0..300 {
+                tokio::task::yield_now().await;
+            }
+            clock.advance(IDLE - MS);
+        }
+        assert_eq!(ended(&limits), (0, 0, 0));
     });
 }
