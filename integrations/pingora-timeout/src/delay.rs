@@ -9,6 +9,10 @@ use tourbillon::Sleep;
 
 use crate::engine::Engine;
 
+/// The shortest delay. The original's wait at least for its next look at the clock, and a loop over
+/// delays of zero must not keep the runtime's other tasks from running.
+const SHORTEST: Duration = Duration::from_millis(1);
+
 /// Is ready when its time is up.
 #[derive(Debug)]
 pub(crate) struct Delay {
@@ -23,10 +27,11 @@ struct Pending {
 }
 
 impl Delay {
-    /// The time counts from this call. The first poll takes the engine's memory for it.
+    /// The time counts from this call, and is a millisecond at least. The first poll takes the
+    /// engine's memory for it.
     pub(crate) fn of(duration: Duration) -> Self {
         let engine = Engine::of_this_process();
-        Self { pending: Some(Pending { sleep: engine.timer().sleep(duration), engine }) }
+        Self { pending: Some(Pending { sleep: engine.timer().sleep(duration.max(SHORTEST)), engine }) }
     }
 
     pub(crate) fn over() -> Self {

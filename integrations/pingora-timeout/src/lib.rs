@@ -29,7 +29,7 @@
 //! * **A limit that is over in time is gone at once.** The original keeps it until its deadline,
 //!   because others may share its slot of 10 ms.
 //! * **Deadlines are a millisecond's**, and no thread wakes while nothing is due. The original
-//!   looks each 10 ms.
+//!   looks each 10 ms. The shortest time is a millisecond, also if zero is asked for.
 //! * **A limit makes no allocation.** The original makes two for each that has to wait, and more
 //!   for the first of its slot. [`ToTimeout::timeout`] still boxes, and so does a limit by Tokio.
 //! * **A [`TimerManager`](timer::TimerManager) of one's own fires its timers.** The original's does

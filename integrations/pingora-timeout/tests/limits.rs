@@ -79,6 +79,22 @@ fn a_limit_counts_from_the_first_poll_that_is_not_ready() {
 }
 
 #[test]
+fn a_loop_over_times_of_zero_lets_other_tasks_run() {
+    let _alone = alone();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(async {
+        let other = tokio::spawn(async {});
+        let mut times = 0;
+        while !other.is_finished() {
+            assert!(timeout(Duration::ZERO, pending::<()>()).await.is_err());
+            sleep(Duration::ZERO).await;
+            times += 1;
+            assert!(times < 1_000, "the other task has not run");
+        }
+    });
+}
+
+#[test]
 fn a_sleep_ends_and_is_not_early() {
     let _alone = alone();
     let late = |slept: Duration| move |begun: Instant| begun.elapsed() >= slept;
