@@ -65,7 +65,8 @@ use crate::sync::{Arc, Ordering};
 ///
 /// With HTTP/1, what a client still sends of a request's body after the whole answer counts as the
 /// header of its next request. So a service that hands the body to another task should not answer
-/// before that task has read it, or `header` may end the upload.
+/// before that task has read it, or `header` may end the upload. The beginning of a header that
+/// comes with the request before it is not seen: until more of it comes, the connection is idle.
 ///
 /// hyper's own `header_read_timeout` is not needed. It counts the time between requests, too, and
 /// so can't be shorter than the time for which connections are kept.
@@ -74,7 +75,8 @@ use crate::sync::{Arc, Ordering};
 ///
 /// * With HTTP/2 `header` counts up to the first request only. A connection is idle if it has no
 ///   stream, whatever pings come, and it may be kept for up to twice the time. The client is not
-///   sent a GOAWAY. hyper's `keep_alive_interval` finds clients that have gone.
+///   sent a GOAWAY. hyper's `keep_alive_interval` finds clients that have gone. Nothing ends a
+///   stream whose client leaves its window shut while the service has more to send.
 /// * A connection that has been upgraded, or has become a tunnel by CONNECT, has no limits any
 ///   more. With HTTP/2 a tunnel is one stream of many, and hyper does not say when it ends. So a
 ///   connection that has had one is never idle. `idle` still ends it if the client takes no byte,

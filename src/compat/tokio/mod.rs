@@ -54,13 +54,18 @@
 //! Each current-thread runtime then has an engine of its own, which a task of the runtime turns by
 //! the runtime's clock. So the runtime needs `enable_time`, Tokio's own timers see the same time,
 //! and all that holds for Tokio's clock holds here: it waits for sockets that are ready and for
-//! `spawn_blocking`, and it stops for no other thread.
+//! `spawn_blocking`, and it stops for no other thread. It must not be moved by more than 285 years:
+//! what is made after that is never ready, or at once.
 //!
 //! # What differs
 //!
 //! * A future is never early by a nanosecond, and may be ready before the millisecond is over to
 //!   which Tokio would have rounded.
 //! * [`Sleep`] and [`Interval`] are `Unpin`. Code that pins them still compiles.
+//! * A sleep that is reset before its first poll, or after it was over, begins with its next poll.
+//!   Tokio's begins with the reset, so its `is_elapsed` may return true before it is polled.
+//! * With `test-util`: if a runtime is dropped before its futures, a pending sleep is ready, and a
+//!   pending limit ends. Tokio's panic when they are polled.
 //! * There is no `tokio::time::error::Error`, which none of Tokio's functions returns.
 
 mod context;
