@@ -69,9 +69,8 @@ impl Connection {
         Serving(Arc::clone(self))
     }
 
-    /// From now on the connection speaks another protocol. With HTTP/2 it is one of its streams that
-    /// does, and nobody is told when that ends: it counts as a request that ends with the
-    /// connection.
+    /// From now on the connection speaks another protocol. With HTTP/2 one of its streams does, and
+    /// nobody is told when that ends: it counts as a request that ends with the connection.
     pub(super) fn upgrade(&self) {
         if self.is_http_2() {
             self.requests.fetch_add(CHANGE + 1, Ordering::Relaxed);

@@ -50,9 +50,9 @@ pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::Int
 pin_project! {
     /// A future with a time limit. [`timeout`] and [`timeout_at`] make it.
     ///
-    /// Each poll polls the inner future first. Like Tokio's it takes part in cooperative scheduling:
-    /// a task whose limits have all ended yields now and then. The limit is looked at also when the
-    /// inner future has used up the task's budget.
+    /// Each poll polls the inner future first. Like Tokio's it takes part in cooperative
+    /// scheduling: a task whose limits have all ended yields now and then. The limit is looked at
+    /// also when the inner future has used up the task's budget.
     #[derive(Debug)]
     #[must_use = "futures do nothing unless they are awaited or polled"]
     pub struct Timeout<T> {
