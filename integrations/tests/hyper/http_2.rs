@@ -1,9 +1,10 @@
-//! The limits of an HTTP/2 connection that has a tunnel, or that does nothing but ping.
+//! The limits of an HTTP/2 connection that has a tunnel, only pings, or uploads on and on.
 
 use std::convert::Infallible;
 use std::sync::atomic::AtomicBool;
 
 use http_body_util::Full;
+use http_body_util::channel::Channel;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper::{Method, StatusCode};
 use hyper_util::server::conn::auto;
@@ -140,5 +141,46 @@ fn an_http_2_connection_that_only_pings_is_idle() {
         .await;
         assert!(pings.stats().fired > answered + 2, "it has pinged meanwhile");
         assert_eq!(ended(&limits), (0, 1, 0));
+    });
+}
+
+#[test]
+fn an_upload_that_outlasts_its_answer_is_left_alone_with_http_2() {
+    without_tokios_timer("a server", async {
+        let (timer, clock) = by_hand();
+        let limits = limits(&timer);
+        let (client, stream) = connection().await;
+        let (told, mut taken) = unbounded_channel();
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            let told = told.clone();
+            tokio::spawn(async move {
+                while let Some(Ok(frame)) = request.frame().await {
+                    told.send(frame.into_data().expect("data").len()).expect("the test asks");
+                }
+            });
+            std::future::ready(Ok::<_, Infallible>(Response::new(String::new())))
+        });
+        let (io, service) = limits.apply(stream, service);
+        tokio::spawn(async move { auto::Builder::new(TokioExecutor::new()).serve_connection(io, service).await });
+        let (mut requests, connection) =
+            http2::handshake(TokioExecutor::new(), TokioIo::new(client)).await.expect("it speaks HTTP/2");
+        tokio::spawn(connection);
+        let (mut upload, body) = Channel::<Bytes>::new(1);
+        let answer = requests.send_request(Request::post("http://a/").body(body).expect("it makes sense"));
+        assert_eq!(answer.await.expect("an answer").status(), StatusCode::OK);
+        // As much as the server's window is, so that it has to open it.
+        const LEN: usize = 1 << 20;
+        for _ in 0..5 {
+            upload.send_data(vec![b'a'; LEN].into()).await.expect("it is left alone");
+            let mut rest = LEN;
+            while rest > 0 {
+                rest -= taken.recv().await.expect("it is left alone");
+            }
+            for _ in 0..300 {
+                tokio::task::yield_now().await;
+            }
+            clock.advance(IDLE - MS);
+        }
+        assert_eq!(ended(&limits), (0, 0, 0));
     });
 }

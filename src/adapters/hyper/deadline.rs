@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::connection::{Connection, Requests};
-use super::frames::may_be_an_answer;
+use super::frames::may_serve;
 use crate::Sleep;
 use crate::sync::{Arc, Ordering};
 
@@ -89,14 +89,15 @@ impl Deadline {
         written: Poll<io::Result<usize>>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        // Else they answer a ping or settings of the client, which may send those for ever.
-        let may_be_an_answer = match &written {
+        // Else they are pings and settings, or answer those of the client, which it may send for
+        // ever.
+        let serves = match &written {
             Poll::Ready(Ok(count)) if self.connection.is_http_2() && !self.is_stalled => {
-                bytes.get(..*count).is_none_or(may_be_an_answer)
+                bytes.get(..*count).is_none_or(may_serve)
             }
             _ => true,
         };
-        if may_be_an_answer { self.poll_written(context, written) } else { written }
+        if serves { self.poll_written(context, written) } else { written }
     }
 
     /// Notes that the client takes what is written to it, or polls the limit because it does not.

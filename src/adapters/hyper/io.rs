@@ -73,7 +73,7 @@ impl<I: Write> Write for LimitedIo<I> {
     ) -> Poll<io::Result<usize>> {
         let this = self.project();
         let written = this.io.poll_write_vectored(context, buffers);
-        // Frames without an answer are together in one buffer.
+        // Frames without a payload of the service's are together in one buffer.
         let first = buffers.iter().find(|buffer| !buffer.is_empty()).map_or(&[][..], |buffer| buffer);
         this.deadline.poll_write(context, written, first)
     }

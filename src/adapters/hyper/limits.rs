@@ -54,7 +54,7 @@ use crate::sync::{Arc, Ordering};
 /// | limit | its time begins | when it is up |
 /// |---|---|---|
 /// | [`header`](Self::header) | when the connection begins, and at the first byte of a later request | the connection ends with an error |
-/// | [`idle`](Self::idle) | when the last answer has been written, or at the last byte that the client took | the connection is closed as if the client had closed it; or, if an answer is still to be written, it ends with an error |
+/// | [`idle`](Self::idle) | when the last answer has been written, or at the last byte of one that the client took | the connection is closed as if the client had closed it; or, if an answer is still to be written, it ends with an error |
 /// | [`request`](Self::request) | when the service has to wait | the request is dropped, and answered with a status |
 ///
 /// A limit that is not set does not exist. Nothing else closes a connection: while the service
@@ -67,6 +67,7 @@ use crate::sync::{Arc, Ordering};
 /// header of its next request. So a service that hands the body to another task should not answer
 /// before that task has read it, or `header` may end the upload. The beginning of a header that
 /// comes with the request before it is not seen: until more of it comes, the connection is idle.
+/// With HTTP/2, such an upload is a sign of the client whenever it is given more window.
 ///
 /// hyper's own `header_read_timeout` is not needed. It counts the time between requests, too, and
 /// so can't be shorter than the time for which connections are kept.

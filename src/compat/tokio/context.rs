@@ -10,7 +10,7 @@ use crate::Timer;
 /// What a future drops after what it was made of. Only the engine of a test has to know.
 #[cfg(not(feature = "test-util"))]
 #[derive(Debug, Default)]
-pub(super) struct Leaves;
+pub(super) struct Leaves {}
 
 /// Calls `make` with the engine that the calling task's futures belong to.
 #[track_caller]
