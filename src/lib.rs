@@ -240,6 +240,9 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("Tourbillon needs a target with 64-bit pointers: its queues pack a count above a 48-bit address");
+
 // The first, because rustdoc shows the methods of `Timer` in the order of their modules.
 mod timer;
 

@@ -11,7 +11,7 @@ use crate::time::Subtick;
 /// ```text
 /// 16 bits: the entry's round, in a backward link | address | lane (3 bits) | END
 /// ```
-const ROUND_SHIFT: u32 = 48;
+const ROUND_SHIFT: u32 = usize::BITS - 16;
 const LINE: usize = 64;
 const LANE_SHIFT: u32 = 1;
 /// Set if a link is at the end of a lane. Then it names the slot and the lane, and not an entry.

@@ -9,12 +9,10 @@ use crate::entry::{Link, Queued};
 /// Set if the stack accepts nothing more, because the engine has been shut down.
 pub(crate) const CLOSED: usize = 2;
 /// An entry's address leaves its low bits free, and so do user-space addresses their high bits.
-const ADDRESS_BITS: u32 = 48;
+const ADDRESS_BITS: u32 = usize::BITS - 16;
 pub(crate) const ADDRESS: usize = ((1 << ADDRESS_BITS) - 1) & !63;
 pub(crate) const ONE_DEEP: usize = 1 << ADDRESS_BITS;
 pub(crate) const MAX_DEPTH: usize = usize::MAX >> ADDRESS_BITS;
-
-const _: () = assert!(usize::BITS == 64, "the inbox packs a depth above a 48-bit address: 64-bit targets only");
 
 /// At this depth the worker is woken even if nothing is due. It is small enough that the entries of
 /// a producer that schedules and cancels in a ring stay in its second-level cache (8,192 × 64 bytes

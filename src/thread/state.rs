@@ -70,7 +70,7 @@ impl<T> Bound<T> {
     }
 }
 
-#[cfg(not(loom))]
+#[cfg(all(not(loom), target_pointer_width = "64"))]
 const _: () = {
     use std::mem::offset_of;
     assert!(

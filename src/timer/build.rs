@@ -24,7 +24,7 @@ const MAX_SHARDS: usize = 1024;
 const SHORTEST_TICK: Duration = Duration::from_micros(1);
 const MAX_TICKS_PER_WHEEL: usize = 1 << 20;
 /// 2^40 entries of 64 bytes are more than any machine has.
-const MAX_CAPACITY: usize = 1 << 40;
+const MAX_CAPACITY: usize = 1 << (usize::BITS - 24);
 /// The default number of levels makes at least this long addressable.
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The default has one shard for this many cores.

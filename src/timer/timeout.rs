@@ -60,7 +60,7 @@ pub struct Timeout {
     handle: Handle,
 }
 
-const _: () = assert!(size_of::<Option<Timeout>>() == 8);
+const _: () = assert!(size_of::<Option<Timeout>>() == size_of::<usize>());
 
 /// Cancels a timeout, and gives its task to `dispose` last. The task of a run that is under way is
 /// not given: its runner drops it. Returns false if the timeout was no longer pending.

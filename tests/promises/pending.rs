@@ -87,7 +87,7 @@ fn a_stuck_worker_does_not_keep_them_from_being_told() {
     let (begun, begins) = channel();
     let hold = move || {
         begun.send(()).expect("the test waits");
-        drop(held.recv_timeout(PATIENCE));
+        _ = held.recv_timeout(PATIENCE);
     };
     timer.schedule_detached(Duration::ZERO, hold).expect("accepted");
     begins.recv_timeout(PATIENCE).expect("it runs");
