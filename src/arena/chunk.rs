@@ -2,7 +2,7 @@
 
 use std::ptr::{self, NonNull};
 
-use crate::entry::Entry;
+use crate::entry::{Entry, fits_links};
 use crate::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use crate::sys::memory::{Zeroed, page_size};
 
@@ -140,13 +140,10 @@ impl Chunk {
         Some(chunk)
     }
 
-    /// Returns `None` if the memory lies at addresses of more than 48 bits: the stacks in `shard`
-    /// keep a count above the address. No system gives out other addresses unless asked to, but an
-    /// allocator may put a tag into the highest bits.
+    /// Returns `None` if links can't name the memory.
     fn of(entries: Zeroed<Entry>) -> Option<Box<Self>> {
         debug_assert!(entries.len() > 0);
-        let (first, bytes) = (entries.first().addr().get(), entries.len() * size_of::<Entry>());
-        if first.checked_add(bytes).is_none_or(|end| end >> 48 != 0) {
+        if !fits_links(entries.first().cast(), entries.len() * size_of::<Entry>()) {
             return None;
         }
         #[cfg(loom)]

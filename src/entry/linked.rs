@@ -17,7 +17,14 @@ const LANE_SHIFT: u32 = 1;
 /// Set if a link is at the end of a lane. Then it names the slot and the lane, and not an entry.
 const END: usize = 1;
 /// Slots lie below this address, and so do entries.
-pub(crate) const ADDRESS_END: usize = 1 << ROUND_SHIFT;
+const ADDRESS_END: usize = 1 << ROUND_SHIFT;
+
+/// Returns whether links can name what lies at these `bytes` from `first` on. They can't if its
+/// addresses have more than 48 bits. No system gives out such memory unless asked to, but an
+/// allocator may put a tag into the highest bits.
+pub(crate) fn fits_links(first: NonNull<()>, bytes: usize) -> bool {
+    first.addr().get().checked_add(bytes).is_some_and(|end| end <= ADDRESS_END)
+}
 
 /// An entry in a slot. Whoever has this value, or a copy, has the engine's ownership of the entry
 /// and both its links, until one copy is turned [back](Self::into_linkable) into that ownership.
@@ -169,5 +176,29 @@ impl Linked {
 
     pub(crate) fn is_pending(self) -> bool {
         self.entry().state.is_pending()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_refused_whose_addresses_have_more_than_48_bits_or_a_tag() {
+        let fits = |first, bytes| fits_links(NonNull::without_provenance(first), bytes);
+        let number = |address: usize| std::num::NonZero::new(address).expect("it is not null");
+        for (first, bytes, is_fit) in [
+            (0x7fff_ffff_f000, 4096, true),
+            (0xffff_ffff_f000, 4096, true),
+            (0xffff_ffff_f000, 4097, false),
+            (1 << 48, 64, false),
+            // Of a processor with addresses of 57 bits; tagged, as on Android; and beyond the end.
+            (0x00ff_ffff_ffff_f000, 64, false),
+            (0xb400_7fff_ffff_f000, 64, false),
+            (usize::MAX - 63, 64, false),
+            (64, usize::MAX, false),
+        ] {
+            assert_eq!(fits(number(first), bytes), is_fit, "{bytes} bytes at {first:#x}");
+        }
     }
 }

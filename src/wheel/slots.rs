@@ -22,7 +22,7 @@ use std::iter;
 pub(super) use open::{HasSlots, Open, OpenDue};
 
 use super::lanes::{LANES, Number};
-use crate::entry::{ADDRESS_END, LaneEnd, Linkable, Linked, Neighbour};
+use crate::entry::{LaneEnd, Linkable, Linked, Neighbour, fits_links};
 use crate::sys::memory::Zeroed;
 use crate::time::{Division, Subtick};
 
@@ -149,8 +149,8 @@ impl Slots {
         let (never, cascades) = (list(), (1..levels).map(|_| list()).collect());
         let layout = Layout { rings, never, cascades, late: list() };
         let slots = Zeroed::<Slot>::new(lists.checked_mul(2)?)?;
-        let end = slots.first().addr().get().checked_add(slots.len() * size_of::<Slot>())?;
-        (end <= ADDRESS_END).then_some((Self { slots, lists }, layout))
+        let fits = fits_links(slots.first().cast(), slots.len() * size_of::<Slot>());
+        fits.then_some((Self { slots, lists }, layout))
     }
 
     /// Returns how many lists there are, without those for what is set aside.
