@@ -1,7 +1,7 @@
 //! `stats`: what the engine counts, on which thread, and how exact lateness is.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -261,4 +261,21 @@ fn what_has_completed_is_what_has_fired_when_nothing_runs_and_not_before() {
         assert_eq!((stats.fired, stats.completed, stats.shards[0].completed), (5, 5, 5), "{}", rig.kind);
         assert!(periodic.cancel());
     }
+}
+
+#[test]
+fn no_snapshot_has_more_that_has_completed_than_has_fired() {
+    let (timer, over) = (Timer::new().expect("there is memory"), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                for _ in 0..100 {
+                    timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");
+                }
+            }
+        });
+        let looks = (0..2_000).map(|_| timer.stats()).find(|stats| stats.completed > stats.fired);
+        over.store(true, Ordering::Relaxed);
+        assert_eq!(looks.map(|stats| (stats.fired, stats.completed)), None);
+    });
 }
