@@ -243,10 +243,10 @@ fn run(entry: Owned, kind: BatchKind, at: At<'_>, runner: &mut impl Run) {
 
 #[inline(always)]
 fn wake(entry: Asleep, at: At<'_>, runner: &mut impl Run) {
-    let deadline = entry.deadline();
+    let fired = entry.fired();
     let (waker, entry) = entry.take_waker();
     at.shared.let_go(entry);
-    runner.wake(deadline, waker);
+    runner.wake(fired, waker);
 }
 
 /// Runs a periodic timeout, unless it goes back: in a drain, too, its runs do not go on.

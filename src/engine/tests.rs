@@ -160,7 +160,7 @@ impl Run for Plainly {
         unreachable!("no test here has a periodic timeout");
     }
 
-    fn wake(&mut self, _: Subtick, _: Option<std::task::Waker>) {
+    fn wake(&mut self, _: Option<Subtick>, _: Option<std::task::Waker>) {
         unreachable!("no test here has a future");
     }
 

@@ -185,6 +185,14 @@ impl State {
         deadline_in(self.0.load(Ordering::Relaxed))
     }
 
+    /// Returns the deadline for which it has expired. The caller took it out of PENDING, or got it
+    /// from the thread that did.
+    #[inline]
+    pub(in crate::entry) fn fired(&self) -> Option<Subtick> {
+        let word = self.0.load(Ordering::Relaxed);
+        (phase_of(word) == EXPIRED).then(|| deadline_in(word))
+    }
+
     /// Returns whether it will run; for a periodic timeout, run again. Acquire, here and below: a
     /// thread that sees an end sees what led to it.
     pub(crate) fn is_pending(&self) -> bool {

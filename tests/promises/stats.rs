@@ -1,7 +1,9 @@
 //! `stats`: what the engine counts, on which thread, and how exact lateness is.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -278,4 +280,21 @@ fn no_snapshot_has_more_that_has_completed_than_has_fired() {
         over.store(true, Ordering::Relaxed);
         assert_eq!(looks.map(|stats| (stats.fired, stats.completed)), None);
     });
+}
+
+#[test]
+fn a_future_that_a_shutdown_ends_has_not_fired_and_not_completed_and_is_not_late() {
+    for mut rig in Rig::each(Timer::builder) {
+        let mut sleeps = [MS, HOUR].map(|delay| rig.timer.sleep(delay));
+        let mut poll = |index: usize| {
+            let mut context = Context::from_waker(Waker::noop());
+            Pin::new(&mut sleeps[index]).poll(&mut context)
+        };
+        assert!(poll(0).is_pending() && poll(1).is_pending());
+        rig.advance(MS);
+        assert!(rig.timer.shutdown().expect("it is no task").is_empty());
+        assert!(poll(0).is_ready() && poll(1).is_ready());
+        let stats = rig.timer.stats();
+        assert_eq!((stats.fired, stats.returned, stats.completed), (1, 1, 1), "{}", rig.kind);
+    }
 }
