@@ -11,7 +11,7 @@ use crate::time::Subtick;
 pub(crate) trait Run {
     /// Runs the task of a timeout that runs once.
     fn once(&mut self, deadline: Subtick, task: TaskInPlace<'_>);
-    fn periodic(&mut self, deadline: Subtick, run: PeriodicRun);
+    fn periodic(&mut self, run: PeriodicRun);
     /// Wakes a sleeping future, unless it is awake. `fired` is its deadline, or `None` if a shutdown
     /// ended the sleep.
     fn wake(&mut self, fired: Option<Subtick>, waker: Option<Waker>);

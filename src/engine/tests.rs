@@ -156,7 +156,7 @@ impl Run for Plainly {
         task.run();
     }
 
-    fn periodic(&mut self, _: Subtick, _: PeriodicRun) {
+    fn periodic(&mut self, _: PeriodicRun) {
         unreachable!("no test here has a periodic timeout");
     }
 

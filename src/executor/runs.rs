@@ -96,11 +96,11 @@ impl Run for Runs<'_> {
         self.completed += 1;
     }
 
-    fn periodic(&mut self, deadline: Subtick, run: PeriodicRun) {
+    fn periodic(&mut self, run: PeriodicRun) {
         self.look();
         let shared = self.shared;
         let mut has_begun = false;
-        let begins = || {
+        let begins = |deadline| {
             has_begun = true;
             self.record(deadline);
         };

@@ -7,7 +7,7 @@ use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Expired, Lateness, ManualClock, Stats, Timer};
+use tourbillon::{Expired, Lateness, ManualClock, Shutdown, Stats, Timer};
 
 use crate::common::{HOUR, Keeps, MS, Random, Rig, Runs, assert_counters_reconcile, driven, driven_by, settle};
 
@@ -297,4 +297,20 @@ fn a_future_that_a_shutdown_ends_has_not_fired_and_not_completed_and_is_not_late
         let stats = rig.timer.stats();
         assert_eq!((stats.fired, stats.returned, stats.completed), (1, 1, 1), "{}", rig.kind);
     }
+}
+
+#[test]
+fn a_run_that_was_put_off_and_that_a_shutdown_fires_completes() {
+    let (keeps, clock) = (Keeps::default(), ManualClock::new());
+    let builder = Timer::builder().shards(1).clock(clock.clone()).executor(keeps.clone());
+    let timer = builder.build().expect("the options make sense");
+    let periodic = timer.schedule_at_fixed_rate(MS, MS, || ()).expect("accepted");
+    clock.advance(MS);
+    assert_eq!(keeps.batches(), 1);
+    assert!(periodic.reset(HOUR));
+    assert!(timer.shutdown_with(Shutdown::FireNow).expect("it is no task").is_empty());
+    keeps.run();
+    let stats = timer.stats();
+    assert_eq!((stats.fired, stats.completed, stats.pending), (1, 1, 0));
+    assert_eq!(stats.lateness.count(), 0, "it ran before its deadline");
 }
