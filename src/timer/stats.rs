@@ -70,8 +70,9 @@ pub struct Stats {
     /// [`Group::cancel_all`](crate::Group::cancel_all) dropped, of wakers, and of the callbacks
     /// `on_turn`, `on_worker_start` and `on_earlier`.
     pub panicked: u64,
-    /// Timeouts whose executor dropped the batch, or panicked. They ran all the same, on the thread
-    /// that held the batch, which usually is the worker. They are counted in `fired`, too.
+    /// Timeouts and futures whose executor dropped the batch, or panicked. They ran, or were woken,
+    /// all the same, on the thread that held the batch, which usually is the worker. They are
+    /// counted in `fired`, too, but for those that were cancelled by then, or ended by a shutdown.
     pub caller_ran: u64,
     /// Resets that returned true.
     pub reset: u64,
