@@ -12,8 +12,8 @@ pub(crate) trait Run {
     /// Runs the task of a timeout that runs once.
     fn once(&mut self, deadline: Subtick, task: TaskInPlace<'_>);
     fn periodic(&mut self, run: PeriodicRun);
-    /// Wakes a sleeping future, unless it is awake. `fired` is its deadline, or `None` if a shutdown
-    /// ended the sleep.
+    /// Wakes a sleeping future, unless it is awake. `fired` is its deadline, or `None` if a
+    /// shutdown ended the sleep.
     fn wake(&mut self, fired: Option<Subtick>, waker: Option<Waker>);
     /// Reports a panic of a task that was dropped unrun.
     fn report(&mut self, panic: Panic);

@@ -145,6 +145,11 @@ impl Snapshot {
         deadline_in(self.0)
     }
 
+    /// Returns whether it had expired.
+    pub(super) fn has_expired(self) -> bool {
+        phase_of(self.0) == EXPIRED
+    }
+
     /// Returns what kind of timeout the entry holds, which does not change.
     #[inline]
     pub(crate) fn kind(self) -> Kind {
@@ -183,14 +188,6 @@ impl State {
     #[inline]
     pub(crate) fn deadline(&self) -> Subtick {
         deadline_in(self.0.load(Ordering::Relaxed))
-    }
-
-    /// Returns the deadline for which it has expired. The caller took it out of PENDING, or got it
-    /// from the thread that did.
-    #[inline]
-    pub(in crate::entry) fn fired(&self) -> Option<Subtick> {
-        let word = self.0.load(Ordering::Relaxed);
-        (phase_of(word) == EXPIRED).then(|| deadline_in(word))
     }
 
     /// Returns whether it will run; for a periodic timeout, run again. Acquire, here and below: a

@@ -148,7 +148,8 @@ impl Asleep {
     /// Returns the deadline for which it has expired, or `None` if a shutdown has withdrawn it.
     #[inline]
     pub(crate) fn fired(&self) -> Option<Subtick> {
-        self.0.state.fired()
+        let word = self.0.snapshot();
+        word.has_expired().then(|| word.deadline())
     }
 
     /// Takes the waker, unless the future is changing it, and so is awake. The sleeper stays where
