@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
@@ -251,9 +251,9 @@ fn the_slots_of_the_wheel_can_be_looked_at() {
 fn what_has_completed_is_what_has_fired_when_nothing_runs_and_not_before() {
     for mut rig in Rig::each(Timer::builder) {
         let own = rig.timer.clone();
-        let seen = Arc::new(AtomicUsize::new(usize::MAX));
+        let seen = Arc::new(AtomicU64::new(u64::MAX));
         let saw = Arc::clone(&seen);
-        let look = move || saw.store(own.stats().completed as usize, Ordering::Relaxed);
+        let look = move || saw.store(own.stats().completed, Ordering::Relaxed);
         rig.timer.schedule_detached(MS, look).expect("accepted");
         rig.timer.schedule_detached(MS, || panic!("as this test wants it")).expect("accepted");
         let periodic = rig.timer.schedule_at_fixed_rate(MS, MS, || ()).expect("accepted");
