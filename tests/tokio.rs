@@ -215,6 +215,23 @@ fn an_engine_can_be_shut_down_and_dropped_in_a_task_of_the_runtime() {
 }
 
 #[test]
+fn futures_that_wait_for_a_runtime_to_wake_them_are_woken_when_it_is_dropped() {
+    // Nothing of it runs: no thread is in its `block_on`.
+    let runtime = Builder::new_current_thread().build().expect("a runtime");
+    let timer = engine_on(&runtime);
+    let sleeping = timer.clone();
+    let elsewhere = thread::spawn(move || {
+        let both = async { tokio::join!(sleeping.sleep(20 * MS), sleeping.sleep(20 * MS)) };
+        self::runtime(1).block_on(both);
+    });
+    eventually("they came up", || timer.stats().fired == 2);
+    drop(runtime);
+    in_time("they are woken", move || elsewhere.join().expect("no panic"));
+    let stats = timer.stats();
+    assert_eq!(stats.completed, 2);
+}
+
+#[test]
 fn its_futures_work_in_select_on_a_runtime_without_a_time_driver() {
     in_time("the futures", || {
         for runtime in [runtime(2), Builder::new_current_thread().build().expect("a runtime")] {

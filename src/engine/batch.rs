@@ -214,9 +214,8 @@ fn run(entry: Owned, kind: BatchKind, at: At<'_>, runner: &mut impl Run) {
     let once = match entry.look().once() {
         Ok(once) => once,
         Err(periodic) => {
-            let deadline = periodic.deadline();
             // SAFETY: a periodic timeout comes into a batch only as a run, and off it once.
-            return run_again(unsafe { SeriesRun::new(periodic.into_owned()) }, at, deadline, runner);
+            return run_again(unsafe { SeriesRun::new(periodic.into_owned()) }, at, runner);
         }
     };
     let BatchKind::Due(now) = kind else {
@@ -243,22 +242,22 @@ fn run(entry: Owned, kind: BatchKind, at: At<'_>, runner: &mut impl Run) {
 
 #[inline(always)]
 fn wake(entry: Asleep, at: At<'_>, runner: &mut impl Run) {
-    let deadline = entry.deadline();
+    let fired = entry.fired();
     let (waker, entry) = entry.take_waker();
     at.shared.let_go(entry);
-    runner.wake(deadline, waker);
+    runner.wake(fired, waker);
 }
 
 /// Runs a periodic timeout, unless it goes back: in a drain, too, its runs do not go on.
 #[inline]
-fn run_again(mut run: SeriesRun, at: At<'_>, deadline: Subtick, runner: &mut impl Run) {
+fn run_again(mut run: SeriesRun, at: At<'_>, runner: &mut impl Run) {
     if at.may_go_back && (at.remote.wants_back() || at.remote.drains_until().is_some()) {
         run = match hand_back_run(at.shared, at.remote, run) {
             Ok(dropped) => return dropped.unwrap_or_else(|panic| runner.report(panic)),
             Err(run) => run,
         };
     }
-    runner.periodic(deadline, PeriodicRun::new(run));
+    runner.periodic(PeriodicRun::new(run));
 }
 
 /// Runs a timeout that was taken out of PENDING, and counted then.

@@ -65,9 +65,8 @@ impl<'a> Due<'a> {
             let once = match entry.look() {
                 Ok(once) => once,
                 Err(other) => {
-                    let deadline = other.deadline();
                     if let Some(run) = self.expire(other) {
-                        runner.periodic(deadline, PeriodicRun::new(run));
+                        runner.periodic(PeriodicRun::new(run));
                     }
                     continue;
                 }

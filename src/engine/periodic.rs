@@ -20,23 +20,24 @@ impl PeriodicRun {
     }
 
     /// Runs the task, if the run is still wanted, and arms the timeout for the next run. A panic
-    /// ends the timeout, and is returned to the caller. Calls `begins` if the task is run.
+    /// ends the timeout, and is returned to the caller. Calls `begins` with the run's deadline if
+    /// the task is run.
     // Out of line: most timeouts are not periodic, and the code that runs those is shorter without.
     #[inline(never)]
-    pub(crate) fn run(self, shared: &SharedRef, begins: impl FnOnce()) -> Ran {
-        let (run, next, has_run) = match self.0.begin() {
+    pub(crate) fn run(self, shared: &SharedRef, begins: impl FnOnce(Subtick)) -> Ran {
+        let (run, next, not_begun) = match self.0.begin() {
             Begun::Cancelled(entry) => return clear_away(shared, entry),
             // The word says when.
-            Begun::Moved(run) => (run, Subtick::NEVER, false),
+            Begun::Moved(run) => (run, Subtick::NEVER, Some(begins)),
             Begun::Run(mut task, running, deadline) => {
-                begins();
+                begins(deadline);
                 shared.count(remote_of(running.as_owned(), shared), |counts| counts.runs.add(1));
                 match catch_unwind(AssertUnwindSafe(|| task.run_again(deadline, shared.timeline()))) {
                     Ok(Some(next)) => {
                         if next.is_overdue {
                             shared.overdue.set();
                         }
-                        (running.put_back(task), next.deadline, true)
+                        (running.put_back(task), next.deadline, None)
                     }
                     Ok(None) => return end(shared, running, task),
                     Err(panic) => {
@@ -48,7 +49,7 @@ impl PeriodicRun {
             }
         };
         match run.rearm(next) {
-            Ok(entry) => push(shared, entry, has_run),
+            Ok(entry) => push(shared, entry, not_begun),
             Err(cancelled) => clear_away(shared, cancelled),
         }
     }
@@ -59,12 +60,26 @@ fn remote_of<'a>(entry: &Owned, shared: &'a SharedRef) -> &'a Remote {
 }
 
 /// Pushes the entry to the inbox again. From here on it is the worker's. If the engine has been
-/// shut down, the timeout ends.
-fn push(shared: &SharedRef, entry: Owned, has_run: bool) -> Ran {
+/// shut down, the timeout ends. `not_begun` is what a run calls that has not begun, because a reset
+/// had moved it to a later time.
+fn push(shared: &SharedRef, entry: Owned, not_begun: Option<impl FnOnce(Subtick)>) -> Ran {
     let remote = remote_of(&entry, shared);
     // SAFETY: `shared` is a reference to the engine.
     let Err(mut entry) = (unsafe { remote.push_again(entry, shared.timeline()) }) else { return Ok(()) };
-    if has_run {
+    if let Some(begins) = not_begun {
+        // The timeout was waiting for the later time.
+        if remote.is_to_fire() {
+            entry = match entry.expire_early() {
+                Ok(Fired::Run(expired)) => return PeriodicRun(expired).run(shared, begins),
+                Ok(_) => unreachable!("a periodic timeout"),
+                Err(cancelled) => cancelled,
+            };
+        }
+        entry = match withdraw_outside(shared, remote, entry) {
+            Ok(ran) => return ran,
+            Err(cancelled) => cancelled,
+        };
+    } else {
         entry = match entry.withdraw() {
             Ok(Withdrawn::Task(withdrawn)) => {
                 shared.give_places_back(1);
@@ -72,19 +87,6 @@ fn push(shared: &SharedRef, entry: Owned, has_run: bool) -> Ran {
                 return clear_away(shared, withdrawn);
             }
             Ok(Withdrawn::Sleeper(_)) => unreachable!("a periodic timeout"),
-            Err(cancelled) => cancelled,
-        };
-    } else {
-        // A reset had moved the run to a later time, and the timeout was waiting for it.
-        if remote.is_to_fire() {
-            entry = match entry.expire_early() {
-                Ok(Fired::Run(expired)) => return PeriodicRun(expired).run(shared, || ()),
-                Ok(_) => unreachable!("a periodic timeout"),
-                Err(cancelled) => cancelled,
-            };
-        }
-        entry = match withdraw_outside(shared, remote, entry) {
-            Ok(ran) => return ran,
             Err(cancelled) => cancelled,
         };
     }

@@ -11,9 +11,10 @@ use crate::time::Subtick;
 pub(crate) trait Run {
     /// Runs the task of a timeout that runs once.
     fn once(&mut self, deadline: Subtick, task: TaskInPlace<'_>);
-    fn periodic(&mut self, deadline: Subtick, run: PeriodicRun);
-    /// Wakes a sleeping future, unless it is awake.
-    fn wake(&mut self, deadline: Subtick, waker: Option<Waker>);
+    fn periodic(&mut self, run: PeriodicRun);
+    /// Wakes a sleeping future, unless it is awake. `fired` is its deadline, or `None` if a
+    /// shutdown ended the sleep.
+    fn wake(&mut self, fired: Option<Subtick>, waker: Option<Waker>);
     /// Reports a panic of a task that was dropped unrun.
     fn report(&mut self, panic: Panic);
 }

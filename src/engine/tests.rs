@@ -156,11 +156,11 @@ impl Run for Plainly {
         task.run();
     }
 
-    fn periodic(&mut self, _: Subtick, _: PeriodicRun) {
+    fn periodic(&mut self, _: PeriodicRun) {
         unreachable!("no test here has a periodic timeout");
     }
 
-    fn wake(&mut self, _: Subtick, _: Option<std::task::Waker>) {
+    fn wake(&mut self, _: Option<Subtick>, _: Option<std::task::Waker>) {
         unreachable!("no test here has a future");
     }
 

@@ -114,9 +114,9 @@ impl Core {
             && self.wheel.keep_series_back(self.now)
     }
 
-    /// Returns the sleeping futures that expired in the turns since the last call. The thread that
-    /// turns the shard wakes them, after the turn. A waker is user code and may do anything, but it
-    /// is quick as a rule, and passing it through a pool would cost more.
+    /// Returns the sleeping futures that expired in the turns since the last call. As a rule the
+    /// thread that turns the shard wakes them, after the turn. A waker is user code and may do
+    /// anything, but it is quick, and passing it through a pool would cost more.
     pub(crate) fn take_wakes(&mut self) -> Option<Batch> {
         self.wakes.take().map(SleeperBatch::into_batch)
     }

@@ -31,11 +31,6 @@ impl Looked {
     }
 
     #[inline]
-    pub(crate) fn deadline(&self) -> Subtick {
-        self.seen.deadline()
-    }
-
-    #[inline]
     pub(crate) fn into_owned(self) -> Owned {
         self.entry
     }
@@ -150,11 +145,6 @@ impl OtherUp {
     #[inline]
     pub(crate) fn is_periodic(&self) -> bool {
         self.0.kind() == Kind::Series
-    }
-
-    #[inline]
-    pub(crate) fn deadline(&self) -> Subtick {
-        self.0.deadline()
     }
 
     /// Leaves it as it is, to be linked again.

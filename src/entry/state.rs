@@ -145,6 +145,11 @@ impl Snapshot {
         deadline_in(self.0)
     }
 
+    /// Returns whether it had expired.
+    pub(super) fn has_expired(self) -> bool {
+        phase_of(self.0) == EXPIRED
+    }
+
     /// Returns what kind of timeout the entry holds, which does not change.
     #[inline]
     pub(crate) fn kind(self) -> Kind {

@@ -145,9 +145,11 @@ impl Asleep {
         self.0
     }
 
+    /// Returns the deadline for which it has expired, or `None` if a shutdown has withdrawn it.
     #[inline]
-    pub(crate) fn deadline(&self) -> Subtick {
-        self.0.state.deadline()
+    pub(crate) fn fired(&self) -> Option<Subtick> {
+        let word = self.0.snapshot();
+        word.has_expired().then(|| word.deadline())
     }
 
     /// Takes the waker, unless the future is changing it, and so is awake. The sleeper stays where

@@ -8,7 +8,8 @@ use super::runs::run_as;
 use crate::engine::{Batch, Opened};
 use crate::sync::Ordering;
 
-/// A batch of expired timeouts. [`run`](Self::run) runs it. Dropping it runs it, too.
+/// A batch of expired timeouts, or of futures to be woken. [`run`](Self::run) runs it. Dropping it
+/// runs it, too.
 ///
 /// ```
 /// use std::sync::mpsc::channel;
@@ -124,8 +125,7 @@ impl fmt::Debug for Expired {
     }
 }
 
-/// Runs a batch on the calling thread. The driven mode uses this as its sink, and workers use it to
-/// wake futures.
+/// Runs a batch on the calling thread, or wakes its futures. The driven mode uses this.
 pub(crate) fn run_here(batch: Batch) {
     Expired::begin(batch).run();
 }

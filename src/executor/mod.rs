@@ -47,12 +47,16 @@ pub trait Executor: Send + Sync + 'static {
     /// never lost.
     fn execute(&self, expired: Expired);
 
-    /// Wakes all futures that came up in one turn, or arranges for another thread to wake them.
+    /// Wakes all futures that came up in one turn, or that a shutdown has ended, or arranges for
+    /// another thread to wake them. [`Expired::run`] does.
     ///
     /// By default the worker wakes them itself, one after the other, when its turn is over. A waker
     /// that is called on a thread outside of its runtime costs that runtime a wake-up of its own.
     /// So an executor that runs on the futures' runtime may wake them there, all in one task. If it
     /// drops the batch, or panics, the worker wakes them.
+    ///
+    /// Until the batch is run, nothing else wakes its futures, also if they are reset. They are
+    /// ready if they are polled. A shutdown does not wait for a batch that has not begun to run.
     fn wake(&self, sleepers: Expired) {
         sleepers.run();
     }

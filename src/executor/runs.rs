@@ -96,11 +96,11 @@ impl Run for Runs<'_> {
         self.completed += 1;
     }
 
-    fn periodic(&mut self, deadline: Subtick, run: PeriodicRun) {
+    fn periodic(&mut self, run: PeriodicRun) {
         self.look();
         let shared = self.shared;
         let mut has_begun = false;
-        let begins = || {
+        let begins = |deadline| {
             has_begun = true;
             self.record(deadline);
         };
@@ -111,10 +111,12 @@ impl Run for Runs<'_> {
     }
 
     #[inline(always)]
-    fn wake(&mut self, deadline: Subtick, waker: Option<Waker>) {
+    fn wake(&mut self, fired: Option<Subtick>, waker: Option<Waker>) {
         self.look();
-        self.record(deadline);
-        self.completed += 1;
+        if let Some(deadline) = fired {
+            self.record(deadline);
+            self.completed += 1;
+        }
         let Some(waker) = waker else { return };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
             self.report(panic);

@@ -64,7 +64,8 @@ impl Builder {
     }
 
     /// Makes the global engine of the process, which [`Timer::global`] returns from then on. The
-    /// free functions, such as [`sleep`](crate::sleep), and `compat` go by it.
+    /// free functions, such as [`sleep`](crate::sleep), and `compat` go by it, and so do futures
+    /// whose own engine has been shut down.
     ///
     /// Call it once, at the start of `main`: an engine that is global stays so. The call is
     /// otherwise [`build`](Self::build). The idea and the name are rayon's.

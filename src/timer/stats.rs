@@ -38,9 +38,9 @@ pub struct Stats {
     /// Timeouts that a shutdown fires count as soon as the executor has them.
     pub fired: u64,
     /// Of those that have [`fired`](Self::fired): tasks that have returned or panicked, and futures
-    /// that were woken. A thread counts them when it has run its batch, of up to 256. On an engine
-    /// at rest both are equal, and otherwise `fired - completed` are running, or in a batch that
-    /// is.
+    /// that were woken. A thread counts them when it has run its batch. This is never more than
+    /// `fired`. On an engine at rest both are equal. Otherwise `fired - completed` are running, or
+    /// in a batch that has not been run to its end.
     pub completed: u64,
     /// Runs of periodic timeouts that were not their last. So `fired - repeated` timeouts have
     /// fired for good.
@@ -70,8 +70,9 @@ pub struct Stats {
     /// [`Group::cancel_all`](crate::Group::cancel_all) dropped, of wakers, and of the callbacks
     /// `on_turn`, `on_worker_start` and `on_earlier`.
     pub panicked: u64,
-    /// Timeouts whose executor dropped the batch, or panicked. They ran all the same, on the thread
-    /// that held the batch, which usually is the worker. They are counted in `fired`, too.
+    /// Timeouts and futures whose executor dropped the batch, or panicked. They ran, or were woken,
+    /// all the same, on the thread that held the batch, which usually is the worker. They are
+    /// counted in `fired`, too, but for those that were cancelled by then, or ended by a shutdown.
     pub caller_ran: u64,
     /// Resets that returned true.
     pub reset: u64,
@@ -276,8 +277,10 @@ impl ShardStats {
         let shared = &engine.shared;
         let remote = shared.remote(index);
         let counters = &remote.counters;
-        // Read the counters of ends before those of begins, as in `Shared::pending`.
+        // Read the counters of ends before those of begins, as in `Shared::pending`. What has
+        // completed has fired before.
         let sum = |count: fn(&Counts) -> u64| shared.sum(Some(index), count);
+        let completed = sum(|counts| counts.completed.get());
         let once = counters.fired.get() + sum(|counts| counts.fired.get());
         let returned = counters.returned.get() + sum(|counts| counts.returned.get());
         let (finished, cancelled) = (sum(|counts| counts.finished.get()), sum(|counts| counts.cancelled.get()));
@@ -286,7 +289,7 @@ impl ShardStats {
         Self {
             scheduled,
             fired: once + runs,
-            completed: sum(|counts| counts.completed.get()),
+            completed,
             // The two are read one after the other, so a run may have ended in between.
             repeated: runs.saturating_sub(finished),
             cancelled,

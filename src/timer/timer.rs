@@ -86,9 +86,8 @@ impl Timer {
     ///
     /// The first call makes the engine with the defaults, unless
     /// [`Builder::build_global`](crate::Builder::build_global) has made it before. It is never
-    /// dropped. It is for code that needs a timer
-    /// now and then and has none at hand. Its threads start with its first timeout. They do not
-    /// keep the process from ending.
+    /// dropped. It is for code that needs a timer now and then and has none at hand. Its threads
+    /// start with its first timeout. They do not keep the process from ending.
     ///
     /// ```
     /// use std::time::Duration;

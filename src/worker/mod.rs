@@ -35,7 +35,7 @@ pub(crate) trait Sink: Send {
     fn take(&mut self, due: &mut Due<'_>);
     /// Takes what a shutdown has fired.
     fn accept(&mut self, batch: Batch);
-    /// Wakes the futures of this batch, on the calling thread.
+    /// Wakes the futures of this batch, or has the executor wake them.
     fn wake(&mut self, wakes: Batch);
     /// Called before the worker sleeps. Returns for how long it may, if there is a limit.
     fn sleeps_at_most(&mut self) -> Option<Duration>;

@@ -94,6 +94,46 @@ fn a_future_that_is_polled_while_its_batch_waits_is_ready() {
 }
 
 #[test]
+fn a_future_that_is_reset_while_its_batch_waits_sleeps_until_its_new_deadline_and_is_woken_then() {
+    let (timer, clock, batches) = engine_with_batches();
+    let mut sleeps = asleep(&timer, 3);
+    clock.advance(10 * MS);
+    let first = batches.recv_timeout(PATIENCE).expect("they came up");
+    // One is polled before the batch runs, and one when the batch has woken it.
+    sleeps.iter_mut().for_each(|(sleep, _)| sleep.reset(10 * MS));
+    assert!(sleeps.iter().all(|(sleep, _)| !sleep.is_elapsed()));
+    let poll = |(sleep, task): &mut (Sleep, Task)| task.poll(sleep);
+    assert!(poll(&mut sleeps[0]).is_pending());
+    first.run();
+    assert!(sleeps.iter().all(|(_, task)| task.woken() == 1));
+    assert!(sleeps[1..].iter_mut().all(|sleep| poll(sleep).is_pending()));
+    clock.advance(10 * MS);
+    batches.recv_timeout(PATIENCE).expect("they came up again").run();
+    let seen: Vec<_> = sleeps.iter_mut().map(|sleep| (sleep.1.woken(), poll(sleep).is_ready())).collect();
+    assert_eq!(seen, [(1, true); 3]);
+    let stats = timer.stats();
+    assert_eq!((stats.fired, stats.completed, stats.caller_ran), (6, 6, 0));
+}
+
+#[test]
+fn futures_that_a_shutdown_ends_come_in_a_batch_as_others_do_and_it_outlives_them_and_the_engine() {
+    let (timer, _clock, batches) = engine_with_batches();
+    let (mut sleeps, gone) = (asleep(&timer, 10), asleep(&timer, 10));
+    assert!(timer.shutdown().expect("it is no task").is_empty());
+    let batch = batches.recv_timeout(PATIENCE).expect("a shutdown ends them");
+    assert_eq!(batch.len(), 20);
+    // The thread that made them could use their entries again. It does not while they are in the
+    // batch.
+    let gone: Vec<_> = gone.into_iter().map(|(_, task)| task).collect();
+    assert!(timer.schedule(MS, || ()).is_err());
+    drop(timer);
+    batch.run();
+    assert!(gone.iter().all(Task::is_forgotten));
+    assert_all_woken_once(&mut sleeps);
+    assert!(sleeps.iter().all(|(sleep, _)| sleep.ended_by_shutdown()));
+}
+
+#[test]
 fn a_batch_of_futures_that_an_executor_drops_or_panics_over_is_woken_all_the_same() {
     let drops = engine(Wakes(drop));
     let panics = engine(Wakes(|sleepers: Expired| panic!("on purpose, with {} futures", sleepers.len())));

@@ -4,13 +4,13 @@
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Sleep, Timer};
+use tourbillon::{Executor, Expired, Sleep, Timer};
 
 use crate::common::{Random, assert_counters_reconcile, eventually};
 use crate::{Ledger, delay, few, let_threads_end, seeds, small, with_workers};
@@ -112,6 +112,54 @@ fn sleeps_are_dropped_and_reset_while_they_ring() {
         drop(sleeps);
         shut_down(timer);
     }
+}
+
+/// An executor that has another thread wake futures.
+struct WakesElsewhere(Mutex<Sender<Expired>>);
+
+impl Executor for WakesElsewhere {
+    fn execute(&self, _: Expired) {
+        unreachable!("nothing but futures is scheduled");
+    }
+
+    fn wake(&self, sleepers: Expired) {
+        let _ = self.0.lock().expect("no panic").send(sleepers);
+    }
+}
+
+/// Dropped, moved and polled anew, and ended by a shutdown, while their batch waits for a thread
+/// that is no worker. The last batch outlives the timer.
+#[test]
+fn sleeps_are_dropped_reset_and_polled_while_another_thread_wakes_them() {
+    const LEN: usize = few(8, 200);
+    for seed in seeds() {
+        let (send, batches) = channel::<Expired>();
+        let waking = thread::spawn(move || batches.into_iter().for_each(Expired::run));
+        let builder = small().shards(1).executor(WakesElsewhere(Mutex::new(send)));
+        let timer = builder.build().expect("the options make sense");
+        let mut random = Random::new(seed);
+        let tasks = Tasks::new();
+        let mut sleeps = Vec::new();
+        for id in 0..LEN {
+            let mut sleep = timer.sleep(Duration::from_micros(random.next() % 2_000));
+            let _ = is_ready(&mut sleep, &Tasks::waker(&tasks.woken, id));
+            sleeps.push(sleep);
+            let at = random.below(sleeps.len());
+            match random.below(4) {
+                0 => drop(sleeps.swap_remove(at)),
+                1 => sleeps[at].reset(Duration::from_micros(random.next() % 2_000)),
+                2 => sleeps[at].reset(Duration::from_secs(1)),
+                _ => _ = is_ready(&mut sleeps[at], &Tasks::waker(&tasks.woken, id)),
+            }
+        }
+        assert!(timer.shutdown().expect("the first").is_empty());
+        // What a shutdown has ended before the worker knew of it may become a tombstone.
+        sleeps.truncate(LEN / 4);
+        assert!(timer.schedule(Duration::ZERO, || ()).is_err());
+        drop((sleeps, timer));
+        waking.join().expect("no panic");
+    }
+    let_threads_end();
 }
 
 /// In one thread, with a driver. A task among the sleeps runs as usual.

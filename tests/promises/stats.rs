@@ -1,11 +1,13 @@
 //! `stats`: what the engine counts, on which thread, and how exact lateness is.
 
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Expired, Lateness, ManualClock, Stats, Timer};
+use tourbillon::{Expired, Lateness, ManualClock, Shutdown, Stats, Timer};
 
 use crate::common::{HOUR, Keeps, MS, Random, Rig, Runs, assert_counters_reconcile, driven, driven_by, settle};
 
@@ -249,9 +251,9 @@ fn the_slots_of_the_wheel_can_be_looked_at() {
 fn what_has_completed_is_what_has_fired_when_nothing_runs_and_not_before() {
     for mut rig in Rig::each(Timer::builder) {
         let own = rig.timer.clone();
-        let seen = Arc::new(AtomicUsize::new(usize::MAX));
+        let seen = Arc::new(AtomicU64::new(u64::MAX));
         let saw = Arc::clone(&seen);
-        let look = move || saw.store(own.stats().completed as usize, Ordering::Relaxed);
+        let look = move || saw.store(own.stats().completed, Ordering::Relaxed);
         rig.timer.schedule_detached(MS, look).expect("accepted");
         rig.timer.schedule_detached(MS, || panic!("as this test wants it")).expect("accepted");
         let periodic = rig.timer.schedule_at_fixed_rate(MS, MS, || ()).expect("accepted");
@@ -261,4 +263,54 @@ fn what_has_completed_is_what_has_fired_when_nothing_runs_and_not_before() {
         assert_eq!((stats.fired, stats.completed, stats.shards[0].completed), (5, 5, 5), "{}", rig.kind);
         assert!(periodic.cancel());
     }
+}
+
+#[test]
+fn no_snapshot_has_more_that_has_completed_than_has_fired() {
+    let (timer, over) = (Timer::new().expect("there is memory"), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                for _ in 0..100 {
+                    timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");
+                }
+            }
+        });
+        let looks = (0..2_000).map(|_| timer.stats()).find(|stats| stats.completed > stats.fired);
+        over.store(true, Ordering::Relaxed);
+        assert_eq!(looks.map(|stats| (stats.fired, stats.completed)), None);
+    });
+}
+
+#[test]
+fn a_future_that_a_shutdown_ends_has_not_fired_and_not_completed_and_is_not_late() {
+    for mut rig in Rig::each(Timer::builder) {
+        let mut sleeps = [MS, HOUR].map(|delay| rig.timer.sleep(delay));
+        let mut poll = |index: usize| {
+            let mut context = Context::from_waker(Waker::noop());
+            Pin::new(&mut sleeps[index]).poll(&mut context)
+        };
+        assert!(poll(0).is_pending() && poll(1).is_pending());
+        rig.advance(MS);
+        assert!(rig.timer.shutdown().expect("it is no task").is_empty());
+        assert!(poll(0).is_ready() && poll(1).is_ready());
+        let stats = rig.timer.stats();
+        assert_eq!((stats.fired, stats.returned, stats.completed), (1, 1, 1), "{}", rig.kind);
+    }
+}
+
+#[test]
+fn a_run_that_was_put_off_and_that_a_shutdown_fires_completes() {
+    let (keeps, clock) = (Keeps::default(), ManualClock::new());
+    let builder = Timer::builder().shards(1).clock(clock.clone()).executor(keeps.clone());
+    let timer = builder.build().expect("the options make sense");
+    let periodic = timer.schedule_at_fixed_rate(MS, MS, || ()).expect("accepted");
+    clock.advance(MS);
+    assert_eq!(keeps.batches(), 1);
+    assert!(periodic.reset(HOUR));
+    assert!(timer.shutdown_with(Shutdown::FireNow).expect("it is no task").is_empty());
+    keeps.run();
+    let stats = timer.stats();
+    assert_eq!((stats.fired, stats.completed, stats.pending), (1, 1, 0));
+    assert_eq!(stats.lateness.count(), 0, "it ran before its deadline");
 }

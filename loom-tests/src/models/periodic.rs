@@ -79,7 +79,7 @@ fn a_cancel_or_a_reset_holds_for_a_run_that_waits() {
                 tell.store(1, Ordering::Release);
             });
             let knows = told.load(Ordering::Acquire) == 1;
-            run.run(&bare.shared, || ()).expect("no panic");
+            run.run(&bare.shared, |_| ()).expect("no panic");
             other.join().expect("no panic");
             assert!(!knows || runs.get() == 0);
             let mut left = shard.close(&bare.shared);
@@ -210,7 +210,7 @@ fn a_periodic_timeout_that_is_armed_again_wakes_the_worker() {
             assert!(periodic.reset(ticks(1)));
             periodic
         });
-        run.run(&bare.shared, || ()).expect("no panic");
+        run.run(&bare.shared, |_| ()).expect("no panic");
         let periodic = reset.join().expect("no panic");
         let mut shard = worker.join().expect("no panic");
         let wakes_at = bare.shared.remote(0).sleeps_until().map(|until| bare.shared.timeline().instant_of(until));
