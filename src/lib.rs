@@ -185,7 +185,7 @@
 //! | [`LatenessWindow`] | the lateness of the last minute |
 //! | [`Timer::global`] | the global engine of the process, which cannot be shut down |
 //! | [`Timer::shrink`] | gives memory that no timeout uses back to the system |
-//! | [`Builder::build_driven`], [`Driver`] | an engine without threads, which an event loop turns |
+//! | [`Builder::build_driven`], [`Driver`] | an engine without threads, which an event loop turns; a second one for [timeouts that wake no loop](Driver#timeouts-that-wake-no-loop) |
 //! | [`ManualClock`] | a clock for tests, moved by a length or to the next deadline |
 //!
 //! The repository has examples, which run with `cargo run --all-features --example NAME`:
