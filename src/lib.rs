@@ -55,7 +55,7 @@
 //! * Lateness below a tick matters more than processor time, for crowds of timeouts.
 //! * One thread owns all timeouts and reads the clock rarely. A wheel that shares nothing is
 //!   faster.
-//! * You need wall-clock time, real-time bounds, or a list of what is pending.
+//! * You need wall-clock time or real-time bounds.
 //!
 //! # How it works
 //!
@@ -179,12 +179,13 @@
 //! | [`Timer::pause`], [`resume`](Timer::resume) | the engine's time stands still; all pending timeouts are delayed by the pause |
 //! | [`Timer::shutdown_with`] | [`Shutdown::Cancel`] hands back the pending timeouts, [`FireNow`](Shutdown::FireNow) runs them, [`Drain`](Shutdown::Drain) goes on for a given time at most, and then waits for tasks that run |
 //! | [`Timer::shutdown_async`] | the same, for async code: it does not block |
+//! | [`Timer::pending_timeouts`] | what is pending, one by one, for debugging: why does this program not end? |
 //! | [`Timer::health`] | whether each worker runs and is on time, and which shard has a task that is stuck |
 //! | [`Timer::stats`] | counters of the engine and of each shard, a histogram of lateness, the occupied slots of each wheel |
 //! | [`LatenessWindow`] | the lateness of the last minute |
 //! | [`Timer::global`] | the global engine of the process, which cannot be shut down |
 //! | [`Timer::shrink`] | gives memory that no timeout uses back to the system |
-//! | [`Builder::build_driven`], [`Driver`] | an engine without threads, which an event loop turns |
+//! | [`Builder::build_driven`], [`Driver`] | an engine without threads, which an event loop turns; a second one for [timeouts that wake no loop](Driver#timeouts-that-wake-no-loop) |
 //! | [`ManualClock`] | a clock for tests, moved by a length or to the next deadline |
 //!
 //! The repository has examples, which run with `cargo run --all-features --example NAME`:
@@ -208,7 +209,7 @@
 //!   `dev-dependencies`.
 //! * `tokio`: [`compat::tokio`](compat), the surface of `tokio::time` on this engine. The handle of
 //!   a Tokio runtime is an [`Executor`]. A closure that calls `tokio::spawn` needs it, because the
-//!   default pool has no runtime.
+//!   default pool has no runtime. `Timer::spawn_after` spawns a future when its time has come.
 //! * `tower`: a time limit as a layer, for tower and axum. A request that takes too long ends with
 //!   an error, as in tower, or is answered with a status, as in tower-http.
 //! * `tracing`: events for an operator: panics, too many engines, workers that cannot be started or

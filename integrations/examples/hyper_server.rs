@@ -1,5 +1,6 @@
 //! An HTTP server that waits two seconds for a request's header. hyper measures them by Tourbillon.
-//! The Tokio runtime has sockets here, and no timer.
+//! The Tokio runtime has sockets here, and no timer. hyper counts the time between requests, too,
+//! so a connection is kept for two seconds at most. The example `axum_limits` tells the two apart.
 //!
 //! ```text
 //! cargo run -p tourbillon-integrations --example hyper_server -- 127.0.0.1:7008

@@ -9,6 +9,7 @@
 //! | `server` | axum on hyper. Request deadlines, idle connections and a periodic job are in one engine. A page shows rates, the lateness of the last minute, health, panics, and the occupied slots of each wheel; `scripts/page` looks at it in a headless browser |
 //! | `hyper_server` | hyper's timeouts on the engine |
 //! | `axum_timeout` | a `TimeoutLayer` on an axum router |
+//! | `axum_limits` | an axum router whose connections have limits for the header, for being idle, and for a request |
 //! | `quic_idle` | QUIC connections that time out |
 //! | `prometheus` | the engine's metrics for Prometheus. The recorder is installed first |
 //! | `graceful_shutdown` | what ends on ctrl-c, in which order and within which time |

@@ -21,6 +21,9 @@ use ::hyper::rt::{Sleep, Timer};
 /// `pool_timer` of hyper-util's client. Each sleep is a [`Sleep`](crate::Sleep) in a box, which
 /// says when a poll may wait.
 ///
+/// hyper's `header_read_timeout` also counts the time between two requests, so it closes a
+/// connection that is kept for longer. [`Limits`] has a limit for each.
+///
 /// ```
 /// use std::time::Duration;
 /// use hyper::server::conn::http1;

@@ -68,6 +68,9 @@
 //! histogram_quantile(0.99, sum by (le) (rate(tourbillon_lateness_histogram_seconds_bucket[5m])))
 //! ```
 //!
+//! PromQL goes by the names. They are declared as gauges, because a histogram of the facade wants
+//! each value by itself. So a collector that goes by the declared type sees no histogram.
+//!
 //! Its buckets end at each power of two of nanoseconds from 2^14 to 2^33 (16 µs to 8.6 s), less one
 //! nanosecond: a bucket of [`Lateness`](crate::Lateness) ends there, so their counts are exact. The
 //! engine keeps no sum. That of the histogram takes each value for the middle of its bucket, which

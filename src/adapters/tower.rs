@@ -49,7 +49,9 @@
 //! The example `integrations/examples/axum_timeout.rs` is a complete server.
 //!
 //! Both limit the time up to the response, which includes the time that the service takes to read
-//! the request's body. They do not limit the time that the response's body takes.
+//! the request's body. They do not limit the time that the response's body takes, nor do they know
+//! of a client that sends half a header, or nothing more: that takes a limit of the connection, and
+//! `hyper::Limits` has those, also for an axum router.
 
 use std::error::Error;
 use std::future::Future;

@@ -64,7 +64,7 @@ type Callback = CatchUnwind<Box<dyn Fn() + Send + Sync>>;
 /// let (requests, mut driver) = Timer::builder().clock(clock.clone()).build_driven()?;
 /// let (housekeeping, mut deferrable) = Timer::builder().clock(clock.clone()).build_driven()?;
 /// let minute = Duration::from_secs(60);
-/// housekeeping.schedule_every(minute, |_| println!("sweeps the cache"))?;
+/// let _sweeps = housekeeping.schedule_every(minute, |_| println!("sweeps the cache"))?;
 /// let request = requests.schedule(5 * minute, || println!("too late"))?;
 /// while let Some(at) = driver.next_wakeup() {
 ///     clock.advance(at - clock.now()); // a real loop waits for its sockets here

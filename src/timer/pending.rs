@@ -22,12 +22,12 @@ pub struct PendingTimeout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TimeoutKind {
-    /// Its task runs once.
+    /// Its task runs once. An armed [`Reusable`](crate::Reusable) is one, too.
     Once,
     /// Its task runs again and again.
     Periodic,
-    /// A future sleeps: a [`Sleep`](crate::Sleep), or the limit of a
-    /// [`TimeoutFuture`](crate::TimeoutFuture).
+    /// A future sleeps: a [`Sleep`](crate::Sleep), the limit of a
+    /// [`TimeoutFuture`](crate::TimeoutFuture), or a limit of an adapter, such as `hyper::Limits`.
     Future,
 }
 

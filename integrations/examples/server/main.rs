@@ -7,11 +7,10 @@
 //!
 //! * **Request deadlines**: `/work/{ms}` takes as many milliseconds as its path says, and may take
 //!   250: a `TimeoutLayer` answers 504 if it takes longer.
-//! * **Idle connections**: each has a timeout that every request pushes out, which is one
-//!   compare-and-swap. If it fires, the connection is closed.
+//! * **Idle connections and slow headers**: `hyper::Limits` closes a connection that is silent for
+//!   five seconds, or whose client takes more than two to send a header. Each connection has one
+//!   timeout, which its requests push out, each by a compare-and-swap.
 //! * **A periodic job** takes a sample of the engine's statistics each second.
-//! * **Slow heads**: hyper closes a connection that does not send the head of its request, by the
-//!   engine's `Timer`.
 //!
 //! The runtime has none of Tokio's own timers. `/` is the page, and `/stats` its data. Try it with
 //! a load generator on `/work/5`. To see what an operator should not: `/panic` schedules a task
@@ -36,7 +35,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use stats::{History, Snapshot};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
+use tourbillon::hyper::Limits;
 use tourbillon::tower::TimeoutLayer;
 use tourbillon::{ScheduleError, TimeoutGuard, Timer};
 use tourbillon_integrations::accept;
@@ -44,7 +43,7 @@ use tower::{Service, ServiceBuilder};
 
 const REQUEST: Duration = Duration::from_millis(250);
 const IDLE: Duration = Duration::from_secs(5);
-const HEAD: Duration = Duration::from_secs(2);
+const HEADER: Duration = Duration::from_secs(2);
 const SAMPLE: Duration = Duration::from_secs(1);
 /// The longest that `/block/{ms}` blocks.
 const BLOCK: Duration = Duration::from_secs(20);
@@ -55,15 +54,16 @@ pub(crate) struct App {
     requests: AtomicU64,
     timed_out: AtomicU64,
     connections: AtomicU64,
-    idle_closed: AtomicU64,
+    limits: Limits,
     history: Mutex<History>,
 }
 
 impl App {
     pub(crate) fn new(timer: Timer) -> Arc<Self> {
-        let [requests, timed_out, connections, idle_closed] = std::array::from_fn(|_| AtomicU64::new(0));
+        let [requests, timed_out, connections] = std::array::from_fn(|_| AtomicU64::new(0));
+        let limits = Limits::new(timer.clone()).header(HEADER).idle(IDLE);
         let history = Mutex::new(History::new(&timer));
-        Arc::new(Self { timer, requests, timed_out, connections, idle_closed, history })
+        Arc::new(Self { timer, requests, timed_out, connections, limits, history })
     }
 }
 
@@ -144,39 +144,15 @@ async fn show(State(app): State<Arc<App>>) -> Json<Snapshot> {
     Json(Snapshot::of(&app, &history))
 }
 
-/// Serves one connection, until its client has gone, or has been silent for too long.
+/// Serves one connection, until its client has gone, or has kept to no limit.
 async fn serve(stream: TcpStream, router: Router, app: Arc<App>) {
-    let silent = Arc::new(Notify::new());
-    let notify = Arc::clone(&silent);
-    // The engine refuses only if it has been shut down, or is out of memory. Then it can't serve
-    // this connection.
-    let Ok(idle) = app.timer.schedule(IDLE, move || notify.notify_one()) else { return };
-    let idle = idle.cancel_on_drop();
     app.connections.fetch_add(1, Ordering::Relaxed);
     let service = service_fn(|request| {
-        // False if it has just fired: the connection is being closed.
-        let answer = idle.reset(IDLE).then(|| {
-            app.requests.fetch_add(1, Ordering::Relaxed);
-            router.clone().call(request)
-        });
-        async {
-            let Some(answer) = answer else { return Err("the request has come too late") };
-            Ok(answer.await.unwrap_or_else(|never| match never {}))
-        }
+        app.requests.fetch_add(1, Ordering::Relaxed);
+        router.clone().call(request)
     });
-    let connection = http1::Builder::new()
-        .timer(app.timer.clone())
-        .header_read_timeout(HEAD)
-        .serve_connection(TokioIo::new(stream), service);
-    tokio::select! {
-        // An error is the client's: it has gone, or its request was invalid or too late.
-        _ = connection => {}
-        // The drop closes the connection, even in the middle of a head. No answer is under way:
-        // requests have less time than `IDLE`.
-        () = silent.notified() => {}
-    }
-    if idle.is_expired() {
-        app.idle_closed.fetch_add(1, Ordering::Relaxed);
-    }
+    let (io, service) = app.limits.apply(TokioIo::new(stream), service);
+    // An error is the client's: it has gone, or its request was invalid or too late.
+    let _ = http1::Builder::new().serve_connection(io, service).await;
     app.connections.fetch_sub(1, Ordering::Relaxed);
 }

@@ -72,6 +72,7 @@ pub(super) struct Snapshot {
     timed_out: u64,
     connections: u64,
     idle_closed: u64,
+    slow_headers: u64,
     pending: usize,
     healthy: bool,
     stuck_after: f64,
@@ -189,6 +190,7 @@ impl Shard {
 impl Snapshot {
     pub(super) fn of(app: &App, history: &History) -> Self {
         let (now, stats, health) = (app.timer.now(), app.timer.stats(), app.timer.health());
+        let limits = app.limits.stats();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let rates = |sample: &Sample| {
             let [scheduled, reset, cancelled, fired] = sample.rates;
@@ -201,7 +203,8 @@ impl Snapshot {
             requests: count(&app.requests),
             timed_out: count(&app.timed_out),
             connections: count(&app.connections),
-            idle_closed: count(&app.idle_closed),
+            idle_closed: limits.idle,
+            slow_headers: limits.header,
             pending: stats.pending,
             healthy: health.is_healthy(),
             stuck_after: ms(health.stuck_after),

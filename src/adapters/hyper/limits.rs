@@ -60,8 +60,8 @@ use crate::sync::{Arc, Ordering};
 /// A limit that is not set does not exist. Nothing else closes a connection: while the service
 /// works on a request, or on the body of its answer, only the limit of the request counts, and only
 /// up to the answer. The errors are of [`ErrorKind::TimedOut`](std::io::ErrorKind::TimedOut), in a
-/// [`hyper::Error`](::hyper::Error) as its source. hyper reports no error for a client that has
-/// never sent a byte.
+/// [`hyper::Error`](::hyper::Error) as its source. For a client that has never sent a byte hyper
+/// reports no error, and hyper-util's `auto` builder reports the [`std::io::Error`] itself.
 ///
 /// With HTTP/1, what a client still sends of a request's body after the whole answer counts as the
 /// header of its next request. So a service that hands the body to another task should not answer
@@ -71,6 +71,12 @@ use crate::sync::{Arc, Ordering};
 ///
 /// hyper's own `header_read_timeout` is not needed. It counts the time between requests, too, and
 /// so can't be shorter than the time for which connections are kept.
+///
+/// # axum
+///
+/// `axum::serve` has no place for limits of a connection. Serve the router with hyper-util instead,
+/// whose `TowerToHyperService::new(router)` is the service. The example
+/// `integrations/examples/axum_limits.rs` is a complete server.
 ///
 /// # HTTP/2, upgrades, TLS
 ///

@@ -80,6 +80,11 @@
 //! * [`Sleep`] and [`Interval`] are `Unpin`. Code that pins them still compiles.
 //! * A sleep that is reset before its first poll, or after it was over, begins with its next poll.
 //!   Tokio's begins with the reset, so its `is_elapsed` may return true before it is polled.
+//! * With `test-util`: tasks that come up at one instant run before the future that the runtime
+//!   blocks on, which is the body of a test. Tokio polls that one first. So after an `advance` they
+//!   have run already. Where the body sleeps for three seconds beside a job of each second, the job
+//!   has had its fourth tick, and on Tokio its third. An answer that a task sends at the very end
+//!   of the body's `timeout` is in time.
 //! * With `test-util`: if a runtime is dropped before its futures, a pending sleep is ready, and a
 //!   pending limit ends. Tokio's panic when they are polled.
 //! * There is no `tokio::time::error::Error`, which none of Tokio's functions returns.
