@@ -13,6 +13,9 @@
 //! its version is asked for. A `Cargo.lock` that names another release of the original keeps it:
 //! `cargo update -p pingora-timeout` lets go of that. Cargo warns of a patch that it does not use.
 //!
+//! `integrations/pingora-proxy` is a proxy that is all Pingora's. `scripts/pingora` builds it with
+//! and without that line, tests each of its limits, and compares the two under load.
+//!
 //! ```
 //! use std::time::Duration;
 //! use pingora_timeout::{sleep, timeout};

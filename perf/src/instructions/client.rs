@@ -19,15 +19,17 @@ pub(super) enum Kind {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Load {
+pub(super) struct Load<'a> {
     pub(super) kind: Kind,
+    /// What is asked for, if it is HTTP.
+    pub(super) path: &'a str,
     pub(super) connections: usize,
     /// Of all connections together.
     pub(super) requests: usize,
 }
 
 /// Returns when all are answered.
-pub(super) fn send(address: SocketAddr, load: Load) -> Result<()> {
+pub(super) fn send(address: SocketAddr, load: Load<'_>) -> Result<()> {
     let runtime = Builder::new_current_thread().enable_io().build().context("no tokio runtime")?;
     runtime.block_on(async {
         let mut clients = Vec::with_capacity(load.connections);
@@ -38,7 +40,7 @@ pub(super) fn send(address: SocketAddr, load: Load) -> Result<()> {
             let requests = load.requests / load.connections + usize::from(at < load.requests % load.connections);
             clients.push(match load.kind {
                 Kind::Echo => tokio::spawn(echo(stream, requests)),
-                Kind::Http => tokio::spawn(http(stream, requests)),
+                Kind::Http => tokio::spawn(http(stream, load.path.to_owned(), requests)),
             });
         }
         for client in clients {
@@ -59,11 +61,11 @@ async fn echo(mut stream: TcpStream, requests: usize) -> Result<()> {
     Ok(())
 }
 
-async fn http(stream: TcpStream, requests: usize) -> Result<()> {
+async fn http(stream: TcpStream, path: String, requests: usize) -> Result<()> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);
     for _ in 0..requests {
-        let request = Request::get("/").header("host", "localhost").body(Empty::<Bytes>::new())?;
+        let request = Request::get(path.as_str()).header("host", "localhost").body(Empty::<Bytes>::new())?;
         let answer = sender.send_request(request).await.context("no answer")?;
         ensure!(answer.status().is_success(), "the server answers {}", answer.status());
         let body = answer.into_body().collect().await?.to_bytes();
@@ -85,7 +87,7 @@ mod tests {
             for timers in [ServerTimers::Tourbillon, ServerTimers::Tokio, ServerTimers::None] {
                 let (_serving, address) =
                     serve(timers, http, "127.0.0.1:0".parse().expect("an address"), Some(1)).expect("a server");
-                send(address, Load { kind, connections: 3, requests: 10 }).expect("answers");
+                send(address, Load { kind, path: "/", connections: 3, requests: 10 }).expect("answers");
             }
         }
     }

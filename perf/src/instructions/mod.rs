@@ -8,6 +8,7 @@
 
 mod callgrind;
 mod client;
+mod program;
 mod server;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ use crate::compare::statistics::Spread;
 use crate::verdict::Verdict;
 use crate::{json_file, number};
 use client::{Kind, Load};
+use program::Program;
 pub(crate) use server::{ServerArgs, run as run_server};
 
 /// Options of the count.
@@ -35,6 +37,14 @@ pub(crate) struct InstructionsArgs {
     /// Which servers, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', default_value = "echo,http")]
     servers: Vec<Server>,
+
+    /// Another HTTP server's program, which then is counted instead of SERVERS: see below
+    #[arg(long, value_name = "SERVER:TIMERS=COMMAND", value_parser = Program::parse, conflicts_with = "servers")]
+    program: Vec<Program>,
+
+    /// What another server is asked for
+    #[arg(long, default_value = "/", requires = "program")]
+    path: String,
 
     /// Requests of which the average is taken; a fifth as many come first, in both runs
     #[arg(long, value_name = "N", default_value = "5000", value_parser = number::parse_positive)]
@@ -63,11 +73,16 @@ own thread counts as well. The kernel's instructions do not: callgrind sees none
 A server is much slower under callgrind. What a timer does by the clock, such as to look each 10 ms
 whether something is due, weighs so much more for each request than it does in service.
 
+SERVER and TIMERS name another program in the table. {} in its COMMAND stands for the address that it
+is to listen on, and spaces divide the arguments; it ends on SIGINT. scripts/pingora --instructions
+counts a proxy so.
+
 Needs valgrind; no quiet machine.
 
 Examples:
   cargo run --release -p tourbillon-perf --features peers -- instructions
-  tourbillon-perf instructions --servers echo --requests 20000 --json counts.json";
+  tourbillon-perf instructions --servers echo --requests 20000 --json counts.json
+  tourbillon-perf instructions --program 'mine:tokio=target/release/server --listen {}'";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Server {
@@ -139,6 +154,9 @@ pub(crate) fn run(args: &InstructionsArgs) -> Result<Verdict> {
 }
 
 fn subjects(args: &InstructionsArgs) -> Result<Vec<Subject>> {
+    if !args.program.is_empty() {
+        return Ok(args.program.iter().cloned().map(Subject::of).collect());
+    }
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut subjects = Vec::new();
     for server in &args.servers {
@@ -161,11 +179,16 @@ fn subjects(args: &InstructionsArgs) -> Result<Vec<Subject>> {
 }
 
 impl Subject {
+    fn of(program: Program) -> Self {
+        let (server, timers) = (program.server.clone(), program.timers.clone());
+        Self { server, timers, kind: Kind::Http, command: Box::new(move |listen| program.command(listen)) }
+    }
+
     fn count(&self, args: &InstructionsArgs) -> Result<Count> {
         let few = args.requests.div_ceil(5);
         let mut seconds = 0.0;
         let mut once = |requests| {
-            let load = Load { kind: self.kind, connections: args.connections, requests };
+            let load = Load { kind: self.kind, path: &args.path, connections: args.connections, requests };
             callgrind::instructions(&self.command, |address| {
                 let since = Instant::now();
                 client::send(address, load)?;
