@@ -11,13 +11,16 @@ use crate::time::Subtick;
 /// ```text
 /// 16 bits: the entry's round, in a backward link | address | lane (3 bits) | END
 /// ```
-const ROUND_SHIFT: u32 = usize::BITS - 16;
+const ROUND_SHIFT: u32 = ADDRESS_BITS;
 const LINE: usize = 64;
 const LANE_SHIFT: u32 = 1;
 /// Set if a link is at the end of a lane. Then it names the slot and the lane, and not an entry.
 const END: usize = 1;
+/// User-space addresses leave their 16 highest bits free. Links keep a round there, and the stacks
+/// in `shard` a count.
+pub(crate) const ADDRESS_BITS: u32 = usize::BITS - 16;
 /// Slots lie below this address, and so do entries.
-const ADDRESS_END: usize = 1 << ROUND_SHIFT;
+const ADDRESS_END: usize = 1 << ADDRESS_BITS;
 
 /// Returns whether links can name what lies at these `bytes` from `first` on. They can't if its
 /// addresses have more than 48 bits. No system gives out such memory unless asked to, but an

@@ -42,7 +42,7 @@ pub(crate) use came_up::{CameUp, LookedOnce, Marked, OtherUp, Still, TaskPlace};
 pub(crate) use handle::{Cancelling, Handle, HandleLetGo, Held, LastHandle, Member, Orphan};
 pub(crate) use home::Home;
 use home::HomePlace;
-pub(crate) use linked::{LaneEnd, Linked, Neighbour, fits_links};
+pub(crate) use linked::{ADDRESS_BITS, LaneEnd, Linked, Neighbour, fits_links};
 pub(crate) use list::{Chain, Parts, Stack};
 pub(crate) use outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Kind, Rearm, Remains, Reset, Tell, Transfer};
 pub(crate) use owned::{LetGo, Linkable, Linking, Owned, Sole};

@@ -4,12 +4,11 @@
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
-use crate::entry::{Link, Queued};
+use crate::entry::{ADDRESS_BITS, Link, Queued};
 
 /// Set if the stack accepts nothing more, because the engine has been shut down.
 pub(crate) const CLOSED: usize = 2;
-/// An entry's address leaves its low bits free, and so do user-space addresses their high bits.
-const ADDRESS_BITS: u32 = usize::BITS - 16;
+/// An entry's address leaves its low bits free, too.
 pub(crate) const ADDRESS: usize = ((1 << ADDRESS_BITS) - 1) & !63;
 pub(crate) const ONE_DEEP: usize = 1 << ADDRESS_BITS;
 pub(crate) const MAX_DEPTH: usize = usize::MAX >> ADDRESS_BITS;

@@ -263,8 +263,7 @@ impl Stats {
         };
         for shard in &shards {
             add_figures!(stats, shard: scheduled, fired, completed, repeated, cancelled, returned, rejected, waits);
-            add_figures!(stats, shard: reset);
-            add_figures!(stats, shard: relinked, cascaded, transferred, wakeups, turns, turns_over_budget);
+            add_figures!(stats, shard: reset, relinked, cascaded, transferred, wakeups, turns, turns_over_budget);
             add_figures!(stats, shard: panicked_turns, pending, inbox_depth);
             stats.lateness.add(&shard.lateness);
         }

@@ -74,7 +74,8 @@ impl Histogram {
         for (end, gauge) in &self.buckets {
             gauge.set(lateness.count_at_most(*end) as f64);
         }
-        self.all.iter().for_each(|gauge| gauge.set(lateness.count() as f64));
+        let count = lateness.count() as f64;
+        self.all.iter().for_each(|gauge| gauge.set(count));
         self.sum.set(lateness.sum_s());
     }
 }
