@@ -1,5 +1,8 @@
 //! `tourbillon::compat::tokio` behaves as `tokio::time`, also by a clock that a test has stopped.
 
+#[path = "common/other_thread.rs"]
+mod other_thread;
+
 use std::future::{Future, pending, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
@@ -14,6 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 use tourbillon::Timer;
 use tourbillon::compat::tokio as time;
 
+use other_thread::wait_for_a_thread;
 use time::{Duration, Instant, Interval, MissedTickBehavior, sleep, sleep_until, timeout};
 
 const MS: Duration = Duration::from_millis(1);
@@ -93,17 +97,6 @@ async fn a_stopped_clock_waits_for_blocking_tasks() {
     let ended = timeout(HOUR, blocking).await;
     assert!(matches!(ended, Ok(Ok(()))));
     assert_eq!(start.elapsed(), Duration::ZERO);
-}
-
-/// Waits for a thread that knows nothing of the clock, as a server's other side may be.
-async fn wait_for_a_thread() {
-    let (tell, told) = tokio::sync::oneshot::channel();
-    let other = thread::spawn(move || {
-        thread::sleep(20 * MS);
-        tell.send(())
-    });
-    told.await.expect("it tells");
-    other.join().expect("no panic").expect("it is asked");
 }
 
 #[tokio::test(start_paused = true)]
@@ -291,30 +284,27 @@ async fn the_errors_of_a_timeout_say_what_tokios_say() {
     assert_eq!((ours.to_string(), format!("{ours:?}")), (theirs.to_string(), format!("{theirs:?}")));
 }
 
-#[tokio::test]
-async fn a_task_that_awaits_ready_sleeps_lets_others_run() {
+/// Awaits one `wait` after the other until another task of the runtime has run.
+async fn assert_lets_others_run(wait: impl AsyncFn()) {
     let stop = Arc::new(AtomicBool::new(false));
     let stopping = Arc::clone(&stop);
     tokio::spawn(async move { stopping.store(true, Ordering::Relaxed) });
-    let mut sleeps = 0;
+    let mut waits = 0;
     while !stop.load(Ordering::Relaxed) {
-        sleep(Duration::ZERO).await;
-        sleeps += 1;
-        assert!(sleeps < 10_000, "the other task has not run");
+        wait().await;
+        waits += 1;
+        assert!(waits < 10_000, "the other task has not run");
     }
 }
 
 #[tokio::test]
+async fn a_task_that_awaits_ready_sleeps_lets_others_run() {
+    assert_lets_others_run(async || sleep(Duration::ZERO).await).await;
+}
+
+#[tokio::test]
 async fn a_task_that_awaits_limits_that_have_ended_lets_others_run() {
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopping = Arc::clone(&stop);
-    tokio::spawn(async move { stopping.store(true, Ordering::Relaxed) });
-    let mut limits = 0;
-    while !stop.load(Ordering::Relaxed) {
-        assert!(timeout(Duration::ZERO, pending::<()>()).await.is_err());
-        limits += 1;
-        assert!(limits < 10_000, "the other task has not run");
-    }
+    assert_lets_others_run(async || assert!(timeout(Duration::ZERO, pending::<()>()).await.is_err())).await;
 }
 
 /// Asserts which ticks come now, by their distance from `start`.

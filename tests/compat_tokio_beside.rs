@@ -1,6 +1,9 @@
 //! `tourbillon::compat::tokio` beside `tokio::time`: each program runs with both, by a clock that
 //! stands still, and must tell the same.
 
+#[path = "common/other_thread.rs"]
+mod other_thread;
+
 use std::fmt::Write;
 use std::future::{Future, pending};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,6 +13,8 @@ use std::thread;
 use tokio::runtime::Builder;
 use tokio::task::{JoinSet, LocalSet, spawn_blocking, yield_now};
 use tokio::time::{Duration, Instant, MissedTickBehavior};
+
+use other_thread::wait_for_a_thread;
 
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -65,17 +70,6 @@ async fn settle() {
     for _ in 0..3 {
         yield_now().await;
     }
-}
-
-/// Waits for a thread that knows nothing of the clock.
-async fn wait_for_a_thread() {
-    let (tell, told) = tokio::sync::oneshot::channel();
-    let other = thread::spawn(move || {
-        thread::sleep(20 * MS);
-        tell.send(())
-    });
-    told.await.expect("it tells");
-    other.join().expect("no panic").expect("it is asked");
 }
 
 /// Makes a test of each program. It has one of the two under the name of `time`.

@@ -46,6 +46,15 @@ fn asleep(timer: &Timer, n: usize) -> Vec<(Sleep, Task)> {
     (0..n).map(asleep).collect()
 }
 
+/// Returns futures that have come up, and the batch that waits to wake them.
+fn waiting(n: usize) -> ((Timer, ManualClock, Receiver<Expired>), Vec<(Sleep, Task)>, Expired) {
+    let (timer, clock, batches) = engine_with_batches();
+    let sleeps = asleep(&timer, n);
+    clock.advance(10 * MS);
+    let batch = batches.recv_timeout(PATIENCE).expect("they came up");
+    ((timer, clock, batches), sleeps, batch)
+}
+
 fn assert_all_woken_once(sleeps: &mut [(Sleep, Task)]) {
     for (sleep, task) in sleeps {
         eventually("it is woken", || task.woken() == 1);
@@ -55,11 +64,8 @@ fn assert_all_woken_once(sleeps: &mut [(Sleep, Task)]) {
 
 #[test]
 fn an_executor_gets_all_futures_of_a_turn_in_one_batch_and_none_is_woken_before_it_runs() {
-    let (timer, clock, batches) = engine_with_batches();
     // More than a batch of tasks holds.
-    let mut sleeps = asleep(&timer, 1000);
-    clock.advance(10 * MS);
-    let batch = batches.recv_timeout(PATIENCE).expect("they came up");
+    let ((_timer, _clock, batches), mut sleeps, batch) = waiting(1000);
     assert_eq!(batch.len(), 1000);
     assert!(sleeps.iter().all(|(_, task)| task.woken() == 0));
     batch.run();
@@ -69,10 +75,7 @@ fn an_executor_gets_all_futures_of_a_turn_in_one_batch_and_none_is_woken_before_
 
 #[test]
 fn a_future_that_is_dropped_while_its_batch_waits_leaves_nothing_behind_and_costs_no_other() {
-    let (timer, clock, batches) = engine_with_batches();
-    let mut sleeps = asleep(&timer, 10);
-    clock.advance(10 * MS);
-    let batch = batches.recv_timeout(PATIENCE).expect("they came up");
+    let (_engine, mut sleeps, batch) = waiting(10);
     // The first, one in the middle, and the last.
     let gone: Vec<_> = [9, 4, 0].map(|index| sleeps.remove(index).1).into();
     batch.run();
@@ -83,10 +86,7 @@ fn a_future_that_is_dropped_while_its_batch_waits_leaves_nothing_behind_and_cost
 
 #[test]
 fn a_future_that_is_polled_while_its_batch_waits_is_ready() {
-    let (timer, clock, batches) = engine_with_batches();
-    let mut sleeps = asleep(&timer, 2);
-    clock.advance(10 * MS);
-    let batch = batches.recv_timeout(PATIENCE).expect("they came up");
+    let (_engine, mut sleeps, batch) = waiting(2);
     let (sleep, task) = &mut sleeps[0];
     assert_eq!(task.poll(sleep), Poll::Ready(()));
     batch.run();
@@ -95,10 +95,7 @@ fn a_future_that_is_polled_while_its_batch_waits_is_ready() {
 
 #[test]
 fn a_future_that_is_reset_while_its_batch_waits_sleeps_until_its_new_deadline_and_is_woken_then() {
-    let (timer, clock, batches) = engine_with_batches();
-    let mut sleeps = asleep(&timer, 3);
-    clock.advance(10 * MS);
-    let first = batches.recv_timeout(PATIENCE).expect("they came up");
+    let ((timer, clock, batches), mut sleeps, first) = waiting(3);
     // One is polled before the batch runs, and one when the batch has woken it.
     sleeps.iter_mut().for_each(|(sleep, _)| sleep.reset(10 * MS));
     assert!(sleeps.iter().all(|(sleep, _)| !sleep.is_elapsed()));
@@ -148,10 +145,7 @@ fn a_batch_of_futures_that_an_executor_drops_or_panics_over_is_woken_all_the_sam
 
 #[test]
 fn a_shutdown_does_not_wait_for_futures_that_an_executor_has_not_begun_to_wake() {
-    let (timer, clock, batches) = engine_with_batches();
-    let mut sleeps = asleep(&timer, 10);
-    clock.advance(10 * MS);
-    let batch = batches.recv_timeout(PATIENCE).expect("they came up");
+    let ((timer, _clock, _batches), mut sleeps, batch) = waiting(10);
     assert!(timer.shutdown().expect("it is no task").is_empty());
     drop(timer);
     batch.run();

@@ -89,27 +89,33 @@ fn sleeps_that_wander_wake_the_task_that_polled_last() {
     }
 }
 
+/// Makes sleeps, and drops, moves and polls them while earlier ones ring. `far` also moves some
+/// beyond the test. Returns what is left.
+fn stir(timer: &Timer, tasks: &Tasks, random: &mut Random, len: usize, far: bool) -> Vec<Sleep> {
+    let mut sleeps = Vec::new();
+    for id in 0..len {
+        let mut sleep = timer.sleep(Duration::from_micros(random.next() % 2_000));
+        let _ = is_ready(&mut sleep, &Tasks::waker(&tasks.woken, id));
+        sleeps.push(sleep);
+        let at = random.below(sleeps.len());
+        match random.below(3 + usize::from(far)) {
+            0 => drop(sleeps.swap_remove(at)),
+            1 => sleeps[at].reset(Duration::from_micros(random.next() % 2_000)),
+            2 => _ = is_ready(&mut sleeps[at], &Tasks::waker(&tasks.woken, id)),
+            _ => sleeps[at].reset(Duration::from_secs(1)),
+        }
+    }
+    sleeps
+}
+
 /// Dropped, moved and polled anew while they ring.
 #[test]
 fn sleeps_are_dropped_and_reset_while_they_ring() {
     const LEN: usize = few(6, 200);
     for (seed, builder) in seeds().flat_map(|seed| with_workers().map(move |builder| (seed, builder))) {
         let timer = builder.build().expect("the options make sense");
-        let mut random = Random::new(seed);
         let tasks = Tasks::new();
-        let mut sleeps = Vec::new();
-        for id in 0..LEN {
-            let mut sleep = timer.sleep(Duration::from_micros(random.next() % 2_000));
-            let _ = is_ready(&mut sleep, &Tasks::waker(&tasks.woken, id));
-            sleeps.push(sleep);
-            let at = random.below(sleeps.len());
-            match random.below(3) {
-                0 => drop(sleeps.swap_remove(at)),
-                1 => sleeps[at].reset(Duration::from_micros(random.next() % 2_000)),
-                _ => _ = is_ready(&mut sleeps[at], &Tasks::waker(&tasks.woken, id)),
-            }
-        }
-        drop(sleeps);
+        drop(stir(&timer, &tasks, &mut Random::new(seed), LEN, false));
         shut_down(timer);
     }
 }
@@ -137,21 +143,8 @@ fn sleeps_are_dropped_reset_and_polled_while_another_thread_wakes_them() {
         let waking = thread::spawn(move || batches.into_iter().for_each(Expired::run));
         let builder = small().shards(1).executor(WakesElsewhere(Mutex::new(send)));
         let timer = builder.build().expect("the options make sense");
-        let mut random = Random::new(seed);
         let tasks = Tasks::new();
-        let mut sleeps = Vec::new();
-        for id in 0..LEN {
-            let mut sleep = timer.sleep(Duration::from_micros(random.next() % 2_000));
-            let _ = is_ready(&mut sleep, &Tasks::waker(&tasks.woken, id));
-            sleeps.push(sleep);
-            let at = random.below(sleeps.len());
-            match random.below(4) {
-                0 => drop(sleeps.swap_remove(at)),
-                1 => sleeps[at].reset(Duration::from_micros(random.next() % 2_000)),
-                2 => sleeps[at].reset(Duration::from_secs(1)),
-                _ => _ = is_ready(&mut sleeps[at], &Tasks::waker(&tasks.woken, id)),
-            }
-        }
+        let mut sleeps = stir(&timer, &tasks, &mut Random::new(seed), LEN, true);
         assert!(timer.shutdown().expect("the first").is_empty());
         // What a shutdown has ended before the worker knew of it may become a tombstone.
         sleeps.truncate(LEN / 4);
