@@ -22,7 +22,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tourbillon::Timer;
 use tourbillon::hyper::Limits;
-use tourbillon_integrations::accept;
+use tourbillon_integrations::{accept, start};
 
 fn app(timer: Timer) -> Router {
     let slow = async move || {
@@ -65,15 +65,7 @@ fn show(address: SocketAddr, name: &str, bytes: &str) -> io::Result<()> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let address = std::env::args().nth(1);
-    let timer = Timer::new()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_io().build()?;
-    let listener = runtime.block_on(TcpListener::bind(address.as_deref().unwrap_or("127.0.0.1:0")))?;
-    let local = listener.local_addr()?;
-    let server = runtime.spawn(serve(listener, timer));
-    if address.is_some() {
-        return Ok(runtime.block_on(server)??);
-    }
+    let Some((_runtime, local)) = start(serve)? else { return Ok(()) };
     show(local, "half a header", "GET /fast HTTP/1.1\r\nHost: ")?;
     show(local, "a request that is too slow", "GET /slow HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")?;
     show(local, "a client that asks once, and is idle", "GET /fast HTTP/1.1\r\nHost: a\r\n\r\n")?;

@@ -16,7 +16,7 @@ use axum::{Router, routing::get};
 use tokio::net::TcpListener;
 use tourbillon::Timer;
 use tourbillon::tower::TimeoutLayer;
-use tourbillon_integrations::Listener;
+use tourbillon_integrations::{Listener, start};
 
 fn app(timer: &Timer) -> Router {
     let sleeper = timer.clone();
@@ -34,15 +34,7 @@ pub(crate) async fn serve(listener: TcpListener, timer: Timer) -> std::io::Resul
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let address = std::env::args().nth(1);
-    let timer = Timer::new()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_io().build()?;
-    let listener = runtime.block_on(TcpListener::bind(address.as_deref().unwrap_or("127.0.0.1:0")))?;
-    let local = listener.local_addr()?;
-    let server = runtime.spawn(serve(listener, timer));
-    if address.is_some() {
-        return Ok(runtime.block_on(server)??);
-    }
+    let Some((_runtime, local)) = start(serve)? else { return Ok(()) };
     for path in ["/fast", "/slow"] {
         let mut client = std::net::TcpStream::connect(local)?;
         let begun = Instant::now();

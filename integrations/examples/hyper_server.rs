@@ -20,7 +20,7 @@ use hyper::{Request, Response, body::Incoming};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tourbillon::Timer;
-use tourbillon_integrations::accept;
+use tourbillon_integrations::{accept, start};
 
 async fn hello(_request: Request<Incoming>) -> Result<Response<String>, Infallible> {
     Ok(Response::new("hello\n".to_owned()))
@@ -41,15 +41,7 @@ pub(crate) async fn serve(listener: TcpListener, timer: Timer) -> std::io::Resul
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let address = std::env::args().nth(1);
-    let timer = Timer::new()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_io().build()?;
-    let listener = runtime.block_on(TcpListener::bind(address.as_deref().unwrap_or("127.0.0.1:0")))?;
-    let local = listener.local_addr()?;
-    let server = runtime.spawn(serve(listener, timer));
-    if address.is_some() {
-        return Ok(runtime.block_on(server)??);
-    }
+    let Some((_runtime, local)) = start(serve)? else { return Ok(()) };
     let mut slow = std::net::TcpStream::connect(local)?;
     let begun = Instant::now();
     slow.write_all(b"GET / HTTP/1.1\r\nHost: ")?;

@@ -16,5 +16,7 @@
 //! | `events` | what an operator reads in a log |
 
 mod accept;
+mod start;
 
 pub use accept::{Listener, accept, accept_blocking};
+pub use start::start;
