@@ -28,8 +28,10 @@ fn engine(executor: impl Executor) -> (Timer, ManualClock) {
     (builder.build().expect("the options make sense"), clock)
 }
 
-/// Returns an engine whose batches of sleepers come out of a channel.
-fn engine_with_batches() -> (Timer, ManualClock, Receiver<Expired>) {
+/// An engine whose batches of sleepers come out of a channel.
+type WithBatches = (Timer, ManualClock, Receiver<Expired>);
+
+fn engine_with_batches() -> WithBatches {
     let (send, batches): (Sender<Expired>, _) = channel();
     let send = Mutex::new(send);
     let (timer, clock) = engine(Wakes(move |sleepers| send.lock().expect("no panic").send(sleepers).expect("kept")));
@@ -47,7 +49,7 @@ fn asleep(timer: &Timer, n: usize) -> Vec<(Sleep, Task)> {
 }
 
 /// Returns futures that have come up, and the batch that waits to wake them.
-fn waiting(n: usize) -> ((Timer, ManualClock, Receiver<Expired>), Vec<(Sleep, Task)>, Expired) {
+fn waiting(n: usize) -> (WithBatches, Vec<(Sleep, Task)>, Expired) {
     let (timer, clock, batches) = engine_with_batches();
     let sleeps = asleep(&timer, n);
     clock.advance(10 * MS);
