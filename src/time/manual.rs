@@ -9,19 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::clock::Clock;
-
-/// An engine with workers on a manual clock, which is told when the clock has moved.
-pub(crate) trait ClockListener: Send + Sync {
-    /// Makes the engine look at the clock. Does not wait.
-    fn ring(&self);
-    /// Returns when all that has become due has run. Returns `false` if it could not wait for that,
-    /// because the calling thread runs a task.
-    fn catch_up(&self) -> bool;
-    /// A measure of the work done so far, which only grows.
-    fn progress(&self) -> u64;
-    /// Returns whether the engine is gone.
-    fn is_gone(&self) -> bool;
-}
+use super::listeners::Listeners;
 
 /// A clock for tests and simulations. It stands still until [`advance`](Self::advance) moves it.
 /// Clones share one time.
@@ -59,7 +47,8 @@ pub struct ManualClock {
 struct Inner {
     start: Instant,
     advanced_ns: AtomicU64,
-    listeners: Mutex<Vec<Arc<dyn ClockListener>>>,
+    /// The engines with workers.
+    listeners: Listeners,
     /// Held by the thread that looks for the next deadline and moves the clock there. If two
     /// threads did that at once, the second would move the clock too far.
     stepping: Mutex<()>,
@@ -77,7 +66,7 @@ impl ManualClock {
             inner: Arc::new(Inner {
                 start: Instant::now(),
                 advanced_ns: AtomicU64::new(0),
-                listeners: Mutex::new(Vec::new()),
+                listeners: Listeners::default(),
                 stepping: Mutex::new(()),
             }),
         }
@@ -123,8 +112,7 @@ impl ManualClock {
         // AcqRel: pairs with the Acquire in `now`. The update never fails, because `moved` never
         // returns `None`.
         let _ = self.inner.advanced_ns.fetch_update(Ordering::AcqRel, Ordering::Acquire, moved);
-        // Not under the lock: a task may build or drop another engine on this clock.
-        let mut listeners = self.listeners().clone();
+        let mut listeners = self.listeners().all();
         // First ring all of them: a task of one engine may wait for a task of another.
         listeners.iter().for_each(|listener| listener.ring());
         // Repeat until a whole round has done nothing: a task of one engine may have scheduled on
@@ -135,7 +123,7 @@ impl ManualClock {
             if !listeners.iter().all(|listener| listener.catch_up()) || progress() == before {
                 return;
             }
-            listeners = self.listeners().clone();
+            listeners = self.listeners().all();
         }
     }
 
@@ -155,14 +143,8 @@ impl ManualClock {
         self.inner.stepping.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn listen(&self, listener: Arc<dyn ClockListener>) {
-        let mut listeners = self.listeners();
-        listeners.retain(|known| !known.is_gone());
-        listeners.push(listener);
-    }
-
-    fn listeners(&self) -> std::sync::MutexGuard<'_, Vec<Arc<dyn ClockListener>>> {
-        self.inner.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn listeners(&self) -> &Listeners {
+        &self.inner.listeners
     }
 }
 

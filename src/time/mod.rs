@@ -3,6 +3,7 @@
 mod clock;
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri), not(loom)))]
 mod counter;
+mod listeners;
 mod manual;
 mod pause;
 mod tick;
@@ -11,7 +12,7 @@ mod upper_bound_clock;
 
 pub use clock::Clock;
 pub(crate) use clock::RealTime;
-pub(crate) use manual::ClockListener;
+pub(crate) use listeners::ClockListener;
 pub use manual::ManualClock;
 #[cfg(loom)]
 pub(crate) use pause::MODEL_PAUSES;

@@ -58,7 +58,7 @@ impl Builder {
         shared.set_waker(&doorbell);
         let engine = Arc::new(Engine::new(shared, Runner::Workers(workers), wheels, self.slots(), self.stuck_after));
         if let Some(clock) = engine.shared.timeline().as_manual() {
-            clock.listen(Arc::new(EngineClockListener(Arc::downgrade(&engine))));
+            clock.listeners().add(Arc::new(EngineClockListener(Arc::downgrade(&engine))));
         }
         Ok(Timer::new_on(engine))
     }

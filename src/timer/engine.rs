@@ -377,7 +377,7 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// An engine on a manual clock, as that clock sees it.
+/// An engine, as its clock sees it.
 pub(super) struct EngineClockListener(pub(super) Weak<Engine>);
 
 impl EngineClockListener {
