@@ -187,6 +187,7 @@
 //! | [`Timer::shrink`] | gives memory that no timeout uses back to the system |
 //! | [`Builder::build_driven`], [`Driver`] | an engine without threads, which an event loop turns; a second one for [timeouts that wake no loop](Driver#timeouts-that-wake-no-loop) |
 //! | [`ManualClock`] | a clock for tests, moved by a length or to the next deadline |
+//! | [`BootClock`] | a clock that goes on while the machine is suspended, on Linux |
 //!
 //! The repository has examples, which run with `cargo run --all-features --example NAME`:
 //! `quick_start`; `idle_connections`, a TCP server that closes idle connections; `driven`, an event
@@ -219,7 +220,8 @@
 //!
 //! Tourbillon needs a 64-bit target. It is tested on Linux. Elsewhere there is no timer slack to
 //! set, and pinning is only as good as the system provides. From Linux 6.12 on, workers ask for
-//! short slices. Time does not pass while the machine is suspended (`CLOCK_MONOTONIC`).
+//! short slices. Time does not pass while the machine is suspended (`CLOCK_MONOTONIC`), unless the
+//! engine is on a [`BootClock`].
 //!
 //! # After a fork
 //!
@@ -235,9 +237,9 @@
 //! batches then run on the worker.
 //!
 //! The child may hang, as with any library that takes a lock, if another thread of the parent was
-//! starting or ending at the fork, or held the lock of a group or of a [`ManualClock`]. A task or a
-//! hook that forks must not return in the child. The thread that runs it is the child's only one,
-//! and would go on as a thread of the engine.
+//! starting or ending at the fork, or held the lock of a group, of a [`ManualClock`] or of a
+//! [`BootClock`]. A task or a hook that forks must not return in the child. The thread that runs it
+//! is the child's only one, and would go on as a thread of the engine.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -284,7 +286,7 @@ pub use entry::MissedTicks;
 pub use executor::{Executor, Expired, Inline, ThreadPool};
 pub use future::{Elapsed, Interval, Sleep, TimeoutFuture};
 pub use future::{interval, interval_at, sleep, sleep_until, timeout, timeout_at};
-pub use time::{Clock, ManualClock};
+pub use time::{BootClock, Clock, ManualClock};
 pub use timer::{
     BuildError, Builder, Driver, Group, Health, LevelStats, PendingTimeout, Periodic, Refusal, Reusable, Run,
     ScheduleError, Shard, ShardHealth, ShardStats, Shutdown, ShutdownError, ShutdownFuture, Stats, Timeout,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Builder, Expired, Inline, ManualClock, ThreadPool, Timer};
+use tourbillon::{BootClock, Builder, Expired, Inline, ManualClock, ThreadPool, Timer};
 
 use common::{Drops, HOUR, MS, alone, driven, eventually, resident_bytes, threads_named};
 
@@ -219,6 +219,30 @@ fn engines_on_one_manual_clock_leave_nothing() {
             clock.advance(MS);
             assert!(timeout.is_expired());
         });
+    });
+}
+
+#[test]
+fn clocks_of_boot_time_leave_neither_a_thread_nor_a_descriptor() {
+    alone(|| {
+        let descriptors = || std::fs::read_dir("/proc/self/fd").expect("Linux").count();
+        let before = descriptors();
+        assert_leaves_nothing(1_000, |n| {
+            let clock = BootClock::new().expect("Linux has it");
+            let timer = build(Timer::builder().clock(clock.clone()).executor(Inline));
+            if n % 2 == 0 {
+                drop(timer.schedule(HOUR, || ()).expect("accepted"));
+            }
+            match n % 3 {
+                0 => drop((clock, timer)),
+                1 => drop((timer, clock)),
+                _ => drop((build(Timer::builder().clock(clock)), timer)),
+            }
+            if n % 100 == 99 {
+                eventually("all threads end", || threads() == 0);
+            }
+        });
+        eventually("all are closed", || descriptors() == before);
     });
 }
 

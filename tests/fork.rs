@@ -19,7 +19,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tourbillon::{
-    Inline, ManualClock, Refusal, ScheduleError, Shutdown, ShutdownError, Sleep, ThreadPool, Timer, WorkerState,
+    BootClock, Inline, ManualClock, Refusal, ScheduleError, Shutdown, ShutdownError, Sleep, ThreadPool, Timer,
+    WorkerState,
 };
 
 use child::in_child;
@@ -45,12 +46,17 @@ fn wait_for(is_so: impl Fn() -> bool) -> bool {
     is_so()
 }
 
-fn engines() -> [(&'static str, Timer); 3] {
+fn boot_clock() -> BootClock {
+    BootClock::new().expect("Linux has it")
+}
+
+fn engines() -> [(&'static str, Timer); 4] {
     let build = |builder: tourbillon::Builder| builder.shards(2).build().expect("the options make sense");
     [
         ("inline", build(Timer::builder().executor(Inline))),
         ("a pool", build(Timer::builder())),
         ("by hand", build(Timer::builder().clock(ManualClock::new()))),
+        ("boot time", build(Timer::builder().clock(boot_clock()))),
     ]
 }
 
@@ -216,7 +222,9 @@ fn in_the_child_a_new_engine_works_and_so_does_one_that_is_driven() {
         let (driven, mut driver) = Timer::builder().build_driven().expect("the options make sense");
         let due = driven.schedule(Duration::ZERO, || ()).expect("accepted");
         let turned = driver.turn() == 1 && due.is_expired();
-        first_wrong(&[all_ran, cancelled, shut_down, turned])
+        let by_boot_time = Timer::builder().clock(boot_clock()).build().expect("the options make sense");
+        let fired = by_boot_time.schedule(MS, || ()).expect("accepted");
+        first_wrong(&[all_ran, cancelled, shut_down, turned, wait_for(|| fired.is_expired())])
     });
     let after = old.schedule(MS, || ()).expect("accepted");
     eventually("the parent goes on", || after.is_expired());

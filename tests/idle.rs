@@ -8,7 +8,7 @@ mod common;
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Builder, Pinning, Timer, WaitStrategy};
+use tourbillon::{BootClock, Builder, Pinning, Timer, WaitStrategy};
 
 use common::{HOUR, MS, eventually, threads_named};
 
@@ -79,6 +79,19 @@ fn an_engine_whose_timeouts_never_come_sleeps() {
     let timer = warm(Timer::builder().levels(1).ticks_per_wheel(4), "still-e");
     drop(timer.schedule(Duration::MAX, || ()).expect("accepted"));
     assert_sleeps_through(&timer, "still-e", || thread::sleep(SILENCE));
+}
+
+#[test]
+fn an_engine_by_boot_time_sleeps_and_so_does_its_clock() {
+    let clock = BootClock::new().expect("Linux has it");
+    let timer = warm(Timer::builder().clock(clock), "still-j");
+    drop(timer.schedule(HOUR, || ()).expect("accepted"));
+    assert_sleeps_through(&timer, "still-j", || {
+        let before = sleeps("tourbillon-boot");
+        assert_eq!(before.len(), 1, "{before:?}");
+        thread::sleep(SILENCE);
+        assert_eq!(sleeps("tourbillon-boot"), before, "the clock's thread woke up");
+    });
 }
 
 #[test]

@@ -1,10 +1,12 @@
-//! The operating system: cores, forks, memory, scheduling. Nothing else in the crate calls libc.
+//! The operating system: boot time, cores, forks, memory, scheduling. Nothing else in the crate
+//! calls libc.
 //!
 //! Each file hides one facility behind functions that exist on every system. On a system that lacks
-//! the facility, the function does nothing or returns `None`. The time stamp counter is an
-//! exception: reading it is an instruction and not a call, so it is in `time/counter.rs`, with the
-//! clock that uses it.
+//! the facility, the function does nothing, or returns `None` or an error. The time stamp counter
+//! is an exception: reading it is an instruction and not a call, so it is in `time/counter.rs`,
+//! with the clock that uses it.
 
+pub(crate) mod boot_time;
 pub(crate) mod cores;
 pub(crate) mod fork;
 pub(crate) mod memory;

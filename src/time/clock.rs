@@ -13,7 +13,8 @@ use super::upper_bound_clock::process_base;
 ///
 /// Workers sleep by the real clock. So if a clock does not run at the speed of [`Instant`], the
 /// engine must be turned when the clock moves. [`ManualClock`](crate::ManualClock) does that by
-/// itself. For any other such clock, use [`Builder::build_driven`](crate::Builder::build_driven) or
+/// itself, and so does [`BootClock`](crate::BootClock), which steps. For any other such clock, and
+/// for one with one of these inside, use [`Builder::build_driven`](crate::Builder::build_driven) or
 /// `WaitStrategy::Spin`.
 ///
 /// ```

@@ -143,7 +143,7 @@ impl ManualClock {
         self.inner.stepping.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn listeners(&self) -> &Listeners {
+    pub(super) fn listeners(&self) -> &Listeners {
         &self.inner.listeners
     }
 }

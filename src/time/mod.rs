@@ -1,5 +1,7 @@
-//! Monotonic time, ticks and their parts, all rounding, pauses, and a clock that is moved by hand.
+//! Monotonic time, ticks and their parts, all rounding, pauses, a clock that goes on in a suspend,
+//! and one that is moved by hand.
 
+mod boot;
 mod clock;
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri), not(loom)))]
 mod counter;
@@ -10,6 +12,7 @@ mod tick;
 mod timeline;
 mod upper_bound_clock;
 
+pub use boot::BootClock;
 pub use clock::Clock;
 pub(crate) use clock::RealTime;
 pub(crate) use listeners::ClockListener;

@@ -4,7 +4,9 @@ use std::any::Any;
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use super::boot::BootClock;
 use super::clock::Clock;
+use super::listeners::Listeners;
 use super::manual::ManualClock;
 use super::pause::Pauses;
 use super::tick::{Moment, Scale, Subtick, saturating_ns};
@@ -16,6 +18,8 @@ pub(crate) enum Source {
     Monotonic,
     /// Stands still until somebody moves it.
     Manual(ManualClock),
+    /// Steps at the end of a suspend.
+    Boot(BootClock),
     /// In a `CatchUnwind`: the thread that drops the engine's memory last may be doing something
     /// else, which a panic of the clock's destructor must not interrupt.
     Custom(CatchUnwind<Box<dyn Clock>>),
@@ -23,8 +27,12 @@ pub(crate) enum Source {
 
 impl Source {
     pub(crate) fn custom(clock: impl Clock) -> Self {
-        match (&clock as &dyn Any).downcast_ref::<ManualClock>() {
-            Some(manual) => Source::Manual(manual.clone()),
+        let any: &dyn Any = &clock;
+        if let Some(manual) = any.downcast_ref::<ManualClock>() {
+            return Source::Manual(manual.clone());
+        }
+        match any.downcast_ref::<BootClock>() {
+            Some(boot) => Source::Boot(boot.clone()),
             None => Source::Custom(CatchUnwind::new(Box::new(clock))),
         }
     }
@@ -33,6 +41,7 @@ impl Source {
         match self {
             Source::Monotonic => Instant::now(),
             Source::Manual(clock) => clock.now(),
+            Source::Boot(clock) => clock.now(),
             Source::Custom(clock) => clock.now(),
         }
     }
@@ -72,6 +81,16 @@ impl Timeline {
         if let Source::Manual(clock) = &self.source { Some(clock) } else { None }
     }
 
+    /// Returns the list of engines that the clock tells when it has moved otherwise than the real
+    /// one. Returns `None` if it tells nobody.
+    pub(crate) fn listeners(&self) -> Option<&Listeners> {
+        match &self.source {
+            Source::Manual(clock) => Some(clock.listeners()),
+            Source::Boot(clock) => Some(clock.listeners()),
+            Source::Monotonic | Source::Custom(_) => None,
+        }
+    }
+
     /// Returns whether the clock is the system's own, by which threads sleep.
     pub(crate) fn is_the_systems(&self) -> bool {
         matches!(self.source, Source::Monotonic)
@@ -105,7 +124,7 @@ impl Timeline {
     fn upper_bound_ns(&self) -> u64 {
         self.pauses.engine_upper_bound_ns(|| match &self.source {
             Source::Monotonic => UpperBound::look().ns_since(self.base),
-            Source::Manual(_) | Source::Custom(_) => self.clock_ns(),
+            Source::Manual(_) | Source::Boot(_) | Source::Custom(_) => self.clock_ns(),
         })
     }
 
@@ -289,6 +308,7 @@ impl fmt::Debug for Source {
         f.write_str(match self {
             Source::Monotonic => "Monotonic",
             Source::Manual(_) => "Manual",
+            Source::Boot(_) => "Boot",
             Source::Custom(_) => "Custom",
         })
     }

@@ -57,9 +57,7 @@ impl Builder {
         let doorbell: Arc<dyn Wake> = Arc::new(Doorbell(crate::sync::Arc::clone(&workers)));
         shared.set_waker(&doorbell);
         let engine = Arc::new(Engine::new(shared, Runner::Workers(workers), wheels, self.slots(), self.stuck_after));
-        if let Some(clock) = engine.shared.timeline().as_manual() {
-            clock.listeners().add(Arc::new(EngineClockListener(Arc::downgrade(&engine))));
-        }
+        listen(&engine);
         Ok(Timer::new_on(engine))
     }
 
@@ -105,6 +103,7 @@ impl Builder {
         let on_turn = std::mem::take(&mut self.hooks).on_turn;
         let driver = Driver::new(shared.clone(), Arc::clone(&shards), bell, on_turn, self.limits.expiry);
         let engine = Arc::new(Engine::new(shared, Runner::Driver(shards), wheels, self.slots(), self.stuck_after));
+        listen(&engine);
         Ok((Timer::new_on(engine), driver))
     }
 
@@ -180,6 +179,17 @@ impl Builder {
             }
         }
         Ok(self.pinning.plan(shards, &allowed))
+    }
+}
+
+/// Has the engine told when its clock moves otherwise than the real one. A manual clock does not
+/// tell a driven engine: the caller that moves the clock turns the driver, too.
+fn listen(engine: &Arc<Engine>) {
+    let timeline = engine.shared.timeline();
+    if let Some(listeners) = timeline.listeners()
+        && !(engine.is_driven() && timeline.as_manual().is_some())
+    {
+        listeners.add(Arc::new(EngineClockListener(Arc::downgrade(engine))));
     }
 }
 

@@ -311,7 +311,8 @@ impl Builder {
     }
 
     /// Where the engine reads the time. Default: the system's monotonic clock,
-    /// [`std::time::Instant::now`].
+    /// [`std::time::Instant::now`]. On Linux that clock stands still while the machine is
+    /// suspended; a [`BootClock`](crate::BootClock) goes on.
     pub fn clock(self, clock: impl Clock) -> Self {
         Self { source: Source::custom(clock), ..self }
     }

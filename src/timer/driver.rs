@@ -236,7 +236,8 @@ impl Driver {
     ///
     /// The producer that schedules or resets such a timeout calls it, on its own thread. It is also
     /// called when 8,192 timeouts wait to be taken in, to be moved to an earlier deadline or to be
-    /// collected, and when a pause ends. It may be called without need.
+    /// collected, and when a pause ends. On a [`BootClock`](crate::BootClock) it is called when a
+    /// suspend has ended. It may be called without need.
     ///
     /// The callback should wake the loop that turns this driver, with an eventfd or mio's `Waker`.
     /// It must not block, and must not use the timer. A panic in it is treated as a task's.

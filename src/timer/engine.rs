@@ -202,8 +202,8 @@ impl Engine {
         here.wrapping_add(runs).wrapping_add(self.shared.in_flight.ended() as u64)
     }
 
-    /// Makes all workers read the time again, because its speed has changed. A driven engine calls
-    /// the callback of its driver.
+    /// Makes all workers read the time again, because its speed has changed, or it has stepped. A
+    /// driven engine calls the callback of its driver.
     fn call_workers(&self) {
         match &self.runner {
             Runner::Workers(_) => self.started().for_each(|remote| _ = remote.request_turn()),
@@ -389,7 +389,7 @@ impl EngineClockListener {
 impl ClockListener for EngineClockListener {
     fn ring(&self) {
         if let Some(engine) = self.engine() {
-            engine.started().for_each(|remote| _ = remote.request_turn());
+            engine.call_workers();
         }
     }
 

@@ -35,6 +35,8 @@ mod shrink;
 mod shutdown;
 mod stats;
 mod step;
+#[cfg(all(test, target_os = "linux", not(miri), not(loom)))]
+mod tests;
 mod timeout;
 mod unwind_safe;
 #[cfg(feature = "metrics")]

@@ -6,10 +6,10 @@ use std::hash::Hash;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use tourbillon::{
-    BuildError, Builder, Driver, Elapsed, Executor, Expired, Group, Health, Inline, Interval, Lateness, LatenessWindow,
-    LevelStats, ManualClock, MissedTicks, Pinning, Refusal, Reusable, ScheduleError, Shard, ShardHealth, ShardStats,
-    Shutdown, ShutdownError, ShutdownFuture, Sleep, Stats, ThreadPool, TimeoutFuture, TimeoutGuard, Timer, Turn,
-    Unfired, WaitStrategy, WorkerState,
+    BootClock, BuildError, Builder, Driver, Elapsed, Executor, Expired, Group, Health, Inline, Interval, Lateness,
+    LatenessWindow, LevelStats, ManualClock, MissedTicks, Pinning, Refusal, Reusable, ScheduleError, Shard,
+    ShardHealth, ShardStats, Shutdown, ShutdownError, ShutdownFuture, Sleep, Stats, ThreadPool, TimeoutFuture,
+    TimeoutGuard, Timer, Turn, Unfired, WaitStrategy, WorkerState,
 };
 
 fn is_debug_and_send<T: Debug + Send>() {}
@@ -32,6 +32,7 @@ fn handles_may_be_shared_between_threads_and_caught_in_a_panic() {
     is_shared::<Shard<'_>>();
     is_shared::<Sleep>();
     is_shared::<Interval>();
+    is_shared::<BootClock>();
     is_shared::<ManualClock>();
     is_shared::<ThreadPool>();
     is_unwind_safe::<Timer>();
@@ -48,7 +49,7 @@ fn every_public_type_shows_itself_and_may_be_sent() {
     is_debug_and_send::<(Builder, Driver, Expired, Unfired, ShutdownFuture)>();
     is_debug_and_send::<TimeoutFuture<std::future::Ready<()>>>();
     is_debug_and_send::<(Timer, tourbillon::Timeout, TimeoutGuard, Group, Reusable, Shard<'_>)>();
-    is_debug_and_send::<(Sleep, Interval, LatenessWindow, ManualClock, ThreadPool, Inline, Turn)>();
+    is_debug_and_send::<(Sleep, Interval, LatenessWindow, BootClock, ManualClock, ThreadPool, Inline, Turn)>();
 }
 
 #[test]

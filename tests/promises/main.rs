@@ -6,6 +6,7 @@ mod common;
 mod advance_to_next;
 mod api;
 mod blocked;
+mod boot_clock;
 mod builder;
 mod bursts;
 mod cancel_owned;

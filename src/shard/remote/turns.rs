@@ -1,5 +1,5 @@
-//! Turns that other threads ask for, and wait for: after a manual clock was moved, a pause has
-//! ended, or a command was given.
+//! Turns that other threads ask for, and wait for: after a manual clock was moved, a suspend or a
+//! pause has ended, or a command was given.
 
 use super::Remote;
 use crate::sync::{Ordering, lock};
