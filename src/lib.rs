@@ -223,6 +223,9 @@
 //! short slices. Time does not pass while the machine is suspended (`CLOCK_MONOTONIC`), unless the
 //! engine is on a [`BootClock`].
 //!
+//! On Windows the resolution of a worker's waits is unknown: it has not been measured there. It is
+//! part of the lateness. Whether time passes there in a suspend has not been tried either.
+//!
 //! # After a fork
 //!
 //! On Linux and macOS an engine notices that its process was forked off after it was made. In the
