@@ -20,6 +20,7 @@
 //! |---|---|---|---|
 //! | `tourbillon_scheduled_total` | counter | `shard` | [`Stats::scheduled`] |
 //! | `tourbillon_fired_total` | counter | `shard` | [`Stats::fired`] |
+//! | `tourbillon_completed_total` | counter | `shard` | [`Stats::completed`] |
 //! | `tourbillon_repeated_total` | counter | `shard` | [`Stats::repeated`] |
 //! | `tourbillon_cancelled_total` | counter | `shard` | [`Stats::cancelled`] |
 //! | `tourbillon_returned_total` | counter | `shard` | [`Stats::returned`] |
@@ -101,6 +102,7 @@ type Row<S, V> = (&'static str, &'static str, Of<S, V>);
 const COUNTERS: &[Row<ShardStats, u64>] = &[
     ("tourbillon_scheduled_total", "Timeouts that were accepted", |shard| shard.scheduled),
     ("tourbillon_fired_total", "Timeouts whose task has begun, futures that were woken, and runs of series", |shard| shard.fired),
+    ("tourbillon_completed_total", "Tasks that have returned or panicked, and futures that were woken", |shard| shard.completed),
     ("tourbillon_repeated_total", "Runs of series that did not end it", |shard| shard.repeated),
     ("tourbillon_cancelled_total", "Timeouts that were cancelled", |shard| shard.cancelled),
     ("tourbillon_returned_total", "Timeouts that a shutdown handed back", |shard| shard.returned),
