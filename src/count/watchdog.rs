@@ -90,7 +90,8 @@ impl Overdue {
     /// Reads and clears the flag. Relaxed is enough: only a driver calls this, and the runs that
     /// set the flag for it were on its own thread.
     pub(crate) fn take(&self) -> bool {
-        self.0.swap(false, Ordering::Relaxed)
+        // As a rule it is not set. Only a read, then: producers read this line at each schedule.
+        self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Relaxed)
     }
 }
 
