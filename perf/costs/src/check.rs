@@ -6,10 +6,11 @@ use std::{panic, process};
 
 use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand};
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use comfy_table::{Cell, CellAlignment, presets};
 
 use super::baseline::{Baseline, Findings};
 use super::callgrind;
+use super::conflicts::{self, Relation, Table};
 use super::costs::{ALL, Costs, Means};
 use super::explain;
 use super::operation::Operation;
@@ -32,7 +33,15 @@ struct Cli {
     #[arg(long, value_name = "FILE", default_value = "perf/costs/baseline.json")]
     baseline: PathBuf,
 
-    /// Write what is found into the baseline
+    /// The table of conflicts to compare with
+    #[arg(long, value_name = "FILE", default_value = "perf/costs/conflicts.json")]
+    conflicts: PathBuf,
+
+    /// Only the conflicts between operations, and no costs
+    #[arg(long, conflicts_with_all = ["operations", "explain"])]
+    only_conflicts: bool,
+
+    /// Write what is found into the baseline, and into the table of conflicts
     #[arg(long)]
     accept: bool,
 
@@ -45,18 +54,23 @@ struct Cli {
 enum Job {
     #[command(hide = true)]
     Subject(SubjectArgs),
+    #[command(hide = true)]
+    Pairs { relation: Relation },
 }
 
 pub(crate) fn main() -> ExitCode {
     let cli = Cli::parse();
-    if let Some(Job::Subject(args)) = &cli.job {
+    if let Some(job) = &cli.job {
         // One of its threads may wait for the one that panics.
         let tell = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
             tell(info);
             process::exit(101);
         }));
-        subject::run(args);
+        match job {
+            Job::Subject(args) => subject::run(args),
+            Job::Pairs { relation } => conflicts::subject::run(*relation),
+        }
         return ExitCode::SUCCESS;
     }
     match run(&cli) {
@@ -74,7 +88,13 @@ fn run(cli: &Cli) -> Result<bool> {
     if let Some(operation) = cli.explain {
         return explain::print(operation).map(|()| true);
     }
-    let operations = if cli.operations.is_empty() { Operation::all() } else { &cli.operations };
+    // Some operations were named: the conflicts are of all with all.
+    let conflicts = if cli.operations.is_empty() { check_conflicts(cli)? } else { true };
+    Ok((cli.only_conflicts || check_costs(cli)?) && conflicts)
+}
+
+fn check_costs(cli: &Cli) -> Result<bool> {
+    let operations = &if cli.operations.is_empty() { Operation::held() } else { cli.operations.clone() };
     let valgrind = callgrind::find();
     let mut means = Means { trace: true, valgrind: valgrind.as_deref() };
     let (mut now, notes) = measure(operations, &mut means)?;
@@ -85,6 +105,37 @@ fn run(cli: &Cli) -> Result<bool> {
     notes.iter().for_each(|note| println!("{note}"));
     ensure!(!cli.accept || notes.is_empty(), "a baseline has to have all figures, and some can't be had here");
     if cli.accept { accept(cli, &known, now) } else { Ok(judge(&known, &now)) }
+}
+
+/// Whether no two operations share a cache line that the table does not have.
+fn check_conflicts(cli: &Cli) -> Result<bool> {
+    let mut now = match conflicts::measure() {
+        Err(error) if error.is::<NotPermitted>() => {
+            println!("{error}: CONFLICTS BETWEEN OPERATIONS WERE NOT CHECKED.");
+            return Ok(true);
+        }
+        now => now?,
+    };
+    if cli.accept {
+        conflicts::accept(&now, &cli.conflicts)?;
+        conflicts::print(&now);
+        return Ok(true);
+    }
+    let known = Table::read(&cli.conflicts)?;
+    // A worker that wakes in between touches more; see `measure_again`.
+    for _ in 0..AGAIN {
+        if conflicts::compare(&known, &now).is_empty() {
+            break;
+        }
+        now = conflicts::measure()?;
+    }
+    conflicts::print(&now);
+    let new = conflicts::compare(&known, &now);
+    new.iter().for_each(|what| println!("NEW CONFLICT {what}"));
+    if new.is_empty() {
+        println!("No two operations have come to share a cache line.");
+    }
+    Ok(new.is_empty())
 }
 
 /// Measures the operations, with what there is; and says what there is not.
@@ -127,7 +178,7 @@ fn measure_again(operations: &[Operation], known: &Baseline, now: &mut Baseline,
 }
 
 fn print_table(operations: &[Operation], now: &Baseline) {
-    let mut table = Table::new();
+    let mut table = comfy_table::Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);
     table.set_header(["operation"].into_iter().chain(ALL.iter().map(|cost| cost.heading)));
     for operation in operations {

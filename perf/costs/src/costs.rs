@@ -196,7 +196,7 @@ fn touched_usually(sections: &[&Section]) -> Option<(BTreeSet<u64>, BTreeSet<u64
     let usual = usual(sections)?.path.len();
     let sections = || sections.iter().filter(|section| section.path.len() == usual);
     let written = sections().flat_map(|section| section.written.keys().copied()).collect();
-    let read = sections().flat_map(|section| section.read.iter().copied()).collect();
+    let read = sections().flat_map(|section| section.read.keys().copied()).collect();
     Some((written, read))
 }
 
@@ -223,7 +223,7 @@ mod tests {
             operations: 1,
             path: (0..instructions).collect(),
             written: written.iter().map(|&line| (line, BTreeSet::new())).collect(),
-            read: read.iter().copied().collect(),
+            read: read.iter().map(|&line| (line, BTreeSet::new())).collect(),
             ..Section::default()
         }
     }

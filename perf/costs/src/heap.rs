@@ -5,15 +5,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) struct Counting;
 
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+/// On a line of its own: what is measured must not share it.
+#[repr(align(64))]
+struct Alone(AtomicU64);
+
+static ALLOCATIONS: Alone = Alone(AtomicU64::new(0));
 
 /// Allocations of all threads so far.
 pub(crate) fn allocations() -> u64 {
-    ALLOCATIONS.load(Ordering::Relaxed)
+    ALLOCATIONS.0.load(Ordering::Relaxed)
 }
 
 fn count() {
-    ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+    ALLOCATIONS.0.fetch_add(1, Ordering::Relaxed);
 }
 
 // SAFETY: all is handed on to the system's allocator; counting neither allocates nor unwinds.

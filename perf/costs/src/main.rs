@@ -11,6 +11,8 @@ mod callgrind;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod check;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod conflicts;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod costs;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod decode;
@@ -23,9 +25,13 @@ mod meter;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod operation;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod places;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod stepper;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod subject;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod turn_thread;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[path = "../../src/valgrind.rs"]
 mod valgrind;

@@ -37,6 +37,8 @@ pub(crate) struct Breakpoints {
     pub(crate) mark: Mark,
     /// The number of the thread.
     pub(crate) lane: usize,
+    /// What is measured, where that is not the same all the time.
+    pub(crate) label: usize,
 }
 
 impl Meter for Breakpoints {
@@ -44,7 +46,9 @@ impl Meter for Breakpoints {
     fn measure<R>(&mut self, operations: usize, work: impl FnOnce() -> R) -> R {
         // SAFETY: the tracer, whose child this is, goes on behind the breakpoint with all registers
         // as they were.
-        unsafe { asm!("int3", in("rdi") self.mark as u64, in("rsi") self.lane, in("rdx") operations) };
+        unsafe {
+            asm!("int3", in("rdi") self.mark as u64, in("rsi") self.lane, in("rdx") operations, in("r8") self.label)
+        };
         let result = black_box(work());
         // SAFETY: the tracer goes on behind this breakpoint too with all registers as they were.
         unsafe { asm!("int3", in("rdi") Mark::End as u64) };

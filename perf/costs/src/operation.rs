@@ -12,6 +12,7 @@ use clap::ValueEnum;
 use tourbillon::{Driver, Inline, ManualClock, Sleep, Timeout, Timer};
 
 use super::meter::Meter;
+use super::turn_thread::{self, TurnHandle, TurnThread};
 
 /// One operation, as its caller pays for it; or one timeout's share of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -43,6 +44,8 @@ pub(crate) enum Operation {
     SleepDrop,
     /// A limit is put round a future that is ready at once.
     TimeoutReady,
+    /// The counts of all threads and shards are read.
+    Stats,
     /// A turn takes timeouts out of the inbox into the wheel.
     TakeIn,
     /// The same of timeouts whose handles are gone.
@@ -71,6 +74,22 @@ impl Operation {
         Self::value_variants()
     }
 
+    /// Those whose costs are held: not [`Stats`](Self::Stats), which is there for its conflicts.
+    pub(crate) fn held() -> Vec<Self> {
+        Self::all().iter().copied().filter(|&operation| operation != Self::Stats).collect()
+    }
+
+    /// How often it is stepped through where others are so many times: the counts of a whole wheel
+    /// are read in thousands of steps.
+    pub(crate) fn stepped(self, others: usize) -> usize {
+        if self == Self::Stats { 2 } else { others }
+    }
+
+    /// Its place among all.
+    pub(crate) fn number(self) -> usize {
+        self as usize
+    }
+
     /// As on the command line and in the baseline.
     pub(crate) fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
@@ -87,28 +106,40 @@ impl Operation {
 #[derive(Debug)]
 pub(crate) struct Bench {
     timer: Timer,
-    /// Who turns the engine, if it has no threads of its own.
-    driven: Option<(Driver, ManualClock)>,
+    turned: Turned,
     held: Vec<Timeout>,
     asleep: Vec<Sleep>,
     /// Until the bench is gone.
     anchor: Option<Timeout>,
 }
 
+/// Who turns a bench's engine.
+#[derive(Debug)]
+enum Turned {
+    ByItsWorker,
+    /// The bench itself, on a clock that is moved by hand.
+    Here(Box<Driver>, ManualClock),
+    /// Another thread, when the bench says so, on a clock that is moved by hand.
+    Elsewhere(TurnHandle, ManualClock),
+}
+
 impl Bench {
     /// An engine without threads, on a clock that is moved by hand: what happens in it is the same
     /// each time.
     pub(crate) fn driven(room: usize) -> Self {
-        let clock = ManualClock::new();
-        let builder = Timer::builder().shards(1).clock(clock.clone());
-        let (timer, driver) = builder.build_driven().expect("the options make sense");
-        Self {
-            timer,
-            driven: Some((driver, clock)),
-            held: Vec::with_capacity(room),
-            asleep: Vec::with_capacity(room),
-            anchor: None,
-        }
+        let (timer, driver, clock) = driven_engine();
+        Self::new(timer, Turned::Here(Box::new(driver), clock), None, room)
+    }
+
+    /// The calling thread's place at such an engine, and who turns it, on a thread of its own.
+    pub(crate) fn turned_elsewhere(room: usize) -> (Self, TurnThread) {
+        let (timer, driver, clock) = driven_engine();
+        let (handle, turner) = turn_thread::new(driver);
+        (Self::new(timer, Turned::Elsewhere(handle, clock), None, room), turner)
+    }
+
+    fn new(timer: Timer, turned: Turned, anchor: Option<Timeout>, room: usize) -> Self {
+        Self { timer, turned, held: Vec::with_capacity(room), asleep: Vec::with_capacity(room), anchor }
     }
 
     /// An engine on the real clock, whose workers sleep unless this bench wakes them.
@@ -119,8 +150,7 @@ impl Bench {
     /// The calling thread's place at such an engine.
     pub(crate) fn at(timer: Timer, room: usize) -> Self {
         let anchor = Some(schedule(&timer, ANCHOR));
-        let bench =
-            Self { timer, driven: None, held: Vec::with_capacity(room), asleep: Vec::with_capacity(room), anchor };
+        let bench = Self::new(timer, Turned::ByItsWorker, anchor, room);
         // The producers' clock knows its rate two milliseconds after it was first looked at.
         for _ in 0..2 {
             thread::sleep(Duration::from_millis(5));
@@ -134,7 +164,7 @@ impl Bench {
         use Operation::{
             CancelInInbox, CancelInWheel, Collect, DropCancelled, DropExpired, DropPending, Expire, ExpireHeld,
             ResetAt, ResetEarlier, ResetLater, Schedule, ScheduleAt, ScheduleCancelDrop, ScheduleCancelOwned,
-            ScheduleDetached, SleepDrop, TakeIn, TakeInDetached, TimeoutReady, Wake,
+            ScheduleDetached, SleepDrop, Stats, TakeIn, TakeInDetached, TimeoutReady, Wake,
         };
         let delay = if matches!(operation, DropExpired | Expire | ExpireHeld) { SOON } else { FAR };
         if operation == Wake {
@@ -147,12 +177,13 @@ impl Bench {
                 | ScheduleCancelDrop
                 | ScheduleCancelOwned
                 | SleepDrop
+                | Stats
                 | TimeoutReady
         ) {
             self.held.extend((0..n).map(|_| schedule(&self.timer, delay)));
         }
         match operation {
-            Schedule | ScheduleDetached | ScheduleAt | ScheduleCancelDrop | ScheduleCancelOwned | SleepDrop
+            Schedule | ScheduleDetached | ScheduleAt | ScheduleCancelDrop | ScheduleCancelOwned | SleepDrop | Stats
             | TimeoutReady | CancelInInbox => {}
             CancelInWheel | ResetLater | ResetAt | ResetEarlier | DropPending => self.settle(),
             DropCancelled => self.held.iter().for_each(|timeout| assert!(timeout.cancel())),
@@ -251,14 +282,22 @@ impl Bench {
                     assert!(ready);
                 }
             }
+            Operation::Stats => {
+                for _ in 0..n {
+                    drop(meter.measure(1, || timer.stats()));
+                }
+            }
             Operation::TakeIn
             | Operation::TakeInDetached
             | Operation::Expire
             | Operation::ExpireHeld
             | Operation::Wake
             | Operation::Collect => {
-                let (driver, _) = self.driven.as_mut().expect("turns are measured on a driven engine");
-                let fired = meter.measure(n, || driver.turn());
+                let fired = match &mut self.turned {
+                    Turned::ByItsWorker => panic!("turns are measured on a driven engine"),
+                    Turned::Here(driver, _) => meter.measure(n, || driver.turn()),
+                    Turned::Elsewhere(turner, _) => turner.turn_measured(operation.number()),
+                };
                 let expires = matches!(operation, Operation::Expire | Operation::ExpireHeld | Operation::Wake);
                 assert_eq!(fired, if expires { n } else { 0 });
             }
@@ -284,17 +323,25 @@ impl Bench {
         }
     }
 
+    /// Has the engine turned once, by a thread that measures the turn under this label.
+    pub(crate) fn turn_elsewhere(&mut self, label: Operation) {
+        let Turned::Elsewhere(turner, _) = &self.turned else { panic!("no other thread turns the engine") };
+        turner.turn_measured(label.number());
+    }
+
     fn advance(&mut self, by: Duration) {
-        if let Some((_, clock)) = &self.driven {
-            clock.advance(by);
+        match &self.turned {
+            Turned::ByItsWorker => {}
+            Turned::Here(_, clock) | Turned::Elsewhere(_, clock) => clock.advance(by),
         }
     }
 
     /// Returns when the worker has done all that there is to do, and sleeps.
     fn settle(&mut self) {
-        match &mut self.driven {
-            Some((driver, _)) => while driver.turn() > 0 {},
-            None => {
+        match &mut self.turned {
+            Turned::Here(driver, _) => while driver.turn() > 0 {},
+            Turned::Elsewhere(turner, _) => turner.settle(),
+            Turned::ByItsWorker => {
                 let nudge = self.timer.schedule(Duration::ZERO, || ()).expect("the engine accepts");
                 while !nudge.is_expired() || !others_sleep() {
                     thread::sleep(Duration::from_micros(100));
@@ -308,6 +355,13 @@ impl Drop for Bench {
     fn drop(&mut self) {
         self.anchor.take().inspect(|anchor| assert!(anchor.cancel(), "the measurement took a minute"));
     }
+}
+
+fn driven_engine() -> (Timer, Driver, ManualClock) {
+    let clock = ManualClock::new();
+    let builder = Timer::builder().shards(1).clock(clock.clone());
+    let (timer, driver) = builder.build_driven().expect("the options make sense");
+    (timer, driver, clock)
 }
 
 /// A task that fills the room that there is for captures.

@@ -34,6 +34,8 @@ const COUNTS: u64 = 64;
 pub(crate) struct Section {
     /// The number of the thread, as it says itself.
     pub(crate) lane: u64,
+    /// What was measured, as the thread says.
+    pub(crate) label: u64,
     pub(crate) operations: u64,
     /// System calls, if those were counted.
     pub(crate) calls: u64,
@@ -45,7 +47,8 @@ pub(crate) struct Section {
     pub(crate) call_sites: Vec<u64>,
     /// Cache lines outside of the stack, each with the addresses of the instructions that wrote it.
     pub(crate) written: BTreeMap<u64, BTreeSet<u64>>,
-    pub(crate) read: BTreeSet<u64>,
+    /// The same of those that were read.
+    pub(crate) read: BTreeMap<u64, BTreeSet<u64>>,
 }
 
 /// All that a process had between its marks.
@@ -145,7 +148,8 @@ impl Tracer {
     /// The thread has come to a mark: goes with it to the end mark.
     fn section(&mut self, thread: Pid) -> Result<()> {
         let registers = ptrace::getregs(thread)?;
-        let mut section = Section { lane: registers.rsi, operations: registers.rdx, ..Section::default() };
+        let mut section =
+            Section { lane: registers.rsi, operations: registers.rdx, label: registers.r8, ..Section::default() };
         match registers.rdi {
             mark if mark == Mark::Step as u64 => self.step_through(thread, registers, &mut section)?,
             mark if mark == Mark::Calls as u64 => self.count_calls(thread, &mut section)?,
@@ -230,11 +234,8 @@ impl Tracer {
 impl Touched {
     fn note(&self, by: u64, section: &mut Section) {
         let lines = self.address / LINE..=(self.address + self.bytes.max(1) - 1) / LINE;
-        if self.writes {
-            lines.for_each(|line| _ = section.written.entry(line).or_default().insert(by));
-        } else {
-            section.read.extend(lines);
-        }
+        let touched = if self.writes { &mut section.written } else { &mut section.read };
+        lines.for_each(|line| _ = touched.entry(line).or_default().insert(by));
     }
 }
 
@@ -325,7 +326,7 @@ mod tests {
     fn system_calls_of_the_thread_are_counted() {
         if is_subject() {
             use crate::meter::{Breakpoints, Meter};
-            let mut meter = Breakpoints { mark: Mark::Calls, lane: 0 };
+            let mut meter = Breakpoints { mark: Mark::Calls, lane: 0, label: 0 };
             meter.measure(1, || ());
             // SAFETY: harmless.
             meter.measure(1, || (0..3).map(|_| unsafe { libc::getppid() }).max());
@@ -342,7 +343,7 @@ mod tests {
             // SAFETY: every x86-64 processor has the instruction.
             let read = || unsafe { core::arch::x86_64::_rdtsc() };
             let twice = || (read(), (0..100).map(std::hint::black_box).max(), read());
-            let (first, _, second) = Breakpoints { mark: Mark::Step, lane: 0 }.measure(1, twice);
+            let (first, _, second) = Breakpoints { mark: Mark::Step, lane: 0, label: 0 }.measure(1, twice);
             assert_eq!(second - first, COUNTS);
             return;
         }

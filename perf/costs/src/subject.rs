@@ -62,9 +62,11 @@ pub(crate) fn run(args: &SubjectArgs) {
     let operation = args.operation;
     match args.how {
         How::Step if operation.is_producers() => step_producers(operation, args.shards),
-        How::Step => on_driven(operation, STEPPED, 1, &mut Breakpoints { mark: Mark::Step, lane: 0 }),
+        How::Step => on_driven(operation, STEPPED, 1, &mut Breakpoints { mark: Mark::Step, lane: 0, label: 0 }),
         How::Calls if operation.is_producers() => count_producers_calls(operation),
-        How::Calls => on_driven(operation, ROUND, CALLS / ROUND, &mut Breakpoints { mark: Mark::Calls, lane: 0 }),
+        How::Calls => {
+            on_driven(operation, ROUND, CALLS / ROUND, &mut Breakpoints { mark: Mark::Calls, lane: 0, label: 0 })
+        }
         How::Heap => count_allocations(operation),
         How::Callgrind => on_driven(operation, ROUND, CALLGRIND / ROUND, &mut Collected),
     }
@@ -87,7 +89,7 @@ fn count_allocations(operation: Operation) {
 fn count_producers_calls(operation: Operation) {
     let mut bench = Bench::at(Bench::engine(1), CALLS);
     bench.rounds(operation, WARM_UP, CALLS, &mut Nothing);
-    bench.rounds(operation, 1, CALLS, &mut Breakpoints { mark: Mark::Calls, lane: 0 });
+    bench.rounds(operation, 1, CALLS, &mut Breakpoints { mark: Mark::Calls, lane: 0, label: 0 });
 }
 
 /// Two threads, each with a home shard of its own if there are two, which take turns. Neither gives
@@ -117,13 +119,13 @@ fn step_on_lane(operation: Operation, lane: usize, n: usize, timer: Timer, turn:
     let mut bench = bench.expect("just made");
     in_turn(lane, turn, || bench.rounds(operation, WARM_UP, STEPPED, &mut Nothing));
     in_turn(lane, turn, || bench.prepare(operation, n));
-    in_turn(lane, turn, || bench.measure(operation, n, &mut Breakpoints { mark: Mark::Step, lane }));
+    in_turn(lane, turn, || bench.measure(operation, n, &mut Breakpoints { mark: Mark::Step, lane, label: 0 }));
     in_turn(lane, turn, || bench.clean());
     std::hint::black_box(&below);
 }
 
 /// First the thread of lane 0, then that of lane 1, while the other waits.
-fn in_turn(lane: usize, turn: &Barrier, work: impl FnOnce()) {
+pub(crate) fn in_turn(lane: usize, turn: &Barrier, work: impl FnOnce()) {
     let mut work = Some(work);
     for whose in 0..2 {
         if whose == lane
