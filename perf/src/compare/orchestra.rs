@@ -54,7 +54,8 @@ impl Orchestra {
             Player { called: system.id().to_owned(), system, stage }
         };
         // Without the feature its systems are left out, unless they are asked for.
-        let there = |system: &Name| cfg!(feature = "peers") || system.how() != How::Peer;
+        let there =
+            |system: &Name| !system.waits_to_be_named() && (cfg!(feature = "peers") || system.how() != How::Peer);
         let wanted = |system: &Name| if named.is_empty() { there(system) } else { named.contains(system) };
         Self { players: SYSTEMS.into_iter().filter(wanted).map(player).collect(), netty }
     }

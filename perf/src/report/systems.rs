@@ -65,12 +65,15 @@ const SPARE: [RGBColor; 4] = [VERMILION, GREEN, PURPLE, OLIVE];
 
 type Known = (&'static str, &'static str, Kind, RGBColor, Dot, bool, Option<&'static str>);
 
-const KNOWN: [Known; 21] = [
+const KNOWN: [Known; 24] = [
     ("tourbillon", "Tourbillon", Kind::Ours, OURS, Dot::Circle, false, Some("tourbillon")),
     ("tourbillon-driven", "Tourbillon, driven", Kind::Ours, OURS, Dot::Square, false, Some("tourbillon")),
     ("tourbillon-inline", "Tourbillon, inline", Kind::Ours, OURS, Dot::Circle, true, Some("tourbillon")),
     ("tourbillon-at", "Tourbillon, deadlines given", Kind::Ours, OURS, Dot::Circle, true, Some("tourbillon")),
     ("tourbillon-future", "Tourbillon, futures", Kind::Ours, OURS, Dot::Square, true, Some("tourbillon")),
+    ("tourbillon-2-shards", "Tourbillon, 2 shards", Kind::Ours, OURS, Dot::Triangle, false, Some("tourbillon")),
+    ("tourbillon-8-shards", "Tourbillon, 8 shards", Kind::Ours, OURS, Dot::Triangle, true, Some("tourbillon")),
+    ("tourbillon-unpinned", "Tourbillon, unpinned", Kind::Ours, OURS, Dot::Cross, true, Some("tourbillon")),
     ("bare-cas", "bare CAS (floor)", Kind::Floor, GREY, Dot::Square, true, None),
     ("bare-calls", "bare calls (floor)", Kind::Floor, GREY, Dot::Cross, true, None),
     ("no-timers", "no timers", Kind::Floor, GREY, Dot::Triangle, false, None),

@@ -14,6 +14,11 @@ pub(crate) enum Name {
     TourbillonInline,
     TourbillonAt,
     TourbillonFuture,
+    #[value(name = "tourbillon-2-shards")]
+    Tourbillon2Shards,
+    #[value(name = "tourbillon-8-shards")]
+    Tourbillon8Shards,
+    TourbillonUnpinned,
     BareCas,
     BareCalls,
     NoTimers,
@@ -46,12 +51,15 @@ pub(crate) enum How {
 
 /// All, in the order in which they are shown. The first is the one that the others are compared
 /// with.
-pub(crate) const SYSTEMS: [Name; 21] = [
+pub(crate) const SYSTEMS: [Name; 24] = [
     Name::Tourbillon,
     Name::TourbillonDriven,
     Name::TourbillonInline,
     Name::TourbillonAt,
     Name::TourbillonFuture,
+    Name::Tourbillon2Shards,
+    Name::Tourbillon8Shards,
+    Name::TourbillonUnpinned,
     Name::BareCas,
     Name::BareCalls,
     Name::NoTimers,
@@ -79,6 +87,9 @@ impl Name {
             Self::TourbillonInline => "tourbillon-inline",
             Self::TourbillonAt => "tourbillon-at",
             Self::TourbillonFuture => "tourbillon-future",
+            Self::Tourbillon2Shards => "tourbillon-2-shards",
+            Self::Tourbillon8Shards => "tourbillon-8-shards",
+            Self::TourbillonUnpinned => "tourbillon-unpinned",
             Self::BareCas => "bare-cas",
             Self::BareCalls => "bare-calls",
             Self::NoTimers => "no-timers",
@@ -105,6 +116,9 @@ impl Name {
             | Self::TourbillonInline
             | Self::TourbillonAt
             | Self::TourbillonFuture
+            | Self::Tourbillon2Shards
+            | Self::Tourbillon8Shards
+            | Self::TourbillonUnpinned
             | Self::BareCas
             | Self::BareCalls
             | Self::Heap => How::Here,
@@ -124,7 +138,15 @@ impl Name {
                 | Self::TourbillonInline
                 | Self::TourbillonAt
                 | Self::TourbillonFuture
+                | Self::Tourbillon2Shards
+                | Self::Tourbillon8Shards
+                | Self::TourbillonUnpinned
         )
+    }
+
+    /// Whether it is measured only if it is named.
+    pub(crate) fn waits_to_be_named(self) -> bool {
+        matches!(self, Self::Tourbillon2Shards | Self::Tourbillon8Shards | Self::TourbillonUnpinned)
     }
 
     /// One line for the reader of a table.
@@ -137,6 +159,9 @@ impl Name {
                 "schedule_at and reset_at: the caller reads the clock for every 16th schedule, and for no reset"
             }
             Self::TourbillonFuture => "Timer::sleep, polled once where it lies, Timer::timeout, and hyper's timer",
+            Self::Tourbillon2Shards => "two shards, each with a worker of its own; else the defaults",
+            Self::Tourbillon8Shards => "eight shards, each with a worker of its own; else the defaults",
+            Self::TourbillonUnpinned => "the worker on no core of its own; else the defaults",
             Self::BareCas => "the floor: one load and one compare-and-swap on a cache line of its own",
             Self::BareCalls => "the floor: one thread sleeps, and then calls the tasks out of an array of cache lines",
             Self::NoTimers => {
@@ -256,6 +281,9 @@ impl Name {
                 | Self::TourbillonInline
                 | Self::TourbillonAt
                 | Self::TourbillonFuture
+                | Self::Tourbillon2Shards
+                | Self::Tourbillon8Shards
+                | Self::TourbillonUnpinned
                 | Self::BareCas
                 | Self::BareCalls
                 | Self::NoTimers

@@ -1,10 +1,12 @@
 //! Tourbillon itself.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use tourbillon::{Inline, Timeout, Timer};
+use tourbillon::{Builder, Inline, Pinning, Timeout, Timer};
 
 use super::patience::PATIENCE;
 use super::plan::Plan;
@@ -13,19 +15,64 @@ use super::system::System;
 use crate::compare::recorder::Task;
 
 /// With its defaults.
-pub(crate) type Pooled = Engine<false, false>;
+pub(crate) type Pooled = Engine<Defaults, false>;
 /// What expires runs on the worker.
-pub(crate) type OnWorker = Engine<true, false>;
+pub(crate) type OnWorker = Engine<RunsInline, false>;
 /// Deadlines are given, so that the engine reads no clock.
-pub(crate) type At = Engine<false, true>;
+pub(crate) type At = Engine<Defaults, true>;
+/// With so many shards.
+pub(crate) type Sharded<const SHARDS: usize> = Engine<Shards<SHARDS>, false>;
+/// The worker may run on any core.
+pub(crate) type Unpinned = Engine<Unbound, false>;
+
+/// How an engine differs from one with the defaults.
+pub(crate) trait Options: fmt::Debug + Send + Sync + 'static {
+    fn set(builder: Builder) -> Builder;
+}
+
+#[derive(Debug)]
+pub(crate) struct Defaults;
+
+#[derive(Debug)]
+pub(crate) struct RunsInline;
+
+#[derive(Debug)]
+pub(crate) struct Shards<const SHARDS: usize>;
+
+#[derive(Debug)]
+pub(crate) struct Unbound;
+
+impl Options for Defaults {
+    fn set(builder: Builder) -> Builder {
+        builder
+    }
+}
+
+impl Options for RunsInline {
+    fn set(builder: Builder) -> Builder {
+        builder.executor(Inline)
+    }
+}
+
+impl<const SHARDS: usize> Options for Shards<SHARDS> {
+    fn set(builder: Builder) -> Builder {
+        builder.shards(SHARDS)
+    }
+}
+
+impl Options for Unbound {
+    fn set(builder: Builder) -> Builder {
+        builder.pinning(Pinning::None)
+    }
+}
 
 /// The caller may read the clock once a round, as an event loop with much to do does.
 const ROUND: u32 = 16;
 
 #[derive(Debug)]
-pub(crate) struct Engine<const INLINE: bool, const AT: bool>(Timer);
+pub(crate) struct Engine<O, const AT: bool>(Timer, PhantomData<O>);
 
-impl<const INLINE: bool, const AT: bool> System for Engine<INLINE, AT> {
+impl<O: Options, const AT: bool> System for Engine<O, AT> {
     type Producer = Thread<AT>;
 
     fn start(plan: &Plan) -> Result<Self> {
@@ -34,10 +81,8 @@ impl<const INLINE: bool, const AT: bool> System for Engine<INLINE, AT> {
             // What a thread keeps for itself, and the marker of each.
             builder = builder.capacity(capacity + 256 * (plan.producers + 1));
         }
-        if INLINE {
-            builder = builder.executor(Inline);
-        }
-        Ok(Self(builder.build().context("the engine refused its options")?))
+        let timer = O::set(builder).build().context("the engine refused its options")?;
+        Ok(Self(timer, PhantomData))
     }
 
     fn producer(&self) -> Result<Thread<AT>> {
