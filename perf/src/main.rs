@@ -34,7 +34,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
-use compare::{CaseArgs, CompareArgs};
+use compare::{CaseArgs, CompareArgs, ContainersArgs};
 use connections::ConnectionsArgs;
 use garbage::GarbageArgs;
 use replay::ReplayArgs;
@@ -69,6 +69,8 @@ enum Job {
     Replay(ReplayArgs),
     /// Cost, lateness, memory and idleness beside other timers, in one run, as ratios
     Compare(CompareArgs),
+    /// Lateness and throughput in a container, or beside busy neighbours
+    Containers(ContainersArgs),
     /// Instructions of a server for each request, with our timers, Tokio's, and none
     #[cfg(feature = "peers")]
     Instructions(instructions::InstructionsArgs),
@@ -123,6 +125,7 @@ fn main() -> ExitCode {
         Some(Job::Connections(args)) => connections::run(&args),
         Some(Job::Replay(args)) => replay::run(&args),
         Some(Job::Compare(args)) => compare_and_report(&args),
+        Some(Job::Containers(args)) => compare::run_containers(&args),
         #[cfg(feature = "peers")]
         Some(Job::Instructions(args)) => instructions::run(&args),
         #[cfg(feature = "peers")]

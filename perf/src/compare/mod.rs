@@ -6,6 +6,7 @@
 
 mod cases;
 mod child;
+mod containers;
 mod job;
 mod line;
 pub(crate) mod machine;
@@ -30,6 +31,7 @@ use clap::Args;
 use crate::verdict::Verdict;
 use crate::{json_file, number};
 use cases::{CASES, Case, Sizes};
+pub(crate) use containers::{ContainersArgs, run as run_containers};
 use job::Job;
 use orchestra::Orchestra;
 use report::Report;
@@ -49,7 +51,7 @@ pub(crate) struct CompareArgs {
     cases: Vec<String>,
 
     /// Only these systems, separated by commas [default: all that this program was built with, and
-    /// Netty]
+    /// Netty; not tourbillon-2-shards, -8-shards and -unpinned]
     #[arg(long, value_name = "SYSTEMS", value_enum, value_delimiter = ',')]
     systems: Vec<Name>,
 
