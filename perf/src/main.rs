@@ -157,7 +157,7 @@ fn compare_and_report(args: &CompareArgs) -> Result<Verdict> {
     if let Some(folder) = &args.report {
         let json = serde_json::to_value(&found).context("cannot turn the result into JSON")?;
         let run = serde_json::from_value(json).context("cannot read the result's own JSON")?;
-        report::write(vec![run], folder)?;
+        report::write(vec![run], report::Beside::default(), folder)?;
     }
     Ok(compare::verdict(&found))
 }

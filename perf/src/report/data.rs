@@ -11,6 +11,7 @@ use crate::compare::machine::Machine;
 use crate::compare::report::Value;
 use crate::compare::statistics::Selection;
 
+use super::beside::Beside;
 use super::numbers::short;
 
 /// A file of `compare --json`. Further fields of it are left unread.
@@ -68,6 +69,8 @@ pub(crate) struct Row {
 pub(crate) struct Run {
     pub(crate) ping_pong_ns: Option<f64>,
     #[serde(default)]
+    pub(crate) metrics: BTreeMap<String, f64>,
+    #[serde(default)]
     pub(crate) failed: Option<String>,
     #[serde(default)]
     pub(crate) notes: Vec<String>,
@@ -96,6 +99,8 @@ pub(crate) struct Data {
     pub(crate) reference: String,
     pub(crate) systems: BTreeMap<String, String>,
     pub(crate) tables: Vec<TableOf>,
+    /// What other commands have found.
+    pub(crate) beside: Beside,
 }
 
 impl Data {
@@ -108,7 +113,13 @@ impl Data {
     pub(crate) fn merged(mut files: Vec<RunFile>) -> Result<Self> {
         let first = files.first().context("there is no run to report")?;
         let (reference, scale) = (first.reference.clone(), first.scale);
-        let mut data = Self { files: Vec::new(), reference, systems: BTreeMap::new(), tables: Vec::new() };
+        let mut data = Self {
+            files: Vec::new(),
+            reference,
+            systems: BTreeMap::new(),
+            tables: Vec::new(),
+            beside: Beside::default(),
+        };
         for (at, file) in files.iter_mut().enumerate() {
             let (theirs, ours) = (&file.reference, &data.reference);
             ensure!(

@@ -7,6 +7,7 @@ use super::numbers::{percent, plain, round_number};
 use super::plot::Plot;
 use super::plot::bars::{self, Line, Panel};
 use super::plot::lines::{self, Axis, Series};
+use super::slope::Slope;
 use super::systems::look;
 
 /// A timeout that ran sooner after its deadline is drawn here.
@@ -31,7 +32,7 @@ const COUNTED: [(&str, f64); 4] =
 const BY_PRODUCERS: &str = "w8-producers";
 
 /// The names of all plots, which are the names of their files.
-pub(crate) const NAMES: [&str; 17] = [
+pub(crate) const NAMES: [&str; 20] = [
     "w1",
     "w2",
     "w3",
@@ -49,7 +50,13 @@ pub(crate) const NAMES: [&str; 17] = [
     "idle",
     "sessions-cpu",
     "sessions-instructions",
+    "slope-w1",
+    "slope-w2",
+    "slope-w3",
 ];
+/// The cases whose slopes are drawn: the plot, the case, and its operation.
+pub(crate) const SLOPES: [(&str, &str, &str); 3] =
+    [("slope-w1", "w1", "Schedule"), ("slope-w2", "w2", "Schedule and cancel"), ("slope-w3", "w3", "Reset")];
 
 /// A plot, or the cases that it would need.
 #[derive(Debug)]
@@ -118,6 +125,9 @@ pub(crate) fn all(data: &Data) -> Result<Vec<Figure>> {
     let instructions = "instructions of the server per request, without the kernel";
     let instructions = ("sessions-instructions", instructions, "instructions", "w11-counted-1 to w11-counted-8");
     figures.push(sessions(data, instructions, &COUNTED)?);
+    for (name, case, operation) in SLOPES {
+        figures.push(slope(data, name, case, operation)?);
+    }
     Ok(figures)
 }
 
@@ -188,6 +198,27 @@ fn sessions(data: &Data, (name, up, key, needs): BySessions, cases: &[(&str, f64
     let tables: Vec<_> = cases.iter().filter_map(|&(case, timers)| Some((timers, data.table(case, 1)?))).collect();
     let title = format!("{up}, by timer operations");
     growth(data, name, title, ("timer operations per request", up), &tables, key, needs)
+}
+
+/// The runs of a case with two producers, by how far the cores were from each other.
+fn slope(data: &Data, name: &'static str, case: &'static str, operation: &str) -> Result<Figure> {
+    let rows = data.table(case, 2).map(|table| table.rows.as_slice()).unwrap_or_default();
+    let one = |row: &Row| {
+        let slope = Slope::of(row, "ns")?;
+        let (least, most) = slope.range();
+        // A straight line is a curve on logarithmic axes. The last point is the end of the line.
+        let at = |step: i32| least * (most / least).powf(f64::from(step) / 40.0);
+        let points = (0..=40).map(|step| (at(step), slope.at(at(step)))).filter(|point| point.1 > 0.0).collect();
+        let remark = Some(format!("{:.2}", slope.slope));
+        Some(Series { look: look(data, &row.system), remark, points, dots: slope.runs })
+    };
+    let series: Vec<_> = rows.iter().filter_map(one).collect();
+    let title = format!("{operation}, two producers: ns per operation, by the way between the cores");
+    let dots = || series.iter().flat_map(|one| &one.dots);
+    let x = Axis::around("ns of a cache line's round trip, just before the run", dots().map(|dot| dot.0), plain);
+    let y = Axis::around("ns per operation", dots().map(|dot| dot.1), plain);
+    let plot = if series.is_empty() { None } else { Some(lines::plot(&title, &x, &y, &series)?) };
+    Ok(Figure { name, title, plot, needs: "three near runs and three far ones" })
 }
 
 /// A figure of several tables, drawn by the number in which they differ.

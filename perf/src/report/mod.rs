@@ -1,15 +1,20 @@
 //! The report: one page with its plots, made from the files of `compare --json`.
 //!
-//! `data` reads and merges runs. `systems` names each system and gives it a look. `figures` chooses
-//! the plots, `plot` draws them, and `page` writes the HTML. Each figure of the page is in the
-//! JSON. Where nothing was measured, the page says that it is not in the run.
+//! `data` reads and merges runs, and `beside` reads what other commands have counted. `systems`
+//! names each system and gives it a look. `figures` chooses the plots, `plot` draws them, and
+//! `page` writes the HTML. Each figure of the page is in the JSON. Where nothing was measured, the
+//! page says that it is not in the run.
 
+mod beside;
+#[path = "../../costs/src/conflicts/table.rs"]
+mod conflicts;
 mod data;
 mod figures;
 mod html;
 mod numbers;
 mod page;
 mod plot;
+mod slope;
 mod systems;
 
 use std::fs;
@@ -21,6 +26,7 @@ use clap::Args;
 use crate::verdict::Verdict;
 use data::Data;
 
+pub(crate) use beside::Beside;
 pub(crate) use data::RunFile;
 
 /// Options of the report.
@@ -30,6 +36,14 @@ pub(crate) struct ReportArgs {
     /// Files of `compare --json`; a row of a later file replaces the same row of an earlier one
     #[arg(required = true, value_name = "RUN.json")]
     runs: Vec<PathBuf>,
+
+    /// Files of `instructions --json`
+    #[arg(long, value_name = "COUNTS.json")]
+    instructions: Vec<PathBuf>,
+
+    /// The table of conflicts that `scripts/costs` keeps: perf/costs/conflicts.json
+    #[arg(long, value_name = "FILE")]
+    conflicts: Option<PathBuf>,
 
     /// The folder for index.html and the plots; plots there that this run does not have are removed
     #[arg(long, value_name = "FOLDER", default_value = "target/report")]
@@ -47,19 +61,21 @@ perf/report, is rewritten only for a release, from a full run of all cases.
 Examples:
   cargo run --release -p tourbillon-perf --features peers -- compare --json run.json
   cargo run --release -p tourbillon-perf -- report run.json
-  tourbillon-perf report run.json large.json --out perf/report   (all cases, for a release)";
+  tourbillon-perf report run.json large.json --out perf/report   (all cases, for a release)
+  tourbillon-perf report run.json --instructions counts.json --conflicts perf/costs/conflicts.json";
 
 /// Reads the runs, and writes the page.
 pub(crate) fn run(args: &ReportArgs) -> Result<Verdict> {
     let files = args.runs.iter().map(|path| RunFile::read(path)).collect::<Result<_>>()?;
-    write(files, &args.out)?;
+    let beside = Beside::read(&args.instructions, args.conflicts.as_deref())?;
+    write(files, beside, &args.out)?;
     Ok(Verdict::Passed)
 }
 
 /// Writes index.html and the plots. Removes a plot of an earlier report that this one does not
 /// have, so that nothing old stands beside the page.
-pub(crate) fn write(files: Vec<RunFile>, folder: &Path) -> Result<()> {
-    let data = Data::merged(files)?;
+pub(crate) fn write(files: Vec<RunFile>, beside: Beside, folder: &Path) -> Result<()> {
+    let data = Data { beside, ..Data::merged(files)? };
     let figures = figures::all(&data)?;
     fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
     let save = |name: &str, text: &str| {

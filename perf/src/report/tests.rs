@@ -109,8 +109,10 @@ pub(crate) fn data() -> Data {
     Data::merged(vec![first_run(), second_run()]).expect("runs that belong together")
 }
 
-/// Closes `meta`, the only void element of the page: XML wants that, HTML does not.
+/// Closes `meta`, the only void element of the page, and gives the only attribute without a value
+/// one: XML wants that, HTML does not.
 fn as_xml(page: &str) -> String {
+    let page = page.replace("<details open>", "<details open=\"\">");
     let mut parts = page.split("<meta ");
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |page, part| page + "<meta " + &part.replacen('>', "/>", 1))
@@ -187,6 +189,45 @@ fn the_page_needs_no_other_file_and_says_which_plots_are_missing() {
 }
 
 #[test]
+fn what_was_counted_without_a_clock_is_on_the_page() {
+    let counts = json!({
+        "machine": first_run().machine, "requests": 5000, "connections": 1,
+        "rows": [
+            {"server": "echo", "timers": "tourbillon", "instructions": {"median": 1000.0, "min": 990.0, "max": 1010.0}},
+            {"server": "echo", "timers": "tokio", "instructions": {"median": 1250.0, "min": 1240.0, "max": 1260.0}},
+        ],
+    });
+    let line = json!({
+        "name": "the inbox's head", "one": {"writes": ["schedule"], "reads": []}, "other": {"writes": ["schedule"], "reads": []},
+    });
+    let conflicts = json!({
+        "operations": ["schedule", "cancel"], "turns": ["expire"],
+        "relations": {"same-shard": [line], "other-shard": []},
+    });
+    let beside = Beside {
+        counts: vec![serde_json::from_value(counts).expect("counts")],
+        conflicts: Some(serde_json::from_value(conflicts).expect("a table")),
+    };
+    let data = Data { beside, ..data() };
+    let text = page::write(&data, &figures::all(&data).expect("plots"));
+    parse(&as_xml(&text), |document| {
+        let body = all_text(document.root_element());
+        for text in [
+            "1,250 ×1.25",
+            "1,240 – 1,260",
+            "a: the inbox's head",
+            "each with a shard of its own: none, in any of 4 pairs",
+        ] {
+            assert!(body.contains(text), "no {text:?} in {body}");
+        }
+        let rows = document.descendants().filter(|node| node.has_tag_name("tr")).map(all_text);
+        let rows: Vec<_> = rows.filter(|row| row.starts_with("1 schedule") || row.starts_with("2 cancel")).collect();
+        assert_eq!(rows, ["1 schedulea", "2 cancel"]);
+    });
+    assert!(!page::write(&crate::report::tests::data(), &[]).contains("id=\"instructions\""), "nothing was counted");
+}
+
+#[test]
 fn only_the_headline_is_not_folded() {
     let data = data();
     let text = page::write(&data, &figures::all(&data).expect("plots"));
@@ -242,7 +283,7 @@ fn files_are_written_and_old_plots_go() {
     for name in ["w3.svg", "mine.svg"] {
         fs::write(folder.join(name), "old").expect("a file");
     }
-    write(vec![first_run()], &folder).expect("a report");
+    write(vec![first_run()], Beside::default(), &folder).expect("a report");
     let there = |name: &str| folder.join(name).exists();
     assert!(there("index.html") && there("w2.svg") && there("mine.svg") && !there("w3.svg"));
     let plot = fs::read_to_string(folder.join("w2.svg")).expect("a plot");

@@ -1,6 +1,7 @@
 //! The page: the result on the first screen, the plots, every figure, and how it was measured.
 
 mod ahead;
+mod beside;
 mod notes;
 mod summary;
 mod tables;
@@ -8,7 +9,7 @@ mod tables;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::data::Data;
-use super::figures::Figure;
+use super::figures::{Figure, SLOPES};
 use super::html::printable;
 use super::plot::dark_style;
 use super::systems::look;
@@ -61,6 +62,11 @@ const SESSIONS_TEXT: &str = "What a server of 100,000 sessions pays for a reques
     paces its replies by an array of slots, and has no other timer. Most of the processor time is the kernel's, for \
     the sockets; the instructions are those of the server alone.";
 
+const SLOPES_TEXT: &str = "A cache line that both threads need goes from core to core, and how long that takes changes with \
+    the way between the cores: some 40 ns for a round trip, or some 340. Each dot is a run. Where the line through a system's dots \
+    rises, its operations wait for such a line. The slope, behind the name, says for how many round trips each waits. A slope of \
+    zero goes on as the cores get farther from each other, and as there are more of them.";
+
 /// Returns the whole page.
 pub(crate) fn write(data: &Data, figures: &[Figure]) -> String {
     let reference = look(data, &data.reference).label;
@@ -78,6 +84,8 @@ pub(crate) fn write(data: &Data, figures: &[Figure]) -> String {
                 main {
                     (summary::write(data))
                     @for section in &SECTIONS { (plots(section, figures)) }
+                    (beside::instructions(data))
+                    (sharing(data, figures))
                     (tables::write(data))
                     (notes::honest(data))
                     (notes::terms(data))
@@ -96,18 +104,40 @@ pub(crate) fn write(data: &Data, figures: &[Figure]) -> String {
     printable(&page.into_string())
 }
 
+/// What two threads share, and how dear that is.
+fn sharing(data: &Data, figures: &[Figure]) -> Markup {
+    html! {
+        section #sharing {
+            h2 { "What two threads share" } "
+    "
+            p { (SLOPES_TEXT) } "
+    "
+            @for (name, ..) in SLOPES { (plot_of(name, figures)) }
+            (beside::slopes(data))
+            (beside::conflicts(data))
+        }
+    }
+}
+
 /// A section of plots. A plot that has no data says which cases it needs.
 fn plots(&(id, heading, text, names): &Section, figures: &[Figure]) -> Markup {
     html! {
         section id=(id) {
             h2 { (heading) } "\n"
             p { (text) } "\n"
-            @for figure in figures.iter().filter(|figure| names.contains(&figure.name)) {
-                @if let Some(plot) = &figure.plot {
-                    figure { figcaption { (figure.title) } div.scroll { (plot) } } "\n"
-                } @else {
-                    p.absent { (figure.title) ": not in this run (needs " (figure.needs) ")." } "\n"
-                }
+            @for name in names { (plot_of(name, figures)) }
+        }
+    }
+}
+
+fn plot_of(name: &str, figures: &[Figure]) -> Markup {
+    let figure = figures.iter().find(|figure| figure.name == name);
+    html! {
+        @if let Some(figure) = figure {
+            @if let Some(plot) = &figure.plot {
+                figure { figcaption { (figure.title) } div.scroll { (plot) } } "\n"
+            } @else {
+                p.absent { (figure.title) ": not in this run (needs " (figure.needs) ")." } "\n"
             }
         }
     }

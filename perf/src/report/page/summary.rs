@@ -150,7 +150,7 @@ fn ours(data: &Data, &(_, _, case, producers, key, _): &Wanted) -> Option<f64> {
     data.table(case, producers)?.row(&data.reference)?.median(key)
 }
 
-const NAV: [(&str, &str); 13] = [
+const NAV: [(&str, &str); 15] = [
     ("operations", "Operations"),
     ("lateness", "Lateness"),
     ("one-deadline", "One deadline"),
@@ -158,6 +158,8 @@ const NAV: [(&str, &str); 13] = [
     ("producers", "By producers"),
     ("memory", "Memory"),
     ("idle", "Idle"),
+    ("sessions", "UDP sessions"),
+    ("sharing", "What threads share"),
     ("figures", "Every figure"),
     ("notes", "What to know"),
     ("terms", "Terms"),

@@ -1,0 +1,64 @@
+//! What other commands have counted, without a clock: instructions for each request, and conflicts
+//! between operations.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use super::conflicts::Table;
+use crate::compare::machine::Machine;
+use crate::compare::statistics::Spread;
+
+/// All of it, as far as there is any.
+#[derive(Debug, Default)]
+pub(crate) struct Beside {
+    pub(crate) counts: Vec<Counts>,
+    pub(crate) conflicts: Option<Table>,
+}
+
+/// A file of `instructions --json`. Further fields of it are left unread.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Counts {
+    pub(crate) machine: Machine,
+    pub(crate) requests: usize,
+    pub(crate) connections: usize,
+    pub(crate) rows: Vec<CountsRow>,
+}
+
+/// A server with one kind of timers.
+#[derive(Debug, Deserialize)]
+pub(crate) struct CountsRow {
+    pub(crate) server: String,
+    pub(crate) timers: String,
+    /// For each request.
+    pub(crate) instructions: Spread,
+}
+
+impl Beside {
+    pub(crate) fn read(counts: &[PathBuf], conflicts: Option<&Path>) -> Result<Self> {
+        let counts = counts.iter().map(|path| Counts::read(path)).collect::<Result<_>>()?;
+        Ok(Self { counts, conflicts: conflicts.map(Table::read).transpose()? })
+    }
+}
+
+impl Counts {
+    fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let counts = serde_json::from_str(&text);
+        counts.with_context(|| format!("{} is not what `instructions --json` writes", path.display()))
+    }
+
+    /// Returns the servers, each once, with all their rows.
+    pub(crate) fn servers(&self) -> Vec<(&str, Vec<&CountsRow>)> {
+        let mut servers: Vec<(&str, Vec<&CountsRow>)> = Vec::new();
+        for row in &self.rows {
+            match servers.iter_mut().find(|(server, _)| *server == row.server) {
+                Some((_, rows)) => rows.push(row),
+                None => servers.push((&row.server, vec![row])),
+            }
+        }
+        servers
+    }
+}
