@@ -30,6 +30,18 @@ pub(crate) enum Kind {
     Breakpoint,
 }
 
+/// How it writes, where it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// It does not.
+    Read,
+    Write,
+    /// Only if it finds what it expects.
+    CompareExchange,
+    Exchange,
+    ReadModifyWrite,
+}
+
 /// An operand, explicit or not, in memory.
 #[derive(Clone, Debug)]
 struct Access {
@@ -73,6 +85,18 @@ impl Decoded {
             Ok(Touched { address: address.unwrap_or_default(), bytes, writes: access.writes })
         };
         self.memory.iter().map(one).collect()
+    }
+
+    /// How it writes to those that it writes to.
+    pub(crate) fn manner(&self) -> Manner {
+        match (self.kind, self.instruction.mnemonic()) {
+            (Kind::ReadModifyWrite, Mnemonic::Cmpxchg | Mnemonic::Cmpxchg8b | Mnemonic::Cmpxchg16b) => {
+                Manner::CompareExchange
+            }
+            (Kind::ReadModifyWrite, Mnemonic::Xchg) => Manner::Exchange,
+            (Kind::ReadModifyWrite, _) => Manner::ReadModifyWrite,
+            _ => Manner::Write,
+        }
     }
 
     pub(crate) fn describe(&self) -> String {
@@ -149,6 +173,18 @@ mod tests {
         assert_eq!(decode(&[0x48, 0x87, 0xf7]), (Kind::Plain, vec![]));
         // add [rdi], rsi: not in one step
         assert_eq!(decode(&[0x48, 0x01, 0x37]), (Kind::Plain, vec![(0x1000, 8, true)]));
+    }
+
+    #[test]
+    fn a_locked_compare_and_exchange_is_told_from_other_read_modify_writes() {
+        let manner = |code: &[u8]| Decoded::new(code, 0).expect("an instruction").manner();
+        assert_eq!(manner(&[0xf0, 0x48, 0x0f, 0xb1, 0x37]), Manner::CompareExchange);
+        assert_eq!(manner(&[0x48, 0x87, 0x37]), Manner::Exchange);
+        // lock xadd [rdi], rsi
+        assert_eq!(manner(&[0xf0, 0x48, 0x0f, 0xc1, 0x37]), Manner::ReadModifyWrite);
+        // cmpxchg [rdi], rsi without a lock; add [rdi], rsi
+        assert_eq!(manner(&[0x48, 0x0f, 0xb1, 0x37]), Manner::Write);
+        assert_eq!(manner(&[0x48, 0x01, 0x37]), Manner::Write);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use super::decode::{Decoded, Kind, LONGEST, Touched};
+use super::decode::{Decoded, Kind, LONGEST, Manner, Touched};
 use super::meter::Mark;
 
 const LINE: u64 = 64;
@@ -49,6 +49,20 @@ pub(crate) struct Section {
     pub(crate) written: BTreeMap<u64, BTreeSet<u64>>,
     /// The same of those that were read.
     pub(crate) read: BTreeMap<u64, BTreeSet<u64>>,
+    /// What was touched outside of the stack, in order.
+    #[allow(dead_code, reason = "`perf/model`, which has this file, too, replays it")]
+    pub(crate) accesses: Vec<Access>,
+}
+
+/// One instruction's access to some bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "`perf/model`, which has this file, too, replays it")]
+pub(crate) struct Access {
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+    pub(crate) manner: Manner,
+    /// The number of its instruction in the path.
+    pub(crate) at: usize,
 }
 
 /// All that a process had between its marks.
@@ -174,15 +188,16 @@ impl Tracer {
                 Kind::Plain | Kind::Counter => {}
             }
             let is_counter = decoded.kind == Kind::Counter;
+            let manner = decoded.manner();
             let touched = decoded.touched(&now)?;
             // A string instruction stops after each of its repetitions.
             if section.path.last() != Some(&now.rip) {
                 section.path.push(now.rip);
             }
-            touched
-                .iter()
-                .filter(|touched| !stack.contains(&touched.address))
-                .for_each(|touched| touched.note(now.rip, section));
+            touched.iter().filter(|touched| !stack.contains(&touched.address)).for_each(|touched| {
+                touched.note(now.rip, section);
+                section.accesses.push(Access::new(touched, manner, section.path.len() - 1));
+            });
             ptrace::step(thread, None)?;
             match self.wait(thread)? {
                 WaitStatus::Stopped(_, Signal::SIGTRAP) => {}
@@ -228,6 +243,13 @@ impl Tracer {
                 other => bail!("the process that is measured did what was not expected: {other:?}"),
             }
         }
+    }
+}
+
+impl Access {
+    fn new(touched: &Touched, manner: Manner, at: usize) -> Self {
+        let manner = if touched.writes { manner } else { Manner::Read };
+        Self { address: touched.address, bytes: touched.bytes, manner, at }
     }
 }
 
@@ -320,6 +342,9 @@ mod tests {
         assert_eq!(section.written.len(), 4, "a, b, c and what follows c");
         assert_eq!(section.read.len(), 1, "d");
         assert_eq!(section.call_sites, section.path[7..8]);
+        let manners: Vec<_> = section.accesses.iter().map(|access| (access.at, access.manner)).collect();
+        let (rmw, xchg, write) = (Manner::ReadModifyWrite, Manner::Exchange, Manner::Write);
+        assert_eq!(manners, [(0, rmw), (1, xchg), (2, write), (3, Manner::Read), (4, write)], "in order");
     }
 
     #[test]
