@@ -77,7 +77,7 @@ mod tests {
     use crate::compare::cases::{Sizes, find};
 
     fn job() -> Job {
-        Job { case: find("w2").expect("a case"), producers: 2, sizes: Sizes::scaled(0.5), pace: 1.0 }
+        Job::new(find("w2").expect("a case"), 2, Sizes::scaled(0.5), 1.0)
     }
 
     fn shell(script: &str) -> Command {

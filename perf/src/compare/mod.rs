@@ -145,7 +145,7 @@ pub(crate) struct CaseArgs {
 
 impl SizeArgs {
     fn job(self, case: &'static Case, producers: usize) -> Job {
-        Job { case, producers, sizes: Sizes::scaled(self.scale), pace: self.pace }
+        Job::new(case, producers, Sizes::scaled(self.scale), self.pace)
     }
 }
 

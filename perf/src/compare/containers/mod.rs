@@ -129,7 +129,7 @@ impl Row {
     fn measure(&mut self, args: &ContainersArgs, program: &Path, scene: Scene, system: Name, repetition: usize) {
         let job = |id, producers| {
             let case = find(id).context("there is no such case")?;
-            Ok::<_, anyhow::Error>(Job { case, producers, sizes: Sizes::scaled(args.scale), pace: args.pace })
+            Ok::<_, anyhow::Error>(Job::new(case, producers, Sizes::scaled(args.scale), args.pace))
         };
         let measured = |id, producers| scene.measure(program, system, &job(id, producers)?, repetition);
         match measured("w4", 1) {

@@ -12,7 +12,7 @@ const SIZE: Sizes = Sizes::scaled(0.000_1);
 fn job(case: &'static Case, producers: usize) -> Job {
     // A third of the times, at which none is due before it has been taken in, even on a loaded
     // machine.
-    Job { case, producers, sizes: SIZE, pace: 0.3 }
+    Job::new(case, producers, SIZE, 0.3)
 }
 
 /// All cases that the system can do.

@@ -20,8 +20,6 @@ pub(crate) type Pooled = Engine<Defaults, false>;
 pub(crate) type OnWorker = Engine<RunsInline, false>;
 /// Deadlines are given, so that the engine reads no clock.
 pub(crate) type At = Engine<Defaults, true>;
-/// With so many shards.
-pub(crate) type Sharded<const SHARDS: usize> = Engine<Shards<SHARDS>, false>;
 /// The worker may run on any core.
 pub(crate) type Unpinned = Engine<Unbound, false>;
 
@@ -37,9 +35,6 @@ pub(crate) struct Defaults;
 pub(crate) struct RunsInline;
 
 #[derive(Debug)]
-pub(crate) struct Shards<const SHARDS: usize>;
-
-#[derive(Debug)]
 pub(crate) struct Unbound;
 
 impl Options for Defaults {
@@ -51,12 +46,6 @@ impl Options for Defaults {
 impl Options for RunsInline {
     fn set(builder: Builder) -> Builder {
         builder.executor(Inline)
-    }
-}
-
-impl<const SHARDS: usize> Options for Shards<SHARDS> {
-    fn set(builder: Builder) -> Builder {
-        builder.shards(SHARDS)
     }
 }
 
@@ -80,6 +69,9 @@ impl<O: Options, const AT: bool> System for Engine<O, AT> {
         if let Some(capacity) = plan.capacity {
             // What a thread keeps for itself, and the marker of each.
             builder = builder.capacity(capacity + 256 * (plan.producers + 1));
+        }
+        if let Some(shards) = plan.shards {
+            builder = builder.shards(shards);
         }
         let timer = O::set(builder).build().context("the engine refused its options")?;
         Ok(Self(timer, PhantomData))

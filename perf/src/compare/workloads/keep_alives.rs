@@ -165,8 +165,7 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn the_threads_of_the_pool_are_told_from_the_worker() {
-        let job =
-            Job { case: find("w4-keepalives").expect("a case"), producers: 1, sizes: Sizes::scaled(0.0), pace: 0.01 };
+        let job = Job::new(find("w4-keepalives").expect("a case"), 1, Sizes::scaled(0.0), 0.01);
         let metrics = run::<Pooled>(&job).expect("a result");
         assert!(metrics.get("pool_threads").is_ok_and(|threads| threads >= 1.0));
         let own = ["tourbillon-0", "tourbillon-pool"].map(Pooled::is_pool_thread);
