@@ -10,11 +10,12 @@ mod common;
 use std::fs;
 use std::io::{Read, Write, pipe};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
+use testkit::again;
 use tourbillon::{BuildError, Builder, Inline, Pinning, ShutdownError, Timer};
 
 use child::in_child;
@@ -32,8 +33,9 @@ fn part() -> Option<String> {
 /// Runs a test again as a part of itself, restricted to `cores`. Fails if the part fails. Returns
 /// its output.
 fn run(test: &'static str, part: &str, cores: &[usize]) -> String {
-    let mut command = Command::new(std::env::current_exe().expect("Linux"));
-    command.args(["--exact", test, "--nocapture", "--test-threads", "1"]).env(PART, part);
+    let mut command = again::test(test);
+    // On one thread the test runs on the process's first, which is what `pin_main` pins.
+    command.args(["--test-threads", "1"]).env(PART, part);
     let set = set_of(cores);
     // SAFETY: `sched_setaffinity` is only a system call, so it may be called between a fork and an
     // exec.

@@ -23,13 +23,14 @@ use std::future::Future;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::iter;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::thread;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use quinn::{Endpoint, EndpointConfig, TokioRuntime};
+use testkit::again;
 use tokio::runtime::{Builder, Runtime};
 use tourbillon::Timer;
 use tourbillon::quinn::Runtime as QuicRuntime;
@@ -66,10 +67,9 @@ impl Served {
             println!("\n{ADDRESS}{}", listener.local_addr().expect("it is bound"));
             panic!("the server has ended: {:?}", serve(listener));
         }
-        let myself = std::env::current_exe().expect("the test runs");
-        let mut child = Command::new(myself);
-        child.args(["--exact", test, "--nocapture"]).env(CHILD, "1");
-        let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("room for a process");
+        let mut child = again::test(test);
+        child.env(CHILD, "1").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = child.spawn().expect("room for a process");
         let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
         let mut lines = lines.map(|line| line.expect("it can be read"));
         let address = lines.find_map(|line| line.strip_prefix(ADDRESS)?.parse().ok()).expect("it says where");

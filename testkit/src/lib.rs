@@ -1,5 +1,7 @@
-//! What the tests, the fuzzers and `perf` share to account for timeouts.
+//! What the tests, the fuzzers and `perf` share: to account for timeouts, and to start a test again
+//! in a process of its own.
 //!
+//! - [`again`]: the command for that, on this platform and through an emulator.
 //! - [`counters`]: what callers and tasks have counted, against an engine's own counters. The
 //!   integration tests, the oracle, the soak and the main job of `perf` use it.
 //! - [`record`]: the rule for one timeout: which event may follow which, never early, and once. The
@@ -25,6 +27,7 @@
 //!   take far too long.
 //! - The oracle of the wheel (`src/wheel/oracle.rs`), which tests what is private to the engine.
 
+pub mod again;
 pub mod counters;
 pub mod oracle;
 pub mod record;

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
+use testkit::again;
 use tourbillon::{Builder, Driver, Executor, Expired, Inline, ManualClock, ThreadPool, Timeout, Timer};
 
 pub(crate) use testkit::counters::assert_counters_reconcile;
@@ -67,8 +68,7 @@ pub(crate) fn alone<W: FnOnce()>(work: W) {
     }
     let path = std::any::type_name::<W>();
     let name = path.split_once("::").expect("a crate's name").1.trim_end_matches("::{{closure}}");
-    let mut command = std::process::Command::new(std::env::current_exe().expect("a test's binary"));
-    let outcome = command.args(["--exact", name, "--nocapture"]).env(KEY, "").output().expect("a process");
+    let outcome = again::test(name).env(KEY, "").output().expect("a process");
     let said = String::from_utf8_lossy(&outcome.stdout);
     let is_good = outcome.status.success() && said.contains("1 passed");
     assert!(is_good, "{name}: {}\n{said}{}", outcome.status, String::from_utf8_lossy(&outcome.stderr));

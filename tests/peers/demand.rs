@@ -62,13 +62,14 @@
 //! | 56 | heartbeats | `peers/demand::connections_that_arm_again_at_each_heartbeat_leave_no_orphans` |
 
 use std::collections::{HashMap, HashSet};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use testkit::again;
 use tourbillon::{
     Driver, Expired, Inline, ManualClock, MissedTicks, Refusal, ScheduleError, ShardStats, Shutdown, ShutdownError,
     Timeout, Timer, Unfired, WorkerState,
@@ -340,9 +341,8 @@ fn the_global_engine_is_the_same_for_all_threads_and_keeps_no_process_from_endin
         Timer::global().schedule_detached(HOUR, || ()).expect("accepted");
         return Timer::global().schedule_detached(MS, || thread::sleep(HOUR)).expect("accepted");
     }
-    let myself = std::env::current_exe().expect("the test runs");
     let name = "demand::the_global_engine_is_the_same_for_all_threads_and_keeps_no_process_from_ending";
-    let child = Command::new(myself).args(["--exact", name]).env(CHILD, "1").stdout(Stdio::null()).spawn();
+    let child = again::test(name).env(CHILD, "1").stdout(Stdio::null()).spawn();
     let mut child = child.expect("there is room for a process");
     eventually("the child ends", || child.try_wait().expect("it is ours").is_some());
     assert!(child.wait().expect("it is ours").success());

@@ -1,12 +1,12 @@
 use std::fs::File;
 use std::iter;
 use std::net::TcpStream as Client;
-use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::thread;
 
 use mio::Waker;
 use rlimit::Resource;
+use testkit::again;
 
 use super::super::lane::Control;
 use super::super::recorder::Recorder;
@@ -20,10 +20,8 @@ fn a_server_goes_on_when_descriptors_run_out() {
     if std::env::var_os(CHILD).is_some() {
         return serve_with_little_room();
     }
-    let myself = std::env::current_exe().expect("the test runs");
     let test = "connections::server::tests::a_server_goes_on_when_descriptors_run_out";
-    let child = Command::new(myself).args(["--exact", test, "--nocapture"]).env(CHILD, "1").output();
-    let child = child.expect("room for a process");
+    let child = again::test(test).env(CHILD, "1").output().expect("room for a process");
     assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
 }
 
