@@ -245,7 +245,7 @@ fn schedules_before_a_drain_comes_to_what_it_has_cancelled() -> bool {
     let (other, others) = (timer.clone(), Arc::new(Mutex::new(Vec::new())));
     let kept = Arc::clone(&others);
     let push =
-        move || *kept.lock().expect("no panic") = other.schedule_many(HOUR, vec![|| (); 100_000]).expect("accepted");
+        move || *kept.lock().expect("no panic") = other.schedule_many(HOUR, vec![|| (); 20_000]).expect("accepted");
     thread::spawn(push).join().expect("no panic");
     let own = timer.clone();
     let draining = thread::spawn(move || own.shutdown_with(Shutdown::Drain(2 * HOUR)).map(|left| left.len()));
@@ -257,7 +257,14 @@ fn schedules_before_a_drain_comes_to_what_it_has_cancelled() -> bool {
     (0..8).for_each(|_| assert!(timer.schedule(HOUR, || ()).is_err_and(|refused| refused.is_shutdown())));
     let to_come = timer.stats().inbox_depth;
     assert!(others.lock().expect("no panic").drain(..).all(|timeout| timeout.cancel()));
-    assert_eq!(in_time("a drain of nothing", || draining.join().expect("no panic")), Ok(0));
+    // So many turns may take a slow machine more than our patience, but not each of them.
+    let turns = || timer.stats().shards[0].turns;
+    while !draining.is_finished() {
+        let before = turns();
+        assert!(before < 200_000, "a drain of nothing that does not end");
+        eventually("the drain goes on", || draining.is_finished() || turns() > before);
+    }
+    assert_eq!(draining.join().expect("no panic"), Ok(0));
     to_come > 8
 }
 
