@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use testkit::again;
 use tourbillon::{BootClock, Builder, Expired, Inline, ManualClock, ThreadPool, Timer};
 
 use common::{Drops, HOUR, MS, alone, driven, eventually, resident_bytes, threads_named};
@@ -66,6 +67,10 @@ fn assert_leaves_nothing(engines: usize, mut life: impl FnMut(usize)) {
     // A thread's last memory is freed just after it has gone from the list.
     let slack = 16 * 1024;
     eventually("the heap is as it was", || IN_USE.load(Ordering::Relaxed) <= heap + slack);
+    if again::is_emulated() {
+        // qemu 7.2 keeps 280 KiB of each thread that has ended.
+        return println!("SKIPPED: the resident memory is the emulator's");
+    }
     let grown = resident_at_rest().saturating_sub(resident);
     assert!(grown < 16 << 20, "{} KiB more are resident", grown / 1024);
 }
