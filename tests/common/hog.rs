@@ -1,6 +1,9 @@
 //! A thread that takes a core from all others. It is a file of its own, as not all packages that
 //! share these files use libc.
 
+#[path = "policy.rs"]
+mod policy;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -23,9 +26,7 @@ impl Hog {
         let goes = Arc::clone(&goes_on);
         let thread = thread::spawn(move || {
             assert!(core_affinity::set_for_current(core_affinity::CoreId { id: core }));
-            let priority = libc::sched_param { sched_priority: 1 };
-            // SAFETY: 0 is the calling thread, and `priority` is valid for the read.
-            let refused = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) } != 0;
+            let refused = !policy::choose(libc::SCHED_FIFO, 1);
             may.send(!refused).expect("the test waits");
             let start = Instant::now();
             while !refused && goes.load(Ordering::Relaxed) && start.elapsed() < PATIENCE {

@@ -2,6 +2,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/policy.rs"]
+mod policy;
 
 mod advance_to_next;
 mod api;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tourbillon::{Builder, Executor, Expired, Inline, Pinning, ThreadPool, Timer};
 
 use crate::common::{HOUR, MS, PATIENCE, SeenThread, allowed_cores, cores_in, eventually, threads_named};
+use crate::policy;
 
 /// Schedules a first timeout, and waits until it has run.
 fn warm_up(timer: &Timer) {
@@ -135,14 +136,6 @@ fn the_pools_threads_are_not_tied_to_the_core_of_the_worker_that_starts_them() {
     }
 }
 
-/// Puts the calling thread under a policy. Returns false if the thread lacks the privileges for
-/// that.
-fn choose_policy(policy: libc::c_int) -> bool {
-    let priority = libc::sched_param { sched_priority: 0 };
-    // SAFETY: 0 is the calling thread, and `priority` is valid for the read.
-    unsafe { libc::sched_setscheduler(0, policy, &raw const priority) == 0 }
-}
-
 /// Keeps cores busy until it is dropped.
 struct Spinners {
     busy: Arc<AtomicBool>,
@@ -177,7 +170,7 @@ fn a_pools_thread_may_run_on_other_cores_than_its_worker_before_it_has_run_at_al
     let allowed = allowed_cores();
     // If it takes a privilege to come back from SCHED_IDLE, the test does not keep the thread from
     // running.
-    let may_return = thread::spawn(|| choose_policy(libc::SCHED_IDLE) && choose_policy(libc::SCHED_OTHER));
+    let may_return = thread::spawn(|| policy::choose(libc::SCHED_IDLE, 0) && policy::choose(libc::SCHED_OTHER, 0));
     let may_return = may_return.join().expect("no panic") && !is_real_time();
     let mut seen_one = !may_return;
     for core in allowed.iter().copied().cycle().take(20) {
@@ -187,9 +180,9 @@ fn a_pools_thread_may_run_on_other_cores_than_its_worker_before_it_has_run_at_al
         // not run while all cores are busy.
         let spinners = may_return.then(|| Spinners::on(&allowed));
         let seen = move |expired: Expired| {
-            assert!(!may_return || choose_policy(libc::SCHED_IDLE));
+            assert!(!may_return || policy::choose(libc::SCHED_IDLE, 0));
             pool.execute(expired);
-            assert!(!may_return || choose_policy(libc::SCHED_OTHER));
+            assert!(!may_return || policy::choose(libc::SCHED_OTHER, 0));
             // A thread has the name of the thread that starts it until it runs.
             let seen = threads_named("pinned-e-0");
             let seen: Vec<_> = seen.iter().map(|thread| cores_in(thread.field("Cpus_allowed_list"))).collect();
@@ -294,8 +287,8 @@ fn scheduling_of_its_tasks(builder: Builder) -> (u64, Option<(u64, u64)>) {
 /// then there is nothing to see.
 fn is_real_time() -> bool {
     // SAFETY: 0 is the calling thread.
-    let policy = unsafe { libc::sched_getscheduler(0) };
-    policy == libc::SCHED_FIFO || policy == libc::SCHED_RR
+    let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
+    [libc::SCHED_FIFO, libc::SCHED_RR].map(libc::c_long::from).contains(&policy)
 }
 
 #[test]
@@ -324,7 +317,7 @@ fn pool_threads_have_the_users_scheduling_whichever_thread_starts_them() {
     }
     // Under a policy that was set at the worker's start they have that, and otherwise what they
     // have without.
-    let batch = Timer::builder().on_worker_start(|_| _ = choose_policy(libc::SCHED_BATCH));
+    let batch = Timer::builder().on_worker_start(|_| _ = policy::choose(libc::SCHED_BATCH, 0));
     let (slack, policy_and_slice) = scheduling_of_its_tasks(batch);
     assert_eq!((slack, policy_and_slice.map(|(_, slice)| slice)), (users.0, users.1.map(|(_, slice)| slice)));
 }
@@ -348,7 +341,7 @@ fn a_worker_that_has_started_a_thread_keeps_its_sched_hints() {
 fn a_scheduling_policy_that_was_chosen_is_left_as_it_is() {
     let starter = thread::spawn(move || {
         // A thread without the privilege is under a policy that was chosen already.
-        choose_policy(libc::SCHED_BATCH);
+        policy::choose(libc::SCHED_BATCH, 0);
         let mine = policy_and_slice();
         assert!(mine.is_none_or(|(policy, _)| policy != 0));
         let (_, workers) = scheduling_of_its_tasks(Timer::builder().executor(Inline));
