@@ -60,6 +60,9 @@ pub(crate) struct Row {
     #[serde(default)]
     pub(crate) not_measured: Option<String>,
     pub(crate) runs: Vec<Run>,
+    /// Those of the rows that it replaces.
+    #[serde(skip)]
+    pub(crate) earlier: Vec<Run>,
     /// The file that it is from, by its place.
     #[serde(skip)]
     pub(crate) file: usize,
@@ -105,7 +108,8 @@ pub(crate) struct Data {
 
 impl Data {
     /// Merges files in their order. A row of a later file replaces the same row of an earlier one.
-    /// The whole row is replaced, with its ratios, which are within its own run.
+    /// The whole row is replaced, with its ratios, which are within its own run. The runs of all
+    /// files are kept, for the slopes.
     ///
     /// # Errors
     ///
@@ -157,9 +161,13 @@ impl Data {
                 there.metrics.push(metric);
             }
         }
-        for row in table.rows {
+        for mut row in table.rows {
             match there.rows.iter_mut().find(|other| other.system == row.system) {
-                Some(other) => *other = row,
+                Some(other) => {
+                    row.earlier.append(&mut other.earlier);
+                    row.earlier.append(&mut other.runs);
+                    *other = row;
+                }
                 None => there.rows.push(row),
             }
         }

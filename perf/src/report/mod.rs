@@ -33,7 +33,8 @@ pub(crate) use data::RunFile;
 #[derive(Debug, Clone, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct ReportArgs {
-    /// Files of `compare --json`; a row of a later file replaces the same row of an earlier one
+    /// Files of `compare --json`; a row of a later file replaces the same row of an earlier one;
+    /// slopes are of the runs of all
     #[arg(required = true, value_name = "RUN.json")]
     runs: Vec<PathBuf>,
 

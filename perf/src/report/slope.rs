@@ -22,16 +22,17 @@ pub(crate) struct Slope {
 }
 
 impl Slope {
-    /// Fits a line through the runs by least squares. Returns nothing unless there are near runs
-    /// and far runs enough to tell a slope from noise.
+    /// Fits a line through the runs of all files by least squares. Returns nothing unless there are
+    /// near runs and far runs enough to tell a slope from noise.
     pub(crate) fn of(row: &Row, key: &str) -> Option<Self> {
-        let trips: Vec<_> = row.runs.iter().map(|run| run.ping_pong_ns).collect();
+        let runs = || row.runs.iter().chain(&row.earlier);
+        let trips: Vec<_> = runs().map(|run| run.ping_pong_ns).collect();
         let is_there = |kind: Selection| kind.count(&trips) >= ENOUGH;
         if !is_there(Selection::Near) || !is_there(Selection::Far) {
             return None;
         }
         let run = |run: &Run| Some((run.ping_pong_ns?, *run.metrics.get(key)?));
-        Self::through(row.runs.iter().filter_map(run).collect())
+        Self::through(runs().filter_map(run).collect())
     }
 
     fn through(runs: Vec<(f64, f64)>) -> Option<Self> {
@@ -99,5 +100,8 @@ mod tests {
         assert!(Slope::of(&row(&[40.0, 41.0, 42.0, 340.0, 341.0]), "ns").is_none());
         let slope = Slope::of(&row(&[40.0, 41.0, 42.0, 340.0, 341.0, 342.0]), "ns").expect("enough runs");
         assert!((slope.slope - 2.0).abs() < 1e-9);
+        let mut replaced = row(&[40.0, 41.0, 342.0]);
+        replaced.earlier = row(&[42.0, 340.0, 341.0]).runs;
+        assert_eq!(Slope::of(&replaced, "ns").map(|slope| slope.runs.len()), Some(6), "of all files");
     }
 }
