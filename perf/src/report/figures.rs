@@ -209,7 +209,7 @@ fn slope(data: &Data, name: &'static str, case: &'static str, operation: &str) -
         // A straight line is a curve on logarithmic axes. The last point is the end of the line.
         let at = |step: i32| least * (most / least).powf(f64::from(step) / 40.0);
         let points = (0..=40).map(|step| (at(step), slope.at(at(step)))).filter(|point| point.1 > 0.0).collect();
-        let remark = Some(format!("{:.2}", slope.slope));
+        let remark = Some(slope.text());
         Some(Series { look: look(data, &row.system), remark, points, dots: slope.runs })
     };
     let series: Vec<_> = rows.iter().filter_map(one).collect();

@@ -56,6 +56,12 @@ impl Slope {
         self.at_zero + self.slope * round_trip
     }
 
+    /// Its figure, without a sign if it is nothing.
+    pub(crate) fn text(&self) -> String {
+        let text = format!("{:.2}", self.slope);
+        text.strip_prefix("-0.00").map_or(text.clone(), |_| "0.00".to_owned())
+    }
+
     /// The least round trip of the runs, and the longest.
     pub(crate) fn range(&self) -> (f64, f64) {
         let trips = || self.runs.iter().map(|run| run.0);
@@ -76,6 +82,8 @@ mod tests {
         assert_eq!(slope.range(), (40.0, 350.0));
         let none = Slope::through(runs.iter().map(|&(x, _)| (x, 15.0)).collect()).expect("enough runs");
         assert!(none.slope.abs() < 1e-9);
+        let text = |slope| Slope { slope, error: 0.0, at_zero: 0.0, runs: Vec::new() }.text();
+        assert_eq!([-0.004, 0.0, -0.126, 2.159].map(text), ["0.00", "0.00", "-0.13", "2.16"]);
     }
 
     #[test]

@@ -89,7 +89,7 @@ pub(super) fn slopes(data: &Data) -> Markup {
                                     td.n {
                                         @match slope(table, system) {
                                             Some(slope) => {
-                                                (format!("{:.2}", slope.slope))
+                                                (slope.text())
                                                 small { "± " (format!("{:.2}", slope.error)) ", " (slope.runs.len()) " runs" }
                                             }
                                             None => "–",
