@@ -84,7 +84,10 @@ pub(crate) struct Overdue(AtomicBool);
 
 impl Overdue {
     pub(crate) fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        // Where no driver clears it, it stays set: then producers keep the line.
+        if !self.0.load(Ordering::Relaxed) {
+            self.0.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Reads and clears the flag. Relaxed is enough: only a driver calls this, and the runs that
