@@ -55,7 +55,8 @@ use crate::sys::cores::spawn_ordinary;
 ///   of them.
 /// * [`Lateness`](crate::Lateness) and [`Timer::health`](crate::Timer::health) go by this clock. So
 ///   a timeout that was due in the suspend counts as late by the rest of it. And a look at the
-///   health before the worker has run again finds a worker that is behind.
+///   health before the worker has run again finds a worker that is behind, and a task that was
+///   running seems stuck for as long.
 /// * In a driven engine the clock's thread calls the callback of
 ///   [`Driver::on_earlier`](crate::Driver::on_earlier). Let the loop sleep for what is left from
 ///   [`Timer::now`](crate::Timer::now) to [`Driver::next_wakeup`](crate::Driver::next_wakeup).
@@ -68,11 +69,15 @@ use crate::sys::cores::spawn_ordinary;
 /// * A virtual machine that its host stops and continues was not suspended. This clock shows of
 ///   that what [`Instant::now`] shows.
 /// * A clock has a thread and a descriptor, until the last clone and the last engine on it have
-///   gone. The thread sleeps. It wakes at the end of a suspend and when the wall clock is set.
+///   gone. The thread sleeps. It wakes at the end of a suspend and when the wall clock is set. A
+///   program that closes all descriptors has to make its clock afterwards.
+/// * If the last [`Timer`](crate::Timer) goes just when a suspend ends, the clock's thread may be
+///   the one that drops what is pending.
 /// * A schedule reads the system's clock, as on every clock that [`Builder::clock`] sets. The
 ///   default clock is cheaper.
 /// * In a forked child, make a new clock. The old one shows the time, and its thread is the
-///   parent's: engines that the child puts on it sleep too long after a suspend.
+///   parent's: engines that the child puts on it sleep too long after a suspend. Its descriptor
+///   stays open in the child.
 ///
 /// The way to notice a suspend is systemd's.
 ///
