@@ -70,7 +70,7 @@ Scenes:
   busy-nice    a busy thread of another process on core 0, with a nice value of -20
   busy-fifo    the same with the real-time policy SCHED_FIFO
 In each: lateness of 1,000,000 timeouts due in 1 to 3 s (the case w4 of `compare`), and schedule +
-cancel by two threads (w2). On Linux, as root, with taskset and chrt of util-linux.
+cancel by two threads (w2). On Linux, as root, with setpriv, taskset and chrt of util-linux.
 
 Example:
   cargo run --release -p tourbillon-perf -- containers --scenes alone,half-a-core";

@@ -1,11 +1,12 @@
 //! The scenes, and how each is set up.
 
+use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::ValueEnum;
 
 use super::cgroup::Cgroup;
@@ -83,11 +84,11 @@ impl Scene {
                 })
             }
             Self::BusyNice => {
-                let _busy = Busy::start(&["nice", "-n", "-20"])?;
+                let _busy = Busy::start(&["nice", "-n", "-20"], Some("-20"))?;
                 case(alone()).map(one)
             }
             Self::BusyFifo => {
-                let _busy = Busy::start(&["chrt", "--fifo", "50"])?;
+                let _busy = Busy::start(&["chrt", "--fifo", "50"], None)?;
                 case(alone()).map(one)
             }
         }
@@ -98,17 +99,35 @@ impl Scene {
 struct Busy(Child);
 
 impl Busy {
-    fn start(priority: &[&str]) -> Result<Self> {
-        let mut command = Command::new("taskset");
-        command.args(["-c", "0"]).args(priority).args(["sh", "-c", "while :; do :; done"]);
+    /// `nice` is the value that it is to have, if it is one of `nice`'s, which goes on without.
+    fn start(priority: &[&str], nice: Option<&str>) -> Result<Self> {
+        // It must not outlive this program, however that ends: nothing else might get the core.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "taskset", "-c", "0"]).args(priority).args([
+            "sh",
+            "-c",
+            "while :; do :; done",
+        ]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = command.spawn().context("cannot run taskset")?;
+        let mut child = command.spawn().context("cannot run setpriv")?;
         thread::sleep(Duration::from_millis(200));
         // A program that was not allowed to raise its priority has ended by now.
         match child.try_wait().context("cannot look at a process")? {
             Some(status) => Err(anyhow!("a busy process can't have this priority: {status}")),
-            None => Ok(Self(child)),
+            None => {
+                let busy = Self(child);
+                ensure!(nice.is_none_or(|nice| busy.nice().as_deref() == Some(nice)), "it can't have this nice value");
+                Ok(busy)
+            }
         }
+    }
+}
+
+impl Busy {
+    fn nice(&self) -> Option<String> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).ok()?;
+        // "id (name) state ..."; the name may have spaces in it.
+        stat.rsplit_once(") ")?.1.split(' ').nth(16).map(str::to_owned)
     }
 }
 
