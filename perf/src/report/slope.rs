@@ -2,8 +2,8 @@
 //!
 //! A line that both threads need goes from core to core. How long that takes is what the ping-pong
 //! before each run has measured. So the slope of an operation's time over it says how many round
-//! trips of a line stand on the operation's critical path. A slope of zero shares nothing that
-//! matters.
+//! trips of a line stand on the operation's critical path. A slope of zero means that the distance
+//! costs nothing, and not that nothing is shared.
 
 use super::data::{Row, Run};
 use crate::compare::statistics::{ENOUGH, Selection};

@@ -111,9 +111,10 @@ pub(super) fn conflicts(data: &Data) -> Markup {
         @if let Some(table) = &data.beside.conflicts {
             p {
                 "For every pair of operations, one by each of two threads: the cache lines that both touch and one writes, found "
-                "by stepping through each operation instruction by instruction. Operations without a letter share nothing, so any "
-                "number of cores can do them at once. The timeouts are different ones: two threads that reset one timeout share "
-                "its line, of course. The test of CI fails if a letter comes to stand where there is none."
+                "by stepping through each operation, on its usual way, instruction by instruction. Two operations without a "
+                "letter share nothing there. The timeouts are different ones: two threads that reset one timeout share its line, "
+                "of course, and so do a producer and the worker that expires it. The test of CI fails if a letter comes to stand "
+                "where there is none."
             } "\n"
             @for &relation in table.relations.keys() { (matrix(table, relation)) }
         }
