@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::{panic, process};
 
 use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand};
@@ -16,6 +15,7 @@ use super::explain;
 use super::operation::Operation;
 use super::stepper::NotPermitted;
 use super::subject::{self, SubjectArgs};
+use super::turns::end_with_a_panic;
 
 /// How often a cost is counted again before it is believed to have crept.
 const AGAIN: usize = 3;
@@ -61,12 +61,7 @@ enum Job {
 pub(crate) fn main() -> ExitCode {
     let cli = Cli::parse();
     if let Some(job) = &cli.job {
-        // One of its threads may wait for the one that panics.
-        let tell = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            tell(info);
-            process::exit(101);
-        }));
+        end_with_a_panic();
         match job {
             Job::Subject(args) => subject::run(args),
             Job::Pairs { relation } => conflicts::subject::run(*relation),

@@ -33,6 +33,8 @@ mod subject;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod turn_thread;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod turns;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[path = "../../src/valgrind.rs"]
 mod valgrind;
 

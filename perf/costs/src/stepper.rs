@@ -24,10 +24,19 @@ use super::meter::Mark;
 
 const LINE: u64 = 64;
 /// So far above the stack pointer at a mark is still stack, and so far below it.
-pub(crate) const FRAMES_BYTES: usize = 4096;
+const FRAMES_BYTES: usize = 4096;
 const STACK_BELOW: u64 = 1 << 20;
 /// What the time stamp counter moves on by when it is read.
 const COUNTS: u64 = 64;
+
+/// Does `work` so far down the stack that all of what the stepper takes for a part of the stack is
+/// one: it reaches a little above the frame of what is stepped through.
+pub(crate) fn with_stack_above<R>(work: impl FnOnce() -> R) -> R {
+    let above = std::hint::black_box([0_u8; FRAMES_BYTES]);
+    let result = work();
+    std::hint::black_box(&above);
+    result
+}
 
 /// What happened between two marks.
 #[derive(Clone, Debug, Default)]

@@ -1,7 +1,6 @@
 //! The process that is measured: this program, started once more by itself.
 
 use std::process::Command;
-use std::sync::Barrier;
 use std::{env, thread};
 
 use anyhow::{Context, Result};
@@ -11,6 +10,8 @@ use tourbillon::Timer;
 use super::heap;
 use super::meter::{Breakpoints, Collected, Mark, Nothing};
 use super::operation::{Bench, Operation};
+use super::stepper::with_stack_above;
+use super::turns::Turns;
 
 /// What the process does. Not for people.
 #[derive(Clone, Debug, Args)]
@@ -96,13 +97,12 @@ fn count_producers_calls(operation: Operation) {
 /// anything back before both have been measured, so that no entry goes from one to the other in
 /// between.
 fn step_producers(operation: Operation, shards: usize) {
-    let timer = Bench::engine(shards);
-    let turn = Barrier::new(2);
+    let (timer, turns) = (Bench::engine(shards), Turns::new(2));
     thread::scope(|scope| {
         for lane in 0..2 {
-            let (timer, turn) = (timer.clone(), &turn);
+            let (timer, turns) = (timer.clone(), &turns);
             let n = if lane == 0 && shards > 1 { STEPPED } else { STEPPED_FOR_LINES };
-            scope.spawn(move || step_on_lane(operation, lane, n, timer, turn));
+            scope.spawn(move || with_stack_above(|| step_on_lane(operation, lane, n, timer, turns)));
         }
     });
     if shards > 1 {
@@ -110,29 +110,11 @@ fn step_producers(operation: Operation, shards: usize) {
     }
 }
 
-fn step_on_lane(operation: Operation, lane: usize, n: usize, timer: Timer, turn: &Barrier) {
-    // What the stepper takes for a part of the stack reaches a little above the operation's frame:
-    // let that be stack.
-    let below = std::hint::black_box([0_u8; super::stepper::FRAMES_BYTES]);
-    let mut bench = None;
-    in_turn(lane, turn, || bench = Some(Bench::at(timer, STEPPED)));
-    let mut bench = bench.expect("just made");
-    in_turn(lane, turn, || bench.rounds(operation, WARM_UP, STEPPED, &mut Nothing));
-    in_turn(lane, turn, || bench.prepare(operation, n));
-    in_turn(lane, turn, || bench.measure(operation, n, &mut Breakpoints { mark: Mark::Step, lane, label: 0 }));
-    in_turn(lane, turn, || bench.clean());
-    std::hint::black_box(&below);
-}
-
-/// First the thread of lane 0, then that of lane 1, while the other waits.
-pub(crate) fn in_turn(lane: usize, turn: &Barrier, work: impl FnOnce()) {
-    let mut work = Some(work);
-    for whose in 0..2 {
-        if whose == lane
-            && let Some(work) = work.take()
-        {
-            work();
-        }
-        turn.wait();
-    }
+fn step_on_lane(operation: Operation, lane: usize, n: usize, timer: Timer, turns: &Turns) {
+    turns.join(lane);
+    let mut bench = turns.take(lane, || Bench::at(timer, STEPPED));
+    turns.take(lane, || bench.rounds(operation, WARM_UP, STEPPED, &mut Nothing));
+    turns.take(lane, || bench.prepare(operation, n));
+    turns.take(lane, || bench.measure(operation, n, &mut Breakpoints { mark: Mark::Step, lane, label: 0 }));
+    turns.take(lane, || bench.clean());
 }

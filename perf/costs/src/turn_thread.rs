@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use tourbillon::Driver;
 
 use super::meter::{Breakpoints, Mark, Meter};
-use super::stepper::FRAMES_BYTES;
+use super::stepper::with_stack_above;
 
 /// The number of the thread that turns.
 pub(crate) const LANE: usize = 1;
@@ -57,24 +57,26 @@ impl TurnHandle {
 impl TurnThread {
     /// Returns when the handle is gone.
     pub(crate) fn run(mut self) {
-        // What the stepper takes for a part of the stack reaches a little above the turn's frame:
-        // let that be stack.
-        let below = std::hint::black_box([0_u8; FRAMES_BYTES]);
-        while let Ok(order) = self.orders.recv() {
-            let fired = match order {
-                Order::Settle => {
-                    while self.driver.turn() > 0 {}
-                    0
+        with_stack_above(|| {
+            while let Ok(order) = self.orders.recv() {
+                let fired = self.carry_out(order);
+                if self.fired.send(fired).is_err() {
+                    break;
                 }
-                Order::Measure { label } => {
-                    let mut meter = Breakpoints { mark: Mark::Step, lane: LANE, label };
-                    meter.measure(1, || self.driver.turn())
-                }
-            };
-            if self.fired.send(fired).is_err() {
-                break;
+            }
+        });
+    }
+
+    fn carry_out(&mut self, order: Order) -> usize {
+        match order {
+            Order::Settle => {
+                while self.driver.turn() > 0 {}
+                0
+            }
+            Order::Measure { label } => {
+                let mut meter = Breakpoints { mark: Mark::Step, lane: LANE, label };
+                meter.measure(1, || self.driver.turn())
             }
         }
-        std::hint::black_box(&below);
     }
 }

@@ -1,8 +1,8 @@
 //! The command line.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::{fs, panic, process};
 
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand};
@@ -16,6 +16,7 @@ use super::report::Report;
 use super::scaling::curves;
 use super::stepper::NotPermitted;
 use super::subject::{self, SubjectArgs};
+use super::turns::end_with_a_panic;
 
 /// Replays recorded operations on modelled cores. First it has to predict what two producers were
 /// measured to need; only then it speaks of more.
@@ -44,12 +45,7 @@ pub(crate) fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match &cli.job {
         Some(Job::Subject(args)) => {
-            // One of its threads may wait for the one that panics.
-            let tell = panic::take_hook();
-            panic::set_hook(Box::new(move |info| {
-                tell(info);
-                process::exit(101);
-            }));
+            end_with_a_panic();
             subject::run(args)
         }
         None => run(&cli),

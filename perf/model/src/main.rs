@@ -47,6 +47,7 @@ mod stepper;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod subject;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[path = "../../costs/src/turns.rs"]
 mod turns;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -3,7 +3,6 @@
 #[path = "../../src/compare/workloads/delays.rs"]
 mod delays;
 
-use std::hint::black_box;
 use std::ops::RangeInclusive;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -20,7 +19,7 @@ use super::compare::systems::system::System;
 use super::compare::systems::{delay_queue, heap, locked_queue, tokio, tourbillon};
 use super::meter::{Breakpoints, Mark, Meter};
 use super::operation::{Operation, Timers};
-use super::stepper::FRAMES_BYTES;
+use super::stepper::with_stack_above;
 use super::turns::Turns;
 
 /// What the process does. Not for people.
@@ -81,7 +80,7 @@ fn run_on<S: System>(args: &SubjectArgs) -> Result<()> {
         for number in 0..args.lanes {
             let (system, turns) = (&system, &turns);
             scope.spawn(move || {
-                if let Err(why) = Lane::work(system, turns, number, args) {
+                if let Err(why) = with_stack_above(|| Lane::work(system, turns, number, args)) {
                     // The others wait for their turns.
                     eprintln!("{why:#}");
                     process::exit(101);
@@ -106,9 +105,6 @@ struct Lane<'a, S: System> {
 
 impl<'a, S: System> Lane<'a, S> {
     fn work(system: &'a S, turns: &'a Turns, number: usize, args: &SubjectArgs) -> Result<()> {
-        // What the stepper takes for a part of the stack reaches a little above the operation's
-        // frame: let that be stack.
-        let below = black_box([0_u8; FRAMES_BYTES]);
         turns.join(number);
         let producer = turns.take(number, || system.producer())?;
         let (task, lanes) = (Recorder::counting(0).stray(), args.lanes);
@@ -119,9 +115,7 @@ impl<'a, S: System> Lane<'a, S> {
             Operation::W1 => lane.schedule(),
             Operation::W2 => lane.ring(),
             Operation::W3 => lane.reset(),
-        }?;
-        black_box(&below);
-        Ok(())
+        }
     }
 
     /// Starts the system's threads and what it keeps for this one. The producers' clock of

@@ -1,7 +1,6 @@
 //! The process in which two threads do all operations, one thread after the other.
 
 use std::process::Command;
-use std::sync::Barrier;
 use std::{env, thread};
 
 use anyhow::{Context, Result};
@@ -11,8 +10,8 @@ use tourbillon::Timer;
 use super::Relation;
 use crate::meter::{Breakpoints, Mark, Nothing};
 use crate::operation::{Bench, Operation};
-use crate::stepper::FRAMES_BYTES;
-use crate::subject::in_turn;
+use crate::stepper::with_stack_above;
+use crate::turns::Turns;
 
 /// How often each operation is done: enough to tell which way most of them go, and too few for
 /// entries to be handed from thread to thread.
@@ -48,33 +47,32 @@ pub(crate) fn run(relation: Relation) {
 /// Two producers. Neither gives anything back before both have done all operations, so that no
 /// entry goes from one to the other.
 fn by_two_producers(timers: [Timer; 2]) {
-    let turn = Barrier::new(2);
+    let turns = Turns::new(2);
     thread::scope(|scope| {
         for (lane, timer) in timers.into_iter().enumerate() {
-            let turn = &turn;
-            scope.spawn(move || {
-                // What the stepper takes for a part of the stack reaches a little above an
-                // operation's frame: let that be stack.
-                let below = std::hint::black_box([0_u8; FRAMES_BYTES]);
-                let mut benches = Vec::new();
-                for operation in super::producers() {
-                    in_turn(lane, turn, || {
-                        let mut bench = Bench::at(timer.clone(), EACH);
-                        bench.rounds(operation, WARM_UP, EACH, &mut Nothing);
-                        benches.push((operation, bench));
-                    });
-                }
-                for (operation, bench) in &mut benches {
-                    let mut meter = Breakpoints { mark: Mark::Step, lane, label: operation.number() };
-                    let each = operation.stepped(EACH);
-                    in_turn(lane, turn, || bench.prepare(*operation, each));
-                    in_turn(lane, turn, || bench.measure(*operation, each, &mut meter));
-                }
-                in_turn(lane, turn, || drop(benches));
-                std::hint::black_box(&below);
-            });
+            let turns = &turns;
+            scope.spawn(move || with_stack_above(|| do_all(lane, &timer, turns)));
         }
     });
+}
+
+fn do_all(lane: usize, timer: &Timer, turns: &Turns) {
+    turns.join(lane);
+    let warm = |operation| {
+        turns.take(lane, || {
+            let mut bench = Bench::at(timer.clone(), EACH);
+            bench.rounds(operation, WARM_UP, EACH, &mut Nothing);
+            (operation, bench)
+        })
+    };
+    let mut benches: Vec<_> = super::producers().map(warm).collect();
+    for (operation, bench) in &mut benches {
+        let mut meter = Breakpoints { mark: Mark::Step, lane, label: operation.number() };
+        let each = operation.stepped(EACH);
+        turns.take(lane, || bench.prepare(*operation, each));
+        turns.take(lane, || bench.measure(*operation, each, &mut meter));
+    }
+    turns.take(lane, || drop(benches));
 }
 
 /// A producer does each of its operations, and another thread turns the shard after each: that is

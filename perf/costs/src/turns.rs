@@ -1,8 +1,18 @@
-//! Threads that take turns.
+//! Threads that take turns. `perf/model` has this file, too.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, OnceLock};
 use std::thread::{self, Thread};
+use std::{panic, process};
+
+/// Has a panic of any thread end the process: another thread may wait for the one that panics.
+pub(crate) fn end_with_a_panic() {
+    let tell = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        tell(info);
+        process::exit(101);
+    }));
+}
 
 /// Whose turn it is of a few threads, which go round and round.
 pub(crate) struct Turns {
