@@ -7,10 +7,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use super::compare::statistics::{ENOUGH, Spread};
 use super::operation::{Operation, Timers};
-
-/// So many runs of a kind are needed for a median of that kind alone, as in `compare`.
-pub(crate) const ENOUGH: usize = 3;
 
 /// Of the two cores from each other, by the ping-pong before the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -107,7 +105,7 @@ impl Measured {
     pub(crate) fn round_trip(&self, distance: Distance) -> Option<f64> {
         let tables = self.tables.iter().filter(|table| table.producers == 2);
         let runs = tables.flat_map(|table| &table.rows).flat_map(|row| &row.runs);
-        median(runs.filter(|run| self.is_at(run, distance)).filter_map(|run| run.ping_pong_ns).collect())
+        Some(Spread::of(runs.filter(|run| self.is_at(run, distance)).filter_map(|run| run.ping_pong_ns))?.median)
     }
 
     fn runs(&self, timers: Timers, operation: Operation, producers: usize) -> Vec<&Run> {
@@ -123,23 +121,17 @@ impl Measured {
 }
 
 fn figure(runs: &[&Run], producers: u32) -> Option<Figure> {
-    let of = |value: &dyn Fn(&Run) -> Option<f64>| median(runs.iter().filter_map(|run| value(run)).collect());
     let metric = |run: &Run, key: &str| run.metrics.get(key).copied();
-    let ns = || runs.iter().filter_map(|run| Some(f64::from(producers) * 1e3 / metric(run, "mops")?));
+    let ns = runs.iter().filter_map(|run| Some(f64::from(producers) * 1e3 / metric(run, "mops")?));
+    let others = runs.iter().filter_map(|run| Some((metric(run, "cpu_ns")? - metric(run, "ns")?).max(0.0)));
+    let ns = Spread::of(ns)?;
     Some(Figure {
-        ns: median(ns().collect())?,
-        from_to_ns: [ns().fold(f64::INFINITY, f64::min), ns().fold(0.0, f64::max)],
-        others_ns: of(&|run| Some((metric(run, "cpu_ns")? - metric(run, "ns")?).max(0.0))).unwrap_or(0.0),
-        round_trip_ns: of(&|run| run.ping_pong_ns)?,
+        ns: ns.median,
+        from_to_ns: [ns.min, ns.max],
+        others_ns: Spread::of(others).map_or(0.0, |others| others.median),
+        round_trip_ns: Spread::of(runs.iter().filter_map(|run| run.ping_pong_ns))?.median,
         runs: runs.len(),
     })
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    let upper = *values.get(middle)?;
-    Some(if values.len().is_multiple_of(2) { f64::midpoint(values[middle - 1], upper) } else { upper })
 }
 
 #[cfg(test)]

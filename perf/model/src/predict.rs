@@ -4,7 +4,8 @@
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use super::measured::{Distance, ENOUGH, Figure, Measured};
+use super::compare::statistics::ENOUGH;
+use super::measured::{Distance, Figure, Measured};
 use super::operation::{Operation, Timers};
 use super::recording::Recording;
 use super::replay::{Machine, Outcome, replay};

@@ -1,13 +1,13 @@
 //! How this machine's cores hand a line on: whether a read of a line that another core has written
 //! takes it from there, so that a read-modify-write right after it needs no second transfer.
 
-use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
-use std::time::Instant;
 
 use crossbeam_utils::CachePadded;
 use serde::Serialize;
+
+use super::compare::ping_pong::round_trip_with;
+use super::compare::statistics::Spread;
 
 const ROUNDS: u32 = 20_000;
 /// Of which the medians are taken.
@@ -39,12 +39,8 @@ impl Protocol {
             let bare = f64::midpoint(before, round_trip(|_| 0)?);
             found.push(with.map(|with| (with - bare) / bare));
         }
-        let middle = |which: usize| {
-            let mut values: Vec<_> = found.iter().map(|found| found[which]).collect();
-            values.sort_by(f64::total_cmp);
-            values[TRIES / 2]
-        };
-        Some(Self { read_modify_write: middle(0), both: middle(1) })
+        let middle = |which: usize| Some(Spread::of(found.iter().map(|found| found[which]))?.median);
+        Some(Self { read_modify_write: middle(0)?, both: middle(1)? })
     }
 
     /// Whether the read takes the line.
@@ -56,53 +52,10 @@ impl Protocol {
 /// Nanoseconds of a round trip of a ball between two threads, each of which does something to a
 /// second line before it sends the ball back.
 fn round_trip(work: impl Fn(&AtomicU32) -> u32 + Sync) -> Option<f64> {
-    let cores = core_affinity::get_core_ids()?;
-    let (&here, &there) = (cores.first()?, cores.get(1)?);
-    let ball = &CachePadded::new(AtomicU32::new(0));
-    let line = &[CachePadded::new(AtomicU32::new(0))];
+    let line = [CachePadded::new(AtomicU32::new(0))];
     // Each step needs what the one before gives, so that no core begins it before its time: no
     // number here reaches 1 << 31.
-    let work = &|received: u32| work(&line[(received >> 31) as usize]) >> 31;
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            core_affinity::set_for_current(there);
-            for round in 0..ROUNDS {
-                let received = wait_for(ball, 2 * round + 1);
-                ball.store(2 * round + 2 + work(received), Ordering::Release);
-            }
-        });
-        let server = scope.spawn(move || {
-            core_affinity::set_for_current(here);
-            let (mut since, mut received) = (Instant::now(), 0);
-            for round in 0..ROUNDS {
-                ball.store(2 * round + 1 + work(received), Ordering::Release);
-                received = wait_for(ball, 2 * round + 2);
-                if round == 0 {
-                    // The first waits for the other thread to start.
-                    since = Instant::now();
-                }
-            }
-            since.elapsed().as_secs_f64() * 1e9 / f64::from(ROUNDS - 1)
-        });
-        server.join().ok()
-    })
-}
-
-fn wait_for(ball: &AtomicU32, value: u32) -> u32 {
-    let mut spins = 0_u32;
-    loop {
-        let received = ball.load(Ordering::Acquire);
-        if received == value {
-            // The compiler knows it, and shall not.
-            return black_box(received);
-        }
-        spins = spins.wrapping_add(1);
-        // Where the pinning was refused both may sit on one core, and then spinning ends nothing.
-        if spins.is_multiple_of(1 << 14) {
-            thread::yield_now();
-        }
-        std::hint::spin_loop();
-    }
+    round_trip_with(ROUNDS, |received| work(&line[(received >> 31) as usize]) >> 31)
 }
 
 #[cfg(test)]
