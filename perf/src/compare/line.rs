@@ -41,6 +41,12 @@ impl Line {
         self.metrics.insert(key.to_owned(), value);
     }
 
+    /// Which promise of a timer was broken, and how often, if one was.
+    pub(crate) fn broken(&self) -> Option<String> {
+        let count = |key| self.metrics.get(key).copied().filter(|&count| count > 0.0);
+        ["early", "missing", "twice"].into_iter().find_map(|key| Some(format!("{} timeouts {key}", count(key)?)))
+    }
+
     pub(crate) fn print(&self) -> Result<()> {
         println!("{}", serde_json::to_string(self).context("cannot turn the result into JSON")?);
         Ok(())

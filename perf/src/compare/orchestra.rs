@@ -189,10 +189,7 @@ pub(crate) fn promises_kept(report: &Report) -> bool {
             for run in &row.runs {
                 let broken = match &run.result {
                     RunResult::Failed { failed } => Some(failed.clone()),
-                    RunResult::Measured(line) => ["early", "missing", "twice"]
-                        .iter()
-                        .find(|&&key| line.metrics.get(key).is_some_and(|&count| count > 0.0))
-                        .map(|key| format!("{} timeouts {key}", line.metrics[*key])),
+                    RunResult::Measured(line) => line.broken(),
                 };
                 if let Some(why) = broken {
                     println!("{} broke a promise in {}, repetition {}: {why}", row.system, table.case, run.repetition);
