@@ -1,10 +1,11 @@
-//! A result written for machines.
+//! A result written for machines, and read again.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// Writes `result` as indented JSON. Called last, so that a path that can't be written to does not
 /// cost the run: the tables have been printed by then.
@@ -12,6 +13,12 @@ pub(crate) fn write(path: &Path, result: &impl Serialize) -> Result<()> {
     let mut text = serde_json::to_string_pretty(result).context("cannot turn the result into JSON")?;
     text.push('\n');
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Reads what [`write()`] has written. `what` says of which command it has to be.
+pub(crate) fn read<T: DeserializeOwned>(path: &Path, what: &str) -> Result<T> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} is not what `{what} --json` writes", path.display()))
 }
 
 /// Says early what [`write()`] would only say at the end of a run: that the folder is not there.

@@ -1,15 +1,15 @@
 //! What other commands have counted, without a clock: instructions for each request, and conflicts
 //! between operations.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Deserialize;
 
 use super::conflicts::Table;
 use crate::compare::machine::Machine;
 use crate::compare::statistics::Spread;
+use crate::json_file;
 
 /// All of it, as far as there is any.
 #[derive(Debug, Default)]
@@ -38,18 +38,12 @@ pub(crate) struct CountsRow {
 
 impl Beside {
     pub(crate) fn read(counts: &[PathBuf], conflicts: Option<&Path>) -> Result<Self> {
-        let counts = counts.iter().map(|path| Counts::read(path)).collect::<Result<_>>()?;
+        let counts = counts.iter().map(|path| json_file::read(path, "instructions")).collect::<Result<_>>()?;
         Ok(Self { counts, conflicts: conflicts.map(Table::read).transpose()? })
     }
 }
 
 impl Counts {
-    fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let counts = serde_json::from_str(&text);
-        counts.with_context(|| format!("{} is not what `instructions --json` writes", path.display()))
-    }
-
     /// Returns the servers, each once, with all their rows.
     pub(crate) fn servers(&self) -> Vec<(&str, Vec<&CountsRow>)> {
         let mut servers: Vec<(&str, Vec<&CountsRow>)> = Vec::new();

@@ -1,7 +1,6 @@
 //! The files of `compare --json`, as far as the page needs them, and their merging into one.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -10,6 +9,7 @@ use serde::Deserialize;
 use crate::compare::machine::Machine;
 use crate::compare::report::Value;
 use crate::compare::statistics::Selection;
+use crate::json_file;
 
 use super::beside::Beside;
 use super::numbers::short;
@@ -81,9 +81,7 @@ pub(crate) struct Run {
 
 impl RunFile {
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let file = serde_json::from_str(&text);
-        file.with_context(|| format!("{} is not what `compare --json` writes", path.display()))
+        json_file::read(path, "compare")
     }
 
     /// Returns the commit that was measured. An old file may have none, and `compare` may have had

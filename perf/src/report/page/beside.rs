@@ -9,10 +9,20 @@ use crate::report::data::{Data, TableOf};
 use crate::report::figures::SLOPES;
 use crate::report::numbers::{short, times};
 use crate::report::slope::Slope;
-use crate::report::systems::{Kind, look};
+use crate::report::systems::{Kind, Look, look};
 
 /// The timers that the others are compared with, as `instructions` calls them.
 const OURS: &str = "tourbillon";
+
+const INSTRUCTIONS: &str = "What a server executes in user space for one request, as callgrind counts \
+    it: the difference of two runs, divided by the requests that the second has more. No clock is in \
+    it, so a busy machine does not change it. The kernel's part, which is the larger one, is not in \
+    it either. × says how many times those of ours.";
+const CONFLICTS: &str = "For every pair of operations, one by each of two threads: the cache lines that \
+    both touch and one writes, found by stepping through each operation, on its usual way, instruction \
+    by instruction. Two operations without a letter share nothing there. The timeouts are different \
+    ones: two threads that reset one timeout share its line, of course, and so do a producer and the \
+    worker that expires it. The test of CI fails if a letter comes to stand where there is none.";
 
 /// The instructions of servers. Nothing if there is no file with them.
 pub(super) fn instructions(data: &Data) -> Markup {
@@ -20,11 +30,7 @@ pub(super) fn instructions(data: &Data) -> Markup {
         @if !data.beside.counts.is_empty() {
             section #instructions {
                 h2 { "Instructions for each request" } "\n"
-                p {
-                    "What a server executes in user space for one request, as callgrind counts it: the difference of two runs, "
-                    "divided by the requests that the second has more. No clock is in it, so a busy machine does not change it. "
-                    "The kernel's part, which is the larger one, is not in it either. × says how many times those of ours."
-                } "\n"
+                p { (INSTRUCTIONS) } "\n"
                 @for counts in &data.beside.counts { (counted(counts)) }
             }
         }
@@ -57,7 +63,10 @@ fn counted(counts: &Counts) -> Markup {
                                         " " b { "×" (times(row.instructions.median / ours)) }
                                     }
                                 }
-                                td.n { (short(row.instructions.min.round())) " – " (short(row.instructions.max.round())) }
+                                td.n {
+                                    (short(row.instructions.min.round())) " – "
+                                    (short(row.instructions.max.round()))
+                                }
                             } "\n"
                         }
                     }
@@ -72,25 +81,30 @@ pub(super) fn slopes(data: &Data) -> Markup {
     let tables: Vec<(&str, &TableOf)> =
         SLOPES.iter().filter_map(|&(_, case, operation)| Some((operation, data.table(case, 2)?))).collect();
     let slope = |table: &TableOf, system: &str| Slope::of(table.row(system)?, "ns");
-    let timers = data.systems_in_order().into_iter().filter(|system| look(data, system).kind != Kind::Floor);
-    let with = |system: &&str| tables.iter().any(|(_, table)| slope(table, system).is_some());
-    let systems: Vec<&str> = timers.filter(with).collect();
+    let row = |system| {
+        let (look, slopes) = (look(data, system), tables.iter().map(|(_, table)| slope(table, system)));
+        (look, slopes.collect::<Vec<_>>())
+    };
+    let is_shown =
+        |(look, slopes): &(Look, Vec<Option<Slope>>)| look.kind != Kind::Floor && slopes.iter().any(Option::is_some);
+    let rows: Vec<_> = data.systems_in_order().into_iter().map(row).filter(is_shown).collect();
     html! {
-        @if !systems.is_empty() {
+        @if !rows.is_empty() {
             details open {
                 summary { "Round trips of a cache line for each operation, with the standard error" }
                 div.scroll {
                     table {
                         tr { th { "System" } @for (operation, _) in &tables { th.n { (operation) } } } "\n"
-                        @for system in systems {
-                            tr class=(if look(data, system).kind == Kind::Ours { "ours" } else { "other" }) {
-                                td { (look(data, system).label) }
-                                @for (_, table) in &tables {
+                        @for (look, slopes) in rows {
+                            tr class=(if look.kind == Kind::Ours { "ours" } else { "other" }) {
+                                td { (look.label) }
+                                @for slope in slopes {
                                     td.n {
-                                        @match slope(table, system) {
+                                        @match slope {
                                             Some(slope) => {
+                                                @let runs = slope.runs.len();
                                                 (slope.text())
-                                                small { "± " (format!("{:.2}", slope.error)) ", " (slope.runs.len()) " runs" }
+                                                small { "± " (format!("{:.2}", slope.error)) ", " (runs) " runs" }
                                             }
                                             None => "–",
                                         }
@@ -109,13 +123,7 @@ pub(super) fn slopes(data: &Data) -> Markup {
 pub(super) fn conflicts(data: &Data) -> Markup {
     html! {
         @if let Some(table) = &data.beside.conflicts {
-            p {
-                "For every pair of operations, one by each of two threads: the cache lines that both touch and one writes, found "
-                "by stepping through each operation, on its usual way, instruction by instruction. Two operations without a "
-                "letter share nothing there. The timeouts are different ones: two threads that reset one timeout share its line, "
-                "of course, and so do a producer and the worker that expires it. The test of CI fails if a letter comes to stand "
-                "where there is none."
-            } "\n"
+            p { (CONFLICTS) } "\n"
             @for &relation in table.relations.keys() { (matrix(table, relation)) }
         }
     }
@@ -126,7 +134,8 @@ fn matrix(table: &Table, relation: Relation) -> Markup {
     let columns = table.columns(relation);
     html! {
         @if legend.is_empty() {
-            p { b { (relation.explained()) } ": none, in any of " (table.operations.len() * columns.len()) " pairs." } "\n"
+            @let pairs = table.operations.len() * columns.len();
+            p { b { (relation.explained()) } ": none, in any of " (pairs) " pairs." } "\n"
         } @else {
             details open {
                 summary { (relation.explained()) }

@@ -62,10 +62,11 @@ const SESSIONS_TEXT: &str = "What a server of 100,000 sessions pays for a reques
     paces its replies by an array of slots, and has no other timer. Most of the processor time is the kernel's, for \
     the sockets; the instructions are those of the server alone.";
 
-const SLOPES_TEXT: &str = "A cache line that both threads need goes from core to core, and how long that takes changes with \
-    the way between the cores: tens of ns for a round trip, or hundreds. Each dot is a run. Where the line through a system's dots \
-    rises, its operations wait for such a line. The slope, behind the name, says for how many round trips each waits. A slope of \
-    zero means that the distance costs nothing, and not that nothing is shared: see the table below.";
+const SLOPES_TEXT: &str = "A cache line that both threads need goes from core to core, and how long \
+    that takes changes with the way between the cores: tens of ns for a round trip, or hundreds. Each \
+    dot is a run. Where the line through a system's dots rises, its operations wait for such a line. \
+    The slope, behind the name, says for how many round trips each waits. A slope of zero means that \
+    the distance costs nothing, and not that nothing is shared: see the table below.";
 
 /// Returns the whole page.
 pub(crate) fn write(data: &Data, figures: &[Figure]) -> String {
