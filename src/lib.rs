@@ -263,6 +263,8 @@ mod entry;
 mod events;
 mod executor;
 mod future;
+#[cfg(not(loom))]
+mod local;
 mod panics;
 mod shard;
 mod sync;
@@ -289,6 +291,8 @@ pub use entry::MissedTicks;
 pub use executor::{Executor, Expired, Inline, ThreadPool};
 pub use future::{Elapsed, Interval, Sleep, TimeoutFuture};
 pub use future::{interval, interval_at, sleep, sleep_until, timeout, timeout_at};
+#[cfg(not(loom))]
+pub use local::{LocalDriver, LocalSleep, LocalTimeout, LocalTimeoutFuture, LocalTimer};
 pub use time::{BootClock, Clock, ManualClock};
 pub use timer::{
     BuildError, Builder, Driver, Group, Health, LevelStats, PendingTimeout, Periodic, Refusal, Reusable, Run,

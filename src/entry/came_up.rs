@@ -93,7 +93,7 @@ impl TaskPlace {
 /// its word says. If it was cancelled meanwhile, the cancelled queue or the reset queue brings it.
 #[derive(Debug)]
 #[must_use = "the timeout is lost if no step takes it over"]
-pub(crate) struct CameUp(Owned);
+pub(crate) struct CameUp(pub(super) Owned);
 
 impl CameUp {
     /// For the wheel, which has just taken the entry out of its slot.

@@ -134,3 +134,42 @@ pub(crate) enum Transfer {
     /// It was cancelled while in the inbox: the worker gives it up.
     Cancelled,
 }
+
+/// What a cancel on the only thread of an engine found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LocalEnd {
+    /// The timeout was no longer pending: nothing was changed.
+    TooLate,
+    /// The caller takes the entry out of its slot, and the engine owns it no more.
+    OutOfSlot,
+    /// The turn that has it in its list finds it cancelled.
+    InBatch,
+}
+
+/// What a reset on the only thread of an engine found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LocalReset {
+    /// The timeout was no longer pending: nothing was changed.
+    TooLate,
+    /// Nothing is to be done: the new deadline is found when the old one comes up.
+    Later,
+    /// The caller links the entry anew.
+    Earlier,
+}
+
+/// What a turn on the only thread of an engine finds of an entry in its list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LocalClaim {
+    /// The task is the caller's, and so is the entry if no handle holds it.
+    Run {
+        /// Whether a handle still holds the entry.
+        is_held: bool,
+    },
+    /// It was reset to this later deadline: it is linked again.
+    NotBefore(Subtick),
+    /// It was cancelled. The entry is the caller's if no handle holds it.
+    Cancelled {
+        /// Whether a handle still holds the entry.
+        is_held: bool,
+    },
+}

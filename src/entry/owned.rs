@@ -147,6 +147,11 @@ impl Deref for Linkable {
 #[repr(transparent)]
 pub(crate) struct Sole(Owned);
 
+// SAFETY: `repr(transparent)` around an `Owned`: one address, of an entry that is in no list.
+unsafe impl Token for Sole {}
+
+impl Listable for Sole {}
+
 impl Sole {
     /// # Safety
     /// The caller is the entry's only owner, and hands that to this value. The entry is in no list.

@@ -43,8 +43,7 @@
 //!   `arena/mod.rs`.
 //!
 //! Ordering: every transition that is an exchange is `AcqRel`. The release half publishes what its
-//! thread did to the entry before, such as taking the task out or linking it. The acquire half lets
-//! the last owner see all that the other owners did.
+//! thread did to the entry before. The acquire half lets the last owner see what all others did.
 //!
 //! **The engine as the only owner**: while the engine owns an entry and HANDLE and GROUP are not
 //! set, nobody else writes to the word, or reads it to decide anything. Only an owner may, and
@@ -53,6 +52,7 @@
 //! thread that claims it does not write at all. A plain store ends the release sequence of the
 //! owner that has gone; therefore the worker *acquires* the word before it stores.
 
+mod local;
 mod tombstone;
 
 use super::outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Kind, Rearm, Reset, Tell, Transfer};

@@ -13,8 +13,11 @@ use std::time::{Duration, Instant};
 pub use global::{interval, interval_at, sleep, sleep_until, timeout, timeout_at};
 pub use interval::Interval;
 pub use sleep::Sleep;
+#[cfg(not(loom))]
+pub(crate) use timeout_future::Wait;
 pub use timeout_future::{Elapsed, TimeoutFuture};
 
+use crate::time::Subtick;
 use crate::timer::Timer;
 
 // The engine catches the panics of all user code that it calls, and its own steps do not panic
@@ -75,7 +78,7 @@ impl Timer {
     /// # }
     /// ```
     pub fn timeout<T: Future>(&self, limit: Duration, future: T) -> TimeoutFuture<T> {
-        TimeoutFuture::after(self.engine_ref(), limit, future)
+        TimeoutFuture::after(Sleep::until(self.engine_ref(), Subtick::NEVER), limit, future)
     }
 
     /// Returns a future that gives `future` a deadline, which several futures may share.
@@ -101,7 +104,8 @@ impl Timer {
     /// # }
     /// ```
     pub fn timeout_at<T: Future>(&self, deadline: Instant, future: T) -> TimeoutFuture<T> {
-        TimeoutFuture::until(self.engine_ref(), deadline, future)
+        let deadline_ns = self.timeline().scale().ns_at(deadline);
+        TimeoutFuture::until(Sleep::until(self.engine_ref(), Subtick::NEVER), deadline_ns, future)
     }
 
     /// Returns an [`Interval`], which ticks now and then once in each `period`.

@@ -9,8 +9,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use super::sleep::Sleep;
-use crate::engine::EngineRef;
-use crate::time::Subtick;
+use crate::time::Timeline;
 
 /// A future with a time limit. It is ready with the output of the inner future, or with
 /// [`Elapsed`]. [`Timer::timeout`](crate::Timer::timeout) and
@@ -40,10 +39,36 @@ use crate::time::Subtick;
 /// # }
 /// ```
 #[must_use = "futures do nothing unless they are awaited or polled"]
-pub struct TimeoutFuture<T> {
+pub struct TimeoutFuture<T, S = Sleep> {
     limit: Limit,
-    sleep: Sleep,
+    sleep: S,
     future: T,
+}
+
+/// A future by which a limit waits, on an engine of its kind.
+pub(crate) trait Wait: Future<Output = ()> + Unpin {
+    fn timeline(&self) -> &Timeline;
+    fn wait_for(&mut self, delay: Duration);
+    fn wait_until(&mut self, deadline: Instant);
+    fn was_ended_by_shutdown(&self) -> bool;
+}
+
+impl Wait for Sleep {
+    fn timeline(&self) -> &Timeline {
+        Sleep::timeline(self)
+    }
+
+    fn wait_for(&mut self, delay: Duration) {
+        self.reset(delay);
+    }
+
+    fn wait_until(&mut self, deadline: Instant) {
+        self.reset_at(deadline);
+    }
+
+    fn was_ended_by_shutdown(&self) -> bool {
+        self.ended_by_shutdown()
+    }
 }
 
 /// When the time is up.
@@ -57,14 +82,15 @@ enum Limit {
     Begun,
 }
 
-impl<T> TimeoutFuture<T> {
-    pub(super) fn after(engine_ref: EngineRef, limit: Duration, future: T) -> Self {
-        Self { limit: Limit::After(limit), sleep: Sleep::until(engine_ref, Subtick::NEVER), future }
+impl<T, S> TimeoutFuture<T, S> {
+    /// The limit begins later, and moves `sleep` then.
+    pub(crate) fn after(sleep: S, limit: Duration, future: T) -> Self {
+        Self { limit: Limit::After(limit), sleep, future }
     }
 
-    pub(super) fn until(engine_ref: EngineRef, deadline: Instant, future: T) -> Self {
-        let limit = Limit::At(engine_ref.shared().timeline().scale().ns_at(deadline));
-        Self { limit, sleep: Sleep::until(engine_ref, Subtick::NEVER), future }
+    /// `deadline_ns` is the deadline by the clock, in nanoseconds since the engine's start.
+    pub(crate) fn until(sleep: S, deadline_ns: u64, future: T) -> Self {
+        Self { limit: Limit::At(deadline_ns), sleep, future }
     }
 
     /// Returns the inner future.
@@ -83,7 +109,7 @@ impl<T> TimeoutFuture<T> {
     }
 }
 
-impl<T: Future> Future for TimeoutFuture<T> {
+impl<T: Future, S: Wait> Future for TimeoutFuture<T, S> {
     type Output = Result<T::Output, Elapsed>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -98,15 +124,15 @@ impl<T: Future> Future for TimeoutFuture<T> {
             return Poll::Ready(Ok(output));
         }
         match std::mem::replace(limit, Limit::Begun) {
-            Limit::After(limit) => sleep.reset(limit),
-            Limit::At(ns) => sleep.reset_at(sleep.timeline().scale().instant_after(ns)),
+            Limit::After(limit) => sleep.wait_for(limit),
+            Limit::At(ns) => sleep.wait_until(sleep.timeline().scale().instant_after(ns)),
             Limit::Begun => {}
         }
-        Pin::new(&mut *sleep).poll(context).map(|()| Err(Elapsed { by_shutdown: sleep.ended_by_shutdown() }))
+        Pin::new(&mut *sleep).poll(context).map(|()| Err(Elapsed { by_shutdown: sleep.was_ended_by_shutdown() }))
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for TimeoutFuture<T> {
+impl<T: fmt::Debug, S: Wait + fmt::Debug> fmt::Debug for TimeoutFuture<T, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut this = f.debug_struct("TimeoutFuture");
         match self.limit {

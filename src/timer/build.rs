@@ -10,6 +10,10 @@ use super::driver::{Bell, Driver, RingBell};
 use super::engine::{Engine, EngineClockListener, Runner};
 use super::error::{BuildError, check_count, check_duration};
 use crate::arena::Arena;
+#[cfg(not(loom))]
+use crate::arena::LocalArena;
+#[cfg(not(loom))]
+use crate::engine::PanicHook;
 use crate::engine::{Core, SharedPlan, SharedRef};
 use crate::executor::{Dispatch, ThreadPool};
 use crate::shard::Wake;
@@ -29,6 +33,17 @@ const MAX_CAPACITY: usize = 1 << (usize::BITS - 24);
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The default has one shard for this many cores.
 const CORES_PER_SHARD: usize = 4;
+
+/// What a local engine is made of.
+#[cfg(not(loom))]
+pub(crate) struct LocalPlan {
+    pub(crate) timeline: Timeline,
+    pub(crate) wheel: Wheel,
+    pub(crate) arena: LocalArena,
+    pub(crate) max_pending: Option<usize>,
+    pub(crate) expiry_limit: usize,
+    pub(crate) on_panic: Option<PanicHook>,
+}
 
 impl Builder {
     /// Makes an engine with a worker thread for each shard.
@@ -111,8 +126,35 @@ impl Builder {
         self.ticks_per_wheel.next_power_of_two()
     }
 
-    fn make_shared(&mut self, shards: usize) -> Result<(SharedRef, Vec<Core>), BuildError> {
-        check_count("shards", shards, MAX_SHARDS)?;
+    /// Returns what a local engine is made of.
+    #[cfg(not(loom))]
+    pub(crate) fn local_plan(mut self) -> Result<LocalPlan, BuildError> {
+        check_count("shards", self.shards.unwrap_or(1), 1)?;
+        let levels = self.checked_options()?;
+        let timeline = self.make_timeline();
+        let no_memory = || BuildError::Wheels { shards: 1, levels, ticks_per_wheel: self.slots() };
+        Ok(LocalPlan {
+            wheel: self.make_wheel(&timeline, levels).ok_or_else(no_memory)?,
+            timeline,
+            arena: LocalArena::new(self.capacity).ok_or(BuildError::Capacity { timeouts: self.capacity })?,
+            max_pending: self.max_pending_timeouts,
+            expiry_limit: self.limits.expiry,
+            on_panic: self.on_panic,
+        })
+    }
+
+    fn make_timeline(&mut self) -> Timeline {
+        let source = std::mem::replace(&mut self.source, Source::Monotonic);
+        Timeline::new(source, self.tick_duration)
+    }
+
+    fn make_wheel(&self, timeline: &Timeline, levels: usize) -> Option<Wheel> {
+        let comes_up = if timeline.as_manual().is_some() { ComesUp::WithFirst } else { ComesUp::WithLast };
+        Wheel::new(self.slots(), levels, timeline.scale().division(), comes_up)
+    }
+
+    /// Checks the options that all kinds of engines have. Returns the number of levels.
+    fn checked_options(&self) -> Result<usize, BuildError> {
         check_duration("tick_duration", self.tick_duration, SHORTEST_TICK)?;
         check_count("ticks_per_wheel", self.ticks_per_wheel, MAX_TICKS_PER_WHEEL)?;
         check_count("transfer_limit", self.limits.transfer, usize::MAX)?;
@@ -123,11 +165,15 @@ impl Builder {
         if self.capacity > MAX_CAPACITY {
             return Err(BuildError::Capacity { timeouts: self.capacity });
         }
-        let levels = self.checked_levels()?;
-        let source = std::mem::replace(&mut self.source, Source::Monotonic);
+        self.checked_levels()
+    }
+
+    fn make_shared(&mut self, shards: usize) -> Result<(SharedRef, Vec<Core>), BuildError> {
+        check_count("shards", shards, MAX_SHARDS)?;
+        let levels = self.checked_options()?;
         let plan = SharedPlan {
             shards,
-            timeline: Timeline::new(source, self.tick_duration),
+            timeline: self.make_timeline(),
             arena: Arena::new(self.capacity).ok_or(BuildError::Capacity { timeouts: self.capacity })?,
             max_pending: self.max_pending_timeouts,
             max_wait: self.max_wait,
@@ -136,10 +182,7 @@ impl Builder {
         };
         let no_memory = || BuildError::Wheels { shards, levels, ticks_per_wheel: self.slots() };
         let shared = SharedRef::create(plan).ok_or_else(no_memory)?;
-        let timeline = shared.timeline();
-        let comes_up = if timeline.as_manual().is_some() { ComesUp::WithFirst } else { ComesUp::WithLast };
-        let division = timeline.scale().division();
-        let wheel = |_| Wheel::new(self.slots(), levels, division, comes_up).ok_or_else(no_memory);
+        let wheel = |_| self.make_wheel(shared.timeline(), levels).ok_or_else(no_memory);
         let wheels = (0..shards).map(wheel).collect::<Result<Vec<_>, _>>()?;
         let shard = |(index, wheel)| Core::new(&shared, index, wheel, self.limits);
         let shards = wheels.into_iter().enumerate().map(shard).collect();

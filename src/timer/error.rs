@@ -76,7 +76,7 @@ pub enum Refusal {
 }
 
 impl<F> ScheduleError<F> {
-    pub(super) fn new(kind: Refusal, task: F) -> Self {
+    pub(crate) fn new(kind: Refusal, task: F) -> Self {
         Self { kind, task: GivenBack::new(task) }
     }
 

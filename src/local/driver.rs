@@ -1,0 +1,73 @@
+//! Runs what is due on a local engine.
+
+use std::fmt;
+use std::rc::Rc;
+use std::time::Instant;
+
+use super::engine::LocalEngine;
+use crate::time::Subtick;
+
+/// Turns the engine of a [`LocalTimer`](crate::LocalTimer): runs its tasks, and wakes its futures.
+/// [`Builder::build_local`](crate::Builder::build_local) makes it.
+///
+/// **Nothing happens by itself**, as with a [`Driver`](crate::Driver). Dropping it ends the engine.
+/// Then the pending tasks are dropped unrun, the futures that sleep are
+/// [ended](crate::LocalSleep::ended_by_shutdown), and new timeouts are refused.
+pub struct LocalDriver {
+    engine: Rc<LocalEngine>,
+}
+
+impl LocalDriver {
+    pub(super) fn new(engine: Rc<LocalEngine>) -> Self {
+        Self { engine }
+    }
+
+    /// Runs all due timeouts, and returns how many fired, futures included.
+    ///
+    /// A task may schedule, cancel and reset. What it schedules waits for the next turn, also
+    /// without a delay. [`expiry_limit`](crate::Builder::expiry_limit) bounds a turn. What is left
+    /// over then waits for the next one, and [`next_wakeup`](Self::next_wakeup) returns a time that
+    /// has come.
+    ///
+    /// The call catches a panic of a task, and counts it. It allocates nothing. If nothing is due,
+    /// it reads the clock and returns.
+    pub fn turn(&mut self) -> usize {
+        self.engine.turn()
+    }
+
+    /// Returns when to call [`turn`](Self::turn) next, or `None` if nothing is pending, or only
+    /// timeouts that never fire.
+    ///
+    /// The time is in the past if there is something to do at once. It may be earlier than the
+    /// earliest deadline, and it may be later by less than a tick, if other timeouts of the same
+    /// tick are due later.
+    #[must_use]
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        let next = self.engine.next_look();
+        (next < Subtick::NEVER).then(|| self.engine.timeline.instant_of(next))
+    }
+
+    /// Sets a callback for the first timeout that comes up before the time that
+    /// [`next_wakeup`](Self::next_wakeup) last returned. The call that schedules it, or resets it,
+    /// calls the callback.
+    ///
+    /// A loop that asks `next_wakeup` right before it waits needs no callback. A task of a runtime
+    /// that waits for that time does, to wait anew. A panic in the callback is treated as a task's.
+    /// The new callback replaces the one before, which is dropped.
+    pub fn on_earlier(&self, callback: impl Fn() + 'static) {
+        let before = self.engine.on_earlier.replace(Some(Rc::new(callback)));
+        drop(before);
+    }
+}
+
+impl Drop for LocalDriver {
+    fn drop(&mut self) {
+        self.engine.end();
+    }
+}
+
+impl fmt::Debug for LocalDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalDriver").field("pending", &self.engine.pending()).finish_non_exhaustive()
+    }
+}
