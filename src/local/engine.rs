@@ -24,6 +24,8 @@ pub(super) struct LocalEngine {
     core: RefCell<Core>,
     /// Nothing in the wheel comes up before this.
     next_look: Cell<Subtick>,
+    /// The tick of the last turn that looked at the wheel.
+    seen_tick: Cell<u64>,
     /// Whether the driver has been told `next_look`, and has not turned since.
     driver_waits: Cell<bool>,
     pub(super) on_earlier: RefCell<Option<OnEarlier>>,
@@ -55,6 +57,7 @@ impl LocalEngine {
             timeline,
             core: RefCell::new(Core { wheel, arena, pending: 0, max_pending, expiry_limit }),
             next_look: Cell::new(Subtick::NEVER),
+            seen_tick: Cell::new(0),
             driver_waits: Cell::new(false),
             on_earlier: RefCell::default(),
             has_ended: Cell::new(false),
@@ -171,9 +174,13 @@ impl LocalEngine {
         self.driver_waits.set(false);
         // One time holds for the whole turn.
         let now = self.timeline.current();
-        if now < self.next_look.get() {
+        // Once a tick the wheel is told the time, also if nothing is due: what is scheduled next
+        // goes by that.
+        let tick = self.timeline.scale().division().tick_of(now);
+        if now < self.next_look.get() && tick == self.seen_tick.get() {
             return 0;
         }
+        self.seen_tick.set(tick);
         let mut due = self.core.borrow_mut().take_due(now);
         let mut fired = 0;
         while let Some(entry) = due.pop() {

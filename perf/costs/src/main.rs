@@ -21,6 +21,8 @@ mod explain;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod heap;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod local;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod meter;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod operation;

@@ -58,20 +58,36 @@ pub(crate) enum Operation {
     Wake,
     /// A turn collects timeouts that were cancelled in the wheel.
     Collect,
+    /// On an engine of one thread, from here on. The names are those of the others.
+    LocalSchedule,
+    LocalScheduleAt,
+    LocalCancel,
+    LocalResetLater,
+    LocalResetEarlier,
+    LocalDropExpired,
+    LocalScheduleCancelDrop,
+    LocalSleepDrop,
+    LocalExpire,
+    LocalExpireHeld,
 }
 
 /// No timeout of this delay is due during a measurement, on the real clock.
-const FAR: Duration = Duration::from_secs(3_600);
+pub(crate) const FAR: Duration = Duration::from_secs(3_600);
 /// What a worker sleeps for at most, so that nothing that is brought later wakes it.
 const ANCHOR: Duration = Duration::from_secs(60);
 /// Entries of an engine on the real clock: more than are ever in use at once, so that it takes no
 /// memory in between.
 const ROOM: usize = 32_768;
-const SOON: Duration = Duration::from_millis(1);
+pub(crate) const SOON: Duration = Duration::from_millis(1);
 
 impl Operation {
     pub(crate) fn all() -> &'static [Self] {
         Self::value_variants()
+    }
+
+    /// Those of engines that threads share.
+    pub(crate) fn shared() -> impl Iterator<Item = Self> {
+        Self::all().iter().copied().filter(|operation| !operation.is_local())
     }
 
     /// Those whose costs are held: not [`Stats`](Self::Stats), which is there for its conflicts.
@@ -98,7 +114,33 @@ impl Operation {
     /// Whether it is a producer's; otherwise it is one timeout's share of a worker's turn.
     pub(crate) fn is_producers(self) -> bool {
         use Operation::{Collect, Expire, ExpireHeld, TakeIn, TakeInDetached, Wake};
-        !matches!(self, TakeIn | TakeInDetached | Expire | ExpireHeld | Wake | Collect)
+        !self.is_local() && !matches!(self, TakeIn | TakeInDetached | Expire | ExpireHeld | Wake | Collect)
+    }
+
+    /// Whether it is one of an engine of one thread.
+    pub(crate) fn is_local(self) -> bool {
+        self.number() >= Self::LocalSchedule.number()
+    }
+}
+
+/// Operations that can be done in rounds.
+pub(crate) trait Rounds {
+    /// Brings `n` timeouts into the state in which the operation finds them.
+    fn prepare(&mut self, operation: Operation, n: usize);
+
+    /// Does it `n` times.
+    fn measure(&mut self, operation: Operation, n: usize, meter: &mut impl Meter);
+
+    /// Gives back what is left over.
+    fn clean(&mut self);
+
+    /// All three, `rounds` times.
+    fn rounds(&mut self, operation: Operation, rounds: usize, n: usize, meter: &mut impl Meter) {
+        for _ in 0..rounds {
+            self.prepare(operation, n);
+            self.measure(operation, n, meter);
+            self.clean();
+        }
     }
 }
 
@@ -159,8 +201,36 @@ impl Bench {
         bench
     }
 
-    /// Brings `n` timeouts into the state in which the operation finds them.
-    pub(crate) fn prepare(&mut self, operation: Operation, n: usize) {
+    /// Has the engine turned once, by a thread that measures the turn under this label.
+    pub(crate) fn turn_elsewhere(&mut self, label: Operation) {
+        let Turned::Elsewhere(turner, _) = &self.turned else { panic!("no other thread turns the engine") };
+        turner.turn_measured(label.number());
+    }
+
+    fn advance(&mut self, by: Duration) {
+        match &self.turned {
+            Turned::ByItsWorker => {}
+            Turned::Here(_, clock) | Turned::Elsewhere(_, clock) => clock.advance(by),
+        }
+    }
+
+    /// Returns when the worker has done all that there is to do, and sleeps.
+    fn settle(&mut self) {
+        match &mut self.turned {
+            Turned::Here(driver, _) => while driver.turn() > 0 {},
+            Turned::Elsewhere(turner, _) => turner.settle(),
+            Turned::ByItsWorker => {
+                let nudge = self.timer.schedule(Duration::ZERO, || ()).expect("the engine accepts");
+                while !nudge.is_expired() || !others_sleep() {
+                    thread::sleep(Duration::from_micros(100));
+                }
+            }
+        }
+    }
+}
+
+impl Rounds for Bench {
+    fn prepare(&mut self, operation: Operation, n: usize) {
         use Operation::{
             CancelInInbox, CancelInWheel, Collect, DropCancelled, DropExpired, DropPending, Expire, ExpireHeld,
             ResetAt, ResetEarlier, ResetLater, Schedule, ScheduleAt, ScheduleCancelDrop, ScheduleCancelOwned,
@@ -208,11 +278,11 @@ impl Bench {
                 self.settle();
                 self.held.drain(..).for_each(|timeout| assert!(timeout.cancel()));
             }
+            other => panic!("{} is one of an engine of one thread", other.name()),
         }
     }
 
-    /// Does it `n` times.
-    pub(crate) fn measure(&mut self, operation: Operation, n: usize, meter: &mut impl Meter) {
+    fn measure(&mut self, operation: Operation, n: usize, meter: &mut impl Meter) {
         let (timer, held) = (&self.timer, &mut self.held);
         match operation {
             Operation::Schedule => {
@@ -301,53 +371,17 @@ impl Bench {
                 let expires = matches!(operation, Operation::Expire | Operation::ExpireHeld | Operation::Wake);
                 assert_eq!(fired, if expires { n } else { 0 });
             }
+            other => panic!("{} is one of an engine of one thread", other.name()),
         }
     }
 
-    /// Gives back what is left over.
-    pub(crate) fn clean(&mut self) {
+    fn clean(&mut self) {
         for timeout in self.held.drain(..) {
             timeout.cancel();
         }
         self.asleep.clear();
         self.advance(3 * FAR);
         self.settle();
-    }
-
-    /// All three, `rounds` times.
-    pub(crate) fn rounds(&mut self, operation: Operation, rounds: usize, n: usize, meter: &mut impl Meter) {
-        for _ in 0..rounds {
-            self.prepare(operation, n);
-            self.measure(operation, n, meter);
-            self.clean();
-        }
-    }
-
-    /// Has the engine turned once, by a thread that measures the turn under this label.
-    pub(crate) fn turn_elsewhere(&mut self, label: Operation) {
-        let Turned::Elsewhere(turner, _) = &self.turned else { panic!("no other thread turns the engine") };
-        turner.turn_measured(label.number());
-    }
-
-    fn advance(&mut self, by: Duration) {
-        match &self.turned {
-            Turned::ByItsWorker => {}
-            Turned::Here(_, clock) | Turned::Elsewhere(_, clock) => clock.advance(by),
-        }
-    }
-
-    /// Returns when the worker has done all that there is to do, and sleeps.
-    fn settle(&mut self) {
-        match &mut self.turned {
-            Turned::Here(driver, _) => while driver.turn() > 0 {},
-            Turned::Elsewhere(turner, _) => turner.settle(),
-            Turned::ByItsWorker => {
-                let nudge = self.timer.schedule(Duration::ZERO, || ()).expect("the engine accepts");
-                while !nudge.is_expired() || !others_sleep() {
-                    thread::sleep(Duration::from_micros(100));
-                }
-            }
-        }
     }
 }
 
@@ -365,7 +399,7 @@ fn driven_engine() -> (Timer, Driver, ManualClock) {
 }
 
 /// A task that fills the room that there is for captures.
-fn task() -> impl FnOnce() + Send + 'static {
+pub(crate) fn task() -> impl FnOnce() + Send + 'static {
     let captures = black_box([1_u64, 2, 3]);
     move || {
         black_box(captures);
@@ -412,7 +446,7 @@ mod tests {
 
     #[test]
     fn each_operation_can_be_done_again_and_again_on_a_driven_engine() {
-        for &operation in Operation::all() {
+        for operation in Operation::shared() {
             Bench::driven(100).rounds(operation, 3, 100, &mut Nothing);
         }
     }

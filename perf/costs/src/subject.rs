@@ -8,8 +8,9 @@ use clap::{Args, ValueEnum};
 use tourbillon::Timer;
 
 use super::heap;
-use super::meter::{Breakpoints, Collected, Mark, Nothing};
-use super::operation::{Bench, Operation};
+use super::local::LocalBench;
+use super::meter::{Breakpoints, Collected, Mark, Meter, Nothing};
+use super::operation::{Bench, Operation, Rounds};
 use super::stepper::with_stack_above;
 use super::turns::Turns;
 
@@ -73,14 +74,28 @@ pub(crate) fn run(args: &SubjectArgs) {
     }
 }
 
-fn on_driven(operation: Operation, n: usize, rounds: usize, meter: &mut impl super::meter::Meter) {
-    let mut bench = Bench::driven(n);
+fn on_driven(operation: Operation, n: usize, rounds: usize, meter: &mut impl Meter) {
+    if operation.is_local() {
+        warm_and_measure(&mut LocalBench::new(n), operation, n, rounds, meter);
+    } else {
+        warm_and_measure(&mut Bench::driven(n), operation, n, rounds, meter);
+    }
+}
+
+fn warm_and_measure(bench: &mut impl Rounds, operation: Operation, n: usize, rounds: usize, meter: &mut impl Meter) {
     bench.rounds(operation, WARM_UP, n, &mut Nothing);
     bench.rounds(operation, rounds, n, meter);
 }
 
 fn count_allocations(operation: Operation) {
-    let mut bench = Bench::driven(ROUND);
+    if operation.is_local() {
+        count_allocations_on(&mut LocalBench::new(ROUND), operation);
+    } else {
+        count_allocations_on(&mut Bench::driven(ROUND), operation);
+    }
+}
+
+fn count_allocations_on(bench: &mut impl Rounds, operation: Operation) {
     bench.rounds(operation, WARM_UP, ROUND, &mut Nothing);
     let before = heap::allocations();
     bench.rounds(operation, HEAP / ROUND, ROUND, &mut Nothing);

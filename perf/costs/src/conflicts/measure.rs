@@ -26,8 +26,8 @@ struct Touched {
 
 /// Has the operations done, and finds all conflicts.
 pub(crate) fn measure() -> Result<Table> {
-    let turns = Operation::all().iter().filter(|operation| !operation.is_producers());
-    let turns: BTreeSet<&str> = turns.map(|&label| of_a_turn(label)).collect();
+    let turns = Operation::shared().filter(|operation| !operation.is_producers());
+    let turns: BTreeSet<&str> = turns.map(of_a_turn).collect();
     let relations = Relation::value_variants().iter().map(|&relation| Ok((relation, of_relation(relation)?)));
     Ok(Table {
         operations: producers().map(Operation::name).collect(),

@@ -9,7 +9,7 @@ use tourbillon::Timer;
 
 use super::Relation;
 use crate::meter::{Breakpoints, Mark, Nothing};
-use crate::operation::{Bench, Operation};
+use crate::operation::{Bench, Operation, Rounds};
 use crate::stepper::with_stack_above;
 use crate::turns::Turns;
 
@@ -80,10 +80,10 @@ fn do_all(lane: usize, timer: &Timer, turns: &Turns) {
 fn by_a_producer_and_a_worker() {
     let (mut bench, turner) = Bench::turned_elsewhere(EACH);
     let turner = thread::spawn(|| turner.run());
-    for &operation in Operation::all() {
+    for operation in Operation::shared() {
         bench.rounds(operation, WARM_UP, EACH, &mut Nothing);
     }
-    for &operation in Operation::all() {
+    for operation in Operation::shared() {
         let each = operation.stepped(EACH);
         bench.prepare(operation, each);
         let mut meter = Breakpoints { mark: Mark::Step, lane: 0, label: operation.number() };
