@@ -186,6 +186,7 @@
 //! | [`Timer::global`] | the global engine of the process, which cannot be shut down |
 //! | [`Timer::shrink`] | gives memory that no timeout uses back to the system |
 //! | [`Builder::build_driven`], [`Driver`] | an engine without threads, which an event loop turns; a second one for [timeouts that wake no loop](Driver#timeouts-that-wake-no-loop) |
+//! | [`Builder::build_local`], [`LocalTimer`] | an engine of one thread, for tasks and futures that are not `Send`: of an event loop, or of a runtime with a loop for each core |
 //! | [`ManualClock`] | a clock for tests, moved by a length or to the next deadline |
 //! | [`BootClock`] | a clock that goes on while the machine is suspended, on Linux |
 //!
