@@ -24,8 +24,8 @@ pub(super) struct LocalEngine {
     core: RefCell<Core>,
     /// Nothing in the wheel comes up before this.
     next_look: Cell<Subtick>,
-    /// The tick of the last turn that looked at the wheel.
-    seen_tick: Cell<u64>,
+    /// The latest time that a turn looked at the wheel with. A user's clock may go back behind it.
+    seen: Cell<Subtick>,
     /// Whether the driver has been told `next_look`, and has not turned since.
     driver_waits: Cell<bool>,
     pub(super) on_earlier: RefCell<Option<OnEarlier>>,
@@ -57,7 +57,7 @@ impl LocalEngine {
             timeline,
             core: RefCell::new(Core { wheel, arena, pending: 0, max_pending, expiry_limit }),
             next_look: Cell::new(Subtick::NEVER),
-            seen_tick: Cell::new(0),
+            seen: Cell::new(Subtick::ZERO),
             driver_waits: Cell::new(false),
             on_earlier: RefCell::default(),
             has_ended: Cell::new(false),
@@ -172,15 +172,14 @@ impl LocalEngine {
     /// Runs all that is due, and returns how many timeouts fired.
     pub(super) fn turn(&self) -> usize {
         self.driver_waits.set(false);
-        // One time holds for the whole turn.
-        let now = self.timeline.current();
+        // One time holds for the whole turn. It never goes back: the wheel does not, either.
+        let now = self.timeline.current().max(self.seen.get());
         // Once a tick the wheel is told the time, also if nothing is due: what is scheduled next
         // goes by that.
-        let tick = self.timeline.scale().division().tick_of(now);
-        if now < self.next_look.get() && tick == self.seen_tick.get() {
+        if now < self.next_look.get() && self.timeline.scale().division().is_same_tick(now, self.seen.get()) {
             return 0;
         }
-        self.seen_tick.set(tick);
+        self.seen.set(now);
         let mut due = self.core.borrow_mut().take_due(now);
         let mut fired = 0;
         while let Some(entry) = due.pop() {
