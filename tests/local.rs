@@ -306,6 +306,24 @@ fn a_timeout_before_the_time_that_a_loop_was_told_rings_once() {
 }
 
 #[test]
+fn a_turn_before_the_time_that_a_loop_was_told_silences_no_ring() {
+    let mut engine = Engine::new();
+    let rings = Rc::new(Cell::new(0));
+    let count = Rc::clone(&rings);
+    engine.driver.on_earlier(move || count.set(count.get() + 1));
+    let ms = Duration::from_millis;
+    engine.timer.schedule_detached(ms(600), || ()).expect("room");
+    assert_eq!(engine.driver.next_wakeup(), Some(engine.timer.now() + ms(600)));
+    // Packets have come, and the loop waits on for the same time.
+    assert_eq!(engine.pass(ms(100)), 0);
+    engine.timer.schedule_detached(ms(100), || ()).expect("room");
+    assert_eq!(rings.get(), 1);
+    engine.pass(ms(500));
+    engine.timer.schedule_detached(Duration::ZERO, || ()).expect("room");
+    assert_eq!(rings.get(), 1, "the time that it was told has come");
+}
+
+#[test]
 fn a_sleep_is_woken_by_the_turn_in_which_its_deadline_has_come() {
     let mut engine = Engine::new();
     let count = Arc::new(Count(AtomicUsize::new(0)));

@@ -49,7 +49,8 @@ impl LocalDriver {
 
     /// Sets a callback for the first timeout that comes up before the time that
     /// [`next_wakeup`](Self::next_wakeup) last returned. The call that schedules it, or resets it,
-    /// calls the callback.
+    /// calls the callback, also in a turn that comes before that time. Then, and when that time has
+    /// come, ask `next_wakeup` again.
     ///
     /// A loop that asks `next_wakeup` right before it waits needs no callback. A task of a runtime
     /// that waits for that time does, to wait anew. A panic in the callback is treated as a task's.

@@ -26,8 +26,8 @@ pub(super) struct LocalEngine {
     next_look: Cell<Subtick>,
     /// The latest time that a turn looked at the wheel with. A user's clock may go back behind it.
     seen: Cell<Subtick>,
-    /// Whether the driver has been told `next_look`, and has not turned since.
-    driver_waits: Cell<bool>,
+    /// When the driver comes back, as it was told. Zero if that was long ago, or it was rung for.
+    comes_back: Cell<Subtick>,
     pub(super) on_earlier: RefCell<Option<OnEarlier>>,
     has_ended: Cell<bool>,
     pub(super) fired: Cell<u64>,
@@ -58,7 +58,7 @@ impl LocalEngine {
             core: RefCell::new(Core { wheel, arena, pending: 0, max_pending, expiry_limit }),
             next_look: Cell::new(Subtick::NEVER),
             seen: Cell::new(Subtick::ZERO),
-            driver_waits: Cell::new(false),
+            comes_back: Cell::new(Subtick::ZERO),
             on_earlier: RefCell::default(),
             has_ended: Cell::new(false),
             fired: Cell::new(0),
@@ -121,9 +121,11 @@ impl LocalEngine {
     fn may_be_earlier(&self, deadline: Subtick) {
         if deadline < self.next_look.get() {
             self.next_look.set(deadline);
-            if self.driver_waits.replace(false) {
-                self.ring();
-            }
+        }
+        // A turn since may have put the next look before that.
+        if deadline < self.comes_back.get() {
+            self.comes_back.set(Subtick::ZERO);
+            self.ring();
         }
     }
 
@@ -171,7 +173,6 @@ impl LocalEngine {
 
     /// Runs all that is due, and returns how many timeouts fired.
     pub(super) fn turn(&self) -> usize {
-        self.driver_waits.set(false);
         // One time holds for the whole turn. It never goes back: the wheel does not, either.
         let now = self.timeline.current().max(self.seen.get());
         // Once a tick the wheel is told the time, also if nothing is due: what is scheduled next
@@ -180,6 +181,9 @@ impl LocalEngine {
             return 0;
         }
         self.seen.set(now);
+        if self.comes_back.get() <= now {
+            self.comes_back.set(Subtick::ZERO);
+        }
         let mut due = self.core.borrow_mut().take_due(now);
         let mut fired = 0;
         while let Some(entry) = due.pop() {
@@ -234,7 +238,7 @@ impl LocalEngine {
     pub(super) fn next_look(&self) -> Subtick {
         let next = self.core.borrow().wheel.next_due().unwrap_or(Subtick::NEVER);
         self.next_look.set(next);
-        self.driver_waits.set(true);
+        self.comes_back.set(next);
         next
     }
 
