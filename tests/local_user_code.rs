@@ -1,10 +1,15 @@
 //! What a local engine promises about code of the user's that does what it should not.
 
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use std::time::{Duration, Instant};
 
-use tourbillon::{Clock, Timer};
+use tourbillon::{Clock, ManualClock, Timer};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -31,6 +36,10 @@ impl Clock for SetByHand {
     }
 }
 
+fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(waker))
+}
+
 #[test]
 fn an_engine_whose_clock_goes_back_keeps_to_the_time_that_it_has_seen() {
     let clock = SetByHand::new();
@@ -44,4 +53,72 @@ fn an_engine_whose_clock_goes_back_keeps_to_the_time_that_it_has_seen() {
     assert!(driver.next_wakeup().is_some_and(|at| at > timer.now()), "the loop would spin");
     clock.set(100);
     assert_eq!((driver.turn(), far.is_expired()), (1, true));
+}
+
+/// A waker whose next clone does something.
+mod waker {
+    use super::*;
+
+    thread_local! {
+        static NEXT_CLONE: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+    }
+
+    pub(super) fn at_next_clone(work: impl FnOnce() + 'static) {
+        NEXT_CLONE.set(Some(Box::new(work)));
+    }
+
+    unsafe fn clone(count: *const ()) -> RawWaker {
+        if let Some(work) = NEXT_CLONE.take() {
+            work();
+        }
+        // SAFETY: it is an `Arc` of `new`, which the waker that is cloned holds.
+        unsafe { Arc::increment_strong_count(count.cast::<AtomicU64>()) };
+        RawWaker::new(count, &TABLE)
+    }
+
+    unsafe fn wake_by_ref(count: *const ()) {
+        // SAFETY: as in `clone`.
+        unsafe { &*count.cast::<AtomicU64>() }.fetch_add(1, Ordering::Relaxed);
+    }
+
+    unsafe fn wake(count: *const ()) {
+        // SAFETY: as in `clone`. The waker ends here.
+        unsafe { Arc::from_raw(count.cast::<AtomicU64>()) }.fetch_add(1, Ordering::Relaxed);
+    }
+
+    unsafe fn discard(count: *const ()) {
+        // SAFETY: as in `clone`. The waker ends here.
+        drop(unsafe { Arc::from_raw(count.cast::<AtomicU64>()) });
+    }
+
+    static TABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, discard);
+
+    /// Returns a waker, and how often it was called.
+    pub(super) fn new() -> (Waker, Arc<AtomicU64>) {
+        let count = Arc::new(AtomicU64::new(0));
+        let data = Arc::into_raw(Arc::clone(&count)).cast();
+        // SAFETY: the functions of the table keep the count of the `Arc` right.
+        (unsafe { Waker::from_raw(RawWaker::new(data, &TABLE)) }, count)
+    }
+}
+
+#[test]
+fn a_sleep_that_ends_while_it_clones_a_waker_is_ready_or_wakes_that() {
+    for drops in [false, true] {
+        let clock = ManualClock::new();
+        let (timer, driver) = Timer::builder().clock(clock.clone()).build_local().expect("an engine");
+        let mut sleep = timer.sleep(SECOND);
+        assert!(poll(&mut sleep, Waker::noop()).is_pending());
+        let driver = Rc::new(RefCell::new(Some(driver)));
+        let (of_clone, (last, woken)) = (Rc::clone(&driver), waker::new());
+        waker::at_next_clone(move || {
+            clock.advance(SECOND);
+            let mut driver = of_clone.take().expect("until now");
+            if !drops {
+                assert_eq!(driver.turn(), 1);
+                of_clone.replace(Some(driver));
+            }
+        });
+        assert!(poll(&mut sleep, &last).is_ready() || woken.load(Ordering::Relaxed) > 0, "it sleeps for ever");
+    }
 }

@@ -128,9 +128,8 @@ impl Future for LocalSleep {
         match &this.stage {
             Stage::New => {}
             Stage::Elapsed { .. } => return Poll::Ready(()),
-            Stage::Set(timeout) if timeout.is_pending() => {
-                // SAFETY: it is pending, and below it is armed with a waker.
-                unsafe { timeout.watch(context.waker()) };
+            // SAFETY: below it is armed with a waker.
+            Stage::Set(timeout) if unsafe { timeout.watch(context.waker()) } => {
                 if !std::mem::take(&mut this.has_moved) || !this.has_come() {
                     return Poll::Pending;
                 }

@@ -93,22 +93,29 @@ impl LocalTimeout {
         self.engine.timeline.instant_of(self.handle.deadline())
     }
 
-    /// Puts the waker of the future that polls into a sleeper's timeout.
+    /// Puts the waker of the future that polls into a sleeper's timeout. Returns false if that is
+    /// not pending, so that it calls no waker.
     ///
     /// # Safety
-    /// The timeout is a sleeper's, and pending.
-    pub(super) unsafe fn watch(&self, waker: &Waker) {
-        // SAFETY: the caller says what it is. The comparison can't end it.
+    /// The timeout is a sleeper's.
+    pub(super) unsafe fn watch(&self, waker: &Waker) -> bool {
+        if !self.is_pending() {
+            return false;
+        }
+        // SAFETY: it is pending, and the caller says what it is. The comparison can't end it.
         if unsafe { self.handle.waker() }.will_wake(waker) {
-            return;
+            return true;
         }
         // The clone is the user's code, which may do anything, also end this timeout.
         let waker = waker.clone();
-        if self.is_pending() {
-            // SAFETY: it is pending, and what the caller says.
-            let before = unsafe { self.handle.replace_waker(waker) };
-            drop(before);
+        if !self.is_pending() {
+            return false;
         }
+        // SAFETY: it is pending, and what the caller says.
+        let before = unsafe { self.handle.replace_waker(waker) };
+        // From here on an end of the timeout wakes the new one.
+        drop(before);
+        true
     }
 }
 
