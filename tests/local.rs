@@ -382,6 +382,17 @@ fn the_end_of_the_driver_ends_a_sleep_and_a_limit_and_they_say_so() {
 }
 
 #[test]
+fn a_sleep_whose_deadline_has_come_was_not_ended_by_the_end_of_its_driver() {
+    let Engine { timer, driver, clock } = Engine::new();
+    let (mut sleep, mut lazy) = (timer.sleep(SECOND), timer.sleep(SECOND));
+    assert!(poll(&mut sleep, Waker::noop()).is_pending());
+    clock.advance(SECOND);
+    drop(driver);
+    assert!(poll(&mut sleep, Waker::noop()).is_ready() && poll(&mut lazy, Waker::noop()).is_ready());
+    assert_eq!([sleep, lazy].map(|sleep| sleep.ended_by_shutdown()), [false, false]);
+}
+
+#[test]
 fn a_limit_ends_a_future_that_is_not_send() {
     let mut engine = Engine::new();
     let state = Rc::new(Cell::new(0));

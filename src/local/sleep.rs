@@ -135,7 +135,7 @@ impl Future for LocalSleep {
                 }
             }
             Stage::Set(timeout) => {
-                let by_shutdown = timeout.is_cancelled();
+                let by_shutdown = timeout.is_cancelled() && !this.has_come();
                 return this.be_ready(by_shutdown);
             }
         }
