@@ -122,3 +122,29 @@ fn a_sleep_that_ends_while_it_clones_a_waker_is_ready_or_wakes_that() {
         assert!(poll(&mut sleep, &last).is_ready() || woken.load(Ordering::Relaxed) > 0, "it sleeps for ever");
     }
 }
+
+#[test]
+fn a_panic_in_the_destructor_of_a_hook_reaches_no_caller() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("on purpose");
+        }
+    }
+    let (hook, callback) = (Bomb, Bomb);
+    let builder = Timer::builder().on_panic(move |_| {
+        let _ = &hook;
+    });
+    let (timer, driver) = builder.build_local().expect("an engine");
+    let driver = Rc::new(driver);
+    let of_callback = Rc::clone(&driver);
+    driver.on_earlier(move || {
+        let _ = &callback;
+        // Drops the last reference to this callback when it returns.
+        of_callback.on_earlier(|| ());
+    });
+    assert_eq!(driver.next_wakeup(), None);
+    let timeout = timer.schedule(SECOND, || ()).expect("room");
+    assert!(timeout.is_pending());
+    drop((driver, timer, timeout));
+}

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use super::engine::LocalEngine;
+use crate::panics::CatchUnwind;
 use crate::time::Subtick;
 
 /// Turns the engine of a [`LocalTimer`](crate::LocalTimer): runs its tasks, and wakes its futures.
@@ -56,7 +57,7 @@ impl LocalDriver {
     /// that waits for that time does, to wait anew. A panic in the callback is treated as a task's.
     /// The new callback replaces the one before, which is dropped.
     pub fn on_earlier(&self, callback: impl Fn() + 'static) {
-        let before = self.engine.on_earlier.replace(Some(Rc::new(callback)));
+        let before = self.engine.on_earlier.replace(Some(Rc::new(CatchUnwind::new(Box::new(callback)))));
         drop(before);
     }
 }

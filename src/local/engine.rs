@@ -10,13 +10,13 @@ use crate::arena::LocalArena;
 use crate::engine::PanicHook;
 use crate::entry::{ArmFlags, Chain, Kind, Linkable, LocalDue, LocalHandle, LocalRun, MaybeLinked, Task};
 use crate::events;
-use crate::panics;
+use crate::panics::{self, CatchUnwind};
 use crate::time::{Subtick, Timeline};
 use crate::timer::{LocalPlan, Refusal};
 use crate::wheel::{Budget, Wheel};
 
 /// What the driver is to do when a timeout comes up before it said that it would come back.
-pub(super) type OnEarlier = Rc<dyn Fn()>;
+pub(super) type OnEarlier = Rc<CatchUnwind<Box<dyn Fn()>>>;
 
 /// A local engine. Its thread alone reaches it.
 pub(super) struct LocalEngine {
@@ -32,7 +32,7 @@ pub(super) struct LocalEngine {
     has_ended: Cell<bool>,
     pub(super) fired: Cell<u64>,
     pub(super) panicked: Cell<u64>,
-    on_panic: Option<PanicHook>,
+    on_panic: CatchUnwind<Option<PanicHook>>,
 }
 
 struct Core {
@@ -63,7 +63,7 @@ impl LocalEngine {
             has_ended: Cell::new(false),
             fired: Cell::new(0),
             panicked: Cell::new(0),
-            on_panic,
+            on_panic: CatchUnwind::new(on_panic),
         }
     }
 
@@ -227,7 +227,7 @@ impl LocalEngine {
     fn report(&self, panic: Box<dyn Any + Send>) {
         self.panicked.set(self.panicked.get() + 1);
         events::task_panicked(&*panic);
-        if let Some(hook) = &self.on_panic {
+        if let Some(hook) = self.on_panic.as_ref() {
             panics::catch(|| hook(&*panic));
         }
         panics::discard(panic);
@@ -246,7 +246,7 @@ impl LocalEngine {
     pub(super) fn end(&self) {
         self.has_ended.set(true);
         let callback = self.on_earlier.take();
-        panics::catch(|| drop(callback));
+        drop(callback);
         loop {
             // One at a time: the drop of a task may cancel another.
             let mut core = self.core.borrow_mut();
