@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use std::time::{Duration, Instant};
 
-use tourbillon::{Clock, ManualClock, Timer};
+use tourbillon::{Clock, LocalDriver, LocalSleep, LocalTimeout, LocalTimer, ManualClock, Timer};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -147,4 +148,13 @@ fn a_panic_in_the_destructor_of_a_hook_reaches_no_caller() {
     let timeout = timer.schedule(SECOND, || ()).expect("room");
     assert!(timeout.is_pending());
     drop((driver, timer, timeout));
+}
+
+#[test]
+fn an_engine_may_be_used_after_a_panic() {
+    fn is_safe<T: UnwindSafe + RefUnwindSafe>() {}
+    is_safe::<LocalTimer>();
+    is_safe::<LocalTimeout>();
+    is_safe::<LocalSleep>();
+    is_safe::<LocalDriver>();
 }

@@ -6,6 +6,7 @@
 //! engine that they belong to never leaves its thread.
 
 use std::marker::PhantomData;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 use std::task::Waker;
 
@@ -42,6 +43,10 @@ impl ArmFlags {
 #[derive(Debug)]
 #[must_use = "the entry is lost if the handle is not let go"]
 pub(crate) struct LocalHandle(NonNull<Entry>, OnThisThread);
+
+/// As its engine is.
+impl UnwindSafe for LocalHandle {}
+impl RefUnwindSafe for LocalHandle {}
 
 /// A timeout that was cancelled: its task, and the entry if it has to be taken out of its slot.
 pub(crate) struct LocalCancelled {

@@ -23,7 +23,9 @@ impl LocalDriver {
         Self { engine }
     }
 
-    /// Runs all due timeouts, and returns how many fired, futures included.
+    /// Runs all due timeouts, and returns how many fired, futures included. By a real clock,
+    /// timeouts of one tick wait for each other: see
+    /// [`Builder::tick_duration`](crate::Builder::tick_duration).
     ///
     /// A task may schedule, cancel and reset. What it schedules waits for the next turn, also
     /// without a delay. [`expiry_limit`](crate::Builder::expiry_limit) bounds a turn. What is left
@@ -41,7 +43,7 @@ impl LocalDriver {
     ///
     /// The time is in the past if there is something to do at once. It may be earlier than the
     /// earliest deadline, and it may be later by less than a tick, if other timeouts of the same
-    /// tick are due later.
+    /// tick are due later, or were.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Instant> {
         let next = self.engine.next_look();

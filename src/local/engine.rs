@@ -3,7 +3,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use crate::arena::LocalArena;
@@ -34,6 +34,9 @@ pub(super) struct LocalEngine {
     pub(super) panicked: Cell<u64>,
     on_panic: CatchUnwind<Option<PanicHook>>,
 }
+
+/// It catches the panics of what it calls, or calls it last. Its own steps do not panic half-way.
+impl RefUnwindSafe for LocalEngine {}
 
 struct Core {
     wheel: Wheel,

@@ -18,5 +18,7 @@ pub use timeout::LocalTimeout;
 pub use timer::LocalTimer;
 
 /// A future with a time limit on a [`LocalTimer`], made by [`LocalTimer::timeout`]. Neither it nor
-/// its inner future need be `Send`. Otherwise it is [`TimeoutFuture`](crate::TimeoutFuture).
+/// its inner future need be `Send`. Without its driver it ends at once, and
+/// [says so](crate::Elapsed::is_shutdown), also if it is first polled then. Otherwise it is
+/// [`TimeoutFuture`](crate::TimeoutFuture).
 pub type LocalTimeoutFuture<T> = crate::TimeoutFuture<T, LocalSleep>;
