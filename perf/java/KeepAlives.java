@@ -1,6 +1,3 @@
-import io.netty.util.HashedWheelTimer;
-import io.netty.util.Timeout;
-import io.netty.util.TimerTask;
 import java.util.Locale;
 import java.util.SplittableRandom;
 import java.util.concurrent.TimeUnit;
@@ -13,37 +10,36 @@ final class KeepAlives {
     private static final long STEP = 1_000_000L;
     private static final int STEPS = 10_000;
     /** One for all, in its favour. */
-    private static final TimerTask STRAY = new Waits.Own(0);
+    private static final Task STRAY = new Waits.Own(0);
 
     private KeepAlives() { }
 
-    /** Netty has no reset: it is a cancel and a new timeout. */
-    static void run(NettyCase run) throws Exception {
-        HashedWheelTimer timer = run.timer();
+    static void run(TimerCase run) throws Exception {
+        Peer timer = run.timer();
         timer.start();
         int timeouts = run.of(TIMEOUTS);
-        Timeout[] handles = new Timeout[timeouts];
+        Object[] handles = new Object[timeouts];
         // As if they had been reset last over the ten seconds before.
         SplittableRandom random = new SplittableRandom(0);
         for (int i = 0; i < timeouts; i++) {
             long delay = random.nextLong(5_000_000L, 15_000_000L);
-            handles[i] = timer.newTimeout(STRAY, delay, TimeUnit.MICROSECONDS);
+            handles[i] = timer.schedule(STRAY, delay, TimeUnit.MICROSECONDS);
         }
-        NettyCase.settle(timer);
+        TimerCase.settle(timer);
         int[] order = shuffled(timeouts);
         int steps = (int) (STEPS * run.pace);
         // A second, in which each is reset, and the compiler has its time.
         int place = reset(timer, handles, order, 0, STEPS_A_SECOND);
 
-        long cpu = NettyCase.cpuNanos();
-        long workerCpu = NettyCase.timersCpuNanos();
-        long wakeups = NettyCase.timersWakeups();
+        long cpu = TimerCase.cpuNanos();
+        long workerCpu = TimerCase.cpuNanosOf(timer);
+        long wakeups = TimerCase.wakeupsOf(timer);
         long since = System.nanoTime();
         reset(timer, handles, order, place, steps);
         double took = (System.nanoTime() - since) / 1e9;
-        run.metrics.put("cpu_s", (NettyCase.cpuNanos() - cpu) / 1e9);
-        run.metrics.put("worker_cpu_s", (NettyCase.timersCpuNanos() - workerCpu) / 1e9);
-        run.metrics.put("wakeups", (double) (NettyCase.timersWakeups() - wakeups));
+        run.metrics.put("cpu_s", (TimerCase.cpuNanos() - cpu) / 1e9);
+        run.metrics.put("worker_cpu_s", (TimerCase.cpuNanosOf(timer) - workerCpu) / 1e9);
+        run.metrics.put("wakeups", (double) (TimerCase.wakeupsOf(timer) - wakeups));
         run.metrics.put("pool_cpu_s", 0.0);
         run.metrics.put("pool_wakeups", 0.0);
         run.metrics.put("pool_threads", 0.0);
@@ -70,7 +66,7 @@ final class KeepAlives {
     }
 
     /** Resets a thousandth of them in each step; returns where in the order it has come to. */
-    private static int reset(HashedWheelTimer timer, Timeout[] handles, int[] order, int from, int steps) {
+    private static int reset(Peer timer, Object[] handles, int[] order, int from, int steps) {
         int batch = (handles.length + STEPS_A_SECOND - 1) / STEPS_A_SECOND;
         int at = from;
         int refused = 0;
@@ -79,10 +75,10 @@ final class KeepAlives {
             for (int i = 0; i < batch; i++) {
                 int place = order[at];
                 at = at + 1 == order.length ? 0 : at + 1;
-                if (!handles[place].cancel()) {
+                if (!timer.cancel(handles[place])) {
                     refused++;
                 }
-                handles[place] = timer.newTimeout(STRAY, 15, TimeUnit.SECONDS);
+                handles[place] = timer.schedule(STRAY, 15, TimeUnit.SECONDS);
             }
             for (long left; (left = since + step * STEP - System.nanoTime()) > 0;) {
                 LockSupport.parkNanos(left);

@@ -1,5 +1,3 @@
-import io.netty.util.HashedWheelTimer;
-import io.netty.util.Timeout;
 import java.util.SplittableRandom;
 import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.TimeUnit;
@@ -27,7 +25,7 @@ final class Loops {
         double cpuNanos;
         double millionsASecond;
 
-        void report(NettyCase run) {
+        void report(TimerCase run) {
             run.metrics.put("ns", nanos);
             run.metrics.put("cpu_ns", cpuNanos);
             run.metrics.put("mops", millionsASecond);
@@ -35,7 +33,7 @@ final class Loops {
     }
 
     /** Runs the work on all producers at once; CPU is counted until the worker has taken in what it was given. */
-    static Lap race(HashedWheelTimer timer, int producers, int operationsEach, Prepare prepare) throws Exception {
+    static Lap race(Peer timer, int producers, int operationsEach, Prepare prepare) throws Exception {
         CyclicBarrier ready = new CyclicBarrier(producers + 1);
         CyclicBarrier start = new CyclicBarrier(producers + 1);
         CyclicBarrier done = new CyclicBarrier(producers + 1);
@@ -62,11 +60,11 @@ final class Loops {
             thread.start();
         }
         ready.await();
-        long cpu = NettyCase.cpuNanos();
+        long cpu = TimerCase.cpuNanos();
         start.await();
         done.await();
-        NettyCase.settle(timer);
-        cpu = NettyCase.cpuNanos() - cpu;
+        TimerCase.settle(timer);
+        cpu = TimerCase.cpuNanos() - cpu;
         read.await();
         long sum = 0;
         long first = Long.MAX_VALUE;
@@ -93,36 +91,36 @@ final class Loops {
         return delays;
     }
 
-    static HashedWheelTimer schedule(NettyCase run, int each) throws Exception {
-        HashedWheelTimer timer = run.timer();
+    static Peer schedule(TimerCase run, int each) throws Exception {
+        Peer timer = run.timer();
         timer.start();
         race(timer, run.producers, each, producer -> {
             long[] delays = delays(each, producer);
-            Timeout[] handles = new Timeout[each];
+            Object[] handles = new Object[each];
             return () -> {
                 for (int i = 0; i < each; i++) {
-                    handles[i] = timer.newTimeout(NettyCase.NOTHING, delays[i], TimeUnit.MICROSECONDS);
+                    handles[i] = timer.schedule(TimerCase.NOTHING, delays[i], TimeUnit.MICROSECONDS);
                 }
             };
         }).report(run);
         return timer;
     }
 
-    static HashedWheelTimer ring(NettyCase run, int steps) throws Exception {
-        HashedWheelTimer timer = run.timer();
+    static Peer ring(TimerCase run, int steps) throws Exception {
+        Peer timer = run.timer();
         timer.start();
         race(timer, run.producers, steps, producer -> {
-            Timeout[] ring = new Timeout[RING];
+            Object[] ring = new Object[RING];
             for (int i = 0; i < RING; i++) {
-                ring[i] = timer.newTimeout(NettyCase.NOTHING, 60, TimeUnit.SECONDS);
+                ring[i] = timer.schedule(TimerCase.NOTHING, 60, TimeUnit.SECONDS);
             }
             return () -> {
                 int cancelled = 0;
                 for (int step = 0, place = 0; step < steps; step++) {
-                    if (ring[place].cancel()) {
+                    if (timer.cancel(ring[place])) {
                         cancelled++;
                     }
-                    ring[place] = timer.newTimeout(NettyCase.NOTHING, 60, TimeUnit.SECONDS);
+                    ring[place] = timer.schedule(TimerCase.NOTHING, 60, TimeUnit.SECONDS);
                     place = place + 1 == RING ? 0 : place + 1;
                 }
                 if (cancelled != steps) {
@@ -133,17 +131,16 @@ final class Loops {
         return timer;
     }
 
-    /** Netty has no reset: it is a cancel and a new timeout. */
-    static HashedWheelTimer reset(NettyCase run, int resets) throws Exception {
-        HashedWheelTimer timer = run.timer();
+    static Peer reset(TimerCase run, int resets) throws Exception {
+        Peer timer = run.timer();
         timer.start();
         int keepAlives = run.of(KEEP_ALIVES);
         race(timer, run.producers, resets, producer -> {
-            Timeout[] handles = new Timeout[keepAlives];
+            Object[] handles = new Object[keepAlives];
             for (int i = 0; i < keepAlives; i++) {
-                handles[i] = timer.newTimeout(NettyCase.NOTHING, 60, TimeUnit.SECONDS);
+                handles[i] = timer.schedule(TimerCase.NOTHING, 60, TimeUnit.SECONDS);
             }
-            NettyCase.settle(timer);
+            TimerCase.settle(timer);
             SplittableRandom random = new SplittableRandom(producer);
             int[] order = new int[ORDER];
             for (int i = 0; i < ORDER; i++) {
@@ -153,10 +150,10 @@ final class Loops {
                 int refused = 0;
                 for (int i = 0; i < resets; i++) {
                     int place = order[i & (ORDER - 1)];
-                    if (!handles[place].cancel()) {
+                    if (!timer.cancel(handles[place])) {
                         refused++;
                     }
-                    handles[place] = timer.newTimeout(NettyCase.NOTHING, 60, TimeUnit.SECONDS);
+                    handles[place] = timer.schedule(TimerCase.NOTHING, 60, TimeUnit.SECONDS);
                 }
                 if (refused != 0) {
                     throw new IllegalStateException(refused + " were not cancelled, and none was due");

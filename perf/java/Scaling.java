@@ -1,5 +1,3 @@
-import io.netty.util.HashedWheelTimer;
-import io.netty.util.Timeout;
 import java.util.SplittableRandom;
 import java.util.concurrent.TimeUnit;
 
@@ -12,24 +10,24 @@ final class Scaling {
 
     private Scaling() { }
 
-    static void pending(NettyCase run, int timeouts) throws Exception {
+    static void pending(TimerCase run, int timeouts) throws Exception {
         rounds(run, Math.min(timeouts, 100_000)).stop();
         System.gc();
         rounds(run, timeouts);
     }
 
-    private static HashedWheelTimer rounds(NettyCase run, int timeouts) throws Exception {
+    private static Peer rounds(TimerCase run, int timeouts) throws Exception {
         int batch = Math.max(1, Math.min(timeouts / 10, BATCH));
         int operations = run.of(OPERATIONS);
         int rounds = (operations + batch - 1) / batch;
-        HashedWheelTimer timer = run.timer();
+        Peer timer = run.timer();
         timer.start();
         SplittableRandom random = new SplittableRandom(0);
-        Timeout[] handles = new Timeout[timeouts];
+        Object[] handles = new Object[timeouts];
         for (int i = 0; i < timeouts; i++) {
-            handles[i] = timer.newTimeout(NettyCase.NOTHING, delay(random), TimeUnit.MICROSECONDS);
+            handles[i] = timer.schedule(TimerCase.NOTHING, delay(random), TimeUnit.MICROSECONDS);
         }
-        NettyCase.settle(timer);
+        TimerCase.settle(timer);
         long cancelling = 0;
         long scheduling = 0;
         long resetting = 0;
@@ -47,16 +45,16 @@ final class Scaling {
             shuffle(places, random);
             long since = System.nanoTime();
             for (int place : places) {
-                refused += handles[place].cancel() ? 0 : 1;
+                refused += timer.cancel(handles[place]) ? 0 : 1;
             }
             long cancelled = System.nanoTime();
             for (int i = 0; i < batch; i++) {
-                handles[places[i]] = timer.newTimeout(NettyCase.NOTHING, delays[i], TimeUnit.MICROSECONDS);
+                handles[places[i]] = timer.schedule(TimerCase.NOTHING, delays[i], TimeUnit.MICROSECONDS);
             }
             long scheduled = System.nanoTime();
             for (int place : others) {
-                refused += handles[place].cancel() ? 0 : 1;
-                handles[place] = timer.newTimeout(NettyCase.NOTHING, 120, TimeUnit.SECONDS);
+                refused += timer.cancel(handles[place]) ? 0 : 1;
+                handles[place] = timer.schedule(TimerCase.NOTHING, 120, TimeUnit.SECONDS);
             }
             resetting += System.nanoTime() - scheduled;
             cancelling += cancelled - since;
@@ -87,7 +85,7 @@ final class Scaling {
         }
     }
 
-    static void producers(NettyCase run) throws Exception {
+    static void producers(TimerCase run) throws Exception {
         int each = (run.of(TIMEOUTS) + run.producers - 1) / run.producers;
         // Once beforehand, for the compiler.
         races(run, Math.max(each / 4, 1));
@@ -95,36 +93,36 @@ final class Scaling {
         races(run, each);
     }
 
-    private static void races(NettyCase run, int each) throws Exception {
-        HashedWheelTimer[] timers = {run.timer(), run.timer(), run.timer()};
-        for (HashedWheelTimer timer : timers) {
+    private static void races(TimerCase run, int each) throws Exception {
+        Peer[] timers = {run.timer(), run.timer(), run.timer()};
+        for (Peer timer : timers) {
             timer.start();
         }
         Loops.Lap scheduled = Loops.race(timers[0], run.producers, each, producer -> {
             long[] delays = Loops.delays(each, producer);
-            Timeout[] handles = new Timeout[each];
+            Object[] handles = new Object[each];
             return () -> fill(timers[0], handles, delays);
         });
         timers[0].stop();
         Loops.Lap reset = Loops.race(timers[1], run.producers, each * RESETS, producer -> {
-            Timeout[] handles = new Timeout[each];
+            Object[] handles = new Object[each];
             int[] order = filled(timers[1], handles, producer);
             return () -> {
                 for (int turn = 0; turn < RESETS; turn++) {
                     for (int place : order) {
-                        handles[place].cancel();
-                        handles[place] = timers[1].newTimeout(NettyCase.NOTHING, 60, TimeUnit.SECONDS);
+                        timers[1].cancel(handles[place]);
+                        handles[place] = timers[1].schedule(TimerCase.NOTHING, 60, TimeUnit.SECONDS);
                     }
                 }
             };
         });
         timers[1].stop();
         Loops.Lap cancelled = Loops.race(timers[2], run.producers, each, producer -> {
-            Timeout[] handles = new Timeout[each];
+            Object[] handles = new Object[each];
             int[] order = filled(timers[2], handles, producer);
             return () -> {
                 for (int place : order) {
-                    if (!handles[place].cancel()) {
+                    if (!timers[2].cancel(handles[place])) {
                         throw new IllegalStateException("one was not cancelled, and none was due");
                     }
                 }
@@ -139,15 +137,15 @@ final class Scaling {
         run.metrics.put("reset_ns", reset.nanos);
     }
 
-    private static void fill(HashedWheelTimer timer, Timeout[] handles, long[] delays) {
+    private static void fill(Peer timer, Object[] handles, long[] delays) {
         for (int i = 0; i < handles.length; i++) {
-            handles[i] = timer.newTimeout(NettyCase.NOTHING, delays[i], TimeUnit.MICROSECONDS);
+            handles[i] = timer.schedule(TimerCase.NOTHING, delays[i], TimeUnit.MICROSECONDS);
         }
     }
 
-    private static int[] filled(HashedWheelTimer timer, Timeout[] handles, int producer) throws InterruptedException {
+    private static int[] filled(Peer timer, Object[] handles, int producer) throws InterruptedException {
         fill(timer, handles, Loops.delays(handles.length, producer));
-        NettyCase.settle(timer);
+        TimerCase.settle(timer);
         int[] order = new int[handles.length];
         for (int i = 0; i < order.length; i++) {
             order[i] = i;

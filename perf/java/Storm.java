@@ -1,6 +1,3 @@
-import io.netty.util.HashedWheelTimer;
-import io.netty.util.Timeout;
-import io.netty.util.TimerTask;
 import java.util.Arrays;
 import java.util.SplittableRandom;
 import java.util.concurrent.CyclicBarrier;
@@ -13,11 +10,11 @@ final class Storm {
     private static final long STEP = 1_000_000L;
     private static final long LENGTH = 3_000 * STEP;
     /** One for all that are not to run, in its favour. */
-    private static final TimerTask STRAY = new Waits.Own(0);
+    private static final Task STRAY = new Waits.Own(0);
 
     private Storm() { }
 
-    static void run(NettyCase run) throws Exception {
+    static void run(TimerCase run) throws Exception {
         // A short one first, for the compiler; a timer of its own.
         long length = (long) (LENGTH * run.pace);
         storm(run, length / 3);
@@ -25,8 +22,8 @@ final class Storm {
         storm(run, length);
     }
 
-    private static void storm(NettyCase run, long length) throws Exception {
-        HashedWheelTimer timer = run.timer();
+    private static void storm(TimerCase run, long length) throws Exception {
+        Peer timer = run.timer();
         timer.start();
         int each = run.of(TIMEOUTS) / run.producers;
         int strays = Waits.Own.strays;
@@ -35,13 +32,13 @@ final class Storm {
         CyclicBarrier over = new CyclicBarrier(run.producers + 1);
         long[] until = {0};
         double[] rates = new double[run.producers];
-        Timeout[][] all = new Timeout[run.producers][each];
+        Object[][] all = new Object[run.producers][each];
         for (int producer = 0; producer < run.producers; producer++) {
             int number = producer;
             started("producer", () -> {
-                Timeout[] handles = all[number];
+                Object[] handles = all[number];
                 for (int i = 0; i < each; i++) {
-                    handles[i] = timer.newTimeout(STRAY, 60, TimeUnit.SECONDS);
+                    handles[i] = timer.schedule(STRAY, 60, TimeUnit.SECONDS);
                 }
                 filled.await();
                 start.await();
@@ -50,18 +47,18 @@ final class Storm {
             });
         }
         filled.await();
-        NettyCase.settle(timer);
+        TimerCase.settle(timer);
 
         int due = (int) (length / STEP);
         Waits.Recorder recorder = new Waits.Recorder(due, true);
         SplittableRandom random = new SplittableRandom(0);
         long first = System.nanoTime() + 50_000_000L;
-        Timeout[] handles = new Timeout[due];
+        Object[] handles = new Object[due];
         for (int i = 0; i < due; i++) {
             // Where in its step is random.
             recorder.deadlines[i] = first + i * STEP + random.nextLong(STEP);
             long delay = recorder.deadlines[i] - System.nanoTime();
-            handles[i] = timer.newTimeout(recorder.task(i), delay, TimeUnit.NANOSECONDS);
+            handles[i] = timer.schedule(recorder.task(i), delay, TimeUnit.NANOSECONDS);
         }
         until[0] = recorder.deadlines[due - 1];
         long[] asleep = new long[due];
@@ -82,16 +79,16 @@ final class Storm {
     }
 
     /** Round after round cancels each and schedules another; returns millions a second. */
-    private static double turn(HashedWheelTimer timer, Timeout[] handles, long until) {
+    private static double turn(Peer timer, Object[] handles, long until) {
         long since = System.nanoTime();
         long turns = 0;
         long refused = 0;
         while (System.nanoTime() < until) {
             for (int i = 0; i < handles.length; i++) {
-                if (!handles[i].cancel()) {
+                if (!timer.cancel(handles[i])) {
                     refused++;
                 }
-                handles[i] = timer.newTimeout(STRAY, 60, TimeUnit.SECONDS);
+                handles[i] = timer.schedule(STRAY, 60, TimeUnit.SECONDS);
             }
             turns += handles.length;
         }
@@ -111,7 +108,7 @@ final class Storm {
         }
     }
 
-    private static void report(NettyCase run, Waits.Recorder recorder, long[] asleep) {
+    private static void report(TimerCase run, Waits.Recorder recorder, long[] asleep) {
         Waits.describe(run, recorder);
         Arrays.sort(asleep);
         run.metrics.put("asleep_p50_ms", Waits.at(asleep, 0.5));

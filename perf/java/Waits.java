@@ -1,6 +1,3 @@
-import io.netty.util.HashedWheelTimer;
-import io.netty.util.Timeout;
-import io.netty.util.TimerTask;
 import java.util.Arrays;
 import java.util.Locale;
 import java.util.SplittableRandom;
@@ -33,8 +30,8 @@ final class Waits {
             left = total;
         }
 
-        TimerTask task(int number) {
-            return timeout -> run(number);
+        Task task(int number) {
+            return () -> run(number);
         }
 
         void run(int number) {
@@ -66,36 +63,36 @@ final class Waits {
         }
     }
 
-    static void lateness(NettyCase run, int due, int beside) throws Exception {
+    static void lateness(TimerCase run, int due, int beside) throws Exception {
         // Compiles what expires timeouts; a timer of its own.
-        HashedWheelTimer warm = run.timer();
+        Peer warm = run.timer();
         Recorder first = new Recorder(run.of(100_000), true);
         for (int i = 0; i < first.runs.length; i++) {
             first.deadlines[i] = System.nanoTime();
-            warm.newTimeout(first.task(i), i, TimeUnit.MICROSECONDS);
+            warm.schedule(first.task(i), i, TimeUnit.MICROSECONDS);
         }
         first.await(System.nanoTime() + 10_000_000_000L);
         warm.stop();
 
-        HashedWheelTimer timer = run.timer();
+        Peer timer = run.timer();
         timer.start();
         SplittableRandom random = new SplittableRandom(0);
-        Timeout[] others = new Timeout[beside];
+        Object[] others = new Object[beside];
         for (int i = 0; i < beside; i++) {
-            others[i] = timer.newTimeout(new Own(i), random.nextLong(30_000_000L, 60_000_000L), TimeUnit.MICROSECONDS);
+            others[i] = timer.schedule(new Own(i), random.nextLong(30_000_000L, 60_000_000L), TimeUnit.MICROSECONDS);
         }
-        NettyCase.settle(timer);
+        TimerCase.settle(timer);
         int timeouts = run.of(due);
         Recorder recorder = new Recorder(timeouts, true);
-        Timeout[] handles = new Timeout[timeouts];
-        long cpu = NettyCase.cpuNanos();
+        Object[] handles = new Object[timeouts];
+        long cpu = TimerCase.cpuNanos();
         for (int i = 0; i < timeouts; i++) {
             long delay = (long) (random.nextLong(1_000_000L, 3_000_000L) * run.pace);
             recorder.deadlines[i] = System.nanoTime() + delay * 1_000;
-            handles[i] = timer.newTimeout(recorder.task(i), delay, TimeUnit.MICROSECONDS);
+            handles[i] = timer.schedule(recorder.task(i), delay, TimeUnit.MICROSECONDS);
         }
         recorder.await(System.nanoTime() + 30_000_000_000L);
-        cpu = NettyCase.cpuNanos() - cpu;
+        cpu = TimerCase.cpuNanos() - cpu;
         Thread.sleep(20);
         describe(run, recorder);
         if (Own.strays > 0) {
@@ -106,7 +103,7 @@ final class Waits {
         keep(others);
     }
 
-    static void describe(NettyCase run, Recorder recorder) {
+    static void describe(TimerCase run, Recorder recorder) {
         int ran = recorder.count(1);
         int early = 0;
         long[] late = new long[ran];
@@ -140,7 +137,7 @@ final class Waits {
     }
 
     /** A task of its own for each timeout: a pointer and a number. */
-    static final class Own implements TimerTask {
+    static final class Own implements Task {
         /** How many ran that were not to run; only the timer's thread writes. */
         static volatile int strays;
         final Class<?> pointer = Waits.class;
@@ -151,26 +148,27 @@ final class Waits {
         }
 
         @Override
-        public void run(Timeout timeout) {
+        public void run() {
             strays++;
         }
     }
 
-    static void memory(NettyCase run, int timeouts) throws Exception {
-        HashedWheelTimer timer = run.timer();
+    static void memory(TimerCase run, int timeouts) throws Exception {
+        Peer timer = run.timer();
         timer.start();
-        NettyCase.settle(timer);
+        TimerCase.settle(timer);
         System.gc();
         Runtime java = Runtime.getRuntime();
-        long resident = NettyCase.resident();
+        // First, as what a thread allocates in is used as a whole.
         long heap = java.totalMemory() - java.freeMemory();
+        long resident = TimerCase.resident();
         SplittableRandom random = new SplittableRandom(0);
-        Timeout[] handles = new Timeout[timeouts];
+        Object[] handles = new Object[timeouts];
         for (int i = 0; i < timeouts; i++) {
-            handles[i] = timer.newTimeout(new Own(i), random.nextLong(600_000_000L, 630_000_000L), TimeUnit.MICROSECONDS);
+            handles[i] = timer.schedule(new Own(i), random.nextLong(600_000_000L, 630_000_000L), TimeUnit.MICROSECONDS);
         }
-        NettyCase.settle(timer);
-        resident = NettyCase.resident() - resident;
+        TimerCase.settle(timer);
+        resident = TimerCase.resident() - resident;
         // What is resident depends on when the collector last ran; what is used does not, and is the lesser.
         System.gc();
         heap = java.totalMemory() - java.freeMemory() - heap;
@@ -182,48 +180,48 @@ final class Waits {
         keep(handles);
     }
 
-    static void idle(NettyCase run, int timeouts) throws Exception {
-        HashedWheelTimer timer = run.timer();
+    static void idle(TimerCase run, int timeouts) throws Exception {
+        Peer timer = run.timer();
         timer.start();
         SplittableRandom random = new SplittableRandom(0);
-        Timeout[] handles = new Timeout[timeouts];
+        Object[] handles = new Object[timeouts];
         for (int i = 0; i < timeouts; i++) {
             long delay = random.nextLong(3_600_000_000L, 3_660_000_000L);
-            handles[i] = timer.newTimeout(new Own(i), delay, TimeUnit.MICROSECONDS);
+            handles[i] = timer.schedule(new Own(i), delay, TimeUnit.MICROSECONDS);
         }
-        NettyCase.settle(timer);
+        TimerCase.settle(timer);
         Thread.sleep((long) (500 * run.pace));
-        long cpu = NettyCase.cpuNanos();
-        long before = NettyCase.wakeups();
+        long cpu = TimerCase.cpuNanos();
+        long before = TimerCase.wakeups();
         Thread.sleep((long) (5_000 * run.pace));
-        run.metrics.put("wakeups", (double) (NettyCase.wakeups() - before));
-        run.metrics.put("cpu_ms", (NettyCase.cpuNanos() - cpu) / 1e6);
+        run.metrics.put("wakeups", (double) (TimerCase.wakeups() - before));
+        run.metrics.put("cpu_ms", (TimerCase.cpuNanos() - cpu) / 1e6);
         keep(handles);
     }
 
     /** With a clock, each task reads it, and keeps how late it is. */
-    static void burst(NettyCase run, int tasks, boolean clock) throws Exception {
+    static void burst(TimerCase run, int tasks, boolean clock) throws Exception {
         // Twice beforehand, for the compiler.
         double ms = 0;
         long cpu = 0;
         for (int turn = 0; turn < 3; turn++) {
-            HashedWheelTimer timer = run.timer();
+            Peer timer = run.timer();
             timer.start();
             Recorder recorder = new Recorder(tasks, clock);
             long deadline = System.nanoTime() + 500_000_000L + 3_000L * tasks;
             Arrays.fill(recorder.deadlines, deadline);
-            Timeout[] handles = new Timeout[tasks];
+            Object[] handles = new Object[tasks];
             for (int i = 0; i < tasks; i++) {
-                handles[i] = timer.newTimeout(recorder.task(i), deadline - System.nanoTime(), TimeUnit.NANOSECONDS);
+                handles[i] = timer.schedule(recorder.task(i), deadline - System.nanoTime(), TimeUnit.NANOSECONDS);
             }
             if (System.nanoTime() >= deadline) {
                 throw new IllegalStateException("this machine is too slow: the deadline had passed");
             }
-            cpu = NettyCase.cpuNanos();
+            cpu = TimerCase.cpuNanos();
             if (!recorder.await(deadline + 60_000_000_000L) || recorder.count(2) > 0) {
                 throw new IllegalStateException("not all ran once");
             }
-            cpu = NettyCase.cpuNanos() - cpu;
+            cpu = TimerCase.cpuNanos() - cpu;
             ms = Math.max(recorder.lastRan - deadline, 0) / 1e6;
             keep(handles);
             timer.stop();

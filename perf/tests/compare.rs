@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_tourbillon-perf");
-const SMALL: [&str; 6] = ["--scale", "0.0001", "--pace", "0.2", "--netty", "/nonexistent"];
+const SMALL: [&str; 6] = ["--scale", "0.0001", "--pace", "0.2", "--peers", "/nonexistent"];
 
 fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
@@ -56,7 +56,7 @@ fn each_run_is_there_with_its_tag_and_the_medians_with_their_ratios() {
     let netty = row(&report, "w2", "netty");
     assert!(netty["not_measured"].as_str().is_some_and(|why| why.contains("scripts/peers")), "{netty}");
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains("netty: not measured: no NettyCase.class"), "{text}");
+    assert!(text.contains("netty: not measured: no TimerCase.class"), "{text}");
 }
 
 #[test]

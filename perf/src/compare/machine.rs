@@ -28,7 +28,7 @@ pub(crate) struct Machine {
     pub(crate) crates: BTreeMap<String, String>,
 }
 
-const CRATES: [&str; 8] = [
+const CRATES: [&str; 10] = [
     "tourbillon",
     "tokio",
     "tokio-util",
@@ -36,7 +36,9 @@ const CRATES: [&str; 8] = [
     "async-io",
     "hierarchical_hash_wheel_timer",
     "nexus-timer",
+    "bitwheel",
     "hashed_wheel_timer",
+    "io-uring",
 ];
 
 impl Machine {

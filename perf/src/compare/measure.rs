@@ -48,6 +48,12 @@ pub(crate) fn measure(name: Name, job: &Job) -> Result<Line> {
         #[cfg(feature = "peers")]
         Name::NexusRounds => workloads::run::<systems::nexus::WheelsInRounds>(job),
         #[cfg(feature = "peers")]
+        Name::NexusQueue => workloads::run::<systems::nexus_queue::Queues>(job),
+        #[cfg(feature = "peers")]
+        Name::Bitwheel => workloads::run::<systems::bitwheel::Wheels>(job),
+        #[cfg(all(feature = "peers", target_os = "linux"))]
+        Name::IoUring => workloads::run::<systems::io_uring::Rings>(job),
+        #[cfg(feature = "peers")]
         Name::HashedWheel => workloads::run::<systems::hashed::Hashed>(job),
         _ => bail!("{name} is not part of this program"),
     }?;

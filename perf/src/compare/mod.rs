@@ -1,8 +1,9 @@
 //! Tourbillon beside other timers: W1 to W11, in one run.
 //!
 //! Every run of every case is a process of its own: this program with the hidden job `case`, or a
-//! Java program. The systems take turns. Before each run two threads play ping-pong with a cache
-//! line, because on a shared or virtual machine the time between two cores varies most.
+//! program in another language. The systems take turns. Before each run two threads play ping-pong
+//! with a cache line, because on a shared or virtual machine the time between two cores varies
+//! most.
 
 mod cases;
 mod child;
@@ -12,9 +13,9 @@ mod line;
 pub(crate) mod machine;
 mod measure;
 mod metrics;
-mod netty;
 mod orchestra;
 mod ping_pong;
+mod programs;
 mod race;
 mod recorder;
 pub(crate) mod report;
@@ -51,7 +52,7 @@ pub(crate) struct CompareArgs {
     cases: Vec<String>,
 
     /// Only these systems, separated by commas [default: all that this program was built with, and
-    /// Netty; not tourbillon-2-shards, -8-shards and -unpinned]
+    /// those in programs of their own; not tourbillon-2-shards, -8-shards and -unpinned]
     #[arg(long, value_name = "SYSTEMS", value_enum, value_delimiter = ',')]
     systems: Vec<Name>,
 
@@ -72,9 +73,10 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "NAME=PATH", value_parser = parse_build)]
     build: Vec<(String, PathBuf)>,
 
-    /// Where scripts/peers has put the Java program [default: target/peers of the repository]
+    /// Where scripts/peers has put the other timers' programs [default: target/peers of the
+    /// repository]
     #[arg(long, value_name = "FOLDER")]
-    netty: Option<PathBuf>,
+    peers: Option<PathBuf>,
 
     #[command(flatten)]
     size: SizeArgs,
@@ -120,7 +122,9 @@ w1 to w3 and w9 are measured with 1 and with 2 producers. In w6 all systems are 
 there is one at a time.
 All of the default takes some 22 minutes, `all` far longer.
 
-The other timers need the feature `peers`; Netty needs scripts/peers to have been run.
+The timers that are Rust crates need the feature `peers`. Netty 4.1 and scheduled-thread-pool need
+scripts/peers to have been run; netty-4.2, netty-4.2-512, fork-join-pool and go need
+scripts/peers --newer. What is not there is shown as not measured.
 
 Examples:
   cargo run --release -p tourbillon-perf --features peers -- compare --json run.json
@@ -185,12 +189,12 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Report> {
     let cases = chosen_cases(&args.cases)?;
     let orchestra = if args.build.is_empty() {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
-        Orchestra::of_systems(program, &args.systems, args.netty.as_deref())
+        Orchestra::of_systems(program, &args.systems, args.peers.as_deref())
     } else {
         Orchestra::of_builds(&args.build)
     };
     if !cfg!(feature = "peers") && args.build.is_empty() {
-        eprintln!("Only Tourbillon, a heap of our own, and Netty: for the others build with --features peers.");
+        eprintln!("Without the timers that are Rust crates: for them build with --features peers.");
     }
     let report = orchestra.play(&cases, args.repeat, |case, producers| args.size.job(case, producers));
     table::print(&report);

@@ -9,8 +9,8 @@ use super::cases::{Case, Work};
 use super::child;
 use super::job::Job;
 use super::machine::Machine;
-use super::netty::Netty;
 use super::ping_pong::round_trip;
+use super::programs::{Folder, Program};
 use super::report::{Report, Run, RunResult, TableOf, Tried};
 use super::statistics::NEAR_NS;
 use super::systems::names::{How, Name, SYSTEMS};
@@ -29,27 +29,28 @@ struct Player {
 
 #[derive(Debug)]
 enum Stage {
-    Program(PathBuf),
-    Netty { slots: u32 },
+    /// This program, or another build of it.
+    Build(PathBuf),
+    Program(Program),
 }
 
 /// All that are compared; the first is the reference.
 #[derive(Debug)]
 pub(crate) struct Orchestra {
     players: Vec<Player>,
-    netty: Result<Netty, String>,
 }
 
 impl Orchestra {
-    /// Systems, each in this program or in Java; all, if none is named.
-    pub(crate) fn of_systems(program: PathBuf, named: &[Name], classes: Option<&Path>) -> Self {
-        let netty = Netty::find(classes);
+    /// Systems, each in this program or in one of its own; all, if none is named.
+    pub(crate) fn of_systems(program: PathBuf, named: &[Name], peers: Option<&Path>) -> Self {
+        let folder = Folder::new(peers);
         let player = |system: Name| {
             let stage = match system.how() {
-                How::Here => Ok(Stage::Program(program.clone())),
-                How::Peer if cfg!(feature = "peers") => Ok(Stage::Program(program.clone())),
+                How::Here => Ok(Stage::Build(program.clone())),
+                How::Peer if cfg!(feature = "peers") => Ok(Stage::Build(program.clone())),
                 How::Peer => Err("this program was built without the feature `peers`".to_owned()),
-                How::Netty { slots } => netty.as_ref().map(|_| Stage::Netty { slots }).map_err(Clone::clone),
+                How::Java(timer) => folder.java(timer).map(Stage::Program),
+                How::Native(name) => folder.native(name).map(Stage::Program),
             };
             Player { called: system.id().to_owned(), system, stage }
         };
@@ -57,7 +58,7 @@ impl Orchestra {
         let there =
             |system: &Name| !system.waits_to_be_named() && (cfg!(feature = "peers") || system.how() != How::Peer);
         let wanted = |system: &Name| if named.is_empty() { there(system) } else { named.contains(system) };
-        Self { players: SYSTEMS.into_iter().filter(wanted).map(player).collect(), netty }
+        Self { players: SYSTEMS.into_iter().filter(wanted).map(player).collect() }
     }
 
     /// Tourbillon in several builds of this program.
@@ -65,9 +66,9 @@ impl Orchestra {
         let player = |(called, program): &(String, PathBuf)| Player {
             called: called.clone(),
             system: Name::Tourbillon,
-            stage: Ok(Stage::Program(program.clone())),
+            stage: Ok(Stage::Build(program.clone())),
         };
-        Self { players: builds.iter().map(player).collect(), netty: Err(String::new()) }
+        Self { players: builds.iter().map(player).collect() }
     }
 
     /// Measures everything.
@@ -149,14 +150,13 @@ impl Orchestra {
     fn measure(&self, job: &Job, repetition: usize, ping_pong_ns: Option<f64>, tried: &mut Tried) {
         let Some(player) = self.players.iter().find(|player| player.called == tried.system) else { return };
         let (None, Ok(stage)) = (&tried.cannot, &player.stage) else { return };
-        let command = match (stage, &self.netty) {
-            (Stage::Program(path), _) => {
+        let command = match stage {
+            Stage::Build(path) => {
                 let mut command = Command::new(path);
                 command.args(["case", "--system", player.system.id()]);
                 command
             }
-            (Stage::Netty { slots }, Ok(netty)) => netty.command(player.system.id(), *slots, job),
-            (Stage::Netty { .. }, Err(_)) => return,
+            Stage::Program(program) => program.command(player.system.id(), job),
         };
         let since = Instant::now();
         let result = match child::measure(command, job, PATIENCE) {
@@ -173,7 +173,7 @@ impl Orchestra {
 impl Player {
     fn explained(&self) -> (String, String) {
         let explained = match &self.stage {
-            Ok(Stage::Program(path)) if self.called != self.system.id() => path.display().to_string(),
+            Ok(Stage::Build(path)) if self.called != self.system.id() => path.display().to_string(),
             _ => self.system.explained().to_owned(),
         };
         (self.called.clone(), explained)

@@ -277,7 +277,7 @@ mod tests {
         };
         let w2 = texts("w2");
         assert!(
-            ["Tourbillon", "Netty", "odd <name> & \"more\"", "30 ns", "100 ns (×3.33)"]
+            ["Tourbillon", "Netty 4.1", "odd <name> & \"more\"", "30 ns", "100 ns (×3.33)"]
                 .iter()
                 .all(|text| w2.iter().any(|one| one == text)),
             "{w2:?}"
@@ -288,13 +288,13 @@ mod tests {
         assert!(["ms after the deadline", "3 ms"].iter().all(|text| burst.iter().any(|one| one == text)), "{burst:?}");
         let lateness = texts("lateness-w4");
         for text in
-            ["50 %", "90 %", "99 %", "99.9 %", "99.99 %", "Tourbillon", "Netty", "hashed_wheel_timer, 12 % early"]
+            ["50 %", "90 %", "99 %", "99.9 %", "99.99 %", "Tourbillon", "Netty 4.1", "hashed_wheel_timer, 12 % early"]
         {
             assert!(lateness.iter().any(|one| one == text), "no {text} in {lateness:?}");
         }
         let pending = texts("pending-reset");
         assert!(
-            ["10 K", "1 M", "Tourbillon", "Netty"].iter().all(|text| pending.iter().any(|one| one == text)),
+            ["10 K", "1 M", "Tourbillon", "Netty 4.1"].iter().all(|text| pending.iter().any(|one| one == text)),
             "{pending:?}"
         );
     }

@@ -65,7 +65,7 @@ const SPARE: [RGBColor; 4] = [VERMILION, GREEN, PURPLE, OLIVE];
 
 type Known = (&'static str, &'static str, Kind, RGBColor, Dot, bool, Option<&'static str>);
 
-const KNOWN: [Known; 24] = [
+const KNOWN: [Known; 32] = [
     ("tourbillon", "Tourbillon", Kind::Ours, OURS, Dot::Circle, false, Some("tourbillon")),
     ("tourbillon-driven", "Tourbillon, driven", Kind::Ours, OURS, Dot::Square, false, Some("tourbillon")),
     ("tourbillon-inline", "Tourbillon, inline", Kind::Ours, OURS, Dot::Circle, true, Some("tourbillon")),
@@ -77,8 +77,13 @@ const KNOWN: [Known; 24] = [
     ("bare-cas", "bare CAS (floor)", Kind::Floor, GREY, Dot::Square, true, None),
     ("bare-calls", "bare calls (floor)", Kind::Floor, GREY, Dot::Cross, true, None),
     ("no-timers", "no timers", Kind::Floor, GREY, Dot::Triangle, false, None),
-    ("netty", "Netty", Kind::Shared, ORANGE, Dot::Square, false, None),
-    ("netty-512", "Netty, 512 slots", Kind::Shared, ORANGE, Dot::Square, true, None),
+    ("netty", "Netty 4.1", Kind::Shared, ORANGE, Dot::Square, false, None),
+    ("netty-512", "Netty 4.1, 512 slots", Kind::Shared, ORANGE, Dot::Square, true, None),
+    ("netty-4.2", "Netty 4.2", Kind::Shared, ORANGE, Dot::Circle, false, None),
+    ("netty-4.2-512", "Netty 4.2, 512 slots", Kind::Shared, ORANGE, Dot::Circle, true, None),
+    ("fork-join-pool", "JDK 25 ForkJoinPool", Kind::Shared, VERMILION, Dot::Square, false, None),
+    ("scheduled-thread-pool", "JDK ScheduledThreadPool", Kind::Shared, VERMILION, Dot::Triangle, false, None),
+    ("go", "Go", Kind::Shared, SKY, Dot::Triangle, false, None),
     ("tokio", "tokio", Kind::Shared, GREEN, Dot::Triangle, false, Some("tokio")),
     ("tokio-timeout", "tokio, timeout", Kind::Shared, GREEN, Dot::Triangle, true, Some("tokio")),
     ("tokio-task", "tokio, a task each", Kind::Shared, GREEN, Dot::Square, true, Some("tokio")),
@@ -96,7 +101,10 @@ const KNOWN: [Known; 24] = [
     ),
     ("nexus", "nexus-timer", Kind::Owned, OLIVE, Dot::Circle, false, Some("nexus-timer")),
     ("nexus-rounds", "nexus-timer, rounds", Kind::Owned, OLIVE, Dot::Circle, true, Some("nexus-timer")),
+    ("nexus-queue", "nexus-timer, one duration", Kind::Owned, OLIVE, Dot::Square, true, Some("nexus-timer")),
+    ("bitwheel", "bitwheel", Kind::Owned, INDIGO, Dot::Circle, false, Some("bitwheel")),
     ("hashed-wheel", "hashed_wheel_timer", Kind::Shared, INDIGO, Dot::Triangle, false, Some("hashed_wheel_timer")),
+    ("io-uring", "io_uring", Kind::Owned, WINE, Dot::Cross, false, Some("io-uring")),
     ("heap", "Mutex<BinaryHeap>", Kind::Shared, GREY, Dot::Cross, false, None),
 ];
 

@@ -178,7 +178,7 @@ fn the_page_needs_no_other_file_and_says_which_plots_are_missing() {
             "not in this run (needs w8-producers)",
             "a <b>bold</b> one",
             "hashed_wheel_timer: up to 123,000 early in a run",
-            "w1, ns: Netty ×2.20",
+            "w1, ns: Netty 4.1 ×2.20",
             "tokio: a Sleep without a task",
             "a <processor>, 2 cores",
         ] {

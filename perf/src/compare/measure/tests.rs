@@ -72,7 +72,7 @@ macro_rules! every_case_of {
         fn none_is_forgotten() {
             let here = [$(Name::$name),*];
             for name in SYSTEMS {
-                assert!(here.contains(&name) || matches!(name.how(), How::Netty { .. }), "{name} has no test");
+                assert!(here.contains(&name) || matches!(name.how(), How::Java(_) | How::Native(_)), "{name} has no test");
             }
         }
     };
@@ -111,6 +111,12 @@ every_case_of! {
     nexus: Nexus,
     #[cfg(feature = "peers")]
     nexus_rounds: NexusRounds,
+    #[cfg(feature = "peers")]
+    nexus_queue: NexusQueue,
+    #[cfg(feature = "peers")]
+    bitwheel: Bitwheel,
+    #[cfg(all(feature = "peers", target_os = "linux"))]
+    io_uring: IoUring,
     #[cfg(feature = "peers")]
     hashed_wheel: HashedWheel,
 }

@@ -4,6 +4,8 @@
 #[cfg(feature = "peers")]
 pub(super) mod async_io;
 #[cfg(feature = "peers")]
+pub(super) mod bitwheel;
+#[cfg(feature = "peers")]
 pub(super) mod delay_queue;
 pub(super) mod floor;
 #[cfg(feature = "peers")]
@@ -13,9 +15,13 @@ pub(super) mod hashed;
 pub(super) mod heap;
 #[cfg(feature = "peers")]
 pub(super) mod hierarchical;
+#[cfg(all(feature = "peers", target_os = "linux"))]
+pub(super) mod io_uring;
 pub(super) mod names;
 #[cfg(feature = "peers")]
 pub(super) mod nexus;
+#[cfg(feature = "peers")]
+pub(super) mod nexus_queue;
 pub(super) mod patience;
 #[cfg(feature = "peers")]
 pub(super) mod pingora;

@@ -25,6 +25,13 @@ pub(crate) enum Name {
     Netty,
     #[value(name = "netty-512")]
     Netty512,
+    #[value(name = "netty-4.2")]
+    Netty42,
+    #[value(name = "netty-4.2-512")]
+    Netty42Slots512,
+    ForkJoinPool,
+    ScheduledThreadPool,
+    Go,
     Tokio,
     TokioTimeout,
     TokioTask,
@@ -34,7 +41,10 @@ pub(crate) enum Name {
     HierarchicalHashWheel,
     Nexus,
     NexusRounds,
+    NexusQueue,
+    Bitwheel,
     HashedWheel,
+    IoUring,
     Heap,
 }
 
@@ -45,13 +55,48 @@ pub(crate) enum How {
     Here,
     /// In this program, if it was built with the feature `peers`.
     Peer,
-    /// In the Java program, with a wheel of this many slots.
-    Netty { slots: u32 },
+    /// In the Java program.
+    Java(JavaTimer),
+    /// In a program of its own, by the name of its file.
+    Native(&'static str),
+}
+
+/// The timers of the Java program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JavaTimer {
+    /// Debian's.
+    Netty {
+        slots: u32,
+    },
+    NewerNetty {
+        slots: u32,
+    },
+    ScheduledThreadPool,
+    ForkJoinPool,
+}
+
+impl JavaTimer {
+    /// As the Java program calls it.
+    pub(crate) fn id(self) -> &'static str {
+        match self {
+            Self::Netty { .. } | Self::NewerNetty { .. } => "hashed-wheel",
+            Self::ScheduledThreadPool => "scheduled-thread-pool",
+            Self::ForkJoinPool => "fork-join-pool",
+        }
+    }
+
+    /// Of a wheel.
+    pub(crate) fn slots(self) -> Option<u32> {
+        match self {
+            Self::Netty { slots } | Self::NewerNetty { slots } => Some(slots),
+            Self::ScheduledThreadPool | Self::ForkJoinPool => None,
+        }
+    }
 }
 
 /// All, in the order in which they are shown. The first is the one that the others are compared
 /// with.
-pub(crate) const SYSTEMS: [Name; 24] = [
+pub(crate) const SYSTEMS: [Name; 32] = [
     Name::Tourbillon,
     Name::TourbillonDriven,
     Name::TourbillonInline,
@@ -65,6 +110,11 @@ pub(crate) const SYSTEMS: [Name; 24] = [
     Name::NoTimers,
     Name::Netty,
     Name::Netty512,
+    Name::Netty42,
+    Name::Netty42Slots512,
+    Name::ForkJoinPool,
+    Name::ScheduledThreadPool,
+    Name::Go,
     Name::Tokio,
     Name::TokioTimeout,
     Name::TokioTask,
@@ -74,7 +124,10 @@ pub(crate) const SYSTEMS: [Name; 24] = [
     Name::HierarchicalHashWheel,
     Name::Nexus,
     Name::NexusRounds,
+    Name::NexusQueue,
+    Name::Bitwheel,
     Name::HashedWheel,
+    Name::IoUring,
     Name::Heap,
 ];
 
@@ -95,6 +148,11 @@ impl Name {
             Self::NoTimers => "no-timers",
             Self::Netty => "netty",
             Self::Netty512 => "netty-512",
+            Self::Netty42 => "netty-4.2",
+            Self::Netty42Slots512 => "netty-4.2-512",
+            Self::ForkJoinPool => "fork-join-pool",
+            Self::ScheduledThreadPool => "scheduled-thread-pool",
+            Self::Go => "go",
             Self::Tokio => "tokio",
             Self::TokioTimeout => "tokio-timeout",
             Self::TokioTask => "tokio-task",
@@ -104,7 +162,10 @@ impl Name {
             Self::HierarchicalHashWheel => "hierarchical-hash-wheel",
             Self::Nexus => "nexus",
             Self::NexusRounds => "nexus-rounds",
+            Self::NexusQueue => "nexus-queue",
+            Self::Bitwheel => "bitwheel",
             Self::HashedWheel => "hashed-wheel",
+            Self::IoUring => "io-uring",
             Self::Heap => "heap",
         }
     }
@@ -123,8 +184,13 @@ impl Name {
             | Self::BareCalls
             | Self::Heap => How::Here,
             // A server needs a runtime, and that is a peer's.
-            Self::Netty => How::Netty { slots: 65_536 },
-            Self::Netty512 => How::Netty { slots: 512 },
+            Self::Netty => How::Java(JavaTimer::Netty { slots: 65_536 }),
+            Self::Netty512 => How::Java(JavaTimer::Netty { slots: 512 }),
+            Self::Netty42 => How::Java(JavaTimer::NewerNetty { slots: 65_536 }),
+            Self::Netty42Slots512 => How::Java(JavaTimer::NewerNetty { slots: 512 }),
+            Self::ForkJoinPool => How::Java(JavaTimer::ForkJoinPool),
+            Self::ScheduledThreadPool => How::Java(JavaTimer::ScheduledThreadPool),
+            Self::Go => How::Native("go-timers"),
             _ => How::Peer,
         }
     }
@@ -168,10 +234,23 @@ impl Name {
                 "the floor of a server: no limits at all; in the loop of W11 an array of slots paces the replies"
             }
             Self::Netty => {
-                "HashedWheelTimer, 1 ms x 65,536, tasks on its worker; one TimerTask for all in W1 to W3 and W8, \
+                "HashedWheelTimer of 4.1, 1 ms x 65,536, tasks on its worker; one TimerTask for all in W1 to W3 and W8, \
                  and for what is not due in w4-storm and w4-keepalives; reset is cancel and new"
             }
-            Self::Netty512 => "HashedWheelTimer, 1 ms x 512: the default number of slots",
+            Self::Netty512 => "HashedWheelTimer of 4.1, 1 ms x 512: the default number of slots",
+            Self::Netty42 => "HashedWheelTimer of 4.2, 1 ms x 65,536; else as that of 4.1",
+            Self::Netty42Slots512 => "HashedWheelTimer of 4.2, 1 ms x 512; else as that of 4.1",
+            Self::ForkJoinPool => {
+                "the JDK's ForkJoinPool, which schedules from 25 on, with one thread for the tasks; one task for all as \
+                 with Netty; reset is cancel and new"
+            }
+            Self::ScheduledThreadPool => {
+                "the JDK's ScheduledThreadPoolExecutor with one thread, what is cancelled is removed; else as ForkJoinPool"
+            }
+            Self::Go => {
+                "AfterFunc, Stop, Reset; the collector waits except in w4-storm and w4-keepalives; one function for all \
+                 in W1 to W3 and W8"
+            }
             Self::Tokio => {
                 "Sleep, polled once on a thread outside the runtime; in W4, W7 the waker runs the task; \
                  reset reads the clock"
@@ -192,7 +271,17 @@ impl Name {
             Self::NexusRounds => {
                 "the same, the clock read for every 16th operation, as an event loop with much to do may"
             }
+            Self::NexusQueue => {
+                "nexus-timer's TimeoutQueue: one owner, and one duration for all, also in W1, W5 and W8"
+            }
+            Self::Bitwheel => {
+                "bitwheel: one owner, 1 ms, 3 gears of 64 slots of 8,192; what finds no room is in its BTreeMap, \
+                 nearly all in W1 and W3; reset is cancel and insert; early by up to a slot of its gear"
+            }
             Self::HashedWheel => "hashed_wheel_timer, 1 ms x 65,536",
+            Self::IoUring => {
+                "IORING_OP_TIMEOUT, -_REMOVE and -_UPDATE, submitted 64 at a time: one owner, a ring for each producer"
+            }
             Self::Heap => {
                 "Mutex<BinaryHeap> and Condvar, tasks on its thread, what is cancelled is swept out; \
                  a reset to later leaves the heap alone"
@@ -243,16 +332,23 @@ impl Name {
                 Self::HashedWheel,
                 Work::Ring | Work::Reset | Work::Storm | Work::KeepAlives | Work::Pending { .. } | Work::Producers,
             ) => Some("it has no cancel"),
-            (Self::DelayQueue | Self::Nexus, Work::Idle { .. } | Work::Storm | Work::KeepAlives) => {
-                Some("it has no thread: its owner turns it")
+            (
+                Self::DelayQueue | Self::Nexus | Self::NexusQueue | Self::Bitwheel | Self::IoUring,
+                Work::Idle { .. } | Work::Storm | Work::KeepAlives,
+            ) => Some("it has no thread: its owner turns it"),
+            (Self::NexusQueue, Work::Lateness { .. }) => Some("it has one duration for all"),
+            (Self::IoUring, Work::Memory { .. }) => Some("its memory is the kernel's, and not resident in the process"),
+            (Self::IoUring, Work::Reset | Work::Pending { .. } | Work::Producers) => {
+                Some("the kernel looks through all timeouts for the one to update or to remove")
             }
             (
                 Self::Tokio | Self::DelayQueue | Self::HashedWheel | Self::HierarchicalHashWheel,
                 Work::Lateness { tick_us: ..1_000, .. },
             ) => Some("its tick is 1 ms"),
-            (Self::Netty | Self::Netty512, Work::Lateness { tick_us: ..1_000, .. }) => {
-                Some("its tick is at least 1 ms")
-            }
+            (
+                Self::Netty | Self::Netty512 | Self::Netty42 | Self::Netty42Slots512 | Self::Bitwheel,
+                Work::Lateness { tick_us: ..1_000, .. },
+            ) => Some("its tick is at least 1 ms"),
             (Self::Pingora, Work::Lateness { tick_us: ..1_000, .. }) => Some("its tick is 10 ms"),
             _ => None,
         }

@@ -65,7 +65,7 @@ mod tests {
     fn a_lead_is_told_with_its_factor_and_an_early_system_as_such() {
         let data = data();
         let text = |case, key| listed(&ahead(&data, data.table(case, 1).expect("a case"), key)).into_string();
-        assert_eq!(text("w1", "ns"), "Netty <b>×2.20</b>");
+        assert_eq!(text("w1", "ns"), "Netty 4.1 <b>×2.20</b>");
         assert_eq!(text("w4", "p999_ms"), "hashed_wheel_timer <b>×1.43</b> (early or lossy)");
         assert_eq!(text("w2", "ns"), "");
     }

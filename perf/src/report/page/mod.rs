@@ -52,8 +52,8 @@ const PENDING: &str = "The time of one operation as one calling thread sees it, 
 const PRODUCERS: &str = "The rate of all producers together. With more threads than cores, threads wait for a core and not \
     for the timer, so a good curve is flat from there on. A curve that falls has threads that wait for each other. Higher is \
     better.";
-const MEMORY: &str = "The growth of resident memory for each pending timeout, with its handle and its callback. For Netty it \
-    is the Java heap after a collection, which is less than the resident memory.";
+const MEMORY: &str = "The growth of resident memory for each pending timeout, with its handle and its callback. For the \
+    timers of Java and Go it is the heap after a collection, which is less than the resident memory.";
 const IDLE: &str = "How often the threads of a process woke in 5 s in which nothing was due. Each wake-up takes a core out of \
     its sleep.";
 

@@ -28,16 +28,20 @@ pub(super) const NOT_RECORDED: &str = "not recorded";
 /// What `git describe` adds if the work tree had changes.
 const DIRTY: &str = "-dirty";
 
-const GENEROUS: [&str; 6] = [
+const GENEROUS: [&str; 7] = [
     "Each is used as its documentation tells a demanding user to. Where that leaves room, the choice is in its favour. \
      Tourbillon always carries a closure with a pointer and a number.",
-    "Netty has one TimerTask for all timeouts in W1 to W3 and W8, and two rounds for the compiler before the clock starts. \
-     Its bytes are those of its heap after a collection.",
+    "Netty and the JDK's timers have one task for all timeouts in W1 to W3 and W8, two rounds for the compiler before the \
+     clock starts, and a heap of huge pages touched before. Go has one function for all there, and its collector waits. \
+     Their bytes are those of the heap after a collection.",
     "tokio: a Sleep without a task, with a waker that runs the callback itself. With a task, as its documentation shows \
      it, it costs more (“a task each”).",
-    "DelayQueue and nexus-timer have a single owner and share nothing. Two producers have one each, which no other thread \
-     can reach. They show what the data structure costs without the sharing.",
-    "nexus-timer reads no clock. Its user reads it for each operation or, as “rounds”, for each 16th.",
+    "DelayQueue, nexus-timer, bitwheel and io_uring have a single owner and share nothing. Two producers have one each, \
+     which no other thread can reach. They show what the data structure costs without the sharing.",
+    "nexus-timer reads no clock. Its user reads it for each operation or, as “rounds”, for each 16th. Its \
+     TimeoutQueue (“one duration”) has one duration for all, also where a workload asks for different ones.",
+    "bitwheel has a fixed number of places. What finds none is in its BTreeMap: nearly all of W1 and W3. io_uring gets \
+     64 operations with each system call.",
     "CPU of the whole process is counted from the start of the loop until the engine has taken in what was scheduled. It \
      includes what a background thread does later.",
 ];
@@ -249,16 +253,26 @@ pub(crate) fn reproduce(data: &Data) -> Markup {
             } "\n"
             p {
                 "How each workload is run is in " code { "perf/src/compare/" } ", how each system is used in "
-                code { "perf/src/compare/systems/" } " and " code { "perf/java/" }
+                code { "perf/src/compare/systems/" } ", " code { "perf/java/" } " and " code { "perf/go/" }
                 ", what was tried and what limits the figures in " code { "perf/NOTES.md" } "."
             } "\n"
         }
     }
 }
 
+/// Returns whether scripts/peers prepares the system.
+fn needs_java(system: &str) -> bool {
+    system.starts_with("netty") || system == "scheduled-thread-pool"
+}
+
+/// Returns whether scripts/peers prepares it only with `--newer`.
+fn needs_newer(system: &str) -> bool {
+    system.starts_with("netty-4.2") || ["fork-join-pool", "go"].contains(&system)
+}
+
 /// The commands that measure one file again, at its own commit.
 fn again(number: usize, file: &RunFile) -> Markup {
-    let is_netty = |system: &String| system.starts_with("netty");
+    let measured = |wanted: fn(&str) -> bool| file.measured.iter().any(|system| wanted(system));
     let builds = file.measured.iter().any(|system| !is_known(system));
     html! {
         "# run " (number) ", started " (file.machine.started) ", at commit " (file.commit().unwrap_or(NOT_RECORDED)) "\n"
@@ -267,7 +281,11 @@ fn again(number: usize, file: &RunFile) -> Markup {
             @if commit.ends_with(DIRTY) { "    # with changes that were not committed" }
             "\n"
         }
-        @if file.measured.iter().any(is_netty) { "scripts/peers    # for Netty: Java and Debian's libnetty-java\n" }
+        @if measured(needs_newer) {
+            "scripts/peers --newer    # Java and Netty, Debian's and newer ones, and Go\n"
+        } @else if measured(needs_java) {
+            "scripts/peers    # Java and Debian's libnetty-java\n"
+        }
         "cargo run --release -p tourbillon-perf --features peers -- compare --repeat " (file.repeat)
         @if file.scale < 1.0 { " --scale " (file.scale) }
         " \\\n    --cases " (file.cases.join(",")) " \\\n   "

@@ -236,13 +236,16 @@ mod tests {
         let row =
             |what: &str| text.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("no {what}: {text}"));
         let w1 = row("<td>Schedule, one thread</td>");
-        assert!(w1.contains(">20 ns</td>") && w1.contains("×2.20 worse</span></td><td>Netty <small>9.10 ns"), "{w1}");
+        assert!(
+            w1.contains(">20 ns</td>") && w1.contains("×2.20 worse</span></td><td>Netty 4.1 <small>9.10 ns"),
+            "{w1}"
+        );
         let w2 = row("<td>Schedule + cancel, one thread</td>");
-        assert!(w2.contains(">30 ns</td>") && w2.contains("<b>×3.33</b></td><td>Netty <small>100 ns"), "{w2}");
+        assert!(w2.contains(">30 ns</td>") && w2.contains("<b>×3.33</b></td><td>Netty 4.1 <small>100 ns"), "{w2}");
         let w4 = row("<td>Lateness, tick of 1 ms, 99 % within</td>");
         assert!(w4.contains(">1.10 ms</td>"), "{w4}");
         let rows: Vec<_> = text.lines().filter(|line| line.contains("99.9 % within")).collect();
-        assert!(rows.iter().any(|row| row.contains("<b>×2.00</b></td><td>Netty <small>3 ms")), "{rows:?}");
+        assert!(rows.iter().any(|row| row.contains("<b>×2.00</b></td><td>Netty 4.1 <small>3 ms")), "{rows:?}");
         assert!(rows.iter().all(|row| !row.contains("hashed_wheel_timer")), "{rows:?}");
         assert!(text.contains("ran no timeout early, lost none and ran none twice"), "{text}");
         assert!(
@@ -283,13 +286,13 @@ mod tests {
     #[test]
     fn the_first_screen_says_what_was_compared_and_each_row_in_which_another_is_ahead() {
         let text = write(&data()).into_string();
-        assert!(text.contains("Tourbillon 0.1.0 (commit abc) beside Netty, "), "{text}");
+        assert!(text.contains("Tourbillon 0.1.0 (commit abc) beside Netty 4.1, "), "{text}");
         assert!(text.contains("Medians of 3 runs"), "{text}");
         // Two of W1, W2, two of W4, W5, W7. Netty is ahead in W1, in time and in CPU time.
         assert!(text.contains("Ahead of Tourbillon in 2 of 7 rows"), "{text}");
         let leads: Vec<_> = text.lines().filter(|line| line.contains("<li>")).collect();
         assert_eq!(leads.len(), 2, "{leads:?}");
-        assert!(leads[0].contains("<a href=\"#w1-1\">Schedule, one thread</a>: Netty <b>×2.20</b>"), "{leads:?}");
-        assert!(leads[1].contains("Schedule, CPU of the whole process</a>: Netty <b>×2.20</b>"), "{leads:?}");
+        assert!(leads[0].contains("<a href=\"#w1-1\">Schedule, one thread</a>: Netty 4.1 <b>×2.20</b>"), "{leads:?}");
+        assert!(leads[1].contains("Schedule, CPU of the whole process</a>: Netty 4.1 <b>×2.20</b>"), "{leads:?}");
     }
 }

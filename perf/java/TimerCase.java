@@ -1,5 +1,3 @@
-import io.netty.util.HashedWheelTimer;
-import io.netty.util.TimerTask;
 import java.io.IOException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
@@ -11,30 +9,32 @@ import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
 /**
- * One case of the comparison, with Netty's HashedWheelTimer: the same workloads as in perf/src/compare/workloads, and the
+ * One case of the comparison, with a timer of Java's: the same workloads as in perf/src/compare/workloads, and the
  * same line of JSON on standard output. Everything is first done once at a smaller size, so that it is compiled.
  */
-public final class NettyCase {
-    /** The name of the timer's thread; Linux keeps 15 bytes. */
-    private static final String TIMER = "netty-timer";
-
-    static final TimerTask NOTHING = timeout -> { };
+public final class TimerCase {
+    static final Task NOTHING = () -> { };
 
     final String name;
     final int producers;
     final double scale;
     final double pace;
-    final int slots;
+    private final String kind;
+    /** Of a wheel. */
+    private final int slots;
+    /** The last that was made. */
+    private Peer timer;
     final Map<String, Double> metrics = new LinkedHashMap<>();
     double[][] percentiles = {};
     String note;
 
-    NettyCase(Map<String, String> options) {
+    TimerCase(Map<String, String> options) {
         name = options.get("case");
         producers = Integer.parseInt(options.get("producers"));
         scale = Double.parseDouble(options.get("scale"));
         pace = Double.parseDouble(options.get("pace"));
-        slots = Integer.parseInt(options.get("slots"));
+        kind = options.get("timer");
+        slots = Integer.parseInt(options.getOrDefault("slots", "0"));
     }
 
     public static void main(String[] args) throws Exception {
@@ -42,7 +42,7 @@ public final class NettyCase {
         for (int i = 0; i + 1 < args.length; i += 2) {
             options.put(args[i].replaceFirst("^--", ""), args[i + 1]);
         }
-        NettyCase run = new NettyCase(options);
+        TimerCase run = new TimerCase(options);
         run.measure();
         System.out.println(run.json(options.get("system")));
         System.out.flush();
@@ -54,13 +54,18 @@ public final class NettyCase {
         return Math.max((int) (full * scale), Math.min(full, 100));
     }
 
-    /** With a tick of 1 ms, the shortest it takes, and without leak detection. */
-    HashedWheelTimer timer() {
-        return new HashedWheelTimer(r -> {
-            Thread thread = new Thread(r, TIMER);
-            thread.setDaemon(true);
-            return thread;
-        }, 1, TimeUnit.MILLISECONDS, slots, false);
+    /** Returns a new timer. It may still have to be started. */
+    Peer timer() {
+        switch (kind) {
+            case "hashed-wheel":
+                return timer = new HashedWheel(slots);
+            case "scheduled-thread-pool":
+                return timer = Executor.scheduledThreadPool();
+            case "fork-join-pool":
+                return timer = Executor.forkJoinPool();
+            default:
+                throw new IllegalArgumentException("there is no timer " + kind);
+        }
     }
 
     void measure() throws Exception {
@@ -83,6 +88,7 @@ public final class NettyCase {
                 Loops.reset(this, of(4_000_000));
                 break;
             case "w4":
+            case "w4-fine":
                 Waits.lateness(this, 1_000_000, 0);
                 break;
             case "w4-sparse":
@@ -135,10 +141,10 @@ public final class NettyCase {
         }
     }
 
-    /** Until the worker has taken in what was scheduled before: its queue is in order, and this is the last in it. */
-    static void settle(HashedWheelTimer timer) throws InterruptedException {
+    /** Until it has taken in what was scheduled before: its queue is in order, and this is the last in it. */
+    static void settle(Peer timer) throws InterruptedException {
         boolean[] ran = {false};
-        timer.newTimeout(timeout -> {
+        timer.schedule(() -> {
             synchronized (ran) {
                 ran[0] = true;
                 ran.notify();
@@ -163,14 +169,14 @@ public final class NettyCase {
         return sumOverThreads(SLEEPS, thread -> !thread.getFileName().equals(own));
     }
 
-    /** CPU time of the timers' own threads. */
-    static long timersCpuNanos() throws IOException {
-        return sumOverThreads(CPU, NettyCase::isTimer);
+    /** CPU time of a timer's own threads. */
+    static long cpuNanosOf(Peer timer) throws IOException {
+        return sumOverThreads(CPU, thread -> isOf(timer, thread));
     }
 
-    /** How often the timers' own threads have gone to sleep. */
-    static long timersWakeups() throws IOException {
-        return sumOverThreads(SLEEPS, NettyCase::isTimer);
+    /** How often a timer's own threads have gone to sleep. */
+    static long wakeupsOf(Peer timer) throws IOException {
+        return sumOverThreads(SLEEPS, thread -> isOf(timer, thread));
     }
 
     /** Resident memory in bytes. */
@@ -200,8 +206,8 @@ public final class NettyCase {
         return 0L;
     };
 
-    private static boolean isTimer(Path thread) throws IOException {
-        return Files.readString(thread.resolve("comm")).trim().equals(TIMER);
+    private static boolean isOf(Peer timer, Path thread) throws IOException {
+        return Files.readString(thread.resolve("comm")).startsWith(timer.threads());
     }
 
     private static long sumOverThreads(Reading<Long> reading, Reading<Boolean> wanted) throws IOException {
@@ -234,15 +240,7 @@ public final class NettyCase {
             out.append(comma).append('[').append(point[0]).append(',').append(point[1]).append(']');
             comma = ",";
         }
-        String netty = String.valueOf(HashedWheelTimer.class.getPackage().getImplementationVersion());
-        try {
-            netty = io.netty.util.Version.identify().values().stream()
-                    .filter(version -> version.artifactId().equals("netty-common"))
-                    .map(io.netty.util.Version::artifactVersion).findFirst().orElse(netty);
-        } catch (RuntimeException unknown) {
-            netty = "unknown";
-        }
-        out.append("],\"notes\":[\"Netty ").append(netty).append(", Java ").append(Runtime.version()).append('"');
+        out.append("],\"notes\":[\"").append(timer.version()).append(", Java ").append(Runtime.version()).append('"');
         if (note != null) {
             out.append(",\"").append(note).append('"');
         }

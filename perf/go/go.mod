@@ -1,0 +1,3 @@
+module tourbillon/perf/go
+
+go 1.25

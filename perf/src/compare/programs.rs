@@ -1,0 +1,147 @@
+//! The timers of other languages, in programs that scripts/peers makes: what it takes to start
+//! them. Each takes the options of a case, and prints the line that this program would print.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::cases::Work;
+use super::job::Job;
+use super::systems::names::JavaTimer;
+
+const MAIN: &str = "TimerCase";
+/// Netty as Debian has it. The other timers of Java need it, too, as their program knows it.
+const NETTY: &str = "/usr/share/java/netty-common.jar";
+/// What scripts/peers adds with --newer, in its folder.
+const NEWER_NETTY: &str = "netty-common-4.2.jar";
+const NEWER_JAVA: &str = "jdk-25/bin/java";
+
+/// A program that is ready to run.
+#[derive(Debug)]
+pub(crate) enum Program {
+    Java { java: PathBuf, class_path: String, timer: JavaTimer },
+    Native { file: PathBuf },
+}
+
+/// Where scripts/peers has put them.
+#[derive(Debug)]
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new(path: Option<&Path>) -> Self {
+        Self(path.map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/peers"), Path::to_owned))
+    }
+
+    /// Returns the Java program with one of its timers, or why it can't be run.
+    pub(crate) fn java(&self, timer: JavaTimer) -> Result<Program, String> {
+        let classes = self.0.display();
+        if !self.0.join(format!("{MAIN}.class")).is_file() {
+            return Err(format!("no {MAIN}.class in {classes}; run scripts/peers"));
+        }
+        let jar = match timer {
+            JavaTimer::NewerNetty { .. } => self.0.join(NEWER_NETTY),
+            _ => PathBuf::from(NETTY),
+        };
+        let java = match timer {
+            JavaTimer::ForkJoinPool => self.0.join(NEWER_JAVA),
+            _ => PathBuf::from("java"),
+        };
+        let newer = matches!(timer, JavaTimer::NewerNetty { .. } | JavaTimer::ForkJoinPool);
+        let how = if newer { "run scripts/peers --newer" } else { "run scripts/peers" };
+        if !jar.is_file() {
+            return Err(format!("no {}; {how}", jar.display()));
+        }
+        match Command::new(&java).arg("-version").output() {
+            Ok(output) if output.status.success() => {
+                let class_path = format!("{classes}:{}", jar.display());
+                Ok(Program::Java { java, class_path, timer })
+            }
+            _ => Err(format!("no {}; {how}", java.display())),
+        }
+    }
+
+    /// Returns a program that needs nothing else, or why it can't be run.
+    pub(crate) fn native(&self, name: &str) -> Result<Program, String> {
+        let file = self.0.join(name);
+        if file.is_file() {
+            Ok(Program::Native { file })
+        } else {
+            Err(format!("no {}; run scripts/peers --newer", file.display()))
+        }
+    }
+}
+
+impl Program {
+    /// Returns what measures a case, without the options of the case.
+    pub(crate) fn command(&self, system: &str, job: &Job) -> Command {
+        let mut command = match self {
+            Self::Java { java, class_path, timer } => {
+                let mut command = Command::new(java);
+                command.args(memory(job)).args(["-cp", class_path, MAIN, "--timer", timer.id()]);
+                if let Some(slots) = timer.slots() {
+                    command.args(["--slots", &slots.to_string()]);
+                }
+                command
+            }
+            Self::Native { file } => Command::new(file),
+        };
+        command.args(["--system", system]);
+        command
+    }
+}
+
+/// The parallel collector, whose barriers cost a producer least; and a heap that never has to grow
+/// or to be collected in a race, of huge pages that were touched before. But where memory is
+/// measured it grows as it is used, and in idleness all systems are there at once.
+fn memory(job: &Job) -> Vec<String> {
+    let is_large = job.case.id.ends_with("10m") || ["w4-crowded", "w4-storm"].contains(&job.case.id);
+    let (heap, young) = if is_large { (8, 5) } else { (4, 3) };
+    let mut options = vec![format!("-Xmx{heap}g"), "-XX:+UseParallelGC".to_owned()];
+    if matches!(job.case.work, Work::Idle { .. }) {
+        return options;
+    }
+    options.extend([format!("-Xms{heap}g"), format!("-Xmn{young}g")]);
+    let further = match job.case.work {
+        // What a thread has to allocate in counts as used, and would be large in a large heap.
+        Work::Memory { .. } => ["-XX:TLABSize=16k", "-XX:-ResizeTLAB"],
+        _ => ["-XX:+UseTransparentHugePages", "-XX:+AlwaysPreTouch"],
+    };
+    options.extend(further.map(str::to_owned));
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::cases::{Sizes, find};
+
+    fn command(program: &Program, case: &str) -> Vec<String> {
+        let job = Job::new(find(case).expect("a case"), 1, Sizes::scaled(0.5), 1.0);
+        let command = program.command("it", &job);
+        let program = std::iter::once(command.get_program());
+        program.chain(command.get_args()).map(|word| word.to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn a_program_is_told_which_timer_and_how_it_is_called() {
+        let native = Program::Native { file: "/peers/some".into() };
+        assert_eq!(command(&native, "w2"), ["/peers/some", "--system", "it"]);
+        let timer = JavaTimer::NewerNetty { slots: 512 };
+        let java = Program::Java { java: "java".into(), class_path: "a:b".to_owned(), timer };
+        let words = command(&java, "w2");
+        let end = ["-cp", "a:b", MAIN, "--timer", "hashed-wheel", "--slots", "512", "--system", "it"];
+        assert!(words.ends_with(&end.map(str::to_owned)), "{words:?}");
+        assert!(words.contains(&"-XX:+AlwaysPreTouch".to_owned()), "{words:?}");
+        for case in ["w5", "w6"] {
+            assert!(!command(&java, case).contains(&"-XX:+AlwaysPreTouch".to_owned()), "it would not be measured");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_named_with_the_command_that_brings_it() {
+        let folder = Folder::new(Some(Path::new("/nonexistent")));
+        let why = folder.java(JavaTimer::ForkJoinPool).expect_err("no classes");
+        assert_eq!(why, "no TimerCase.class in /nonexistent; run scripts/peers");
+        let why = folder.native("go-timers").expect_err("no program");
+        assert_eq!(why, "no /nonexistent/go-timers; run scripts/peers --newer");
+    }
+}

@@ -1,0 +1,89 @@
+//! bitwheel: one owner, which polls it; a wheel of its own for each producer.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use bitwheel::timer::{BitWheelWithFailover, Timer, TimerHandle};
+
+use super::plan::Plan;
+use super::producer::Producer;
+use super::system::System;
+use crate::compare::recorder::{Recorder, Task};
+
+/// As its `LargePreciseWheelWithFailover`: 3 gears of 64 slots, a tick of 1 ms, 2 slots tried, and
+/// a look into its BTreeMap every 32 ticks. But with room for 8,192 in each slot instead of 128, so
+/// that the ring of W2, which shares one slot, has room.
+type Wheel = BitWheelWithFailover<Due, 3, 1, 8_192, 2, 32>;
+
+#[derive(Debug)]
+pub(crate) struct Wheels;
+
+impl System for Wheels {
+    type Producer = Owner;
+
+    fn start(_plan: &Plan) -> Result<Self> {
+        Ok(Self)
+    }
+
+    fn producer(&self) -> Result<Owner> {
+        // All its room is there from the start.
+        Ok(Owner(Wheel::boxed()))
+    }
+
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Due(Task);
+
+impl Timer for Due {
+    type Context = ();
+
+    fn fire(&mut self, (): &mut ()) {
+        self.0.run();
+    }
+}
+
+pub(crate) struct Owner(Box<Wheel>);
+
+impl Producer for Owner {
+    type Handle = Option<TimerHandle>;
+
+    fn schedule(&mut self, delay: Duration, task: Task, handle: &mut Self::Handle) -> Result<()> {
+        self.fire(Instant::now() + delay, delay, task, handle)
+    }
+
+    fn fire(&mut self, deadline: Instant, _delay: Duration, task: Task, handle: &mut Self::Handle) -> Result<()> {
+        *handle = Some(self.0.insert(deadline, Due(task)));
+        Ok(())
+    }
+
+    fn cancel(&mut self, handle: &mut Self::Handle) -> bool {
+        handle.take().is_some_and(|handle| self.0.cancel(handle).is_some())
+    }
+
+    /// It has none: it is a cancel and an insert.
+    fn reset(&mut self, delay: Duration, _deadline: Instant, handle: &mut Self::Handle) -> bool {
+        let Some(due) = handle.take().and_then(|handle| self.0.cancel(handle)) else { return false };
+        *handle = Some(self.0.insert(Instant::now() + delay, due));
+        true
+    }
+
+    fn wait(&mut self, recorder: &Recorder, limit: Instant) -> Result<()> {
+        while !recorder.done() {
+            let now = Instant::now();
+            ensure!(now < limit, "not all timeouts have run in time");
+            self.0.poll(now, &mut ());
+            // When the last has run there is nothing to sleep for.
+            if let Some(next) = self.0.peek_next_fire()
+                && !recorder.done()
+            {
+                thread::sleep(next.saturating_duration_since(Instant::now()));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,98 @@
+//! nexus-timer's TimeoutQueue: one owner, which polls it, and one duration for all timeouts; a
+//! queue of its own for each producer.
+
+use std::mem::ManuallyDrop;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use nexus_timer::{TimeoutQueue, TimeoutQueueBuilder, TimerHandle};
+
+use super::plan::Plan;
+use super::producer::Producer;
+use super::system::System;
+use crate::compare::recorder::{Recorder, Task};
+
+/// Of the unbounded queue if nothing is to be reserved, as in its documentation.
+const CHUNK: usize = 4_096;
+
+/// The duration, whatever delay a workload asks for.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub(crate) struct Queues(Plan);
+
+impl System for Queues {
+    type Producer = Owner;
+
+    fn start(plan: &Plan) -> Result<Self> {
+        Ok(Self(*plan))
+    }
+
+    fn producer(&self) -> Result<Owner> {
+        let capacity = self.0.capacity_each();
+        // So that one may be scheduled as if that had been done before.
+        let epoch = Instant::now().checked_sub(TIMEOUT).context("this machine has only just started")?;
+        let builder = TimeoutQueueBuilder::new(TIMEOUT).tick_duration(self.0.tick).unbounded(capacity.max(CHUNK));
+        let mut queue: TimeoutQueue<Task> = builder.build(epoch).context("the queue refused its options")?;
+        // Touches the memory.
+        let task = Recorder::counting(0).stray();
+        let handles: Vec<_> = (0..capacity).map(|_| queue.schedule(epoch, task)).collect();
+        handles.into_iter().for_each(|handle| _ = queue.cancel(handle));
+        Ok(Owner { queue, due: Vec::new() })
+    }
+
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+pub(crate) struct Owner {
+    queue: TimeoutQueue<Task>,
+    due: Vec<Task>,
+}
+
+impl Producer for Owner {
+    /// Not to be dropped: it has to be given back to the queue, or to be forgotten with it.
+    type Handle = Option<ManuallyDrop<TimerHandle<Task>>>;
+
+    fn schedule(&mut self, _delay: Duration, task: Task, handle: &mut Self::Handle) -> Result<()> {
+        *handle = Some(ManuallyDrop::new(self.queue.schedule(Instant::now(), task)));
+        Ok(())
+    }
+
+    /// As if it had been scheduled so long before the deadline.
+    fn fire(&mut self, deadline: Instant, _delay: Duration, task: Task, handle: &mut Self::Handle) -> Result<()> {
+        let then = deadline.checked_sub(TIMEOUT).context("this machine has only just started")?;
+        *handle = Some(ManuallyDrop::new(self.queue.schedule(then, task)));
+        Ok(())
+    }
+
+    fn cancel(&mut self, handle: &mut Self::Handle) -> bool {
+        handle.take().is_some_and(|handle| self.queue.cancel(ManuallyDrop::into_inner(handle)).is_some())
+    }
+
+    /// It has none: its documentation says to cancel and to schedule again.
+    fn reset(&mut self, _delay: Duration, _deadline: Instant, handle: &mut Self::Handle) -> bool {
+        let Some(old) = handle.take() else { return false };
+        let Some(task) = self.queue.cancel(ManuallyDrop::into_inner(old)) else { return false };
+        *handle = Some(ManuallyDrop::new(self.queue.schedule(Instant::now(), task)));
+        true
+    }
+
+    fn wait(&mut self, recorder: &Recorder, limit: Instant) -> Result<()> {
+        while !recorder.done() {
+            let now = Instant::now();
+            ensure!(now < limit, "not all timeouts have run in time");
+            self.queue.poll(now, &mut self.due);
+            self.due.drain(..).for_each(Task::run);
+            // When the last has run there is nothing to sleep for.
+            if let Some(next) = self.queue.next_deadline()
+                && !recorder.done()
+            {
+                thread::sleep(next.saturating_duration_since(Instant::now()));
+            }
+        }
+        Ok(())
+    }
+}
