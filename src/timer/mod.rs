@@ -30,6 +30,7 @@ mod health;
 mod instances;
 mod members;
 mod pending;
+mod raw;
 mod schedule;
 mod shrink;
 mod shutdown;

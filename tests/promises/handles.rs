@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::fmt::Debug;
+use std::mem::ManuallyDrop;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,6 +17,30 @@ use crate::common::{Drops, HOUR, MS, driven, eventually};
 fn is_send_and_sync<T: Send + Sync + 'static>() {}
 fn is_send<T: Send + 'static>() {}
 fn is_error<E: std::error::Error + Send + Sync + 'static>() {}
+
+#[test]
+fn a_handle_that_was_a_pointer_still_resets_and_cancels_its_own_timeout_and_leaks_nothing() {
+    let (timer, mut driver, clock) = driven();
+    let (first, second) = (Drops::default(), Drops::default());
+    let (kept, ended) = (first.witness(), second.witness());
+    let kept = timer.schedule(HOUR, move || drop(kept)).expect("accepted").into_raw();
+    let ended = timer.schedule(HOUR, move || drop(ended)).expect("accepted").into_raw();
+    assert_ne!(kept, ended);
+    // SAFETY: `kept` is made again below, after this use.
+    let borrowed = ManuallyDrop::new(unsafe { Timeout::from_raw(kept) });
+    assert!(borrowed.reset(2 * HOUR));
+    // SAFETY: each pointer comes from `into_raw`, and is not used any more.
+    let (kept, ended) = unsafe { (Timeout::from_raw(kept), Timeout::from_raw(ended)) };
+    assert!(ended.cancel_owned());
+    assert_eq!((first.count(), second.count()), (0, 1));
+    clock.advance(HOUR);
+    driver.turn();
+    assert!(kept.is_pending());
+    clock.advance(HOUR);
+    driver.turn();
+    assert!(kept.is_expired());
+    assert_eq!(first.count(), 1);
+}
 
 #[test]
 fn handles_are_eight_bytes_and_public_types_go_where_they_are_needed() {
