@@ -1,0 +1,54 @@
+//! Times as numbers of nanoseconds.
+
+use std::time::{Duration, Instant};
+
+use crate::entry::{borrow, enter_or};
+use crate::timer::Timer;
+
+/// A delay, a deadline or a wait that never ends.
+pub const TOURBILLON_NEVER: u64 = 0xffff_ffff_ffff_ffff;
+
+/// Where an engine's times count from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Epoch(Instant);
+
+impl Epoch {
+    pub(crate) fn of(timer: &tourbillon::Timer) -> Self {
+        Self(timer.now())
+    }
+
+    /// Returns a point in time, or `None` for never.
+    #[inline]
+    pub(crate) fn instant(self, ns: u64) -> Option<Instant> {
+        if ns == TOURBILLON_NEVER { None } else { self.0.checked_add(Duration::from_nanos(ns)) }
+    }
+
+    pub(crate) fn ns_until(self, at: Instant) -> u64 {
+        ns(at.saturating_duration_since(self.0))
+    }
+}
+
+/// Returns a delay, which may be never.
+#[inline]
+pub(crate) fn delay(ns: u64) -> Duration {
+    if ns == TOURBILLON_NEVER { Duration::MAX } else { Duration::from_nanos(ns) }
+}
+
+/// Returns the nanoseconds of a duration, or never if they don't fit.
+pub(crate) fn ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(TOURBILLON_NEVER)
+}
+
+/// Returns the time now in nanoseconds, for `tourbillon_schedule_at` and `tourbillon_reset_at`.
+/// Times count from when the engine was made, so they mean nothing to another engine.
+///
+/// An event loop that reads the time once a round gives all timeouts of that round one deadline,
+/// which is also cheaper. Returns 0 if `timer` is null. Any thread may call this.
+///
+/// # Safety
+/// `timer` is null or comes from this library, and is not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tourbillon_now_ns(timer: *const Timer) -> u64 {
+    // SAFETY: the caller's contract.
+    enter_or(0, || unsafe { borrow(timer) }.map_or(0, |timer| timer.epoch.ns_until(timer.engine.now())))
+}

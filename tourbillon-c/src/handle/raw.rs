@@ -1,0 +1,57 @@
+//! Handles without checks: the engine's handle is the pointer.
+
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+
+use super::Timeout;
+use crate::status::Status;
+
+#[inline]
+pub(crate) fn hand_out(timeout: tourbillon::Timeout) -> *mut Timeout {
+    timeout.into_raw().as_ptr().cast()
+}
+
+/// # Safety
+/// The handle is null, or comes from [`hand_out`] and was not released.
+#[inline]
+unsafe fn made_again(handle: *const Timeout) -> Result<tourbillon::Timeout, Status> {
+    let raw = NonNull::new(handle.cast_mut().cast()).ok_or(Status::InvalidArgument)?;
+    // SAFETY: `hand_out` took it from `into_raw`. By this function's contract it was not released,
+    // and the callers below drop it only for a release.
+    Ok(unsafe { tourbillon::Timeout::from_raw(raw) })
+}
+
+/// Calls `work` with the timeout of a handle. `call` is for a message that only checks can give.
+///
+/// # Safety
+/// The handle is null, or comes from [`hand_out`], was not released, and is not released meanwhile.
+#[inline]
+pub(crate) unsafe fn with<R>(
+    handle: *const Timeout,
+    _call: &str,
+    work: impl FnOnce(&tourbillon::Timeout) -> R,
+) -> Result<R, Status> {
+    // SAFETY: the caller's contract.
+    Ok(work(&ManuallyDrop::new(unsafe { made_again(handle) }?)))
+}
+
+/// Cancels a timeout, and gives its handle up. Returns whether it was pending.
+///
+/// # Safety
+/// As for [`with`]. Nothing uses the handle from here on.
+#[inline]
+pub(crate) unsafe fn cancel_and_release(handle: *mut Timeout, _call: &str) -> Result<bool, Status> {
+    // SAFETY: the caller's contract.
+    Ok(unsafe { made_again(handle) }?.cancel_owned())
+}
+
+/// Gives a handle up.
+///
+/// # Safety
+/// As for [`with`]. Nothing uses the handle from here on.
+#[inline]
+pub(crate) unsafe fn release(handle: *mut Timeout, _call: &str) -> Result<(), Status> {
+    // SAFETY: the caller's contract.
+    drop(unsafe { made_again(handle) }?);
+    Ok(())
+}
