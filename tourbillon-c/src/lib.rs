@@ -51,6 +51,6 @@ pub use task::Callback;
 pub use test_panic::tourbillon_test_panic;
 pub use timeout::{
     tourbillon_cancel, tourbillon_cancel_and_release, tourbillon_is_pending, tourbillon_release,
-    tourbillon_remaining_ns, tourbillon_reset, tourbillon_reset_at,
+    tourbillon_remaining_ns, tourbillon_reset, tourbillon_reset_at, tourbillon_reset_many,
 };
 pub use timer::{Timer, tourbillon_timer_free, tourbillon_timer_new};

@@ -26,6 +26,7 @@ mod checked {
     use std::process::Command;
     use tourbillon_c::{
         tourbillon_cancel, tourbillon_release, tourbillon_remaining_ns, tourbillon_reset, tourbillon_reset_at,
+        tourbillon_reset_many,
     };
 
     /// Every use of a released handle. Other timeouts are pending meanwhile, and must not be hit.
@@ -37,6 +38,8 @@ mod checked {
             assert_eq!(tourbillon_cancel(released), Status::Released);
             assert_eq!(tourbillon_cancel_and_release(released), Status::Released);
             assert_eq!(tourbillon_release(released), Status::Released);
+            let many = tourbillon_reset_many(engine.timer, &raw const released, 1, 1, ptr::null_mut());
+            assert_eq!(many, Status::Released);
             assert!(!tourbillon_is_pending(released));
             assert_eq!(tourbillon_remaining_ns(released), 0);
         }

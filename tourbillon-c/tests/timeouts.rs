@@ -10,7 +10,7 @@ use tourbillon_c::{
     Callback, Options, Stats, Status, TOURBILLON_INLINE, TOURBILLON_NEVER, Timeout, tourbillon_cancel,
     tourbillon_cancel_and_release, tourbillon_error_message, tourbillon_is_pending, tourbillon_now_ns,
     tourbillon_pending, tourbillon_release, tourbillon_remaining_ns, tourbillon_reset, tourbillon_reset_at,
-    tourbillon_schedule, tourbillon_schedule_at, tourbillon_schedule_every, tourbillon_shutdown,
+    tourbillon_reset_many, tourbillon_schedule, tourbillon_schedule_at, tourbillon_schedule_every, tourbillon_shutdown,
     tourbillon_shutdown_drain, tourbillon_shutdown_fire_now, tourbillon_stats_get, tourbillon_timer_new,
     tourbillon_timer_new_driven, tourbillon_version,
 };
@@ -95,6 +95,35 @@ fn a_reset_moves_a_timeout_later_and_earlier() {
         assert_eq!(tourbillon_release(timeout), Status::Ok);
     }
     assert_eq!((counts.runs(), engine.stats().reset), (1, 4));
+}
+
+#[test]
+fn many_timeouts_are_reset_at_once_and_the_answer_is_how_many_were_pending() {
+    let counts = Counts::default();
+    let engine = Engine::driven();
+    let mut handles: Vec<_> = (0..200).map(|_| schedule(&engine, HOUR, &counts)).collect();
+    let mut pending = 0;
+    // SAFETY: the engine lives, and each handle is released once, at the end.
+    unsafe {
+        let reset = |handles: &[*mut Timeout], delay_ns, pending| {
+            tourbillon_reset_many(engine.timer, handles.as_ptr(), handles.len(), delay_ns, pending)
+        };
+        assert_eq!(tourbillon_cancel(handles[7]), Status::Ok);
+        assert_eq!(reset(&handles, 3 * HOUR, &raw mut pending), Status::Ok);
+        assert_eq!(pending, 199);
+        assert!(handles.iter().enumerate().all(|(n, &timeout)| n == 7 || tourbillon_remaining_ns(timeout) > 2 * HOUR));
+        assert_eq!(reset(&[], 0, &raw mut pending), Status::Ok);
+        assert_eq!(pending, 0);
+        assert_eq!(tourbillon_reset_many(engine.timer, ptr::null(), 1, 0, ptr::null_mut()), Status::InvalidArgument);
+        assert_eq!(reset(&handles, MS, ptr::null_mut()), Status::Ok);
+        handles.push(ptr::null_mut());
+        assert_eq!(reset(&handles[200..], 0, ptr::null_mut()), Status::InvalidArgument);
+        engine.turn_until_fired(199);
+        for handle in handles {
+            assert_eq!(tourbillon_release(handle), Status::Ok);
+        }
+    }
+    assert_eq!((counts.runs(), counts.destroyed()), (199, 1));
 }
 
 #[test]

@@ -81,3 +81,21 @@ pub(crate) unsafe fn cancel_and_release(handle: *mut Timeout, call: &str) -> Res
 pub(crate) unsafe fn release(handle: *mut Timeout, call: &str) -> Result<(), Status> {
     take(handle, call).map(drop)
 }
+
+/// Calls `work` with the timeouts of all handles, if none is null or was released.
+///
+/// # Safety
+/// As for [`with`].
+pub(crate) unsafe fn with_many(
+    handles: &[*mut Timeout],
+    call: &str,
+    mut work: impl FnMut(&mut dyn Iterator<Item = &tourbillon::Timeout>),
+) -> Result<(), Status> {
+    let find = |handle: &*mut Timeout| {
+        let found = table().live.get(&handle.addr()).cloned();
+        checked(*handle, call, found)
+    };
+    let timeouts = handles.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    work(&mut timeouts.iter().map(|timeout| &**timeout));
+    Ok(())
+}

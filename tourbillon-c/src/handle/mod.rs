@@ -9,9 +9,9 @@ mod checked;
 mod raw;
 
 #[cfg(any(debug_assertions, feature = "checked"))]
-pub(crate) use checked::{cancel_and_release, hand_out, release, with};
+pub(crate) use checked::{cancel_and_release, hand_out, release, with, with_many};
 #[cfg(not(any(debug_assertions, feature = "checked")))]
-pub(crate) use raw::{cancel_and_release, hand_out, release, with};
+pub(crate) use raw::{cancel_and_release, hand_out, release, with, with_many};
 
 /// The handle of one timeout.
 ///

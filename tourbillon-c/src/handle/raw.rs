@@ -55,3 +55,25 @@ pub(crate) unsafe fn release(handle: *mut Timeout, _call: &str) -> Result<(), St
     drop(unsafe { made_again(handle) }?);
     Ok(())
 }
+
+/// Calls `work` with the timeouts of some handles at a time, until all have had their turn or one
+/// of them is null.
+///
+/// # Safety
+/// As for [`with`], for each handle.
+pub(crate) unsafe fn with_many(
+    handles: &[*mut Timeout],
+    _call: &str,
+    mut work: impl FnMut(&mut dyn Iterator<Item = &tourbillon::Timeout>),
+) -> Result<(), Status> {
+    const SOME: usize = 64;
+    for some in handles.chunks(SOME) {
+        let mut timeouts = [const { None }; SOME];
+        for (timeout, &handle) in timeouts.iter_mut().zip(some) {
+            // SAFETY: the caller's contract.
+            *timeout = Some(ManuallyDrop::new(unsafe { made_again(handle) }?));
+        }
+        work(&mut timeouts.iter().flatten().map(|timeout| &**timeout));
+    }
+    Ok(())
+}
