@@ -14,6 +14,7 @@ const NETTY: &str = "/usr/share/java/netty-common.jar";
 /// What scripts/peers adds with --newer, in its folder.
 const NEWER_NETTY: &str = "netty-common-4.2.jar";
 const NEWER_JAVA: &str = "jdk-25/bin/java";
+const NEWER_PROGRAMS: [&str; 1] = ["go-timers"];
 
 /// A program that is ready to run.
 #[derive(Debug)]
@@ -46,7 +47,7 @@ impl Folder {
             _ => PathBuf::from("java"),
         };
         let newer = matches!(timer, JavaTimer::NewerNetty { .. } | JavaTimer::ForkJoinPool);
-        let how = if newer { "run scripts/peers --newer" } else { "run scripts/peers" };
+        let how = how_to_get(newer);
         if !jar.is_file() {
             return Err(format!("no {}; {how}", jar.display()));
         }
@@ -65,9 +66,13 @@ impl Folder {
         if file.is_file() {
             Ok(Program::Native { file })
         } else {
-            Err(format!("no {}; run scripts/peers --newer", file.display()))
+            Err(format!("no {}; {}", file.display(), how_to_get(NEWER_PROGRAMS.contains(&name))))
         }
     }
+}
+
+fn how_to_get(newer: bool) -> &'static str {
+    if newer { "run scripts/peers --newer" } else { "run scripts/peers" }
 }
 
 impl Program {
@@ -143,5 +148,7 @@ mod tests {
         assert_eq!(why, "no TimerCase.class in /nonexistent; run scripts/peers");
         let why = folder.native("go-timers").expect_err("no program");
         assert_eq!(why, "no /nonexistent/go-timers; run scripts/peers --newer");
+        let why = folder.native("timers-case").expect_err("no program");
+        assert_eq!(why, "no /nonexistent/timers-case; run scripts/peers");
     }
 }

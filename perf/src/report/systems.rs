@@ -65,7 +65,7 @@ const SPARE: [RGBColor; 4] = [VERMILION, GREEN, PURPLE, OLIVE];
 
 type Known = (&'static str, &'static str, Kind, RGBColor, Dot, bool, Option<&'static str>);
 
-const KNOWN: [Known; 32] = [
+const KNOWN: [Known; 35] = [
     ("tourbillon", "Tourbillon", Kind::Ours, OURS, Dot::Circle, false, Some("tourbillon")),
     ("tourbillon-driven", "Tourbillon, driven", Kind::Ours, OURS, Dot::Square, false, Some("tourbillon")),
     ("tourbillon-inline", "Tourbillon, inline", Kind::Ours, OURS, Dot::Circle, true, Some("tourbillon")),
@@ -105,6 +105,9 @@ const KNOWN: [Known; 32] = [
     ("bitwheel", "bitwheel", Kind::Owned, INDIGO, Dot::Circle, false, Some("bitwheel")),
     ("hashed-wheel", "hashed_wheel_timer", Kind::Shared, INDIGO, Dot::Triangle, false, Some("hashed_wheel_timer")),
     ("io-uring", "io_uring", Kind::Owned, WINE, Dot::Cross, false, Some("io-uring")),
+    ("libevent", "libevent", Kind::Owned, SKY, Dot::Triangle, false, None),
+    ("libev", "libev", Kind::Owned, WINE, Dot::Circle, false, None),
+    ("libuv", "libuv", Kind::Owned, INDIGO, Dot::Cross, false, None),
     ("heap", "Mutex<BinaryHeap>", Kind::Shared, GREY, Dot::Cross, false, None),
 ];
 

@@ -45,6 +45,9 @@ pub(crate) enum Name {
     Bitwheel,
     HashedWheel,
     IoUring,
+    Libevent,
+    Libev,
+    Libuv,
     Heap,
 }
 
@@ -96,7 +99,7 @@ impl JavaTimer {
 
 /// All, in the order in which they are shown. The first is the one that the others are compared
 /// with.
-pub(crate) const SYSTEMS: [Name; 32] = [
+pub(crate) const SYSTEMS: [Name; 35] = [
     Name::Tourbillon,
     Name::TourbillonDriven,
     Name::TourbillonInline,
@@ -128,6 +131,9 @@ pub(crate) const SYSTEMS: [Name; 32] = [
     Name::Bitwheel,
     Name::HashedWheel,
     Name::IoUring,
+    Name::Libevent,
+    Name::Libev,
+    Name::Libuv,
     Name::Heap,
 ];
 
@@ -166,6 +172,9 @@ impl Name {
             Self::Bitwheel => "bitwheel",
             Self::HashedWheel => "hashed-wheel",
             Self::IoUring => "io-uring",
+            Self::Libevent => "libevent",
+            Self::Libev => "libev",
+            Self::Libuv => "libuv",
             Self::Heap => "heap",
         }
     }
@@ -191,6 +200,7 @@ impl Name {
             Self::ForkJoinPool => How::Java(JavaTimer::ForkJoinPool),
             Self::ScheduledThreadPool => How::Java(JavaTimer::ScheduledThreadPool),
             Self::Go => How::Native("go-timers"),
+            Self::Libevent | Self::Libev | Self::Libuv => How::Native("timers-case"),
             _ => How::Peer,
         }
     }
@@ -282,6 +292,18 @@ impl Name {
             Self::IoUring => {
                 "IORING_OP_TIMEOUT, -_REMOVE and -_UPDATE, submitted 64 at a time: one owner, a ring for each producer"
             }
+            Self::Libevent => {
+                "one owner, a loop of its own for each producer, its cached time updated for every 16th operation; \
+                 the heap in W1, a common timeout in W2 and W3"
+            }
+            Self::Libev => {
+                "one owner, a loop of its own for each producer, its cached time updated for every 16th operation; \
+                 ev_timer_again moves a timer"
+            }
+            Self::Libuv => {
+                "one owner, a loop of its own for each producer, its cached time updated for every 16th operation; \
+                 uv_timer_again moves a timer"
+            }
             Self::Heap => {
                 "Mutex<BinaryHeap> and Condvar, tasks on its thread, what is cancelled is swept out; \
                  a reset to later leaves the heap alone"
@@ -328,6 +350,10 @@ impl Name {
                 | Work::Idle { .. }
                 | Work::Burst { .. },
             ) => Some("only for what is called in a loop"),
+            (Self::Libevent | Self::Libev | Self::Libuv, work) => only(
+                matches!(work, Work::Schedule { .. } | Work::Ring | Work::Reset),
+                "only for what is called in a loop",
+            ),
             (
                 Self::HashedWheel,
                 Work::Ring | Work::Reset | Work::Storm | Work::KeepAlives | Work::Pending { .. } | Work::Producers,
@@ -386,6 +412,9 @@ impl Name {
                 | Self::TokioTimeout
                 | Self::TokioTask
                 | Self::NexusRounds
+                | Self::Libevent
+                | Self::Libev
+                | Self::Libuv
         );
         (variant || work.is_of_futures() || work.is_of_servers() || work.is_of_sessions())
             && self.cannot(work).is_some()

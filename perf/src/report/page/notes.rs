@@ -28,7 +28,7 @@ pub(super) const NOT_RECORDED: &str = "not recorded";
 /// What `git describe` adds if the work tree had changes.
 const DIRTY: &str = "-dirty";
 
-const GENEROUS: [&str; 7] = [
+const GENEROUS: [&str; 8] = [
     "Each is used as its documentation tells a demanding user to. Where that leaves room, the choice is in its favour. \
      Tourbillon always carries a closure with a pointer and a number.",
     "Netty and the JDK's timers have one task for all timeouts in W1 to W3 and W8, two rounds for the compiler before the \
@@ -42,6 +42,8 @@ const GENEROUS: [&str; 7] = [
      TimeoutQueue (“one duration”) has one duration for all, also where a workload asks for different ones.",
     "bitwheel has a fixed number of places. What finds none is in its BTreeMap: nearly all of W1 and W3. io_uring gets \
      64 operations with each system call.",
+    "libevent, libev and libuv have a loop for each producer, too, and its cached time is updated for each 16th operation. \
+     libevent's common timeout holds where all delays are the same, in W2 and W3.",
     "CPU of the whole process is counted from the start of the loop until the engine has taken in what was scheduled. It \
      includes what a background thread does later.",
 ];
@@ -261,8 +263,8 @@ pub(crate) fn reproduce(data: &Data) -> Markup {
 }
 
 /// Returns whether scripts/peers prepares the system.
-fn needs_java(system: &str) -> bool {
-    system.starts_with("netty") || system == "scheduled-thread-pool"
+fn needs_peers(system: &str) -> bool {
+    system.starts_with("netty") || ["scheduled-thread-pool", "libevent", "libev", "libuv"].contains(&system)
 }
 
 /// Returns whether scripts/peers prepares it only with `--newer`.
@@ -283,8 +285,8 @@ fn again(number: usize, file: &RunFile) -> Markup {
         }
         @if measured(needs_newer) {
             "scripts/peers --newer    # Java and Netty, Debian's and newer ones, and Go\n"
-        } @else if measured(needs_java) {
-            "scripts/peers    # Java and Debian's libnetty-java\n"
+        } @else if measured(needs_peers) {
+            "scripts/peers    # Java, and Debian's Netty, libevent, libev and libuv\n"
         }
         "cargo run --release -p tourbillon-perf --features peers -- compare --repeat " (file.repeat)
         @if file.scale < 1.0 { " --scale " (file.scale) }
