@@ -26,6 +26,8 @@ pub(crate) fn measure(name: Name, job: &Job) -> Result<Line> {
         Name::Tourbillon2Shards => workloads::run::<systems::tourbillon::Pooled>(&job.with_shards(2)),
         Name::Tourbillon8Shards => workloads::run::<systems::tourbillon::Pooled>(&job.with_shards(8)),
         Name::TourbillonUnpinned => workloads::run::<systems::tourbillon::Unpinned>(job),
+        Name::TourbillonLocal => workloads::run::<systems::local::Engines>(job),
+        Name::TourbillonLocalRounds => workloads::run::<systems::local::EnginesInRounds>(job),
         Name::BareCas => workloads::run::<systems::floor::BareCas>(job),
         Name::BareCalls => workloads::run::<systems::floor::BareCalls>(job),
         Name::Heap => workloads::run::<systems::heap::Heap>(job),

@@ -65,7 +65,7 @@ const SPARE: [RGBColor; 4] = [VERMILION, GREEN, PURPLE, OLIVE];
 
 type Known = (&'static str, &'static str, Kind, RGBColor, Dot, bool, Option<&'static str>);
 
-const KNOWN: [Known; 35] = [
+const KNOWN: [Known; 37] = [
     ("tourbillon", "Tourbillon", Kind::Ours, OURS, Dot::Circle, false, Some("tourbillon")),
     ("tourbillon-driven", "Tourbillon, driven", Kind::Ours, OURS, Dot::Square, false, Some("tourbillon")),
     ("tourbillon-inline", "Tourbillon, inline", Kind::Ours, OURS, Dot::Circle, true, Some("tourbillon")),
@@ -74,6 +74,16 @@ const KNOWN: [Known; 35] = [
     ("tourbillon-2-shards", "Tourbillon, 2 shards", Kind::Ours, OURS, Dot::Triangle, false, Some("tourbillon")),
     ("tourbillon-8-shards", "Tourbillon, 8 shards", Kind::Ours, OURS, Dot::Triangle, true, Some("tourbillon")),
     ("tourbillon-unpinned", "Tourbillon, unpinned", Kind::Ours, OURS, Dot::Cross, true, Some("tourbillon")),
+    ("tourbillon-local", "Tourbillon, one thread", Kind::Ours, OURS, Dot::Cross, false, Some("tourbillon")),
+    (
+        "tourbillon-local-rounds",
+        "Tourbillon, one thread, rounds",
+        Kind::Ours,
+        OURS,
+        Dot::Cross,
+        true,
+        Some("tourbillon"),
+    ),
     ("bare-cas", "bare CAS (floor)", Kind::Floor, GREY, Dot::Square, true, None),
     ("bare-calls", "bare calls (floor)", Kind::Floor, GREY, Dot::Cross, true, None),
     ("no-timers", "no timers", Kind::Floor, GREY, Dot::Triangle, false, None),

@@ -88,6 +88,8 @@ every_case_of! {
     tourbillon_2_shards: Tourbillon2Shards,
     tourbillon_8_shards: Tourbillon8Shards,
     tourbillon_unpinned: TourbillonUnpinned,
+    tourbillon_local: TourbillonLocal,
+    tourbillon_local_rounds: TourbillonLocalRounds,
     bare_cas: BareCas,
     bare_calls: BareCalls,
     heap: Heap,

@@ -17,6 +17,7 @@ pub(super) mod heap;
 pub(super) mod hierarchical;
 #[cfg(all(feature = "peers", target_os = "linux"))]
 pub(super) mod io_uring;
+pub(super) mod local;
 pub(super) mod names;
 #[cfg(feature = "peers")]
 pub(super) mod nexus;

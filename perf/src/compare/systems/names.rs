@@ -19,6 +19,8 @@ pub(crate) enum Name {
     #[value(name = "tourbillon-8-shards")]
     Tourbillon8Shards,
     TourbillonUnpinned,
+    TourbillonLocal,
+    TourbillonLocalRounds,
     BareCas,
     BareCalls,
     NoTimers,
@@ -99,7 +101,7 @@ impl JavaTimer {
 
 /// All, in the order in which they are shown. The first is the one that the others are compared
 /// with.
-pub(crate) const SYSTEMS: [Name; 35] = [
+pub(crate) const SYSTEMS: [Name; 37] = [
     Name::Tourbillon,
     Name::TourbillonDriven,
     Name::TourbillonInline,
@@ -108,6 +110,8 @@ pub(crate) const SYSTEMS: [Name; 35] = [
     Name::Tourbillon2Shards,
     Name::Tourbillon8Shards,
     Name::TourbillonUnpinned,
+    Name::TourbillonLocal,
+    Name::TourbillonLocalRounds,
     Name::BareCas,
     Name::BareCalls,
     Name::NoTimers,
@@ -149,6 +153,8 @@ impl Name {
             Self::Tourbillon2Shards => "tourbillon-2-shards",
             Self::Tourbillon8Shards => "tourbillon-8-shards",
             Self::TourbillonUnpinned => "tourbillon-unpinned",
+            Self::TourbillonLocal => "tourbillon-local",
+            Self::TourbillonLocalRounds => "tourbillon-local-rounds",
             Self::BareCas => "bare-cas",
             Self::BareCalls => "bare-calls",
             Self::NoTimers => "no-timers",
@@ -189,6 +195,8 @@ impl Name {
             | Self::Tourbillon2Shards
             | Self::Tourbillon8Shards
             | Self::TourbillonUnpinned
+            | Self::TourbillonLocal
+            | Self::TourbillonLocalRounds
             | Self::BareCas
             | Self::BareCalls
             | Self::Heap => How::Here,
@@ -217,6 +225,8 @@ impl Name {
                 | Self::Tourbillon2Shards
                 | Self::Tourbillon8Shards
                 | Self::TourbillonUnpinned
+                | Self::TourbillonLocal
+                | Self::TourbillonLocalRounds
         )
     }
 
@@ -238,6 +248,10 @@ impl Name {
             Self::Tourbillon2Shards => "two shards, each with a worker of its own; else the defaults",
             Self::Tourbillon8Shards => "eight shards, each with a worker of its own; else the defaults",
             Self::TourbillonUnpinned => "the worker on no core of its own; else the defaults",
+            Self::TourbillonLocal => "LocalTimer: one owner, an engine of its own for each producer, on its own clock",
+            Self::TourbillonLocalRounds => {
+                "the same by schedule_at and reset_at, the clock read for every 16th operation"
+            }
             Self::BareCas => "the floor: one load and one compare-and-swap on a cache line of its own",
             Self::BareCalls => "the floor: one thread sleeps, and then calls the tasks out of an array of cache lines",
             Self::NoTimers => {
@@ -342,7 +356,7 @@ impl Name {
                 "only where something runs, and for its memory",
             ),
             (
-                Self::NexusRounds,
+                Self::NexusRounds | Self::TourbillonLocalRounds,
                 Work::Lateness { .. }
                 | Work::Storm
                 | Work::KeepAlives
@@ -359,7 +373,12 @@ impl Name {
                 Work::Ring | Work::Reset | Work::Storm | Work::KeepAlives | Work::Pending { .. } | Work::Producers,
             ) => Some("it has no cancel"),
             (
-                Self::DelayQueue | Self::Nexus | Self::NexusQueue | Self::Bitwheel | Self::IoUring,
+                Self::TourbillonLocal
+                | Self::DelayQueue
+                | Self::Nexus
+                | Self::NexusQueue
+                | Self::Bitwheel
+                | Self::IoUring,
                 Work::Idle { .. } | Work::Storm | Work::KeepAlives,
             ) => Some("it has no thread: its owner turns it"),
             (Self::NexusQueue, Work::Lateness { .. }) => Some("it has one duration for all"),
@@ -406,6 +425,8 @@ impl Name {
                 | Self::Tourbillon2Shards
                 | Self::Tourbillon8Shards
                 | Self::TourbillonUnpinned
+                | Self::TourbillonLocal
+                | Self::TourbillonLocalRounds
                 | Self::BareCas
                 | Self::BareCalls
                 | Self::NoTimers
