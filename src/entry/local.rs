@@ -195,20 +195,29 @@ impl LocalDue {
 }
 
 impl Linkable {
-    /// Ends a pending timeout because its engine ends. Returns its kind and its task, and the entry
-    /// if it is free now.
-    pub(crate) fn end_local(self) -> (Kind, Task, Option<Sole>) {
-        let kind = self.snapshot().kind();
-        let is_held = self.state.end_here();
-        // SAFETY: this call took the entry out of PENDING.
-        let task = unsafe { self.take_task() };
-        (kind, task, free(self.0, is_held))
+    /// Takes a pending entry, which has come out of its slot, for the end of its engine.
+    pub(crate) fn set_aside(self) -> LocalDue {
+        self.state.set_aside_here();
+        LocalDue(self.0)
     }
 
     /// Gives back an entry that a cancel has taken out of its slot. Its handle holds it.
     #[inline]
     pub(crate) fn leave_to_handle(self) {
         debug_assert!(!self.state.is_pending());
+    }
+}
+
+impl LocalDue {
+    /// Ends the timeout because its engine ends, unless it was cancelled since it was set aside.
+    /// Returns its kind and its task, and the entry if it is free now.
+    pub(crate) fn end(self) -> (Option<(Kind, Task)>, Option<Sole>) {
+        let entry = self.0;
+        let kind = entry.snapshot().kind();
+        let (was_pending, is_held) = entry.state.end_here();
+        // SAFETY: this call took the entry out of PENDING.
+        let task = was_pending.then(|| (kind, unsafe { entry.take_task() }));
+        (task, free(entry, is_held))
     }
 }
 

@@ -13,7 +13,11 @@ use crate::time::Subtick;
 ///
 /// **Nothing happens by itself**, as with a [`Driver`](crate::Driver). Dropping it ends the engine.
 /// Then the pending tasks are dropped unrun, the futures that sleep are
-/// [ended](crate::LocalSleep::ended_by_shutdown), and new timeouts are refused.
+/// [ended](crate::LocalSleep::ended_by_shutdown), and new timeouts are refused. A pending task must
+/// not own it: then nothing ends the engine.
+///
+/// In a child process that was forked off after the engine was made it works on, with a copy of
+/// what was pending: a task may then run in both.
 pub struct LocalDriver {
     engine: Rc<LocalEngine>,
 }
@@ -33,7 +37,7 @@ impl LocalDriver {
     /// has come.
     ///
     /// The call catches a panic of a task, and counts it. It allocates nothing. If nothing is due,
-    /// it reads the clock and returns.
+    /// it reads the clock, looks at the wheel once a tick, and returns.
     pub fn turn(&mut self) -> usize {
         self.engine.turn()
     }
@@ -43,7 +47,11 @@ impl LocalDriver {
     ///
     /// The time is in the past if there is something to do at once. It may be earlier than the
     /// earliest deadline, and it may be later by less than a tick, if other timeouts of the same
-    /// tick are due later, or were.
+    /// tick are due later, or were. It is by the engine's clock: with a clock of your own wait for
+    /// as long as it is after [`LocalTimer::now`](crate::LocalTimer::now).
+    ///
+    /// By a [`BootClock`](crate::BootClock) nobody tells the loop that a suspend has ended. Let it
+    /// wait by a timerfd on `CLOCK_BOOTTIME`, or not for long.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Instant> {
         let next = self.engine.next_look();

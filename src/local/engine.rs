@@ -250,15 +250,18 @@ impl LocalEngine {
         self.has_ended.set(true);
         let callback = self.on_earlier.take();
         drop(callback);
-        loop {
-            // One at a time: the drop of a task may cancel another.
+        let mut left = Chain::new();
+        self.core.borrow_mut().wheel.drain().for_each(|entry| left.push(entry.set_aside()));
+        // The drop of a task may cancel those that are still to come.
+        while let Some(entry) = left.pop() {
+            let (pending, free) = entry.end();
             let mut core = self.core.borrow_mut();
-            let Some(entry) = core.wheel.drain().next() else { break };
-            core.pending -= 1;
-            let (kind, task, free) = entry.end_local();
+            core.pending -= usize::from(pending.is_some());
             free.into_iter().for_each(|entry| core.arena.put(entry));
             drop(core);
-            panics::catch(|| if kind == Kind::Sleeper { task.run() } else { drop(task) });
+            if let Some((kind, task)) = pending {
+                self.call(|| if kind == Kind::Sleeper { task.run() } else { drop(task) });
+            }
         }
     }
 }

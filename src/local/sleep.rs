@@ -66,14 +66,18 @@ impl LocalSleep {
         self.engine.timeline.instant_of(self.deadline)
     }
 
-    /// Returns whether a poll has found it ready since it was made or last reset.
+    /// Returns whether it is ready: a poll has found it so, or a turn has woken it.
     #[must_use]
     pub fn is_elapsed(&self) -> bool {
-        matches!(self.stage, Stage::Elapsed { .. })
+        match &self.stage {
+            Stage::New => false,
+            Stage::Set(timeout) => !timeout.is_pending(),
+            Stage::Elapsed { .. } => true,
+        }
     }
 
-    /// Returns whether it is ready because its driver is gone, and not because its deadline has
-    /// come.
+    /// Returns whether a poll has found it ready because its driver is gone, and not because its
+    /// deadline has come.
     #[must_use]
     pub fn ended_by_shutdown(&self) -> bool {
         matches!(self.stage, Stage::Elapsed { by_shutdown: true })

@@ -182,7 +182,8 @@ impl LocalTimer {
         self.engine.fired.get()
     }
 
-    /// Returns how many tasks have panicked. The process's panic hook has shown each.
+    /// Returns how many tasks, wakers and callbacks have panicked. The process's panic hook has
+    /// shown each.
     #[must_use]
     pub fn panicked(&self) -> u64 {
         self.engine.panicked.get()

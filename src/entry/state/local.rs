@@ -87,13 +87,18 @@ impl State {
         LocalClaim::Run { is_held }
     }
 
-    /// PENDING → CANCELLED for an entry that the end of its engine has taken out of its slot. The
-    /// engine gives it up. Returns whether its handle still holds it.
-    pub(in crate::entry) fn end_here(&self) -> bool {
+    /// Marks a pending entry, which has come out of its slot, for the end of its engine.
+    pub(in crate::entry) fn set_aside_here(&self) {
+        self.set((self.word() & !LINKED) | BATCHED);
+    }
+
+    /// PENDING → CANCELLED for an entry that was set aside. The engine gives it up. Returns whether
+    /// it was pending still, and whether a handle holds it.
+    pub(in crate::entry) fn end_here(&self) -> (bool, bool) {
         let word = self.word();
         let is_held = word & HANDLE != 0;
-        self.set(if is_held { (word & !(PHASE | LINKED | ENGINE)) | CANCELLED } else { FREE });
-        is_held
+        self.set(if is_held { (word & !(PHASE | BATCHED | ENGINE)) | CANCELLED } else { FREE });
+        (phase_of(word) == PENDING, is_held)
     }
 
     /// Gives up the handle's ownership. Returns true if the engine has given the entry up before.
