@@ -98,13 +98,14 @@ impl Program {
 /// or to be collected in a race, of huge pages that were touched before. But where memory is
 /// measured it grows as it is used, and in idleness all systems are there at once.
 fn memory(job: &Job) -> Vec<String> {
-    let is_large = job.case.id.ends_with("10m") || ["w4-crowded", "w4-storm"].contains(&job.case.id);
-    let (heap, young) = if is_large { (8, 5) } else { (4, 3) };
-    let mut options = vec![format!("-Xmx{heap}g"), "-XX:+UseParallelGC".to_owned()];
+    let is_large = job.case.id.ends_with("10m") || ["w4-crowded", "w4-storm", "w4-keepalives"].contains(&job.case.id);
+    // In megabytes. To touch more than is needed takes seconds.
+    let (heap, young) = if is_large { (8_192, 5_120) } else { (2_048, 1_536) };
+    let mut options = vec![format!("-Xmx{heap}m"), "-XX:+UseParallelGC".to_owned()];
     if matches!(job.case.work, Work::Idle { .. }) {
         return options;
     }
-    options.extend([format!("-Xms{heap}g"), format!("-Xmn{young}g")]);
+    options.extend([format!("-Xms{heap}m"), format!("-Xmn{young}m")]);
     let further = match job.case.work {
         // What a thread has to allocate in counts as used, and would be large in a large heap.
         Work::Memory { .. } => ["-XX:TLABSize=16k", "-XX:-ResizeTLAB"],
