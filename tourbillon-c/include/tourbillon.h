@@ -213,6 +213,16 @@ enum tourbillon_status tourbillon_timer_new(const struct tourbillon_options *opt
 // `timer` is null or comes from this library. Nothing uses it from then on.
 void tourbillon_timer_free(struct tourbillon_timer *timer);
 
+// Returns the time now in nanoseconds, for `tourbillon_schedule_at` and `tourbillon_reset_at`.
+// Times count from when the engine was made, so they mean nothing to another engine.
+//
+// An event loop that reads the time once a round gives all timeouts of that round one deadline,
+// which is also cheaper. Returns 0 if `timer` is null. Any thread may call this.
+//
+// # Safety
+// `timer` is null or comes from this library, and is not freed.
+uint64_t tourbillon_now_ns(const struct tourbillon_timer *timer);
+
 // Calls `callback` once with `data`, in `delay_ns` nanoseconds, and never before that.
 //
 // A delay of zero calls it at once, and `TOURBILLON_NEVER` never. In an engine with threads it
@@ -372,16 +382,6 @@ bool tourbillon_is_pending(const struct tourbillon_timeout *timeout);
 // # Safety
 // As for `tourbillon_reset`.
 uint64_t tourbillon_remaining_ns(const struct tourbillon_timeout *timeout);
-
-// Returns the time now in nanoseconds, for `tourbillon_schedule_at` and `tourbillon_reset_at`.
-// Times count from when the engine was made, so they mean nothing to another engine.
-//
-// An event loop that reads the time once a round gives all timeouts of that round one deadline,
-// which is also cheaper. Returns 0 if `timer` is null. Any thread may call this.
-//
-// # Safety
-// `timer` is null or comes from this library, and is not freed.
-uint64_t tourbillon_now_ns(const struct tourbillon_timer *timer);
 
 // Fills `stats` with the counters of an engine. Set `stats->size` before.
 //

@@ -2,9 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use crate::entry::{borrow, enter_or};
-use crate::timer::Timer;
-
 /// A delay, a deadline or a wait that never ends.
 pub const TOURBILLON_NEVER: u64 = 0xffff_ffff_ffff_ffff;
 
@@ -37,18 +34,4 @@ pub(crate) fn delay(ns: u64) -> Duration {
 /// Returns the nanoseconds of a duration, or never if they don't fit.
 pub(crate) fn ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(TOURBILLON_NEVER)
-}
-
-/// Returns the time now in nanoseconds, for `tourbillon_schedule_at` and `tourbillon_reset_at`.
-/// Times count from when the engine was made, so they mean nothing to another engine.
-///
-/// An event loop that reads the time once a round gives all timeouts of that round one deadline,
-/// which is also cheaper. Returns 0 if `timer` is null. Any thread may call this.
-///
-/// # Safety
-/// `timer` is null or comes from this library, and is not freed.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tourbillon_now_ns(timer: *const Timer) -> u64 {
-    // SAFETY: the caller's contract.
-    enter_or(0, || unsafe { borrow(timer) }.map_or(0, |timer| timer.epoch.ns_until(timer.engine.now())))
 }

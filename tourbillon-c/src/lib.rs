@@ -33,7 +33,7 @@ mod handle;
 #[cfg(feature = "test-panic")]
 mod test_panic;
 
-pub use clock::{TOURBILLON_NEVER, tourbillon_now_ns};
+pub use clock::TOURBILLON_NEVER;
 pub use driver::{
     Driver, tourbillon_driver_free, tourbillon_next_wakeup_ms, tourbillon_next_wakeup_ns, tourbillon_on_earlier,
     tourbillon_timer_new_driven, tourbillon_turn,
@@ -53,4 +53,4 @@ pub use timeout::{
     tourbillon_cancel, tourbillon_cancel_and_release, tourbillon_is_pending, tourbillon_release,
     tourbillon_remaining_ns, tourbillon_reset, tourbillon_reset_at, tourbillon_reset_many,
 };
-pub use timer::{Timer, tourbillon_timer_free, tourbillon_timer_new};
+pub use timer::{Timer, tourbillon_now_ns, tourbillon_timer_free, tourbillon_timer_new};

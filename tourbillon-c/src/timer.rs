@@ -1,7 +1,7 @@
 //! Engines with threads.
 
 use crate::clock::Epoch;
-use crate::entry::{enter, enter_or, give};
+use crate::entry::{borrow, enter, enter_or, give};
 use crate::options::Options;
 use crate::status::Status;
 
@@ -66,4 +66,18 @@ pub unsafe extern "C" fn tourbillon_timer_free(timer: *mut Timer) {
             drop(unsafe { Box::from_raw(timer) });
         }
     });
+}
+
+/// Returns the time now in nanoseconds, for `tourbillon_schedule_at` and `tourbillon_reset_at`.
+/// Times count from when the engine was made, so they mean nothing to another engine.
+///
+/// An event loop that reads the time once a round gives all timeouts of that round one deadline,
+/// which is also cheaper. Returns 0 if `timer` is null. Any thread may call this.
+///
+/// # Safety
+/// `timer` is null or comes from this library, and is not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tourbillon_now_ns(timer: *const Timer) -> u64 {
+    // SAFETY: the caller's contract.
+    enter_or(0, || unsafe { borrow(timer) }.map_or(0, |timer| timer.epoch.ns_until(timer.engine.now())))
 }
