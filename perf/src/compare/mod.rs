@@ -122,9 +122,9 @@ w1 to w3 and w9 are measured with 1 and with 2 producers. In w6 all systems are 
 there is one at a time.
 All of the default takes some 22 minutes, `all` far longer.
 
-The timers that are Rust crates need the feature `peers`. Netty 4.1, scheduled-thread-pool, libevent,
-libev and libuv need scripts/peers to have been run; netty-4.2, netty-4.2-512, fork-join-pool and go
-need scripts/peers --newer. What is not there is shown as not measured.
+The timers that are Rust crates need the feature `peers`. Netty 4.1, scheduled-thread-pool,
+libevent, libev and libuv need scripts/peers to have been run; netty-4.2, netty-4.2-512,
+fork-join-pool and go need scripts/peers --newer. What is not there is shown as not measured.
 
 Examples:
   cargo run --release -p tourbillon-perf --features peers -- compare --json run.json
