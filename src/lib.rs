@@ -217,6 +217,9 @@
 //! * `tracing`: events for an operator: panics, too many engines, workers that cannot be started or
 //!   do not get their core, long turns, overload.
 //!
+//! Two crates of the repository stand on this one: `tourbillon-local` turns a [`LocalTimer`] inside
+//! monoio, compio and glommio; `tourbillon-c` is for C and C++.
+//!
 //! # Platforms
 //!
 //! Tourbillon needs a 64-bit target. It is tested on Linux. Elsewhere there is no timer slack to
