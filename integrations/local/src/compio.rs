@@ -1,0 +1,63 @@
+//! compio's loop, with the turn of an engine in it.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use ::compio::runtime::Runtime;
+use tourbillon::LocalDriver;
+
+/// Runs a future and all tasks of the runtime, as [`Runtime::block_on`] does, and turns an engine.
+///
+/// Each round of the loop turns the engine once, also while the loop is busy. The loop waits until
+/// the first timeout, the runtime's or the engine's. A round makes no system call but the runtime's
+/// own, and allocates nothing.
+///
+/// The call returns when the future is ready. It may be called again. The drop of the driver ends
+/// the engine.
+///
+/// # Panics
+/// Panics if the future does, if a task of the engine makes the runtime panic, or if the runtime
+/// can't wait. A panic of a task of the engine is caught.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use tourbillon::Timer;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let runtime = compio::runtime::Runtime::new()?;
+/// let (timer, mut driver) = Timer::builder().build_local()?;
+/// let begun = Instant::now();
+/// tourbillon_local::compio::block_on(&runtime, &mut driver, async move {
+///     let task = async move { timer.sleep(Duration::from_millis(5)).await };
+///     compio::runtime::spawn(task).await.expect("it does not panic");
+/// });
+/// assert!(begun.elapsed() >= Duration::from_millis(5));
+/// # Ok(())
+/// # }
+/// ```
+pub fn block_on<F: Future>(runtime: &Runtime, driver: &mut LocalDriver, future: F) -> F::Output {
+    runtime.enter(|| {
+        let waker = runtime.waker();
+        let mut context = Context::from_waker(&waker);
+        let mut future = pin!(future);
+        loop {
+            driver.turn();
+            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                // Those that it has just woken, as the runtime's own loop does.
+                runtime.run();
+                return output;
+            }
+            let is_busy = runtime.run();
+            runtime.poll_with(if is_busy { Some(Duration::ZERO) } else { earliest(runtime, driver) });
+        }
+    })
+}
+
+/// Returns how long the loop may wait.
+fn earliest(runtime: &Runtime, driver: &LocalDriver) -> Option<Duration> {
+    let ours = driver.next_wakeup().map(|at| at.saturating_duration_since(Instant::now()));
+    let theirs = runtime.current_timeout();
+    ours.into_iter().chain(theirs).min()
+}

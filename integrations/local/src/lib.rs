@@ -1,0 +1,82 @@
+//! [`LocalTimer`] inside runtimes of one thread for each core. The runtime's own loop turns the
+//! engine, so there is no other thread, no lock, and no wait but the runtime's own.
+//!
+//! | runtime | feature | how |
+//! |---|---|---|
+//! | monoio | `monoio` | `monoio::start` spawns a task that turns the engine |
+//! | compio | `compio` | `compio::block_on` is the runtime's loop with the turn in it |
+//! | glommio | `glommio`, on Linux | `glommio::start` spawns a task that turns the engine |
+//!
+#![cfg_attr(
+    feature = "compio",
+    doc = "
+```
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+use tourbillon::Timer;
+
+# fn main() -> Result<(), Box<dyn std::error::Error>> {
+let runtime = compio::runtime::Runtime::new()?;
+let (timer, mut driver) = Timer::builder().build_local()?;
+let closed = Rc::new(Cell::new(false)); // not `Send`
+let closes = Rc::clone(&closed);
+tourbillon_local::compio::block_on(&runtime, &mut driver, async move {
+    let idle = timer.schedule(Duration::from_millis(2), move || closes.set(true))?;
+    assert!(idle.reset(Duration::from_millis(5))); // at each packet
+    timer.sleep(Duration::from_millis(20)).await;
+    Ok::<(), Box<dyn std::error::Error>>(())
+})?;
+assert!(closed.get());
+# Ok(())
+# }
+```
+"
+)]
+//! # What it costs
+//!
+//! A turn with nothing due reads the clock and returns. It makes no system call and allocates
+//! nothing. An engine with nothing pending wakes nobody.
+//!
+//! compio's loop asks the engine when to wake up each time before it waits. monoio and glommio
+//! don't lend their loops. There a task waits for **one** timer of the runtime, until the engine's
+//! next wake-up. An earlier timeout wakes the task. So the runtime's timer is set once for each
+//! wake-up of the engine, however many timeouts are pending, and no `reset` to a later deadline
+//! touches it.
+//!
+//! # Lateness
+//!
+//! With compio a timeout is as late as with any loop that turns its engine: see
+//! [`LocalDriver`](tourbillon::LocalDriver). With the others the runtime's timer comes first:
+//!
+//! * monoio's has a resolution of a millisecond, and rounds up. And monoio looks at its timers only
+//!   when no task is ready to run. A task that wakes itself without end keeps all timers from
+//!   firing, monoio's and these.
+//! * glommio looks at its timers in each round of its loop. A task that does not yield delays them.
+//!
+//! # The end
+//!
+//! compio: the caller has the [`LocalDriver`](tourbillon::LocalDriver), whose drop ends the engine.
+//! monoio and glommio: the drop of [`Running`]. It ends with the future that has called `start`, if
+//! it is a local variable there, and so with the runtime. These two runtimes don't drop a task that
+//! waits when they end. So a driver inside a task would never be dropped.
+//!
+//! # Echo servers
+//!
+//! `examples/echo` has an echo server with an idle timeout for each runtime, and measures it with
+//! the runtime's timers and with these.
+
+#[cfg(feature = "compio")]
+pub mod compio;
+#[cfg(all(feature = "glommio", target_os = "linux"))]
+pub mod glommio;
+#[cfg(feature = "monoio")]
+pub mod monoio;
+#[cfg(any(feature = "monoio", all(feature = "glommio", target_os = "linux")))]
+mod running;
+#[cfg(any(feature = "monoio", all(feature = "glommio", target_os = "linux")))]
+mod turning;
+
+#[cfg(any(feature = "monoio", all(feature = "glommio", target_os = "linux")))]
+pub use running::Running;
+pub use tourbillon::LocalTimer;
