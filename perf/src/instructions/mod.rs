@@ -38,9 +38,13 @@ pub(crate) struct InstructionsArgs {
     #[arg(long, value_enum, value_delimiter = ',', default_value = "echo,http")]
     servers: Vec<Server>,
 
-    /// Another HTTP server's program, which then is counted instead of SERVERS: see below
+    /// Another server's program, which then is counted instead of SERVERS: see below
     #[arg(long, value_name = "SERVER:TIMERS=COMMAND", value_parser = Program::parse, conflicts_with = "servers")]
     program: Vec<Program>,
+
+    /// That server sends back what it reads, 64 bytes each time, and knows no HTTP
+    #[arg(long, requires = "program", conflicts_with = "path")]
+    echo: bool,
 
     /// What another server is asked for
     #[arg(long, default_value = "/", requires = "program")]
@@ -75,7 +79,7 @@ whether something is due, weighs so much more for each request than it does in s
 
 SERVER and TIMERS name another program in the table. {} in its COMMAND stands for the address that it
 is to listen on, and spaces divide the arguments; it ends on SIGINT. scripts/pingora --instructions
-counts a proxy so.
+counts a proxy so, and scripts/echo --instructions the echo servers of integrations/local.
 
 Needs valgrind; no quiet machine.
 
@@ -155,7 +159,8 @@ pub(crate) fn run(args: &InstructionsArgs) -> Result<Verdict> {
 
 fn subjects(args: &InstructionsArgs) -> Result<Vec<Subject>> {
     if !args.program.is_empty() {
-        return Ok(args.program.iter().cloned().map(Subject::of).collect());
+        let kind = if args.echo { Kind::Echo } else { Kind::Http };
+        return Ok(args.program.iter().cloned().map(|program| Subject::of(program, kind)).collect());
     }
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let mut subjects = Vec::new();
@@ -179,9 +184,9 @@ fn subjects(args: &InstructionsArgs) -> Result<Vec<Subject>> {
 }
 
 impl Subject {
-    fn of(program: Program) -> Self {
+    fn of(program: Program, kind: Kind) -> Self {
         let (server, timers) = (program.server.clone(), program.timers.clone());
-        Self { server, timers, kind: Kind::Http, command: Box::new(move |listen| program.command(listen)) }
+        Self { server, timers, kind, command: Box::new(move |listen| program.command(listen)) }
     }
 
     fn count(&self, args: &InstructionsArgs) -> Result<Count> {
