@@ -192,8 +192,9 @@
 //!
 //! The repository has examples, which run with `cargo run --all-features --example NAME`:
 //! `quick_start`; `idle_connections`, a TCP server that closes idle connections; `driven`, an event
-//! loop that turns its timer itself; `tokio_executor`, `rayon_executor` and `interval_stream`.
-//! `integrations/examples` has servers.
+//! loop on mio that turns its timer itself; `epoll`, one on raw epoll with a [`LocalTimer`];
+//! `tokio_executor`, `rayon_executor` and `interval_stream`. `integrations/examples` has servers.
+//! `integrations/local` has the [`LocalTimer`] inside monoio, compio and glommio.
 //!
 //! # Features
 //!
