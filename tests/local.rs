@@ -144,6 +144,23 @@ fn a_task_may_cancel_and_put_off_those_that_are_due_with_it() {
 }
 
 #[test]
+fn a_timeout_that_is_due_may_be_reset_to_a_time_that_has_passed_and_runs_once() {
+    let (mut engine, log) = (Engine::new(), Log::default());
+    let others: Rc<RefCell<Vec<LocalTimeout>>> = Rc::default();
+    let begun = engine.timer.now();
+    // Within a tick, so that the last tick that has come is before it.
+    let deadline = begun + SECOND + Duration::from_micros(300);
+    let list = Rc::clone(&others);
+    let resets = move || assert!(list.borrow().iter().all(|timeout| timeout.reset_at(begun)));
+    let _ = engine.timer.schedule_at(deadline, resets).expect("room");
+    for number in 1..4 {
+        others.borrow_mut().push(engine.timer.schedule_at(deadline, log.task(number)).expect("room"));
+    }
+    assert_eq!(engine.pass(SECOND + Duration::from_micros(400)), 4);
+    assert_eq!((engine.pass(SECOND), engine.timer.pending(), log.take()), (0, 0, vec![1, 2, 3]));
+}
+
+#[test]
 fn a_handle_that_a_task_drops_frees_nothing_that_the_turn_still_needs() {
     let (mut engine, log) = (Engine::new(), Log::default());
     let others: Rc<RefCell<Vec<LocalTimeout>>> = Rc::default();
@@ -296,7 +313,9 @@ fn a_timeout_before_the_time_that_a_loop_was_told_rings_once() {
     assert_eq!(rings.get(), 0, "nobody waits yet");
     assert_eq!(engine.driver.next_wakeup(), Some(engine.timer.now() + ms(600)));
     engine.timer.schedule_detached(ms(900), || ()).expect("room");
-    assert_eq!(rings.get(), 0, "it is later");
+    let same = engine.timer.now() + ms(600);
+    let _ = engine.timer.schedule_at(same, || ()).expect("room");
+    assert_eq!(rings.get(), 0, "they are not earlier");
     engine.timer.schedule_detached(ms(90), || ()).expect("room");
     engine.timer.schedule_detached(ms(80), || ()).expect("room");
     assert_eq!(rings.get(), 1);
