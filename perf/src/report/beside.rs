@@ -1,5 +1,5 @@
-//! What other commands have counted, without a clock: instructions for each request, and conflicts
-//! between operations.
+//! What other commands have found: instructions for each request, conflicts between operations, and
+//! the runs of the echo servers.
 
 use std::path::{Path, PathBuf};
 
@@ -7,6 +7,7 @@ use anyhow::Result;
 use serde::Deserialize;
 
 use super::conflicts::Table;
+use super::echo::{self, EchoRun};
 use crate::compare::machine::Machine;
 use crate::compare::statistics::Spread;
 use crate::json_file;
@@ -15,6 +16,7 @@ use crate::json_file;
 #[derive(Debug, Default)]
 pub(crate) struct Beside {
     pub(crate) counts: Vec<Counts>,
+    pub(crate) echo: Vec<EchoRun>,
     pub(crate) conflicts: Option<Table>,
 }
 
@@ -37,9 +39,10 @@ pub(crate) struct CountsRow {
 }
 
 impl Beside {
-    pub(crate) fn read(counts: &[PathBuf], conflicts: Option<&Path>) -> Result<Self> {
+    pub(crate) fn read(counts: &[PathBuf], echo: &[PathBuf], conflicts: Option<&Path>) -> Result<Self> {
         let counts = counts.iter().map(|path| json_file::read(path, "instructions")).collect::<Result<_>>()?;
-        Ok(Self { counts, conflicts: conflicts.map(Table::read).transpose()? })
+        let echo = echo.iter().map(|path| echo::read(path)).collect::<Result<Vec<_>>>()?.concat();
+        Ok(Self { counts, echo, conflicts: conflicts.map(Table::read).transpose()? })
     }
 }
 

@@ -9,6 +9,7 @@ mod beside;
 #[path = "../../costs/src/conflicts/table.rs"]
 mod conflicts;
 mod data;
+mod echo;
 mod figures;
 mod html;
 mod numbers;
@@ -42,6 +43,10 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "COUNTS.json")]
     instructions: Vec<PathBuf>,
 
+    /// Files of the echo servers of integrations/local: scripts/echo
+    #[arg(long, value_name = "RUNS.jsonl")]
+    echo: Vec<PathBuf>,
+
     /// The table of conflicts that `scripts/costs` keeps: perf/costs/conflicts.json
     #[arg(long, value_name = "FILE")]
     conflicts: Option<PathBuf>,
@@ -68,7 +73,7 @@ Examples:
 /// Reads the runs, and writes the page.
 pub(crate) fn run(args: &ReportArgs) -> Result<Verdict> {
     let files = args.runs.iter().map(|path| RunFile::read(path)).collect::<Result<_>>()?;
-    let beside = Beside::read(&args.instructions, args.conflicts.as_deref())?;
+    let beside = Beside::read(&args.instructions, &args.echo, args.conflicts.as_deref())?;
     write(files, beside, &args.out)?;
     Ok(Verdict::Passed)
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::echo::EchoRun;
 use super::*;
 
 fn figure(median: f64, ratio: f64) -> Value {
@@ -188,8 +189,17 @@ fn the_page_needs_no_other_file_and_says_which_plots_are_missing() {
     assert!(!text.contains("url(") && !text.contains("@import"));
 }
 
+fn echo_run(timers: &str, processor_ns: f64) -> EchoRun {
+    let run = json!({
+        "runtime": "compio", "timers": timers, "commit": "abc", "connections": 1000, "idle_ms": 500,
+        "requests_per_second": 100_000.0, "processor_ns_per_request": processor_ns,
+        "late_ns_p50": 500_000, "late_ns_p99": 1_500_000, "late_ns_max": 4_000_000,
+    });
+    serde_json::from_value(run).expect("a run")
+}
+
 #[test]
-fn what_was_counted_without_a_clock_is_on_the_page() {
+fn what_other_commands_have_found_is_on_the_page() {
     let counts = json!({
         "machine": first_run().machine, "requests": 5000, "connections": 1,
         "rows": [
@@ -206,6 +216,11 @@ fn what_was_counted_without_a_clock_is_on_the_page() {
     });
     let beside = Beside {
         counts: vec![serde_json::from_value(counts).expect("counts")],
+        echo: [1_000.0, 3_000.0, 2_000.0]
+            .map(|ns| echo_run("tourbillon", ns))
+            .into_iter()
+            .chain([echo_run("runtime", 2_500.0)])
+            .collect(),
         conflicts: Some(serde_json::from_value(conflicts).expect("a table")),
     };
     let data = Data { beside, ..data() };
@@ -215,6 +230,9 @@ fn what_was_counted_without_a_clock_is_on_the_page() {
         for text in [
             "1,250 ×1.25",
             "1,240 – 1,260",
+            "2,000 (1,000 – 3,000)",
+            "2,500 (2,500 – 2,500) ×1.25",
+            "0.500, 1.50, 4",
             "a: the inbox's head",
             "each with a shard of its own: none, in any of 4 pairs",
         ] {

@@ -2,6 +2,7 @@
 
 mod ahead;
 mod beside;
+mod echo;
 mod notes;
 mod summary;
 mod tables;
@@ -85,6 +86,7 @@ pub(crate) fn write(data: &Data, figures: &[Figure]) -> String {
                 main {
                     (summary::write(data))
                     @for section in &SECTIONS { (plots(section, figures)) }
+                    (echo::table(data))
                     (beside::instructions(data))
                     (sharing(data, figures))
                     (tables::write(data))
