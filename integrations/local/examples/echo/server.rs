@@ -17,6 +17,9 @@ use crate::limits::{Limit, SleepLimit, TaskLimit, TimeoutLimit, Unlimited};
 pub(crate) const LENGTH: usize = 64;
 /// The first byte of a message after which the client sends nothing more.
 pub(crate) const LAST: u8 = b'L';
+/// The first byte of a message that ends the server. Under Valgrind 3.19 no signal does, while the
+/// server waits in `io_uring_enter`.
+const QUIT: u8 = b'Q';
 
 pub(crate) struct Server {
     pub(crate) listen: SocketAddr,
@@ -101,7 +104,11 @@ pub(crate) async fn echo(mut stream: impl Stream, mut limit: impl Limit, book: B
             return;
         };
         let Ok(1..) = read else { return };
-        let is_last = full[0] == LAST;
+        let is_last = match full[0] {
+            LAST => true,
+            QUIT => std::process::exit(0),
+            _ => false,
+        };
         let (Ok(()), empty) = stream.write_all(full).await else { return };
         buffer = empty;
         idle_since = is_last.then(Instant::now);
