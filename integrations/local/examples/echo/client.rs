@@ -48,13 +48,11 @@ pub(crate) fn send(address: SocketAddr, load: Load, processor_time: impl Fn() ->
     let mut runtime = RuntimeBuilder::<FusionDriver>::new().with_entries(4096).enable_timer().build()?;
     runtime.block_on(async {
         let state = Rc::new(State { requests: Cell::new(0), is_over: Cell::new(false), failure: RefCell::default() });
-        let mut streams = Vec::with_capacity(load.connections);
-        for _ in 0..load.connections {
-            streams.push(connect(address).await?);
-        }
         let mut clients = Vec::with_capacity(load.connections);
-        for (at, stream) in streams.into_iter().enumerate() {
+        for at in 0..load.connections {
             let state = Rc::clone(&state);
+            // Each sends at once, so that none is idle for too long while the others connect.
+            let stream = connect(address).await?;
             clients.push(monoio::spawn(async move {
                 let done = if at < load.idle_connections {
                     stops(stream, address, load, &state, at).await
