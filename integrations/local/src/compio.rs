@@ -1,7 +1,9 @@
 //! compio's loop, with the turn of an engine in it.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -10,12 +12,13 @@ use tourbillon::LocalDriver;
 
 /// Runs a future and all tasks of the runtime, as [`Runtime::block_on`] does, and turns an engine.
 ///
-/// Each round of the loop turns the engine once, also while the loop is busy. The loop waits until
-/// the first timeout, the runtime's or the engine's. A round makes no system call but the runtime's
-/// own, and allocates nothing.
+/// Each round of the loop turns the engine if something is due, also while the loop is busy. The
+/// loop waits until the first timeout, the runtime's or the engine's. A round makes no system call
+/// but the runtime's own, and allocates nothing. It goes by the real time, so an engine on a
+/// [`ManualClock`](tourbillon::ManualClock) is not turned when that clock moves.
 ///
 /// The call returns when the future is ready. It may be called again. The drop of the driver ends
-/// the engine.
+/// the engine. The call sets the driver's [`on_earlier`](LocalDriver::on_earlier).
 ///
 /// # Panics
 /// Panics if the future does, if a task of the engine makes the runtime panic, or if the runtime
@@ -38,26 +41,37 @@ use tourbillon::LocalDriver;
 /// # }
 /// ```
 pub fn block_on<F: Future>(runtime: &Runtime, driver: &mut LocalDriver, future: F) -> F::Output {
+    // To ask the engine for its next wake-up takes longer than a round that has nothing due.
+    let has_earlier = Rc::new(Cell::new(true));
+    let earlier = Rc::clone(&has_earlier);
+    driver.on_earlier(move || earlier.set(true));
     runtime.enter(|| {
         let waker = runtime.waker();
         let mut context = Context::from_waker(&waker);
         let mut future = pin!(future);
+        let mut next = None;
         loop {
-            driver.turn();
+            if has_earlier.replace(false) || next.is_some_and(|at| at <= Instant::now()) {
+                driver.turn();
+                next = driver.next_wakeup();
+            }
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                 // Those that it has just woken, as the runtime's own loop does.
                 runtime.run();
                 return output;
             }
             let is_busy = runtime.run();
-            runtime.poll_with(if is_busy { Some(Duration::ZERO) } else { earliest(runtime, driver) });
+            if has_earlier.replace(false) {
+                next = driver.next_wakeup();
+            }
+            runtime.poll_with(if is_busy { Some(Duration::ZERO) } else { earliest(runtime, next) });
         }
     })
 }
 
 /// Returns how long the loop may wait.
-fn earliest(runtime: &Runtime, driver: &LocalDriver) -> Option<Duration> {
-    let ours = driver.next_wakeup().map(|at| at.saturating_duration_since(Instant::now()));
+fn earliest(runtime: &Runtime, next: Option<Instant>) -> Option<Duration> {
+    let ours = next.map(|at| at.saturating_duration_since(Instant::now()));
     let theirs = runtime.current_timeout();
     ours.into_iter().chain(theirs).min()
 }

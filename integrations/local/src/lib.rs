@@ -35,14 +35,14 @@ assert!(closed.get());
 )]
 //! # What it costs
 //!
-//! A turn with nothing due reads the clock and returns. It makes no system call and allocates
-//! nothing. An engine with nothing pending wakes nobody.
+//! A round of the loop with nothing due makes no system call and allocates nothing. An engine with
+//! nothing pending wakes nobody.
 //!
-//! compio's loop asks the engine when to wake up each time before it waits. monoio and glommio
-//! don't lend their loops. There a task waits for **one** timer of the runtime, until the engine's
-//! next wake-up. An earlier timeout wakes the task. So the runtime's timer is set once for each
-//! wake-up of the engine, however many timeouts are pending, and no `reset` to a later deadline
-//! touches it.
+//! compio's loop waits for the engine's next wake-up as it waits for the runtime's own timers, and
+//! reads the clock for it once a round. monoio and glommio don't lend their loops. There a task
+//! waits for **one** timer of the runtime, until the engine's next wake-up. An earlier timeout wakes
+//! the task. So the runtime's timer is set once for each wake-up of the engine, however many
+//! timeouts are pending, and no `reset` to a later deadline touches it.
 //!
 //! # Lateness
 //!
