@@ -24,6 +24,8 @@ pub(super) struct LocalEngine {
     core: RefCell<Core>,
     /// Nothing in the wheel comes up before this.
     next_look: Cell<Subtick>,
+    /// Whether something may come up then. If not, the wheel has to be asked.
+    is_asked: Cell<bool>,
     /// The latest time that a turn looked at the wheel with. A user's clock may go back behind it.
     seen: Cell<Subtick>,
     /// When the driver comes back, as it was told. Zero if that was long ago, or it was rung for.
@@ -60,6 +62,7 @@ impl LocalEngine {
             timeline,
             core: RefCell::new(Core { wheel, arena, pending: 0, max_pending, expiry_limit }),
             next_look: Cell::new(Subtick::NEVER),
+            is_asked: Cell::new(false),
             seen: Cell::new(Subtick::ZERO),
             comes_back: Cell::new(Subtick::ZERO),
             on_earlier: RefCell::default(),
@@ -124,6 +127,7 @@ impl LocalEngine {
     fn may_be_earlier(&self, deadline: Subtick) {
         if deadline < self.next_look.get() {
             self.next_look.set(deadline);
+            self.is_asked.set(false);
         }
         // A turn since may have put the next look before that.
         if deadline < self.comes_back.get() {
@@ -147,7 +151,7 @@ impl LocalEngine {
         let mut core = self.core.borrow_mut();
         core.pending -= 1;
         if let Some(linked) = cancelled.linked {
-            core.unlink(linked).leave_to_handle();
+            self.unlink(&mut core, linked).leave_to_handle();
         }
         Some(cancelled.task)
     }
@@ -158,12 +162,25 @@ impl LocalEngine {
         let Some(earlier) = handle.reset(deadline) else { return false };
         if let Some(linked) = earlier {
             let mut core = self.core.borrow_mut();
-            let entry = core.unlink(linked);
+            let entry = self.unlink(&mut core, linked);
             core.wheel.insert_again(entry, deadline);
             drop(core);
             self.may_be_earlier(deadline);
         }
         true
+    }
+
+    /// Takes an entry out of its slot.
+    #[inline]
+    fn unlink(&self, core: &mut Core, linked: MaybeLinked) -> Linkable {
+        // SAFETY: its handle says that the entry is in a slot, and each engine has one wheel. The
+        // engine lends out its handles only with itself. What takes entries out of the wheel ends
+        // before `take_due` and `end` return to what is the user's.
+        let (entry, has_emptied) = unsafe { core.wheel.unlink(linked) };
+        if has_emptied {
+            self.is_asked.set(false);
+        }
+        entry
     }
 
     /// Ends a handle of this engine.
@@ -195,8 +212,8 @@ impl LocalEngine {
         let mut core = self.core.borrow_mut();
         let limit = core.expiry_limit;
         core.wheel.step_cascades(&mut Budget::new(limit));
-        self.next_look.set(core.wheel.next_due().unwrap_or(Subtick::NEVER));
         drop(core);
+        self.ask();
         self.fired.set(self.fired.get() + fired as u64);
         fired
     }
@@ -239,10 +256,19 @@ impl LocalEngine {
     /// Returns when the wheel has to be looked at next. From then on the first timeout that comes
     /// up before that calls `on_earlier`.
     pub(super) fn next_look(&self) -> Subtick {
-        let next = self.core.borrow().wheel.next_due().unwrap_or(Subtick::NEVER);
-        self.next_look.set(next);
+        if !self.is_asked.get() {
+            self.ask();
+        }
+        let next = self.next_look.get();
         self.comes_back.set(next);
         next
+    }
+
+    /// Asks the wheel when it has to be looked at next. A timeout that is later, and what a reset to
+    /// later leaves behind, change nothing in the answer but that it may be too early.
+    fn ask(&self) {
+        self.next_look.set(self.core.borrow().wheel.next_due().unwrap_or(Subtick::NEVER));
+        self.is_asked.set(true);
     }
 
     /// Ends the engine. Drops the tasks that are pending, and wakes the futures.
@@ -267,15 +293,6 @@ impl LocalEngine {
 }
 
 impl Core {
-    /// Takes an entry out of its slot.
-    #[inline]
-    fn unlink(&mut self, linked: MaybeLinked) -> Linkable {
-        // SAFETY: its handle says that the entry is in a slot, and each engine has one wheel. The
-        // engine lends out its handles only with itself. What takes entries out of the wheel ends
-        // before `take_due` and `end` return to what is the user's.
-        unsafe { self.wheel.unlink(linked) }
-    }
-
     /// Takes out all that is due by `now`, within the limit. A task that runs then may schedule
     /// what is due at once: that waits for the next turn.
     fn take_due(&mut self, now: Subtick) -> Chain<LocalDue> {
