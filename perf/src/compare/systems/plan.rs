@@ -16,7 +16,6 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Memory to reserve where each producer has a queue of its own; 0 if none.
-    #[cfg(feature = "peers")]
     pub(crate) fn capacity_each(self) -> usize {
         self.capacity.unwrap_or(0).div_ceil(self.producers)
     }
