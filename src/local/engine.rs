@@ -264,8 +264,8 @@ impl LocalEngine {
         next
     }
 
-    /// Asks the wheel when it has to be looked at next. A timeout that is later, and what a reset to
-    /// later leaves behind, change nothing in the answer but that it may be too early.
+    /// Asks the wheel when it has to be looked at next. The answer holds until a timeout is earlier
+    /// or a slot has been emptied. What else changes may only make it too early.
     fn ask(&self) {
         self.next_look.set(self.core.borrow().wheel.next_due().unwrap_or(Subtick::NEVER));
         self.is_asked.set(true);

@@ -39,9 +39,9 @@ assert!(closed.get());
 //! nothing pending wakes nobody.
 //!
 //! compio's loop waits for the engine's next wake-up as it waits for the runtime's own timers, and
-//! reads the clock for it once a round. monoio and glommio don't lend their loops. There a task
-//! waits for **one** timer of the runtime, until the engine's next wake-up. An earlier timeout wakes
-//! the task. So the runtime's timer is set once for each wake-up of the engine, however many
+//! reads the clock for it at most twice a round. monoio and glommio don't lend their loops. There a
+//! task waits for **one** timer of the runtime, until the engine's next wake-up. An earlier timeout
+//! wakes the task. So the runtime's timer is set once for each wake-up of the engine, however many
 //! timeouts are pending, and no `reset` to a later deadline touches it.
 //!
 //! # Lateness
@@ -57,7 +57,7 @@ assert!(closed.get());
 //! # The end
 //!
 //! compio: the caller has the [`LocalDriver`](tourbillon::LocalDriver), whose drop ends the engine.
-//! monoio and glommio: the drop of [`Running`]. It ends with the future that has called `start`, if
+//! monoio and glommio: the drop of `Running`. It ends with the future that has called `start`, if
 //! it is a local variable there, and so with the runtime. These two runtimes don't drop a task that
 //! waits when they end. So a driver inside a task would never be dropped.
 //!
