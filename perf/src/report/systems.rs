@@ -74,10 +74,10 @@ const KNOWN: [Known; 37] = [
     ("tourbillon-2-shards", "Tourbillon, 2 shards", Kind::Ours, OURS, Dot::Triangle, false, Some("tourbillon")),
     ("tourbillon-8-shards", "Tourbillon, 8 shards", Kind::Ours, OURS, Dot::Triangle, true, Some("tourbillon")),
     ("tourbillon-unpinned", "Tourbillon, unpinned", Kind::Ours, OURS, Dot::Cross, true, Some("tourbillon")),
-    ("tourbillon-local", "Tourbillon, one thread", Kind::Ours, OURS, Dot::Cross, false, Some("tourbillon")),
+    ("tourbillon-local", "LocalTimer", Kind::Ours, OURS, Dot::Cross, false, Some("tourbillon")),
     (
         "tourbillon-local-rounds",
-        "Tourbillon, one thread, rounds",
+        "LocalTimer, rounds",
         Kind::Ours,
         OURS,
         Dot::Cross,
