@@ -48,7 +48,7 @@ impl LocalDriver {
     /// The time is in the past if there is something to do at once. It may be earlier than the
     /// earliest deadline, and it may be later by less than a tick, if other timeouts of the same
     /// tick are due later, or were. It is by the engine's clock: with a clock of your own wait for
-    /// as long as it is after [`LocalTimer::now`](crate::LocalTimer::now).
+    /// as long as it is after [`now`](Self::now).
     ///
     /// By a [`BootClock`](crate::BootClock) nobody tells the loop that a suspend has ended. Let it
     /// wait by a timerfd on `CLOCK_BOOTTIME`, or not for long.
@@ -56,6 +56,12 @@ impl LocalDriver {
     pub fn next_wakeup(&self) -> Option<Instant> {
         let next = self.engine.next_look();
         (next < Subtick::NEVER).then(|| self.engine.timeline.instant_of(next))
+    }
+
+    /// Returns the time by the engine's clock, by which [`next_wakeup`](Self::next_wakeup) goes.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.engine.timeline.now()
     }
 
     /// Sets a callback for the first timeout that comes up before the time that

@@ -14,8 +14,9 @@ use tourbillon::LocalDriver;
 ///
 /// Each round of the loop turns the engine if something is due, also while the loop is busy. The
 /// loop waits until the first timeout, the runtime's or the engine's. A round makes no system call
-/// but the runtime's own, and allocates nothing. It goes by the real time, so an engine on a
-/// [`ManualClock`](tourbillon::ManualClock) is not turned when that clock moves.
+/// but the runtime's own, and allocates nothing. A wait passes in real time, so an engine on a
+/// [`ManualClock`](tourbillon::ManualClock) is not turned when that clock moves, nor one on a
+/// [`BootClock`](tourbillon::BootClock) when a suspend ends.
 ///
 /// The call returns when the future is ready. It may be called again. The drop of the driver ends
 /// the engine. The call sets the driver's [`on_earlier`](LocalDriver::on_earlier).
@@ -51,7 +52,7 @@ pub fn block_on<F: Future>(runtime: &Runtime, driver: &mut LocalDriver, future: 
         let mut future = pin!(future);
         let mut next = None;
         loop {
-            if has_earlier.replace(false) || next.is_some_and(|at| at <= Instant::now()) {
+            if has_earlier.replace(false) || next.is_some_and(|at| at <= driver.now()) {
                 driver.turn();
                 next = driver.next_wakeup();
             }
@@ -64,14 +65,14 @@ pub fn block_on<F: Future>(runtime: &Runtime, driver: &mut LocalDriver, future: 
             if has_earlier.replace(false) {
                 next = driver.next_wakeup();
             }
-            runtime.poll_with(if is_busy { Some(Duration::ZERO) } else { earliest(runtime, next) });
+            runtime.poll_with(if is_busy { Some(Duration::ZERO) } else { earliest(runtime, driver, next) });
         }
     })
 }
 
 /// Returns how long the loop may wait.
-fn earliest(runtime: &Runtime, next: Option<Instant>) -> Option<Duration> {
-    let ours = next.map(|at| at.saturating_duration_since(Instant::now()));
+fn earliest(runtime: &Runtime, driver: &LocalDriver, next: Option<Instant>) -> Option<Duration> {
+    let ours = next.map(|at| at.saturating_duration_since(driver.now()));
     let theirs = runtime.current_timeout();
     ours.into_iter().chain(theirs).min()
 }

@@ -12,8 +12,9 @@ use crate::turning::{Alarm, turning};
 
 /// Makes a local engine, and spawns the task that turns it. The drop of [`Running`] ends both.
 ///
-/// Call it within a runtime that has its timer enabled, and use the engine within that runtime. The
-/// call allocates.
+/// Call it within a runtime that has its timer enabled. Schedule, reset, and drop [`Running`] only
+/// while that runtime blocks on a future: monoio can't wake a task at other times. The call
+/// allocates.
 ///
 /// # Errors
 /// The same as [`Builder::build_local`].

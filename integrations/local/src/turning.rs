@@ -71,8 +71,8 @@ impl Turning {
         Poll::Pending
     }
 
-    /// Ends the engine, now or after the turn under way. Wakes nobody: a runtime that is gone could
-    /// not be woken.
+    /// Ends the engine, now or after the turn under way. Does not wake the task: a runtime that is
+    /// gone could not be woken. The end of the engine wakes the futures that sleep.
     pub(crate) fn end(&self) {
         self.has_ended.set(true);
         let engine = self.engine.take();
@@ -92,7 +92,9 @@ impl Engine {
         // Without a next time the driver's callback wakes the task.
         let Some(at) = self.driver.next_wakeup() else { return };
         if self.set_for != Some(at) {
-            self.alarm.as_mut().set(at);
+            // The engine may have another clock than the runtime.
+            let left = at.saturating_duration_since(self.driver.now());
+            self.alarm.as_mut().set(Instant::now() + left);
             self.set_for = Some(at);
         }
         if self.alarm.as_mut().poll(context).is_ready() {
