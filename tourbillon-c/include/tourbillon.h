@@ -120,7 +120,7 @@ typedef struct tourbillon_options {
 //
 // It must return normally. A C++ exception that leaves it ends the process, and so does a
 // `longjmp` out of it, or worse. A panic of a callback written in Rust (`extern "C-unwind"`) is
-// caught and counted.
+// caught and counted, if the callback shares the library's copy of Rust's standard library.
 typedef void (*tourbillon_callback)(void *data);
 
 // The counters of an engine since its start. Set `size`, and let `tourbillon_stats_get` fill the
@@ -171,7 +171,8 @@ typedef struct tourbillon_stats {
 
 // Takes a timeout that a shutdown hands back unfired: your `context`, and the timeout's `callback`
 // and `data`, which is yours again. `deadline_ns` is when it would have fired, as
-// `tourbillon_now_ns` counts. It must not use the engine.
+// `tourbillon_now_ns` counts. For one that never fires it is far away, and need not be
+// `TOURBILLON_NEVER`. It must not use the engine.
 typedef void (*tourbillon_on_unfired)(void *context,
                                       tourbillon_callback callback,
                                       void *data,
@@ -207,7 +208,7 @@ enum tourbillon_status tourbillon_timer_new(const struct tourbillon_options *opt
 // Pending timeouts are dropped unrun, which calls their destructors, on this thread or on a
 // worker's. The call does not wait for callbacks that run: call `tourbillon_shutdown` before to
 // wait for them. Handles of its timeouts stay valid until they are released. A callback may call
-// this for its own engine.
+// this for its own engine. Destructors that this calls must not use `timer`.
 //
 // # Safety
 // `timer` is null or comes from this library. Nothing uses it from then on.
@@ -247,7 +248,7 @@ uint64_t tourbillon_now_ns(const struct tourbillon_timer *timer);
 // # Safety
 // `timer` is null or comes from this library, and is not freed. `timeout` is null or may be
 // written to. Any thread may call `callback` or `destructor` with `data`; in a driven engine, only
-// the threads that turn, cancel and free.
+// the threads that turn, cancel, free and shut down.
 enum tourbillon_status tourbillon_schedule(const struct tourbillon_timer *timer,
                                            uint64_t delay_ns,
                                            tourbillon_callback callback,
@@ -406,9 +407,10 @@ size_t tourbillon_pending(const struct tourbillon_timer *timer);
 // Shuts an engine down, and calls `on_unfired` on this thread for each timeout that was pending.
 //
 // From then on the engine refuses timeouts. The call waits for the callbacks that run; no other
-// callback of the engine runs after it. If `on_unfired` is null, the destructors of the timeouts
-// are called instead. Handles stay valid until they are released, and the engine has to be freed
-// all the same.
+// callback of the engine runs after it, unless a callback of another engine has called it: then
+// those that were due and waited for a thread may still run. If `on_unfired` is null, the
+// destructors of the timeouts are called instead. Handles stay valid until they are released, and
+// the engine has to be freed all the same.
 //
 // Returns `TOURBILLON_STATUS_SHUTDOWN` if the engine was shut down before,
 // `TOURBILLON_STATUS_FROM_CALLBACK` if one of its callbacks calls this,
@@ -490,7 +492,9 @@ int tourbillon_next_wakeup_ms(const struct tourbillon_driver *driver);
 // It runs on the thread that schedules, perhaps on several at a time, and perhaps without need. It
 // must not block, nor use the engine: let it write to an eventfd or a pipe. It replaces the
 // callback before. `destructor` may be null; it is called with `data` when the callback was
-// replaced, or the driver freed. If the call fails, `data` stays the caller's.
+// replaced, or the driver freed. Until then the callback may still run on another thread, also
+// after the call that replaces it or frees the driver has returned. If the call fails, `data`
+// stays the caller's.
 //
 // Returns `TOURBILLON_STATUS_BUSY` if a callback calls this for its own driver.
 //
@@ -505,8 +509,8 @@ enum tourbillon_status tourbillon_on_earlier(const struct tourbillon_driver *dri
 // Frees a driver, which ends its engine. Does nothing if `driver` is null.
 //
 // Pending timeouts are dropped unrun, which calls their destructors on this thread. New timeouts
-// are refused. Returns `TOURBILLON_STATUS_BUSY`, and frees nothing, if a callback calls this for
-// its own driver.
+// are refused. Returns `TOURBILLON_STATUS_BUSY`, and frees nothing, if a callback, or a destructor
+// that this very call calls, calls it for its own driver.
 //
 // # Safety
 // `driver` is null or comes from this library. If the call succeeds, nothing uses it from then on.

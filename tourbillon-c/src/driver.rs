@@ -14,12 +14,13 @@ use crate::timer::Timer;
 /// Turns an engine that has no threads. One thread at a time may use it.
 #[derive(Debug)]
 pub struct Driver {
-    /// Locked only by `try_lock`. A callback of a turn that uses the driver finds it locked.
-    driver: Mutex<tourbillon::Driver>,
+    /// Locked only by `try_lock`. A callback of a turn that uses the driver finds it locked, and so
+    /// does a destructor that the end of the driver calls. Empty after an end that has panicked.
+    driver: Mutex<Option<tourbillon::Driver>>,
 }
 
 impl Driver {
-    fn try_lock(&self) -> Result<MutexGuard<'_, tourbillon::Driver>, Status> {
+    fn try_lock(&self) -> Result<MutexGuard<'_, Option<tourbillon::Driver>>, Status> {
         match self.driver.try_lock() {
             Ok(driver) => Ok(driver),
             // The driver may be used after a panic.
@@ -28,12 +29,15 @@ impl Driver {
         }
     }
 
+    fn with<R>(&self, work: impl FnOnce(&mut tourbillon::Driver) -> R) -> Result<R, Status> {
+        self.try_lock()?.as_mut().map(work).ok_or(Status::Shutdown)
+    }
+
     /// Returns how long the loop may sleep, or `None` if nothing is pending. Zero during a turn.
     fn next_wakeup(&self) -> Option<Duration> {
-        match self.try_lock() {
-            Ok(driver) => driver.next_wakeup().map(|at| at.saturating_duration_since(Instant::now())),
-            Err(_) => Some(Duration::ZERO),
-        }
+        let at = |driver: &mut tourbillon::Driver| driver.next_wakeup();
+        let left = |at: Instant| at.saturating_duration_since(Instant::now());
+        self.with(at).map_or(Some(Duration::ZERO), |at| at.map(left))
     }
 }
 
@@ -62,7 +66,7 @@ pub unsafe extern "C" fn tourbillon_timer_new_driven(
         let built = unsafe { options.builder(true) }?.build_driven();
         // SAFETY: the caller's contract.
         let (engine, turned) = built.map_err(|error| unsafe { options.refuse(&error) })?;
-        let made = Box::new(Driver { driver: Mutex::new(turned) });
+        let made = Box::new(Driver { driver: Mutex::new(Some(turned)) });
         let of_timer = Timer::boxed(engine);
         // SAFETY: neither is null, and the caller allows to write to both.
         unsafe {
@@ -85,7 +89,7 @@ pub unsafe extern "C" fn tourbillon_turn(driver: *mut Driver, fired: *mut usize)
     enter(|| {
         // SAFETY: the caller's contract.
         let driver = unsafe { borrow(driver) }?;
-        let count = driver.try_lock()?.turn();
+        let count = driver.with(tourbillon::Driver::turn)?;
         // SAFETY: the caller's contract. A null pointer is fine here.
         let _ = unsafe { give(fired, count) };
         Ok(())
@@ -135,7 +139,9 @@ pub unsafe extern "C" fn tourbillon_next_wakeup_ms(driver: *const Driver) -> c_i
 /// It runs on the thread that schedules, perhaps on several at a time, and perhaps without need. It
 /// must not block, nor use the engine: let it write to an eventfd or a pipe. It replaces the
 /// callback before. `destructor` may be null; it is called with `data` when the callback was
-/// replaced, or the driver freed. If the call fails, `data` stays the caller's.
+/// replaced, or the driver freed. Until then the callback may still run on another thread, also
+/// after the call that replaces it or frees the driver has returned. If the call fails, `data`
+/// stays the caller's.
 ///
 /// Returns `TOURBILLON_STATUS_BUSY` if a callback calls this for its own driver.
 ///
@@ -152,19 +158,20 @@ pub unsafe extern "C" fn tourbillon_on_earlier(
     enter(|| {
         let callback = callback.ok_or(Status::InvalidArgument)?;
         // SAFETY: the caller's contract.
-        let driver = unsafe { borrow(driver) }?.try_lock()?;
-        // SAFETY: the caller's contract.
-        let task = unsafe { Task::new(callback, data, destructor) };
-        driver.on_earlier(move || task.call());
-        Ok(())
+        let driver = unsafe { borrow(driver) }?;
+        driver.with(|driver| {
+            // SAFETY: the caller's contract.
+            let task = unsafe { Task::new(callback, data, destructor) };
+            driver.on_earlier(move || task.call());
+        })
     })
 }
 
 /// Frees a driver, which ends its engine. Does nothing if `driver` is null.
 ///
 /// Pending timeouts are dropped unrun, which calls their destructors on this thread. New timeouts
-/// are refused. Returns `TOURBILLON_STATUS_BUSY`, and frees nothing, if a callback calls this for
-/// its own driver.
+/// are refused. Returns `TOURBILLON_STATUS_BUSY`, and frees nothing, if a callback, or a destructor
+/// that this very call calls, calls it for its own driver.
 ///
 /// # Safety
 /// `driver` is null or comes from this library. If the call succeeds, nothing uses it from then on.
@@ -174,8 +181,12 @@ pub unsafe extern "C" fn tourbillon_driver_free(driver: *mut Driver) -> Status {
         if driver.is_null() {
             return Ok(());
         }
-        // SAFETY: the caller's contract. The lock is released at once.
-        drop(unsafe { borrow(driver) }?.try_lock()?);
+        // SAFETY: the caller's contract.
+        let mut held = unsafe { borrow(driver) }?.try_lock()?;
+        // Under the lock, so that the destructors that this calls can't use the driver.
+        let turned = held.take();
+        drop(turned);
+        drop(held);
         // SAFETY: `tourbillon_timer_new_driven` made it by `Box::into_raw`, and the caller gives it
         // up.
         drop(unsafe { Box::from_raw(driver) });

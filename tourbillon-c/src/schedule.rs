@@ -57,7 +57,7 @@ unsafe fn answer(to: *mut *mut Timeout, timeout: tourbillon::Timeout) {
 /// # Safety
 /// `timer` is null or comes from this library, and is not freed. `timeout` is null or may be
 /// written to. Any thread may call `callback` or `destructor` with `data`; in a driven engine, only
-/// the threads that turn, cancel and free.
+/// the threads that turn, cancel, free and shut down.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tourbillon_schedule(
     timer: *const Timer,

@@ -13,7 +13,8 @@ use crate::timer::Timer;
 
 /// Takes a timeout that a shutdown hands back unfired: your `context`, and the timeout's `callback`
 /// and `data`, which is yours again. `deadline_ns` is when it would have fired, as
-/// `tourbillon_now_ns` counts. It must not use the engine.
+/// `tourbillon_now_ns` counts. For one that never fires it is far away, and need not be
+/// `TOURBILLON_NEVER`. It must not use the engine.
 pub type OnUnfired =
     Option<unsafe extern "C-unwind" fn(context: *mut c_void, callback: Callback, data: *mut c_void, deadline_ns: u64)>;
 
@@ -23,9 +24,11 @@ unsafe fn shut_down(timer: *const Timer, how: Shutdown, on_unfired: OnUnfired, c
     enter(|| {
         // SAFETY: the caller's contract.
         let timer = unsafe { borrow(timer) }?;
+        // A callback that this waits for, or calls, may free the timer.
+        let (engine, epoch) = (timer.engine.clone(), timer.epoch);
         let mut panic = None;
-        for unfired in timer.engine.shutdown_with(how)? {
-            let deadline_ns = timer.epoch.ns_until(unfired.deadline());
+        for unfired in engine.shutdown_with(how)? {
+            let deadline_ns = epoch.ns_until(unfired.deadline());
             let hand_back = || match on_unfired {
                 None => drop(unfired),
                 Some(on_unfired) => drop_handing_back(unfired, &mut |callback: Call, data| {
@@ -43,9 +46,10 @@ unsafe fn shut_down(timer: *const Timer, how: Shutdown, on_unfired: OnUnfired, c
 /// Shuts an engine down, and calls `on_unfired` on this thread for each timeout that was pending.
 ///
 /// From then on the engine refuses timeouts. The call waits for the callbacks that run; no other
-/// callback of the engine runs after it. If `on_unfired` is null, the destructors of the timeouts
-/// are called instead. Handles stay valid until they are released, and the engine has to be freed
-/// all the same.
+/// callback of the engine runs after it, unless a callback of another engine has called it: then
+/// those that were due and waited for a thread may still run. If `on_unfired` is null, the
+/// destructors of the timeouts are called instead. Handles stay valid until they are released, and
+/// the engine has to be freed all the same.
 ///
 /// Returns `TOURBILLON_STATUS_SHUTDOWN` if the engine was shut down before,
 /// `TOURBILLON_STATUS_FROM_CALLBACK` if one of its callbacks calls this,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 ///
 /// It must return normally. A C++ exception that leaves it ends the process, and so does a
 /// `longjmp` out of it, or worse. A panic of a callback written in Rust (`extern "C-unwind"`) is
-/// caught and counted.
+/// caught and counted, if the callback shares the library's copy of Rust's standard library.
 pub type Callback = Option<unsafe extern "C-unwind" fn(data: *mut c_void)>;
 
 /// A [`Callback`] that is not null.

@@ -53,7 +53,7 @@ pub unsafe extern "C" fn tourbillon_timer_new(options: *const Options, timer: *m
 /// Pending timeouts are dropped unrun, which calls their destructors, on this thread or on a
 /// worker's. The call does not wait for callbacks that run: call `tourbillon_shutdown` before to
 /// wait for them. Handles of its timeouts stay valid until they are released. A callback may call
-/// this for its own engine.
+/// this for its own engine. Destructors that this calls must not use `timer`.
 ///
 /// # Safety
 /// `timer` is null or comes from this library. Nothing uses it from then on.

@@ -155,3 +155,34 @@ fn the_timer_and_the_driver_may_be_freed_in_any_order() {
         }
     }
 }
+
+/// What a destructor answered that used its own driver.
+struct UsesItsDriver {
+    driver: *mut tourbillon_c::Driver,
+    answers: Vec<Status>,
+}
+
+unsafe extern "C-unwind" fn use_the_driver(data: *mut c_void) {
+    // SAFETY: the test gives it a `UsesItsDriver`, and looks at that afterwards.
+    unsafe {
+        let data = &mut *data.cast::<UsesItsDriver>();
+        data.answers.push(tourbillon_driver_free(data.driver));
+        data.answers.push(tourbillon_turn(data.driver, ptr::null_mut()));
+    }
+}
+
+#[test]
+fn a_destructor_that_uses_the_driver_which_is_being_freed_is_told_that_it_is_busy() {
+    let (mut timer, mut driver) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: both pointers may be written to, the data lives, and each is freed once.
+    unsafe {
+        assert_eq!(tourbillon_c::tourbillon_timer_new_driven(ptr::null(), &raw mut timer, &raw mut driver), Status::Ok);
+        let mut uses = UsesItsDriver { driver, answers: Vec::new() };
+        let data = (&raw mut uses).cast();
+        let status = tourbillon_schedule(timer, HOUR, Some(run), data, Some(use_the_driver), ptr::null_mut());
+        assert_eq!(status, Status::Ok);
+        assert_eq!(tourbillon_driver_free(driver), Status::Ok);
+        assert_eq!(uses.answers, [Status::Busy, Status::Busy]);
+        tourbillon_timer_free(timer);
+    }
+}
