@@ -120,7 +120,7 @@ and, if named, or with `all`:
   w11-counted-0, ..., -tasks-4           its instructions, by callgrind
 w1 to w3 and w9 are measured with 1 and with 2 producers. In w6 all systems are idle at once; else
 there is one at a time.
-All of the default takes some 22 minutes, `all` far longer.
+All of the default takes some 45 minutes with all systems, `all` far longer.
 
 The timers that are Rust crates need the feature `peers`. Netty 4.1, scheduled-thread-pool,
 libevent, libev and libuv need scripts/peers to have been run; netty-4.2, netty-4.2-512,
