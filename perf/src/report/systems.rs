@@ -107,7 +107,7 @@ const KNOWN: [Known; 37] = [
     ("bitwheel", "bitwheel", Kind::Owned, INDIGO, Dot::Circle, false, Some("bitwheel")),
     ("hashed-wheel", "hashed_wheel_timer", Kind::Shared, INDIGO, Dot::Triangle, false, Some("hashed_wheel_timer")),
     ("io-uring", "io_uring", Kind::Owned, WINE, Dot::Cross, false, Some("io-uring")),
-    ("libevent", "libevent", Kind::Owned, SKY, Dot::Triangle, false, None),
+    ("libevent", "libevent", Kind::Owned, SKY, Dot::Circle, false, None),
     ("libev", "libev", Kind::Owned, WINE, Dot::Circle, false, None),
     ("libuv", "libuv", Kind::Owned, INDIGO, Dot::Cross, false, None),
     ("heap", "Mutex<BinaryHeap>", Kind::Shared, GREY, Dot::Cross, false, None),
