@@ -19,18 +19,34 @@ fn refused<F>(error: ScheduleError<F>) -> Status {
     status
 }
 
-/// Hands a handle out, or drops it if the caller wants none.
+/// Schedules by `arm`, and hands the handle out, or drops it if the caller wants none. `arm` makes
+/// no handle if it can do without.
 ///
 /// # Safety
-/// The pointer is null, or may be written to.
+/// As for [`tourbillon_schedule`].
 #[inline]
-unsafe fn answer(to: *mut *mut Timeout, timeout: tourbillon::Timeout) {
-    if to.is_null() {
-        drop(timeout);
-    } else {
+unsafe fn schedule(
+    timer: *const Timer,
+    callback: Callback,
+    data: *mut c_void,
+    destructor: Callback,
+    timeout: *mut *mut Timeout,
+    arm: impl FnOnce(&Timer, Task) -> Result<Option<tourbillon::Timeout>, Status>,
+) -> Status {
+    enter(|| {
+        let callback = callback.ok_or(Status::InvalidArgument)?;
         // SAFETY: the caller's contract.
-        unsafe { to.write(hand_out(timeout)) };
-    }
+        let timer = unsafe { borrow(timer) }?;
+        // SAFETY: the caller's contract.
+        let task = unsafe { Task::new(callback, data, destructor) };
+        if let Some(handle) = arm(timer, task)?
+            && !timeout.is_null()
+        {
+            // SAFETY: the caller's contract.
+            unsafe { timeout.write(hand_out(handle)) };
+        }
+        Ok(())
+    })
 }
 
 /// Calls `callback` once with `data`, in `delay_ns` nanoseconds, and never before that.
@@ -67,21 +83,15 @@ pub unsafe extern "C" fn tourbillon_schedule(
     destructor: Callback,
     timeout: *mut *mut Timeout,
 ) -> Status {
-    enter(|| {
-        let callback = callback.ok_or(Status::InvalidArgument)?;
-        // SAFETY: the caller's contract.
-        let timer = unsafe { borrow(timer) }?;
-        // SAFETY: the caller's contract.
-        let task = unsafe { Task::new(callback, data, destructor) };
-        let delay = delay(delay_ns);
+    let arm = |timer: &Timer, task: Task| {
+        let (delay, run) = (delay(delay_ns), move || task.run());
         if timeout.is_null() {
-            return timer.engine.schedule_detached(delay, move || task.run()).map_err(refused);
+            return timer.engine.schedule_detached(delay, run).map(|()| None).map_err(refused);
         }
-        let scheduled = timer.engine.schedule(delay, move || task.run()).map_err(refused)?;
-        // SAFETY: the caller's contract.
-        unsafe { answer(timeout, scheduled) };
-        Ok(())
-    })
+        timer.engine.schedule(delay, run).map(Some).map_err(refused)
+    };
+    // SAFETY: the caller's contract.
+    unsafe { schedule(timer, callback, data, destructor, timeout, arm) }
 }
 
 /// Calls `callback` once with `data`, at the time `deadline_ns` of `tourbillon_now_ns`.
@@ -99,21 +109,16 @@ pub unsafe extern "C" fn tourbillon_schedule_at(
     destructor: Callback,
     timeout: *mut *mut Timeout,
 ) -> Status {
-    enter(|| {
-        let callback = callback.ok_or(Status::InvalidArgument)?;
-        // SAFETY: the caller's contract.
-        let timer = unsafe { borrow(timer) }?;
-        // SAFETY: the caller's contract.
-        let task = unsafe { Task::new(callback, data, destructor) };
+    let arm = |timer: &Timer, task: Task| {
         let run = move || task.run();
         let scheduled = match timer.epoch.instant(deadline_ns) {
             Some(deadline) => timer.engine.schedule_at(deadline, run),
             None => timer.engine.schedule(Duration::MAX, run),
         };
-        // SAFETY: the caller's contract.
-        unsafe { answer(timeout, scheduled.map_err(refused)?) };
-        Ok(())
-    })
+        scheduled.map(Some).map_err(refused)
+    };
+    // SAFETY: the caller's contract.
+    unsafe { schedule(timer, callback, data, destructor, timeout, arm) }
 }
 
 /// Calls `callback` with `data` again and again: first in `initial_ns` nanoseconds, and then each
@@ -138,16 +143,11 @@ pub unsafe extern "C" fn tourbillon_schedule_every(
     destructor: Callback,
     timeout: *mut *mut Timeout,
 ) -> Status {
-    enter(|| {
-        let callback = callback.ok_or(Status::InvalidArgument)?;
-        // SAFETY: the caller's contract.
-        let timer = unsafe { borrow(timer) }?;
-        // SAFETY: the caller's contract.
-        let task = unsafe { Task::new(callback, data, destructor) };
+    let arm = |timer: &Timer, task: Task| {
         let call = move || task.call();
         let scheduled = timer.engine.schedule_at_fixed_rate(delay(initial_ns), delay(period_ns), call);
-        // SAFETY: the caller's contract.
-        unsafe { answer(timeout, scheduled.map_err(refused)?) };
-        Ok(())
-    })
+        scheduled.map(Some).map_err(refused)
+    };
+    // SAFETY: the caller's contract.
+    unsafe { schedule(timer, callback, data, destructor, timeout, arm) }
 }
