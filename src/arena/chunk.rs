@@ -136,7 +136,12 @@ impl Chunk {
     /// page fault (1.2 µs each).
     pub(super) fn reserved(len: usize) -> Option<Box<Self>> {
         let chunk = Self::of(Zeroed::to_be_filled(len)?)?;
-        chunk.touch();
+        // In a model the memory holds loom's entries, not zeros.
+        #[cfg(not(loom))]
+        // SAFETY: the array was just made, and no entry of it was handed out.
+        unsafe {
+            chunk.entries.touch();
+        }
         Some(chunk)
     }
 
@@ -244,21 +249,6 @@ impl Chunk {
 
     pub(super) fn len(&self) -> usize {
         self.entries.len()
-    }
-
-    fn touch(&self) {
-        if cfg!(loom) {
-            // In a model the memory holds loom's entries, not zeros.
-            return;
-        }
-        const ENTRIES_A_PAGE: usize = 4096 / size_of::<Entry>();
-        // The last entry too, because the array need not begin with a page.
-        for index in (0..self.len()).step_by(ENTRIES_A_PAGE.max(1)).chain([self.len() - 1]) {
-            // SAFETY: a place of this array, which no other thread knows yet, and which holds
-            // zeros. Volatile, so that the compiler does not leave out a write that changes
-            // nothing.
-            unsafe { self.entries.get(index).cast::<u8>().write_volatile(0) };
-        }
     }
 
     /// Hands out up to `RUN` fresh entries, or returns `None` if all have been handed out. Takes

@@ -21,12 +21,9 @@ impl LocalArena {
     pub(crate) fn new(capacity: usize) -> Option<Self> {
         let mut this = Self { free: Stack::new(), chunks: Vec::new(), issued: 0 };
         if capacity > 0 {
-            let reserved = this.add(Zeroed::to_be_filled(capacity)?)?;
-            for index in 0..reserved.len() {
-                // SAFETY: a place of this array, which nobody uses yet. A zeroed word is a free
-                // entry's, so writing it again only touches the memory.
-                unsafe { reserved.get(index).cast::<u8>().write_volatile(0) };
-            }
+            this.add(Zeroed::to_be_filled(capacity)?)?;
+            // SAFETY: the array was just made, and no entry of it was handed out.
+            this.chunks.iter().for_each(|reserved| unsafe { reserved.touch() });
         }
         Some(this)
     }
@@ -57,13 +54,12 @@ impl LocalArena {
     }
 
     /// Makes a chunk the newest one. Returns `None` if links can't name its memory.
-    fn add(&mut self, chunk: Zeroed<Entry>) -> Option<&Zeroed<Entry>> {
-        if !fits_links(chunk.first().cast(), chunk.len() * size_of::<Entry>()) {
-            return None;
-        }
-        self.issued = 0;
-        self.chunks.push(chunk);
-        self.chunks.last()
+    fn add(&mut self, chunk: Zeroed<Entry>) -> Option<()> {
+        let fits = fits_links(chunk.first().cast(), chunk.len() * size_of::<Entry>());
+        fits.then(|| {
+            self.issued = 0;
+            self.chunks.push(chunk);
+        })
     }
 }
 

@@ -73,6 +73,22 @@ impl<T> Zeroed<T> {
         Self::new(len)
     }
 
+    /// Writes to each page, so that the first use of a place does not pay for a page fault (1.2 µs
+    /// each).
+    ///
+    /// # Safety
+    /// The array is new: nobody else knows it, and all its bytes are zero.
+    pub(crate) unsafe fn touch(&self) {
+        const SMALLEST_PAGE: usize = 4096;
+        let a_page = (SMALLEST_PAGE / size_of::<T>()).max(1);
+        // The last place too, because the array need not begin with a page.
+        for index in (0..self.len).step_by(a_page).chain(self.len.checked_sub(1)) {
+            // SAFETY: a place of this array, which holds zeros, as the caller says. Volatile, so
+            // that the compiler does not leave out a write that changes nothing.
+            unsafe { self.get(index).cast::<u8>().write_volatile(0) };
+        }
+    }
+
     /// Maps memory directly from the system. An allocator may keep freed memory, together with the
     /// advice to use large pages. A later owner that writes to a few places of it would then take
     /// far more memory than before.
