@@ -26,5 +26,5 @@ pub(crate) use lifetime::{EngineRef, SharedRef};
 pub(crate) use no_wait::NoWait;
 pub(crate) use periodic::PeriodicRun;
 pub(crate) use run::Run;
-pub(crate) use shared::{PanicHook, Shared, SharedPlan};
+pub(crate) use shared::{PanicHook, Shared, SharedPlan, tell_panic};
 pub(crate) use unfired::UnfiredList;

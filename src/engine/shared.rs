@@ -14,7 +14,8 @@ use super::owners::Owners;
 use crate::arena::{Arena, PerThread};
 use crate::count::{Counts, Overdue, Running};
 use crate::entry::{Chain, LetGo, Owned, Sole, Won};
-use crate::panics::CatchUnwind;
+use crate::events;
+use crate::panics::{self, CatchUnwind, Panic};
 use crate::shard::{Remote, Wake};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, lock};
 use crate::sys::fork;
@@ -23,6 +24,17 @@ use crate::time::Timeline;
 
 /// Called with the panic of a task.
 pub(crate) type PanicHook = Box<dyn Fn(&(dyn Any + Send)) + Send + Sync>;
+
+/// Tells of a panic, which has been counted: the operator, and then the user's hook.
+#[cold]
+pub(crate) fn tell_panic(hook: Option<&PanicHook>, panic: Panic) {
+    events::task_panicked(&*panic);
+    if let Some(hook) = hook {
+        // If the hook panics too, that panic is dropped: nobody is left to report it to.
+        panics::catch(|| hook(&*panic));
+    }
+    panics::discard(panic);
+}
 
 /// An exact bound on pending timeouts.
 #[derive(Debug)]

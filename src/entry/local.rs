@@ -27,10 +27,7 @@ impl Sole {
     pub(crate) fn arm_local(self, task: Task, deadline: Subtick, owners: ArmFlags) -> Linkable {
         self.fill(None, task);
         self.state.arm_linked(deadline, owners);
-        let raw = self.into_raw();
-        // SAFETY: the entry was the caller's alone, and is armed now. Its engine's ownership goes
-        // into this value.
-        Linkable(unsafe { Owned::new(raw) })
+        Linkable(self.0)
     }
 }
 

@@ -145,7 +145,7 @@ impl Deref for Linkable {
 #[derive(Debug)]
 #[must_use = "the entry is lost if it is not given back"]
 #[repr(transparent)]
-pub(crate) struct Sole(Owned);
+pub(crate) struct Sole(pub(super) Owned);
 
 // SAFETY: `repr(transparent)` around an `Owned`: one address, of an entry that is in no list.
 unsafe impl Token for Sole {}

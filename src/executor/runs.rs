@@ -1,16 +1,14 @@
 //! The runs of tasks, one after the other: whose they are, and what becomes of their panics.
 
-use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::task::Waker;
 
 use crate::count::{Recorder, Running, TASKS_A_LOOK};
-use crate::engine::{Due, PeriodicRun, Run, Shared, SharedRef};
+use crate::engine::{Due, PeriodicRun, Run, Shared, SharedRef, tell_panic};
 use crate::entry::TaskInPlace;
-use crate::events;
-use crate::panics::{self, Panic};
+use crate::panics::Panic;
 #[cfg(loom)]
 use crate::sync::LocalCell;
 use crate::sync::Ordering;
@@ -142,14 +140,9 @@ impl Drop for Runs<'_> {
 
 /// Counts a panic, and reports it to the user.
 #[cold]
-pub(crate) fn report(shared: &Shared, panic: Box<dyn Any + Send>) {
+pub(crate) fn report(shared: &Shared, panic: Panic) {
     shared.panicked.fetch_add(1, Ordering::Relaxed);
-    events::task_panicked(&*panic);
-    if let Some(hook) = shared.on_panic.as_ref() {
-        // If the hook panics too, that panic is dropped: nobody is left to report it to.
-        panics::catch(|| hook(&*panic));
-    }
-    panics::discard(panic);
+    tell_panic(shared.on_panic.as_ref(), panic);
 }
 
 /// Calls a hook as if it were a task: its panics are reported, and a shutdown that it asks for is

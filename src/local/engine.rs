@@ -1,16 +1,14 @@
 //! What the handles and the driver of a local engine share, and every step on it. No step holds the
 //! borrow of the core while it calls or drops what is the user's.
 
-use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use crate::arena::LocalArena;
-use crate::engine::PanicHook;
+use crate::engine::{PanicHook, tell_panic};
 use crate::entry::{ArmFlags, Chain, Kind, Linkable, LocalDue, LocalHandle, LocalRun, MaybeLinked, Task};
-use crate::events;
-use crate::panics::{self, CatchUnwind};
+use crate::panics::{CatchUnwind, Panic};
 use crate::time::{Subtick, Timeline};
 use crate::timer::{LocalPlan, Refusal};
 use crate::wheel::{Budget, Wheel};
@@ -71,10 +69,6 @@ impl LocalEngine {
             panicked: Cell::new(0),
             on_panic: CatchUnwind::new(on_panic),
         }
-    }
-
-    pub(super) fn has_ended(&self) -> bool {
-        self.has_ended.get()
     }
 
     pub(super) fn pending(&self) -> usize {
@@ -209,10 +203,7 @@ impl LocalEngine {
         while let Some(entry) = due.pop() {
             fired += usize::from(self.run(entry, now));
         }
-        let mut core = self.core.borrow_mut();
-        let limit = core.expiry_limit;
-        core.wheel.step_cascades(&mut Budget::new(limit));
-        drop(core);
+        self.core.borrow_mut().step_cascades();
         self.ask();
         self.fired.set(self.fired.get() + fired as u64);
         fired
@@ -244,13 +235,9 @@ impl LocalEngine {
     }
 
     #[cold]
-    fn report(&self, panic: Box<dyn Any + Send>) {
+    fn report(&self, panic: Panic) {
         self.panicked.set(self.panicked.get() + 1);
-        events::task_panicked(&*panic);
-        if let Some(hook) = self.on_panic.as_ref() {
-            panics::catch(|| hook(&*panic));
-        }
-        panics::discard(panic);
+        tell_panic(self.on_panic.as_ref(), panic);
     }
 
     /// Returns when the wheel has to be looked at next. From then on the first timeout that comes
@@ -293,6 +280,10 @@ impl LocalEngine {
 }
 
 impl Core {
+    fn step_cascades(&mut self) {
+        self.wheel.step_cascades(&mut Budget::new(self.expiry_limit));
+    }
+
     /// Takes out all that is due by `now`, within the limit. A task that runs then may schedule
     /// what is due at once: that waits for the next turn.
     fn take_due(&mut self, now: Subtick) -> Chain<LocalDue> {

@@ -146,9 +146,6 @@ impl Future for LocalSleep {
         if this.has_come() {
             return this.be_ready(false);
         }
-        if this.engine.has_ended() {
-            return this.be_ready(true);
-        }
         this.has_moved = false;
         // The clone is the user's code, and comes before the engine's.
         let task = Task::waker(context.waker().clone());
