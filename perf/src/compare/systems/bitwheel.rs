@@ -1,14 +1,13 @@
 //! bitwheel: one owner, which polls it; a wheel of its own for each producer.
 
-use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use bitwheel::timer::{BitWheelWithFailover, Timer, TimerHandle};
 
+use super::one_owner::{OneEach, Owner, turn_until_done};
 use super::plan::Plan;
 use super::producer::Producer;
-use super::system::System;
 use crate::compare::recorder::{Recorder, Task};
 
 /// As its `LargePreciseWheelWithFailover`: 3 gears of 64 slots, a tick of 1 ms, 2 slots tried, and
@@ -16,25 +15,7 @@ use crate::compare::recorder::{Recorder, Task};
 /// that the ring of W2, which shares one slot, has room.
 type Wheel = BitWheelWithFailover<Due, 3, 1, 8_192, 2, 32>;
 
-#[derive(Debug)]
-pub(crate) struct Wheels;
-
-impl System for Wheels {
-    type Producer = Owner;
-
-    fn start(_plan: &Plan) -> Result<Self> {
-        Ok(Self)
-    }
-
-    fn producer(&self) -> Result<Owner> {
-        // All its room is there from the start.
-        Ok(Owner(Wheel::boxed()))
-    }
-
-    fn settle(&self) -> Result<()> {
-        Ok(())
-    }
-}
+pub(crate) type Wheels = OneEach<Polled>;
 
 #[derive(Debug)]
 pub(crate) struct Due(Task);
@@ -47,9 +28,16 @@ impl Timer for Due {
     }
 }
 
-pub(crate) struct Owner(Box<Wheel>);
+pub(crate) struct Polled(Box<Wheel>);
 
-impl Producer for Owner {
+impl Owner for Polled {
+    fn new(_plan: &Plan) -> Result<Self> {
+        // All its room is there from the start.
+        Ok(Self(Wheel::boxed()))
+    }
+}
+
+impl Producer for Polled {
     type Handle = Option<TimerHandle>;
 
     fn schedule(&mut self, delay: Duration, task: Task, handle: &mut Self::Handle) -> Result<()> {
@@ -73,17 +61,9 @@ impl Producer for Owner {
     }
 
     fn wait(&mut self, recorder: &Recorder, limit: Instant) -> Result<()> {
-        while !recorder.done() {
-            let now = Instant::now();
-            ensure!(now < limit, "not all timeouts have run in time");
+        turn_until_done(recorder, limit, |now| {
             self.0.poll(now, &mut ());
-            // When the last has run there is nothing to sleep for.
-            if let Some(next) = self.0.peek_next_fire()
-                && !recorder.done()
-            {
-                thread::sleep(next.saturating_duration_since(Instant::now()));
-            }
-        }
-        Ok(())
+            self.0.peek_next_fire()
+        })
     }
 }

@@ -9,47 +9,36 @@ use tokio::runtime::{Builder, EnterGuard, Runtime};
 use tokio_util::time::DelayQueue;
 use tokio_util::time::delay_queue::Key;
 
+use super::one_owner::{OneEach, Owner};
 use super::plan::Plan;
 use super::producer::Producer;
-use super::system::System;
 use crate::compare::recorder::{Recorder, Task};
 
-#[derive(Debug)]
-pub(crate) struct Queues(Plan);
-
-impl System for Queues {
-    type Producer = Owner;
-
-    fn start(plan: &Plan) -> Result<Self> {
-        Ok(Self(*plan))
-    }
-
-    fn producer(&self) -> Result<Owner> {
-        let runtime = Builder::new_current_thread().enable_time().build().context("no tokio runtime")?;
-        let runtime: &'static Runtime = Box::leak(Box::new(runtime));
-        let entered = runtime.enter();
-        let capacity = self.0.capacity_each();
-        let mut queue = DelayQueue::with_capacity(capacity);
-        // Touches the memory.
-        let (task, far) = (Recorder::counting(0).stray(), Duration::from_secs(3_600));
-        (0..capacity).for_each(|_| _ = queue.insert(task, far));
-        queue.clear();
-        Ok(Owner { queue, runtime, _entered: entered })
-    }
-
-    fn settle(&self) -> Result<()> {
-        Ok(())
-    }
-}
+pub(crate) type Queues = OneEach<Queue>;
 
 #[derive(Debug)]
-pub(crate) struct Owner {
+pub(crate) struct Queue {
     queue: DelayQueue<Task>,
     runtime: &'static Runtime,
     _entered: EnterGuard<'static>,
 }
 
-impl Producer for Owner {
+impl Owner for Queue {
+    fn new(plan: &Plan) -> Result<Self> {
+        let runtime = Builder::new_current_thread().enable_time().build().context("no tokio runtime")?;
+        let runtime: &'static Runtime = Box::leak(Box::new(runtime));
+        let entered = runtime.enter();
+        let capacity = plan.capacity_each();
+        let mut queue = DelayQueue::with_capacity(capacity);
+        // Touches the memory.
+        let (task, far) = (Recorder::counting(0).stray(), Duration::from_secs(3_600));
+        (0..capacity).for_each(|_| _ = queue.insert(task, far));
+        queue.clear();
+        Ok(Self { queue, runtime, _entered: entered })
+    }
+}
+
+impl Producer for Queue {
     type Handle = Option<Key>;
 
     fn schedule(&mut self, delay: Duration, task: Task, handle: &mut Self::Handle) -> Result<()> {

@@ -9,9 +9,9 @@ use io_uring::{IoUring, opcode};
 use rustix::time::{ClockId, clock_gettime};
 use slab::Slab;
 
+use super::one_owner::{OneEach, Owner};
 use super::plan::Plan;
 use super::producer::Producer;
-use super::system::System;
 use crate::compare::recorder::{Recorder, Task};
 
 /// How many go to the kernel at once.
@@ -23,44 +23,9 @@ const REFUSED: u64 = u64::MAX;
 /// How often a thread that waits looks at the clock.
 const LOOK: Duration = Duration::from_millis(100);
 
-#[derive(Debug)]
-pub(crate) struct Rings(Plan);
+pub(crate) type Rings = OneEach<Ring>;
 
-impl System for Rings {
-    type Producer = Owner;
-
-    fn start(plan: &Plan) -> Result<Self> {
-        Ok(Self(*plan))
-    }
-
-    fn producer(&self) -> Result<Owner> {
-        let mut options = IoUring::builder();
-        options.setup_cqsize(ANSWERS).setup_single_issuer().setup_coop_taskrun();
-        // The clock second: what is late by the time between the two is not early.
-        let instant = Instant::now();
-        let clock = clock_gettime(ClockId::Monotonic);
-        let clock = Duration::new(clock.tv_sec.try_into()?, clock.tv_nsec.try_into()?);
-        Ok(Owner {
-            ring: options.build(BATCH).context("the kernel gives no io_uring")?,
-            epoch: (instant, clock),
-            // It is read when the batch is submitted.
-            times: Box::new([Timespec::new(); BATCH as usize]),
-            filled: 0,
-            tasks: Slab::with_capacity(self.0.capacity_each()),
-            refused: 0,
-        })
-    }
-
-    fn settle(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn notes(&self) -> Vec<String> {
-        vec![format!("{BATCH} in a batch")]
-    }
-}
-
-pub(crate) struct Owner {
+pub(crate) struct Ring {
     ring: IoUring,
     /// One time by both clocks, which are the same one.
     epoch: (Instant, Duration),
@@ -70,7 +35,31 @@ pub(crate) struct Owner {
     refused: usize,
 }
 
-impl Owner {
+impl Owner for Ring {
+    fn new(plan: &Plan) -> Result<Self> {
+        let mut options = IoUring::builder();
+        options.setup_cqsize(ANSWERS).setup_single_issuer().setup_coop_taskrun();
+        // The clock second: what is late by the time between the two is not early.
+        let instant = Instant::now();
+        let clock = clock_gettime(ClockId::Monotonic);
+        let clock = Duration::new(clock.tv_sec.try_into()?, clock.tv_nsec.try_into()?);
+        Ok(Self {
+            ring: options.build(BATCH).context("the kernel gives no io_uring")?,
+            epoch: (instant, clock),
+            // It is read when the batch is submitted.
+            times: Box::new([Timespec::new(); BATCH as usize]),
+            filled: 0,
+            tasks: Slab::with_capacity(plan.capacity_each()),
+            refused: 0,
+        })
+    }
+
+    fn notes() -> Vec<String> {
+        vec![format!("{BATCH} in a batch")]
+    }
+}
+
+impl Ring {
     /// Puts an operation into the batch; it may point to a time of the batch.
     fn push(&mut self, deadline: Option<Instant>, entry: impl FnOnce(*const Timespec) -> Entry) -> Result<()> {
         let at = self.filled;
@@ -118,7 +107,7 @@ impl Owner {
     }
 }
 
-impl Producer for Owner {
+impl Producer for Ring {
     /// The key of its task.
     type Handle = Option<u64>;
 

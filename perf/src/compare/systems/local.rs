@@ -1,70 +1,43 @@
 //! Tourbillon's engine of one thread: an engine of its own for each producer, which turns it.
 
-use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use tourbillon::{LocalDriver, LocalTimeout, LocalTimer, ScheduleError, Timer};
 
+use super::one_owner::{OneEach, Owner, turn_until_done};
 use super::plan::Plan;
 use super::producer::Producer;
-use super::system::System;
+use super::round_clock::RoundClock;
 use crate::compare::recorder::{Recorder, Task};
 
 /// The engine looks at its own clock for each operation.
-pub(crate) type Engines = Turned<0>;
+pub(crate) type Engines = OneEach<Turned<0>>;
 /// An event loop that does many operations a round may read the clock once a round: here once in
 /// 16.
-pub(crate) type EnginesInRounds = Turned<16>;
+pub(crate) type EnginesInRounds = OneEach<Turned<16>>;
 
-#[derive(Debug)]
-pub(crate) struct Turned<const ROUND: u32>(Plan);
-
-impl<const ROUND: u32> System for Turned<ROUND> {
-    type Producer = Owner<ROUND>;
-
-    fn start(plan: &Plan) -> Result<Self> {
-        Ok(Self(*plan))
-    }
-
-    fn producer(&self) -> Result<Owner<ROUND>> {
-        let builder = Timer::builder().tick_duration(self.0.tick).capacity(self.0.capacity_each());
-        let (timer, driver) = builder.build_local().context("the engine refused its options")?;
-        Ok(Owner { now: timer.now(), timer, driver, operations: 0 })
-    }
-
-    fn settle(&self) -> Result<()> {
-        Ok(())
-    }
-}
-
-pub(crate) struct Owner<const ROUND: u32> {
+pub(crate) struct Turned<const ROUND: u32> {
     timer: LocalTimer,
     driver: LocalDriver,
-    now: Instant,
-    operations: u32,
+    clock: RoundClock<ROUND>,
 }
 
-impl<const ROUND: u32> Owner<ROUND> {
-    /// Returns the deadline by the time of this round.
-    #[inline]
-    fn after(&mut self, delay: Duration) -> Instant {
-        if self.operations.is_multiple_of(ROUND) {
-            self.now = self.timer.now();
-        }
-        self.operations = self.operations.wrapping_add(1);
-        self.now + delay
+impl<const ROUND: u32> Owner for Turned<ROUND> {
+    fn new(plan: &Plan) -> Result<Self> {
+        let builder = Timer::builder().tick_duration(plan.tick).capacity(plan.capacity_each());
+        let (timer, driver) = builder.build_local().context("the engine refused its options")?;
+        Ok(Self { timer, driver, clock: RoundClock::new() })
     }
 }
 
-impl<const ROUND: u32> Producer for Owner<ROUND> {
+impl<const ROUND: u32> Producer for Turned<ROUND> {
     type Handle = Option<LocalTimeout>;
 
     fn schedule(&mut self, delay: Duration, task: Task, handle: &mut Self::Handle) -> Result<()> {
         let run = move || task.run();
         let scheduled = if ROUND > 0 {
-            let deadline = self.after(delay);
-            self.timer.schedule_at(deadline, run)
+            self.timer.schedule_at(self.clock.now() + delay, run)
         } else {
             self.timer.schedule(delay, run)
         };
@@ -77,7 +50,7 @@ impl<const ROUND: u32> Producer for Owner<ROUND> {
     }
 
     fn reset(&mut self, delay: Duration, _deadline: Instant, handle: &mut Self::Handle) -> bool {
-        let deadline = (ROUND > 0).then(|| self.after(delay));
+        let deadline = (ROUND > 0).then(|| self.clock.now() + delay);
         handle.as_ref().is_some_and(|timeout| match deadline {
             Some(deadline) => timeout.reset_at(deadline),
             None => timeout.reset(delay),
@@ -86,16 +59,9 @@ impl<const ROUND: u32> Producer for Owner<ROUND> {
 
     /// The event loop of its documentation.
     fn wait(&mut self, recorder: &Recorder, limit: Instant) -> Result<()> {
-        while !recorder.done() {
-            ensure!(Instant::now() < limit, "not all timeouts have run in time");
+        turn_until_done(recorder, limit, |_| {
             self.driver.turn();
-            // When the last has run there is nothing to sleep for.
-            if let Some(next) = self.driver.next_wakeup()
-                && !recorder.done()
-            {
-                thread::sleep(next.saturating_duration_since(Instant::now()));
-            }
-        }
-        Ok(())
+            self.driver.next_wakeup()
+        })
     }
 }

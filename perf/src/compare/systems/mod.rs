@@ -23,11 +23,13 @@ pub(super) mod names;
 pub(super) mod nexus;
 #[cfg(feature = "peers")]
 pub(super) mod nexus_queue;
+pub(super) mod one_owner;
 pub(super) mod patience;
 #[cfg(feature = "peers")]
 pub(super) mod pingora;
 pub(super) mod plan;
 pub(super) mod producer;
+pub(super) mod round_clock;
 #[cfg(feature = "peers")]
 pub(super) mod servers;
 #[cfg(all(feature = "peers", target_os = "linux"))]

@@ -258,22 +258,23 @@ impl Name {
                 "the floor of a server: no limits at all; in the loop of W11 an array of slots paces the replies"
             }
             Self::Netty => {
-                "HashedWheelTimer of 4.1, 1 ms x 65,536, tasks on its worker; one TimerTask for all in W1 to W3 and W8, \
-                 and for what is not due in w4-storm and w4-keepalives; reset is cancel and new"
+                "HashedWheelTimer of 4.1, 1 ms x 65,536, tasks on its worker; one TimerTask for all in W1 to W3 and \
+                 W8, and for what is not due in w4-storm and w4-keepalives; reset is cancel and new"
             }
             Self::Netty512 => "HashedWheelTimer of 4.1, 1 ms x 512: the default number of slots",
             Self::Netty42 => "HashedWheelTimer of 4.2, 1 ms x 65,536; else as that of 4.1",
             Self::Netty42Slots512 => "HashedWheelTimer of 4.2, 1 ms x 512; else as that of 4.1",
             Self::ForkJoinPool => {
-                "the JDK's ForkJoinPool, which schedules from 25 on, with one thread for the tasks; one task for all as \
-                 with Netty; reset is cancel and new"
+                "the JDK's ForkJoinPool, which schedules from 25 on, with one thread for the tasks; one task for all \
+                 as with Netty; reset is cancel and new"
             }
             Self::ScheduledThreadPool => {
-                "the JDK's ScheduledThreadPoolExecutor with one thread, what is cancelled is removed; else as ForkJoinPool"
+                "the JDK's ScheduledThreadPoolExecutor with one thread, what is cancelled is removed; else as \
+                 ForkJoinPool"
             }
             Self::Go => {
-                "AfterFunc, Stop, Reset; the collector waits except in w4-storm and w4-keepalives; one function for all \
-                 in W1 to W3 and W8"
+                "AfterFunc, Stop, Reset; the collector waits except in w4-storm and w4-keepalives; one function for \
+                 all in W1 to W3 and W8"
             }
             Self::Tokio => {
                 "Sleep, polled once on a thread outside the runtime; in W4, W7 the waker runs the task; \

@@ -1,15 +1,15 @@
 //! nexus-timer's wheel: one owner, which polls it; a wheel of its own for each producer.
 
 use std::mem::ManuallyDrop;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use nexus_timer::{TimerHandle, Wheel, WheelBuilder};
 
+use super::one_owner::{OneEach, Owner, turn_until_done};
 use super::plan::Plan;
 use super::producer::Producer;
-use super::system::System;
+use super::round_clock::RoundClock;
 use crate::compare::recorder::{Recorder, Task};
 
 /// Of the unbounded wheel if nothing is to be reserved, as in its documentation.
@@ -17,61 +17,36 @@ const CHUNK: usize = 4_096;
 
 /// It wants a deadline, for which its user reads the clock: for each operation, as the others do
 /// for themselves.
-pub(crate) type Wheels = Polled<1>;
+pub(crate) type Wheels = OneEach<Polled<1>>;
 /// An event loop that does many operations a round may read it once a round: here once in 16.
-pub(crate) type WheelsInRounds = Polled<16>;
+pub(crate) type WheelsInRounds = OneEach<Polled<16>>;
 
-#[derive(Debug)]
-pub(crate) struct Polled<const ROUND: u32>(Plan);
+pub(crate) struct Polled<const ROUND: u32> {
+    wheel: Wheel<Task>,
+    clock: RoundClock<ROUND>,
+    due: Vec<Task>,
+}
 
-impl<const ROUND: u32> System for Polled<ROUND> {
-    type Producer = Owner<ROUND>;
-
-    fn start(plan: &Plan) -> Result<Self> {
-        Ok(Self(*plan))
-    }
-
-    fn producer(&self) -> Result<Owner<ROUND>> {
-        let capacity = self.0.capacity_each();
+impl<const ROUND: u32> Owner for Polled<ROUND> {
+    fn new(plan: &Plan) -> Result<Self> {
+        let capacity = plan.capacity_each();
         let now = Instant::now();
-        let builder = WheelBuilder::new().tick_duration(self.0.tick).unbounded(capacity.max(CHUNK));
+        let builder = WheelBuilder::new().tick_duration(plan.tick).unbounded(capacity.max(CHUNK));
         let mut wheel: Wheel<Task> = builder.build(now).context("the wheel refused its options")?;
         // Touches the memory.
         let task = Recorder::counting(0).stray();
         let handles: Vec<_> = (0..capacity).map(|_| wheel.schedule(now + Duration::from_secs(3_600), task)).collect();
         handles.into_iter().for_each(|handle| _ = wheel.cancel(handle));
-        Ok(Owner { wheel, now, operations: 0, due: Vec::new() })
-    }
-
-    fn settle(&self) -> Result<()> {
-        Ok(())
+        Ok(Self { wheel, clock: RoundClock::new(), due: Vec::new() })
     }
 }
 
-pub(crate) struct Owner<const ROUND: u32> {
-    wheel: Wheel<Task>,
-    now: Instant,
-    operations: u32,
-    due: Vec<Task>,
-}
-
-impl<const ROUND: u32> Owner<ROUND> {
-    #[inline]
-    fn after(&mut self, delay: Duration) -> Instant {
-        if self.operations.is_multiple_of(ROUND) {
-            self.now = Instant::now();
-        }
-        self.operations = self.operations.wrapping_add(1);
-        self.now + delay
-    }
-}
-
-impl<const ROUND: u32> Producer for Owner<ROUND> {
+impl<const ROUND: u32> Producer for Polled<ROUND> {
     /// Not to be dropped: it has to be given back to the wheel, or to be forgotten with it.
     type Handle = Option<ManuallyDrop<TimerHandle<Task>>>;
 
     fn schedule(&mut self, delay: Duration, task: Task, handle: &mut Self::Handle) -> Result<()> {
-        let deadline = self.after(delay);
+        let deadline = self.clock.now() + delay;
         self.fire(deadline, delay, task, handle)
     }
 
@@ -86,7 +61,7 @@ impl<const ROUND: u32> Producer for Owner<ROUND> {
 
     fn reset(&mut self, delay: Duration, _deadline: Instant, handle: &mut Self::Handle) -> bool {
         let Some(old) = handle.take() else { return false };
-        let deadline = self.after(delay);
+        let deadline = self.clock.now() + delay;
         *handle = Some(ManuallyDrop::new(self.wheel.reschedule(ManuallyDrop::into_inner(old), deadline)));
         true
     }
@@ -94,18 +69,10 @@ impl<const ROUND: u32> Producer for Owner<ROUND> {
     /// The event loop of its documentation: collect and rebalance, then sleep until the next
     /// deadline.
     fn wait(&mut self, recorder: &Recorder, limit: Instant) -> Result<()> {
-        while !recorder.done() {
-            let now = Instant::now();
-            ensure!(now < limit, "not all timeouts have run in time");
+        turn_until_done(recorder, limit, |now| {
             self.wheel.poll_and_rebalance(now, &mut self.due);
             self.due.drain(..).for_each(Task::run);
-            // When the last has run there is nothing to sleep for.
-            if let Some(next) = self.wheel.next_deadline()
-                && !recorder.done()
-            {
-                thread::sleep(next.saturating_duration_since(Instant::now()));
-            }
-        }
-        Ok(())
+            self.wheel.next_deadline()
+        })
     }
 }

@@ -2,15 +2,14 @@
 //! queue of its own for each producer.
 
 use std::mem::ManuallyDrop;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use nexus_timer::{TimeoutQueue, TimeoutQueueBuilder, TimerHandle};
 
+use super::one_owner::{OneEach, Owner, turn_until_done};
 use super::plan::Plan;
 use super::producer::Producer;
-use super::system::System;
 use crate::compare::recorder::{Recorder, Task};
 
 /// Of the unbounded queue if nothing is to be reserved, as in its documentation.
@@ -19,40 +18,29 @@ const CHUNK: usize = 4_096;
 /// The duration, whatever delay a workload asks for.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-#[derive(Debug)]
-pub(crate) struct Queues(Plan);
+pub(crate) type Queues = OneEach<Queue>;
 
-impl System for Queues {
-    type Producer = Owner;
+pub(crate) struct Queue {
+    queue: TimeoutQueue<Task>,
+    due: Vec<Task>,
+}
 
-    fn start(plan: &Plan) -> Result<Self> {
-        Ok(Self(*plan))
-    }
-
-    fn producer(&self) -> Result<Owner> {
-        let capacity = self.0.capacity_each();
+impl Owner for Queue {
+    fn new(plan: &Plan) -> Result<Self> {
+        let capacity = plan.capacity_each();
         // So that one may be scheduled as if that had been done before.
         let epoch = Instant::now().checked_sub(TIMEOUT).context("this machine has only just started")?;
-        let builder = TimeoutQueueBuilder::new(TIMEOUT).tick_duration(self.0.tick).unbounded(capacity.max(CHUNK));
+        let builder = TimeoutQueueBuilder::new(TIMEOUT).tick_duration(plan.tick).unbounded(capacity.max(CHUNK));
         let mut queue: TimeoutQueue<Task> = builder.build(epoch).context("the queue refused its options")?;
         // Touches the memory.
         let task = Recorder::counting(0).stray();
         let handles: Vec<_> = (0..capacity).map(|_| queue.schedule(epoch, task)).collect();
         handles.into_iter().for_each(|handle| _ = queue.cancel(handle));
-        Ok(Owner { queue, due: Vec::new() })
-    }
-
-    fn settle(&self) -> Result<()> {
-        Ok(())
+        Ok(Self { queue, due: Vec::new() })
     }
 }
 
-pub(crate) struct Owner {
-    queue: TimeoutQueue<Task>,
-    due: Vec<Task>,
-}
-
-impl Producer for Owner {
+impl Producer for Queue {
     /// Not to be dropped: it has to be given back to the queue, or to be forgotten with it.
     type Handle = Option<ManuallyDrop<TimerHandle<Task>>>;
 
@@ -81,18 +69,10 @@ impl Producer for Owner {
     }
 
     fn wait(&mut self, recorder: &Recorder, limit: Instant) -> Result<()> {
-        while !recorder.done() {
-            let now = Instant::now();
-            ensure!(now < limit, "not all timeouts have run in time");
+        turn_until_done(recorder, limit, |now| {
             self.queue.poll(now, &mut self.due);
             self.due.drain(..).for_each(Task::run);
-            // When the last has run there is nothing to sleep for.
-            if let Some(next) = self.queue.next_deadline()
-                && !recorder.done()
-            {
-                thread::sleep(next.saturating_duration_since(Instant::now()));
-            }
-        }
-        Ok(())
+            self.queue.next_deadline()
+        })
     }
 }

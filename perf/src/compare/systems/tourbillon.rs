@@ -11,6 +11,7 @@ use tourbillon::{Builder, Inline, Pinning, Timeout, Timer};
 use super::patience::PATIENCE;
 use super::plan::Plan;
 use super::producer::Producer;
+use super::round_clock::RoundClock;
 use super::system::System;
 use crate::compare::recorder::Task;
 
@@ -78,7 +79,7 @@ impl<O: Options, const AT: bool> System for Engine<O, AT> {
     }
 
     fn producer(&self) -> Result<Thread<AT>> {
-        Ok(Thread { timer: self.0.clone(), now: Instant::now(), operations: 0 })
+        Ok(Thread { timer: self.0.clone(), clock: RoundClock::new() })
     }
 
     fn settle(&self) -> Result<()> {
@@ -121,8 +122,7 @@ fn nudge(timer: &Timer) -> Result<()> {
 #[derive(Debug)]
 pub(crate) struct Thread<const AT: bool> {
     timer: Timer,
-    now: Instant,
-    operations: u32,
+    clock: RoundClock<ROUND>,
 }
 
 impl<const AT: bool> Producer for Thread<AT> {
@@ -131,11 +131,8 @@ impl<const AT: bool> Producer for Thread<AT> {
     #[inline]
     fn schedule(&mut self, delay: Duration, task: Task, handle: &mut Self::Handle) -> Result<()> {
         if AT {
-            if self.operations.is_multiple_of(ROUND) {
-                self.now = Instant::now();
-            }
-            self.operations = self.operations.wrapping_add(1);
-            return self.fire(self.now + delay, delay, task, handle);
+            let deadline = self.clock.now() + delay;
+            return self.fire(deadline, delay, task, handle);
         }
         let timeout = self.timer.schedule(delay, move || task.run());
         *handle = Some(timeout.map_err(|_| anyhow!("the engine refused a timeout"))?);

@@ -1,0 +1,26 @@
+//! The time as an event loop with much to do has it.
+
+use std::time::Instant;
+
+/// A clock that is read once in so many operations.
+#[derive(Debug)]
+pub(crate) struct RoundClock<const ROUND: u32> {
+    now: Instant,
+    operations: u32,
+}
+
+impl<const ROUND: u32> RoundClock<ROUND> {
+    pub(crate) fn new() -> Self {
+        Self { now: Instant::now(), operations: 0 }
+    }
+
+    /// Returns the time of this round, for one operation.
+    #[inline]
+    pub(crate) fn now(&mut self) -> Instant {
+        if self.operations.is_multiple_of(ROUND) {
+            self.now = Instant::now();
+        }
+        self.operations = self.operations.wrapping_add(1);
+        self.now
+    }
+}
