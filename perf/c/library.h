@@ -2,16 +2,15 @@
 #ifndef LIBRARY_H
 #define LIBRARY_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "common.h"
 
 enum work { SCHEDULE, RING, RESET };
 
 /* A loop reads the time for every 16th operation, as one with much to do does. */
 enum { ROUND = 16, RING_LENGTH = 1000, ORDER_LENGTH = 1 << 18 };
 
-#define MINUTE_S 60
+/* Of all timeouts of W2 and W3. */
+#define DELAY_MS 60000
 
 /* What one producer does. It has a loop of its own, as these libraries want. */
 struct run {
@@ -28,7 +27,7 @@ struct library {
     const char *name;
     const char *(*version)(void);
     /* Makes the loop, and calls the body from where its cached time is valid. */
-    void (*within)(struct run *run, void (*body)(struct run *));
+    void (*within)(struct run *run, void (*body)(void *));
     void (*prepare)(struct run *run);
     void (*work)(struct run *run);
     /* How many timers are pending. */
@@ -36,8 +35,5 @@ struct library {
 };
 
 extern const struct library libevent, libev, libuv;
-
-void *zeroed(size_t count, size_t size);
-void require(bool is_so, const char *what);
 
 #endif

@@ -1,15 +1,18 @@
 /*
- * The loops of W1 to W3, the same for each library. A file that includes this has defined `struct
- * owner`, with `timers` in it, and these, which the compiler can inline into the loops:
+ * The loops of W1 to W3, the same for each library. A file that includes this has included the
+ * library's header before, which has `struct owner`, with `timers` in it, and how many have
+ * `fired`, and these, which the compiler can inline into the loops:
  *
- *   begin(run), which returns the owner, and call_within(owner, body, run)
+ *   make(timers, have_one_delay)   an owner with so many timers, and its loop; unmake(owner, timers)
+ *   call_within(owner, body, argument)   from where the loop's cached time is valid
  *   update(owner)                the cached time is the time now
  *   init(owner, timer)           once, before anything else
  *   start_after(owner, timer, us)
- *   start_minute(owner, timer)   a minute from now, as all of W2 and W3 are
+ *   start(owner, timer)          after DELAY_MS, which is defined before the header is included
  *   stop(owner, timer)
- *   again(owner, timer)          moves one that is pending to a minute from now
+ *   again(owner, timer)          moves one that is pending to DELAY_MS from now
  *   is_pending(timer)
+ *   version()
  */
 
 static void prepare(struct run *run) {
@@ -20,7 +23,7 @@ static void prepare(struct run *run) {
     }
     for (size_t i = 0; i < run->timers; i++) {
         init(owner, &owner->timers[i]);
-        start_minute(owner, &owner->timers[i]);
+        start(owner, &owner->timers[i]);
     }
     if (run->work == SCHEDULE) {
         for (size_t i = 0; i < run->timers; i++) {
@@ -49,7 +52,7 @@ static void work(struct run *run) {
                 update(owner);
             }
             stop(owner, &owner->timers[place]);
-            start_minute(owner, &owner->timers[place]);
+            start(owner, &owner->timers[place]);
             place = place + 1 == RING_LENGTH ? 0 : place + 1;
         }
         break;
@@ -64,8 +67,8 @@ static void work(struct run *run) {
     }
 }
 
-static void within(struct run *run, void (*body)(struct run *)) {
-    run->owner = begin(run);
+static void within(struct run *run, void (*body)(void *)) {
+    run->owner = make(run->timers, run->work != SCHEDULE);
     call_within(run->owner, body, run);
 }
 
@@ -75,5 +78,6 @@ static size_t pending(struct run *run) {
     for (size_t i = 0; i < run->timers; i++) {
         count += is_pending(&owner->timers[i]);
     }
+    run->fired = owner->fired;
     return count;
 }

@@ -6,13 +6,9 @@
  *
  * These loops belong to one thread, so each producer has its own.
  */
-#define _GNU_SOURCE
 #include "library.h"
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 struct producer {
@@ -26,34 +22,8 @@ static const struct library *library;
 /* All have prepared; all may begin; all have ended; the CPU has been read. */
 static pthread_barrier_t ready, start, done, read_out;
 
-void require(bool is_so, const char *what) {
-    if (!is_so) {
-        fprintf(stderr, "error: %s failed\n", what);
-        exit(1);
-    }
-}
-
-void *zeroed(size_t count, size_t size) {
-    void *memory = calloc(count, size);
-    require(memory != NULL, "to get memory");
-    return memory;
-}
-
-static uint64_t ns_of(clockid_t clock) {
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-/* Each producer's own random numbers, the same in every run. */
-static uint32_t random_below(uint64_t *state, uint32_t below) {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    return (uint32_t)((*state >> 32) * below >> 32);
-}
-
-static void produce(struct run *run) {
+static void produce(void *argument) {
+    struct run *run = argument;
     struct producer *producer = (struct producer *)((char *)run - offsetof(struct producer, run));
     uint64_t state = 0x9e3779b97f4a7c15 ^ producer->number;
     if (run->work == SCHEDULE) {

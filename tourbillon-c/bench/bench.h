@@ -2,14 +2,13 @@
 #ifndef BENCH_H
 #define BENCH_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "../../perf/c/common.h"
 
 /* The operations of one round, after which a loop turns. */
 enum { BLOCK = 64 };
 
 /* All timeouts have one delay, as the idle timeouts of a server do. None fires. */
-#define IDLE_MS 30000
+#define DELAY_MS 30000
 
 /*
  * A library's timers. There are `timers` of them, none of which is pending at the beginning. Each
@@ -32,14 +31,5 @@ struct bench_system {
 };
 
 extern const struct bench_system tourbillon_driven, tourbillon_threads, libevent_common, libevent_heap, libev, libuv;
-
-/* Memory for `count` values of `size` bytes, all zero. Ends the program if there is none. */
-void *zeroed(size_t count, size_t size);
-
-/* Ends the program if a library could not do what it was told. */
-void require(int is_so, const char *what);
-
-/* For a library whose cached time is valid anywhere. */
-void within_nothing(void *system, void (*body)(void *), void *argument);
 
 #endif

@@ -8,13 +8,9 @@
  * does once a round of its loop is shared by 64 operations. The times are those of the thread that
  * calls; the worker of "tourbillon, threads" does its part on another core.
  */
-#define _POSIX_C_SOURCE 200809L
 #include "bench.h"
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { SYSTEMS = 6, OPERATIONS = 5, SIZES = 2, MAX_ROUNDS = 101 };
 
@@ -35,38 +31,6 @@ struct turn {
     double ns[OPERATIONS];
 };
 
-void *zeroed(size_t count, size_t size) {
-    void *memory = calloc(count, size);
-    require(memory != NULL, "memory");
-    return memory;
-}
-
-void require(int is_so, const char *what) {
-    if (!is_so) {
-        fprintf(stderr, "timers: %s failed\n", what);
-        exit(1);
-    }
-}
-
-void within_nothing(void *system, void (*body)(void *), void *argument) {
-    (void)system;
-    body(argument);
-}
-
-static uint64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-/* The same numbers for each system. */
-static uint32_t random_below(uint64_t *state, size_t below) {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    return (uint32_t)((*state >> 32) * below >> 32);
-}
-
 static double measure_reset(struct turn *turn, void (*reset)(void *, const uint32_t *, size_t)) {
     uint32_t which[BLOCK];
     uint64_t state = 0x9e3779b97f4a7c15, reset_ns = 0, blocks = 0;
@@ -74,9 +38,9 @@ static double measure_reset(struct turn *turn, void (*reset)(void *, const uint3
         for (size_t i = 0; i < BLOCK; i++) {
             which[i] = random_below(&state, turn->pending);
         }
-        uint64_t begin = now_ns();
+        uint64_t begin = ns_of(CLOCK_MONOTONIC);
         reset(turn->timers, which, BLOCK);
-        reset_ns += now_ns() - begin;
+        reset_ns += ns_of(CLOCK_MONOTONIC) - begin;
     }
     return (double)reset_ns / (double)(blocks * BLOCK);
 }
@@ -100,20 +64,20 @@ static void measure(void *argument) {
     for (int is_warm = 0; is_warm < 2; is_warm++) {
         uint64_t limit_ns = is_warm ? 2 * turn->ns_per_figure : turn->ns_per_figure / 4;
         for (schedule_ns = cancel_ns = blocks = 0; schedule_ns + cancel_ns < limit_ns || blocks < LEAST_BLOCKS; blocks++) {
-            uint64_t begin = now_ns();
+            uint64_t begin = ns_of(CLOCK_MONOTONIC);
             system->schedule(turn->timers, others, BLOCK);
-            uint64_t middle = now_ns();
+            uint64_t middle = ns_of(CLOCK_MONOTONIC);
             system->cancel(turn->timers, others, BLOCK);
-            cancel_ns += now_ns() - middle;
+            cancel_ns += ns_of(CLOCK_MONOTONIC) - middle;
             schedule_ns += middle - begin;
         }
     }
     turn->ns[0] = (double)schedule_ns / (double)(blocks * BLOCK);
     turn->ns[1] = (double)cancel_ns / (double)(blocks * BLOCK);
     for (blocks = 0; both_ns < turn->ns_per_figure || blocks < LEAST_BLOCKS; blocks++) {
-        uint64_t begin = now_ns();
+        uint64_t begin = ns_of(CLOCK_MONOTONIC);
         system->schedule_and_cancel(turn->timers, others, BLOCK);
-        both_ns += now_ns() - begin;
+        both_ns += ns_of(CLOCK_MONOTONIC) - begin;
     }
     turn->ns[2] = (double)both_ns / (double)(blocks * BLOCK);
     turn->ns[3] = measure_reset(turn, system->reset);

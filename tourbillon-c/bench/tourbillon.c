@@ -6,10 +6,9 @@
  * each call, as it has no rounds, and its worker links on another core.
  */
 #include "bench.h"
-#include <stdlib.h>
 #include <tourbillon.h>
 
-#define IDLE_NS (IDLE_MS * (uint64_t)1000000)
+#define DELAY_NS (DELAY_MS * (uint64_t)1000000)
 
 struct engine {
     tourbillon_timer *timer;
@@ -31,6 +30,12 @@ static struct engine *begin(size_t timers, int is_driven) {
     return engine;
 }
 
+/* The time is not cached anywhere. */
+static void within_nothing(void *system, void (*body)(void *), void *argument) {
+    (void)system;
+    body(argument);
+}
+
 static void *begin_driven(size_t timers) {
     return begin(timers, 1);
 }
@@ -50,7 +55,7 @@ static void end(void *system) {
 
 static void driven_schedule(void *system, const uint32_t *which, size_t count) {
     struct engine *engine = system;
-    uint64_t deadline_ns = tourbillon_now_ns(engine->timer) + IDLE_NS;
+    uint64_t deadline_ns = tourbillon_now_ns(engine->timer) + DELAY_NS;
     for (size_t i = 0; i < count; i++) {
         tourbillon_schedule_at(engine->timer, deadline_ns, never, engine, NULL, &engine->timeouts[which[i]]);
     }
@@ -67,7 +72,7 @@ static void driven_cancel(void *system, const uint32_t *which, size_t count) {
 
 static void driven_reset(void *system, const uint32_t *which, size_t count) {
     struct engine *engine = system;
-    uint64_t deadline_ns = tourbillon_now_ns(engine->timer) + IDLE_NS;
+    uint64_t deadline_ns = tourbillon_now_ns(engine->timer) + DELAY_NS;
     for (size_t i = 0; i < count; i++) {
         tourbillon_reset_at(engine->timer, engine->timeouts[which[i]], deadline_ns);
     }
@@ -81,7 +86,7 @@ static void threads_reset_many(void *system, const uint32_t *which, size_t count
     for (size_t i = 0; i < count; i++) {
         timeouts[i] = engine->timeouts[which[i]];
     }
-    tourbillon_reset_many(engine->timer, timeouts, count, IDLE_NS, NULL);
+    tourbillon_reset_many(engine->timer, timeouts, count, DELAY_NS, NULL);
 }
 
 static void driven_reset_many(void *system, const uint32_t *which, size_t count) {
@@ -92,7 +97,7 @@ static void driven_reset_many(void *system, const uint32_t *which, size_t count)
 
 static void driven_schedule_and_cancel(void *system, const uint32_t *which, size_t count) {
     struct engine *engine = system;
-    uint64_t deadline_ns = tourbillon_now_ns(engine->timer) + IDLE_NS;
+    uint64_t deadline_ns = tourbillon_now_ns(engine->timer) + DELAY_NS;
     for (size_t i = 0; i < count; i++) {
         tourbillon_timeout **timeout = &engine->timeouts[which[i]];
         tourbillon_schedule_at(engine->timer, deadline_ns, never, engine, NULL, timeout);
@@ -104,7 +109,7 @@ static void driven_schedule_and_cancel(void *system, const uint32_t *which, size
 static void threads_schedule(void *system, const uint32_t *which, size_t count) {
     struct engine *engine = system;
     for (size_t i = 0; i < count; i++) {
-        tourbillon_schedule(engine->timer, IDLE_NS, never, engine, NULL, &engine->timeouts[which[i]]);
+        tourbillon_schedule(engine->timer, DELAY_NS, never, engine, NULL, &engine->timeouts[which[i]]);
     }
 }
 
@@ -118,7 +123,7 @@ static void threads_cancel(void *system, const uint32_t *which, size_t count) {
 static void threads_reset(void *system, const uint32_t *which, size_t count) {
     struct engine *engine = system;
     for (size_t i = 0; i < count; i++) {
-        tourbillon_reset(engine->timeouts[which[i]], IDLE_NS);
+        tourbillon_reset(engine->timeouts[which[i]], DELAY_NS);
     }
 }
 
@@ -126,7 +131,7 @@ static void threads_schedule_and_cancel(void *system, const uint32_t *which, siz
     struct engine *engine = system;
     for (size_t i = 0; i < count; i++) {
         tourbillon_timeout **timeout = &engine->timeouts[which[i]];
-        tourbillon_schedule(engine->timer, IDLE_NS, never, engine, NULL, timeout);
+        tourbillon_schedule(engine->timer, DELAY_NS, never, engine, NULL, timeout);
         tourbillon_cancel_and_release(*timeout);
     }
 }
