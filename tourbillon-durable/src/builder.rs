@@ -1,0 +1,343 @@
+//! The options, and the start.
+
+use std::fmt;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tourbillon::Timer;
+
+use crate::clock::{SystemClock, WallClock};
+use crate::due::{Due, Outcome};
+use crate::error::{OpenError, StartError};
+use crate::handlers::{Handlers, Lease, Runners, Surroundings};
+use crate::inbox::Inbox;
+use crate::stats::Counters;
+use crate::store::{Owner, Store};
+use crate::timers::DurableTimer;
+use crate::window::Window;
+use crate::writer::{Limits, Parts, Writer};
+
+/// The options of a [`DurableTimer`]. [`DurableTimer::open`] makes it, and [`start`](Self::start)
+/// starts it.
+///
+/// ```
+/// use std::time::Duration;
+/// use tourbillon_durable::{DurableTimer, Outcome};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("timeouts.db");
+/// # let path = path.to_str().unwrap();
+/// let timer = tourbillon::Timer::new()?;
+/// let timers = DurableTimer::open(path)?
+///     .handler("close_order", |due| {
+///         println!("{} was not paid in time", due.key());
+///         Outcome::Done
+///     })
+///     .threads(4)
+///     .max_attempts(5)
+///     .start(&timer)?;
+/// timers.schedule("order:42", Duration::from_secs(1800), "close_order", b"")?.wait()?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Builder {
+    store: Box<dyn Store>,
+    handlers: Handlers,
+    /// The first name that was refused.
+    refused_name: Option<String>,
+    threads: usize,
+    window: Duration,
+    window_capacity: usize,
+    lease: Duration,
+    max_attempts: u32,
+    queue_capacity: usize,
+    overdue_per_second: u32,
+    wall: Arc<dyn WallClock>,
+}
+
+impl Builder {
+    fn new(store: Box<dyn Store>) -> Self {
+        Self {
+            store,
+            handlers: Handlers::default(),
+            refused_name: None,
+            threads: 8,
+            window: Duration::from_secs(30),
+            window_capacity: 200_000,
+            lease: Duration::from_secs(60),
+            max_attempts: 20,
+            queue_capacity: 100_000,
+            overdue_per_second: 5_000,
+            wall: Arc::new(SystemClock),
+        }
+    }
+
+    pub(crate) fn open(location: &str) -> Result<Self, OpenError> {
+        if location.starts_with("postgres://") || location.starts_with("postgresql://") {
+            return open_postgres(location);
+        }
+        open_sqlite(location)
+    }
+
+    #[cfg(feature = "postgres")]
+    pub(crate) fn connect(connect: crate::store::postgres::Connect) -> Result<Self, OpenError> {
+        let store = crate::store::postgres::PostgresStore::open("PostgreSQL", connect)?;
+        Ok(Self::new(Box::new(store)))
+    }
+
+    /// Runs `handler` for each timeout that was scheduled with this `name`, on one of the
+    /// [`threads`](Self::threads). It may block.
+    ///
+    /// A timeout may run more than once: after a crash, and after a lease has ended. So a handler
+    /// does what may be done twice, or passes its fencing token on: see [`Due`]. A name is 1 to 255
+    /// bytes without control characters. The last handler of a name wins.
+    #[must_use]
+    pub fn handler(mut self, name: &str, handler: impl Fn(Due) -> Outcome + Send + Sync + 'static) -> Self {
+        self.check_name(name);
+        self.handlers.insert(name, Some(Arc::new(handler)));
+        self
+    }
+
+    /// Lets this process schedule timeouts with this `name`, whose handler other processes have.
+    ///
+    /// Those learn of such a timeout by their next scan. So it may be late by half of their
+    /// [`window`](Self::window).
+    #[must_use]
+    pub fn elsewhere(mut self, name: &str) -> Self {
+        self.check_name(name);
+        if self.handlers.name(name).is_none() {
+            self.handlers.insert(name, None);
+        }
+        self
+    }
+
+    /// How many threads run handlers. By default 8.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// How long before its deadline a timeout is loaded into the wheel. By default 30 s.
+    ///
+    /// Each half of it the store is asked once for what comes up. So a longer window asks less, and
+    /// holds more in memory.
+    #[must_use]
+    pub fn window(mut self, window: Duration) -> Self {
+        self.window = window;
+        self
+    }
+
+    /// How many timeouts are in the wheel at most, but for those that are due within a second. By
+    /// default 200,000, of some 250 bytes each.
+    #[must_use]
+    pub fn window_capacity(mut self, timeouts: usize) -> Self {
+        self.window_capacity = timeouts;
+        self
+    }
+
+    /// How long this process may be silent before others take its timeouts over. By default 60 s.
+    ///
+    /// It is renewed when half of it is over. A shorter one finds a dead process sooner, and takes
+    /// a process that is only slow for dead more often.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// How many times a timeout is tried before it becomes a dead letter. By default 20. A process
+    /// that dies in a run has tried.
+    #[must_use]
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.max_attempts = attempts;
+        self
+    }
+
+    /// How many calls may wait to be written. By default 100,000. Their payloads may take 64 MiB,
+    /// whatever this says. More is refused with [`Refused::QueueFull`](crate::Refused::QueueFull).
+    #[must_use]
+    pub fn queue_capacity(mut self, calls: usize) -> Self {
+        self.queue_capacity = calls;
+        self
+    }
+
+    /// How many timeouts a second are run of those that came up while no process was there. By
+    /// default 5,000. So a restart does not run all of them at once.
+    #[must_use]
+    pub fn overdue_per_second(mut self, timeouts: u32) -> Self {
+        self.overdue_per_second = timeouts;
+        self
+    }
+
+    /// Goes by another wall clock than the system's: for tests.
+    #[must_use]
+    pub fn clock(mut self, clock: impl WallClock) -> Self {
+        self.wall = Arc::new(clock);
+        self
+    }
+
+    /// Starts the threads, and loads what comes up. The `timer` is the engine whose wheel it uses;
+    /// the rest of the program may use it as well.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError::Option`] if an option can't work, and [`StartError::Thread`] if the system
+    /// gives no thread.
+    pub fn start(self, timer: &Timer) -> Result<DurableTimer, StartError> {
+        self.check()?;
+        let inbox = Arc::new(Inbox::new(self.queue_capacity));
+        let handlers = Arc::new(self.handlers.clone());
+        let counters = Arc::new(Counters::new());
+        let name = "tb-durable".to_owned();
+        let (spare, wall) = (Arc::clone(&inbox), Arc::clone(&self.wall));
+        let parts = self.parts(timer, &inbox, &handlers, &counters)?;
+        let writer = thread::Builder::new().name(name).spawn(move || Writer::new(parts).run())?;
+        Ok(DurableTimer::new(spare, handlers, counters, wall, writer))
+    }
+
+    fn parts(
+        mut self,
+        timer: &Timer,
+        inbox: &Arc<Inbox>,
+        handlers: &Arc<Handlers>,
+        counters: &Arc<Counters>,
+    ) -> Result<Parts, StartError> {
+        self.store.set_clock(Arc::clone(&self.wall)).map_err(|failure| StartError::Option {
+            option: "clock",
+            value: format!("refused with {failure:?}"),
+            right: "the store takes it once",
+        })?;
+        let lease = Arc::new(Lease::default());
+        let surroundings = Surroundings {
+            inbox: Arc::clone(inbox),
+            lease: Arc::clone(&lease),
+            wall: Arc::clone(&self.wall),
+            counters: Arc::clone(counters),
+        };
+        let runners = Runners::start(self.threads, &surroundings)?;
+        Ok(Parts {
+            store: self.store,
+            inbox: Arc::clone(inbox),
+            window: Window::new(timer.clone(), Arc::clone(inbox), self.window_capacity),
+            handlers: Arc::clone(handlers),
+            runners,
+            lease,
+            owner: Owner { id: fastrand::i64(1..), lease: self.lease, handlers: self.handlers.here() },
+            wall: self.wall,
+            timer: timer.clone(),
+            counters: Arc::clone(counters),
+            limits: Limits {
+                window: self.window,
+                max_attempts: self.max_attempts,
+                // Enough for short runs, and not so many that a crash repeats a crowd.
+                max_running: (self.threads * 32).max(256),
+                overdue_per_second: self.overdue_per_second,
+            },
+        })
+    }
+
+    fn check_name(&mut self, name: &str) {
+        if (name.is_empty() || name.len() > 255 || name.chars().any(char::is_control)) && self.refused_name.is_none() {
+            self.refused_name = Some(name.to_owned());
+        }
+    }
+
+    fn check(&self) -> Result<(), StartError> {
+        let option = |option, value: String, right| Err(StartError::Option { option, value, right });
+        if let Some(name) = &self.refused_name {
+            return option("handler", format!("{name:?}"), "a name has 1 to 255 bytes, and no control characters");
+        }
+        if self.threads == 0 || self.threads > 4_096 {
+            return option("threads", self.threads.to_string(), "1 to 4,096");
+        }
+        if self.window < Duration::from_millis(100) || self.window > Duration::from_secs(3_600) {
+            return option("window", format!("{:?}", self.window), "100 ms to 1 h");
+        }
+        if self.window_capacity == 0 {
+            return option("window_capacity", "0".to_owned(), "1 or more");
+        }
+        if self.lease < Duration::from_secs(2) || self.lease > Duration::from_secs(86_400) {
+            return option("lease", format!("{:?}", self.lease), "2 s to 1 day");
+        }
+        if self.max_attempts == 0 {
+            return option("max_attempts", "0".to_owned(), "1 or more");
+        }
+        if self.queue_capacity == 0 {
+            return option("queue_capacity", "0".to_owned(), "1 or more");
+        }
+        if self.overdue_per_second == 0 || self.overdue_per_second > 1_000_000 {
+            return option("overdue_per_second", self.overdue_per_second.to_string(), "1 to 1,000,000");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(feature = "sqlite")]
+fn open_sqlite(path: &str) -> Result<Builder, OpenError> {
+    let store = crate::store::sqlite::SqliteStore::open(path.as_ref())?;
+    Ok(Builder::new(Box::new(store)))
+}
+
+#[cfg(not(feature = "sqlite"))]
+fn open_sqlite(path: &str) -> Result<Builder, OpenError> {
+    Err(OpenError::NoSuchStore { location: path.to_owned(), feature: "sqlite" })
+}
+
+#[cfg(feature = "postgres")]
+fn open_postgres(url: &str) -> Result<Builder, OpenError> {
+    let config: postgres::Config = url.parse().map_err(|error: postgres::Error| OpenError::Store {
+        location: without_password(url),
+        reason: error.to_string(),
+    })?;
+    let store = crate::store::postgres::PostgresStore::open(
+        &without_password(url),
+        Box::new(move || config.connect(postgres::NoTls)),
+    )?;
+    Ok(Builder::new(Box::new(store)))
+}
+
+#[cfg(not(feature = "postgres"))]
+fn open_postgres(url: &str) -> Result<Builder, OpenError> {
+    Err(OpenError::NoSuchStore { location: without_password(url), feature: "postgres" })
+}
+
+/// What may stand in a log.
+fn without_password(url: &str) -> String {
+    let place =
+        url.rsplit_once('@').map_or_else(|| url.split_once("://").map_or(url, |(_, place)| place), |(_, place)| place);
+    format!("postgres://{}", place.split('?').next().unwrap_or_default())
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("handlers", &self.handlers)
+            .field("threads", &self.threads)
+            .field("window", &self.window)
+            .field("window_capacity", &self.window_capacity)
+            .field("lease", &self.lease)
+            .field("max_attempts", &self.max_attempts)
+            .field("queue_capacity", &self.queue_capacity)
+            .field("overdue_per_second", &self.overdue_per_second)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_password_is_in_an_error() {
+        for url in [
+            "postgres://app:secret@db:5432/app?password=secret",
+            "postgres://app:se@cret@db:5432/app",
+            "postgres://db:5432/app?user=app&password=secret",
+        ] {
+            assert_eq!(without_password(url), "postgres://db:5432/app");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! A batch in parts that are each written by a few statements.
+
+use std::collections::HashSet;
+
+use crate::store::Op;
+
+/// Operations with keys that differ, by their kinds: as indexes of the batch, in the order of the
+/// keys. Processes that lock rows in one order do not lock each other out.
+#[derive(Default)]
+pub(super) struct Segment {
+    kinds: [Vec<usize>; 8],
+    pub(super) others: Vec<usize>,
+}
+
+/// The places of the kinds that are written by arrays.
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    Schedule,
+    Reset,
+    Cancel,
+    Get,
+    Complete,
+    Retry,
+    Bury,
+    Unclaim,
+}
+
+impl Segment {
+    pub(super) fn is_one_statement(&self) -> bool {
+        self.others.is_empty() && self.kinds.iter().filter(|kind| !kind.is_empty()).count() == 1
+    }
+
+    pub(super) fn of(&self, kind: Kind) -> &[usize] {
+        &self.kinds[kind as usize]
+    }
+}
+
+fn kind(op: &Op) -> Option<Kind> {
+    Some(match op {
+        Op::Schedule { .. } => Kind::Schedule,
+        Op::Reset { .. } => Kind::Reset,
+        Op::Cancel { .. } => Kind::Cancel,
+        Op::Get { .. } => Kind::Get,
+        Op::Complete(_) => Kind::Complete,
+        Op::Retry { .. } => Kind::Retry,
+        Op::Bury(_) => Kind::Bury,
+        Op::Unclaim(_) => Kind::Unclaim,
+        Op::DeadLetters { .. } | Op::Revive { .. } | Op::DeleteDead { .. } => return None,
+    })
+}
+
+pub(super) fn key(op: &Op) -> &str {
+    match op {
+        Op::Schedule { key, .. } | Op::Reset { key, .. } | Op::Cancel { key } | Op::Get { key } => key,
+        Op::Revive { key, .. } | Op::DeleteDead { key, .. } => key,
+        Op::Complete(token) | Op::Retry { token, .. } | Op::Bury(token) | Op::Unclaim(token) => &token.key,
+        Op::DeadLetters { .. } => "",
+    }
+}
+
+/// Cuts a batch where a key comes again. A list of the dead letters sees what was before it.
+pub(super) fn segments(ops: &[Op]) -> Vec<Segment> {
+    let mut segments = vec![Segment::default()];
+    let mut keys = HashSet::new();
+    for (index, op) in ops.iter().enumerate() {
+        let lists = matches!(op, Op::DeadLetters { .. });
+        if !keys.insert(key(op)) || lists {
+            segments.push(Segment::default());
+            keys.clear();
+            keys.insert(key(op));
+        }
+        let segment = segments.last_mut().expect("there is one");
+        match kind(op) {
+            Some(kind) => segment.kinds[kind as usize].push(index),
+            None => segment.others.push(index),
+        }
+    }
+    for segment in &mut segments {
+        for kind in &mut segment.kinds {
+            kind.sort_unstable_by(|&a, &b| key(&ops[a]).cmp(key(&ops[b])));
+        }
+    }
+    segments
+}

@@ -1,0 +1,478 @@
+//! SQLite: the file of one process.
+//!
+//! The file is in WAL mode. What must be on disk is committed with `synchronous=FULL`, which syncs
+//! the log. A claim is committed with `NORMAL`, which does not: the next commit's sync takes it
+//! along.
+
+use std::fs::{File, OpenOptions};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fs4::{FileExt, TryLockError};
+use rusqlite::functions::FunctionFlags;
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+
+use super::schema::{self, ABANDONED, Dialect, NOT_RUNNING};
+use super::{Answer, Claim, Claimed, Failure, Moved, Op, Owner, Scan, Store, Taken};
+use crate::clock::{Micros, SystemClock, WallClock, whole_micros};
+use crate::due::{DeadLetter, Pending};
+use crate::error::OpenError;
+
+/// Pages in the log before they are moved to the database: with more, a page that changes often is
+/// moved less often.
+const CHECKPOINT_PAGES: u32 = 10_000;
+/// Memory for pages. A million timeouts take some 200 MB; the busy part of the indexes is less.
+const CACHE_KIB: i32 = 64 * 1024;
+const DIALECT: Dialect = Dialect {
+    bytes: "BLOB",
+    bool: "INTEGER",
+    r#false: "0",
+    generations: "CREATE TABLE tourbillon_generations (last BIGINT NOT NULL); INSERT INTO tourbillon_generations VALUES (0);",
+};
+
+pub(crate) struct SqliteStore {
+    connection: Connection,
+    /// The last generation that was handed out. Only this process hands out any.
+    generation: i64,
+    sql: Sql,
+    synced: bool,
+    /// The lock on the file. It goes with the process.
+    _lock: File,
+}
+
+/// The statements. `{now}` is a function that asks the injected clock.
+struct Sql {
+    reset: String,
+    cancel: String,
+    orphans: String,
+}
+
+impl SqliteStore {
+    /// Opens the file, or makes it.
+    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
+        let location = path.display().to_string();
+        let refused = |reason: String| OpenError::Store { location: location.clone(), reason };
+        let lock = lock(path).map_err(|failure| match failure {
+            TryLockError::WouldBlock => OpenError::InUse { path: location.clone() },
+            TryLockError::Error(error) => refused(format!("{location}-lock: {error}")),
+        })?;
+        let connection = Connection::open(path).map_err(|error| refused(error.to_string()))?;
+        prepare(&connection).map_err(|error| refused(error.to_string()))?;
+        migrate(&connection).map_err(|error| refused(error.to_string()))??;
+        let generation = connection
+            .query_row("SELECT last FROM tourbillon_generations", [], |row| row.get(0))
+            .map_err(|error| refused(error.to_string()))?;
+        // Nobody else can have it open, so whoever had rows is gone.
+        connection
+            .execute("UPDATE tourbillon_owners SET lease_until = 0", [])
+            .map_err(|error| refused(error.to_string()))?;
+        let fill = |text: String| text.replace("{now}", "tourbillon_now()");
+        let sql = Sql {
+            reset: fill(format!(
+                "UPDATE tourbillon_timeouts SET due = ?2, generation = ?3, attempts = 0, owner = ?4, running = 0
+                 WHERE key = ?1 AND {NOT_RUNNING} RETURNING handler"
+            )),
+            cancel: fill(format!("DELETE FROM tourbillon_timeouts WHERE key = ?1 AND {NOT_RUNNING}")),
+            orphans: fill(format!(
+                "UPDATE tourbillon_timeouts SET owner = ?1, running = 0 WHERE rowid IN (
+                     SELECT rowid FROM tourbillon_timeouts
+                     WHERE owner IS NOT NULL AND owner <> ?1 AND {ABANDONED} AND handler IN (SELECT value FROM json_each(?2))
+                     LIMIT ?3)
+                 RETURNING key, due, generation, attempts, running"
+            )),
+        };
+        Ok(Self { connection, generation, sql, synced: true, _lock: lock })
+    }
+
+    /// Begins a transaction that its commit syncs, or does not.
+    fn begin(&mut self, synced: bool) -> rusqlite::Result<Transaction<'_>> {
+        if self.synced != synced {
+            let level = if synced { "FULL" } else { "NORMAL" };
+            self.connection.pragma_update(None, "synchronous", level)?;
+            self.synced = synced;
+        }
+        self.connection.transaction_with_behavior(TransactionBehavior::Immediate)
+    }
+
+    /// Runs `work` in a transaction. What `work` fails with is rolled back.
+    fn transact<T>(
+        &mut self,
+        synced: bool,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, Failure> {
+        let transaction = self.begin(synced).map_err(refused)?;
+        let result = work(&transaction).map_err(refused)?;
+        // A commit that fails may have reached the disk.
+        transaction.commit().map_err(|error| Failure::Lost(error.to_string()))?;
+        Ok(result)
+    }
+}
+
+/// One process owns a file, and that is told by the operating system: a lock ends with its process.
+fn lock(path: &Path) -> Result<File, TryLockError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-lock");
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(name).map_err(TryLockError::Error)?;
+    FileExt::try_lock(&file)?;
+    Ok(file)
+}
+
+fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+    // Others may look at the file; they lock it for moments.
+    connection.busy_timeout(Duration::from_secs(10))?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    go_by(connection, Arc::new(SystemClock))
+}
+
+fn go_by(connection: &Connection, clock: Arc<dyn WallClock>) -> rusqlite::Result<()> {
+    connection.create_scalar_function("tourbillon_now", 0, FunctionFlags::SQLITE_UTF8, move |_| {
+        Ok(Micros::round_down(clock.now()).0)
+    })
+}
+
+fn migrate(connection: &Connection) -> rusqlite::Result<Result<(), OpenError>> {
+    connection.execute_batch("CREATE TABLE IF NOT EXISTS tourbillon_schema (version BIGINT NOT NULL)")?;
+    let found: Option<i64> =
+        connection.query_row("SELECT version FROM tourbillon_schema", [], |row| row.get(0)).optional()?;
+    let found = found.unwrap_or(0);
+    if found > schema::current() {
+        return Ok(Err(OpenError::NewerSchema { found, known: schema::current() }));
+    }
+    for (number, statements) in schema::migrations(found, &DIALECT) {
+        connection.execute_batch(&format!(
+            "BEGIN IMMEDIATE; {statements}
+             DELETE FROM tourbillon_schema; INSERT INTO tourbillon_schema VALUES ({number}); COMMIT"
+        ))?;
+    }
+    Ok(Ok(()))
+}
+
+impl Store for SqliteStore {
+    fn commit(&mut self, owner: &Owner, ops: &[Op], lease: bool) -> Result<Vec<Answer>, Failure> {
+        let before = self.generation;
+        let mut generation = before;
+        let (cancel, reset) = (self.sql.cancel.clone(), self.sql.reset.clone());
+        let answers = self.transact(true, |transaction| {
+            if lease {
+                renew(transaction, owner)?;
+            }
+            let mut batch = Batch { transaction, owner, generation: &mut generation, cancel: &cancel, reset: &reset };
+            let answers = ops.iter().map(|op| batch.carry_out(op)).collect::<Result<_, _>>()?;
+            if generation != before {
+                transaction.prepare_cached("UPDATE tourbillon_generations SET last = ?1")?.execute([generation])?;
+            }
+            Ok(answers)
+        });
+        // Also after a failure: a generation that may be on disk is not handed out again.
+        self.generation = generation;
+        answers
+    }
+
+    fn claim(&mut self, owner: &Owner, claims: &[Claim]) -> Result<Vec<Claimed>, Failure> {
+        self.transact(false, |transaction| {
+            let mut statement = transaction.prepare_cached(
+                "UPDATE tourbillon_timeouts SET running = 1, attempts = ?3 + 1
+                 WHERE key = ?1 AND generation = ?2 AND owner = ?4
+                     AND (attempts = ?3 AND NOT running OR attempts = ?3 + 1 AND running)
+                 RETURNING due, handler, payload, tourbillon_now()",
+            )?;
+            let mut claimed = Vec::with_capacity(claims.len());
+            for claim in claims {
+                let row = statement
+                    .query_row(params![claim.key, claim.generation, claim.attempts, owner.id], |row| {
+                        Ok(Claimed {
+                            key: Arc::clone(&claim.key),
+                            generation: claim.generation,
+                            attempt: claim.attempts + 1,
+                            due: Micros(row.get(0)?),
+                            handler: row.get(1)?,
+                            payload: row.get::<_, Vec<u8>>(2)?.into(),
+                            claimed_at: Micros(row.get(3)?),
+                        })
+                    })
+                    .optional()?;
+                claimed.extend(row);
+            }
+            Ok(claimed)
+        })
+    }
+
+    fn scan(&mut self, owner: &Owner, scan: &Scan) -> Result<Vec<Taken>, Failure> {
+        let orphans = self.sql.orphans.clone();
+        let handlers = json_array(&owner.handlers);
+        self.transact(false, |transaction| {
+            let mut taken = Vec::new();
+            let mut take = transaction.prepare_cached(
+                "UPDATE tourbillon_timeouts SET owner = ?1, running = 0 WHERE rowid IN (
+                     SELECT rowid FROM tourbillon_timeouts
+                     WHERE owner IS NULL AND due >= ?4 AND due < ?5
+                         AND handler IN (SELECT value FROM json_each(?2))
+                     ORDER BY due LIMIT ?3)
+                 RETURNING key, due, generation, attempts, running",
+            )?;
+            let before = scan.overdue_before.0;
+            for (limit, from, until) in [(scan.overdue_limit, i64::MIN, before), (scan.limit, before, scan.horizon.0)] {
+                let rows = take.query_map(params![owner.id, handlers, limit, from, until], taken_row)?;
+                for row in rows {
+                    taken.push(row?);
+                }
+            }
+            let mut orphans = transaction.prepare_cached(&orphans)?;
+            for row in orphans.query_map(params![owner.id, handlers, scan.limit], taken_row)? {
+                taken.push(row?);
+            }
+            if !taken.is_empty() {
+                renew(transaction, owner)?;
+            }
+            Ok(taken)
+        })
+    }
+
+    fn mine(&mut self, owner: &Owner) -> Result<Vec<Taken>, Failure> {
+        self.transact(false, |transaction| {
+            transaction
+                .prepare_cached(
+                    "SELECT key, due, generation, attempts, running FROM tourbillon_timeouts WHERE owner = ?1",
+                )?
+                .query_map([owner.id], taken_row)?
+                .collect()
+        })
+    }
+
+    fn renew(&mut self, owner: &Owner) -> Result<(), Failure> {
+        self.transact(false, |transaction| renew(transaction, owner))
+    }
+
+    fn release(&mut self, owner: &Owner) -> Result<(), Failure> {
+        self.transact(true, |transaction| {
+            transaction
+                .prepare_cached("UPDATE tourbillon_owners SET lease_until = 0 WHERE owner = ?1")?
+                .execute([owner.id])?;
+            Ok(())
+        })
+    }
+
+    fn reconnect(&mut self) -> Result<(), Failure> {
+        // The file is still open. A statement tells whether it can be read.
+        self.connection.query_row("SELECT last FROM tourbillon_generations", [], |_| Ok(())).map_err(refused)
+    }
+
+    fn set_clock(&mut self, clock: Arc<dyn WallClock>) -> Result<(), Failure> {
+        go_by(&self.connection, clock).map_err(refused)
+    }
+
+    fn batch(&self) -> usize {
+        4_096
+    }
+}
+
+fn refused(error: rusqlite::Error) -> Failure {
+    Failure::Refused(error.to_string())
+}
+
+/// The builder takes no control characters in a name, so two characters need an escape.
+fn json_array(names: &[String]) -> String {
+    let quoted: Vec<String> =
+        names.iter().map(|name| format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""))).collect();
+    format!("[{}]", quoted.join(","))
+}
+
+fn renew(transaction: &Transaction<'_>, owner: &Owner) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached(
+            "INSERT INTO tourbillon_owners VALUES (?1, tourbillon_now() + ?2)
+             ON CONFLICT (owner) DO UPDATE SET lease_until = excluded.lease_until",
+        )?
+        .execute(params![owner.id, whole_micros(owner.lease)])?;
+    // Who has been gone for a day has no rows any more.
+    transaction
+        .prepare_cached(
+            "DELETE FROM tourbillon_owners WHERE lease_until < tourbillon_now() - 86400000000
+             AND NOT EXISTS (SELECT 1 FROM tourbillon_timeouts t WHERE t.owner = tourbillon_owners.owner)",
+        )?
+        .execute([])?;
+    Ok(())
+}
+
+fn taken_row(row: &Row<'_>) -> rusqlite::Result<Taken> {
+    Ok(Taken {
+        key: row.get::<_, String>(0)?.into(),
+        due: Micros(row.get(1)?),
+        generation: row.get(2)?,
+        attempts: row.get(3)?,
+        running: row.get(4)?,
+    })
+}
+
+/// A transaction under way.
+struct Batch<'a> {
+    transaction: &'a Transaction<'a>,
+    owner: &'a Owner,
+    generation: &'a mut i64,
+    cancel: &'a str,
+    reset: &'a str,
+}
+
+impl Batch<'_> {
+    fn carry_out(&mut self, op: &Op) -> rusqlite::Result<Answer> {
+        let transaction = self.transaction;
+        let mine = |owned: bool| owned.then_some(self.owner.id);
+        Ok(match op {
+            Op::Schedule { key, due, handler, payload, owned } => {
+                let owner = mine(*owned);
+                let generation = self.next_generation();
+                transaction
+                    .prepare_cached(
+                        "INSERT INTO tourbillon_timeouts (key, due, handler, payload, generation, owner)
+                         VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                         ON CONFLICT (key) DO UPDATE SET due = excluded.due, handler = excluded.handler,
+                             payload = excluded.payload, generation = excluded.generation, attempts = 0,
+                             owner = excluded.owner, running = 0",
+                    )?
+                    .execute(params![key, due.0, handler, &payload[..], generation, owner])?;
+                Answer::Scheduled { generation }
+            }
+            Op::Reset { key, due, owned } => {
+                let owner = mine(*owned);
+                let generation = self.next_generation();
+                let handler: Option<String> = transaction
+                    .prepare_cached(self.reset)?
+                    .query_row(params![key, due.0, generation, owner], |row| row.get(0))
+                    .optional()?;
+                self.moved(key, handler, generation, *owned)?
+            }
+            Op::Cancel { key } => Answer::Done(transaction.prepare_cached(self.cancel)?.execute([key])? == 1),
+            Op::Get { key } => Answer::Row(
+                transaction
+                    .prepare_cached(
+                        "SELECT due, handler, payload, generation, attempts, running
+                         FROM tourbillon_timeouts WHERE key = ?1",
+                    )?
+                    .query_row([key], |row| {
+                        Ok(Pending {
+                            due: Micros(row.get(0)?).to_system_time(),
+                            handler: row.get(1)?,
+                            payload: row.get(2)?,
+                            generation: row.get(3)?,
+                            attempts: row.get(4)?,
+                            running: row.get(5)?,
+                        })
+                    })
+                    .optional()?,
+            ),
+            Op::Complete(token) => Answer::Done(
+                transaction
+                    .prepare_cached(
+                        "DELETE FROM tourbillon_timeouts
+                         WHERE key = ?1 AND generation = ?2 AND attempts = ?3 AND owner = ?4 AND running",
+                    )?
+                    .execute(params![token.key, token.generation, token.attempt, self.owner.id])?
+                    == 1,
+            ),
+            Op::Retry { token, due, owned } => Answer::Done(
+                transaction
+                    .prepare_cached(
+                        "UPDATE tourbillon_timeouts SET due = ?5, owner = ?6, running = 0
+                         WHERE key = ?1 AND generation = ?2 AND attempts = ?3 AND owner = ?4 AND running",
+                    )?
+                    .execute(params![token.key, token.generation, token.attempt, self.owner.id, due.0, mine(*owned)])?
+                    == 1,
+            ),
+            Op::Bury(token) => {
+                let row = params![token.key, token.generation, token.attempt, self.owner.id];
+                transaction
+                    .prepare_cached(
+                        "INSERT INTO tourbillon_dead_letters
+                         SELECT key, generation, due, handler, payload, attempts, tourbillon_now()
+                         FROM tourbillon_timeouts
+                         WHERE key = ?1 AND generation = ?2 AND attempts = ?3 AND owner = ?4 AND running",
+                    )?
+                    .execute(row)?;
+                Answer::Done(
+                    transaction
+                        .prepare_cached(
+                            "DELETE FROM tourbillon_timeouts
+                             WHERE key = ?1 AND generation = ?2 AND attempts = ?3 AND owner = ?4 AND running",
+                        )?
+                        .execute(row)?
+                        == 1,
+                )
+            }
+            Op::Unclaim(token) => Answer::Done(
+                transaction
+                    .prepare_cached(
+                        "UPDATE tourbillon_timeouts SET attempts = attempts - 1, owner = NULL, running = 0
+                         WHERE key = ?1 AND generation = ?2 AND attempts = ?3 AND owner = ?4 AND running",
+                    )?
+                    .execute(params![token.key, token.generation, token.attempt, self.owner.id])?
+                    == 1,
+            ),
+            Op::DeadLetters { limit } => Answer::DeadLetters(
+                transaction
+                    .prepare_cached(
+                        "SELECT key, generation, due, handler, payload, attempts, died_at
+                         FROM tourbillon_dead_letters ORDER BY died_at LIMIT ?1",
+                    )?
+                    .query_map([limit], |row| {
+                        Ok(DeadLetter {
+                            key: row.get(0)?,
+                            generation: row.get(1)?,
+                            due: Micros(row.get(2)?).to_system_time(),
+                            handler: row.get(3)?,
+                            payload: row.get(4)?,
+                            attempts: row.get(5)?,
+                            died_at: Micros(row.get(6)?).to_system_time(),
+                        })
+                    })?
+                    .collect::<Result<_, _>>()?,
+            ),
+            Op::Revive { key, generation, due, owned } => {
+                let owner = mine(*owned);
+                let new = self.next_generation();
+                let handler: Option<String> = transaction
+                    .prepare_cached(
+                        "INSERT INTO tourbillon_timeouts (key, due, handler, payload, generation, owner)
+                         SELECT key, ?3, handler, payload, ?4, ?5 FROM tourbillon_dead_letters
+                         WHERE key = ?1 AND generation = ?2
+                         ON CONFLICT (key) DO NOTHING RETURNING handler",
+                    )?
+                    .query_row(params![key, generation, due.0, new, owner], |row| row.get(0))
+                    .optional()?;
+                if handler.is_some() {
+                    transaction
+                        .prepare_cached("DELETE FROM tourbillon_dead_letters WHERE key = ?1 AND generation = ?2")?
+                        .execute(params![key, generation])?;
+                }
+                self.moved(key, handler, new, *owned)?
+            }
+            Op::DeleteDead { key, generation } => Answer::Done(
+                transaction
+                    .prepare_cached("DELETE FROM tourbillon_dead_letters WHERE key = ?1 AND generation = ?2")?
+                    .execute(params![key, generation])?
+                    == 1,
+            ),
+        })
+    }
+
+    fn next_generation(&mut self) -> i64 {
+        *self.generation += 1;
+        *self.generation
+    }
+
+    /// The answer about a row that has moved. A row without a handler here stays without an owner.
+    fn moved(&self, key: &str, handler: Option<String>, generation: i64, owned: bool) -> rusqlite::Result<Answer> {
+        let Some(handler) = handler else { return Ok(Answer::Moved(None)) };
+        let known = self.owner.handlers.contains(&handler);
+        if owned && !known {
+            self.transaction
+                .prepare_cached("UPDATE tourbillon_timeouts SET owner = NULL WHERE key = ?1")?
+                .execute([key])?;
+        }
+        Ok(Answer::Moved(Some(Moved { generation, owned: owned && known })))
+    }
+}

@@ -1,0 +1,320 @@
+//! What callers have in hand.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use crate::builder::Builder;
+use crate::clock::{Micros, WallClock};
+use crate::commit::{self, Commit, Responder};
+use crate::due::{DeadLetter, Pending, Scheduled};
+use crate::error::{OpenError, Refused};
+use crate::handlers::{self, Handlers};
+use crate::inbox::{Command, Inbox, Reply};
+use crate::stats::{Counters, Stats};
+use crate::store::Op;
+
+/// The longest payload.
+const PAYLOAD: usize = 1 << 20;
+/// The longest key.
+const KEY: usize = 1_024;
+
+/// Keyed timeouts that survive the process.
+///
+/// A clone is another handle of the same. [`stop`](Self::stop) ends it, and so does the drop of the
+/// last handle. What is pending stays in the store.
+///
+/// Each call returns at once, with a [`Commit`]. It neither blocks nor does any I/O: one thread
+/// writes for all callers, many calls in one commit. A call is refused if too much waits to be
+/// written.
+#[derive(Clone)]
+pub struct DurableTimer {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    inbox: Arc<Inbox>,
+    handlers: Arc<Handlers>,
+    counters: Arc<Counters>,
+    wall: Arc<dyn WallClock>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl DurableTimer {
+    /// Opens a store, makes or migrates its tables, and returns the options.
+    ///
+    /// `location` is the path of an SQLite file, which is made if it is not there, or the URL of a
+    /// PostgreSQL database: `postgres://user:password@host:port/database`. The connection to
+    /// PostgreSQL is not encrypted; see [`connect`](Self::connect) for one that is. Blocks.
+    ///
+    /// A file belongs to one process, and a lock beside it (`<path>-lock`) says so. A database is
+    /// shared by as many as like.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::InUse`] if the file belongs to somebody, [`OpenError::NewerSchema`] if a later
+    /// version of this crate has written it, and [`OpenError::Store`] for all that the store says.
+    pub fn open(location: &str) -> Result<Builder, OpenError> {
+        Builder::open(location)
+    }
+
+    /// Opens a PostgreSQL database by a function that connects to it: with TLS, for example. With
+    /// the feature `postgres`.
+    ///
+    /// It is called for two connections now, and again whenever one was lost.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    #[cfg(feature = "postgres")]
+    pub fn connect(
+        connect: impl FnMut() -> Result<postgres::Client, postgres::Error> + Send + 'static,
+    ) -> Result<Builder, OpenError> {
+        Builder::connect(Box::new(connect))
+    }
+
+    pub(crate) fn new(
+        inbox: Arc<Inbox>,
+        handlers: Arc<Handlers>,
+        counters: Arc<Counters>,
+        wall: Arc<dyn WallClock>,
+        writer: JoinHandle<()>,
+    ) -> Self {
+        Self { inner: Arc::new(Inner { inbox, handlers, counters, wall, writer: Mutex::new(Some(writer)) }) }
+    }
+
+    /// Schedules a timeout, in place of any other with this `key`. The last one wins.
+    ///
+    /// After `delay` the handler of this name runs, and gets the `payload`. If a run of the key is
+    /// under way, it goes on, and its end changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`], with nothing written: for an unknown handler, a key that is empty, longer than
+    /// 1,024 bytes or holds a NUL, a payload longer than 1 MiB, a full queue, or after a stop.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon_durable::{DurableTimer, Outcome};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("timeouts.db");
+    /// # let timer = tourbillon::Timer::new()?;
+    /// # let timers = DurableTimer::open(path.to_str().unwrap())?
+    /// #     .handler("close_order", |_due| Outcome::Done)
+    /// #     .start(&timer)?;
+    /// let half_an_hour = Duration::from_secs(1800);
+    /// timers.schedule("order:42", half_an_hour, "close_order", b"42")?.wait()?; // on disk
+    /// assert!(timers.reset("order:42", half_an_hour)?.wait()?);
+    /// assert!(timers.cancel("order:42")?.wait()?);
+    /// assert_eq!(timers.get("order:42")?.wait()?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn schedule(
+        &self,
+        key: &str,
+        delay: Duration,
+        handler: &str,
+        payload: impl AsRef<[u8]>,
+    ) -> Result<Commit<Scheduled>, Refused> {
+        self.schedule_micros(key, self.after(delay)?, handler, payload.as_ref())
+    }
+
+    /// Schedules a timeout for a time of day: see [`schedule`](Self::schedule). One that has gone
+    /// runs at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`schedule`](Self::schedule).
+    pub fn schedule_at(
+        &self,
+        key: &str,
+        due: SystemTime,
+        handler: &str,
+        payload: impl AsRef<[u8]>,
+    ) -> Result<Commit<Scheduled>, Refused> {
+        self.schedule_micros(key, self.at(due)?, handler, payload.as_ref())
+    }
+
+    /// Schedules a timeout with a payload in JSON, which [`Due::json`](crate::Due::json) reads.
+    /// With the feature `json`.
+    ///
+    /// # Errors
+    ///
+    /// As [`schedule`](Self::schedule), and [`Refused::Json`] if `payload` can't be written.
+    #[cfg(feature = "json")]
+    pub fn schedule_json(
+        &self,
+        key: &str,
+        delay: Duration,
+        handler: &str,
+        payload: &impl serde::Serialize,
+    ) -> Result<Commit<Scheduled>, Refused> {
+        let payload = serde_json::to_vec(payload).map_err(|error| Refused::Json(error.to_string()))?;
+        self.schedule(key, delay, handler, payload)
+    }
+
+    /// Moves a timeout to `delay` from now, and begins to count its attempts anew. The answer is
+    /// false if no timeout has this key, or if it runs: then it is not moved.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`], with nothing written.
+    pub fn reset(&self, key: &str, delay: Duration) -> Result<Commit<bool>, Refused> {
+        self.reset_micros(key, self.after(delay)?)
+    }
+
+    /// Moves a timeout to a time of day: see [`reset`](Self::reset).
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`], with nothing written.
+    pub fn reset_at(&self, key: &str, due: SystemTime) -> Result<Commit<bool>, Refused> {
+        self.reset_micros(key, self.at(due)?)
+    }
+
+    /// Cancels a timeout. After the answer true no process claims it, unless it is scheduled anew.
+    /// The answer is false if no timeout has this key, or if it runs.
+    ///
+    /// A run whose process has lost its lease does not count: its timeout is cancelled, and its end
+    /// changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`], with nothing written.
+    pub fn cancel(&self, key: &str) -> Result<Commit<bool>, Refused> {
+        let op = Op::Cancel { key: check_key(key)? };
+        self.push(op, Reply::Whether)
+    }
+
+    /// Reads the row of a timeout, as it is after all earlier calls of this process.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`], as all calls.
+    pub fn get(&self, key: &str) -> Result<Commit<Option<Pending>>, Refused> {
+        let op = Op::Get { key: check_key(key)? };
+        self.push(op, Reply::Row)
+    }
+
+    /// Reads the dead letters, the oldest first, at most so many.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`], as all calls.
+    pub fn dead_letters(&self, limit: u32) -> Result<Commit<Vec<DeadLetter>>, Refused> {
+        self.push(Op::DeadLetters { limit }, Reply::DeadLetters)
+    }
+
+    /// Schedules a dead letter once more, with its payload. The answer is false if there is no such
+    /// letter, or if its key has been scheduled since.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`], with nothing written.
+    pub fn revive(&self, letter: &DeadLetter, delay: Duration) -> Result<Commit<bool>, Refused> {
+        let due = self.after(delay)?;
+        let op = Op::Revive { key: check_key(&letter.key)?, generation: letter.generation, due, owned: false };
+        self.push(op, Reply::Whether)
+    }
+
+    /// Deletes a dead letter. The answer is false if there is no such letter.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`], with nothing written.
+    pub fn delete_dead_letter(&self, letter: &DeadLetter) -> Result<Commit<bool>, Refused> {
+        let op = Op::DeleteDead { key: check_key(&letter.key)?, generation: letter.generation };
+        self.push(op, Reply::Whether)
+    }
+
+    /// Returns the counters of this process.
+    pub fn stats(&self) -> Stats {
+        self.inner.counters.snapshot(self.inner.inbox.waiting())
+    }
+
+    /// Stops: refuses calls, writes what was called before, waits for the handlers that run, and
+    /// gives the timeouts of this process back to the others. Blocks until then.
+    ///
+    /// A handler that calls it does not wait for itself: then it returns at once. If the store
+    /// can't be reached, it is tried for five seconds more.
+    pub fn stop(&self) {
+        self.inner.stop();
+    }
+
+    fn schedule_micros(
+        &self,
+        key: &str,
+        due: Micros,
+        handler: &str,
+        payload: &[u8],
+    ) -> Result<Commit<Scheduled>, Refused> {
+        let key = check_key(key)?;
+        let Some(handler) = self.inner.handlers.name(handler) else {
+            return Err(Refused::NoHandler { name: handler.to_owned(), known: self.inner.handlers.names() });
+        };
+        if payload.len() > PAYLOAD {
+            return Err(Refused::Payload { len: payload.len(), most: PAYLOAD });
+        }
+        let op = Op::Schedule { key, due, handler, payload: payload.into(), owned: false };
+        self.push(op, Reply::Scheduled)
+    }
+
+    fn reset_micros(&self, key: &str, due: Micros) -> Result<Commit<bool>, Refused> {
+        let op = Op::Reset { key: check_key(key)?, due, owned: false };
+        self.push(op, Reply::Whether)
+    }
+
+    fn push<T>(&self, op: Op, reply: impl FnOnce(Responder<T>) -> Reply) -> Result<Commit<T>, Refused> {
+        let (responder, commit) = commit::channel();
+        self.inner.inbox.push(Command { op, reply: reply(responder) })?;
+        Ok(commit)
+    }
+
+    fn after(&self, delay: Duration) -> Result<Micros, Refused> {
+        let now = self.inner.wall.now();
+        now.checked_add(delay).and_then(Micros::round_up).ok_or(Refused::TooFar { delay })
+    }
+
+    fn at(&self, due: SystemTime) -> Result<Micros, Refused> {
+        Micros::round_up(due)
+            .ok_or_else(|| Refused::TooFar { delay: due.duration_since(self.inner.wall.now()).unwrap_or_default() })
+    }
+}
+
+fn check_key(key: &str) -> Result<Arc<str>, Refused> {
+    if key.is_empty() || key.len() > KEY || key.contains('\0') {
+        return Err(Refused::Key { len: key.len() });
+    }
+    Ok(key.into())
+}
+
+impl Inner {
+    fn stop(&self) {
+        self.inbox.stop();
+        if handlers::is_runner() {
+            return;
+        }
+        // Whoever comes second waits as well.
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(writer) = writer.take() {
+            writer.join().expect("the writer does not panic");
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl fmt::Debug for DurableTimer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DurableTimer").field("handlers", &self.inner.handlers).finish_non_exhaustive()
+    }
+}
