@@ -233,7 +233,7 @@ impl Builder {
                 window: self.window,
                 max_attempts: self.max_attempts,
                 // Enough for short runs, and not so many that a crash repeats a crowd.
-                max_running: (self.threads * 32).max(256),
+                max_running: (self.threads * 32).max(1_024),
                 overdue_per_second: self.overdue_per_second,
             },
         })

@@ -1,0 +1,76 @@
+//! Moves what was committed from the log into the database, beside the writer.
+//!
+//! SQLite would do it in a commit, and what comes up meanwhile would be late by as much.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use crossbeam_channel::{Sender, TrySendError};
+use rusqlite::Connection;
+
+/// Operations between two checkpoints. Each changes two or three pages.
+const OPERATIONS: usize = 4_096;
+/// A log of more pages is to begin at its start again: 160 MB.
+const LONG_LOG: i64 = 40_000;
+
+/// The thread that does so.
+pub(super) struct Checkpointer {
+    sender: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    since: usize,
+    log_is_long: Arc<AtomicBool>,
+}
+
+impl Checkpointer {
+    pub(super) fn start(path: &Path) -> Result<Self, String> {
+        let connection = Connection::open(path).map_err(|error| error.to_string())?;
+        let (sender, receiver) = crossbeam_channel::bounded(1);
+        let log_is_long = Arc::new(AtomicBool::new(false));
+        let long = Arc::clone(&log_is_long);
+        let thread = thread::Builder::new()
+            .name("tb-durable-wal".to_owned())
+            .spawn(move || {
+                for () in receiver {
+                    // A failure is the writer's to find: its own commits fail as well.
+                    let pages = checkpoint(&connection).unwrap_or(0);
+                    // Relaxed: the writer looks at it again after the next commit.
+                    long.store(pages > LONG_LOG, Ordering::Relaxed);
+                }
+            })
+            .map_err(|error: io::Error| error.to_string())?;
+        Ok(Self { sender: Some(sender), thread: Some(thread), since: 0, log_is_long })
+    }
+
+    /// Takes note of operations that the writer has committed.
+    pub(super) fn committed(&mut self, operations: usize, writer: &Connection) {
+        self.since += operations;
+        if self.log_is_long.swap(false, Ordering::Relaxed) {
+            // While the writer writes, the other thread never reaches the end of the log, and only
+            // at its end it begins anew. There is little left of it.
+            _ = checkpoint(writer);
+        }
+        let Some(sender) = self.sender.as_ref().filter(|_| self.since >= OPERATIONS) else { return };
+        match sender.try_send(()) {
+            Ok(()) => self.since = 0,
+            Err(TrySendError::Full(())) => {}
+            Err(TrySendError::Disconnected(())) => unreachable!("the thread ends after its channel"),
+        }
+    }
+}
+
+/// Moves what it can without waiting for anybody. Returns the pages in the log.
+fn checkpoint(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(1))
+}
+
+impl Drop for Checkpointer {
+    fn drop(&mut self) {
+        self.sender = None;
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("it does not panic");
+        }
+    }
+}
