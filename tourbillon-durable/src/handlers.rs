@@ -147,10 +147,17 @@ impl Runners {
         Ok(runners)
     }
 
+    /// No threads: the test gets what is to run.
+    #[cfg(all(test, feature = "sqlite"))]
+    pub(crate) fn by_hand() -> (Self, Receiver<Run>) {
+        let (sender, receiver) = crossbeam_channel::unbounded();
+        (Self { sender: Some(sender), threads: Vec::new(), abandoned: Arc::default() }, receiver)
+    }
+
     pub(crate) fn run(&self, run: Run) {
         if let Some(sender) = &self.sender {
             // The threads hold the other end until this one is dropped.
-            sender.send(run).expect("the handlers' threads are there");
+            sender.send(run).expect("somebody runs it");
         }
     }
 

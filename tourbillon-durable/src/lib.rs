@@ -80,6 +80,8 @@ mod handlers;
 mod inbox;
 #[cfg(feature = "metrics")]
 pub mod metrics;
+#[cfg(all(test, feature = "sqlite"))]
+mod model;
 mod stats;
 mod store;
 mod timers;

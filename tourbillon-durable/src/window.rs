@@ -66,8 +66,8 @@ impl Window {
         self.horizon = horizon;
     }
 
-    pub(crate) fn contains(&self, key: &str) -> bool {
-        self.held.contains_key(key)
+    pub(crate) fn holds(&self, key: &str, generation: i64) -> bool {
+        self.held.get(key).is_some_and(|held| held.armed.generation == generation)
     }
 
     /// Arms a timeout that the store says is ours, in place of an earlier one of its key.

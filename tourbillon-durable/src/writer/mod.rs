@@ -226,7 +226,7 @@ impl Writer {
                     // A server that crashed has lost the claim, and the run goes on.
                     under_way.push(Claim { key: token.key, generation, attempts });
                 }
-            } else if !self.parts.window.contains(&token.key) {
+            } else if !self.parts.window.holds(&token.key, generation) {
                 self.parts.window.hold(token.key, generation, attempts, due, now);
             }
         }
@@ -296,7 +296,7 @@ impl Writer {
     }
 
     /// Whether the store may be asked now. After an error there is a pause.
-    fn may_ask(&self) -> bool {
+    pub(crate) fn may_ask(&self) -> bool {
         self.not_before.is_none_or(|at| self.engine() >= at)
     }
 

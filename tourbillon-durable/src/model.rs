@@ -1,0 +1,477 @@
+//! The writer against a map: random calls, clocks that jump, and a store that loses connections and
+//! crashes before or after what it was asked to do.
+//!
+//! The test turns the writer, the engine and the handlers by hand, so each case is repeatable.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use crossbeam_channel::Receiver;
+use proptest::prelude::*;
+use tourbillon::{Driver, ManualClock, Timer};
+
+use crate::clock::{Micros, WallClock};
+use crate::commit::{self, Commit, Responder};
+use crate::due::{Due, Outcome, Pending};
+use crate::error::CommitError;
+use crate::handlers::{Handlers, Lease, Run, Runners};
+use crate::inbox::{Command, End, Ended, Inbox, Reply};
+use crate::stats::Counters;
+use crate::store::sqlite::SqliteStore;
+use crate::store::{Answer, Claim, Claimed, Failure, Op, Owner, Scan, Store, Taken, Token};
+use crate::window::Window;
+use crate::writer::{Limits, Parts, Writer};
+
+const KEYS: u8 = 5;
+const WINDOW: Duration = Duration::from_secs(30);
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Schedule {
+        key: u8,
+        delay_ms: u64,
+    },
+    Reset {
+        key: u8,
+        delay_ms: u64,
+    },
+    Cancel {
+        key: u8,
+    },
+    /// Both clocks go on.
+    Advance {
+        ms: u64,
+    },
+    /// The wall clock alone jumps.
+    Jump {
+        ms: i64,
+    },
+    /// The oldest claimed timeout runs, and ends like this.
+    Run(Outcome),
+    /// The handler panics.
+    Panic,
+    /// What happens to a call to the store, after so many others.
+    Fault {
+        after: u8,
+        fault: Fault,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    /// The connection is lost, before it was done or after.
+    Lost { done: bool },
+    /// The process crashes, before it was done or after.
+    Crash { done: bool },
+    /// The store refuses.
+    Refused,
+}
+
+fn delays() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), 1..50_u64, 900..1_100_u64, 29_000..31_000_u64, 40_000..100_000_u64]
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    let fault = prop_oneof![
+        any::<bool>().prop_map(|done| Fault::Lost { done }),
+        any::<bool>().prop_map(|done| Fault::Crash { done }),
+        Just(Fault::Refused),
+    ];
+    let outcome = prop_oneof![
+        4 => Just(Outcome::Done),
+        2 => (0..40_000_u64).prop_map(|ms| Outcome::RetryAfter(Duration::from_millis(ms))),
+        1 => Just(Outcome::DeadLetter),
+    ];
+    prop_oneof![
+        4 => (0..KEYS, delays()).prop_map(|(key, delay_ms)| Step::Schedule { key, delay_ms }),
+        2 => (0..KEYS, delays()).prop_map(|(key, delay_ms)| Step::Reset { key, delay_ms }),
+        2 => (0..KEYS).prop_map(|key| Step::Cancel { key }),
+        5 => delays().prop_map(|ms| Step::Advance { ms }),
+        1 => (-90_000..90_000_i64).prop_map(|ms| Step::Jump { ms }),
+        4 => outcome.prop_map(Step::Run),
+        1 => Just(Step::Panic),
+        2 => (0..6_u8, fault).prop_map(|(after, fault)| Step::Fault { after, fault }),
+    ]
+}
+
+/// A wall clock that the test moves.
+#[derive(Clone)]
+struct Wall(Arc<AtomicI64>);
+
+impl WallClock for Wall {
+    fn now(&self) -> SystemTime {
+        Micros(self.0.load(Ordering::Relaxed)).to_system_time()
+    }
+}
+
+/// The next fault, which the store shares with the test.
+#[derive(Clone, Default)]
+struct Faults {
+    next: Arc<Mutex<Option<(u8, Fault)>>>,
+    crashed: Arc<AtomicBool>,
+}
+
+impl Faults {
+    fn take(&self) -> Option<Fault> {
+        let mut next = self.next.lock().unwrap();
+        match &mut *next {
+            Some((0, fault)) => {
+                let fault = *fault;
+                *next = None;
+                Some(fault)
+            }
+            Some((after, _)) => {
+                *after -= 1;
+                None
+            }
+            None => None,
+        }
+    }
+}
+
+/// A store with faults.
+struct Faulty {
+    store: SqliteStore,
+    faults: Faults,
+}
+
+impl Faulty {
+    fn call<T>(&mut self, work: impl FnOnce(&mut SqliteStore) -> Result<T, Failure>) -> Result<T, Failure> {
+        let lost = || Err(Failure::Lost("as the test wants it".to_owned()));
+        if self.faults.crashed.load(Ordering::Relaxed) {
+            return lost();
+        }
+        let Some(fault) = self.faults.take() else { return work(&mut self.store) };
+        let done = match fault {
+            Fault::Refused => return Err(Failure::Refused("as the test wants it".to_owned())),
+            Fault::Lost { done } => done,
+            Fault::Crash { done } => {
+                self.faults.crashed.store(true, Ordering::Relaxed);
+                done
+            }
+        };
+        if done {
+            work(&mut self.store)?;
+        }
+        lost()
+    }
+}
+
+impl Store for Faulty {
+    fn commit(&mut self, owner: &Owner, ops: &[Op], lease: bool) -> Result<Vec<Answer>, Failure> {
+        self.call(|store| store.commit(owner, ops, lease))
+    }
+
+    fn claim(&mut self, owner: &Owner, claims: &[Claim]) -> Result<Vec<Claimed>, Failure> {
+        self.call(|store| store.claim(owner, claims))
+    }
+
+    fn scan(&mut self, owner: &Owner, scan: &Scan) -> Result<Vec<Taken>, Failure> {
+        self.call(|store| store.scan(owner, scan))
+    }
+
+    fn mine(&mut self, owner: &Owner) -> Result<Vec<Taken>, Failure> {
+        self.call(|store| store.mine(owner))
+    }
+
+    fn renew(&mut self, owner: &Owner) -> Result<(), Failure> {
+        self.call(|store| store.renew(owner))
+    }
+
+    fn release(&mut self, owner: &Owner) -> Result<(), Failure> {
+        self.call(|store| store.release(owner))
+    }
+
+    fn reconnect(&mut self) -> Result<(), Failure> {
+        self.call(SqliteStore::reconnect)
+    }
+
+    fn batch(&self) -> usize {
+        self.store.batch()
+    }
+}
+
+/// A process that is alive.
+struct Process {
+    writer: Writer,
+    inbox: Arc<Inbox>,
+    timer: Timer,
+    driver: Driver,
+    runs: Receiver<Run>,
+}
+
+/// What the test knows of a key.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    generation: i64,
+    /// Whether a run has ended it, and a crash may have lost that.
+    may_be_gone: bool,
+    has_run: bool,
+}
+
+struct World {
+    path: PathBuf,
+    wall: Wall,
+    engine: ManualClock,
+    faults: Faults,
+    process: Option<Process>,
+    rows: HashMap<String, Row>,
+    /// The last generation of a key that is known.
+    last: HashMap<String, i64>,
+    /// What is claimed and has not run.
+    claimed: Vec<Due>,
+    handed_out: HashSet<(String, i64, u32)>,
+    _directory: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut world = Self {
+            path: directory.path().join("timeouts.db"),
+            wall: Wall(Arc::new(AtomicI64::new(1_000_000_000_000_000))),
+            engine: ManualClock::new(),
+            faults: Faults::default(),
+            process: None,
+            rows: HashMap::new(),
+            last: HashMap::new(),
+            claimed: Vec::new(),
+            handed_out: HashSet::new(),
+            _directory: directory,
+        };
+        world.start();
+        world
+    }
+
+    fn start(&mut self) {
+        self.faults.crashed.store(false, Ordering::Relaxed);
+        let wall: Arc<dyn WallClock> = Arc::new(self.wall.clone());
+        let mut store = SqliteStore::open(&self.path).unwrap();
+        store.set_clock(Arc::clone(&wall)).unwrap();
+        let (timer, driver) = Timer::builder().clock(self.engine.clone()).build_driven().unwrap();
+        let inbox = Arc::new(Inbox::new(100));
+        let (runners, runs) = Runners::by_hand();
+        let mut handlers = Handlers::default();
+        handlers.insert("handler", Some(Arc::new(|_| Outcome::Done)));
+        let writer = Writer::new(Parts {
+            store: Box::new(Faulty { store, faults: self.faults.clone() }),
+            inbox: Arc::clone(&inbox),
+            window: Window::new(timer.clone(), Arc::clone(&inbox), 3),
+            handlers: Arc::new(handlers),
+            runners,
+            lease: Arc::new(Lease::default()),
+            owner: Owner {
+                id: fastrand::i64(1..),
+                lease: Duration::from_secs(3_600),
+                handlers: vec!["handler".to_owned()],
+            },
+            wall,
+            timer: timer.clone(),
+            counters: Arc::new(Counters::new()),
+            limits: Limits { window: WINDOW, max_attempts: 1_000, max_running: 3, overdue_per_second: 1_000 },
+        });
+        self.process = Some(Process { writer, inbox, timer, driver, runs });
+    }
+
+    /// Turns all once, and starts the process again if it has crashed.
+    fn turn(&mut self) {
+        let process = self.process.as_mut().unwrap();
+        process.driver.turn();
+        let commands = if process.writer.may_ask() { 100 } else { 0 };
+        let incoming = process.inbox.take(Duration::ZERO, commands);
+        assert!(process.writer.turn(incoming));
+        for run in process.runs.try_iter() {
+            let due = run.due;
+            let token = (due.key().to_owned(), due.generation(), due.attempt());
+            assert!(due.claimed_at >= due.due, "{token:?} was claimed early");
+            assert!(self.handed_out.insert(token.clone()), "{token:?} was handed out twice");
+            self.claimed.push(due);
+        }
+        if self.faults.crashed.load(Ordering::Relaxed) {
+            self.process = None;
+            self.claimed.clear();
+            self.start();
+        }
+    }
+
+    fn advance(&mut self, by: Duration) {
+        self.wall.0.fetch_add(i64::try_from(by.as_micros()).unwrap(), Ordering::Relaxed);
+        self.engine.advance(by);
+    }
+
+    /// Makes a call and turns until it is answered.
+    fn ask<T>(&mut self, op: Op, reply: impl FnOnce(Responder<T>) -> Reply) -> Result<T, CommitError> {
+        let (responder, mut commit) = commit::channel();
+        self.process.as_ref().unwrap().inbox.push(Command { op, reply: reply(responder) }).unwrap();
+        for _ in 0..1_000 {
+            self.turn();
+            if let Some(answer) = answer_of(&mut commit) {
+                return answer;
+            }
+            // An error is followed by a pause.
+            self.advance(Duration::from_millis(20));
+        }
+        panic!("a call was not answered");
+    }
+
+    fn get(&mut self, key: &str) -> Option<Pending> {
+        loop {
+            if let Ok(row) = self.ask(Op::Get { key: key.into() }, Reply::Row) {
+                return row;
+            }
+        }
+    }
+
+    /// Whether a claim of the last generation has not ended.
+    fn is_claimed(&self, key: &str, generation: i64) -> bool {
+        self.claimed.iter().any(|due| due.key() == key && due.generation() == generation)
+    }
+
+    /// After a call whose answer was lost: looks at what it has done.
+    fn look(&mut self, key: &str) {
+        let before = self.rows.get(key).copied();
+        match self.get(key) {
+            Some(row) if before.is_some_and(|before| before.generation == row.generation) => {}
+            Some(row) => self.renewed(key, row.generation),
+            None => drop(self.rows.remove(key)),
+        }
+    }
+
+    fn renewed(&mut self, key: &str, generation: i64) {
+        let last = self.last.insert(key.to_owned(), generation);
+        assert!(last.is_none_or(|last| last < generation), "generations of {key} go back");
+        self.rows.insert(key.to_owned(), Row { generation, may_be_gone: false, has_run: false });
+    }
+
+    fn carry_out(&mut self, step: Step) {
+        let name = |key: u8| format!("key:{key}");
+        let due = |world: &Self, ms| Micros(world.wall.0.load(Ordering::Relaxed)).plus(Duration::from_millis(ms));
+        match step {
+            Step::Schedule { key, delay_ms } => {
+                let (key, due) = (name(key), due(self, delay_ms));
+                let op = Op::Schedule {
+                    key: key.as_str().into(),
+                    due,
+                    handler: "handler".into(),
+                    payload: [].into(),
+                    owned: false,
+                };
+                match self.ask(op, Reply::Scheduled) {
+                    Ok(scheduled) => self.renewed(&key, scheduled.generation),
+                    Err(CommitError::Failed(_)) => {}
+                    Err(_) => self.look(&key),
+                }
+            }
+            Step::Reset { key, delay_ms } => {
+                let (key, due) = (name(key), due(self, delay_ms));
+                let answer = self.ask(Op::Reset { key: key.as_str().into(), due, owned: false }, Reply::Whether);
+                self.answered(&key, answer, true);
+            }
+            Step::Cancel { key } => {
+                let key = name(key);
+                let answer = self.ask(Op::Cancel { key: key.as_str().into() }, Reply::Whether);
+                self.answered(&key, answer, false);
+            }
+            Step::Advance { ms } => {
+                self.advance(Duration::from_millis(ms));
+                self.turn();
+            }
+            Step::Jump { ms } => {
+                self.wall.0.fetch_add(ms * 1_000, Ordering::Relaxed);
+                self.turn();
+            }
+            Step::Run(outcome) => self.run(End::Returned(outcome)),
+            Step::Panic => self.run(End::Panicked),
+            Step::Fault { after, fault } => *self.faults.next.lock().unwrap() = Some((after, fault)),
+        }
+    }
+
+    /// Checks the answer to a reset or a cancel.
+    fn answered(&mut self, key: &str, answer: Result<bool, CommitError>, is_reset: bool) {
+        let row = self.rows.get(key).copied();
+        match answer {
+            Ok(true) => {
+                let row = row.expect("there was a row");
+                assert!(!self.is_claimed(key, row.generation), "{key} was claimed");
+                if is_reset {
+                    if let Some(pending) = self.get(key) {
+                        self.renewed(key, pending.generation);
+                    }
+                } else {
+                    self.rows.remove(key);
+                }
+            }
+            Ok(false) => {
+                let known = row.is_none_or(|row| row.may_be_gone || self.is_claimed(key, row.generation));
+                // A claim whose answer was lost is handed out when there is room for a run.
+                let allowed = known || self.get(key).is_some_and(|pending| pending.running);
+                assert!(allowed, "{key} waits: {row:?}");
+            }
+            Err(CommitError::Failed(_)) => {}
+            Err(_) => self.look(key),
+        }
+    }
+
+    fn run(&mut self, end: End) {
+        if self.claimed.is_empty() {
+            self.turn();
+            return;
+        }
+        let due = self.claimed.remove(0);
+        let last = self.last[due.key()];
+        assert!(due.generation() <= last);
+        if due.generation() == last {
+            let row = self.rows.get_mut(due.key()).expect("nothing that was cancelled runs");
+            row.has_run = true;
+            row.may_be_gone |= matches!(end, End::Returned(Outcome::Done | Outcome::DeadLetter));
+        }
+        let token = Token { key: due.key().into(), generation: due.generation(), attempt: due.attempt() };
+        self.process.as_ref().unwrap().inbox.push_ended(Ended { token, end });
+        self.turn();
+    }
+
+    /// Without more faults, all that is in the store runs.
+    fn finish(&mut self) {
+        *self.faults.next.lock().unwrap() = None;
+        for _ in 0..900 {
+            self.advance(Duration::from_millis(500));
+            self.turn();
+            while !self.claimed.is_empty() {
+                self.run(End::Returned(Outcome::Done));
+            }
+            self.turn();
+        }
+        for (key, row) in &self.rows {
+            assert!(row.has_run, "{key} was lost: {row:?}");
+        }
+        for key in 0..KEYS {
+            let row = self.get(&format!("key:{key}"));
+            assert!(row.is_none(), "key:{key} is left: {row:?}");
+        }
+        assert_eq!(self.process.as_ref().unwrap().timer.stats().pending, 0, "the wheel is empty");
+    }
+}
+
+fn answer_of<T>(commit: &mut Commit<T>) -> Option<Result<T, CommitError>> {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::Pin::new(commit).poll(&mut context) {
+        std::task::Poll::Ready(answer) => Some(answer),
+        std::task::Poll::Pending => None,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_early_lost_or_twice_whatever_fails(steps in proptest::collection::vec(steps(), 1..60)) {
+        let mut world = World::new();
+        for step in steps {
+            world.carry_out(step);
+        }
+        world.finish();
+    }
+}
