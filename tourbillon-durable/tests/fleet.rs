@@ -169,7 +169,7 @@ fn a_fleet_runs_each_timeout_under_its_lease() {
     let begun = Instant::now();
     let crashes = [Duration::from_secs(seconds) / 3, Duration::from_secs(seconds) * 2 / 3];
     while begun.elapsed() < Duration::from_secs(seconds) {
-        thread::sleep(Duration::from_millis(fastrand::u64(100..1_000)));
+        thread::sleep(Duration::from_millis(fastrand::u64(100..1_600)));
         fleet.continue_those_stopped_until(Instant::now());
         fleet.disturb();
         let crashed = usize::try_from(fleet.restarts).expect("a few");
