@@ -1,5 +1,5 @@
 //! A process that was stopped past its lease comes back, and ends what it had begun. Another has
-//! taken that over. The first one's completions change nothing.
+//! taken that over. The first one's completions change nothing, and no two runs have one token.
 
 #![cfg(all(unix, feature = "postgres"))]
 
@@ -18,14 +18,13 @@ use support::player::say;
 use support::postgres::Server;
 use support::process::Process;
 
-const TEST: &str = "a_stale_owner_cannot_complete";
 /// The environment variable with the store, which makes the test one of the two processes.
 const STORE: &str = "TOURBILLON_DURABLE_STALE";
 /// The keys, each with what the first process's handler returns. The second's returns `Done`.
 const KEYS: [(&str, Outcome); 3] = [
     ("done", Outcome::Done),
     ("retried", Outcome::RetryAfter(Duration::from_millis(1))),
-    ("given up", Outcome::DeadLetter),
+    ("buried", Outcome::DeadLetter),
 ];
 
 /// What the handlers of one process wait for, and what they have done.
@@ -37,16 +36,17 @@ struct Runs {
 
 #[derive(Default)]
 struct State {
-    begun: usize,
+    /// The key, the generation and the attempt of each run, as one word.
+    begun: Vec<String>,
     ended: usize,
     may_end: bool,
 }
 
 impl Runs {
     /// Blocks until the parent lets the handlers end.
-    fn run(&self) {
+    fn run(&self, due: &Due) {
         let mut state = self.state.lock().expect("no panic");
-        state.begun += 1;
+        state.begun.push(format!("{}/{}/{}", due.key(), due.generation(), due.attempt()));
         self.changed.notify_all();
         state = self.changed.wait_while(state, |state| !state.may_end).expect("no panic");
         state.ended += 1;
@@ -61,7 +61,7 @@ impl Runs {
     fn wait_until(&self, is_so: impl Fn(&State) -> bool) {
         let state = self.state.lock().expect("no panic");
         let waited = self.changed.wait_timeout_while(state, PATIENCE, |state| !is_so(state)).expect("no panic");
-        assert!(!waited.1.timed_out(), "begun: {}, ended: {}", waited.0.begun, waited.0.ended);
+        assert!(!waited.1.timed_out(), "begun: {:?}, ended: {}", waited.0.begun, waited.0.ended);
     }
 }
 
@@ -73,7 +73,7 @@ fn obey(store: &str) {
     let timers = DurableTimer::open(store)
         .expect("the server is up")
         .handler("work", move |due: Due| {
-            handling.run();
+            handling.run(&due);
             // The first attempt is the first process's.
             let answer = KEYS.iter().find(|(key, _)| *key == due.key() && due.attempt() == 1);
             answer.map_or(Outcome::Done, |(_, outcome)| *outcome)
@@ -86,14 +86,15 @@ fn obey(store: &str) {
     say("ready");
     for line in io::stdin().lock().lines() {
         match line.expect("the parent's words").as_str() {
+            // They come up when all have been committed: nothing is committed after the claims.
             "schedule" => {
                 for (key, _) in KEYS {
-                    let commit = timers.schedule(key, Duration::ZERO, "work", b"").expect("accepted");
+                    let commit = timers.schedule(key, Duration::from_millis(200), "work", b"").expect("accepted");
                     commit.wait().expect("the server is up");
                 }
             }
             "begun" => {
-                runs.wait_until(|state| state.begun >= KEYS.len());
+                runs.wait_until(|state| state.begun.len() >= KEYS.len());
                 say("begun");
             }
             "end" => {
@@ -108,7 +109,7 @@ fn obey(store: &str) {
                 say(&rows.join(", "));
             }
             "stale" => say(&timers.stats().stale_completions.to_string()),
-            "begins" => say(&runs.state.lock().expect("no panic").begun.to_string()),
+            "tokens" => say(&runs.state.lock().expect("no panic").begun.join(" ")),
             "stop" => {
                 timers.stop();
                 return say("stopped");
@@ -131,17 +132,19 @@ fn ask_until(process: &mut Process, what: &str, right: &str) {
     }
 }
 
+fn start(test: &str, server: &Server) -> Process {
+    let mut process = Process::start(test, STORE, &server.url());
+    assert_eq!(process.hear(), "ready");
+    process
+}
+
 #[test]
 fn a_stale_owner_cannot_complete() {
     if let Ok(store) = std::env::var(STORE) {
         return obey(&store);
     }
     let Some(server) = Server::start() else { return };
-    let start = || {
-        let mut process = Process::start(TEST, STORE, &server.url());
-        assert_eq!(process.hear(), "ready");
-        process
-    };
+    let start = || start("a_stale_owner_cannot_complete", &server);
     let mut first = start();
     first.tell("schedule");
     assert_eq!(first.ask("begun"), "begun");
@@ -160,12 +163,46 @@ fn a_stale_owner_cannot_complete() {
     ask_until(&mut second, "rows", "");
     // Longer than a window, in which both scan.
     thread::sleep(Duration::from_secs(3));
-    assert_eq!(first.ask("begins"), "3", "it claims nothing of it again");
-    assert_eq!(second.ask("begins"), "3", "nothing is retried, as the first one's handler had asked");
+    for (process, what) in [
+        (&mut first, "it claims nothing of it again"),
+        (&mut second, "nothing is retried, as the first one's handler had asked"),
+    ] {
+        assert_eq!(process.ask("tokens").split(' ').count(), KEYS.len(), "{what}");
+    }
     assert_eq!(second.ask("stale"), "0");
     assert_eq!(first.ask("stale"), "3");
     for mut process in [first, second] {
         assert_eq!(process.ask("stop"), "stopped");
         process.join();
+    }
+}
+
+/// How often the server crashes. A crash loses a claim only if the server has not written it yet.
+const CRASHES: u32 = 5;
+
+#[test]
+fn a_token_is_given_once_though_the_server_crashes() {
+    if let Ok(store) = std::env::var(STORE) {
+        return obey(&store);
+    }
+    let Some(mut server) = Server::start() else { return };
+    for _ in 0..CRASHES {
+        let test = "a_token_is_given_once_though_the_server_crashes";
+        let mut first = start(test, &server);
+        first.tell("schedule");
+        assert_eq!(first.ask("begun"), "begun");
+        first.signal(Signal::SIGSTOP);
+        server.restart();
+
+        let mut second = start(test, &server);
+        assert_eq!(second.ask("begun"), "begun");
+        first.signal(Signal::SIGCONT);
+        let (stale, current) = (first.ask("tokens"), second.ask("tokens"));
+        let stale: Vec<_> = stale.split(' ').collect();
+        assert!(!current.split(' ').any(|token| stale.contains(&token)), "both run under one token: {current}");
+        for process in [&mut second, &mut first] {
+            assert_eq!(process.ask("end"), "ended");
+        }
+        ask_until(&mut second, "rows", "");
     }
 }

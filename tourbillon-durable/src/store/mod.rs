@@ -178,9 +178,9 @@ pub(crate) trait Store: Send {
     /// common, and returns when they are on disk. With `lease`, it renews the owner's as well.
     fn commit(&mut self, owner: &Owner, ops: &[Op], lease: bool) -> Result<Vec<Answer>, Failure>;
 
-    /// Claims what can be claimed, and returns that. It need not be on disk: after a crash the run
-    /// is repeated. Each claim has a key of its own. To repeat a claim whose answer was lost
-    /// returns it again.
+    /// Claims what can be claimed, and returns that. It is on disk if this process may outlive a
+    /// crash of the store. If not, it need not be: the run ends with the store, and is repeated.
+    /// Each claim has a key of its own. To repeat a claim whose answer was lost returns it again.
     fn claim(&mut self, owner: &Owner, claims: &[Claim]) -> Result<Vec<Claimed>, Failure>;
 
     /// Takes rows, and renews the lease if there are any. It need not be on disk.

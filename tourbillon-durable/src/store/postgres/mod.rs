@@ -1,7 +1,10 @@
 //! PostgreSQL: the rows of a fleet.
 //!
-//! Two connections: one whose commits wait for the disk, and one whose commits do not, for claims,
-//! scans and leases. Each kind of operation is one statement for all rows of a commit, by arrays.
+//! Two connections: one whose commits wait for the disk, and one whose commits do not, for scans
+//! and leases. Each kind of operation is one statement for all rows of a commit, by arrays.
+//!
+//! A claim waits for the disk, because its process may outlive a crash of the server. If the crash
+//! lost the claim, another process would get the same token while the first one's run goes on.
 
 mod part;
 mod segments;
@@ -129,7 +132,7 @@ impl Store for PostgresStore {
         let keys: Vec<&str> = claims.iter().map(|claim| &*claim.key).collect();
         let generations: Vec<i64> = claims.iter().map(|claim| claim.generation).collect();
         let attempts: Vec<i32> = claims.iter().map(|claim| attempts_to_sql(claim.attempts)).collect();
-        let rows = self.unsynced.query(|statements| &statements.claim, &[&keys, &generations, &attempts, &owner.id])?;
+        let rows = self.synced.query(|statements| &statements.claim, &[&keys, &generations, &attempts, &owner.id])?;
         let by_key: HashMap<&str, &Arc<str>> = claims.iter().map(|claim| (&*claim.key, &claim.key)).collect();
         Ok(rows
             .iter()
