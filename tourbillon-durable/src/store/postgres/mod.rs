@@ -29,6 +29,10 @@ use crate::error::OpenError;
 const MIGRATION_LOCK: i64 = 0x746f_7572_6269_6c6c;
 /// How often a commit is tried that lost a deadlock to another process.
 const TRIES: u32 = 10;
+/// A process that stands still within a transaction would hold its locks for as long, and the
+/// others up until their leases end. So the server ends its session before the shortest lease is
+/// over.
+const LET_GO: &str = "SET idle_in_transaction_session_timeout = '1s'";
 const DIALECT: Dialect = Dialect {
     bytes: "BYTEA",
     bool: "BOOLEAN",
@@ -66,6 +70,7 @@ impl PostgresStore {
 }
 
 fn migrate(client: &mut Client) -> Result<Result<(), OpenError>, postgres::Error> {
+    client.batch_execute(LET_GO)?;
     // Two processes may start at once.
     let mut transaction = client.transaction()?;
     transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK])?;
@@ -89,6 +94,7 @@ fn migrate(client: &mut Client) -> Result<Result<(), OpenError>, postgres::Error
 
 impl Connection {
     fn prepare(mut client: Client, synced: bool) -> Result<Self, postgres::Error> {
+        client.batch_execute(LET_GO)?;
         // A server may have it off; what it has beyond on, for its replicas, stays.
         client.batch_execute(if synced {
             "SELECT set_config('synchronous_commit', 'on', false)
