@@ -6,7 +6,7 @@
 mod support;
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -120,8 +120,9 @@ fn what_sqlite_answered_survives_kill_minus_nine() {
         return part.play();
     }
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let path = Path::to_str(&directory.path().join("timeouts.db")).expect("UTF-8").to_owned();
-    kill_and_check("what_sqlite_answered_survives_kill_minus_nine", &|_| path.clone(), &|_| ());
+    let path = directory.path().join("timeouts.db");
+    let store = |_| path.to_str().expect("UTF-8").to_owned();
+    kill_and_check("what_sqlite_answered_survives_kill_minus_nine", &store, &|_| ());
 }
 
 #[cfg(feature = "postgres")]

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "postgres")]
 #[path = "../support/postgres.rs"]
+#[allow(dead_code, reason = "the tests of several processes use the rest")]
 mod postgres;
 
 use std::time::{Duration, Instant};
