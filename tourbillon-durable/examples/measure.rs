@@ -250,7 +250,7 @@ fn lateness(options: &Options, place: &Place, rate: u64, seconds: u64) -> anyhow
         .open()?
         .handler("handler", move |due: Due| {
             let late = SystemTime::now().duration_since(due.due()).expect("it is never early");
-            record.lock().unwrap().record(late.as_micros() as u64).expect("it grows");
+            record.lock().unwrap().record(micros(late)).expect("it grows");
             Outcome::Done
         })
         .start(&Timer::new()?)?;
@@ -259,7 +259,7 @@ fn lateness(options: &Options, place: &Place, rate: u64, seconds: u64) -> anyhow
     let start = Instant::now();
     let (mut number, mut writes) = (0, Vec::new());
     while number < rate * seconds {
-        let now = (start.elapsed().as_micros() as u64 * rate / 1_000_000).min(rate * seconds);
+        let now = (micros(start.elapsed()) * rate / 1_000_000).min(rate * seconds);
         for number in number..now {
             let key = format!("due:{:016x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
             writes.push(timers.schedule(&key, Duration::from_secs(2), "handler", PAYLOAD)?);
@@ -339,6 +339,10 @@ fn idle(place: &Place, seconds: u64) -> anyhow::Result<f64> {
     let before = queries(timers.stats());
     thread::sleep(Duration::from_secs(seconds));
     Ok((queries(timers.stats()) - before) as f64 * 60.0 / seconds as f64)
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).expect("less than 500,000 years")
 }
 
 fn wait_for(holds: impl Fn() -> bool) {
