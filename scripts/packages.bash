@@ -1,4 +1,4 @@
-# For scripts/c and scripts/peers, which read it: Debian's packages.
+# For the scripts that read it: Debian's packages.
 
 # The headers of libevent, libev and libuv, for missing_packages.
 c_timers=(/usr/include/event2/event.h=libevent-dev /usr/include/ev.h=libev-dev /usr/include/uv.h=libuv1-dev)

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use tourbillon::Timer;
-use tourbillon_durable::{DurableTimer, Outcome};
+use tourbillon_durable::{Commit, DurableTimer, Outcome};
 
 /// The orders of this shop, which come up one after the other, each 200 ms.
 const ORDERS: u64 = 20;
@@ -74,6 +74,6 @@ fn shop(store: &str, what: &str) -> anyhow::Result<()> {
 }
 
 fn is_pending(timers: &DurableTimer, order: u64) -> bool {
-    let row = timers.get(&format!("order:{order}")).and_then(|get| Ok(get.wait()));
+    let row = timers.get(&format!("order:{order}")).map(Commit::wait);
     !matches!(row, Ok(Ok(None)))
 }

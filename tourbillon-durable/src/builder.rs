@@ -57,6 +57,44 @@ pub struct Builder {
     wall: Arc<dyn WallClock>,
 }
 
+impl DurableTimer {
+    /// Opens a store, makes or migrates its tables, and returns the options.
+    ///
+    /// `location` is the path of an SQLite file, which is made if it is not there, or the URL of a
+    /// PostgreSQL database: `postgres://user:password@host:port/database`. The connection to
+    /// PostgreSQL is not encrypted; see [`connect`](Self::connect) for one that is. Blocks.
+    ///
+    /// A file belongs to one process, and a lock beside it (`<path>-lock`) says so. A database is
+    /// shared by as many as like.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::InUse`] if the file belongs to somebody, [`OpenError::NewerSchema`] if a later
+    /// version of this crate has written it, and [`OpenError::Store`] for all that the store says.
+    pub fn open(location: &str) -> Result<Builder, OpenError> {
+        if location.starts_with("postgres://") || location.starts_with("postgresql://") {
+            return open_postgres(location);
+        }
+        open_sqlite(location)
+    }
+
+    /// Opens a PostgreSQL database by a function that connects to it: with TLS, for example. With
+    /// the feature `postgres`.
+    ///
+    /// It is called for two connections now, and again whenever one was lost.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    #[cfg(feature = "postgres")]
+    pub fn connect(
+        connect: impl FnMut() -> Result<postgres::Client, postgres::Error> + Send + 'static,
+    ) -> Result<Builder, OpenError> {
+        let store = crate::store::postgres::PostgresStore::open("PostgreSQL", Box::new(connect))?;
+        Ok(Builder::new(Box::new(store)))
+    }
+}
+
 impl Builder {
     fn new(store: Box<dyn Store>) -> Self {
         Self {
@@ -72,19 +110,6 @@ impl Builder {
             overdue_per_second: 5_000,
             wall: Arc::new(SystemClock),
         }
-    }
-
-    pub(crate) fn open(location: &str) -> Result<Self, OpenError> {
-        if location.starts_with("postgres://") || location.starts_with("postgresql://") {
-            return open_postgres(location);
-        }
-        open_sqlite(location)
-    }
-
-    #[cfg(feature = "postgres")]
-    pub(crate) fn connect(connect: crate::store::postgres::Connect) -> Result<Self, OpenError> {
-        let store = crate::store::postgres::PostgresStore::open("PostgreSQL", connect)?;
-        Ok(Self::new(Box::new(store)))
     }
 
     /// Runs `handler` for each timeout that was scheduled with this `name`, on one of the

@@ -95,3 +95,8 @@ pub use due::{DeadLetter, Due, Outcome, Pending, Scheduled};
 pub use error::{CommitError, OpenError, Refused, StartError};
 pub use stats::Stats;
 pub use timers::DurableTimer;
+
+/// The program of the README compiles.
+#[cfg(all(doctest, feature = "sqlite"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -7,12 +7,11 @@
 mod batch;
 mod checkpoint;
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fs4::{FileExt, TryLockError};
 use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 
@@ -117,7 +116,7 @@ fn lock(path: &Path) -> Result<File, TryLockError> {
     let mut name = path.as_os_str().to_owned();
     name.push("-lock");
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(name).map_err(TryLockError::Error)?;
-    FileExt::try_lock(&file)?;
+    file.try_lock()?;
     Ok(file)
 }
 
