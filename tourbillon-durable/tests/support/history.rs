@@ -111,7 +111,8 @@ pub(crate) enum Line {
         ending: Ending,
         at: Micros,
     },
-    /// The process has got a commit of its own through: neither it nor the server stood still.
+    /// The process has got a commit of its own through, and one of its timers': neither it nor the
+    /// server stood still, and its timers waited for nobody's locks.
     Beat {
         at: Micros,
     },

@@ -248,7 +248,8 @@ impl Player {
         (answers.iter().filter(is_soon).count(), rows.count())
     }
 
-    /// Commits something that is not the timers', again and again.
+    /// Commits something that is not the timers', and has the timers commit, again and again. While
+    /// that goes on, they can renew their lease.
     #[cfg(feature = "postgres")]
     fn start_beating(self: &Arc<Self>) -> JoinHandle<()> {
         let player = Arc::clone(self);
@@ -260,7 +261,12 @@ impl Player {
                 };
                 // A message in the log, which a commit makes wait for its fsync.
                 let commit = "SELECT pg_logical_emit_message(true, 'beat', '')";
+                let answers = || player.timers.get("beat").is_ok_and(|answer| answer.wait().is_ok());
                 while client.execute(commit, &[]).is_ok() && !player.has_stopped.load(Ordering::Relaxed) {
+                    if !answers() {
+                        thread::sleep(Duration::from_millis(20));
+                        continue;
+                    }
                     player.history.write(&Line::Beat { at: now() });
                     thread::sleep(Duration::from_millis(100));
                 }
