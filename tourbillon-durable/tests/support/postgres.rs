@@ -155,7 +155,7 @@ impl Server {
         self.directory.path().join("data")
     }
 
-    fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
 

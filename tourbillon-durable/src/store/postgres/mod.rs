@@ -18,7 +18,7 @@ use postgres::types::ToSql;
 use postgres::{Client, Row, Statement};
 
 use self::part::{Answers, attempts_of_sql, attempts_to_sql, carry_out};
-use self::segments::{Segment, segments};
+use self::segments::{Segment, locked_keys, segments};
 use self::statements::Statements;
 use super::schema::{self, Dialect};
 use super::{Answer, Claim, Claimed, Failure, Op, Owner, Scan, Store, Taken};
@@ -246,6 +246,9 @@ fn commit_together(
     if lease {
         transaction.execute(&statements.renew, &[&owner.id, &whole_micros(owner.lease)])?;
     }
+    // Processes that lock rows in one order do not lock each other out. The server takes a second
+    // to notice that they did.
+    transaction.execute(&statements.lock, &[&locked_keys(ops)])?;
     let mut answers: Answers = ops.iter().map(|_| None).collect();
     for segment in segments {
         for (all, one) in answers.iter_mut().zip(carry_out(&mut transaction, statements, owner, ops, segment)?) {

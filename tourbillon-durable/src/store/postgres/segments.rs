@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use crate::store::Op;
 
 /// Operations with keys that differ, by their kinds: as indexes of the batch, in the order of the
-/// keys. Processes that lock rows in one order do not lock each other out.
+/// keys.
 #[derive(Default)]
 pub(super) struct Segment {
     kinds: [Vec<usize>; 8],
@@ -26,8 +26,12 @@ pub(super) enum Kind {
 }
 
 impl Segment {
+    /// Whether one statement writes it, and locks its rows in the order of their keys. An update
+    /// joins, and so locks many rows in any order.
     pub(super) fn is_one_statement(&self) -> bool {
-        self.others.is_empty() && self.kinds.iter().filter(|kind| !kind.is_empty()).count() == 1
+        let in_order = |kind| self.of(kind).len();
+        let many = self.kinds.iter().map(Vec::len).sum::<usize>();
+        self.others.is_empty() && (many == 1 || many == in_order(Kind::Schedule) || many == in_order(Kind::Get))
     }
 
     pub(super) fn of(&self, kind: Kind) -> &[usize] {
@@ -56,6 +60,14 @@ pub(super) fn key(op: &Op) -> &str {
         Op::Complete(token) | Op::Retry { token, .. } | Op::Bury(token) | Op::Unclaim(token) => &token.key,
         Op::DeadLetters { .. } => "",
     }
+}
+
+/// Returns the keys of the rows that a batch may change.
+pub(super) fn locked_keys(ops: &[Op]) -> Vec<&str> {
+    let mut keys: Vec<&str> = ops.iter().filter(|op| !matches!(op, Op::Get { .. })).map(key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys
 }
 
 /// Cuts a batch where a key comes again. A list of the dead letters sees what was before it.

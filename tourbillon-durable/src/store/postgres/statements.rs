@@ -7,6 +7,7 @@ use crate::store::schema::{ABANDONED, NOT_RUNNING};
 /// The server's clock, in microseconds.
 const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 pub(super) struct Statements {
+    pub(super) lock: Statement,
     pub(super) schedule: Statement,
     pub(super) reset: Statement,
     pub(super) cancel: Statement,
@@ -20,6 +21,9 @@ pub(super) struct Statements {
     pub(super) renew: Statement,
 }
 
+/// Locks rows in one order for all processes, which that of an update's join is not.
+const LOCK: &str =
+    "SELECT key FROM tourbillon_timeouts WHERE key = ANY($1::text[]) ORDER BY key COLLATE \"C\" FOR UPDATE";
 /// A run's token, as `unnest` gives it.
 const TOKEN: &str = "unnest($1::text[], $2::bigint[], $3::int[]) AS x(k, g, a)";
 /// That the row is still that of the token. `$4` is the owner.
@@ -29,6 +33,7 @@ impl Statements {
     pub(super) fn prepare(client: &mut Client) -> Result<Self, postgres::Error> {
         let mut prepare = |text: String| client.prepare(&text.replace("{now}", NOW));
         Ok(Self {
+            lock: prepare(LOCK.to_owned())?,
             schedule: prepare(
                 "INSERT INTO tourbillon_timeouts (key, due, handler, payload, generation, owner)
                  SELECT k, d, h, p, nextval('tourbillon_generations'), CASE WHEN mine THEN $6::bigint END
@@ -77,8 +82,9 @@ impl Statements {
                  FROM {TOKEN} WHERE {IS_TOKENS} RETURNING t.key"
             ))?,
             claim: prepare(format!(
-                "UPDATE tourbillon_timeouts t SET running = true, attempts = x.a + 1 FROM {TOKEN}
-                 WHERE t.key = x.k AND t.generation = x.g AND t.owner = $4
+                "WITH locked AS MATERIALIZED ({LOCK})
+                 UPDATE tourbillon_timeouts t SET running = true, attempts = x.a + 1 FROM locked, {TOKEN}
+                 WHERE locked.key = x.k AND t.key = x.k AND t.generation = x.g AND t.owner = $4
                      AND (t.attempts = x.a AND NOT t.running OR t.attempts = x.a + 1 AND t.running)
                  RETURNING t.key, t.generation, t.attempts, t.due, t.handler, t.payload, {{now}}"
             ))?,

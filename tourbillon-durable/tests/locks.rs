@@ -1,10 +1,11 @@
-//! A process that stands still in the middle of a commit does not hold the fleet up: its locks end
-//! with its session, and its session ends soon.
+//! The locks of a commit hold up no other process for long: all take them in one order, and they
+//! end soon after their process stands still.
 
 #![cfg(all(unix, feature = "postgres"))]
 
 mod support;
 
+use std::path::Path;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,16 +14,15 @@ use nix::sys::signal::Signal;
 use tourbillon_durable::{DurableTimer, Outcome};
 
 use support::PATIENCE;
-use support::player::{PART, Part};
+use support::player::{PART, Part, say};
 use support::postgres::Server;
 use support::process::Process;
 
-const TEST: &str = "a_process_that_stops_within_a_commit_holds_nobody_up";
-const KEYS: u32 = 8;
+const KEYS: u32 = 32;
 const LEASE: Duration = Duration::from_secs(2);
 
-/// Starts a process that writes to the same few keys without a pause.
-fn start_busy(server: &Server, history: &std::path::Path) -> Process {
+/// Starts a process that writes without a pause. Its application is `busy`.
+fn start_busy(test: &str, server: &Server, history: &Path) -> Process {
     let part = Part {
         process: 0,
         store: format!("{}?application_name=busy", server.url()),
@@ -36,7 +36,7 @@ fn start_busy(server: &Server, history: &std::path::Path) -> Process {
         pauses: vec![(100, 0, 0)],
         beats: false,
     };
-    let mut busy = Process::start(TEST, PART, &serde_json::to_string(&part).expect("plain data"));
+    let mut busy = Process::start(test, PART, &serde_json::to_string(&part).expect("plain data"));
     assert_eq!(busy.hear(), "ready");
     busy
 }
@@ -72,7 +72,8 @@ fn a_process_that_stops_within_a_commit_holds_nobody_up() {
     }
     let Some(server) = Server::start() else { return };
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let busy = start_busy(&server, &directory.path().join("history"));
+    let test = "a_process_that_stops_within_a_commit_holds_nobody_up";
+    let busy = start_busy(test, &server, &directory.path().join("history"));
     let timer = tourbillon::Timer::new().expect("an engine");
     let open = DurableTimer::open(&server.url()).expect("the server is up");
     let timers = open.handler("work", |_| Outcome::Done).start(&timer).expect("the options make sense");
@@ -95,4 +96,53 @@ fn a_process_that_stops_within_a_commit_holds_nobody_up() {
         answer.unwrap_or_else(|_| panic!("key {key} is locked by a process that stands still")).expect("committed");
     }
     waiting.join().expect("it does not panic");
+}
+
+/// The environment variable with the store, which makes a test a process that writes to all keys.
+const WRITER: &str = "TOURBILLON_DURABLE_WRITER";
+const ROUNDS: u32 = 100;
+
+/// Writes to each key once in a commit, in random order. No row goes: what ran is retried much
+/// later.
+fn write_all(store: &str) {
+    let timer = tourbillon::Timer::new().expect("an engine");
+    let far = Duration::from_secs(3_600);
+    let open = DurableTimer::open(store).expect("the server is up");
+    let open = open.handler("work", move |_| Outcome::RetryAfter(far)).window(LEASE).lease(LEASE);
+    let timers = open.start(&timer).expect("the options make sense");
+    let mut keys: Vec<u32> = (0..KEYS).collect();
+    for _ in 0..ROUNDS {
+        fastrand::shuffle(&mut keys);
+        let write = |key: &u32| {
+            let (key, delay) = (format!("key:{key}"), if fastrand::bool() { far } else { Duration::from_millis(5) });
+            if fastrand::bool() {
+                timers.schedule(&key, delay, "work", b"").expect("accepted").wait().expect("committed");
+            } else {
+                timers.reset(&key, delay).expect("accepted").wait().expect("committed");
+            }
+        };
+        thread::scope(|scope| {
+            keys.chunks(4).for_each(|keys| drop(scope.spawn(|| keys.iter().for_each(write))));
+        });
+    }
+    timers.stop();
+    say(&format!("{:?}", timers.stats()));
+}
+
+#[test]
+fn processes_that_write_to_the_same_keys_do_not_lock_each_other_out() {
+    if let Ok(store) = std::env::var(WRITER) {
+        return write_all(&store);
+    }
+    let Some(server) = Server::start() else { return };
+    let test = "processes_that_write_to_the_same_keys_do_not_lock_each_other_out";
+    let mut writers: Vec<_> = (0..3).map(|_| Process::start(test, WRITER, &server.url())).collect();
+    for mut writer in writers.drain(..) {
+        println!("{}", writer.hear());
+        writer.join();
+    }
+    let log = server.log();
+    let deadlocks: Vec<_> = log.match_indices("deadlock detected").collect();
+    let first = deadlocks.first().map(|&(at, _)| log[at..].lines().take(20).collect::<Vec<_>>().join("\n"));
+    assert_eq!(deadlocks.len(), 0, "{}", first.unwrap_or_default());
 }
