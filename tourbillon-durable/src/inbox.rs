@@ -95,6 +95,8 @@ struct State {
     due: Vec<Arc<Armed>>,
     ended: Vec<Ended>,
     stopping: bool,
+    /// Whether the writer knows that it is to stop. It still waits, for the runs that go on.
+    told: bool,
     /// Whether the writer waits for `changed`.
     sleeping: bool,
 }
@@ -157,14 +159,18 @@ impl Inbox {
     pub(crate) fn take(&self, wait: Duration, commands: usize) -> Incoming {
         let mut state = self.lock();
         let nothing = |state: &State| {
-            (commands == 0 || state.commands.is_empty()) && state.due.is_empty() && state.ended.is_empty()
+            (commands == 0 || state.commands.is_empty())
+                && state.due.is_empty()
+                && state.ended.is_empty()
+                && state.stopping == state.told
         };
-        if nothing(&state) && !state.stopping && !wait.is_zero() {
+        if nothing(&state) && !wait.is_zero() {
             state.sleeping = true;
-            let waited = self.changed.wait_timeout_while(state, wait, |state| nothing(state) && !state.stopping);
+            let waited = self.changed.wait_timeout_while(state, wait, |state| nothing(state));
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             state.sleeping = false;
         }
+        state.told = state.stopping;
         let taken = state.commands.len().min(commands);
         let commands: Vec<_> = state.commands.drain(..taken).collect();
         state.bytes -= commands.iter().map(|command| payload_len(&command.op)).sum::<usize>();
@@ -195,5 +201,22 @@ fn payload_len(op: &Op) -> usize {
     match op {
         Op::Schedule { payload, .. } => payload.len(),
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn a_stop_wakes_the_writer_once() {
+        let inbox = Inbox::new(1);
+        inbox.stop();
+        let wait = Duration::from_millis(50);
+        assert!(inbox.take(Duration::from_secs(60), 1).stopping);
+        let begun = Instant::now();
+        assert!(inbox.take(wait, 1).stopping);
+        assert!(begun.elapsed() >= wait, "it would spin while runs go on");
     }
 }
