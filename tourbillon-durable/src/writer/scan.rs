@@ -44,13 +44,13 @@ impl Writer {
         self.parts.window.set_horizon(now.plus(window));
         taken.sort_unstable_by_key(|row| row.due);
         let overdue = taken.iter().filter(|row| row.due < scan.overdue_before).count();
-        let soon = taken.len() - overdue;
+        // Those of the dead, which have a limit of their own, are in either part.
+        let more_soon = taken.len() >= limit as usize;
         let last = taken.last().map(|row| row.due);
         for Taken { key, due, generation, attempts, .. } in taken {
             let at = if due < scan.overdue_before { self.spread(now) } else { due };
             self.parts.window.hold(key, generation, attempts, at, now);
         }
-        let more_soon = soon >= limit as usize;
         let more_overdue = overdue >= scan.overdue_limit as usize && self.overdue_allowed(now) > 0;
         self.beyond_room = None;
         self.next_scan = engine + window / 2;
@@ -69,7 +69,8 @@ impl Writer {
     fn overdue_allowed(&self, now: Micros) -> u32 {
         let until = now.plus(self.parts.limits.window / 2);
         let time = until.since(self.next_overdue.max(now));
-        let allowed = time.as_secs_f64() * f64::from(self.parts.limits.overdue_per_second);
+        // Rounded up: a low rate and a short window would else allow none, for ever.
+        let allowed = (time.as_secs_f64() * f64::from(self.parts.limits.overdue_per_second)).ceil();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
         let allowed = allowed as u32;
         allowed
