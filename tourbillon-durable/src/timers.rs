@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 use crate::clock::{Micros, WallClock};
@@ -208,7 +208,7 @@ impl DurableTimer {
     /// gives the timeouts of this process back to the others. Blocks until then.
     ///
     /// A handler that calls it does not wait for itself: then it returns at once. If the store
-    /// can't be reached, it is tried for five seconds more.
+    /// can't be reached, or refuses, it is tried for five seconds more.
     pub fn stop(&self) {
         self.inner.stop();
     }
@@ -268,7 +268,9 @@ impl Inner {
         }
         // Whoever comes second waits as well.
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(writer) = writer.take() {
+        let Some(writer) = writer.take() else { return };
+        // A task that is woken by an answer, and is dropped with that, may have the last handle.
+        if writer.thread().id() != thread::current().id() {
             // If a clock of the user's has panicked in it, all have been answered all the same.
             drop(writer.join());
         }

@@ -29,7 +29,9 @@ fn a_restart_takes_back_all_that_was_in_the_wheel() {
                 timers.schedule(&format!("order:{order}"), delay, "close", b"").unwrap()
             })
             .collect();
-        writes.into_iter().for_each(|write| drop(write.wait().unwrap()));
+        for write in writes {
+            write.wait().unwrap();
+        }
         timers.stop();
         let left = 4_000 - timers.stats().completed;
         drop(timers);

@@ -170,7 +170,8 @@ impl Writer {
 
     /// Ends, if nothing is left to do. Returns whether it has.
     fn stop(&mut self, since: Instant, more: bool) -> bool {
-        let given_up = self.lost && self.engine().saturating_duration_since(since) > LAST_WORDS;
+        let failing = self.lost || self.pause > FIRST_PAUSE;
+        let given_up = failing && self.engine().saturating_duration_since(since) > LAST_WORDS;
         if !given_up && (more || !self.running.is_empty() || !self.ends.is_empty() || !self.may_ask()) {
             return false;
         }
@@ -242,10 +243,11 @@ impl Writer {
         true
     }
 
-    /// Renews the lease, if this process has rows and half of it is over.
+    /// Renews the lease, if this process has rows and half of it is over. A stop waits for the runs
+    /// that go on, and until then nobody else is to repeat them.
     fn renew(&mut self) -> bool {
-        let due = self.stopping.is_none() && self.holds_any() && self.parts.lease.is_half_over(self.wall());
-        !due || self.renew_now()
+        let has_rows = if self.stopping.is_some() { !self.running.is_empty() } else { self.holds_any() };
+        !(has_rows && self.parts.lease.is_half_over(self.wall())) || self.renew_now()
     }
 
     fn renew_now(&mut self) -> bool {

@@ -1,0 +1,112 @@
+//! A stop ends whatever the store and the callers do, and nothing is repeated for its sake.
+
+mod stores;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+use stores::{each_store, until};
+use tourbillon::Timer;
+use tourbillon_durable::{DurableTimer, Outcome};
+
+const FAR: Duration = Duration::from_secs(3_600);
+const LONG: Duration = Duration::from_secs(20);
+
+#[test]
+#[cfg(feature = "sqlite")]
+fn a_stop_gives_up_a_store_that_refuses() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("timeouts.db");
+    let (started, starts) = mpsc::channel();
+    let timers = DurableTimer::open(path.to_str().unwrap())
+        .unwrap()
+        .handler("slow", move |_due| {
+            started.send(()).unwrap();
+            thread::sleep(Duration::from_millis(500));
+            Outcome::Done
+        })
+        .start(&Timer::new().unwrap())
+        .unwrap();
+    timers.schedule("order:1", Duration::ZERO, "slow", b"").unwrap().wait().unwrap();
+    starts.recv_timeout(LONG).unwrap();
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection.execute_batch("ALTER TABLE tourbillon_timeouts RENAME TO away").unwrap();
+    let (stopped, stops) = mpsc::channel();
+    thread::spawn(move || {
+        timers.stop();
+        stopped.send(()).unwrap();
+    });
+    stops.recv_timeout(LONG).expect("it gives up after five seconds");
+}
+
+#[test]
+fn what_runs_during_a_stop_is_not_repeated_by_another() {
+    each_store(|place| {
+        if !place.url().starts_with("postgres:") {
+            return; // a file has no other
+        }
+        let runs = Arc::new(AtomicU32::new(0));
+        let start = || {
+            let runs = Arc::clone(&runs);
+            DurableTimer::open(&place.url())
+                .unwrap()
+                .handler("slow", move |_due| {
+                    runs.fetch_add(1, Ordering::Relaxed);
+                    thread::sleep(Duration::from_secs(6));
+                    Outcome::Done
+                })
+                .lease(Duration::from_secs(2))
+                .window(Duration::from_secs(1))
+                .start(&Timer::new().unwrap())
+                .unwrap()
+        };
+        let first = start();
+        first.schedule("order:1", Duration::ZERO, "slow", b"").unwrap().wait().unwrap();
+        until(|| runs.load(Ordering::Relaxed) == 1);
+        let second = start();
+        first.stop();
+        assert_eq!(first.stats().completed, 1);
+        assert_eq!(second.stats().claimed, 0);
+    });
+}
+
+/// A task that was shut down: its waker owns what it owned.
+struct Task {
+    timers: Mutex<Option<DurableTimer>>,
+    dropped: mpsc::Sender<()>,
+}
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        drop(self.timers.lock().unwrap().take());
+        _ = self.dropped.send(());
+    }
+}
+
+#[test]
+fn the_last_handle_may_go_with_the_waker_that_an_answer_wakes() {
+    each_store(|place| {
+        let timers = DurableTimer::open(&place.url())
+            .unwrap()
+            .handler("report", |_due| Outcome::Done)
+            .start(&Timer::new().unwrap())
+            .unwrap();
+        let mut writes: Vec<_> = (0..500).map(|_| timers.schedule("order:1", FAR, "report", b"").unwrap()).collect();
+        let mut last = writes.pop().unwrap();
+        let (dropped, drops) = mpsc::channel();
+        let waker = Waker::from(Arc::new(Task { timers: Mutex::new(Some(timers)), dropped }));
+        let pending = Pin::new(&mut last).poll(&mut Context::from_waker(&waker)).is_pending();
+        drop(waker);
+        drops.recv_timeout(LONG).expect("a drop that is no panic");
+        assert!(!pending || pollster::block_on(last).is_ok());
+    });
+}
