@@ -128,6 +128,15 @@ impl Inbox {
         Ok(())
     }
 
+    /// Puts calls back in front of the others, that were not sent to the store.
+    pub(crate) fn put_back(&self, commands: Vec<Command>) {
+        let mut state = self.lock();
+        for command in commands.into_iter().rev() {
+            state.bytes += payload_len(&command.op);
+            state.commands.push_front(command);
+        }
+    }
+
     /// Says that a timeout has come up in the wheel.
     pub(crate) fn push_due(&self, armed: Arc<Armed>) {
         let mut state = self.lock();

@@ -221,6 +221,8 @@ struct World {
     rows: HashMap<String, Row>,
     /// The last generation of a key that is known.
     last: HashMap<String, i64>,
+    /// How many processes have been started.
+    starts: u32,
     /// What is claimed and has not run.
     claimed: Vec<Due>,
     handed_out: HashSet<(String, i64, u32)>,
@@ -238,6 +240,7 @@ impl World {
             process: None,
             rows: HashMap::new(),
             last: HashMap::new(),
+            starts: 0,
             claimed: Vec::new(),
             handed_out: HashSet::new(),
             _directory: directory,
@@ -248,6 +251,7 @@ impl World {
 
     fn start(&mut self) {
         self.faults.crashed.store(false, Ordering::Relaxed);
+        self.starts += 1;
         let wall: Arc<dyn WallClock> = Arc::new(self.wall.clone());
         let mut store = SqliteStore::open(&self.path).unwrap();
         store.set_clock(Arc::clone(&wall)).unwrap();
@@ -305,10 +309,13 @@ impl World {
     /// Makes a call and turns until it is answered.
     fn ask<T>(&mut self, op: Op, reply: impl FnOnce(Responder<T>) -> Reply) -> Result<T, CommitError> {
         let (responder, mut commit) = commit::channel();
+        let starts = self.starts;
         self.process.as_ref().unwrap().inbox.push(Command { op, reply: reply(responder) }).unwrap();
         for _ in 0..1_000 {
             self.turn();
             if let Some(answer) = answer_of(&mut commit) {
+                let stopped = matches!(answer, Err(CommitError::Stopped));
+                assert!(!stopped || self.starts > starts, "nobody has stopped it");
                 return answer;
             }
             // An error is followed by a pause.

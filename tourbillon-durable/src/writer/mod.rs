@@ -114,7 +114,7 @@ impl Writer {
 
     /// Does all that is to be done now. Returns whether it is to go on.
     pub(crate) fn turn(&mut self, incoming: Incoming) -> bool {
-        let Incoming { commands, due, ended, stopping, more } = incoming;
+        let Incoming { mut commands, due, ended, stopping, mut more } = incoming;
         if stopping && self.stopping.is_none() {
             self.stopping = Some(self.engine());
             self.parts.runners.abandon();
@@ -131,11 +131,15 @@ impl Writer {
             // What a lost answer said may be among what has come up. A claim is late the soonest.
             let reached = self.resume()
                 && (self.stopping.is_some() || self.claim())
-                && self.commit(commands)
+                && self.commit(std::mem::take(&mut commands))
                 && (self.stopping.is_some() || self.scan())
                 && self.renew();
             if reached {
                 self.pause = FIRST_PAUSE;
+            } else if !commands.is_empty() {
+                // The store has failed before it was asked for them. They wait for it.
+                self.parts.inbox.put_back(commands);
+                more = true;
             }
         } else {
             debug_assert!(commands.is_empty(), "none were taken");
