@@ -43,7 +43,7 @@ use crate::writer::{Limits, Parts, Writer};
 /// # }
 /// ```
 pub struct Builder {
-    store: Box<dyn Store>,
+    store: Opened,
     handlers: Handlers,
     /// The first name that was refused.
     refused_name: Option<String>,
@@ -55,6 +55,18 @@ pub struct Builder {
     queue_capacity: usize,
     overdue_per_second: u32,
     wall: Arc<dyn WallClock>,
+}
+
+/// A store that no writer has yet.
+struct Opened(Option<Box<dyn Store>>);
+
+impl Drop for Opened {
+    /// Closes it on a thread of its own: a PostgreSQL client waits by a runtime, which an async
+    /// caller's thread would refuse with a panic.
+    fn drop(&mut self) {
+        let Some(store) = self.0.take() else { return };
+        thread::scope(|scope| drop(scope.spawn(|| drop(store))));
+    }
 }
 
 impl DurableTimer {
@@ -98,7 +110,7 @@ impl DurableTimer {
 impl Builder {
     fn new(store: Box<dyn Store>) -> Self {
         Self {
-            store,
+            store: Opened(Some(store)),
             handlers: Handlers::default(),
             refused_name: None,
             threads: 8,
@@ -230,7 +242,8 @@ impl Builder {
         handlers: &Arc<Handlers>,
         counters: &Arc<Counters>,
     ) -> Result<Parts, StartError> {
-        self.store.set_clock(Arc::clone(&self.wall)).map_err(|failure| StartError::Option {
+        let store = self.store.0.as_mut().expect("only this takes it");
+        store.set_clock(Arc::clone(&self.wall)).map_err(|failure| StartError::Option {
             option: "clock",
             value: format!("refused with {failure:?}"),
             right: "the store takes it once",
@@ -244,7 +257,7 @@ impl Builder {
         };
         let runners = Runners::start(self.threads, &surroundings)?;
         Ok(Parts {
-            store: self.store,
+            store: self.store.0.take().expect("only this takes it"),
             inbox: Arc::clone(inbox),
             window: Window::new(timer.clone(), Arc::clone(inbox), self.window_capacity),
             handlers: Arc::clone(handlers),

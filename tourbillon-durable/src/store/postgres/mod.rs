@@ -11,7 +11,9 @@ mod segments;
 mod statements;
 
 use std::collections::HashMap;
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::thread;
 
 use postgres::error::SqlState;
 use postgres::types::ToSql;
@@ -63,7 +65,14 @@ struct Connection {
 }
 
 impl PostgresStore {
-    pub(crate) fn open(location: &str, mut connect: Connect) -> Result<Self, OpenError> {
+    /// Connects on a thread of its own: a client waits by a runtime, which an async caller's thread
+    /// would refuse with a panic.
+    pub(crate) fn open(location: &str, connect: Connect) -> Result<Self, OpenError> {
+        let opened = thread::scope(|scope| scope.spawn(|| Self::open_here(location, connect)).join());
+        opened.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    fn open_here(location: &str, mut connect: Connect) -> Result<Self, OpenError> {
         let refused = |error: &postgres::Error| OpenError::Store { location: location.to_owned(), reason: text(error) };
         let mut client = connect().map_err(|error| refused(&error))?;
         migrate(&mut client).map_err(|error| refused(&error))??;
