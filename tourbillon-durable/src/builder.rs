@@ -87,6 +87,19 @@ impl DurableTimer {
         if location.starts_with("postgres://") || location.starts_with("postgresql://") {
             return open_postgres(location);
         }
+        // Not a path, and with a password in it perhaps.
+        if location.contains("://") {
+            return Err(OpenError::Store {
+                location: without_password(location),
+                reason: "a URL begins with postgres:// or postgresql://, and all else is the path of a file".to_owned(),
+            });
+        }
+        if location.is_empty() || location.starts_with(':') || location.starts_with("file:") {
+            return Err(OpenError::Store {
+                location: format!("{location:?}"),
+                reason: "it is no path of a file: SQLite would keep it in memory, or unlocked".to_owned(),
+            });
+        }
         open_sqlite(location)
     }
 
@@ -342,11 +355,13 @@ fn open_postgres(url: &str) -> Result<Builder, OpenError> {
     Err(OpenError::NoSuchStore { location: without_password(url), feature: "postgres" })
 }
 
-/// What may stand in a log.
+/// What may stand in a log: what is before a password, and between its place and the options. A
+/// password may hold an `@` or a `?` that is not escaped. Then too much goes.
 fn without_password(url: &str) -> String {
-    let place =
-        url.rsplit_once('@').map_or_else(|| url.split_once("://").map_or(url, |(_, place)| place), |(_, place)| place);
-    format!("postgres://{}", place.split('?').next().unwrap_or_default())
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
+    let place = if options.contains('@') { "" } else { place.rsplit_once('@').map_or(place, |(_, place)| place) };
+    format!("{scheme}://{place}")
 }
 
 impl fmt::Debug for Builder {
@@ -376,6 +391,19 @@ mod tests {
             "postgres://db:5432/app?user=app&password=secret",
         ] {
             assert_eq!(without_password(url), "postgres://db:5432/app");
+        }
+        for url in ["postgres://db/app?user=app&password=se@cret", "postgres://app:sec?ret@db:5432/app"] {
+            assert_eq!(without_password(url), "postgres://");
+        }
+    }
+
+    #[test]
+    fn what_is_no_path_of_a_file_is_refused_without_its_password() {
+        for location in
+            ["mysql://app:secret@db/app", "Postgres://app:secret@db/app", "", ":memory:", "file:a?mode=memory"]
+        {
+            let error = DurableTimer::open(location).expect_err("no file would be kept").to_string();
+            assert!(!error.contains("secret") && error.contains("path of a file"), "{error}");
         }
     }
 }

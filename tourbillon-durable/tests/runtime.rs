@@ -4,7 +4,7 @@ mod stores;
 
 use std::time::Duration;
 
-use stores::each_store;
+use stores::{each_store, until};
 use tourbillon::Timer;
 use tourbillon_durable::{DurableTimer, Outcome};
 
@@ -19,6 +19,7 @@ fn an_async_main_opens_and_drops_timers() {
             let timers = open().start(&Timer::new().unwrap()).unwrap();
             timers.schedule("order:1", Duration::from_secs(3_600), "report", b"").unwrap().await.unwrap();
             assert!(timers.cancel("order:1").unwrap().await.unwrap());
+            until(|| timers.stats().cancelled == 1);
         });
     });
 }
