@@ -106,7 +106,10 @@ impl DurableTimer {
     /// Opens a PostgreSQL database by a function that connects to it: with TLS, for example. With
     /// the feature `postgres`.
     ///
-    /// It is called for two connections now, and again whenever one was lost.
+    /// It is called for two connections now, and again whenever one was lost. Let it set timeouts
+    /// for the connect, for what TCP has sent (`tcp_user_timeout`) and for silence (`keepalives`),
+    /// as `open` does: a server that goes without a word would else hold everything up, and a
+    /// [`stop`](Self::stop) too.
     ///
     /// # Errors
     ///
@@ -339,10 +342,11 @@ fn open_sqlite(path: &str) -> Result<Builder, OpenError> {
 
 #[cfg(feature = "postgres")]
 fn open_postgres(url: &str) -> Result<Builder, OpenError> {
-    let config: postgres::Config = url.parse().map_err(|error: postgres::Error| OpenError::Store {
+    let mut config: postgres::Config = url.parse().map_err(|error: postgres::Error| OpenError::Store {
         location: without_password(url),
         reason: error.to_string(),
     })?;
+    give_up_on_silence(&mut config);
     let store = crate::store::postgres::PostgresStore::open(
         &without_password(url),
         Box::new(move || config.connect(postgres::NoTls)),
@@ -353,6 +357,22 @@ fn open_postgres(url: &str) -> Result<Builder, OpenError> {
 #[cfg(not(feature = "postgres"))]
 fn open_postgres(url: &str) -> Result<Builder, OpenError> {
     Err(OpenError::NoSuchStore { location: without_password(url), feature: "postgres" })
+}
+
+/// A server whose machine has gone says nothing. Without this the system waits for it for a quarter
+/// of an hour, or for ever; nothing would be written, and a stop would not end.
+#[cfg(feature = "postgres")]
+fn give_up_on_silence(config: &mut postgres::Config) {
+    const SILENCE: Duration = Duration::from_secs(20);
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(SILENCE / 4);
+    }
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(SILENCE);
+    }
+    if config.get_keepalives_idle() == postgres::Config::new().get_keepalives_idle() {
+        config.keepalives_idle(SILENCE / 4).keepalives_interval(SILENCE / 4).keepalives_retries(3);
+    }
 }
 
 /// What may stand in a log: what is before a password, and between its place and the options. A
@@ -395,6 +415,29 @@ mod tests {
         for url in ["postgres://db/app?user=app&password=se@cret", "postgres://app:sec?ret@db:5432/app"] {
             assert_eq!(without_password(url), "postgres://");
         }
+    }
+
+    #[test]
+    #[cfg(feature = "postgres")]
+    fn a_silent_server_is_given_up_after_what_its_url_says_or_seconds() {
+        let configured = |options: &str| {
+            let mut config = format!("postgres://db/app{options}").parse().unwrap();
+            give_up_on_silence(&mut config);
+            config
+        };
+        let config = configured("");
+        let seconds = Duration::from_secs;
+        assert_eq!(
+            (config.get_connect_timeout(), config.get_tcp_user_timeout()),
+            (Some(&seconds(5)), Some(&seconds(20)))
+        );
+        assert_eq!((config.get_keepalives_idle(), config.get_keepalives_retries()), (seconds(5), Some(3)));
+        let config = configured("?connect_timeout=7&tcp_user_timeout=8&keepalives_idle=9");
+        assert_eq!(
+            (config.get_connect_timeout(), config.get_tcp_user_timeout()),
+            (Some(&seconds(7)), Some(&seconds(8)))
+        );
+        assert_eq!((config.get_keepalives_idle(), config.get_keepalives_retries()), (seconds(9), None));
     }
 
     #[test]
