@@ -286,8 +286,9 @@ impl Builder {
             limits: Limits {
                 window: self.window,
                 max_attempts: self.max_attempts,
-                // Enough for short runs, and not so many that a crash repeats a crowd.
-                max_running: (self.threads * 32).max(1_024),
+                threads: self.threads,
+                // Enough for the shortest runs, and not so many that a crash repeats a crowd.
+                max_running: (2 * self.threads).max(1_024),
                 overdue_per_second: self.overdue_per_second,
             },
         })

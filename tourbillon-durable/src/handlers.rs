@@ -185,6 +185,7 @@ fn carry_out(receiver: &Receiver<Run>, surroundings: &Surroundings, abandoned: &
     for Run { handler, due } in receiver {
         let token = Token { key: Arc::clone(&due.key), generation: due.generation, attempt: due.attempt };
         let now = Micros::round_down(surroundings.wall.now());
+        let begun = Instant::now();
         let end = if abandoned.load(Ordering::Relaxed) || !surroundings.lease.holds(now) {
             End::NotBegun
         } else {
@@ -192,6 +193,6 @@ fn carry_out(receiver: &Receiver<Run>, surroundings: &Surroundings, abandoned: &
             // What the handler has left behind a panic is the user's.
             catch_unwind(AssertUnwindSafe(|| handler(due))).map_or(End::Panicked, End::Returned)
         };
-        surroundings.inbox.push_ended(Ended { token, end });
+        surroundings.inbox.push_ended(Ended { token, end, took: begun.elapsed() });
     }
 }

@@ -57,6 +57,8 @@ pub(crate) struct Armed {
 pub(crate) struct Ended {
     pub(crate) token: Token,
     pub(crate) end: End,
+    /// How long the handler ran.
+    pub(crate) took: Duration,
 }
 
 /// How a run has ended.

@@ -275,7 +275,13 @@ impl World {
             wall,
             timer: timer.clone(),
             counters: Arc::new(Counters::new()),
-            limits: Limits { window: WINDOW, max_attempts: 1_000, max_running: 3, overdue_per_second: 1_000 },
+            limits: Limits {
+                window: WINDOW,
+                max_attempts: 1_000,
+                threads: 1,
+                max_running: 3,
+                overdue_per_second: 1_000,
+            },
         });
         self.process = Some(Process { writer, inbox, timer, driver, runs });
     }
@@ -436,7 +442,7 @@ impl World {
             row.may_be_gone |= matches!(end, End::Returned(Outcome::Done | Outcome::DeadLetter));
         }
         let token = Token { key: due.key().into(), generation: due.generation(), attempt: due.attempt() };
-        self.process.as_ref().unwrap().inbox.push_ended(Ended { token, end });
+        self.process.as_ref().unwrap().inbox.push_ended(Ended { token, end, took: Duration::ZERO });
         self.turn();
     }
 

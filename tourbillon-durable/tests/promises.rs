@@ -256,6 +256,33 @@ fn a_stop_waits_for_runs_and_gives_back_what_has_not_begun() {
 }
 
 #[test]
+fn a_timeout_that_waits_for_a_thread_can_still_be_cancelled() {
+    each_store(|place| {
+        let (started, starts) = mpsc::channel();
+        let timers = DurableTimer::open(&place.url())
+            .unwrap()
+            .handler("slow", move |_due| {
+                started.send(()).unwrap();
+                std::thread::sleep(Duration::from_millis(200));
+                Outcome::Done
+            })
+            .threads(2)
+            .start(&Timer::new().unwrap())
+            .unwrap();
+        let key = |order| format!("order:{order:03}");
+        let writes: Vec<_> = (0..100)
+            .map(|order| timers.schedule(&key(order), Duration::from_millis(order), "slow", b"").unwrap())
+            .collect();
+        writes.into_iter().for_each(|write| _ = write.wait().unwrap());
+        starts.recv_timeout(LONG).unwrap();
+        let cancels: Vec<_> = (0..100).map(|order| timers.cancel(&key(order)).unwrap()).collect();
+        let cancelled = cancels.into_iter().filter_map(|cancel| cancel.wait().unwrap().then_some(())).count() as u64;
+        assert!(cancelled >= 50, "{cancelled} of 100 were cancelled, and two threads run the others");
+        stores::until(|| timers.stats().completed + cancelled == 100);
+    });
+}
+
+#[test]
 fn a_handler_of_another_process_is_named_and_not_run_here() {
     each_store(|place| {
         let (timers, _runs) = timers(place);

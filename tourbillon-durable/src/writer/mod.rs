@@ -30,6 +30,10 @@ const CLOCK_CHECK: Duration = Duration::from_secs(1);
 /// After an error of the store: how long until the next try, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// A claimed timeout is to have a thread within this time.
+const SOON: Duration = Duration::from_millis(50);
+/// How long a run takes, before any has ended.
+const FIRST_RUN_TIME: Duration = Duration::from_millis(10);
 /// How long a stop tries to reach a store that was lost.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -38,7 +42,9 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 pub(crate) struct Limits {
     pub(crate) window: Duration,
     pub(crate) max_attempts: u32,
-    /// Claimed rows that may run or wait for a thread.
+    /// The threads that run handlers.
+    pub(crate) threads: usize,
+    /// Claimed rows that may run or wait for a thread, however short the runs are.
     pub(crate) max_running: usize,
     pub(crate) overdue_per_second: u32,
 }
@@ -64,6 +70,8 @@ pub(crate) struct Writer {
     came_up: VecDeque<Arc<Armed>>,
     /// The claims whose runs have not ended.
     running: HashSet<Token>,
+    /// How long a run takes, of late.
+    run_time: Duration,
     /// What the ends of runs ask the store for. It is asked until it answers.
     ends: VecDeque<Op>,
     offset: Offset,
@@ -87,6 +95,7 @@ impl Writer {
         Self {
             came_up: VecDeque::new(),
             running: HashSet::new(),
+            run_time: FIRST_RUN_TIME,
             ends: VecDeque::new(),
             offset: Offset::new(wall, engine),
             next_clock_check: engine + CLOCK_CHECK,
@@ -186,7 +195,10 @@ impl Writer {
         true
     }
 
-    fn end(&mut self, Ended { token, end }: Ended) {
+    fn end(&mut self, Ended { token, end, took }: Ended) {
+        if !matches!(end, End::NotBegun) {
+            self.run_time = (self.run_time * 7 + took) / 8;
+        }
         let last = token.attempt >= self.parts.limits.max_attempts;
         let counters = &self.parts.counters;
         let op = match end {
@@ -298,7 +310,14 @@ impl Writer {
     }
 
     fn may_claim(&self) -> usize {
-        if self.stopping.is_some() { 0 } else { self.parts.limits.max_running.saturating_sub(self.running.len()) }
+        if self.stopping.is_some() {
+            return 0;
+        }
+        // What is claimed can't be cancelled. So no more wait for a thread than will soon have one.
+        let runs = SOON.as_nanos() / self.run_time.as_nanos().max(1);
+        let soon = self.parts.limits.threads.saturating_mul(usize::try_from(runs).unwrap_or(usize::MAX));
+        let most = soon.saturating_add(self.parts.limits.threads).min(self.parts.limits.max_running);
+        most.saturating_sub(self.running.len())
     }
 
     /// Whether the store may be asked now. After an error there is a pause.
