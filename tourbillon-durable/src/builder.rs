@@ -76,8 +76,8 @@ impl DurableTimer {
     /// PostgreSQL database: `postgres://user:password@host:port/database`. The connection to
     /// PostgreSQL is not encrypted; see [`connect`](Self::connect) for one that is. Blocks.
     ///
-    /// A file belongs to one process, and a lock beside it (`<path>-lock`) says so. A database is
-    /// shared by as many as like.
+    /// A file belongs to one process, and a lock on the file `<path>-lock` beside it says so. That
+    /// file stays, and means nothing without a lock. Any number of processes share a database.
     ///
     /// # Errors
     ///
@@ -144,8 +144,11 @@ impl Builder {
     /// [`threads`](Self::threads). It may block.
     ///
     /// A timeout may run more than once: after a crash, and after a lease has ended. So a handler
-    /// does what may be done twice, or passes its fencing token on: see [`Due`]. A name is 1 to 255
-    /// bytes without control characters. The last handler of a name wins.
+    /// does what may be done twice, or passes its fencing token on: see [`Due`].
+    ///
+    /// Names are in the rows. A timeout whose handler no process has waits for one, without a word.
+    /// So keep a handler for as long as rows have its name. A name is 1 to 255 bytes without control
+    /// characters. The last handler of a name wins.
     #[must_use]
     pub fn handler(mut self, name: &str, handler: impl Fn(Due) -> Outcome + Send + Sync + 'static) -> Self {
         self.check_name(name);

@@ -10,8 +10,8 @@ use thiserror::Error;
 pub enum OpenError {
     /// Another process, or another `DurableTimer`, has the file open.
     #[error(
-        "{path} belongs to another process, which has locked {path}-lock: a file has one owner; \
-         for several processes use PostgreSQL"
+        "{path} is open already, in this process or another, which has locked {path}-lock: a file \
+         has one owner; for several processes use PostgreSQL"
     )]
     InUse {
         /// The file.
@@ -83,7 +83,10 @@ pub enum Refused {
         capacity: usize,
     },
     /// No handler of this name was given to the builder.
-    #[error("no handler is called {name:?}; there are {known:?}; see Builder::handler and Builder::elsewhere")]
+    #[error(
+        "no handler is called {name:?}; there are {known:?}; see Builder::handler, and with \
+         PostgreSQL, for handlers of other processes, Builder::elsewhere"
+    )]
     NoHandler {
         /// The name.
         name: String,

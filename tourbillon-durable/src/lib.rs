@@ -32,7 +32,7 @@
 //! callers             writer (one thread)                     store             handlers
 //! ───────             ───────────────────                     ─────             ────────
 //! schedule ─► inbox ─► a turn:
-//! reset               1 claim what has come up ─────────────► not synced ─────► threads
+//! reset               1 claim what has come up ─────────────► (fsync) ────────► threads
 //! cancel              2 commit the ends of runs and           fsync                │
 //!    ▲                  the calls of all callers ───────────►                      │
 //!    └──── answers ◄──────┘ arm what comes up soon                                 │
@@ -54,6 +54,8 @@
 //!    is late at worst.
 //! 3. **At least once, and once for each claim.** A (key, generation, attempt) is handed to at most
 //!    one handler. A second attempt is made after a retry, a panic, a crash, or the end of a lease.
+//!    With SQLite a claim is synced by the next commit. So a power loss may repeat a token, whose
+//!    run has ended with the machine.
 //! 4. **One owner.** A process that was silent for its lease loses its timeouts to the others. If
 //!    it comes back, the ends of its runs match no row.
 //! 5. **A true [`cancel`](DurableTimer::cancel) is final.** No claim of that timeout comes after

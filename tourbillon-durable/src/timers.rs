@@ -54,7 +54,8 @@ impl DurableTimer {
     /// Schedules a timeout, in place of any other with this `key`. The last one wins.
     ///
     /// After `delay` the handler of this name runs, and gets the `payload`. If a run of the key is
-    /// under way, it goes on, and its end changes nothing.
+    /// under way, it goes on, and its end changes nothing. A program that schedules the same key at
+    /// each start moves its deadline each time: see [`get`](Self::get).
     ///
     /// # Errors
     ///
