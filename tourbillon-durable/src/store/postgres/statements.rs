@@ -26,8 +26,10 @@ const LOCK: &str =
     "SELECT key FROM tourbillon_timeouts WHERE key = ANY($1::text[]) ORDER BY key COLLATE \"C\" FOR UPDATE";
 /// A run's token, as `unnest` gives it.
 const TOKEN: &str = "unnest($1::text[], $2::bigint[], $3::int[]) AS x(k, g, a)";
-/// That the row is still that of the token. `$4` is the owner.
-const IS_TOKENS: &str = "t.key = x.k AND t.generation = x.g AND t.attempts = x.a AND t.owner = $4 AND t.running";
+/// That the row is still that of the token. `$4` is the owner, by an operator that no index has: a
+/// process may own most of the rows, and this is to find a few by their keys.
+const IS_TOKENS: &str =
+    "t.key = x.k AND t.generation = x.g AND t.attempts = x.a AND t.owner IS NOT DISTINCT FROM $4 AND t.running";
 
 impl Statements {
     pub(super) fn prepare(client: &mut Client) -> Result<Self, postgres::Error> {
@@ -84,7 +86,7 @@ impl Statements {
             claim: prepare(format!(
                 "WITH locked AS MATERIALIZED ({LOCK})
                  UPDATE tourbillon_timeouts t SET running = true, attempts = x.a + 1 FROM locked, {TOKEN}
-                 WHERE locked.key = x.k AND t.key = x.k AND t.generation = x.g AND t.owner = $4
+                 WHERE locked.key = x.k AND t.key = x.k AND t.generation = x.g AND t.owner IS NOT DISTINCT FROM $4
                      AND (t.attempts = x.a AND NOT t.running OR t.attempts = x.a + 1 AND t.running)
                  RETURNING t.key, t.generation, t.attempts, t.due, t.handler, t.payload, {{now}}"
             ))?,
