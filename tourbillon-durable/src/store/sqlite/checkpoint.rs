@@ -11,8 +11,10 @@ use std::thread::{self, JoinHandle};
 use crossbeam_channel::{Sender, TrySendError};
 use rusqlite::Connection;
 
-/// Operations between two checkpoints. Each changes two or three pages.
+/// Operations between two checkpoints. Each changes two or three pages, and those of its payload.
 const OPERATIONS: usize = 4_096;
+/// What is written as much as an operation: of payloads.
+pub(super) const BYTES_OF_ONE: usize = 10_000;
 /// A log of more pages is to begin at its start again: 160 MB.
 const LONG_LOG: i64 = 40_000;
 

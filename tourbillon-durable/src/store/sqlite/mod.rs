@@ -16,7 +16,7 @@ use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 
 use self::batch::Batch;
-use self::checkpoint::Checkpointer;
+use self::checkpoint::{BYTES_OF_ONE, Checkpointer};
 use super::schema::{self, ABANDONED, Dialect, NOT_RUNNING};
 use super::{Answer, Claim, Claimed, Failure, Op, Owner, Scan, Store, Taken};
 use crate::clock::{Micros, SystemClock, WallClock, whole_micros};
@@ -172,7 +172,9 @@ impl Store for SqliteStore {
         });
         // Also after a failure: a generation that may be on disk is not handed out again.
         self.generation = generation;
-        self.checkpointer.committed(ops.len(), &self.connection);
+        let payloads: usize =
+            ops.iter().map(|op| if let Op::Schedule { payload, .. } = op { payload.len() } else { 0 }).sum();
+        self.checkpointer.committed(ops.len() + payloads / BYTES_OF_ONE, &self.connection);
         answers
     }
 
