@@ -30,6 +30,7 @@ CREATE TABLE tourbillon_dead_letters (
     died_at BIGINT NOT NULL,
     PRIMARY KEY (key, generation)
 );
+CREATE INDEX tourbillon_dead_letters_died_at ON tourbillon_dead_letters (died_at);
 {generations}
 "];
 
