@@ -181,6 +181,10 @@ impl Store for Faulty {
         self.call(|store| store.renew(owner))
     }
 
+    fn give_back(&mut self, owner: &Owner) -> Result<(), Failure> {
+        self.call(|store| store.give_back(owner))
+    }
+
     fn release(&mut self, owner: &Owner) -> Result<(), Failure> {
         self.call(|store| store.release(owner))
     }

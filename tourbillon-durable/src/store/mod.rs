@@ -192,6 +192,9 @@ pub(crate) trait Store: Send {
     /// Renews the lease. It need not be on disk.
     fn renew(&mut self, owner: &Owner) -> Result<(), Failure>;
 
+    /// Gives up all rows of this process that are not claimed. It need not be on disk.
+    fn give_back(&mut self, owner: &Owner) -> Result<(), Failure>;
+
     /// Gives up the lease, and with it all rows of this process.
     fn release(&mut self, owner: &Owner) -> Result<(), Failure>;
 

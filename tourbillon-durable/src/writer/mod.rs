@@ -86,6 +86,8 @@ pub(crate) struct Writer {
     pause: Duration,
     lost: bool,
     stopping: Option<Instant>,
+    /// Whether a stop has given back what this process need not run.
+    gave_back: bool,
 }
 
 impl Writer {
@@ -106,6 +108,7 @@ impl Writer {
             pause: FIRST_PAUSE,
             lost: false,
             stopping: None,
+            gave_back: false,
             parts,
         }
     }
@@ -139,7 +142,7 @@ impl Writer {
             self.not_before = None;
             // What a lost answer said may be among what has come up. A claim is late the soonest.
             let reached = self.resume()
-                && (self.stopping.is_some() || self.claim())
+                && if self.stopping.is_some() { self.give_back() } else { self.claim() }
                 && self.commit(std::mem::take(&mut commands))
                 && (self.stopping.is_some() || self.scan())
                 && self.renew();
@@ -192,6 +195,21 @@ impl Writer {
         // If that fails, the lease ends by itself.
         let released = self.parts.store.release(&self.parts.owner);
         events::stopped(released.err());
+        true
+    }
+
+    /// While a stop waits for runs, others are to run what has not begun.
+    fn give_back(&mut self) -> bool {
+        if self.gave_back || self.running.is_empty() {
+            return true;
+        }
+        let given = self.parts.store.give_back(&self.parts.owner);
+        if self.answered(given).is_none() {
+            return false;
+        }
+        self.gave_back = true;
+        self.came_up.clear();
+        self.parts.window.clear();
         true
     }
 

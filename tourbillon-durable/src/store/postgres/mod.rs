@@ -200,6 +200,14 @@ impl Store for PostgresStore {
         self.unsynced.query(|statements| &statements.renew, &[&owner.id, &whole_micros(owner.lease)]).map(drop)
     }
 
+    fn give_back(&mut self, owner: &Owner) -> Result<(), Failure> {
+        let client = &mut self.unsynced.client;
+        client
+            .execute("UPDATE tourbillon_timeouts SET owner = NULL WHERE owner = $1 AND NOT running", &[&owner.id])
+            .map(drop)
+            .map_err(|error| failure(client, &error))
+    }
+
     fn release(&mut self, owner: &Owner) -> Result<(), Failure> {
         let client = &mut self.synced.client;
         client

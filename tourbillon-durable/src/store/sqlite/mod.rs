@@ -255,6 +255,15 @@ impl Store for SqliteStore {
         self.transact(false, |transaction| renew(transaction, owner))
     }
 
+    fn give_back(&mut self, owner: &Owner) -> Result<(), Failure> {
+        self.transact(false, |transaction| {
+            transaction
+                .prepare_cached("UPDATE tourbillon_timeouts SET owner = NULL WHERE owner = ?1 AND NOT running")?
+                .execute([owner.id])?;
+            Ok(())
+        })
+    }
+
     fn release(&mut self, owner: &Owner) -> Result<(), Failure> {
         self.transact(true, |transaction| {
             transaction
