@@ -186,8 +186,8 @@ impl Builder {
         self
     }
 
-    /// How many timeouts are in the wheel at most, but for those that are due within a second. By
-    /// default 200,000, of some 250 bytes each.
+    /// How many timeouts are in the wheel at most, but for those that are due within a second while
+    /// handlers keep up. By default 200,000, of some 250 bytes each.
     #[must_use]
     pub fn window_capacity(mut self, timeouts: usize) -> Self {
         self.window_capacity = timeouts;

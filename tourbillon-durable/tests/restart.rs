@@ -44,6 +44,37 @@ fn a_restart_takes_back_all_that_was_in_the_wheel() {
 }
 
 #[test]
+fn what_handlers_are_too_slow_for_stays_in_the_store() {
+    each_store(|place| {
+        let timers = DurableTimer::open(&place.url())
+            .unwrap()
+            .handler("slow", |_due| {
+                thread::sleep(Duration::from_secs(1));
+                Outcome::Done
+            })
+            .threads(1)
+            .window_capacity(10)
+            .start(&Timer::new().unwrap())
+            .unwrap();
+        let mut writes = Vec::new();
+        for (orders, delay) in [(0..2_000, 2_000), (2_000..6_000, 5_000)] {
+            let schedule =
+                |order| timers.schedule(&format!("order:{order}"), Duration::from_millis(delay), "slow", b"");
+            writes.extend(orders.map(|order| schedule(order).unwrap()));
+        }
+        for write in writes {
+            write.wait().unwrap();
+        }
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(7) {
+            thread::sleep(Duration::from_millis(100));
+            let held = timers.stats().held;
+            assert!(held <= 2_000, "{held} are in memory");
+        }
+    });
+}
+
+#[test]
 fn overdue_timeouts_run_however_few_may_in_a_second() {
     each_store(|place| {
         let slow = || start(open(place).window(Duration::from_millis(500)).overdue_per_second(1));

@@ -20,6 +20,12 @@ impl Writer {
         }
         let window = self.parts.limits.window;
         let room = self.parts.window.room();
+        if room == 0 && !self.came_up.is_empty() && self.may_claim() == 0 {
+            // What is taken now would wait here, in memory, while others may run it.
+            self.beyond_room = None;
+            self.next_scan = engine + CLOCK_CHECK;
+            return true;
+        }
         let comes_up = self.beyond_room.is_none_or(|due| due.minus(OVERDUE) <= now);
         if room == 0 && !comes_up {
             self.next_scan = engine + CLOCK_CHECK;
