@@ -44,6 +44,19 @@ fn a_restart_takes_back_all_that_was_in_the_wheel() {
 }
 
 #[test]
+#[cfg(all(unix, feature = "sqlite"))]
+fn a_file_has_one_owner_by_whatever_link_it_is_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, link) = (directory.path().join("timeouts.db"), directory.path().join("link.db"));
+    let first = DurableTimer::open(path.to_str().unwrap()).unwrap();
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let second = DurableTimer::open(link.to_str().unwrap());
+    assert!(matches!(second, Err(tourbillon_durable::OpenError::InUse { .. })));
+    drop(first);
+    DurableTimer::open(link.to_str().unwrap()).unwrap();
+}
+
+#[test]
 fn what_handlers_are_too_slow_for_stays_in_the_store() {
     each_store(|place| {
         let timers = DurableTimer::open(&place.url())

@@ -54,6 +54,9 @@ impl SqliteStore {
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         let location = path.display().to_string();
         let refused = |reason: String| OpenError::Store { location: location.clone(), reason };
+        // A file has one lock, by whatever links it is reached. One that is not there has no link.
+        // It is not opened for that: to close it would end SQLite's locks of this process on it.
+        let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let lock = lock(path).map_err(|failure| match failure {
             TryLockError::WouldBlock => OpenError::InUse { path: location.clone() },
             TryLockError::Error(error) => refused(format!("{location}-lock: {error}")),
