@@ -146,9 +146,12 @@ impl Builder {
     /// A timeout may run more than once: after a crash, and after a lease has ended. So a handler
     /// does what may be done twice, or passes its fencing token on: see [`Due`].
     ///
+    /// A handler that schedules needs a [`DurableTimer`], which holds the handler. So the last
+    /// handle is never dropped: give it one by a `OnceLock`, and call [`stop`](DurableTimer::stop).
+    ///
     /// Names are in the rows. A timeout whose handler no process has waits for one, without a word.
-    /// So keep a handler for as long as rows have its name. A name is 1 to 255 bytes without control
-    /// characters. The last handler of a name wins.
+    /// So keep a handler for as long as rows have its name. A name is 1 to 255 bytes without
+    /// control characters. The last handler of a name wins.
     #[must_use]
     pub fn handler(mut self, name: &str, handler: impl Fn(Due) -> Outcome + Send + Sync + 'static) -> Self {
         self.check_name(name);
@@ -196,8 +199,9 @@ impl Builder {
 
     /// How long this process may be silent before others take its timeouts over. By default 60 s.
     ///
-    /// It is renewed when half of it is over. A shorter one finds a dead process sooner, and takes
-    /// a process that is only slow for dead more often.
+    /// Others notice by their next scan, half of their [`window`](Self::window) later at most. The
+    /// lease is renewed when half of it is over. A shorter one finds a dead process sooner, and
+    /// takes a process that is only slow for dead more often.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant, SystemTime};
 /// }
 /// ```
 pub trait WallClock: Send + Sync + 'static {
-    /// Returns the time. Must not block. It may go back: timeouts are then late, and never early.
+    /// Returns the time. Must neither block nor panic. It may go back: timeouts are then late, and
+    /// never early.
     fn now(&self) -> SystemTime;
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -123,7 +124,8 @@ impl<T> Responder<T> {
         let before = std::mem::replace(&mut *lock(&cell), State::Answered(answer));
         match before {
             State::Open(Some(Waiter::Thread(thread))) => thread.unpark(),
-            State::Open(Some(Waiter::Task(waker))) => waker.wake(),
+            // A waker that panics is its task's, and the writer answers for all.
+            State::Open(Some(Waiter::Task(waker))) => _ = catch_unwind(AssertUnwindSafe(|| waker.wake())),
             State::Open(None) | State::Answered(_) | State::Taken => {}
         }
     }

@@ -8,9 +8,9 @@ use crate::clock::Micros;
 /// A timeout that has come up, and that this process has claimed.
 ///
 /// [`key`](Self::key), [`generation`](Self::generation) and [`attempt`](Self::attempt) together are
-/// its fencing token. No two runs have the same, but for one that ended with its machine, by a power
-/// loss under SQLite. For one key a later run has a greater (generation, attempt). A service that
-/// keeps the last one it saw can refuse a late caller.
+/// its fencing token. No two runs have the same, as long as the store keeps what it has committed:
+/// see [guarantee 3](crate#guarantees). For one key a later run has a greater
+/// (generation, attempt). A service that keeps the last one it saw can refuse a late caller.
 #[derive(Clone, Debug)]
 pub struct Due {
     pub(crate) key: Arc<str>,

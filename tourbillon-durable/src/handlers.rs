@@ -1,5 +1,6 @@
 //! The user's handlers, and the threads that run them.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -180,6 +181,14 @@ impl Drop for Runners {
     }
 }
 
+/// The drop of a panic's payload may panic as well.
+fn panicked(payload: Box<dyn Any + Send>) -> End {
+    if let Err(next) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(next);
+    }
+    End::Panicked
+}
+
 fn carry_out(receiver: &Receiver<Run>, surroundings: &Surroundings, abandoned: &AtomicBool) {
     IS_RUNNER.set(true);
     for Run { handler, due } in receiver {
@@ -191,7 +200,7 @@ fn carry_out(receiver: &Receiver<Run>, surroundings: &Surroundings, abandoned: &
         } else {
             surroundings.counters.record_lateness(now.since(due.due));
             // What the handler has left behind a panic is the user's.
-            catch_unwind(AssertUnwindSafe(|| handler(due))).map_or(End::Panicked, End::Returned)
+            catch_unwind(AssertUnwindSafe(|| handler(due))).map_or_else(panicked, End::Returned)
         };
         surroundings.inbox.push_ended(Ended { token, end, took: begun.elapsed() });
     }

@@ -54,8 +54,9 @@
 //!    is late at worst.
 //! 3. **At least once, and once for each claim.** A (key, generation, attempt) is handed to at most
 //!    one handler. A second attempt is made after a retry, a panic, a crash, or the end of a lease.
-//!    With SQLite a claim is synced by the next commit. So a power loss may repeat a token, whose
-//!    run has ended with the machine.
+//!    This holds as long as the store keeps what it has committed. After a power loss SQLite may
+//!    give the last claims once more with the same numbers, and so may PostgreSQL after a failover
+//!    to a replica that was behind.
 //! 4. **One owner.** A process that was silent for its lease loses its timeouts to the others. If
 //!    it comes back, the ends of its runs match no row.
 //! 5. **A true [`cancel`](DurableTimer::cancel) is final.** No claim of that timeout comes after

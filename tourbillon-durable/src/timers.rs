@@ -148,7 +148,8 @@ impl DurableTimer {
     /// Cancels a timeout. After the answer true no process claims it, unless it is scheduled anew.
     /// The answer is false if no timeout has this key, or if it runs.
     ///
-    /// A run whose process has lost its lease does not count: its timeout is cancelled, and its end
+    /// A timeout that is claimed and waits for a thread counts as running. A run whose process has
+    /// lost its lease does not count: its timeout is cancelled, and its end
     /// changes nothing.
     ///
     /// # Errors

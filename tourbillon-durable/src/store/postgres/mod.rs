@@ -294,9 +294,12 @@ fn was_in_the_way(error: &postgres::Error) -> bool {
 }
 
 /// An error that the server has sent about a statement rolled it back. After any other, and after
-/// one that says that the server goes, nobody knows.
+/// one that says that the server goes, nobody knows. A session that has come to a replica, or to
+/// one that has not prepared its statements, is of no use: only a new one helps.
 fn failure(client: &Client, error: &postgres::Error) -> Failure {
-    let refused = error.as_db_error().is_some_and(|db| !matches!(db.severity(), "FATAL" | "PANIC"));
+    let elsewhere =
+        matches!(error.code(), Some(&SqlState::READ_ONLY_SQL_TRANSACTION | &SqlState::INVALID_SQL_STATEMENT_NAME));
+    let refused = !elsewhere && error.as_db_error().is_some_and(|db| !matches!(db.severity(), "FATAL" | "PANIC"));
     if refused && !client.is_closed() { Failure::Refused(text(error)) } else { Failure::Lost(text(error)) }
 }
 

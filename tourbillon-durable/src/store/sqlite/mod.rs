@@ -69,7 +69,11 @@ impl SqliteStore {
             .map_err(|error| refused(error.to_string()))?;
         // Nobody else can have it open, so whoever had rows is gone.
         connection
-            .execute("UPDATE tourbillon_owners SET lease_until = 0", [])
+            .execute_batch(
+                "UPDATE tourbillon_owners SET lease_until = 0;
+                 INSERT OR IGNORE INTO tourbillon_owners
+                     SELECT DISTINCT owner, 0 FROM tourbillon_timeouts WHERE owner IS NOT NULL",
+            )
             .map_err(|error| refused(error.to_string()))?;
         let fill = |text: String| text.replace("{now}", "tourbillon_now()");
         let sql = Sql {
