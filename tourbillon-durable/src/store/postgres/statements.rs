@@ -21,9 +21,10 @@ pub(super) struct Statements {
     pub(super) renew: Statement,
 }
 
-/// Locks rows in one order for all processes, which that of an update's join is not.
-const LOCK: &str =
-    "SELECT key FROM tourbillon_timeouts WHERE key = ANY($1::text[]) ORDER BY key COLLATE \"C\" FOR UPDATE";
+/// Locks rows in one order for all processes, which that of an update's join is not. It finds them
+/// by a join, as with an array the planner may read the whole index.
+const LOCK: &str = "SELECT 1 FROM unnest($1::text[]) AS x(k), tourbillon_timeouts t WHERE t.key = x.k
+     ORDER BY t.key COLLATE \"C\" FOR UPDATE OF t";
 /// A run's token, as `unnest` gives it.
 const TOKEN: &str = "unnest($1::text[], $2::bigint[], $3::int[]) AS x(k, g, a)";
 /// That the row is still that of the token. `$4` is the owner, by an operator that no index has: a
@@ -67,10 +68,10 @@ impl Statements {
                 "DELETE FROM tourbillon_timeouts t USING {TOKEN} WHERE {IS_TOKENS} RETURNING t.key"
             ))?,
             retry: prepare(format!(
-                "UPDATE tourbillon_timeouts t SET due = y.d, running = false,
-                     owner = CASE WHEN y.mine THEN $4::bigint END
-                 FROM {TOKEN}, unnest($1::text[], $5::bigint[], $6::bool[]) AS y(k, d, mine)
-                 WHERE {IS_TOKENS} AND y.k = x.k RETURNING t.key"
+                "UPDATE tourbillon_timeouts t SET due = x.d, running = false,
+                     owner = CASE WHEN x.mine THEN $4::bigint END
+                 FROM unnest($1::text[], $2::bigint[], $3::int[], $5::bigint[], $6::bool[]) AS x(k, g, a, d, mine)
+                 WHERE {IS_TOKENS} RETURNING t.key"
             ))?,
             bury: prepare(format!(
                 "WITH dead AS (
@@ -84,9 +85,11 @@ impl Statements {
                  FROM {TOKEN} WHERE {IS_TOKENS} RETURNING t.key"
             ))?,
             claim: prepare(format!(
-                "WITH locked AS MATERIALIZED ({LOCK})
-                 UPDATE tourbillon_timeouts t SET running = true, attempts = x.a + 1 FROM locked, {TOKEN}
-                 WHERE locked.key = x.k AND t.key = x.k AND t.generation = x.g AND t.owner IS NOT DISTINCT FROM $4
+                "WITH x AS MATERIALIZED (
+                     SELECT t.key AS k, x.g, x.a FROM {TOKEN}, tourbillon_timeouts t WHERE t.key = x.k
+                     ORDER BY t.key COLLATE \"C\" FOR UPDATE OF t)
+                 UPDATE tourbillon_timeouts t SET running = true, attempts = x.a + 1 FROM x
+                 WHERE t.key = x.k AND t.generation = x.g AND t.owner IS NOT DISTINCT FROM $4
                      AND (t.attempts = x.a AND NOT t.running OR t.attempts = x.a + 1 AND t.running)
                  RETURNING t.key, t.generation, t.attempts, t.due, t.handler, t.payload, {{now}}"
             ))?,
