@@ -240,7 +240,7 @@ impl Builder {
     }
 
     /// Starts the threads, and loads what comes up. The `timer` is the engine whose wheel it uses;
-    /// the rest of the program may use it as well.
+    /// the rest of the program may use it as well. If that is shut down, nothing comes up any more.
     ///
     /// # Errors
     ///
