@@ -1,5 +1,4 @@
-//! Publishes [`DurableTimer::stats`] through the crate [`metrics`](::metrics). With the feature
-//! `metrics`.
+//! Publishes [`DurableTimer::stats`] through the crate `metrics`. With the feature `metrics`.
 //!
 //! Each counter is `tourbillon_durable_<name>_total`, with the name of its field in
 //! [`Stats`](crate::Stats): `tourbillon_durable_claimed_total`, for example. The gauges are
