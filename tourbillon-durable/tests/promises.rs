@@ -34,6 +34,23 @@ fn timers(place: &Place) -> (DurableTimer, mpsc::Receiver<(Due, SystemTime)>) {
     (timers, runs)
 }
 
+/// Timers with two threads, whose handler `slow` says that it has started, and takes 0.2 s.
+fn slow_timers(place: &Place) -> (DurableTimer, mpsc::Receiver<()>) {
+    let (started, starts) = mpsc::channel();
+    let slow = move |_due| {
+        _ = started.send(());
+        std::thread::sleep(Duration::from_millis(200));
+        Outcome::Done
+    };
+    let timers = DurableTimer::open(&place.url())
+        .unwrap()
+        .handler("slow", slow)
+        .threads(2)
+        .start(&Timer::new().unwrap())
+        .unwrap();
+    (timers, starts)
+}
+
 #[test]
 fn a_timeout_runs_after_its_deadline_with_its_payload_and_then_is_gone() {
     each_store(|place| {
@@ -225,17 +242,7 @@ fn what_was_stopped_goes_on_at_once_after_the_next_start() {
 #[test]
 fn a_stop_waits_for_runs_and_gives_back_what_has_not_begun() {
     each_store(|place| {
-        let (started, starts) = mpsc::channel();
-        let timers = DurableTimer::open(&place.url())
-            .unwrap()
-            .handler("slow", move |_due| {
-                started.send(()).unwrap();
-                std::thread::sleep(Duration::from_millis(300));
-                Outcome::Done
-            })
-            .threads(2)
-            .start(&Timer::new().unwrap())
-            .unwrap();
+        let (timers, starts) = slow_timers(place);
         let writes: Vec<_> = (0..20)
             .map(|order| timers.schedule(&format!("order:{order}"), Duration::ZERO, "slow", b"").unwrap())
             .collect();
@@ -258,17 +265,7 @@ fn a_stop_waits_for_runs_and_gives_back_what_has_not_begun() {
 #[test]
 fn a_timeout_that_waits_for_a_thread_can_still_be_cancelled() {
     each_store(|place| {
-        let (started, starts) = mpsc::channel();
-        let timers = DurableTimer::open(&place.url())
-            .unwrap()
-            .handler("slow", move |_due| {
-                started.send(()).unwrap();
-                std::thread::sleep(Duration::from_millis(200));
-                Outcome::Done
-            })
-            .threads(2)
-            .start(&Timer::new().unwrap())
-            .unwrap();
+        let (timers, starts) = slow_timers(place);
         let key = |order| format!("order:{order:03}");
         let writes: Vec<_> = (0..100)
             .map(|order| timers.schedule(&key(order), Duration::from_millis(order), "slow", b"").unwrap())
