@@ -3,16 +3,19 @@
 //!
 //! The test turns the writer, the engine and the handlers by hand, so each case is repeatable.
 
+mod faulty;
+
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use crossbeam_channel::Receiver;
 use proptest::prelude::*;
 use tourbillon::{Driver, ManualClock, Timer};
 
+use self::faulty::{Fault, Faults, Faulty};
 use crate::clock::{Micros, WallClock};
 use crate::commit::{self, Commit, Responder};
 use crate::due::{Due, Outcome, Pending};
@@ -21,7 +24,7 @@ use crate::handlers::{Handlers, Lease, Run, Runners};
 use crate::inbox::{Command, End, Ended, Inbox, Reply};
 use crate::stats::Counters;
 use crate::store::sqlite::SqliteStore;
-use crate::store::{Answer, Claim, Claimed, Failure, Op, Owner, Scan, Store, Taken, Token};
+use crate::store::{Op, Owner, Store, Token};
 use crate::window::Window;
 use crate::writer::{Limits, Parts, Writer};
 
@@ -60,16 +63,6 @@ enum Step {
     },
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Fault {
-    /// The connection is lost, before it was done or after.
-    Lost { done: bool },
-    /// The process crashes, before it was done or after.
-    Crash { done: bool },
-    /// The store refuses.
-    Refused,
-}
-
 fn delays() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), 1..50_u64, 900..1_100_u64, 29_000..31_000_u64, 40_000..100_000_u64]
 }
@@ -104,97 +97,6 @@ struct Wall(Arc<AtomicI64>);
 impl WallClock for Wall {
     fn now(&self) -> SystemTime {
         Micros(self.0.load(Ordering::Relaxed)).to_system_time()
-    }
-}
-
-/// The next fault, which the store shares with the test.
-#[derive(Clone, Default)]
-struct Faults {
-    next: Arc<Mutex<Option<(u8, Fault)>>>,
-    crashed: Arc<AtomicBool>,
-}
-
-impl Faults {
-    fn take(&self) -> Option<Fault> {
-        let mut next = self.next.lock().unwrap();
-        match &mut *next {
-            Some((0, fault)) => {
-                let fault = *fault;
-                *next = None;
-                Some(fault)
-            }
-            Some((after, _)) => {
-                *after -= 1;
-                None
-            }
-            None => None,
-        }
-    }
-}
-
-/// A store with faults.
-struct Faulty {
-    store: SqliteStore,
-    faults: Faults,
-}
-
-impl Faulty {
-    fn call<T>(&mut self, work: impl FnOnce(&mut SqliteStore) -> Result<T, Failure>) -> Result<T, Failure> {
-        let lost = || Err(Failure::Lost("as the test wants it".to_owned()));
-        if self.faults.crashed.load(Ordering::Relaxed) {
-            return lost();
-        }
-        let Some(fault) = self.faults.take() else { return work(&mut self.store) };
-        let done = match fault {
-            Fault::Refused => return Err(Failure::Refused("as the test wants it".to_owned())),
-            Fault::Lost { done } => done,
-            Fault::Crash { done } => {
-                self.faults.crashed.store(true, Ordering::Relaxed);
-                done
-            }
-        };
-        if done {
-            work(&mut self.store)?;
-        }
-        lost()
-    }
-}
-
-impl Store for Faulty {
-    fn commit(&mut self, owner: &Owner, ops: &[Op], lease: bool) -> Result<Vec<Answer>, Failure> {
-        self.call(|store| store.commit(owner, ops, lease))
-    }
-
-    fn claim(&mut self, owner: &Owner, claims: &[Claim]) -> Result<Vec<Claimed>, Failure> {
-        self.call(|store| store.claim(owner, claims))
-    }
-
-    fn scan(&mut self, owner: &Owner, scan: &Scan) -> Result<Vec<Taken>, Failure> {
-        self.call(|store| store.scan(owner, scan))
-    }
-
-    fn mine(&mut self, owner: &Owner) -> Result<Vec<Taken>, Failure> {
-        self.call(|store| store.mine(owner))
-    }
-
-    fn renew(&mut self, owner: &Owner) -> Result<(), Failure> {
-        self.call(|store| store.renew(owner))
-    }
-
-    fn give_back(&mut self, owner: &Owner) -> Result<(), Failure> {
-        self.call(|store| store.give_back(owner))
-    }
-
-    fn release(&mut self, owner: &Owner) -> Result<(), Failure> {
-        self.call(|store| store.release(owner))
-    }
-
-    fn reconnect(&mut self) -> Result<(), Failure> {
-        self.call(SqliteStore::reconnect)
-    }
-
-    fn batch(&self) -> usize {
-        self.store.batch()
     }
 }
 
@@ -477,6 +379,40 @@ fn answer_of<T>(commit: &mut Commit<T>) -> Option<Result<T, CommitError>> {
     match std::pin::Pin::new(commit).poll(&mut context) {
         std::task::Poll::Ready(answer) => Some(answer),
         std::task::Poll::Pending => None,
+    }
+}
+
+#[test]
+fn what_a_jump_of_the_clock_has_brought_up_runs_within_seconds() {
+    let mut world = World::new();
+    // One is in the wheel, and one is not.
+    for (key, delay_ms) in [(0, 20_000), (1, 100_000)] {
+        world.carry_out(Step::Schedule { key, delay_ms });
+    }
+    world.carry_out(Step::Jump { ms: 200_000 });
+    for _ in 0..20 {
+        world.carry_out(Step::Advance { ms: 100 });
+    }
+    let mut keys: Vec<&str> = world.claimed.iter().map(Due::key).collect();
+    keys.sort_unstable();
+    assert_eq!(keys, ["key:0", "key:1"]);
+}
+
+#[test]
+fn what_the_wheel_has_no_room_for_is_not_late_by_a_scan() {
+    // In the window, and beyond it when it is scheduled.
+    for delay_ms in [5_000, 40_000] {
+        let mut world = World::new();
+        for key in 0..12 {
+            world.carry_out(Step::Schedule { key, delay_ms });
+        }
+        for _ in 0..=(delay_ms + 1_000) / 100 {
+            world.carry_out(Step::Advance { ms: 100 });
+            while !world.claimed.is_empty() {
+                world.carry_out(Step::Run(Outcome::Done));
+            }
+        }
+        assert_eq!(world.handed_out.len(), 12, "after {delay_ms} ms");
     }
 }
 
