@@ -120,7 +120,7 @@ impl Inbox {
         if state.commands.len() >= self.capacity {
             return Err(Refused::QueueFull { waiting: state.commands.len(), capacity: self.capacity });
         }
-        let bytes = payload_len(&command.op);
+        let bytes = command.op.payload_len();
         if state.bytes + bytes > Self::BYTES {
             return Err(Refused::BytesFull { waiting: state.bytes, capacity: Self::BYTES });
         }
@@ -134,7 +134,7 @@ impl Inbox {
     pub(crate) fn put_back(&self, commands: Vec<Command>) {
         let mut state = self.lock();
         for command in commands.into_iter().rev() {
-            state.bytes += payload_len(&command.op);
+            state.bytes += command.op.payload_len();
             state.commands.push_front(command);
         }
     }
@@ -184,7 +184,7 @@ impl Inbox {
         state.told = state.stopping;
         let taken = state.commands.len().min(commands);
         let commands: Vec<_> = state.commands.drain(..taken).collect();
-        state.bytes -= commands.iter().map(|command| payload_len(&command.op)).sum::<usize>();
+        state.bytes -= commands.iter().map(|command| command.op.payload_len()).sum::<usize>();
         Incoming {
             commands,
             due: std::mem::take(&mut state.due),
@@ -205,13 +205,6 @@ impl Inbox {
     /// No code of the user's runs under this lock.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn payload_len(op: &Op) -> usize {
-    match op {
-        Op::Schedule { payload, .. } => payload.len(),
-        _ => 0,
     }
 }
 

@@ -87,6 +87,12 @@ pub(crate) enum Op {
     },
 }
 
+impl Op {
+    pub(crate) fn payload_len(&self) -> usize {
+        if let Self::Schedule { payload, .. } = self { payload.len() } else { 0 }
+    }
+}
+
 /// The answers to an [`Op`], in the order of those.
 #[derive(Debug)]
 pub(crate) enum Answer {

@@ -28,18 +28,24 @@ const DIALECT: Dialect = Dialect {
     bytes: "BLOB",
     bool: "INTEGER",
     r#false: "0",
-    generations: "CREATE TABLE tourbillon_generations (last BIGINT NOT NULL); INSERT INTO tourbillon_generations VALUES (0);",
+    generations: "CREATE TABLE tourbillon_generations (last BIGINT NOT NULL);
+        INSERT INTO tourbillon_generations VALUES (0);",
 };
 
 pub(crate) struct SqliteStore {
-    connection: Connection,
+    database: Database,
     /// The last generation that was handed out. Only this process hands out any.
     generation: i64,
     sql: Sql,
-    synced: bool,
     checkpointer: Checkpointer,
     /// The lock on the file. It goes with the process.
     _lock: File,
+}
+
+/// The connection, and how it commits.
+struct Database {
+    connection: Connection,
+    synced: bool,
 }
 
 /// The statements. `{now}` is a function that asks the injected clock.
@@ -85,15 +91,19 @@ impl SqliteStore {
             orphans: fill(format!(
                 "UPDATE tourbillon_timeouts SET owner = ?1, running = 0 WHERE rowid IN (
                      SELECT rowid FROM tourbillon_timeouts
-                     WHERE owner IS NOT NULL AND owner <> ?1 AND {ABANDONED} AND handler IN (SELECT value FROM json_each(?2))
+                     WHERE owner IS NOT NULL AND owner <> ?1 AND {ABANDONED}
+                         AND handler IN (SELECT value FROM json_each(?2))
                      LIMIT ?3)
                  RETURNING key, due, generation, attempts, running"
             )),
         };
         let checkpointer = Checkpointer::start(path).map_err(refused)?;
-        Ok(Self { connection, generation, sql, synced: true, checkpointer, _lock: lock })
+        let database = Database { connection, synced: true };
+        Ok(Self { database, generation, sql, checkpointer, _lock: lock })
     }
+}
 
+impl Database {
     /// Begins a transaction that its commit syncs, or does not.
     fn begin(&mut self, synced: bool) -> rusqlite::Result<Transaction<'_>> {
         if self.synced != synced {
@@ -164,91 +174,93 @@ fn migrate(connection: &Connection) -> rusqlite::Result<Result<(), OpenError>> {
 impl Store for SqliteStore {
     fn commit(&mut self, owner: &Owner, ops: &[Op], lease: bool) -> Result<Vec<Answer>, Failure> {
         let before = self.generation;
-        let mut generation = before;
-        let (cancel, reset) = (self.sql.cancel.clone(), self.sql.reset.clone());
-        let answers = self.transact(true, |transaction| {
+        let answers = self.database.transact(true, |transaction| {
             if lease {
                 renew(transaction, owner)?;
             }
-            let mut batch = Batch { transaction, owner, generation: &mut generation, cancel: &cancel, reset: &reset };
+            // Also after a failure: a generation that may be on disk is not handed out again.
+            let generation = &mut self.generation;
+            let mut batch = Batch { transaction, owner, generation, cancel: &self.sql.cancel, reset: &self.sql.reset };
             let answers = ops.iter().map(|op| batch.carry_out(op)).collect::<Result<_, _>>()?;
-            if generation != before {
-                transaction.prepare_cached("UPDATE tourbillon_generations SET last = ?1")?.execute([generation])?;
+            if self.generation != before {
+                transaction
+                    .prepare_cached("UPDATE tourbillon_generations SET last = ?1")?
+                    .execute([self.generation])?;
             }
             Ok(answers)
         });
-        // Also after a failure: a generation that may be on disk is not handed out again.
-        self.generation = generation;
-        let payloads: usize =
-            ops.iter().map(|op| if let Op::Schedule { payload, .. } = op { payload.len() } else { 0 }).sum();
-        self.checkpointer.committed(ops.len() + payloads / BYTES_OF_ONE, &self.connection);
+        let payloads: usize = ops.iter().map(Op::payload_len).sum();
+        self.checkpointer.committed(ops.len() + payloads / BYTES_OF_ONE, &self.database.connection);
         answers
     }
 
     fn claim(&mut self, owner: &Owner, claims: &[Claim]) -> Result<Vec<Claimed>, Failure> {
-        self.transact(false, |transaction| {
-            let mut statement = transaction.prepare_cached(
-                "UPDATE tourbillon_timeouts SET running = 1, attempts = ?3 + 1
+        self.database
+            .transact(false, |transaction| {
+                let mut statement = transaction.prepare_cached(
+                    "UPDATE tourbillon_timeouts SET running = 1, attempts = ?3 + 1
                  WHERE key = ?1 AND generation = ?2 AND owner = ?4
                      AND (attempts = ?3 AND NOT running OR attempts = ?3 + 1 AND running)
                  RETURNING due, handler, payload, tourbillon_now()",
-            )?;
-            let mut claimed = Vec::with_capacity(claims.len());
-            for claim in claims {
-                let row = statement
-                    .query_row(params![claim.key, claim.generation, claim.attempts, owner.id], |row| {
-                        Ok(Claimed {
-                            key: Arc::clone(&claim.key),
-                            generation: claim.generation,
-                            attempt: claim.attempts + 1,
-                            due: Micros(row.get(0)?),
-                            handler: row.get(1)?,
-                            payload: row.get::<_, Vec<u8>>(2)?.into(),
-                            claimed_at: Micros(row.get(3)?),
+                )?;
+                let mut claimed = Vec::with_capacity(claims.len());
+                for claim in claims {
+                    let row = statement
+                        .query_row(params![claim.key, claim.generation, claim.attempts, owner.id], |row| {
+                            Ok(Claimed {
+                                key: Arc::clone(&claim.key),
+                                generation: claim.generation,
+                                attempt: claim.attempts + 1,
+                                due: Micros(row.get(0)?),
+                                handler: row.get(1)?,
+                                payload: row.get::<_, Vec<u8>>(2)?.into(),
+                                claimed_at: Micros(row.get(3)?),
+                            })
                         })
-                    })
-                    .optional()?;
-                claimed.extend(row);
-            }
-            Ok(claimed)
-        })
-        .inspect(|claimed: &Vec<Claimed>| self.checkpointer.committed(claimed.len(), &self.connection))
+                        .optional()?;
+                    claimed.extend(row);
+                }
+                Ok(claimed)
+            })
+            .inspect(|claimed: &Vec<Claimed>| self.checkpointer.committed(claimed.len(), &self.database.connection))
     }
 
     fn scan(&mut self, owner: &Owner, scan: &Scan) -> Result<Vec<Taken>, Failure> {
-        let orphans = self.sql.orphans.clone();
         let handlers = json_array(&owner.handlers);
-        self.transact(false, |transaction| {
-            let mut taken = Vec::new();
-            let mut take = transaction.prepare_cached(
-                "UPDATE tourbillon_timeouts SET owner = ?1, running = 0 WHERE rowid IN (
+        self.database
+            .transact(false, |transaction| {
+                let mut taken = Vec::new();
+                let mut take = transaction.prepare_cached(
+                    "UPDATE tourbillon_timeouts SET owner = ?1, running = 0 WHERE rowid IN (
                      SELECT rowid FROM tourbillon_timeouts
                      WHERE owner IS NULL AND due >= ?4 AND due < ?5
                          AND handler IN (SELECT value FROM json_each(?2))
                      ORDER BY due LIMIT ?3)
                  RETURNING key, due, generation, attempts, running",
-            )?;
-            let before = scan.overdue_before.0;
-            for (limit, from, until) in [(scan.overdue_limit, i64::MIN, before), (scan.limit, before, scan.horizon.0)] {
-                let rows = take.query_map(params![owner.id, handlers, limit, from, until], taken_row)?;
-                for row in rows {
+                )?;
+                let before = scan.overdue_before.0;
+                for (limit, from, until) in
+                    [(scan.overdue_limit, i64::MIN, before), (scan.limit, before, scan.horizon.0)]
+                {
+                    let rows = take.query_map(params![owner.id, handlers, limit, from, until], taken_row)?;
+                    for row in rows {
+                        taken.push(row?);
+                    }
+                }
+                let mut orphans = transaction.prepare_cached(&self.sql.orphans)?;
+                for row in orphans.query_map(params![owner.id, handlers, scan.limit], taken_row)? {
                     taken.push(row?);
                 }
-            }
-            let mut orphans = transaction.prepare_cached(&orphans)?;
-            for row in orphans.query_map(params![owner.id, handlers, scan.limit], taken_row)? {
-                taken.push(row?);
-            }
-            if !taken.is_empty() {
-                renew(transaction, owner)?;
-            }
-            Ok(taken)
-        })
-        .inspect(|taken: &Vec<Taken>| self.checkpointer.committed(taken.len(), &self.connection))
+                if !taken.is_empty() {
+                    renew(transaction, owner)?;
+                }
+                Ok(taken)
+            })
+            .inspect(|taken: &Vec<Taken>| self.checkpointer.committed(taken.len(), &self.database.connection))
     }
 
     fn mine(&mut self, owner: &Owner) -> Result<Vec<Taken>, Failure> {
-        self.transact(false, |transaction| {
+        self.database.transact(false, |transaction| {
             transaction
                 .prepare_cached(
                     "SELECT key, due, generation, attempts, running FROM tourbillon_timeouts WHERE owner = ?1",
@@ -259,11 +271,11 @@ impl Store for SqliteStore {
     }
 
     fn renew(&mut self, owner: &Owner) -> Result<(), Failure> {
-        self.transact(false, |transaction| renew(transaction, owner))
+        self.database.transact(false, |transaction| renew(transaction, owner))
     }
 
     fn give_back(&mut self, owner: &Owner) -> Result<(), Failure> {
-        self.transact(false, |transaction| {
+        self.database.transact(false, |transaction| {
             transaction
                 .prepare_cached("UPDATE tourbillon_timeouts SET owner = NULL WHERE owner = ?1 AND NOT running")?
                 .execute([owner.id])?;
@@ -272,7 +284,7 @@ impl Store for SqliteStore {
     }
 
     fn release(&mut self, owner: &Owner) -> Result<(), Failure> {
-        self.transact(true, |transaction| {
+        self.database.transact(true, |transaction| {
             transaction
                 .prepare_cached("UPDATE tourbillon_owners SET lease_until = 0 WHERE owner = ?1")?
                 .execute([owner.id])?;
@@ -282,11 +294,11 @@ impl Store for SqliteStore {
 
     fn reconnect(&mut self) -> Result<(), Failure> {
         // The file is still open. A statement tells whether it can be read.
-        self.connection.query_row("SELECT last FROM tourbillon_generations", [], |_| Ok(())).map_err(refused)
+        self.database.connection.query_row("SELECT last FROM tourbillon_generations", [], |_| Ok(())).map_err(refused)
     }
 
     fn set_clock(&mut self, clock: Arc<dyn WallClock>) -> Result<(), Failure> {
-        go_by(&self.connection, clock).map_err(refused)
+        go_by(&self.database.connection, clock).map_err(refused)
     }
 
     fn batch(&self) -> usize {
