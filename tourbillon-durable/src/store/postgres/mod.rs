@@ -127,25 +127,20 @@ impl Store for PostgresStore {
     fn commit(&mut self, owner: &Owner, ops: &[Op], lease: bool) -> Result<Vec<Answer>, Failure> {
         let segments = segments(ops);
         let Connection { client, statements } = &mut self.synced;
-        for attempt in 1.. {
-            let committed = if let [segment] = &segments[..]
+        let answers = until_out_of_the_way(client, |client| {
+            let mut answers: Answers = ops.iter().map(|_| None).collect();
+            if let [segment] = &segments[..]
                 && !lease
                 && segment.is_one_statement()
             {
                 // It is a transaction by itself.
-                carry_out(client, statements, owner, ops, segment)
+                carry_out(client, statements, owner, ops, segment, &mut answers)?;
             } else {
-                commit_together(client, statements, owner, ops, &segments, lease)
-            };
-            match committed {
-                Ok(answers) => {
-                    return Ok(answers.into_iter().map(|answer| answer.expect("each is answered")).collect());
-                }
-                Err(error) if attempt < TRIES && was_in_the_way(&error) => {}
-                Err(error) => return Err(failure(client, &error)),
+                commit_together(client, statements, owner, ops, &segments, lease, &mut answers)?;
             }
-        }
-        unreachable!("the last attempt returns")
+            Ok(answers)
+        })?;
+        Ok(answers.into_iter().map(|answer| answer.expect("each is answered")).collect())
     }
 
     fn claim(&mut self, owner: &Owner, claims: &[Claim]) -> Result<Vec<Claimed>, Failure> {
@@ -241,14 +236,22 @@ impl Connection {
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, Failure> {
         let statement = statement(&self.statements);
-        for attempt in 1.. {
-            match self.client.query(statement, params) {
-                Ok(rows) => return Ok(rows),
-                Err(error) if attempt < TRIES && was_in_the_way(&error) => {}
-                Err(error) => return Err(failure(&self.client, &error)),
-            }
+        until_out_of_the_way(&mut self.client, |client| client.query(statement, params))
+    }
+}
+
+/// Does `work`, which is one transaction, again if another process was in its way.
+fn until_out_of_the_way<T>(
+    client: &mut Client,
+    mut work: impl FnMut(&mut Client) -> Result<T, postgres::Error>,
+) -> Result<T, Failure> {
+    let mut tries = 1;
+    loop {
+        match work(client) {
+            Ok(done) => return Ok(done),
+            Err(error) if tries < TRIES && was_in_the_way(&error) => tries += 1,
+            Err(error) => return Err(failure(client, &error)),
         }
-        unreachable!("the last attempt returns")
     }
 }
 
@@ -259,7 +262,8 @@ fn commit_together(
     ops: &[Op],
     segments: &[Segment],
     lease: bool,
-) -> Result<Answers, postgres::Error> {
+    answers: &mut Answers,
+) -> Result<(), postgres::Error> {
     let mut transaction = client.transaction()?;
     if lease {
         transaction.execute(&statements.renew, &[&owner.id, &whole_micros(owner.lease)])?;
@@ -267,16 +271,10 @@ fn commit_together(
     // Processes that lock rows in one order do not lock each other out. The server takes a second
     // to notice that they did.
     transaction.execute(&statements.lock, &[&locked_keys(ops)])?;
-    let mut answers: Answers = ops.iter().map(|_| None).collect();
     for segment in segments {
-        for (all, one) in answers.iter_mut().zip(carry_out(&mut transaction, statements, owner, ops, segment)?) {
-            if one.is_some() {
-                *all = one;
-            }
-        }
+        carry_out(&mut transaction, statements, owner, ops, segment, answers)?;
     }
-    transaction.commit()?;
-    Ok(answers)
+    transaction.commit()
 }
 
 fn taken_row(row: &Row) -> Taken {

@@ -13,28 +13,29 @@ use crate::store::{Answer, Moved, Op, Owner, Token};
 /// By their places in the batch.
 pub(super) type Answers = Vec<Option<Answer>>;
 
-/// Carries out one segment, and returns the answers to its operations.
+/// Carries out one segment, and puts in the answers to its operations.
 pub(super) fn carry_out(
     client: &mut impl GenericClient,
     statements: &Statements,
     owner: &Owner,
     ops: &[Op],
     segment: &Segment,
-) -> Result<Answers, postgres::Error> {
-    let mut answers: Answers = ops.iter().map(|_| None).collect();
-    let mut run = Run { client, statements, owner, ops, answers: &mut answers };
-    run.schedules(segment.of(Kind::Schedule))?;
-    run.resets(segment.of(Kind::Reset))?;
-    run.cancels(segment.of(Kind::Cancel))?;
-    run.gets(segment.of(Kind::Get))?;
-    run.tokens(segment.of(Kind::Complete), &statements.complete)?;
-    run.retries(segment.of(Kind::Retry))?;
-    run.tokens(segment.of(Kind::Bury), &statements.bury)?;
-    run.tokens(segment.of(Kind::Unclaim), &statements.unclaim)?;
-    for &index in &segment.others {
-        run.other(index)?;
+    answers: &mut Answers,
+) -> Result<(), postgres::Error> {
+    let mut run = Run { client, statements, owner, ops, answers };
+    for (kind, indexes) in segment.kinds() {
+        match kind {
+            Kind::Schedule => run.schedules(indexes)?,
+            Kind::Reset => run.resets(indexes)?,
+            Kind::Cancel => run.cancels(indexes)?,
+            Kind::Get => run.gets(indexes)?,
+            Kind::Complete => run.tokens(indexes, &statements.complete)?,
+            Kind::Retry => run.retries(indexes)?,
+            Kind::Bury => run.tokens(indexes, &statements.bury)?,
+            Kind::Unclaim => run.tokens(indexes, &statements.unclaim)?,
+        }
     }
-    Ok(answers)
+    segment.others.iter().try_for_each(|&index| run.other(index))
 }
 
 /// A segment under way.
@@ -48,9 +49,6 @@ struct Run<'a, C> {
 
 impl<C: GenericClient> Run<'_, C> {
     fn schedules(&mut self, indexes: &[usize]) -> Result<(), postgres::Error> {
-        if indexes.is_empty() {
-            return Ok(());
-        }
         let (mut keys, mut dues, mut handlers, mut payloads, mut mine) = (vec![], vec![], vec![], vec![], vec![]);
         for &index in indexes {
             let Op::Schedule { key, due, handler, payload, owned } = &self.ops[index] else { continue };
@@ -72,9 +70,6 @@ impl<C: GenericClient> Run<'_, C> {
     }
 
     fn resets(&mut self, indexes: &[usize]) -> Result<(), postgres::Error> {
-        if indexes.is_empty() {
-            return Ok(());
-        }
         let (mut keys, mut dues, mut mine) = (vec![], vec![], vec![]);
         for &index in indexes {
             let Op::Reset { key, due, owned } = &self.ops[index] else { continue };
@@ -93,9 +88,6 @@ impl<C: GenericClient> Run<'_, C> {
     }
 
     fn cancels(&mut self, indexes: &[usize]) -> Result<(), postgres::Error> {
-        if indexes.is_empty() {
-            return Ok(());
-        }
         let keys: Vec<&str> = indexes.iter().map(|&index| key(&self.ops[index])).collect();
         let rows = self.client.query(&self.statements.cancel, &[&keys])?;
         self.done(indexes, &rows);
@@ -103,9 +95,6 @@ impl<C: GenericClient> Run<'_, C> {
     }
 
     fn gets(&mut self, indexes: &[usize]) -> Result<(), postgres::Error> {
-        if indexes.is_empty() {
-            return Ok(());
-        }
         let keys: Vec<&str> = indexes.iter().map(|&index| key(&self.ops[index])).collect();
         let rows = self.client.query(&self.statements.get, &[&keys])?;
         let mut found: HashMap<&str, Pending> = rows
@@ -129,9 +118,6 @@ impl<C: GenericClient> Run<'_, C> {
     }
 
     fn tokens(&mut self, indexes: &[usize], statement: &Statement) -> Result<(), postgres::Error> {
-        if indexes.is_empty() {
-            return Ok(());
-        }
         let (keys, generations, attempts) = token_arrays(self.ops, indexes);
         let rows = self.client.query(statement, &[&keys, &generations, &attempts, &self.owner.id])?;
         self.done(indexes, &rows);
@@ -139,9 +125,6 @@ impl<C: GenericClient> Run<'_, C> {
     }
 
     fn retries(&mut self, indexes: &[usize]) -> Result<(), postgres::Error> {
-        if indexes.is_empty() {
-            return Ok(());
-        }
         let (keys, generations, attempts) = token_arrays(self.ops, indexes);
         let (mut dues, mut mine) = (vec![], vec![]);
         for &index in indexes {

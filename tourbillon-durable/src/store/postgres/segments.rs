@@ -8,7 +8,7 @@ use crate::store::Op;
 /// keys.
 #[derive(Default)]
 pub(super) struct Segment {
-    kinds: [Vec<usize>; 8],
+    kinds: [Vec<usize>; KINDS.len()],
     pub(super) others: Vec<usize>,
 }
 
@@ -25,6 +25,10 @@ pub(super) enum Kind {
     Unclaim,
 }
 
+/// In their order as places.
+const KINDS: [Kind; 8] =
+    [Kind::Schedule, Kind::Reset, Kind::Cancel, Kind::Get, Kind::Complete, Kind::Retry, Kind::Bury, Kind::Unclaim];
+
 impl Segment {
     /// Whether one statement writes it, and locks its rows in the order of their keys. An update
     /// joins, and so locks many rows in any order.
@@ -34,7 +38,12 @@ impl Segment {
         self.others.is_empty() && (many == 1 || many == in_order(Kind::Schedule) || many == in_order(Kind::Get))
     }
 
-    pub(super) fn of(&self, kind: Kind) -> &[usize] {
+    /// The kinds that it has, each with the places of its operations.
+    pub(super) fn kinds(&self) -> impl Iterator<Item = (Kind, &[usize])> {
+        KINDS.into_iter().map(|kind| (kind, self.of(kind))).filter(|(_, indexes)| !indexes.is_empty())
+    }
+
+    fn of(&self, kind: Kind) -> &[usize] {
         &self.kinds[kind as usize]
     }
 }
