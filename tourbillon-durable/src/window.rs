@@ -92,10 +92,7 @@ impl Window {
         };
         if held.at > now {
             let (armed, delay) = (Arc::clone(&held.armed), held.at.since(now));
-            let timeout = self.arm(&armed, delay);
-            if let Some(held) = self.held.get_mut(&armed.key) {
-                held.timeout = timeout;
-            }
+            self.arm_again(&armed, delay);
             return CameUp::Early;
         }
         CameUp::Due(Claim { key: Arc::clone(&armed.key), generation: armed.generation, attempts: held.attempts })
@@ -123,10 +120,7 @@ impl Window {
             .map(|held| (Arc::clone(&held.armed), held.at.since(now)))
             .collect();
         for (armed, delay) in refused {
-            let timeout = self.arm(&armed, delay);
-            if let Some(held) = self.held.get_mut(&armed.key) {
-                held.timeout = timeout;
-            }
+            self.arm_again(&armed, delay);
         }
     }
 
@@ -134,6 +128,14 @@ impl Window {
     pub(crate) fn clear(&mut self) {
         for (_, held) in self.held.drain() {
             held.timeout.map(Timeout::cancel_owned);
+        }
+    }
+
+    /// Arms one that is held.
+    fn arm_again(&mut self, armed: &Arc<Armed>, delay: Duration) {
+        let timeout = self.arm(armed, delay);
+        if let Some(held) = self.held.get_mut(&armed.key) {
+            held.timeout = timeout;
         }
     }
 
