@@ -262,7 +262,8 @@ impl History {
         let answered = self.ops.iter().filter(|op| op.answer != Answer::Unknown).count();
         let finished = self.runs.iter().filter(|run| run.finished().is_some()).count();
         format!(
-            "{answered} calls answered, {} in flight at a kill or a lost connection, {} runs, of which {finished} finished",
+            "{answered} calls answered, {} in flight at a kill or a lost connection, {} runs, \
+             of which {finished} finished",
             self.ops.len() - answered,
             self.runs.len(),
         )
