@@ -8,8 +8,10 @@ use std::time::Duration;
 use tourbillon::Timer;
 
 use crate::clock::{SystemClock, WallClock};
+use crate::commit::Patience;
 use crate::due::{Due, Outcome};
-use crate::error::{OpenError, StartError};
+use crate::error::StartError;
+use crate::events::{Event, Events};
 use crate::handlers::{Handlers, Lease, Runners, Surroundings};
 use crate::inbox::Inbox;
 use crate::stats::Counters;
@@ -43,7 +45,7 @@ use crate::writer::{Limits, Parts, Writer};
 /// # }
 /// ```
 pub struct Builder {
-    store: Opened,
+    store: Box<dyn Store>,
     handlers: Handlers,
     /// The first name that was refused.
     refused_name: Option<String>,
@@ -54,79 +56,15 @@ pub struct Builder {
     max_attempts: u32,
     queue_capacity: usize,
     overdue_per_second: u32,
+    commit_timeout: Duration,
+    events: Events,
     wall: Arc<dyn WallClock>,
 }
 
-/// A store that no writer has yet.
-struct Opened(Option<Box<dyn Store>>);
-
-impl Drop for Opened {
-    /// Closes it on a thread of its own: a PostgreSQL client waits by a runtime, which an async
-    /// caller's thread would refuse with a panic.
-    fn drop(&mut self) {
-        let Some(store) = self.0.take() else { return };
-        thread::scope(|scope| drop(scope.spawn(|| drop(store))));
-    }
-}
-
-impl DurableTimer {
-    /// Opens a store, makes or migrates its tables, and returns the options.
-    ///
-    /// `location` is the path of an SQLite file, which is made if it is not there, or the URL of a
-    /// PostgreSQL database: `postgres://user:password@host:port/database`. The connection to
-    /// PostgreSQL is not encrypted; see [`connect`](Self::connect) for one that is. Blocks.
-    ///
-    /// A file belongs to one process, and a lock on the file `<path>-lock` beside it says so. That
-    /// file stays, and means nothing without a lock. Any number of processes share a database.
-    ///
-    /// # Errors
-    ///
-    /// [`OpenError::InUse`] if the file belongs to somebody, [`OpenError::NewerSchema`] if a later
-    /// version of this crate has written it, and [`OpenError::Store`] for all that the store says.
-    pub fn open(location: &str) -> Result<Builder, OpenError> {
-        if location.starts_with("postgres://") || location.starts_with("postgresql://") {
-            return open_postgres(location);
-        }
-        // Not a path, and with a password in it perhaps.
-        if location.contains("://") {
-            return Err(OpenError::Store {
-                location: without_password(location),
-                reason: "a URL begins with postgres:// or postgresql://, and all else is the path of a file".to_owned(),
-            });
-        }
-        if location.is_empty() || location.starts_with(':') || location.starts_with("file:") {
-            return Err(OpenError::Store {
-                location: format!("{location:?}"),
-                reason: "it is no path of a file: SQLite would keep it in memory, or unlocked".to_owned(),
-            });
-        }
-        open_sqlite(location)
-    }
-
-    /// Opens a PostgreSQL database by a function that connects to it: with TLS, for example. With
-    /// the feature `postgres`.
-    ///
-    /// It is called for two connections now, and again whenever one was lost. Let it set timeouts
-    /// for the connect, for what TCP has sent (`tcp_user_timeout`) and for silence (`keepalives`),
-    /// as `open` does: a server that goes without a word would else hold everything up, and a
-    /// [`stop`](Self::stop) too.
-    ///
-    /// # Errors
-    ///
-    /// As [`open`](Self::open).
-    #[cfg(feature = "postgres")]
-    pub fn connect(
-        connect: impl FnMut() -> Result<postgres::Client, postgres::Error> + Send + 'static,
-    ) -> Result<Builder, OpenError> {
-        let store = crate::store::postgres::PostgresStore::open("PostgreSQL", Box::new(connect))?;
-        Ok(Builder::new(Box::new(store)))
-    }
-}
-
 impl Builder {
-    fn new(store: Box<dyn Store>) -> Self {
+    pub(crate) fn new(store: Box<dyn Store>) -> Self {
         Self {
-            store: Opened(Some(store)),
+            store,
             handlers: Handlers::default(),
             refused_name: None,
             threads: 8,
@@ -136,12 +74,14 @@ impl Builder {
             max_attempts: 20,
             queue_capacity: 100_000,
             overdue_per_second: 5_000,
+            commit_timeout: Duration::from_secs(5),
+            events: Events::default(),
             wall: Arc::new(SystemClock),
         }
     }
 
-    /// Runs `handler` for each timeout that was scheduled with this `name`, on one of the
-    /// [`threads`](Self::threads). It may block.
+    /// Runs `handler` for each timeout that was scheduled with this `name`, on one of its
+    /// [`threads`](Self::threads). It may block: other handlers have threads of their own.
     ///
     /// A timeout may run more than once: after a crash, and after a lease has ended. So a handler
     /// does what may be done twice, or passes its fencing token on: see [`Due`].
@@ -172,7 +112,10 @@ impl Builder {
         self
     }
 
-    /// How many threads run handlers. By default 8.
+    /// How many runs of one handler may go on at the same time, each on a thread. By default 8.
+    ///
+    /// Each handler has its own threads, so a slow one holds up no other. They start when they are
+    /// first needed.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
@@ -208,8 +151,12 @@ impl Builder {
         self
     }
 
-    /// How many times a timeout is tried before it becomes a dead letter. By default 20. A process
-    /// that dies in a run has tried.
+    /// How many runs of a timeout may fail before it becomes a dead letter. By default 20. A run
+    /// fails if it panics, or answers that it wants a retry.
+    ///
+    /// A run that ends its process has failed as well. Of all that a process had claimed when it
+    /// died, nobody knows which one that was. So these are run one at a time by the next process,
+    /// and only one that was alone when a process died has failed. The others run all the same.
     #[must_use]
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = attempts;
@@ -232,6 +179,34 @@ impl Builder {
         self
     }
 
+    /// How long a call waits for its answer at most. By default 5 s.
+    ///
+    /// The store may be away or full, or somebody may have locked it or a row. If the time ends
+    /// before the store was asked, the call is withdrawn:
+    /// [`CommitError::Failed`](crate::CommitError). If it ends in between, the write may be on
+    /// disk: [`CommitError::Unknown`](crate::CommitError).
+    #[must_use]
+    pub fn commit_timeout(mut self, limit: Duration) -> Self {
+        self.commit_timeout = limit;
+        self
+    }
+
+    /// Calls `hook` for what an operator should know: see [`Event`]. The writer calls it, and
+    /// everything waits for it meanwhile, so let it not block. Each panic of it is swallowed.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let builder = tourbillon_durable::DurableTimer::open("timeouts.db")?
+    ///     .on_event(|event| eprintln!("durable timeouts: {event}"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn on_event(mut self, hook: impl Fn(&Event<'_>) + Send + Sync + 'static) -> Self {
+        self.events = Events(Some(Arc::new(hook)));
+        self
+    }
+
     /// Goes by another wall clock than the system's: for tests.
     #[must_use]
     pub fn clock(mut self, clock: impl WallClock) -> Self {
@@ -251,25 +226,28 @@ impl Builder {
         let inbox = Arc::new(Inbox::new(self.queue_capacity));
         let handlers = Arc::new(self.handlers.clone());
         let counters = Arc::new(Counters::new());
+        let patience = Arc::new(Patience::new(timer.clone(), self.commit_timeout));
         let name = "tb-durable".to_owned();
-        let (spare, wall) = (Arc::clone(&inbox), Arc::clone(&self.wall));
-        let parts = self.parts(timer, &inbox, &handlers, &counters)?;
+        let wall = Arc::clone(&self.wall);
+        let parts = self.parts(timer, &inbox, &patience, &handlers, &counters)?;
         let writer = thread::Builder::new().name(name).spawn(move || Writer::new(parts).run())?;
-        Ok(DurableTimer::new(spare, handlers, counters, wall, writer))
+        Ok(DurableTimer::new(inbox, patience, handlers, counters, wall, writer))
     }
 
     fn parts(
         mut self,
         timer: &Timer,
         inbox: &Arc<Inbox>,
+        patience: &Arc<Patience>,
         handlers: &Arc<Handlers>,
         counters: &Arc<Counters>,
     ) -> Result<Parts, StartError> {
-        let store = self.store.0.as_mut().expect("only this takes it");
-        store.set_clock(Arc::clone(&self.wall)).map_err(|failure| StartError::Option {
-            option: "clock",
-            value: format!("refused with {failure:?}"),
-            right: "the store takes it once",
+        self.store.begin(Arc::clone(&self.wall), Arc::clone(&inbox.is_stopping)).map_err(|failure| {
+            StartError::Option {
+                option: "clock",
+                value: format!("refused with {failure:?}"),
+                right: "the store takes it once",
+            }
         })?;
         let lease = Arc::new(Lease::default());
         let surroundings = Surroundings {
@@ -278,10 +256,11 @@ impl Builder {
             wall: Arc::clone(&self.wall),
             counters: Arc::clone(counters),
         };
-        let runners = Runners::start(self.threads, &surroundings)?;
+        let runners = Runners::new(self.threads, surroundings);
         Ok(Parts {
-            store: self.store.0.take().expect("only this takes it"),
+            store: self.store,
             inbox: Arc::clone(inbox),
+            patience: Arc::clone(patience),
             window: Window::new(timer.clone(), Arc::clone(inbox), self.window_capacity),
             handlers: Arc::clone(handlers),
             runners,
@@ -290,8 +269,10 @@ impl Builder {
             wall: self.wall,
             timer: timer.clone(),
             counters: Arc::clone(counters),
+            events: self.events,
             limits: Limits {
                 window: self.window,
+                window_capacity: self.window_capacity,
                 max_attempts: self.max_attempts,
                 threads: self.threads,
                 // Enough for the shortest runs, and not so many that a crash repeats a crowd.
@@ -311,6 +292,9 @@ impl Builder {
         let option = |option, value: String, right| Err(StartError::Option { option, value, right });
         if let Some(name) = &self.refused_name {
             return option("handler", format!("{name:?}"), "a name has 1 to 255 bytes, and no control characters");
+        }
+        if self.commit_timeout < Duration::from_millis(1) {
+            return option("commit_timeout", format!("{:?}", self.commit_timeout), "1 ms or more");
         }
         if self.threads == 0 || self.threads > 4_096 {
             return option("threads", self.threads.to_string(), "1 to 4,096");
@@ -337,61 +321,6 @@ impl Builder {
     }
 }
 
-#[cfg(feature = "sqlite")]
-fn open_sqlite(path: &str) -> Result<Builder, OpenError> {
-    let store = crate::store::sqlite::SqliteStore::open(path.as_ref())?;
-    Ok(Builder::new(Box::new(store)))
-}
-
-#[cfg(not(feature = "sqlite"))]
-fn open_sqlite(path: &str) -> Result<Builder, OpenError> {
-    Err(OpenError::NoSuchStore { location: path.to_owned(), feature: "sqlite" })
-}
-
-#[cfg(feature = "postgres")]
-fn open_postgres(url: &str) -> Result<Builder, OpenError> {
-    let mut config: postgres::Config = url.parse().map_err(|error: postgres::Error| OpenError::Store {
-        location: without_password(url),
-        reason: error.to_string(),
-    })?;
-    give_up_on_silence(&mut config);
-    let store = crate::store::postgres::PostgresStore::open(
-        &without_password(url),
-        Box::new(move || config.connect(postgres::NoTls)),
-    )?;
-    Ok(Builder::new(Box::new(store)))
-}
-
-#[cfg(not(feature = "postgres"))]
-fn open_postgres(url: &str) -> Result<Builder, OpenError> {
-    Err(OpenError::NoSuchStore { location: without_password(url), feature: "postgres" })
-}
-
-/// A server whose machine has gone says nothing. Without this the system waits for it for a quarter
-/// of an hour, or for ever; nothing would be written, and a stop would not end.
-#[cfg(feature = "postgres")]
-fn give_up_on_silence(config: &mut postgres::Config) {
-    const SILENCE: Duration = Duration::from_secs(20);
-    if config.get_connect_timeout().is_none() {
-        config.connect_timeout(SILENCE / 4);
-    }
-    if config.get_tcp_user_timeout().is_none() {
-        config.tcp_user_timeout(SILENCE);
-    }
-    if config.get_keepalives_idle() == postgres::Config::new().get_keepalives_idle() {
-        config.keepalives_idle(SILENCE / 4).keepalives_interval(SILENCE / 4).keepalives_retries(3);
-    }
-}
-
-/// What may stand in a log: what is before a password, and between its place and the options. A
-/// password may hold an `@` or a `?` that is not escaped. Then too much goes.
-fn without_password(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
-    let place = if options.contains('@') { "" } else { place.rsplit_once('@').map_or(place, |(_, place)| place) };
-    format!("{scheme}://{place}")
-}
-
 impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
@@ -404,57 +333,5 @@ impl fmt::Debug for Builder {
             .field("queue_capacity", &self.queue_capacity)
             .field("overdue_per_second", &self.overdue_per_second)
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_password_is_in_an_error() {
-        for url in [
-            "postgres://app:secret@db:5432/app?password=secret",
-            "postgres://app:se@cret@db:5432/app",
-            "postgres://db:5432/app?user=app&password=secret",
-        ] {
-            assert_eq!(without_password(url), "postgres://db:5432/app");
-        }
-        for url in ["postgres://db/app?user=app&password=se@cret", "postgres://app:sec?ret@db:5432/app"] {
-            assert_eq!(without_password(url), "postgres://");
-        }
-    }
-
-    #[test]
-    #[cfg(feature = "postgres")]
-    fn a_silent_server_is_given_up_after_what_its_url_says_or_seconds() {
-        let configured = |options: &str| {
-            let mut config = format!("postgres://db/app{options}").parse().unwrap();
-            give_up_on_silence(&mut config);
-            config
-        };
-        let config = configured("");
-        let seconds = Duration::from_secs;
-        assert_eq!(
-            (config.get_connect_timeout(), config.get_tcp_user_timeout()),
-            (Some(&seconds(5)), Some(&seconds(20)))
-        );
-        assert_eq!((config.get_keepalives_idle(), config.get_keepalives_retries()), (seconds(5), Some(3)));
-        let config = configured("?connect_timeout=7&tcp_user_timeout=8&keepalives_idle=9");
-        assert_eq!(
-            (config.get_connect_timeout(), config.get_tcp_user_timeout()),
-            (Some(&seconds(7)), Some(&seconds(8)))
-        );
-        assert_eq!((config.get_keepalives_idle(), config.get_keepalives_retries()), (seconds(9), None));
-    }
-
-    #[test]
-    fn what_is_no_path_of_a_file_is_refused_without_its_password() {
-        for location in
-            ["mysql://app:secret@db/app", "Postgres://app:secret@db/app", "", ":memory:", "file:a?mode=memory"]
-        {
-            let error = DurableTimer::open(location).expect_err("no file would be kept").to_string();
-            assert!(!error.contains("secret") && error.contains("path of a file"), "{error}");
-        }
     }
 }

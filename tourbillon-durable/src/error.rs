@@ -10,8 +10,8 @@ use thiserror::Error;
 pub enum OpenError {
     /// Another process, or another `DurableTimer`, has the file open.
     #[error(
-        "{path} is open already, in this process or another, which has locked {path}-lock: a file \
-         has one owner; for several processes use PostgreSQL"
+        "{path} is open already, in this process or another, by this name or another: a file has one \
+         owner; for several processes use PostgreSQL"
     )]
     InUse {
         /// The file.
@@ -119,20 +119,28 @@ pub enum Refused {
     /// `stop` was called.
     #[error("the timers have been stopped")]
     Stopped,
+    /// This is a child that was forked from the process of the timers, and has none of their
+    /// threads.
+    #[error("this process was forked from that of the timers: open the store here, or use a thread")]
+    Forked,
 }
 
 /// Why an accepted call has no answer of the store.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CommitError {
-    /// The connection was lost while the write was under way: it may be on disk, or not. To write
-    /// it once more is safe: a key has one row.
-    #[error("the connection was lost, so the write may be on disk or not: {0}")]
+    /// The connection was lost, or the time ended, while the write was under way: it may be on
+    /// disk, or not. To write it once more is safe: a key has one row.
+    #[error("the write may be on disk or not: {0}")]
     Unknown(String),
-    /// The store has refused, and nothing of the call is on disk.
-    #[error("the store has refused: {0}")]
+    /// The store has refused, or was not ready in time. Nothing of the call is on disk, and never
+    /// will be.
+    #[error("nothing was written: {0}")]
     Failed(String),
     /// The timers were stopped first, and nothing of the call is on disk.
     #[error("the timers were stopped before the write")]
     Stopped,
+    /// This is a child that was forked from the process of the call. The answer comes there.
+    #[error("this process was forked from that of the call, and the answer comes there")]
+    Forked,
 }

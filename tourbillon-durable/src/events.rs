@@ -1,58 +1,142 @@
-//! What an operator should know. With the feature `tracing`.
+//! What an operator should know.
 
-#![cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "without `tracing` nobody is told"))]
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
-use crate::store::{Failure, Token};
+use crate::store::Token;
 
-macro_rules! event {
-    ($level:ident, $($rest:tt)*) => {
-        #[cfg(feature = "tracing")]
-        tracing::$level!(target: "tourbillon_durable", $($rest)*);
-    };
+/// Something that an operator should know, and that no call's answer says.
+/// [`Builder::on_event`](crate::Builder::on_event) hands it out. With the feature `tracing` it is
+/// also an event of that crate, with the target `tourbillon_durable`.
+///
+/// Its `Display` is one line for a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A handler has panicked. The timeout is tried again, or becomes a dead letter.
+    Panicked {
+        /// The key of the timeout.
+        key: &'a str,
+        /// Its generation.
+        generation: i64,
+        /// The number of the claim.
+        attempt: u32,
+    },
+    /// A timeout was given up, and is among the dead letters.
+    DeadLetter {
+        /// The key of the timeout.
+        key: &'a str,
+        /// Its generation.
+        generation: i64,
+        /// The number of the last claim.
+        attempt: u32,
+    },
+    /// A run has ended whose row is another process's by now, or was scheduled anew.
+    Stale {
+        /// The key of the timeout.
+        key: &'a str,
+        /// Its generation.
+        generation: i64,
+        /// The number of the claim.
+        attempt: u32,
+    },
+    /// The store can't read or write one row. It is left alone, and tried again after a while. The
+    /// others go on.
+    SetAside {
+        /// The row: its key, or where it is.
+        row: &'a str,
+        /// What the store has said.
+        reason: &'a str,
+    },
+    /// The wall clock has jumped, or the machine was suspended.
+    ClockJumped {
+        /// By so many microseconds.
+        micros: i64,
+    },
+    /// The store can't carry out anything now. It is asked again and again.
+    StoreFailed {
+        /// What it has said.
+        reason: &'a str,
+    },
+    /// The connection to the store is lost. It is made again.
+    Disconnected {
+        /// What was said.
+        reason: &'a str,
+    },
+    /// There is a connection again.
+    Reconnected,
+    /// The timers have stopped.
+    Stopped,
 }
 
-pub(crate) fn panicked(token: &Token) {
-    event!(error, key = &*token.key, generation = token.generation, attempt = token.attempt, "a handler has panicked");
-}
-
-pub(crate) fn dead_letter(token: &Token) {
-    event!(error, key = &*token.key, generation = token.generation, attempt = token.attempt, "a timeout was given up");
-}
-
-pub(crate) fn stale(token: &Token) {
-    event!(
-        warn,
-        key = &*token.key,
-        generation = token.generation,
-        attempt = token.attempt,
-        "a run has ended whose row is not its own any more"
-    );
-}
-
-pub(crate) fn clock_jumped(micros: i64) {
-    event!(warn, micros, "the wall clock has jumped");
-}
-
-pub(crate) fn store_failed(failure: &Failure) {
-    match failure {
-        Failure::Refused(reason) => {
-            event!(error, reason, "the store has refused");
-        }
-        Failure::Lost(reason) => {
-            event!(error, reason, "the connection to the store is lost");
+impl fmt::Display for Event<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Panicked { key, generation, attempt } => {
+                write!(f, "a handler has panicked: {key} (generation {generation}, attempt {attempt})")
+            }
+            Self::DeadLetter { key, generation, attempt } => {
+                write!(f, "a timeout was given up: {key} (generation {generation}, attempt {attempt})")
+            }
+            Self::Stale { key, generation, attempt } => write!(
+                f,
+                "a run has ended whose row is not its own any more: {key} (generation {generation}, attempt {attempt})"
+            ),
+            Self::SetAside { row, reason } => write!(f, "a row was set aside: {row}: {reason}"),
+            Self::ClockJumped { micros } => write!(f, "the wall clock has jumped by {micros} us"),
+            Self::StoreFailed { reason } => write!(f, "the store has refused: {reason}"),
+            Self::Disconnected { reason } => write!(f, "the connection to the store is lost: {reason}"),
+            Self::Reconnected => f.write_str("connected to the store again"),
+            Self::Stopped => f.write_str("stopped"),
         }
     }
 }
 
-pub(crate) fn reconnected() {
-    event!(info, "connected to the store again");
+type Hook = dyn Fn(&Event<'_>) + Send + Sync;
+
+/// Whom to tell.
+#[derive(Clone, Default)]
+pub(crate) struct Events(pub(crate) Option<Arc<Hook>>);
+
+impl Events {
+    pub(crate) fn tell(&self, event: Event<'_>) {
+        trace(event);
+        if let Some(hook) = &self.0 {
+            // A panic of the user's hook ends no writer.
+            _ = catch_unwind(AssertUnwindSafe(|| hook(&event)));
+        }
+    }
+
+    pub(crate) fn panicked(&self, Token { key, generation, attempt }: &Token) {
+        self.tell(Event::Panicked { key, generation: *generation, attempt: *attempt });
+    }
+
+    pub(crate) fn dead_letter(&self, Token { key, generation, attempt }: &Token) {
+        self.tell(Event::DeadLetter { key, generation: *generation, attempt: *attempt });
+    }
+
+    pub(crate) fn stale(&self, Token { key, generation, attempt }: &Token) {
+        self.tell(Event::Stale { key, generation: *generation, attempt: *attempt });
+    }
 }
 
-pub(crate) fn stopped(failure: Option<Failure>) {
-    match failure {
-        None => {
-            event!(debug, "stopped");
+#[cfg(not(feature = "tracing"))]
+fn trace(_event: Event<'_>) {}
+
+#[cfg(feature = "tracing")]
+fn trace(event: Event<'_>) {
+    match event {
+        Event::Panicked { .. } | Event::DeadLetter { .. } | Event::SetAside { .. } => {
+            tracing::error!(target: "tourbillon_durable", "{event}");
         }
-        Some(failure) => store_failed(&failure),
+        Event::StoreFailed { .. } | Event::Disconnected { .. } => {
+            tracing::error!(target: "tourbillon_durable", "{event}");
+        }
+        Event::Stale { .. } | Event::ClockJumped { .. } => {
+            tracing::warn!(target: "tourbillon_durable", "{event}");
+        }
+        Event::Reconnected => tracing::info!(target: "tourbillon_durable", "{event}"),
+        Event::Stopped => tracing::debug!(target: "tourbillon_durable", "{event}"),
     }
 }

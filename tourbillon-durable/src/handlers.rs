@@ -107,11 +107,22 @@ pub(crate) struct Run {
     pub(crate) due: Due,
 }
 
-/// The threads that run handlers.
+/// The threads that run handlers. Each handler has its own, so none waits for another's.
 pub(crate) struct Runners {
-    sender: Option<Sender<Run>>,
-    threads: Vec<JoinHandle<()>>,
+    pools: HashMap<Arc<str>, Pool>,
+    /// The most of one handler.
+    threads: usize,
+    surroundings: Surroundings,
     abandoned: Arc<AtomicBool>,
+    #[cfg(all(test, feature = "sqlite"))]
+    by_hand: Option<Sender<Run>>,
+}
+
+/// The threads of one handler. They start when they are first needed.
+struct Pool {
+    sender: Sender<Run>,
+    receiver: Receiver<Run>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 /// What a thread that runs handlers needs.
@@ -133,33 +144,42 @@ pub(crate) fn is_runner() -> bool {
 }
 
 impl Runners {
-    pub(crate) fn start(count: usize, surroundings: &Surroundings) -> io::Result<Self> {
-        let (sender, receiver) = crossbeam_channel::unbounded();
-        let abandoned = Arc::new(AtomicBool::new(false));
-        let mut runners = Self { sender: Some(sender), threads: Vec::with_capacity(count), abandoned };
-        for index in 0..count {
-            let (receiver, surroundings) = (receiver.clone(), surroundings.clone());
-            let abandoned = Arc::clone(&runners.abandoned);
-            let thread = thread::Builder::new()
-                .name(format!("tb-durable-{index}"))
-                .spawn(move || carry_out(&receiver, &surroundings, &abandoned))?;
-            runners.threads.push(thread);
+    pub(crate) fn new(threads: usize, surroundings: Surroundings) -> Self {
+        Self {
+            pools: HashMap::new(),
+            threads,
+            surroundings,
+            abandoned: Arc::default(),
+            #[cfg(all(test, feature = "sqlite"))]
+            by_hand: None,
         }
-        Ok(runners)
     }
 
     /// No threads: the test gets what is to run.
     #[cfg(all(test, feature = "sqlite"))]
-    pub(crate) fn by_hand() -> (Self, Receiver<Run>) {
+    pub(crate) fn by_hand(surroundings: Surroundings) -> (Self, Receiver<Run>) {
         let (sender, receiver) = crossbeam_channel::unbounded();
-        (Self { sender: Some(sender), threads: Vec::new(), abandoned: Arc::default() }, receiver)
+        let mut runners = Self::new(1, surroundings);
+        runners.by_hand = Some(sender);
+        (runners, receiver)
     }
 
-    pub(crate) fn run(&self, run: Run) {
-        if let Some(sender) = &self.sender {
-            // The threads hold the other end until this one is dropped.
-            sender.send(run).expect("somebody runs it");
+    /// Has a timeout of the handler `name` run, of which `under_way` have not ended, with this one.
+    pub(crate) fn run(&mut self, name: &Arc<str>, under_way: usize, run: Run) {
+        #[cfg(all(test, feature = "sqlite"))]
+        if let Some(by_hand) = &self.by_hand {
+            return by_hand.send(run).expect("the test has the other end");
         }
+        let pool = self.pools.entry(Arc::clone(name)).or_insert_with(Pool::new);
+        if pool.threads.len() < under_way.min(self.threads) {
+            // Without a thread more it waits for one that there is.
+            _ = pool.grow(name, &self.surroundings, &self.abandoned);
+        }
+        if pool.threads.is_empty() {
+            let token = Token::of(&run.due);
+            return self.surroundings.inbox.push_ended(Ended { token, end: End::NotBegun, took: Duration::ZERO });
+        }
+        pool.sender.send(run).expect("the pool has the other end");
     }
 
     /// Begins no more runs. Those that wait end as not begun.
@@ -169,12 +189,30 @@ impl Runners {
     }
 }
 
+impl Pool {
+    fn new() -> Self {
+        let (sender, receiver) = crossbeam_channel::unbounded();
+        Self { sender, receiver, threads: Vec::new() }
+    }
+
+    fn grow(&mut self, name: &str, surroundings: &Surroundings, abandoned: &Arc<AtomicBool>) -> io::Result<()> {
+        let (receiver, surroundings) = (self.receiver.clone(), surroundings.clone());
+        let abandoned = Arc::clone(abandoned);
+        let thread = thread::Builder::new()
+            .name(format!("tb-{name}"))
+            .spawn(move || carry_out(&receiver, &surroundings, &abandoned))?;
+        self.threads.push(thread);
+        Ok(())
+    }
+}
+
 impl Drop for Runners {
     fn drop(&mut self) {
         self.abandon();
-        self.sender = None;
         let this = thread::current().id();
-        for thread in self.threads.drain(..).filter(|thread| thread.thread().id() != this) {
+        // All senders first: one thread's last run must not wait for another pool.
+        let threads: Vec<_> = self.pools.drain().flat_map(|(_, pool)| pool.threads).collect();
+        for thread in threads.into_iter().filter(|thread| thread.thread().id() != this) {
             // A thread catches the panics of handlers.
             thread.join().expect("a handlers' thread does not panic");
         }
@@ -192,10 +230,12 @@ fn panicked(payload: Box<dyn Any + Send>) -> End {
 fn carry_out(receiver: &Receiver<Run>, surroundings: &Surroundings, abandoned: &AtomicBool) {
     IS_RUNNER.set(true);
     for Run { handler, due } in receiver {
-        let token = Token { key: Arc::clone(&due.key), generation: due.generation, attempt: due.attempt };
+        let token = Token::of(&due);
         let now = Micros::round_down(surroundings.wall.now());
         let begun = Instant::now();
-        let end = if abandoned.load(Ordering::Relaxed) || !surroundings.lease.holds(now) {
+        // While it waited for this thread, the clock may have gone back.
+        let may_begin = now >= due.due && surroundings.lease.holds(now);
+        let end = if abandoned.load(Ordering::Relaxed) || !may_begin {
             End::NotBegun
         } else {
             surroundings.counters.record_lateness(now.since(due.due));

@@ -1,10 +1,11 @@
 //! What waits for the writer: calls, timeouts that have come up, and runs that have ended.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::commit::Responder;
+use crate::commit::{self, Responder};
 use crate::due::{DeadLetter, Outcome, Pending, Scheduled};
 use crate::error::{CommitError, Refused};
 use crate::store::{Answer, Op, Token};
@@ -25,6 +26,16 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
+    /// What the writer does with it before it answers.
+    pub(crate) fn pending(&self) -> &dyn commit::Pending {
+        match self {
+            Self::Scheduled(to) => to,
+            Self::Whether(to) => to,
+            Self::Row(to) => to,
+            Self::DeadLetters(to) => to,
+        }
+    }
+
     pub(crate) fn answer(self, answer: Answer) {
         match (self, answer) {
             (Self::Scheduled(to), Answer::Scheduled { generation }) => to.answer(Ok(Scheduled { generation })),
@@ -46,11 +57,16 @@ impl Reply {
     }
 }
 
-/// The name of a timeout in the wheel.
+/// A timeout in the wheel.
 #[derive(Debug)]
 pub(crate) struct Armed {
     pub(crate) key: Arc<str>,
     pub(crate) generation: i64,
+    pub(crate) handler: Arc<str>,
+    /// The length of the payload.
+    pub(crate) bytes: usize,
+    /// Whether it may have ended a process.
+    pub(crate) suspect: bool,
 }
 
 /// A run that has ended.
@@ -66,7 +82,7 @@ pub(crate) struct Ended {
 pub(crate) enum End {
     Returned(Outcome),
     Panicked,
-    /// It has not begun: the lease had ended, or the timers were stopped.
+    /// It has not begun: the lease had ended, the clock went back, or the timers were stopped.
     NotBegun,
 }
 
@@ -76,7 +92,8 @@ pub(crate) struct Incoming {
     pub(crate) commands: Vec<Command>,
     pub(crate) due: Vec<Arc<Armed>>,
     pub(crate) ended: Vec<Ended>,
-    pub(crate) stopping: bool,
+    /// When the stop was called.
+    pub(crate) stopping: Option<Instant>,
     /// Whether commands are left.
     pub(crate) more: bool,
 }
@@ -87,6 +104,8 @@ pub(crate) struct Inbox {
     state: Mutex<State>,
     changed: Condvar,
     capacity: usize,
+    /// For the store, which gives a call up sooner then.
+    pub(crate) is_stopping: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -96,7 +115,7 @@ struct State {
     bytes: usize,
     due: Vec<Arc<Armed>>,
     ended: Vec<Ended>,
-    stopping: bool,
+    stopping: Option<Instant>,
     /// Whether the writer knows that it is to stop. It still waits, for the runs that go on.
     told: bool,
     /// Whether the writer waits for `changed`.
@@ -108,13 +127,13 @@ impl Inbox {
     const BYTES: usize = 64 << 20;
 
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { state: Mutex::default(), changed: Condvar::new(), capacity }
+        Self { state: Mutex::default(), changed: Condvar::new(), capacity, is_stopping: Arc::default() }
     }
 
     /// Adds a call.
     pub(crate) fn push(&self, command: Command) -> Result<(), Refused> {
         let mut state = self.lock();
-        if state.stopping {
+        if state.stopping.is_some() {
             return Err(Refused::Stopped);
         }
         if state.commands.len() >= self.capacity {
@@ -130,13 +149,11 @@ impl Inbox {
         Ok(())
     }
 
-    /// Puts calls back in front of the others, that were not sent to the store.
-    pub(crate) fn put_back(&self, commands: Vec<Command>) {
+    /// Forgets the calls whose callers have given up, so that there is room for others.
+    pub(crate) fn forget_withdrawn(&self) {
         let mut state = self.lock();
-        for command in commands.into_iter().rev() {
-            state.bytes += command.op.payload_len();
-            state.commands.push_front(command);
-        }
+        state.commands.retain(|command| !command.reply.pending().is_withdrawn());
+        state.bytes = state.commands.iter().map(|command| command.op.payload_len()).sum();
     }
 
     /// Says that a timeout has come up in the wheel.
@@ -156,7 +173,9 @@ impl Inbox {
     /// Refuses calls from now on, and tells the writer to end.
     pub(crate) fn stop(&self) {
         let mut state = self.lock();
-        state.stopping = true;
+        state.stopping.get_or_insert_with(Instant::now);
+        // Relaxed: the store looks at it again and again.
+        self.is_stopping.store(true, Ordering::Relaxed);
         self.wake(state);
     }
 
@@ -165,15 +184,15 @@ impl Inbox {
         self.lock().commands.len()
     }
 
-    /// Waits until there is something, or for so long, and takes it: of the calls at most so many.
-    /// With none wanted, it does not wait for calls.
-    pub(crate) fn take(&self, wait: Duration, commands: usize) -> Incoming {
+    /// Waits until there is something, or for so long, and takes it: of the calls at most so many,
+    /// with payloads of so many bytes and one more. With none wanted, it does not wait for calls.
+    pub(crate) fn take(&self, wait: Duration, commands: usize, bytes: usize) -> Incoming {
         let mut state = self.lock();
         let nothing = |state: &State| {
             (commands == 0 || state.commands.is_empty())
                 && state.due.is_empty()
                 && state.ended.is_empty()
-                && state.stopping == state.told
+                && state.stopping.is_some() == state.told
         };
         if nothing(&state) && !wait.is_zero() {
             state.sleeping = true;
@@ -181,10 +200,17 @@ impl Inbox {
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             state.sleeping = false;
         }
-        state.told = state.stopping;
-        let taken = state.commands.len().min(commands);
+        state.told = state.stopping.is_some();
+        let (mut taken, mut length) = (0, 0);
+        while taken < commands
+            && length <= bytes
+            && let Some(command) = state.commands.get(taken)
+        {
+            taken += 1;
+            length += command.op.payload_len();
+        }
         let commands: Vec<_> = state.commands.drain(..taken).collect();
-        state.bytes -= commands.iter().map(|command| command.op.payload_len()).sum::<usize>();
+        state.bytes -= length;
         Incoming {
             commands,
             due: std::mem::take(&mut state.due),
@@ -211,16 +237,15 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Instant;
 
     #[test]
     fn a_stop_wakes_the_writer_once() {
         let inbox = Inbox::new(1);
         inbox.stop();
         let wait = Duration::from_millis(50);
-        assert!(inbox.take(Duration::from_secs(60), 1).stopping);
+        assert!(inbox.take(Duration::from_secs(60), 1, 0).stopping.is_some());
         let begun = Instant::now();
-        assert!(inbox.take(wait, 1).stopping);
+        assert!(inbox.take(wait, 1, 0).stopping.is_some());
         assert!(begun.elapsed() >= wait, "it would spin while runs go on");
     }
 }

@@ -54,14 +54,19 @@
 //!    is late at worst.
 //! 3. **At least once, and once for each claim.** A (key, generation, attempt) is handed to at most
 //!    one handler. A second attempt is made after a retry, a panic, a crash, or the end of a lease.
-//!    This holds as long as the store keeps what it has committed. After a power loss SQLite may
-//!    give the last claims once more with the same numbers, and so may PostgreSQL after a failover
-//!    to a replica that was behind.
+//!    What was claimed when its process died runs one at a time afterwards, until it is known which
+//!    run ends processes. The numbers hold as long as the store keeps what it has committed. After
+//!    a power loss SQLite may give the last claims once more with the same numbers, and so may
+//!    PostgreSQL after a failover to a replica that was behind.
 //! 4. **One owner.** A process that was silent for its lease loses its timeouts to the others. If
 //!    it comes back, the ends of its runs match no row.
 //! 5. **A true [`cancel`](DurableTimer::cancel) is final.** No claim of that timeout comes after
 //!    it.
 //! 6. **The last write of a key wins.** A key has one row.
+//! 7. **One holds up no other.** A row that somebody has locked or that can't be read, a call that
+//!    the store can't carry out, a handler that hangs: the others go on.
+//! 8. **An answer in time.** A call has its answer within [`Builder::commit_timeout`], whatever the
+//!    store does.
 //!
 //! It does not promise an order among timeouts, nor a bound on lateness.
 //!
@@ -85,6 +90,7 @@ mod inbox;
 pub mod metrics;
 #[cfg(all(test, feature = "sqlite"))]
 mod model;
+mod open;
 mod stats;
 mod store;
 mod timers;
@@ -96,6 +102,7 @@ pub use clock::WallClock;
 pub use commit::Commit;
 pub use due::{DeadLetter, Due, Outcome, Pending, Scheduled};
 pub use error::{CommitError, OpenError, Refused, StartError};
+pub use events::Event;
 pub use stats::Stats;
 pub use timers::DurableTimer;
 

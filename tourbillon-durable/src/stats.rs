@@ -45,6 +45,9 @@ pub struct Stats {
     pub disconnects: u64,
     /// Calls to the store that it has refused.
     pub store_errors: u64,
+    /// Rows that the store can't read or write, and that are left alone for a while. Each try
+    /// counts.
+    pub set_aside: u64,
     /// Jumps of the wall clock, suspends of the machine among them.
     pub clock_jumps: u64,
     /// Calls that wait for the writer now.
@@ -127,6 +130,7 @@ counters!(
     renewals,
     disconnects,
     store_errors,
+    set_aside,
     clock_jumps,
 );
 

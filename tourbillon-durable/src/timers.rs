@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 use crate::clock::{Micros, WallClock};
-use crate::commit::{self, Commit, Responder};
+use crate::commit::{self, Commit, Patience, Responder};
 use crate::due::{DeadLetter, Pending, Scheduled};
 use crate::error::Refused;
 use crate::handlers::{self, Handlers};
@@ -34,6 +34,7 @@ pub struct DurableTimer {
 
 struct Inner {
     inbox: Arc<Inbox>,
+    patience: Arc<Patience>,
     handlers: Arc<Handlers>,
     counters: Arc<Counters>,
     wall: Arc<dyn WallClock>,
@@ -43,12 +44,13 @@ struct Inner {
 impl DurableTimer {
     pub(crate) fn new(
         inbox: Arc<Inbox>,
+        patience: Arc<Patience>,
         handlers: Arc<Handlers>,
         counters: Arc<Counters>,
         wall: Arc<dyn WallClock>,
         writer: JoinHandle<()>,
     ) -> Self {
-        Self { inner: Arc::new(Inner { inbox, handlers, counters, wall, writer: Mutex::new(Some(writer)) }) }
+        Self { inner: Arc::new(Inner { inbox, patience, handlers, counters, wall, writer: Mutex::new(Some(writer)) }) }
     }
 
     /// Schedules a timeout, in place of any other with this `key`. The last one wins.
@@ -149,8 +151,7 @@ impl DurableTimer {
     /// The answer is false if no timeout has this key, or if it runs.
     ///
     /// A timeout that is claimed and waits for a thread counts as running. A run whose process has
-    /// lost its lease does not count: its timeout is cancelled, and its end
-    /// changes nothing.
+    /// lost its lease does not count: its timeout is cancelled, and its end changes nothing.
     ///
     /// # Errors
     ///
@@ -201,8 +202,12 @@ impl DurableTimer {
         self.push(op, Reply::Whether)
     }
 
-    /// Returns the counters of this process.
+    /// Returns the counters of this process. In a forked child they are zero.
     pub fn stats(&self) -> Stats {
+        if self.inner.patience.is_forked() {
+            // A lock may be held by a thread that is not here.
+            return Stats::default();
+        }
         self.inner.counters.snapshot(self.inner.inbox.waiting())
     }
 
@@ -210,7 +215,8 @@ impl DurableTimer {
     /// gives the timeouts of this process back to the others. Blocks until then.
     ///
     /// A handler that calls it does not wait for itself: then it returns at once. If the store
-    /// can't be reached, or refuses, it is tried for five seconds more.
+    /// can't be reached, or refuses, it is tried for five seconds more; what was not written by
+    /// then is answered with an error. In a forked child it does nothing.
     pub fn stop(&self) {
         self.inner.stop();
     }
@@ -239,7 +245,10 @@ impl DurableTimer {
     }
 
     fn push<T>(&self, op: Op, reply: impl FnOnce(Responder<T>) -> Reply) -> Result<Commit<T>, Refused> {
-        let (responder, commit) = commit::channel();
+        if self.inner.patience.is_forked() {
+            return Err(Refused::Forked);
+        }
+        let (responder, commit) = commit::channel(&self.inner.patience);
         self.inner.inbox.push(Command { op, reply: reply(responder) })?;
         Ok(commit)
     }
@@ -264,6 +273,9 @@ fn check_key(key: &str) -> Result<Arc<str>, Refused> {
 
 impl Inner {
     fn stop(&self) {
+        if self.patience.is_forked() {
+            return;
+        }
         self.inbox.stop();
         if handlers::is_runner() {
             return;
@@ -281,6 +293,11 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if self.patience.is_forked() {
+            // The thread is not here: neither to be joined nor to be detached.
+            std::mem::forget(self.writer.get_mut().map(Option::take));
+            return;
+        }
         self.stop();
     }
 }

@@ -71,11 +71,11 @@ impl Window {
     }
 
     /// Arms a timeout that the store says is ours, in place of an earlier one of its key.
-    pub(crate) fn hold(&mut self, key: Arc<str>, generation: i64, attempts: u32, at: Micros, now: Micros) {
-        self.forget(&key);
-        let armed = Arc::new(Armed { key: Arc::clone(&key), generation });
+    pub(crate) fn hold(&mut self, armed: Armed, attempts: u32, at: Micros, now: Micros) {
+        self.forget(&armed.key);
+        let armed = Arc::new(armed);
         let timeout = self.arm(&armed, at.since(now));
-        self.held.insert(key, Held { armed, at, attempts, timeout });
+        self.held.insert(Arc::clone(&armed.key), Held { armed, at, attempts, timeout });
     }
 
     /// Takes a timeout out of the wheel.
@@ -91,11 +91,21 @@ impl Window {
             return CameUp::Gone;
         };
         if held.at > now {
-            let (armed, delay) = (Arc::clone(&held.armed), held.at.since(now));
-            self.arm_again(&armed, delay);
+            let (key, delay) = (Arc::clone(&armed.key), held.at.since(now));
+            self.arm_again(&key, delay);
             return CameUp::Early;
         }
         CameUp::Due(Claim { key: Arc::clone(&armed.key), generation: armed.generation, attempts: held.attempts })
+    }
+
+    /// Has one that has come up, and could not be claimed, come up once more.
+    pub(crate) fn arm_again(&mut self, key: &str, delay: Duration) {
+        let Some(held) = self.held.get(key) else { return };
+        let armed = Arc::clone(&held.armed);
+        let timeout = self.arm(&armed, delay);
+        if let Some(held) = self.held.get_mut(key) {
+            held.timeout = timeout;
+        }
     }
 
     /// Arms all anew, after the wall clock has jumped.
@@ -115,12 +125,12 @@ impl Window {
         }
         let refused: Vec<_> = self
             .held
-            .values()
-            .filter(|held| held.timeout.is_none())
-            .map(|held| (Arc::clone(&held.armed), held.at.since(now)))
+            .iter()
+            .filter(|(_, held)| held.timeout.is_none())
+            .map(|(key, held)| (Arc::clone(key), held.at.since(now)))
             .collect();
-        for (armed, delay) in refused {
-            self.arm_again(&armed, delay);
+        for (key, delay) in refused {
+            self.arm_again(&key, delay);
         }
     }
 
@@ -128,14 +138,6 @@ impl Window {
     pub(crate) fn clear(&mut self) {
         for (_, held) in self.held.drain() {
             held.timeout.map(Timeout::cancel_owned);
-        }
-    }
-
-    /// Arms one that is held.
-    fn arm_again(&mut self, armed: &Arc<Armed>, delay: Duration) {
-        let timeout = self.arm(armed, delay);
-        if let Some(held) = self.held.get_mut(&armed.key) {
-            held.timeout = timeout;
         }
     }
 

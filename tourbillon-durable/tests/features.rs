@@ -23,7 +23,7 @@ struct Order {
 fn a_payload_in_json_comes_back_as_it_was() {
     each_store(|place| {
         let (sender, orders) = mpsc::channel();
-        let timers = DurableTimer::open(&place.url())
+        let timers = DurableTimer::open(place.url())
             .unwrap()
             .handler("close_order", move |due| {
                 sender.send(due.json::<Order>().unwrap()).unwrap();
@@ -42,7 +42,7 @@ fn each_counter_is_published() {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
     let page = recorder.handle();
     each_store(|place| {
-        let timers = DurableTimer::open(&place.url())
+        let timers = DurableTimer::open(place.url())
             .unwrap()
             .handler("close_order", |_due| Outcome::Done)
             .start(&Timer::new().unwrap())
@@ -79,7 +79,7 @@ fn an_operator_is_told_of_a_panic_and_of_a_dead_letter() {
     // For all threads: the events are those of the writer's.
     tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).init();
     each_store(|place| {
-        let timers = DurableTimer::open(&place.url())
+        let timers = DurableTimer::open(place.url())
             .unwrap()
             .handler("fails", |_due| panic!("as the test wants it"))
             .max_attempts(1)

@@ -75,7 +75,7 @@ fn a_process_that_stops_within_a_commit_holds_nobody_up() {
     let test = "a_process_that_stops_within_a_commit_holds_nobody_up";
     let busy = start_busy(test, &server, &directory.path().join("history"));
     let timer = tourbillon::Timer::new().expect("an engine");
-    let open = DurableTimer::open(&server.url()).expect("the server is up");
+    let open = DurableTimer::open(server.url()).expect("the server is up");
     let timers = open.handler("work", |_| Outcome::Done).start(&timer).expect("the options make sense");
     stop_within_a_commit(&server, &busy);
 
@@ -100,33 +100,37 @@ fn a_process_that_stops_within_a_commit_holds_nobody_up() {
 
 /// The environment variable with the store, which makes a test a process that writes to all keys.
 const WRITER: &str = "TOURBILLON_DURABLE_WRITER";
-const ROUNDS: u32 = 100;
+const TIME: Duration = Duration::from_secs(5);
+/// Calls of a round. Each key is in it several times, in random order.
+const ROUND: usize = 200;
 
-/// Writes to each key once in a commit, in random order. No row goes: what ran is retried much
-/// later.
+/// Schedules, resets and cancels, so that rows come and go. Says how much was carried out, and how
+/// long the slowest round took in milliseconds.
 fn write_all(store: &str) {
     let timer = tourbillon::Timer::new().expect("an engine");
     let far = Duration::from_secs(3_600);
     let open = DurableTimer::open(store).expect("the server is up");
-    let open = open.handler("work", move |_| Outcome::RetryAfter(far)).window(LEASE).lease(LEASE);
-    let timers = open.start(&timer).expect("the options make sense");
-    let mut keys: Vec<u32> = (0..KEYS).collect();
-    for _ in 0..ROUNDS {
-        fastrand::shuffle(&mut keys);
-        let write = |key: &u32| {
-            let (key, delay) = (format!("key:{key}"), if fastrand::bool() { far } else { Duration::from_millis(5) });
-            if fastrand::bool() {
-                timers.schedule(&key, delay, "work", b"").expect("accepted").wait().expect("committed");
-            } else {
-                timers.reset(&key, delay).expect("accepted").wait().expect("committed");
+    let timers = open.handler("work", |_| Outcome::Done).start(&timer).expect("the options make sense");
+    let (mut count, mut slowest) = (0, Duration::ZERO);
+    let begun = Instant::now();
+    while begun.elapsed() < TIME {
+        let round = Instant::now();
+        let (mut schedules, mut others) = (Vec::new(), Vec::new());
+        for _ in 0..ROUND {
+            let key = format!("key:{}", fastrand::u32(..KEYS));
+            match fastrand::u32(..8) {
+                0..4 => schedules.push(timers.schedule(&key, far, "work", b"").expect("accepted")),
+                4 => others.push(timers.reset(&key, far).expect("accepted")),
+                _ => others.push(timers.cancel(&key).expect("accepted")),
             }
-        };
-        thread::scope(|scope| {
-            keys.chunks(4).for_each(|keys| drop(scope.spawn(|| keys.iter().for_each(write))));
-        });
+        }
+        count += schedules.len() + others.len();
+        schedules.into_iter().for_each(|call| _ = call.wait().expect("committed"));
+        others.into_iter().for_each(|call| _ = call.wait().expect("committed"));
+        slowest = slowest.max(round.elapsed());
     }
     timers.stop();
-    say(&format!("{:?}", timers.stats()));
+    say(&format!("{count} {}", slowest.as_millis()));
 }
 
 #[test]
@@ -136,13 +140,20 @@ fn processes_that_write_to_the_same_keys_do_not_lock_each_other_out() {
     }
     let Some(server) = Server::start() else { return };
     let test = "processes_that_write_to_the_same_keys_do_not_lock_each_other_out";
-    let mut writers: Vec<_> = (0..3).map(|_| Process::start(test, WRITER, &server.url())).collect();
+    let mut writers: Vec<_> = (0..4).map(|_| Process::start(test, WRITER, &server.url())).collect();
+    let mut total = 0;
     for mut writer in writers.drain(..) {
-        println!("{}", writer.hear());
+        let said = writer.hear();
+        let (count, slowest) = said.split_once(' ').expect("two numbers");
+        total += count.parse::<u32>().expect("a number");
+        let slowest: u64 = slowest.parse().expect("a number");
+        assert!(slowest < 3_000, "a round took {slowest} ms");
         writer.join();
     }
     let log = server.log();
     let deadlocks: Vec<_> = log.match_indices("deadlock detected").collect();
     let first = deadlocks.first().map(|&(at, _)| log[at..].lines().take(20).collect::<Vec<_>>().join("\n"));
     assert_eq!(deadlocks.len(), 0, "{}", first.unwrap_or_default());
+    // A deadlock or two would leave a tenth of it.
+    assert!(total > 2_000, "{total} calls in {TIME:?}");
 }

@@ -7,6 +7,7 @@ mod support;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use postgres::Client;
 use support::PATIENCE;
 use support::postgres::Server;
 use tourbillon::Timer;
@@ -30,10 +31,21 @@ fn use_all(timers: &DurableTimer) {
     }
 }
 
+/// How many rows of the table were read so far, which makes eight changes at first.
+fn rows_read(client: &mut Client, timers: &DurableTimer) -> i64 {
+    // Sessions report what they have done once a second.
+    thread::sleep(Duration::from_millis(1_500));
+    use_all(timers);
+    thread::sleep(Duration::from_millis(1_500));
+    let sum = "SELECT (seq_tup_read + idx_tup_fetch)::bigint FROM pg_stat_user_tables
+         WHERE relname = 'tourbillon_timeouts'";
+    client.query_one(sum, &[]).unwrap().get(0)
+}
+
 #[test]
 fn a_table_that_has_just_grown_is_not_read_from_end_to_end() {
     let Some(server) = Server::start() else { return };
-    let timers = DurableTimer::open(&server.url())
+    let timers = DurableTimer::open(server.url())
         .unwrap()
         .handler("close", |_due| Outcome::Done)
         .start(&Timer::new().unwrap())
@@ -48,19 +60,29 @@ fn a_table_that_has_just_grown_is_not_read_from_end_to_end() {
     }
     // Half of them belong to a process that is there.
     let fill = "INSERT INTO tourbillon_timeouts
+         (key, due, handler, payload, generation, attempts, owner)
          SELECT 'other:' || i, 4000000000000000, 'close', '', i, 0, CASE WHEN i % 2 = 0 THEN o.owner END
          FROM generate_series(1, $1::bigint) AS i, (SELECT max(owner) AS owner FROM tourbillon_owners) AS o";
     client.execute(fill, &[&ROWS]).unwrap();
-    let mut read = || -> i64 {
-        // Sessions report what they have done once a second.
-        thread::sleep(Duration::from_millis(1_500));
-        use_all(&timers);
-        thread::sleep(Duration::from_millis(1_500));
-        let sum = "SELECT (seq_tup_read + idx_tup_fetch)::bigint FROM pg_stat_user_tables
-             WHERE relname = 'tourbillon_timeouts'";
-        client.query_one(sum, &[]).unwrap().get(0)
-    };
+    let mut read = || rows_read(&mut client, &timers);
     let before = read();
     let after = read();
     assert!(after - before < ROWS, "{} rows were read for eight", after - before);
+}
+
+#[test]
+fn overdue_rows_of_handlers_that_no_process_has_are_not_looked_at() {
+    let Some(server) = Server::start() else { return };
+    let open = DurableTimer::open(server.url()).unwrap().handler("close", |_due| Outcome::Done);
+    let timers = open.window(Duration::from_millis(500)).start(&Timer::new().unwrap()).unwrap();
+    let mut client = server.connect().unwrap();
+    let fill = "INSERT INTO tourbillon_timeouts (key, due, handler, payload, generation)
+         SELECT 'other:' || i, i, 'renamed', '', i FROM generate_series(1, $1::bigint) AS i";
+    client.execute(fill, &[&ROWS]).unwrap();
+    // It scans four times a second.
+    let before = rows_read(&mut client, &timers);
+    let after = rows_read(&mut client, &timers);
+    assert!(timers.stats().scans > 10);
+    assert!(after - before < 1_000, "{} rows were read for eight", after - before);
+    timers.stop();
 }

@@ -25,7 +25,7 @@ fn timers(place: &Place) -> (DurableTimer, mpsc::Receiver<(Due, SystemTime)>) {
             _ => Outcome::Done,
         }
     };
-    let timers = DurableTimer::open(&place.url())
+    let timers = DurableTimer::open(place.url())
         .unwrap()
         .handler("report", report)
         .elsewhere("elsewhere")
@@ -42,7 +42,7 @@ fn slow_timers(place: &Place) -> (DurableTimer, mpsc::Receiver<()>) {
         std::thread::sleep(Duration::from_millis(200));
         Outcome::Done
     };
-    let timers = DurableTimer::open(&place.url())
+    let timers = DurableTimer::open(place.url())
         .unwrap()
         .handler("slow", slow)
         .threads(2)
@@ -174,7 +174,7 @@ fn a_dead_letter_is_found_and_revived_and_deleted() {
 #[test]
 fn a_retry_beyond_the_last_attempt_is_a_dead_letter() {
     each_store(|place| {
-        let timers = DurableTimer::open(&place.url())
+        let timers = DurableTimer::open(place.url())
             .unwrap()
             .handler("retry", |_due| Outcome::RetryAfter(SOON))
             .max_attempts(3)
@@ -193,7 +193,7 @@ fn what_is_scheduled_anew_during_its_run_runs_again() {
         let (started, starts) = mpsc::channel();
         let (end, ends) = mpsc::channel::<()>();
         let ends = std::sync::Mutex::new(ends);
-        let timers = DurableTimer::open(&place.url())
+        let timers = DurableTimer::open(place.url())
             .unwrap()
             .handler("wait", move |due| {
                 started.send(due.generation()).unwrap();
@@ -313,7 +313,7 @@ fn bad_input_is_refused_with_what_would_be_right() {
 #[test]
 fn a_long_queue_is_refused_and_loses_nothing() {
     each_store(|place| {
-        let timers = DurableTimer::open(&place.url())
+        let timers = DurableTimer::open(place.url())
             .unwrap()
             .handler("report", |_due| Outcome::Done)
             .queue_capacity(100)

@@ -10,7 +10,7 @@ use tourbillon::Timer;
 use tourbillon_durable::{Builder, DurableTimer, Outcome};
 
 fn open(place: &Place) -> Builder {
-    DurableTimer::open(&place.url()).unwrap().handler("close", |_due| Outcome::Done)
+    DurableTimer::open(place.url()).unwrap().handler("close", |_due| Outcome::Done)
 }
 
 fn start(builder: Builder) -> DurableTimer {
@@ -59,7 +59,7 @@ fn a_file_has_one_owner_by_whatever_link_it_is_opened() {
 #[test]
 fn what_handlers_are_too_slow_for_stays_in_the_store() {
     each_store(|place| {
-        let timers = DurableTimer::open(&place.url())
+        let timers = DurableTimer::open(place.url())
             .unwrap()
             .handler("slow", |_due| {
                 thread::sleep(Duration::from_secs(1));

@@ -13,7 +13,7 @@ fn an_async_main_opens_and_drops_timers() {
     each_store(|place| {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let open = || DurableTimer::open(&place.url()).unwrap().handler("report", |_due| Outcome::Done);
+            let open = || DurableTimer::open(place.url()).unwrap().handler("report", |_due| Outcome::Done);
             drop(open());
             assert!(open().threads(0).start(&Timer::new().unwrap()).is_err());
             let timers = open().start(&Timer::new().unwrap()).unwrap();

@@ -53,7 +53,7 @@ fn a_stop_keeps_what_runs_and_gives_the_rest_to_others() {
         let runs = Arc::new(AtomicU32::new(0));
         let start = || {
             let runs = Arc::clone(&runs);
-            DurableTimer::open(&place.url())
+            DurableTimer::open(place.url())
                 .unwrap()
                 .handler("slow", move |_due| {
                     runs.fetch_add(1, Ordering::Relaxed);
@@ -96,7 +96,7 @@ impl Drop for Task {
 #[test]
 fn the_last_handle_may_go_with_the_waker_that_an_answer_wakes() {
     each_store(|place| {
-        let timers = DurableTimer::open(&place.url())
+        let timers = DurableTimer::open(place.url())
             .unwrap()
             .handler("report", |_due| Outcome::Done)
             .start(&Timer::new().unwrap())

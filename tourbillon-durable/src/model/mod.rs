@@ -17,10 +17,11 @@ use tourbillon::{Driver, ManualClock, Timer};
 
 use self::faulty::{Fault, Faults, Faulty};
 use crate::clock::{Micros, WallClock};
-use crate::commit::{self, Commit, Responder};
+use crate::commit::{self, Commit, Patience, Responder};
 use crate::due::{Due, Outcome, Pending};
 use crate::error::CommitError;
-use crate::handlers::{Handlers, Lease, Run, Runners};
+use crate::events::Events;
+use crate::handlers::{Handlers, Lease, Run, Runners, Surroundings};
 use crate::inbox::{Command, End, Ended, Inbox, Reply};
 use crate::stats::Counters;
 use crate::store::sqlite::SqliteStore;
@@ -71,7 +72,10 @@ fn steps() -> impl Strategy<Value = Step> {
     let fault = prop_oneof![
         any::<bool>().prop_map(|done| Fault::Lost { done }),
         any::<bool>().prop_map(|done| Fault::Crash { done }),
-        Just(Fault::Refused),
+        Just(Fault::Dropped),
+        Just(Fault::Unavailable),
+        Just(Fault::Busy),
+        Just(Fault::Bad),
     ];
     let outcome = prop_oneof![
         4 => Just(Outcome::Done),
@@ -104,6 +108,7 @@ impl WallClock for Wall {
 struct Process {
     writer: Writer,
     inbox: Arc<Inbox>,
+    patience: Arc<Patience>,
     timer: Timer,
     driver: Driver,
     runs: Receiver<Run>,
@@ -160,19 +165,28 @@ impl World {
         self.starts += 1;
         let wall: Arc<dyn WallClock> = Arc::new(self.wall.clone());
         let mut store = SqliteStore::open(&self.path).unwrap();
-        store.set_clock(Arc::clone(&wall)).unwrap();
+        store.begin(Arc::clone(&wall), Arc::default()).unwrap();
         let (timer, driver) = Timer::builder().clock(self.engine.clone()).build_driven().unwrap();
         let inbox = Arc::new(Inbox::new(100));
-        let (runners, runs) = Runners::by_hand();
+        // By the engine's clock, which the test has.
+        let patience = Arc::new(Patience::new(timer.clone(), Duration::from_secs(3_600)));
+        let (lease, counters) = (Arc::new(Lease::default()), Arc::new(Counters::new()));
+        let (runners, runs) = Runners::by_hand(Surroundings {
+            inbox: Arc::clone(&inbox),
+            lease: Arc::clone(&lease),
+            wall: Arc::clone(&wall),
+            counters: Arc::clone(&counters),
+        });
         let mut handlers = Handlers::default();
         handlers.insert("handler", Some(Arc::new(|_| Outcome::Done)));
         let writer = Writer::new(Parts {
             store: Box::new(Faulty { store, faults: self.faults.clone() }),
             inbox: Arc::clone(&inbox),
+            patience: Arc::clone(&patience),
             window: Window::new(timer.clone(), Arc::clone(&inbox), 3),
             handlers: Arc::new(handlers),
             runners,
-            lease: Arc::new(Lease::default()),
+            lease,
             owner: Owner {
                 id: fastrand::i64(1..),
                 lease: Duration::from_secs(3_600),
@@ -180,24 +194,25 @@ impl World {
             },
             wall,
             timer: timer.clone(),
-            counters: Arc::new(Counters::new()),
+            counters,
+            events: Events::default(),
             limits: Limits {
                 window: WINDOW,
+                window_capacity: 3,
                 max_attempts: 1_000,
                 threads: 1,
                 max_running: 3,
                 overdue_per_second: 1_000,
             },
         });
-        self.process = Some(Process { writer, inbox, timer, driver, runs });
+        self.process = Some(Process { writer, inbox, patience, timer, driver, runs });
     }
 
     /// Turns all once, and starts the process again if it has crashed.
     fn turn(&mut self) {
         let process = self.process.as_mut().unwrap();
         process.driver.turn();
-        let commands = if process.writer.may_ask() { 100 } else { 0 };
-        let incoming = process.inbox.take(Duration::ZERO, commands);
+        let incoming = process.inbox.take(Duration::ZERO, process.writer.room(), usize::MAX);
         assert!(process.writer.turn(incoming));
         for run in process.runs.try_iter() {
             let due = run.due;
@@ -220,9 +235,10 @@ impl World {
 
     /// Makes a call and turns until it is answered.
     fn ask<T>(&mut self, op: Op, reply: impl FnOnce(Responder<T>) -> Reply) -> Result<T, CommitError> {
-        let (responder, mut commit) = commit::channel();
         let starts = self.starts;
-        self.process.as_ref().unwrap().inbox.push(Command { op, reply: reply(responder) }).unwrap();
+        let process = self.process.as_ref().unwrap();
+        let (responder, mut commit) = commit::channel(&process.patience);
+        process.inbox.push(Command { op, reply: reply(responder) }).unwrap();
         for _ in 0..1_000 {
             self.turn();
             if let Some(answer) = answer_of(&mut commit) {

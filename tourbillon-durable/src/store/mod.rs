@@ -12,7 +12,8 @@
 //!
 //! | change | what must hold |
 //! |---|---|
-//! | take (a scan) | the owner is null, or its lease has ended |
+//! | give up (part of a scan) | its owner's lease has ended |
+//! | take (a scan) | it has no owner |
 //! | claim | the owner is this process, the generation and the attempts are those that it took |
 //! | complete, retry, bury, unclaim | the owner, the generation and the attempt are those of the claim, and it is running |
 //! | reset, cancel | it is not running, or its owner's lease has ended |
@@ -20,6 +21,15 @@
 //!
 //! A schedule and a reset give a row a new generation. The generations of a store grow, and no two
 //! are the same, whatever is deleted in between.
+//!
+//! # Crashes
+//!
+//! A run that ends its process leaves its row running, and with it those of all other claims of the
+//! process. Nobody knows which one it was. So whoever gives up a row that is running makes it a
+//! suspect, and each process runs its suspects one at a time. A suspect that is found running again
+//! was alone: this is counted as a failure, and it waits as after a panic. `attempts` counts
+//! claims, which gives each run a number of its own; `failures` counts the runs that are known to
+//! have begun and failed.
 
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
@@ -28,10 +38,11 @@ mod schema;
 pub(crate) mod sqlite;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::clock::{Micros, WallClock};
-use crate::due::{DeadLetter, Pending};
+use crate::due::{DeadLetter, Due, Pending};
 
 /// The name of a claim: what a run must show to change its row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -40,6 +51,12 @@ pub(crate) struct Token {
     pub(crate) generation: i64,
     /// The number of the claim; 1 for the first of a generation.
     pub(crate) attempt: u32,
+}
+
+impl Token {
+    pub(crate) fn of(due: &Due) -> Self {
+        Self { key: Arc::clone(&due.key), generation: due.generation, attempt: due.attempt }
+    }
 }
 
 /// What is written, or read, in a commit.
@@ -88,6 +105,28 @@ pub(crate) enum Op {
 }
 
 impl Op {
+    /// The key of the row that it may change or read. `None` for a list of dead letters.
+    pub(crate) fn key(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Schedule { key, .. } | Self::Reset { key, .. } | Self::Cancel { key } | Self::Get { key } => {
+                Some(key)
+            }
+            Self::Revive { key, .. } | Self::DeleteDead { key, .. } => Some(key),
+            Self::DeadLetters { .. } => None,
+            Self::Complete(..) | Self::Retry { .. } | Self::Bury(..) | Self::Unclaim(..) => {
+                self.token().map(|token| &token.key)
+            }
+        }
+    }
+
+    /// The token of the run that it ends, if it does.
+    pub(crate) fn token(&self) -> Option<&Token> {
+        match self {
+            Self::Complete(token) | Self::Retry { token, .. } | Self::Bury(token) | Self::Unclaim(token) => Some(token),
+            _ => None,
+        }
+    }
+
     pub(crate) fn payload_len(&self) -> usize {
         if let Self::Schedule { payload, .. } = self { payload.len() } else { 0 }
     }
@@ -113,6 +152,9 @@ pub(crate) struct Moved {
     pub(crate) generation: i64,
     /// Whether it is this process's. It is not if this process has no handler for it.
     pub(crate) owned: bool,
+    pub(crate) handler: String,
+    /// The length of the payload.
+    pub(crate) bytes: usize,
 }
 
 /// What a claim compares.
@@ -131,6 +173,7 @@ pub(crate) struct Claimed {
     pub(crate) generation: i64,
     /// The attempts, this claim included.
     pub(crate) attempt: u32,
+    pub(crate) failures: u32,
     pub(crate) due: Micros,
     pub(crate) claimed_at: Micros,
     pub(crate) handler: String,
@@ -149,6 +192,16 @@ pub(crate) struct Scan {
     pub(crate) limit: u32,
 }
 
+/// What a scan has found.
+#[derive(Debug, Default)]
+pub(crate) struct Scanned {
+    pub(crate) taken: Vec<Taken>,
+    /// Rows that can't be read, each with a reason. They are left alone from now on.
+    pub(crate) unreadable: Vec<String>,
+    /// Whether rows of others whose leases have ended may be left.
+    pub(crate) more_to_give_up: bool,
+}
+
 /// A row that this process owns from now on.
 #[derive(Debug)]
 pub(crate) struct Taken {
@@ -156,6 +209,11 @@ pub(crate) struct Taken {
     pub(crate) due: Micros,
     pub(crate) generation: i64,
     pub(crate) attempts: u32,
+    pub(crate) handler: String,
+    /// The length of the payload.
+    pub(crate) bytes: usize,
+    /// Whether it may have ended a process.
+    pub(crate) suspect: bool,
     /// Whether it is claimed. Only [`Store::mine`] returns such rows.
     pub(crate) running: bool,
 }
@@ -169,28 +227,45 @@ pub(crate) struct Owner {
     pub(crate) handlers: Vec<String>,
 }
 
-/// Why a call to the store has failed.
+/// Why a call to the store has failed as a whole.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
-    /// It was rolled back.
-    Refused(String),
-    /// Whether it was written is not known. The store needs [`Store::reconnect`].
-    Lost(String),
+    /// It was rolled back. Later it may succeed: the disk is full, or somebody locks all.
+    Unavailable(String),
+    /// The store needs [`Store::reconnect`].
+    Lost {
+        reason: String,
+        /// Whether it may have been written all the same. If not, it was rolled back.
+        unknown: bool,
+    },
 }
 
-/// A store. One thread calls it.
+/// Why one operation has failed, and others of its call have not. Nothing of it was written.
+#[derive(Clone, Debug)]
+pub(crate) enum Rejected {
+    /// Somebody else holds the lock on its row. Later it may succeed.
+    Busy(String),
+    /// The store can't carry it out: the row can't be read, the key can't be stored.
+    Bad(String),
+}
+
+/// A store. One thread calls it. No call takes longer than a few seconds, whatever others lock.
 pub(crate) trait Store: Send {
-    /// Carries out all operations in one transaction, in their order as far as they have a key in
-    /// common, and returns when they are on disk. With `lease`, it renews the owner's as well.
-    fn commit(&mut self, owner: &Owner, ops: &[Op], lease: bool) -> Result<Vec<Answer>, Failure>;
+    /// Carries out each operation, and returns when all are on disk, with an answer for each in
+    /// their order. No two have a key in common. They share a transaction as far as they can.
+    ///
+    /// With `careful`, it waits for no locks on rows. Without, it may wait for a moment.
+    fn commit(&mut self, owner: &Owner, ops: &[Op], careful: bool) -> Result<Vec<Result<Answer, Rejected>>, Failure>;
 
-    /// Claims what can be claimed, and returns that. It is on disk if this process may outlive a
-    /// crash of the store. If not, it need not be: the run ends with the store, and is repeated.
-    /// Each claim has a key of its own. To repeat a claim whose answer was lost returns it again.
-    fn claim(&mut self, owner: &Owner, claims: &[Claim]) -> Result<Vec<Claimed>, Failure>;
+    /// Claims what can be claimed, with an answer for each in their order: `None` if the row has
+    /// changed. A claim is on disk if this process may outlive a crash of the store. If not, it
+    /// need not be: the run ends with the store, and is repeated. Each has a key of its own. To
+    /// repeat a claim whose answer was lost returns it again. It waits for no locks on rows.
+    fn claim(&mut self, owner: &Owner, claims: &[Claim]) -> Result<Vec<Result<Option<Claimed>, Rejected>>, Failure>;
 
-    /// Takes rows, and renews the lease if there are any. It need not be on disk.
-    fn scan(&mut self, owner: &Owner, scan: &Scan) -> Result<Vec<Taken>, Failure>;
+    /// Gives up the rows of others whose leases have ended, takes rows, and renews the lease if it
+    /// takes any. It passes over rows that are locked. It need not be on disk.
+    fn scan(&mut self, owner: &Owner, scan: &Scan) -> Result<Scanned, Failure>;
 
     /// Returns all rows that the store says are this process's. After a lost connection.
     fn mine(&mut self, owner: &Owner) -> Result<Vec<Taken>, Failure>;
@@ -198,7 +273,8 @@ pub(crate) trait Store: Send {
     /// Renews the lease. It need not be on disk.
     fn renew(&mut self, owner: &Owner) -> Result<(), Failure>;
 
-    /// Gives up all rows of this process that are not claimed. It need not be on disk.
+    /// Gives up all rows of this process that are not claimed, but for locked ones. It need not be
+    /// on disk.
     fn give_back(&mut self, owner: &Owner) -> Result<(), Failure>;
 
     /// Gives up the lease, and with it all rows of this process.
@@ -207,11 +283,9 @@ pub(crate) trait Store: Send {
     /// Connects anew after a lost connection.
     fn reconnect(&mut self) -> Result<(), Failure>;
 
-    /// Goes by this clock, if the store has none of its own.
-    fn set_clock(&mut self, clock: Arc<dyn WallClock>) -> Result<(), Failure> {
-        drop(clock);
-        Ok(())
-    }
+    /// Goes by this clock, if the store has none of its own, and gives a call up soon once
+    /// `stopping` is true. Called once, before all others.
+    fn begin(&mut self, clock: Arc<dyn WallClock>, stopping: Arc<AtomicBool>) -> Result<(), Failure>;
 
     /// How many operations a commit takes at most. More would make the claims behind it late.
     fn batch(&self) -> usize;

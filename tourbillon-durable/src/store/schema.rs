@@ -3,7 +3,8 @@
 //! The text is the same for both stores, but for the names of three types.
 
 /// Each entry leads from its index to the next number. Never change one that was released: add one.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
 CREATE TABLE tourbillon_timeouts (
     key TEXT NOT NULL PRIMARY KEY,
     due BIGINT NOT NULL,
@@ -32,7 +33,14 @@ CREATE TABLE tourbillon_dead_letters (
 );
 CREATE INDEX tourbillon_dead_letters_died_at ON tourbillon_dead_letters (died_at);
 {generations}
-"];
+",
+    "
+ALTER TABLE tourbillon_timeouts ADD COLUMN failures INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE tourbillon_timeouts ADD COLUMN suspect {bool} NOT NULL DEFAULT {false};
+DROP INDEX tourbillon_timeouts_due;
+CREATE INDEX tourbillon_timeouts_due ON tourbillon_timeouts (handler, due) WHERE owner IS NULL;
+",
+];
 
 /// What the stores write differently.
 pub(super) struct Dialect {
@@ -61,9 +69,24 @@ pub(super) fn migrations(found: i64, dialect: &Dialect) -> impl Iterator<Item = 
     })
 }
 
-/// That nobody has a row, or only one whose lease has ended. `{now}` is the store's clock.
-pub(super) const ABANDONED: &str = "owner IN (SELECT o.owner FROM tourbillon_owners o WHERE o.lease_until < {now})";
+/// The owners whose leases have ended. `{now}` is the store's clock. A lease is at most a day long,
+/// so one that ends later was written by a clock that was wrong, and has ended as well.
+pub(super) const GONE: &str =
+    "SELECT o.owner FROM tourbillon_owners o WHERE o.lease_until < {now} OR o.lease_until > {now} + 86460000000";
 
-/// That a run under a lease has a row. Then it is neither cancelled nor moved.
-pub(super) const NOT_RUNNING: &str =
-    "(NOT running OR owner IN (SELECT o.owner FROM tourbillon_owners o WHERE o.lease_until < {now}))";
+/// That no run under a lease has a row. Then it may be cancelled and moved.
+pub(super) const NOT_RUNNING: &str = "(NOT running OR owner IN ({gone}))";
+
+/// What a row becomes that its owner has left behind: nobody's, and a suspect if it was running.
+/// One that was running as a suspect was alone, and its process ended: it has failed once more.
+pub(super) const GIVE_UP: &str = "owner = NULL, running = {false}, suspect = suspect OR running,
+    failures = CASE WHEN running AND suspect THEN failures + 1 ELSE failures END,
+    due = CASE WHEN running AND suspect
+        THEN {now} + 1000000 * CASE WHEN failures < 9 THEN 1 << failures ELSE 600 END ELSE due END";
+
+/// The row is still that of a run's token: `{key}`, `{generation}` and `{attempt}` of the token,
+/// and `{owner}` the process.
+pub(super) const IS_TOKENS: &str = "key = {key} AND generation = {generation} AND attempts = {attempt} AND owner IS NOT DISTINCT FROM {owner} AND running";
+
+/// The schedule of one that is new, or begins anew. It has not failed yet.
+pub(super) const ANEW: &str = "attempts = 0, failures = 0, suspect = {false}, running = {false}";

@@ -1,83 +1,118 @@
 //! The writer claims what has come up, and hands it to the handlers.
 
-use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::Writer;
+use super::work::BYTES;
+use super::{Activity, Running, Writer};
 use crate::due::Due;
 use crate::handlers::Run;
 use crate::inbox::Armed;
-use crate::store::{Claim, Claimed, Op, Token};
+use crate::store::{Claim, Claimed, Op, Rejected, Token};
 use crate::window::CameUp;
 
 /// Claims of one transaction.
 const CLAIMS: usize = 512;
+/// A row that somebody has locked is tried again after this time.
+const BUSY: Duration = Duration::from_millis(50);
+/// A row that can't be read is tried again after this time: somebody may have repaired it.
+const BAD: Duration = Duration::from_secs(60);
 
 impl Writer {
     /// Claims what has come up, as far as it may run.
-    pub(super) fn claim(&mut self) -> bool {
-        let mut claims = Vec::new();
-        let mut keys = HashSet::new();
-        loop {
-            let room = self.may_claim().min(CLAIMS);
-            let now = self.wall();
-            while claims.len() < room {
-                let Some(armed) = self.came_up.pop_front() else { break };
-                match self.parts.window.came_up(&armed, now) {
-                    CameUp::Due(claim) => {
-                        if keys.insert(Arc::clone(&claim.key)) {
-                            claims.push(claim);
-                        }
-                    }
-                    CameUp::Early => {}
-                    CameUp::Gone => self.parts.counters.lost_claims.add(1),
-                }
-            }
-            if claims.is_empty() {
-                return true;
-            }
-            if !self.parts.lease.holds(now) && !self.renew_now() {
-                self.came_up_again(&claims);
-                return false;
-            }
-            let claimed = self.parts.store.claim(&self.parts.owner, &claims);
-            let Some(claimed) = self.answered(claimed) else {
-                self.came_up_again(&claims);
-                return false;
-            };
-            self.parts.counters.claimed.add(claimed.len() as u64);
-            self.parts.counters.lost_claims.add((claims.len() - claimed.len()) as u64);
-            for claim in claims.drain(..) {
-                self.parts.window.forget(&claim.key);
-            }
-            keys.clear();
-            for row in claimed {
-                self.start(row);
-            }
-        }
-    }
-
-    fn came_up_again(&mut self, claims: &[Claim]) {
-        for claim in claims {
-            self.came_up.push_back(Arc::new(Armed { key: Arc::clone(&claim.key), generation: claim.generation }));
-        }
-    }
-
-    fn start(&mut self, row: Claimed) {
-        let Claimed { key, generation, attempt, due, claimed_at, handler, payload } = row;
-        let token = Token { key: Arc::clone(&key), generation, attempt };
-        self.running.insert(token.clone());
-        if attempt > self.parts.limits.max_attempts {
-            // The attempts before have each ended with their process.
-            self.ends.push_back(Op::Bury(token));
+    pub(super) fn claim(&mut self) {
+        if !self.may(Activity::Claim) {
             return;
         }
-        match self.parts.handlers.get(&handler) {
-            Some(handler) => {
-                let due = Due { key, generation, attempt, due, claimed_at, payload };
-                self.parts.runners.run(Run { handler: Arc::clone(handler), due });
+        loop {
+            let ready = self.lanes.ready(self.engine(), CLAIMS, BYTES);
+            if ready.is_empty() {
+                return;
             }
-            None => self.ends.push_back(Op::Unclaim(token)),
+            let (armed, claims) = self.due_of(ready);
+            if claims.is_empty() {
+                continue;
+            }
+            if !self.parts.lease.holds(self.wall()) && !self.renew_now(Activity::Claim) {
+                return self.came_up_again(armed);
+            }
+            let claimed = self.parts.store.claim(&self.parts.owner, &claims);
+            let Some(claimed) = self.answered(Activity::Claim, claimed) else {
+                return self.came_up_again(armed);
+            };
+            for (armed, answer) in armed.iter().zip(claimed) {
+                self.claimed(armed, answer);
+            }
         }
+    }
+
+    /// What of it is still to run, each with what its claim compares.
+    fn due_of(&mut self, ready: Vec<Arc<Armed>>) -> (Vec<Arc<Armed>>, Vec<Claim>) {
+        let now = self.wall();
+        let (mut due, mut claims) = (Vec::<Arc<Armed>>::new(), Vec::new());
+        let mut keys = std::collections::HashSet::new();
+        for armed in ready {
+            match self.parts.window.came_up(&armed, now) {
+                CameUp::Due(claim) => {
+                    // It may have come up twice, after a jump of the clock.
+                    if keys.insert(Arc::clone(&claim.key)) {
+                        claims.push(claim);
+                        due.push(armed);
+                    }
+                }
+                CameUp::Early => {}
+                CameUp::Gone => self.parts.counters.lost_claims.add(1),
+            }
+        }
+        (due, claims)
+    }
+
+    fn came_up_again(&mut self, armed: Vec<Arc<Armed>>) {
+        armed.into_iter().for_each(|armed| self.lanes.came_up(armed));
+    }
+
+    fn claimed(&mut self, armed: &Armed, answer: Result<Option<Claimed>, Rejected>) {
+        match answer {
+            Ok(Some(row)) => {
+                self.parts.counters.claimed.add(1);
+                self.parts.window.forget(&armed.key);
+                self.start(row, armed);
+            }
+            Ok(None) => {
+                self.parts.counters.lost_claims.add(1);
+                self.parts.window.forget(&armed.key);
+            }
+            Err(Rejected::Busy(_)) => self.parts.window.arm_again(&armed.key, BUSY),
+            Err(Rejected::Bad(reason)) => {
+                self.set_aside(&armed.key, &reason);
+                self.parts.window.arm_again(&armed.key, BAD);
+            }
+        }
+    }
+
+    fn start(&mut self, row: Claimed, armed: &Armed) {
+        let Claimed { key, generation, attempt, failures, due, claimed_at, handler, payload } = row;
+        let due = Due { key, generation, attempt, due, claimed_at, payload };
+        let (token, bytes) = (Token::of(&due), due.payload.len());
+        let name = self.parts.handlers.name(&handler);
+        let running = Running {
+            handler: name.clone().unwrap_or_else(|| handler.as_str().into()),
+            bytes,
+            failures,
+            counts: false,
+        };
+        self.running.insert(token.clone(), running);
+        if failures >= self.parts.limits.max_attempts {
+            // The runs before have each ended their process.
+            return self.work.push_end(Op::Bury(token));
+        }
+        let (Some(name), Some(handler)) = (name, self.parts.handlers.get(&handler)) else {
+            return self.work.push_end(Op::Unclaim(token));
+        };
+        let run = Run { handler: Arc::clone(handler), due };
+        let now = self.engine();
+        self.lanes.begun(&name, armed.suspect.then(|| (token.clone(), now)));
+        self.running.entry(token).and_modify(|running| running.counts = true);
+        self.parts.runners.run(&name, self.lanes.running(&name), run);
     }
 }

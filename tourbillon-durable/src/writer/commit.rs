@@ -2,89 +2,130 @@
 
 use std::sync::Arc;
 
-use super::Writer;
+use super::work::{Rest, Work};
+use super::{Activity, Writer};
 use crate::clock::Micros;
 use crate::error::CommitError;
-use crate::events;
-use crate::inbox::{Command, Reply};
-use crate::store::{Answer, Failure, Moved, Op, Token};
+use crate::events::Event;
+use crate::inbox::Armed;
+use crate::store::{Answer, Failure, Moved, Op, Rejected, Token};
 
 impl Writer {
     /// Commits the ends of runs, and as many calls as there is room for.
-    pub(super) fn commit(&mut self, commands: Vec<Command>) -> bool {
-        let ends = self.ends.len().min(self.parts.store.batch());
-        if ends == 0 && commands.is_empty() {
-            return true;
+    pub(super) fn commit(&mut self) {
+        if !self.may(Activity::Commit) {
+            return;
         }
-        let now = self.wall();
+        let (mut ops, rests): (Vec<Op>, Vec<Rest>) = self
+            .work
+            .select(self.engine(), self.parts.store.batch())
+            .into_iter()
+            .map(|Work { op, rest }| (op, rest))
+            .unzip();
+        if ops.is_empty() {
+            return;
+        }
         let mut room = self.parts.window.room();
-        let mut ops: Vec<Op> = self.ends.drain(..ends).collect();
-        let mut replies: Vec<Reply> = Vec::with_capacity(commands.len());
-        for command in commands {
-            ops.push(command.op);
-            replies.push(command.reply);
+        ops.iter_mut().for_each(|op| self.decide_owner(op, &mut room));
+        let works = |ops: Vec<Op>, rests: Vec<Rest>| ops.into_iter().zip(rests).map(|(op, rest)| Work { op, rest });
+        // What this process owns is under its lease.
+        if ops.iter().any(owns) && self.parts.lease.is_half_over(self.wall()) && !self.renew_now(Activity::Commit) {
+            return self.work.put_back(works(ops, rests).collect());
         }
-        for op in &mut ops {
-            self.decide_owner(op, &mut room);
+        let careful = rests.iter().any(Rest::was_rejected);
+        let answers = self.parts.store.commit(&self.parts.owner, &ops, careful);
+        if let Err(failure) = &answers {
+            self.not_committed(works(ops, rests), failure);
+            self.failed(Activity::Commit, failure);
+            return;
         }
-        let owns = ops.iter().any(owns);
-        let lease = owns && self.parts.lease.is_half_over(now);
-        let asked = self.asked_for_lease();
-        let answers = self.parts.store.commit(&self.parts.owner, &ops, lease);
-        let answers = match answers {
-            Ok(answers) => answers,
-            Err(failure) => {
-                let error = match &failure {
-                    Failure::Lost(reason) => CommitError::Unknown(reason.clone()),
-                    Failure::Refused(reason) => CommitError::Failed(reason.clone()),
-                };
-                self.ends.extend(ops.drain(..ends));
-                replies.into_iter().for_each(|reply| reply.fail(error.clone()));
-                self.failed(&failure);
-                return false;
-            }
-        };
-        if lease {
-            self.grant(asked);
-        }
+        let Some(answers) = self.answered(Activity::Commit, answers) else { return };
         self.parts.counters.commits.add(1);
-        self.parts.counters.written.add(ops.len() as u64);
-        let mut answers = answers.into_iter();
-        let mut ops = ops.into_iter();
-        for op in ops.by_ref().take(ends) {
-            let done = matches!(answers.next(), Some(Answer::Done(true)));
-            self.ended(op, done);
+        for (work, answer) in works(ops, rests).zip(answers) {
+            match answer {
+                Ok(answer) => {
+                    self.parts.counters.written.add(1);
+                    self.committed(work, answer);
+                }
+                Err(rejected) => self.rejected(work, rejected),
+            }
         }
-        for ((op, answer), reply) in ops.zip(answers).zip(replies) {
-            self.written(op, &answer);
-            reply.answer(answer);
+    }
+
+    /// Answers what may be on disk. The rest waits for the store.
+    fn not_committed(&mut self, works: impl Iterator<Item = Work>, failure: &Failure) {
+        let Failure::Lost { reason, unknown: true } = failure else {
+            return self.work.put_back(works.collect());
+        };
+        let mut ends = Vec::new();
+        for work in works {
+            match work.rest.reply {
+                Some(reply) => reply.fail(CommitError::Unknown(reason.clone())),
+                None => ends.push(work),
+            }
         }
-        true
+        self.work.put_back(ends);
+    }
+
+    fn rejected(&mut self, work: Work, rejected: Rejected) {
+        let now = self.engine();
+        match (rejected, work) {
+            (Rejected::Busy(reason), work) => {
+                if let Some(token) = work.op.token() {
+                    self.settle(token);
+                }
+                if let Some(reply) = &work.rest.reply {
+                    reply.pending().explain(reason);
+                }
+                self.work.busy(work, now);
+            }
+            (Rejected::Bad(reason), Work { rest: Rest { reply: Some(reply), .. }, .. }) => {
+                reply.fail(CommitError::Failed(reason));
+            }
+            (Rejected::Bad(reason), work) => {
+                let token = work.op.token().expect("it is the end of a run").clone();
+                self.settle(&token);
+                self.set_aside(&token.key, &reason);
+                self.work.bad(work, now);
+            }
+        }
     }
 
     /// Decides whether a row is to be this process's, because it comes up before the next scan.
     fn decide_owner(&mut self, op: &mut Op, room: &mut usize) {
-        let (due, owned) = match op {
-            Op::Schedule { due, handler, owned, .. } if self.parts.handlers.run_here(handler) => (*due, owned),
-            Op::Reset { due, owned, .. } | Op::Retry { due, owned, .. } | Op::Revive { due, owned, .. } => {
-                (*due, owned)
-            }
+        let (due, owned, handler) = match op {
+            Op::Schedule { due, handler, owned, .. } => (*due, owned, Some(&**handler)),
+            Op::Retry { token, due, owned } => (*due, owned, self.running.get(token).map(|running| &*running.handler)),
+            Op::Reset { due, owned, .. } | Op::Revive { due, owned, .. } => (*due, owned, None),
             _ => return,
         };
-        if due >= self.parts.window.horizon() || self.stopping.is_some() {
+        *owned = false;
+        let is_elsewhere = handler.is_some_and(|handler| !self.parts.handlers.run_here(handler));
+        let is_full = *room == 0 || handler.is_some_and(|handler| self.lanes.is_full(handler));
+        if is_elsewhere || due >= self.parts.window.horizon() || self.stopping.is_some() {
             return;
         }
-        if *room > 0 {
+        if is_full {
+            self.leave_for_later(due);
+        } else {
             *room -= 1;
             *owned = true;
-        } else {
-            self.leave_for_later(due);
         }
     }
 
     /// Notes that a row before the horizon has no owner.
     fn leave_for_later(&mut self, due: Micros) {
         self.beyond_room = Some(self.beyond_room.map_or(due, |before| before.min(due)));
+    }
+
+    fn committed(&mut self, work: Work, answer: Answer) {
+        match work.rest.reply {
+            Some(reply) => {
+                self.written(work.op, &answer);
+                reply.answer(answer);
+            }
+            None => self.ended(work.op, matches!(answer, Answer::Done(true))),
+        }
     }
 
     /// Takes note of the end of a run, which the store has answered.
@@ -97,10 +138,11 @@ impl Writer {
             Op::Unclaim(token) => (token, None),
             _ => unreachable!("no run ends like this: {op:?}"),
         };
-        self.running.remove(token);
+        self.settle(token);
+        let running = self.running.remove(token);
         if !done {
             counters.stale_completions.add(1);
-            events::stale(token);
+            self.parts.events.stale(token);
             return;
         }
         if let Some(counter) = counter {
@@ -108,10 +150,12 @@ impl Writer {
         }
         match op {
             Op::Retry { token: Token { key, generation, attempt }, due, owned: true } => {
+                let Some(running) = running else { return };
+                let armed = Armed { key, generation, handler: running.handler, bytes: running.bytes, suspect: false };
                 let now = self.wall();
-                self.parts.window.hold(key, generation, attempt, due, now);
+                self.parts.window.hold(armed, attempt, due, now);
             }
-            Op::Bury(token) => events::dead_letter(&token),
+            Op::Bury(token) => self.parts.events.dead_letter(&token),
             // It is due, and nobody's.
             Op::Unclaim(_) if self.stopping.is_none() => self.next_scan = self.engine(),
             _ => {}
@@ -122,17 +166,15 @@ impl Writer {
     fn written(&mut self, op: Op, answer: &Answer) {
         let counters = &self.parts.counters;
         let (key, held) = match (op, answer) {
-            (Op::Schedule { key, due, owned, .. }, Answer::Scheduled { generation }) => {
+            (Op::Schedule { key, due, handler, payload, owned }, Answer::Scheduled { generation }) => {
                 counters.scheduled.add(1);
-                (key, owned.then_some((*generation, due)))
+                (key, owned.then_some((*generation, handler, payload.len(), due)))
             }
-            (Op::Reset { key, due, .. }, Answer::Moved(Some(Moved { generation, owned }))) => {
+            (Op::Reset { key, due, .. }, Answer::Moved(Some(moved))) => {
                 counters.reset.add(1);
-                (key, owned.then_some((*generation, due)))
+                (key, self.held_again(moved, due))
             }
-            (Op::Revive { key, due, .. }, Answer::Moved(Some(Moved { generation, owned }))) => {
-                (key, owned.then_some((*generation, due)))
-            }
+            (Op::Revive { key, due, .. }, Answer::Moved(Some(moved))) => (key, self.held_again(moved, due)),
             (Op::Cancel { key }, Answer::Done(true)) => {
                 counters.cancelled.add(1);
                 (key, None)
@@ -140,12 +182,32 @@ impl Writer {
             _ => return,
         };
         match held {
-            Some((generation, due)) => {
+            Some((generation, handler, bytes, due)) => {
                 let now = self.wall();
-                self.parts.window.hold(key, generation, 0, due, now);
+                self.parts.window.hold(Armed { key, generation, handler, bytes, suspect: false }, 0, due, now);
             }
             None => self.parts.window.forget(&key),
         }
+    }
+
+    fn held_again(&self, moved: &Moved, due: Micros) -> Option<(i64, Arc<str>, usize, Micros)> {
+        let handler = self.parts.handlers.name(&moved.handler).filter(|_| moved.owned)?;
+        Some((moved.generation, handler, moved.bytes, due))
+    }
+
+    /// Notes that a run is over, as far as other runs are concerned.
+    fn settle(&mut self, token: &Token) {
+        if let Some(running) = self.running.get_mut(token)
+            && std::mem::take(&mut running.counts)
+        {
+            self.lanes.ended(&running.handler, token);
+        }
+    }
+
+    /// Says that one row is left alone for a while.
+    pub(super) fn set_aside(&self, row: &str, reason: &str) {
+        self.parts.counters.set_aside.add(1);
+        self.parts.events.tell(Event::SetAside { row, reason });
     }
 }
 

@@ -2,49 +2,54 @@
 //! scans for what comes up soon.
 //!
 //! There is one, so what it writes is in one order. While it waits for the disk, calls gather; the
-//! next commit takes them all.
+//! next commit takes them all. Claims, commits and scans each have a pause of their own after an
+//! error, so none holds up the others.
 
 mod claim;
 mod commit;
+mod lanes;
+mod pause;
+mod resume;
 mod scan;
+mod work;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tourbillon::Timer;
 
+use self::lanes::Lanes;
+use self::pause::{Pace, Pause};
+use self::work::{BYTES, Queue};
 use crate::clock::{Micros, Offset, WallClock};
+use crate::commit::Patience;
 use crate::due::Outcome;
-use crate::events;
+use crate::events::{Event, Events};
 use crate::handlers::{Handlers, Lease, Runners};
-use crate::inbox::{Armed, End, Ended, Inbox, Incoming};
+use crate::inbox::{End, Ended, Inbox, Incoming};
 use crate::stats::Counters;
-use crate::store::{Claim, Failure, Op, Owner, Store, Taken, Token};
+use crate::store::{Failure, Op, Owner, Store, Token};
 use crate::window::Window;
 
 /// What is later than this is overdue: its process was not there when it came up.
 const OVERDUE: Duration = Duration::from_secs(1);
 /// How often the clocks are compared.
 const CLOCK_CHECK: Duration = Duration::from_secs(1);
-/// After an error of the store: how long until the next try, and the longest.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// A claimed timeout is to have a thread within this time.
-const SOON: Duration = Duration::from_millis(50);
-/// How long a run takes, before any has ended.
-const FIRST_RUN_TIME: Duration = Duration::from_millis(10);
-/// How long a stop tries to reach a store that was lost.
+/// While a stop waits for runs, it looks so often.
+const STOP_CHECK: Duration = Duration::from_millis(50);
+/// How long a stop tries to reach a store that fails.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// The options that the writer goes by.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) window: Duration,
+    pub(crate) window_capacity: usize,
     pub(crate) max_attempts: u32,
-    /// The threads that run handlers.
+    /// The threads of a handler.
     pub(crate) threads: usize,
-    /// Claimed rows that may run or wait for a thread, however short the runs are.
+    /// Claimed rows of a handler that may run or wait for a thread, however short the runs are.
     pub(crate) max_running: usize,
     pub(crate) overdue_per_second: u32,
 }
@@ -53,6 +58,7 @@ pub(crate) struct Limits {
 pub(crate) struct Parts {
     pub(crate) store: Box<dyn Store>,
     pub(crate) inbox: Arc<Inbox>,
+    pub(crate) patience: Arc<Patience>,
     pub(crate) window: Window,
     pub(crate) handlers: Arc<Handlers>,
     pub(crate) runners: Runners,
@@ -61,30 +67,48 @@ pub(crate) struct Parts {
     pub(crate) wall: Arc<dyn WallClock>,
     pub(crate) timer: Timer,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) events: Events,
     pub(crate) limits: Limits,
+}
+
+/// What the store is asked for. Each has a pause of its own after an error.
+#[derive(Clone, Copy, Debug)]
+enum Activity {
+    Connect,
+    Claim,
+    Commit,
+    Scan,
+}
+
+/// A claim whose end is not in the store.
+struct Running {
+    handler: Arc<str>,
+    bytes: usize,
+    failures: u32,
+    /// Whether it counts as a run of its handler.
+    counts: bool,
 }
 
 pub(crate) struct Writer {
     parts: Parts,
-    /// What has come up and is not claimed, in that order.
-    came_up: VecDeque<Arc<Armed>>,
-    /// The claims whose runs have not ended.
-    running: HashSet<Token>,
-    /// How long a run takes, of late.
-    run_time: Duration,
-    /// What the ends of runs ask the store for. It is asked until it answers.
-    ends: VecDeque<Op>,
+    /// What has come up and is not claimed.
+    lanes: Lanes,
+    running: HashMap<Token, Running>,
+    /// What is to be committed.
+    work: Queue,
     offset: Offset,
     next_clock_check: Instant,
     next_scan: Instant,
     /// The first deadline that may be without an owner before the horizon, as there was no room.
     beyond_room: Option<Micros>,
-    /// When the next overdue timeout is to run.
-    next_overdue: Micros,
-    /// The store is not asked before.
-    not_before: Option<Instant>,
-    pause: Duration,
+    pace: Pace,
+    pauses: [Pause; 4],
     lost: bool,
+    /// What the operator was told last, while the store fails.
+    told: Option<String>,
+    /// Until then a scan looks for rows that a lost connection may have written late.
+    look_until: Option<Instant>,
+    /// When the stop was called.
     stopping: Option<Instant>,
     /// Whether a stop has given back what this process need not run.
     gave_back: bool,
@@ -94,19 +118,22 @@ impl Writer {
     pub(crate) fn new(parts: Parts) -> Self {
         let engine = parts.timer.now();
         let wall = Micros::round_down(parts.wall.now());
+        let Limits { window_capacity, threads, max_running, overdue_per_second, .. } = parts.limits;
+        // One that is slow leaves the others their part of the wheel.
+        let backlog = (window_capacity / parts.owner.handlers.len().max(1)).max(1);
         Self {
-            came_up: VecDeque::new(),
-            running: HashSet::new(),
-            run_time: FIRST_RUN_TIME,
-            ends: VecDeque::new(),
+            lanes: Lanes::new(threads, max_running, backlog),
+            running: HashMap::new(),
+            work: Queue::default(),
             offset: Offset::new(wall, engine),
             next_clock_check: engine + CLOCK_CHECK,
             next_scan: engine,
             beyond_room: None,
-            next_overdue: Micros(0),
-            not_before: None,
-            pause: FIRST_PAUSE,
+            pace: Pace::new(overdue_per_second),
+            pauses: Default::default(),
             lost: false,
+            told: None,
+            look_until: None,
             stopping: None,
             gave_back: false,
             parts,
@@ -116,108 +143,120 @@ impl Writer {
     /// Works until it is told to stop, and nothing is left.
     pub(crate) fn run(mut self) {
         loop {
-            let commands = if self.may_ask() { self.parts.store.batch() } else { 0 };
-            let incoming = self.parts.inbox.take(self.sleep(), commands);
+            let incoming = self.parts.inbox.take(self.sleep(), self.room(), BYTES);
             if !self.turn(incoming) {
                 break;
             }
         }
     }
 
+    /// How many calls it takes in now.
+    pub(crate) fn room(&self) -> usize {
+        if self.lost || !self.may(Activity::Commit) { 0 } else { self.work.room(self.parts.store.batch()) }
+    }
+
     /// Does all that is to be done now. Returns whether it is to go on.
     pub(crate) fn turn(&mut self, incoming: Incoming) -> bool {
-        let Incoming { mut commands, due, ended, stopping, mut more } = incoming;
-        if stopping && self.stopping.is_none() {
-            self.stopping = Some(self.engine());
+        let Incoming { commands, due, ended, stopping, more } = incoming;
+        if stopping.is_some() && self.stopping.is_none() {
+            self.stopping = stopping;
             self.parts.runners.abandon();
         }
-        for ended in ended {
-            self.end(ended);
-        }
+        commands.into_iter().for_each(|command| self.work.push_call(command));
+        ended.into_iter().for_each(|ended| self.end(ended));
         if self.stopping.is_none() {
-            self.came_up.extend(due);
+            due.into_iter().for_each(|armed| self.lanes.came_up(armed));
             self.check_clock();
         }
-        if self.may_ask() {
-            self.not_before = None;
-            // What a lost answer said may be among what has come up. A claim is late the soonest.
-            let reached = self.resume()
-                && if self.stopping.is_some() { self.give_back() } else { self.claim() }
-                && self.commit(std::mem::take(&mut commands))
-                && (self.stopping.is_some() || self.scan())
-                && self.renew();
-            if reached {
-                self.pause = FIRST_PAUSE;
-            } else if !commands.is_empty() {
-                // The store has failed before it was asked for them. They wait for it.
-                self.parts.inbox.put_back(commands);
-                more = true;
+        // What a lost answer said may be among what has come up. A claim is late the soonest.
+        if self.resume() {
+            if self.stopping.is_some() {
+                self.give_back()
+            } else {
+                self.claim()
             }
-        } else {
-            debug_assert!(commands.is_empty(), "none were taken");
+            self.unless_lost(Self::commit);
+            if self.stopping.is_none() {
+                self.unless_lost(Self::scan);
+            }
+            self.unless_lost(Self::renew);
         }
         Counters::set(&self.parts.counters.held, self.parts.window.len());
         Counters::set(&self.parts.counters.running, self.running.len());
         self.stopping.is_none_or(|since| !self.stop(since, more))
     }
 
+    fn unless_lost(&mut self, work: impl FnOnce(&mut Self)) {
+        if !self.lost {
+            work(self);
+        }
+    }
+
     /// Returns how long there is nothing to do, if nothing comes.
     fn sleep(&self) -> Duration {
         let now = self.engine();
-        let until = |at: Instant| at.saturating_duration_since(now);
-        if let Some(not_before) = self.not_before {
-            return until(not_before);
+        let pause = |activity: Activity| self.pauses[activity as usize].until();
+        if self.lost {
+            return pause(Activity::Connect).unwrap_or(now).saturating_duration_since(now);
         }
-        if !self.ends.is_empty() || (!self.came_up.is_empty() && self.may_claim() > 0) {
-            return Duration::ZERO;
-        }
-        if self.stopping.is_some() {
-            return FIRST_PAUSE;
-        }
-        let mut sleep = until(self.next_scan);
-        if let Some(due) = self.beyond_room {
-            sleep = sleep.min(due.minus(OVERDUE).since(self.wall()));
-        }
-        if self.holds_any() {
-            sleep = sleep.min(until(self.next_clock_check));
-        }
-        sleep
+        let commit = self.work.next(now).map(|next| next.max(pause(Activity::Commit).unwrap_or(next)));
+        let calls_wait = pause(Activity::Commit).filter(|_| self.parts.inbox.waiting() > 0);
+        let claim = if self.stopping.is_some() { None } else { self.lanes.next(now) };
+        let claim = claim.map(|next| next.max(pause(Activity::Claim).unwrap_or(next)));
+        let check = self.stopping.map(|_| now + STOP_CHECK);
+        let scan = self.stopping.is_none().then(|| self.next_look(now)).flatten();
+        let next = [commit, calls_wait, claim, check, scan].into_iter().flatten().min();
+        next.map_or(CLOCK_CHECK, |next| next.saturating_duration_since(now))
+    }
+
+    /// When a scan is due, or the clocks are to be compared.
+    fn next_look(&self, now: Instant) -> Option<Instant> {
+        let beyond = self.beyond_room.map(|due| now + due.minus(OVERDUE).since(self.wall()));
+        let scan = beyond.into_iter().chain([self.next_scan]).min()?;
+        let scan = self.pauses[Activity::Scan as usize].until().map_or(scan, |until| scan.max(until));
+        Some(if self.holds_any() { scan.min(self.next_clock_check) } else { scan })
     }
 
     /// Ends, if nothing is left to do. Returns whether it has.
     fn stop(&mut self, since: Instant, more: bool) -> bool {
-        let failing = self.lost || self.pause > FIRST_PAUSE;
-        let given_up = failing && self.engine().saturating_duration_since(since) > LAST_WORDS;
-        if !given_up && (more || !self.running.is_empty() || !self.ends.is_empty() || !self.may_ask()) {
+        let refuses = self.pauses[Activity::Commit as usize].until().is_some() && !self.work.is_empty();
+        let given_up = (self.lost || refuses) && since.elapsed() > LAST_WORDS;
+        if !given_up && (more || !self.running.is_empty() || !self.work.is_empty() || self.lost) {
             return false;
         }
         self.parts.window.clear();
-        // If that fails, the lease ends by itself.
-        let released = self.parts.store.release(&self.parts.owner);
-        events::stopped(released.err());
+        if !self.lost {
+            // If that fails, the lease ends by itself.
+            if let Err(failure) = self.parts.store.release(&self.parts.owner) {
+                self.failed(Activity::Connect, &failure);
+            }
+        }
+        self.parts.events.tell(Event::Stopped);
         true
     }
 
     /// While a stop waits for runs, others are to run what has not begun.
-    fn give_back(&mut self) -> bool {
-        if self.gave_back || self.running.is_empty() {
-            return true;
+    fn give_back(&mut self) {
+        if self.gave_back || self.running.is_empty() || !self.may(Activity::Claim) {
+            return;
         }
         let given = self.parts.store.give_back(&self.parts.owner);
-        if self.answered(given).is_none() {
-            return false;
+        if self.answered(Activity::Claim, given).is_some() {
+            self.gave_back = true;
+            self.lanes.clear();
+            self.parts.window.clear();
         }
-        self.gave_back = true;
-        self.came_up.clear();
-        self.parts.window.clear();
-        true
     }
 
     fn end(&mut self, Ended { token, end, took }: Ended) {
-        if !matches!(end, End::NotBegun) {
-            self.run_time = (self.run_time * 7 + took) / 8;
+        let running = self.running.get(&token);
+        let failures = running.map_or(0, |running| running.failures);
+        if let Some(running) = running
+            && !matches!(end, End::NotBegun)
+        {
+            self.lanes.took(&running.handler, took);
         }
-        let last = token.attempt >= self.parts.limits.max_attempts;
+        let last = failures.saturating_add(1) >= self.parts.limits.max_attempts;
         let counters = &self.parts.counters;
         let op = match end {
             End::NotBegun => Op::Unclaim(token),
@@ -226,68 +265,31 @@ impl Writer {
             End::Returned(_) => Op::Bury(token),
             End::Panicked => {
                 counters.panicked.add(1);
-                events::panicked(&token);
-                let delay = Duration::from_secs(1 << (token.attempt - 1).min(9)).min(Duration::from_secs(600));
+                self.parts.events.panicked(&token);
+                let delay = Duration::from_secs(1 << failures.min(9)).min(Duration::from_secs(600));
                 if last { Op::Bury(token) } else { self.retry(token, delay) }
             }
         };
-        self.ends.push_back(op);
+        self.work.push_end(op);
     }
 
     fn retry(&self, token: Token, delay: Duration) -> Op {
         Op::Retry { token, due: self.wall().plus(delay), owned: false }
     }
 
-    /// After a lost connection: connects, and asks for what the lost answers said.
-    fn resume(&mut self) -> bool {
-        if !self.lost {
-            return true;
-        }
-        let asked = self.asked_for_lease();
-        let found = self.parts.store.reconnect().and_then(|()| {
-            self.parts.store.renew(&self.parts.owner)?;
-            self.parts.store.mine(&self.parts.owner)
-        });
-        let Some(mine) = self.answered(found) else { return false };
-        self.grant(asked);
-        let now = self.wall();
-        let mut under_way = Vec::new();
-        for Taken { key, due, generation, attempts, running } in mine {
-            // A claim whose answer was lost is claimed once more, which answers the same.
-            let attempts = if running { attempts.saturating_sub(1) } else { attempts };
-            let token = Token { key, generation, attempt: attempts + 1 };
-            if self.running.contains(&token) {
-                if !running {
-                    // A server that crashed has lost the claim, and the run goes on.
-                    under_way.push(Claim { key: token.key, generation, attempts });
-                }
-            } else if !self.parts.window.holds(&token.key, generation) {
-                self.parts.window.hold(token.key, generation, attempts, due, now);
-            }
-        }
-        self.next_scan = self.engine();
-        if !under_way.is_empty() {
-            let claimed = self.parts.store.claim(&self.parts.owner, &under_way);
-            if self.answered(claimed).is_none() {
-                return false;
-            }
-        }
-        self.lost = false;
-        events::reconnected();
-        true
-    }
-
     /// Renews the lease, if this process has rows and half of it is over. A stop waits for the runs
     /// that go on, and until then nobody else is to repeat them.
-    fn renew(&mut self) -> bool {
+    fn renew(&mut self) {
         let has_rows = if self.stopping.is_some() { !self.running.is_empty() } else { self.holds_any() };
-        !(has_rows && self.parts.lease.is_half_over(self.wall())) || self.renew_now()
+        if has_rows && self.may(Activity::Scan) && self.parts.lease.is_half_over(self.wall()) {
+            self.renew_now(Activity::Scan);
+        }
     }
 
-    fn renew_now(&mut self) -> bool {
+    fn renew_now(&mut self, activity: Activity) -> bool {
         let asked = self.asked_for_lease();
         let renewed = self.parts.store.renew(&self.parts.owner);
-        if self.answered(renewed).is_none() {
+        if self.answered(activity, renewed).is_none() {
             return false;
         }
         self.parts.counters.renewals.add(1);
@@ -312,13 +314,13 @@ impl Writer {
         }
         self.next_clock_check = engine + CLOCK_CHECK;
         let now = self.wall();
-        if let Some(jump) = self.offset.jump(now, engine) {
+        if let Some(micros) = self.offset.jump(now, engine) {
             self.parts.counters.clock_jumps.add(1);
-            events::clock_jumped(jump);
+            self.parts.events.tell(Event::ClockJumped { micros });
             self.parts.window.rearm(now);
             // The horizon is a wall time: after a jump, it is somewhere else.
             self.next_scan = engine;
-            self.next_overdue = Micros(0);
+            self.pace.reset();
         }
         self.parts.window.arm_refused(now);
     }
@@ -327,40 +329,55 @@ impl Writer {
         self.parts.window.len() > 0 || !self.running.is_empty()
     }
 
-    fn may_claim(&self) -> usize {
-        if self.stopping.is_some() {
-            return 0;
-        }
-        // What is claimed can't be cancelled. So no more wait for a thread than will soon have one.
-        let runs = SOON.as_nanos() / self.run_time.as_nanos().max(1);
-        let soon = self.parts.limits.threads.saturating_mul(usize::try_from(runs).unwrap_or(usize::MAX));
-        let most = soon.saturating_add(self.parts.limits.threads).min(self.parts.limits.max_running);
-        most.saturating_sub(self.running.len())
-    }
-
-    /// Whether the store may be asked now. After an error there is a pause.
-    pub(crate) fn may_ask(&self) -> bool {
-        self.not_before.is_none_or(|at| self.engine() >= at)
+    /// Whether the store may be asked for it now. After an error there is a pause.
+    fn may(&self, activity: Activity) -> bool {
+        self.pauses[activity as usize].is_over(self.engine())
     }
 
     /// Returns what the store has answered, or takes note of its failure.
-    fn answered<T>(&mut self, answer: Result<T, Failure>) -> Option<T> {
-        answer.map_err(|failure| self.failed(&failure)).ok()
+    fn answered<T>(&mut self, activity: Activity, answer: Result<T, Failure>) -> Option<T> {
+        match answer {
+            Ok(answer) => {
+                if self.pauses[activity as usize].until().is_some() {
+                    self.pauses[activity as usize].succeeded();
+                    self.parts.patience.note(None);
+                    self.told = None;
+                }
+                Some(answer)
+            }
+            Err(failure) => {
+                self.failed(activity, &failure);
+                None
+            }
+        }
     }
 
-    fn failed(&mut self, failure: &Failure) {
-        let counters = &self.parts.counters;
-        if let Failure::Lost(_) = failure {
-            if !self.lost {
-                counters.disconnects.add(1);
+    fn failed(&mut self, activity: Activity, failure: &Failure) {
+        let (counters, now) = (&self.parts.counters, self.engine());
+        let (Failure::Lost { reason, .. } | Failure::Unavailable(reason)) = failure;
+        let event = match failure {
+            Failure::Lost { .. } => {
+                if !self.lost {
+                    counters.disconnects.add(1);
+                }
+                self.lost = true;
+                self.pauses[Activity::Connect as usize].failed(now);
+                Event::Disconnected { reason }
             }
-            self.lost = true;
-        } else {
-            counters.store_errors.add(1);
+            Failure::Unavailable(_) => {
+                counters.store_errors.add(1);
+                self.pauses[activity as usize].failed(now);
+                Event::StoreFailed { reason }
+            }
+        };
+        // It is tried each second. The log says once what is wrong.
+        if self.told.as_ref() != Some(reason) {
+            self.told = Some(reason.clone());
+            self.parts.events.tell(event);
         }
-        events::store_failed(failure);
-        self.not_before = Some(self.engine() + self.pause);
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        self.parts.patience.note(Some(reason.clone()));
+        // Meanwhile their callers give up.
+        self.parts.inbox.forget_withdrawn();
     }
 
     fn wall(&self) -> Micros {
@@ -376,6 +393,6 @@ impl Drop for Writer {
     /// Whoever waits for an answer gets one, also after a panic.
     fn drop(&mut self) {
         self.parts.inbox.stop();
-        drop(self.parts.inbox.take(Duration::ZERO, usize::MAX));
+        drop(self.parts.inbox.take(Duration::ZERO, usize::MAX, usize::MAX));
     }
 }

@@ -1,91 +1,96 @@
 //! The writer scans: what comes up soon goes from the store into the wheel.
 
-use std::time::Duration;
+use std::time::Instant;
 
-use super::{CLOCK_CHECK, OVERDUE, Writer};
+use super::{Activity, CLOCK_CHECK, OVERDUE, Writer};
 use crate::clock::Micros;
-use crate::store::{Scan, Taken};
+use crate::inbox::Armed;
+use crate::store::{Owner, Scan, Scanned, Taken};
 
 /// Rows of one scan. With more, the claims behind it would be late.
 const CHUNK: u32 = 1_000;
 
 impl Writer {
     /// Takes what comes up until the horizon, a part at a time.
-    pub(super) fn scan(&mut self) -> bool {
+    pub(super) fn scan(&mut self) {
         let (engine, now) = (self.engine(), self.wall());
-        let wants_more =
-            self.beyond_room.is_some_and(|due| self.parts.window.is_half_empty() || due.minus(OVERDUE) <= now);
-        if engine < self.next_scan && !wants_more {
-            return true;
+        if !self.may(Activity::Scan) || !self.wants_scan(engine, now) {
+            return;
         }
-        let window = self.parts.limits.window;
+        if self.look_until.is_some_and(|until| until <= engine) {
+            self.look_until = None;
+        }
+        if self.look_until.is_some() && !self.look() {
+            return;
+        }
+        let (owner, all) = self.with_room();
         let room = self.parts.window.room();
-        if room == 0 && !self.came_up.is_empty() && self.may_claim() == 0 {
-            // What is taken now would wait here, in memory, while others may run it.
-            self.beyond_room = None;
-            self.next_scan = engine + CLOCK_CHECK;
-            return true;
-        }
         let comes_up = self.beyond_room.is_none_or(|due| due.minus(OVERDUE) <= now);
-        if room == 0 && !comes_up {
-            self.next_scan = engine + CLOCK_CHECK;
-            return true;
+        if owner.handlers.is_empty() || (room == 0 && !comes_up) {
+            // What is taken now would wait here, in memory, while others may run it.
+            self.beyond_room = self.beyond_room.filter(|_| !owner.handlers.is_empty());
+            self.next_scan = engine + if all { self.parts.limits.window / 2 } else { CLOCK_CHECK };
+            return;
         }
         // What comes up now is taken even if there is no room.
         let limit = u32::try_from(room.max(CHUNK as usize)).unwrap_or(u32::MAX).min(CHUNK);
+        let next = now.plus(self.parts.limits.window / 2);
         let scan = Scan {
             overdue_before: now.minus(OVERDUE),
-            overdue_limit: self.overdue_allowed(now).min(limit),
-            horizon: if room == 0 { now.plus(OVERDUE) } else { now.plus(window) },
+            overdue_limit: self.pace.allowed(now, next).min(limit),
+            horizon: now.plus(if room == 0 { OVERDUE } else { self.parts.limits.window }),
             limit,
         };
         let asked = self.asked_for_lease();
-        let taken = self.parts.store.scan(&self.parts.owner, &scan);
-        let Some(mut taken) = self.answered(taken) else { return false };
+        let scanned = self.parts.store.scan(&owner, &scan);
+        let Some(Scanned { mut taken, unreadable, more_to_give_up }) = self.answered(Activity::Scan, scanned) else {
+            return;
+        };
+        unreadable.iter().for_each(|reason| self.set_aside("a row of a scan", reason));
         self.parts.counters.scans.add(1);
         self.parts.counters.taken.add(taken.len() as u64);
         if !taken.is_empty() {
             self.grant(asked);
         }
-        self.parts.window.set_horizon(now.plus(window));
+        self.parts.window.set_horizon(now.plus(self.parts.limits.window));
         taken.sort_unstable_by_key(|row| row.due);
         let overdue = taken.iter().filter(|row| row.due < scan.overdue_before).count();
-        // Those of the dead, which have a limit of their own, are in either part.
-        let more_soon = taken.len() >= limit as usize;
+        let more_overdue = overdue >= scan.overdue_limit as usize;
+        let more_soon = taken.len() - overdue >= limit as usize || more_to_give_up;
         let last = taken.last().map(|row| row.due);
-        for Taken { key, due, generation, attempts, .. } in taken {
-            let at = if due < scan.overdue_before { self.spread(now) } else { due };
-            self.parts.window.hold(key, generation, attempts, at, now);
+        for row in taken {
+            let at = if row.due < scan.overdue_before { self.pace.take(now) } else { row.due };
+            self.take(row, at, now);
         }
-        let more_overdue = overdue >= scan.overdue_limit as usize && self.overdue_allowed(now) > 0;
+        let more = more_soon || (more_overdue && self.pace.allowed(now, next) > 0);
         self.beyond_room = None;
-        self.next_scan = engine + window / 2;
+        self.next_scan = engine + if all { self.parts.limits.window / 2 } else { CLOCK_CHECK };
         if room == 0 {
             // Again before the first that was not looked at comes up.
             self.beyond_room = Some(if more_soon { now } else { scan.horizon.plus(OVERDUE / 2) });
-        } else if (more_soon || more_overdue) && self.parts.window.room() > 0 {
+        } else if more && self.parts.window.room() > 0 {
             self.next_scan = engine;
-        } else if more_soon || more_overdue {
+        } else if more {
             self.beyond_room = Some(last.unwrap_or(now).max(now));
         }
-        true
     }
 
-    /// How many overdue timeouts may be taken: what their rate allows until the next scan.
-    fn overdue_allowed(&self, now: Micros) -> u32 {
-        let until = now.plus(self.parts.limits.window / 2);
-        let time = until.since(self.next_overdue.max(now));
-        // Rounded up: a low rate and a short window would else allow none, for ever.
-        let allowed = (time.as_secs_f64() * f64::from(self.parts.limits.overdue_per_second)).ceil();
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
-        let allowed = allowed as u32;
-        allowed
+    fn wants_scan(&self, engine: Instant, now: Micros) -> bool {
+        let half_empty = self.parts.window.is_half_empty();
+        engine >= self.next_scan || self.beyond_room.is_some_and(|due| half_empty || due.minus(OVERDUE) <= now)
     }
 
-    /// Returns when the next overdue timeout is to run.
-    fn spread(&mut self, now: Micros) -> Micros {
-        let at = self.next_overdue.max(now);
-        self.next_overdue = at.plus(Duration::from_secs(1) / self.parts.limits.overdue_per_second);
-        at
+    /// The handlers of which more may wait here, and whether those are all.
+    fn with_room(&self) -> (Owner, bool) {
+        let Owner { id, lease, handlers } = &self.parts.owner;
+        let with_room: Vec<String> = handlers.iter().filter(|handler| !self.lanes.is_full(handler)).cloned().collect();
+        let all = with_room.len() == handlers.len();
+        (Owner { id: *id, lease: *lease, handlers: with_room }, all)
+    }
+
+    fn take(&mut self, row: Taken, at: Micros, now: Micros) {
+        let Taken { key, generation, attempts, handler, bytes, suspect, .. } = row;
+        let Some(handler) = self.parts.handlers.name(&handler) else { return };
+        self.parts.window.hold(Armed { key, generation, handler, bytes, suspect }, attempts, at, now);
     }
 }

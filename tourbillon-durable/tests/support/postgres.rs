@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use super::PATIENCE;
 
-/// The environment variable with which a test fails if there is no PostgreSQL on the machine.
+/// With this environment variable a test fails if a program that it needs is not there.
 const NEED: &str = "TOURBILLON_NEED_POSTGRES";
 
 /// Ends when it is dropped, also when its test fails.
@@ -28,29 +28,46 @@ pub(crate) struct Server {
     user: Option<User>,
     directory: TempDir,
     port: u16,
+    /// Settings of the command line.
+    settings: Vec<String>,
     running: Option<Child>,
+    /// Whether it is stopped by SIGSTOP.
+    hangs: bool,
 }
 
 impl Server {
     /// Starts a server. Returns `None` if there is no PostgreSQL on this machine, and says so.
     pub(crate) fn start() -> Option<Self> {
+        Self::start_with("UTF8", &[])
+    }
+
+    /// Starts one whose databases have this encoding, with some settings.
+    pub(crate) fn start_with(encoding: &str, settings: &[&str]) -> Option<Self> {
         let Some(binaries) = binaries() else {
-            assert!(std::env::var_os(NEED).is_none(), "no PostgreSQL here, and {NEED} is set");
-            // Not by a macro, whose output the test harness keeps for itself.
-            writeln!(io::stderr(), "NOT CHECKED: no PostgreSQL here").expect("standard error");
+            not_checked("PostgreSQL");
             return None;
         };
         let user = Uid::effective().is_root().then(unprivileged);
         let directory = tempfile::Builder::new().prefix("tourbillon-pg-").tempdir().expect("a temporary directory");
-        let mut server = Self { binaries, user, directory, port: 0, running: None };
-        server.make_cluster();
+        let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
+        let mut server = Self { binaries, user, directory, port: 0, settings, running: None, hangs: false };
+        server.make_cluster(encoding);
         server.run();
         Some(server)
     }
 
     /// Returns what [`DurableTimer::open`](tourbillon_durable::DurableTimer::open) opens.
     pub(crate) fn url(&self) -> String {
-        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+        self.url_of("postgres")
+    }
+
+    /// The same for another role.
+    pub(crate) fn url_of(&self, role: &str) -> String {
+        format!("postgres://{role}@127.0.0.1:{}/postgres", self.port)
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 
     /// The same through the server's socket.
@@ -62,6 +79,64 @@ impl Server {
     pub(crate) fn restart(&mut self) {
         self.stop();
         self.run();
+    }
+
+    /// Starts it again after a [`stop`](Self::stop).
+    pub(crate) fn start_again(&mut self) {
+        self.run();
+    }
+
+    /// Stops all of its processes by SIGSTOP. The system answers for it, and it does not.
+    pub(crate) fn hang(&mut self) {
+        self.hangs = true;
+        self.signal_all(Signal::SIGSTOP);
+    }
+
+    /// Ends a [`hang`](Self::hang).
+    pub(crate) fn go_on(&mut self) {
+        self.hangs = false;
+        self.signal_all(Signal::SIGCONT);
+    }
+
+    fn signal_all(&self, signal: Signal) {
+        let server = self.running.as_ref().expect("it runs").id().to_string();
+        let listed = Command::new("ps").args(["-axo", "pid=,ppid="]).output().expect("ps can be started").stdout;
+        let listed = String::from_utf8(listed).expect("numbers");
+        let sessions = listed.lines().filter_map(|line| {
+            let (pid, parent) = line.trim().split_once(' ')?;
+            (parent.trim() == server).then(|| pid.to_owned())
+        });
+        for pid in sessions.chain([server.clone()]) {
+            // A session may have ended meanwhile.
+            let _ = kill(Pid::from_raw(pid.parse().expect("a number")), signal);
+        }
+    }
+
+    /// Runs a program as the user of the server.
+    pub(crate) fn as_its_user(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.directory.path()).env("LC_ALL", "C");
+        if let Some(user) = &self.user {
+            command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
+        }
+        command
+    }
+
+    /// Where it has its data and its socket.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Runs statements as an administrator.
+    pub(crate) fn run_sql(&self, statements: &str) {
+        let mut client = self.connect().expect("the server is up");
+        client.batch_execute(statements).unwrap_or_else(|error| panic!("{statements}: {error:?}"));
+    }
+
+    /// Returns the only value of an administrator's query.
+    pub(crate) fn number(&self, query: &str) -> i64 {
+        let mut client = self.connect().expect("the server is up");
+        client.query_one(query, &[]).unwrap_or_else(|error| panic!("{query}: {error:?}")).get(0)
     }
 
     /// Waits until the sessions of a process have ended that was killed. The process named itself
@@ -85,13 +160,13 @@ impl Server {
         Client::connect(&self.url(), NoTls)
     }
 
-    fn make_cluster(&self) {
+    fn make_cluster(&self, encoding: &str) {
         if let Some(user) = &self.user {
             chown(self.directory.path(), Some(user.uid.as_raw()), Some(user.gid.as_raw())).expect("root may do so");
         }
         let mut initdb = self.command("initdb");
-        initdb.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync", "--pgdata"]);
-        let output = initdb.arg(self.data()).output().expect("initdb can be started");
+        initdb.args(["--username=postgres", "--auth=trust", "--no-locale", "--no-sync", "--encoding", encoding]);
+        let output = initdb.arg("--pgdata").arg(self.data()).output().expect("initdb can be started");
         assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
     }
 
@@ -119,6 +194,7 @@ impl Server {
         let mut server = self.command("postgres");
         server.arg("-D").arg(self.data()).args(["-p", &self.port.to_string(), "-c", "fsync=on", "-k"]);
         server.arg(self.directory.path()).args(["-c", "listen_addresses=127.0.0.1", "-c", "max_connections=200"]);
+        server.args(self.settings.iter().flat_map(|setting| ["-c", setting]));
         server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().expect("postgres can be started")
     }
 
@@ -138,7 +214,10 @@ impl Server {
     }
 
     /// What `pg_ctl stop -m immediate` does.
-    fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
+        if self.hangs {
+            self.go_on();
+        }
         let Some(mut running) = self.running.take() else { return };
         let pid = Pid::from_raw(i32::try_from(running.id()).expect("a process's id"));
         let _ = kill(pid, Signal::SIGQUIT);
@@ -160,12 +239,7 @@ impl Server {
     }
 
     fn command(&self, binary: &str) -> Command {
-        let mut command = Command::new(self.binaries.join(binary));
-        command.current_dir(self.directory.path()).env("LC_ALL", "C");
-        if let Some(user) = &self.user {
-            command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
-        }
-        command
+        self.as_its_user(self.binaries.join(binary))
     }
 }
 
@@ -173,6 +247,13 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+/// Says that a test needs what is not on this machine. Fails where all must be checked.
+pub(crate) fn not_checked(missing: &str) {
+    assert!(std::env::var_os(NEED).is_none(), "no {missing} here, and {NEED} is set");
+    // Not by a macro, whose output the test harness keeps for itself.
+    writeln!(io::stderr(), "NOT CHECKED: no {missing} here").expect("standard error");
 }
 
 fn unprivileged() -> User {

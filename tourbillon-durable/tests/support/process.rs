@@ -42,6 +42,17 @@ impl Process {
         writeln!(input, "{what}").expect("the process reads");
     }
 
+    /// Tells it something, if it has not ended.
+    pub(crate) fn tell_if_alive(&mut self, what: &str) {
+        let input = self.child.stdin.as_mut().expect("a pipe");
+        // It may end meanwhile.
+        drop(writeln!(input, "{what}"));
+    }
+
+    pub(crate) fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Waits for what it says next.
     pub(crate) fn hear(&mut self) -> String {
         self.hear_within(PATIENCE).unwrap_or_else(|| panic!("process {} says nothing", self.child.id()))

@@ -1,130 +1,213 @@
-//! The statements, prepared once for a connection.
+//! The text of each statement. None is prepared under a name: behind a pool, the next transaction
+//! may be another session's.
 
-use postgres::{Client, Statement};
+use std::sync::LazyLock;
 
-use crate::store::schema::{ABANDONED, NOT_RUNNING};
+use crate::store::schema::{ANEW, GIVE_UP, GONE, IS_TOKENS, NOT_RUNNING};
 
 /// The server's clock, in microseconds.
 const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+/// A run's token, as `unnest` gives it. `n` is its place.
+const TOKENS: &str = "unnest($2::text[], $3::bigint[], $4::int[]) WITH ORDINALITY AS x(k, g, a, n)";
+/// The columns of a [`Taken`](crate::store::Taken).
+const TAKEN: &str = "t.key, t.due, t.generation, t.attempts, t.handler, octet_length(t.payload), t.suspect, t.running";
+
+/// Each handler by itself, so that rows of the others are not even looked at.
+const TAKE: &str = "
+    WITH x AS MATERIALIZED (
+        SELECT found.key AS k
+        FROM unnest($2::text[], $3::bigint[], $4::bigint[]) AS part(handler, first, until)
+        CROSS JOIN LATERAL (
+            SELECT key, due FROM tourbillon_timeouts
+            WHERE owner IS NULL AND handler = part.handler AND due >= part.first AND due < part.until
+            ORDER BY due {order} LIMIT $5 FOR UPDATE SKIP LOCKED) AS found
+        ORDER BY found.due {order} LIMIT $5)
+    UPDATE tourbillon_timeouts t SET owner = $1, running = false FROM x WHERE t.key = x.k
+    RETURNING {taken}";
+
+/// `$1` is this process, unless a statement says something else.
 pub(super) struct Statements {
-    pub(super) lock: Statement,
-    pub(super) schedule: Statement,
-    pub(super) reset: Statement,
-    pub(super) cancel: Statement,
-    pub(super) get: Statement,
-    pub(super) complete: Statement,
-    pub(super) retry: Statement,
-    pub(super) bury: Statement,
-    pub(super) unclaim: Statement,
-    pub(super) claim: Statement,
-    pub(super) scan: Statement,
-    pub(super) renew: Statement,
+    /// Locks rows, and passes over those that somebody else has locked.
+    pub(super) lock: String,
+    /// Locks rows in the order in which they are asked for, and waits for each.
+    pub(super) lock_in_order: String,
+    /// Which of these rows there are.
+    pub(super) present: String,
+    pub(super) schedule: String,
+    pub(super) reset: String,
+    pub(super) cancel: String,
+    pub(super) get: String,
+    pub(super) complete: String,
+    pub(super) retry: String,
+    pub(super) bury: String,
+    pub(super) unclaim: String,
+    pub(super) dead_letters: String,
+    pub(super) revive: String,
+    pub(super) delete_dead: String,
+    pub(super) claim: String,
+    /// Which rows could be claimed but for a lock.
+    pub(super) claimable: String,
+    /// Gives up rows of others whose leases have ended.
+    pub(super) give_up: String,
+    /// Takes rows of handlers, each between two deadlines.
+    pub(super) take: String,
+    /// The same, the last ones first.
+    pub(super) take_backwards: String,
+    pub(super) mine: String,
+    /// The same in some blocks of the table.
+    pub(super) mine_in: String,
+    pub(super) blocks: String,
+    pub(super) renew: String,
+    /// Deletes the leases that ended a day ago, of processes without rows.
+    pub(super) forget_gone: String,
+    pub(super) give_back: String,
+    pub(super) release: String,
 }
 
-/// Locks rows in one order for all processes, which that of an update's join is not. It finds them
-/// by a join, as with an array the planner may read the whole index.
-const LOCK: &str = "SELECT 1 FROM unnest($1::text[]) AS x(k), tourbillon_timeouts t WHERE t.key = x.k
-     ORDER BY t.key COLLATE \"C\" FOR UPDATE OF t";
-/// A run's token, as `unnest` gives it.
-const TOKEN: &str = "unnest($1::text[], $2::bigint[], $3::int[]) AS x(k, g, a)";
-/// That the row is still that of the token. `$4` is the owner, by an operator that no index has: a
-/// process may own most of the rows, and this is to find a few by their keys.
-const IS_TOKENS: &str =
-    "t.key = x.k AND t.generation = x.g AND t.attempts = x.a AND t.owner IS NOT DISTINCT FROM $4 AND t.running";
+pub(super) static STATEMENTS: LazyLock<Statements> = LazyLock::new(Statements::new);
 
 impl Statements {
-    pub(super) fn prepare(client: &mut Client) -> Result<Self, postgres::Error> {
-        let mut prepare = |text: String| client.prepare(&text.replace("{now}", NOW));
-        Ok(Self {
-            lock: prepare(LOCK.to_owned())?,
-            schedule: prepare(
+    fn new() -> Self {
+        let could_claim = "t.key = x.k AND t.generation = x.g AND t.owner IS NOT DISTINCT FROM $1
+            AND (t.attempts = x.a AND NOT t.running OR t.attempts = x.a + 1 AND t.running)";
+        let text = |text: &str| {
+            text.replace("{is_tokens}", IS_TOKENS)
+                .replace("{key}", "x.k")
+                .replace("{generation}", "x.g")
+                .replace("{attempt}", "x.a")
+                .replace("{owner}", "$1")
+                .replace("{could_claim}", could_claim)
+                .replace("{tokens}", TOKENS)
+                .replace("{taken}", TAKEN)
+                .replace("{not_running}", NOT_RUNNING)
+                .replace("{give_up}", GIVE_UP)
+                .replace("{anew}", ANEW)
+                .replace("{gone}", GONE)
+                .replace("{false}", "false")
+                .replace("{now}", NOW)
+        };
+        Self {
+            // By a join: for an array the planner may read the whole index.
+            lock: text(
+                "SELECT x.n FROM unnest($1::text[]) WITH ORDINALITY AS x(k, n), tourbillon_timeouts t
+                 WHERE t.key = x.k FOR UPDATE OF t SKIP LOCKED",
+            ),
+            lock_in_order: text(
+                "SELECT x.n FROM unnest($1::text[]) WITH ORDINALITY AS x(k, n), tourbillon_timeouts t
+                 WHERE t.key = x.k ORDER BY x.n FOR UPDATE OF t",
+            ),
+            present: text(
+                "SELECT x.n FROM unnest($1::text[]) WITH ORDINALITY AS x(k, n), tourbillon_timeouts t
+                 WHERE t.key = x.k",
+            ),
+            // A generation that was drawn before the row was locked may be less than the row's.
+            schedule: text(
                 "INSERT INTO tourbillon_timeouts (key, due, handler, payload, generation, owner)
-                 SELECT k, d, h, p, nextval('tourbillon_generations'), CASE WHEN mine THEN $6::bigint END
-                 FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bytea[], $5::bool[]) AS x(k, d, h, p, mine)
+                 SELECT k, d, h, p, nextval('tourbillon_generations'), CASE WHEN mine THEN $1::bigint END
+                 FROM unnest($2::text[], $3::bigint[], $4::text[], $5::bytea[], $6::bool[]) AS x(k, d, h, p, mine)
                  ON CONFLICT (key) DO UPDATE SET due = excluded.due, handler = excluded.handler,
                      payload = excluded.payload, generation = nextval('tourbillon_generations'),
-                     attempts = 0, owner = excluded.owner, running = false
-                 RETURNING key, generation"
-                    .to_owned(),
-            )?,
-            reset: prepare(format!(
+                     owner = excluded.owner, {anew}
+                 RETURNING key, generation",
+            ),
+            reset: text(
                 "UPDATE tourbillon_timeouts t SET due = x.d, generation = nextval('tourbillon_generations'),
-                     attempts = 0, running = false,
-                     owner = CASE WHEN x.mine AND t.handler = ANY($5::text[]) THEN $4::bigint END
-                 FROM unnest($1::text[], $2::bigint[], $3::bool[]) AS x(k, d, mine)
-                 WHERE t.key = x.k AND {NOT_RUNNING}
-                 RETURNING t.key, t.generation, t.owner IS NOT NULL"
-            ))?,
-            cancel: prepare(format!(
-                "DELETE FROM tourbillon_timeouts USING unnest($1::text[]) AS x(k)
-                 WHERE key = x.k AND {NOT_RUNNING} RETURNING key"
-            ))?,
-            get: prepare(
-                "SELECT key, due, handler, payload, generation, attempts, running
-                 FROM tourbillon_timeouts WHERE key = ANY($1::text[])"
-                    .to_owned(),
-            )?,
-            complete: prepare(format!(
-                "DELETE FROM tourbillon_timeouts t USING {TOKEN} WHERE {IS_TOKENS} RETURNING t.key"
-            ))?,
-            retry: prepare(format!(
-                "UPDATE tourbillon_timeouts t SET due = x.d, running = false,
-                     owner = CASE WHEN x.mine THEN $4::bigint END
-                 FROM unnest($1::text[], $2::bigint[], $3::int[], $5::bigint[], $6::bool[]) AS x(k, g, a, d, mine)
-                 WHERE {IS_TOKENS} RETURNING t.key"
-            ))?,
-            bury: prepare(format!(
+                     owner = CASE WHEN x.mine AND t.handler = ANY($2::text[]) THEN $1::bigint END, {anew}
+                 FROM unnest($3::text[], $4::bigint[], $5::bool[]) WITH ORDINALITY AS x(k, d, mine, n)
+                 WHERE t.key = x.k AND {not_running}
+                 RETURNING x.n, t.generation, t.owner IS NOT NULL, t.handler, octet_length(t.payload)",
+            ),
+            cancel: text(
+                "DELETE FROM tourbillon_timeouts USING unnest($1::text[]) WITH ORDINALITY AS x(k, n)
+                 WHERE key = x.k AND {not_running} RETURNING x.n",
+            ),
+            get: text(
+                "SELECT x.n, t.due, t.handler, t.payload, t.generation, t.attempts, t.running
+                 FROM unnest($1::text[]) WITH ORDINALITY AS x(k, n), tourbillon_timeouts t WHERE t.key = x.k",
+            ),
+            complete: text("DELETE FROM tourbillon_timeouts t USING {tokens} WHERE {is_tokens} RETURNING x.n"),
+            retry: text(
+                "UPDATE tourbillon_timeouts t SET due = x.d, owner = CASE WHEN x.mine THEN $1::bigint END,
+                     failures = failures + 1, suspect = false, running = false
+                 FROM unnest($2::text[], $3::bigint[], $4::int[], $5::bigint[], $6::bool[])
+                     WITH ORDINALITY AS x(k, g, a, d, mine, n)
+                 WHERE {is_tokens} RETURNING x.n",
+            ),
+            bury: text(
                 "WITH dead AS (
-                     DELETE FROM tourbillon_timeouts t USING {TOKEN} WHERE {IS_TOKENS}
-                     RETURNING t.key, t.generation, t.due, t.handler, t.payload, t.attempts)
-                 INSERT INTO tourbillon_dead_letters
-                 SELECT key, generation, due, handler, payload, attempts, {{now}} FROM dead RETURNING key"
-            ))?,
-            unclaim: prepare(format!(
+                     DELETE FROM tourbillon_timeouts t USING {tokens} WHERE {is_tokens}
+                     RETURNING x.n, t.key, t.generation, t.due, t.handler, t.payload, t.attempts),
+                 buried AS (
+                     INSERT INTO tourbillon_dead_letters
+                         (key, generation, due, handler, payload, attempts, died_at)
+                     SELECT key, generation, due, handler, payload, attempts, {now} FROM dead)
+                 SELECT n FROM dead",
+            ),
+            unclaim: text(
                 "UPDATE tourbillon_timeouts t SET attempts = t.attempts - 1, owner = NULL, running = false
-                 FROM {TOKEN} WHERE {IS_TOKENS} RETURNING t.key"
-            ))?,
-            claim: prepare(format!(
+                 FROM {tokens} WHERE {is_tokens} RETURNING x.n",
+            ),
+            dead_letters: text(
+                "SELECT key, generation, due, handler, payload, attempts, died_at
+                 FROM tourbillon_dead_letters ORDER BY died_at LIMIT $1",
+            ),
+            revive: text(
+                "WITH revived AS (
+                     INSERT INTO tourbillon_timeouts (key, due, handler, payload, generation, owner)
+                     SELECT key, $5, handler, payload, nextval('tourbillon_generations'),
+                         CASE WHEN $6 AND handler = ANY($2::text[]) THEN $1::bigint END
+                     FROM tourbillon_dead_letters WHERE key = $3 AND generation = $4
+                     ON CONFLICT (key) DO NOTHING RETURNING generation, owner, handler, octet_length(payload)),
+                 gone AS (
+                     DELETE FROM tourbillon_dead_letters
+                     WHERE key = $3 AND generation = $4 AND EXISTS (SELECT 1 FROM revived))
+                 SELECT 0::bigint, generation, owner IS NOT NULL, handler, octet_length FROM revived",
+            ),
+            delete_dead: text(
+                "DELETE FROM tourbillon_dead_letters WHERE key = $1 AND generation = $2 RETURNING generation",
+            ),
+            claim: text(
                 "WITH x AS MATERIALIZED (
-                     SELECT t.key AS k, x.g, x.a FROM {TOKEN}, tourbillon_timeouts t WHERE t.key = x.k
-                     ORDER BY t.key COLLATE \"C\" FOR UPDATE OF t)
-                 UPDATE tourbillon_timeouts t SET running = true, attempts = x.a + 1 FROM x
-                 WHERE t.key = x.k AND t.generation = x.g AND t.owner IS NOT DISTINCT FROM $4
-                     AND (t.attempts = x.a AND NOT t.running OR t.attempts = x.a + 1 AND t.running)
-                 RETURNING t.key, t.generation, t.attempts, t.due, t.handler, t.payload, {{now}}"
-            ))?,
-            // One statement, so that an idle process asks once for each scan.
-            scan: prepare(format!(
-                "WITH overdue AS (
-                     SELECT key FROM tourbillon_timeouts
-                     WHERE owner IS NULL AND due < $3 AND handler = ANY($2::text[])
-                     ORDER BY due LIMIT $4 FOR UPDATE SKIP LOCKED),
-                 soon AS (
-                     SELECT key FROM tourbillon_timeouts
-                     WHERE owner IS NULL AND due >= $3 AND due < $5 AND handler = ANY($2::text[])
-                     ORDER BY due LIMIT $6 FOR UPDATE SKIP LOCKED),
-                 orphans AS (
-                     SELECT key FROM tourbillon_timeouts
-                     WHERE owner IS NOT NULL AND owner <> $1 AND {} AND handler = ANY($2::text[])
-                     LIMIT $6 FOR UPDATE SKIP LOCKED),
-                 found AS (SELECT key FROM overdue UNION ALL SELECT key FROM soon UNION ALL SELECT key FROM orphans),
-                 lease AS (
-                     INSERT INTO tourbillon_owners SELECT $1, {{now}} + $7 WHERE EXISTS (SELECT 1 FROM found)
-                     ON CONFLICT (owner) DO UPDATE SET lease_until = excluded.lease_until)
-                 UPDATE tourbillon_timeouts t SET owner = $1, running = false FROM found WHERE t.key = found.key
-                 RETURNING t.key, t.due, t.generation, t.attempts, t.running",
-                // An array is a constant to the planner, so it goes by the index.
-                ABANDONED.replace("IN (", "= ANY (ARRAY(") + ")"
-            ))?,
-            // Who has been gone for a day has no rows any more.
-            renew: prepare(
-                "WITH gone AS (
-                     DELETE FROM tourbillon_owners o WHERE lease_until < {now} - 86400000000
-                     AND NOT EXISTS (SELECT 1 FROM tourbillon_timeouts t WHERE t.owner = o.owner))
-                 INSERT INTO tourbillon_owners VALUES ($1, {now} + $2)
-                 ON CONFLICT (owner) DO UPDATE SET lease_until = excluded.lease_until"
-                    .to_owned(),
-            )?,
-        })
+                     SELECT x.n, t.key AS k, x.g, x.a FROM {tokens}, tourbillon_timeouts t
+                     WHERE {could_claim} FOR UPDATE OF t SKIP LOCKED)
+                 UPDATE tourbillon_timeouts t SET running = true, attempts = x.a + 1 FROM x WHERE {could_claim}
+                 RETURNING x.n, t.attempts, t.failures, t.due, t.handler, t.payload, {now}",
+            ),
+            claimable: text("SELECT x.n FROM {tokens}, tourbillon_timeouts t WHERE {could_claim}"),
+            // An array is a constant to the planner, which then goes by the index of the owners.
+            give_up: text(
+                "WITH x AS MATERIALIZED (
+                     SELECT key AS k FROM tourbillon_timeouts
+                     WHERE owner = ANY(ARRAY({gone})) AND owner <> $1 LIMIT $2 FOR UPDATE SKIP LOCKED)
+                 UPDATE tourbillon_timeouts t SET {give_up} FROM x WHERE t.key = x.k RETURNING 1",
+            ),
+            take: text(&TAKE.replace("{order}", "ASC")),
+            take_backwards: text(&TAKE.replace("{order}", "DESC")),
+            mine: text("SELECT {taken} FROM tourbillon_timeouts t WHERE t.owner = $1"),
+            // By no index, whose order would meet the same block again.
+            mine_in: text(
+                "SELECT {taken} FROM tourbillon_timeouts t WHERE t.owner IS NOT DISTINCT FROM $1
+                     AND t.ctid >= format('(%s,0)', $2)::tid AND t.ctid < format('(%s,0)', $3)::tid",
+            ),
+            blocks: text("SELECT pg_relation_size('tourbillon_timeouts') / current_setting('block_size')::bigint"),
+            renew: text(
+                "INSERT INTO tourbillon_owners VALUES ($1, {now} + $2)
+                 ON CONFLICT (owner) DO UPDATE SET lease_until = excluded.lease_until",
+            ),
+            forget_gone: text(
+                "DELETE FROM tourbillon_owners WHERE owner = ANY(ARRAY(
+                     SELECT o.owner FROM tourbillon_owners o
+                     WHERE o.lease_until < {now} - 86400000000 AND o.owner <> $1
+                         AND NOT EXISTS (SELECT 1 FROM tourbillon_timeouts t WHERE t.owner = o.owner)
+                     LIMIT 100 FOR UPDATE SKIP LOCKED))",
+            ),
+            give_back: text(
+                "WITH x AS MATERIALIZED (
+                     SELECT key AS k FROM tourbillon_timeouts
+                     WHERE owner = $1 AND NOT running LIMIT $2 FOR UPDATE SKIP LOCKED)
+                 UPDATE tourbillon_timeouts t SET owner = NULL FROM x WHERE t.key = x.k RETURNING 1",
+            ),
+            release: text("UPDATE tourbillon_owners SET lease_until = 0 WHERE owner = $1"),
+        }
     }
 }

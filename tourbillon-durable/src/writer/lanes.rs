@@ -1,0 +1,146 @@
+//! What has come up, by its handler. Each has its own share of claims, so a slow handler holds up
+//! only its own timeouts. Suspects are apart: of those one runs at a time, unless it hangs.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::inbox::Armed;
+use crate::store::Token;
+
+/// A claimed timeout is to have a thread within this time.
+const SOON: Duration = Duration::from_millis(50);
+/// A suspect that runs for longer holds up the others no more: a handler that hangs would do so for
+/// ever, and most that end their process do it sooner.
+const ALONE: Duration = Duration::from_secs(10);
+/// How long a run takes, before any has ended.
+const FIRST_RUN_TIME: Duration = Duration::from_millis(10);
+
+pub(super) struct Lanes {
+    by_handler: HashMap<Arc<str>, Lane>,
+    suspects: VecDeque<Arc<Armed>>,
+    /// The suspect that runs, and since when.
+    alone: Option<(Token, Instant)>,
+    /// The threads of a handler.
+    threads: usize,
+    /// Claimed rows of a handler that may run or wait for a thread, however short the runs are.
+    max_running: usize,
+    /// So many of a handler may wait here.
+    backlog: usize,
+}
+
+struct Lane {
+    came_up: VecDeque<Arc<Armed>>,
+    running: usize,
+    /// How long a run takes, of late.
+    run_time: Duration,
+}
+
+impl Lanes {
+    pub(super) fn new(threads: usize, max_running: usize, backlog: usize) -> Self {
+        Self { by_handler: HashMap::new(), suspects: VecDeque::new(), alone: None, threads, max_running, backlog }
+    }
+
+    pub(super) fn came_up(&mut self, armed: Arc<Armed>) {
+        if armed.suspect {
+            self.suspects.push_back(armed);
+        } else {
+            self.lane(&armed.handler).came_up.push_back(armed);
+        }
+    }
+
+    /// Takes out what may be claimed: at most so many, with payloads of so many bytes and one more.
+    pub(super) fn ready(&mut self, now: Instant, most: usize, bytes: usize) -> Vec<Arc<Armed>> {
+        let suspect = self.next_suspect(now).and_then(|at| self.suspects.remove(at));
+        let mut ready: Vec<Arc<Armed>> = suspect.into_iter().collect();
+        let (threads, max_running) = (self.threads, self.max_running);
+        let mut length = 0;
+        // A lane that comes late in this order has its turn in the next part: the others are empty
+        // by then, or have as many runs as they may.
+        for lane in self.by_handler.values_mut() {
+            let mut may_claim = lane.may_claim(threads, max_running);
+            while may_claim > 0
+                && ready.len() < most
+                && length <= bytes
+                && let Some(armed) = lane.came_up.pop_front()
+            {
+                may_claim -= 1;
+                length += armed.bytes;
+                ready.push(armed);
+            }
+        }
+        ready
+    }
+
+    /// The next suspect, if none runs. It needs a thread that is free, so that it runs at once.
+    fn next_suspect(&self, now: Instant) -> Option<usize> {
+        if self.alone.as_ref().is_some_and(|(_, since)| *since + ALONE > now) {
+            return None;
+        }
+        let is_free = |armed: &Arc<Armed>| self.running(&armed.handler) < self.threads;
+        self.suspects.iter().position(is_free)
+    }
+
+    /// When there is something to claim, if no more comes.
+    pub(super) fn next(&self, now: Instant) -> Option<Instant> {
+        let ready = |lane: &Lane| !lane.came_up.is_empty() && lane.may_claim(self.threads, self.max_running) > 0;
+        if self.next_suspect(now).is_some() || self.by_handler.values().any(ready) {
+            return Some(now);
+        }
+        // Without one that is alone, it waits for a thread.
+        self.alone.as_ref().filter(|_| !self.suspects.is_empty()).map(|(_, since)| (*since + ALONE).max(now + SOON))
+    }
+
+    /// Whether no more of a handler is to wait here: others may run it.
+    pub(super) fn is_full(&self, handler: &str) -> bool {
+        self.by_handler.get(handler).is_some_and(|lane| lane.came_up.len() >= self.backlog)
+    }
+
+    /// How many runs of a handler are under way.
+    pub(super) fn running(&self, handler: &str) -> usize {
+        self.by_handler.get(handler).map_or(0, |lane| lane.running)
+    }
+
+    pub(super) fn begun(&mut self, handler: &Arc<str>, suspect: Option<(Token, Instant)>) {
+        self.lane(handler).running += 1;
+        self.alone = suspect.or(self.alone.take());
+    }
+
+    /// Notes how long a run took.
+    pub(super) fn took(&mut self, handler: &Arc<str>, took: Duration) {
+        let lane = self.lane(handler);
+        lane.run_time = (lane.run_time * 7 + took) / 8;
+    }
+
+    /// Notes that the end of a run is in the store, or waits for its row. Not before: so claims and
+    /// commits have many rows each, however short the runs are.
+    pub(super) fn ended(&mut self, handler: &Arc<str>, token: &Token) {
+        let lane = self.lane(handler);
+        lane.running = lane.running.saturating_sub(1);
+        if self.alone.as_ref().is_some_and(|(alone, _)| alone == token) {
+            self.alone = None;
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.suspects.clear();
+        self.by_handler.values_mut().for_each(|lane| lane.came_up.clear());
+    }
+
+    fn lane(&mut self, handler: &Arc<str>) -> &mut Lane {
+        self.by_handler.entry(Arc::clone(handler)).or_insert_with(|| Lane {
+            came_up: VecDeque::new(),
+            running: 0,
+            run_time: FIRST_RUN_TIME,
+        })
+    }
+}
+
+impl Lane {
+    fn may_claim(&self, threads: usize, max_running: usize) -> usize {
+        // What is claimed can't be cancelled. So no more wait for a thread than will soon have one.
+        let runs = SOON.as_nanos() / self.run_time.as_nanos().max(1);
+        let soon = threads.saturating_mul(usize::try_from(runs).unwrap_or(usize::MAX));
+        soon.saturating_add(threads).min(max_running).saturating_sub(self.running)
+    }
+}
