@@ -1,12 +1,15 @@
-//! A fleet of processes shares one PostgreSQL. Processes are stopped, some past their lease, and
-//! killed, and the server crashes. What they did is checked against what is promised.
+//! A fleet of processes shares one PostgreSQL, half of them through a pool, and calls of all are
+//! about the same few keys. Processes are stopped, some past their lease, and killed, somebody locks
+//! rows and the table, and the server crashes. What they did is checked against what is promised.
 
 #![cfg(all(unix, feature = "postgres"))]
 
 mod support;
 
 use std::path::PathBuf;
-use std::thread;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -15,12 +18,14 @@ use tempfile::TempDir;
 use support::checker::{check, report};
 use support::history::{History, now};
 use support::player::{PART, Part};
+use support::pooler::Pooler;
 use support::postgres::Server;
 use support::process::Process;
 use support::{PATIENCE, number};
 
 const TEST: &str = "a_fleet_runs_each_timeout_under_its_lease";
 const LEASE: Duration = Duration::from_secs(2);
+const KEYS: u32 = 50;
 
 struct Member {
     number: u32,
@@ -29,8 +34,55 @@ struct Member {
     stopped_until: Option<Instant>,
 }
 
+/// Locks rows and the table by hand, as an operator might.
+struct Locker {
+    stopping: Arc<AtomicBool>,
+    locks: Arc<AtomicU32>,
+    thread: JoinHandle<()>,
+}
+
+impl Locker {
+    fn start(url: String) -> Self {
+        let (stopping, locks) = (Arc::<AtomicBool>::default(), Arc::<AtomicU32>::default());
+        let (stop, count) = (Arc::clone(&stopping), Arc::clone(&locks));
+        let thread = thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                // The server may be down, or crash meanwhile.
+                if lock_one(&url).is_ok() {
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+                thread::sleep(Duration::from_millis(100));
+            }
+        });
+        Self { stopping, locks, thread }
+    }
+
+    fn stop(self) -> u32 {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.thread.join().expect("it does not panic");
+        self.locks.load(Ordering::Relaxed)
+    }
+}
+
+/// Holds a lock for less than a lease: so the end of a run can be stored under it.
+fn lock_one(url: &str) -> Result<(), postgres::Error> {
+    let mut client = postgres::Client::connect(url, postgres::NoTls)?;
+    let mut transaction = client.transaction()?;
+    if fastrand::u32(..20) == 0 {
+        transaction.batch_execute("LOCK TABLE tourbillon_timeouts IN ACCESS EXCLUSIVE MODE")?;
+        thread::sleep(Duration::from_millis(fastrand::u64(50..300)));
+    } else {
+        let key = format!("key:{}", fastrand::u32(..KEYS));
+        transaction.query("SELECT key FROM tourbillon_timeouts WHERE key = $1 FOR UPDATE", &[&key])?;
+        thread::sleep(Duration::from_millis(fastrand::u64(50..1_200)));
+    }
+    transaction.rollback()
+}
+
 struct Fleet {
     server: Server,
+    /// `None` if there is no PgBouncer.
+    pooler: Option<Pooler>,
     directory: TempDir,
     members: Vec<Member>,
     /// Each process has a number of its own, also one that replaces another.
@@ -44,11 +96,22 @@ struct Fleet {
 
 impl Fleet {
     fn new(server: Server, size: usize) -> Self {
+        let pooler = Pooler::start(&server, "transaction", 10);
         let directory = tempfile::tempdir().expect("a temporary directory");
         let (kills, stops, long_stops, restarts) = (0, 0, 0, 0);
         let history = History::default();
-        let mut fleet =
-            Self { server, directory, members: Vec::new(), next: 0, history, kills, stops, long_stops, restarts };
+        let mut fleet = Self {
+            server,
+            pooler,
+            directory,
+            members: Vec::new(),
+            next: 0,
+            history,
+            kills,
+            stops,
+            long_stops,
+            restarts,
+        };
         for _ in 0..size {
             let member = fleet.start();
             fleet.members.push(member);
@@ -59,11 +122,13 @@ impl Fleet {
     fn start(&mut self) -> Member {
         let number = self.next;
         self.next += 1;
+        let pooler = self.pooler.as_ref().filter(|_| number % 2 == 0);
+        let url = pooler.map_or_else(|| self.server.url(), Pooler::url);
         let part = Part {
             process: number,
-            store: format!("{}?application_name={}", self.server.url(), application(number)),
+            store: format!("{url}?application_name={}", application(number)),
             history: self.file(number),
-            keys: 200,
+            keys: KEYS,
             threads: 3,
             lease: LEASE,
             window: Duration::from_secs(if fastrand::bool() { 2 } else { 4 }),
@@ -166,6 +231,7 @@ fn a_fleet_runs_each_timeout_under_its_lease() {
     let seconds = number("TOURBILLON_FLEET_SECONDS", 20);
     let size = fastrand::usize(3..=5);
     let mut fleet = Fleet::new(server, size);
+    let locker = Locker::start(fleet.server.url());
     let (time, begun) = (Duration::from_secs(seconds), Instant::now());
     // Twice at least, and each 30 s.
     let crashes = number("TOURBILLON_FLEET_CRASHES", (seconds / 30).max(2));
@@ -178,12 +244,13 @@ fn a_fleet_runs_each_timeout_under_its_lease() {
             fleet.restart_server();
         }
     }
+    let locks = locker.stop();
     fleet.finish();
     let violations = check(&fleet.history, LEASE);
     let Fleet { kills, stops, long_stops, restarts, .. } = fleet;
     println!(
         "{size} processes for {seconds} s: {}, {kills} kills, {stops} stops, of which {long_stops} past the lease, \
-         {restarts} crashes of the server, {} violations",
+         {restarts} crashes of the server, {locks} locks by hand, {} violations",
         fleet.history.summary(),
         violations.len()
     );

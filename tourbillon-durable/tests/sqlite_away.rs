@@ -62,16 +62,22 @@ fn while_somebody_else_has_the_write_lock_calls_are_answered_and_then_all_runs()
     let shell = Connection::open(&path).unwrap();
     until(|| shell.execute_batch("BEGIN EXCLUSIVE").is_ok());
     let under_lock = timers.stats().completed;
+    let mut failed = Vec::new();
     for n in 0..3 {
-        let error = schedule(&timers, &format!("meanwhile:{n}"), HOUR, b"").unwrap_err();
-        assert!(matches!(&error, CommitError::Failed(reason) if reason.contains("locked")), "{error}");
+        let key = format!("meanwhile:{n}");
+        let error = schedule(&timers, &key, HOUR, b"").unwrap_err();
+        assert!(error.to_string().contains("locked"), "{error}");
+        // It is not known if the writer waited for the lock with it just then.
+        if !matches!(error, CommitError::Unknown(_)) {
+            failed.push(key);
+        }
     }
     assert_eq!(timers.stats().completed, under_lock, "it can't be completed under the lock");
     shell.execute_batch("COMMIT").unwrap();
     until(|| timers.stats().completed == 50);
     schedule(&timers, "after", HOUR, b"").unwrap();
-    for n in 0..3 {
-        let row = timers.get(&format!("meanwhile:{n}")).unwrap().wait().unwrap();
+    for key in failed {
+        let row = timers.get(&key).unwrap().wait().unwrap();
         assert_eq!(row, None, "its caller was told that nothing of it is on disk");
     }
 }

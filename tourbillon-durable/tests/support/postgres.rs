@@ -145,7 +145,8 @@ impl Server {
         let begun = Instant::now();
         loop {
             let sessions = self.connect().and_then(|mut client| {
-                let count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1";
+                // A session of a pool lives on without its client, idle.
+                let count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND state <> 'idle'";
                 client.query_one(count, &[&application]).map(|row| row.get::<_, i64>(0))
             });
             if matches!(sessions, Ok(0)) {
