@@ -1,6 +1,7 @@
 //! A fleet of processes shares one PostgreSQL, half of them through a pool, and calls of all are
-//! about the same few keys. Processes are stopped, some past their lease, and killed, somebody locks
-//! rows and the table, and the server crashes. What they did is checked against what is promised.
+//! about the same few keys. Processes are stopped, some past their lease, and killed, somebody
+//! locks rows and the table, and the server crashes. What they did is checked against what is
+//! promised.
 
 #![cfg(all(unix, feature = "postgres"))]
 
@@ -122,7 +123,7 @@ impl Fleet {
     fn start(&mut self) -> Member {
         let number = self.next;
         self.next += 1;
-        let pooler = self.pooler.as_ref().filter(|_| number % 2 == 0);
+        let pooler = self.pooler.as_ref().filter(|_| number.is_multiple_of(2));
         let url = pooler.map_or_else(|| self.server.url(), Pooler::url);
         let part = Part {
             process: number,

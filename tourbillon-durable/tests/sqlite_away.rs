@@ -197,7 +197,7 @@ fn while_the_disk_is_full_calls_are_answered_and_then_all_runs() {
     for n in 0..4 {
         // Large enough for the space that SQLite has already.
         let error = schedule(&timers, &format!("late:{n}"), HOUR, &vec![1; 1_000_000]).unwrap_err();
-        assert!(matches!(&error, CommitError::Failed(reason) if reason.contains("full")), "{error}");
+        assert!(error.to_string().contains("full"), "{error}");
     }
     thread::sleep(Duration::from_secs(4));
     fs::remove_file(&filled).unwrap();

@@ -196,10 +196,10 @@ pub(crate) struct Scan {
 #[derive(Debug, Default)]
 pub(crate) struct Scanned {
     pub(crate) taken: Vec<Taken>,
-    /// Rows that can't be read, each with a reason. They are left alone from now on.
+    /// Rows that can't be read, each with a reason. They are left alone for some time.
     pub(crate) unreadable: Vec<String>,
-    /// Whether rows of others whose leases have ended may be left.
-    pub(crate) more_to_give_up: bool,
+    /// Whether the scan has stopped before it had looked at all, so that claims are not late.
+    pub(crate) more: bool,
 }
 
 /// A row that this process owns from now on.

@@ -110,6 +110,8 @@ pub(crate) struct Writer {
     look_until: Option<Instant>,
     /// When the stop was called.
     stopping: Option<Instant>,
+    /// Since when a stop waits for the store alone.
+    stuck: Option<Instant>,
     /// Whether a stop has given back what this process need not run.
     gave_back: bool,
 }
@@ -135,6 +137,7 @@ impl Writer {
             told: None,
             look_until: None,
             stopping: None,
+            stuck: None,
             gave_back: false,
             parts,
         }
@@ -183,7 +186,7 @@ impl Writer {
         }
         Counters::set(&self.parts.counters.held, self.parts.window.len());
         Counters::set(&self.parts.counters.running, self.running.len());
-        self.stopping.is_none_or(|since| !self.stop(since, more))
+        self.stopping.is_none() || !self.stop(more)
     }
 
     fn unless_lost(&mut self, work: impl FnOnce(&mut Self)) {
@@ -218,9 +221,16 @@ impl Writer {
     }
 
     /// Ends, if nothing is left to do. Returns whether it has.
-    fn stop(&mut self, since: Instant, more: bool) -> bool {
+    fn stop(&mut self, more: bool) -> bool {
         let refuses = self.pauses[Activity::Commit as usize].until().is_some() && !self.work.is_empty();
-        let given_up = (self.lost || refuses) && since.elapsed() > LAST_WORDS;
+        // Ends whose rows are locked or can't be written, and no run goes on.
+        let rejects = self.work.is_rejected() && self.running.len() <= self.work.ends();
+        if self.lost || refuses || rejects {
+            self.stuck.get_or_insert_with(Instant::now);
+        } else if self.work.is_empty() {
+            self.stuck = None;
+        }
+        let given_up = self.stuck.is_some_and(|since| since.elapsed() > LAST_WORDS);
         if !given_up && (more || !self.running.is_empty() || !self.work.is_empty() || self.lost) {
             return false;
         }

@@ -43,7 +43,7 @@ impl Writer {
         };
         let asked = self.asked_for_lease();
         let scanned = self.parts.store.scan(&owner, &scan);
-        let Some(Scanned { mut taken, unreadable, more_to_give_up }) = self.answered(Activity::Scan, scanned) else {
+        let Some(Scanned { mut taken, unreadable, more }) = self.answered(Activity::Scan, scanned) else {
             return;
         };
         unreadable.iter().for_each(|reason| self.set_aside("a row of a scan", reason));
@@ -56,7 +56,7 @@ impl Writer {
         taken.sort_unstable_by_key(|row| row.due);
         let overdue = taken.iter().filter(|row| row.due < scan.overdue_before).count();
         let more_overdue = overdue >= scan.overdue_limit as usize;
-        let more_soon = taken.len() - overdue >= limit as usize || more_to_give_up;
+        let more_soon = taken.len() - overdue >= limit as usize || more;
         let last = taken.last().map(|row| row.due);
         for row in taken {
             let at = if row.due < scan.overdue_before { self.pace.take(now) } else { row.due };

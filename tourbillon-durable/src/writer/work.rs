@@ -72,6 +72,16 @@ impl Queue {
         self.ends.is_empty() && self.calls.is_empty()
     }
 
+    /// Whether there is something, and all of it was rejected.
+    pub(super) fn is_rejected(&self) -> bool {
+        !self.is_empty() && self.ends.iter().chain(&self.calls).all(|work| work.rest.was_rejected())
+    }
+
+    /// How many ends of runs there are.
+    pub(super) fn ends(&self) -> usize {
+        self.ends.len()
+    }
+
     /// When the first of it may be committed.
     pub(super) fn next(&self, now: Instant) -> Option<Instant> {
         self.ends.iter().chain(&self.calls).map(|work| work.rest.not_before.unwrap_or(now)).min()

@@ -58,7 +58,7 @@ impl PostgresStore {
 fn look(session: &mut Session, owner: &Owner, scan: Scan) -> Result<Scanned, Failure> {
     let mut scanned = Scanned::default();
     match lease::give_up(session, owner, scan.limit) {
-        Ok(more) => scanned.more_to_give_up = more,
+        Ok(more) => scanned.more = more,
         // It is about rows of others. Those of this process go on.
         Err(Trouble::Data(reason)) => scanned.unreadable.push(format!("of a process that has gone: {reason}")),
         Err(trouble) => return Err(trouble.into()),

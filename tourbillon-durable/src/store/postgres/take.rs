@@ -34,7 +34,7 @@ pub(super) fn take(session: &mut Session, owner: &Owner, scan: Scan, scanned: &m
             });
             match searched {
                 // The rows that were taken before are this process's.
-                Err(Failure::Unavailable(_)) if !scanned.taken.is_empty() => scanned.more_to_give_up = true,
+                Err(Failure::Unavailable(_)) if !scanned.taken.is_empty() => scanned.more = true,
                 searched => searched?,
             }
         }
@@ -124,7 +124,7 @@ impl Search<'_> {
     /// Whether enough was taken, or enough was looked for.
     fn is_over(&mut self, limit: usize) -> bool {
         let late = self.holes > 0 && Instant::now() > self.until;
-        self.scanned.more_to_give_up |= late;
+        self.scanned.more |= late;
         late || self.scanned.taken.len() >= limit
     }
 

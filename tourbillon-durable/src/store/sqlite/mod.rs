@@ -175,7 +175,7 @@ impl Store for SqliteStore {
         Ok(Scanned {
             taken: taken.into_iter().flatten().collect(),
             unreadable: self.left_alone.news(),
-            more_to_give_up: left_behind.len() >= scan.limit as usize,
+            more: left_behind.len() >= scan.limit as usize,
         })
     }
 
