@@ -156,7 +156,8 @@ impl Builder {
     ///
     /// A run that ends its process has failed as well. Of all that a process had claimed when it
     /// died, nobody knows which one that was. So these are run one at a time by the next process,
-    /// and only one that was alone when a process died has failed. The others run all the same.
+    /// and only one that was alone when a process died has failed. The others run all the same. One
+    /// that takes longer than 10 s holds up the rest of them no more.
     #[must_use]
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = attempts;

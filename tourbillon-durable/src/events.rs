@@ -64,8 +64,15 @@ pub enum Event<'a> {
         /// What was said.
         reason: &'a str,
     },
-    /// There is a connection again.
+    /// The store carries out calls again, after [`StoreFailed`](Self::StoreFailed) or
+    /// [`Disconnected`](Self::Disconnected).
     Reconnected,
+    /// A process has died, or was silent for its lease, while it had claimed so many timeouts. They
+    /// run one at a time now, as one of them may have ended it.
+    LeftBehind {
+        /// How many.
+        count: usize,
+    },
     /// The timers have stopped.
     Stopped,
 }
@@ -88,6 +95,11 @@ impl fmt::Display for Event<'_> {
             Self::StoreFailed { reason } => write!(f, "the store has refused: {reason}"),
             Self::Disconnected { reason } => write!(f, "the connection to the store is lost: {reason}"),
             Self::Reconnected => f.write_str("connected to the store again"),
+            Self::LeftBehind { count } => write!(
+                f,
+                "a process has left {count} claimed timeouts behind, which run one at a time: did a handler end it, or \
+                 was it killed without `stop`?"
+            ),
             Self::Stopped => f.write_str("stopped"),
         }
     }
@@ -133,7 +145,7 @@ fn trace(event: Event<'_>) {
         Event::StoreFailed { .. } | Event::Disconnected { .. } => {
             tracing::error!(target: "tourbillon_durable", "{event}");
         }
-        Event::Stale { .. } | Event::ClockJumped { .. } => {
+        Event::Stale { .. } | Event::ClockJumped { .. } | Event::LeftBehind { .. } => {
             tracing::warn!(target: "tourbillon_durable", "{event}");
         }
         Event::Reconnected => tracing::info!(target: "tourbillon_durable", "{event}"),

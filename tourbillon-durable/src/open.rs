@@ -22,6 +22,10 @@ impl DurableTimer {
     ///
     /// # Errors
     ///
+    /// An SQLite file must have one name: a hard link to it is refused at the next open, since
+    /// SQLite keeps its log beside one of the names. While another program has the file locked,
+    /// this waits for at most 10 s.
+    ///
     /// [`OpenError::InUse`] if the file belongs to somebody, [`OpenError::NewerSchema`] if a later
     /// version of this crate has written it, and [`OpenError::Store`] for all that the store says.
     pub fn open(location: impl AsRef<Path>) -> Result<Builder, OpenError> {

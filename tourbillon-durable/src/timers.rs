@@ -214,6 +214,10 @@ impl DurableTimer {
     /// Stops: refuses calls, writes what was called before, waits for the handlers that run, and
     /// gives the timeouts of this process back to the others. Blocks until then.
     ///
+    /// Call it when the process is asked to end, by SIGTERM for instance. Without it the timeouts
+    /// that the process has claimed count as those of a crash: the next one runs them one at a
+    /// time, and with PostgreSQL only after the lease. A handler that hangs holds it up for ever.
+    ///
     /// A handler that calls it does not wait for itself: then it returns at once. If the store
     /// can't be reached, or refuses, it is tried for five seconds more; what was not written by
     /// then is answered with an error. In a forked child it does nothing.

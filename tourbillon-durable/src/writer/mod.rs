@@ -351,7 +351,10 @@ impl Writer {
                 if self.pauses[activity as usize].until().is_some() {
                     self.pauses[activity as usize].succeeded();
                     self.parts.patience.note(None);
-                    self.told = None;
+                    // After a lost connection there is more to be asked first.
+                    if !self.lost && self.told.take().is_some() {
+                        self.parts.events.tell(Event::Reconnected);
+                    }
                 }
                 Some(answer)
             }

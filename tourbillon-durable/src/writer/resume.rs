@@ -23,6 +23,7 @@ impl Writer {
             return false;
         }
         self.lost = false;
+        self.told = None;
         // A server that hung may still carry out what the lost connection has sent.
         self.look_until = Some(self.engine() + self.parts.owner.lease);
         self.next_scan = self.engine();

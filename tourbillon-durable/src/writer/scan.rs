@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::{Activity, CLOCK_CHECK, OVERDUE, Writer};
 use crate::clock::Micros;
+use crate::events::Event;
 use crate::inbox::Armed;
 use crate::store::{Owner, Scan, Scanned, Taken};
 
@@ -58,6 +59,10 @@ impl Writer {
         let more_overdue = overdue >= scan.overdue_limit as usize;
         let more_soon = taken.len() - overdue >= limit as usize || more;
         let last = taken.last().map(|row| row.due);
+        let count = taken.iter().filter(|row| row.suspect).count();
+        if count > 0 {
+            self.parts.events.tell(Event::LeftBehind { count });
+        }
         for row in taken {
             let at = if row.due < scan.overdue_before { self.pace.take(now) } else { row.due };
             self.take(row, at, now);

@@ -119,10 +119,6 @@ impl Queue {
     fn select_calls(&mut self, now: Instant, most: usize, keys: &mut Keys, selected: &mut Vec<Work>) {
         let (mut left, mut bytes, mut count) = (VecDeque::new(), 0, 0);
         while let Some(mut work) = self.calls.pop_front() {
-            let reply = work.rest.reply.as_ref().expect("a call has a caller");
-            if reply.pending().is_withdrawn() {
-                continue;
-            }
             // It shows all that was before it.
             let lists = work.op.key().is_none() && !left.is_empty();
             if lists {
@@ -132,7 +128,11 @@ impl Queue {
             if let Some(Some(until)) = behind {
                 work.rest.not_before = work.rest.not_before.max(Some(*until));
             }
+            let reply = work.rest.reply.as_ref().expect("a call has a caller").pending();
             if behind.is_some() || lists || work.rest.waits(now) {
+                if reply.is_withdrawn() {
+                    continue;
+                }
                 if let Some(key) = work.op.key()
                     && behind.is_none()
                 {
@@ -145,7 +145,7 @@ impl Queue {
                 self.calls.push_front(work);
                 break;
             }
-            if reply.pending().begin() {
+            if reply.begin() {
                 count += 1;
                 bytes += work.op.payload_len();
                 keys.extend(work.op.key().map(|key| (Arc::clone(key), None)));

@@ -70,7 +70,8 @@ impl FileLock {
         if links > 1 {
             return Err(Refusal::Other(format!(
                 "the file has {links} names (hard links), and SQLite keeps its log beside one of them: \
-                 what is in the log would be lost under another name; delete the others"
+                 what is in the log would be lost under another name; keep the name that has a -wal file \
+                 beside it, if one has, and delete the others"
             )));
         }
         Ok(lock)
