@@ -104,6 +104,11 @@ impl Patience {
         self.process != std::process::id()
     }
 
+    /// When a call that comes now has waited for long enough, if ever.
+    pub(crate) fn until(&self, now: Instant) -> Option<Instant> {
+        now.checked_add(self.limit)
+    }
+
     /// Notes what the store has said, or that it works.
     pub(crate) fn note(&self, trouble: Option<String>) {
         *lock(&self.trouble) = trouble;

@@ -111,3 +111,31 @@ fn the_last_handle_may_go_with_the_waker_that_an_answer_wakes() {
         assert!(!pending || pollster::block_on(last).is_ok());
     });
 }
+
+#[test]
+#[cfg(feature = "postgres")]
+fn a_stop_does_not_wait_for_calls_behind_one_whose_row_is_locked() {
+    each_store(|place| {
+        if !place.url().starts_with("postgres:") {
+            return; // a file has no locks on rows
+        }
+        let timers = DurableTimer::open(place.url())
+            .unwrap()
+            .handler("report", |_due| Outcome::Done)
+            .commit_timeout(FAR)
+            .start(&Timer::new().unwrap())
+            .unwrap();
+        timers.schedule("order:1", FAR, "report", b"").unwrap().wait().unwrap();
+        let mut client = postgres::Client::connect(&place.url(), postgres::NoTls).unwrap();
+        let mut lock = client.transaction().unwrap();
+        lock.query("SELECT key FROM tourbillon_timeouts WHERE key = 'order:1' FOR UPDATE", &[]).unwrap();
+        // Nobody waits for them.
+        for _ in 0..2 {
+            drop(timers.reset("order:1", FAR).unwrap());
+        }
+        let begun = std::time::Instant::now();
+        timers.stop();
+        assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
+        lock.rollback().unwrap();
+    });
+}

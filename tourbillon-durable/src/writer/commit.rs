@@ -61,6 +61,12 @@ impl Writer {
         for work in works {
             match work.rest.reply {
                 Some(reply) => reply.fail(CommitError::Unknown(reason.clone())),
+                // If it was written, the row may be another's by now, under the very same token.
+                None if matches!(work.op, Op::Unclaim(_)) => {
+                    let token = work.op.token().expect("it is the end of a run");
+                    self.settle(token);
+                    self.running.remove(token);
+                }
                 None => ends.push(work),
             }
         }

@@ -53,12 +53,12 @@ impl Lanes {
     pub(super) fn ready(&mut self, now: Instant, most: usize, bytes: usize) -> Vec<Arc<Armed>> {
         let suspect = self.next_suspect(now).and_then(|at| self.suspects.remove(at));
         let mut ready: Vec<Arc<Armed>> = suspect.into_iter().collect();
-        let (threads, max_running) = (self.threads, self.max_running);
+        let (threads, max_running, first) = (self.threads, self.max_running, self.first_suspect(now));
         let mut length = 0;
         // A lane that comes late in this order has its turn in the next part: the others are empty
         // by then, or have as many runs as they may.
-        for lane in self.by_handler.values_mut() {
-            let mut may_claim = lane.may_claim(threads, max_running);
+        for (handler, lane) in &mut self.by_handler {
+            let mut may_claim = lane.may_claim(threads, max_running, first.as_ref() == Some(handler));
             while may_claim > 0
                 && ready.len() < most
                 && length <= bytes
@@ -81,10 +81,22 @@ impl Lanes {
         self.suspects.iter().position(is_free)
     }
 
+    /// The handler of the suspect that comes next, if it may run. A thread is left to it.
+    fn first_suspect(&self, now: Instant) -> Option<Arc<str>> {
+        if self.alone.as_ref().is_some_and(|(_, since)| *since + ALONE > now) {
+            return None;
+        }
+        self.suspects.front().map(|armed| Arc::clone(&armed.handler))
+    }
+
     /// When there is something to claim, if no more comes.
     pub(super) fn next(&self, now: Instant) -> Option<Instant> {
-        let ready = |lane: &Lane| !lane.came_up.is_empty() && lane.may_claim(self.threads, self.max_running) > 0;
-        if self.next_suspect(now).is_some() || self.by_handler.values().any(ready) {
+        let first = self.first_suspect(now);
+        let ready = |(handler, lane): (&Arc<str>, &Lane)| {
+            let leaves_one = first.as_ref() == Some(handler);
+            !lane.came_up.is_empty() && lane.may_claim(self.threads, self.max_running, leaves_one) > 0
+        };
+        if self.next_suspect(now).is_some() || self.by_handler.iter().any(ready) {
             return Some(now);
         }
         // Without one that is alone, it waits for a thread.
@@ -137,7 +149,10 @@ impl Lanes {
 }
 
 impl Lane {
-    fn may_claim(&self, threads: usize, max_running: usize) -> usize {
+    fn may_claim(&self, threads: usize, max_running: usize, leaves_one: bool) -> usize {
+        if leaves_one {
+            return (threads - 1).saturating_sub(self.running);
+        }
         // What is claimed can't be cancelled. So no more wait for a thread than will soon have one.
         let runs = SOON.as_nanos() / self.run_time.as_nanos().max(1);
         let soon = threads.saturating_mul(usize::try_from(runs).unwrap_or(usize::MAX));

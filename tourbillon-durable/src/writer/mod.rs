@@ -108,8 +108,11 @@ pub(crate) struct Writer {
     told: Option<String>,
     /// Until then a scan looks for rows that a lost connection may have written late.
     look_until: Option<Instant>,
+    next_look: Instant,
     /// When the stop was called.
     stopping: Option<Instant>,
+    /// The same, until the writer has looked for the first time what there is to wait for.
+    stop_began: Option<Instant>,
     /// Since when a stop waits for the store alone.
     stuck: Option<Instant>,
     /// Whether a stop has given back what this process need not run.
@@ -136,7 +139,9 @@ impl Writer {
             lost: false,
             told: None,
             look_until: None,
+            next_look: engine,
             stopping: None,
+            stop_began: None,
             stuck: None,
             gave_back: false,
             parts,
@@ -163,9 +168,11 @@ impl Writer {
         let Incoming { commands, due, ended, stopping, more } = incoming;
         if stopping.is_some() && self.stopping.is_none() {
             self.stopping = stopping;
+            self.stop_began = stopping;
             self.parts.runners.abandon();
         }
-        commands.into_iter().for_each(|command| self.work.push_call(command));
+        let expires = self.parts.patience.until(self.engine());
+        commands.into_iter().for_each(|command| self.work.push_call(command, expires));
         ended.into_iter().for_each(|ended| self.end(ended));
         if self.stopping.is_none() {
             due.into_iter().for_each(|armed| self.lanes.came_up(armed));
@@ -224,9 +231,11 @@ impl Writer {
     fn stop(&mut self, more: bool) -> bool {
         let refuses = self.pauses[Activity::Commit as usize].until().is_some() && !self.work.is_empty();
         // Ends whose rows are locked or can't be written, and no run goes on.
-        let rejects = self.work.is_rejected() && self.running.len() <= self.work.ends();
+        let rejects = self.work.is_parked() && self.running.len() <= self.work.ends();
+        // The call that the stop has met may have taken some of the time.
+        let from = self.stop_began.take().unwrap_or_else(Instant::now);
         if self.lost || refuses || rejects {
-            self.stuck.get_or_insert_with(Instant::now);
+            self.stuck.get_or_insert(from);
         } else if self.work.is_empty() {
             self.stuck = None;
         }
@@ -348,10 +357,10 @@ impl Writer {
     fn answered<T>(&mut self, activity: Activity, answer: Result<T, Failure>) -> Option<T> {
         match answer {
             Ok(answer) => {
-                if self.pauses[activity as usize].until().is_some() {
+                // A connection is one when all has been asked that comes first.
+                if !matches!(activity, Activity::Connect) && self.pauses[activity as usize].until().is_some() {
                     self.pauses[activity as usize].succeeded();
                     self.parts.patience.note(None);
-                    // After a lost connection there is more to be asked first.
                     if !self.lost && self.told.take().is_some() {
                         self.parts.events.tell(Event::Reconnected);
                     }

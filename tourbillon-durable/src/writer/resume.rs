@@ -23,6 +23,8 @@ impl Writer {
             return false;
         }
         self.lost = false;
+        self.pauses[Activity::Connect as usize].succeeded();
+        self.parts.patience.note(None);
         self.told = None;
         // A server that hung may still carry out what the lost connection has sent.
         self.look_until = Some(self.engine() + self.parts.owner.lease);

@@ -1,6 +1,6 @@
 //! The writer scans: what comes up soon goes from the store into the wheel.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{Activity, CLOCK_CHECK, OVERDUE, Writer};
 use crate::clock::Micros;
@@ -8,6 +8,8 @@ use crate::events::Event;
 use crate::inbox::Armed;
 use crate::store::{Owner, Scan, Scanned, Taken};
 
+/// After a lost connection, it looks this often for rows that were written late.
+const LOOK: Duration = Duration::from_secs(5);
 /// Rows of one scan. With more, the claims behind it would be late.
 const CHUNK: u32 = 1_000;
 
@@ -21,8 +23,11 @@ impl Writer {
         if self.look_until.is_some_and(|until| until <= engine) {
             self.look_until = None;
         }
-        if self.look_until.is_some() && !self.look() {
-            return;
+        if self.look_until.is_some() && self.next_look <= engine {
+            self.next_look = engine + LOOK;
+            if !self.look() {
+                return;
+            }
         }
         let (owner, all) = self.with_room();
         let room = self.parts.window.room();

@@ -28,6 +28,8 @@ pub(super) struct Work {
 pub(super) struct Rest {
     /// Whom to answer. `None` for the end of a run.
     pub(super) reply: Option<Reply>,
+    /// When it is given up if it waits, also if nobody waits for its answer.
+    expires: Option<Instant>,
     /// How many times it was answered that it can't be carried out now.
     tries: u32,
     not_before: Option<Instant>,
@@ -36,6 +38,11 @@ pub(super) struct Rest {
 impl Rest {
     pub(super) fn was_rejected(&self) -> bool {
         self.tries > 0
+    }
+
+    /// Whether it was rejected, or waits behind a call of its key that was.
+    fn is_parked(&self) -> bool {
+        self.not_before.is_some()
     }
 
     fn waits(&self, now: Instant) -> bool {
@@ -55,8 +62,8 @@ pub(super) struct Queue {
 type Keys = HashMap<Arc<str>, Option<Instant>>;
 
 impl Queue {
-    pub(super) fn push_call(&mut self, Command { op, reply }: Command) {
-        self.calls.push_back(Work { op, rest: Rest { reply: Some(reply), ..Rest::default() } });
+    pub(super) fn push_call(&mut self, Command { op, reply }: Command, expires: Option<Instant>) {
+        self.calls.push_back(Work { op, rest: Rest { reply: Some(reply), expires, ..Rest::default() } });
     }
 
     pub(super) fn push_end(&mut self, op: Op) {
@@ -72,9 +79,9 @@ impl Queue {
         self.ends.is_empty() && self.calls.is_empty()
     }
 
-    /// Whether there is something, and all of it was rejected.
-    pub(super) fn is_rejected(&self) -> bool {
-        !self.is_empty() && self.ends.iter().chain(&self.calls).all(|work| work.rest.was_rejected())
+    /// Whether there is something, and all of it waits for what was rejected.
+    pub(super) fn is_parked(&self) -> bool {
+        !self.is_empty() && self.ends.iter().chain(&self.calls).all(|work| work.rest.is_parked())
     }
 
     /// How many ends of runs there are.
@@ -130,7 +137,7 @@ impl Queue {
             }
             let reply = work.rest.reply.as_ref().expect("a call has a caller").pending();
             if behind.is_some() || lists || work.rest.waits(now) {
-                if reply.is_withdrawn() {
+                if reply.is_withdrawn() || work.rest.expires.is_some_and(|at| at <= now) {
                     continue;
                 }
                 if let Some(key) = work.op.key()

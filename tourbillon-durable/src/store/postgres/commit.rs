@@ -167,10 +167,9 @@ impl<'a> Batch<'a, '_> {
             return Ok(());
         }
         for row in self.transaction.query(statement, params)? {
-            self.answers[places[place(&row)?]] = Some(match answer(&row) {
-                Err(Trouble::Data(reason)) => Err(Rejected::Bad(reason)),
-                answer => Ok(answer?),
-            });
+            // One that can't be read fails all, so that nothing stays of what is answered with an
+            // error.
+            self.answers[places[place(&row)?]] = Some(Ok(answer(&row)?));
         }
         for &place in places {
             self.answers[place].get_or_insert_with(|| Ok(missing()));

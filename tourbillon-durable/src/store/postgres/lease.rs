@@ -15,11 +15,15 @@ use crate::store::{Failure, Owner, Taken};
 const CHUNK: i64 = 10_000;
 
 pub(super) fn renew(session: &mut Session, owner: &Owner) -> Result<(), Failure> {
-    session.transaction(UNSYNCED, |transaction| {
-        write_lease(transaction, owner)?;
+    session.transaction(UNSYNCED, |transaction| write_lease(transaction, owner))?;
+    // It looks at rows of others. One that can't be read is no reason to lose the lease.
+    let forget = session.transaction(UNSYNCED, |transaction| {
         transaction.query(&STATEMENTS.forget_gone, &[(&owner.id, Type::INT8)]).map(drop)
-    })?;
-    Ok(())
+    });
+    match forget {
+        Err(Trouble::Lost { reason, unknown }) => Err(Failure::Lost { reason, unknown }),
+        _ => Ok(()),
+    }
 }
 
 pub(super) fn write_lease(transaction: &mut Transaction<'_>, owner: &Owner) -> Result<(), Trouble> {

@@ -235,9 +235,12 @@ fn trouble(client: &Client, error: &postgres::Error) -> Trouble {
             Trouble::Locked(reason)
         }
         // A replica. Only a new connection may lead to the server that writes.
-        &SqlState::READ_ONLY_SQL_TRANSACTION | &SqlState::FEATURE_NOT_SUPPORTED => lost,
-        // A block of the table can't be read.
-        &SqlState::IO_ERROR | &SqlState::UNDEFINED_FILE => Trouble::Data(reason),
+        &SqlState::READ_ONLY_SQL_TRANSACTION => lost,
+        // A block of the table can't be read; a trigger or a policy for rows says no.
+        &SqlState::IO_ERROR
+        | &SqlState::UNDEFINED_FILE
+        | &SqlState::FEATURE_NOT_SUPPORTED
+        | &SqlState::INSUFFICIENT_PRIVILEGE => Trouble::Data(reason),
         code if is_of_data(code) => Trouble::Data(reason),
         _ => Trouble::Unavailable(reason),
     }
@@ -246,7 +249,7 @@ fn trouble(client: &Client, error: &postgres::Error) -> Trouble {
 /// Whether it is the fault of what was written or read: values, constraints, triggers, limits and
 /// damage.
 fn is_of_data(code: &SqlState) -> bool {
-    ["21", "22", "23", "2F", "38", "39", "44", "54", "P0", "XX"].contains(&&code.code()[..2])
+    ["09", "21", "22", "23", "27", "2F", "38", "39", "44", "54", "P0", "XX"].contains(&&code.code()[..2])
 }
 
 /// The whole chain of an error: its first line alone says "db error".

@@ -192,7 +192,10 @@ impl Store for SqliteStore {
     }
 
     fn renew(&mut self, owner: &Owner) -> Result<(), Failure> {
-        self.database.once(false, |connection| renew(connection, owner))
+        self.database.once(false, |connection| renew(connection, owner))?;
+        // It looks at rows of others. One that can't be read is no reason to lose the lease.
+        _ = self.database.once(false, forget_gone);
+        Ok(())
     }
 
     fn give_back(&mut self, owner: &Owner) -> Result<(), Failure> {
@@ -225,13 +228,17 @@ fn renew(connection: &Connection, owner: &Owner) -> rusqlite::Result<()> {
             "INSERT INTO tourbillon_owners VALUES (?1, tourbillon_now() + ?2)
              ON CONFLICT (owner) DO UPDATE SET lease_until = excluded.lease_until",
         )?
-        .execute(params![owner.id, whole_micros(owner.lease)])?;
-    // Who has been gone for a day has no rows any more.
+        .execute(params![owner.id, whole_micros(owner.lease)])
+        .map(drop)
+}
+
+/// Deletes the leases that ended a day ago. Who had them has no rows any more.
+fn forget_gone(connection: &Connection) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
             "DELETE FROM tourbillon_owners WHERE lease_until < tourbillon_now() - 86400000000
              AND NOT EXISTS (SELECT 1 FROM tourbillon_timeouts t WHERE t.owner = tourbillon_owners.owner)",
         )?
-        .execute([])?;
-    Ok(())
+        .execute([])
+        .map(drop)
 }
