@@ -86,7 +86,8 @@ pub(super) const GIVE_UP: &str = "owner = NULL, running = {false}, suspect = sus
 
 /// The row is still that of a run's token: `{key}`, `{generation}` and `{attempt}` of the token,
 /// and `{owner}` the process.
-pub(super) const IS_TOKENS: &str = "key = {key} AND generation = {generation} AND attempts = {attempt} AND owner IS NOT DISTINCT FROM {owner} AND running";
+pub(super) const IS_TOKENS: &str = "key = {key} AND generation = {generation} AND attempts = {attempt}
+    AND owner IS NOT DISTINCT FROM {owner} AND running";
 
 /// The schedule of one that is new, or begins anew. It has not failed yet.
 pub(super) const ANEW: &str = "attempts = 0, failures = 0, suspect = {false}, running = {false}";

@@ -94,25 +94,18 @@ impl Writer {
         let Claimed { key, generation, attempt, failures, due, claimed_at, handler, payload } = row;
         let due = Due { key, generation, attempt, due, claimed_at, payload };
         let (token, bytes) = (Token::of(&due), due.payload.len());
-        let name = self.parts.handlers.name(&handler);
-        let running = Running {
-            handler: name.clone().unwrap_or_else(|| handler.as_str().into()),
-            bytes,
-            failures,
-            counts: false,
-        };
+        // The runs before have each ended their process.
+        let is_dead = failures >= self.parts.limits.max_attempts;
+        let name = self.parts.handlers.name(&handler).unwrap_or_else(|| handler.as_str().into());
+        let handler = self.parts.handlers.get(&handler).filter(|_| !is_dead).map(Arc::clone);
+        let running = Running { handler: Arc::clone(&name), bytes, failures, counts: handler.is_some() };
         self.running.insert(token.clone(), running);
-        if failures >= self.parts.limits.max_attempts {
-            // The runs before have each ended their process.
-            return self.work.push_end(Op::Bury(token));
-        }
-        let (Some(name), Some(handler)) = (name, self.parts.handlers.get(&handler)) else {
-            return self.work.push_end(Op::Unclaim(token));
+        let Some(handler) = handler else {
+            return self.work.push_end(if is_dead { Op::Bury(token) } else { Op::Unclaim(token) });
         };
-        let run = Run { handler: Arc::clone(handler), due };
         let now = self.engine();
-        self.lanes.begun(&name, armed.suspect.then(|| (token.clone(), now)));
-        self.running.entry(token).and_modify(|running| running.counts = true);
+        self.lanes.begun(&name, armed.suspect.then_some((token, now)));
+        let run = Run { handler, due };
         self.parts.runners.run(&name, self.lanes.running(&name), run);
     }
 }

@@ -53,7 +53,7 @@ impl Lanes {
     pub(super) fn ready(&mut self, now: Instant, most: usize, bytes: usize) -> Vec<Arc<Armed>> {
         let suspect = self.next_suspect(now).and_then(|at| self.suspects.remove(at));
         let mut ready: Vec<Arc<Armed>> = suspect.into_iter().collect();
-        let (threads, max_running, first) = (self.threads, self.max_running, self.first_suspect(now));
+        let (threads, max_running, first) = (self.threads, self.max_running, self.first_suspect(now).cloned());
         let mut length = 0;
         // A lane that comes late in this order has its turn in the next part: the others are empty
         // by then, or have as many runs as they may.
@@ -74,26 +74,24 @@ impl Lanes {
 
     /// The next suspect, if none runs. It needs a thread that is free, so that it runs at once.
     fn next_suspect(&self, now: Instant) -> Option<usize> {
-        if self.alone.as_ref().is_some_and(|(_, since)| *since + ALONE > now) {
-            return None;
-        }
+        self.first_suspect(now)?;
         let is_free = |armed: &Arc<Armed>| self.running(&armed.handler) < self.threads;
         self.suspects.iter().position(is_free)
     }
 
     /// The handler of the suspect that comes next, if it may run. A thread is left to it.
-    fn first_suspect(&self, now: Instant) -> Option<Arc<str>> {
+    fn first_suspect(&self, now: Instant) -> Option<&Arc<str>> {
         if self.alone.as_ref().is_some_and(|(_, since)| *since + ALONE > now) {
             return None;
         }
-        self.suspects.front().map(|armed| Arc::clone(&armed.handler))
+        self.suspects.front().map(|armed| &armed.handler)
     }
 
     /// When there is something to claim, if no more comes.
     pub(super) fn next(&self, now: Instant) -> Option<Instant> {
         let first = self.first_suspect(now);
         let ready = |(handler, lane): (&Arc<str>, &Lane)| {
-            let leaves_one = first.as_ref() == Some(handler);
+            let leaves_one = first == Some(handler);
             !lane.came_up.is_empty() && lane.may_claim(self.threads, self.max_running, leaves_one) > 0
         };
         if self.next_suspect(now).is_some() || self.by_handler.iter().any(ready) {
