@@ -114,8 +114,8 @@ impl Builder {
 
     /// How many runs of one handler may go on at the same time, each on a thread. By default 8.
     ///
-    /// Each handler has its own threads, so a slow one holds up no other. They start when they are
-    /// first needed.
+    /// Each handler has its own threads, so a slow one holds up no other. The first starts with the
+    /// timers, the others when they are first needed.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
@@ -257,7 +257,8 @@ impl Builder {
             wall: Arc::clone(&self.wall),
             counters: Arc::clone(counters),
         };
-        let runners = Runners::new(self.threads, surroundings);
+        let here = self.handlers.here();
+        let runners = Runners::new(&here, self.threads, surroundings)?;
         Ok(Parts {
             store: self.store,
             inbox: Arc::clone(inbox),
@@ -266,7 +267,7 @@ impl Builder {
             handlers: Arc::clone(handlers),
             runners,
             lease,
-            owner: Owner { id: fastrand::i64(1..), lease: self.lease, handlers: self.handlers.here() },
+            owner: Owner { id: fastrand::i64(1..), lease: self.lease, handlers: here },
             wall: self.wall,
             timer: timer.clone(),
             counters: Arc::clone(counters),

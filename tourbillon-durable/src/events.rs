@@ -67,8 +67,8 @@ pub enum Event<'a> {
     /// The store carries out calls again, after [`StoreFailed`](Self::StoreFailed) or
     /// [`Disconnected`](Self::Disconnected).
     Reconnected,
-    /// A process has died, or was silent for its lease, while it had claimed so many timeouts. They
-    /// run one at a time now, as one of them may have ended it.
+    /// A process has died, or was silent for its lease, while it had claimed timeouts. So many of
+    /// them are this process's now. They run one at a time, as one of them may have ended it.
     LeftBehind {
         /// How many.
         count: usize,

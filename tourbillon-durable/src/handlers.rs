@@ -118,7 +118,7 @@ pub(crate) struct Runners {
     by_hand: Option<Sender<Run>>,
 }
 
-/// The threads of one handler. They start when they are first needed.
+/// The threads of one handler. It always has one; the others start when they are first needed.
 struct Pool {
     sender: Sender<Run>,
     receiver: Receiver<Run>,
@@ -144,22 +144,29 @@ pub(crate) fn is_runner() -> bool {
 }
 
 impl Runners {
-    pub(crate) fn new(threads: usize, surroundings: Surroundings) -> Self {
-        Self {
+    /// For these handlers.
+    pub(crate) fn new(names: &[String], threads: usize, surroundings: Surroundings) -> io::Result<Self> {
+        let mut runners = Self {
             pools: HashMap::new(),
             threads,
             surroundings,
             abandoned: Arc::default(),
             #[cfg(all(test, feature = "sqlite"))]
             by_hand: None,
+        };
+        for name in names {
+            let mut pool = Pool::new();
+            pool.grow(name, &runners.surroundings, &runners.abandoned)?;
+            runners.pools.insert(name.as_str().into(), pool);
         }
+        Ok(runners)
     }
 
     /// No threads: the test gets what is to run.
     #[cfg(all(test, feature = "sqlite"))]
     pub(crate) fn by_hand(surroundings: Surroundings) -> (Self, Receiver<Run>) {
         let (sender, receiver) = crossbeam_channel::unbounded();
-        let mut runners = Self::new(1, surroundings);
+        let mut runners = Self::new(&[], 1, surroundings).expect("it starts no thread");
         runners.by_hand = Some(sender);
         (runners, receiver)
     }
@@ -170,14 +177,10 @@ impl Runners {
         if let Some(by_hand) = &self.by_hand {
             return by_hand.send(run).expect("the test has the other end");
         }
-        let pool = self.pools.entry(Arc::clone(name)).or_insert_with(Pool::new);
+        let pool = self.pools.get_mut(name).expect("each handler has a pool");
         if pool.threads.len() < under_way.min(self.threads) {
             // Without a thread more it waits for one that there is.
             _ = pool.grow(name, &self.surroundings, &self.abandoned);
-        }
-        if pool.threads.is_empty() {
-            let token = Token::of(&run.due);
-            return self.surroundings.inbox.push_ended(Ended { token, end: End::NotBegun, took: Duration::ZERO });
         }
         pool.sender.send(run).expect("the pool has the other end");
     }

@@ -103,7 +103,7 @@ pub(crate) struct Incoming {
 pub(crate) struct Inbox {
     state: Mutex<State>,
     changed: Condvar,
-    capacity: usize,
+    pub(crate) capacity: usize,
     /// For the store, which gives a call up sooner then.
     pub(crate) is_stopping: Arc<AtomicBool>,
 }
@@ -124,7 +124,7 @@ struct State {
 
 impl Inbox {
     /// The payloads that may wait to be written.
-    const BYTES: usize = 64 << 20;
+    pub(crate) const BYTES: usize = 64 << 20;
 
     pub(crate) fn new(capacity: usize) -> Self {
         Self { state: Mutex::default(), changed: Condvar::new(), capacity, is_stopping: Arc::default() }

@@ -105,16 +105,16 @@ fn a_role_with_rights_on_rows_only_works_with_tables_that_are_there() {
     assert_eq!(timers.stats().store_errors, 0);
 }
 
-/// Rows of a process with this lease, as it leaves them behind.
-fn leave_behind(server: &Server, owner: i64, lease: &str) {
-    server.run_sql(&format!(
+/// Writes rows of a process with this lease, as it leaves them behind.
+fn left_behind(owner: i64, lease: &str, count: usize) -> String {
+    format!(
         "INSERT INTO tourbillon_owners
              VALUES ({owner}, (extract(epoch FROM now() + interval '{lease}') * 1000000)::bigint);
          INSERT INTO tourbillon_timeouts (key, due, handler, payload, generation, attempts, owner, running)
              SELECT 'left:' || {owner} || ':' || i, (extract(epoch FROM now()) * 1000000)::bigint, 'close', '',
                  nextval('tourbillon_generations'), i % 2, {owner}, i % 2 = 1
-             FROM generate_series(1, 4) AS i"
-    ));
+             FROM generate_series(1, {count}) AS i"
+    )
 }
 
 #[test]
@@ -122,9 +122,9 @@ fn a_lease_that_a_wrong_clock_has_set_is_at_an_end() {
     let Some(server) = Server::start() else { return };
     let runs = Runs::default();
     drop(runs.open(server.url()));
-    leave_behind(&server, 7, "1 year");
-    leave_behind(&server, 8, "-1 second");
-    leave_behind(&server, 9, "1 hour");
+    server.run_sql(&left_behind(7, "1 year", 4));
+    server.run_sql(&left_behind(8, "-1 second", 4));
+    server.run_sql(&left_behind(9, "1 hour", 4));
     let timers = runs.start(server.url());
     runs.wait_for("left:7", 4);
     runs.wait_for("left:8", 4);
@@ -185,6 +185,18 @@ fn damage(file: &Path, block: u64) {
     file.write_all(&[0xff; 4]).unwrap();
 }
 
+/// Makes one block of the table unreadable.
+fn damage_table(server: &mut Server, block: u64) {
+    let mut client = server.connect().unwrap();
+    let file = client.query_one("SELECT pg_relation_filepath('tourbillon_timeouts')", &[]).unwrap();
+    // The server repeats all later writes when it starts again, and so repairs their blocks.
+    client.batch_execute("CHECKPOINT").unwrap();
+    server.stop();
+    damage(&server.directory().join("data").join(file.get::<_, &str>(0)), block);
+    server.start_again();
+    assert!(server.connect().unwrap().query("SELECT sum(due) FROM tourbillon_timeouts", &[]).is_err());
+}
+
 #[test]
 fn a_damaged_block_of_the_table_takes_only_its_own_rows_with_it() {
     let Some(mut server) = Server::start() else { return };
@@ -198,23 +210,30 @@ fn a_damaged_block_of_the_table_takes_only_its_own_rows_with_it() {
         })
         .collect();
     assert!(calls.into_iter().all(|call| call.wait().is_ok()));
-    let mut client = server.connect().unwrap();
-    let file = client.query_one("SELECT pg_relation_filepath('tourbillon_timeouts')", &[]).unwrap();
     // Rows move while they are taken. To read them tidies their blocks up.
     thread::sleep(ms(1_000));
     assert_eq!(server.number("SELECT count(*) FROM tourbillon_timeouts"), 1_000);
-    // The server repeats all later writes when it starts again, and so repairs their blocks.
-    client.batch_execute("CHECKPOINT").unwrap();
-    server.stop();
-    damage(&server.directory().join("data").join(file.get::<_, &str>(0)), 3);
-    server.start_again();
-    assert!(server.connect().unwrap().query("SELECT sum(due) FROM tourbillon_timeouts", &[]).is_err());
+    damage_table(&mut server, 3);
 
     // The block has some seventy rows, and places where rows were.
     until(|| runs.of("due").len() > 900);
     assert!(timers.stats().set_aside > 0);
     schedule(&timers, "later", ms(100));
     runs.wait_for("later", 1);
+}
+
+#[test]
+fn a_damaged_block_leaves_the_other_rows_of_a_dead_process_to_others() {
+    let Some(mut server) = Server::start() else { return };
+    let runs = Runs::default();
+    drop(runs.open(server.url()));
+    server.run_sql(&left_behind(7, "-1 second", 1_000));
+    assert_eq!(server.number("SELECT count(*) FROM tourbillon_timeouts"), 1_000);
+    damage_table(&mut server, 3);
+    let timers = runs.start(server.url());
+    // One of them in two was claimed, and such rows run one at a time.
+    until(|| runs.of("left").len() > 800);
+    assert!(timers.stats().set_aside > 0);
 }
 
 /// The tables of the first version, with a row for each state.

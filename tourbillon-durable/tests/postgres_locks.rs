@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use postgres::Client;
 use tourbillon::Timer;
-use tourbillon_durable::{CommitError, Outcome};
+use tourbillon_durable::{CommitError, Outcome, Refused};
 
 use support::postgres::Server;
 use support::runs::{FAR, LATE, Runs, ms, schedule};
@@ -158,4 +158,37 @@ fn locked_dead_letters_hold_up_only_what_dies() {
     drop(locked);
     until(|| timers.stats().dead_lettered == 3);
     until(|| timers.stats().completed == 40);
+}
+
+#[test]
+fn calls_that_wait_for_a_lock_are_bounded_and_no_list_waits_behind_them() {
+    let Some(server) = Server::start() else { return };
+    let runs = Runs::default();
+    let capacity = 2_000;
+    let timers = runs.open(server.url()).queue_capacity(capacity).start(&Timer::new().unwrap()).unwrap();
+    schedule(&timers, "locked", FAR);
+    let _locked = lock_row(&server, "locked");
+    let parked = timers.cancel("locked").unwrap();
+    thread::sleep(ms(300));
+    let begun = Instant::now();
+    assert_eq!(timers.dead_letters(1).unwrap().wait().unwrap(), []);
+    assert!(begun.elapsed() < LATE, "a list was answered after {:?}", begun.elapsed());
+
+    // Nobody waits for these. All come in less time than one is given up after.
+    let mut accepted = 0;
+    let refused = loop {
+        match timers.cancel("locked") {
+            Ok(commit) => drop(commit),
+            Err(refused) => break refused,
+        }
+        accepted += 1;
+        assert!(accepted < 10 * capacity && begun.elapsed() < ms(4_500), "{accepted} calls were accepted");
+        if accepted % 100 == 0 {
+            thread::sleep(ms(5));
+        }
+    };
+    assert!(matches!(refused, Refused::QueueFull { .. }), "{refused}");
+    // A queue of those that wait, a queue of those before the writer, and a commit.
+    assert!((capacity..=2 * capacity + 1_024).contains(&accepted), "{accepted} calls were accepted");
+    drop(parked);
 }

@@ -79,6 +79,29 @@ fn calls_are_answered_and_a_stop_ends_while_the_server_hangs() {
     stops_in_time(&timers);
 }
 
+/// A commit waits for a replica that is away, for longer than the store waits and than a lease
+/// lasts. Then the replica is back, and the row is there after all.
+#[test]
+fn a_row_that_a_commit_writes_long_after_it_was_given_up_runs() {
+    let Some(server) = Server::start() else { return };
+    let runs = Runs::default();
+    let timers = start(&server, &runs);
+    let replica = |name: &str| {
+        server.run_sql(&format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'"));
+        server.run_sql("SELECT pg_reload_conf()");
+    };
+    replica("away");
+    let answer = timers.schedule("late", ms(3_500), "close", b"").unwrap().wait();
+    assert!(matches!(answer, Err(CommitError::Unknown(_))), "{answer:?}");
+    thread::sleep(ms(32_000));
+    let sessions = server.number("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+    assert!((1..=3).contains(&sessions), "{sessions} sessions were left behind");
+    assert!(runs.of("late").is_empty(), "its commit is under way");
+    replica("");
+    runs.wait_for("late", 1);
+    goes_on(&timers, &runs);
+}
+
 #[test]
 fn a_session_that_was_ended_while_it_was_idle_costs_no_call_an_error() {
     let Some(server) = Server::start_with("UTF8", &["idle_session_timeout=500ms"]) else { return };

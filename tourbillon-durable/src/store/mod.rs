@@ -283,6 +283,11 @@ pub(crate) trait Store: Send {
     /// Connects anew after a lost connection.
     fn reconnect(&mut self) -> Result<(), Failure>;
 
+    /// Whether a call that was given up may be carried out even now.
+    fn may_still_write(&mut self) -> bool {
+        false
+    }
+
     /// Goes by this clock, if the store has none of its own, and gives a call up soon once
     /// `stopping` is true. Called once, before all others.
     fn begin(&mut self, clock: Arc<dyn WallClock>, stopping: Arc<AtomicBool>) -> Result<(), Failure>;

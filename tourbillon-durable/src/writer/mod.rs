@@ -129,7 +129,7 @@ impl Writer {
         Self {
             lanes: Lanes::new(threads, max_running, backlog),
             running: HashMap::new(),
-            work: Queue::default(),
+            work: Queue::new(parts.inbox.capacity),
             offset: Offset::new(wall, engine),
             next_clock_check: engine + CLOCK_CHECK,
             next_scan: engine,

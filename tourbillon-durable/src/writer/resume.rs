@@ -27,7 +27,7 @@ impl Writer {
         self.parts.patience.note(None);
         self.told = None;
         // A server that hung may still carry out what the lost connection has sent.
-        self.look_until = Some(self.engine() + self.parts.owner.lease);
+        self.keep_looking();
         self.next_scan = self.engine();
         self.parts.events.tell(Event::Reconnected);
         true

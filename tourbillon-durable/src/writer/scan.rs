@@ -20,6 +20,9 @@ impl Writer {
         if !self.may(Activity::Scan) || !self.wants_scan(engine, now) {
             return;
         }
+        if self.parts.store.may_still_write() {
+            self.keep_looking();
+        }
         if self.look_until.is_some_and(|until| until <= engine) {
             self.look_until = None;
         }
@@ -83,6 +86,11 @@ impl Writer {
         } else if more {
             self.beyond_room = Some(last.unwrap_or(now).max(now));
         }
+    }
+
+    /// Looks for rows that are written late: for a lease, and at least once.
+    pub(super) fn keep_looking(&mut self) {
+        self.look_until = Some(self.engine() + self.parts.owner.lease.max(2 * LOOK));
     }
 
     fn wants_scan(&self, engine: Instant, now: Micros) -> bool {

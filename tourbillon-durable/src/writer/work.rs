@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::inbox::{Command, Reply};
+use crate::inbox::{Command, Inbox, Reply};
 use crate::store::Op;
 
 /// The payloads of one commit. More would take too long on a slow connection.
@@ -50,18 +50,24 @@ impl Rest {
     }
 }
 
-#[derive(Default)]
 pub(super) struct Queue {
     ends: VecDeque<Work>,
     calls: VecDeque<Work>,
-    /// The calls that wait behind others, or for a lock.
+    /// The calls that wait behind others, or for a lock, and the bytes of their payloads.
     waiting: usize,
+    waiting_bytes: usize,
+    /// So many may wait here, as in the inbox.
+    capacity: usize,
 }
 
 /// The keys of a commit, and of what waits for a later one: until when, or for the next.
 type Keys = HashMap<Arc<str>, Option<Instant>>;
 
 impl Queue {
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { ends: VecDeque::new(), calls: VecDeque::new(), waiting: 0, waiting_bytes: 0, capacity }
+    }
+
     pub(super) fn push_call(&mut self, Command { op, reply }: Command, expires: Option<Instant>) {
         self.calls.push_back(Work { op, rest: Rest { reply: Some(reply), expires, ..Rest::default() } });
     }
@@ -72,6 +78,9 @@ impl Queue {
 
     /// How many calls more may be taken in, if a commit has so many.
     pub(super) fn room(&self, batch: usize) -> usize {
+        if self.waiting >= self.capacity || self.waiting_bytes >= Inbox::BYTES {
+            return 0;
+        }
         (batch + self.waiting).saturating_sub(self.calls.len())
     }
 
@@ -124,19 +133,14 @@ impl Queue {
     }
 
     fn select_calls(&mut self, now: Instant, most: usize, keys: &mut Keys, selected: &mut Vec<Work>) {
-        let (mut left, mut bytes, mut count) = (VecDeque::new(), 0, 0);
+        let (mut left, mut left_bytes, mut bytes, mut count) = (VecDeque::new(), 0, 0, 0);
         while let Some(mut work) = self.calls.pop_front() {
-            // It shows all that was before it.
-            let lists = work.op.key().is_none() && !left.is_empty();
-            if lists {
-                work.rest.not_before = left.iter().map(|work: &Work| work.rest.not_before).min().flatten();
-            }
             let behind = work.op.key().and_then(|key| keys.get(key));
             if let Some(Some(until)) = behind {
                 work.rest.not_before = work.rest.not_before.max(Some(*until));
             }
             let reply = work.rest.reply.as_ref().expect("a call has a caller").pending();
-            if behind.is_some() || lists || work.rest.waits(now) {
+            if behind.is_some() || work.rest.waits(now) {
                 if reply.is_withdrawn() || work.rest.expires.is_some_and(|at| at <= now) {
                     continue;
                 }
@@ -145,6 +149,7 @@ impl Queue {
                 {
                     keys.insert(Arc::clone(key), work.rest.not_before);
                 }
+                left_bytes += work.op.payload_len();
                 left.push_back(work);
                 continue;
             }
@@ -159,7 +164,7 @@ impl Queue {
                 selected.push(work);
             }
         }
-        self.waiting = left.len();
+        (self.waiting, self.waiting_bytes) = (left.len(), left_bytes);
         left.append(&mut self.calls);
         self.calls = left;
     }

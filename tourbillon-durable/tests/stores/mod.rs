@@ -4,13 +4,14 @@
 #[path = "../support/postgres.rs"]
 #[allow(dead_code, reason = "the tests of several processes use the rest")]
 mod postgres;
-
-use std::time::{Duration, Instant};
+#[path = "../support/until.rs"]
+mod until;
 
 use tempfile::TempDir;
 
-/// How long a test waits for what must happen sometime, even on a heavily loaded machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+#[cfg(feature = "postgres")]
+use self::until::PATIENCE;
+pub(crate) use self::until::until;
 
 /// A store of a test's own.
 pub(crate) enum Place {
@@ -37,14 +38,5 @@ pub(crate) fn each_store(test: impl Fn(&Place)) {
     #[cfg(feature = "postgres")]
     if let Some(server) = postgres::Server::start() {
         test(&Place::Postgres(server));
-    }
-}
-
-/// Waits until it holds, and fails if it does not.
-pub(crate) fn until(mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "it has not come about in {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -12,24 +12,12 @@ pub(crate) mod pooler;
 pub(crate) mod postgres;
 pub(crate) mod process;
 pub(crate) mod runs;
+mod until;
 
-use std::time::{Duration, Instant};
-
-/// How long a test waits for what must happen sometime, even on a heavily loaded machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) use self::until::{PATIENCE, until};
 
 /// Returns the number in an environment variable, or `default` if it is not set.
 pub(crate) fn number(variable: &str, default: u64) -> u64 {
     let Ok(value) = std::env::var(variable) else { return default };
     value.parse().unwrap_or_else(|_| panic!("{variable} is {value:?}: a whole number would be right"))
-}
-
-/// Waits until it holds, and fails if it does not.
-#[track_caller]
-pub(crate) fn until(mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "it has not come about in {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// After this time a row may have been repaired.
-const FORGET: Duration = Duration::from_secs(300);
+pub(super) const FORGET: Duration = Duration::from_secs(300);
 
 /// The rows of a handler that are due from `first` until before `until`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,12 +1,13 @@
 //! Leases, and the rows under them. Nothing of this need be on disk: after a crash of the server it
 //! is done anew.
 
-use std::ops::Range;
+use std::time::Instant;
 
 use postgres::types::Type;
 
+use super::holes::FORGET;
 use super::rows::{column, taken};
-use super::session::{Begin, Session, Transaction, Trouble, UNSYNCED};
+use super::session::{Begin, Params, Session, Transaction, Trouble, UNSYNCED};
 use super::statements::STATEMENTS;
 use crate::clock::whole_micros;
 use crate::store::{Failure, Owner, Taken};
@@ -31,13 +32,33 @@ pub(super) fn write_lease(transaction: &mut Transaction<'_>, owner: &Owner) -> R
     transaction.query(&STATEMENTS.renew, &[(&owner.id, Type::INT8), (&lease, Type::INT8)]).map(drop)
 }
 
-/// Gives up rows of others whose leases have ended. Returns whether more may be left.
-pub(super) fn give_up(session: &mut Session, owner: &Owner, limit: u32) -> Result<bool, Trouble> {
+/// Gives up rows of others whose leases have ended, and notes what can't be read. Returns whether
+/// more may be left.
+pub(super) fn give_up(
+    session: &mut Session,
+    owner: &Owner,
+    limit: u32,
+    unreadable: &mut Vec<String>,
+) -> Result<bool, Failure> {
     let limit_of_sql = i64::from(limit);
     let rows = session.transaction(UNSYNCED, |transaction| {
         transaction.query(&STATEMENTS.give_up, &[(&owner.id, Type::INT8), (&limit_of_sql, Type::INT8)])
-    })?;
-    Ok(rows.len() >= limit as usize)
+    });
+    match rows {
+        Ok(rows) => Ok(rows.len() >= limit as usize),
+        // To look through all of the table takes its time.
+        Err(Trouble::Data(_)) if session.gave_up_around.is_some_and(|then| then.elapsed() < FORGET) => Ok(false),
+        Err(Trouble::Data(_)) => {
+            session.gave_up_around = Some(Instant::now());
+            let give_up = |transaction: &mut Transaction<'_>, blocks: Params<'_>| {
+                transaction.query(&STATEMENTS.give_up_in, blocks).map(|_| Vec::<()>::new())
+            };
+            let (_, bad) = by_blocks(session, owner, give_up)?;
+            unreadable.extend(bad.into_iter().map(|reason| format!("of a process that has gone: {reason}")));
+            Ok(false)
+        }
+        Err(trouble) => Err(trouble.into()),
+    }
 }
 
 pub(super) fn give_back(session: &mut Session, owner: &Owner) -> Result<(), Failure> {
@@ -64,33 +85,37 @@ pub(super) fn mine(session: &mut Session, owner: &Owner) -> Result<Vec<Taken>, F
     });
     match all {
         Err(Trouble::Data(_)) => {
-            let blocks = session
-                .transaction(UNSYNCED, |transaction| column(&transaction.query(&STATEMENTS.blocks, &[])?[0], 0))?;
-            let mut found = Vec::new();
-            mine_in(session, owner, 0..blocks, &mut found)?;
-            Ok(found)
+            let mine_in = |transaction: &mut Transaction<'_>, blocks: Params<'_>| {
+                transaction.query(&STATEMENTS.mine_in, blocks)?.iter().map(taken).collect()
+            };
+            // The scan that took the others could read them, and the claims will say so.
+            Ok(by_blocks(session, owner, mine_in)?.0)
         }
         all => Ok(all?),
     }
 }
 
-/// Those in these blocks of the table that can be read.
-fn mine_in(session: &mut Session, owner: &Owner, blocks: Range<i64>, found: &mut Vec<Taken>) -> Result<(), Trouble> {
-    let rows = session.transaction(UNSYNCED, |transaction| {
-        let params = &[(&owner.id as _, Type::INT8), (&blocks.start as _, Type::INT8), (&blocks.end as _, Type::INT8)];
-        let rows = transaction.query(&STATEMENTS.mine_in, params)?;
-        rows.iter().map(taken).collect::<Result<Vec<_>, _>>()
-    });
-    match rows {
-        Ok(mut rows) => found.append(&mut rows),
-        Err(Trouble::Data(_)) if blocks.end - blocks.start > 1 => {
-            let middle = blocks.start.midpoint(blocks.end);
-            mine_in(session, owner, blocks.start..middle, found)?;
-            mine_in(session, owner, middle..blocks.end, found)?;
+/// Does `work` for the blocks of the table, by halves, until what can't be read is alone. Returns
+/// what it has found, and why the rest can't be read.
+fn by_blocks<T>(
+    session: &mut Session,
+    owner: &Owner,
+    work: impl Fn(&mut Transaction<'_>, Params<'_>) -> Result<Vec<T>, Trouble>,
+) -> Result<(Vec<T>, Vec<String>), Trouble> {
+    let blocks: i64 =
+        session.transaction(UNSYNCED, |transaction| column(&transaction.query(&STATEMENTS.blocks, &[])?[0], 0))?;
+    let (mut found, mut bad, mut left) = (Vec::new(), Vec::new(), vec![(0, blocks)]);
+    while let Some((start, end)) = left.pop() {
+        let params: Params<'_> = &[(&owner.id, Type::INT8), (&start, Type::INT8), (&end, Type::INT8)];
+        match session.transaction(UNSYNCED, |transaction| work(transaction, params)) {
+            Ok(mut some) => found.append(&mut some),
+            Err(Trouble::Data(_)) if end - start > 1 => {
+                let middle = start.midpoint(end);
+                left.extend([(middle, end), (start, middle)]);
+            }
+            Err(Trouble::Data(reason)) => bad.push(reason),
+            Err(trouble) => return Err(trouble),
         }
-        // The scan that took them could read them, and the claims will say so.
-        Err(Trouble::Data(_)) => {}
-        Err(trouble) => return Err(trouble),
     }
-    Ok(())
+    Ok((found, bad))
 }

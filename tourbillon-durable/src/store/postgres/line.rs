@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded};
 use postgres::Client;
 
 use super::gate::Gate;
@@ -22,6 +22,8 @@ pub(super) const LIMIT: Duration = Duration::from_secs(20);
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 /// How often a call looks whether a stop has begun.
 const LOOK: Duration = Duration::from_millis(100);
+/// Connections that were left behind may live on. With so many, it makes no more.
+const LEFT_BEHIND: usize = 3;
 /// How long a client may take to say goodbye.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -36,6 +38,8 @@ pub(super) struct Lines {
     line: Option<Line>,
     /// A connect that has not answered in time. There is one at most, however long that lasts.
     dialing: Option<Receiver<Dialed>>,
+    /// Those that were given up before they had answered.
+    left_behind: Vec<Receiver<Infallible>>,
     stopping: Arc<AtomicBool>,
 }
 
@@ -48,7 +52,13 @@ struct Line {
 
 impl Lines {
     pub(super) fn new(connect: Connect) -> Self {
-        Self { connect: Arc::new(Mutex::new(connect)), line: None, dialing: None, stopping: Arc::default() }
+        Self {
+            connect: Arc::new(Mutex::new(connect)),
+            line: None,
+            dialing: None,
+            left_behind: Vec::new(),
+            stopping: Arc::default(),
+        }
     }
 
     pub(super) fn stop_when(&mut self, stopping: Arc<AtomicBool>) {
@@ -58,6 +68,9 @@ impl Lines {
     /// Connects, or waits once more for a connect that has not answered yet.
     pub(super) fn connect(&mut self) -> Result<(), Failure> {
         self.line = None;
+        if self.left_behind() >= LEFT_BEHIND {
+            return Err(lost("the server does not answer".to_owned(), false));
+        }
         let dialing = match self.dialing.take() {
             Some(dialing) => dialing,
             None => dial(&self.connect).map_err(|error| lost(format!("no thread: {error}"), false))?,
@@ -73,6 +86,12 @@ impl Lines {
             }
         }
         Ok(())
+    }
+
+    /// How many connections live on that were given up.
+    pub(super) fn left_behind(&mut self) -> usize {
+        self.left_behind.retain(|ended| ended.try_recv() == Err(TryRecvError::Empty));
+        self.left_behind.len()
     }
 
     /// Has the thread do `work`, and waits for it.
@@ -92,6 +111,7 @@ impl Lines {
         if matches!(answer, Ok(Err(Failure::Lost { .. })) | Err(_)) {
             let line = self.line.take().expect("it was there");
             let unknown = line.gate.abandon();
+            self.left_behind.push(line.ended);
             answer.unwrap_or_else(|error| Err(lost(gave_up(error), unknown)))
         } else {
             answer.expect("it is no error")

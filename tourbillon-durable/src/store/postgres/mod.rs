@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use self::line::{Connect, LIMIT, Lines};
-use self::session::{Session, Trouble};
+use self::session::Session;
 use super::{Answer, Claim, Claimed, Failure, Op, Owner, Rejected, Scan, Scanned, Store, Taken};
 use crate::clock::WallClock;
 use crate::error::OpenError;
@@ -57,12 +57,7 @@ impl PostgresStore {
 /// A scan.
 fn look(session: &mut Session, owner: &Owner, scan: Scan) -> Result<Scanned, Failure> {
     let mut scanned = Scanned::default();
-    match lease::give_up(session, owner, scan.limit) {
-        Ok(more) => scanned.more = more,
-        // It is about rows of others. Those of this process go on.
-        Err(Trouble::Data(reason)) => scanned.unreadable.push(format!("of a process that has gone: {reason}")),
-        Err(trouble) => return Err(trouble.into()),
-    }
+    scanned.more = lease::give_up(session, owner, scan.limit, &mut scanned.unreadable)?;
     take::take(session, owner, scan, &mut scanned)?;
     Ok(scanned)
 }
@@ -101,6 +96,10 @@ impl Store for PostgresStore {
 
     fn reconnect(&mut self) -> Result<(), Failure> {
         self.lines.connect()
+    }
+
+    fn may_still_write(&mut self) -> bool {
+        self.lines.left_behind() > 0
     }
 
     /// The clock is the server's.

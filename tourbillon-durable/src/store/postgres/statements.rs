@@ -9,6 +9,9 @@ use crate::store::schema::{ANEW, GIVE_UP, GONE, IS_TOKENS, NOT_RUNNING};
 const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 /// A run's token, as `unnest` gives it. `n` is its place.
 const TOKENS: &str = "unnest($2::text[], $3::bigint[], $4::int[]) WITH ORDINALITY AS x(k, g, a, n)";
+/// What is in the blocks of the table from `$2` until before `$3`. It goes with conditions that no
+/// index serves: an index's order would meet the same block again.
+const IN_BLOCKS: &str = "t.ctid >= format('(%s,0)', $2)::tid AND t.ctid < format('(%s,0)', $3)::tid";
 /// The columns of a [`Taken`](crate::store::Taken).
 const TAKEN: &str = "t.key, t.due, t.generation, t.attempts, t.handler, octet_length(t.payload), t.suspect, t.running";
 
@@ -33,6 +36,8 @@ pub(super) struct Statements {
     pub(super) lock_in_order: String,
     /// Which of these rows there are.
     pub(super) present: String,
+    pub(super) insert: String,
+    /// The same, or what changes the row if the key is there.
     pub(super) schedule: String,
     pub(super) reset: String,
     pub(super) cancel: String,
@@ -49,6 +54,8 @@ pub(super) struct Statements {
     pub(super) claimable: String,
     /// Gives up rows of others whose leases have ended.
     pub(super) give_up: String,
+    /// The same in some blocks of the table.
+    pub(super) give_up_in: String,
     /// Takes rows of handlers, each between two deadlines.
     pub(super) take: String,
     /// The same, the last ones first.
@@ -86,6 +93,13 @@ impl Statements {
                 .replace("{false}", "false")
                 .replace("{now}", NOW)
         };
+        let insert = "INSERT INTO tourbillon_timeouts (key, due, handler, payload, generation, owner)
+                 SELECT k, d, h, p, nextval('tourbillon_generations'), CASE WHEN mine THEN $1::bigint END
+                 FROM unnest($2::text[], $3::bigint[], $4::text[], $5::bytea[], $6::bool[]) AS x(k, d, h, p, mine)
+                 {conflict} RETURNING key, generation";
+        let upsert = "ON CONFLICT (key) DO UPDATE SET due = excluded.due, handler = excluded.handler,
+                     payload = excluded.payload, generation = nextval('tourbillon_generations'),
+                     owner = excluded.owner, {anew}";
         Self {
             // By a join: for an array the planner may read the whole index.
             lock: text(
@@ -100,16 +114,9 @@ impl Statements {
                 "SELECT x.n FROM unnest($1::text[]) WITH ORDINALITY AS x(k, n), tourbillon_timeouts t
                  WHERE t.key = x.k",
             ),
+            insert: text(&insert.replace("{conflict}", "")),
             // A generation that was drawn before the row was locked may be less than the row's.
-            schedule: text(
-                "INSERT INTO tourbillon_timeouts (key, due, handler, payload, generation, owner)
-                 SELECT k, d, h, p, nextval('tourbillon_generations'), CASE WHEN mine THEN $1::bigint END
-                 FROM unnest($2::text[], $3::bigint[], $4::text[], $5::bytea[], $6::bool[]) AS x(k, d, h, p, mine)
-                 ON CONFLICT (key) DO UPDATE SET due = excluded.due, handler = excluded.handler,
-                     payload = excluded.payload, generation = nextval('tourbillon_generations'),
-                     owner = excluded.owner, {anew}
-                 RETURNING key, generation",
-            ),
+            schedule: text(&insert.replace("{conflict}", upsert)),
             reset: text(
                 "UPDATE tourbillon_timeouts t SET due = x.d, generation = nextval('tourbillon_generations'),
                      owner = CASE WHEN x.mine AND t.handler = ANY($2::text[]) THEN $1::bigint END, {anew}
@@ -181,14 +188,18 @@ impl Statements {
                      WHERE owner = ANY(ARRAY({gone})) AND owner <> $1 LIMIT $2 FOR UPDATE SKIP LOCKED)
                  UPDATE tourbillon_timeouts t SET {give_up} FROM x WHERE t.key = x.k RETURNING 1",
             ),
+            give_up_in: text(&format!(
+                "WITH x AS MATERIALIZED (
+                     SELECT key AS k FROM tourbillon_timeouts t
+                     WHERE coalesce(owner, 0) = ANY(ARRAY({{gone}})) AND coalesce(owner, 0) <> $1 AND {IN_BLOCKS} FOR UPDATE SKIP LOCKED)
+                 UPDATE tourbillon_timeouts t SET {{give_up}} FROM x WHERE t.key = x.k RETURNING 1"
+            )),
             take: text(&TAKE.replace("{order}", "ASC")),
             take_backwards: text(&TAKE.replace("{order}", "DESC")),
             mine: text("SELECT {taken} FROM tourbillon_timeouts t WHERE t.owner = $1"),
-            // By no index, whose order would meet the same block again.
-            mine_in: text(
-                "SELECT {taken} FROM tourbillon_timeouts t WHERE t.owner IS NOT DISTINCT FROM $1
-                     AND t.ctid >= format('(%s,0)', $2)::tid AND t.ctid < format('(%s,0)', $3)::tid",
-            ),
+            mine_in: text(&format!(
+                "SELECT {{taken}} FROM tourbillon_timeouts t WHERE coalesce(t.owner, 0) = $1 AND {IN_BLOCKS}"
+            )),
             blocks: text("SELECT pg_relation_size('tourbillon_timeouts') / current_setting('block_size')::bigint"),
             renew: text(
                 "INSERT INTO tourbillon_owners VALUES ($1, {now} + $2)
