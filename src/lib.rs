@@ -201,8 +201,7 @@
 //! All are off by default, and any may be combined.
 //!
 //! * `hyper`: a [`Timer`] is hyper's timer (1.8 or later), for servers, clients and the pools of
-//!   hyper-util. `hyper::Limits` gives a server's connections limits for the header, for being
-//!   idle, and for a request.
+//!   hyper-util.
 //! * `metrics`: the counters, gauges and lateness of [`Timer::stats`], and [`Timer::health`],
 //!   through the `metrics` facade (0.24), for Prometheus and others.
 //! * `quinn`: a runtime for QUIC connections (quinn 0.11) whose timers and clock are the engine's.
@@ -218,8 +217,10 @@
 //! * `tracing`: events for an operator: panics, too many engines, workers that cannot be started or
 //!   do not get their core, long turns, overload.
 //!
-//! Two crates of the repository stand on this one: `tourbillon-local` turns a [`LocalTimer`] inside
-//! monoio, compio and glommio; `tourbillon-c` is for C and C++.
+//! Other crates of the repository stand on this one: `tourbillon-hyper` gives the connections of a
+//! hyper server limits for the header, for being idle, and for a request; `tourbillon-durable` has
+//! timeouts that survive the process; `tourbillon-local` turns a [`LocalTimer`] inside monoio,
+//! compio and glommio; `tourbillon-c` is for C and C++.
 //!
 //! # Platforms
 //!
@@ -279,9 +280,6 @@ mod time;
 mod wheel;
 mod worker;
 
-#[cfg(feature = "hyper")]
-#[cfg_attr(docsrs, doc(cfg(feature = "hyper")))]
-pub use adapters::hyper;
 #[cfg(feature = "metrics")]
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub use adapters::metrics;

@@ -21,7 +21,7 @@ use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tourbillon::Timer;
-use tourbillon::hyper::Limits;
+use tourbillon_hyper::Limits;
 use tourbillon_integrations::{accept, start};
 
 fn app(timer: Timer) -> Router {

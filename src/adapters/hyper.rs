@@ -1,16 +1,4 @@
-//! The engine as hyper's timer, and [`Limits`] for the connections of a hyper server. (Feature
-//! `hyper`.)
-
-mod connection;
-mod deadline;
-mod frames;
-mod io;
-mod limits;
-mod service;
-
-pub use io::LimitedIo;
-pub use limits::{LimitStats, Limits};
-pub use service::{LimitedBody, LimitedFuture, LimitedService};
+//! The engine as hyper's timer. (Feature `hyper`.)
 
 use std::pin::Pin;
 use std::time::{Duration, Instant};
@@ -22,7 +10,7 @@ use ::hyper::rt::{Sleep, Timer};
 /// says when a poll may wait.
 ///
 /// hyper's `header_read_timeout` also counts the time between two requests, so it closes a
-/// connection that is kept for longer. [`Limits`] has a limit for each.
+/// connection that is kept for longer. `tourbillon-hyper` has a limit for each.
 ///
 /// ```
 /// use std::time::Duration;

@@ -2,9 +2,7 @@
 //! depend on any of them.
 
 #[cfg(feature = "hyper")]
-pub mod hyper;
-#[cfg(any(feature = "hyper", feature = "tower"))]
-mod late;
+mod hyper;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 #[cfg(feature = "quinn")]

@@ -51,7 +51,7 @@
 //! Both limit the time up to the response, which includes the time that the service takes to read
 //! the request's body. They do not limit the time that the response's body takes, nor do they know
 //! of a client that sends half a header, or nothing more: that takes a limit of the connection, and
-//! `hyper::Limits` has those, also for an axum router.
+//! `tourbillon-hyper` has those, also for an axum router.
 
 use std::error::Error;
 use std::future::Future;
@@ -64,8 +64,7 @@ use ::pin_project_lite::pin_project;
 use ::tower_layer::Layer;
 use ::tower_service::Service;
 
-use super::late::late_answer;
-use crate::{TimeoutFuture, Timer};
+use crate::{Elapsed, TimeoutFuture, Timer};
 
 /// The same error type as tower's.
 type BoxError = Box<dyn Error + Send + Sync>;
@@ -263,4 +262,11 @@ where
         let this = self.project();
         Poll::Ready(ready!(this.limited.poll(context)).unwrap_or_else(|elapsed| Ok(late_answer(elapsed, *this.late))))
     }
+}
+
+/// Makes the answer to a request that took too long, or whose timer was shut down.
+fn late_answer<Body: Default>(elapsed: Elapsed, status: StatusCode) -> Response<Body> {
+    let mut answer = Response::new(Body::default());
+    *answer.status_mut() = if elapsed.is_shutdown() { StatusCode::SERVICE_UNAVAILABLE } else { status };
+    answer
 }

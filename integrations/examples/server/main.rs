@@ -35,9 +35,9 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use stats::{History, Snapshot};
 use tokio::net::{TcpListener, TcpStream};
-use tourbillon::hyper::Limits;
 use tourbillon::tower::TimeoutLayer;
 use tourbillon::{ScheduleError, TimeoutGuard, Timer};
+use tourbillon_hyper::Limits;
 use tourbillon_integrations::accept;
 use tower::{Service, ServiceBuilder};
 

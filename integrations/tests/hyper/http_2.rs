@@ -10,7 +10,7 @@ use hyper::{Method, StatusCode};
 use hyper_util::server::conn::auto;
 use tokio::task::JoinHandle;
 
-use tourbillon::hyper::Limits;
+use tourbillon_hyper::Limits;
 
 use super::limits::{IDLE, ended, limits, steps};
 use super::*;

@@ -10,7 +10,7 @@ use hyper::{StatusCode, header};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::task::JoinHandle;
-use tourbillon::hyper::{LimitStats, Limits};
+use tourbillon_hyper::{LimitStats, Limits};
 
 use super::*;
 

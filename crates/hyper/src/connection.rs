@@ -1,11 +1,11 @@
 //! What the parts of one limited connection share: its limits, and which requests are being served.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ::hyper::{StatusCode, Version};
-
-use crate::Timer;
-use crate::sync::{Arc, AtomicU8, AtomicU64, Ordering};
+use hyper::{StatusCode, Version};
+use tourbillon::Timer;
 
 /// The limits of a server's connections.
 #[derive(Clone, Debug)]

@@ -2,19 +2,19 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
-use ::hyper::body::{Body, Frame, SizeHint};
-use ::hyper::service::Service;
-use ::hyper::{Method, Request, Response, StatusCode};
-use ::pin_project_lite::pin_project;
+use hyper::body::{Body, Frame, SizeHint};
+use hyper::service::Service;
+use hyper::{Method, Request, Response, StatusCode};
+use pin_project_lite::pin_project;
+use tourbillon::{Elapsed, TimeoutFuture};
 
-use super::connection::{Connection, Serving};
-use crate::TimeoutFuture;
-use crate::adapters::late::late_answer;
-use crate::sync::{Arc, Ordering};
+use crate::connection::{Connection, Serving};
 
-/// A service whose connection has limits. Made by [`Limits::apply`](super::Limits::apply).
+/// A service whose connection has limits. Made by [`Limits::apply`](crate::Limits::apply).
 ///
 /// # Errors
 /// The inner service's.
@@ -129,4 +129,11 @@ impl<B: Body> Body for LimitedBody<B> {
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
     }
+}
+
+/// Makes the answer to a request that took too long, or whose timer was shut down.
+fn late_answer<Body: Default>(elapsed: Elapsed, status: StatusCode) -> Response<Body> {
+    let mut answer = Response::new(Body::default());
+    *answer.status_mut() = if elapsed.is_shutdown() { StatusCode::SERVICE_UNAVAILABLE } else { status };
+    answer
 }

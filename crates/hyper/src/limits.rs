@@ -1,14 +1,15 @@
 //! The limits of a server's connections, as its author sets them.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ::hyper::StatusCode;
+use hyper::StatusCode;
+use tourbillon::Timer;
 
-use super::connection::{Connection, Settings};
-use super::io::LimitedIo;
-use super::service::LimitedService;
-use crate::Timer;
-use crate::sync::{Arc, Ordering};
+use crate::connection::{Connection, Settings};
+use crate::io::LimitedIo;
+use crate::service::LimitedService;
 
 /// Limits for the connections of a hyper server: how long a client may take to send the header of a
 /// request, how long it may be idle, and how long a request may take.
@@ -24,7 +25,7 @@ use crate::sync::{Arc, Ordering};
 /// use hyper::service::service_fn;
 /// use hyper::{Request, Response, StatusCode, body::Incoming};
 /// use tourbillon::Timer;
-/// use tourbillon::hyper::Limits;
+/// use tourbillonhyper::Limits;
 ///
 /// async fn hello(_request: Request<Incoming>) -> Result<Response<String>, Infallible> {
 ///     Ok(Response::new("hello".to_owned()))
@@ -60,7 +61,7 @@ use crate::sync::{Arc, Ordering};
 /// A limit that is not set does not exist. Nothing else closes a connection: while the service
 /// works on a request, or on the body of its answer, only the limit of the request counts, and only
 /// up to the answer. The errors are of [`ErrorKind::TimedOut`](std::io::ErrorKind::TimedOut), in a
-/// [`hyper::Error`](::hyper::Error) as its source. For a client that has never sent a byte hyper
+/// [`hyper::Error`](hyper::Error) as its source. For a client that has never sent a byte hyper
 /// reports no error, and hyper-util's `auto` builder reports the [`std::io::Error`] itself.
 ///
 /// With HTTP/1, what a client still sends of a request's body after the whole answer counts as the
@@ -95,7 +96,7 @@ use crate::sync::{Arc, Ordering};
 /// A connection allocates once, and has one timeout, which each step moves. A request that is
 /// answered at once moves it once, to a later time, which is one compare-and-swap. A request that
 /// the service waits for has a timeout of its own, as with [`Timer::timeout`]. Nothing blocks, but
-/// for a worker that is far behind: see [`Sleep`](crate::Sleep). A connection keeps the engine
+/// for a worker that is far behind: see [`Sleep`](tourbillon::Sleep). A connection keeps the engine
 /// alive. If the engine is shut down, requests that wait are answered with 503 (Service
 /// Unavailable), and connections that wait end.
 #[derive(Clone, Debug)]

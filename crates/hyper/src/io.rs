@@ -2,17 +2,17 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use ::hyper::rt::{Read, ReadBufCursor, Write};
-use ::pin_project_lite::pin_project;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use pin_project_lite::pin_project;
 
-use super::connection::Connection;
-use super::deadline::Deadline;
-use crate::sync::Arc;
+use crate::connection::Connection;
+use crate::deadline::Deadline;
 
 pin_project! {
-    /// A stream whose connection has limits. Made by [`Limits::apply`](super::Limits::apply).
+    /// A stream whose connection has limits. Made by [`Limits::apply`](crate::Limits::apply).
     #[derive(Debug)]
     pub struct LimitedIo<I> {
         #[pin]

@@ -6,7 +6,7 @@
 //!
 //! ```toml
 //! [patch.crates-io]
-//! pingora-timeout = { path = "../tourbillon/integrations/pingora-timeout" }
+//! pingora-timeout = { path = "../tourbillon/crates/pingora-timeout" }
 //! ```
 //!
 //! It has the version of the release whose interface it has, because Cargo takes a patch only where

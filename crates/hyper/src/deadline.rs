@@ -3,13 +3,15 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::connection::{Connection, Requests};
-use super::frames::may_serve;
-use crate::Sleep;
-use crate::sync::{Arc, Ordering};
+use tourbillon::Sleep;
+
+use crate::connection::{Connection, Requests};
+use crate::frames::may_serve;
 
 /// What the server waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
