@@ -88,9 +88,11 @@ impl Writer {
         }
     }
 
-    /// Looks for rows that are written late: for a lease, and at least once.
+    /// Looks for rows that are written late: for a lease, and at least once. It looks when it
+    /// scans, which it does twice in a window.
     pub(super) fn keep_looking(&mut self) {
-        self.look_until = Some(self.engine() + self.parts.owner.lease.max(2 * LOOK));
+        let time = self.parts.owner.lease.max(2 * LOOK).max(self.parts.limits.window);
+        self.look_until = Some(self.engine() + time);
     }
 
     fn wants_scan(&self, engine: Instant, now: Micros) -> bool {

@@ -5,11 +5,14 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::error::CommitError;
 use crate::inbox::{Command, Inbox, Reply};
 use crate::store::Op;
 
 /// The payloads of one commit. More would take too long on a slow connection.
 pub(super) const BYTES: usize = 4 << 20;
+/// Why a call is not kept that would have to wait.
+const TOO_MANY: &str = "too many calls wait for others of their keys, or for rows that somebody has locked";
 /// What is busy is tried again after this time, and the longest.
 const FIRST_BUSY: Duration = Duration::from_millis(2);
 const LONGEST_BUSY: Duration = Duration::from_millis(250);
@@ -53,9 +56,8 @@ impl Rest {
 pub(super) struct Queue {
     ends: VecDeque<Work>,
     calls: VecDeque<Work>,
-    /// The calls that wait behind others, or for a lock, and the bytes of their payloads.
+    /// The calls that wait behind others, or for a lock.
     waiting: usize,
-    waiting_bytes: usize,
     /// So many may wait here, as in the inbox.
     capacity: usize,
 }
@@ -65,7 +67,7 @@ type Keys = HashMap<Arc<str>, Option<Instant>>;
 
 impl Queue {
     pub(super) fn new(capacity: usize) -> Self {
-        Self { ends: VecDeque::new(), calls: VecDeque::new(), waiting: 0, waiting_bytes: 0, capacity }
+        Self { ends: VecDeque::new(), calls: VecDeque::new(), waiting: 0, capacity }
     }
 
     pub(super) fn push_call(&mut self, Command { op, reply }: Command, expires: Option<Instant>) {
@@ -78,9 +80,6 @@ impl Queue {
 
     /// How many calls more may be taken in, if a commit has so many.
     pub(super) fn room(&self, batch: usize) -> usize {
-        if self.waiting >= self.capacity || self.waiting_bytes >= Inbox::BYTES {
-            return 0;
-        }
         (batch + self.waiting).saturating_sub(self.calls.len())
     }
 
@@ -141,6 +140,12 @@ impl Queue {
             }
             let reply = work.rest.reply.as_ref().expect("a call has a caller").pending();
             if behind.is_some() || work.rest.waits(now) {
+                // Not the others' calls: they wait for nobody.
+                if left.len() >= self.capacity || left_bytes >= Inbox::BYTES {
+                    let reply = work.rest.reply.take().expect("a call has a caller");
+                    reply.fail(CommitError::Failed(TOO_MANY.to_owned()));
+                    continue;
+                }
                 if reply.is_withdrawn() || work.rest.expires.is_some_and(|at| at <= now) {
                     continue;
                 }
@@ -164,7 +169,7 @@ impl Queue {
                 selected.push(work);
             }
         }
-        (self.waiting, self.waiting_bytes) = (left.len(), left_bytes);
+        self.waiting = left.len();
         left.append(&mut self.calls);
         self.calls = left;
     }

@@ -20,8 +20,9 @@ use crate::store::{Answer, Failure, Op, Owner, Rejected, Token};
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How many blocked keys are remembered.
 const BLOCKED: usize = 10_000;
-/// After a key that was there already, so many commits expect more of them.
-const UPSERTS: u32 = 64;
+/// After a key that was there already, so many commits expect more of them. Each time that one is
+/// met, the server writes an error to its log.
+const UPSERTS: u32 = 512;
 
 /// An answer to each operation.
 type Answers = Vec<Result<Answer, Rejected>>;

@@ -1,9 +1,9 @@
-//! Where rows are that can't be read, as a scan has found them.
+//! Where rows are that can't be read, as scans have found them.
 
 use std::time::{Duration, Instant};
 
 /// After this time a row may have been repaired.
-pub(super) const FORGET: Duration = Duration::from_secs(300);
+const FORGET: Duration = Duration::from_secs(300);
 
 /// The rows of a handler that are due from `first` until before `until`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +47,32 @@ impl Holes {
         }
         parts.retain(|part| part.first < part.until);
         parts
+    }
+}
+
+/// How far a process has got with looking through the table for what it can give up around damage.
+#[derive(Debug, Default)]
+pub(super) struct Around {
+    next: i64,
+    /// When it had looked at all.
+    done: Option<Instant>,
+}
+
+/// After this time it looks again, for processes that have died since.
+const AGAIN: Duration = Duration::from_secs(30);
+
+impl Around {
+    pub(super) fn is_done(&self) -> bool {
+        self.done.is_some_and(|done| done.elapsed() < AGAIN)
+    }
+
+    /// The first block to look at.
+    pub(super) fn next(&self) -> i64 {
+        if self.done.is_some() { 0 } else { self.next }
+    }
+
+    pub(super) fn got_to(&mut self, next: i64, more: bool) {
+        *self = Self { next, done: (!more).then(Instant::now) };
     }
 }
 

@@ -1,11 +1,10 @@
 //! Leases, and the rows under them. Nothing of this need be on disk: after a crash of the server it
 //! is done anew.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use postgres::types::Type;
 
-use super::holes::FORGET;
 use super::rows::{column, taken};
 use super::session::{Begin, Params, Session, Transaction, Trouble, UNSYNCED};
 use super::statements::STATEMENTS;
@@ -14,6 +13,10 @@ use crate::store::{Failure, Owner, Taken};
 
 /// Rows of one transaction that gives back.
 const CHUNK: i64 = 10_000;
+/// Blocks of one statement that looks through the table around damage, and how long a scan does
+/// that.
+const PART: i64 = 1_024;
+const AROUND_TIME: Duration = Duration::from_millis(500);
 
 pub(super) fn renew(session: &mut Session, owner: &Owner) -> Result<(), Failure> {
     session.transaction(UNSYNCED, |transaction| write_lease(transaction, owner))?;
@@ -46,19 +49,29 @@ pub(super) fn give_up(
     });
     match rows {
         Ok(rows) => Ok(rows.len() >= limit as usize),
-        // To look through all of the table takes its time.
-        Err(Trouble::Data(_)) if session.gave_up_around.is_some_and(|then| then.elapsed() < FORGET) => Ok(false),
-        Err(Trouble::Data(_)) => {
-            session.gave_up_around = Some(Instant::now());
-            let give_up = |transaction: &mut Transaction<'_>, blocks: Params<'_>| {
-                transaction.query(&STATEMENTS.give_up_in, blocks).map(|_| Vec::<()>::new())
-            };
-            let (_, bad) = by_blocks(session, owner, give_up)?;
-            unreadable.extend(bad.into_iter().map(|reason| format!("of a process that has gone: {reason}")));
-            Ok(false)
-        }
+        Err(Trouble::Data(_)) if session.around.is_done() => Ok(false),
+        Err(Trouble::Data(_)) => give_up_around(session, owner, unreadable),
         Err(trouble) => Err(trouble.into()),
     }
+}
+
+/// Gives up what it can around damage. It looks through the table, a part in each scan.
+fn give_up_around(session: &mut Session, owner: &Owner, unreadable: &mut Vec<String>) -> Result<bool, Failure> {
+    let until = Instant::now() + AROUND_TIME;
+    let all = blocks(session)?;
+    let mut next = session.around.next();
+    while next < all && Instant::now() < until {
+        let end = all.min(next + PART);
+        let give_up = |transaction: &mut Transaction<'_>, blocks: Params<'_>| {
+            transaction.query(&STATEMENTS.give_up_in, blocks).map(|_| Vec::<()>::new())
+        };
+        let (_, bad) = by_blocks(session, owner, (next, end), give_up)?;
+        unreadable.extend(bad.into_iter().map(|reason| format!("of a process that has gone: {reason}")));
+        next = end;
+    }
+    let more = next < all;
+    session.around.got_to(next, more);
+    Ok(more)
 }
 
 pub(super) fn give_back(session: &mut Session, owner: &Owner) -> Result<(), Failure> {
@@ -89,22 +102,27 @@ pub(super) fn mine(session: &mut Session, owner: &Owner) -> Result<Vec<Taken>, F
                 transaction.query(&STATEMENTS.mine_in, blocks)?.iter().map(taken).collect()
             };
             // The scan that took the others could read them, and the claims will say so.
-            Ok(by_blocks(session, owner, mine_in)?.0)
+            let all = blocks(session)?;
+            Ok(by_blocks(session, owner, (0, all), mine_in)?.0)
         }
         all => Ok(all?),
     }
 }
 
-/// Does `work` for the blocks of the table, by halves, until what can't be read is alone. Returns
+/// How many blocks the table has.
+fn blocks(session: &mut Session) -> Result<i64, Trouble> {
+    session.transaction(UNSYNCED, |transaction| column(&transaction.query(&STATEMENTS.blocks, &[])?[0], 0))
+}
+
+/// Does `work` for these blocks of the table, by halves, until what can't be read is alone. Returns
 /// what it has found, and why the rest can't be read.
 fn by_blocks<T>(
     session: &mut Session,
     owner: &Owner,
+    blocks: (i64, i64),
     work: impl Fn(&mut Transaction<'_>, Params<'_>) -> Result<Vec<T>, Trouble>,
 ) -> Result<(Vec<T>, Vec<String>), Trouble> {
-    let blocks: i64 =
-        session.transaction(UNSYNCED, |transaction| column(&transaction.query(&STATEMENTS.blocks, &[])?[0], 0))?;
-    let (mut found, mut bad, mut left) = (Vec::new(), Vec::new(), vec![(0, blocks)]);
+    let (mut found, mut bad, mut left) = (Vec::new(), Vec::new(), vec![blocks]);
     while let Some((start, end)) = left.pop() {
         let params: Params<'_> = &[(&owner.id, Type::INT8), (&start, Type::INT8), (&end, Type::INT8)];
         match session.transaction(UNSYNCED, |transaction| work(transaction, params)) {

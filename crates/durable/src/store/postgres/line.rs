@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded};
-use postgres::Client;
+use postgres::{CancelToken, Client, NoTls};
 
 use super::gate::Gate;
 use super::session::{Session, text};
@@ -22,8 +22,6 @@ pub(super) const LIMIT: Duration = Duration::from_secs(20);
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 /// How often a call looks whether a stop has begun.
 const LOOK: Duration = Duration::from_millis(100);
-/// Connections that were left behind may live on. With so many, it makes no more.
-const LEFT_BEHIND: usize = 3;
 /// How long a client may take to say goodbye.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -48,6 +46,7 @@ struct Line {
     jobs: Sender<Job>,
     gate: Arc<Gate>,
     ended: Receiver<Infallible>,
+    cancel: CancelToken,
 }
 
 impl Lines {
@@ -68,9 +67,6 @@ impl Lines {
     /// Connects, or waits once more for a connect that has not answered yet.
     pub(super) fn connect(&mut self) -> Result<(), Failure> {
         self.line = None;
-        if self.left_behind() >= LEFT_BEHIND {
-            return Err(lost("the server does not answer".to_owned(), false));
-        }
         let dialing = match self.dialing.take() {
             Some(dialing) => dialing,
             None => dial(&self.connect).map_err(|error| lost(format!("no thread: {error}"), false))?,
@@ -88,10 +84,10 @@ impl Lines {
         Ok(())
     }
 
-    /// How many connections live on that were given up.
-    pub(super) fn left_behind(&mut self) -> usize {
+    /// Whether a connection lives on that was given up.
+    pub(super) fn has_left_behind(&mut self) -> bool {
         self.left_behind.retain(|ended| ended.try_recv() == Err(TryRecvError::Empty));
-        self.left_behind.len()
+        !self.left_behind.is_empty()
     }
 
     /// Has the thread do `work`, and waits for it.
@@ -111,6 +107,7 @@ impl Lines {
         if matches!(answer, Ok(Err(Failure::Lost { .. })) | Err(_)) {
             let line = self.line.take().expect("it was there");
             let unknown = line.gate.abandon();
+            cancel(line.cancel);
             self.left_behind.push(line.ended);
             answer.unwrap_or_else(|error| Err(lost(gave_up(error), unknown)))
         } else {
@@ -145,6 +142,14 @@ impl Drop for Lines {
     }
 }
 
+/// Has the server end what nobody waits for any more: a commit that waits for a replica, above all.
+/// Else each would keep a session for as long as that lasts. It is a request, on a connection of
+/// its own, and nobody waits for it either.
+fn cancel(token: CancelToken) {
+    let ask = move || drop(token.cancel_query(NoTls));
+    _ = thread::Builder::new().name("tb-durable-pg".to_owned()).spawn(ask);
+}
+
 /// Connects on a new thread, which then does the jobs of the connection.
 fn dial(connect: &Arc<Mutex<Connect>>) -> std::io::Result<Receiver<Dialed>> {
     let (send, dialed) = bounded(1);
@@ -158,8 +163,9 @@ fn dial(connect: &Arc<Mutex<Connect>>) -> std::io::Result<Receiver<Dialed>> {
         let (jobs, received) = bounded::<Job>(1);
         let (end, ended) = bounded(0);
         let gate = Arc::<Gate>::default();
+        let cancel = client.cancel_token();
         let mut session = Session::new(client, Arc::clone(&gate));
-        if send.send(Ok(Line { jobs, gate, ended })).is_ok() {
+        if send.send(Ok(Line { jobs, gate, ended, cancel })).is_ok() {
             received.iter().for_each(|job| job(&mut session));
         }
         drop(session);

@@ -99,7 +99,7 @@ impl Store for PostgresStore {
     }
 
     fn may_still_write(&mut self) -> bool {
-        self.lines.left_behind() > 0
+        self.lines.has_left_behind()
     }
 
     /// The clock is the server's.

@@ -3,14 +3,13 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Instant;
 
 use postgres::error::SqlState;
 use postgres::types::{ToSql, Type};
 use postgres::{Client, Row};
 
 use super::gate::Gate;
-use super::holes::Holes;
+use super::holes::{Around, Holes};
 use crate::store::{Failure, Rejected};
 
 /// A statement's parameters, each with its type.
@@ -113,15 +112,15 @@ pub(super) struct Session {
     /// transaction has inserted.
     pub(super) blocked: HashSet<Arc<str>>,
     pub(super) holes: Holes,
-    /// When it has last looked through the table for what can be given up around damage.
-    pub(super) gave_up_around: Option<Instant>,
+    /// How far it has looked through the table for what can be given up around damage.
+    pub(super) around: Around,
     /// So many commits expect that keys which they schedule are there.
     pub(super) upserts: u32,
 }
 
 impl Session {
     pub(super) fn new(client: Client, gate: Arc<Gate>) -> Self {
-        Self { client, gate, blocked: HashSet::new(), holes: Holes::default(), gave_up_around: None, upserts: 0 }
+        Self { client, gate, blocked: HashSet::new(), holes: Holes::default(), around: Around::default(), upserts: 0 }
     }
 
     /// Does `work` in a transaction.
