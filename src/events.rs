@@ -12,9 +12,9 @@
 //! thread-local, is reported under a lock.
 
 #[cfg(feature = "tracing")]
-pub(crate) use loud::{NoThread, Turns, many_engines, task_panicked, worker_starved};
+pub(crate) use loud::{NoThread, Turns, many_engines, task_panicked};
 #[cfg(not(feature = "tracing"))]
-pub(crate) use silent::{NoThread, Turns, many_engines, task_panicked, worker_starved};
+pub(crate) use silent::{NoThread, Turns, many_engines, task_panicked};
 
 #[cfg(feature = "tracing")]
 mod loud {
@@ -62,19 +62,6 @@ mod loud {
         tell(
             || error!(target: TARGET, panic = text.unwrap_or("not a string"), "a timer task panicked; the others run on"),
         );
-    }
-
-    /// A worker did not get the core that it was pinned to, and is no longer pinned.
-    #[cold]
-    pub(crate) fn worker_starved(shard: usize, core: usize) {
-        tell(|| {
-            warn!(
-                target: TARGET,
-                shard,
-                core,
-                "a timer's worker did not get the core that it was pinned to: others keep it busy; it may run on any from now on"
-            );
-        });
     }
 
     /// Reports once that a worker can't be started. Each schedule tries to start it again.
@@ -160,9 +147,6 @@ mod silent {
 
     #[inline]
     pub(crate) fn many_engines(_living: usize, _many: usize) {}
-
-    #[inline]
-    pub(crate) fn worker_starved(_shard: usize, _core: usize) {}
 
     #[inline]
     pub(crate) fn task_panicked(_panic: &(dyn Any + Send)) {}

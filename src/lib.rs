@@ -115,17 +115,17 @@
 //!    rest of its batch runs, and no thread is lost. A [`Clock`] that panics loses no timeout: the
 //!    worker goes on when it can. If the clock panics at the end of a run of a periodic timeout,
 //!    the timeout ends as if the run had panicked.
-//! 8. **A pause is still.** Nothing that is scheduled in a [`pause`](Timer::pause) runs in it.
-//! 9. **A handle stays valid.** A [`Timeout`] is 8 bytes, may outlive its [`Timer`], and never
+//! 8. **A handle stays valid.** A [`Timeout`] is 8 bytes, may outlive its [`Timer`], and never
 //!    reaches another timeout. Dropping it detaches the timeout;
 //!    [`cancel_on_drop`](Timeout::cancel_on_drop) makes a guard of it;
 //!    [`cancel_owned`](Timeout::cancel_owned) cancels and drops it in one step.
-//! 10. **Cancelled timeouts hold a bounded amount of memory**, whatever their delays:
-//!     see [Memory](#memory).
-//! 11. **First in, first out.** Timeouts that run once, that one thread has scheduled on one shard,
+//! 9. **Cancelled timeouts hold a bounded amount of memory**, whatever their delays: see
+//!    [Memory](#memory).
+//! 10. **First in, first out.** Timeouts that run once, that one thread has scheduled on one shard,
 //!     and that run together because they are due in one tick, run in the order in which they were
-//!     scheduled. This holds with [`Inline`] and in a driven engine. [`Builder::strict_order`]
-//!     names the exceptions.
+//!     scheduled. This holds with [`Inline`] and in a driven engine; the threads of a pool take
+//!     them in that order. A timeout that was reset, or that took over the entry of one that the
+//!     same thread had just cancelled, runs anywhere among the others of its tick.
 //!
 //! The engine does not promise an order among timeouts of different shards or threads, or on a pool
 //! of threads, nor a bound on lateness.
@@ -156,8 +156,6 @@
 //!   [`Builder::max_wait`] at most. Once calls have waited for a second for a worker that did not
 //!   move, none waits for it until it moves.
 //! * A driven engine collects when it is turned. Its producers do not wait.
-//! * A [`Group`] keeps the entry of a timeout that is over until it looks at it. Each schedule in
-//!   the group looks at three.
 //!
 //! [`Timer::shrink`] gives memory back to the system after a spike.
 //!
@@ -167,28 +165,22 @@
 //! |---|---|
 //! | [`Timer::schedule`], [`schedule_at`](Timer::schedule_at), [`schedule_detached`](Timer::schedule_detached) | a task, once |
 //! | [`Timer::schedule_many`] | many tasks with one delay: all or none |
-//! | [`Timer::schedule_between`] | anywhere between two delays, so that timeouts share wake-ups |
 //! | [`Timer::schedule_at_fixed_rate`], [`schedule_at_fixed_rate_with`](Timer::schedule_at_fixed_rate_with), [`schedule_with_fixed_delay`](Timer::schedule_with_fixed_delay) | periodic timeouts; [`MissedTicks`] decides what happens to missed runs |
-//! | [`Timer::schedule_every`] | a periodic timeout whose period can be changed, and that can end itself |
 //! | [`Timer::reusable`] | a timeout that is armed and disarmed again and again: [`Reusable`] |
 //! | [`Timer::schedule_repeating`] | a periodic timeout whose task returns when to run next |
 //! | [`Timer::sleep`], [`timeout`](Timer::timeout), [`timeout_at`](Timer::timeout_at), [`interval`](Timer::interval) | futures, for any runtime or none |
 //! | [`sleep`], [`sleep_until`], [`timeout()`], [`timeout_at`], [`interval`], [`interval_at`] | the same on the global engine, under the names that they have in `tokio::time` |
-//! | [`Timer::group`] | timeouts that are cancelled all at once, by [`cancel_all`](Group::cancel_all), or by the drop of a group that is [`cancel_on_drop`](Group::cancel_on_drop) |
 //! | [`Timer::shard_for`] | all timeouts of a key on one shard |
-//! | [`Timer::pause`], [`resume`](Timer::resume) | the engine's time stands still; all pending timeouts are delayed by the pause |
 //! | [`Timer::shutdown_with`] | [`Shutdown::Cancel`] hands back the pending timeouts, [`FireNow`](Shutdown::FireNow) runs them, [`Drain`](Shutdown::Drain) goes on for a given time at most, and then waits for tasks that run |
 //! | [`Timer::shutdown_async`] | the same, for async code: it does not block |
-//! | [`Timer::pending_timeouts`] | what is pending, one by one, for debugging: why does this program not end? |
 //! | [`Timer::health`] | whether each worker runs and is on time, and which shard has a task that is stuck |
-//! | [`Timer::stats`] | counters of the engine and of each shard, a histogram of lateness, the occupied slots of each wheel |
-//! | [`LatenessWindow`] | the lateness of the last minute |
+//! | [`Timer::stats`] | counters of the engine and of each shard, a histogram of lateness |
 //! | [`Timer::global`] | the global engine of the process, which cannot be shut down |
 //! | [`Timer::shrink`] | gives memory that no timeout uses back to the system |
 //! | [`Builder::build_driven`], [`Driver`] | an engine without threads, which an event loop turns; a second one for [timeouts that wake no loop](Driver#timeouts-that-wake-no-loop) |
 //! | [`Builder::build_local`], [`LocalTimer`] | an engine of one thread, for tasks and futures that are not `Send`: of an event loop, or of a runtime with a loop for each core |
 //! | [`ManualClock`] | a clock for tests, moved by a length or to the next deadline |
-//! | [`BootClock`] | a clock that goes on while the machine is suspended, on Linux |
+//! | [`PausableClock`] | a clock that can be stopped; all pending timeouts are delayed by the pause |
 //!
 //! The repository has examples, which run with `cargo run --all-features --example NAME`:
 //! `quick_start`; `idle_connections`, a TCP server that closes idle connections; `driven`, an event
@@ -227,7 +219,7 @@
 //! Tourbillon needs a 64-bit target. It is tested on Linux. Elsewhere there is no timer slack to
 //! set, and pinning is only as good as the system provides. From Linux 6.12 on, workers ask for
 //! short slices. Time does not pass while the machine is suspended (`CLOCK_MONOTONIC`), unless the
-//! engine is on a [`BootClock`].
+//! engine is on a [`Clock`] of your own: the example `boot_clock` has one.
 //!
 //! On Windows the resolution of a worker's waits is unknown: it has not been measured there. It is
 //! part of the lateness. Whether time passes there in a suspend has not been tried either.
@@ -246,9 +238,9 @@
 //! batches then run on the worker.
 //!
 //! The child may hang, as with any library that takes a lock, if another thread of the parent was
-//! starting or ending at the fork, or held the lock of a group, of a [`ManualClock`] or of a
-//! [`BootClock`]. A task or a hook that forks must not return in the child. The thread that runs it
-//! is the child's only one, and would go on as a thread of the engine.
+//! starting or ending at the fork, or held the lock of a [`ManualClock`] or of a [`PausableClock`].
+//! A task or a hook that forks must not return in the child. The thread that runs it is the child's
+//! only one, and would go on as a thread of the engine.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -289,37 +281,47 @@ pub use adapters::quinn;
 #[cfg(feature = "tower")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tower")))]
 pub use adapters::tower;
-pub use count::{Lateness, LatenessWindow};
+pub use count::Lateness;
 pub use entry::MissedTicks;
 pub use executor::{Executor, Expired, Inline, ThreadPool};
 pub use future::{Elapsed, Interval, Sleep, TimeoutFuture};
 pub use future::{interval, interval_at, sleep, sleep_until, timeout, timeout_at};
 #[cfg(not(loom))]
 pub use local::{LocalDriver, LocalSleep, LocalTimeout, LocalTimeoutFuture, LocalTimer};
-pub use time::{BootClock, Clock, ManualClock};
+#[cfg(count_accesses)]
+#[doc(hidden)]
+pub use sync::accesses;
+pub use time::{Clock, ClockListener, ManualClock, PausableClock};
 pub use timer::{
-    BuildError, Builder, Driver, Group, Health, LevelStats, PendingTimeout, Periodic, Refusal, Reusable, Run,
-    ScheduleError, Shard, ShardHealth, ShardStats, Shutdown, ShutdownError, ShutdownFuture, Stats, Timeout,
-    TimeoutGuard, TimeoutKind, Timer, Unfired, WorkerState,
+    BuildError, Builder, Driver, Health, Refusal, Reusable, ScheduleError, Shard, ShardHealth, ShardStats, Shutdown,
+    ShutdownError, ShutdownFuture, Stats, Timeout, TimeoutGuard, Timer, Unfired, WorkerState,
 };
 pub use worker::{Pinning, Turn, WaitStrategy};
-
-/// The old name of [`Turn`].
-#[doc(hidden)]
-#[deprecated(note = "it tells of a turn, which may cover many ticks: `Turn`")]
-pub type Tick = Turn;
-
-/// The old name of [`TimeoutFuture`].
-#[doc(hidden)]
-#[deprecated(note = "it stood beside `Timeout`, which is a handle: `TimeoutFuture`")]
-pub type WithTimeout<T> = TimeoutFuture<T>;
 
 /// The README's examples are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// The examples of the guide for users of other timers are tests.
+/// The examples of the pages for users of other timers are tests.
 #[cfg(doctest)]
-#[doc = include_str!("../docs/COMING_FROM.md")]
-struct ComingFrom;
+mod coming_from {
+    #[doc = include_str!("../docs/coming-from/agrona.md")]
+    struct Agrona;
+    #[doc = include_str!("../docs/coming-from/csharp.md")]
+    struct Csharp;
+    #[doc = include_str!("../docs/coming-from/dubbo.md")]
+    struct Dubbo;
+    #[doc = include_str!("../docs/coming-from/go.md")]
+    struct Go;
+    #[doc = include_str!("../docs/coming-from/go-timingwheel.md")]
+    struct GoTimingwheel;
+    #[doc = include_str!("../docs/coming-from/jdk.md")]
+    struct Jdk;
+    #[doc = include_str!("../docs/coming-from/kafka.md")]
+    struct Kafka;
+    #[doc = include_str!("../docs/coming-from/netty.md")]
+    struct Netty;
+    #[doc = include_str!("../docs/coming-from/tokio.md")]
+    struct Tokio;
+}

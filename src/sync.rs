@@ -1,4 +1,5 @@
-//! The only source of atomics, cells, locks and threads: std's, or loom's under `--cfg loom`.
+//! The only source of atomics, cells, locks and threads: std's, or loom's under `--cfg loom`, or
+//! std's with a log of all accesses under `--cfg count_accesses`, which `perf/costs` counts.
 //!
 //! Modules that follow a protocol take these types from here and not from `std::sync::atomic`. So
 //! loom can check them as they are. Two things have no counterpart in loom. crossbeam's queue is
@@ -6,7 +7,7 @@
 //! has no clock: under loom only an unpark ends a park, which is the harder case for the protocols
 //! that are checked.
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, count_accesses)))]
 mod imp {
     pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
     pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
@@ -14,6 +15,12 @@ mod imp {
 
     pub(crate) use crossbeam_queue::SegQueue;
 
+    pub(crate) use super::blocking::*;
+}
+
+#[cfg(not(loom))]
+mod blocking {
+    use std::thread;
     use std::time::Duration;
 
     /// Blocks the calling thread until another thread unparks it. With a `timeout`, blocks no
@@ -31,11 +38,36 @@ mod imp {
     }
 }
 
+#[cfg(all(count_accesses, not(loom)))]
+#[path = "sync/count.rs"]
+mod imp;
+
 #[cfg(loom)]
 #[path = "sync/loom.rs"]
 mod imp;
 
 pub(crate) use imp::*;
+
+#[cfg(all(count_accesses, not(loom)))]
+pub use imp::accesses;
+
+/// Tells the side that counts, if it is selected, that the calling thread reads this memory.
+#[cfg_attr(count_accesses, track_caller)]
+#[inline(always)]
+fn reads<T: ?Sized>(memory: &T) {
+    #[cfg(all(count_accesses, not(loom)))]
+    accesses::tell(accesses::Kind::Read, memory);
+    let _ = memory;
+}
+
+/// The same of a write.
+#[cfg_attr(count_accesses, track_caller)]
+#[inline(always)]
+fn writes<T: ?Sized>(memory: &T) {
+    #[cfg(all(count_accesses, not(loom)))]
+    accesses::tell(accesses::Kind::Write, memory);
+    let _ = memory;
+}
 
 /// A cell whose exclusive access is guaranteed by a protocol, and not by the borrow checker. Loom
 /// checks the protocol.
@@ -61,8 +93,10 @@ impl<T> ProtocolCell<T> {
     }
 
     /// Calls `read` with a pointer that is valid for reads during the call.
+    #[cfg_attr(count_accesses, track_caller)]
     #[inline]
     pub(crate) fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
+        reads(self);
         #[cfg(not(loom))]
         return read(self.0.get());
         #[cfg(loom)]
@@ -70,8 +104,10 @@ impl<T> ProtocolCell<T> {
     }
 
     /// Calls `write` with a pointer that is valid for writes during the call.
+    #[cfg_attr(count_accesses, track_caller)]
     #[inline]
     pub(crate) fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
+        writes(self);
         #[cfg(not(loom))]
         return write(self.0.get());
         #[cfg(loom)]
@@ -82,6 +118,7 @@ impl<T> ProtocolCell<T> {
 /// Like a `Cell`, for the type that has the cell in it. As a `Cell` does, it keeps that type from
 /// being `Sync` by itself: whoever makes it so promises that two threads never meet here.
 impl<T: Copy> ProtocolCell<T> {
+    #[cfg_attr(count_accesses, track_caller)]
     #[inline]
     pub(crate) fn get(&self) -> T {
         // SAFETY: no thread writes here now: the cell is not `Sync`, and a type that is so around
@@ -89,6 +126,7 @@ impl<T: Copy> ProtocolCell<T> {
         self.with(|place| unsafe { *place })
     }
 
+    #[cfg_attr(count_accesses, track_caller)]
     #[inline]
     pub(crate) fn set(&self, value: T) {
         // SAFETY: no thread writes here now: the cell is not `Sync`, and a type that is so around
@@ -107,13 +145,17 @@ impl Shown {
         Self(std::sync::atomic::AtomicU64::new(value))
     }
 
+    #[cfg_attr(count_accesses, track_caller)]
     #[inline]
     pub(crate) fn get(&self) -> u64 {
+        reads(self);
         self.0.load(std::sync::atomic::Ordering::Relaxed)
     }
 
+    #[cfg_attr(count_accesses, track_caller)]
     #[inline]
     pub(crate) fn set(&self, value: u64) {
+        writes(self);
         self.0.store(value, std::sync::atomic::Ordering::Relaxed);
     }
 }
@@ -124,19 +166,24 @@ impl Shown {
 pub(crate) struct ShownPtr(std::sync::atomic::AtomicPtr<()>);
 
 impl ShownPtr {
+    #[cfg_attr(count_accesses, track_caller)]
     #[inline]
     pub(crate) fn get(&self) -> *mut () {
+        reads(self);
         self.0.load(std::sync::atomic::Ordering::Relaxed)
     }
 
+    #[cfg_attr(count_accesses, track_caller)]
     #[inline]
     pub(crate) fn set(&self, pointer: *mut ()) {
+        writes(self);
         self.0.store(pointer, std::sync::atomic::Ordering::Relaxed);
     }
 }
 
 /// Takes a lock, even if a thread panicked while it held the lock. That is sound because no user
 /// code runs under the engine's locks, so a panic can break no invariant that they guard.
+#[cfg_attr(count_accesses, track_caller)]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

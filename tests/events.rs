@@ -1,9 +1,6 @@
 //! Which events an operator gets, and which not. The names of their threads tell the engines apart.
 
 mod common;
-#[cfg(target_os = "linux")]
-#[path = "common/hog.rs"]
-mod hog;
 #[path = "common/listener.rs"]
 mod listener;
 
@@ -12,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tourbillon::{Builder, Inline, ManualClock, Pinning, Timer};
+use tourbillon::{Builder, Inline, ManualClock, Timer};
 use tracing::Level;
 
 use common::{HOUR, MS, assert_counters_reconcile, driven_by, eventually, in_time};
@@ -23,10 +20,9 @@ static LISTENER: LazyLock<Listener> = LazyLock::new(Listener::of_all);
 /// Longer than a turn may take.
 const LONG: Duration = Duration::from_millis(150);
 
-/// Not pinned: a loaded machine may keep a worker from its core, which would be an event.
 fn builder(name: &str) -> Builder {
     LazyLock::force(&LISTENER);
-    Timer::builder().shards(1).thread_name(name).pinning(Pinning::None)
+    Timer::builder().shards(1).thread_name(name)
 }
 
 fn inline(name: &str) -> Timer {
@@ -142,77 +138,4 @@ fn a_driven_engine_reports_panics_and_leaves_turns_to_its_driver() {
     assert_eq!(driver.turn(), 1);
     let heard = LISTENER.heard_by(&name);
     assert!(heard.len() == 1 && heard[0].text.contains("by hand"), "{heard:?}");
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn a_worker_that_does_not_get_its_core_reports_that_once() {
-    let timer = builder("starved").executor(Inline).pinning(Pinning::Auto).build().expect("the options make sense");
-    let beat = timer.schedule_with_fixed_delay(MS, MS, || ()).expect("accepted");
-    eventually("the worker runs", || timer.stats().fired > 0 || timer.stats().repeated > 0);
-    let Some(_hog) = timer.stats().shards[0].pinned_to.and_then(hog::Hog::on) else {
-        println!("SKIPPED: there is no core, or no thread may take it");
-        return;
-    };
-    eventually("it is reported", || !reported("starved", "did not get the core").is_empty());
-    let runs = timer.stats().repeated;
-    eventually("it goes on", || timer.stats().repeated > runs + 20);
-    let reported = reported("starved", "did not get the core");
-    assert!(
-        reported.len() == 1 && reported[0].level == Level::WARN && reported[0].text.contains("shard=0"),
-        "{reported:?}"
-    );
-    drop(beat);
-}
-
-/// A worker does not get its core. `work`, on a thread with the name of `finder`, makes that thread
-/// find out, and report it. It takes some tries: once the worker has run, it reports that itself.
-#[cfg(target_os = "linux")]
-fn assert_finds_out(engine: &str, finder: &str, acts: impl Fn(&Timer) + Send + Sync + 'static) {
-    let acts = Arc::new(acts);
-    for _ in 0..20 {
-        let timer = builder(engine).executor(Inline).pinning(Pinning::Auto).build().expect("the options make sense");
-        let beat = timer.schedule_with_fixed_delay(MS, MS, || ()).expect("accepted");
-        eventually("the worker runs", || timer.stats().fired > 0 || timer.stats().repeated > 0);
-        let pinned_to = |timer: &Timer| timer.stats().shards[0].pinned_to;
-        let Some(_hog) = pinned_to(&timer).and_then(hog::Hog::on) else {
-            println!("SKIPPED: there is no core, or no thread may take it");
-            return;
-        };
-        let (acts, acting) = (Arc::clone(&acts), timer.clone());
-        let act = move || {
-            while pinned_to(&acting).is_some() {
-                acts(&acting);
-            }
-        };
-        let found = thread::Builder::new().name(finder.to_owned()).spawn(act).expect("a thread");
-        in_time("the thread finds out", move || found.join().expect("no panic"));
-        eventually("it is reported", || {
-            let by = |name: &str| reported(name, "did not get the core").len();
-            by(finder) + by(engine) > 0
-        });
-        drop(beat);
-        let reported = reported(finder, "did not get the core");
-        if let Some(heard) = reported.first() {
-            assert!(
-                reported.len() == 1 && heard.level == Level::WARN && heard.text.contains("shard=0"),
-                "{reported:?}"
-            );
-            return;
-        }
-    }
-    panic!("{finder} never finds out before the worker itself does");
-}
-
-#[cfg(target_os = "linux")]
-#[test]
-fn threads_that_schedule_or_ask_for_health_report_a_worker_without_its_core() {
-    assert_finds_out("pushed", "starve-push", |timer| {
-        (0..500).for_each(|_| timer.schedule_detached(HOUR, || ()).expect("accepted"));
-        thread::sleep(MS);
-    });
-    assert_finds_out("asked", "starve-ask", |timer| {
-        drop(timer.health());
-        thread::sleep(MS);
-    });
 }

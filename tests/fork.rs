@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tourbillon::{
-    BootClock, Inline, ManualClock, Refusal, ScheduleError, Shutdown, ShutdownError, Sleep, ThreadPool, Timer,
+    Inline, ManualClock, PausableClock, Refusal, ScheduleError, Shutdown, ShutdownError, Sleep, ThreadPool, Timer,
     WorkerState,
 };
 
@@ -46,17 +46,13 @@ fn wait_for(is_so: impl Fn() -> bool) -> bool {
     is_so()
 }
 
-fn boot_clock() -> BootClock {
-    BootClock::new().expect("Linux has it")
-}
-
 fn engines() -> [(&'static str, Timer); 4] {
     let build = |builder: tourbillon::Builder| builder.shards(2).build().expect("the options make sense");
     [
         ("inline", build(Timer::builder().executor(Inline))),
         ("a pool", build(Timer::builder())),
         ("by hand", build(Timer::builder().clock(ManualClock::new()))),
-        ("boot time", build(Timer::builder().clock(boot_clock()))),
+        ("a clock that can be stopped", build(Timer::builder().clock(PausableClock::new()))),
     ]
 }
 
@@ -80,10 +76,8 @@ fn in_the_child_a_schedule_gives_the_closure_back_and_a_shutdown_says_why() {
             let many = many.is_err_and(|error| error.kind() == Refusal::Forked && error.into_inner().len() == 2);
             let detached = is_forked(timer.schedule_detached(MS, || ()));
             let at = is_forked(timer.schedule_at(Instant::now(), || ()));
-            let between = is_forked(timer.schedule_between(MS, HOUR, || ()));
             let rate = is_forked(timer.schedule_at_fixed_rate(MS, MS, || ()));
             let repeating = is_forked(timer.schedule_repeating(MS, || None));
-            let grouped = is_forked(timer.group().schedule(MS, || ()));
             let keyed = is_forked(timer.shard_for("key").schedule(MS, || ()));
             let ends = [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(HOUR)]
                 .map(|how| timer.shutdown_with(how).err() == Some(ShutdownError::Forked));
@@ -94,10 +88,8 @@ fn in_the_child_a_schedule_gives_the_closure_back_and_a_shutdown_says_why() {
                 many,
                 detached,
                 at,
-                between,
                 rate,
                 repeating,
-                grouped,
                 keyed,
                 ends[0],
                 ends[1],
@@ -115,18 +107,16 @@ fn in_the_child_a_schedule_gives_the_closure_back_and_a_shutdown_says_why() {
 fn in_the_child_handles_and_questions_hang_nowhere() {
     let _alone = alone();
     for (kind, timer) in engines() {
-        let (held, group) = (timer.schedule(HOUR, || ()).expect("accepted"), timer.group().cancel_on_drop());
-        let others: Vec<_> = (0..100).map(|_| group.schedule(HOUR, || ()).expect("accepted")).collect();
+        let held = timer.schedule(HOUR, || ()).expect("accepted");
+        let others: Vec<_> = (0..100).map(|_| timer.schedule(HOUR, || ()).expect("accepted")).collect();
         eventually("a worker runs", || kind == "by hand" || timer.stats().transferred > 0);
         in_child(kind, || {
             let pending = held.is_pending() && timer.pending() == 101;
             // In the child they would never run.
             let reset = !held.reset(MS) && !held.reset(2 * HOUR) && held.is_pending();
-            let all = group.cancel_all() == 100 && others.iter().all(|other| other.is_cancelled());
+            let all = others.iter().all(|other| other.cancel() && other.is_cancelled());
             let cancelled = held.cancel() && held.is_cancelled();
             let _ = (timer.health(), timer.stats(), timer.current_tick(), timer.is_shutdown());
-            timer.pause();
-            timer.resume();
             first_wrong(&[pending, reset, all, cancelled])
         });
         assert_eq!(timer.pending(), 101, "the parent's are the parent's");
@@ -137,7 +127,8 @@ fn in_the_child_handles_and_questions_hang_nowhere() {
 #[test]
 fn in_the_child_the_end_of_a_pause_calls_no_worker() {
     let _alone = alone();
-    let (timer, driver) = Timer::builder().clock(ManualClock::new()).build_driven().expect("the options make sense");
+    let clock = PausableClock::over(ManualClock::new());
+    let (timer, driver) = Timer::builder().clock(clock.clone()).build_driven().expect("the options make sense");
     let (rings, rung) = (Arc::new(AtomicUsize::new(0)), |rings: &AtomicUsize| rings.load(Ordering::Relaxed));
     let ring = Arc::clone(&rings);
     driver.on_earlier(move || _ = ring.fetch_add(1, Ordering::Relaxed));
@@ -145,11 +136,11 @@ fn in_the_child_the_end_of_a_pause_calls_no_worker() {
     assert!(driver.next_wakeup().is_some());
     let before = rung(&rings);
     let pause = || {
-        timer.pause();
-        timer.resume();
+        clock.pause();
+        clock.resume();
         rung(&rings) - before
     };
-    in_child("a driver that waits", || first_wrong(&[pause() == 0, !timer.is_paused()]));
+    in_child("a driver that waits", || first_wrong(&[pause() == 0, !clock.is_paused()]));
     assert_eq!(pause(), 1, "in the parent it does");
 }
 
@@ -222,8 +213,11 @@ fn in_the_child_a_new_engine_works_and_so_does_one_that_is_driven() {
         let (driven, mut driver) = Timer::builder().build_driven().expect("the options make sense");
         let due = driven.schedule(Duration::ZERO, || ()).expect("accepted");
         let turned = driver.turn() == 1 && due.is_expired();
-        let by_boot_time = Timer::builder().clock(boot_clock()).build().expect("the options make sense");
-        let fired = by_boot_time.schedule(MS, || ()).expect("accepted");
+        let clock = PausableClock::new();
+        let can_be_stopped = Timer::builder().clock(clock.clone()).build().expect("the options make sense");
+        let fired = can_be_stopped.schedule(MS, || ()).expect("accepted");
+        clock.pause();
+        clock.resume();
         first_wrong(&[all_ran, cancelled, shut_down, turned, wait_for(|| fired.is_expired())])
     });
     let after = old.schedule(MS, || ()).expect("accepted");

@@ -89,12 +89,15 @@ impl Reader<'_, '_> {
 
     fn via(&mut self) -> Result<Via> {
         Ok(match self.byte()? % 32 {
-            0..16 => Via::Timer,
-            16..24 => Via::Key(self.byte()?),
-            group @ 24..31 => Via::Group(usize::from(group) % 2),
+            0..20 => Via::Timer,
+            20..31 => Via::Key(self.byte()?),
             // A thread costs as much as all other steps together.
             _ => Via::Elsewhere,
         })
+    }
+
+    fn is_elsewhere(&mut self) -> Result<bool> {
+        Ok(self.byte()? % 32 == 31)
     }
 
     fn kept(&mut self) -> Result<Kept> {
@@ -108,8 +111,7 @@ impl Reader<'_, '_> {
             3 => Act::Cancel { which: self.which()? },
             4 => Act::Reset { which: self.which()?, delay: self.delay()? },
             5 => Act::Drop { which: self.which()? },
-            6 => Act::CancelAll { group: self.which()? % 2 },
-            7 => Act::Advance { by: self.delay()?.min(DAY) },
+            6 => Act::Advance { by: self.delay()?.min(DAY) },
             _ => Act::Nothing,
         })
     }
@@ -131,16 +133,15 @@ impl Reader<'_, '_> {
         Ok(match self.byte()? % 32 {
             0..5 => Step::Schedule { delay: self.delay()?, kept: self.kept()?, via: self.via()?, act: self.act()? },
             5 => Step::ScheduleAt { offset: self.offset()?, via: self.via()? },
-            6 => Step::ScheduleMany { delay: self.delay()?, many: self.which()? % 40, via: self.via()? },
-            7 => Step::Between {
-                earliest: self.delay()?.min(400 * DAY),
-                width: self.delay()?.min(400 * DAY),
-                via: self.via()?,
+            6 => Step::ScheduleMany {
+                delay: self.delay()?,
+                many: self.which()? % 40,
+                is_elsewhere: self.is_elsewhere()?,
             },
-            8..10 => Step::Periodic {
+            7..10 => Step::Periodic {
                 initial: self.delay()?.min(400 * DAY),
                 rule: self.rule()?,
-                via: self.via()?,
+                is_elsewhere: self.is_elsewhere()?,
                 act: self.act()?,
             },
             10..14 => Step::Reset { which: self.which()?, delay: self.delay()? },
@@ -148,10 +149,8 @@ impl Reader<'_, '_> {
             15 | 16 => Step::Cancel { which: self.which()? },
             17 => Step::Drop { which: self.which()? },
             18 => Step::Unguard { which: self.which()? },
-            19 => Step::CancelAll { group: self.which()? % 2 },
-            20 => Step::RenewGroup { group: self.which()? % 2, cancels: self.byte()? % 2 == 0 },
-            21 => Step::Pause,
-            22 => Step::Resume,
+            19 | 20 => Step::Pause,
+            21 | 22 => Step::Resume,
             23 => Step::ToNext,
             24..27 => Step::Advance { by: self.delay()?.min(30 * DAY) },
             27 | 28 => Step::Turn,

@@ -43,6 +43,7 @@ mod wheel;
 mod worker;
 
 pub use executor::*;
+pub use future::*;
 pub use time::*;
 pub use timer::*;
 pub use worker::*;

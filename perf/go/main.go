@@ -1,126 +1,113 @@
-// One case of the comparison, with the timers of Go's runtime: the same workloads as in
-// perf/src/compare/workloads, and the same line of JSON on standard output.
+// One case of the comparison, with the timers of Go's runtime. What to do, and how much of it, comes
+// from the command line: perf/src/compare/cases.rs has the numbers. The result is a line of JSON on
+// standard output.
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 )
 
-// ballast is what a heap has to hold so that a loop touches no page for the first time.
-const ballast = 2 << 30
+const (
+	// ballast is what a heap has to hold so that a loop touches no page for the first time.
+	ballast = 2 << 30
+	// orderLong is the length of a random order that is gone through again and again.
+	orderLong = 1 << 18
+	// group is how many timeouts count down together: one counter for all would be fought over.
+	group = 64
+)
 
-// run is a case with its options and its results.
+// run is a case with its options and its results; without the options it is what is printed.
 type run struct {
-	name        string
-	producers   int
-	scale, pace float64
-	metrics     map[string]float64
-	percentiles [][2]float64
-	notes       []string
-}
+	System    string             `json:"system"`
+	Case      string             `json:"case"`
+	Producers int                `json:"producers"`
+	Metrics   map[string]float64 `json:"metrics"`
+	Notes     []string           `json:"notes"`
 
-// line is what is printed.
-type line struct {
-	System      string             `json:"system"`
-	Case        string             `json:"case"`
-	Producers   int                `json:"producers"`
-	Metrics     map[string]float64 `json:"metrics"`
-	Percentiles [][2]float64       `json:"percentiles"`
-	Notes       []string           `json:"notes"`
+	timeouts, operations, beside int
+	least, most                  time.Duration
+	pace                         float64
 }
 
 func main() {
-	r := &run{metrics: map[string]float64{}, percentiles: [][2]float64{}, notes: []string{runtime.Version()}}
-	system := flag.String("system", "go", "what it is called")
-	flag.StringVar(&r.name, "case", "", "the case")
-	flag.IntVar(&r.producers, "producers", 1, "how many goroutines schedule")
-	flag.Float64Var(&r.scale, "scale", 1, "share of the full numbers")
+	r := &run{Metrics: map[string]float64{}, Notes: []string{runtime.Version()}}
+	flag.StringVar(&r.System, "system", "go", "what it is called")
+	flag.StringVar(&r.Case, "case", "", "the case, for the result")
+	work := flag.String("work", "", "what is done")
+	flag.IntVar(&r.Producers, "producers", 1, "how many goroutines schedule")
+	flag.IntVar(&r.timeouts, "timeouts", 0, "how many timeouts")
+	flag.IntVar(&r.operations, "operations", 0, "how many operations of each producer")
+	flag.IntVar(&r.beside, "beside", 0, "how many more are pending")
+	least := flag.Int64("least-us", 0, "the least delay")
+	most := flag.Int64("most-us", 0, "the most")
 	flag.Float64Var(&r.pace, "pace", 1, "share of the full times")
 	flag.Parse()
-	if err := r.measure(); err != nil {
-		fail(err)
-	}
-	text, err := json.Marshal(line{*system, r.name, r.producers, r.metrics, r.percentiles, r.notes})
-	if err != nil {
-		fail(err)
-	}
+	r.least, r.most = time.Duration(*least)*time.Microsecond, time.Duration(*most)*time.Microsecond
+	check(r.measure(*work))
+	text, err := json.Marshal(r)
+	check(err)
 	fmt.Println(string(text))
 }
 
-func fail(err error) {
-	fmt.Fprintln(os.Stderr, "error:", err)
-	os.Exit(1)
-}
-
-// of returns how many there are of so many at full size.
-func (r *run) of(full int) int {
-	return max(int(float64(full)*r.scale), min(full, 100))
-}
-
-// long returns how long it takes of the full time.
-func (r *run) long(full time.Duration) time.Duration {
-	return time.Duration(float64(full) * r.pace)
-}
-
-func (r *run) measure() error {
-	switch r.name {
-	case "w4-storm", "w4-keepalives":
-		// They run for a time and not for a number: what they leave has to be collected.
-	default:
-		debug.SetGCPercent(-1)
+func check(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
 	}
-	switch r.name {
-	case "w1", "w2", "w3", "w8-10k", "w8-100k", "w8-1m", "w8-10m", "w8-producers":
+}
+
+func (r *run) measure(work string) error {
+	debug.SetGCPercent(-1)
+	switch work {
+	case "schedule", "schedule-cold", "ring", "reset", "pending", "producers":
 		touch()
 	}
-	switch r.name {
-	case "w1", "w1-cold":
-		return r.schedule(r.of(1_000_000))
-	case "w2":
-		return r.ring(r.of(1_000_000))
-	case "w3":
-		return r.reset(r.of(4_000_000))
-	case "w4", "w4-fine":
-		return r.lateness(1_000_000, 0)
-	case "w4-sparse":
-		return r.lateness(500, 0)
-	case "w4-crowded":
-		return r.lateness(1_000_000, r.of(10_000_000))
-	case "w4-storm":
-		return r.storm()
-	case "w4-keepalives":
-		return r.keepAlives()
-	case "w5":
-		return r.memory(r.of(1_000_000))
-	case "w5-10m":
-		return r.memory(r.of(10_000_000))
-	case "w6-empty":
-		return r.idle(0)
-	case "w6":
-		return r.idle(r.of(1_000_000))
-	case "w7":
-		return r.burst(r.of(100_000), false)
-	case "w7-clock":
-		return r.burst(r.of(100_000), true)
-	case "w8-10k":
-		return r.pending(r.of(10_000))
-	case "w8-100k":
-		return r.pending(r.of(100_000))
-	case "w8-1m":
-		return r.pending(r.of(1_000_000))
-	case "w8-10m":
-		return r.pending(r.of(10_000_000))
-	case "w8-producers":
+	switch work {
+	case "schedule", "schedule-cold":
+		return r.report("", r.operations, func(producer int) func() error { return r.schedule(producer, r.operations) })
+	case "ring":
+		return r.report("", r.operations, func(int) func() error { return r.ring() })
+	case "reset":
+		return r.report("", r.operations, func(producer int) func() error {
+			handles, order := r.fill(r.timeouts, producer, nil), make([]int, orderLong)
+			random := random(producer)
+			for i := range order {
+				order[i] = random.IntN(r.timeouts)
+			}
+			return func() error { return r.reset(handles, order, r.operations) }
+		})
+	case "producers":
 		return r.byProducers()
+	case "pending":
+		return r.pending()
+	case "lateness":
+		return r.lateness()
+	case "memory":
+		return r.memory()
+	case "idle":
+		return r.idle()
+	case "burst":
+		return r.burst(false)
+	case "burst-clock":
+		return r.burst(true)
 	}
-	return fmt.Errorf("there is no case %q", r.name)
+	return fmt.Errorf("Go's timers do no %q", work)
 }
 
 // touch makes the runtime keep memory that has been written to.
@@ -146,7 +133,461 @@ func random(seed int) *rand.Rand {
 	return rand.New(rand.NewPCG(uint64(seed), 0))
 }
 
-// between returns a delay in microseconds, as timers are asked for.
-func between(random *rand.Rand, least, most time.Duration) time.Duration {
-	return (least + time.Duration(random.Int64N(int64(most-least)))).Truncate(time.Microsecond)
+// delay returns one in whole microseconds, as timers are asked for.
+func (r *run) delay(random *rand.Rand) time.Duration {
+	return (r.least + time.Duration(random.Int64N(int64(r.most-r.least)+1))).Truncate(time.Microsecond)
+}
+
+// fill schedules so many, with closures of their own if they are counted by strays.
+func (r *run) fill(count, seed int, strays *strays) []*time.Timer {
+	random, handles := random(seed), make([]*time.Timer, count)
+	for i := range handles {
+		task := nothing
+		if strays != nil {
+			task = strays.task(i)
+		}
+		handles[i] = time.AfterFunc(r.delay(random), task)
+	}
+	return handles
+}
+
+// none says what was refused, if anything was.
+func none(what string, refused int) error {
+	if refused == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d were not %s, and none was due", refused, what)
+}
+
+// report races so many operations of each producer, and keeps the figures.
+func (r *run) report(prefix string, each int, prepare func(producer int) func() error) error {
+	var ready, done, ended sync.WaitGroup
+	start, read := make(chan struct{}), make(chan struct{})
+	since, until := make([]int64, r.Producers), make([]int64, r.Producers)
+	errs := make([]error, r.Producers)
+	ready.Add(r.Producers)
+	done.Add(r.Producers)
+	for producer := range r.Producers {
+		ended.Go(func() {
+			work := prepare(producer)
+			ready.Done()
+			<-start
+			since[producer] = nanos()
+			errs[producer] = work()
+			until[producer] = nanos()
+			done.Done()
+			<-read
+			// What the producers hold is held until the CPU has been read.
+			runtime.KeepAlive(work)
+		})
+	}
+	ready.Wait()
+	before := cpu()
+	close(start)
+	done.Wait()
+	settle()
+	used := cpu() - before
+	close(read)
+	ended.Wait()
+	sum := int64(0)
+	for producer := range r.Producers {
+		if errs[producer] != nil {
+			return errs[producer]
+		}
+		sum += until[producer] - since[producer]
+	}
+	operations := float64(r.Producers * each)
+	r.Metrics[prefix+"ns"] = float64(sum) / operations
+	r.Metrics[prefix+"mops"] = operations * 1e3 / float64(slices.Max(until)-slices.Min(since))
+	if prefix == "" {
+		r.Metrics["cpu_ns"] = float64(used) / operations
+	}
+	return nil
+}
+
+// settle waits until a timeout that is scheduled now has run.
+func settle() {
+	ran := make(chan struct{})
+	time.AfterFunc(time.Millisecond, func() { close(ran) })
+	<-ran
+}
+
+func (r *run) schedule(producer, each int) func() error {
+	random := random(producer)
+	delays, handles := make([]time.Duration, each), make([]*time.Timer, each)
+	for i := range delays {
+		delays[i] = r.delay(random)
+	}
+	time.AfterFunc(time.Minute, nothing).Stop()
+	return func() error {
+		for i, delay := range delays {
+			handles[i] = time.AfterFunc(delay, nothing)
+		}
+		return nil
+	}
+}
+
+func (r *run) ring() func() error {
+	ring := r.fill(r.timeouts, 0, nil)
+	turn := func(steps int) error {
+		refused := 0
+		for step, place := 0, 0; step < steps; step++ {
+			if !ring[place].Stop() {
+				refused++
+			}
+			ring[place] = time.AfterFunc(r.most, nothing)
+			if place++; place == r.timeouts {
+				place = 0
+			}
+		}
+		return none("cancelled", refused)
+	}
+	check(turn(r.timeouts))
+	return func() error { return turn(r.operations) }
+}
+
+func (r *run) reset(handles []*time.Timer, order []int, resets int) error {
+	refused := 0
+	for i, at := 0, 0; i < resets; i++ {
+		if !handles[order[at]].Reset(r.most) {
+			refused++
+		}
+		if at++; at == len(order) {
+			at = 0
+		}
+	}
+	return none("reset", refused)
+}
+
+// byProducers measures each operation on as many producers as there are to be.
+func (r *run) byProducers() error {
+	const resets = 4
+	each := (r.timeouts + r.Producers - 1) / r.Producers
+	if err := r.report("schedule_", each, func(producer int) func() error { return r.schedule(producer, each) }); err != nil {
+		return err
+	}
+	if err := r.report("reset_", each*resets, func(producer int) func() error {
+		handles, order := r.fill(each, producer, nil), random(producer).Perm(each)
+		return func() error { return r.reset(handles, order, each*resets) }
+	}); err != nil {
+		return err
+	}
+	return r.report("cancel_", each, func(producer int) func() error {
+		handles, order := r.fill(each, producer, nil), random(producer).Perm(each)
+		return func() error {
+			refused := 0
+			for _, place := range order {
+				if !handles[place].Stop() {
+					refused++
+				}
+			}
+			return none("cancelled", refused)
+		}
+	})
+}
+
+// pending measures a single producer while so many others are pending.
+func (r *run) pending() error {
+	batch := max(1, min(r.timeouts/10, 10_000))
+	rounds := (r.operations + batch - 1) / batch
+	random, handles := random(1), r.fill(r.timeouts, 0, nil)
+	settle()
+	var cancelling, scheduling, resetting int64
+	refused, stretch := 0, r.timeouts/batch
+	places, others, delays := make([]int, batch), make([]int, batch), make([]time.Duration, batch)
+	for range rounds {
+		// One of each stretch, so that none is cancelled twice; in any order.
+		for i := range places {
+			places[i], others[i], delays[i] = i*stretch+random.IntN(stretch), random.IntN(r.timeouts), r.delay(random)
+		}
+		random.Shuffle(batch, func(i, j int) { places[i], places[j] = places[j], places[i] })
+		since := nanos()
+		for _, place := range places {
+			if !handles[place].Stop() {
+				refused++
+			}
+		}
+		cancelled := nanos()
+		for i, place := range places {
+			handles[place] = time.AfterFunc(delays[i], nothing)
+		}
+		scheduled := nanos()
+		for _, place := range others {
+			if !handles[place].Reset(r.most) {
+				refused++
+			}
+		}
+		resetting += nanos() - scheduled
+		cancelling += cancelled - since
+		scheduling += scheduled - cancelled
+	}
+	all := float64(rounds * batch)
+	r.Metrics["schedule_ns"] = float64(scheduling) / all
+	r.Metrics["cancel_ns"] = float64(cancelling) / all
+	r.Metrics["reset_ns"] = float64(resetting) / all
+	r.Metrics["pending"] = float64(r.timeouts)
+	runtime.KeepAlive(handles)
+	return none("cancelled or reset", refused)
+}
+
+func (r *run) lateness() error {
+	random, others := random(0), make([]*time.Timer, r.beside)
+	for i := range others {
+		others[i] = time.AfterFunc(30*time.Second+time.Duration(random.Int64N(int64(30*time.Second))), stray.task(i))
+	}
+	settle()
+	recorder := newRecorder(r.timeouts, true)
+	handles := make([]*time.Timer, r.timeouts)
+	before := cpu()
+	for i := range handles {
+		delay := r.delay(random)
+		recorder.deadlines[i] = nanos() + int64(delay)
+		handles[i] = time.AfterFunc(delay, recorder.task(i))
+	}
+	recorder.await(30 * time.Second)
+	used := cpu() - before
+	time.Sleep(20 * time.Millisecond)
+	r.describe(recorder)
+	r.Metrics["cpu_s"] = float64(used) / 1e9
+	if err := stray.none(); err != nil {
+		r.Notes = append(r.Notes, err.Error())
+	}
+	runtime.KeepAlive(handles)
+	runtime.KeepAlive(others)
+	return nil
+}
+
+func (r *run) memory() error {
+	settle()
+	runtime.GC()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	handles := r.fill(r.timeouts, 0, &stray)
+	settle()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	r.Metrics["bytes"] = (float64(after.HeapAlloc) - float64(before.HeapAlloc)) / float64(r.timeouts)
+	r.Notes = append(r.Notes, "bytes of the heap, after a collection")
+	runtime.KeepAlive(handles)
+	return stray.none()
+}
+
+func (r *run) idle() error {
+	// So that all other threads are the runtime's.
+	runtime.LockOSThread()
+	handles := r.fill(r.timeouts, 0, &stray)
+	settle()
+	sleep := func(full time.Duration) { time.Sleep(time.Duration(float64(full) * r.pace)) }
+	sleep(500 * time.Millisecond)
+	used, before := cpu(), wakeups()
+	sleep(5 * time.Second)
+	r.Metrics["wakeups"] = float64(wakeups() - before)
+	r.Metrics["cpu_ms"] = float64(cpu()-used) / 1e6
+	runtime.KeepAlive(handles)
+	return nil
+}
+
+// burst has all on one deadline. With a clock, each reads it and keeps how late it is.
+func (r *run) burst(clock bool) error {
+	recorder := newRecorder(r.timeouts, clock)
+	deadline := nanos() + 500_000_000 + 3_000*int64(r.timeouts)
+	for i := range recorder.deadlines {
+		recorder.deadlines[i] = deadline
+	}
+	handles := make([]*time.Timer, r.timeouts)
+	for i := range handles {
+		handles[i] = time.AfterFunc(time.Duration(deadline-nanos()), recorder.task(i))
+	}
+	if nanos() >= deadline {
+		return fmt.Errorf("this machine is too slow: the deadline had passed")
+	}
+	before := cpu()
+	inTime := recorder.await(60 * time.Second)
+	used := cpu() - before
+	time.Sleep(20 * time.Millisecond)
+	if !inTime || recorder.count(2) > 0 {
+		return fmt.Errorf("not all ran once")
+	}
+	if clock {
+		r.describe(recorder)
+	}
+	r.Metrics["ms"] = float64(max(recorder.lastRan-deadline, 0)) / 1e6
+	r.Metrics["cpu_ns"] = float64(used) / float64(r.timeouts)
+	runtime.KeepAlive(handles)
+	return nil
+}
+
+// epoch is what nanoseconds are counted from.
+var epoch = time.Now()
+
+func nanos() int64 {
+	return int64(time.Since(epoch))
+}
+
+// padded is a counter on a cache line of its own.
+type padded struct {
+	left atomic.Int32
+	_    [60]byte
+}
+
+// recorder keeps what the timeouts of a run did.
+type recorder struct {
+	deadlines []int64
+	late      []int64
+	runs      []atomic.Int32
+	groups    []padded
+	left      atomic.Int32
+	lastRan   int64
+	done      chan struct{}
+}
+
+// newRecorder keeps how late each was, too, if it is timed.
+func newRecorder(total int, timed bool) *recorder {
+	r := &recorder{
+		runs:   make([]atomic.Int32, total),
+		groups: make([]padded, (total+group-1)/group),
+		done:   make(chan struct{}),
+	}
+	if timed {
+		r.deadlines, r.late = make([]int64, total), make([]int64, total)
+	}
+	for at := range r.groups {
+		r.groups[at].left.Store(int32(min(group, total-at*group)))
+	}
+	r.left.Store(int32(len(r.groups)))
+	return r
+}
+
+// task is a closure of its own for each timeout: a pointer and a number.
+func (r *recorder) task(number int) func() {
+	return func() { r.ran(number) }
+}
+
+func (r *recorder) ran(number int) {
+	now := int64(0)
+	if r.deadlines != nil {
+		now = nanos()
+	}
+	if r.runs[number].Add(1) > 1 {
+		return
+	}
+	if r.deadlines != nil {
+		r.late[number] = now - r.deadlines[number]
+	}
+	if r.groups[number/group].left.Add(-1) == 0 && r.left.Add(-1) == 0 {
+		r.lastRan = nanos()
+		close(r.done)
+	}
+}
+
+// await tells whether all have run in time.
+func (r *recorder) await(limit time.Duration) bool {
+	select {
+	case <-r.done:
+		return true
+	case <-time.After(limit):
+		return false
+	}
+}
+
+func (r *recorder) count(least int32) int {
+	count := 0
+	for at := range r.runs {
+		if r.runs[at].Load() >= least {
+			count++
+		}
+	}
+	return count
+}
+
+// describe reports the lateness of all that have run.
+func (r *run) describe(recorder *recorder) {
+	late := make([]int64, 0, len(recorder.runs))
+	early := 0
+	for at := range recorder.runs {
+		if recorder.runs[at].Load() > 0 {
+			if recorder.late[at] < 0 {
+				early++
+			}
+			late = append(late, max(recorder.late[at], 0))
+		}
+	}
+	slices.Sort(late)
+	share := func(part float64) float64 {
+		if len(late) == 0 {
+			return 0
+		}
+		at := int(math.Ceil(part*float64(len(late)))) - 1
+		return float64(late[min(max(at, 0), len(late)-1)]) / 1e6
+	}
+	for key, part := range map[string]float64{"p50_ms": 0.5, "p99_ms": 0.99, "p999_ms": 0.999, "max_ms": 1} {
+		r.Metrics[key] = share(part)
+	}
+	r.Metrics["early"] = float64(early)
+	r.Metrics["missing"] = float64(len(recorder.runs) - len(late))
+	r.Metrics["twice"] = float64(recorder.count(2))
+}
+
+// strays are timeouts that ran, and were not due.
+type strays struct {
+	count, last atomic.Int64
+}
+
+// stray counts them all.
+var stray strays
+
+// task is a closure of its own, with a pointer and a number, for a timeout that is not to run.
+func (s *strays) task(number int) func() {
+	return func() {
+		s.count.Add(1)
+		s.last.Store(int64(number))
+	}
+}
+
+func (s *strays) none() error {
+	if count := s.count.Load(); count > 0 {
+		return fmt.Errorf("%d ran, number %d last, and none was due", count, s.last.Load())
+	}
+	return nil
+}
+
+// cpu returns the CPU nanoseconds of all threads that live, by the scheduler's account.
+func cpu() int64 {
+	return overThreads(func(thread string) int64 {
+		text, _, _ := bytes.Cut(read(thread, "schedstat"), []byte{' '})
+		value, _ := strconv.ParseInt(string(text), 10, 64)
+		return value
+	})
+}
+
+// wakeups returns how often all threads but the calling one, which the caller has to keep, have gone
+// to sleep.
+func wakeups() int64 {
+	own := strconv.Itoa(syscall.Gettid())
+	return overThreads(func(thread string) int64 {
+		_, rest, found := strings.Cut(string(read(thread, "status")), "\nvoluntary_ctxt_switches:")
+		if !found || filepath.Base(thread) == own {
+			return 0
+		}
+		value, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+		return value
+	})
+}
+
+// read returns nothing of a thread that has ended between the listing and the reading.
+func read(thread, name string) []byte {
+	text, _ := os.ReadFile(filepath.Join(thread, name))
+	return text
+}
+
+func overThreads(reading func(thread string) int64) int64 {
+	threads, err := filepath.Glob("/proc/self/task/*")
+	if err != nil || len(threads) == 0 {
+		check(fmt.Errorf("threads are told apart by way of /proc, on Linux"))
+	}
+	sum := int64(0)
+	for _, thread := range threads {
+		sum += reading(thread)
+	}
+	return sum
 }

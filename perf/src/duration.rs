@@ -21,11 +21,6 @@ pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Nanoseconds per operation.
-pub(crate) fn nanos_per(duration: Duration, operations: u64) -> f64 {
-    if operations == 0 { 0.0 } else { nanos(duration) as f64 / operations as f64 }
-}
-
 /// As the user would write it: `1m 30s`.
 pub(crate) fn exact(duration: Duration) -> String {
     humantime::format_duration(duration).to_string()

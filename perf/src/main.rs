@@ -1,13 +1,12 @@
 //! `tourbillon-perf`: the load generator of Tourbillon.
 //!
-//! Eight jobs, a folder each but one. `connections` is the default. It puts the engine under the
+//! Six jobs, a folder each. `connections` is the default. It puts the engine under the
 //! load it was made for, real TCP connections and a million timeouts beside them, and reconciles
 //! the counters at the end. `replay` runs a web server's access log through the engine and compares
 //! it with an independent count. `compare` measures single operations, lateness, memory and
-//! idleness beside other timers, and `report` makes a page of what it found. `sessions` is one run
-//! of its server of sessions over UDP. `instructions` counts what a request costs a server, under
-//! callgrind. `garbage` shows how much memory very many cancelled timeouts take. `soak` does all
-//! operations at random, with faults, and checks the engine's promises for every timeout.
+//! idleness beside other timers, and `report` makes a page of what it found. `instructions` counts
+//! what a request costs a server, under callgrind. `soak` does all operations at random, with
+//! faults, and checks the engine's promises for every timeout.
 
 #[path = "../../examples/accept/mod.rs"]
 mod accept;
@@ -15,7 +14,6 @@ mod compare;
 mod connections;
 mod duration;
 mod engine_options;
-mod garbage;
 #[cfg(feature = "peers")]
 mod instructions;
 mod json_file;
@@ -31,12 +29,10 @@ mod verdict;
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
-use compare::{CaseArgs, CompareArgs, ContainersArgs};
+use compare::{CaseArgs, CompareArgs};
 use connections::ConnectionsArgs;
-use garbage::GarbageArgs;
 use replay::ReplayArgs;
 use report::ReportArgs;
 use soak::SoakArgs;
@@ -69,8 +65,6 @@ enum Job {
     Replay(ReplayArgs),
     /// Cost, lateness, memory and idleness beside other timers, in one run, as ratios
     Compare(CompareArgs),
-    /// Lateness and throughput in a container, or beside busy neighbours
-    Containers(ContainersArgs),
     /// Instructions of a server for each request, with our timers, Tokio's, and none
     #[cfg(feature = "peers")]
     Instructions(instructions::InstructionsArgs),
@@ -83,19 +77,18 @@ enum Job {
     /// One run of one case of `compare`, which starts it
     #[command(hide = true)]
     Case(CaseArgs),
-    /// The clients of an echo server, which starts them
+    /// The clients of the servers of W10
     #[cfg(feature = "peers")]
     #[command(hide = true)]
-    EchoLoad(compare::EchoArgs),
-    /// A server of 100,000 sessions over UDP, as QUIC has them, under load from another process
+    ServerLoad(compare::ServerLoadArgs),
+    /// The server of sessions of W11, which callgrind counts
     #[cfg(all(feature = "peers", target_os = "linux"))]
+    #[command(hide = true)]
     Sessions(compare::SessionsArgs),
-    /// The clients of `sessions`, which starts them
+    /// The clients of the server of sessions
     #[cfg(all(feature = "peers", target_os = "linux"))]
     #[command(hide = true)]
     SessionsLoad(compare::LoadArgs),
-    /// For how many timeouts the engine has memory while very many are cancelled
-    Garbage(GarbageArgs),
     /// Stress and soak: every operation at random, with faults; each timeout is accounted for
     Soak(SoakArgs),
 }
@@ -124,8 +117,7 @@ fn main() -> ExitCode {
         None => connections::run(&cli.connections),
         Some(Job::Connections(args)) => connections::run(&args),
         Some(Job::Replay(args)) => replay::run(&args),
-        Some(Job::Compare(args)) => compare_and_report(&args),
-        Some(Job::Containers(args)) => compare::run_containers(&args),
+        Some(Job::Compare(args)) => compare::run(&args),
         #[cfg(feature = "peers")]
         Some(Job::Instructions(args)) => instructions::run(&args),
         #[cfg(feature = "peers")]
@@ -133,12 +125,11 @@ fn main() -> ExitCode {
         Some(Job::Report(args)) => report::run(&args),
         Some(Job::Case(args)) => compare::run_case(&args),
         #[cfg(feature = "peers")]
-        Some(Job::EchoLoad(args)) => compare::run_echo_load(&args),
+        Some(Job::ServerLoad(args)) => compare::run_server_load(&args),
         #[cfg(all(feature = "peers", target_os = "linux"))]
         Some(Job::Sessions(args)) => compare::run_sessions(&args),
         #[cfg(all(feature = "peers", target_os = "linux"))]
         Some(Job::SessionsLoad(args)) => compare::run_sessions_load(&args),
-        Some(Job::Garbage(args)) => garbage::run(&args),
         Some(Job::Soak(args)) => soak::run(&args),
     };
     match outcome {
@@ -149,17 +140,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Compares, and makes a page of the result if that was asked for.
-fn compare_and_report(args: &CompareArgs) -> Result<Verdict> {
-    let found = compare::run(args)?;
-    if let Some(folder) = &args.report {
-        let json = serde_json::to_value(&found).context("cannot turn the result into JSON")?;
-        let run = serde_json::from_value(json).context("cannot read the result's own JSON")?;
-        report::write(vec![run], report::Beside::default(), folder)?;
-    }
-    Ok(compare::verdict(&found))
 }
 
 #[cfg(test)]

@@ -3,6 +3,4 @@
 #[cfg_attr(not(target_os = "linux"), path = "proc/elsewhere.rs")]
 mod linux;
 
-pub(crate) use linux::{
-    ThreadUse, cpu_of_threads, memory_kib, other_threads, processor, resident_bytes, sleeps_of_others,
-};
+pub(crate) use linux::{cpu_of_threads, memory_kib, processor, resident_bytes, sleeps_of_others};

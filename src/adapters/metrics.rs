@@ -60,8 +60,8 @@
 //! [`Lateness`](crate::Lateness#what-lateness-is) says what it is.
 //!
 //! The quantiles are 0.5, 0.9, 0.99, 0.999 and 1, which is the maximum. They cover the last minute
-//! by the engine's clock, as a [`LatenessWindow`](crate::LatenessWindow) does, and are 0 if nothing
-//! ran in it. They are for a look. Quantiles of two shards or two processes can't be added up.
+//! by the engine's clock, and are 0 if nothing ran in it. They are for a look. Quantiles of two
+//! shards or two processes can't be added up.
 //!
 //! The histogram can. For Prometheus the three names are those of one histogram:
 //!

@@ -56,11 +56,6 @@ impl Executor for Handle {
         let _context = self.enter();
         drop(self.spawn(async move { expired.run() }));
     }
-
-    fn wake(&self, sleepers: Expired) {
-        // A task costs more than one wake-up does.
-        if sleepers.len() == 1 { sleepers.run() } else { self.execute(sleepers) }
-    }
 }
 
 impl Timer {

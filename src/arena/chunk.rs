@@ -208,8 +208,7 @@ impl Chunk {
     pub(super) unsafe fn give_back(&self, from: usize, pages: usize) -> usize {
         let len = pages * entries_a_page();
         // SAFETY: they are whole pages of this chunk (`find_pages`). All their entries are free and
-        // the caller's, so nobody goes by what is lost. A thread that looks for pending timeouts
-        // reads a free word or zeros, which are a free word, too.
+        // the caller's, so nobody reads what is lost: zeros are free entries too.
         let is_gone = unsafe { self.entries.discard(self.first_of(from), len) };
         for page in from..from + pages {
             // Release: pairs with the Acquire in `take_given_back`.

@@ -143,8 +143,8 @@ impl Arena {
         self.entries().filter(|entry| entry.is_in_use()).count()
     }
 
-    /// Returns all entries that were ever handed out, for a look that decides nothing.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
+    /// Returns all entries that were ever handed out.
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.chunks.iter().flat_map(Chunk::issued)
     }
 

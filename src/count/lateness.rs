@@ -131,7 +131,7 @@ fn lowest_in(bucket: usize) -> u64 {
 /// The lateness of a run is the time at which its task begins, or at which its future is woken,
 /// minus the deadline that the caller asked for. That deadline is the instant that was given, or
 /// the time of the call plus the delay. Both are in the engine's time, which stands still in a
-/// [`pause`](crate::Timer::pause). So lateness has in it:
+/// pause of a [`PausableClock`](crate::PausableClock). So lateness has in it:
 ///
 /// * the tick's rounding. The timeouts of one tick run together, when the last of them is due, so
 ///   up to one tick of their lateness is the wait for that. A timeout that is alone in its tick
@@ -149,8 +149,6 @@ fn lowest_in(bucket: usize) -> u64 {
 /// * *A delay of zero counts from the tick that has come.* A value may have up to one tick too
 ///   much. The same holds for an instant that has passed, by a
 ///   [clock of your own](crate::Builder::clock).
-/// * *A range has no single deadline.* What counts for
-///   [`schedule_between`](crate::Timer::schedule_between) is the tick that the engine chose.
 /// * *A value is exact to a sixteenth*, which is the width of a bucket.
 ///
 /// Timeouts that a shutdown returned, or fired before they were due, are not recorded.
@@ -158,7 +156,7 @@ fn lowest_in(bucket: usize) -> u64 {
 /// # Of an interval
 ///
 /// A snapshot is of the time since the engine's start. Take two, and [`since`](Self::since) has
-/// what came between them. [`LatenessWindow`](crate::LatenessWindow) has the last minute.
+/// what came between them.
 ///
 /// ```
 /// use std::time::Duration;

@@ -3,13 +3,11 @@
 
 mod counters;
 mod lateness;
-mod lateness_window;
 mod stall;
 mod watchdog;
 
 pub(crate) use counters::{Counter, Counters, Counts, Share};
 pub use lateness::Lateness;
 pub(crate) use lateness::{Latenesses, Recorder};
-pub use lateness_window::LatenessWindow;
 pub(crate) use stall::Stall;
 pub(crate) use watchdog::{Fault, Heartbeat, Overdue, Running, TASKS_A_LOOK};

@@ -121,16 +121,10 @@ impl Patience {
         true
     }
 
-    /// Ends the call's part in waiting, after it has its entries: counts the wait, and checks
-    /// whether the worker gets a processor if the call has waited for as long as it may. Not
-    /// before: the check may tell an operator, whose code may schedule, and so use the thread's
-    /// state.
+    /// Ends the call's part in waiting, after it has its entries: counts the wait.
     fn end(&self, shared: &Shared, mine: Local<'_>, remote: &Remote) {
         if self.has_waited() {
             shared.counts_of(mine, remote).waits.add(1);
-            if self.is_out {
-                remote.check_worker();
-            }
         }
     }
 

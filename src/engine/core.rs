@@ -10,7 +10,7 @@ use crate::arena::EntryCache;
 use crate::entry::{Asleep, Fired, LetGo, Linkable, MaybeLinked, Node, Owned, Sole, Withdrawn};
 use crate::shard::{Remote, Taken};
 use crate::time::Subtick;
-use crate::wheel::{LevelView, Wheel};
+use crate::wheel::Wheel;
 
 /// How much one turn may do of each kind of work.
 #[derive(Clone, Copy, Debug)]
@@ -93,11 +93,6 @@ impl Core {
     pub(super) fn remote<'a>(&self, shared: &'a SharedRef) -> &'a Remote {
         assert!(self.engine == shared.id(), "a shard is turned with its own engine");
         shared.remote(self.index)
-    }
-
-    /// Returns views of its wheel's levels for other threads.
-    pub(crate) fn view(&self) -> Vec<LevelView> {
-        self.wheel.view()
     }
 
     /// Returns the time of the last turn.

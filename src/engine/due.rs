@@ -4,7 +4,7 @@
 //! runs before it may still cancel it or reset it. On the thread that turns the shard
 //! ([`Due::run`]) that moment is at once. In a batch ([`Due::hand_over`]) it comes later, on the
 //! thread that runs the batch ([`Opened::run`](super::batch::Opened::run)). See
-//! `shard/README.md`, section 12.
+//! `shard/README.md`, section 10.
 
 use super::batch::{Batch, DueBatch, MAX_BATCH, SleeperBatch};
 use super::core::{Core, count_fired, give_back, wake_later};

@@ -12,7 +12,7 @@ use super::shared::{Shared, SharedPlan};
 use crate::arena::Arena;
 use crate::entry::{Handle, HandleLetGo, LastHandle, Listed, Orphan, Task};
 use crate::shard::Remote;
-use crate::thread::{Local, LocalRefs, ShardedRef, ThreadState};
+use crate::thread::{LocalRefs, ShardedRef, ThreadState};
 
 /// A counted owner of an engine's memory: the engine itself, the `Timer`s together, each worker,
 /// each batch under way. Handles are not counted. Futures hold an [`EngineRef`].
@@ -164,8 +164,8 @@ impl Shared {
         }
         let Some(mine) = shared.thread_state() else { return Err(handle) };
         // SAFETY: `remote` is the handle's home, and `give_up` and `keep_pending` below get what
-        // this returns.
-        let listed = unsafe { shared.list_tombstone(mine, &handle, remote) };
+        // this returns, on this same thread.
+        let listed = unsafe { mine.put_tombstone(&handle, remote) };
         // Before the exchange, because the engine may be gone after it.
         shared.counts_of(mine, remote).cancelled.add(1);
         handle.give_up(listed).map_err(|(handle, listed)| Self::keep_pending(handle, listed))
@@ -248,23 +248,6 @@ impl Shared {
         drop(unsafe { Box::from_raw(shared.as_ptr()) });
     }
 
-    /// Puts the entry of a handle on the calling thread's list of tombstones, which is done before
-    /// it becomes one. Returns `None` if timeouts must not take over its place, or it does not
-    /// belong there.
-    ///
-    /// # Safety
-    /// `remote` is the handle's home. What is returned goes to [`Handle::leave_tombstone`] or
-    /// [`Handle::give_up`] next, and to [`keep`](Self::keep) if that fails.
-    #[inline]
-    unsafe fn list_tombstone(&self, mine: Local<'_>, handle: &Handle, remote: &Remote) -> Option<Listed> {
-        if self.strict_order {
-            return None;
-        }
-        // SAFETY: `give_up` and `leave_tombstone` here pass the handle's own home, and give what
-        // this returns to the handle at once, or to `keep`, on this same thread.
-        unsafe { mine.put_tombstone(handle, remote) }
-    }
-
     /// Turns a cancelled entry into a tombstone of the calling thread, if it can. If it does, the
     /// engine may be gone by now. For that reason it is not a method of the thread's state: a
     /// reference that is an argument has to be valid until its function returns.
@@ -274,8 +257,8 @@ impl Shared {
         let shared = Shared::of_remote(remote);
         let Some(mine) = shared.thread_state() else { return Err(handle) };
         // SAFETY: `remote` is the handle's home, and `leave_tombstone` and `keep` below get what
-        // this returns.
-        let Some(listed) = (unsafe { shared.list_tombstone(mine, &handle, remote) }) else { return Err(handle) };
+        // this returns, on this same thread.
+        let Some(listed) = (unsafe { mine.put_tombstone(&handle, remote) }) else { return Err(handle) };
         handle.leave_tombstone(listed).map_err(|(handle, listed)| Self::keep(handle, listed))
     }
 

@@ -50,7 +50,6 @@ pub(crate) struct SharedPlan {
     pub(crate) arena: Arena,
     pub(crate) max_pending: Option<usize>,
     pub(crate) max_wait: Duration,
-    pub(crate) strict_order: bool,
     pub(crate) on_panic: Option<PanicHook>,
 }
 
@@ -67,8 +66,6 @@ pub(crate) struct Shared {
     pub(super) refs: ShardedRef,
     limit: Option<Limit>,
     max_wait: Duration,
-    /// No timeout takes over the entry of a cancelled one.
-    pub(super) strict_order: bool,
     pub(crate) in_flight: InFlight,
     pub(crate) panicked: AtomicU64,
     /// Timeouts that the thread which had their batch ran, because the executor dropped the batch
@@ -97,7 +94,6 @@ impl Shared {
             refs: ShardedRef::new(),
             limit: plan.max_pending.map(|max| Limit { max, used: CachePadded::new(AtomicUsize::new(0)) }),
             max_wait: plan.max_wait,
-            strict_order: plan.strict_order,
             in_flight: InFlight::new(),
             panicked: AtomicU64::new(0),
             caller_ran: AtomicU64::new(0),

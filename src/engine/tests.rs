@@ -14,7 +14,7 @@ use super::*;
 use crate::arena::Arena;
 use crate::entry::{ArmFlags, Cancelling, Entry, Handle, Node, Owned, Reset, TaskInPlace, Tell};
 use crate::panics::Panic;
-use crate::shard::{Command, LOOK_DEPTH, Remote, WAKE_DEPTH, Wake};
+use crate::shard::{Command, Remote, WAKE_DEPTH, Wake};
 use crate::sync::{AtomicUsize, Ordering};
 use crate::thread::Local;
 use crate::time::{Division, ManualClock, Source, Subtick, Timeline};
@@ -28,7 +28,6 @@ struct Bell {
     is_broken: Arc<AtomicUsize>,
     /// Not 0: a thread other than the test's turns the shard.
     is_elsewhere: Arc<AtomicUsize>,
-    looks: Arc<AtomicUsize>,
 }
 
 impl Wake for Bell {
@@ -40,11 +39,6 @@ impl Wake for Bell {
 
     fn has_worker(&self, _shard: usize) -> bool {
         self.is_elsewhere.load(Ordering::Relaxed) != 0
-    }
-
-    fn check_worker(&self, remote: &Remote) {
-        assert_eq!(remote.index(), 1);
-        self.looks.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -73,15 +67,7 @@ impl Rig {
     fn with(limits: Limits, max_pending: Option<usize>) -> Self {
         let timeline = Timeline::new(Source::custom(ManualClock::new()), Duration::from_micros(1));
         let arena = Arena::new(0).expect("memory");
-        let plan = SharedPlan {
-            shards: 2,
-            timeline,
-            arena,
-            max_pending,
-            max_wait: MAX_WAIT,
-            strict_order: false,
-            on_panic: None,
-        };
+        let plan = SharedPlan { shards: 2, timeline, arena, max_pending, max_wait: MAX_WAIT, on_panic: None };
         let (shared, bell) = (SharedRef::create(plan).expect("memory"), Bell::default());
         let waker: Arc<dyn Wake> = Arc::new(bell.clone());
         shared.set_waker(&waker);
@@ -268,11 +254,6 @@ fn a_thread_waits_for_as_long_as_it_may_and_not_for_a_worker_that_does_not_move(
     assert!(begin.elapsed() >= Duration::from_secs(1), "threads have waited for a stuck worker for a second");
     rig.remote().counters.collected.add(1);
     assert!(wait(), "it has moved");
-    assert_eq!(
-        rig.bell.looks.load(Ordering::Relaxed),
-        0,
-        "a check may run user code, so it comes when the caller has its entries"
-    );
 }
 
 #[test]
@@ -373,15 +354,8 @@ fn an_engine_goes_with_its_last_owner_or_the_last_handle() {
     let timeline = Timeline::new(Source::custom(ManualClock::new()), Duration::from_micros(1));
     let on_panic: PanicHook = Box::new(move |_| assert!(Arc::strong_count(&witness) > 0));
     let arena = Arena::new(0).expect("memory");
-    let plan = SharedPlan {
-        shards: 2,
-        timeline,
-        arena,
-        max_pending: None,
-        max_wait: MAX_WAIT,
-        strict_order: false,
-        on_panic: Some(on_panic),
-    };
+    let plan =
+        SharedPlan { shards: 2, timeline, arena, max_pending: None, max_wait: MAX_WAIT, on_panic: Some(on_panic) };
     let mut rig = Rig::new(ENOUGH);
     rig.shared = SharedRef::create(plan).expect("memory");
     rig.shard = Core::new(&rig.shared, 1, small_wheel(), ENOUGH);

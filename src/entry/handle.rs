@@ -1,5 +1,5 @@
-//! Ownership of an entry by others than the engine, as values: [`Handle`] by a user, [`Member`] by
-//! a group. The step that ends it takes it by value.
+//! Ownership of an entry by others than the engine, as values: [`Handle`] by a user. The step that
+//! ends it takes it by value.
 
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -242,33 +242,5 @@ pub(crate) struct Orphan(Handle);
 impl Orphan {
     pub(crate) fn home(&self) -> Home<'_> {
         self.0.home()
-    }
-}
-
-/// The ownership of a group.
-#[derive(Debug)]
-#[must_use = "the entry is lost if its group does not let it go"]
-#[repr(transparent)]
-pub(crate) struct Member(Held);
-
-impl Deref for Member {
-    type Target = Held;
-
-    fn deref(&self) -> &Held {
-        &self.0
-    }
-}
-
-impl Member {
-    /// # Safety
-    /// The entry was armed with a group, whose ownership is handed to this value.
-    pub(crate) unsafe fn new(entry: NonNull<Entry>) -> Self {
-        Self(Held(entry))
-    }
-
-    /// Gives the ownership up. Returns the entry if the group was its last owner.
-    pub(crate) fn let_go(self) -> Option<Sole> {
-        // SAFETY: the group was the last owner.
-        self.entry().state.group_lets_go().then(|| unsafe { Sole::new(self.address()) })
     }
 }

@@ -1,11 +1,7 @@
 //! Where an entry is at home: the shard that it was scheduled on.
 
 use std::marker::PhantomData;
-use std::ptr::{self, NonNull};
-
-#[cfg(loom)]
-use crate::sync::ProtocolCell;
-use crate::sync::ShownPtr;
+use std::ptr::NonNull;
 
 /// The address of a shard's remote, which is there for `'a`. Only the shard layer knows its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,47 +25,11 @@ impl<'a> Home<'a> {
     pub(crate) fn address(self) -> NonNull<()> {
         self.0
     }
-}
 
-/// The place for an entry's home. The sole owner of a free entry writes it. The owners of an entry
-/// read it, and any thread may look at it.
-///
-/// The entry is of the same engine as the home, and is not there for longer than the remote.
-#[derive(Debug)]
-pub(super) struct HomePlace {
-    address: ShownPtr,
-    /// Used as the address is, so that loom sees who may.
-    #[cfg(loom)]
-    owners: ProtocolCell<()>,
-}
-
-impl HomePlace {
-    #[cfg(any(loom, test))]
-    pub(super) fn empty() -> Self {
-        Self {
-            address: ShownPtr::default(),
-            #[cfg(loom)]
-            owners: ProtocolCell::new(()),
-        }
-    }
-
+    /// Returns the address for an entry of the same engine, which is not there for longer than the
+    /// remote.
     #[inline]
-    pub(super) fn set(&self, home: Option<Home<'_>>) {
-        #[cfg(loom)]
-        self.owners.with_mut(|_| ());
-        self.address.set(home.map_or(ptr::null_mut(), |home| home.0.as_ptr()));
-    }
-
-    #[inline]
-    pub(super) fn get(&self) -> Option<Home<'_>> {
-        #[cfg(loom)]
-        self.owners.with(|_| ());
-        self.seen()
-    }
-
-    /// Returns what a thread that does not own the entry sees, which may be an earlier home.
-    #[inline]
-    pub(super) fn seen(&self) -> Option<Home<'_>> {
-        NonNull::new(self.address.get()).map(|address| Home(address, PhantomData))
+    pub(super) fn in_entry(self) -> Home<'static> {
+        Home(self.0, PhantomData)
     }
 }

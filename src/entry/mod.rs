@@ -9,7 +9,7 @@
 //! | `next` | free list | inbox | worker (slot list) | batch | where it was linked | inbox |
 //! | `back` | - | - | worker (slot list) | batch | where it was linked | the producer's list of tombstones |
 //! | `task` | - | pending: nobody; it goes to the thread that changes the phase | as in the inbox | the runner | the canceller, then the cancelled queue's link; the runner, if a run of a periodic timeout was under way | the producer |
-//! | `home` | - | its owners read it until it is free again; others may look | | | | read only |
+//! | `home` | - | read only until it is free again | | | | read only |
 //!
 //! A node of the reset queue is an entry that belongs to no timeout. Its `next` names the timeout's
 //! entry. The node belongs to the thread that sends it, and then to the worker, which gives it
@@ -41,9 +41,8 @@ mod work;
 use std::ptr::{self, NonNull};
 
 pub(crate) use came_up::{CameUp, LookedOnce, Marked, OtherUp, Still, TaskPlace};
-pub(crate) use handle::{Cancelling, Handle, HandleLetGo, Held, LastHandle, Member, Orphan};
+pub(crate) use handle::{Cancelling, Handle, HandleLetGo, Held, LastHandle, Orphan};
 pub(crate) use home::Home;
-use home::HomePlace;
 pub(crate) use linked::{ADDRESS_BITS, LaneEnd, Linked, Neighbour, fits_links};
 pub(crate) use list::{Chain, Parts, Stack};
 #[cfg(not(loom))]
@@ -52,7 +51,7 @@ pub(crate) use outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Kind, Re
 pub(crate) use owned::{LetGo, Linkable, Linking, Owned, Sole};
 pub(crate) use queued::{Arrived, MaybeLinked, Node};
 pub use series::MissedTicks;
-pub(crate) use series::{FnNext, FnRepeat, Next, Repeat, Schedule, Series};
+pub(crate) use series::{FnNext, FnRepeat, Repeat, Schedule, Series};
 pub(crate) use sleeper::Sleeper;
 pub(crate) use state::{ArmFlags, Snapshot, State};
 use task::Captures;
@@ -86,7 +85,7 @@ pub(crate) struct Entry {
     /// without a field that names the slot. Null if the worker has taken it out of its slot.
     back: ProtocolCell<Link>,
     /// The remote of the shard that it was scheduled on. `None` if it never was.
-    home: HomePlace,
+    home: ProtocolCell<Option<Home<'static>>>,
     /// The task's table while there is a task, afterwards the link of a side queue. Atomic, because
     /// the worker may read it while a canceller writes the link: see
     /// [`copy_task`](Self::copy_task).
@@ -111,7 +110,7 @@ impl Entry {
             state: State::free_word(),
             next: ProtocolCell::new(ptr::null_mut()),
             back: ProtocolCell::new(ptr::null_mut()),
-            home: HomePlace::empty(),
+            home: ProtocolCell::new(None),
             table: ShownPtr::default(),
             captures: ProtocolCell::new(task::NO_CAPTURES),
             #[cfg(loom)]
@@ -142,16 +141,6 @@ impl Entry {
     #[inline]
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.state.load()
-    }
-
-    /// Returns what a thread that owns no part of the entry sees of a pending timeout: its home,
-    /// its deadline and its kind. Any of them may be out of date when this returns. Returns `None`
-    /// if nothing is pending.
-    pub(crate) fn seen_pending(&self) -> Option<(Home<'_>, Snapshot)> {
-        let word = self.state.seen_pending()?;
-        // It was written before the word was. An entry that is being armed for the first time may
-        // show none yet.
-        Some((self.home.seen()?, word))
     }
 
     /// Marks the entry for the arena's final sweep, see [`State::orphan`]. Returns true if a handle
@@ -218,7 +207,7 @@ impl Entry {
     /// Fills a free entry. Only its sole owner calls this.
     #[inline]
     fn fill(&self, home: Option<Home<'_>>, task: Task) {
-        self.home.set(home);
+        self.home.set(home.map(Home::in_entry));
         self.put_new_task(task);
     }
 

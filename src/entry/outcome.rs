@@ -84,7 +84,7 @@ pub(crate) enum Expire {
 /// What a handle finds when it is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandleGone {
-    /// The engine, or a group, still owns the entry and will give it back.
+    /// The engine still owns the entry and will give it back.
     OthersOwn,
     /// The handle is the last owner. It still owns the entry and has to give it back, see
     /// [`State::free`](super::State::free).
@@ -96,7 +96,7 @@ pub(crate) enum HandleGone {
 /// What the engine finds when it gives an entry up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EngineGone {
-    /// The handle, or a group, or the producer whose tombstone it is, still owns the entry.
+    /// The handle, or the producer whose tombstone it is, still owns the entry.
     OthersOwn,
     /// The engine was the last owner, and gives the entry back.
     Last,

@@ -93,7 +93,7 @@ impl Deref for Owned {
 
 /// What the engine finds when it lets an entry go.
 pub(crate) enum LetGo {
-    /// The handle, or a group, or the producer whose tombstone it is, still owns the entry.
+    /// The handle, or the producer whose tombstone it is, still owns the entry.
     OthersOwn,
     /// Nobody else does. The caller gives the entry back.
     Last(Sole),

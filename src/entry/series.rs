@@ -105,7 +105,6 @@ impl Schedule {
             (Next::BySchedule, Self::FixedRate { period_ns, missed }) => {
                 Some(missed.next_ns(period_ns, due_ns, now_ns))
             }
-            (Next::Every(period), _) => Some(MissedTicks::Skip.next_ns(saturating_ns(period).max(1), due_ns, now_ns)),
             (Next::BySchedule, Self::AsTaskSays) => None,
         }
     }
@@ -115,8 +114,6 @@ impl Schedule {
 pub(crate) enum Next {
     BySchedule,
     After(Duration),
-    /// This long after the one that has run was due, or later by as many periods as were missed.
-    Every(Duration),
     Done,
 }
 
@@ -235,14 +232,6 @@ mod tests {
         assert_eq!(after(Duration::ZERO), Some(101));
         assert_eq!(after(Duration::MAX), Some(u64::MAX));
         assert_eq!(Schedule::AsTaskSays.next_ns(Next::Done, 5, 100), None);
-    }
-
-    #[test]
-    fn a_period_that_the_task_names_counts_from_when_its_run_was_due() {
-        let every = |period| Schedule::AsTaskSays.next_ns(Next::Every(period), 5, 100);
-        assert_eq!(every(Duration::from_nanos(200)), Some(205));
-        assert_eq!(every(Duration::from_nanos(10)), Some(105), "those that were missed are skipped");
-        assert_eq!(every(Duration::MAX), Some(u64::MAX));
     }
 
     #[test]

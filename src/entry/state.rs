@@ -1,10 +1,10 @@
 //! The state word: one `AtomicU64` that decides everything about a timeout.
 //!
 //! ```text
-//!  63            11   10      9      8      7         6          5     4      3      2    1 0
-//! ┌────────────────┬───────┬───────┬──────┬──────┬────────────┬──────┬─────┬──────┬──────┬─────┐
-//! │   deadline     │SLEEPER│BATCHED│ORPHAN│SERIES│RESET_QUEUED│LINKED│GROUP│ENGINE│HANDLE│phase│
-//! └────────────────┴───────┴───────┴──────┴──────┴────────────┴──────┴─────┴──────┴──────┴─────┘
+//!  63            10    9       8      7      6         5          4      3      2    1 0
+//! ┌────────────────┬───────┬───────┬──────┬──────┬────────────┬──────┬──────┬──────┬─────┐
+//! │   deadline     │SLEEPER│BATCHED│ORPHAN│SERIES│RESET_QUEUED│LINKED│ENGINE│HANDLE│phase│
+//! └────────────────┴───────┴───────┴──────┴──────┴────────────┴──────┴──────┴──────┴─────┘
 //! ```
 //!
 //! * **phase**: `FREE`, `PENDING`, `EXPIRED`, `CANCELLED`. Exactly one thread takes an entry out of
@@ -13,8 +13,8 @@
 //!   ([`State::expire`]), a caller ([`State::cancel`], [`State::give_up`]) or a shutdown
 //!   ([`State::withdraw`]). That thread alone owns the task from then on. No exchange is needed if
 //!   the engine is the only owner, see below.
-//! * **HANDLE**, **ENGINE**, **GROUP**: the owners. The last one to give the entry up gives it back
-//!   to the arena.
+//! * **HANDLE**, **ENGINE**: the owners. The last one to give the entry up gives it back to the
+//!   arena.
 //! * **LINKED**: the worker has taken the entry out of the inbox. The worker sets it by an exchange
 //!   with the pending word that it has seen, or by a store if the engine is the only owner. So a
 //!   cancel knows for certain what to do. If LINKED is not set, the transfer will find the entry
@@ -45,12 +45,12 @@
 //! Ordering: every transition that is an exchange is `AcqRel`. The release half publishes what its
 //! thread did to the entry before. The acquire half lets the last owner see what all others did.
 //!
-//! **The engine as the only owner**: while the engine owns an entry and HANDLE and GROUP are not
-//! set, nobody else writes to the word, or reads it to decide anything. Only an owner may, and
-//! nobody can become an owner before the entry is armed anew. The arena's final sweep waits for all
-//! workers and batches. So the worker links and expires such an entry by plain stores, and the
-//! thread that claims it does not write at all. A plain store ends the release sequence of the
-//! owner that has gone; therefore the worker *acquires* the word before it stores.
+//! **The engine as the only owner**: while the engine owns an entry and HANDLE is not set, nobody
+//! else writes to the word, or reads it to decide anything. Only an owner may, and nobody can
+//! become an owner before the entry is armed anew. The arena's final sweep waits for all workers
+//! and batches. So the worker links and expires such an entry by plain stores, and the thread that
+//! claims it does not write at all. A plain store ends the release sequence of the owner that has
+//! gone; therefore the worker *acquires* the word before it stores.
 
 mod local;
 mod tombstone;
@@ -66,18 +66,17 @@ const EXPIRED: u64 = 2;
 const CANCELLED: u64 = 3;
 const HANDLE: u64 = 1 << 2;
 const ENGINE: u64 = 1 << 3;
-const GROUP: u64 = 1 << 4;
-const LINKED: u64 = 1 << 5;
-const RESET_QUEUED: u64 = 1 << 6;
+const LINKED: u64 = 1 << 4;
+const RESET_QUEUED: u64 = 1 << 5;
 /// The same bit during a run of a periodic timeout, when the entry can't be in the reset queue: the
 /// timeout was reset since it expired.
 const MOVED: u64 = RESET_QUEUED;
-const SERIES: u64 = 1 << 7;
-const ORPHAN: u64 = 1 << 8;
-const BATCHED: u64 = 1 << 9;
-const SLEEPER: u64 = 1 << 10;
-const OWNERS: u64 = HANDLE | ENGINE | GROUP;
-const DEADLINE_SHIFT: u32 = 11;
+const SERIES: u64 = 1 << 6;
+const ORPHAN: u64 = 1 << 7;
+const BATCHED: u64 = 1 << 8;
+const SLEEPER: u64 = 1 << 9;
+const OWNERS: u64 = HANDLE | ENGINE;
+const DEADLINE_SHIFT: u32 = 10;
 const FLAGS: u64 = (1 << DEADLINE_SHIFT) - 1;
 
 // `Subtick::NEVER` is the largest deadline there is: it must fit above the flags.
@@ -105,10 +104,10 @@ const fn is_running(word: u64) -> bool {
     word & (PHASE | SERIES) == EXPIRED | SERIES
 }
 
-/// No handle, group or producer (of a tombstone) owns it: see "The engine as the only owner" in the
+/// No handle or producer (of a tombstone) owns it: see "The engine as the only owner" in the
 /// module's documentation.
 const fn is_engines_alone(word: u64) -> bool {
-    word & (HANDLE | GROUP) == 0
+    word & HANDLE == 0
 }
 
 /// The word of a pending entry once it has expired. The entry of a periodic timeout is in no list
@@ -125,7 +124,6 @@ pub(crate) struct ArmFlags(u64);
 impl ArmFlags {
     pub(crate) const NONE: ArmFlags = ArmFlags(0);
     pub(crate) const HANDLE: ArmFlags = ArmFlags(HANDLE);
-    pub(crate) const GROUP: ArmFlags = ArmFlags(GROUP);
     pub(super) const SERIES: ArmFlags = ArmFlags(SERIES);
     pub(super) const SLEEPER: ArmFlags = ArmFlags(SLEEPER);
 
@@ -193,13 +191,8 @@ impl State {
     /// Returns whether it will run; for a periodic timeout, run again. Acquire, here and below: a
     /// thread that sees an end sees what led to it.
     pub(crate) fn is_pending(&self) -> bool {
-        self.seen_pending().is_some()
-    }
-
-    /// Returns the word if it is [pending](Self::is_pending).
-    pub(super) fn seen_pending(&self) -> Option<Snapshot> {
         let word = self.0.load(Ordering::Acquire);
-        (phase_of(word) == PENDING || is_running(word)).then_some(Snapshot(word))
+        phase_of(word) == PENDING || is_running(word)
     }
 
     pub(crate) fn is_expired(&self) -> bool {
@@ -330,17 +323,7 @@ impl State {
     /// [copied the task](super::Entry::copy_task) before.
     #[inline]
     pub(crate) fn claim(&self, seen: Snapshot, now: Subtick) -> Expire {
-        self.end_wait(
-            seen,
-            now,
-            |word| (word & !(PHASE | ENGINE)) | EXPIRED,
-            |_| {
-                // The caller is going to free the entry. A thread that looks for pending ones must
-                // not find it.
-                self.0.store(FREE, Ordering::Relaxed);
-                Expire::FireLast
-            },
-        )
+        self.end_wait(seen, now, |word| (word & !(PHASE | ENGINE)) | EXPIRED, |_| Expire::FireLast)
     }
 
     /// Ends the wait of a timeout that is due: by an exchange for the word that `ended` makes, or
@@ -452,12 +435,6 @@ impl State {
         }
     }
 
-    /// Gives up the group's ownership. Returns true if the group was the last owner, and has to
-    /// give the entry back.
-    pub(in crate::entry) fn group_lets_go(&self) -> bool {
-        self.0.fetch_and(!GROUP, Ordering::AcqRel) & (HANDLE | ENGINE) == 0
-    }
-
     /// Gives up the handle's ownership.
     #[inline]
     pub(in crate::entry) fn handle_lets_go(&self) -> HandleGone {
@@ -465,7 +442,7 @@ impl State {
         // entry, must see what they did to it.
         let mut word = self.0.load(Ordering::Acquire);
         loop {
-            if word & (ENGINE | GROUP) == 0 {
+            if word & ENGINE == 0 {
                 return HandleGone::Last;
             }
             match self.0.compare_exchange_weak(word, word & !HANDLE, Ordering::AcqRel, Ordering::Acquire) {

@@ -26,7 +26,7 @@ impl ArmFlags {
     /// owner but its handle: it is the future's alone.
     #[inline(always)]
     pub(super) fn of<W: Work>(self) -> Self {
-        assert!(W::FLAGS != Self::SLEEPER || self == Self::HANDLE, "a sleeping future is in no group");
+        assert!(W::FLAGS != Self::SLEEPER || self == Self::HANDLE, "a sleeping future has a handle");
         self.and(W::FLAGS)
     }
 }

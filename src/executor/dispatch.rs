@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Expired;
+use super::chosen::Chosen;
 use super::runs::run_as;
 use super::runs::{call_hook, run_in_turn};
-use super::{Executor, Expired};
 use crate::engine::{Batch, Due, PART, Shared};
 use crate::panics::{self, CatchUnwind};
 use crate::time::RealTime;
@@ -19,7 +20,7 @@ pub(crate) type StartHook = Arc<dyn Fn(usize) + Send + Sync>;
 
 /// Hands a worker's batches to the user's executor.
 pub(crate) struct Dispatch {
-    executor: CatchUnwind<Arc<dyn Executor>>,
+    executor: Chosen,
     counted: bool,
     in_turn: bool,
     hooks: WorkerHooks,
@@ -51,18 +52,17 @@ pub(crate) struct WorkerHooks {
 }
 
 impl Dispatch {
-    /// `in_turn` says that the executor is [`Inline`].
-    pub(crate) fn new(executor: Arc<dyn Executor>, in_turn: bool, hooks: WorkerHooks) -> Self {
-        let counted = executor.runs_all();
-        Self { executor: CatchUnwind::new(executor), counted, in_turn, hooks, looks: None }
+    pub(crate) fn new(executor: Chosen, hooks: WorkerHooks) -> Self {
+        let (counted, in_turn) = (executor.runs_all(), executor.is_inline());
+        Self { executor, counted, in_turn, hooks, looks: None }
     }
 
-    fn give(&self, batch: Batch, to: impl FnOnce(&dyn Executor, Expired)) {
+    fn give(&self, batch: Batch, to: impl FnOnce(&Chosen, Expired)) {
         let engine = batch.shared().id();
         let expired = if self.counted { Expired::begin(batch) } else { Expired::uncounted(batch) };
         // Run as a task: if the executor shut its own engine down, it would wait for this very
         // thread. If the executor panics, unwinding drops the batch, which runs it.
-        run_as(engine, || panics::catch(|| to(&**self.executor, expired)));
+        run_as(engine, || panics::catch(|| to(&self.executor, expired)));
     }
 }
 

@@ -26,8 +26,4 @@ impl Executor for Inline {
     fn execute(&self, expired: Expired) {
         expired.run();
     }
-
-    fn runs_all(&self) -> bool {
-        true
-    }
 }

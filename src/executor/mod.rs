@@ -1,6 +1,7 @@
 //! Where expired timeouts run: on a pool of threads, on the worker itself, or on an executor of the
 //! user's.
 
+mod chosen;
 mod dispatch;
 mod expired;
 mod inline;
@@ -10,6 +11,7 @@ mod runs;
 
 use std::sync::Arc;
 
+pub(crate) use chosen::Chosen;
 pub(crate) use dispatch::{Dispatch, TurnHook, WorkerHooks};
 pub use expired::Expired;
 pub(crate) use expired::run_here;
@@ -46,34 +48,6 @@ pub trait Executor: Send + Sync + 'static {
     /// drops the batch, or panics, the batch runs at once on the worker: an expired timeout is
     /// never lost.
     fn execute(&self, expired: Expired);
-
-    /// Wakes all futures that came up in one turn, or that a shutdown has ended, or arranges for
-    /// another thread to wake them. [`Expired::run`] does.
-    ///
-    /// By default the worker wakes them itself, one after the other, when its turn is over. A waker
-    /// that is called on a thread outside of its runtime costs that runtime a wake-up of its own.
-    /// So an executor that runs on the futures' runtime may wake them there, all in one task. If it
-    /// drops the batch, or panics, the worker wakes them.
-    ///
-    /// Until the batch is run, nothing else wakes its futures, also if they are reset. They are
-    /// ready if they are polled. A shutdown does not wait for a batch that has not begun to run.
-    fn wake(&self, sleepers: Expired) {
-        sleepers.run();
-    }
-
-    /// Returns whether every batch that the executor is given is sure to run. A shutdown then waits
-    /// for all of them.
-    #[doc(hidden)]
-    fn runs_all(&self) -> bool {
-        false
-    }
-
-    /// Finds help for a batch that a task holds up. Returns whether to ask again soon. A worker
-    /// that has handed over a large batch asks before it sleeps.
-    #[doc(hidden)]
-    fn find_help(&self) -> bool {
-        false
-    }
 }
 
 impl<F: Fn(Expired) + Send + Sync + 'static> Executor for F {
@@ -87,34 +61,10 @@ impl Executor for Box<dyn Executor> {
     fn execute(&self, expired: Expired) {
         (**self).execute(expired);
     }
-
-    fn wake(&self, sleepers: Expired) {
-        (**self).wake(sleepers);
-    }
-
-    fn runs_all(&self) -> bool {
-        (**self).runs_all()
-    }
-
-    fn find_help(&self) -> bool {
-        (**self).find_help()
-    }
 }
 
 impl<E: Executor + ?Sized> Executor for Arc<E> {
     fn execute(&self, expired: Expired) {
         (**self).execute(expired);
-    }
-
-    fn wake(&self, sleepers: Expired) {
-        (**self).wake(sleepers);
-    }
-
-    fn runs_all(&self) -> bool {
-        (**self).runs_all()
-    }
-
-    fn find_help(&self) -> bool {
-        (**self).find_help()
     }
 }

@@ -86,6 +86,11 @@ struct Opened {
 }
 
 impl ThreadPool {
+    /// Finds help for a batch that a task holds up. Returns whether to ask again soon.
+    pub(crate) fn find_help(&self) -> bool {
+        Shared::find_help(&self.owners.0)
+    }
+
     /// Makes a pool of at most `threads` threads, or of one if `threads` is 0. Starts no thread
     /// yet.
     #[must_use]
@@ -236,14 +241,6 @@ impl Executor for ThreadPool {
                 expired.run();
             }
         }
-    }
-
-    fn runs_all(&self) -> bool {
-        true
-    }
-
-    fn find_help(&self) -> bool {
-        Shared::find_help(&self.owners.0)
     }
 }
 

@@ -50,8 +50,8 @@ impl LocalDriver {
     /// tick are due later, or were. It is by the engine's clock: with a clock of your own wait for
     /// as long as it is after [`now`](Self::now).
     ///
-    /// By a [`BootClock`](crate::BootClock) nobody tells the loop that a suspend has ended. Let it
-    /// wait by a timerfd on `CLOCK_BOOTTIME`, or not for long.
+    /// Nobody tells the loop that a clock of your own has jumped, as one that goes on in a suspend
+    /// does. Let the loop wait by that clock, or not for long.
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Instant> {
         let next = self.engine.next_look();

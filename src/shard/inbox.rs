@@ -12,7 +12,7 @@
 
 use std::ptr;
 
-use super::stack::{ADDRESS, CLOSED, LOOK_DEPTH, MAX_DEPTH, ONE_DEEP, Taken, WAKE_DEPTH, address_of, depth_of};
+use super::stack::{ADDRESS, CLOSED, MAX_DEPTH, ONE_DEEP, Taken, WAKE_DEPTH, address_of, depth_of};
 use crate::entry::{Chain, Entry, Link, Owned, Token};
 use crate::sync::{AtomicPtr, Ordering};
 
@@ -27,9 +27,6 @@ pub(crate) enum Pushed {
     Asleep,
     /// The worker was asleep, and the inbox is so deep that the caller has to wake it.
     AsleepAndDeep,
-    /// The depth is a multiple of [`LOOK_DEPTH`]: the caller has to check whether the worker gets
-    /// to run. The worker may be awake or asleep.
-    Many,
 }
 
 /// The inbox was closed; the entry is still the caller's.
@@ -83,16 +80,9 @@ impl Inbox {
             let tags = (head.addr() & ASLEEP) | (depth * ONE_DEEP);
             let new = first.map_addr(|addr| addr | tags);
             match self.head.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Relaxed) {
-                // Few entries wait as a rule. Then this is the only test of the depth.
-                Ok(_) if depth < LOOK_DEPTH => {
-                    return Ok(if tags & ASLEEP == 0 { Pushed::Awake } else { Pushed::Asleep });
-                }
-                // `depth_of(new)` equals `depth`, but with `depth` the compiler puts one more
-                // instruction into the loop.
-                Ok(_) if depth_of(new).is_multiple_of(LOOK_DEPTH) => return Ok(Pushed::Many),
                 Ok(_) if tags & ASLEEP == 0 => return Ok(Pushed::Awake),
-                Ok(_) if depth >= WAKE_DEPTH => return Ok(Pushed::AsleepAndDeep),
-                Ok(_) => return Ok(Pushed::Asleep),
+                Ok(_) if depth < WAKE_DEPTH => return Ok(Pushed::Asleep),
+                Ok(_) => return Ok(Pushed::AsleepAndDeep),
                 Err(now) => head = now,
             }
         }
@@ -309,11 +299,9 @@ mod tests {
     fn a_sleeping_worker_is_to_be_woken_by_the_push_that_makes_it_deep() {
         let (inbox, entries) = (Inbox::new(), entries(WAKE_DEPTH + 1));
         for (depth, entry) in (1..).zip(&entries[..WAKE_DEPTH - 1]) {
-            let found = if depth % LOOK_DEPTH == 0 { Pushed::Many } else { Pushed::Asleep };
-            assert_eq!(push(&inbox, entry).expect("open"), found, "{depth} deep");
+            assert_eq!(push(&inbox, entry).expect("open"), Pushed::Asleep, "{depth} deep");
         }
-        let deep = if WAKE_DEPTH.is_multiple_of(LOOK_DEPTH) { Pushed::Many } else { Pushed::AsleepAndDeep };
-        assert_eq!(push(&inbox, &entries[WAKE_DEPTH - 1]).expect("open"), deep);
+        assert_eq!(push(&inbox, &entries[WAKE_DEPTH - 1]).expect("open"), Pushed::AsleepAndDeep);
         assert!(inbox.wake());
         assert_eq!(push(&inbox, &entries[WAKE_DEPTH]).expect("open"), Pushed::Awake);
         assert_eq!(inbox.depth(), WAKE_DEPTH + 1);

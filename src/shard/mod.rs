@@ -3,7 +3,6 @@
 //! The worker's half is [`Core`](crate::engine::Core). `README.md` here states the protocols
 //! between the two halves and proves each of them.
 
-mod coalescer;
 mod inbox;
 mod remote;
 mod side_queue;
@@ -11,6 +10,4 @@ mod stack;
 
 pub(crate) use remote::{Command, Remote, Wake};
 pub(crate) use side_queue::SideQueue;
-#[cfg(all(test, not(loom)))]
-pub(crate) use stack::LOOK_DEPTH;
 pub(crate) use stack::{Taken, WAKE_DEPTH};

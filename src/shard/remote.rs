@@ -9,10 +9,8 @@ use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
 
-use super::coalescer::Coalescer;
 use super::inbox::{Inbox, Pushed};
 use super::side_queue::{SidePush, SideQueue};
-use super::stack::WAKE_DEPTH;
 use crate::count::{Counters, Fault, Heartbeat, Latenesses, Stall};
 use crate::entry::{Chain, Entry, Home, MaybeLinked, Node, Owned, Token};
 use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Condvar, Mutex, Ordering};
@@ -24,9 +22,6 @@ pub(crate) trait Wake: Send + Sync {
     fn wake(&self, remote: &Remote) -> bool;
     /// Returns whether the shard has a worker that has been started.
     fn has_worker(&self, shard: usize) -> bool;
-    /// Checks whether the shard's worker gets to run. Called when entries may have waited long for
-    /// it.
-    fn check_worker(&self, _remote: &Remote) {}
 }
 
 /// How the worker is woken. All shards of an engine share it.
@@ -79,7 +74,6 @@ pub(crate) struct Remote {
     earliest: AtomicU64,
     /// Of the threads that wait for the worker.
     pub(crate) stall: Stall,
-    pub(crate) coalescer: Coalescer,
     pub(crate) lateness: Latenesses,
     pub(crate) heartbeat: Heartbeat,
     pub(crate) fault: Fault,
@@ -112,7 +106,6 @@ impl Remote {
             earliest_requested: AtomicU8::new(0),
             earliest: AtomicU64::new(Subtick::NEVER.get()),
             stall: Stall::none(),
-            coalescer: Coalescer::new(index),
             lateness: Latenesses::new(),
             heartbeat: Heartbeat::default(),
             fault: Fault::default(),
@@ -175,11 +168,6 @@ impl Remote {
         self.waker.0.get().is_some_and(|waker| waker.has_worker(self.index))
     }
 
-    /// Checks whether the worker gets to run.
-    pub(crate) fn check_worker(&self) {
-        self.waker.0.get().into_iter().for_each(|waker| waker.check_worker(self));
-    }
-
     /// Pushes an armed entry to the worker, and wakes the worker if it would sleep past the
     /// deadline. Returns the entry if the inbox is closed.
     #[inline]
@@ -222,19 +210,7 @@ impl Remote {
             Pushed::Awake => {}
             Pushed::Asleep if !self.sleeps_past(deadline, timeline) => {}
             Pushed::Asleep | Pushed::AsleepAndDeep => self.ring(),
-            Pushed::Many => self.ring_and_look(deadline, timeline),
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn ring_and_look(&self, deadline: Subtick, timeline: &Timeline) {
-        if self.inbox.depth() >= WAKE_DEPTH {
-            self.ring();
-        } else {
-            self.ring_if_it_sleeps_past(deadline, timeline);
-        }
-        self.check_worker();
     }
 
     /// Wakes the worker if it sleeps past the deadline. The caller has just revived a tombstone, an
@@ -323,8 +299,8 @@ impl Remote {
 
     /// Returns whether a sleeping worker sleeps past the deadline. It may sleep to a later part of
     /// the same tick, because a tick's timeouts run together. But what is due now does not wait for
-    /// others, nor does anything by a user's clock or in a pause. That needs a look at the clock
-    /// only in such a tick.
+    /// others, nor does anything by a user's clock. That needs a look at the clock only in such a
+    /// tick.
     ///
     /// Call this only after a look at the inbox has seen ASLEEP: only then is `wake_at` at least as
     /// new as that sleep. The look must be a read-modify-write, except in

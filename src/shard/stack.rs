@@ -24,18 +24,6 @@ pub(crate) const WAKE_DEPTH: usize = if cfg!(loom) {
     8_192
 };
 
-/// At this depth, and at each multiple of it, the pushing thread checks whether the worker gets to
-/// run. A running worker takes this many entries in less time than producers need to push them.
-pub(crate) const LOOK_DEPTH: usize = if cfg!(loom) {
-    2
-} else if cfg!(miri) {
-    4
-} else {
-    1_024
-};
-
-const _: () = assert!(LOOK_DEPTH <= WAKE_DEPTH, "a push tests for WAKE_DEPTH only from LOOK_DEPTH on");
-
 pub(crate) fn depth_of(head: Link) -> usize {
     head.addr() >> ADDRESS_BITS
 }

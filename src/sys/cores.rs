@@ -1,10 +1,6 @@
 //! The cores that this process may use, and the cores that its workers are pinned to.
 
 use std::io;
-// Not through `sync`: the pinned core goes to statistics and to system calls, which models can't
-// express.
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use core_affinity::CoreId;
 
@@ -45,71 +41,24 @@ pub(crate) fn spawn_ordinary<T: Send + 'static>(
     })
 }
 
-/// The core that a worker is pinned to, plus one, or 0 if it is not pinned. Any thread may read it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct PinnedTo(Arc<AtomicUsize>);
-
-impl PinnedTo {
-    pub(crate) fn get(&self) -> Option<usize> {
-        // SeqCst: pairs with the swap in `take`. `UnpinnedWorker::drop` says why.
-        self.0.load(Ordering::SeqCst).checked_sub(1)
-    }
-
-    fn set(&self, core: usize) {
-        self.0.store(core + 1, Ordering::SeqCst);
-    }
-
-    /// Marks the worker as no longer pinned. Returns the core that it was pinned to.
-    pub(crate) fn take(&self) -> Option<usize> {
-        self.0.swap(0, Ordering::SeqCst).checked_sub(1)
-    }
-}
-
 /// Pins the calling thread, which is a worker. Returns `false` if the system refused; the thread
 /// then runs where it may.
-pub(crate) fn pin_current_thread(core: usize, pinned_to: &PinnedTo) -> bool {
+pub(crate) fn pin_current_thread(core: usize) -> bool {
     let pinned = core_affinity::set_for_current(CoreId { id: core });
+    #[cfg(all(target_os = "linux", not(miri)))]
     if pinned {
-        pinned_to.set(core);
-        #[cfg(all(target_os = "linux", not(miri)))]
-        linux::remember_pinned(pinned_to);
+        linux::remember_pinned();
     }
     pinned
 }
 
-/// Returns whether the calling thread is still pinned to this core. Returns `true` on systems that
-/// can't say.
-pub(crate) fn is_pinned_here(core: usize) -> bool {
-    #[cfg(all(target_os = "linux", not(miri)))]
-    return linux::is_pinned(0, core);
-    #[cfg(not(all(target_os = "linux", not(miri))))]
-    {
-        let _ = core;
-        true
-    }
-}
-
-/// Lets a worker of this process run on all cores of the process. `worker` is the thread's number
-/// in the system. Returns `false` if the worker is not pinned to this core.
-pub(crate) fn unpin(worker: i32, core: usize) -> bool {
-    #[cfg(all(target_os = "linux", not(miri)))]
-    return linux::unpin(worker, core);
-    #[cfg(not(all(target_os = "linux", not(miri))))]
-    {
-        let _ = (worker, core);
-        false
-    }
-}
-
 #[cfg(all(target_os = "linux", not(miri)))]
 mod linux {
-    use std::cell::{Cell, OnceCell};
+    use std::cell::Cell;
     #[cfg(not(loom))]
     use std::sync::OnceLock;
 
-    use libc::{CPU_CLR, CPU_ISSET, CPU_SET, CPU_SETSIZE, cpu_set_t};
-
-    use super::PinnedTo;
+    use libc::{CPU_ISSET, CPU_SET, CPU_SETSIZE, cpu_set_t};
 
     /// The set of cores that the process had when it was loaded.
     #[cfg(not(loom))]
@@ -154,7 +103,7 @@ mod linux {
     pub(super) fn process_set() -> Option<cpu_set_t> {
         let mut set = main_thread_set()?;
         if let Some(at_load) = set_at_load() {
-            cores_in(at_load).into_iter().for_each(|core| change(&mut set, core, true));
+            cores_in(at_load).into_iter().for_each(|core| add(&mut set, core));
         }
         Some(set)
     }
@@ -187,11 +136,11 @@ mod linux {
         }
     }
 
-    /// Puts a core into a set, or takes it out.
-    fn change(set: &mut cpu_set_t, core: usize, is_in: bool) {
+    /// Puts a core into a set.
+    fn add(set: &mut cpu_set_t, core: usize) {
         assert!(core < 8 * size_of::<cpu_set_t>(), "core {core} is beyond a set");
         // SAFETY: the core is below the length of a set.
-        unsafe { if is_in { CPU_SET(core, set) } else { CPU_CLR(core, set) } }
+        unsafe { CPU_SET(core, set) }
     }
 
     pub(super) fn cores_in(set: &cpu_set_t) -> Vec<usize> {
@@ -201,21 +150,15 @@ mod linux {
     }
 
     thread_local! {
-        /// Where this thread, a worker, was pinned.
-        static PINNED: OnceCell<PinnedTo> = const { OnceCell::new() };
+        /// Whether this thread is a worker that was pinned.
+        static PINNED: Cell<bool> = const { Cell::new(false) };
         /// The set that this thread, one of the engine's, gave itself.
         static OWN: Cell<Option<cpu_set_t>> = const { Cell::new(None) };
     }
 
-    pub(super) fn remember_pinned(to: &PinnedTo) {
-        PINNED.with(|pinned| _ = pinned.set(to.clone()));
+    pub(super) fn remember_pinned() {
+        PINNED.set(true);
         OWN.set(set_of(0));
-    }
-
-    /// Returns whether the calling thread is a worker that is still pinned.
-    fn is_pinned_worker() -> bool {
-        // A thread in teardown, which has destroyed `PINNED`, no longer turns a shard.
-        PINNED.try_with(|pinned| pinned.get().is_some_and(|to| to.get().is_some())).unwrap_or(false)
     }
 
     /// Moves the calling thread to `set`. Each of the engine's threads calls this as its first
@@ -229,43 +172,21 @@ mod linux {
     /// While this value lives, the calling thread, a pinned worker, may also run on other cores.
     pub(super) struct UnpinnedWorker {
         pinned: cpu_set_t,
-        unpinned: cpu_set_t,
     }
 
     impl UnpinnedWorker {
         /// Returns `None` if the calling thread is not a pinned worker, or if the system can't say.
         pub(super) fn for_now(unpinned: &cpu_set_t) -> Option<Self> {
-            let pinned = set_of(0).filter(|_| is_pinned_worker())?;
+            let pinned = set_of(0).filter(|_| PINNED.get())?;
             set_affinity(0, unpinned);
-            Some(Self { pinned, unpinned: *unpinned })
+            Some(Self { pinned })
         }
     }
 
     impl Drop for UnpinnedWorker {
         fn drop(&mut self) {
             set_affinity(0, &self.pinned);
-            // Another thread may be giving the pin up at the same time. It first clears `PinnedTo`,
-            // and then unpins this worker. If its unpin comes after the `set_affinity` above, the
-            // worker ends up unpinned. If its unpin came before, then so did the clear, because the
-            // kernel changes a thread's set under a lock. The check below sees that.
-            if !is_pinned_worker() {
-                set_affinity(0, &self.unpinned);
-            }
         }
-    }
-
-    pub(super) fn is_pinned(thread: libc::pid_t, core: usize) -> bool {
-        set_of(thread).is_some_and(|set| cores_in(&set) == [core])
-    }
-
-    pub(super) fn unpin(thread: libc::pid_t, core: usize) -> bool {
-        let Some(all) = process_set().filter(|_| is_pinned(thread, core)) else { return false };
-        let mut others = all;
-        change(&mut others, core, false);
-        // First move the thread away from this core: a thread that waits for a core keeps waiting
-        // for it while its set includes that core.
-        set_affinity(thread, &others);
-        set_affinity(thread, &all)
     }
 
     /// Sets where a thread may run; 0 is the calling thread. If the system refuses, the thread's

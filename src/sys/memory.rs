@@ -121,15 +121,14 @@ impl<T> Zeroed<T> {
     /// if the system keeps the memory where it is.
     ///
     /// # Safety
-    /// The places belong to this array. During the call no other thread writes to them, and one
-    /// that reads an atomic in them takes zeros for what was there.
+    /// The places belong to this array, and no other thread uses them during the call.
     pub(crate) unsafe fn discard(&self, from: usize, len: usize) -> bool {
         #[cfg(all(target_os = "linux", not(miri), not(loom)))]
         {
             let (first, bytes) = (self.get(from), len * size_of::<T>());
             debug_assert!(first.addr().get().is_multiple_of(page_size()) && bytes.is_multiple_of(page_size()));
             // SAFETY: the caller guarantees that the places belong to this array, so these are
-            // whole pages of its memory, and that nobody else relies on what is in them.
+            // whole pages of its memory, and that nobody else uses them.
             let failed = unsafe { libc::madvise(first.as_ptr().cast(), bytes, libc::MADV_DONTNEED) };
             failed == 0
         }

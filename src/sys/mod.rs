@@ -6,9 +6,7 @@
 //! is an exception: reading it is an instruction and not a call, so it is in `time/counter.rs`,
 //! with the clock that uses it.
 
-pub(crate) mod boot_time;
 pub(crate) mod cores;
 pub(crate) mod fork;
 pub(crate) mod memory;
 pub(crate) mod sched_hints;
-pub(crate) mod schedstat;

@@ -10,7 +10,7 @@
 //! next looks at the inbox.
 //!
 //! To its authors' knowledge, none of the timers that this one has learned from does that. The
-//! proof is in `shard/README.md`, section 10.
+//! proof is in `shard/README.md`, section 8.
 
 use std::cell::Cell;
 use std::fmt;

@@ -5,11 +5,10 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use std::fmt;
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::clock::Clock;
-use super::listeners::Listeners;
+use super::clock::{Clock, ClockListener, Follower, Listeners};
 
 /// A clock for tests and simulations. It stands still until [`advance`](Self::advance) moves it.
 /// Clones share one time.
@@ -48,7 +47,8 @@ struct Inner {
     start: Instant,
     advanced_ns: AtomicU64,
     /// The engines with workers.
-    listeners: Listeners,
+    followers: Listeners<dyn Follower>,
+    listeners: Listeners<dyn ClockListener>,
     /// Held by the thread that looks for the next deadline and moves the clock there. If two
     /// threads did that at once, the second would move the clock too far.
     stepping: Mutex<()>,
@@ -66,7 +66,8 @@ impl ManualClock {
             inner: Arc::new(Inner {
                 start: Instant::now(),
                 advanced_ns: AtomicU64::new(0),
-                listeners: Listeners::default(),
+                followers: Listeners::none(),
+                listeners: Listeners::none(),
                 stepping: Mutex::new(()),
             }),
         }
@@ -112,19 +113,61 @@ impl ManualClock {
         // AcqRel: pairs with the Acquire in `now`. The update never fails, because `moved` never
         // returns `None`.
         let _ = self.inner.advanced_ns.fetch_update(Ordering::AcqRel, Ordering::Acquire, moved);
-        let mut listeners = self.listeners().all();
+        self.inner.listeners.all().iter().for_each(|listener| listener.stepped());
+        let mut followers = self.inner.followers.all();
         // First ring all of them: a task of one engine may wait for a task of another.
-        listeners.iter().for_each(|listener| listener.ring());
+        followers.iter().for_each(|follower| follower.stepped());
         // Repeat until a whole round has done nothing: a task of one engine may have scheduled on
         // another, or on its own.
         loop {
-            let progress = || listeners.iter().fold(0_u64, |sum, listener| sum.wrapping_add(listener.progress()));
+            let progress = || followers.iter().fold(0_u64, |sum, follower| sum.wrapping_add(follower.progress()));
             let before = progress();
-            if !listeners.iter().all(|listener| listener.catch_up()) || progress() == before {
+            if !followers.iter().all(|follower| follower.catch_up()) || progress() == before {
                 return;
             }
-            listeners = self.listeners().all();
+            followers = self.inner.followers.all();
         }
+    }
+
+    /// Moves the clock forward by `by`, from deadline to deadline, and waits at each until what is
+    /// due there has run.
+    ///
+    /// So a task finds the clock at its own deadline, and a periodic timeout runs as often as it
+    /// would: with [`advance`](Self::advance) it has missed all its runs but one. The deadlines are
+    /// those of all engines with workers on this clock. A driven engine is turned by its owner, who
+    /// goes from one [`advance_to_next`](Self::advance_to_next) to the next.
+    ///
+    /// Called from a task, it is [`advance`](Self::advance).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU32, Ordering};
+    /// use std::time::Duration;
+    /// use tourbillon::{ManualClock, Timer};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let clock = ManualClock::new();
+    /// let timer = Timer::builder().clock(clock.clone()).build()?;
+    /// let (runs, second) = (Arc::new(AtomicU32::new(0)), Duration::from_secs(1));
+    /// let count = Arc::clone(&runs);
+    /// let task = move || _ = count.fetch_add(1, Ordering::Relaxed);
+    /// let beat = timer.schedule_at_fixed_rate(second, second, task)?;
+    /// clock.advance_through(60 * second);
+    /// assert_eq!(runs.load(Ordering::Relaxed), 60);
+    /// # assert!(beat.cancel());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn advance_through(&self, by: Duration) {
+        let next = || self.inner.followers.all().iter().filter_map(|follower| follower.until_next()).min();
+        // For a task nothing is next, so it does not wait for a step that waits for tasks.
+        let _step = next().map(|_| self.step());
+        let end = self.now().checked_add(by);
+        let left = || end.map_or(Duration::MAX, |end| end.saturating_duration_since(self.now()));
+        while let Some(until) = next().filter(|&until| until <= left() && self.reaches(until)) {
+            self.advance(until);
+        }
+        self.advance(left());
     }
 
     /// Returns whether the clock can still be moved by this much.
@@ -143,14 +186,19 @@ impl ManualClock {
         self.inner.stepping.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn listeners(&self) -> &Listeners {
-        &self.inner.listeners
+    /// Has `advance` wait for an engine.
+    pub(crate) fn follow(&self, follower: Weak<dyn Follower>) {
+        self.inner.followers.add(follower);
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Instant {
         ManualClock::now(self)
+    }
+
+    fn subscribe(&self, listener: Weak<dyn ClockListener>) {
+        self.inner.listeners.add(listener);
     }
 }
 

@@ -9,10 +9,9 @@ use std::time::{Duration, Instant};
 pub(crate) struct Subtick(u64);
 
 impl Subtick {
-    /// A deadline that never comes. Subticks are 53 bits wide, because the state word needs 11 bits
-    /// for itself. A subtick is at least [`FINEST_NS`] long, so that is 199 years or more. With the
-    /// default tick it is 278 years.
-    pub(crate) const NEVER: Subtick = Subtick(u64::MAX >> 11);
+    /// A deadline that never comes. Subticks are 54 bits wide, because the state word needs 10 bits
+    /// for itself. A subtick is at least [`FINEST_NS`] long, so that is 398 years or more.
+    pub(crate) const NEVER: Subtick = Subtick(u64::MAX >> 10);
     pub(crate) const ZERO: Subtick = Subtick(0);
 
     /// Returns the subtick with this number, or [`NEVER`](Self::NEVER) if the number is too large.
@@ -78,7 +77,7 @@ impl Division {
     /// Returns the tick that a subtick is a part of: the first one that does not come before it.
     #[inline]
     pub(crate) fn tick_of(self, subtick: Subtick) -> u64 {
-        // No overflow: a subtick has 53 bits.
+        // No overflow: a subtick has 54 bits.
         (subtick.0 + ((1 << self.bits) - 1)) >> self.bits
     }
 
@@ -371,7 +370,7 @@ mod tests {
         }
 
         #[test]
-        fn a_subtick_lies_in_one_tick_at_one_place(subtick in 0_u64..1 << 53, bits in 0_u32..=10) {
+        fn a_subtick_lies_in_one_tick_at_one_place(subtick in 0_u64..1 << 54, bits in 0_u32..=10) {
             let (subtick, division) = (Subtick::new(subtick), Division::new(bits));
             let tick = division.tick_of(subtick);
             prop_assert!(division.begin(tick) <= subtick && subtick <= division.end(tick));

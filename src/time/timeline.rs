@@ -1,14 +1,13 @@
-//! An engine's time: a clock, a scale, and the pauses.
+//! An engine's time: a clock and a scale.
 
 use std::any::Any;
 use std::fmt;
+use std::sync::Weak;
 use std::time::{Duration, Instant};
 
-use super::boot::BootClock;
-use super::clock::Clock;
-use super::listeners::Listeners;
+use super::clock::{Clock, Follower};
 use super::manual::ManualClock;
-use super::pause::Pauses;
+use super::pausable::PausableClock;
 use super::tick::{Moment, Scale, Subtick, saturating_ns};
 use super::upper_bound_clock::{self, UpperBound};
 use crate::panics::{self, CatchUnwind};
@@ -16,44 +15,43 @@ use crate::panics::{self, CatchUnwind};
 /// The source of the engine's time: the system's monotonic clock, unless the user gave another.
 pub(crate) enum Source {
     Monotonic,
-    /// Stands still until somebody moves it.
-    Manual(ManualClock),
-    /// Steps at the end of a suspend.
-    Boot(BootClock),
+    Custom(Custom),
+}
+
+/// A clock that the user gave.
+pub(crate) struct Custom {
     /// In a `CatchUnwind`: the thread that drops the engine's memory last may be doing something
     /// else, which a panic of the clock's destructor must not interrupt.
-    Custom(CatchUnwind<Box<dyn Clock>>),
+    clock: CatchUnwind<Box<dyn Clock>>,
+    /// The same, if somebody moves it by hand, also below a clock that can be stopped.
+    manual: Option<ManualClock>,
+    /// The same, if it can be stopped.
+    pausable: Option<PausableClock>,
 }
 
 impl Source {
     pub(crate) fn custom(clock: impl Clock) -> Self {
         let any: &dyn Any = &clock;
-        if let Some(manual) = any.downcast_ref::<ManualClock>() {
-            return Source::Manual(manual.clone());
-        }
-        match any.downcast_ref::<BootClock>() {
-            Some(boot) => Source::Boot(boot.clone()),
-            None => Source::Custom(CatchUnwind::new(Box::new(clock))),
-        }
+        let pausable = any.downcast_ref::<PausableClock>().cloned();
+        let below = pausable.as_ref().and_then(PausableClock::manual);
+        let manual = any.downcast_ref::<ManualClock>().or(below).cloned();
+        Self::Custom(Custom { clock: CatchUnwind::new(Box::new(clock)), manual, pausable })
     }
 
     fn now(&self) -> Instant {
         match self {
-            Source::Monotonic => Instant::now(),
-            Source::Manual(clock) => clock.now(),
-            Source::Boot(clock) => clock.now(),
-            Source::Custom(clock) => clock.now(),
+            Self::Monotonic => Instant::now(),
+            Self::Custom(Custom { clock, .. }) => clock.now(),
         }
     }
 }
 
-/// An engine's time: its scale, the clock that it is read from, and its pauses.
+/// An engine's time: its scale, and the clock that it is read from.
 #[derive(Debug)]
 pub(crate) struct Timeline {
     scale: Scale,
     source: Source,
     base: upper_bound_clock::Base,
-    pauses: Pauses,
 }
 
 impl Timeline {
@@ -63,12 +61,7 @@ impl Timeline {
         // process's base.
         upper_bound_clock::begin();
         let start = source.now();
-        Self {
-            scale: Scale::new(start, tick),
-            source,
-            base: upper_bound_clock::Base::at(start),
-            pauses: Pauses::none_yet(),
-        }
+        Self { scale: Scale::new(start, tick), source, base: upper_bound_clock::Base::at(start) }
     }
 
     #[inline]
@@ -78,16 +71,18 @@ impl Timeline {
 
     /// Returns the clock if it is a manual one.
     pub(crate) fn as_manual(&self) -> Option<&ManualClock> {
-        if let Source::Manual(clock) = &self.source { Some(clock) } else { None }
+        if let Source::Custom(Custom { manual, .. }) = &self.source { manual.as_ref() } else { None }
     }
 
-    /// Returns the list of engines that the clock tells when it has moved otherwise than the real
-    /// one. Returns `None` if it tells nobody.
-    pub(crate) fn listeners(&self) -> Option<&Listeners> {
-        match &self.source {
-            Source::Manual(clock) => Some(clock.listeners()),
-            Source::Boot(clock) => Some(clock.listeners()),
-            Source::Monotonic | Source::Custom(_) => None,
+    /// Has the clock tell an engine when it has moved otherwise than the real one. A manual clock
+    /// does not tell a driven engine: the caller that moves the clock turns the driver, too.
+    pub(crate) fn tell<E: Follower + 'static>(&self, engine: Weak<E>, is_driven: bool) {
+        let Source::Custom(Custom { clock, manual, pausable }) = &self.source else { return };
+        if let Some(manual) = manual.as_ref().filter(|_| !is_driven) {
+            manual.follow(Weak::<E>::clone(&engine));
+        }
+        if manual.is_none() || pausable.is_some() {
+            clock.subscribe(engine);
         }
     }
 
@@ -96,20 +91,14 @@ impl Timeline {
         matches!(self.source, Source::Monotonic)
     }
 
-    /// Returns the clock's time, also in a pause.
+    /// Returns the clock's time.
     pub(crate) fn now(&self) -> Instant {
         self.source.now()
     }
 
-    /// Returns the clock's time in nanoseconds since the start.
-    fn clock_ns(&self) -> u64 {
-        self.scale.ns_at(self.now())
-    }
-
-    /// Returns the exact engine time in nanoseconds since the start, without pauses. Used to decide
-    /// what is due.
+    /// Returns the exact time in nanoseconds since the start. Used to decide what is due.
     pub(crate) fn now_ns(&self) -> u64 {
-        self.pauses.engine_ns(|| self.clock_ns())
+        self.scale.ns_at(self.now())
     }
 
     /// Like [`now_ns`](Self::now_ns), but returns `None` if a user's clock panics. For threads that
@@ -122,10 +111,10 @@ impl Timeline {
     /// deadlines: it is cheaper than the exact time, and never behind it.
     #[inline]
     fn upper_bound_ns(&self) -> u64 {
-        self.pauses.engine_upper_bound_ns(|| match &self.source {
+        match &self.source {
             Source::Monotonic => UpperBound::look().ns_since(self.base),
-            Source::Manual(_) | Source::Boot(_) | Source::Custom(_) => self.clock_ns(),
-        })
+            Source::Custom(_) => self.now_ns(),
+        }
     }
 
     /// Returns what has come by now: the last subtick.
@@ -155,7 +144,7 @@ impl Timeline {
     #[inline(never)]
     pub(crate) fn must_run_before(&self, wake_at: Subtick, deadline: Subtick) -> bool {
         let shares_its_tick = wake_at < Subtick::NEVER && self.scale.division().is_same_tick(deadline, wake_at);
-        !shares_its_tick || !self.is_the_systems() || self.is_paused() || self.has_come(deadline.before())
+        !shares_its_tick || !self.is_the_systems() || self.has_come(deadline.before())
     }
 
     /// Returns the deadline `delay` from now: see [`Scale::deadline_after`].
@@ -166,11 +155,10 @@ impl Timeline {
     }
 
     /// Like [`deadline_after`](Self::deadline_after), with a look at the clock that the caller took
-    /// in the same operation. It does for the system's clock if there never was a pause: of a pause
-    /// that has ended since the look, the time lost would be too much. Otherwise this looks again.
+    /// in the same operation. It does for the system's clock. By another this looks again.
     #[inline]
     pub(crate) fn deadline_after_look(&self, look: UpperBound, delay: Duration) -> Subtick {
-        if self.is_the_systems() && self.pauses.lost_ns_unless_paused() == Some(0) && !delay.is_zero() {
+        if self.is_the_systems() && !delay.is_zero() {
             return self.scale.deadline_after(look.ns_since(self.base), delay);
         }
         self.deadline_after_another_look(delay)
@@ -190,17 +178,10 @@ impl Timeline {
         if delay.is_zero() { self.now_ns() } else { upper_bound_ns }
     }
 
-    /// Returns the deadline `delay` after `now_ns`. In a pause, a delay of zero means the next
-    /// tick: the current one has already come, and nothing that is scheduled in a pause runs in it.
+    /// Returns the deadline `delay` after `now_ns`. A delay of zero means the tick that has come.
     #[inline]
     fn deadline_from(&self, now_ns: u64, delay: Duration) -> Subtick {
-        if delay.is_zero() { self.deadline_at_once(now_ns) } else { self.scale.deadline_after(now_ns, delay) }
-    }
-
-    #[cold]
-    fn deadline_at_once(&self, now_ns: u64) -> Subtick {
-        let come = self.scale.tick_at(now_ns);
-        if self.is_paused() { self.scale.division().next_tick(come) } else { come }
+        if delay.is_zero() { self.scale.tick_at(now_ns) } else { self.scale.deadline_after(now_ns, delay) }
     }
 
     /// Like [`deadline_after`](Self::deadline_after), but also returns the exact time of the
@@ -215,43 +196,20 @@ impl Timeline {
         Moment { ns: self.ns_at(at), deadline: self.deadline_at(at) }
     }
 
-    /// Returns the first and the last tick between two delays from now. `Err` if there is no tick
-    /// between them: the deadline after the first delay.
-    pub(crate) fn ticks_between(&self, earliest: Duration, latest: Duration) -> Result<(u64, u64), Subtick> {
-        // `earliest` counts from a time that is never behind, and `latest` from one that is never
-        // ahead.
-        let first = self.deadline_after(earliest);
-        let last = self.scale.subtick_at(self.now_ns().saturating_add(saturating_ns(latest)));
-        let division = self.scale.division();
-        let (from, to) = (division.tick_of(first), division.last_tick(last));
-        if from <= to && first < Subtick::NEVER { Ok((from, to)) } else { Err(first) }
-    }
-
-    /// Returns the engine's time at an instant, if no pause comes in between.
-    fn ns_at(&self, at: Instant) -> u64 {
-        self.clock_ns_at(at).saturating_sub(self.pauses.lost_ns(|| self.clock_ns()))
-    }
-
-    /// Returns an instant in nanoseconds since the start, by the clock.
+    /// Returns an instant in nanoseconds since the start.
     #[inline]
-    fn clock_ns_at(&self, at: Instant) -> u64 {
+    fn ns_at(&self, at: Instant) -> u64 {
         self.base.ns_to(at).unwrap_or_else(|| self.scale.ns_at(at))
     }
 
-    /// Returns a given time as a deadline, rounded up. Reads a clock of the user's, and the
-    /// system's in a pause only.
+    /// Returns a given time as a deadline, rounded up. Reads a clock of the user's only.
     ///
     /// A time that has passed becomes a deadline that has passed, or one that comes within a
     /// subtick. By a clock that stands still that subtick might never come. So there, a time that
     /// has passed becomes the tick that has already come.
     #[inline]
     pub(crate) fn deadline_at(&self, at: Instant) -> Subtick {
-        if self.is_the_systems()
-            && let Some(lost_ns) = self.pauses.lost_ns_unless_paused()
-        {
-            return self.scale.subtick_not_before(self.clock_ns_at(at).saturating_sub(lost_ns));
-        }
-        self.deadline_by_clock(at)
+        if self.is_the_systems() { self.scale.subtick_not_before(self.ns_at(at)) } else { self.deadline_by_clock(at) }
     }
 
     #[cold]
@@ -261,39 +219,24 @@ impl Timeline {
         self.deadline_from(now_ns, Duration::from_nanos(at_ns.saturating_sub(now_ns)))
     }
 
-    /// Returns how long it is until a deadline, if no pause comes in between.
+    /// Returns how long it is until a deadline.
     pub(crate) fn until(&self, deadline: Subtick) -> Duration {
         Duration::from_nanos(self.scale.ns_of(deadline).saturating_sub(self.now_ns()))
     }
 
-    /// Returns when a deadline comes, if no pause comes in between.
+    /// Returns when a deadline comes. Reads no clock.
     pub(crate) fn instant_of(&self, deadline: Subtick) -> Instant {
         self.instant_at(self.scale.ns_of(deadline))
     }
 
-    /// Like `instant_of`, as if there had been no pause. Reads no clock.
-    pub(crate) fn instant_without_pauses(&self, deadline: Subtick) -> Instant {
-        self.scale.instant_after(self.scale.ns_of(deadline))
-    }
-
-    /// Returns when the engine's time is `ns`, if no pause comes in between.
+    /// Returns when the engine's time is `ns`. Reads no clock.
     pub(crate) fn instant_at(&self, ns: u64) -> Instant {
-        let lost_ns = self.pauses.lost_ns(|| self.clock_ns());
-        self.scale.instant_after(ns.saturating_add(lost_ns))
-    }
-
-    /// Stops the engine's time. Returns `false` if it stands already.
-    pub(crate) fn pause(&self) -> bool {
-        self.pauses.pause(|| self.clock_ns())
-    }
-
-    /// Lets the engine's time go on. Returns `false` if it does not stand.
-    pub(crate) fn resume(&self) -> bool {
-        self.pauses.resume(|| self.clock_ns())
+        self.scale.instant_after(ns)
     }
 
     pub(crate) fn is_paused(&self) -> bool {
-        self.pauses.is_paused()
+        let Source::Custom(Custom { pausable, .. }) = &self.source else { return false };
+        pausable.as_ref().is_some_and(PausableClock::is_paused)
     }
 
     /// Returns whether time does not pass by itself now. Then somebody has to move the clock or end
@@ -307,8 +250,6 @@ impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Source::Monotonic => "Monotonic",
-            Source::Manual(_) => "Manual",
-            Source::Boot(_) => "Boot",
             Source::Custom(_) => "Custom",
         })
     }
@@ -329,20 +270,6 @@ mod tests {
     }
 
     #[test]
-    fn a_look_from_before_a_pause_makes_no_deadline_early() {
-        let timeline = Timeline::new(Source::Monotonic, Duration::from_millis(1));
-        let (delay, look) = (Duration::from_millis(1), UpperBound::look());
-        let first = timeline.deadline_after_look(look, delay);
-        assert!(timeline.scale.ns_of(first) <= timeline.scale.ns_of(timeline.deadline_after(delay)));
-        assert!(timeline.pause());
-        std::thread::sleep(Duration::from_millis(3));
-        assert!(timeline.resume());
-        let now_ns = timeline.now_ns();
-        let deadline = timeline.deadline_after_look(look, delay);
-        assert!(timeline.scale.ns_of(deadline) >= now_ns + saturating_ns(delay));
-    }
-
-    #[test]
     fn has_come_goes_by_the_exact_clock_and_not_by_the_upper_bound() {
         let timeline = Timeline::new(Source::Monotonic, Duration::from_nanos(1));
         for _ in 0..1_000 {
@@ -360,7 +287,6 @@ mod tests {
         assert!(timeline.must_run_before(at(2, 1), at(1, 1_024)), "they are in the next tick");
         assert!(timeline.must_run_before(at(1, 3), at(1, 1)), "a time of now");
         assert!(timeline.must_run_before(Subtick::NEVER, Subtick::NEVER.before()), "a sleep without end");
-        assert!(timeline.pause() && timeline.must_run_before(at(1, 3), at(1, 2)));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Timer;
 use super::builder::Builder;
 use super::driver::{Bell, Driver, RingBell};
-use super::engine::{Engine, EngineClockListener, Runner};
+use super::engine::{Engine, Runner};
 use super::error::{BuildError, check_count, check_duration};
 use crate::arena::Arena;
 #[cfg(not(loom))]
@@ -15,7 +15,7 @@ use crate::arena::LocalArena;
 #[cfg(not(loom))]
 use crate::engine::PanicHook;
 use crate::engine::{Core, SharedPlan, SharedRef};
-use crate::executor::{Dispatch, ThreadPool};
+use crate::executor::{Chosen, Dispatch, ThreadPool};
 use crate::shard::Wake;
 use crate::sync::Mutex;
 use crate::sys::cores::allowed_cores;
@@ -61,18 +61,15 @@ impl Builder {
         let executor = self
             .executor
             .take()
-            .unwrap_or_else(|| Arc::new(ThreadPool::by_cores(&format!("{}-pool", self.thread_name))));
-        let is_inline = self.is_inline;
-        let cores_are_fixed = matches!(self.pinning, Pinning::Cores(_));
-        let plan = WorkerPlan { wait: self.wait, thread_name: self.thread_name.clone(), cores, cores_are_fixed };
+            .unwrap_or_else(|| Chosen::new(ThreadPool::by_cores(&format!("{}-pool", self.thread_name))));
+        let plan = WorkerPlan { wait: self.wait, thread_name: self.thread_name.clone(), cores };
         let hooks = std::mem::take(&mut self.hooks);
-        let sink = || -> Box<dyn Sink> { Box::new(Dispatch::new(Arc::clone(&executor), is_inline, hooks.clone())) };
-        let wheels = made.iter().map(Core::view).collect();
+        let sink = || -> Box<dyn Sink> { Box::new(Dispatch::new(executor.clone(), hooks.clone())) };
         let workers = Workers::new(plan, made, &shared, sink);
         let doorbell: Arc<dyn Wake> = Arc::new(Doorbell(crate::sync::Arc::clone(&workers)));
         shared.set_waker(&doorbell);
-        let engine = Arc::new(Engine::new(shared, Runner::Workers(workers), wheels, self.slots(), self.stuck_after));
-        listen(&engine);
+        let engine = Arc::new(Engine::new(shared, Runner::Workers(workers), self.slots()));
+        engine.shared.timeline().tell(Arc::downgrade(&engine), engine.is_driven());
         Ok(Timer::new_on(engine))
     }
 
@@ -113,12 +110,11 @@ impl Builder {
         let bell = Arc::new(Bell::default());
         let ring: Arc<dyn Wake> = Arc::new(RingBell(Arc::clone(&bell)));
         shared.set_waker(&ring);
-        let wheels = shards.iter().map(Core::view).collect();
         let shards = Arc::new(Mutex::new(shards));
         let on_turn = std::mem::take(&mut self.hooks).on_turn;
         let driver = Driver::new(shared.clone(), Arc::clone(&shards), bell, on_turn, self.limits.expiry);
-        let engine = Arc::new(Engine::new(shared, Runner::Driver(shards), wheels, self.slots(), self.stuck_after));
-        listen(&engine);
+        let engine = Arc::new(Engine::new(shared, Runner::Driver(shards), self.slots()));
+        engine.shared.timeline().tell(Arc::downgrade(&engine), engine.is_driven());
         Ok((Timer::new_on(engine), driver))
     }
 
@@ -177,7 +173,6 @@ impl Builder {
             arena: Arena::new(self.capacity).ok_or(BuildError::Capacity { timeouts: self.capacity })?,
             max_pending: self.max_pending_timeouts,
             max_wait: self.max_wait,
-            strict_order: self.strict_order,
             on_panic: self.on_panic.take(),
         };
         let no_memory = || BuildError::Wheels { shards, levels, ticks_per_wheel: self.slots() };
@@ -222,17 +217,6 @@ impl Builder {
             }
         }
         Ok(self.pinning.plan(shards, &allowed))
-    }
-}
-
-/// Has the engine told when its clock moves otherwise than the real one. A manual clock does not
-/// tell a driven engine: the caller that moves the clock turns the driver, too.
-fn listen(engine: &Arc<Engine>) {
-    let timeline = engine.shared.timeline();
-    if let Some(listeners) = timeline.listeners()
-        && !(engine.is_driven() && timeline.as_manual().is_some())
-    {
-        listeners.add(Arc::new(EngineClockListener(Arc::downgrade(engine))));
     }
 }
 

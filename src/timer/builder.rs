@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::{Limits, PanicHook};
-use crate::executor::{Executor, Inline, WorkerHooks};
+use crate::executor::{Chosen, Executor, WorkerHooks};
 use crate::panics::CatchUnwind;
 use crate::time::{Clock, Source};
 use crate::worker::{Pinning, Turn, WaitStrategy};
@@ -17,7 +17,6 @@ const DEFAULT_LIMIT: usize = 100_000;
 /// In a model no producer waits for the worker to give memory back, because that wait decides
 /// nothing.
 const DEFAULT_MAX_WAIT: Duration = if cfg!(loom) { Duration::ZERO } else { Duration::from_millis(20) };
-const DEFAULT_STUCK_AFTER: Duration = Duration::from_secs(1);
 
 /// Makes a [`Timer`](crate::Timer). The defaults are right for a server that changes nothing.
 ///
@@ -48,7 +47,6 @@ const DEFAULT_STUCK_AFTER: Duration = Duration::from_secs(1);
 /// | [`expiry_limit`](Self::expiry_limit) | timeouts a turn | 100,000 | the same for a burst at one deadline |
 /// | [`max_pending_timeouts`](Self::max_pending_timeouts) | timeouts | no bound | a bound costs a shared counter |
 /// | [`max_wait`](Self::max_wait) | time | 20 ms | bounds the memory of cancelled timeouts when a worker falls behind |
-/// | [`strict_order`](Self::strict_order) | yes or no | no | a timeout that takes over a cancelled one's memory costs its caller less |
 /// | [`capacity`](Self::capacity) | timeouts of 64 bytes | 0 | memory is taken when it is needed |
 /// | [`pinning`](Self::pinning) | [`Pinning`] | [`Auto`](Pinning::Auto) | a core of its own for each worker, if there are more cores than workers |
 /// | [`wait`](Self::wait) | [`WaitStrategy`] | [`Park`](WaitStrategy::Park) | an idle worker takes no CPU; the others trade CPU for lateness |
@@ -58,7 +56,6 @@ const DEFAULT_STUCK_AFTER: Duration = Duration::from_secs(1);
 /// | [`on_panic`](Self::on_panic) | hook | none | the engine counts the panics of tasks |
 /// | [`on_turn`](Self::on_turn) | hook | none | a hook costs a look at the clock for each turn that it is called for |
 /// | [`on_worker_start`](Self::on_worker_start) | hook | none | |
-/// | [`stuck_after`](Self::stuck_after) | time | 1 s | |
 #[must_use = "a Builder does nothing until `build` is called"]
 pub struct Builder {
     pub(super) shards: Option<usize>,
@@ -68,18 +65,14 @@ pub struct Builder {
     pub(super) limits: Limits,
     pub(super) max_pending_timeouts: Option<usize>,
     pub(super) max_wait: Duration,
-    pub(super) strict_order: bool,
     pub(super) capacity: usize,
     pub(super) pinning: Pinning,
     pub(super) wait: WaitStrategy,
-    pub(super) executor: Option<Arc<dyn Executor>>,
-    /// Whether the executor is [`Inline`](crate::Inline).
-    pub(super) is_inline: bool,
+    pub(super) executor: Option<Chosen>,
     pub(super) source: Source,
     pub(super) thread_name: String,
     pub(super) on_panic: Option<PanicHook>,
     pub(super) hooks: WorkerHooks,
-    pub(super) stuck_after: Duration,
 }
 
 impl Builder {
@@ -92,17 +85,14 @@ impl Builder {
             limits: Limits { transfer: DEFAULT_LIMIT, expiry: DEFAULT_LIMIT },
             max_pending_timeouts: None,
             max_wait: DEFAULT_MAX_WAIT,
-            strict_order: false,
             capacity: 0,
             pinning: Pinning::default(),
             wait: WaitStrategy::default(),
             executor: None,
-            is_inline: false,
             source: Source::Monotonic,
             thread_name: "tourbillon".to_owned(),
             on_panic: None,
             hooks: WorkerHooks::default(),
-            stuck_after: DEFAULT_STUCK_AFTER,
         }
     }
 
@@ -215,55 +205,6 @@ impl Builder {
         Self { max_wait: most, ..self }
     }
 
-    /// Whether all timeouts of one tick run in the order in which their thread scheduled them.
-    ///
-    /// Timeouts that run once, that one thread has scheduled on one shard, and that run together
-    /// because they are due in one tick, run in that order with [`Inline`](crate::Inline) and in a
-    /// driven engine. A pool's
-    /// threads take them in that order, and run them side by side. There are two exceptions. A
-    /// timeout that was reset runs anywhere among the others of its tick. And a timeout may take
-    /// over the place of one that the same thread has cancelled just before, whose handle is gone,
-    /// and which the worker has not seen yet. Then it runs in that place.
-    ///
-    /// What is due already when the worker takes it in does not wait for others of its tick. By a
-    /// [`ManualClock`](crate::ManualClock) each timeout runs at its own deadline.
-    ///
-    /// Rare cases come on top, all with more timeouts in the wheel than
-    /// [`expiry_limit`](Self::expiry_limit): if a part of a tick's timeouts is due, after a jump of
-    /// the clock beyond the last level, and if there is only one level. Then timeouts that are
-    /// scheduled while the worker goes through the wheel, over several turns, may run before older
-    /// ones of their tick.
-    ///
-    /// With `true` no timeout takes over such a place. That costs a thread that schedules and
-    /// cancels in turn.
-    ///
-    /// ```
-    /// use std::sync::mpsc;
-    /// use std::time::Duration;
-    /// use tourbillon::{Inline, Timer};
-    ///
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let timer = Timer::builder().executor(Inline).strict_order(true).build()?;
-    /// let (send, ran) = mpsc::channel();
-    /// let deadline = timer.now() + Duration::from_millis(5);
-    /// for n in 0..9 {
-    ///     let send = send.clone();
-    ///     let timeout = timer.schedule_at(deadline, move || _ = send.send(n))?;
-    ///     if n % 3 == 0 {
-    ///         timeout.cancel();
-    ///     }
-    /// }
-    /// drop(send);
-    /// assert_eq!(ran.iter().collect::<Vec<_>>(), [1, 2, 4, 5, 7, 8]);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// Default: `false`.
-    pub fn strict_order(self, strict: bool) -> Self {
-        Self { strict_order: strict, ..self }
-    }
-
     /// For how many timeouts `build` reserves and touches memory, at 64 bytes each.
     ///
     /// The engine allocates more when it needs more, and gives that back only by
@@ -305,14 +246,13 @@ impl Builder {
     /// Default: a [`ThreadPool`](crate::ThreadPool) with as many threads as there are cores, at
     /// least two.
     pub fn executor(mut self, executor: impl Executor) -> Self {
-        self.is_inline = (&executor as &dyn Any).is::<Inline>();
-        self.executor = Some(Arc::new(executor));
+        self.executor = Some(Chosen::new(executor));
         self
     }
 
     /// Where the engine reads the time. Default: the system's monotonic clock,
     /// [`std::time::Instant::now`]. On Linux that clock stands still while the machine is
-    /// suspended; a [`BootClock`](crate::BootClock) goes on.
+    /// suspended.
     pub fn clock(self, clock: impl Clock) -> Self {
         Self { source: Source::custom(clock), ..self }
     }
@@ -346,13 +286,6 @@ impl Builder {
         self
     }
 
-    /// The old name of [`on_turn`](Self::on_turn).
-    #[doc(hidden)]
-    #[deprecated(note = "it is called for each turn, not for each tick: `Builder::on_turn`")]
-    pub fn on_tick(self, hook: impl Fn(&Turn) + Send + Sync + 'static) -> Self {
-        self.on_turn(hook)
-    }
-
     /// A hook that each worker calls once, on its own thread, before its first turn, with the
     /// number of its shard. The thread has its name by then, and is pinned.
     ///
@@ -375,14 +308,6 @@ impl Builder {
         self.hooks.on_start = CatchUnwind::new(Some(Arc::new(hook)));
         self
     }
-
-    /// How long a task may keep a thread, or a worker be late for a turn, before
-    /// [`Timer::health`](crate::Timer::health) calls it unhealthy.
-    ///
-    /// Default: 1 s.
-    pub fn stuck_after(self, bound: Duration) -> Self {
-        Self { stuck_after: bound, ..self }
-    }
 }
 
 impl fmt::Debug for Builder {
@@ -395,13 +320,11 @@ impl fmt::Debug for Builder {
             .field("limits", &self.limits)
             .field("max_pending_timeouts", &self.max_pending_timeouts)
             .field("max_wait", &self.max_wait)
-            .field("strict_order", &self.strict_order)
             .field("capacity", &self.capacity)
             .field("pinning", &self.pinning)
             .field("wait", &self.wait)
             .field("source", &self.source)
             .field("thread_name", &self.thread_name)
-            .field("stuck_after", &self.stuck_after)
             .finish_non_exhaustive()
     }
 }

@@ -56,7 +56,7 @@ const AHEAD: usize = 8;
 fn reset_many<'a>(shared: &Shared, timeouts: impl IntoIterator<Item = &'a Timeout>, delay: Duration) -> usize {
     if shared.is_forked() || delay.is_zero() {
         // In a forked child none of this engine's is. Others may be of an engine that this process
-        // has made. And no delay means the time of each reset: a pause may begin in between.
+        // has made. And no delay means the time of each reset.
         return timeouts.into_iter().filter(|timeout| timeout.reset(delay)).count();
     }
     let mut resets = Resets {

@@ -64,7 +64,8 @@ type Callback = CatchUnwind<Box<dyn Fn() + Send + Sync>>;
 /// let (requests, mut driver) = Timer::builder().clock(clock.clone()).build_driven()?;
 /// let (housekeeping, mut deferrable) = Timer::builder().clock(clock.clone()).build_driven()?;
 /// let minute = Duration::from_secs(60);
-/// let _sweeps = housekeeping.schedule_every(minute, |_| println!("sweeps the cache"))?;
+/// let sweep = || println!("sweeps the cache");
+/// let _sweeps = housekeeping.schedule_at_fixed_rate(minute, minute, sweep)?;
 /// let request = requests.schedule(5 * minute, || println!("too late"))?;
 /// while let Some(at) = driver.next_wakeup() {
 ///     clock.advance(at - clock.now()); // a real loop waits for its sockets here
@@ -204,9 +205,10 @@ impl Driver {
     /// Returns `None` if nothing is pending, or only timeouts that never fire. The time is in the
     /// past if there is something to do at once. It may be earlier than the earliest deadline, if
     /// the wheel has to be prepared for that deadline. It is later by less than a tick if other
-    /// timeouts of the same tick are due later: they run together. In a
-    /// [pause](crate::Timer::pause) the call returns `None`, unless something was due before. The
-    /// end of the pause calls [`on_earlier`](Self::on_earlier). In a test,
+    /// timeouts of the same tick are due later: they run together. While a
+    /// [`PausableClock`](crate::PausableClock) stands still the call returns `None`, unless
+    /// something was due before. The end of the pause calls [`on_earlier`](Self::on_earlier). In a
+    /// test,
     /// [`ManualClock::advance_to_next`](crate::ManualClock::advance_to_next) goes to the exact
     /// deadline.
     ///
@@ -236,8 +238,8 @@ impl Driver {
     ///
     /// The producer that schedules or resets such a timeout calls it, on its own thread. It is also
     /// called when 8,192 timeouts wait to be taken in, to be moved to an earlier deadline or to be
-    /// collected, and when a pause ends. On a [`BootClock`](crate::BootClock) it is called when a
-    /// suspend has ended. It may be called without need.
+    /// collected, and when the engine's clock says that it has stepped. It may be called without
+    /// need.
     ///
     /// The callback should wake the loop that turns this driver, with an eventfd or mio's `Waker`.
     /// It must not block, and must not use the timer. A panic in it is treated as a task's.

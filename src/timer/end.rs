@@ -36,8 +36,7 @@ impl Timer {
     /// timeouts off, it is dropped.
     ///
     /// Futures that sleep are not in the returned vector. They are ready now, and say so
-    /// ([`Sleep::ended_by_shutdown`](crate::Sleep::ended_by_shutdown)). A shutdown ends a
-    /// [`pause`](Self::pause), so that futures that are made later do not wait for its end.
+    /// ([`Sleep::ended_by_shutdown`](crate::Sleep::ended_by_shutdown)).
     ///
     /// ```
     /// use std::time::Duration;

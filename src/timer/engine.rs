@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::ShutdownError;
@@ -10,11 +10,9 @@ use super::instances::Instance;
 use super::shutdown::{Shutdown, Unfired};
 use crate::engine::{Core, SharedRef, UnfiredList};
 use crate::executor::{is_running_a_task, is_running_a_task_of, run_here};
-use crate::panics;
 use crate::shard::{Command, Remote};
 use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering, fence, lock};
-use crate::time::{ClockListener, Subtick};
-use crate::wheel::LevelView;
+use crate::time::{ClockListener, Follower, Subtick};
 use crate::worker::{End, Workers};
 
 /// Shards that a [`Driver`](super::Driver) turns. Empty once the engine has ended.
@@ -33,9 +31,6 @@ pub(super) struct Engine {
     pub(super) shared: SharedRef,
     pub(super) runner: Runner,
     pub(super) ticks_per_wheel: usize,
-    pub(super) stuck_after: Duration,
-    /// The levels of each shard's wheel.
-    pub(super) wheels: Vec<Vec<LevelView>>,
     state: AtomicU8,
     /// The timeouts that a shutdown could not hand back because there was no memory for the answer.
     unfired: Mutex<UnfiredList>,
@@ -43,19 +38,11 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(
-        shared: SharedRef,
-        runner: Runner,
-        wheels: Vec<Vec<LevelView>>,
-        ticks_per_wheel: usize,
-        stuck_after: Duration,
-    ) -> Self {
+    pub(super) fn new(shared: SharedRef, runner: Runner, ticks_per_wheel: usize) -> Self {
         Self {
             shared,
             runner,
             ticks_per_wheel,
-            stuck_after,
-            wheels,
             state: AtomicU8::new(RUNNING),
             unfired: Mutex::new(UnfiredList::new()),
             _instance: Instance::begin(),
@@ -91,8 +78,6 @@ impl Engine {
             Shutdown::Cancel => End::Return,
             Shutdown::FireNow => End::Fire,
             Shutdown::Drain(most) => {
-                // A timeout that waits for time to pass must not wait for a pause to end.
-                self.resume();
                 // To the end of a tick: what is due in it runs together.
                 let timeline = self.shared.timeline();
                 End::Drain(timeline.scale().division().end_of_tick(timeline.deadline_after(most)))
@@ -102,8 +87,6 @@ impl Engine {
             return Err(ShutdownError::AlreadyShutdown);
         }
         if let End::Drain(_) = how {
-            // Resume once more: until `begin_to_end` another thread could pause the engine.
-            self.resume();
             // Start these workers now. Otherwise a drain would hand back an accepted timeout only
             // because its worker is still being started.
             self.started().for_each(|_| ());
@@ -121,9 +104,6 @@ impl Engine {
         }
         // No lock is held here: the list may hold the last reference to the owner of the lock.
         left.append(UnfiredList::take_outside(&self.shared));
-        // Futures that are made from here on go by the engine's time: it must not stand still. The
-        // engine has ended, so a user clock that panics must not get in the way.
-        panics::catch(|| self.shared.timeline().resume());
         self.hand_back(left)
     }
 
@@ -140,32 +120,9 @@ impl Engine {
             return Err(ShutdownError::OutOfMemory);
         }
         let timeline = self.shared.timeline();
-        let instant_of = |deadline| {
-            panics::catch(|| timeline.instant_of(deadline)).unwrap_or_else(|| timeline.instant_without_pauses(deadline))
-        };
-        let next = || left.pop().map(|(deadline, task)| Unfired::new(instant_of(deadline), task));
+        let next = || left.pop().map(|(deadline, task)| Unfired::new(timeline.instant_of(deadline), task));
         unfired.extend(std::iter::from_fn(next));
         Ok(unfired)
-    }
-
-    pub(super) fn pause(&self) {
-        // A forked child runs nothing. A thread that exists only in the parent may hold the lock
-        // for ever.
-        if self.has_ended() || self.shared.is_forked() {
-            return;
-        }
-        self.shared.timeline().pause();
-        // A drain that began in between must not wait for this pause to end.
-        if self.has_ended() {
-            self.resume();
-        }
-    }
-
-    pub(super) fn resume(&self) {
-        // Not in a forked child, where a thread of the parent may hold the lock for ever.
-        if !self.shared.is_forked() && self.shared.timeline().resume() {
-            self.call_workers();
-        }
     }
 
     /// The shards whose workers run. The other shards have nothing that could be due. Returns none
@@ -377,48 +334,41 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// An engine, as its clock sees it.
-pub(super) struct EngineClockListener(pub(super) Weak<Engine>);
-
-impl EngineClockListener {
-    fn engine(&self) -> Option<Arc<Engine>> {
-        self.0.upgrade().filter(|engine| !engine.shared.is_forked())
+impl ClockListener for Engine {
+    fn stepped(&self) {
+        if !self.shared.is_forked() {
+            self.call_workers();
+        }
     }
 }
 
-impl ClockListener for EngineClockListener {
-    fn ring(&self) {
-        if let Some(engine) = self.engine() {
-            engine.call_workers();
-        }
-    }
-
+impl Follower for Engine {
     fn catch_up(&self) -> bool {
         // In a task this would perhaps wait for the calling thread itself, or for a thread that
         // waits for it.
         if is_running_a_task() {
             return false;
         }
-        if let Some(engine) = self.engine() {
-            engine.catch_up();
+        if !self.shared.is_forked() {
+            Self::catch_up(self);
         }
         true
     }
 
     fn progress(&self) -> u64 {
         // None in a forked child, where a thread of the parent may hold a lock for ever.
-        self.engine().map_or(0, |engine| engine.progress())
+        if self.shared.is_forked() { 0 } else { Self::progress(self) }
     }
 
-    fn is_gone(&self) -> bool {
-        self.0.strong_count() == 0
+    fn until_next(&self) -> Option<Duration> {
+        Self::until_next(self)
     }
 }
 
 impl Engine {
     /// For [`ManualClock::advance_to_next`](crate::ManualClock::advance_to_next). Returns how far
     /// the clock has to be moved until something is due. Returns `None` if nothing will ever be
-    /// due, if the caller cannot wait for the answer, or if time is paused.
+    /// due, if the caller cannot wait for the answer, or if the clock is paused.
     pub(super) fn until_next(&self) -> Option<Duration> {
         let timeline = self.shared.timeline();
         if is_running_a_task() || self.shared.is_forked() || timeline.is_paused() {

@@ -5,6 +5,9 @@ use std::time::Duration;
 use super::Timer;
 use super::engine::{Engine, Runner};
 
+/// A worker is behind, or a task is stuck, if it takes longer than this.
+const STUCK_AFTER: Duration = Duration::from_secs(1);
+
 /// A snapshot of the health of an engine: see [`Timer::health`](crate::Timer::health). Durations
 /// are in the engine's time.
 ///
@@ -27,7 +30,7 @@ use super::engine::{Engine, Runner};
 pub struct Health {
     /// The health of each shard, in the order of their numbers.
     pub shards: Vec<ShardHealth>,
-    /// The bound that this snapshot used: [`Builder::stuck_after`](crate::Builder::stuck_after).
+    /// The bound that this snapshot goes by: a second.
     pub stuck_after: Duration,
 }
 
@@ -115,7 +118,7 @@ impl Health {
 
     pub(super) fn of(engine: &Engine) -> Self {
         let shards = (0..engine.shared.remotes().len()).map(|index| ShardHealth::of(engine, index)).collect();
-        Self { shards, stuck_after: engine.stuck_after }
+        Self { shards, stuck_after: STUCK_AFTER }
     }
 }
 
@@ -125,7 +128,6 @@ impl ShardHealth {
         if remote.fault.cannot_start() && !shared.is_forked() {
             remote.ring();
         }
-        shared.remote(index).check_worker();
         let worker = match &engine.runner {
             _ if shared.is_forked() => WorkerState::Forked,
             _ if remote.fault.is_closed() => WorkerState::Ended,
@@ -154,7 +156,7 @@ impl ShardHealth {
             last_turn: last_ns.map(ago),
             behind: due_ns.filter(|_| is_alive).map_or(Duration::ZERO, ago),
             inbox_depth: remote.inbox_depth(),
-            stuck_task: began_ns.map(ago).filter(|running| *running > engine.stuck_after),
+            stuck_task: began_ns.map(ago).filter(|running| *running > STUCK_AFTER),
             panicked_turns: remote.counters.panicked_turns.get(),
         }
     }

@@ -6,16 +6,13 @@ use std::time::{Duration, Instant};
 
 use super::Timer;
 use super::error::ScheduleError;
-use super::every::{Periodic, Run};
-use super::once::once_methods;
-use super::periodic::periodic_methods;
 use super::schedule::Target;
 use super::timeout::Timeout;
 use crate::engine::Shared;
-use crate::entry::{FnNext, FnRepeat, MissedTicks, Schedule};
 
 /// The shard on which all timeouts of one key live: see
-/// [`Timer::shard_for`](crate::Timer::shard_for). It has all `schedule` methods of a timer.
+/// [`Timer::shard_for`](crate::Timer::shard_for). It has the methods of a timer for timeouts that
+/// run once.
 ///
 /// ```
 /// use std::time::Duration;
@@ -24,7 +21,6 @@ use crate::entry::{FnNext, FnRepeat, MissedTicks, Schedule};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let timer = Timer::builder().shards(4).build()?;
 /// let user = timer.shard_for("user 4711");
-/// assert_eq!(user.index(), timer.shard_for("user 4711").index());
 /// let session = user.schedule(Duration::from_secs(900), || println!("signed out"))?;
 /// assert!(session.cancel());
 /// # Ok(())
@@ -55,7 +51,7 @@ impl Timer {
     /// The shards are the same in each run of a program, as far as the key hashes the same.
     ///
     /// The returned value borrows the timer, and costs one hash, so call this each time. It neither
-    /// blocks nor allocates. The timeouts of a group cannot be given a shard.
+    /// blocks nor allocates.
     ///
     /// Without this call a timeout goes to the home shard of the thread that schedules it, which
     /// costs least.
@@ -90,18 +86,48 @@ impl<'a> Shard<'a> {
         Self { shared, index }
     }
 
-    /// Returns its number, from 0 to one less than [`Timer::shards`](crate::Timer::shards).
-    #[must_use]
-    pub fn index(&self) -> usize {
-        self.index
-    }
-
     fn target(&self) -> Target<'a> {
         Target::of_shard(self.shared, self.index)
     }
 
-    once_methods!("on this shard");
-    periodic_methods!("on this shard");
+    /// Runs `task` once, after `delay`, on this shard. Otherwise it is
+    /// [`Timer::schedule`](crate::Timer::schedule).
+    ///
+    /// # Errors
+    /// Returns the errors of that method.
+    #[inline]
+    pub fn schedule<F>(&self, delay: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        self.target().submit_after(delay, task)
+    }
+
+    /// Runs `task` once, at `deadline`, on this shard. Otherwise it is
+    /// [`Timer::schedule_at`](crate::Timer::schedule_at).
+    ///
+    /// # Errors
+    /// Returns the errors of that method.
+    pub fn schedule_at<F>(&self, deadline: Instant, task: F) -> Result<Timeout, ScheduleError<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        let target = self.target();
+        target.submit(target.timeline().deadline_at(deadline), task)
+    }
+
+    /// Runs `task` once, after `delay`, on this shard, without a handle. Otherwise it is
+    /// [`Timer::schedule_detached`](crate::Timer::schedule_detached).
+    ///
+    /// # Errors
+    /// Returns the errors of that method.
+    #[inline]
+    pub fn schedule_detached<F>(&self, delay: Duration, task: F) -> Result<(), ScheduleError<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        self.target().submit_detached(delay, task)
+    }
 }
 
 impl fmt::Debug for Shard<'_> {

@@ -4,296 +4,173 @@ use std::time::Duration;
 
 use super::Timer;
 use super::error::ScheduleError;
-use super::every::{Periodic, Run};
 use super::timeout::Timeout;
 use crate::entry::{FnNext, FnRepeat, MissedTicks, Schedule};
 
-/// The methods for periodic timeouts, for a type with a `target`.
-///
-/// [`Timer`] has its own documentation for each. For another type the argument says where they put
-/// the timeout.
-macro_rules! periodic_methods {
-    ($where:literal) => {
-        periodic_methods! {
-            #[doc = concat!("Runs `task` periodically at a fixed rate, ", $where, ".")]
-            ///
-            /// Otherwise it is
-            /// [`Timer::schedule_at_fixed_rate`](crate::Timer::schedule_at_fixed_rate).
-            ///
-            /// # Errors
-            /// Returns the errors of that method.
-            schedule_at_fixed_rate
-
-            #[doc = concat!("Runs `task` at a fixed rate, with a choice for missed runs, ", $where, ".")]
-            ///
-            /// Otherwise it is
-            /// [`Timer::schedule_at_fixed_rate_with`](crate::Timer::schedule_at_fixed_rate_with).
-            ///
-            /// # Errors
-            /// Returns the errors of that method.
-            schedule_at_fixed_rate_with
-
-            #[doc = concat!("Runs `task` periodically, `delay` after the end of each run, ", $where, ".")]
-            ///
-            /// Otherwise it is
-            /// [`Timer::schedule_with_fixed_delay`](crate::Timer::schedule_with_fixed_delay).
-            ///
-            /// # Errors
-            /// Returns the errors of that method.
-            schedule_with_fixed_delay
-
-            #[doc = concat!("Runs `task` whenever its last run said, ", $where, ".")]
-            ///
-            /// Otherwise it is [`Timer::schedule_repeating`](crate::Timer::schedule_repeating).
-            ///
-            /// # Errors
-            /// Returns the errors of that method.
-            schedule_repeating
-
-            #[doc = concat!("Runs `task` periodically, with a period that can be changed, ", $where, ".")]
-            ///
-            /// Otherwise it is [`Timer::schedule_every`](crate::Timer::schedule_every).
-            ///
-            /// # Errors
-            /// Returns the errors of that method.
-            schedule_every
-        }
-    };
-    (
-        $(#[$schedule_at_fixed_rate:meta])* schedule_at_fixed_rate
-        $(#[$schedule_at_fixed_rate_with:meta])* schedule_at_fixed_rate_with
-        $(#[$schedule_with_fixed_delay:meta])* schedule_with_fixed_delay
-        $(#[$schedule_repeating:meta])* schedule_repeating
-        $(#[$schedule_every:meta])* schedule_every
-    ) => {
-        $(#[$schedule_at_fixed_rate])*
-        pub fn schedule_at_fixed_rate<F>(
-            &self,
-            initial: Duration,
-            period: Duration,
-            task: F,
-        ) -> Result<Timeout, ScheduleError<F>>
-        where
-            F: FnMut() + Send + 'static,
-        {
-            self.schedule_at_fixed_rate_with(initial, period, MissedTicks::default(), task)
-        }
-
-        $(#[$schedule_at_fixed_rate_with])*
-        pub fn schedule_at_fixed_rate_with<F>(
-            &self,
-            initial: Duration,
-            period: Duration,
-            missed: MissedTicks,
-            task: F,
-        ) -> Result<Timeout, ScheduleError<F>>
-        where
-            F: FnMut() + Send + 'static,
-        {
-            let schedule = Schedule::fixed_rate(period, missed);
-            self.target().series(initial, schedule, FnRepeat(task), |FnRepeat(task)| task)
-        }
-
-        $(#[$schedule_with_fixed_delay])*
-        pub fn schedule_with_fixed_delay<F>(
-            &self,
-            initial: Duration,
-            delay: Duration,
-            task: F,
-        ) -> Result<Timeout, ScheduleError<F>>
-        where
-            F: FnMut() + Send + 'static,
-        {
-            let schedule = Schedule::fixed_delay(delay);
-            self.target().series(initial, schedule, FnRepeat(task), |FnRepeat(task)| task)
-        }
-
-        $(#[$schedule_repeating])*
-        pub fn schedule_repeating<F>(&self, initial: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
-        where
-            F: FnMut() -> Option<Duration> + Send + 'static,
-        {
-            self.target().series(initial, Schedule::AsTaskSays, FnNext(task), |FnNext(task)| task)
-        }
-
-        $(#[$schedule_every])*
-        pub fn schedule_every<F>(&self, period: Duration, task: F) -> Result<Periodic, ScheduleError<F>>
-        where
-            F: FnMut(&mut Run<'_>) + Send + 'static,
-        {
-            self.target().every(period, task)
-        }
-    };
-}
-
-pub(super) use periodic_methods;
-
 impl Timer {
-    periodic_methods! {
-        /// Runs `task` periodically: first after `initial`, and the k-th time k `period`s after
-        /// that.
-        ///
-        /// Deadlines come from this schedule and not from the ends of runs, so a periodic timeout
-        /// does not drift. If a run ends when the next one is already due, the missed runs are
-        /// [skipped](MissedTicks::Skip): a task of 110 ms at a rate of 100 ms runs every 200 ms.
-        /// [`schedule_at_fixed_rate_with`](Self::schedule_at_fixed_rate_with) has the other
-        /// choices.
-        ///
-        /// Runs of one periodic timeout never overlap. A panic of the task ends it. Its handle ends
-        /// it by [`cancel`](Timeout::cancel), and moves its next run by [`reset`](Timeout::reset).
-        /// It counts as one pending timeout, also while it runs. To end it after some runs, let the
-        /// task [cancel its own handle](Timeout::cancel), or use
-        /// [`schedule_repeating`](Self::schedule_repeating). The call allocates once, for all runs.
-        /// Otherwise it allocates and waits as [`schedule`](Self::schedule) does.
-        ///
-        /// ```
-        /// use std::sync::Arc;
-        /// use std::sync::atomic::{AtomicU32, Ordering};
-        /// use std::time::Duration;
-        /// use tourbillon::{ManualClock, Timer};
-        ///
-        /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-        /// let clock = ManualClock::new();
-        /// let timer = Timer::builder().clock(clock.clone()).build()?;
-        /// let runs = Arc::new(AtomicU32::new(0));
-        /// let count = Arc::clone(&runs);
-        /// let second = Duration::from_secs(1);
-        /// let beat = move || _ = count.fetch_add(1, Ordering::Relaxed);
-        /// let heartbeat = timer.schedule_at_fixed_rate(second, second, beat)?;
-        /// for _ in 0..3 {
-        ///     clock.advance(second);
-        /// }
-        /// assert_eq!(runs.load(Ordering::Relaxed), 3);
-        /// assert!(heartbeat.cancel());
-        /// # Ok(())
-        /// # }
-        /// ```
-        ///
-        /// # Errors
-        /// Returns the errors of [`schedule`](Self::schedule), and
-        /// [`Refusal::ZeroPeriod`](crate::Refusal::ZeroPeriod) if `period` is zero.
-        schedule_at_fixed_rate
+    /// Runs `task` periodically: first after `initial`, and the k-th time k `period`s after
+    /// that.
+    ///
+    /// Deadlines come from this schedule and not from the ends of runs, so a periodic timeout
+    /// does not drift. If a run ends when the next one is already due, the missed runs are
+    /// [skipped](MissedTicks::Skip): a task of 110 ms at a rate of 100 ms runs every 200 ms.
+    /// [`schedule_at_fixed_rate_with`](Self::schedule_at_fixed_rate_with) has the other
+    /// choices.
+    ///
+    /// Runs of one periodic timeout never overlap. A panic of the task ends it. Its handle ends
+    /// it by [`cancel`](Timeout::cancel), and moves its next run by [`reset`](Timeout::reset).
+    /// It counts as one pending timeout, also while it runs. To end it after some runs, let the
+    /// task [cancel its own handle](Timeout::cancel), or use
+    /// [`schedule_repeating`](Self::schedule_repeating). The call allocates once, for all runs.
+    /// Otherwise it allocates and waits as [`schedule`](Self::schedule) does.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU32, Ordering};
+    /// use std::time::Duration;
+    /// use tourbillon::{ManualClock, Timer};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let clock = ManualClock::new();
+    /// let timer = Timer::builder().clock(clock.clone()).build()?;
+    /// let runs = Arc::new(AtomicU32::new(0));
+    /// let count = Arc::clone(&runs);
+    /// let second = Duration::from_secs(1);
+    /// let beat = move || _ = count.fetch_add(1, Ordering::Relaxed);
+    /// let heartbeat = timer.schedule_at_fixed_rate(second, second, beat)?;
+    /// for _ in 0..3 {
+    ///     clock.advance(second);
+    /// }
+    /// assert_eq!(runs.load(Ordering::Relaxed), 3);
+    /// assert!(heartbeat.cancel());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Returns the errors of [`schedule`](Self::schedule), and
+    /// [`Refusal::ZeroPeriod`](crate::Refusal::ZeroPeriod) if `period` is zero.
+    pub fn schedule_at_fixed_rate<F>(
+        &self,
+        initial: Duration,
+        period: Duration,
+        task: F,
+    ) -> Result<Timeout, ScheduleError<F>>
+    where
+        F: FnMut() + Send + 'static,
+    {
+        self.schedule_at_fixed_rate_with(initial, period, MissedTicks::default(), task)
+    }
 
-        /// Runs `task` periodically at a fixed rate, and `missed` decides what happens to missed
-        /// runs.
-        ///
-        /// Otherwise it is [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
-        ///
-        /// ```
-        /// use std::sync::Arc;
-        /// use std::sync::atomic::{AtomicU32, Ordering};
-        /// use std::time::Duration;
-        /// use tourbillon::{ManualClock, MissedTicks, Timer};
-        ///
-        /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-        /// let clock = ManualClock::new();
-        /// let timer = Timer::builder().clock(clock.clone()).build()?;
-        /// let runs = Arc::new(AtomicU32::new(0));
-        /// let count = Arc::clone(&runs);
-        /// let second = Duration::from_secs(1);
-        /// let task = move || _ = count.fetch_add(1, Ordering::Relaxed);
-        /// let _beat =
-        ///     timer.schedule_at_fixed_rate_with(second, second, MissedTicks::Burst, task)?;
-        /// clock.advance(3 * second); // three runs are due, and a burst makes up for two of them
-        /// assert_eq!(runs.load(Ordering::Relaxed), 3);
-        /// # Ok(())
-        /// # }
-        /// ```
-        ///
-        /// # Errors
-        /// Returns the errors of [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
-        schedule_at_fixed_rate_with
+    /// Runs `task` periodically at a fixed rate, and `missed` decides what happens to missed
+    /// runs.
+    ///
+    /// Otherwise it is [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU32, Ordering};
+    /// use std::time::Duration;
+    /// use tourbillon::{ManualClock, MissedTicks, Timer};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let clock = ManualClock::new();
+    /// let timer = Timer::builder().clock(clock.clone()).build()?;
+    /// let runs = Arc::new(AtomicU32::new(0));
+    /// let count = Arc::clone(&runs);
+    /// let second = Duration::from_secs(1);
+    /// let task = move || _ = count.fetch_add(1, Ordering::Relaxed);
+    /// let _beat =
+    ///     timer.schedule_at_fixed_rate_with(second, second, MissedTicks::Burst, task)?;
+    /// clock.advance(3 * second); // three runs are due, and a burst makes up for two of them
+    /// assert_eq!(runs.load(Ordering::Relaxed), 3);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Returns the errors of [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
+    pub fn schedule_at_fixed_rate_with<F>(
+        &self,
+        initial: Duration,
+        period: Duration,
+        missed: MissedTicks,
+        task: F,
+    ) -> Result<Timeout, ScheduleError<F>>
+    where
+        F: FnMut() + Send + 'static,
+    {
+        let schedule = Schedule::fixed_rate(period, missed);
+        self.target().series(initial, schedule, FnRepeat(task), |FnRepeat(task)| task)
+    }
 
-        /// Runs `task` periodically: first after `initial`, and then `delay` after each run has
-        /// ended.
-        ///
-        /// Otherwise it is [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
-        ///
-        /// ```
-        /// use std::time::Duration;
-        /// use tourbillon::Timer;
-        ///
-        /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-        /// let timer = Timer::new()?;
-        /// let second = Duration::from_secs(1);
-        /// let ask = || println!("ask the other side");
-        /// let poll = timer.schedule_with_fixed_delay(second, 5 * second, ask)?;
-        /// assert_eq!(timer.pending(), 1);
-        /// assert!(poll.cancel()); // no run begins after this
-        /// # Ok(())
-        /// # }
-        /// ```
-        ///
-        /// # Errors
-        /// Returns the errors of [`schedule`](Self::schedule), and
-        /// [`Refusal::ZeroPeriod`](crate::Refusal::ZeroPeriod) if `delay` is zero.
-        schedule_with_fixed_delay
+    /// Runs `task` periodically: first after `initial`, and then `delay` after each run has
+    /// ended.
+    ///
+    /// Otherwise it is [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Timer;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let timer = Timer::new()?;
+    /// let second = Duration::from_secs(1);
+    /// let ask = || println!("ask the other side");
+    /// let poll = timer.schedule_with_fixed_delay(second, 5 * second, ask)?;
+    /// assert_eq!(timer.pending(), 1);
+    /// assert!(poll.cancel()); // no run begins after this
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Returns the errors of [`schedule`](Self::schedule), and
+    /// [`Refusal::ZeroPeriod`](crate::Refusal::ZeroPeriod) if `delay` is zero.
+    pub fn schedule_with_fixed_delay<F>(
+        &self,
+        initial: Duration,
+        delay: Duration,
+        task: F,
+    ) -> Result<Timeout, ScheduleError<F>>
+    where
+        F: FnMut() + Send + 'static,
+    {
+        let schedule = Schedule::fixed_delay(delay);
+        self.target().series(initial, schedule, FnRepeat(task), |FnRepeat(task)| task)
+    }
 
-        /// Runs `task` first after `initial`, and then whenever its last run said.
-        ///
-        /// Each run returns how long after its end the next run is due, or `None` if there is none.
-        /// A delay of zero means the next tick here, and not at once, so that a task can't run
-        /// without a break. Use it for schedules of your own, such as retries that back off, and
-        /// calendars. Otherwise it is [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
-        ///
-        /// ```
-        /// use std::time::Duration;
-        /// use tourbillon::Timer;
-        ///
-        /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-        /// let timer = Timer::new()?;
-        /// let mut pause = Duration::from_millis(100);
-        /// let retries = timer.schedule_repeating(Duration::ZERO, move || {
-        ///     let done = false; // try something here
-        ///     let next = pause;
-        ///     pause *= 2;
-        ///     (!done).then_some(next)
-        /// })?;
-        /// # drop(retries);
-        /// # Ok(())
-        /// # }
-        /// ```
-        ///
-        /// # Errors
-        /// Returns the errors of [`schedule`](Self::schedule).
-        schedule_repeating
-
-        /// Runs `task` once in each `period`, first one period from now. The period can be changed,
-        /// from outside by the returned handle, and from inside by the [`Run`] that the task is
-        /// given, which can also end the series.
-        ///
-        /// Deadlines come from the schedule and not from the ends of runs. Missed runs are
-        /// [skipped](MissedTicks::Skip). The call allocates twice, for all runs. Otherwise it is
-        /// [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
-        ///
-        /// ```
-        /// use std::time::Duration;
-        /// use tourbillon::{ManualClock, Timer};
-        ///
-        /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-        /// let clock = ManualClock::new();
-        /// let timer = Timer::builder().clock(clock.clone()).build()?;
-        /// let second = Duration::from_secs(1);
-        /// let mut failures = 0;
-        /// let probe = timer.schedule_every(second, move |run| {
-        ///     failures += 1; // probe the backend here: it does not answer
-        ///     match failures {
-        ///         5 => run.end(), // give up
-        ///         _ => run.set_period(2 * run.period()),
-        ///     }
-        /// })?;
-        /// clock.advance(second);
-        /// assert_eq!(probe.period(), 2 * second);
-        /// for _ in 0..5 {
-        ///     clock.advance(16 * second);
-        /// }
-        /// assert!(probe.is_expired());
-        /// # Ok(())
-        /// # }
-        /// ```
-        ///
-        /// # Errors
-        /// Returns the errors of [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
-        schedule_every
+    /// Runs `task` first after `initial`, and then whenever its last run said.
+    ///
+    /// Each run returns how long after its end the next run is due, or `None` if there is none.
+    /// A delay of zero means the next tick here, and not at once, so that a task can't run
+    /// without a break. Use it for schedules of your own, such as retries that back off, and
+    /// calendars. Otherwise it is [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Timer;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let timer = Timer::new()?;
+    /// let mut pause = Duration::from_millis(100);
+    /// let retries = timer.schedule_repeating(Duration::ZERO, move || {
+    ///     let done = false; // try something here
+    ///     let next = pause;
+    ///     pause *= 2;
+    ///     (!done).then_some(next)
+    /// })?;
+    /// # drop(retries);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Returns the errors of [`schedule`](Self::schedule).
+    pub fn schedule_repeating<F>(&self, initial: Duration, task: F) -> Result<Timeout, ScheduleError<F>>
+    where
+        F: FnMut() -> Option<Duration> + Send + 'static,
+    {
+        self.target().series(initial, Schedule::AsTaskSays, FnNext(task), |FnNext(task)| task)
     }
 }

@@ -5,7 +5,6 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 use super::error::{Refusal, ScheduleError};
-use super::members::Members;
 use super::timeout::Timeout;
 use crate::count::Counts;
 use crate::engine::Shared;
@@ -14,15 +13,13 @@ use crate::shard::Remote;
 use crate::thread::Local;
 use crate::time::{Subtick, Timeline};
 
-/// Where timeouts go: what a [`Timer`](super::Timer), a [`Shard`](super::Shard) and a
-/// [`Group`](super::Group) lend to the methods that schedule.
+/// Where timeouts go: what a [`Timer`](super::Timer) and a [`Shard`](super::Shard) lend to the
+/// methods that schedule.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     shared: &'a Shared,
     /// The number of the shard. `None` means the calling thread's home shard.
     shard: Option<usize>,
-    /// Its entries are of the same engine.
-    group: Option<&'a Members>,
 }
 
 /// An armed entry that nobody but its holder knows, with a `W` in it.
@@ -100,30 +97,16 @@ impl<'a> Admission<'a> {
 impl<'a> Target<'a> {
     #[inline]
     pub(super) fn of(shared: &'a Shared) -> Self {
-        Self { shared, shard: None, group: None }
+        Self { shared, shard: None }
     }
 
     pub(super) fn of_shard(shared: &'a Shared, shard: usize) -> Self {
-        Self { shard: Some(shard), ..Self::of(shared) }
-    }
-
-    pub(super) fn of_group(shared: &'a Shared, group: &'a Members) -> Self {
-        Self { group: Some(group), ..Self::of(shared) }
+        Self { shared, shard: Some(shard) }
     }
 
     #[inline]
     pub(super) fn timeline(self) -> &'a Timeline {
         self.shared.timeline()
-    }
-
-    /// Chooses a deadline between two delays, as other timeouts have.
-    pub(super) fn deadline_between(self, earliest: Duration, latest: Duration) -> Subtick {
-        let shared = self.shared;
-        let choose = |(first, last)| {
-            let tick = shared.with_thread_state(|mine| shared.home_of(mine, self.shard).coalescer.choose(first, last));
-            shared.timeline().scale().division().end(tick)
-        };
-        shared.timeline().ticks_between(earliest, latest).map_or_else(|alone| alone, choose)
     }
 
     /// Schedules one timeout with a handle.
@@ -175,18 +158,10 @@ impl<'a> Target<'a> {
         deadline: Subtick,
         work: W,
     ) -> Result<NonNull<Entry>, ScheduleError<W>> {
-        let shared = self.shared;
-        let flags = flags.and(self.owner());
-        let entry = match shared.thread_state() {
+        match self.shared.thread_state() {
             Some(mine) => self.submit_through(mine, deadline, flags, work),
             None => self.submit_in_teardown(deadline, flags, work),
-        }?;
-        if let Some(group) = self.group {
-            // SAFETY: the entry is of this engine, and was armed with the group as an owner. It is
-            // added here once.
-            unsafe { group.add(shared, &[entry]) };
         }
-        Ok(entry)
     }
 
     /// Like `submit_as`, on a thread in teardown, which has no thread state of its own any more, or
@@ -262,7 +237,6 @@ impl<'a> Target<'a> {
             return Err(ScheduleError::new(Refusal::Forked, tasks));
         }
         let deadline = self.timeline().deadline_after(delay);
-        let flags = ArmFlags::HANDLE.and(self.owner());
         let entries: Vec<_> = shared.with_thread_state(|mine| {
             let admission = match Admission::of(self, mine, tasks.len()) {
                 Ok(admission) => admission,
@@ -274,7 +248,7 @@ impl<'a> Target<'a> {
             };
             let mut chain = Chain::new();
             let arm = |(entry, task)| {
-                let armed = Armed::new(entry, remote, deadline, flags, task);
+                let armed = Armed::new(entry, remote, deadline, ArmFlags::HANDLE, task);
                 let address = NonNull::from(&*armed.0);
                 // The newest comes first, as in the inbox.
                 chain.push_front(armed.0);
@@ -293,16 +267,7 @@ impl<'a> Target<'a> {
             admission.accept();
             Ok(entries)
         })?;
-        // SAFETY: the entries are of this engine. Each was just armed with a handle, and with the
-        // group, if there is one, as owners. Both get their part in it here, once.
-        unsafe {
-            self.group.into_iter().for_each(|group| group.add(shared, &entries));
-            Ok(entries.into_iter().map(|entry| Timeout::new(entry)).collect())
-        }
-    }
-
-    #[inline]
-    fn owner(self) -> ArmFlags {
-        if self.group.is_some() { ArmFlags::GROUP } else { ArmFlags::NONE }
+        // SAFETY: each entry was just armed with a handle. This makes it, once.
+        Ok(entries.into_iter().map(|entry| unsafe { Timeout::new(entry) }).collect())
     }
 }

@@ -32,7 +32,7 @@ pub enum Shutdown {
     #[default]
     Cancel,
     /// The executor runs them now, whatever their deadlines. That includes timeouts that never
-    /// fire, and timeouts in a pause. Pekko's `TaskRunOnClose` does the same.
+    /// fire. Pekko's `TaskRunOnClose` does the same.
     FireNow,
     /// The engine goes on until nothing is pending that will ever be due, or for the given time at
     /// most. So one timeout that is due later makes the drain last all of that time.
@@ -40,9 +40,9 @@ pub enum Shutdown {
     /// The time bounds the drain, and not the call, which also waits for tasks that run already.
     ///
     /// The time is by the engine's clock. A clock that is moved by hand has to be moved meanwhile,
-    /// by another thread. What is due by then still runs. The timeouts that are left then are
-    /// cancelled and handed back. So is a timeout that waited for a thread when a reset put it off.
-    /// A pause ends.
+    /// and one that was stopped has to go on, by another thread. What is due by then still runs.
+    /// The timeouts that are left then are cancelled and handed back. So is a timeout that waited
+    /// for a thread when a reset put it off.
     ///
     /// Periodic timeouts do not go on, as is the default of the JDK's
     /// `ScheduledThreadPoolExecutor`: no run of theirs begins any more, and they are handed back. A

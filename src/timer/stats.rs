@@ -4,7 +4,6 @@ use super::Timer;
 use super::engine::{Engine, Runner};
 use crate::count::{Counts, Lateness};
 use crate::sync::Ordering;
-use crate::wheel::LevelView;
 
 /// A snapshot of the counters of one engine since its start.
 ///
@@ -49,7 +48,6 @@ pub struct Stats {
     ///
     /// * timeouts whose `cancel` or `cancel_owned` returned true, or whose guard was dropped in
     ///   time;
-    /// * timeouts that a group has cancelled;
     /// * futures that were dropped while they were pending;
     /// * limits whose inner future was ready while they were pending;
     /// * for a moment, a cancel that is under way, even if it comes too late.
@@ -66,9 +64,8 @@ pub struct Stats {
     /// Calls that have waited for a worker to give memory back: see
     /// [`Builder::max_wait`](crate::Builder::max_wait).
     pub waits: u64,
-    /// Panics of user code: of tasks in a run, of tasks that
-    /// [`Group::cancel_all`](crate::Group::cancel_all) dropped, of wakers, and of the callbacks
-    /// `on_turn`, `on_worker_start` and `on_earlier`.
+    /// Panics of user code: of tasks in a run, of wakers, and of the callbacks `on_turn`,
+    /// `on_worker_start` and `on_earlier`.
     pub panicked: u64,
     /// Timeouts and futures whose executor dropped the batch, or panicked. They ran, or were woken,
     /// all the same, on the thread that held the batch, which usually is the worker. They are
@@ -100,7 +97,7 @@ pub struct Stats {
     /// The number of timeouts that the reserved memory holds, at 64 bytes each.
     pub capacity: usize,
     /// How late tasks began to run, since the engine's start. [`Lateness`] says how that is
-    /// measured, and [`LatenessWindow`](crate::LatenessWindow) has the last minute.
+    /// measured, and [`Lateness::since`] what came in an interval.
     pub lateness: Lateness,
     /// The counters of each shard, in the order of their numbers.
     pub shards: Vec<ShardStats>,
@@ -133,45 +130,9 @@ pub struct ShardStats {
     /// Entries in the wheel as of the last turn, including cancelled entries that have not been
     /// collected yet.
     pub linked: u64,
-    /// The core that the worker is pinned to. `None` if the worker has not been started, is not
-    /// pinned, or is not pinned any more. [`Pinning::Auto`](crate::Pinning::Auto) says when a
-    /// worker gives its core up.
+    /// The core that the worker has been pinned to. `None` if the worker has not been started, is
+    /// not to be pinned, or the system refused.
     pub pinned_to: Option<usize>,
-    /// The levels of its wheel, the finest first.
-    pub levels: Vec<LevelStats>,
-}
-
-/// The occupied slots of one level of a shard's wheel, at the time of the snapshot.
-///
-/// The slots are a ring: the timeouts of tick `t` lie in slot `t / ticks_per_slot % slots` of some
-/// level. So the slot that comes up now is the slot of
-/// [`Timer::current_tick`](crate::Timer::current_tick). A level has twice as many slots as
-/// [`Builder::ticks_per_wheel`](crate::Builder::ticks_per_wheel), unless it is the only level.
-///
-/// ```
-/// use std::time::Duration;
-/// use tourbillon::Timer;
-///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let timer = Timer::new()?;
-/// let timeout = timer.schedule(Duration::from_secs(5), || ())?;
-/// for level in &timer.stats().shards[0].levels {
-///     let occupied = level.occupied_slots().count();
-///     println!("{occupied} of {} slots, {} ticks each", level.slots, level.ticks_per_slot);
-/// }
-/// assert!(timeout.cancel());
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LevelStats {
-    /// The width of a slot, in ticks.
-    pub ticks_per_slot: u64,
-    /// The number of slots.
-    pub slots: usize,
-    /// A bit for each slot, 64 in a word: bit `i` of word `w` is slot `64 * w + i`.
-    pub occupied: Vec<u64>,
 }
 
 impl Timer {
@@ -232,17 +193,6 @@ impl Timer {
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats::of(&self.engine)
-    }
-}
-
-impl LevelStats {
-    fn of(level: &LevelView) -> Self {
-        Self { ticks_per_slot: level.ticks_per_slot(), slots: level.slots(), occupied: level.occupied() }
-    }
-
-    /// Returns the numbers of the occupied slots, in ascending order. It does not allocate.
-    pub fn occupied_slots(&self) -> impl Iterator<Item = usize> {
-        (0..self.slots).filter(|slot| self.occupied[slot / 64] >> (slot % 64) & 1 == 1)
     }
 }
 
@@ -311,7 +261,6 @@ impl ShardStats {
                 Runner::Workers(workers) => workers.pinned_to(index),
                 Runner::Driver(_) => None,
             },
-            levels: engine.wheels[index].iter().map(LevelStats::of).collect(),
         }
     }
 }

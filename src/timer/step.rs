@@ -15,7 +15,7 @@ impl ManualClock {
     /// The call returns false, and the clock stays where it is, in these cases:
     ///
     /// * Nothing is pending that will ever be due, within the 292 years that the clock can go.
-    /// * The timer is paused.
+    /// * The timer's [`PausableClock`](crate::PausableClock) over this clock stands still.
     /// * The timer is on another clock.
     /// * The caller is a task.
     ///

@@ -23,9 +23,6 @@ use crate::time::{Subtick, Timeline, UpperBound};
 ///
 /// * [`cancel`](Self::cancel), [`cancel_owned`](Self::cancel_owned) and the drop of a guard drop
 ///   the task, and so run the destructors of its captures.
-/// * [`reset`](Self::reset), [`reset_at`](Self::reset_at) and [`deadline`](Self::deadline) wait
-///   while another thread is inside [`Timer::pause`](crate::Timer::pause), for its one look at the
-///   clock.
 /// * A reset to an earlier deadline waits for a worker that has fallen far behind, as
 ///   [`schedule`](crate::Timer::schedule) does, for [`Builder::max_wait`](crate::Builder::max_wait)
 ///   at most.
@@ -190,8 +187,8 @@ impl Timeout {
     ///
     /// If the worker has not linked the timeout into its wheel yet, both are one compare-and-swap,
     /// as a rule. So this is the cheapest way to end a timeout soon after it was scheduled.
-    /// Periodic timeouts, those of a group, and those of an engine with a limit on pending timeouts
-    /// take two. The drop of a [`TimeoutGuard`](crate::TimeoutGuard) is the same.
+    /// Periodic timeouts, and those of an engine with a limit on pending timeouts, take two. The
+    /// drop of a [`TimeoutGuard`](crate::TimeoutGuard) is the same.
     ///
     /// ```
     /// use std::time::Duration;
@@ -394,9 +391,8 @@ impl Timeout {
     /// [`Builder::tick_duration`](crate::Builder::tick_duration)).
     ///
     /// For a timeout that is no longer pending, this is its last deadline. For a periodic timeout,
-    /// it is that of the next run, or of the run under way. In a [pause](crate::Timer::pause) it is
-    /// the deadline as if the pause ended now. A deadline that is too far for an [`Instant`], such
-    /// as never, is shown as one centuries from now.
+    /// it is that of the next run, or of the run under way. A deadline that is too far for an
+    /// [`Instant`], such as never, is shown as one centuries from now.
     ///
     /// ```
     /// use std::time::{Duration, Instant};
@@ -418,8 +414,7 @@ impl Timeout {
     /// Returns how long it is until the deadline: zero if it has come, or if the timeout is not
     /// pending any more, and [`Duration::MAX`] if it never comes.
     ///
-    /// The call reads the engine's clock, and does not allocate. In a [pause](crate::Timer::pause)
-    /// the result stands still.
+    /// The call reads the engine's clock, and does not allocate.
     ///
     /// ```
     /// use std::time::Duration;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use super::builder::Builder;
 use super::engine::{Engine, Owner};
@@ -16,8 +17,8 @@ use super::schedule::Target;
 /// dropped unrun. The drop does not wait for the workers. [`shutdown`](Self::shutdown) hands the
 /// pending timeouts back.
 ///
-/// A pending task that has captured a `Timer` or a [`Group`](crate::Group) of its own engine keeps
-/// that engine alive until the task has run or is cancelled.
+/// A pending task that has captured a `Timer` of its own engine keeps that engine alive until the
+/// task has run or is cancelled.
 ///
 /// ```
 /// use std::time::Duration;
@@ -104,6 +105,80 @@ impl Timer {
     /// Panics if the first call finds no memory for the wheels: see [`new`](Self::new).
     pub fn global() -> &'static Timer {
         Self::try_global().expect("memory for the wheels of the process's own timer")
+    }
+
+    /// Returns how long a tick is. It neither blocks nor allocates.
+    #[must_use]
+    pub fn tick_duration(&self) -> Duration {
+        self.engine.shared.timeline().scale().tick_duration()
+    }
+
+    /// Returns the number of the last tick that has come, by the engine's clock. The first tick is
+    /// 0.
+    ///
+    /// The call reads the clock, and does not allocate.
+    #[must_use]
+    pub fn current_tick(&self) -> u64 {
+        let timeline = self.engine.shared.timeline();
+        timeline.scale().division().last_tick(timeline.current())
+    }
+
+    /// Returns the time now, by the engine's clock: the real one, or that of
+    /// [`Builder::clock`](crate::Builder::clock).
+    ///
+    /// Deadlines count from this time. [`schedule_at`](Self::schedule_at) with `timer.now() +
+    /// delay` is [`schedule`](Self::schedule) with `delay`. [`Instant::now`] is not the same: an
+    /// engine in a test knows its [`ManualClock`](crate::ManualClock) only.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::{ManualClock, Timer};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let clock = ManualClock::new();
+    /// let timer = Timer::builder().clock(clock.clone()).build()?;
+    /// let deadline = timer.now() + Duration::from_secs(5); // of a request in two steps
+    /// let first = timer.schedule_at(deadline, || println!("no answer to the first"))?;
+    /// clock.advance(Duration::from_secs(2));
+    /// assert!(first.cancel()); // answered: the second step has the 3 s that are left
+    /// let second = timer.schedule_at(deadline, || println!("no answer to the second"))?;
+    /// clock.advance(Duration::from_secs(3));
+    /// assert!(second.is_expired());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.engine.shared.timeline().now()
+    }
+
+    /// Gives memory that no timeout uses back to the system, and returns how many bytes. Use it
+    /// after a spike.
+    ///
+    /// Memory goes back by pages, usually of 64 timeouts. A page stays as long as one of its
+    /// timeouts is pending, or has a handle, or is one of the free entries that each thread keeps
+    /// (up to 192, and a worker 128 more). Memory that
+    /// [`Builder::capacity`](crate::Builder::capacity) reserved stays, too. The engine takes the
+    /// memory again when it needs it. Timeouts that are scheduled during the call may take new
+    /// memory.
+    ///
+    /// The call takes some nanoseconds for each free entry. It takes no lock, and allocates two
+    /// bytes for each page of the engine. It does nothing on systems other than Linux. It does
+    /// nothing in a child process that was forked off after the engine was made.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tourbillon::Timer;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let timer = Timer::new()?;
+    /// // ... at night, when the day's connections have gone:
+    /// println!("{} bytes given back", timer.shrink());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn shrink(&self) -> usize {
+        self.engine.shared.shrink()
     }
 
     /// Returns the global engine, or `None` if there is no memory for it.

@@ -3,7 +3,7 @@
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-use super::{Group, Periodic, Reusable, Shard, ShutdownFuture, Timeout, TimeoutGuard, Timer};
+use super::{Reusable, Shard, ShutdownFuture, Timeout, TimeoutGuard, Timer};
 
 macro_rules! unwind_safe {
     ($($type:ty),* $(,)?) => {
@@ -14,4 +14,4 @@ macro_rules! unwind_safe {
     };
 }
 
-unwind_safe!(Timer, Timeout, TimeoutGuard, Periodic, Reusable, Group, Shard<'_>, ShutdownFuture);
+unwind_safe!(Timer, Timeout, TimeoutGuard, Reusable, Shard<'_>, ShutdownFuture);

@@ -1,10 +1,7 @@
 //! One level: a ring of slots, each `2^shift` ticks wide.
 
-use std::sync::Arc;
-
 use super::occupancy::Occupancy;
 use super::slots::{Ring, SlotIndex};
-use crate::sync::Shown;
 
 #[derive(Debug)]
 pub(super) struct Level {
@@ -20,39 +17,11 @@ pub(super) struct Level {
     occupancy: Occupancy,
 }
 
-/// Which slots of a level are occupied, as its owner last wrote it.
-#[derive(Clone, Debug)]
-pub(crate) struct LevelView {
-    shift: u32,
-    slots: usize,
-    words: Arc<[Shown]>,
-}
-
-impl LevelView {
-    pub(crate) fn ticks_per_slot(&self) -> u64 {
-        1 << self.shift
-    }
-
-    pub(crate) fn slots(&self) -> usize {
-        self.slots
-    }
-
-    /// Returns one bit per slot, 64 in a word.
-    pub(crate) fn occupied(&self) -> Vec<u64> {
-        self.words.iter().map(Shown::get).collect()
-    }
-}
-
 impl Level {
     pub(super) fn new(shift: u32, ring: Ring) -> Self {
         let lead = if shift == 0 { 0 } else { 1 << (shift - 1) };
         let occupancy = Occupancy::new(ring.len());
         Self { shift, lead, ring, opened: 0, reach: 0, occupancy }
-    }
-
-    /// Returns a view of the level for other threads.
-    pub(super) fn view(&self) -> LevelView {
-        LevelView { shift: self.shift, slots: self.ring.len(), words: self.occupancy.words() }
     }
 
     /// Returns the block that a tick lies in. A block is a stretch of time as wide as a slot.
@@ -207,18 +176,5 @@ mod tests {
         assert_eq!(level.occupied(3).collect::<Vec<_>>(), expected);
         assert_eq!(level.take_occupied(3).collect::<Vec<_>>(), expected.map(|(_, place)| place));
         assert_eq!(level.occupied(3).count(), 0);
-    }
-
-    #[test]
-    fn a_view_shows_the_slots_as_they_are_now() {
-        let mut level = Level::new(6, ring(128));
-        let view = level.view();
-        assert_eq!((view.ticks_per_slot(), view.slots()), (64, 128));
-        assert_eq!(view.occupied(), [0, 0]);
-        level.mark(level.place(0), true);
-        level.mark(level.place(65), true);
-        assert_eq!(view.occupied(), [1, 2]);
-        level.mark(level.place(0), false);
-        assert_eq!(view.occupied(), [0, 2]);
     }
 }

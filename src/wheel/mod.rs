@@ -60,7 +60,6 @@ mod tests;
 
 pub(crate) use comes_up::ComesUp;
 use level::Level;
-pub(crate) use level::LevelView;
 use records::Records;
 use slots::{HasSlots, Open, OpenDue, SlotIndex, Slots};
 
@@ -196,11 +195,6 @@ impl Wheel {
             cascaded: 0,
             records: Records::new(),
         })
-    }
-
-    /// Returns views of its levels for other threads, the finest level first.
-    pub(crate) fn view(&self) -> Vec<LevelView> {
-        self.levels.iter().map(Level::view).collect()
     }
 
     /// Returns how many entries are in the wheel.

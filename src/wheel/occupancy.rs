@@ -1,16 +1,11 @@
 //! Which slots of a level are occupied: one bit per slot, and one summary bit per word of those. So
 //! the next occupied slot is found in a few instructions, however many empty slots lie before it.
 
-use std::sync::Arc;
-
-use crate::sync::Shown;
-
 const BITS: usize = u64::BITS as usize;
 
 #[derive(Debug)]
 pub(super) struct Occupancy {
-    /// The wheel's owner writes them; statistics read them.
-    words: Arc<[Shown]>,
+    words: Box<[u64]>,
     /// Bit w of the summary says whether `words[w]` is not zero.
     summary: Box<[u64]>,
     slots: usize,
@@ -20,37 +15,30 @@ impl Occupancy {
     pub(super) fn new(slots: usize) -> Self {
         let words = slots.div_ceil(BITS);
         Self {
-            words: (0..words).map(|_| Shown::new(0)).collect(),
+            words: vec![0; words].into_boxed_slice(),
             summary: vec![0; words.div_ceil(BITS)].into_boxed_slice(),
             slots,
         }
     }
 
-    /// Returns the words, for other threads to read.
-    pub(super) fn words(&self) -> Arc<[Shown]> {
-        Arc::clone(&self.words)
-    }
-
     #[inline]
     pub(super) fn set(&mut self, slot: usize) {
         debug_assert!(slot < self.slots);
-        let word = &self.words[slot / BITS];
-        word.set(word.get() | 1 << (slot % BITS));
+        self.words[slot / BITS] |= 1 << (slot % BITS);
         self.summary[slot / BITS / BITS] |= 1 << (slot / BITS % BITS);
     }
 
     #[inline]
     pub(super) fn clear(&mut self, slot: usize) {
         let word = slot / BITS;
-        let left = self.words[word].get() & !(1 << (slot % BITS));
-        self.words[word].set(left);
-        if left == 0 {
+        self.words[word] &= !(1 << (slot % BITS));
+        if self.words[word] == 0 {
             self.summary[word / BITS] &= !(1 << (word % BITS));
         }
     }
 
     pub(super) fn is_set(&self, slot: usize) -> bool {
-        self.words[slot / BITS].get() >> (slot % BITS) & 1 != 0
+        self.words[slot / BITS] >> (slot % BITS) & 1 != 0
     }
 
     /// Returns how many slots after `from`, going round, the next occupied one is; 0 if it is
@@ -64,12 +52,12 @@ impl Occupancy {
 
     fn first_at_or_after(&self, from: usize) -> Option<usize> {
         let word = from / BITS;
-        let rest = self.words[word].get() & (u64::MAX << (from % BITS));
+        let rest = self.words[word] & (u64::MAX << (from % BITS));
         if rest != 0 {
             return Some(word * BITS + rest.trailing_zeros() as usize);
         }
         let word = self.first_word_at_or_after(word + 1)?;
-        Some(word * BITS + self.words[word].get().trailing_zeros() as usize)
+        Some(word * BITS + self.words[word].trailing_zeros() as usize)
     }
 
     fn first_word_at_or_after(&self, from: usize) -> Option<usize> {

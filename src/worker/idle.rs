@@ -40,20 +40,9 @@ pub enum WaitStrategy {
 /// cancelled.
 const DRAIN_LOOK: Duration = Duration::from_millis(10);
 
-/// The result of a wait in which the worker slept.
-pub(super) struct Slept {
-    /// When the worker wanted to wake by itself. `None` if it slept without a limit.
-    pub(super) until_ns: Option<u64>,
-}
-
-/// Waits until there may be something to do, or for `at_most`. Returns `None` if the worker has not
+/// Waits until there may be something to do, or for `at_most`. Returns whether the worker has
 /// slept.
-pub(super) fn wait(
-    strategy: WaitStrategy,
-    shared: &SharedRef,
-    shard: &Core,
-    at_most: Option<Duration>,
-) -> Option<Slept> {
+pub(super) fn wait(strategy: WaitStrategy, shared: &SharedRef, shard: &Core, at_most: Option<Duration>) -> bool {
     let drained = shared.remote(shard.index()).drains_until();
     let next = shard.next_due().into_iter().chain(drained).min();
     let timeline = shared.timeline();
@@ -64,7 +53,7 @@ pub(super) fn wait(
     let wake_up = match strategy {
         WaitStrategy::Spin => {
             std::hint::spin_loop();
-            return None;
+            return false;
         }
         // Spinning is of no use while time stands still.
         WaitStrategy::Hybrid { spin } if !stands_still => due_ns.map(|due| due.saturating_sub(ns_in(spin))),
@@ -72,19 +61,19 @@ pub(super) fn wait(
     };
     if wake_up.is_some_and(|at| at <= now_ns) {
         std::hint::spin_loop();
-        return None;
+        return false;
     }
     if !shared.remote(shard.index()).fall_asleep(next) {
-        return None;
+        return false;
     }
-    // While time is paused or moved by hand, it does not pass as the worker sleeps. The thread that
-    // moves the clock or ends the pause wakes the worker.
+    // While a clock is stopped or moved by hand, time does not pass as the worker sleeps. The
+    // thread that moves the clock or ends the pause wakes the worker.
     let until_ns = wake_up.filter(|_| !stands_still);
     let timeout = until_ns.map(|at| Duration::from_nanos(at - now_ns));
     // A cancel does not wake the worker, but it may remove the last timeout that a drain waits for.
     let look = drained.map(|_| DRAIN_LOOK);
     park_for(timeout.into_iter().chain(look).chain(at_most).min());
-    Some(Slept { until_ns })
+    true
 }
 
 fn ns_in(duration: Duration) -> u64 {

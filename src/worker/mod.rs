@@ -1,7 +1,6 @@
 //! The workers: one thread per shard, which turns the shard and sleeps until the next deadline.
 
 mod idle;
-mod pin;
 mod pinning;
 mod turn;
 
@@ -15,14 +14,12 @@ pub use turn::Turn;
 
 use crate::engine::{Batch, Core, Due, NoWait, Shared, SharedRef, UnfiredList};
 use crate::events;
-use crate::panics;
 use crate::shard::{Command, Remote, Wake};
 use crate::sync::thread::{self, JoinHandle, Thread};
-use crate::sync::{Arc, Mutex, lock, park_for};
-use crate::sys::cores::spawn_ordinary;
+use crate::sync::{Arc, Mutex, Shown, lock, park_for};
+use crate::sys::cores::{self, spawn_ordinary};
 use crate::sys::sched_hints;
 use crate::time::Subtick;
-use pin::{Meter, Pin};
 
 /// Where a worker sends expired timeouts. A sink must not panic, also when it is dropped, and must
 /// not call back into the worker.
@@ -60,8 +57,6 @@ pub(crate) struct WorkerPlan {
     pub(crate) thread_name: String,
     /// The core for each shard's worker, or `None` if it is not pinned.
     pub(crate) cores: Vec<Option<usize>>,
-    /// Whether a worker stays on its core even if it does not get to run there.
-    pub(crate) cores_are_fixed: bool,
 }
 
 /// A worker that has not been needed yet.
@@ -81,7 +76,8 @@ struct WorkerSlot {
     /// The running thread. It is outside the lock, so that a wake-up takes no lock.
     thread: OnceLock<Thread>,
     state: Mutex<SlotState>,
-    pin: Arc<Pin>,
+    /// The core that the worker is pinned to, plus one, or 0. For statistics.
+    pinned_to: Shown,
     no_thread: events::NoThread,
 }
 
@@ -100,7 +96,7 @@ const FIRST_REST: Duration = Duration::from_millis(1);
 /// worker can go on where it was.
 fn supervised(step: impl FnOnce() -> Step) -> Option<Step> {
     #[cfg(not(loom))]
-    return panics::catch(step);
+    return crate::panics::catch(step);
     // A model must see its own panics.
     #[cfg(loom)]
     Some(step())
@@ -128,7 +124,7 @@ impl Workers {
                 sink: sink(),
                 shared: shared.clone(),
             }))),
-            pin: Arc::new(Pin::default()),
+            pinned_to: Shown::new(0),
             no_thread: events::NoThread::default(),
         };
         Arc::new(Self { plan, slots: shards.into_iter().map(slot).collect() })
@@ -136,7 +132,7 @@ impl Workers {
 
     /// Returns the core that a worker is pinned to.
     pub(crate) fn pinned_to(&self, shard: usize) -> Option<usize> {
-        self.slots[shard].pin.core()
+        self.slots[shard].pinned_to.get().checked_sub(1).and_then(|core| usize::try_from(core).ok())
     }
 
     /// Returns whether a shard's worker has been started. That includes a start that is under way,
@@ -201,7 +197,7 @@ impl Workers {
         let mut turns = events::Turns::default();
         let index = shard.index();
         sched_hints::ask_for_short_latency();
-        let mut meter = self.pin(&shared, index);
+        self.pin(index);
         let remote = shared.remote(index);
         if sink.wants_begin() {
             // The hook may keep the worker from its first turn. The worker is then behind since
@@ -210,7 +206,7 @@ impl Workers {
             sink.begin(&shared, index);
         }
         while !remote.is_stopped() {
-            match supervised(|| self.step(&shared, &mut shard, &mut *sink, &mut turns, &mut meter)) {
+            match supervised(|| self.step(&shared, &mut shard, &mut *sink, &mut turns)) {
                 Some(Step::Drained) => break,
                 Some(Step::Done) => panics = 0,
                 // Without a clock, a drain would never be over.
@@ -234,30 +230,20 @@ impl Workers {
     }
 
     /// Pins the calling thread, a worker, if the plan says so.
-    fn pin(&self, shared: &Shared, shard: usize) -> Option<Meter> {
-        let core = self.plan.cores[shard]?;
-        // By any other clock it is impossible to tell how late a thread is.
-        let is_measured = shared.timeline().is_the_systems();
-        let is_watched = is_measured && !self.plan.cores_are_fixed;
-        Pin::put(&self.slots[shard].pin, shard, core, is_watched).filter(|_| is_measured)
+    fn pin(&self, shard: usize) {
+        if let Some(core) = self.plan.cores[shard]
+            && cores::pin_current_thread(core)
+        {
+            self.slots[shard].pinned_to.set(core as u64 + 1);
+        }
     }
 
     /// Runs one turn, and waits for the next.
-    fn step(
-        &self,
-        shared: &SharedRef,
-        shard: &mut Core,
-        sink: &mut dyn Sink,
-        turns: &mut events::Turns,
-        meter: &mut Option<Meter>,
-    ) -> Step {
+    fn step(&self, shared: &SharedRef, shard: &mut Core, sink: &mut dyn Sink, turns: &mut events::Turns) -> Step {
         let remote = shared.remote(shard.index());
         let requested = remote.turn_requested();
         let now_ns = shared.timeline().now_ns();
         remote.heartbeat.beat(now_ns);
-        if meter.as_mut().is_some_and(|meter| !meter.goes_on(now_ns)) {
-            *meter = None;
-        }
         let now = shared.timeline().scale().subtick_at(now_ns);
         let stopwatch = sink.wants_turns().then(|| Stopwatch::start(shard, now, now_ns));
         // A clock of the user's may panic, which it may not do in the middle of a turn.
@@ -281,9 +267,8 @@ impl Workers {
             return Step::Drained;
         }
         remote.complete_turn(requested, || shard.earliest());
-        if let Some(slept) = idle::wait(self.plan.wait, shared, shard, sink.sleeps_at_most()) {
+        if idle::wait(self.plan.wait, shared, shard, sink.sleeps_at_most()) {
             remote.counters.wakeups.add(1);
-            meter.iter_mut().for_each(|meter| meter.set_wanted(slept.until_ns));
         }
         Step::Done
     }
@@ -398,9 +383,5 @@ impl Wake for Doorbell {
 
     fn has_worker(&self, shard: usize) -> bool {
         self.0.slots[shard].thread.get().is_some()
-    }
-
-    fn check_worker(&self, remote: &Remote) {
-        self.0.slots[remote.index()].pin.look(Shared::of_remote(remote), remote.index());
     }
 }

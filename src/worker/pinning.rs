@@ -34,30 +34,15 @@ pub enum Pinning {
     /// Engines of one process start at different cores. Each process starts at a random core, so
     /// that the processes of a host don't all use the same one.
     ///
-    /// On Linux a worker that does not get its core gives it up, for good. That happens when it has
-    /// waited for the core for 20 ms at a time, for example because a thread of a real-time policy
-    /// keeps the core busy. From then on the worker may run on all of the process's cores,
-    /// `pinned_to` is `None`, and an event of the feature `tracing` reports it. On a machine that
-    /// is merely busy this is rare, and does no harm.
-    ///
-    /// One of these finds out first. The times were measured on two cores, with a busy `SCHED_FIFO`
-    /// thread on the worker's.
-    ///
-    /// - The worker, when it runs again. Until then, timeouts are late for as long as the other
-    ///   thread keeps the core, up to 0.95 s: Linux leaves a twentieth of each second to other
-    ///   threads, unless it is configured otherwise.
-    /// - A thread that schedules, when 1,024 timeouts wait for the worker, and at each 1,024 more.
-    ///   Timeouts were up to 0.09 s late at 40,000 schedules a second, and up to 0.57 s at 2,000.
-    /// - [`Timer::health`](crate::Timer::health), or two calls of it 20 ms apart if the worker has
-    ///   already been woken.
-    ///
-    /// An engine with a [`Clock`](crate::Clock) of the user's does not detect this.
+    /// A worker is pinned once, when it starts, and stays there. If a thread of a real-time policy
+    /// keeps its core busy, timeouts are late for as long. Use [`None`](Self::None) beside such
+    /// threads.
     #[default]
     Auto,
     /// No worker is pinned. The operating system decides where workers run, and may move them.
     None,
     /// Worker i is pinned to core `cores[i % cores.len()]`. Each must be one of the process's
-    /// cores. A worker stays on its core, even if it does not get to run there.
+    /// cores.
     Cores(Vec<usize>),
 }
 

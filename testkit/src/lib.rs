@@ -4,9 +4,11 @@
 //! - [`again`]: the command for that, on this platform and through an emulator.
 //! - [`counters`]: what callers and tasks have counted, against an engine's own counters. The
 //!   integration tests, the oracle, the soak and the main job of `perf` use it.
-//! - [`record`]: the rule for one timeout: which event may follow which, never early, and once. The
-//!   soak keeps a [`Record`](record::Record) for each timeout, under a lock. `tests/threads.rs` and
-//!   the slots of the main job keep a [`Fate`](record::Fate), in an atomic word of their own.
+//! - [`record`]: the rule for one timeout: which event may follow which, never early, and once.
+//!   `tests/threads.rs` and the slots of the main job keep a [`Fate`](record::Fate), in an atomic
+//!   word of their own.
+//! - [`ledger`]: a [`Record`](record::Record) for each timeout of an engine, under a lock, and the
+//!   sum of them. The soak keeps one for each of its engines.
 //! - [`oracle`]: an engine beside a model that is a `BTreeMap`. `tests/model` and the fuzz target
 //!   `driven` make programs for it.
 //!
@@ -29,6 +31,7 @@
 
 pub mod again;
 pub mod counters;
+pub mod ledger;
 pub mod oracle;
 pub mod record;
 

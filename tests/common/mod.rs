@@ -11,7 +11,7 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use testkit::again;
-use tourbillon::{Builder, Driver, Executor, Expired, Inline, ManualClock, ThreadPool, Timeout, Timer};
+use tourbillon::{Builder, Driver, Executor, Expired, Inline, ManualClock, PausableClock, ThreadPool, Timeout, Timer};
 
 pub(crate) use testkit::counters::assert_counters_reconcile;
 pub(crate) use testkit::{DAY, HOUR, MS};
@@ -110,10 +110,24 @@ pub(crate) fn driven() -> (Timer, Driver, ManualClock) {
     driven_by(Timer::builder())
 }
 
+/// Returns a driven engine on a clock that can be stopped, and the clock below, which the test
+/// moves.
+pub(crate) fn driven_with_pauses() -> (Timer, Driver, PausableClock, ManualClock) {
+    let hand = ManualClock::new();
+    let clock = PausableClock::over(hand.clone());
+    let (timer, driver) = Timer::builder().clock(clock.clone()).build_driven().expect("the options make sense");
+    (timer, driver, clock, hand)
+}
+
 /// Turns until nothing is left to do at this time. Returns how many timeouts fired.
 pub(crate) fn settle(driver: &mut Driver, clock: &ManualClock) -> usize {
+    settle_by(driver, || clock.now())
+}
+
+/// The same by another clock.
+pub(crate) fn settle_by(driver: &mut Driver, now: impl Fn() -> Instant) -> usize {
     let mut fired = driver.turn();
-    while driver.next_wakeup().is_some_and(|at| at <= clock.now()) {
+    while driver.next_wakeup().is_some_and(|at| at <= now()) {
         fired += driver.turn();
     }
     fired
@@ -308,7 +322,7 @@ impl Rig {
     pub(crate) fn advance(&mut self, by: Duration) {
         self.clock.advance(by);
         if let Some(driver) = &mut self.driver {
-            settle(driver, &self.clock);
+            settle_by(driver, || self.timer.now());
         }
     }
 

@@ -6,7 +6,7 @@ use std::task::{Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Expired, Inline, Shutdown, ShutdownError, Timer};
+use tourbillon::{Expired, Inline, PausableClock, Shutdown, ShutdownError, Timer};
 
 use super::Task;
 use super::common::{HOUR, MS, PATIENCE, driven, driven_by, eventually, in_time};
@@ -144,15 +144,19 @@ fn after_a_shutdown_futures_are_ready_at_their_own_deadlines_and_are_woken() {
 }
 
 #[test]
-fn after_a_shutdown_in_a_pause_time_goes_on_for_futures() {
-    for how in [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(MS)] {
+fn a_shutdown_does_not_end_a_pause_and_a_future_goes_on_with_its_end() {
+    for how in [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(Duration::ZERO)] {
         in_time("a future of an engine that was shut down in a pause", move || {
-            let timer = Timer::new().expect("defaults");
+            let clock = PausableClock::new();
+            let timer = Timer::builder().clock(clock.clone()).build().expect("the options make sense");
             drop(timer.schedule(HOUR, || ()).expect("accepted"));
-            timer.pause();
+            clock.pause();
+            let (mut sleep, task) = (timer.sleep(2 * MS), Task::new());
             drop(timer.shutdown_with(how).expect("the first"));
-            assert!(!timer.is_paused());
-            pollster::block_on(timer.sleep(2 * MS));
+            thread::sleep(5 * MS);
+            assert!(clock.is_paused() && task.poll(&mut sleep).is_pending());
+            clock.resume();
+            pollster::block_on(sleep);
         });
     }
 }

@@ -8,6 +8,7 @@ mod global;
 mod intervals;
 mod sleeps;
 mod timeouts;
+#[cfg(feature = "tokio")]
 mod wakes;
 
 use std::future::Future;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tourbillon::{Sleep, Timer};
 
 use super::Task;
-use super::common::{HOUR, MS, driven, driven_by, in_time};
+use super::common::{HOUR, MS, driven, driven_by, driven_with_pauses, in_time};
 
 #[test]
 fn a_sleep_can_be_moved_shared_shown_and_polled_where_it_lies() {
@@ -175,15 +175,15 @@ fn a_sleep_for_ever_never_ends() {
 
 #[test]
 fn time_stands_still_for_a_sleep_in_a_pause() {
-    let (timer, mut driver, clock) = driven();
+    let (timer, mut driver, clock, hand) = driven_with_pauses();
     let task = Task::new();
     let mut sleep = timer.sleep(MS);
-    timer.pause();
-    clock.advance(HOUR);
+    clock.pause();
+    hand.advance(HOUR);
     driver.turn();
     assert!(task.poll(&mut sleep).is_pending());
-    timer.resume();
-    clock.advance(MS);
+    clock.resume();
+    hand.advance(MS);
     driver.turn();
     assert!(task.poll(&mut sleep).is_ready());
 }

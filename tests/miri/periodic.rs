@@ -1,4 +1,4 @@
-//! Periodic timeouts, groups, pauses and tasks that use the engine, against threads that use it at
+//! Periodic timeouts, guards, pauses and tasks that use the engine, against threads that use it at
 //! the same time.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Inline, MissedTicks, Shutdown, ThreadPool, Timer};
+use tourbillon::{Inline, MissedTicks, PausableClock, Shutdown, ThreadPool, Timer};
 
 use crate::common::{HOUR, MS, Own, assert_counters_reconcile, driven_by, eventually, settle};
 use crate::{Ledger, few, let_threads_end, small, with_workers};
@@ -78,28 +78,28 @@ fn periodic_timeouts_end_by_their_answer_their_own_cancel_a_panic_and_every_shut
 }
 
 #[test]
-fn a_group_is_cancelled_while_its_timeouts_fire_and_others_cancel_them() {
+fn guards_are_dropped_while_their_timeouts_fire_and_others_cancel_them() {
     const LEN: usize = few(8, 200);
     for builder in with_workers() {
         let (timer, ledger) = (builder.build().expect("the options make sense"), Ledger::new(2 * LEN));
-        let (group, other) = (timer.group(), timer.group().cancel_on_drop());
-        let delay = |id: usize| [Duration::ZERO, MS, HOUR][id % 3];
-        let timeouts: Vec<_> =
-            (0..LEN).map(|id| group.schedule(delay(id), ledger.task(id)).expect("accepted")).collect();
-        (LEN..2 * LEN).for_each(|id| other.schedule_detached(delay(id), ledger.task(id)).expect("accepted"));
+        let schedule = |id: usize| {
+            let delay = [Duration::ZERO, MS, HOUR][id % 3];
+            timer.schedule(delay, ledger.task(id)).expect("accepted")
+        };
+        let timeouts: Vec<_> = (0..LEN).map(schedule).collect();
+        let guards: Vec<_> = (LEN..2 * LEN).map(|id| schedule(id).cancel_on_drop()).collect();
         let cancelled = thread::scope(|scope| {
-            let all = [(); 2].map(|()| scope.spawn(|| group.cancel_all()));
-            scope.spawn(move || drop(other));
+            let cancel_all = || timeouts.iter().filter(|timeout| timeout.cancel()).count();
+            let all = [(); 2].map(|()| scope.spawn(cancel_all));
+            scope.spawn(move || drop(guards));
             let mine = timeouts.iter().rev().filter(|timeout| timeout.cancel()).count();
             mine + all.map(|cancels| cancels.join().expect("no panic")).iter().sum::<usize>()
         });
-        assert_eq!(group.pending(), 0);
-        // The group goes last, except for the handles.
-        drop(timer.shutdown().expect("the first"));
+        assert!(timer.shutdown().expect("the first").is_empty());
         let ran = (0..LEN).filter(|&id| ledger.runs_of(id) > 0).count();
         assert_eq!(ran + cancelled, LEN);
         assert_counters_reconcile(&timer.stats());
-        drop((timer, group));
+        drop(timer);
         ledger.assert_closed();
         drop(timeouts);
         let_threads_end();
@@ -109,13 +109,15 @@ fn a_group_is_cancelled_while_its_timeouts_fire_and_others_cancel_them() {
 #[test]
 fn pauses_race_schedules_and_expiries() {
     for builder in with_workers() {
-        let (timer, ledger) = (builder.build().expect("the options make sense"), Ledger::new(12));
+        let clock = PausableClock::new();
+        let timer = builder.clock(clock.clone()).build().expect("the options make sense");
+        let ledger = Ledger::new(12);
         thread::scope(|scope| {
             scope.spawn(|| {
                 for _ in 0..3 {
-                    timer.pause();
+                    clock.pause();
                     thread::yield_now();
-                    timer.resume();
+                    clock.resume();
                 }
             });
             scope.spawn(|| {

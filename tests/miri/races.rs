@@ -1,6 +1,5 @@
 //! Two or three threads on one engine: they schedule, reset, cancel and drop, and run what is due.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
@@ -212,44 +211,6 @@ fn a_sleeping_worker_is_woken_and_no_wake_up_is_lost() {
 }
 
 /// Owned by nobody that looks. Detached ones, which the worker alone owns, too.
-#[test]
-fn what_is_pending_is_told_while_it_is_scheduled_reset_cancelled_and_run() {
-    const LEN: usize = few(12, 500);
-    for (seed, builder) in seeds().flat_map(|seed| with_workers().map(move |builder| (seed, builder))) {
-        let timer = builder.capacity(4).build().expect("the options make sense");
-        let (ledger, cancelled) = (Ledger::new(LEN), AtomicUsize::new(0));
-        thread::scope(|scope| {
-            let (timer, ledger, cancelled) = (&timer, &ledger, &cancelled);
-            let producer = scope.spawn(move || {
-                let mut random = Random::new(seed);
-                let mut kept: Vec<Timeout> = Vec::new();
-                for id in 0..LEN {
-                    let delay = Duration::from_micros(random.next() % 2_000);
-                    match random.below(3) {
-                        0 => timer.schedule_detached(delay, ledger.task(id)).expect("accepted"),
-                        1 => kept.push(timer.schedule(delay, ledger.task(id)).expect("accepted")),
-                        _ => {
-                            let timeout = timer.schedule(HOUR, ledger.task(id)).expect("accepted");
-                            assert!(timeout.reset(2 * HOUR) && timeout.cancel_owned());
-                            cancelled.fetch_add(1, Ordering::Relaxed);
-                        }
-                    }
-                    if random.below(4) == 0 {
-                        kept.iter().for_each(|timeout| _ = timeout.reset(Duration::ZERO));
-                        kept.clear();
-                    }
-                }
-            });
-            while !producer.is_finished() {
-                let told = timer.pending_timeouts();
-                assert!(told.len() <= LEN && told.iter().all(|told| told.shard < timer.shards()));
-                thread::yield_now();
-            }
-        });
-        assert_all_end(timer, &ledger, cancelled.into_inner(), LEN);
-    }
-}
-
 #[test]
 fn the_limit_on_pending_timeouts_is_exact() {
     for _ in 0..few(2, 100) {

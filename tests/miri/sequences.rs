@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Builder, Driver, Group, ManualClock, Shutdown, Timeout, Timer};
+use tourbillon::{Builder, Driver, ManualClock, Shutdown, Timeout, TimeoutGuard, Timer};
 
 use crate::common::{Random, assert_counters_reconcile, driven_by};
 use crate::{delay, few, seeds, small};
@@ -19,12 +19,11 @@ struct Pair {
     timer: Timer,
     driver: Driver,
     clock: ManualClock,
-    group: Group,
     now: u64,
     next: usize,
     ran: Arc<Mutex<Vec<usize>>>,
     pending: BTreeMap<usize, u64>,
-    grouped: Vec<usize>,
+    guarded: Vec<(usize, TimeoutGuard)>,
     held: Vec<(usize, Timeout)>,
     cancelled: u64,
     fired: u64,
@@ -37,10 +36,9 @@ fn ms(delay: Duration) -> u64 {
 impl Pair {
     fn new(builder: Builder) -> Self {
         let (timer, driver, clock) = driven_by(builder);
-        let group = timer.group();
         let (ran, pending) = (Arc::default(), BTreeMap::new());
-        let (grouped, held) = (Vec::new(), Vec::new());
-        Self { timer, driver, clock, group, now: 0, next: 0, ran, pending, grouped, held, cancelled: 0, fired: 0 }
+        let (guarded, held) = (Vec::new(), Vec::new());
+        Self { timer, driver, clock, now: 0, next: 0, ran, pending, guarded, held, cancelled: 0, fired: 0 }
     }
 
     fn accept(&mut self, delay: Duration) -> (usize, impl FnOnce() + Send + use<>) {
@@ -81,8 +79,7 @@ impl Pair {
             }
             4 => {
                 let (id, task) = self.accept(delay);
-                self.grouped.push(id);
-                self.group.schedule_detached(delay, task).expect("accepted");
+                self.guarded.push((id, self.timer.schedule(delay, task).expect("accepted").cancel_on_drop()));
             }
             5 => {
                 let (id, task) = self.accept(delay);
@@ -119,9 +116,9 @@ impl Pair {
                 drop(timeout.cancel_on_drop());
             }
             12 if random.below(4) == 0 => {
-                let grouped = std::mem::take(&mut self.grouped);
-                let pending = grouped.iter().filter(|id| self.pending.remove(id).is_some()).count();
-                assert_eq!(self.group.cancel_all(), pending);
+                let guarded = std::mem::take(&mut self.guarded);
+                let pending = guarded.iter().filter(|(id, _)| self.pending.remove(id).is_some()).count();
+                drop(guarded);
                 self.cancelled += pending as u64;
             }
             13 => {
@@ -177,7 +174,7 @@ impl Pair {
             assert_eq!((stats.fired, stats.cancelled), (self.fired + ran.len() as u64, self.cancelled));
             left.into_iter().for_each(|left| left.run());
         }
-        drop((self.group, self.timer, self.driver));
+        drop((self.timer, self.driver));
         assert!(self.held.iter().all(|(_, timeout)| !timeout.cancel() && !timeout.reset(Duration::ZERO)));
         assert_eq!(Arc::strong_count(&self.ran), 1, "no task is left");
     }

@@ -4,13 +4,13 @@
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Executor, Expired, Sleep, Timer};
+use tourbillon::{Sleep, Timer};
 
 use crate::common::{Random, assert_counters_reconcile, eventually};
 use crate::{Ledger, delay, few, let_threads_end, seeds, small, with_workers};
@@ -89,16 +89,15 @@ fn sleeps_that_wander_wake_the_task_that_polled_last() {
     }
 }
 
-/// Makes sleeps, and drops, moves and polls them while earlier ones ring. `far` also moves some
-/// beyond the test. Returns what is left.
-fn stir(timer: &Timer, tasks: &Tasks, random: &mut Random, len: usize, far: bool) -> Vec<Sleep> {
+/// Makes sleeps, and drops, moves and polls them while earlier ones ring. Returns what is left.
+fn stir(timer: &Timer, tasks: &Tasks, random: &mut Random, len: usize) -> Vec<Sleep> {
     let mut sleeps = Vec::new();
     for id in 0..len {
         let mut sleep = timer.sleep(Duration::from_micros(random.next() % 2_000));
         let _ = is_ready(&mut sleep, &Tasks::waker(&tasks.woken, id));
         sleeps.push(sleep);
         let at = random.below(sleeps.len());
-        match random.below(3 + usize::from(far)) {
+        match random.below(4) {
             0 => drop(sleeps.swap_remove(at)),
             1 => sleeps[at].reset(Duration::from_micros(random.next() % 2_000)),
             2 => _ = is_ready(&mut sleeps[at], &Tasks::waker(&tasks.woken, id)),
@@ -115,44 +114,9 @@ fn sleeps_are_dropped_and_reset_while_they_ring() {
     for (seed, builder) in seeds().flat_map(|seed| with_workers().map(move |builder| (seed, builder))) {
         let timer = builder.build().expect("the options make sense");
         let tasks = Tasks::new();
-        drop(stir(&timer, &tasks, &mut Random::new(seed), LEN, false));
+        drop(stir(&timer, &tasks, &mut Random::new(seed), LEN));
         shut_down(timer);
     }
-}
-
-/// An executor that has another thread wake futures.
-struct WakesElsewhere(Mutex<Sender<Expired>>);
-
-impl Executor for WakesElsewhere {
-    fn execute(&self, _: Expired) {
-        unreachable!("nothing but futures is scheduled");
-    }
-
-    fn wake(&self, sleepers: Expired) {
-        let _ = self.0.lock().expect("no panic").send(sleepers);
-    }
-}
-
-/// Dropped, moved and polled anew, and ended by a shutdown, while their batch waits for a thread
-/// that is no worker. The last batch outlives the timer.
-#[test]
-fn sleeps_are_dropped_reset_and_polled_while_another_thread_wakes_them() {
-    const LEN: usize = few(8, 200);
-    for seed in seeds() {
-        let (send, batches) = channel::<Expired>();
-        let waking = thread::spawn(move || batches.into_iter().for_each(Expired::run));
-        let builder = small().shards(1).executor(WakesElsewhere(Mutex::new(send)));
-        let timer = builder.build().expect("the options make sense");
-        let tasks = Tasks::new();
-        let mut sleeps = stir(&timer, &tasks, &mut Random::new(seed), LEN, true);
-        assert!(timer.shutdown().expect("the first").is_empty());
-        // What a shutdown has ended before the worker knew of it may become a tombstone.
-        sleeps.truncate(LEN / 4);
-        assert!(timer.schedule(Duration::ZERO, || ()).is_err());
-        drop((sleeps, timer));
-        waking.join().expect("no panic");
-    }
-    let_threads_end();
 }
 
 /// In one thread, with a driver. A task among the sleeps runs as usual.

@@ -40,8 +40,11 @@ fn ways() -> impl Strategy<Value = Via> {
         8 => Just(Via::Timer),
         2 => Just(Via::Elsewhere),
         2 => any::<u8>().prop_map(Via::Key),
-        3 => (0..2_usize).prop_map(Via::Group),
     ]
+}
+
+fn elsewhere() -> impl Strategy<Value = bool> {
+    prop_oneof![4 => Just(false), 1 => Just(true)]
 }
 
 fn acts() -> impl Strategy<Value = Act> {
@@ -53,7 +56,6 @@ fn acts() -> impl Strategy<Value = Act> {
         1 => which().prop_map(|which| Act::Cancel { which }),
         1 => (which(), delays()).prop_map(|(which, delay)| Act::Reset { which, delay }),
         1 => which().prop_map(|which| Act::Drop { which }),
-        1 => (0..2_usize).prop_map(|group| Act::CancelAll { group }),
         1 => delays().prop_map(|by| Act::Advance { by: by.min(DAY) }),
     ]
 }
@@ -65,20 +67,16 @@ pub(crate) fn steps() -> impl Strategy<Value = Step> {
         10 => (delays(), kept, ways(), acts())
             .prop_map(|(delay, kept, via, act)| Step::Schedule { delay, kept, via, act }),
         1 => (offsets(), ways()).prop_map(|(offset, via)| Step::ScheduleAt { offset, via }),
-        1 => (delays(), 0..20_usize, ways()).prop_map(|(delay, many, via)| Step::ScheduleMany { delay, many, via }),
+        1 => (delays(), 0..20_usize, elsewhere())
+            .prop_map(|(delay, many, is_elsewhere)| Step::ScheduleMany { delay, many, is_elsewhere }),
         6 => (which(), delays()).prop_map(|(which, delay)| Step::Reset { which, delay }),
         1 => (which(), offsets()).prop_map(|(which, offset)| Step::ResetAt { which, offset }),
         3 => which().prop_map(|which| Step::Cancel { which }),
         2 => which().prop_map(|which| Step::Drop { which }),
         1 => which().prop_map(|which| Step::Unguard { which }),
-        2 => (delays(), rules(), ways(), acts()).prop_map(|(initial, rule, via, act)| {
-            Step::Periodic { initial: initial.min(30 * DAY), rule, via, act }
+        2 => (delays(), rules(), elsewhere(), acts()).prop_map(|(initial, rule, is_elsewhere, act)| {
+            Step::Periodic { initial: initial.min(30 * DAY), rule, is_elsewhere, act }
         }),
-        1 => (delays(), delays(), ways()).prop_map(|(earliest, width, via)| {
-            Step::Between { earliest: earliest.min(30 * DAY), width: width.min(DAY), via }
-        }),
-        1 => (0..2_usize).prop_map(|group| Step::CancelAll { group }),
-        1 => (0..2_usize, any::<bool>()).prop_map(|(group, cancels)| Step::RenewGroup { group, cancels }),
         1 => Just(Step::Pause),
         1 => Just(Step::Resume),
         2 => Just(Step::ToNext),

@@ -1,4 +1,5 @@
-//! `advance_to_next`: from deadline to deadline, in order, and not a nanosecond too far.
+//! `advance_to_next` and `advance_through`: from deadline to deadline, in order, and not a
+//! nanosecond too far.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -12,6 +13,7 @@ use crate::common::{
     DAY, HOUR, Keeps, MS, Own, PATIENCE, Random, Rig, Runs, Times, assert_counters_reconcile, driven, driven_by,
     in_time, settle,
 };
+use crate::pauses::stoppable;
 
 /// One step: to the next deadline, and the timeouts due then run.
 fn step(rig: &mut Rig) -> bool {
@@ -197,15 +199,12 @@ fn a_timeout_beyond_the_end_of_the_clock_is_no_deadline() {
 }
 
 #[test]
-fn another_clocks_timer_a_paused_one_and_one_that_has_ended_have_no_deadline_for_it() {
+fn another_clocks_timer_and_one_that_has_ended_have_no_deadline_for_it() {
     for mut rig in Rig::each(Timer::builder) {
         let (other, start) = (ManualClock::new(), rig.clock.now());
         let timeout = rig.timer.schedule(HOUR, || ()).expect("accepted");
         let (others_now, real) = (other.now(), Timer::builder().build().expect("the options make sense"));
         assert!(!other.advance_to_next(&rig.timer) && !rig.clock.advance_to_next(&real));
-        rig.timer.pause();
-        assert!(!rig.clock.advance_to_next(&rig.timer));
-        rig.timer.resume();
         assert_eq!((rig.clock.now(), other.now()), (start, others_now), "both stay");
         let clone = rig.clock.clone();
         assert!(clone.advance_to_next(&rig.timer), "a clone is the same clock");
@@ -219,13 +218,14 @@ fn another_clocks_timer_a_paused_one_and_one_that_has_ended_have_no_deadline_for
 }
 
 #[test]
-fn after_a_pause_the_next_deadline_is_later_by_it() {
-    for mut rig in Rig::each(Timer::builder) {
+fn in_a_pause_there_is_no_next_deadline_and_after_it_that_is_later_by_it() {
+    for (mut rig, clock) in stoppable(Timer::builder) {
         let start = rig.clock.now();
         rig.timer.schedule_detached(100 * MS, || ()).expect("accepted");
-        rig.timer.pause();
+        clock.pause();
+        assert!(!rig.clock.advance_to_next(&rig.timer) && rig.clock.now() == start);
         rig.advance(HOUR);
-        rig.timer.resume();
+        clock.resume();
         assert!(step(&mut rig));
         assert_eq!(rig.clock.now() - start, HOUR + 100 * MS, "{}", rig.kind);
         assert_eq!(rig.timer.stats().fired, 1);
@@ -344,4 +344,54 @@ fn with_a_pool_weeks_pass_in_a_moment_too() {
     while clock.advance_to_next(&timer) {}
     runs.assert_each_ran_once();
     assert_eq!(timer.pending(), 0);
+}
+
+#[test]
+fn an_advance_through_a_length_of_time_runs_each_task_at_its_own_deadline_and_ends_there() {
+    for make in [Rig::inline, Rig::pool] {
+        let rig = make(Timer::builder().shards(2));
+        let (times, start) = (Times::on(&rig.clock), rig.clock.now());
+        let (noted, also) = (times.clone(), times.clone());
+        let beat = rig.timer.schedule_at_fixed_rate(10 * MS, 25 * MS, move || noted.note()).expect("accepted");
+        rig.timer.schedule_detached(52 * MS, move || also.note()).expect("accepted");
+        rig.clock.advance_through(84 * MS);
+        assert_eq!((times.in_ms(), rig.clock.now() - start), (vec![10, 35, 52, 60], 84 * MS), "{}", rig.kind);
+        rig.clock.advance_through(MS);
+        assert_eq!((times.in_ms().pop(), rig.clock.now() - start), (Some(85), 85 * MS), "{}", rig.kind);
+        assert!(beat.cancel());
+        rig.clock.advance_through(HOUR);
+        assert_eq!((times.count(), rig.clock.now() - start), (5, 85 * MS + HOUR), "{}", rig.kind);
+    }
+}
+
+#[test]
+fn an_advance_through_a_length_of_time_stops_at_the_deadlines_of_all_engines_on_the_clock() {
+    let clock = ManualClock::new();
+    let [one, other] = [Inline, Inline].map(|executor| {
+        Timer::builder().executor(executor).clock(clock.clone()).build().expect("the options make sense")
+    });
+    let times = Times::on(&clock);
+    let (first, own, next) = (times.clone(), other.clone(), times.clone());
+    let schedule_on_the_other = move || {
+        first.note();
+        own.schedule_detached(3 * MS, move || next.note()).expect("accepted");
+    };
+    one.schedule_detached(5 * MS, schedule_on_the_other).expect("accepted");
+    let noted = times.clone();
+    other.schedule_detached(6 * MS, move || noted.note()).expect("accepted");
+    clock.advance_through(HOUR);
+    assert_eq!(times.in_ms(), [5, 6, 8]);
+}
+
+#[test]
+fn an_advance_through_a_pause_takes_its_time_and_runs_nothing() {
+    for (rig, clock) in stoppable(Timer::builder).into_iter().filter(|(rig, _)| rig.driver.is_none()) {
+        let (start, timeout) = (rig.clock.now(), rig.timer.schedule(MS, || ()).expect("accepted"));
+        clock.pause();
+        rig.clock.advance_through(HOUR);
+        assert!(timeout.is_pending() && rig.clock.now() - start == HOUR, "{}", rig.kind);
+        clock.resume();
+        rig.clock.advance_through(MS);
+        assert!(timeout.is_expired(), "{}", rig.kind);
+    }
 }

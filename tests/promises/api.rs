@@ -6,14 +6,14 @@ use std::hash::Hash;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use tourbillon::{
-    BootClock, BuildError, Builder, Driver, Elapsed, Executor, Expired, Group, Health, Inline, Interval, Lateness,
-    LatenessWindow, LevelStats, ManualClock, MissedTicks, Pinning, Refusal, Reusable, ScheduleError, Shard,
-    ShardHealth, ShardStats, Shutdown, ShutdownError, ShutdownFuture, Sleep, Stats, ThreadPool, TimeoutFuture,
-    TimeoutGuard, Timer, Turn, Unfired, WaitStrategy, WorkerState,
+    BuildError, Builder, ClockListener, Driver, Elapsed, Executor, Expired, Health, Inline, Interval, Lateness,
+    ManualClock, MissedTicks, PausableClock, Pinning, Refusal, Reusable, ScheduleError, Shard, ShardHealth, ShardStats,
+    Shutdown, ShutdownError, ShutdownFuture, Sleep, Stats, ThreadPool, TimeoutFuture, TimeoutGuard, Timer, Turn,
+    Unfired, WaitStrategy, WorkerState,
 };
 
 fn is_debug_and_send<T: Debug + Send>() {}
-fn is_shared<T: Send + Sync>() {}
+fn is_shared<T: Send + Sync + ?Sized>() {}
 fn is_value<T: Clone + Eq + Debug + Send + Sync>() {}
 fn is_key<T: Eq + Hash + Debug + Send + Sync>() {}
 fn is_error<T: Error + Send + Sync + 'static>() {}
@@ -27,18 +27,17 @@ fn handles_may_be_shared_between_threads_and_caught_in_a_panic() {
     is_shared::<Timer>();
     is_shared::<tourbillon::Timeout>();
     is_shared::<TimeoutGuard>();
-    is_shared::<Group>();
     is_shared::<Reusable>();
     is_shared::<Shard<'_>>();
     is_shared::<Sleep>();
     is_shared::<Interval>();
-    is_shared::<BootClock>();
     is_shared::<ManualClock>();
+    is_shared::<PausableClock>();
+    is_shared::<dyn ClockListener>();
     is_shared::<ThreadPool>();
     is_unwind_safe::<Timer>();
     is_unwind_safe::<tourbillon::Timeout>();
     is_unwind_safe::<TimeoutGuard>();
-    is_unwind_safe::<Group>();
     is_unwind_safe::<Shard<'_>>();
     is_unwind_safe::<Sleep>();
     is_unwind_safe::<Interval>();
@@ -48,15 +47,14 @@ fn handles_may_be_shared_between_threads_and_caught_in_a_panic() {
 fn every_public_type_shows_itself_and_may_be_sent() {
     is_debug_and_send::<(Builder, Driver, Expired, Unfired, ShutdownFuture)>();
     is_debug_and_send::<TimeoutFuture<std::future::Ready<()>>>();
-    is_debug_and_send::<(Timer, tourbillon::Timeout, TimeoutGuard, Group, Reusable, Shard<'_>)>();
-    is_debug_and_send::<(Sleep, Interval, LatenessWindow, BootClock, ManualClock, ThreadPool, Inline, Turn)>();
+    is_debug_and_send::<(Timer, tourbillon::Timeout, TimeoutGuard, Reusable, Shard<'_>)>();
+    is_debug_and_send::<(Sleep, Interval, ManualClock, PausableClock, ThreadPool, Inline, Turn)>();
 }
 
 #[test]
 fn figures_are_values_and_choices_may_be_keys() {
     is_value::<Stats>();
     is_value::<ShardStats>();
-    is_value::<LevelStats>();
     is_value::<Lateness>();
     is_value::<Health>();
     is_value::<ShardHealth>();

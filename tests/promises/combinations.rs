@@ -1,64 +1,26 @@
-//! Periodic timeouts, groups, pauses, limits and the ways to shut down, where two or more of them
-//! meet.
+//! Periodic timeouts, guards, stopped clocks, limits and the ways to shut down, where two or more
+//! of them meet.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};
-use std::thread::{self, ThreadId};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tourbillon::{
-    Clock, Expired, Inline, ManualClock, MissedTicks, Pinning, ScheduleError, Shutdown, ShutdownError, ThreadPool,
-    Timeout, Timer,
+    Clock, Expired, Inline, ManualClock, MissedTicks, PausableClock, Pinning, ScheduleError, Shutdown, ShutdownError,
+    ThreadPool, Timeout, Timer,
 };
 
 use crate::common::{
     DAY, Drops, HOUR, MS, Random, Rig, Runs, assert_counters_reconcile, driven, driven_by, eventually, in_time,
     threads_named,
 };
+use crate::reentry::Interrupted;
+use crate::shard_of;
 
 const S: Duration = Duration::from_secs(1);
-
-/// A clock that calls the test in the middle of that thread's next look, as if the thread had lost
-/// its core there.
-#[derive(Clone)]
-struct Interrupted(Arc<Looks>);
-
-struct Looks {
-    start: Instant,
-    ns: AtomicU64,
-    meanwhile: Mutex<Option<Meanwhile>>,
-}
-
-/// The thread whose look calls the test, and the call.
-type Meanwhile = (ThreadId, Box<dyn FnOnce() + Send>);
-
-impl Interrupted {
-    fn new() -> Self {
-        let looks = Looks { start: Instant::now(), ns: AtomicU64::new(0), meanwhile: Mutex::new(None) };
-        Self(Arc::new(looks))
-    }
-
-    fn advance(&self, by: Duration) {
-        self.0.ns.fetch_add(u64::try_from(by.as_nanos()).expect("short"), Ordering::SeqCst);
-    }
-
-    fn at_the_next_look(&self, then: impl FnOnce() + Send + 'static) {
-        *self.0.meanwhile.lock().expect("no panic") = Some((thread::current().id(), Box::new(then)));
-    }
-}
-
-impl Clock for Interrupted {
-    fn now(&self) -> Instant {
-        let is_mine = |(thread, _): &mut Meanwhile| *thread == thread::current().id();
-        let meanwhile = self.0.meanwhile.lock().expect("no panic").take_if(is_mine);
-        if let Some((_, meanwhile)) = meanwhile {
-            meanwhile();
-        }
-        self.0.start + Duration::from_nanos(self.0.ns.load(Ordering::SeqCst))
-    }
-}
 
 /// Returns whether a probe was refused. Cancels a probe that was accepted, and counts those for
 /// which the cancel is too late.
@@ -108,44 +70,12 @@ fn a_driver_at_rest_is_called_for_an_earlier_deadline_after_a_look_for_the_next_
 }
 
 #[test]
-fn an_instant_given_while_a_pause_ends_is_not_early() {
-    for reset in [false, true] {
-        let clock = Interrupted::new();
-        let (timer, mut driver) = Timer::builder().clock(clock.clone()).build_driven().expect("the options make sense");
-        let before = timer.schedule(HOUR, || ()).expect("accepted");
-        timer.pause();
-        clock.advance(5 * S);
-        let deadline = clock.now() + 55 * S;
-        let (own, moved) = (timer.clone(), clock.clone());
-        clock.at_the_next_look(move || {
-            let meanwhile = move || {
-                own.resume();
-                moved.advance(10 * S);
-            };
-            thread::spawn(meanwhile).join().expect("no panic");
-        });
-        let timeout = if reset {
-            assert!(before.reset_at(deadline));
-            before
-        } else {
-            timer.schedule_at(deadline, || ()).expect("accepted")
-        };
-        assert!(!timer.is_paused());
-        clock.advance(45 * S - MS);
-        driver.turn();
-        assert!(!timeout.is_expired(), "early by {:?}", deadline - clock.now());
-        clock.advance(MS);
-        driver.turn();
-        assert!(timeout.is_expired());
-    }
-}
-
-#[test]
 fn the_end_of_a_pause_is_not_missed_by_a_worker_that_is_just_being_started() {
     for round in 0..150 {
-        let timer = Timer::builder().shards(1).pinning(Pinning::None).executor(Inline).build();
-        let timer = timer.expect("the options make sense");
-        timer.pause();
+        let clock = PausableClock::new();
+        let builder = Timer::builder().shards(1).pinning(Pinning::None).executor(Inline).clock(clock.clone());
+        let timer = builder.build().expect("the options make sense");
+        clock.pause();
         let (own, (go, gone)) = (timer.clone(), channel());
         let first = thread::spawn(move || {
             go.send(()).expect("the test waits");
@@ -153,7 +83,7 @@ fn the_end_of_a_pause_is_not_missed_by_a_worker_that_is_just_being_started() {
         });
         gone.recv().expect("it begins");
         (0..round * 50).for_each(|_| std::hint::spin_loop());
-        timer.resume();
+        clock.resume();
         let first = first.join().expect("no panic");
         eventually("it fires", || first.is_expired());
     }
@@ -190,7 +120,7 @@ fn a_drain_ends_when_a_task_cancels_its_last_timeout() {
 fn in_a_drain_a_shard_whose_worker_never_started_accepts_nothing() {
     let clock = ManualClock::new();
     let timer = Timer::builder().shards(2).clock(clock.clone()).build().expect("the options make sense");
-    let key_of = |shard| (0..).find(|key: &u32| timer.shard_for(key).index() == shard).expect("keys are spread");
+    let key_of = |shard| (0..).find(|key: &u32| shard_of(&timer, key) == shard).expect("keys are spread");
     let (used, unused) = (timer.shard_for(&key_of(0)), timer.shard_for(&key_of(1)));
     let last = used.schedule(HOUR, || ()).expect("accepted");
     let own = timer.clone();
@@ -207,7 +137,7 @@ fn in_a_drain_a_shard_whose_worker_never_started_accepts_nothing() {
 
 #[test]
 fn a_clock_that_panics_when_a_drain_begins_leaves_an_engine_that_can_be_shut_down() {
-    let clock = Interrupted::new();
+    let clock = Interrupted::default();
     let timer = Timer::builder().shards(1).thread_name("attack-a").clock(clock.clone()).build();
     let timer = timer.expect("the options make sense");
     timer.schedule_detached(HOUR, || ()).expect("accepted");
@@ -293,48 +223,48 @@ fn a_clock_that_panics_when_a_batch_begins_costs_no_timeout_its_run() {
 #[test]
 fn no_way_to_end_or_to_stop_an_engine_from_its_hooks_hangs() {
     let (late, answers): (Arc<OnceLock<Timer>>, Arc<Mutex<Vec<_>>>) = Default::default();
-    let (ticks, said) = (Arc::clone(&late), Arc::clone(&answers));
-    let panics = Arc::clone(&late);
-    let builder = Timer::builder().shards(1).on_turn(move |_| {
-        if let Some(timer) = ticks.get() {
-            timer.pause();
-            timer.resume();
-        }
+    let (panics, said) = (Arc::clone(&late), Arc::clone(&answers));
+    let below = ManualClock::new();
+    let clock = PausableClock::over(below.clone());
+    let builder = Timer::builder().shards(1).clock(clock.clone()).executor(ThreadPool::new(4));
+    let builder = builder.on_turn(move |_| {
+        clock.pause();
+        clock.resume();
     });
-    let mut rig = Rig::pool(builder.on_panic(move |_| {
+    let builder = builder.on_panic(move |_| {
         if let Some(timer) = panics.get() {
             let drained = timer.shutdown_with(Shutdown::Drain(S));
             said.lock().expect("no panic").push(drained.err());
         }
-    }));
-    late.set(rig.timer.clone()).expect("once");
-    rig.timer.schedule_detached(MS, || panic!("on purpose")).expect("accepted");
-    rig.walk(5);
+    });
+    let timer = builder.build().expect("the options make sense");
+    late.set(timer.clone()).expect("once");
+    timer.schedule_detached(MS, || panic!("on purpose")).expect("accepted");
+    (0..5).for_each(|_| below.advance(MS));
     assert_eq!(*answers.lock().expect("no panic"), [Some(ShutdownError::FromTask)]);
-    let timer = rig.timer.clone();
     assert!(in_time("a shutdown", move || timer.shutdown()).expect("the first that counts").is_empty());
 }
 
 #[test]
-fn a_group_that_only_its_own_tasks_hold_goes_with_them_and_its_engine_too() {
+fn guards_that_only_a_pending_task_holds_go_with_it_and_with_the_engine() {
     for inline in [true, false] {
         for _ in 0..50 {
             let builder = Timer::builder().shards(1).pinning(Pinning::None).thread_name("attack-b");
             let builder = if inline { builder.executor(Inline) } else { builder.executor(ThreadPool::new(2)) };
             let timer = builder.build().expect("the options make sense");
-            let (group, drops) = (Arc::new(timer.group().cancel_on_drop()), Drops::default());
-            let (held, mut runs) = ((Arc::clone(&group), drops.witness()), 0);
+            let (guards, drops) = (Arc::new(Mutex::new(Vec::new())), Drops::default());
+            let (held, mut runs) = ((Arc::clone(&guards), drops.witness()), 0);
             let task = move || {
                 let _held = &held;
                 runs += 1;
                 (runs < 2).then_some(MS)
             };
-            let periodic = group.schedule_repeating(MS, task).expect("accepted");
+            let periodic = timer.schedule_repeating(MS, task).expect("accepted");
             let witness = drops.witness();
-            let other = group.schedule(HOUR, move || drop(witness)).expect("accepted");
-            drop((group, timer));
-            eventually("both are gone", || drops.count() == 2 && other.is_cancelled());
-            assert!(!periodic.is_pending());
+            let other = timer.schedule(HOUR, move || drop(witness)).expect("accepted");
+            guards.lock().expect("no panic").extend([periodic, other].map(Timeout::cancel_on_drop));
+            drop((guards, timer));
+            eventually("both are gone", || drops.count() == 2);
         }
     }
     eventually("the threads end", || threads_named("attack-b").is_empty());
@@ -366,26 +296,25 @@ fn tasks_that_fire_now_runs_may_cancel_and_reset_others_that_have_not_run_yet() 
     }
 }
 
-/// Cancels or moves half of what it schedules, on the engine and in groups that come and go.
-fn storm(timer: &Timer, seed: u64) {
-    let (mut random, mut group) = (Random::new(seed), timer.group().cancel_on_drop());
+/// Cancels or moves half of what it schedules, one by one or many at once, and stops the clock.
+fn storm(timer: &Timer, clock: &PausableClock, seed: u64) {
+    let mut random = Random::new(seed);
     let mut kept: Vec<Timeout> = Vec::new();
     for _ in 0..200 {
         let delay = Duration::from_micros(random.next() % 300);
-        let scheduled = match random.below(6) {
+        let scheduled = match random.below(5) {
             0 => timer.schedule_at_fixed_rate(delay, delay + MS / 10, || ()).ok(),
-            1 => group.schedule_with_fixed_delay(delay, MS / 10, || ()).ok(),
+            1 => timer.schedule_with_fixed_delay(delay, MS / 10, || ()).ok(),
             2 => {
                 let mut runs = 0;
                 let task = move || {
                     runs += 1;
                     (runs < 4).then_some(delay)
                 };
-                group.schedule_repeating(delay, task).ok()
+                timer.schedule_repeating(delay, task).ok()
             }
-            3 => group.schedule_between(delay, 3 * delay, || ()).ok(),
-            4 => timer.shard_for(&delay).schedule(delay, || ()).ok(),
-            _ => group.schedule(delay, || ()).ok(),
+            3 => timer.shard_for(&delay).schedule(delay, || ()).ok(),
+            _ => timer.schedule(delay, || ()).ok(),
         };
         kept.extend(scheduled);
         if let Some(timeout) = (random.below(3) == 0).then(|| kept.pop()).flatten() {
@@ -400,11 +329,11 @@ fn storm(timer: &Timer, seed: u64) {
             kept.swap_remove(0).cancel();
         }
         match random.below(40) {
-            0 => _ = group.cancel_all(),
-            1 => group = timer.group().cancel_on_drop(),
+            0 => kept.iter().for_each(|timeout| _ = timeout.cancel()),
+            1 => kept.drain(..).for_each(|timeout| drop(timeout.cancel_on_drop())),
             2 => {
-                timer.pause();
-                timer.resume();
+                clock.pause();
+                clock.resume();
             }
             _ => {}
         }
@@ -412,15 +341,16 @@ fn storm(timer: &Timer, seed: u64) {
 }
 
 #[test]
-fn counters_reconcile_with_periodic_timeouts_groups_pauses_limits_and_each_shutdown() {
+fn counters_reconcile_with_periodic_timeouts_guards_pauses_limits_and_each_shutdown() {
     for seed in 0..30 {
         let builder = Timer::builder().shards(2).tick_duration(Duration::from_micros(50)).max_pending_timeouts(64);
-        let timer = builder.pinning(Pinning::None).executor(ThreadPool::new(2)).build();
+        let clock = PausableClock::new();
+        let timer = builder.pinning(Pinning::None).executor(ThreadPool::new(2)).clock(clock.clone()).build();
         let timer = timer.expect("the options make sense");
         thread::scope(|scope| {
             (0..2).for_each(|n| {
-                let timer = &timer;
-                scope.spawn(move || storm(timer, 2 * seed + n + 1));
+                let (timer, clock) = (&timer, &clock);
+                scope.spawn(move || storm(timer, clock, 2 * seed + n + 1));
             });
         });
         let how =
@@ -446,7 +376,7 @@ fn nothing_overflows_at_the_ends_of_time_whatever_the_tick_and_the_levels() {
                 let delay = match random.below(5) {
                     0 => Duration::MAX,
                     1 => Duration::from_nanos(u64::MAX - random.next() % 5),
-                    2 => Duration::from_micros((1 << 53) - 3 + random.next() % 6),
+                    2 => Duration::from_micros((1 << 54) - 3 + random.next() % 6),
                     3 => Duration::ZERO,
                     _ => random.duration(400 * DAY),
                 };
@@ -454,10 +384,9 @@ fn nothing_overflows_at_the_ends_of_time_whatever_the_tick_and_the_levels() {
                 let (now, due) = (clock.clone(), clock.now().checked_add(delay));
                 let task = move || assert!(due.is_none_or(|due| now.now() >= due), "early");
                 let missed = [MissedTicks::Skip, MissedTicks::Burst, MissedTicks::Delay][random.below(3)];
-                let timeout = match random.below(4) {
+                let timeout = match random.below(3) {
                     0 => timer.schedule(delay, task),
-                    1 => timer.schedule_between(delay, delay.saturating_add(more), task),
-                    2 => timer.schedule_at_fixed_rate_with(delay, Duration::MAX, missed, task),
+                    1 => timer.schedule_at_fixed_rate_with(delay, Duration::MAX, missed, task),
                     _ => timer.schedule_with_fixed_delay(delay, Duration::MAX, task),
                 };
                 let timeout = timeout.expect("accepted");

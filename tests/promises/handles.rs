@@ -13,6 +13,7 @@ use tourbillon::{
 };
 
 use crate::common::{Drops, HOUR, MS, driven, eventually};
+use crate::pauses::stoppable;
 
 fn is_send_and_sync<T: Send + Sync + 'static>() {}
 fn is_send<T: Send + 'static>() {}
@@ -304,5 +305,23 @@ fn an_executor_can_be_shared_behind_an_arc_and_chosen_at_run_time() {
         let timer = Timer::builder().executor(executor).build().expect("the options make sense");
         let timeout = timer.schedule(MS, || ()).expect("accepted");
         eventually("it fires", || timeout.is_expired());
+    }
+}
+
+#[test]
+fn the_time_that_remains_is_that_until_the_next_deadline() {
+    for (mut rig, clock) in stoppable(Timer::builder) {
+        let never = rig.timer.schedule(Duration::MAX, || ()).expect("accepted");
+        let once = rig.timer.schedule(10 * MS, || ()).expect("accepted");
+        let periodic = rig.timer.schedule_at_fixed_rate(4 * MS, 4 * MS, || ()).expect("accepted");
+        rig.walk(6);
+        assert_eq!((once.remaining(), periodic.remaining()), (4 * MS, 2 * MS), "{}", rig.kind);
+        clock.pause();
+        rig.advance(HOUR);
+        assert_eq!(once.remaining(), 4 * MS, "time stands still");
+        clock.resume();
+        rig.walk(4);
+        assert!(once.is_expired() && once.remaining().is_zero());
+        assert!(never.remaining() == Duration::MAX && never.cancel() && never.remaining().is_zero());
     }
 }

@@ -13,6 +13,7 @@ use tourbillon::{Builder, Expired, Inline, ManualClock, Pinning, Shutdown, Shutd
 use crate::common::{
     HOUR, MS, Rig, Runs, allowed_cores, assert_counters_reconcile, driven_by, eventually, in_time, settle,
 };
+use crate::shard_of;
 
 /// The arguments of `on_turn`.
 #[derive(Clone, Default)]
@@ -220,7 +221,7 @@ fn captures_of_hooks_and_executors_may_panic_when_dropped_and_nothing_is_lost() 
 
 /// Returns the key of a timeout on that shard.
 fn key_of(timer: &Timer, shard: usize) -> u32 {
-    (0..1_000).find(|key| timer.shard_for(key).index() == shard).expect("keys are spread")
+    (0..1_000).find(|key| shard_of(timer, key) == shard).expect("keys are spread")
 }
 
 #[test]
@@ -348,7 +349,7 @@ fn a_hook_may_use_its_engine() {
         let (count, scheduled) = (runs.clone(), AtomicUsize::new(0));
         let hook = move |_: &Turn| {
             let Some(timer) = own.get() else { return };
-            assert!(timer.health().is_healthy() && timer.stats().pending <= 101 && !timer.is_paused());
+            assert!(timer.health().is_healthy() && timer.stats().pending <= 101);
             let id = scheduled.fetch_add(1, Ordering::SeqCst);
             if id < 100 {
                 timer.schedule_detached(MS, count.task(id)).expect("accepted");
@@ -390,18 +391,4 @@ fn on_panic_is_called_on_the_thread_that_ran_the_task() {
         assert_eq!(heard.len(), 1, "{heard:?}");
         assert!(heard[0].0 == "on purpose, in run 3" && heard[0].1.starts_with(name), "{heard:?}");
     }
-}
-
-#[test]
-#[expect(deprecated, reason = "the old names are what is tested")]
-fn the_old_names_of_what_was_renamed_still_work() {
-    let turns = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&turns);
-    let hook = move |tick: &tourbillon::Tick| _ = count.fetch_add(tick.expired(), Ordering::SeqCst);
-    let (timer, mut driver) = Timer::builder().on_tick(hook).build_driven().expect("the options make sense");
-    timer.schedule_detached(Duration::ZERO, || ()).expect("accepted");
-    driver.turn();
-    assert_eq!(turns.load(Ordering::SeqCst), 1);
-    let limited: tourbillon::WithTimeout<_> = timer.timeout(Duration::from_secs(1), async {});
-    drop(limited);
 }

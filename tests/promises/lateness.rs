@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tourbillon::{Clock, Driver, Lateness, LatenessWindow, ManualClock, Timer};
+use tourbillon::{Clock, Driver, Lateness, ManualClock, Timer};
 
 use crate::common::{HOUR, MS, Random, driven_by, settle};
 
@@ -121,57 +121,4 @@ fn the_lateness_of_an_interval_knows_only_what_came_in_it() {
     let nothing = timer.stats().lateness.since(&timer.stats().lateness);
     assert_eq!((nothing.count(), nothing.max(), nothing.percentile(99.0)), (0, Duration::ZERO, Duration::ZERO));
     assert_eq!(timer.stats().lateness.since(&Lateness::default()), timer.stats().lateness);
-}
-
-#[test]
-fn what_was_late_before_a_window_began_is_not_in_it() {
-    let (timer, mut driver, clock) = driven_by(Timer::builder());
-    be_late(&timer, &mut driver, &clock, 900 * MS);
-    let mut window = LatenessWindow::new(clock.now(), timer.stats().lateness);
-    assert_eq!(window.advance(clock.now(), timer.stats().lateness).count(), 0);
-    be_late(&timer, &mut driver, &clock, 2 * MS);
-    let seen = window.advance(clock.now(), timer.stats().lateness);
-    assert_eq!((seen.count(), timer.stats().lateness.count()), (1, 2));
-    assert!(seen.max() <= 2 * MS + MS / 8, "{seen:?}");
-}
-
-#[test]
-fn a_window_shows_a_run_for_a_minute_at_least_and_forgets_it_soon_afterwards() {
-    let (timer, mut driver, clock) = driven_by(Timer::builder());
-    let mut window = LatenessWindow::new(clock.now(), timer.stats().lateness);
-    let start = clock.now();
-    for second in 0..200 {
-        if second == 23 {
-            be_late(&timer, &mut driver, &clock, MS);
-        }
-        let seen = window.advance(start + second * SECOND, timer.stats().lateness).count();
-        match second {
-            23..83 => assert_eq!(seen, 1, "{second}"),
-            83..88 => (),
-            _ => assert_eq!(seen, 0, "{second}"),
-        }
-    }
-}
-
-#[test]
-fn a_window_that_is_asked_rarely_covers_the_time_since_it_was_asked() {
-    let (timer, mut driver, clock) = driven_by(Timer::builder());
-    let mut window = LatenessWindow::new(clock.now(), timer.stats().lateness);
-    for _ in 0..5 {
-        be_late(&timer, &mut driver, &clock, HOUR);
-        assert_eq!(window.advance(clock.now(), timer.stats().lateness).count(), 1);
-    }
-}
-
-#[test]
-fn a_window_stays_small_however_often_and_by_whatever_clock_it_is_asked() {
-    let (mut random, mut now) = (Random::new(5), ManualClock::new().now() + 1_000 * HOUR);
-    let mut window = LatenessWindow::new(now, Lateness::default());
-    let size = |window: &LatenessWindow| format!("{window:?}").matches("Lateness {").count();
-    for step in 0..5_000 {
-        let by = random.duration(if step % 50 == 0 { 90 * SECOND } else { SECOND });
-        now = if step % 20 == 0 { now - by } else { now + by };
-        window.advance(now, Lateness::default());
-        assert!((1..=14).contains(&size(&window)), "{}", size(&window));
-    }
 }

@@ -8,7 +8,6 @@ mod policy;
 mod advance_to_next;
 mod api;
 mod blocked;
-mod boot_clock;
 mod builder;
 mod bursts;
 mod cancel_owned;
@@ -16,10 +15,8 @@ mod clock_failures;
 mod combinations;
 mod drain_periodic;
 mod drops;
-mod every;
 mod executors;
 mod finer;
-mod groups;
 mod handles;
 mod hooks;
 mod keys;
@@ -32,7 +29,6 @@ mod pauses;
 mod pending;
 mod periodic;
 mod periodic_ends;
-mod ranges;
 mod reentry;
 mod reset_many;
 mod reusable;
@@ -40,8 +36,16 @@ mod shutdown;
 mod shutdown_async;
 mod shutdown_with;
 mod stats;
+mod steps;
 mod threads;
 mod time;
 mod until_it_begins;
 mod waits;
 mod watchdog;
+
+/// Returns the number of the shard of a key.
+fn shard_of(timer: &tourbillon::Timer, key: &(impl std::hash::Hash + ?Sized)) -> usize {
+    let shown = format!("{:?}", timer.shard_for(key));
+    let number = shown.chars().filter(char::is_ascii_digit).collect::<String>();
+    number.parse().expect("a shard shows its number")
+}

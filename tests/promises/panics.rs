@@ -7,8 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tourbillon::{
-    Builder, Clock, Group, Inline, Interval, Reusable, Shard, ShutdownFuture, Sleep, ThreadPool, Timeout, TimeoutGuard,
-    Timer,
+    Builder, Clock, Inline, Interval, Reusable, Shard, ShutdownFuture, Sleep, ThreadPool, Timeout, TimeoutGuard, Timer,
 };
 
 use crate::common::{
@@ -219,7 +218,7 @@ fn a_clock_that_panics_when_it_is_dropped_does_so_unseen() {
 #[test]
 fn handles_may_be_used_after_a_panic_that_was_caught() {
     fn unwinds<T: UnwindSafe + RefUnwindSafe>() {}
-    unwinds::<(Timer, Timeout, TimeoutGuard, Reusable, Group, Shard<'_>, ShutdownFuture)>();
+    unwinds::<(Timer, Timeout, TimeoutGuard, Reusable, Shard<'_>, ShutdownFuture)>();
     unwinds::<(Sleep, Interval)>();
     let timer = Timer::new().expect("defaults");
     let timeout = timer.schedule(HOUR, || ()).expect("accepted");

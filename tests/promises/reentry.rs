@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, ThreadId};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tourbillon::{Clock, Inline, ManualClock, MissedTicks, Shutdown, ThreadPool, Timeout, Timer};
 
@@ -54,7 +54,13 @@ type Meanwhile = Box<dyn FnOnce() + Send>;
 
 /// A clock that calls the test in the middle of that thread's next look.
 #[derive(Clone, Default)]
-struct Interrupted(Arc<Mutex<Option<(ThreadId, Meanwhile)>>>);
+pub(crate) struct Interrupted(Arc<Mutex<Option<(ThreadId, Meanwhile)>>>);
+
+impl Interrupted {
+    pub(crate) fn at_the_next_look(&self, then: impl FnOnce() + Send + 'static) {
+        *self.0.lock().expect("no panic under this lock") = Some((thread::current().id(), Box::new(then)));
+    }
+}
 
 impl Clock for Interrupted {
     fn now(&self) -> Instant {
@@ -83,7 +89,7 @@ fn a_clock_may_use_the_engine_during_a_reset() {
             own.schedule_detached(HOUR, || ()).expect("accepted");
             assert!(!panics, "on purpose, in a clock");
         };
-        *clock.0.lock().expect("no panic under this lock") = Some((thread::current().id(), Box::new(meanwhile)));
+        clock.at_the_next_look(meanwhile);
         let reset = catch_unwind(AssertUnwindSafe(|| held.reset(2 * HOUR)));
         assert_eq!(reset.ok(), (!panics).then_some(true));
         assert_eq!(held.deadline() > before, !panics);
@@ -92,20 +98,6 @@ fn a_clock_may_use_the_engine_during_a_reset() {
         assert_eq!(stats.pending, 4);
         assert_counters_reconcile(&stats);
     }
-}
-
-#[test]
-fn a_drain_ends_though_a_thread_pauses_just_before_it() {
-    let clock = Interrupted::default();
-    let timer = Timer::builder().shards(1).clock(clock.clone()).build().expect("the options make sense");
-    timer.schedule_detached(20 * MS, || ()).expect("accepted");
-    let left = in_time("a drain", move || {
-        let other = timer.clone();
-        let pause = move || thread::spawn(move || other.pause()).join().expect("no panic");
-        *clock.0.lock().expect("no panic under this lock") = Some((thread::current().id(), Box::new(pause)));
-        timer.shutdown_with(Shutdown::Drain(Duration::from_secs(1))).expect("the first").len()
-    });
-    assert_eq!(left, 0);
 }
 
 /// Panics at the next look of a thread with such a name, once for each time that the test arms it.

@@ -131,17 +131,3 @@ fn a_sleeping_driver_is_called_once_for_all_that_are_reset_to_earlier() {
     assert_eq!(timer.reset_many(&timeouts, MS), 64);
     assert_eq!(calls.load(Ordering::Relaxed), before + 1);
 }
-
-#[test]
-fn what_is_reset_to_now_in_a_pause_does_not_run_in_it() {
-    let (timer, mut driver, clock) = driven();
-    let runs = Runs::new(1);
-    let timeouts = schedule(&timer, &runs, HOUR, 0..1);
-    // The call has begun before the pause.
-    let pausing = timeouts.iter().inspect(|_| timer.pause());
-    assert_eq!(timer.reset_many(pausing, Duration::ZERO), 1);
-    assert_eq!(settle(&mut driver, &clock), 0);
-    timer.resume();
-    clock.advance(MS);
-    assert_eq!(settle(&mut driver, &clock), 1);
-}

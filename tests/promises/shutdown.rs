@@ -300,7 +300,7 @@ fn an_engine_that_says_it_is_shut_down_accepts_nothing_any_more() {
         // So that each worker has something to do first.
         for key in 0..8 {
             let shard = timer.shard_for(&key);
-            drop(shard.schedule_many(HOUR, vec![|| (); 1_000]).expect("accepted"));
+            (0..1_000).for_each(|_| shard.schedule_detached(HOUR, || ()).expect("accepted"));
         }
         let other = timer.clone();
         let asks = thread::spawn(move || {

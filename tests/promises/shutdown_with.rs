@@ -6,11 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tourbillon::{Builder, Inline, ManualClock, Shutdown, ShutdownError, ThreadPool, Timeout, Timer, Unfired};
+use tourbillon::{
+    Builder, Inline, ManualClock, PausableClock, Shutdown, ShutdownError, ThreadPool, Timeout, Timer, Unfired,
+};
 
 use crate::common::{
     Drops, HOUR, Keeps, MS, Rig, Runs, Times, assert_counters_reconcile, driven, eventually, in_time, settle,
 };
+use crate::pauses::stoppable;
 
 pub(crate) fn on_workers(builder: Builder) -> (Timer, ManualClock) {
     let clock = ManualClock::new();
@@ -123,9 +126,9 @@ fn fire_now_works_for_a_worker_that_was_never_started_and_in_a_pause() {
     for rig in Rig::each(Timer::builder) {
         assert!(rig.timer.shutdown_with(Shutdown::FireNow).expect("the first").is_empty());
     }
-    for rig in Rig::each(Timer::builder) {
+    for (rig, clock) in stoppable(Timer::builder) {
         let runs = Runs::new(1);
-        rig.timer.pause();
+        clock.pause();
         rig.timer.schedule_detached(HOUR, runs.task(0)).expect("accepted");
         let timer = rig.timer.clone();
         let left = in_time("a shutdown", move || timer.shutdown_with(Shutdown::FireNow)).expect("the first");
@@ -280,11 +283,11 @@ fn a_drain_accepts_nothing_in_the_place_of_a_timeout_cancelled_before_it() {
 fn a_drain_ends_when_its_last_timeout_is_cancelled() {
     for builder in [Timer::builder(), Timer::builder().executor(Inline).shards(2)] {
         let timer = builder.build().expect("the options make sense");
-        let group = timer.group();
         let held = timer.schedule(HOUR, || ()).expect("accepted");
-        group.schedule_detached(HOUR, || ()).expect("accepted");
+        let guard = timer.schedule(HOUR, || ()).expect("accepted").cancel_on_drop();
         let draining = begin_to_drain(&timer, 2 * HOUR);
-        assert!(held.cancel() && group.cancel_all() == 1);
+        assert!(held.cancel());
+        drop(guard);
         let left = in_time("a drain with nothing left", || draining.join().expect("no panic")).expect("the first");
         assert!(left.is_empty());
         assert_counters_reconcile(&timer.stats());
@@ -370,21 +373,19 @@ fn a_producer_that_waits_for_the_worker_is_refused_when_the_engine_is_shut_down(
 }
 
 #[test]
-fn a_drain_ends_a_pause() {
+fn a_drain_in_a_pause_goes_on_when_the_pause_ends() {
     for builder in [Timer::builder(), Timer::builder().executor(Inline)] {
-        let timer = builder.build().expect("the options make sense");
+        let clock = PausableClock::new();
+        let timer = builder.clock(clock.clone()).build().expect("the options make sense");
         let soon = timer.schedule(20 * MS, || ()).expect("accepted");
-        timer.pause();
-        let own = timer.clone();
-        let left = in_time("a drain", move || own.shutdown_with(Shutdown::Drain(HOUR))).expect("the first");
-        assert!(left.is_empty() && (soon.is_expired() && !timer.is_paused()));
+        clock.pause();
+        let draining = begin_to_drain(&timer, HOUR);
+        thread::sleep(50 * MS);
+        assert!(!draining.is_finished() && soon.is_pending() && clock.is_paused());
+        clock.resume();
+        let left = in_time("a drain", || draining.join().expect("no panic")).expect("the first");
+        assert!(left.is_empty() && soon.is_expired());
     }
-    let (timer, clock) = on_workers(Timer::builder());
-    timer.pause();
-    clock.advance(HOUR);
-    let soon = timer.schedule(5 * MS, || ()).expect("accepted");
-    let left = drain(&timer, &clock, 10 * MS, 5 * MS);
-    assert!(left.is_empty() && soon.is_expired());
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tourbillon::{Inline, Timeout, Timer};
 
 use crate::common::{HOUR, MS, block, eventually, in_time};
+use crate::shard_of;
 
 /// More than may be cancelled before a call waits.
 const GARBAGE: usize = 20_000;
@@ -68,7 +69,7 @@ fn a_call_that_waits_wakes_a_worker_that_sleeps() {
 #[test]
 fn the_tasks_of_two_workers_do_not_wait_for_each_others_worker() {
     let timer = engine(2);
-    let other = (1..).find(|key| timer.shard_for(key).index() != timer.shard_for(&0).index()).expect("two shards");
+    let other = (1..).find(|key| shard_of(&timer, key) != shard_of(&timer, &0)).expect("two shards");
     let keys = [0, other];
     let mut garbage = Vec::new();
     let kept = keys.map(|key| {
@@ -218,7 +219,7 @@ fn a_reset_of_many_waits_for_all_shards_together_as_long_as_for_one() {
     let mut keys: Vec<u32> = Vec::new();
     (0..)
         .take_while(|key| {
-            if keys.iter().all(|other| timer.shard_for(other).index() != timer.shard_for(key).index()) {
+            if keys.iter().all(|other| shard_of(&timer, other) != shard_of(&timer, key)) {
                 keys.push(*key);
             }
             keys.len() < 3

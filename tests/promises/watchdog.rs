@@ -7,9 +7,13 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use tourbillon::{Builder, Clock, Inline, ShardHealth, Shutdown, ThreadPool, Timer, WorkerState};
+use tourbillon::{Builder, Clock, Inline, ManualClock, ShardHealth, Shutdown, ThreadPool, Timer, WorkerState};
 
-use crate::common::{HOUR, MS, Runs, assert_counters_reconcile, driven, driven_by, eventually, in_time, settle};
+use crate::common::{HOUR, MS, Runs, assert_counters_reconcile, driven, eventually, in_time, settle};
+use crate::shard_of;
+
+/// A task or a turn that takes longer is stuck.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// A clock that the test sets, without waiting for any worker.
 #[derive(Clone)]
@@ -58,7 +62,7 @@ fn on_shown(builder: Builder) -> (Timer, Shown) {
 fn an_idle_engine_is_healthy_for_as_long_as_it_idles() {
     let (timer, clock) = on_shown(Timer::builder());
     let health = timer.health();
-    assert_eq!(health.stuck_after, Duration::from_secs(1), "the default");
+    assert_eq!(health.stuck_after, SECOND);
     assert!(health.is_healthy());
     let shard = only(&timer);
     assert_eq!((shard.worker, shard.last_turn, shard.behind), (WorkerState::NotStarted, None, Duration::ZERO));
@@ -83,21 +87,20 @@ fn an_idle_engine_is_healthy_for_as_long_as_it_idles() {
 
 #[test]
 fn a_task_that_keeps_a_thread_of_a_pool_is_stuck_and_its_worker_is_not() {
-    let (timer, clock) = on_shown(Timer::builder().executor(ThreadPool::new(2)).stuck_after(100 * MS));
+    let (timer, clock) = on_shown(Timer::builder().executor(ThreadPool::new(2)));
     let release = get_stuck(&timer, 0);
     assert_eq!(only(&timer).stuck_task, None);
-    clock.advance(100 * MS);
+    clock.advance(SECOND);
     assert_eq!(only(&timer).stuck_task, None, "just as long as it may");
     clock.advance(MS);
     let health = timer.health();
-    assert_eq!(health.stuck_after, 100 * MS);
-    assert_eq!((health.shards[0].stuck_task, health.shards[0].worker), (Some(101 * MS), WorkerState::Running));
+    assert_eq!((health.shards[0].stuck_task, health.shards[0].worker), (Some(SECOND + MS), WorkerState::Running));
     assert!(!health.is_healthy());
     eventually("the worker waits", || only(&timer).behind.is_zero());
     // A shorter one, of another thread, does not hide it.
     let short = get_stuck(&timer, 0);
     clock.advance(MS);
-    assert_eq!(only(&timer).stuck_task, Some(102 * MS));
+    assert_eq!(only(&timer).stuck_task, Some(SECOND + 2 * MS));
     drop(short);
     drop(release);
     eventually("it is well again", || timer.health().is_healthy());
@@ -147,7 +150,7 @@ fn the_shard_whose_task_is_stuck_is_named() {
     let timer = builder.build().expect("the options make sense");
     let release = get_stuck(&timer, 7);
     clock.advance(HOUR);
-    let stuck = timer.shard_for(&7_u32).index();
+    let stuck = shard_of(&timer, &7_u32);
     for (index, shard) in timer.health().shards.iter().enumerate() {
         assert_eq!(shard.stuck_task.is_some(), index == stuck, "shard {index}");
         assert_eq!(shard.worker == WorkerState::NotStarted, index != stuck);
@@ -245,7 +248,7 @@ fn an_engine_whose_clock_panics_can_be_shut_down_and_returns_its_timeouts() {
 
 #[test]
 fn a_driven_engine_is_behind_if_it_is_not_turned_when_it_should_be() {
-    let (timer, mut driver, clock) = driven_by(Timer::builder().stuck_after(50 * MS));
+    let (timer, mut driver, clock) = driven();
     assert_eq!(only(&timer).worker, WorkerState::Driven);
     assert!(timer.health().is_healthy());
     timer.schedule_detached(100 * MS, || ()).expect("accepted");
@@ -253,10 +256,10 @@ fn a_driven_engine_is_behind_if_it_is_not_turned_when_it_should_be() {
     assert_eq!(driver.next_wakeup(), Some(clock.now() + 100 * MS));
     clock.advance(100 * MS);
     assert!(timer.health().is_healthy() && only(&timer).behind.is_zero());
-    clock.advance(50 * MS);
+    clock.advance(SECOND);
     assert!(timer.health().is_healthy());
     clock.advance(MS);
-    assert_eq!(only(&timer).behind, 51 * MS);
+    assert_eq!(only(&timer).behind, SECOND + MS);
     assert!(!timer.health().is_healthy());
     assert_eq!(settle(&mut driver, &clock), 1);
     assert!(timer.health().is_healthy() && only(&timer).last_turn == Some(Duration::ZERO));
@@ -301,14 +304,15 @@ fn a_task_in_a_turn_is_seen_from_another_thread() {
 fn after_a_shutdown_of_any_kind_the_worker_has_ended_and_health_is_good() {
     for how in [Shutdown::Cancel, Shutdown::FireNow, Shutdown::Drain(Duration::ZERO), Shutdown::Drain(MS)] {
         for used in [false, true] {
-            let timer = Timer::builder().shards(2).stuck_after(10 * MS).build().expect("the options make sense");
+            let clock = ManualClock::new();
+            let timer = Timer::builder().shards(2).clock(clock.clone()).build().expect("the options make sense");
             if used {
                 for key in 0..20 {
                     timer.shard_for(&key).schedule_detached(Duration::ZERO, || ()).expect("accepted");
                 }
             }
             drop(timer.shutdown_with(how).expect("the first"));
-            thread::sleep(30 * MS);
+            clock.advance(HOUR);
             let health = timer.health();
             assert!(health.shards.iter().all(|shard| shard.worker == WorkerState::Ended), "{how:?}: {health:?}");
             assert!(health.is_healthy(), "{how:?}: {health:?}");

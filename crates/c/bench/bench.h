@@ -2,7 +2,7 @@
 #ifndef BENCH_H
 #define BENCH_H
 
-#include "../../../perf/c/common.h"
+#include "common.h"
 
 /* The operations of one round, after which a loop turns. */
 enum { BLOCK = 64 };

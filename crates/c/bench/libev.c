@@ -1,5 +1,5 @@
 #include "bench.h"
-#include "../../../perf/c/libev.h"
+#include "libev.h"
 #include "blocks.h"
 
 const struct bench_system libev = {"libev", begin, end, within, schedule, cancel, reset, NULL, schedule_and_cancel};

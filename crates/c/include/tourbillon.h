@@ -14,9 +14,6 @@
 // Callbacks run on the worker, and not on a pool of threads. They must not block.
 #define TOURBILLON_INLINE 1
 
-// All timeouts of one tick run in the order in which their thread scheduled them.
-#define TOURBILLON_STRICT_ORDER 2
-
 // No worker is pinned to a core.
 #define TOURBILLON_UNPINNED 4
 

@@ -39,9 +39,7 @@ pub use driver::{
     tourbillon_timer_new_driven, tourbillon_turn,
 };
 pub use handle::Timeout;
-pub use options::{
-    Options, TOURBILLON_INLINE, TOURBILLON_NO_WAIT, TOURBILLON_SPIN, TOURBILLON_STRICT_ORDER, TOURBILLON_UNPINNED,
-};
+pub use options::{Options, TOURBILLON_INLINE, TOURBILLON_NO_WAIT, TOURBILLON_SPIN, TOURBILLON_UNPINNED};
 pub use schedule::{tourbillon_schedule, tourbillon_schedule_at, tourbillon_schedule_every};
 pub use shutdown::{OnUnfired, tourbillon_shutdown, tourbillon_shutdown_drain, tourbillon_shutdown_fire_now};
 pub use stats::{Stats, tourbillon_pending, tourbillon_stats_get};

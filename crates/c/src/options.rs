@@ -10,8 +10,6 @@ use crate::status::Status;
 
 /// Callbacks run on the worker, and not on a pool of threads. They must not block.
 pub const TOURBILLON_INLINE: u32 = 1;
-/// All timeouts of one tick run in the order in which their thread scheduled them.
-pub const TOURBILLON_STRICT_ORDER: u32 = 2;
 /// No worker is pinned to a core.
 pub const TOURBILLON_UNPINNED: u32 = 4;
 /// Workers never sleep. Each takes a whole core, and gives the least lateness.
@@ -60,8 +58,7 @@ pub struct Options {
     pub reserved: u32,
 }
 
-const KNOWN_FLAGS: u32 =
-    TOURBILLON_INLINE | TOURBILLON_STRICT_ORDER | TOURBILLON_UNPINNED | TOURBILLON_SPIN | TOURBILLON_NO_WAIT;
+const KNOWN_FLAGS: u32 = TOURBILLON_INLINE | TOURBILLON_UNPINNED | TOURBILLON_SPIN | TOURBILLON_NO_WAIT;
 
 impl Options {
     /// Returns a copy of the options that a caller points to, or the defaults for null.
@@ -98,7 +95,7 @@ impl Options {
             return Err(Status::InvalidOption);
         }
         let has = |flag: u32| self.flags & flag != 0;
-        let mut builder = tourbillon::Timer::builder().strict_order(has(TOURBILLON_STRICT_ORDER));
+        let mut builder = tourbillon::Timer::builder();
         builder = set(builder, self.shards, Builder::shards);
         builder = set(builder, self.ticks_per_wheel, Builder::ticks_per_wheel);
         builder = set(builder, self.capacity, Builder::capacity);

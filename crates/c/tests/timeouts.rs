@@ -333,10 +333,7 @@ fn all_options_are_taken_and_an_older_header_may_have_fewer_of_them() {
         turn_limit: 100,
         max_wait_ns: MS,
         thread_name: c"wheel".as_ptr(),
-        flags: TOURBILLON_INLINE
-            | tourbillon_c::TOURBILLON_STRICT_ORDER
-            | tourbillon_c::TOURBILLON_UNPINNED
-            | tourbillon_c::TOURBILLON_NO_WAIT,
+        flags: TOURBILLON_INLINE | tourbillon_c::TOURBILLON_UNPINNED | tourbillon_c::TOURBILLON_NO_WAIT,
         ..Options::default()
     };
     let counts = Counts::default();

@@ -25,7 +25,7 @@ use crate::service::LimitedService;
 /// use hyper::service::service_fn;
 /// use hyper::{Request, Response, StatusCode, body::Incoming};
 /// use tourbillon::Timer;
-/// use tourbillonhyper::Limits;
+/// use tourbillon_hyper::Limits;
 ///
 /// async fn hello(_request: Request<Incoming>) -> Result<Response<String>, Infallible> {
 ///     Ok(Response::new("hello".to_owned()))
@@ -163,7 +163,8 @@ impl Limits {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tourbillon::{Timer, hyper::Limits};
+    /// use tourbillon::Timer;
+    /// use tourbillon_hyper::Limits;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let limits = Limits::new(Timer::new()?).idle(Duration::from_secs(60));

@@ -7,9 +7,9 @@
 //!
 //! * **Request deadlines**: `/work/{ms}` takes as many milliseconds as its path says, and may take
 //!   250: a `TimeoutLayer` answers 504 if it takes longer.
-//! * **Idle connections and slow headers**: `hyper::Limits` closes a connection that is silent for
-//!   five seconds, or whose client takes more than two to send a header. Each connection has one
-//!   timeout, which its requests push out, each by a compare-and-swap.
+//! * **Idle connections and slow headers**: `tourbillon_hyper::Limits` closes a connection that is
+//!   silent for five seconds, or whose client takes more than two to send a header. Each connection
+//!   has one timeout, which its requests push out, each by a compare-and-swap.
 //! * **A periodic job** takes a sample of the engine's statistics each second.
 //!
 //! The runtime has none of Tokio's own timers. `/` is the page, and `/stats` its data. Try it with

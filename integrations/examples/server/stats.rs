@@ -2,17 +2,19 @@
 //! lateness of the last minute.
 
 use std::collections::VecDeque;
-use std::iter;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use tourbillon::{Lateness, LatenessWindow, LevelStats, ShardHealth, ShardStats, Stats, Timer, WorkerState};
+use tourbillon::{Lateness, ShardHealth, ShardStats, Stats, Timer, WorkerState};
 
 use super::App;
 
 /// Number of samples to keep. There is one a second.
 const KEPT: usize = 120;
+/// Number of samples in a minute, and from one snapshot of the lateness to the next.
+const MINUTE: usize = 60;
+const STEP: usize = 5;
 
 /// The bars of the lateness chart end there, in microseconds. The last one has no end.
 const BARS_US: [u64; 16] =
@@ -30,24 +32,33 @@ struct Sample {
 #[derive(Debug)]
 pub(super) struct History {
     samples: VecDeque<Sample>,
-    /// Of the engine, and then of each shard.
-    windows: Vec<LatenessWindow>,
-    /// By the same order.
+    /// What was late since the engine's start, of the engine and then of each shard: at each fifth
+    /// sample of the last minute, the oldest first.
+    earlier: VecDeque<Vec<Lateness>>,
+    pushes: usize,
+    /// What was late in the last minute, in the same order.
     last_minute: Vec<Lateness>,
 }
 
 impl History {
     pub(super) fn new(timer: &Timer) -> Self {
         let (now, stats) = (timer.now(), timer.stats());
-        let windows = latenesses(&stats).map(|lateness| LatenessWindow::new(now, lateness.clone())).collect();
-        let mut this = Self { samples: VecDeque::new(), windows, last_minute: Vec::new() };
+        let (samples, earlier) = (VecDeque::new(), VecDeque::new());
+        let mut this = Self { samples, earlier, pushes: 0, last_minute: Vec::new() };
         this.push(now, &stats);
         this
     }
 
     pub(super) fn push(&mut self, now: Instant, stats: &Stats) {
-        let windows = self.windows.iter_mut().zip(latenesses(stats));
-        self.last_minute = windows.map(|(window, lateness)| window.advance(now, lateness.clone())).collect();
+        let latenesses = [&stats.lateness].into_iter().chain(stats.shards.iter().map(|shard| &shard.lateness));
+        let latenesses: Vec<Lateness> = latenesses.cloned().collect();
+        let oldest = self.earlier.front().unwrap_or(&latenesses);
+        self.last_minute = latenesses.iter().zip(oldest).map(|(now, then)| now.since(then)).collect();
+        if self.pushes.is_multiple_of(STEP) {
+            self.earlier.push_back(latenesses);
+            self.earlier.drain(..self.earlier.len().saturating_sub(MINUTE / STEP + 1));
+        }
+        self.pushes += 1;
         let sums = [stats.scheduled, stats.reset, stats.cancelled, stats.fired];
         let last = self.samples.back().copied().unwrap_or(Sample { at: now, sums, rates: [0.0; 4] });
         let seconds = now.saturating_duration_since(last.at).as_secs_f64();
@@ -58,11 +69,6 @@ impl History {
             self.samples.pop_front();
         }
     }
-}
-
-/// Of the engine, and then of each shard.
-fn latenesses(stats: &Stats) -> impl Iterator<Item = &Lateness> {
-    iter::once(&stats.lateness).chain(stats.shards.iter().map(|shard| &shard.lateness))
 }
 
 /// All that the page shows. Times are in milliseconds, if their name says nothing else.
@@ -78,7 +84,6 @@ pub(super) struct Snapshot {
     stuck_after: f64,
     panicked: u64,
     panicked_turns: u64,
-    current_tick: u64,
     tick: f64,
     history: Vec<Rates>,
     lateness: LastMinute,
@@ -117,14 +122,6 @@ struct Shard {
     stuck_task: Option<f64>,
     panicked_turns: u64,
     lateness: LastMinute,
-    levels: Vec<Level>,
-}
-
-#[derive(Debug, Serialize)]
-struct Level {
-    ticks_per_slot: u64,
-    slots: usize,
-    occupied: Vec<usize>,
 }
 
 fn ms(duration: Duration) -> f64 {
@@ -161,13 +158,6 @@ impl LastMinute {
     }
 }
 
-impl Level {
-    fn of(level: &LevelStats) -> Self {
-        let occupied = level.occupied_slots().collect();
-        Self { ticks_per_slot: level.ticks_per_slot, slots: level.slots, occupied }
-    }
-}
-
 impl Shard {
     fn of(shard: &ShardStats, health: &ShardHealth, last_minute: &Lateness) -> Self {
         Self {
@@ -182,7 +172,6 @@ impl Shard {
             stuck_task: health.stuck_task.map(ms),
             panicked_turns: health.panicked_turns,
             lateness: LastMinute::of(last_minute),
-            levels: shard.levels.iter().map(Level::of).collect(),
         }
     }
 }
@@ -210,7 +199,6 @@ impl Snapshot {
             stuck_after: ms(health.stuck_after),
             panicked: stats.panicked,
             panicked_turns: stats.panicked_turns,
-            current_tick: app.timer.current_tick(),
             tick: ms(app.timer.tick_duration()),
             history: history.samples.iter().map(rates).collect(),
             lateness: LastMinute::of(engine),

@@ -15,8 +15,8 @@ use tourbillon::LocalDriver;
 /// Each round of the loop turns the engine if something is due, also while the loop is busy. The
 /// loop waits until the first timeout, the runtime's or the engine's. A round makes no system call
 /// but the runtime's own, and allocates nothing. A wait passes in real time, so an engine on a
-/// [`ManualClock`](tourbillon::ManualClock) is not turned when that clock moves, nor one on a
-/// [`BootClock`](tourbillon::BootClock) when a suspend ends.
+/// [`ManualClock`](tourbillon::ManualClock) is not turned when that clock moves, nor one on a clock
+/// of your own when that jumps.
 ///
 /// The call returns when the future is ready. It may be called again. The drop of the driver ends
 /// the engine. The call sets the driver's [`on_earlier`](LocalDriver::on_earlier).

@@ -5,7 +5,7 @@ use super::check::check;
 use super::rig::{Bare, Gate, Ledger, NO_LIMITS};
 use crate::engine::Batch;
 use crate::engine::Core;
-use crate::executor::{Dispatch, Executor, ThreadPool, WorkerHooks};
+use crate::executor::{Chosen, Dispatch, ThreadPool, WorkerHooks};
 use crate::sync::thread;
 use crate::time::Subtick;
 use crate::worker::Sink;
@@ -27,7 +27,7 @@ fn one_batch(bare: &Bare, shard: &mut Core) -> Batch {
 }
 
 fn sink_of(pool: &ThreadPool) -> Dispatch {
-    Dispatch::new(std::sync::Arc::new(pool.clone()), false, WorkerHooks::default())
+    Dispatch::new(Chosen::new(pool.clone()), WorkerHooks::default())
 }
 
 /// Invariant: a batch is never left in the queue while a thread sleeps, and none runs twice.

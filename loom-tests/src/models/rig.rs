@@ -189,7 +189,6 @@ impl Bare {
             arena: Arena::new(entries).expect("memory"),
             max_pending: None,
             max_wait: Duration::ZERO,
-            strict_order: false,
             on_panic: None,
         };
         let shared = SharedRef::create(plan).expect("memory");

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::check::check;
 use super::rig::Ledger;
 use crate::entry::{
-    ArmFlags, Cancel, Cancelling, EngineGone, Entry, Expire, Handle, HandleLetGo, Home, Member, Reset, Task, Tell,
-    Transfer, raw,
+    ArmFlags, Cancel, Cancelling, EngineGone, Entry, Expire, Handle, HandleLetGo, Home, Reset, Task, Tell, Transfer,
+    raw,
 };
 use crate::sync::thread;
 use crate::time::Subtick;
@@ -285,16 +285,16 @@ fn a_claim_takes_the_task_and_gives_the_entry_up() {
 /// Invariant: the worker writes to the word without an exchange once no other owner is left, and no
 /// sooner. It overwrites nothing that another owner has done. What that owner did to the entry
 /// before it let go is visible to the thread that uses the entry next.
-/// Legal ends: it was reset in time and fired at 2, or fired at 1; the group cancelled it, if the
-/// model's group cancels; any of the three is the last owner.
+/// Legal ends: it was reset in time and fired at 2, or fired at 1; it was cancelled, if the model
+/// cancels; either is the last owner.
 #[test]
 fn the_engine_stores_plainly_only_as_the_sole_owner() {
     for cancels in [false, true] {
-        check(3, move || {
+        check(None, move || {
             let ledger = Ledger::default();
             let entry = Arc::new(Entry::new_free());
             raw::fill(&entry, None, Task::new(ledger.task()));
-            entry.state.arm(tick(1), ArmFlags::HANDLE.and(ArmFlags::GROUP));
+            entry.state.arm(tick(1), ArmFlags::HANDLE);
             let next = ledger.clone();
             let reuse = move |entry: &Entry| {
                 entry.set_in_use(false);
@@ -305,20 +305,11 @@ fn the_engine_stores_plainly_only_as_the_sole_owner() {
             let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
             let handle = thread::spawn(move || {
                 let reset = handle(&theirs).reset(tick(2), Tell::ByQueue);
+                let cancelled = cancels && cancel(&theirs) != Cancel::TooLate;
                 // Every handle reads it before it lets go.
                 assert!(theirs.home().is_none());
                 let last = let_go(&theirs, &reused);
-                (reset, last)
-            });
-            let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
-            let group = thread::spawn(move || {
-                let cancelled = cancels && cancel(&theirs) != Cancel::TooLate;
-                // SAFETY: the entry was armed with a group, which lets go here.
-                let last = unsafe { Member::new(NonNull::from(&*theirs)) }.let_go().is_some();
-                if last {
-                    reused(&theirs);
-                }
-                (cancelled, last)
+                (reset, cancelled, last)
             });
             let linked = entry.state.link();
             let at_1 = expire(&entry, 1) == Expire::Fire;
@@ -327,13 +318,12 @@ fn the_engine_stores_plainly_only_as_the_sole_owner() {
             if engine_was_last {
                 reuse(&entry);
             }
-            let (reset, handle_was_last) = handle.join().expect("no panic");
-            let (cancelled, group_was_last) = group.join().expect("no panic");
+            let (reset, cancelled, handle_was_last) = handle.join().expect("no panic");
             assert_eq!([at_1, at_2, cancelled].into_iter().filter(|&way| way).count(), 1);
             assert!(linked != Transfer::Cancelled || cancelled);
             assert!(!at_1 || reset == Reset::TooLate, "a true reset is not overtaken");
             assert!(!at_2 || reset == Reset::Later);
-            assert_eq!([engine_was_last, handle_was_last, group_was_last].into_iter().filter(|&last| last).count(), 1);
+            assert!(engine_was_last != handle_was_last);
             // SAFETY: the last owner has armed it again, and owns the task.
             drop(unsafe { raw::take_task(&entry) });
             ledger.assert_closed(usize::from(at_1 || at_2));

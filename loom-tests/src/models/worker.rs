@@ -1,11 +1,23 @@
 //! The workers' threads, as the engine starts, wakes and ends them.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
 use super::check::check;
 use super::rig::{Bare, Gate, Ledger, NO_LIMITS, followed, run_batches, ticks, with_workers};
 use crate::executor::{Inline, ThreadPool};
 use crate::shard::Command;
 use crate::sync::thread;
-use crate::time::Subtick;
+use crate::time::{Clock, PausableClock, Subtick};
+
+/// A clock that goes on by a tick with each look.
+struct Ticking(Instant, AtomicU32);
+
+impl Clock for Ticking {
+    fn now(&self) -> Instant {
+        self.0 + ticks(self.1.fetch_add(1, Ordering::Relaxed))
+    }
+}
 
 /// Invariant: the first timeouts of an engine, from two threads at once, start one worker, which
 /// runs both.
@@ -119,5 +131,25 @@ fn a_clock_that_is_moved_during_a_shutdown_does_not_wait_for_ever() {
         let unfired = timer.shutdown().expect("the first").len();
         mover.join().expect("no panic");
         ledger.assert_closed(1 - unfired);
+    });
+}
+
+/// Invariant: if a pause ends while the first timeout in it starts the worker, the worker does not
+/// sleep on.
+/// Legal end: it has run. (Otherwise the main thread waits for ever.)
+#[test]
+fn the_end_of_a_pause_calls_a_worker_that_is_just_being_started() {
+    check(1, || {
+        let ledger = Ledger::default();
+        let clock = PausableClock::over(Ticking(Instant::now(), AtomicU32::new(0)));
+        let (timer, _clock) = with_workers(|b| b.clock(clock.clone()).executor(Inline).capacity(1));
+        clock.pause();
+        let ran = Gate::new();
+        let other = thread::spawn(move || clock.resume());
+        timer.schedule_detached(ticks(1), ran.after(ledger.task())).expect("open");
+        ran.wait();
+        other.join().expect("no panic");
+        assert!(timer.shutdown().expect("the first").is_empty());
+        ledger.assert_closed(1);
     });
 }

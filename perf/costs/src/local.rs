@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use tourbillon::{LocalDriver, LocalSleep, LocalTimeout, LocalTimer, ManualClock, Timer};
 
+use super::bench::{FAR, Rounds, SOON, task};
 use super::meter::Meter;
-use super::operation::{FAR, Operation, Rounds, SOON, task};
+use super::operation::Operation::{self, *};
 
 /// An engine of this thread, on a clock that is moved by hand.
 #[derive(Debug)]
@@ -21,18 +22,15 @@ pub(crate) struct LocalBench {
 }
 
 impl LocalBench {
-    pub(crate) fn new(room: usize) -> Self {
+    pub(crate) fn new() -> Self {
         let clock = ManualClock::new();
         let (timer, driver) = Timer::builder().clock(clock.clone()).build_local().expect("the options make sense");
-        Self { timer, driver, clock, held: Vec::with_capacity(room) }
+        Self { timer, driver, clock, held: Vec::with_capacity(1_000) }
     }
 }
 
 impl Rounds for LocalBench {
     fn prepare(&mut self, operation: Operation, n: usize) {
-        use Operation::{
-            LocalCancel, LocalDropExpired, LocalExpire, LocalExpireHeld, LocalResetEarlier, LocalResetLater,
-        };
         let delay = if matches!(operation, LocalDropExpired | LocalExpire | LocalExpireHeld) { SOON } else { FAR };
         if matches!(operation, LocalCancel | LocalResetLater | LocalResetEarlier) || delay == SOON {
             self.held.extend((0..n).map(|_| schedule(&self.timer, delay)));
@@ -49,50 +47,24 @@ impl Rounds for LocalBench {
 
     fn measure(&mut self, operation: Operation, n: usize, meter: &mut impl Meter) {
         let (timer, held) = (&self.timer, &mut self.held);
+        let deadline = timer.now() + FAR;
         match operation {
-            Operation::LocalSchedule => {
-                for _ in 0..n {
-                    held.push(meter.measure(1, || schedule(timer, FAR)));
-                }
+            LocalSchedule => (0..n).for_each(|_| held.push(meter.measure(1, || schedule(timer, FAR)))),
+            LocalScheduleAt => (0..n).for_each(|_| {
+                let timeout = || timer.schedule_at(black_box(deadline), task()).expect("the engine accepts");
+                held.push(meter.measure(1, timeout));
+            }),
+            LocalCancel => held.iter().for_each(|timeout| assert!(meter.measure(1, || timeout.cancel()))),
+            LocalResetLater => held.iter().for_each(|timeout| assert!(meter.measure(1, || timeout.reset(2 * FAR)))),
+            LocalResetEarlier => {
+                held.iter().for_each(|timeout| assert!(meter.measure(1, || timeout.reset(FAR / 2))));
             }
-            Operation::LocalScheduleAt => {
-                let deadline = timer.now() + FAR;
-                for _ in 0..n {
-                    let timeout = || timer.schedule_at(black_box(deadline), task()).expect("the engine accepts");
-                    held.push(meter.measure(1, timeout));
-                }
+            LocalDropExpired => held.drain(..).for_each(|timeout| meter.measure(1, || drop(timeout))),
+            LocalScheduleCancelDrop => {
+                (0..n).for_each(|_| assert!(meter.measure(1, || schedule(timer, FAR).cancel())));
             }
-            Operation::LocalCancel => {
-                for timeout in held {
-                    assert!(meter.measure(1, || timeout.cancel()));
-                }
-            }
-            Operation::LocalResetLater => {
-                for timeout in held {
-                    assert!(meter.measure(1, || timeout.reset(2 * FAR)));
-                }
-            }
-            Operation::LocalResetEarlier => {
-                for timeout in held {
-                    assert!(meter.measure(1, || timeout.reset(FAR / 2)));
-                }
-            }
-            Operation::LocalDropExpired => {
-                for timeout in held.drain(..) {
-                    meter.measure(1, || drop(timeout));
-                }
-            }
-            Operation::LocalScheduleCancelDrop => {
-                for _ in 0..n {
-                    assert!(meter.measure(1, || schedule(timer, FAR).cancel()));
-                }
-            }
-            Operation::LocalSleepDrop => {
-                for _ in 0..n {
-                    meter.measure(1, || drop(asleep(timer)));
-                }
-            }
-            Operation::LocalExpire | Operation::LocalExpireHeld => {
+            LocalSleepDrop => (0..n).for_each(|_| meter.measure(1, || drop(asleep(timer)))),
+            LocalExpire | LocalExpireHeld => {
                 assert_eq!(meter.measure(n, || self.driver.turn()), n);
             }
             other => panic!("{} is not an operation of one thread's engine", other.name()),
@@ -121,17 +93,4 @@ fn asleep(timer: &LocalTimer) -> LocalSleep {
     let mut context = Context::from_waker(Waker::noop());
     assert!(Pin::new(&mut sleep).poll(&mut context).is_pending());
     sleep
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::meter::Nothing;
-
-    #[test]
-    fn each_operation_of_one_thread_can_be_done_again_and_again() {
-        for &operation in Operation::all().iter().filter(|operation| operation.is_local()) {
-            LocalBench::new(100).rounds(operation, 3, 100, &mut Nothing);
-        }
-    }
 }

@@ -1,7 +1,11 @@
-//! How an operation is marked for whoever measures it from outside.
+//! How an operation is marked for whoever measures it.
 
-use std::arch::asm;
 use std::hint::black_box;
+use std::thread;
+use std::time::Duration;
+
+use super::bench::wake_ups;
+use super::heap;
 
 /// Stands around each operation.
 pub(crate) trait Meter {
@@ -9,7 +13,7 @@ pub(crate) trait Meter {
     fn measure<R>(&mut self, operations: usize, work: impl FnOnce() -> R) -> R;
 }
 
-/// Measures nothing: to get going, and where it is the whole process that is measured.
+/// Measures nothing: to get going, and where the whole process is measured.
 #[derive(Debug)]
 pub(crate) struct Nothing;
 
@@ -20,45 +24,12 @@ impl Meter for Nothing {
     }
 }
 
-/// What a tracer is asked to do from here to the end mark. In RDI at the breakpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u64)]
-pub(crate) enum Mark {
-    End = 0,
-    /// Go step by step.
-    Step = 1,
-    /// Count system calls.
-    Calls = 2,
-}
-
-/// A breakpoint before and after each operation, for a tracer.
+/// For callgrind, which is told to collect in one function.
 #[derive(Debug)]
-pub(crate) struct Breakpoints {
-    pub(crate) mark: Mark,
-    /// The number of the thread.
-    pub(crate) lane: usize,
-    /// What is measured, where that is not the same all the time.
-    pub(crate) label: usize,
+pub(crate) struct Collected {
+    /// Whether to wait so long before each operation that it looks at the real clock.
+    pub(crate) looks: bool,
 }
-
-impl Meter for Breakpoints {
-    #[inline(always)]
-    fn measure<R>(&mut self, operations: usize, work: impl FnOnce() -> R) -> R {
-        // SAFETY: the tracer, whose child this is, goes on behind the breakpoint with all registers
-        // as they were.
-        unsafe {
-            asm!("int3", in("rdi") self.mark as u64, in("rsi") self.lane, in("rdx") operations, in("r8") self.label)
-        };
-        let result = black_box(work());
-        // SAFETY: the tracer goes on behind this breakpoint too with all registers as they were.
-        unsafe { asm!("int3", in("rdi") Mark::End as u64) };
-        result
-    }
-}
-
-/// For callgrind, which is told to collect in this function.
-#[derive(Debug)]
-pub(crate) struct Collected;
 
 /// The function's name, as callgrind is given it.
 pub(crate) const COLLECTED: &str = "*collected_by_callgrind*";
@@ -66,6 +37,9 @@ pub(crate) const COLLECTED: &str = "*collected_by_callgrind*";
 impl Meter for Collected {
     #[inline(always)]
     fn measure<R>(&mut self, _operations: usize, work: impl FnOnce() -> R) -> R {
+        if self.looks {
+            thread::sleep(Duration::from_micros(32));
+        }
         collected_by_callgrind(work)
     }
 }
@@ -73,4 +47,38 @@ impl Meter for Collected {
 #[inline(never)]
 fn collected_by_callgrind<R>(work: impl FnOnce() -> R) -> R {
     black_box(work())
+}
+
+/// Counts how often memory was allocated from the first operation to the last, and how often
+/// operations would have woken a worker.
+#[derive(Debug, Default)]
+pub(crate) struct HeapAndWakeUps {
+    allocations_before: Option<u64>,
+    pub(crate) allocations: u64,
+    pub(crate) wake_ups: u64,
+}
+
+impl Meter for HeapAndWakeUps {
+    fn measure<R>(&mut self, _operations: usize, work: impl FnOnce() -> R) -> R {
+        let allocations_before = *self.allocations_before.get_or_insert_with(heap::allocations);
+        let wake_ups_before = wake_ups();
+        let result = black_box(work());
+        self.wake_ups += wake_ups() - wake_ups_before;
+        self.allocations = heap::allocations() - allocations_before;
+        result
+    }
+}
+
+/// Keeps the log of each piece of work, with the number of operations that it was.
+#[cfg(count_accesses)]
+#[derive(Debug, Default)]
+pub(crate) struct Logged(pub(crate) Vec<(usize, Vec<tourbillon::accesses::Access>)>);
+
+#[cfg(count_accesses)]
+impl Meter for Logged {
+    fn measure<R>(&mut self, operations: usize, work: impl FnOnce() -> R) -> R {
+        let (result, log) = tourbillon::accesses::record(work);
+        self.0.push((operations, log));
+        result
+    }
 }

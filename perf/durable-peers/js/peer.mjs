@@ -1,15 +1,15 @@
 // Schedules or runs timeouts with a system for Node, for src/systems/node.rs:
 //
-//   node peer.mjs SYSTEM SETTINGS URL produce    reads {"id", "dues"} or {"id", "produce"}, answers
+//   node peer.mjs SYSTEM URL produce    reads {"id", "dues"} or {"id", "produce"}, answers
 //                                                {"id", "count"} or {"id", "error"}, a line each
-//   node peer.mjs SYSTEM SETTINGS URL work       writes {"ran": [[due, at], ...]}, a line each
+//   node peer.mjs SYSTEM URL work       writes {"ran": [[due, at], ...]}, a line each
 //
 // Times are microseconds since 1970.
 import { createInterface } from 'node:readline';
 
-const [system, settings, url, role] = process.argv.slice(2);
+const [system, url, role] = process.argv.slice(2);
 const { default: open } = await import(`./${system}.mjs`);
-const peer = await open(url, settings);
+const peer = await open(url);
 
 const say = (what) => process.stdout.write(`${typeof what === 'string' ? what : JSON.stringify(what)}\n`);
 const now = () => Math.round((performance.timeOrigin + performance.now()) * 1000);

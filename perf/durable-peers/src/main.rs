@@ -1,20 +1,21 @@
 //! Measures the durable timeouts of other systems on a PostgreSQL server of its own, all with the
 //! same work: how late timeouts run while many others are pending, and how many become durable a
-//! second.
+//! second. Each system has the fastest settings that its documentation names.
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context, Result, ensure};
-use clap::{ArgAction, Parser, ValueEnum};
+use clap::{ArgAction, Parser};
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
 
 mod measure;
 mod peer;
-mod report;
 mod server;
 mod systems;
 
-use measure::{Load, Mode};
-use report::{Failure, Machine, Report};
+use measure::{Load, Schedules};
+use peer::Lateness;
 use server::Server;
 use systems::{CASES, Case, Place};
 
@@ -28,21 +29,12 @@ struct Options {
     /// Only these systems, by their names; see --list
     #[arg(long, action = ArgAction::Set, value_delimiter = ',')]
     systems: Vec<String>,
-    /// Only these cases: `default`, `fast`, ...; see --list
-    #[arg(long, action = ArgAction::Set, value_delimiter = ',')]
-    cases: Vec<String>,
-    /// What to measure
-    #[arg(long, action = ArgAction::Set, value_delimiter = ',', default_values = ["lateness", "schedules"])]
-    measure: Vec<Measure>,
-    /// What goes on while timeouts fall due
-    #[arg(long, action = ArgAction::Set, value_delimiter = ',', default_values = ["steady"])]
-    mode: Vec<Mode>,
     /// Timeouts that are pending all the time, and due tomorrow
     #[arg(long, default_value_t = 100_000)]
     pending: usize,
     /// Timeouts that fall due a second
-    #[arg(long, action = ArgAction::Set, value_delimiter = ',', default_values = ["500"])]
-    rate: Vec<u64>,
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
+    rate: u64,
     /// How long timeouts fall due, in seconds
     #[arg(long, default_value_t = 10)]
     seconds: u64,
@@ -52,10 +44,10 @@ struct Options {
     /// How many schedule at once
     #[arg(long, default_value_t = 8)]
     producers: usize,
-    /// How long the producers of `schedules` go on, in seconds
+    /// How long the producers go on when only schedules are counted, in seconds
     #[arg(long, default_value_t = 5)]
     schedule_seconds: u64,
-    /// How often each case has its turn
+    /// How often each system has its turn
     #[arg(long, default_value_t = 1)]
     rounds: usize,
     /// Write the results to this file
@@ -67,41 +59,32 @@ struct Options {
     /// Where the server's files go while it runs; what is measured is this disk
     #[arg(long, default_value_os_t = std::env::temp_dir())]
     dir: PathBuf,
-    /// Only list the systems and their cases
+    /// Only list the systems
     #[arg(long)]
     list: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Measure {
-    Lateness,
-    Schedules,
+/// All that one command measured.
+#[derive(Debug, Serialize)]
+struct Report {
+    cores: usize,
+    postgres: String,
+    /// The median of a durable write of 8 KiB, in microseconds.
+    sync_micros: u64,
+    /// The load averages before the first round: with more than nothing, others ran too.
+    load_before: String,
+    rounds: Vec<Round>,
 }
 
-impl Options {
-    fn cases(&self) -> Result<Vec<&'static Case>> {
-        for name in &self.systems {
-            ensure!(CASES.iter().any(|case| case.system == name), "no system is named {name}; see --list");
-        }
-        for name in &self.cases {
-            ensure!(CASES.iter().any(|case| case.name == name), "no case is named {name}; see --list");
-        }
-        let wanted = |names: &[String], name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
-        let is_wanted = |case: &&Case| wanted(&self.systems, case.system) && wanted(&self.cases, case.name);
-        Ok(CASES.iter().filter(is_wanted).collect())
-    }
-
-    fn loads(&self, rate: u64) -> Vec<Load> {
-        let load = |&mode| Load {
-            mode,
-            rate,
-            seconds: self.seconds,
-            lead: self.lead,
-            producers: self.producers,
-            grace: Duration::from_secs(10),
-        };
-        self.mode.iter().map(load).collect()
-    }
+/// One turn of a system.
+#[derive(Debug, Serialize)]
+struct Round {
+    system: &'static str,
+    version: &'static str,
+    settings: &'static str,
+    lateness: Option<Lateness>,
+    schedules: Option<Schedules>,
+    failed: Option<String>,
 }
 
 fn main() -> ExitCode {
@@ -117,77 +100,65 @@ fn main() -> ExitCode {
 
 /// Measures, and returns whether all could be measured.
 fn run(options: &Options) -> Result<bool> {
-    let cases = options.cases()?;
+    for name in &options.systems {
+        ensure!(CASES.iter().any(|case| case.system == name), "no system is named {name}; see --list");
+    }
+    let is_wanted = |case: &&Case| options.systems.is_empty() || options.systems.iter().any(|name| name == case.system);
+    let cases: Vec<_> = CASES.iter().filter(is_wanted).collect();
     if options.list {
-        for case in cases {
-            println!("{} {}, {}: {}", case.system, case.version, case.name, case.settings);
-        }
+        cases.iter().for_each(|case| println!("{} {}: {}", case.system, case.version, case.settings));
         return Ok(true);
     }
-    ensure!(options.rate.iter().all(|&rate| rate > 0), "a rate of 0 has nothing to measure");
-    ensure!(options.producers > 0, "without producers there is nothing to measure");
     let load_before = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let server = Server::start(&options.dir)?;
     let mut report = Report {
-        machine: Machine {
-            cores: std::thread::available_parallelism()?.get(),
-            postgres: server.version.clone(),
-            postgres_settings: Server::settings(),
-            sync_micros: server::sync_micros(server.files())?,
-            load_before: load_before.trim().to_owned(),
-        },
-        lateness: Vec::new(),
-        schedules: Vec::new(),
-        failures: Vec::new(),
+        cores: std::thread::available_parallelism()?.get(),
+        postgres: server.version.clone(),
+        sync_micros: server::sync_micros(server.files())?,
+        load_before: load_before.trim().to_owned(),
+        rounds: Vec::new(),
     };
     for round in 1..=options.rounds {
         for case in &cases {
-            for &measure in &options.measure {
-                if measure == Measure::Schedules && !case.has_schedules_of_its_own() {
-                    continue;
-                }
-                eprintln!("round {round}: {}, {}: {measure:?}", case.system, case.name);
-                if let Err(error) = turn(options, &server, case, measure, &mut report) {
-                    eprintln!("  {error:#}");
-                    report.failures.push(Failure { system: case.system, case: case.name, what: format!("{error:#}") });
-                }
-                // A session that is cut off loses nothing that was measured.
-                if let Some(file) = &options.json {
-                    report.write(file)?;
-                }
+            eprintln!("round {round}: {}", case.system);
+            let Case { system, version, settings } = **case;
+            let mut one = Round { system, version, settings, lateness: None, schedules: None, failed: None };
+            if let Err(error) = turn(options, &server, case, &mut one) {
+                eprintln!("  {error:#}");
+                one.failed = Some(format!("{error:#}"));
+            }
+            report.rounds.push(one);
+            // A session that is cut off loses nothing that was measured.
+            if let Some(file) = &options.json {
+                let text = serde_json::to_string_pretty(&report)?;
+                std::fs::write(file, text + "\n").with_context(|| format!("cannot write {}", file.display()))?;
             }
         }
     }
-    println!("{}", report.tables());
-    Ok(report.failures.is_empty())
+    println!("{}", report.table(&cases));
+    Ok(report.rounds.iter().all(|round| round.failed.is_none()))
 }
 
-/// One turn of a case, on a database and a runtime of its own.
-fn turn(options: &Options, server: &Server, case: &Case, measure: Measure, report: &mut Report) -> Result<()> {
-    let rates = if measure == Measure::Lateness { options.rate.as_slice() } else { &[0] };
-    for &rate in rates {
+/// One turn of a system: lateness and then schedules, each on a database and a runtime of its own.
+fn turn(options: &Options, server: &Server, case: &Case, round: &mut Round) -> Result<()> {
+    for lateness in [true, false] {
         let runtime = tokio::runtime::Runtime::new()?;
-        let loads = options.loads(rate);
         let measured = runtime.block_on(async {
             server.execute("postgres", &["drop database if exists peer with (force)", "create database peer"]).await?;
             let place = Place { server, url: server.url("peer"), js: &options.js };
-            let peer = case.open(&place, options.pending).await.context("cannot open it")?;
+            let peer = case.open(&place).await.context("cannot open it")?;
             peer.fill(options.pending).await.context("cannot fill it")?;
             // As autovacuum has done in an older database; and nothing is left to be written.
             server.execute("peer", &["vacuum analyze", "checkpoint"]).await?;
-            match measure {
-                Measure::Lateness => {
-                    for (load, lateness) in loads.iter().zip(measure::latenesses(&*peer, &loads).await?) {
-                        eprintln!("  {:?} {rate}/s: {:?}", load.mode, lateness);
-                        report.add_lateness(case, options.pending, *load, &lateness);
-                    }
-                }
-                Measure::Schedules => {
-                    let time = Duration::from_secs(options.schedule_seconds);
-                    let schedules = measure::schedules(&*peer, options.producers, time).await?;
-                    eprintln!("  {schedules:?}");
-                    report.add_schedules(case, options.pending, options.producers, schedules);
-                }
+            if lateness {
+                let Options { rate, seconds, lead, producers, .. } = *options;
+                let load = Load { rate, seconds, lead, producers, grace: Duration::from_secs(10) };
+                round.lateness = Some(measure::lateness(&*peer, load).await?);
+                eprintln!("  {:?}", round.lateness);
+            } else {
+                let time = Duration::from_secs(options.schedule_seconds);
+                round.schedules = Some(measure::schedules(&*peer, options.producers, time).await?);
+                eprintln!("  {:?}", round.schedules);
             }
             anyhow::Ok(())
         });
@@ -198,14 +169,64 @@ fn turn(options: &Options, server: &Server, case: &Case, measure: Measure, repor
     Ok(())
 }
 
+impl Report {
+    /// Of several rounds the median.
+    fn table(&self, cases: &[&Case]) -> String {
+        let mut table = Table::new();
+        let header =
+            ["system", "p50 ms", "p99 ms", "max ms", "ran", "early", "twice", "durable/s", "in calls of 1,000"];
+        table.load_style(presets::ASCII_MARKDOWN).set_header(header);
+        table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+        for case in cases {
+            let rounds: Vec<_> = self.rounds.iter().filter(|round| round.system == case.system).collect();
+            let late = |of: fn(&Lateness) -> f64| {
+                median(rounds.iter().filter_map(|round| round.lateness.as_ref()).filter(|late| late.ran > 0).map(of))
+            };
+            let durable = |of: fn(&Schedules) -> Option<f64>| {
+                median(rounds.iter().filter_map(|round| of(round.schedules.as_ref()?)))
+            };
+            table.add_row([
+                format!("{} {}", case.system, case.version),
+                late(|late| late.p50_ms),
+                late(|late| late.p99_ms),
+                late(|late| late.max_ms),
+                late(|late| late.ran as f64),
+                late(|late| late.early as f64),
+                late(|late| late.twice as f64),
+                durable(|schedules| Some(schedules.one_by_one)),
+                durable(|schedules| schedules.in_batches),
+            ]);
+        }
+        format!(
+            "PostgreSQL {} with {}; {} cores; a durable write of 8 KiB takes {} us; load before: {}\n{table}",
+            self.postgres,
+            Server::settings(),
+            self.cores,
+            self.sync_micros,
+            self.load_before,
+        )
+    }
+}
+
+fn median(figures: impl Iterator<Item = f64>) -> String {
+    let mut sorted: Vec<_> = figures.collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).map_or("none".to_owned(), |figure| format!("{figure:.1}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn an_option_given_again_replaces_what_it_was() {
-        let options = ["durable-peers", "--rate", "200", "--pending", "5", "--rate", "500,5000", "--pending", "7"];
-        let options = Options::try_parse_from(options).unwrap();
-        assert_eq!((options.rate, options.pending), (vec![500, 5000], 7));
+    fn what_never_ran_is_not_on_time() {
+        let case = &CASES[0];
+        let Case { system, version, settings } = *case;
+        let lateness = Some(Lateness { expected: 10, ..Lateness::default() });
+        let round = Round { system, version, settings, lateness, schedules: None, failed: None };
+        let (postgres, load_before) = (String::new(), String::new());
+        let report = Report { cores: 2, postgres, sync_micros: 1, load_before, rounds: vec![round] };
+        assert!(report.table(&[case]).contains("none") && !report.table(&[case]).contains(" 0.0 "));
+        assert_eq!(median([3.0, 1.0, 2.0].into_iter()), "2.0");
     }
 }

@@ -9,27 +9,15 @@ use std::{
 };
 
 use anyhow::Result;
-use clap::ValueEnum;
 use futures_util::future::try_join_all;
 use serde::Serialize;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::peer::{Due, Peer, Ran, SECOND, Seen, Window, now};
+use crate::peer::{Due, Lateness, Peer, SECOND, Seen, Window, now};
 
-/// What else goes on while timeouts fall due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// As many are scheduled a second as fall due. A system whose inserts wake its workers profits.
-    Steady,
-    /// Nothing: all were scheduled before.
-    Quiet,
-}
-
-/// One load of timeouts.
+/// One load of timeouts. Meanwhile as many are scheduled a second as fall due.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    pub mode: Mode,
     /// Timeouts a second.
     pub rate: u64,
     pub seconds: u64,
@@ -41,53 +29,30 @@ pub struct Load {
     pub grace: Duration,
 }
 
-/// How late the timeouts of one load ran, in microseconds.
-#[derive(Clone, Debug)]
-pub struct Lateness {
-    pub expected: u64,
-    /// How many were durable only after they were due, as the system schedules too slowly.
-    pub late_schedules: u64,
-    pub ran: Ran,
-}
-
-impl Load {
-    fn window(&self) -> Window {
-        let lead = Due::try_from(self.lead).expect("a lead is some seconds");
-        Window { start: now() + lead * SECOND, rate: self.rate, count: self.rate * self.seconds }
-    }
-
-    /// How many there are to schedule: in the steady mode some more, which are due after the
-    /// window, so that the scheduling goes on until its end.
-    fn total(&self) -> u64 {
-        match self.mode {
-            Mode::Steady => self.rate * (self.seconds + self.lead),
-            Mode::Quiet => self.rate * self.seconds,
-        }
-    }
-}
-
-/// Runs a load. The workers of `peer` run already, and report to `seen`.
-pub async fn lateness(peer: &dyn Peer, seen: &Seen, load: Load) -> Result<Lateness> {
-    let window = load.window();
-    seen.watch(window);
-    let length = Duration::from_secs(load.lead + load.seconds);
-    let end = Instant::now() + length + load.grace;
-    let late_schedules = AtomicU64::new(0);
+/// Starts the workers, and runs a load.
+pub async fn lateness(peer: &dyn Peer, load: Load) -> Result<Lateness> {
+    let lead = Due::try_from(load.lead)? * SECOND;
+    let window = Window { start: now() + lead, rate: load.rate, count: load.rate * load.seconds };
+    let seen = Arc::new(Seen::new(window));
+    peer.work(seen.clone()).await?;
+    let end = Instant::now() + Duration::from_secs(load.lead + load.seconds) + load.grace;
+    let late = AtomicU64::new(0);
     // Whoever schedules too slowly is stopped at the end.
-    if let Ok(scheduled) = timeout_at(end, schedule(peer, window, load, &late_schedules)).await {
+    if let Ok(scheduled) = timeout_at(end, schedule(peer, window, load, &late)).await {
         scheduled?;
     }
-    while seen.count() < window.count && Instant::now() < end {
+    while seen.result().ran < window.count && Instant::now() < end {
         sleep(Duration::from_millis(20)).await;
     }
-    Ok(Lateness { expected: window.count, late_schedules: late_schedules.into_inner(), ran: seen.result() })
+    Ok(Lateness { expected: window.count, scheduled_late: late.into_inner(), ..seen.result() })
 }
 
 async fn schedule(peer: &dyn Peer, window: Window, load: Load, late: &AtomicU64) -> Result<()> {
-    // What falls due within 50 ms is one call, if the system has one for several.
-    let chunk = if peer.has_batch() { (load.rate / 20).clamp(1, 1000) } else { 1 };
+    // What falls due within 50 ms is one call.
+    let chunk = (load.rate / 20).clamp(1, 1000);
     let next = AtomicU64::new(0);
-    let (next, total) = (&next, load.total());
+    // Some more, which are due after the window, so that the scheduling goes on until its end.
+    let (next, total) = (&next, load.rate * (load.seconds + load.lead));
     let lead = Due::try_from(load.lead)? * SECOND;
     try_join_all((0..load.producers).map(|_| async move {
         loop {
@@ -96,10 +61,8 @@ async fn schedule(peer: &dyn Peer, window: Window, load: Load, late: &AtomicU64)
                 return anyhow::Ok(());
             }
             let dues: Vec<Due> = (first..total.min(first + chunk)).map(|index| window.due(index)).collect();
-            if load.mode == Mode::Steady {
-                let wait = u64::try_from(dues[0] - lead - now()).unwrap_or(0);
-                sleep(Duration::from_micros(wait)).await;
-            }
+            let wait = u64::try_from(dues[0] - lead - now()).unwrap_or(0);
+            sleep(Duration::from_micros(wait)).await;
             peer.schedule(&dues).await?;
             let durable = now();
             let in_window = dues.iter().zip(first..).filter(|&(_, index)| index < window.count);
@@ -111,10 +74,10 @@ async fn schedule(peer: &dyn Peer, window: Window, load: Load, late: &AtomicU64)
 }
 
 /// How many timeouts a second become durable.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct Schedules {
     pub one_by_one: f64,
-    /// In calls of 1,000, if the system has a call for several.
+    /// In calls of 1,000.
     pub in_batches: Option<f64>,
 }
 
@@ -124,24 +87,7 @@ pub async fn schedules(peer: &dyn Peer, producers: usize, time: Duration) -> Res
         let count = peer.produce(producers, time, batch).await?;
         Ok(count as f64 / started.elapsed().as_secs_f64())
     };
-    let one_by_one = rate(1).await?;
-    let in_batches = if peer.has_batch() { Some(rate(1000).await?) } else { None };
-    Ok(Schedules { one_by_one, in_batches })
-}
-
-/// Starts the workers, and runs the loads one after the other.
-pub async fn latenesses(peer: &dyn Peer, loads: &[Load]) -> Result<Vec<Lateness>> {
-    let seen = Arc::new(Seen::default());
-    peer.work(seen.clone()).await?;
-    let mut results = Vec::new();
-    for (index, &load) in loads.iter().enumerate() {
-        if index > 0 {
-            // What was due after the window of the load before is not to be in the way.
-            sleep(Duration::from_secs(load.lead + 1)).await;
-        }
-        results.push(lateness(peer, &seen, load).await?);
-    }
-    Ok(results)
+    Ok(Schedules { one_by_one: rate(1).await?, in_batches: Some(rate(1000).await?) })
 }
 
 #[cfg(test)]
@@ -150,22 +96,18 @@ mod tests {
 
     use super::*;
 
-    /// Runs each timeout 3 ms after it is due.
+    /// Runs each timeout 3 ms after it is due, but for some of each call, which it loses.
     #[derive(Default)]
     struct Exact {
         seen: std::sync::OnceLock<Arc<Seen>>,
-        loses: u64,
+        loses: usize,
     }
 
     #[async_trait]
     impl Peer for Exact {
-        fn has_batch(&self) -> bool {
-            true
-        }
-
         async fn schedule(&self, dues: &[Due]) -> Result<()> {
             let Some(seen) = self.seen.get() else { return Ok(()) };
-            dues.iter().skip(usize::try_from(self.loses)?).for_each(|&due| seen.ran(due, due + 3000));
+            dues.iter().skip(self.loses).for_each(|&due| seen.ran(due, due + 3000));
             Ok(())
         }
 
@@ -175,24 +117,13 @@ mod tests {
         }
     }
 
-    const LOAD: Load =
-        Load { mode: Mode::Steady, rate: 1000, seconds: 1, lead: 1, producers: 2, grace: Duration::from_millis(50) };
-
     #[tokio::test]
-    async fn a_load_expects_its_rate_for_its_seconds() {
-        for mode in [Mode::Steady, Mode::Quiet] {
-            let results = latenesses(&Exact::default(), &[Load { mode, ..LOAD }]).await.unwrap();
-            let Lateness { expected, late_schedules, ran } = &results[0];
-            assert_eq!((*expected, *late_schedules, ran.ran), (1000, 0, 1000));
-            assert!((2990..=3010).contains(&ran.p50), "{ran:?}");
+    async fn a_load_expects_its_rate_for_its_seconds_and_misses_what_never_ran() {
+        let load = Load { rate: 1000, seconds: 1, lead: 1, producers: 2, grace: Duration::from_millis(50) };
+        for (loses, ran) in [(0, 1000), (10, 800)] {
+            let found = lateness(&Exact { loses, ..Exact::default() }, load).await.unwrap();
+            assert_eq!((found.expected, found.scheduled_late, found.ran), (1000, 0, ran));
+            assert!((2.99..=3.01).contains(&found.p50_ms), "{found:?}");
         }
-    }
-
-    #[tokio::test]
-    async fn what_never_ran_is_missing_from_the_result() {
-        let peer = Exact { loses: 10, ..Exact::default() };
-        let results = latenesses(&peer, &[LOAD]).await.unwrap();
-        // Ten of each of the 20 calls within the window.
-        assert_eq!(results[0].ran.ran, 800);
     }
 }

@@ -5,10 +5,11 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
 use hdrhistogram::Histogram;
+use serde::Serialize;
 
 /// When a timeout is due: microseconds since 1970. It is the payload too, so that a handler needs
 /// nothing else to know how late it is. All systems and the server are on one machine, so on one
@@ -28,11 +29,8 @@ const FILL: usize = 1000;
 /// A system with a database of its own, ready to schedule and to run timeouts.
 #[async_trait]
 pub trait Peer: Send + Sync {
-    /// Whether its interface has a call that schedules several timeouts in one transaction.
-    fn has_batch(&self) -> bool;
-
-    /// Schedules these timeouts through its own interface, and returns when they are durable: in
-    /// one call if there are several, which it is asked for only if it has a call for them.
+    /// Schedules these timeouts through its own interface, in one call, and returns when they are
+    /// durable.
     async fn schedule(&self, dues: &[Due]) -> Result<()>;
 
     /// Starts the workers, which report to `seen` until the peer's runtime ends.
@@ -94,84 +92,57 @@ impl Window {
     }
 }
 
-/// What the handlers report.
-pub struct Seen {
-    state: Mutex<State>,
-}
-
-struct State {
-    window: Option<(Window, Vec<bool>)>,
-    ran: u64,
-    twice: u64,
-    early: u64,
-    lateness: Histogram<u64>,
-}
-
-/// What ran of a window, and how late, in microseconds.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Ran {
+/// How late the timeouts of one load ran.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Lateness {
+    pub expected: u64,
     pub ran: u64,
     pub twice: u64,
     pub early: u64,
-    pub p50: u64,
-    pub p99: u64,
-    pub max: u64,
+    /// How many were durable only after they were due, as the system schedules too slowly.
+    pub scheduled_late: u64,
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+    pub max_ms: f64,
 }
 
-impl Default for Seen {
-    fn default() -> Self {
-        let lateness = Histogram::new_with_bounds(1, 3_600_000_000, 3).expect("the bounds are in order");
-        Seen { state: Mutex::new(State { window: None, ran: 0, twice: 0, early: 0, lateness }) }
-    }
+/// What the handlers report.
+pub struct Seen(Mutex<State>);
+
+struct State {
+    window: Window,
+    /// Which of the window ran.
+    flags: Vec<bool>,
+    found: Lateness,
+    micros: Histogram<u64>,
 }
 
 impl Seen {
-    /// Counts this window from now on, and no other.
-    pub fn watch(&self, window: Window) {
-        let mut state = self.state.lock().expect("no handler panics");
+    /// Counts this window, and nothing else.
+    pub fn new(window: Window) -> Self {
         let flags = vec![false; usize::try_from(window.count).expect("a window fits into memory")];
-        state.window = Some((window, flags));
-        (state.ran, state.twice, state.early) = (0, 0, 0);
-        state.lateness.reset();
+        let micros = Histogram::new(3).expect("three digits can be had");
+        Self(Mutex::new(State { window, flags, found: Lateness::default(), micros }))
     }
 
     /// A handler ran `at` this time for the timeout that was due at `due`.
     pub fn ran(&self, due: Due, at: Due) {
-        let mut state = self.state.lock().expect("no handler panics");
-        let State { window: Some((window, flags)), ran, twice, early, lateness } = &mut *state else { return };
-        let Some(index) = window.index(due) else { return };
-        if std::mem::replace(&mut flags[index], true) {
-            *twice += 1;
+        let mut state = self.0.lock().expect("no handler panics");
+        let Some(index) = state.window.index(due) else { return };
+        if std::mem::replace(&mut state.flags[index], true) {
+            state.found.twice += 1;
             return;
         }
-        *ran += 1;
-        *early += u64::from(at < due);
-        lateness.saturating_record(u64::try_from(at - due).unwrap_or(0));
+        state.found.ran += 1;
+        state.found.early += u64::from(at < due);
+        // It grows as far as it has to, so there is no error.
+        let _ = state.micros.record(u64::try_from(at - due).unwrap_or(0));
     }
 
-    pub fn count(&self) -> u64 {
-        self.state.lock().expect("no handler panics").ran
-    }
-
-    pub fn result(&self) -> Ran {
-        let state = self.state.lock().expect("no handler panics");
-        let lateness = &state.lateness;
-        Ran {
-            ran: state.ran,
-            twice: state.twice,
-            early: state.early,
-            p50: lateness.value_at_quantile(0.5),
-            p99: lateness.value_at_quantile(0.99),
-            max: lateness.max(),
-        }
-    }
-}
-
-/// For a system without a call for several.
-pub fn only_one(dues: &[Due]) -> Result<Due> {
-    match dues {
-        &[due] => Ok(due),
-        _ => bail!("{} timeouts in one call of a system that has no such call", dues.len()),
+    pub fn result(&self) -> Lateness {
+        let state = self.0.lock().expect("no handler panics");
+        let ms = |share| state.micros.value_at_quantile(share) as f64 / 1000.0;
+        Lateness { p50_ms: ms(0.5), p99_ms: ms(0.99), max_ms: ms(1.0), ..state.found.clone() }
     }
 }
 
@@ -179,37 +150,27 @@ pub fn only_one(dues: &[Due]) -> Result<Due> {
 mod tests {
     use super::*;
 
-    const WINDOW: Window = Window { start: 1_000_000_000, rate: 300, count: 900 };
-
     #[test]
-    fn each_timeout_of_a_window_is_counted_once() {
-        let seen = Seen::default();
-        seen.watch(WINDOW);
-        for index in 0..WINDOW.count {
-            let due = WINDOW.due(index);
+    fn each_timeout_of_a_window_is_counted_once_and_others_are_not() {
+        let window = Window { start: 1_000_000_000, rate: 300, count: 900 };
+        let seen = Seen::new(window);
+        for index in 0..window.count {
+            let due = window.due(index);
             seen.ran(due, due + 1000);
             seen.ran(due, due + 9000);
         }
-        let result = seen.result();
-        assert_eq!((result.ran, result.twice, result.early), (900, 900, 0));
-        assert_eq!((result.p50, result.p99, result.max), (1000, 1000, 1000));
-    }
-
-    #[test]
-    fn what_is_due_outside_the_window_is_not_counted() {
-        let seen = Seen::default();
-        seen.watch(WINDOW);
-        for due in [WINDOW.start - 1, WINDOW.due(WINDOW.count), WINDOW.due(WINDOW.count + 5)] {
+        for due in [window.start - 1, window.due(window.count), window.due(window.count + 5)] {
             seen.ran(due, due);
         }
-        assert_eq!(seen.count(), 0);
+        let found = seen.result();
+        assert_eq!((found.ran, found.twice, found.early, found.p50_ms, found.max_ms), (900, 900, 0, 1.0, 1.0));
     }
 
     #[test]
     fn a_timeout_that_ran_before_it_was_due_is_early() {
-        let seen = Seen::default();
-        seen.watch(WINDOW);
-        seen.ran(WINDOW.due(3), WINDOW.due(3) - 1);
-        assert_eq!(seen.result(), Ran { ran: 1, twice: 0, early: 1, p50: 0, p99: 0, max: 0 });
+        let window = Window { start: 1_000_000_000, rate: 300, count: 900 };
+        let seen = Seen::new(window);
+        seen.ran(window.due(3), window.due(3) - 1);
+        assert_eq!((seen.result().ran, seen.result().early), (1, 1));
     }
 }

@@ -1,8 +1,9 @@
-//! What can be measured: the cases, what each reports, and how large it is.
+//! What is measured: the cases, the numbers of each, and the figures that it reports.
+//!
+//! The numbers are data, so that the programs in other languages do the same: they get them on
+//! their command lines, and have none of their own.
 
-use clap::ValueEnum;
-
-use Amount::{Counted, Fixed, Full};
+use std::time::Duration;
 
 /// One figure that a case reports.
 #[derive(Debug, Clone, Copy)]
@@ -35,11 +36,6 @@ const fn count(key: &'static str, heading: &'static str) -> Metric {
     Metric { key, heading, decimals: 0, better: Better::Neither }
 }
 
-/// A figure that is no result of a system, but of what is around it.
-const fn given(key: &'static str, heading: &'static str) -> Metric {
-    Metric { key, heading, decimals: 3, better: Better::Neither }
-}
-
 /// A loop over operations: as its caller saw it, as the whole process paid for it, and all callers
 /// together.
 const LOOP: &[Metric] =
@@ -53,29 +49,6 @@ const LATENESS: &[Metric] = &[
     count("missing", "missing"),
     count("twice", "twice"),
     less("cpu_s", "CPU s", 3),
-];
-const STORM: &[Metric] = &[
-    less("p50_ms", "p50 ms", 3),
-    less("p99_ms", "p99 ms", 3),
-    less("p999_ms", "p99.9 ms", 3),
-    less("max_ms", "max ms", 3),
-    given("asleep_p50_ms", "asleep: p50"),
-    given("asleep_p99_ms", "p99"),
-    given("asleep_p999_ms", "p99.9"),
-    given("asleep_max_ms", "max"),
-    given("more_p999_ms", "p99.9 more"),
-    more("mops", "M/s, all together", 2),
-    count("early", "early"),
-    count("missing", "missing"),
-    count("twice", "twice"),
-];
-const KEEP_ALIVES: &[Metric] = &[
-    less("cpu_s", "CPU s, whole process", 3),
-    less("worker_cpu_s", "worker: CPU s", 3),
-    less("wakeups", "wake-ups", 0),
-    less("pool_cpu_s", "pool: CPU s", 4),
-    less("pool_wakeups", "wake-ups", 0),
-    count("pool_threads", "threads"),
 ];
 const MEMORY: &[Metric] = &[less("bytes", "bytes each", 1)];
 const IDLE: &[Metric] = &[less("wakeups", "wake-ups", 0), less("cpu_ms", "CPU ms", 2)];
@@ -105,6 +78,29 @@ const PRODUCERS: &[Metric] = &[
     less("cancel_ns", "cancel ns", 1),
     less("reset_ns", "reset ns", 1),
 ];
+const SERVER: &[Metric] = &[
+    more("rps", "requests/s", 0),
+    less("p50_ms", "p50 ms", 2),
+    less("p99_ms", "p99 ms", 2),
+    less("p999_ms", "p99.9 ms", 2),
+    less("cpu_us", "CPU us/request, server", 2),
+];
+const SESSIONS: &[Metric] = &[
+    more("rate", "requests/s", 0),
+    less("cpu_ns", "CPU ns/request, server", 0),
+    less("p50_ms", "pacing late: p50 ms", 3),
+    less("p99_ms", "p99 ms", 3),
+    less("p999_ms", "p99.9 ms", 3),
+    less("max_ms", "max ms", 3),
+    count("batch", "requests/round"),
+    count("early", "early"),
+    count("missing", "missing"),
+    count("lost", "lost on the way"),
+    count("resent", "replies resent"),
+    count("closed", "sessions closed"),
+];
+const INSTRUCTIONS: &[Metric] =
+    &[less("instructions", "instructions/request, server, without the kernel", 0), count("batch", "requests/round")];
 
 /// What is done in a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,34 +111,30 @@ pub(crate) enum Work {
     Ring,
     /// W3.
     Reset,
-    /// W4; `beside` others that are not due yet.
-    Lateness { tick_us: u32, timeouts: usize, beside: usize },
-    /// W4, while others are scheduled and cancelled as fast as can be.
-    Storm,
-    /// W4, of what is never due, as it is pushed out again and again.
-    KeepAlives,
+    /// W4.
+    Lateness { tick_us: u32 },
     /// W5.
-    Memory { timeouts: usize },
+    Memory,
     /// W6.
-    Idle { timeouts: usize },
+    Idle,
     /// W7; with a clock, each task reads it.
     Burst { clock: bool },
     /// W8, by the number pending.
-    Pending { timeouts: usize },
+    Pending,
     /// W8, by the number of producers.
     Producers,
     /// W9.
     Future { ready: bool },
     /// W10: a server under load.
-    Server { http: bool, connections: usize },
-    /// W11: a server of sessions over UDP; so many timer operations for each request.
+    Server { http: bool },
+    /// W11: a server of sessions over UDP, with so many timer operations for each request.
     Sessions { timers: usize, tasks: bool, amount: Amount },
 }
 
 /// How many requests come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Amount {
-    /// One of each session a second.
+    /// 40,000 a second.
     Fixed,
     /// As many as are answered.
     Full,
@@ -151,323 +143,212 @@ pub(crate) enum Amount {
 }
 
 impl Work {
-    pub(crate) fn is_of_futures(self) -> bool {
-        matches!(self, Self::Future { .. })
+    /// Returns the name by which the programs in other languages know it.
+    pub(crate) fn id(self) -> &'static str {
+        match self {
+            Self::Schedule { reserved: true } => "schedule",
+            Self::Schedule { reserved: false } => "schedule-cold",
+            Self::Ring => "ring",
+            Self::Reset => "reset",
+            Self::Lateness { .. } => "lateness",
+            Self::Memory => "memory",
+            Self::Idle => "idle",
+            Self::Burst { clock: false } => "burst",
+            Self::Burst { clock: true } => "burst-clock",
+            Self::Pending => "pending",
+            Self::Producers => "producers",
+            Self::Future { .. } => "future",
+            Self::Server { .. } => "server",
+            Self::Sessions { .. } => "sessions",
+        }
     }
 
-    pub(crate) fn is_of_servers(self) -> bool {
-        matches!(self, Self::Server { .. })
-    }
-
-    pub(crate) fn is_of_sessions(self) -> bool {
-        matches!(self, Self::Sessions { .. })
+    fn metrics(self) -> &'static [Metric] {
+        match self {
+            Self::Schedule { .. } | Self::Ring | Self::Reset | Self::Future { .. } => LOOP,
+            Self::Lateness { .. } => LATENESS,
+            Self::Memory => MEMORY,
+            Self::Idle => IDLE,
+            Self::Burst { clock: false } => BURST,
+            Self::Burst { clock: true } => BURST_CLOCK,
+            Self::Pending => PENDING,
+            Self::Producers => PRODUCERS,
+            Self::Server { .. } => SERVER,
+            Self::Sessions { amount: Amount::Counted, .. } => INSTRUCTIONS,
+            Self::Sessions { .. } => SESSIONS,
+        }
     }
 }
 
-/// A case: some work, with what it is called and what it reports.
+/// A case: some work in its full size.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) id: &'static str,
-    pub(crate) group: Group,
     /// Measured when no cases are named.
     pub(crate) headline: bool,
     pub(crate) title: &'static str,
     pub(crate) producers: &'static [usize],
-    pub(crate) metrics: &'static [Metric],
     pub(crate) work: Work,
+    /// Timeouts, connections or sessions.
+    pub(crate) timeouts: usize,
+    /// Of each producer, where it differs from the number of timeouts.
+    pub(crate) operations: usize,
+    /// Timeouts that are pending beside, and are not due.
+    pub(crate) beside: usize,
+    /// The least delay and the most, in seconds.
+    pub(crate) delays_s: [u64; 2],
 }
 
-/// The workloads by their numbers in the design.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Group {
-    W1,
-    W2,
-    W3,
-    W4,
-    W5,
-    W6,
-    W7,
-    W8,
-    W9,
-    W10,
-    W11,
+const CASE: Case = Case {
+    id: "",
+    headline: false,
+    title: "",
+    producers: &[1],
+    work: Work::Ring,
+    timeouts: 0,
+    operations: 0,
+    beside: 0,
+    delays_s: [60, 60],
+};
+
+impl Case {
+    pub(crate) fn metrics(&self) -> &'static [Metric] {
+        self.work.metrics()
+    }
+
+    /// Returns the part of the name that several cases share: `w4`.
+    pub(crate) fn group(&self) -> &'static str {
+        self.id.split('-').next().unwrap_or_default()
+    }
 }
 
-const SERVER: &[Metric] = &[
-    more("rps", "requests/s", 0),
-    less("p50_ms", "p50 ms", 2),
-    less("p99_ms", "p99 ms", 2),
-    less("p999_ms", "p99.9 ms", 2),
-    less("cpu_us", "CPU us/request, server", 2),
-    count("errors", "errors"),
-];
-
-const fn server(id: &'static str, title: &'static str, http: bool, connections: usize) -> Case {
-    let work = Work::Server { http, connections };
-    Case { id, group: Group::W10, headline: false, title, producers: &[1], metrics: SERVER, work }
+const fn server(id: &'static str, title: &'static str, http: bool, timeouts: usize) -> Case {
+    Case { id, title, work: Work::Server { http }, timeouts, ..CASE }
 }
-
-pub(crate) const SESSIONS: &[Metric] = &[
-    more("rate", "requests/s", 0),
-    less("cpu_ns", "CPU ns/request, server", 0),
-    less("p50_ms", "pacing late: p50 ms", 3),
-    less("p99_ms", "p99 ms", 3),
-    less("p999_ms", "p99.9 ms", 3),
-    less("max_ms", "max ms", 3),
-    given("operations", "timer operations/request"),
-    given("batch", "requests/round"),
-    count("early", "early"),
-    count("missing", "missing"),
-    count("lost", "lost on the way"),
-    count("resent", "replies resent"),
-    count("closed", "sessions closed"),
-];
-const INSTRUCTIONS: &[Metric] =
-    &[less("instructions", "instructions/request, server, without the kernel", 0), given("batch", "requests/round")];
 
 const fn sessions(id: &'static str, title: &'static str, timers: usize, tasks: bool, amount: Amount) -> Case {
-    let metrics = match amount {
-        Amount::Counted => INSTRUCTIONS,
-        _ => SESSIONS,
-    };
-    let work = Work::Sessions { timers, tasks, amount };
-    Case { id, group: Group::W11, headline: false, title, producers: &[1], metrics, work }
+    // A server is slower under callgrind by far, and is to keep up.
+    let timeouts = if matches!(amount, Amount::Counted) { 5_000 } else { 100_000 };
+    Case { id, title, work: Work::Sessions { timers, tasks, amount }, timeouts, ..CASE }
 }
 
 const fn pending(id: &'static str, title: &'static str, timeouts: usize) -> Case {
-    let work = Work::Pending { timeouts };
-    Case { id, group: Group::W8, headline: false, title, producers: &[1], metrics: PENDING, work }
+    Case { id, title, work: Work::Pending, timeouts, operations: 200_000, delays_s: [60, 120], ..CASE }
+}
+
+const fn lateness(id: &'static str, title: &'static str, tick_us: u32, timeouts: usize, beside: usize) -> Case {
+    let work = Work::Lateness { tick_us };
+    Case { id, headline: beside == 0, title, work, timeouts, beside, delays_s: [1, 3], ..CASE }
+}
+
+const fn one(id: &'static str, headline: bool, title: &'static str, work: Work, timeouts: usize) -> Case {
+    let delays_s = match work {
+        Work::Memory => [600, 630],
+        Work::Idle => [3_600, 3_660],
+        _ => [30, 60],
+    };
+    Case { id, headline, title, work, timeouts, delays_s, ..CASE }
+}
+
+const fn raced(id: &'static str, title: &'static str, work: Work, timeouts: usize, operations: usize) -> Case {
+    Case { id, headline: true, title, producers: &[1, 2], work, timeouts, operations, ..CASE }
 }
 
 /// All cases, in the order in which they are measured and shown.
-pub(crate) static CASES: [Case; 47] = [
+pub(crate) static CASES: &[Case] = &[
     Case {
-        id: "w1",
-        group: Group::W1,
-        headline: true,
-        title: "W1 schedule 1,000,000 due in 30 to 60 s, capacity reserved where it can be",
-        producers: &[1, 2],
-        metrics: LOOP,
-        work: Work::Schedule { reserved: true },
+        delays_s: [30, 60],
+        ..raced(
+            "w1",
+            "W1 schedule 1,000,000 due in 30 to 60 s, capacity reserved where it can be",
+            Work::Schedule { reserved: true },
+            1_000_000,
+            1_000_000,
+        )
     },
     Case {
-        id: "w1-cold",
-        group: Group::W1,
-        headline: true,
-        title: "W1 the same, into memory never touched before",
-        producers: &[1],
-        metrics: LOOP,
-        work: Work::Schedule { reserved: false },
+        operations: 1_000_000,
+        ..one(
+            "w1-cold",
+            true,
+            "W1 the same, into memory never touched before",
+            Work::Schedule { reserved: false },
+            1_000_000,
+        )
     },
-    Case {
-        id: "w2",
-        group: Group::W2,
-        headline: true,
-        title: "W2 schedule + cancel over a ring of 1,000; an op is one of each",
-        producers: &[1, 2],
-        metrics: LOOP,
-        work: Work::Ring,
-    },
-    Case {
-        id: "w3",
-        group: Group::W3,
-        headline: true,
-        title: "W3 push one of 100,000 keep-alives out to now + 60 s, at random",
-        producers: &[1, 2],
-        metrics: LOOP,
-        work: Work::Reset,
-    },
-    Case {
-        id: "w4",
-        group: Group::W4,
-        headline: true,
-        title: "W4 lateness of 1,000,000 due in 1 to 3 s, tick of 1 ms",
-        producers: &[1],
-        metrics: LATENESS,
-        work: Work::Lateness { tick_us: 1_000, timeouts: 1_000_000, beside: 0 },
-    },
-    Case {
-        id: "w4-fine",
-        group: Group::W4,
-        headline: true,
-        title: "W4 the same, tick of 100 us, or without ticks",
-        producers: &[1],
-        metrics: LATENESS,
-        work: Work::Lateness { tick_us: 100, timeouts: 1_000_000, beside: 0 },
-    },
-    Case {
-        id: "w4-sparse",
-        group: Group::W4,
-        headline: true,
-        title: "W4 the same, tick of 1 ms, of 500: most are alone in their ticks",
-        producers: &[1],
-        metrics: LATENESS,
-        work: Work::Lateness { tick_us: 1_000, timeouts: 500, beside: 0 },
-    },
-    Case {
-        id: "w4-crowded",
-        group: Group::W4,
-        headline: false,
-        title: "W4 the same, tick of 1 ms, with 10,000,000 more pending at 30 to 60 s",
-        producers: &[1],
-        metrics: LATENESS,
-        work: Work::Lateness { tick_us: 1_000, timeouts: 1_000_000, beside: 10_000_000 },
-    },
-    Case {
-        id: "w4-storm",
-        group: Group::W4,
-        headline: false,
-        title: "W4 of 1,000 due a second for 3 s, while each producer cancels and schedules 500,000 again and again; \
-                asleep: a thread that only sleeps until the same deadlines",
-        producers: &[2],
-        metrics: STORM,
-        work: Work::Storm,
-    },
-    Case {
-        id: "w4-keepalives",
-        group: Group::W4,
-        headline: false,
-        title: "W4 CPU and wake-ups in 10 s, 1,000,000 keep-alives of 15 s, each reset once a second",
-        producers: &[1],
-        metrics: KEEP_ALIVES,
-        work: Work::KeepAlives,
-    },
-    Case {
-        id: "w5",
-        group: Group::W5,
-        headline: true,
-        title: "W5 resident memory per pending timeout, handle and closure included, 1,000,000",
-        producers: &[1],
-        metrics: MEMORY,
-        work: Work::Memory { timeouts: 1_000_000 },
-    },
-    Case {
-        id: "w5-10m",
-        group: Group::W5,
-        headline: false,
-        title: "W5 the same, 10,000,000",
-        producers: &[1],
-        metrics: MEMORY,
-        work: Work::Memory { timeouts: 10_000_000 },
-    },
-    Case {
-        id: "w6-empty",
-        group: Group::W6,
-        headline: true,
-        title: "W6 wake-ups and CPU in 5 s, nothing pending",
-        producers: &[1],
-        metrics: IDLE,
-        work: Work::Idle { timeouts: 0 },
-    },
-    Case {
-        id: "w6",
-        group: Group::W6,
-        headline: true,
-        title: "W6 wake-ups and CPU in 5 s, 1,000,000 due in an hour",
-        producers: &[1],
-        metrics: IDLE,
-        work: Work::Idle { timeouts: 1_000_000 },
-    },
-    Case {
-        id: "w7",
-        group: Group::W7,
-        headline: true,
-        title: "W7 100,000 on one deadline, from it until the last has run",
-        producers: &[1],
-        metrics: BURST,
-        work: Work::Burst { clock: false },
-    },
-    Case {
-        id: "w7-clock",
-        group: Group::W7,
-        headline: true,
-        title: "W7 the same, and each reads the clock and keeps how late it is",
-        producers: &[1],
-        metrics: BURST_CLOCK,
-        work: Work::Burst { clock: true },
-    },
+    raced("w2", "W2 schedule + cancel over a ring of 1,000; an op is one of each", Work::Ring, 1_000, 1_000_000),
+    raced("w3", "W3 push one of 100,000 keep-alives out to now + 60 s, at random", Work::Reset, 100_000, 4_000_000),
+    lateness("w4", "W4 lateness of 1,000,000 due in 1 to 3 s, tick of 1 ms", 1_000, 1_000_000, 0),
+    lateness("w4-fine", "W4 the same, tick of 100 us, or without ticks", 100, 1_000_000, 0),
+    lateness("w4-sparse", "W4 the same, tick of 1 ms, of 500: most are alone in their ticks", 1_000, 500, 0),
+    lateness("w4-crowded", "W4 the same as w4, with 10,000,000 more pending", 1_000, 1_000_000, 10_000_000),
+    one(
+        "w5",
+        true,
+        "W5 resident memory per pending timeout, handle and closure included, 1,000,000",
+        Work::Memory,
+        1_000_000,
+    ),
+    one("w5-10m", false, "W5 the same, 10,000,000", Work::Memory, 10_000_000),
+    one("w6-empty", true, "W6 wake-ups and CPU in 5 s, nothing pending", Work::Idle, 0),
+    one("w6", true, "W6 wake-ups and CPU in 5 s, 1,000,000 due in an hour", Work::Idle, 1_000_000),
+    one(
+        "w7",
+        true,
+        "W7 100,000 on one deadline, from it until the last has run",
+        Work::Burst { clock: false },
+        100_000,
+    ),
+    one(
+        "w7-clock",
+        true,
+        "W7 the same, and each reads the clock and keeps how late it is",
+        Work::Burst { clock: true },
+        100_000,
+    ),
     pending("w8-10k", "W8 cost with 10,000 pending at 60 to 120 s", 10_000),
     pending("w8-100k", "W8 cost with 100,000 pending", 100_000),
     pending("w8-1m", "W8 cost with 1,000,000 pending", 1_000_000),
     pending("w8-10m", "W8 cost with 10,000,000 pending", 10_000_000),
     Case {
-        id: "w8-producers",
-        group: Group::W8,
-        headline: false,
-        title: "W8 by the number of producers: schedule, cancel and reset",
         producers: &[1, 2, 4, 8, 16],
-        metrics: PRODUCERS,
-        work: Work::Producers,
+        ..one(
+            "w8-producers",
+            false,
+            "W8 by the number of producers: schedule, cancel and reset",
+            Work::Producers,
+            800_000,
+        )
     },
-    Case {
-        id: "w9-ready",
-        group: Group::W9,
-        headline: true,
-        title: "W9 as futures: a limit round a future that is ready at once",
-        producers: &[1, 2],
-        metrics: LOOP,
-        work: Work::Future { ready: true },
-    },
-    Case {
-        id: "w9-sleep",
-        group: Group::W9,
-        headline: true,
-        title: "W9 as futures: a sleep of 60 s, polled once and dropped",
-        producers: &[1, 2],
-        metrics: LOOP,
-        work: Work::Future { ready: false },
-    },
+    raced("w9-ready", "W9 a limit round a future that is ready at once", Work::Future { ready: true }, 0, 2_000_000),
+    raced("w9-sleep", "W9 a sleep of 60 s, polled once and dropped", Work::Future { ready: false }, 0, 2_000_000),
     server("w10-echo-1", "W10 echo over loopback, 1 connection: a limit round each read and write", false, 1),
     server("w10-echo-1000", "W10 the same, 1,000 connections", false, 1_000),
     server("w10-echo-8000", "W10 the same, 8,000 connections", false, 8_000),
-    server("w10-http-1", "W10 hyper under wrk, 1 connection: a limit for each head, and for each request", true, 1),
+    server("w10-http-1", "W10 hyper, 1 connection: a limit for each head, and for each request", true, 1),
     server("w10-http-1000", "W10 the same, 1,000 connections", true, 1_000),
     server("w10-http-8000", "W10 the same, 8,000 connections", true, 8_000),
-    sessions("w11-0", "W11 100,000 sessions over UDP, 40,000 requests/s, in one loop: no timers", 0, false, Fixed),
-    sessions("w11-1", "W11 the same, idle deadline pushed out", 1, false, Fixed),
-    sessions("w11-2", "W11 the same, and each reply paced by 1 to 50 ms", 2, false, Fixed),
-    sessions("w11-4", "W11 the same, and the loss timer cancelled and set", 4, false, Fixed),
-    sessions("w11-8", "W11 the same, and four more, as QUIC has them", 8, false, Fixed),
-    sessions("w11-full", "W11 as fast as it goes, 4 timer operations a request", 4, false, Full),
-    sessions("w11-tasks-0", "W11 a task for each session, 40,000 requests/s: no timers", 0, true, Fixed),
-    sessions("w11-tasks-1", "W11 the same, one timer in each: idle deadline pushed out", 1, true, Fixed),
-    sessions("w11-tasks-2", "W11 the same, and each reply paced by 1 to 50 ms", 2, true, Fixed),
-    sessions("w11-tasks-4", "W11 the same, and the loss deadline", 4, true, Fixed),
-    sessions("w11-tasks-full", "W11 a task for each session, as fast as it goes", 4, true, Full),
-    sessions("w11-counted-0", "W11 instructions by callgrind, in one loop: no timers", 0, false, Counted),
-    sessions("w11-counted-1", "W11 the same, 1 timer operation a request", 1, false, Counted),
-    sessions("w11-counted-2", "W11 the same, 2", 2, false, Counted),
-    sessions("w11-counted-4", "W11 the same, 4", 4, false, Counted),
-    sessions("w11-counted-8", "W11 the same, 8", 8, false, Counted),
-    sessions("w11-counted-tasks-0", "W11 instructions, a task for each session: no timers", 0, true, Counted),
-    sessions("w11-counted-tasks-4", "W11 the same, 4 timer operations a request", 4, true, Counted),
+    sessions("w11-0", "W11 100,000 sessions over UDP, 40,000 requests/s, one loop: no timers", 0, false, Amount::Fixed),
+    sessions("w11-1", "W11 the same, idle deadline pushed out", 1, false, Amount::Fixed),
+    sessions("w11-4", "W11 the same, replies paced, loss timer cancelled and set", 4, false, Amount::Fixed),
+    sessions("w11-full", "W11 as fast as it goes, 4 timer operations a request", 4, false, Amount::Full),
+    sessions("w11-tasks-0", "W11 a task for each session, 40,000 requests/s: no timers", 0, true, Amount::Fixed),
+    sessions("w11-tasks-4", "W11 the same, 4 timer operations a request", 4, true, Amount::Fixed),
+    sessions("w11-tasks-full", "W11 a task for each session, as fast as it goes", 4, true, Amount::Full),
+    sessions("w11-counted-0", "W11 instructions by callgrind, in one loop: no timers", 0, false, Amount::Counted),
+    sessions("w11-counted-4", "W11 the same, 4 timer operations a request", 4, false, Amount::Counted),
+    sessions("w11-counted-tasks-0", "W11 instructions, a task for each session: no timers", 0, true, Amount::Counted),
+    sessions("w11-counted-tasks-4", "W11 the same, 4 timer operations a request", 4, true, Amount::Counted),
 ];
 
-/// The case of that name.
+/// Returns the case of that name.
 pub(crate) fn find(id: &str) -> Option<&'static Case> {
     CASES.iter().find(|case| case.id == id)
 }
 
-/// How large the workloads are; `full` is the definition, anything less is for trying things out.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Sizes {
-    scale: f64,
-}
-
-impl Sizes {
-    pub(crate) const fn scaled(scale: f64) -> Self {
-        Self { scale }
-    }
-
-    pub(crate) fn scale(self) -> f64 {
-        self.scale
-    }
-
-    /// So many, or fewer, but enough for the workload to make sense; zero stays zero.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count, times something up to 1")]
-    pub(crate) fn of(self, full: usize) -> usize {
-        ((full as f64 * self.scale) as usize).max(full.min(100))
-    }
+/// Delays as durations.
+pub(crate) fn seconds([least, most]: [u64; 2]) -> [Duration; 2] {
+    [Duration::from_secs(least), Duration::from_secs(most)]
 }
 
 #[cfg(test)]
@@ -475,18 +356,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_unique_and_begin_with_their_group() {
+    fn no_two_cases_have_one_name() {
         for (at, case) in CASES.iter().enumerate() {
-            let group = format!("{:?}", case.group).to_lowercase();
-            assert!(case.id == group || case.id.starts_with(&format!("{group}-")), "{}", case.id);
             assert!(CASES[at + 1..].iter().all(|other| other.id != case.id), "{} is there twice", case.id);
         }
-    }
-
-    #[test]
-    fn sizes_shrink_to_a_hundred_but_nothing_stays_nothing() {
-        let sizes = Sizes::scaled(0.001);
-        assert_eq!([0, 50, 1_000, 1_000_000].map(|full| sizes.of(full)), [0, 50, 100, 1_000]);
-        assert_eq!(Sizes::scaled(1.0).of(1_000_000), 1_000_000);
     }
 }

@@ -2,35 +2,96 @@
 
 use std::time::Duration;
 
-use super::cases::{Case, Sizes};
+use super::cases::{Case, Work, seconds};
 use super::systems::plan::Plan;
 
-/// A case that is to be measured in this process.
+/// A case that is to be measured.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Job {
     pub(crate) case: &'static Case,
     pub(crate) producers: usize,
-    pub(crate) sizes: Sizes,
-    /// How long the times of lateness and idleness are, of their full length.
+    /// The share of the full numbers. Anything below 1 is for trying things out.
+    pub(crate) scale: f64,
+    /// The share of the full times of lateness and idleness.
     pub(crate) pace: f64,
     /// Of Tourbillon; its default if none.
     shards: Option<usize>,
 }
 
 impl Job {
-    pub(crate) fn new(case: &'static Case, producers: usize, sizes: Sizes, pace: f64) -> Self {
-        Self { case, producers, sizes, pace, shards: None }
+    pub(crate) fn new(case: &'static Case, producers: usize, scale: f64, pace: f64) -> Self {
+        Self { case, producers, scale, pace, shards: None }
     }
 
     pub(crate) fn plan(&self, capacity: Option<usize>) -> Plan {
-        Plan { capacity, producers: self.producers, tick: Duration::from_millis(1), shards: self.shards }
+        let tick_us = match self.case.work {
+            Work::Lateness { tick_us } => tick_us,
+            _ => 1_000,
+        };
+        let tick = Duration::from_micros(tick_us.into());
+        Plan { capacity, producers: self.producers, tick, shards: self.shards }
     }
 
     pub(crate) fn with_shards(self, shards: usize) -> Self {
         Self { shards: Some(shards), ..self }
     }
 
+    pub(crate) fn timeouts(&self) -> usize {
+        // The ring of W2 is small in full size.
+        if self.case.work == Work::Ring { self.case.timeouts } else { self.scaled(self.case.timeouts) }
+    }
+
+    pub(crate) fn operations(&self) -> usize {
+        self.scaled(self.case.operations)
+    }
+
+    pub(crate) fn beside(&self) -> usize {
+        self.scaled(self.case.beside)
+    }
+
+    /// Returns the least delay and the most.
+    pub(crate) fn delays(&self) -> [Duration; 2] {
+        let delays = seconds(self.case.delays_s);
+        if matches!(self.case.work, Work::Lateness { .. }) { delays.map(|delay| self.time(delay)) } else { delays }
+    }
+
     pub(crate) fn time(&self, full: Duration) -> Duration {
         full.mul_f64(self.pace)
+    }
+
+    /// So many, or fewer, but enough for the workload to make sense; zero stays zero.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count, times something up to 1")]
+    pub(crate) fn scaled(&self, full: usize) -> usize {
+        ((full as f64 * self.scale) as usize).max(full.min(100))
+    }
+
+    /// Returns the numbers of this job as a program in another language takes them.
+    pub(crate) fn as_arguments(&self) -> Vec<String> {
+        let micros = self.delays().map(|delay| delay.as_micros().to_string());
+        let numbers = [
+            ("--case", self.case.id.to_owned()),
+            ("--work", self.case.work.id().to_owned()),
+            ("--producers", self.producers.to_string()),
+            ("--timeouts", self.timeouts().to_string()),
+            ("--operations", self.operations().to_string()),
+            ("--beside", self.beside().to_string()),
+            ("--least-us", micros[0].clone()),
+            ("--most-us", micros[1].clone()),
+            ("--pace", self.pace.to_string()),
+        ];
+        numbers.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::cases::find;
+
+    #[test]
+    fn sizes_shrink_to_a_hundred_but_nothing_stays_nothing() {
+        let job = |scale| Job::new(find("w1").expect("a case"), 1, scale, 1.0);
+        assert_eq!([0, 50, 1_000, 1_000_000].map(|full| job(0.001).scaled(full)), [0, 50, 100, 1_000]);
+        assert_eq!(job(1.0).timeouts(), 1_000_000);
     }
 }

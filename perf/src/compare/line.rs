@@ -17,9 +17,6 @@ pub(crate) struct Line {
     pub(crate) producers: usize,
     /// By the keys of the case's metrics.
     pub(crate) metrics: BTreeMap<String, f64>,
-    /// Lateness: share of the timeouts (0 to 1), and the milliseconds within which they ran.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) percentiles: Vec<(f64, f64)>,
     /// What else is to be known about the run: versions, settings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) notes: Vec<String>,
@@ -32,7 +29,6 @@ impl Line {
             case: case.id.to_owned(),
             producers,
             metrics: BTreeMap::new(),
-            percentiles: Vec::new(),
             notes: Vec::new(),
         }
     }
@@ -59,7 +55,7 @@ impl Line {
         let line: Self = serde_json::from_str(text).with_context(|| format!("it printed {text:?}"))?;
         ensure!(line.case == case.id, "it was to measure {}, and measured {}", case.id, line.case);
         let strange = |(key, value): (&String, &f64)| {
-            (!value.is_finite() || case.metrics.iter().all(|metric| metric.key != key))
+            (!value.is_finite() || case.metrics().iter().all(|metric| metric.key != key))
                 .then(|| format!("{key}={value}"))
         };
         let strange: Vec<_> = line.metrics.iter().filter_map(strange).collect();
@@ -79,7 +75,6 @@ mod tests {
         let mut line = Line::new("netty", case, 2);
         line.set("p50_ms", 1.0625);
         line.set("early", 0.0);
-        line.percentiles = vec![(0.5, 1.25), (1.0, 17.0)];
         line.notes.push("with \"quotes\"".to_owned());
         let text = serde_json::to_string(&line).expect("plain data");
         assert_eq!(Line::read(&format!("chatter\n{text}\nWorker shutdown\n"), case).expect("a line"), line);

@@ -28,7 +28,7 @@ pub(crate) struct Machine {
     pub(crate) crates: BTreeMap<String, String>,
 }
 
-const CRATES: [&str; 10] = [
+const CRATES: [&str; 8] = [
     "tourbillon",
     "tokio",
     "tokio-util",
@@ -37,8 +37,6 @@ const CRATES: [&str; 10] = [
     "hierarchical_hash_wheel_timer",
     "nexus-timer",
     "bitwheel",
-    "hashed_wheel_timer",
-    "io-uring",
 ];
 
 impl Machine {

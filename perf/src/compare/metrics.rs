@@ -1,12 +1,12 @@
 //! What a run found.
 
+#[cfg(any(test, all(feature = "peers", target_os = "linux")))]
 use anyhow::{Context, Result};
 
 /// The figures of a run, by the keys of the case's metrics, and what else is to be known.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     pub(crate) values: Vec<(&'static str, f64)>,
-    pub(crate) percentiles: Vec<(f64, f64)>,
     pub(crate) notes: Vec<String>,
 }
 
@@ -16,6 +16,7 @@ impl Metrics {
     }
 
     /// The figure of that key.
+    #[cfg(any(test, all(feature = "peers", target_os = "linux")))]
     pub(crate) fn get(&self, key: &str) -> Result<f64> {
         let found = self.values.iter().find(|(name, _)| *name == key);
         found.map(|&(_, value)| value).with_context(|| format!("there is no {key}"))

@@ -55,10 +55,9 @@ impl Orchestra {
             Player { called: system.id().to_owned(), system, stage }
         };
         // Without the feature its systems are left out, unless they are asked for.
-        let there =
-            |system: &Name| !system.waits_to_be_named() && (cfg!(feature = "peers") || system.how() != How::Peer);
+        let there = |system: &Name| cfg!(feature = "peers") || system.how() != How::Peer;
         let wanted = |system: &Name| if named.is_empty() { there(system) } else { named.contains(system) };
-        Self { players: SYSTEMS.into_iter().filter(wanted).map(player).collect() }
+        Self { players: SYSTEMS.iter().copied().filter(wanted).map(player).collect() }
     }
 
     /// Tourbillon in several builds of this program.
@@ -100,7 +99,7 @@ impl Orchestra {
         }
         let reference = self.players.first().map_or("", |player| &player.called);
         let table = |(job, tried): (&Job, _)| TableOf::new(job.case, job.producers, reference, tried);
-        let scale = jobs.first().map_or(1.0, |job| job.sizes.scale());
+        let scale = jobs.first().map_or(1.0, |job| job.scale);
         Report {
             machine,
             repeat,
@@ -129,7 +128,7 @@ impl Orchestra {
     /// that they are idle together: each counts its own wake-ups and its own CPU, and asleep they
     /// are not in each other's way.
     fn measure_all(&self, job: &Job, repetition: usize, tried: &mut [Tried]) {
-        if matches!(job.case.work, Work::Idle { .. }) {
+        if job.case.work == Work::Idle {
             let ping_pong_ns = round_trip();
             thread::scope(|scope| {
                 for tried in tried {
@@ -153,7 +152,9 @@ impl Orchestra {
         let command = match stage {
             Stage::Build(path) => {
                 let mut command = Command::new(path);
-                command.args(["case", "--system", player.system.id()]);
+                command.args(["case", "--system", player.system.id(), "--case", job.case.id]);
+                command.args(["--producers", &job.producers.to_string()]);
+                command.args(["--scale", &job.scale.to_string(), "--pace", &job.pace.to_string()]);
                 command
             }
             Stage::Program(program) => program.command(player.system.id(), job),

@@ -39,14 +39,14 @@ impl Folder {
             return Err(format!("no {MAIN}.class in {classes}; run scripts/peers"));
         }
         let jar = match timer {
-            JavaTimer::NewerNetty { .. } => self.0.join(NEWER_NETTY),
+            JavaTimer::NewerNetty => self.0.join(NEWER_NETTY),
             _ => PathBuf::from(NETTY),
         };
         let java = match timer {
             JavaTimer::ForkJoinPool => self.0.join(NEWER_JAVA),
             _ => PathBuf::from("java"),
         };
-        let newer = matches!(timer, JavaTimer::NewerNetty { .. } | JavaTimer::ForkJoinPool);
+        let newer = matches!(timer, JavaTimer::NewerNetty | JavaTimer::ForkJoinPool);
         let how = how_to_get(newer);
         if !jar.is_file() {
             return Err(format!("no {}; {how}", jar.display()));
@@ -76,21 +76,30 @@ fn how_to_get(newer: bool) -> &'static str {
 }
 
 impl Program {
-    /// Returns what measures a case, without the options of the case.
+    /// Returns what measures a case.
     pub(crate) fn command(&self, system: &str, job: &Job) -> Command {
         let mut command = match self {
             Self::Java { java, class_path, timer } => {
                 let mut command = Command::new(java);
-                command.args(memory(job)).args(["-cp", class_path, MAIN, "--timer", timer.id()]);
-                if let Some(slots) = timer.slots() {
-                    command.args(["--slots", &slots.to_string()]);
-                }
+                let [timer, slots] = java_timer(*timer, job.case.work);
+                command.args(memory(job)).args(["-cp", class_path, MAIN, "--timer", timer, "--slots", slots]);
                 command
             }
             Self::Native { file } => Command::new(file),
         };
-        command.args(["--system", system]);
+        command.args(["--system", system]).args(job.as_arguments());
         command
+    }
+}
+
+/// Returns what the Java program calls a timer, and how many slots a wheel is to have. A wheel is
+/// cheapest to a producer with 512 slots, and expires a million with the least CPU with 65,536.
+fn java_timer(timer: JavaTimer, work: Work) -> [&'static str; 2] {
+    match (timer, work) {
+        (JavaTimer::ScheduledThreadPool, _) => ["scheduled-thread-pool", "0"],
+        (JavaTimer::ForkJoinPool, _) => ["fork-join-pool", "0"],
+        (_, Work::Schedule { .. } | Work::Ring | Work::Reset) => ["hashed-wheel", "512"],
+        _ => ["hashed-wheel", "65536"],
     }
 }
 
@@ -98,17 +107,17 @@ impl Program {
 /// or to be collected in a race, of huge pages that were touched before. But where memory is
 /// measured it grows as it is used, and in idleness all systems are there at once.
 fn memory(job: &Job) -> Vec<String> {
-    let is_large = job.case.id.ends_with("10m") || ["w4-crowded", "w4-storm", "w4-keepalives"].contains(&job.case.id);
+    let is_large = job.timeouts() + job.beside() > 2_000_000;
     // In megabytes. To touch more than is needed takes seconds.
     let (heap, young) = if is_large { (8_192, 5_120) } else { (2_048, 1_536) };
     let mut options = vec![format!("-Xmx{heap}m"), "-XX:+UseParallelGC".to_owned()];
-    if matches!(job.case.work, Work::Idle { .. }) {
+    if job.case.work == Work::Idle {
         return options;
     }
     options.extend([format!("-Xms{heap}m"), format!("-Xmn{young}m")]);
     let further = match job.case.work {
         // What a thread has to allocate in counts as used, and would be large in a large heap.
-        Work::Memory { .. } => ["-XX:TLABSize=16k", "-XX:-ResizeTLAB"],
+        Work::Memory => ["-XX:TLABSize=16k", "-XX:-ResizeTLAB"],
         _ => ["-XX:+UseTransparentHugePages", "-XX:+AlwaysPreTouch"],
     };
     options.extend(further.map(str::to_owned));
@@ -118,38 +127,32 @@ fn memory(job: &Job) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::cases::{Sizes, find};
-
-    fn command(program: &Program, case: &str) -> Vec<String> {
-        let job = Job::new(find(case).expect("a case"), 1, Sizes::scaled(0.5), 1.0);
-        let command = program.command("it", &job);
-        let program = std::iter::once(command.get_program());
-        program.chain(command.get_args()).map(|word| word.to_string_lossy().into_owned()).collect()
-    }
+    use crate::compare::cases::find;
 
     #[test]
-    fn a_program_is_told_which_timer_and_how_it_is_called() {
+    fn a_program_is_told_the_numbers_of_the_case() {
+        let job = |case| Job::new(find(case).expect("a case"), 2, 0.5, 1.0);
+        let words = |program: &Program, case| {
+            let command = program.command("it", &job(case));
+            command.get_args().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+        };
         let native = Program::Native { file: "/peers/some".into() };
-        assert_eq!(command(&native, "w2"), ["/peers/some", "--system", "it"]);
-        let timer = JavaTimer::NewerNetty { slots: 512 };
+        let told = "--system it --case w2 --work ring --producers 2 --timeouts 1000 --operations 500000 --beside 0 \
+                    --least-us 60000000 --most-us 60000000 --pace 1";
+        assert_eq!(words(&native, "w2"), told);
+        let timer = JavaTimer::NewerNetty;
         let java = Program::Java { java: "java".into(), class_path: "a:b".to_owned(), timer };
-        let words = command(&java, "w2");
-        let end = ["-cp", "a:b", MAIN, "--timer", "hashed-wheel", "--slots", "512", "--system", "it"];
-        assert!(words.ends_with(&end.map(str::to_owned)), "{words:?}");
-        assert!(words.contains(&"-XX:+AlwaysPreTouch".to_owned()), "{words:?}");
+        assert!(words(&java, "w2").contains("-cp a:b TimerCase --timer hashed-wheel --slots 512 --system it"));
+        assert!(words(&java, "w2").contains("-XX:+AlwaysPreTouch"));
         for case in ["w5", "w6"] {
-            assert!(!command(&java, case).contains(&"-XX:+AlwaysPreTouch".to_owned()), "it would not be measured");
+            assert!(!words(&java, case).contains("-XX:+AlwaysPreTouch"), "it would not be measured");
         }
     }
 
     #[test]
     fn what_is_not_there_is_named_with_the_command_that_brings_it() {
         let folder = Folder::new(Some(Path::new("/nonexistent")));
-        let why = folder.java(JavaTimer::ForkJoinPool).expect_err("no classes");
-        assert_eq!(why, "no TimerCase.class in /nonexistent; run scripts/peers");
         let why = folder.native("go-timers").expect_err("no program");
         assert_eq!(why, "no /nonexistent/go-timers; run scripts/peers --newer");
-        let why = folder.native("timers-case").expect_err("no program");
-        assert_eq!(why, "no /nonexistent/timers-case; run scripts/peers");
     }
 }

@@ -1,4 +1,5 @@
-//! What a comparison found: every run, and the medians. Its JSON is this, field by field.
+//! What a comparison found: every run, and the medians. Its JSON is this, field by field, and
+//! `report` reads it back without the runs.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use super::machine::Machine;
 use super::statistics::{Selection, Spread};
 
 /// The whole result.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) machine: Machine,
     pub(crate) repeat: usize,
@@ -26,39 +27,46 @@ pub(crate) struct Report {
 }
 
 /// A case with so many producers, and every system in it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct TableOf {
-    pub(crate) case: &'static str,
-    pub(crate) title: &'static str,
+    pub(crate) case: String,
+    pub(crate) title: String,
     pub(crate) producers: usize,
     pub(crate) metrics: Vec<MetricOf>,
     pub(crate) rows: Vec<Row>,
-    #[serde(skip)]
-    pub(crate) of: &'static Case,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct MetricOf {
-    pub(crate) key: &'static str,
-    pub(crate) heading: &'static str,
+    pub(crate) key: String,
+    pub(crate) heading: String,
     pub(crate) more_is_better: bool,
+    #[serde(default = "two")]
+    pub(crate) decimals: usize,
+}
+
+/// Of a metric in an old file.
+fn two() -> usize {
+    2
 }
 
 /// A system in a case.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) system: String,
-    #[serde(skip)]
+    /// Whether it is Tourbillon, which has promises to keep.
+    #[serde(default)]
     pub(crate) ours: bool,
     /// Of which of the runs the medians are.
     pub(crate) selection: Selection,
-    pub(crate) values: BTreeMap<&'static str, Value>,
-    /// Lateness: share, and the median of the milliseconds within which that share ran.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) percentiles: Vec<(f64, f64)>,
+    /// Of how many runs the medians are, and how many there are.
+    #[serde(default)]
+    pub(crate) counted: (usize, usize),
+    pub(crate) values: BTreeMap<String, Value>,
     /// Why there is no figure; or why there are fewer runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) not_measured: Option<String>,
+    #[serde(default, skip_deserializing)]
     pub(crate) runs: Vec<Run>,
 }
 
@@ -119,17 +127,17 @@ impl TableOf {
         let row = tried.iter().find(|tried| tried.system == reference).or(tried.first());
         let reference = row.map_or(Vec::new(), |tried| tried.runs.clone());
         let metric = |metric: &Metric| MetricOf {
-            key: metric.key,
-            heading: metric.heading,
+            key: metric.key.to_owned(),
+            heading: metric.heading.to_owned(),
             more_is_better: metric.better == Better::More,
+            decimals: metric.decimals,
         };
         Self {
-            case: case.id,
-            title: case.title,
+            case: case.id.to_owned(),
+            title: case.title.to_owned(),
             producers,
-            metrics: case.metrics.iter().map(metric).collect(),
+            metrics: case.metrics().iter().map(metric).collect(),
             rows: tried.into_iter().map(|tried| Row::new(case, tried, &reference)).collect(),
-            of: case,
         }
     }
 }
@@ -147,16 +155,17 @@ impl Row {
                 Better::More => divide(ours, theirs),
                 Better::Neither => None,
             };
-            Some((metric.key, Value { spread, ratio, compared: ratio.map(|_| compared) }))
+            Some((metric.key.to_owned(), Value { spread, ratio, compared: ratio.map(|_| compared) }))
         };
         let failed = tried.runs.iter().find_map(|run| match &run.result {
             RunResult::Failed { failed } => Some(failed.clone()),
             RunResult::Measured(_) => None,
         });
+        let trips = round_trips(&tried.runs);
         Self {
             selection,
-            values: case.metrics.iter().filter_map(value).collect(),
-            percentiles: percentiles(&tried.runs, selection),
+            counted: (selection.count(&trips), trips.len()),
+            values: case.metrics().iter().filter_map(value).collect(),
             not_measured: tried.cannot.or(failed),
             system: tried.system,
             ours: tried.ours,
@@ -164,10 +173,23 @@ impl Row {
         }
     }
 
-    /// How many runs its medians are of, and how many there are.
-    pub(crate) fn counted(&self) -> (usize, usize) {
-        let trips = round_trips(&self.runs);
-        (self.selection.count(&trips), trips.len())
+    /// Returns of which of the runs the medians are: `near 4/5`, `all 5`.
+    pub(crate) fn tag(&self) -> String {
+        let (counted, all) = self.counted;
+        match self.selection {
+            _ if all == 0 => "-".to_owned(),
+            Selection::Near => format!("near {counted}/{all}"),
+            Selection::Far => format!("far {counted}/{all}"),
+            Selection::All => format!("all {all}"),
+        }
+    }
+
+    /// Returns which promises of a timer it broke: `up to 3 early`.
+    pub(crate) fn broken(&self) -> Vec<String> {
+        let words = [("early", "early"), ("missing", "never run"), ("twice", "run twice")];
+        let most = |key| self.values.get(key).map_or(0.0, |value| value.spread.max);
+        let found = words.iter().filter(|&&(key, _)| most(key) > 0.0);
+        found.map(|&(key, what)| format!("up to {} {what}", most(key))).collect()
     }
 }
 
@@ -194,16 +216,6 @@ fn divide(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     ratio.is_finite().then_some(ratio)
 }
 
-/// Point by point the median of the runs.
-fn percentiles(runs: &[Run], selection: Selection) -> Vec<(f64, f64)> {
-    let first = chosen(runs, selection).next().map(|line| line.percentiles.as_slice()).unwrap_or_default();
-    let median = |(at, &(share, _)): (usize, &(f64, f64))| {
-        let values = chosen(runs, selection).filter_map(|line| line.percentiles.get(at)).map(|&(_, ms)| ms);
-        Some((share, Spread::of(values)?.median))
-    };
-    first.iter().enumerate().filter_map(median).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,7 +224,6 @@ mod tests {
     fn run(ping_pong_ns: f64, metrics: &[(&str, f64)]) -> Run {
         let mut line = Line::new("x", find("w2").expect("a case"), 1);
         metrics.iter().for_each(|&(key, value)| line.set(key, value));
-        line.percentiles = vec![(0.5, metrics[0].1), (1.0, 10.0 * metrics[0].1)];
         Run { repetition: 1, ping_pong_ns: Some(ping_pong_ns), seconds: 0.0, result: RunResult::Measured(line) }
     }
 
@@ -228,7 +239,7 @@ mod tests {
         let runs = |of: [(f64, f64); 5]| of.map(|(trip, ns)| run(trip, &[("ns", ns), ("mops", 1e3 / ns)])).to_vec();
         let table = table(runs(ours), runs(theirs));
         let row = &table.rows[1];
-        assert_eq!((row.selection, row.counted()), (Selection::Near, (3, 5)));
+        assert_eq!((row.selection, row.counted), (Selection::Near, (3, 5)));
         let ns = &row.values["ns"];
         assert_eq!((ns.spread.median, ns.compared), (42.0, Some(Selection::Near)));
         assert!((ns.ratio.expect("a ratio") - 42.0 / 10.5).abs() < 1e-9);
@@ -236,7 +247,6 @@ mod tests {
         // times worse.
         assert!(row.values["mops"].ratio.is_some_and(|ratio| ratio > 3.5));
         assert_eq!(table.rows[0].values["ns"].ratio, Some(1.0));
-        assert_eq!(row.percentiles, vec![(0.5, 42.0), (1.0, 420.0)]);
     }
 
     #[test]
@@ -247,7 +257,7 @@ mod tests {
         theirs.push(Run { repetition: 3, ping_pong_ns: Some(45.0), seconds: 0.0, result: failed });
         let table = table(none(3), theirs);
         let row = &table.rows[1];
-        assert_eq!((row.values["ns"].ratio, row.counted()), (None, (2, 2)));
+        assert_eq!((row.values["ns"].ratio, row.counted), (None, (2, 2)));
         assert_eq!(row.not_measured.as_deref(), Some("it has no cancel"));
         let json = serde_json::to_value(&table).expect("plain data");
         assert_eq!(json["rows"][1]["runs"][2]["failed"], "it has no cancel");

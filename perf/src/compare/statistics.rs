@@ -104,10 +104,4 @@ mod tests {
         assert_eq!(Selection::for_two(&mostly_far, &both), Selection::Far);
         assert_eq!(Selection::for_two(&both, &both), Selection::Near);
     }
-
-    #[test]
-    fn the_bound_itself_is_far() {
-        assert!(Selection::Far.has(Some(NEAR_NS)) && !Selection::Near.has(Some(NEAR_NS)));
-        assert!(Selection::All.has(None) && !Selection::Far.has(None));
-    }
 }

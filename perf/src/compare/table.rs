@@ -2,8 +2,8 @@
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 
-use super::report::{Report, Row, TableOf, Value};
-use super::statistics::{ENOUGH, NEAR_NS, Selection};
+use super::report::{Report, TableOf, Value};
+use super::statistics::{ENOUGH, NEAR_NS};
 
 /// Prints all tables, and what is to be known to read them.
 pub(crate) fn print(report: &Report) {
@@ -48,12 +48,12 @@ fn print_table(of: &TableOf, reference: &str) {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);
     let mut header = vec!["system", "runs"];
-    header.extend(of.of.metrics.iter().map(|metric| metric.heading));
+    header.extend(of.metrics.iter().map(|metric| metric.heading.as_str()));
     table.set_header(header);
     for row in &of.rows {
-        let mut cells = vec![Cell::new(&row.system), Cell::new(runs(row))];
-        for metric in of.of.metrics {
-            let value = row.values.get(metric.key);
+        let mut cells = vec![Cell::new(&row.system), Cell::new(row.tag())];
+        for metric in &of.metrics {
+            let value = row.values.get(&metric.key);
             let text = value.map_or("-".to_owned(), |value| show(value, metric.decimals, row.system == reference));
             cells.push(Cell::new(text).set_alignment(CellAlignment::Right));
         }
@@ -62,21 +62,10 @@ fn print_table(of: &TableOf, reference: &str) {
     println!("{table}");
     for row in &of.rows {
         if let Some(why) = &row.not_measured {
-            println!("  {}: not measured{}: {why}", row.system, if row.counted().1 > 0 { " in some runs" } else { "" });
+            println!("  {}: not measured{}: {why}", row.system, if row.counted.1 > 0 { " in some runs" } else { "" });
         }
-    }
-}
-
-/// Which of the runs the medians are of: `near 4/5`, `all 5 (1 near)`.
-fn runs(row: &Row) -> String {
-    let (counted, all) = row.counted();
-    match row.selection {
-        _ if all == 0 => "-".to_owned(),
-        Selection::Near => format!("near {counted}/{all}"),
-        Selection::Far => format!("far {counted}/{all}"),
-        Selection::All => {
-            let near = row.runs.iter().filter(|run| Selection::Near.has(run.ping_pong_ns)).count();
-            format!("all {all} ({near} near)")
+        for what in row.broken() {
+            println!("  {}: {what}", row.system);
         }
     }
 }

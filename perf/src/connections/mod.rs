@@ -1,87 +1,71 @@
 //! The main job: real connections, and a million timeouts beside them, on one engine.
 //!
 //! ```text
-//!   producers ──► schedule, reset, cancel ──► engine ──► tasks ──► recorder (allowed? how late?)
+//!   producer ──► schedule, reset, cancel ──► engine ──► tasks ──► recorder (allowed? how late?)
 //!   clients ◄──► server ──► idle timeouts, deadlines ──┘     └──► signals to the server
 //! ```
 //!
-//! [`counters`] adds up what callers and tasks counted and compares it with what the engine says.
+//! [`report`] adds up what callers and tasks counted and compares it with what the engine says.
 
 mod clients;
-mod counters;
-mod fd_limit;
-mod kind;
-mod lane;
+mod kinds;
+mod message;
 mod options;
-mod outcome;
 mod population;
-mod producers;
-mod progress;
 mod recorder;
 mod report;
 mod server;
-mod slot_table;
-mod sockets;
-mod tables;
-mod timed;
-mod wire;
+mod shared;
+mod slots;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use testkit::counters::reconcile;
-use tourbillon::{Stats, Timer};
+use anyhow::{Context, Result, anyhow, ensure};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tourbillon::Timer;
 
 pub(crate) use options::ConnectionsArgs;
 
 use crate::duration::{self, Epoch};
 use crate::json_file;
-use crate::number::{grouped_f64, grouped_len};
+use crate::number::{grouped, grouped_len};
 use crate::proc::resident_bytes;
-use crate::process::{CpuByThread, CpuTime};
+use crate::process::{self, CpuByThread, CpuTime, OWN_THREADS};
 use crate::verdict::Verdict;
-use counters::{Accounts, Closing};
-use fd_limit::Plan;
-use kind::Kind;
-use lane::Control;
+use clients::{ClientsOutcome, Habits};
 use options::Pace;
-use outcome::{ClientsOutcome, ServerOutcome};
-use population::{Load, Producer, ProducerOutcome, Throughput};
-use producers::Producers;
-use progress::Progress;
+use population::{Load, Population};
 use recorder::Recorder;
-use report::{Measured, Report};
-use slot_table::SlotTable;
-use sockets::Sockets;
+use report::{Closing, Report};
+use server::{ServerOutcome, ServerPace};
+use shared::Shared;
+use slots::Slots;
 
 /// Beyond its idle timeout, how long a silent client may take to be reaped before it counts as
 /// forgotten.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// Timeouts without sockets, at most: 500 million need 50 GB and more.
-const TIMEOUTS_AT_MOST: usize = 500_000_000;
+/// How long all connections may take to be opened, and how long to be closed.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Between two lines of progress.
+const LINE: Duration = Duration::from_secs(5);
 
 /// Runs the job and prints its tables.
 pub(crate) fn run(args: &ConnectionsArgs) -> Result<Verdict> {
     json_file::check(args.json.as_deref())?;
-    ensure!(
-        args.timeouts <= TIMEOUTS_AT_MOST,
-        "--timeouts {} is too many; at most {} are possible",
-        grouped_len(args.timeouts),
-        grouped_len(TIMEOUTS_AT_MOST)
-    );
-    let plan = Plan::make(args.connections)?;
-    let pace = Pace::of(args, plan.connections)?;
-    println!("{plan}");
+    let pace = Pace::of(args)?;
     println!(
-        "idle timeout {}; clients pause {} to {}, some {} messages a second in all; {:.0}% of them go silent",
+        "{} connections, {:.0}% of which go silent; idle timeout {}; clients pause {} to {}",
+        grouped_len(pace.connections),
+        args.silent * 100.0,
         duration::exact(pace.idle_timeout),
         duration::show(pace.least_pause),
         duration::show(pace.most_pause),
-        grouped_f64(pace.messages_per_second(plan.connections, args.work)),
-        args.silent * 100.0
     );
     println!(
         "{} timeouts without sockets, {} new and {} resets a second; {} of load\n",
@@ -90,8 +74,7 @@ pub(crate) fn run(args: &ConnectionsArgs) -> Result<Verdict> {
         grouped_len(args.resets),
         duration::exact(args.duration),
     );
-
-    let report = perform(args, &plan, pace)?;
+    let report = perform(args, pace)?;
     report.print();
     if let Some(path) = &args.json {
         json_file::write(path, &report)?;
@@ -100,142 +83,174 @@ pub(crate) fn run(args: &ConnectionsArgs) -> Result<Verdict> {
 }
 
 /// Builds the engine, runs the load, shuts the engine down, and reconciles the counters.
-fn perform(args: &ConnectionsArgs, plan: &Plan, pace: Pace) -> Result<Report> {
-    let epoch = Epoch::start();
+fn perform(args: &ConnectionsArgs, pace: Pace) -> Result<Report> {
     let recorder = Arc::new(Recorder::new());
-    let control = Arc::new(Control::default());
-    let shown = Arc::new(Throughput::default());
-    let (table, producers) = prepare(args, epoch, &recorder)?;
+    let count = u32::try_from(args.timeouts).context("--timeouts is too large")?;
+    let slots = Arc::new(Slots::new(count, Epoch::start(), Arc::clone(&recorder)));
+    let load = Load { new: args.rate as f64, resets: args.resets as f64, expiring: args.expiring };
+    let load = if count == 0 { Load { new: 0.0, resets: 0.0, ..load } } else { load };
+    let mut population = Population::new(Arc::clone(&slots), args.timeouts, load, args.seed);
 
     // From here to the next reading, what grows is the engine's memory.
-    let memory_before = resident_bytes();
-    let stage = progress::stage(format!("building {} timeouts", grouped_len(args.timeouts)));
+    let memory = resident_bytes();
     let timer = args.engine.build(args.timeouts)?;
-    let producers = Producers::build(producers, &timer, &control, args.duration, &shown)?;
-    let built_pending = timer.pending();
-    let memory_after = resident_bytes();
-    drop(stage);
+    let (built, is_built) = mpsc::channel();
+    let (start, started) = mpsc::channel::<Instant>();
+    let producer = {
+        let (timer, length) = (timer.clone(), args.duration);
+        // The thread that builds is the thread that runs, as an engine keeps what it recycles by
+        // the thread that scheduled it.
+        thread::Builder::new().name(format!("{OWN_THREADS}producer")).spawn(move || {
+            population.build(&timer);
+            let _ = built.send(());
+            let begin = started.recv().unwrap_or_else(|_| Instant::now());
+            population.run(&timer, begin + length)
+        })?
+    };
+    is_built.recv().context("the producer's thread has ended")?;
+    let (pending, memory) = (timer.pending(), memory.zip(resident_bytes()));
 
-    let stage = progress::stage(format!("opening {} connections", grouped_len(plan.connections)));
-    let mut sockets = Sockets::start(args, plan, pace, &timer, epoch, &recorder, &control)?;
-    sockets.wait_for_all()?;
-    drop(stage);
-
-    let (cpu, threads) = (CpuTime::now(), CpuByThread::now());
-    let wakeups = timer.stats().wakeups;
-    let begin = control.begin();
-    producers.start();
-    let mut progress =
-        Progress::new(timer.clone(), sockets.lanes.clone(), shown, Arc::clone(&recorder), begin, args.duration);
-    watch(&mut progress, &mut sockets, begin + args.duration, false)?;
+    let sockets = Sockets::start(args, pace, &timer, &recorder)?;
+    sockets.wait(PATIENCE, |shared| shared.accepted.load(Ordering::Relaxed) == pace.connections as u64)?;
+    let (cpu, threads, wakeups) = (CpuTime::now(), CpuByThread::now(), timer.stats().wakeups);
+    let begin = Instant::now();
+    let _ = sockets.shared.begun.set(begin);
+    let _ = start.send(begin);
+    sockets.wait(args.duration, |_| false).or_else(|_| sockets.still_running())?;
     let load_s = begin.elapsed().as_secs_f64();
     let cpu = CpuTime::now().since(cpu);
-    let threads = CpuByThread::now().zip(threads).map(|(now, then)| now.since(then));
-    let wakeups = timer.stats().wakeups - wakeups;
-    let pending_at_end = timer.pending();
-    let produced = producers.join()?;
-
-    // Longer than any silent client has left; most runs need none of it.
-    let limit = Instant::now() + pace.idle_timeout + GRACE;
-    watch(&mut progress, &mut sockets, limit, true)?;
-    progress.clear();
+    let mut cost = BTreeMap::from([
+        ("load, s", load_s),
+        ("CPU of the process, user, s", cpu.user_s),
+        ("CPU of the process, system, s", cpu.system_s),
+        ("CPU, share of all cores, %", 100.0 * cpu.total_s() / (load_s * process::cores() as f64)),
+        ("wake-ups of workers a second", (timer.stats().wakeups - wakeups) as f64 / load_s),
+        ("pending at the end of the load", timer.pending() as f64),
+        ("shards", timer.shards() as f64),
+    ]);
+    if let Some(by) = CpuByThread::now().zip(threads).map(|(now, then)| now.since(then)) {
+        cost.insert("CPU of the engine, its tasks included, s", by.engine_s);
+        cost.insert("CPU of the server, s", by.server_s);
+        cost.insert("CPU of the clients, s", by.clients_s);
+        cost.insert("CPU of the producer, s", by.producers_s);
+    }
+    if let (Some((before, after)), 1..) = (memory, pending) {
+        cost.insert("resident bytes per pending timeout", after.saturating_sub(before) as f64 / pending as f64);
+    }
+    let produced = producer.join().map_err(|_| anyhow!("the producer's thread panicked"))?;
+    // Longer than any silent client has left. If one is left after that, a check says so.
+    let _ = sockets.wait(pace.idle_timeout + GRACE, |shared| shared.silent.load(Ordering::Relaxed) == 0);
     let (server, clients) = sockets.finish()?;
 
-    let closing = close(&timer, &table, &recorder, &produced, &server, &clients)?;
-    let measured = Measured {
-        plan: plan.clone(),
-        pace,
-        load_s,
-        cpu,
-        threads,
-        wakeups,
-        pinned_to: closing.before.shards.iter().map(|shard| shard.pinned_to).collect(),
-        pending_at_end,
-        bytes_per_pending: memory_before
-            .zip(memory_after)
-            .filter(|_| built_pending > 0)
-            .map(|(before, after)| after.saturating_sub(before) as f64 / built_pending as f64),
-        built_pending,
-    };
-    Ok(Report::new(args, &measured, &produced, &server, &clients, &closing))
-}
-
-/// Everything the producers need for themselves, allocated and touched.
-fn prepare(args: &ConnectionsArgs, epoch: Epoch, recorder: &Arc<Recorder>) -> Result<(Arc<SlotTable>, Vec<Producer>)> {
-    let slots = u32::try_from(args.timeouts).context("--timeouts is too large")?;
-    let count = match slots {
-        0 => 0,
-        _ => u32::try_from(args.producers).context("--producers is too large")?.min(slots),
-    };
-    let table = Arc::new(SlotTable::new(slots, count.max(1), epoch, Arc::clone(recorder)));
-    let load = Load {
-        new_per_second: args.rate as f64 / f64::from(count.max(1)),
-        resets_per_second: args.resets as f64 / f64::from(count.max(1)),
-        expiring: args.expiring,
-    };
-    let producers =
-        (0..count).map(|n| Producer::new(n, Arc::clone(&table), load, args.seed.wrapping_add(u64::from(n)))).collect();
-    Ok((table, producers))
-}
-
-/// Shows progress until `end`, or, when `for_reaps`, until no silent client is left.
-fn watch(progress: &mut Progress, sockets: &mut Sockets, end: Instant, for_reaps: bool) -> Result<()> {
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() || (for_reaps && sockets.unreaped() == 0) {
-            return Ok(());
-        }
-        sockets.still_running()?;
-        progress.show(for_reaps);
-        thread::sleep(left.min(progress.pause()));
-    }
-}
-
-/// Shuts the engine down and gathers all counts.
-fn close(
-    timer: &Timer,
-    table: &SlotTable,
-    recorder: &Recorder,
-    produced: &ProducerOutcome,
-    server: &ServerOutcome,
-    clients: &ClientsOutcome,
-) -> Result<Closing> {
-    let before = quiet_stats(timer);
     let unfired = timer.shutdown().context("the engine would not shut down")?;
-    let at_shutdown = recorder.fired_so_far();
-    let after = timer.stats();
+    let fired = recorder.sum().fired_in_all();
     // Whatever wrongly runs after shutdown gets a moment to show itself.
     thread::sleep(Duration::from_millis(50));
     let tasks = recorder.sum();
-
-    let mut accounts = Accounts::default();
-    *accounts.of(Kind::Population) = produced.account;
-    accounts += server.accounts;
-    accounts += clients.accounts;
-    Ok(Closing {
-        accounts,
-        armed: table.armed(),
-        cancelled_but_ran: produced.cancelled_but_ran,
-        after_shutdown: tasks.fired_in_all() - at_shutdown,
+    let closing = Closing {
+        produced,
+        server,
+        clients,
+        armed: slots.armed(),
+        after_shutdown: tasks.fired_in_all() - fired,
         handed_back: unfired.len() as u64,
         tasks,
-        before,
-        after,
-    })
+        stats: timer.stats(),
+    };
+    Ok(Report::new(&closing, cost))
 }
 
-/// The engine's counts at a moment when nothing is between two of them. They are summed over shards
-/// while timeouts expire, so one reading may see a timeout neither pending nor fired.
-fn quiet_stats(timer: &Timer) -> Stats {
-    let mut stats = timer.stats();
-    for _ in 0..500 {
-        if reconcile(&stats).is_ok() {
-            break;
-        }
-        thread::sleep(Duration::from_millis(1));
-        stats = timer.stats();
+/// The two ends of the sockets, each on a thread of its own.
+struct Sockets {
+    shared: Arc<Shared>,
+    finish: watch::Sender<bool>,
+    server: (Runtime, JoinHandle<Result<ServerOutcome>>),
+    clients: (Runtime, JoinHandle<Result<ClientsOutcome>>),
+}
+
+impl Sockets {
+    /// Starts the threads; the clients open their connections at once.
+    fn start(args: &ConnectionsArgs, pace: Pace, timer: &Timer, recorder: &Arc<Recorder>) -> Result<Self> {
+        let (finish, finishing) = watch::channel(false);
+        let shared = Arc::new(Shared {
+            timer: timer.clone(),
+            recorder: Arc::clone(recorder),
+            begun: OnceLock::new(),
+            finishing,
+            accepted: AtomicU64::new(0),
+            answers: AtomicU64::new(0),
+            silent: AtomicU64::new(0),
+            reaped: AtomicU64::new(0),
+        });
+        let runtime = |name: &str| {
+            let mut builder = Builder::new_multi_thread();
+            builder.worker_threads(1).thread_name(format!("{OWN_THREADS}{name}")).enable_all();
+            builder.build().context("no tokio runtime")
+        };
+        let (server, clients) = (runtime("server")?, runtime("clients")?);
+        let (listeners, addresses) = server.block_on(server::listen(pace.connections))?;
+        let server_pace = ServerPace {
+            idle_timeout: pace.idle_timeout,
+            request_timeout: args.request_timeout,
+            longest_work: args.work,
+        };
+        let habits = Habits {
+            pace,
+            request_timeout: args.request_timeout,
+            silent_share: args.silent,
+            silent_until: pace.silent_until(args.duration),
+        };
+        let serving = server::serve(listeners, pace.connections as u64, server_pace, Arc::clone(&shared), args.seed);
+        let speaking = clients::speak(addresses, habits, Arc::clone(&shared), args.seed.wrapping_add(1));
+        let (serving, speaking) = (server.spawn(serving), clients.spawn(speaking));
+        Ok(Self { shared, finish, server: (server, serving), clients: (clients, speaking) })
     }
-    stats
+
+    /// An error if one of the two has given up: the run makes no sense without it.
+    fn still_running(&self) -> Result<()> {
+        let ended = self.server.1.is_finished() || self.clients.1.is_finished();
+        ensure!(!ended, "the server or the clients ended before the run did");
+        Ok(())
+    }
+
+    /// Waits until it is so, and tells of the progress.
+    ///
+    /// # Errors
+    ///
+    /// If it is not so within `limit`, or if a side has ended.
+    fn wait(&self, limit: Duration, is_so: impl Fn(&Shared) -> bool) -> Result<()> {
+        let (begin, mut next, mut answers) = (Instant::now(), LINE, self.shared.answers.load(Ordering::Relaxed));
+        while !is_so(&self.shared) {
+            self.still_running()?;
+            let elapsed = begin.elapsed();
+            ensure!(elapsed < limit, "it took longer than {}", duration::exact(limit));
+            if elapsed >= next {
+                let now = self.shared.answers.load(Ordering::Relaxed);
+                eprintln!(
+                    "{:>4.0} s  {} pending, {} answers a second, {} clients silent, {} reaped",
+                    elapsed.as_secs_f64(),
+                    grouped_len(self.shared.timer.pending()),
+                    grouped((now - answers) / LINE.as_secs()),
+                    grouped(self.shared.silent.load(Ordering::Relaxed)),
+                    grouped(self.shared.reaped.load(Ordering::Relaxed)),
+                );
+                (next, answers) = (next + LINE, now);
+            }
+            thread::sleep((limit - elapsed).min(Duration::from_millis(10)));
+        }
+        Ok(())
+    }
+
+    /// Tells the clients to close, waits for all, and returns what they saw.
+    fn finish(self) -> Result<(ServerOutcome, ClientsOutcome)> {
+        self.finish.send_replace(true);
+        let Self { server: (server, serving), clients: (clients, speaking), .. } = self;
+        let saw = clients.block_on(async { tokio::time::timeout(PATIENCE, speaking).await });
+        let saw = saw.context("the clients do not end")?.context("a client panicked")??;
+        let served = server.block_on(async { tokio::time::timeout(PATIENCE, serving).await });
+        let served = served.context("the server does not end")?.context("the server panicked")??;
+        Ok((served, saw))
+    }
 }
 
 #[cfg(test)]
@@ -249,17 +264,28 @@ mod tests {
         args: ConnectionsArgs,
     }
 
+    fn args(line: &str) -> ConnectionsArgs {
+        Only::try_parse_from(line.split_whitespace()).expect("a right command line").args
+    }
+
     #[test]
     fn a_small_run_passes_all_checks() {
-        let line = "perf --duration 600ms --timeouts 2000 --rate 20000 --resets 50000 --connections 20 --silent 25% \
-                    --idle-timeout 500ms --io-threads 2 --producers 2";
-        let args = Only::try_parse_from(line.split_whitespace()).expect("a right command line").args;
-        let plan = Plan::make(args.connections).expect("forty descriptors");
-        let pace = Pace::of(&args, plan.connections).expect("a sensible pace");
-        let report = perform(&args, &plan, pace).expect("a run");
-        assert!(report.passed, "{:?}", report.failures);
-        assert!(report.operations.iter().all(|operation| operation.operations > 0), "{:?}", report.operations);
-        let json = serde_json::to_string(&report).expect("a report is plain data");
-        assert!(json.contains(r#""passed":true"#));
+        let args = args(
+            "perf --duration 600ms --timeouts 2000 --rate 20000 --resets 50000 --connections 20 --silent 25% \
+             --idle-timeout 500ms",
+        );
+        let report = perform(&args, Pace::of(&args).expect("forty descriptors")).expect("a run");
+        assert!(report.passed, "{:?} {:?}", report.checks, report.broken);
+        assert!(report.operations.values().all(|&count| count > 0), "{:?}", report.operations);
+        assert_eq!((report.connections["reaped"], report.connections["clients that went silent"]), (5, 5));
+    }
+
+    #[test]
+    fn the_idle_timeout_follows_the_run_and_more_connections_than_files_are_refused() {
+        let idle = |line: &str| Pace::of(&args(line)).map(|pace| pace.idle_timeout).ok();
+        assert_eq!(idle("perf --duration 3s --connections 200"), Some(Duration::from_secs(1)));
+        assert_eq!(idle("perf --connections 200"), Some(Duration::from_secs(4)));
+        assert_eq!(idle("perf --connections 100 --idle-timeout 7s"), Some(Duration::from_secs(7)));
+        assert!(Pace::of(&args("perf --connections 1000000000000")).is_err());
     }
 }

@@ -1,260 +1,262 @@
 //! The result of the run: every number once, and which of them decide whether it passed.
 
+use std::collections::BTreeMap;
+
+use comfy_table::{Cell, CellAlignment, Table, presets};
 use hdrhistogram::Histogram;
 use serde::Serialize;
+use testkit::counters::{Counts, reconcile};
+use tourbillon::Stats;
 
-use super::counters::{Closing, Line};
-use super::fd_limit::Plan;
-use super::options::{ConnectionsArgs, Pace};
-use super::outcome::{ClientsOutcome, ServerOutcome};
-use super::population::ProducerOutcome;
-use super::timed::Timed;
-use crate::process::{self, CpuByThread, CpuTime};
+use super::clients::ClientsOutcome;
+use super::kinds::{Accounts, Kind};
+use super::population::Produced;
+use super::recorder::Page;
+use super::server::ServerOutcome;
+use crate::duration::show_nanos;
+use crate::number::{grouped, grouped_f64};
 
-/// What was measured from outside while the load ran.
+/// All that is known when the engine has been shut down.
 #[derive(Debug)]
-pub(crate) struct Measured {
-    pub(crate) plan: Plan,
-    pub(crate) pace: Pace,
-    pub(crate) load_s: f64,
-    pub(crate) cpu: CpuTime,
-    pub(crate) threads: Option<CpuByThread>,
-    pub(crate) wakeups: u64,
-    pub(crate) pinned_to: Vec<Option<usize>>,
-    pub(crate) built_pending: usize,
-    pub(crate) pending_at_end: usize,
-    pub(crate) bytes_per_pending: Option<f64>,
+pub(super) struct Closing {
+    pub(super) produced: Produced,
+    pub(super) server: ServerOutcome,
+    pub(super) clients: ClientsOutcome,
+    /// What the tasks wrote down.
+    pub(super) tasks: Page,
+    /// Timeouts without sockets that this program holds for pending.
+    pub(super) armed: u64,
+    /// Tasks that ran after shutdown had returned.
+    pub(super) after_shutdown: u64,
+    /// What shutdown handed back.
+    pub(super) handed_back: u64,
+    /// The engine's own counts after the shutdown.
+    pub(super) stats: Stats,
 }
 
 /// The whole result; its JSON is this, field by field.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(super) struct Report {
     /// Every check held.
-    pub(crate) passed: bool,
-    /// The checks that did not.
-    pub(crate) failures: Vec<String>,
-    pub(crate) setup: Setup,
-    pub(crate) connections: Connections,
-    pub(crate) operations: Vec<Operation>,
-    pub(crate) lateness: Vec<Lateness>,
-    pub(crate) cost: Cost,
-    pub(crate) reaping: Vec<Check>,
-    // Under the name that readers of the JSON know.
-    #[serde(rename = "books")]
-    pub(crate) counters: Vec<Line>,
+    pub(super) passed: bool,
+    pub(super) checks: Vec<Check>,
+    /// What the two ends saw of connections that broke.
+    pub(super) broken: Vec<String>,
+    pub(super) connections: BTreeMap<&'static str, u64>,
+    /// On timeouts without sockets.
+    pub(super) operations: BTreeMap<&'static str, u64>,
+    pub(super) lateness: Vec<Lateness>,
+    /// Processor time, memory and the like, while the load ran.
+    pub(super) cost: BTreeMap<&'static str, f64>,
 }
 
-/// What was asked for.
+/// A count of this program's, and what it must be.
 #[derive(Debug, Serialize)]
-pub(crate) struct Setup {
-    pub(crate) connections: usize,
-    pub(crate) why: String,
-    pub(crate) idle_timeout_s: f64,
-    pub(crate) request_timeout_s: f64,
-    pub(crate) timeouts: usize,
-    pub(crate) new_per_second: usize,
-    pub(crate) resets_per_second: usize,
-    pub(crate) duration_s: f64,
-    pub(crate) seed: u64,
-    pub(crate) cores: usize,
-}
-
-/// What happened on the sockets.
-#[derive(Debug, Serialize)]
-pub(crate) struct Connections {
-    pub(crate) opened: u64,
-    pub(crate) requests: u64,
-    pub(crate) answered: u64,
-    /// Requests whose deadline passed before the work was done.
-    pub(crate) deadline_passed: u64,
-    pub(crate) went_silent: u64,
-    pub(crate) reaped: u64,
-    /// The idle timeout fired while a message lay unread in the socket: the server kept them.
-    pub(crate) rescued: u64,
-    /// It fired while a request was being worked on: kept too.
-    pub(crate) kept_at_work: u64,
-    /// Clients that spoke too late by their own record and were rightly reaped: a busy machine.
-    pub(crate) late_themselves: u64,
-}
-
-/// One kind of operation on the engine.
-#[derive(Debug, Serialize)]
-pub(crate) struct Operation {
-    pub(crate) name: &'static str,
-    pub(crate) operations: u64,
-    /// While the load ran.
-    pub(crate) per_second: Option<f64>,
-    /// As the caller saw it, on average; `None` where operations stand alone between system calls.
-    pub(crate) ns_per_op: Option<f64>,
-    /// Half of the operations were in loops that took less per operation.
-    pub(crate) ns_per_op_median_loop: Option<f64>,
+pub(super) struct Check {
+    pub(super) what: String,
+    pub(super) count: u64,
+    pub(super) must_be: u64,
 }
 
 /// How late tasks ran after their deadline.
 #[derive(Debug, Serialize)]
-pub(crate) struct Lateness {
-    pub(crate) of: &'static str,
-    pub(crate) fired: u64,
-    pub(crate) p50_ns: u64,
-    pub(crate) p99_ns: u64,
-    pub(crate) p999_ns: u64,
-    pub(crate) max_ns: u64,
+pub(super) struct Lateness {
+    pub(super) of: &'static str,
+    pub(super) fired: u64,
+    pub(super) p50_ns: u64,
+    pub(super) p99_ns: u64,
+    pub(super) p999_ns: u64,
+    pub(super) max_ns: u64,
 }
 
-/// What it took.
-#[derive(Debug, Serialize)]
-pub(crate) struct Cost {
-    pub(crate) load_s: f64,
-    pub(crate) cpu: CpuTime,
-    /// CPU time over the time all cores had.
-    pub(crate) cpu_share_of_machine: f64,
-    pub(crate) cpu_by_thread: Option<CpuByThread>,
-    pub(crate) built_pending: usize,
-    pub(crate) pending_at_end_of_load: usize,
-    pub(crate) resident_bytes_per_pending: Option<f64>,
-    pub(crate) worker_wakeups: u64,
-    pub(crate) shards_pinned_to: Vec<Option<usize>>,
+impl Closing {
+    /// Returns the counts that must be what they should be.
+    pub(super) fn checks(&self) -> Vec<Check> {
+        let Self { produced, server, clients, tasks, .. } = self;
+        let check = |what: &str, count, must_be| Check { what: what.to_owned(), count, must_be };
+        let mut accounts = Accounts::default();
+        accounts.of(Kind::Population).clone_from(&produced.account);
+        accounts += server.accounts;
+        accounts += clients.accounts;
+        let total = accounts.total();
+        let open = (total.scheduled - total.cancelled).saturating_sub(tasks.fired_in_all());
+        let ours = Counts {
+            scheduled: total.scheduled,
+            rejected: total.refused,
+            reset: total.reset,
+            fired: tasks.fired_in_all(),
+            cancelled: total.cancelled,
+            returned: open,
+            ..Counts::default()
+        };
+        let against = ours.against(&Counts::of(&self.stats));
+        let mut checks: Vec<_> = against.iter().map(|one| check(one.what, one.here, one.there)).collect();
+        let whole = reconcile(&self.stats);
+        checks.extend([
+            check("pending without sockets, and at shutdown no more", self.armed, self.handed_back.min(self.armed)),
+            check("handed back by shutdown", self.handed_back, open),
+            check(
+                &format!("engine's counters that do not add up{}", text(whole.as_ref())),
+                u64::from(whole.is_err()),
+                0,
+            ),
+            check("refused", total.refused, 0),
+            check("early", tasks.early, 0),
+            check("run twice", tasks.twice, 0),
+            check("run after cancel", tasks.after_cancel + produced.cancelled_but_ran, 0),
+            check("run after shutdown", self.after_shutdown, 0),
+            check("silent clients that were not reaped", clients.silent_not_reaped, 0),
+            check("reaped before the idle timeout", server.reaped_early, 0),
+            check("closed by the server without a word", clients.closed_why.len() as u64, 0),
+            check("broken, as the server saw it", server.broken.len() as u64, 0),
+        ]);
+        checks
+    }
 }
 
-/// A count that must be what it should be.
-#[derive(Debug, Serialize)]
-pub(crate) struct Check {
-    pub(crate) what: &'static str,
-    pub(crate) count: u64,
-    pub(crate) must_be: u64,
-    pub(crate) holds: bool,
+fn text(outcome: Result<&(), &String>) -> String {
+    outcome.err().map_or(String::new(), |why| format!(" ({why})"))
 }
 
 impl Report {
-    pub(crate) fn new(
-        args: &ConnectionsArgs,
-        measured: &Measured,
-        produced: &ProducerOutcome,
-        server: &ServerOutcome,
-        clients: &ClientsOutcome,
-        closing: &Closing,
-    ) -> Self {
-        let reaping = reaping(measured.plan.connections as u64, server, clients);
-        let counters = closing.reconcile();
-        let failures: Vec<String> = reaping
-            .iter()
-            .filter(|check| !check.holds)
-            .map(|c| format!("{}: {}, and must be {}", c.what, c.count, c.must_be))
-            .chain(clients.closed_why.iter().map(|why| format!("  as the client saw it: {why}")))
-            .chain(server.broken.iter().map(|why| format!("  as the server saw it: {why}")))
-            .chain(counters.iter().filter(|line| !line.holds).map(ToString::to_string))
-            .collect();
+    pub(super) fn new(closing: &Closing, cost: BTreeMap<&'static str, f64>) -> Self {
+        let Closing { produced, server, clients, tasks, .. } = closing;
+        let checks = closing.checks();
+        let lateness = |(of, late): (&'static str, &Histogram<u64>)| Lateness {
+            of,
+            fired: late.len(),
+            p50_ns: late.value_at_quantile(0.5),
+            p99_ns: late.value_at_quantile(0.99),
+            p999_ns: late.value_at_quantile(0.999),
+            max_ns: late.max(),
+        };
         Self {
-            passed: failures.is_empty(),
-            failures,
-            setup: Setup {
-                connections: measured.plan.connections,
-                why: measured.plan.to_string(),
-                idle_timeout_s: measured.pace.idle_timeout.as_secs_f64(),
-                request_timeout_s: args.request_timeout.as_secs_f64(),
-                timeouts: args.timeouts,
-                new_per_second: args.rate,
-                resets_per_second: args.resets,
-                duration_s: args.duration.as_secs_f64(),
-                seed: args.seed,
-                cores: process::cores(),
-            },
-            connections: Connections {
-                opened: clients.opened,
-                requests: server.requests,
-                answered: server.answered,
-                deadline_passed: server.answered_late,
-                went_silent: clients.went_silent,
-                reaped: server.reaped,
-                rescued: server.rescued,
-                kept_at_work: server.kept_at_work,
-                late_themselves: clients.late_themselves,
-            },
-            operations: operations(measured.load_s, produced, server, clients),
-            lateness: vec![
-                lateness("timeouts without sockets", &closing.tasks.population),
-                lateness("connections and requests", &closing.tasks.sockets),
-            ],
-            cost: cost(measured),
-            reaping,
-            counters,
+            passed: checks.iter().all(Check::holds),
+            checks,
+            broken: clients.closed_why.iter().chain(&server.broken).cloned().collect(),
+            connections: BTreeMap::from([
+                ("opened", clients.opened),
+                ("requests", server.requests),
+                ("answered in time", server.answered),
+                ("answered after the deadline", server.answered_late),
+                ("clients that went silent", clients.went_silent),
+                ("reaped", server.reaped),
+                ("kept, a message lay unread", server.rescued),
+                ("kept, a request was at work", server.kept_at_work),
+                ("reaped, spoke too late themselves", clients.late_themselves),
+            ]),
+            operations: BTreeMap::from([
+                ("scheduled", produced.account.scheduled),
+                ("reset", produced.account.reset),
+                ("cancelled", produced.account.cancelled),
+                ("fired", tasks.fired[Kind::Population as usize]),
+            ]),
+            lateness: ["without sockets", "of connections and requests"]
+                .into_iter()
+                .zip(&tasks.lateness_ns)
+                .map(lateness)
+                .collect(),
+            cost,
+        }
+    }
+
+    pub(super) fn print(&self) {
+        let rows = |map: &BTreeMap<&str, u64>| {
+            map.iter().map(|(what, count)| vec![(*what).to_owned(), grouped(*count)]).collect::<Vec<_>>()
+        };
+        print(&["connections", ""], rows(&self.connections));
+        print(&["timeouts without sockets", ""], rows(&self.operations));
+        let lateness = |one: &Lateness| {
+            let mut row = vec![one.of.to_owned(), grouped(one.fired)];
+            row.extend([one.p50_ns, one.p99_ns, one.p999_ns, one.max_ns].map(show_nanos));
+            row
+        };
+        print(&["lateness", "fired", "p50", "p99", "p99.9", "max"], self.lateness.iter().map(lateness).collect());
+        let cost = self.cost.iter().map(|(what, value)| vec![(*what).to_owned(), number(*value)]);
+        print(&["cost", ""], cost.collect());
+        let check = |one: &Check| {
+            let mark = if one.holds() { "ok" } else { "WRONG" };
+            vec![one.what.clone(), grouped(one.count), grouped(one.must_be), mark.to_owned()]
+        };
+        print(&["check", "this program", "must be", ""], self.checks.iter().map(check).collect());
+        for wrong in self.checks.iter().filter(|check| !check.holds()) {
+            println!("FAILED: {}: {}, and must be {}", wrong.what, wrong.count, wrong.must_be);
+        }
+        self.broken.iter().take(20).for_each(|why| println!("  {why}"));
+        if self.passed {
+            println!("All checks hold: {} of them.", self.checks.len());
         }
     }
 }
 
-fn reaping(connections: u64, server: &ServerOutcome, clients: &ClientsOutcome) -> Vec<Check> {
-    let check = |what, count, must_be| Check { what, count, must_be, holds: count == must_be };
-    let accounted = clients.silent_reaped + clients.wrongly_reaped + clients.late_themselves;
-    vec![
-        check("connections opened", clients.opened, connections),
-        check("connections accepted", server.accepted, clients.opened),
-        check("silent clients reaped", clients.silent_reaped, clients.went_silent),
-        check("silent clients forgotten", clients.silent_not_reaped, 0),
-        check("reaped early", server.reaped_early, 0),
-        check("reaped though they had spoken in time", clients.wrongly_reaped, 0),
-        check("closed without a reason", clients.closed_without_reason, 0),
-        check("reaped, as the clients saw it", accounted, server.reaped),
-        check("connections left open by the server", server.left_open, 0),
-    ]
-}
-
-fn operations(
-    load_s: f64,
-    produced: &ProducerOutcome,
-    server: &ServerOutcome,
-    clients: &ClientsOutcome,
-) -> Vec<Operation> {
-    let mut on_sockets = server.accounts;
-    on_sockets += clients.accounts;
-    let on_sockets = on_sockets.total();
-    let timed = |name, timed: &Timed| Operation {
-        name,
-        operations: timed.operations,
-        per_second: Some(timed.operations as f64 / load_s),
-        ns_per_op: timed.mean(),
-        ns_per_op_median_loop: timed.median(),
-    };
-    let counted = |name, operations| Operation {
-        name,
-        operations,
-        per_second: None,
-        ns_per_op: None,
-        ns_per_op_median_loop: None,
-    };
-    let building = timed("schedule, building the population", &produced.build);
-    vec![
-        Operation { per_second: None, ..building },
-        timed("schedule", &produced.schedule),
-        timed("schedule_at", &produced.schedule_at),
-        timed("reset", &produced.reset),
-        timed("cancel", &produced.cancel),
-        counted("schedule, by connections", on_sockets.scheduled),
-        counted("reset, by connections", on_sockets.reset + on_sockets.reset_too_late),
-        counted("cancel, by connections", on_sockets.cancelled + on_sockets.cancelled_too_late),
-    ]
-}
-
-fn lateness(of: &'static str, histogram: &Histogram<u64>) -> Lateness {
-    Lateness {
-        of,
-        fired: histogram.len(),
-        p50_ns: histogram.value_at_quantile(0.5),
-        p99_ns: histogram.value_at_quantile(0.99),
-        p999_ns: histogram.value_at_quantile(0.999),
-        max_ns: histogram.max(),
+impl Check {
+    pub(super) fn holds(&self) -> bool {
+        self.count == self.must_be
     }
 }
 
-fn cost(measured: &Measured) -> Cost {
-    Cost {
-        load_s: measured.load_s,
-        cpu: measured.cpu,
-        cpu_share_of_machine: measured.cpu.total_s() / (measured.load_s * process::cores() as f64).max(1e-9),
-        cpu_by_thread: measured.threads,
-        built_pending: measured.built_pending,
-        pending_at_end_of_load: measured.pending_at_end,
-        resident_bytes_per_pending: measured.bytes_per_pending,
-        worker_wakeups: measured.wakeups,
-        shards_pinned_to: measured.pinned_to.clone(),
+fn number(value: f64) -> String {
+    if value < 1_000.0 { format!("{value:.2}") } else { grouped_f64(value) }
+}
+
+fn print(header: &[&str], rows: Vec<Vec<String>>) {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED);
+    table.set_header(header.to_vec());
+    for row in rows {
+        let right = |(at, text)| {
+            Cell::new(text).set_alignment(if at == 0 { CellAlignment::Left } else { CellAlignment::Right })
+        };
+        table.add_row(row.into_iter().enumerate().map(right));
+    }
+    println!("{table}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::recorder::Recorder;
+    use super::*;
+    use std::time::{Duration, Instant};
+    use tourbillon::{ManualClock, Timer};
+
+    /// The counts of a small engine: one timeout fired, one cancelled, one left, one reset.
+    fn closing() -> Closing {
+        let clock = ManualClock::new();
+        let (timer, mut driver) = Timer::builder().clock(clock.clone()).build_driven().expect("the defaults");
+        let (recorder, delay) = (Recorder::new(), Duration::from_secs(1));
+        let (mut server, mut produced) = (ServerOutcome::default(), Produced::default());
+        let fires = timer.schedule(delay, || ()).expect("room");
+        let _left = timer.schedule(delay * 9, || ()).expect("room");
+        let cancelled = timer.schedule(delay, || ()).expect("room");
+        server.accounts.of(Kind::Idle).scheduled = 1;
+        server.accounts.of(Kind::Idle).reset = u64::from(fires.reset(delay * 2));
+        produced.account.scheduled = 2;
+        produced.account.cancelled = u64::from(cancelled.cancel());
+        clock.advance(delay * 3);
+        while driver.turn() > 0 {}
+        recorder.fired(Kind::Idle, Instant::now(), Instant::now());
+        let handed_back = timer.shutdown().expect("the first").len() as u64;
+        let (clients, tasks, stats) = (ClientsOutcome::default(), recorder.sum(), timer.stats());
+        Closing { produced, server, clients, tasks, armed: 1, after_shutdown: 0, handed_back, stats }
+    }
+
+    #[test]
+    fn right_counters_reconcile() {
+        for check in closing().checks() {
+            assert!(check.holds(), "{check:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let mut closing = closing();
+        closing.produced.account.cancelled += 1;
+        closing.tasks.early = 3;
+        closing.clients.silent_not_reaped = 1;
+        let wrong: Vec<_> =
+            closing.checks().into_iter().filter(|check| !check.holds()).map(|check| check.what).collect();
+        let names =
+            ["cancelled", "returned", "handed back by shutdown", "early", "silent clients that were not reaped"];
+        assert_eq!(wrong, names);
     }
 }

@@ -1,424 +1,350 @@
-//! The TCP server: mio for the sockets, Tourbillon for every timeout.
+//! The TCP server: Tokio for the sockets, Tourbillon for every timeout.
 //!
-//! One thread owns its connections and never waits for anything but the poller, and that without a
-//! timeout: what is due comes as a signal from a task. (The end, and a shortage of descriptors,
-//! have one.) Each connection has an idle timeout that is reset by every message. Each request has
-//! a deadline that is cancelled when the answer is written, and a work step in between, so that the
-//! deadline is truly pending for a while.
+//! Each connection is a task. It has an idle timeout that is reset by every message. Each request
+//! has a deadline that is cancelled when the answer is written, and a work step in between, so that
+//! the deadline is truly pending for a while. What is due comes as a signal from the engine.
 
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Once};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use mio::net::{TcpListener, TcpStream};
-use mio::{Events, Interest, Poll, Token};
-use tourbillon::{Timeout, Timer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
+use tourbillon::Timeout;
 
-use super::kind::Kind;
-use super::lane::{Key, Lane, Signal, count};
-use super::outcome::ServerOutcome;
-use super::wire::{Message, Reader, Received, Why, Writer};
+use super::kinds::{Account, Accounts, Kind};
+use super::message::{LENGTH, Message, What};
+use super::shared::Shared;
 use crate::accept::{self, Next, PAUSE};
 
-/// Token of the waker; listeners come before it, connections after it.
-pub(crate) const WAKER: Token = Token(1_000_000_000);
-const FIRST_CONNECTION: usize = WAKER.0 + 1;
+/// Connections to one listener. Each needs an ephemeral port of its own towards that listener; the
+/// usual range has 28,232, and others use it too.
+const PER_LISTENER: usize = 20_000;
 
-/// How long the server waits for clients to close when the run is over.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-static SHORTAGE_IS_SAID: Once = Once::new();
-
-#[derive(Debug)]
-struct Request {
-    serial: u32,
-    number: u32,
-    deadline: Timeout,
-}
-
-#[derive(Debug)]
-struct Connection {
-    stream: TcpStream,
-    reader: Reader,
-    writer: Writer,
-    idle: Timeout,
-    idle_serial: u32,
-    /// When the last message was there, by the server's own clock: the one truth about how long the
-    /// peer was silent. Or, if the timeout fired while a request was being worked on, when it was
-    /// armed again.
-    idle_since: Instant,
-    client: Option<u32>,
-    received: u32,
-    request: Option<Request>,
+/// What the server counted.
+#[derive(Debug, Default)]
+pub(super) struct ServerOutcome {
+    pub(super) accounts: Accounts,
+    pub(super) requests: u64,
+    /// Answers written within the deadline, and those that say it had passed.
+    pub(super) answered: u64,
+    pub(super) answered_late: u64,
+    /// Connections closed for their idle timeout, and those of them that it was not over for.
+    pub(super) reaped: u64,
+    pub(super) reaped_early: u64,
+    /// The idle timeout had fired, but a message lay unread in the socket.
+    pub(super) rescued: u64,
+    /// The idle timeout had fired, but a request was being worked on.
+    pub(super) kept_at_work: u64,
+    /// What it saw of connections that broke before the run was over.
+    pub(super) broken: Vec<String>,
 }
 
 /// Durations the server goes by.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ServerPace {
-    pub(crate) idle_timeout: Duration,
-    pub(crate) request_timeout: Duration,
-    pub(crate) longest_work: Duration,
+pub(super) struct ServerPace {
+    pub(super) idle_timeout: Duration,
+    pub(super) request_timeout: Duration,
+    pub(super) longest_work: Duration,
 }
 
-/// One server thread.
-#[derive(Debug)]
-pub(crate) struct Server {
-    poll: Poll,
-    listeners: Vec<TcpListener>,
-    timer: Timer,
-    lane: Arc<Lane>,
-    pace: ServerPace,
-    random: fastrand::Rng,
-    connections: Vec<Option<Connection>>,
-    free: Vec<u32>,
-    serial: u32,
-    /// Clients wait, and there are no descriptors for them.
-    is_short: bool,
-    outcome: ServerOutcome,
+/// What a task of the engine tells a connection. The numbers are never used twice within a
+/// connection, so that a signal can't be taken for that of a later timeout.
+#[derive(Debug, Clone, Copy)]
+enum Signal {
+    /// The idle timeout fired, at this instant.
+    Idle(u32, Instant),
+    /// The request's deadline has passed.
+    Deadline(u32),
+    /// The work step is done.
+    Done(u32),
 }
 
-/// Listens on `count` ports of 127.0.0.1, and returns their addresses too.
-pub(crate) fn listen(count: usize) -> Result<(Vec<TcpListener>, Vec<SocketAddr>)> {
-    let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let mut listeners = Vec::with_capacity(count);
-    let mut addresses = Vec::with_capacity(count);
-    for _ in 0..count {
-        let listener = TcpListener::bind(any).context("cannot listen on 127.0.0.1")?;
+/// Listens on as many ports of 127.0.0.1 as the clients need.
+pub(super) async fn listen(clients: usize) -> Result<(Vec<TcpListener>, Vec<SocketAddr>)> {
+    let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
+    for _ in 0..clients.div_ceil(PER_LISTENER) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot listen on 127.0.0.1")?;
         addresses.push(listener.local_addr().context("a listener has no address")?);
         listeners.push(listener);
     }
     Ok((listeners, addresses))
 }
 
-impl Server {
-    pub(crate) fn new(
-        poll: Poll,
-        mut listeners: Vec<TcpListener>,
-        timer: Timer,
-        lane: Arc<Lane>,
+/// Serves until so many clients have come and all are gone.
+pub(super) async fn serve(
+    listeners: Vec<TcpListener>,
+    clients: u64,
+    pace: ServerPace,
+    shared: Arc<Shared>,
+    seed: u64,
+) -> Result<ServerOutcome> {
+    let outcome = Arc::new(Mutex::new(ServerOutcome::default()));
+    let mut accepting = JoinSet::new();
+    for listener in listeners {
+        let (shared, outcome) = (Arc::clone(&shared), Arc::clone(&outcome));
+        accepting.spawn(async move {
+            let mut connections = JoinSet::new();
+            while shared.accepted.load(Ordering::Relaxed) < clients {
+                let stream = tokio::select! {
+                    accepted = listener.accept() => match accepted {
+                        Ok((stream, _)) => stream,
+                        Err(error) => match accept::after(&error) {
+                            Next::Skip => continue,
+                            Next::Wait => {
+                                tokio::time::sleep(PAUSE).await;
+                                continue;
+                            }
+                            Next::Fail => return Err(error).context("cannot accept a connection"),
+                        },
+                    },
+                    // Another listener may have accepted the last.
+                    () = tokio::time::sleep(PAUSE) => continue,
+                };
+                let number = shared.accepted.fetch_add(1, Ordering::Relaxed);
+                let random = fastrand::Rng::with_seed(seed.wrapping_add(number));
+                let (shared, outcome) = (Arc::clone(&shared), Arc::clone(&outcome));
+                connections.spawn(Connection::serve(stream, pace, random, shared, outcome));
+            }
+            connections.join_all().await;
+            anyhow::Ok(())
+        });
+    }
+    accepting.join_all().await.into_iter().collect::<Result<()>>()?;
+    let outcome = std::mem::take(&mut *outcome.lock().expect("no connection panics"));
+    Ok(outcome)
+}
+
+struct Request {
+    serial: u32,
+    number: u32,
+    deadline: Timeout,
+}
+
+struct Connection {
+    stream: TcpStream,
+    pace: ServerPace,
+    random: fastrand::Rng,
+    shared: Arc<Shared>,
+    outcome: Arc<Mutex<ServerOutcome>>,
+    signal: UnboundedSender<Signal>,
+    serial: u32,
+    idle: Option<(u32, Timeout)>,
+    /// When the last message was there, by the server's own clock: the one truth about how long the
+    /// peer was silent. Or, if the timeout fired while a request was being worked on, when it was
+    /// armed again.
+    idle_since: Instant,
+    client: Option<u32>,
+    request: Option<Request>,
+    buffer: [u8; LENGTH],
+    have: usize,
+}
+
+/// Why a connection ends: nothing to tell if the client may close it.
+type End = Option<String>;
+
+impl Connection {
+    async fn serve(
+        stream: TcpStream,
         pace: ServerPace,
-        seed: u64,
-    ) -> Result<Self> {
-        for (at, listener) in listeners.iter_mut().enumerate() {
-            poll.registry().register(listener, Token(at), Interest::READABLE).context("cannot poll a listener")?;
-        }
-        Ok(Self {
-            poll,
-            listeners,
-            timer,
-            lane,
+        random: fastrand::Rng,
+        shared: Arc<Shared>,
+        outcome: Arc<Mutex<ServerOutcome>>,
+    ) {
+        // Without this, a message may wait for the acknowledgement of the one before it.
+        let _ = stream.set_nodelay(true);
+        let (signal, signals) = unbounded_channel();
+        let mut this = Self {
+            stream,
             pace,
-            random: fastrand::Rng::with_seed(seed),
-            connections: Vec::new(),
-            free: Vec::new(),
+            random,
+            shared,
+            outcome,
+            signal,
             serial: 0,
-            is_short: false,
-            outcome: ServerOutcome::default(),
-        })
+            idle: None,
+            idle_since: Instant::now(),
+            client: None,
+            request: None,
+            buffer: [0; LENGTH],
+            have: 0,
+        };
+        this.arm_idle(Instant::now());
+        let end = this.run(signals).await;
+        this.close(end);
     }
 
-    /// Serves until the run is over and all connections are closed.
-    pub(crate) fn run(mut self) -> Result<ServerOutcome> {
-        let mut events = Events::with_capacity(1024);
-        let mut patience = None;
+    async fn run(&mut self, mut signals: UnboundedReceiver<Signal>) -> End {
         loop {
-            // No timeout of the engine: the engine's counters count those.
-            let limit = (self.is_short || self.lane.control.is_finishing()).then_some(PAUSE);
-            match self.poll.poll(&mut events, limit) {
-                Err(e) if e.kind() != ErrorKind::Interrupted => {
-                    return Err(e).context("the server cannot poll its sockets");
-                }
-                _ => {}
-            }
-            if self.is_short {
-                self.accept_again()?;
-            }
-            for event in &events {
-                match event.token() {
-                    WAKER => self.take_signals(),
-                    Token(at) if at < WAKER.0 => self.accept(at)?,
-                    Token(at) => {
-                        let place = at - FIRST_CONNECTION;
-                        if event.is_writable() {
-                            self.flush(place);
-                        }
-                        if event.is_readable() || event.is_read_closed() || event.is_error() {
-                            self.read(place);
-                        }
-                    }
-                }
-            }
-            if self.lane.control.is_finishing() {
-                let until = *patience.get_or_insert_with(|| Instant::now() + PATIENCE);
-                let open = self.connections.len() - self.free.len();
-                if open == 0 || Instant::now() > until {
-                    self.outcome.left_open = open as u64;
-                    return Ok(self.outcome);
-                }
-            }
-        }
-    }
-
-    /// The poller tells of a client once: those that could not be accepted are not told of again.
-    fn accept_again(&mut self) -> Result<()> {
-        self.is_short = false;
-        (0..self.listeners.len()).try_for_each(|listener| self.accept(listener))
-    }
-
-    fn accept(&mut self, listener: usize) -> Result<()> {
-        loop {
-            match self.listeners[listener].accept() {
-                Ok((stream, _)) => self.open(stream),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(e) => match accept::after(&e) {
-                    Next::Skip => {}
-                    Next::Wait => {
-                        SHORTAGE_IS_SAID.call_once(|| eprintln!("the server has to wait before it accepts: {e}"));
-                        self.is_short = true;
-                        return Ok(());
-                    }
-                    Next::Fail => return Err(e).context("cannot accept a connection"),
+            tokio::select! {
+                biased;
+                read = self.stream.read(&mut self.buffer[self.have..]) => match read {
+                    Ok(0) => return Some("closed by the client".to_owned()),
+                    Ok(count) => self.take(count),
+                    Err(error) => return Some(format!("could not read: {error}")),
+                },
+                signal = signals.recv() => match signal? {
+                    Signal::Done(serial) => self.answer(serial, false).await?,
+                    Signal::Deadline(serial) => self.answer(serial, true).await?,
+                    Signal::Idle(serial, ran) => if self.is_idle(serial, ran) {
+                        return self.reap().await;
+                    },
                 },
             }
         }
     }
 
-    fn open(&mut self, stream: TcpStream) {
-        self.outcome.accepted += 1;
-        count(&self.lane.gauges.accepted);
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.connections.push(None);
-            u32::try_from(self.connections.len() - 1).expect("fewer connections than descriptors")
+    fn with<R>(&self, work: impl FnOnce(&mut ServerOutcome) -> R) -> R {
+        work(&mut self.outcome.lock().expect("no connection panics"))
+    }
+
+    fn account(&self, kind: Kind, work: impl FnOnce(&mut Account)) {
+        self.with(|outcome| work(outcome.accounts.of(kind)));
+    }
+
+    fn next_serial(&mut self) -> u32 {
+        self.serial += 1;
+        self.serial
+    }
+
+    /// Arms a new idle timeout. A refusal shows in the counters.
+    fn arm_idle(&mut self, now: Instant) {
+        let serial = self.next_serial();
+        let (signal, recorder) = (self.signal.clone(), Arc::clone(&self.shared.recorder));
+        // Its deadline moves, so only the connection can judge whether it is on time.
+        let idle = self.shared.timer.schedule(self.pace.idle_timeout, move || {
+            recorder.fired_unjudged(Kind::Idle);
+            let _ = signal.send(Signal::Idle(serial, Instant::now()));
         });
-        if let Err(e) = self.serve(stream, place) {
-            self.free.push(place);
-            self.outcome.broken.push(format!("a client not known yet: cannot be served: {e}"));
-        }
+        self.account(Kind::Idle, |account| account.schedule(idle.is_ok()));
+        self.idle = idle.ok().map(|idle| (serial, idle));
+        self.idle_since = now;
     }
 
-    fn serve(&mut self, mut stream: TcpStream, place: u32) -> io::Result<()> {
-        // Without this, a message may wait for the acknowledgement of the one before it.
-        stream.set_nodelay(true)?;
-        let token = Token(FIRST_CONNECTION + place as usize);
-        self.poll.registry().register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
-        let idle_since = Instant::now();
-        let Some((idle, idle_serial)) = self.arm_idle(place) else {
-            return Err(io::Error::other("its idle timeout is refused"));
-        };
-        self.connections[place as usize] = Some(Connection {
-            stream,
-            reader: Reader::default(),
-            writer: Writer::default(),
-            idle,
-            idle_serial,
-            idle_since,
-            client: None,
-            received: 0,
-            request: None,
-        });
-        Ok(())
-    }
-
-    /// Arms a new idle timeout; `None` if the engine refuses, which the counters show.
-    fn arm_idle(&mut self, place: u32) -> Option<(Timeout, u32)> {
-        let key = self.key(place);
-        let task = Lane::idle_task(&self.lane, key);
-        let idle = self.timer.schedule(self.pace.idle_timeout, task);
-        let account = self.outcome.accounts.of(Kind::Idle);
-        match idle {
-            Ok(idle) => {
-                account.scheduled += 1;
-                Some((idle, key.serial))
-            }
-            Err(_) => {
-                account.refused += 1;
-                None
-            }
-        }
-    }
-
-    /// A new idle timeout for a connection whose last one has fired, and which is kept.
-    fn arm_idle_again(&mut self, place: u32) {
-        let now = Instant::now();
-        let Some((idle, serial)) = self.arm_idle(place) else {
-            return self.close(place as usize);
-        };
-        if let Some(connection) = self.connections[place as usize].as_mut() {
-            (connection.idle, connection.idle_serial, connection.idle_since) = (idle, serial, now);
-        }
-    }
-
-    fn key(&mut self, place: u32) -> Key {
-        self.serial = self.serial.wrapping_add(1);
-        Key { place, serial: self.serial }
-    }
-
-    /// Reads all there is to read; returns whether a message has come.
-    fn read(&mut self, place: usize) -> bool {
-        let mut any = false;
-        while let Some(connection) = self.connections.get_mut(place).and_then(Option::as_mut) {
-            match connection.reader.read(&mut connection.stream) {
-                Received::Message(message) => {
-                    any = true;
-                    self.on_message(place, message);
-                }
-                Received::Nothing => break,
-                Received::Closed(why) => {
-                    self.close_broken(place, why);
-                    break;
-                }
-            }
-        }
-        any
-    }
-
-    fn on_message(&mut self, place: usize, message: Message) {
-        let now = Instant::now();
-        let Some(connection) = self.connections[place].as_mut() else {
+    /// Takes in what was read. Returns after a whole message.
+    fn take(&mut self, count: usize) {
+        self.have += count;
+        if self.have < LENGTH {
             return;
-        };
-        let over = connection.idle_since + self.pace.idle_timeout;
-        connection.idle_since = now;
-        connection.client = Some(message.client);
-        connection.received = message.number;
-        let in_time = connection.idle.reset(self.pace.idle_timeout);
-        self.outcome.accounts.of(Kind::Idle).reset(in_time);
-        let key = self.key(u32::try_from(place).expect("places are counted in u32"));
-        if !in_time {
+        }
+        self.have = 0;
+        let message = Message::read(self.buffer);
+        let now = Instant::now();
+        let over = self.idle_since + self.pace.idle_timeout;
+        self.client = Some(message.client);
+        let in_time = self.idle.as_ref().is_some_and(|(_, idle)| idle.reset(self.pace.idle_timeout));
+        if in_time {
+            self.account(Kind::Idle, |account| account.reset += 1);
+            self.idle_since = now;
+        } else {
             // It fired while this message was on its way up. Its signal is stale from here on, so
             // this is the place to judge whether it may have.
-            self.lane.recorder.had_fired(over, now);
-            self.arm_idle_again(key.place);
+            self.shared.recorder.had_fired(over, now);
+            self.arm_idle(now);
         }
-        self.start_request(key, message.number);
+        self.start_request(message.number);
     }
 
-    fn start_request(&mut self, key: Key, number: u32) {
-        self.outcome.requests += 1;
+    fn start_request(&mut self, number: u32) {
         let least = Duration::from_millis(1).min(self.pace.longest_work);
         let work = least + (self.pace.longest_work - least).mul_f64(self.random.f64());
-        let now = Instant::now();
         let limit = self.pace.request_timeout;
-        let deadline = self.timer.schedule(limit, Lane::deadline_task(&self.lane, key, now + limit));
-        let step = self.timer.schedule_detached(work, Lane::work_task(&self.lane, key, now + work));
-        let accounts = &mut self.outcome.accounts;
-        accounts.of(Kind::Request).scheduled += u64::from(deadline.is_ok());
-        accounts.of(Kind::Request).refused += u64::from(deadline.is_err());
-        accounts.of(Kind::Work).scheduled += u64::from(step.is_ok());
-        accounts.of(Kind::Work).refused += u64::from(step.is_err());
-        let Ok(deadline) = deadline else {
-            return self.close(key.place as usize);
-        };
-        if let Some(connection) = self.connections[key.place as usize].as_mut() {
-            connection.request = Some(Request { serial: key.serial, number, deadline });
-        }
+        let serial = self.next_serial();
+        let now = Instant::now();
+        let deadline =
+            self.shared.timer.schedule(limit, self.task(Kind::Request, now + limit, Signal::Deadline(serial)));
+        let step = self.shared.timer.schedule_detached(work, self.task(Kind::Work, now + work, Signal::Done(serial)));
+        self.with(|outcome| {
+            outcome.requests += 1;
+            outcome.accounts.of(Kind::Request).schedule(deadline.is_ok());
+            outcome.accounts.of(Kind::Work).schedule(step.is_ok());
+        });
+        self.request = deadline.ok().map(|deadline| Request { serial, number, deadline });
     }
 
-    fn take_signals(&mut self) {
-        self.lane.woken();
-        while let Some(signal) = self.lane.take() {
-            match signal {
-                Signal::Done(key) => self.answer(key, false),
-                Signal::Deadline(key) => self.answer(key, true),
-                Signal::Idle(key, ran) => self.reap(key, ran),
-            }
+    fn task(&self, kind: Kind, deadline: Instant, tell: Signal) -> impl FnOnce() + Send + use<> {
+        let (signal, recorder) = (self.signal.clone(), Arc::clone(&self.shared.recorder));
+        move || {
+            recorder.fired(kind, deadline, Instant::now());
+            let _ = signal.send(tell);
         }
     }
 
     /// Answers a request, unless it has been answered already: then the signal is stale.
-    fn answer(&mut self, key: Key, late: bool) {
-        let place = key.place as usize;
-        let Some(connection) = self.connections.get_mut(place).and_then(Option::as_mut) else {
-            return;
-        };
-        let Some(request) = connection.request.take_if(|request| request.serial == key.serial) else {
-            return;
-        };
-        if late {
-            self.outcome.answered_late += 1;
-        } else {
-            self.outcome.answered += 1;
-            self.outcome.accounts.of(Kind::Request).cancel(request.deadline.cancel());
-        }
-        let client = connection.client.unwrap_or(u32::MAX);
-        let answer = Message { client, number: request.number, late };
-        if let Err(e) = connection.writer.write(&mut connection.stream, answer) {
-            self.close_broken(place, Why::write(&e));
-        }
+    async fn answer(&mut self, serial: u32, late: bool) -> Option<()> {
+        let Some(request) = self.request.take_if(|request| request.serial == serial) else { return Some(()) };
+        let cancelled = !late && request.deadline.cancel();
+        self.with(|outcome| {
+            *(if late { &mut outcome.answered_late } else { &mut outcome.answered }) += 1;
+            outcome.accounts.of(Kind::Request).cancelled += u64::from(cancelled);
+        });
+        let what = if late { What::Late } else { What::Answer };
+        self.write(request.number, what).await
     }
 
-    /// An idle timeout fired: closes the connection, unless the signal is stale or a message came.
-    fn reap(&mut self, key: Key, ran: Instant) {
-        let place = key.place as usize;
-        let Some(connection) = self.connections.get(place).and_then(Option::as_ref) else {
-            return;
-        };
-        if connection.idle_serial != key.serial {
-            return;
+    async fn write(&mut self, number: u32, what: What) -> Option<()> {
+        let client = self.client.unwrap_or(u32::MAX);
+        self.stream.write_all(&Message { client, number, what }.bytes()).await.ok()
+    }
+
+    /// Judges a signal of the idle timeout. Returns whether the connection is to be reaped.
+    fn is_idle(&mut self, serial: u32, ran: Instant) -> bool {
+        if self.idle.as_ref().is_none_or(|(current, _)| *current != serial) {
+            return false;
         }
-        let over = connection.idle_since + self.pace.idle_timeout;
+        let over = self.idle_since + self.pace.idle_timeout;
         // Whoever has spoken is not idle, even if this thread was too busy to listen in time.
-        if self.read(place) {
-            self.outcome.rescued += 1;
-            return;
+        match self.stream.try_read(&mut self.buffer[self.have..]) {
+            Ok(count @ 1..) => {
+                self.take(count);
+                self.with(|outcome| outcome.rescued += 1);
+                return false;
+            }
+            // It is there no more: the next read says so.
+            Ok(0) => return false,
+            Err(error) if error.kind() != ErrorKind::WouldBlock => return false,
+            Err(_) => {}
         }
-        let Some(connection) = self.connections[place].as_ref() else {
-            return;
-        };
-        self.lane.recorder.judge(Kind::Idle, over, ran);
+        self.shared.recorder.judge(Kind::Idle, over, ran);
         // A client that waits for an answer is not idle.
-        if connection.request.is_some() {
-            self.outcome.kept_at_work += 1;
-            return self.arm_idle_again(key.place);
+        if self.request.is_some() {
+            self.with(|outcome| outcome.kept_at_work += 1);
+            self.arm_idle(Instant::now());
+            return false;
         }
-        self.outcome.reaped += 1;
-        self.outcome.reaped_early += u64::from(Instant::now() < over);
-        count(&self.lane.gauges.reaped);
-        if let Some(client) = connection.client {
-            self.lane.note_reaped(client, connection.received, over);
-        } else {
-            // No client is known to leave a note for, and the client will miss it.
-            self.outcome.broken.push("a client not known yet: reaped before its first message".to_owned());
-        }
-        self.close(place);
+        self.with(|outcome| {
+            outcome.reaped += 1;
+            outcome.reaped_early += u64::from(Instant::now() < over);
+        });
+        true
     }
 
-    fn flush(&mut self, place: usize) {
-        if let Some(connection) = self.connections.get_mut(place).and_then(Option::as_mut)
-            && let Err(e) = connection.writer.flush(&mut connection.stream)
-        {
-            self.close_broken(place, Why::write(&e));
-        }
+    /// Tells the client that it was idle. Its connection ends.
+    async fn reap(&mut self) -> End {
+        self.shared.reaped.fetch_add(1, Ordering::Relaxed);
+        let _ = self.write(0, What::Reaped).await;
+        None
     }
 
-    /// Closes a connection that its client has closed, or that is broken. Before the run is over no
-    /// client closes: if one is gone, that is a fault, and this keeps what the server saw of it.
-    fn close_broken(&mut self, place: usize, why: Why) {
-        if let Some(connection) = self.connections[place].as_ref().filter(|_| !self.lane.control.is_finishing()) {
-            let client =
-                connection.client.map_or("a client not known yet".to_owned(), |client| format!("client {client}"));
-            self.outcome.broken.push(format!("{client}, after {} messages: {why}", connection.received));
-        }
-        self.close(place);
-    }
-
-    /// Closes a connection and cancels what it has pending.
-    fn close(&mut self, place: usize) {
-        let Some(connection) = self.connections[place].take() else {
-            return;
-        };
-        // After a reap this returns false, as it should: the timeout has fired.
-        if connection.idle.cancel() {
-            self.outcome.accounts.of(Kind::Idle).cancelled += 1;
-        }
-        if let Some(request) = connection.request {
-            self.outcome.accounts.of(Kind::Request).cancel(request.deadline.cancel());
-        }
-        self.free.push(u32::try_from(place).expect("places are counted in u32"));
+    /// Cancels what is pending. Before the run is over no client closes: if one is gone, that is a
+    /// fault, and this keeps what the server saw of it.
+    fn close(&mut self, end: End) {
+        let cancel = |timeout: &Timeout| u64::from(timeout.cancel());
+        // After a reap this is false, as it should: the timeout has fired.
+        let idle = self.idle.as_ref().map_or(0, |(_, idle)| cancel(idle));
+        let request = self.request.as_ref().map_or(0, |request| cancel(&request.deadline));
+        let finishing = *self.shared.finishing.borrow();
+        self.with(|outcome| {
+            outcome.accounts.of(Kind::Idle).cancelled += idle;
+            outcome.accounts.of(Kind::Request).cancelled += request;
+            if let Some(why) = end.filter(|_| !finishing) {
+                outcome.broken.push(format!("client {:?}: {why}", self.client));
+            }
+        });
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -10,14 +10,6 @@ pub(crate) struct ThreadCpu {
     pub(crate) on_cpu: Duration,
 }
 
-/// What a thread has used.
-#[derive(Debug, Clone)]
-pub(crate) struct ThreadUse {
-    pub(crate) name: String,
-    pub(crate) on_cpu: Duration,
-    pub(crate) sleeps: u64,
-}
-
 pub(crate) fn resident_bytes() -> Option<u64> {
     None
 }
@@ -27,10 +19,6 @@ pub(crate) fn cpu_of_threads() -> Option<Vec<ThreadCpu>> {
 }
 
 pub(crate) fn sleeps_of_others() -> Option<u64> {
-    None
-}
-
-pub(crate) fn other_threads() -> Option<Vec<ThreadUse>> {
     None
 }
 

@@ -15,16 +15,6 @@ pub(crate) struct ThreadCpu {
     pub(crate) on_cpu: Duration,
 }
 
-/// What a thread has used since it started.
-#[derive(Debug, Clone)]
-pub(crate) struct ThreadUse {
-    /// At most 15 bytes of it.
-    pub(crate) name: String,
-    pub(crate) on_cpu: Duration,
-    /// How often it has gone to sleep.
-    pub(crate) sleeps: u64,
-}
-
 /// Resident set size in bytes.
 pub(crate) fn resident_bytes() -> Option<u64> {
     Some(Process::myself().ok()?.status().ok()?.vmrss? * 1024)
@@ -45,17 +35,6 @@ pub(crate) fn sleeps_of_others() -> Option<u64> {
     let own = gettid().as_raw();
     let sleeps = |task: Task| task.status().ok()?.voluntary_ctxt_switches;
     Some(tasks()?.filter(|task| task.tid != own).filter_map(sleeps).sum())
-}
-
-/// What each of the other threads of this process has used.
-pub(crate) fn other_threads() -> Option<Vec<ThreadUse>> {
-    let own = gettid().as_raw();
-    let read = |task: Task| {
-        let (status, account) = (task.status().ok()?, task.schedstat().ok()?);
-        let on_cpu = Duration::from_nanos(account.sum_exec_runtime);
-        Some(ThreadUse { name: status.name, on_cpu, sleeps: status.voluntary_ctxt_switches? })
-    };
-    Some(tasks()?.filter(|task| task.tid != own).filter_map(read).collect())
 }
 
 /// The threads that live now. A thread may end before it is read: then it is left out.

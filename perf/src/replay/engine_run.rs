@@ -27,7 +27,7 @@ struct Connections {
 }
 
 /// Replays a trace with a driven engine.
-pub(crate) fn run(trace: &Trace, keep_alive: Duration) -> Result<Counts> {
+pub(super) fn run(trace: &Trace, keep_alive: Duration) -> Result<Counts> {
     let clock = ManualClock::new();
     let begin = clock.now();
     let (timer, mut driver) =
@@ -71,15 +71,7 @@ pub(crate) fn run(trace: &Trace, keep_alive: Duration) -> Result<Counts> {
     ensure!(
         (stats.scheduled, stats.fired, stats.reset, stats.pending as u64)
             == (counts.opened, counts.expired, counts.reset, 0),
-        "the engine counts {} scheduled, {} fired, {} reset and {} pending, and this program {} \
-         opened, {} expired, {} reset and none pending",
-        stats.scheduled,
-        stats.fired,
-        stats.reset,
-        stats.pending,
-        counts.opened,
-        counts.expired,
-        counts.reset
+        "the engine counts {stats:?}, and this program {counts:?}"
     );
     Ok(counts)
 }
@@ -135,11 +127,6 @@ mod tests {
     }
 
     #[test]
-    fn nothing_comes_to_nothing() {
-        agree(Vec::new(), Duration::from_secs(15));
-    }
-
-    #[test]
     fn ties_at_the_deadline_are_too_late() {
         let every_fifteen = (0..100).map(|n| (n * 15, 0)).collect();
         agree(every_fifteen, Duration::from_secs(15));
@@ -166,22 +153,6 @@ mod tests {
                 seconds.push((now, client));
             }
             agree(seconds, Duration::from_millis(millis));
-        }
-
-        #[test]
-        fn the_order_in_the_file_does_not_matter(
-            keep_alive in 0u64..40,
-            seconds in prop::collection::vec((0i64..100, 0u32..4), 0..100),
-        ) {
-            agree(seconds, Duration::from_secs(keep_alive));
-        }
-
-        #[test]
-        fn agrees_to_the_nanosecond(
-            nanos in 0u64..4_000_000_000,
-            seconds in prop::collection::vec((0i64..60, 0u32..3), 0..100),
-        ) {
-            agree(seconds, Duration::from_nanos(nanos));
         }
     }
 }

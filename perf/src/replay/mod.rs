@@ -7,7 +7,6 @@
 mod count;
 mod engine_run;
 mod log_format;
-mod progress;
 mod report;
 mod trace;
 mod wall_run;
@@ -16,22 +15,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use crate::duration::{self, exact};
 use crate::verdict::Verdict;
 use crate::{json_file, number};
 use report::{RealClock, Report};
-use wall_run::Speed;
 
 /// A keep-alive beyond ten years is a typing error.
 const LONGEST_KEEP_ALIVE: Duration = Duration::from_secs(3_660 * 86_400);
 
 /// On the real clock a keep-alive must be some ticks long, or the answer is noise.
 const SHORTEST_REAL_KEEP_ALIVE: Duration = Duration::from_micros(250);
-
-/// Speed of the real clock when none is given.
-const DEFAULT_SPEED: f64 = 1_000.0;
 
 /// Options of the replay.
 #[derive(Debug, Clone, Args)]
@@ -44,17 +39,10 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = parse_keep_alive)]
     keep_alive: Duration,
 
-    /// Clock of the engine [default: manual; real with --speed]
-    #[arg(long, value_enum)]
-    clock: Option<Clock>,
-
-    /// Seconds of the log in a second; implies --clock real [default with that clock: 1000]
+    /// Replay on the real clock, with so many seconds of the log in a second [default: a clock that
+    /// is stepped by hand]
     #[arg(long, value_name = "FACTOR", value_parser = parse_speed)]
     speed: Option<f64>,
-
-    /// On the real clock, wait through the gaps in which no connection is open
-    #[arg(long)]
-    with_gaps: bool,
 
     /// Lines that are no log lines are an error
     #[arg(long)]
@@ -82,15 +70,6 @@ Examples:
   tourbillon-perf replay perf/data/sample.log --keep-alive 15s
   tourbillon-perf replay access.log --keep-alive 1m30s --strict --json replay.json
   tourbillon-perf replay access.log --speed 1000      an hour of the log in 3.6 s, real workers";
-
-/// What the engine goes by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Clock {
-    /// Stepped by hand from request to request: exact, and done at once
-    Manual,
-    /// The system's, with real workers
-    Real,
-}
 
 /// Replays the log and prints what came of it.
 pub(crate) fn run(args: &ReplayArgs) -> Result<Verdict> {
@@ -129,17 +108,8 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Verdict> {
 
 impl ReplayArgs {
     /// The speed, if the clock is the real one.
-    fn speed(&self) -> Result<Option<Speed>> {
-        let factor = match (self.clock, self.speed) {
-            (Some(Clock::Manual), Some(_)) => {
-                bail!("--speed needs the real clock: leave out --clock manual, or --speed")
-            }
-            (Some(Clock::Manual) | None, None) => {
-                ensure!(!self.with_gaps, "--with-gaps is for the real clock: add --speed 1000");
-                return Ok(None);
-            }
-            (_, factor) => factor.unwrap_or(DEFAULT_SPEED),
-        };
+    fn speed(&self) -> Result<Option<f64>> {
+        let Some(factor) = self.speed else { return Ok(None) };
         let highest = self.keep_alive.as_secs_f64() / SHORTEST_REAL_KEEP_ALIVE.as_secs_f64();
         ensure!(
             factor <= highest,
@@ -147,7 +117,7 @@ impl ReplayArgs {
             exact(self.keep_alive),
             exact(SHORTEST_REAL_KEEP_ALIVE)
         );
-        Ok(Some(Speed { factor, with_gaps: self.with_gaps }))
+        Ok(Some(factor))
     }
 }
 
@@ -172,26 +142,12 @@ mod tests {
     fn the_sample_comes_to_what_is_known_of_it() {
         let sample = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("data/sample.log");
         let (trace, contents) = trace::read(&sample).expect("the sample is in the repository");
-        assert_eq!((contents.bad_lines, contents.cut_off, contents.clients, contents.out_of_order), (0, 0, 8, 71));
+        assert_eq!((contents.bad_lines, contents.clients, contents.out_of_order), (0, 8, 71));
         for (seconds, opened, reset) in [(15, 169, 71), (60, 82, 158)] {
             let keep_alive = Duration::from_secs(seconds);
             let counts = engine_run::run(&trace, keep_alive).expect("a run");
             assert_eq!((counts.requests, counts.opened, counts.reset, counts.expired), (240, opened, reset, opened));
             assert_eq!(count::exact(&count::opens(&trace, keep_alive)), counts);
         }
-    }
-
-    #[test]
-    fn speeds_are_positive_numbers() {
-        assert_eq!(parse_speed("1000"), Ok(1_000.0));
-        for wrong in ["0", "-1", "NaN", "inf", "fast"] {
-            assert!(parse_speed(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_keep_alive_of_a_century_is_refused() {
-        assert_eq!(parse_keep_alive("15s"), Ok(Duration::from_secs(15)));
-        assert!(parse_keep_alive("100years").is_err());
     }
 }

@@ -15,7 +15,6 @@ use hdrhistogram::Histogram;
 use tourbillon::{Timeout, Timer};
 
 use super::count::Counts;
-use super::progress::Progress;
 use super::trace::Trace;
 use crate::duration;
 
@@ -25,30 +24,20 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Real time left for the last connection to expire before a gap is skipped.
 const BEFORE_A_SKIP: Duration = Duration::from_millis(20);
 
-/// How fast, and whether gaps in which nothing is open are waited through.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Speed {
-    pub(crate) factor: f64,
-    pub(crate) with_gaps: bool,
-}
-
 /// What came of it.
 #[derive(Debug)]
-pub(crate) struct Outcome {
-    pub(crate) counts: Counts,
+pub(super) struct Outcome {
+    pub(super) counts: Counts,
     /// For each request, whether it opened a connection.
-    pub(crate) opens: Vec<bool>,
-    /// Requests that opened a connection although, by the plan, they came in time: they were made
-    /// after the deadline, because this program was late by up to so much.
-    pub(crate) latest_request: Duration,
+    pub(super) opens: Vec<bool>,
     /// Timeouts that were gone although request and deadline say that they should not be.
-    pub(crate) gone_early: u64,
+    pub(super) gone_early: u64,
     /// Tasks that ran before their deadline.
-    pub(crate) early: u64,
-    pub(crate) lateness: Histogram<u64>,
-    pub(crate) took: Duration,
+    pub(super) early: u64,
+    pub(super) lateness: Histogram<u64>,
+    pub(super) took: Duration,
     /// Log time that was skipped because no connection was open.
-    pub(crate) skipped: Duration,
+    pub(super) skipped: Duration,
 }
 
 /// What the tasks see.
@@ -68,30 +57,29 @@ struct Seen {
 }
 
 /// When each request is made after the begin, in real time, and the log time left out before it.
-pub(crate) fn plan(trace: &Trace, keep_alive: Duration, speed: Speed) -> (Vec<Duration>, Duration) {
-    let longest = keep_alive + BEFORE_A_SKIP.mul_f64(speed.factor);
+pub(super) fn plan(trace: &Trace, keep_alive: Duration, speed: f64) -> (Vec<Duration>, Duration) {
+    let longest = keep_alive + BEFORE_A_SKIP.mul_f64(speed);
     let (mut at, mut before, mut skipped) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
     let mut plan = Vec::with_capacity(trace.requests.len());
     for request in &trace.requests {
         let mut gap = request.at - before;
         before = request.at;
-        if !speed.with_gaps && gap > longest {
+        if gap > longest {
             skipped += gap - longest;
             gap = longest;
         }
         at += gap;
-        plan.push(at.div_f64(speed.factor));
+        plan.push(at.div_f64(speed));
     }
     (plan, skipped)
 }
 
 /// Replays a trace with workers on the real clock.
-pub(crate) fn run(trace: &Trace, keep_alive: Duration, speed: Speed) -> Result<Outcome> {
+pub(super) fn run(trace: &Trace, keep_alive: Duration, speed: f64) -> Result<Outcome> {
     let (plan, skipped) = plan(trace, keep_alive, speed);
-    let real_keep_alive = keep_alive.div_f64(speed.factor);
+    let real_keep_alive = keep_alive.div_f64(speed);
     // A tenth of a second of the log, as finer steps tell nothing the log knows.
-    let tick =
-        Duration::from_millis(100).div_f64(speed.factor).clamp(Duration::from_micros(50), Duration::from_millis(1));
+    let tick = Duration::from_millis(100).div_f64(speed).clamp(Duration::from_micros(50), Duration::from_millis(1));
     let timer = Timer::builder()
         .tick_duration(tick)
         .capacity(trace.clients as usize)
@@ -107,27 +95,21 @@ pub(crate) fn run(trace: &Trace, keep_alive: Duration, speed: Speed) -> Result<O
     let mut outcome = Outcome {
         counts: Counts::default(),
         opens: Vec::with_capacity(plan.len()),
-        latest_request: Duration::ZERO,
         gone_early: 0,
         early: 0,
         lateness: Histogram::new(3).context("the histogram refused its bounds")?,
         took: Duration::ZERO,
         skipped,
     };
-    let mut progress = Progress::new(plan.len());
     let mut open: Vec<Option<Connection>> = Vec::new();
     open.resize_with(trace.clients as usize, || None);
     for (request, &at) in trace.requests.iter().zip(&plan) {
-        wait_until(tasks.begin + at, &mut progress, outcome.counts);
+        thread::sleep((tasks.begin + at).saturating_duration_since(Instant::now()));
         let deadline = at + real_keep_alive;
         let place = &mut open[request.client as usize];
         let reset =
             place.as_mut().is_some_and(|connection| connection.reset(&tasks, deadline, &mut outcome.gone_early));
         if !reset {
-            if place.as_ref().is_some_and(|connection| connection.deadline > at) {
-                let late = Instant::now().saturating_duration_since(tasks.begin + at);
-                outcome.latest_request = outcome.latest_request.max(late);
-            }
             *place = Some(Connection::open(&timer, &tasks, outcome.counts.opened, deadline)?);
             outcome.counts.opened += 1;
         } else {
@@ -138,7 +120,6 @@ pub(crate) fn run(trace: &Trace, keep_alive: Duration, speed: Speed) -> Result<O
     }
     drop(open);
     run_out(&timer, plan.last().copied().unwrap_or_default() + real_keep_alive, &tasks)?;
-    progress.clear();
     outcome.took = Instant::now().saturating_duration_since(tasks.begin);
     close(&timer, &tasks, &mut outcome)?;
     Ok(outcome)
@@ -189,18 +170,6 @@ impl Tasks {
     }
 }
 
-/// Sleeps until `when`, with a look at the progress now and then.
-fn wait_until(when: Instant, progress: &mut Progress, counts: Counts) {
-    loop {
-        progress.show(counts);
-        let left = when.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return;
-        }
-        thread::sleep(left.min(Duration::from_millis(100)));
-    }
-}
-
 /// Waits until all have expired.
 fn run_out(timer: &Timer, last_deadline: Duration, tasks: &Tasks) -> Result<()> {
     let limit = tasks.begin + last_deadline + PATIENCE;
@@ -227,14 +196,7 @@ fn close(timer: &Timer, tasks: &Tasks, outcome: &mut Outcome) -> Result<()> {
     ensure!(unfired == 0, "shutdown handed back {unfired} timeouts, and none were pending");
     ensure!(
         (stats.scheduled, stats.fired, stats.reset) == (counts.opened, counts.expired, counts.reset),
-        "the engine counts {} scheduled, {} fired and {} reset, and this program {} opened, {} \
-         expired and {} reset",
-        stats.scheduled,
-        stats.fired,
-        stats.reset,
-        counts.opened,
-        counts.expired,
-        counts.reset
+        "the engine counts {stats:?}, and this program {counts:?}"
     );
     Ok(())
 }
@@ -248,19 +210,17 @@ mod tests {
     #[test]
     fn gaps_with_nothing_open_are_skipped() {
         let trace = Trace::new(vec![(0, 0), (10, 0), (3610, 0)]);
-        let speed = Speed { factor: 1000.0, with_gaps: false };
+        let speed = 1_000.0;
         let (at, skipped) = plan(&trace, KEEP_ALIVE, speed);
         let millis: Vec<_> = at.iter().map(Duration::as_millis).collect();
         assert_eq!(millis, [0, 10, 45]);
         assert_eq!(skipped, Duration::from_secs(3565));
-        let (at, skipped) = plan(&trace, KEEP_ALIVE, Speed { with_gaps: true, ..speed });
-        assert_eq!((at[2].as_millis(), skipped), (3610, Duration::ZERO));
     }
 
     #[test]
     fn far_from_its_deadlines_the_real_clock_agrees() {
         let trace = Trace::new((0..30).map(|n| (n * 100, 0)).chain([(2_950, 0)]).collect());
-        let speed = Speed { factor: 10_000.0, with_gaps: false };
+        let speed = 10_000.0;
         // 6,000 s are 600 ms here, and the gaps are 10 ms: even a busy machine keeps them apart.
         let outcome = run(&trace, Duration::from_secs(6_000), speed).expect("a run");
         assert_eq!(outcome.counts, Counts { requests: 31, opened: 1, reset: 30, expired: 1 });

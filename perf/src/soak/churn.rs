@@ -11,13 +11,12 @@ use crossbeam_queue::ArrayQueue;
 use fastrand::Rng;
 use tourbillon::WaitStrategy;
 
-use super::clock::Jumping;
+use super::context::{Jumping, Violations};
 use super::executors::Runner;
 use super::held::Held;
 use super::player::{LetterBox, Player};
 use super::subject::{Plan, Subject};
-use super::tally::{Injected, Stop, Tally};
-use super::violations::Violations;
+use super::tally::{Count, Stop, Tally};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -38,7 +37,6 @@ fn plan(rng: &mut Rng, number: u64) -> (Plan, Stop) {
     plan.shards = rng.usize(1..4);
     plan.tick = Duration::from_micros(*rng.choice(&[50, 1_000, 7_000]).unwrap_or(&1_000));
     plan.cramped = rng.bool();
-    plan.pauses = rng.u32(0..4) == 0;
     plan.limit = (rng.u32(0..3) == 0).then(|| rng.usize(5..300));
     plan.room = 1 << 12;
     plan.driven = rng.u32(0..5) == 0;
@@ -51,7 +49,6 @@ fn plan(rng: &mut Rng, number: u64) -> (Plan, Stop) {
         // A worker that spins sees a jump by itself.
         plan.shards = 1;
         plan.jumping = Some(Jumping::default());
-        plan.pauses = false;
         plan.driven = false;
     }
     let how = if plan.driven {
@@ -86,19 +83,12 @@ fn one(rng: &mut Rng, number: u64, tally: &Arc<Tally>, violations: &Arc<Violatio
         players.push(play(1, rng.u64(..)));
     }
     thread::sleep(Duration::from_micros(rng.u64(0..60_000)));
-    if plan.pauses
-        && let Some(timer) = subject.timer()
-    {
-        // A shutdown may find it in a pause.
-        subject.ledger().pause(&timer);
-        tally.did(super::tally::Op::Pause);
-    }
     if let Some(clock) = &plan.jumping {
         clock.jump(DAY);
-        tally.inject(Injected::Day);
+        tally.did(Count::Day);
     }
-    // A group keeps its engine alive, so an engine is dropped when its producers have gone; the
-    // others are shut down under their hands.
+    // An engine is dropped when its producers have gone; the others are shut down under their
+    // hands.
     let in_use = !matches!(how, Stop::Dropped | Stop::DriverDropped) && rng.bool();
     if in_use {
         subject.stop(how);
@@ -119,6 +109,6 @@ fn one(rng: &mut Rng, number: u64, tally: &Arc<Tally>, violations: &Arc<Violatio
     drop(left);
     boxes.iter().for_each(|letters| while letters.pop().is_some() {});
     subject.reconcile();
-    tally.late(subject.ledger().latest().unwrap_or(0));
+    tally.latest.fetch_max(subject.latest().unwrap_or(0), Ordering::Relaxed);
     Ok(())
 }

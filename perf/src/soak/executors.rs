@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam_queue::SegQueue;
 use tourbillon::{Builder, Expired, Inline, ThreadPool};
 
-use super::tally::{Injected, Tally};
+use super::tally::{Count, Tally};
 
 /// Where an engine's tasks run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +96,7 @@ pub(crate) fn set(builder: Builder, runner: Runner, tally: &Arc<Tally>) -> (Buil
         Runner::Slow => builder.executor(ThreadPool::new(1)),
         Runner::Refusing => builder.executor(move |expired: Expired| {
             if is_turn() {
-                tally.inject(Injected::Refused);
+                tally.did(Count::Refused);
                 drop(expired);
             } else {
                 expired.run();
@@ -104,7 +104,7 @@ pub(crate) fn set(builder: Builder, runner: Runner, tally: &Arc<Tally>) -> (Buil
         }),
         Runner::Panicking => builder.executor(move |expired: Expired| {
             if is_turn() {
-                tally.inject(Injected::ExecutorPanic);
+                tally.did(Count::ExecutorPanic);
                 std::panic::resume_unwind(Box::new("on purpose"));
             }
             expired.run();
@@ -121,7 +121,7 @@ pub(crate) fn set(builder: Builder, runner: Runner, tally: &Arc<Tally>) -> (Buil
             }
             let hands = Hands(Arc::clone(&handover));
             let builder = builder.executor(move |expired: Expired| {
-                tally.inject(Injected::HandedOver);
+                tally.did(Count::HandedOver);
                 handover.give(expired);
             });
             return (builder, Some(hands));

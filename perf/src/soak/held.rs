@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use testkit::ledger::{Ledger, scoped};
 use testkit::record::{Fault, Scope};
 use tourbillon::{Timeout, TimeoutGuard};
 
-use super::ledger::{Ledger, scoped};
-use super::refused::Refused;
-use super::tally::Op;
+use super::checked::Checked;
+use super::tally::Count;
 
 /// A plain handle, or one that cancels when it is dropped.
 enum Grip {
@@ -29,31 +29,20 @@ impl Grip {
 /// A handle. Dropping it lets go of the timeout, or cancels it if it is a guard.
 pub(crate) struct Held {
     id: u64,
-    ledger: Arc<Ledger>,
+    checked: Arc<Checked>,
     /// Only taken out when this goes, or is made into a guard.
     grip: Option<Grip>,
 }
 
 impl Held {
-    /// Notes what became of a schedule. `None` if it was refused, or gave no handle.
-    pub(crate) fn made(ledger: &Arc<Ledger>, id: u64, scheduled: Result<Option<Timeout>, Refused>) -> Option<Self> {
-        let timeout = match scheduled {
-            Ok(timeout) => {
-                ledger.accepted();
-                timeout
-            }
-            Err(refused) => {
-                refused.note(ledger);
-                None
-            }
+    /// Notes that a timeout was accepted, and perhaps gave a handle.
+    pub(crate) fn accepted(checked: &Arc<Checked>, id: u64, timeout: Option<Timeout>) -> Option<Self> {
+        checked.ledger.accepted();
+        let Some(timeout) = timeout else {
+            checked.ledger.let_go(id);
+            return None;
         };
-        match timeout {
-            Some(timeout) => Some(Self { id, ledger: Arc::clone(ledger), grip: Some(Grip::Timeout(timeout)) }),
-            None => {
-                ledger.let_go(id);
-                None
-            }
-        }
+        Some(Self { id, checked: Arc::clone(checked), grip: Some(Grip::Timeout(timeout)) })
     }
 
     fn timeout(&self) -> Option<&Timeout> {
@@ -64,8 +53,8 @@ impl Held {
         self.id
     }
 
-    pub(crate) fn ledger(&self) -> &Arc<Ledger> {
-        &self.ledger
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.checked.ledger
     }
 
     pub(crate) fn is_pending(&self) -> bool {
@@ -73,41 +62,41 @@ impl Held {
     }
 
     pub(crate) fn reset(&self, delay: Duration) -> bool {
-        let floor = self.ledger.floor_in(delay);
+        let floor = self.checked.ledger.floor_in(delay);
         self.reset_with(floor, |timeout| timeout.reset(delay))
     }
 
     pub(crate) fn reset_at(&self, at: Instant) -> bool {
-        let floor = self.ledger.floor_at(at);
+        let floor = self.checked.ledger.floor_at(at);
         self.reset_with(floor, |timeout| timeout.reset_at(at))
     }
 
     fn reset_with(&self, floor: u64, reset: impl FnOnce(&Timeout) -> bool) -> bool {
         let Some(timeout) = self.timeout() else { return false };
-        let took = self.ledger.reset(self.id, floor, || reset(timeout));
+        let took = self.checked.ledger.reset(self.id, floor, || reset(timeout));
         if took {
-            self.ledger.tally.did(Op::ResetTook);
+            self.checked.tally.did(Count::ResetTook);
         }
         took
     }
 
     pub(crate) fn cancel(&self) -> bool {
         let Some(timeout) = self.timeout() else { return false };
-        self.ledger.tally.did(Op::Cancel);
-        let took = self.ledger.cancel(self.id, || timeout.cancel());
+        self.checked.tally.did(Count::Cancel);
+        let took = self.checked.ledger.cancel(self.id, || timeout.cancel());
         if took {
-            self.ledger.tally.did(Op::CancelTook);
+            self.checked.tally.did(Count::CancelTook);
         }
         // Whatever the answer, it is over; and it reads so.
         if timeout.is_pending() || took && (!timeout.is_cancelled() || timeout.is_expired()) {
-            self.ledger.fault(self.id, Fault::HandleDisagrees);
+            self.checked.ledger.fault(self.id, Fault::HandleDisagrees);
         }
         took
     }
 
     /// Gives it to one more thread: from here on two may cancel it at once.
     pub(crate) fn share(self) -> Arc<Self> {
-        self.ledger.share(self.id);
+        self.checked.ledger.share(self.id);
         Arc::new(self)
     }
 
@@ -131,12 +120,12 @@ impl Drop for Held {
     fn drop(&mut self) {
         match self.grip.take() {
             Some(Grip::Guard(guard)) => {
-                self.ledger.tally.did(Op::Guard);
-                self.ledger.may_be_cancelled(self.id);
+                self.checked.tally.did(Count::Guard);
+                self.checked.ledger.may_be_cancelled(self.id);
                 scoped(Scope::Cancelling, || drop(guard));
             }
             other => drop(other),
         }
-        self.ledger.let_go(self.id);
+        self.checked.ledger.let_go(self.id);
     }
 }

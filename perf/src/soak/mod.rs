@@ -6,23 +6,19 @@
 //!       └───────────────────────────────► ledger: a record per timeout ◄── run? dropped? allowed?
 //! ```
 //!
-//! [`testkit::record`] knows what may happen next to a timeout, [`ledger`] reconciles an engine at
-//! its end, [`player`] is a producer.
+//! [`testkit::record`] knows what may happen next to a timeout, [`testkit::ledger`] reconciles an
+//! engine at its end, [`player`] is a producer.
 
+mod checked;
 mod churn;
-mod clock;
+mod context;
 mod executors;
-mod garbage;
 mod held;
-mod ledger;
 mod player;
-mod refused;
 mod report;
 mod stingy;
 mod subject;
 mod tally;
-mod task_context;
-mod violations;
 mod work;
 
 use std::collections::BTreeMap;
@@ -42,14 +38,13 @@ use crate::json_file;
 use crate::number::{self, grouped, grouped_len};
 use crate::proc::resident_bytes;
 use crate::verdict::Verdict;
-use clock::Jumping;
+use context::{Jumping, Violations};
 use executors::Runner;
 use player::{LetterBox, Player};
-use report::{Frame, Memory, Report};
+use report::Report;
 pub(crate) use stingy::Stingy;
 use subject::{Plan, Subject};
-use tally::{Injected, Op, Stop, Tally};
-use violations::Violations;
+use tally::{Count, Stop, Tally};
 use work::{Body, Place, Way};
 
 /// Options of the soak.
@@ -80,9 +75,8 @@ pub(crate) struct SoakArgs {
 const AFTER_HELP: &str = "\
 Eight engines live as long as the run, with another executor or clock each: the default pool;
 inline; one that refuses batches, with a limit on what is pending; one that panics; one that hands
-batches to other threads; a clock that jumps by days; pauses; driven. Beside them short-lived ones
-of all kinds are started, used, and stopped in all ways with work left; and on one very many
-timeouts are cancelled, one for each new one, while its memory is watched.
+batches to other threads; a clock that jumps by days; a pool of one thread; driven. Beside them
+short-lived ones of all kinds are started, used, and stopped in all ways with work left.
 
 Checked for every timeout, by its id: never early, never twice, not after a cancel that returned
 true, not before the deadline of a reset that returned true; its closure dropped exactly once; and
@@ -92,8 +86,8 @@ A violation is printed with the timeout's last operations, and fails the run. Th
 choices, and not how threads meet.
 
 Not covered: fork; memory that is refused to anything but an engine's arena; and the order in which
-timeouts run. A deadline given as a point in time is not checked on engines that pause, nor is
-one that two threads reset at once checked against the later of the two.";
+timeouts run. A deadline that two threads reset at once is not checked against the later of the
+two.";
 
 const A_LINE: Duration = Duration::from_secs(10);
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -126,7 +120,7 @@ pub(crate) fn run(args: &SoakArgs) -> Result<Verdict> {
 }
 
 fn perform(producers: usize, seed: u64, length: Duration) -> Result<Report> {
-    let mut memory = Memory { at_start: resident_bytes(), ..Memory::default() };
+    let mut memory = [resident_bytes(), None, None, None];
     let (tally, violations) = (Arc::<Tally>::default(), Arc::new(Violations::new(seed)));
     let built: Result<Vec<_>> =
         plans().iter().map(|plan| Subject::build(plan, &tally, &violations).map(Arc::new)).collect();
@@ -143,10 +137,9 @@ fn perform(producers: usize, seed: u64, length: Duration) -> Result<Report> {
         let run = &run;
         let producers: Vec<_> = (0..producers).map(|at| scope.spawn(move || produce(run, at))).collect();
         let churn = scope.spawn(move || churn::run(run.seed ^ 0xC0FFEE, &run.tally, &run.violations, &run.is_over));
-        let garbage = scope.spawn(move || garbage::run(run.seed ^ 0x6A4B, &run.tally, &run.violations, &run.is_over));
         let disturb = scope.spawn(move || disturb(run));
         watch(run, begin, length, &mut memory);
-        memory.at_end = resident_bytes();
+        memory[2] = resident_bytes();
         // Under the producers' hands.
         for (subject, &how) in run.subjects.iter().zip(STOPS.iter().cycle()) {
             subject.stop(how);
@@ -156,18 +149,26 @@ fn perform(producers: usize, seed: u64, length: Duration) -> Result<Report> {
             producer.join().map_err(|_| anyhow!("a producer panicked"))?;
         }
         disturb.join().map_err(|_| anyhow!("the thread that disturbs panicked"))?;
-        garbage.join().map_err(|_| anyhow!("the thread that cancels very many panicked"))??;
         churn.join().map_err(|_| anyhow!("the thread of the short-lived engines panicked"))?
     });
     outcome?;
     run.boxes.iter().for_each(|letters| while letters.pop().is_some() {});
     run.subjects.iter().for_each(|subject| subject.reconcile());
-    memory.after_shutdown = resident_bytes();
-    let of_subject = |subject: &Arc<Subject>| Some((subject.ledger().name.clone(), subject.ledger().latest()?));
+    memory[3] = resident_bytes();
+    let of_subject = |subject: &Arc<Subject>| Some((subject.name.clone(), subject.latest()?));
     let mut latest_ns: BTreeMap<String, u64> = run.subjects.iter().filter_map(of_subject).collect();
-    latest_ns.insert("short-lived".to_owned(), run.tally.latest());
-    let frame = Frame { seed, producers, seconds: begin.elapsed().as_secs_f64(), memory, latest_ns };
-    Ok(Report::new(frame, &run.tally, run.violations.count(), run.violations.kept()))
+    latest_ns.insert("short-lived".to_owned(), run.tally.latest.load(Ordering::Relaxed));
+    Ok(Report {
+        seed,
+        producers,
+        seconds: begin.elapsed().as_secs_f64(),
+        engines: run.tally.engines.load(Ordering::Relaxed),
+        counts: report::counts(&run.tally),
+        latest_ns,
+        memory,
+        violations: run.violations.count(),
+        first_violations: run.violations.kept(),
+    })
 }
 
 /// How the long-lived engines end, in their order.
@@ -184,7 +185,7 @@ fn plans() -> Vec<Plan> {
         Plan { cramped: true, ..Plan::new("panicking", Runner::Panicking) },
         two(Plan::new("handing over", Runner::HandingOver)),
         Plan { jumping: Some(Jumping::default()), ..two(Plan::new("jumping", Runner::Default)) },
-        Plan { pauses: true, ..two(Plan::new("pausing", Runner::Slow)) },
+        two(Plan::new("slow", Runner::Slow)),
         Plan { driven: true, ..two(Plan::new("driven", Runner::Default)) },
     ]
 }
@@ -222,25 +223,19 @@ fn produce(run: &Run, at: usize) {
         if life.join().is_err() {
             run.violations.add("a call of a producer panicked");
         }
-        run.tally.inject(Injected::Thread);
+        run.tally.did(Count::Thread);
     }
 }
 
-/// Pauses, and jumps of the clock.
+/// Jumps of the clock.
 fn disturb(run: &Run) {
     let mut rng = Rng::with_seed(run.seed ^ 0xD157);
     while !run.is_over.load(Ordering::Relaxed) {
         thread::sleep(Duration::from_millis(rng.u64(50..400)));
         let Some(subject) = rng.choice(run.subjects.iter()) else { return };
-        let Some(timer) = subject.timer() else { continue };
-        if subject.ledger().can_pause() {
-            subject.ledger().pause(&timer);
-            run.tally.did(Op::Pause);
-            thread::sleep(Duration::from_millis(rng.u64(1..80)));
-            subject.ledger().resume(&timer);
-        } else if let Some(clock) = &subject.jumping {
+        if let (Some(timer), Some(clock)) = (subject.timer(), &subject.jumping) {
             clock.jump(DAY);
-            run.tally.inject(Injected::Day);
+            run.tally.did(Count::Day);
             // Workers sleep by the real clock: something that is due now wakes each.
             for key in 0..32_u8 {
                 let place = Place::Shard(timer.shard_for(&key));
@@ -251,7 +246,7 @@ fn disturb(run: &Run) {
 }
 
 /// A line every 10 s, until the time is over.
-fn watch(run: &Run, begin: Instant, length: Duration, memory: &mut Memory) {
+fn watch(run: &Run, begin: Instant, length: Duration, memory: &mut [Option<u64>; 4]) {
     let mut next = A_LINE;
     while begin.elapsed() < length {
         thread::sleep(length.saturating_sub(begin.elapsed()).min(Duration::from_millis(100)));
@@ -259,14 +254,12 @@ fn watch(run: &Run, begin: Instant, length: Duration, memory: &mut Memory) {
         if begin.elapsed() >= next {
             next += A_LINE;
             let resident = resident_bytes();
-            memory.after_ten_seconds = memory.after_ten_seconds.or(resident);
-            let operations: u64 =
-                Op::ALL.iter().filter(|op| !op.text().starts_with(' ')).map(|&op| run.tally.op(op)).sum();
+            memory[1] = memory[1].or(resident);
             eprintln!(
                 "soak: {:.0} of {} s, {} operations, {} engines, {} MB, {} violations",
                 begin.elapsed().as_secs_f64(),
                 length.as_secs(),
-                grouped(operations),
+                grouped(run.tally.operations()),
                 run.tally.engines.load(Ordering::Relaxed),
                 resident.unwrap_or(0) / 1_000_000,
                 run.violations.count(),
@@ -283,9 +276,15 @@ mod tests {
     fn a_short_run_passes_and_has_done_every_kind_of_thing() {
         let report = perform(2, 42, Duration::from_millis(1_500)).expect("engines");
         assert_eq!(report.first_violations, Vec::<String>::new());
-        for kind in [Op::Schedule, Op::Rate, Op::ResetTook, Op::CancelTook, Op::CancelAll, Op::Sent] {
-            assert!(report.operations[kind.text().trim()] > 0, "{kind:?}");
+        for (section, kind) in [
+            ("operations", "schedule"),
+            ("operations", "schedule_at_fixed_rate (skip, burst, delay)"),
+            ("operations", "handles sent to another producer"),
+            ("of them", "resets that returned true"),
+            ("of them", "cancels that returned true"),
+        ] {
+            assert!(report.counts[section][kind] > 0, "{kind}");
         }
-        assert!(report.engines_stopped.values().sum::<u64>() >= 8);
+        assert!(report.counts["engines stopped"].values().sum::<u64>() >= 8);
     }
 }

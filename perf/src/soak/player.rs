@@ -7,15 +7,12 @@ use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
 use fastrand::Rng;
-use testkit::record::Scope;
-use tourbillon::{Group, MissedTicks, Timer};
+use tourbillon::{MissedTicks, Timer};
 
 use super::held::Held;
-use super::ledger::scoped;
 use super::stingy::without_memory_for_timeouts;
 use super::subject::Subject;
-use super::tally::{Op, Tally};
-use super::task_context::TaskContext;
+use super::tally::{Count, Tally};
 use super::work::{Body, Place, Rule, Way, many, once, series};
 
 /// What producers send each other.
@@ -31,34 +28,10 @@ pub(crate) type LetterBox = Arc<ArrayQueue<Parcel>>;
 
 /// Handles that a producer keeps at most.
 const KEPT: usize = 3_000;
-/// Groups that are open at once.
-const GROUPS: usize = 4;
 
 thread_local! {
     /// Handles that are dropped with the thread's locals, after its own frame.
     static LATE: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
-}
-
-/// A group that is being used, and the series in it, which may be cancelled with it while they run.
-struct OpenGroup {
-    group: Option<Group>,
-    context: Arc<TaskContext>,
-    series: Vec<u64>,
-}
-
-impl OpenGroup {
-    fn cancel(&mut self, dropping: bool) {
-        let Some(group) = self.group.take() else { return };
-        self.context.ledger.tally.did(Op::CancelAll);
-        self.series.drain(..).for_each(|id| self.context.ledger.may_be_cancelled(id));
-        scoped(Scope::Cancelling, || {
-            if dropping {
-                drop(group.cancel_on_drop());
-            } else {
-                group.cancel_all();
-            }
-        });
-    }
 }
 
 /// One producer.
@@ -69,7 +42,6 @@ pub(crate) struct Player {
     mine: LetterBox,
     others: Vec<LetterBox>,
     held: Vec<Held>,
-    groups: Vec<OpenGroup>,
 }
 
 impl Player {
@@ -80,7 +52,7 @@ impl Player {
         mine: LetterBox,
         others: Vec<LetterBox>,
     ) -> Self {
-        Self { rng: Rng::with_seed(seed), subjects, tally, mine, others, held: Vec::new(), groups: Vec::new() }
+        Self { rng: Rng::with_seed(seed), subjects, tally, mine, others, held: Vec::new() }
     }
 
     /// Does `operations` operations, with a rest now and then.
@@ -96,9 +68,8 @@ impl Player {
         }
     }
 
-    /// Gives up half of its handles, for somebody else, and closes its groups.
+    /// Gives up half of its handles, for somebody else.
     pub(crate) fn hand_over(&mut self) -> Vec<Held> {
-        self.groups.clear();
         self.held.split_off(self.held.len() / 2)
     }
 
@@ -107,7 +78,7 @@ impl Player {
         let late = self.held.len().min(50);
         let mut late = self.held.split_off(self.held.len() - late);
         late.iter_mut().step_by(2).for_each(Held::guard);
-        self.tally.did_many(Op::LateDrop, late.len() as u64);
+        self.tally.did_many(Count::LateDrop, late.len() as u64);
         LATE.with_borrow_mut(|kept| kept.extend(late));
     }
 
@@ -127,8 +98,7 @@ impl Player {
             64..84 => self.cancel(),
             84..88 => self.let_go(),
             88..92 => self.send(),
-            92..97 => self.receive(),
-            _ => self.use_group(),
+            _ => self.receive(),
         }
     }
 
@@ -181,7 +151,6 @@ impl Player {
                 // Some have passed.
                 Way::At(if self.rng.u32(0..4) == 0 { now.checked_sub(delay).unwrap_or(now) } else { at })
             }
-            13..16 => Way::Between(delay, delay.saturating_add(self.delay())),
             _ => Way::Detached(self.short_delay()),
         };
         let key = self.rng.u8(..);
@@ -214,7 +183,7 @@ impl Player {
         let body = self.body(&subject);
         // Some end themselves, the others are cancelled: by their handle's owner, or by a guard.
         let runs = if self.rng.bool() { self.rng.u32(1..30) } else { 0 };
-        let held = series(&subject.context, &Place::Timer(&timer), initial, rule, runs, body);
+        let held = series(&subject.context, &timer, initial, rule, runs, body);
         let Some(mut held) = held else { return };
         match &subject.context.board {
             Some(board) if self.rng.bool() => self.held.extend(board.push(held).err()),
@@ -230,7 +199,7 @@ impl Player {
     fn schedule_many(&mut self) {
         let Some((subject, timer)) = self.subject() else { return };
         let (delay, how_many) = (self.delay(), self.rng.usize(0..12));
-        self.held.extend(many(&subject.context, &Place::Timer(&timer), delay, how_many));
+        self.held.extend(many(&subject.context, &timer, delay, how_many));
     }
 
     /// Mostly of one of the newest, which are pending.
@@ -247,15 +216,15 @@ impl Player {
         let before = held.ledger().now();
         match self.rng.u32(0..10) {
             0..5 => {
-                self.tally.did(Op::ResetLater);
+                self.tally.did(Count::ResetLater);
                 held.reset(delay.saturating_add(Duration::from_millis(50)));
             }
             5..8 => {
-                self.tally.did(Op::ResetEarlier);
+                self.tally.did(Count::ResetEarlier);
                 held.reset(Duration::from_nanos(before % 2_000_000));
             }
             _ => {
-                self.tally.did(Op::ResetAt);
+                self.tally.did(Count::ResetAt);
                 let now = held.ledger().clock_now();
                 held.reset_at(now.checked_add(delay).unwrap_or(now));
             }
@@ -279,7 +248,7 @@ impl Player {
         } else if held.is_pending() {
             // Nobody can end it any more: let it be due soon.
             held.reset(self.short_delay());
-            self.tally.did(Op::Detach);
+            self.tally.did(Count::Detach);
         }
     }
 
@@ -287,13 +256,13 @@ impl Player {
         let Some(at) = self.pick() else { return };
         let Some(to) = self.rng.choice(self.others.iter()).cloned() else { return };
         let held = self.held.swap_remove(at);
-        self.tally.did(Op::Sent);
+        self.tally.did(Count::Sent);
         if self.rng.u32(0..4) > 0 {
             // If the box is full, the handle goes.
             drop(to.push(Parcel::Handle(held)));
             return;
         }
-        self.tally.did(Op::Contested);
+        self.tally.did(Count::Contested);
         let shared = held.share();
         drop(to.push(Parcel::Contested(Arc::clone(&shared))));
         if self.rng.bool() {
@@ -313,53 +282,6 @@ impl Player {
                     _ => self.held.push(held),
                 },
             }
-        }
-    }
-
-    fn use_group(&mut self) {
-        if self.groups.len() >= GROUPS {
-            let at = self.rng.usize(0..self.groups.len());
-            let mut group = self.groups.swap_remove(at);
-            match self.rng.u32(0..4) {
-                0 => drop(group),
-                1 => group.cancel(true),
-                _ => group.cancel(false),
-            }
-        }
-        if self.groups.len() < GROUPS
-            && let Some((subject, timer)) = self.subject()
-        {
-            let context = Arc::clone(&subject.context);
-            self.groups.push(OpenGroup { group: Some(timer.group()), context, series: Vec::new() });
-        }
-        for _ in 0..self.rng.u32(1..12) {
-            self.schedule_in_group();
-        }
-    }
-
-    fn schedule_in_group(&mut self) {
-        if self.groups.is_empty() {
-            return;
-        }
-        let at = self.rng.usize(0..self.groups.len());
-        let (delay, short, rule) = (self.delay(), self.short_delay(), self.rule());
-        let open = &mut self.groups[at];
-        let Some(group) = &open.group else { return };
-        let place = Place::Group(group);
-        match self.rng.u32(0..8) {
-            0 => {
-                let rule = match rule {
-                    Rule::Rate(period, MissedTicks::Burst) => Rule::Rate(period, MissedTicks::Delay),
-                    rule => rule,
-                };
-                if let Some(held) = series(&open.context, &place, short, rule, 0, Body::Plain) {
-                    open.series.push(held.id());
-                    self.held.push(held);
-                }
-            }
-            1 => self.held.extend(many(&open.context, &place, delay, 5)),
-            2 => _ = once(&open.context, &place, Way::Detached(short), Body::Plain),
-            _ => self.held.extend(once(&open.context, &place, Way::In(delay), Body::Plain)),
         }
     }
 }

@@ -7,15 +7,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use crossbeam_queue::ArrayQueue;
+use testkit::ledger::{Ledger, scoped};
 use testkit::record::Scope;
-use tourbillon::{Builder, Driver, Shutdown, ShutdownError, Timer, Unfired, WaitStrategy};
+use tourbillon::{Builder, Clock, Driver, Shutdown, ShutdownError, Timer, Unfired, WaitStrategy};
 
-use super::clock::{Jumping, Time};
+use super::context::{Jumping, TaskContext, Violations};
 use super::executors::{self, Hands, Runner};
-use super::ledger::{Ledger, scoped};
 use super::tally::{Stop, Tally};
-use super::task_context::TaskContext;
-use super::violations::Violations;
 
 /// How long closures, and the handles in them, may take to be dropped when their engine is over: so
 /// many looks, 1 ms apart. Counted, and not timed, as the process may stand still meanwhile.
@@ -36,7 +34,6 @@ pub(crate) struct Plan {
     pub(crate) wait: WaitStrategy,
     pub(crate) limit: Option<usize>,
     pub(crate) jumping: Option<Jumping>,
-    pub(crate) pauses: bool,
     /// Small limits, few levels: everything that a large engine meets, sooner.
     pub(crate) cramped: bool,
     pub(crate) driven: bool,
@@ -55,7 +52,6 @@ impl Plan {
             wait: WaitStrategy::Park,
             limit: None,
             jumping: None,
-            pauses: false,
             cramped: false,
             driven: false,
             room: 1 << 14,
@@ -96,6 +92,7 @@ struct TurningThread {
 
 /// An engine, its records, and what turns it.
 pub(crate) struct Subject {
+    pub(crate) name: String,
     pub(crate) context: Arc<TaskContext>,
     pub(crate) limit: Option<usize>,
     pub(crate) jumping: Option<Jumping>,
@@ -107,12 +104,14 @@ pub(crate) struct Subject {
 
 impl Subject {
     pub(crate) fn build(plan: &Plan, tally: &Arc<Tally>, violations: &Arc<Violations>) -> Result<Self> {
-        let time = plan.jumping.clone().map_or(Time::Real, Time::Jumping);
-        let mut ledger = Ledger::new(plan.name.clone(), time, plan.tick, plan.room, plan.pauses, tally, violations);
+        let (clock, name, violations) = (plan.jumping.clone(), plan.name.clone(), Arc::clone(violations));
+        let now = move || clock.as_ref().map_or_else(Instant::now, Clock::now);
+        let tell = move |what: &str| violations.add(&format!("engine {name}: {what}"));
+        let mut ledger = Ledger::new(now, plan.tick, plan.room, tell);
         ledger.on_one_thread = plan.runs_on_one_thread();
         ledger.holds_batches = plan.runner == Runner::HandingOver;
         let board = ledger.on_one_thread.then(|| ArrayQueue::new(BOARD));
-        let context = Arc::new(TaskContext::new(Arc::new(ledger), board));
+        let context = Arc::new(TaskContext::new(ledger, Arc::clone(tally), board));
         tally.engines.fetch_add(1, Ordering::Relaxed);
         let (timer, hands, runner) = if plan.driven {
             let (timer, driver) = plan.builder().build_driven().context("a driven engine")?;
@@ -123,6 +122,7 @@ impl Subject {
         };
         context.set_timer(timer);
         Ok(Self {
+            name: plan.name.clone(),
             context,
             limit: plan.limit,
             jumping: plan.jumping.clone(),
@@ -133,7 +133,7 @@ impl Subject {
         })
     }
 
-    pub(crate) fn ledger(&self) -> &Arc<Ledger> {
+    pub(crate) fn ledger(&self) -> &Ledger {
         &self.context.ledger
     }
 
@@ -145,8 +145,7 @@ impl Subject {
     /// hand.
     pub(crate) fn stop(&self, how: Stop) {
         let Some(timer) = self.timer() else { return };
-        self.ledger().tally.stop(how);
-        self.ledger().resume_for_good(&timer);
+        self.context.tally.stop(how);
         self.ledger().expect_end();
         match how {
             Stop::Cancel | Stop::Driven => self.hand_back(timer.shutdown()),
@@ -221,7 +220,12 @@ impl Subject {
         // An engine that was dropped can't be asked.
         let timer = self.context.take_timer();
         let stats = timer.map(|timer| timer.stats());
-        self.ledger().reconcile(stats.as_ref(), returned);
+        self.context.tally.add(self.ledger().reconcile(stats.as_ref(), returned));
+    }
+
+    /// The greatest lateness. None is known of a clock that jumps.
+    pub(crate) fn latest(&self) -> Option<u64> {
+        self.jumping.is_none().then(|| self.ledger().latest())
     }
 
     /// What holds at any time.

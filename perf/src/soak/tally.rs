@@ -2,60 +2,47 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-macro_rules! counters {
-    ($(#[$doc:meta])* $name:ident { $($variant:ident = $text:literal),+ $(,)? }) => {
-        $(#[$doc])*
+use testkit::ledger::Ends;
+
+macro_rules! counts {
+    ($($section:literal: $($variant:ident = $text:literal),+;)+) => {
+        /// What is counted: operations, faults that were injected, ways to stop an engine.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(crate) enum $name { $($variant),+ }
+        pub(crate) enum Count { $($($variant,)+)+ }
 
-        impl $name {
-            pub(crate) const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            pub(crate) fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text),+ }
-            }
-        }
+        /// All counts, with their sections and their names.
+        pub(crate) const COUNTS: &[(&str, Count, &str)] = &[$($(($section, Count::$variant, $text),)+)+];
     };
 }
 
-counters! {
-    /// What producers, tasks and helpers did.
-    Op {
+counts! {
+    "operations":
         Schedule = "schedule",
         At = "schedule_at",
         Detached = "schedule_detached",
         Many = "schedule_many (timeouts)",
-        Between = "schedule_between",
         Rate = "schedule_at_fixed_rate (skip, burst, delay)",
         Delay = "schedule_with_fixed_delay",
         Repeating = "schedule_repeating",
-        OnShard = "  of all these: on shard_for a key",
-        InGroup = "  of all these: in a group",
-        InTask = "  of all these: by a task",
-        Full = "refused: too many pending",
-        NoMemory = "refused: no memory",
-        Closed = "refused: shut down",
         ResetLater = "reset to later",
         ResetEarlier = "reset to earlier",
         ResetAt = "reset_at",
-        ResetTook = "  of the resets: returned true",
         Cancel = "cancel",
-        CancelTook = "  of the cancels: returned true",
         Guard = "guards dropped",
-        CancelAll = "cancel_all, and groups dropped that cancel",
         Detach = "handles dropped",
         Sent = "handles sent to another producer",
         Contested = "handles that two producers cancel at once",
         LateDrop = "handles dropped by a dying thread's locals",
-        SelfCancel = "series that cancel themselves",
-        Pause = "pauses",
-        Churned = "scheduled and, when very many were live, cancelled",
-    }
-}
-
-counters! {
-    /// What went wrong on purpose.
-    Injected {
+        SelfCancel = "series that cancel themselves";
+    "of them":
+        OnShard = "scheduled on shard_for a key",
+        InTask = "scheduled by a task",
+        Full = "refused: too many pending",
+        NoMemory = "refused: no memory",
+        Closed = "refused: shut down",
+        ResetTook = "resets that returned true",
+        CancelTook = "cancels that returned true";
+    "faults injected":
         Panic = "tasks that panicked",
         Slow = "tasks that were slow",
         Held = "workers held for 100 ms",
@@ -63,104 +50,95 @@ counters! {
         Refused = "batches refused by an executor",
         ExecutorPanic = "executors that panicked",
         HandedOver = "batches handed to other threads",
-        Thread = "producers that died and were replaced",
-        Full = "times that the limit was reached",
-        NoMemory = "times that an arena was refused memory",
-    }
-}
-
-counters! {
-    /// How engines were stopped.
-    Stop {
-        Cancel = "shutdown: cancel",
-        FireNow = "shutdown: fire now",
-        Drain = "shutdown: drain",
-        Race = "shutdown by two threads at once",
-        Dropped = "dropped without a shutdown",
-        Driven = "driven, shut down",
-        DriverDropped = "driven, driver dropped",
-    }
-}
-
-counters! {
-    /// How timeouts ended.
-    Ended {
+        Thread = "producers that died and were replaced";
+    "engines stopped":
+        StopCancel = "shutdown: cancel",
+        StopFireNow = "shutdown: fire now",
+        StopDrain = "shutdown: drain",
+        StopRace = "shutdown by two threads at once",
+        StopDropped = "dropped without a shutdown",
+        StopDriven = "driven, shut down",
+        StopDriverDropped = "driven, driver dropped";
+    "timeouts, by how they ended":
         Fired = "fired",
-        Runs = "  runs of series that did not end it",
+        Runs = "runs of series that did not end it",
         Cancelled = "cancelled",
         Returned = "returned by a shutdown",
         Discarded = "dropped with an engine",
-        Refused = "refused, and given back",
-    }
+        GivenBack = "refused, and given back";
 }
 
-/// One counter for each kind of everything.
-#[derive(Debug)]
-pub(crate) struct Tally {
-    ops: [AtomicU64; Op::ALL.len()],
-    injected: [AtomicU64; Injected::ALL.len()],
-    stops: [AtomicU64; Stop::ALL.len()],
-    ended: [AtomicU64; Ended::ALL.len()],
-    pub(crate) engines: AtomicU64,
-    /// The greatest lateness of a short-lived engine.
-    latest: AtomicU64,
+/// How an engine is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    Cancel,
+    FireNow,
+    Drain,
+    Race,
+    Dropped,
+    Driven,
+    DriverDropped,
 }
 
-impl Default for Tally {
-    fn default() -> Self {
-        Self {
-            ops: [const { AtomicU64::new(0) }; Op::ALL.len()],
-            injected: [const { AtomicU64::new(0) }; Injected::ALL.len()],
-            stops: [const { AtomicU64::new(0) }; Stop::ALL.len()],
-            ended: [const { AtomicU64::new(0) }; Ended::ALL.len()],
-            engines: AtomicU64::new(0),
-            latest: AtomicU64::new(0),
+impl Stop {
+    fn count(self) -> Count {
+        match self {
+            Self::Cancel => Count::StopCancel,
+            Self::FireNow => Count::StopFireNow,
+            Self::Drain => Count::StopDrain,
+            Self::Race => Count::StopRace,
+            Self::Dropped => Count::StopDropped,
+            Self::Driven => Count::StopDriven,
+            Self::DriverDropped => Count::StopDriverDropped,
         }
     }
 }
 
+/// One counter for each.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    counts: [AtomicU64; COUNTS.len()],
+    pub(crate) engines: AtomicU64,
+    /// The greatest lateness of a short-lived engine.
+    pub(crate) latest: AtomicU64,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        let counts = [const { AtomicU64::new(0) }; COUNTS.len()];
+        Self { counts, engines: AtomicU64::new(0), latest: AtomicU64::new(0) }
+    }
+}
+
 impl Tally {
-    pub(crate) fn did(&self, op: Op) {
-        self.did_many(op, 1);
+    pub(crate) fn did(&self, what: Count) {
+        self.did_many(what, 1);
     }
 
-    pub(crate) fn did_many(&self, op: Op, count: u64) {
-        self.ops[op as usize].fetch_add(count, Ordering::Relaxed);
+    pub(crate) fn did_many(&self, what: Count, count: u64) {
+        self.counts[what as usize].fetch_add(count, Ordering::Relaxed);
     }
 
-    pub(crate) fn op(&self, op: Op) -> u64 {
-        self.ops[op as usize].load(Ordering::Relaxed)
+    pub(crate) fn count(&self, what: Count) -> u64 {
+        self.counts[what as usize].load(Ordering::Relaxed)
     }
 
-    pub(crate) fn inject(&self, what: Injected) {
-        self.injected[what as usize].fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn injected(&self, what: Injected) -> u64 {
-        self.injected[what as usize].load(Ordering::Relaxed)
+    /// Returns how many operations were done.
+    pub(crate) fn operations(&self) -> u64 {
+        COUNTS.iter().filter(|(section, ..)| *section == "operations").map(|&(_, what, _)| self.count(what)).sum()
     }
 
     pub(crate) fn stop(&self, how: Stop) {
-        self.stops[how as usize].fetch_add(1, Ordering::Relaxed);
+        self.did(how.count());
     }
 
-    pub(crate) fn stopped(&self, how: Stop) -> u64 {
-        self.stops[how as usize].load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn end(&self, how: Ended, count: u64) {
-        self.ended[how as usize].fetch_add(count, Ordering::Relaxed);
-    }
-
-    pub(crate) fn ended(&self, how: Ended) -> u64 {
-        self.ended[how as usize].load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn late(&self, ns: u64) {
-        self.latest.fetch_max(ns, Ordering::Relaxed);
-    }
-
-    pub(crate) fn latest(&self) -> u64 {
-        self.latest.load(Ordering::Relaxed)
+    /// Adds how the timeouts of an engine ended.
+    pub(crate) fn add(&self, ends: Ends) {
+        self.did_many(Count::Fired, ends.fired);
+        self.did_many(Count::Runs, ends.runs);
+        self.did_many(Count::Cancelled, ends.cancelled);
+        self.did_many(Count::Returned, ends.returned);
+        self.did_many(Count::Discarded, ends.discarded);
+        self.did_many(Count::GivenBack, ends.refused);
     }
 }

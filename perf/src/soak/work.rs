@@ -5,13 +5,13 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testkit::record::{Fault, Kind};
-use tourbillon::{Group, MissedTicks, Shard, Timeout, Timer};
+use testkit::ledger::scoped;
+use testkit::record::{Fault, Kind, Scope};
+use tourbillon::{MissedTicks, Refusal, ScheduleError, Shard, Timeout, Timer};
 
+use super::context::{TaskContext, Token};
 use super::held::Held;
-use super::refused::{Refused, refuse};
-use super::tally::{Injected, Op};
-use super::task_context::{TaskContext, Token};
+use super::tally::Count;
 
 /// What a task panics with: by `resume_unwind`, which calls no panic hook, so nothing is printed.
 struct Deliberate;
@@ -44,15 +44,15 @@ impl Body {
         match self {
             Self::Plain | Self::Large => {}
             Self::Panic => {
-                context.ledger.tally.inject(Injected::Panic);
+                context.tally.did(Count::Panic);
                 resume_unwind(Box::new(Deliberate));
             }
             Self::Slow(ms) => {
-                context.ledger.tally.inject(Injected::Slow);
+                context.tally.did(Count::Slow);
                 thread::sleep(Duration::from_millis(ms.into()));
             }
             Self::Hold => {
-                context.ledger.tally.inject(Injected::Held);
+                context.tally.did(Count::Held);
                 thread::sleep(HOLD);
             }
             Self::Nested(bits) => nested(context, bits),
@@ -64,7 +64,7 @@ impl Body {
 /// A task's own operations.
 fn nested(context: &Arc<TaskContext>, bits: u8) {
     let Some(timer) = context.timer() else { return };
-    context.ledger.tally.did(Op::InTask);
+    context.tally.did(Count::InTask);
     let delay = Duration::from_micros(u64::from(bits) * 100);
     let way = if bits & 1 == 0 { Way::In(delay) } else { Way::Detached(delay) };
     let Some(held) = once(context, &Place::Timer(&timer), way, Body::Plain) else { return };
@@ -95,7 +95,6 @@ fn meddle(context: &Arc<TaskContext>, bits: u8) {
 pub(crate) enum Place<'a> {
     Timer(&'a Timer),
     Shard(Shard<'a>),
-    Group(&'a Group),
 }
 
 macro_rules! at_place {
@@ -103,7 +102,6 @@ macro_rules! at_place {
         match $place {
             Place::Timer($on) => $call,
             Place::Shard($on) => $call,
-            Place::Group($on) => $call,
         }
     };
 }
@@ -113,78 +111,94 @@ macro_rules! at_place {
 pub(crate) enum Way {
     In(Duration),
     At(Instant),
-    Between(Duration, Duration),
     Detached(Duration),
 }
 
-fn count(context: &TaskContext, place: &Place<'_>, op: Op, how_many: u64) {
-    context.ledger.tally.did_many(op, how_many);
+fn count(context: &TaskContext, place: &Place<'_>, op: Count, how_many: u64) {
+    context.tally.did_many(op, how_many);
     match place {
         Place::Timer(_) => {}
-        Place::Shard(_) => context.ledger.tally.did_many(Op::OnShard, how_many),
-        Place::Group(_) => context.ledger.tally.did_many(Op::InGroup, how_many),
+        Place::Shard(_) => context.tally.did_many(Count::OnShard, how_many),
     }
 }
 
 /// Schedules what runs once.
 pub(crate) fn once(context: &Arc<TaskContext>, place: &Place<'_>, way: Way, body: Body) -> Option<Held> {
     let (op, floor) = match way {
-        Way::In(delay) => (Op::Schedule, context.ledger.floor_in(delay)),
-        Way::At(at) => (Op::At, context.ledger.floor_at(at)),
-        Way::Between(earliest, _) => (Op::Between, context.ledger.floor_in(earliest)),
-        Way::Detached(delay) => (Op::Detached, context.ledger.floor_in(delay)),
+        Way::In(delay) => (Count::Schedule, context.ledger.floor_in(delay)),
+        Way::At(at) => (Count::At, context.ledger.floor_at(at)),
+        Way::Detached(delay) => (Count::Detached, context.ledger.floor_in(delay)),
     };
-    let kind = if op == Op::Between { Kind::Range } else { Kind::Once };
-    let token = context.open(kind, floor)?;
+    let token = context.open(Kind::Once, floor)?;
     let id = token.id;
     count(context, place, op, 1);
     let scheduled = if body == Body::Large {
         let ballast = [id; 8];
-        put(place, way, move || {
+        put(context, place, way, move || {
             if token.begin() && ballast != [token.id; 8] {
-                token.ledger().fault(token.id, Fault::Spoilt);
+                token.context.ledger.fault(token.id, Fault::Spoilt);
             }
         })
     } else {
-        put(place, way, move || {
+        put(context, place, way, move || {
             if token.begin() {
                 body.run(&token.context);
             }
         })
     };
-    Held::made(&context.ledger, id, scheduled)
+    made(context, id, scheduled)
 }
 
-fn put<F>(place: &Place<'_>, way: Way, task: F) -> Result<Option<Timeout>, Refused>
+/// Notes what became of a schedule. Returns `None` if it was refused, or gave no handle.
+fn made(context: &Arc<TaskContext>, id: u64, scheduled: Option<Option<Timeout>>) -> Option<Held> {
+    if scheduled.is_none() {
+        context.ledger.let_go(id);
+    }
+    Held::accepted(&context.checked, id, scheduled?)
+}
+
+/// Notes that the engine refused so many timeouts, and drops what came back.
+fn refuse<F>(context: &TaskContext, error: ScheduleError<F>, how_many: u64) {
+    (0..how_many).for_each(|_| context.ledger.rejected());
+    let op = match error.kind() {
+        Refusal::Full => Count::Full,
+        Refusal::Shutdown => Count::Closed,
+        Refusal::OutOfMemory => Count::NoMemory,
+        other => return context.ledger.violation(&format!("refused for no reason that there is: {other}")),
+    };
+    context.tally.did_many(op, how_many);
+    scoped(Scope::Refused, || drop(error.into_inner()));
+}
+
+fn put<F>(context: &TaskContext, place: &Place<'_>, way: Way, task: F) -> Option<Option<Timeout>>
 where
     F: FnOnce() + Send + 'static,
 {
     let outcome = at_place!(place, on => match way {
         Way::In(delay) => on.schedule(delay, task).map(Some),
         Way::At(at) => on.schedule_at(at, task).map(Some),
-        Way::Between(earliest, latest) => on.schedule_between(earliest, latest, task).map(Some),
         Way::Detached(delay) => on.schedule_detached(delay, task).map(|()| None),
     });
-    outcome.map_err(Refused::of)
+    outcome.map_err(|error| refuse(context, error, 1)).ok()
 }
 
 /// Schedules `how_many` at once.
-pub(crate) fn many(context: &Arc<TaskContext>, place: &Place<'_>, delay: Duration, how_many: usize) -> Vec<Held> {
+pub(crate) fn many(context: &Arc<TaskContext>, timer: &Timer, delay: Duration, how_many: usize) -> Vec<Held> {
     let floor = context.ledger.floor_in(delay);
     let tokens: Vec<Token> = (0..how_many).map_while(|_| context.open(Kind::Once, floor)).collect();
     let ids: Vec<u64> = tokens.iter().map(|token| token.id).collect();
-    count(context, place, Op::Many, ids.len() as u64);
+    context.tally.did_many(Count::Many, ids.len() as u64);
     let tasks = tokens.into_iter().map(|token| move || _ = token.begin());
-    match at_place!(place, on => on.schedule_many(delay, tasks)) {
+    match timer.schedule_many(delay, tasks) {
         Ok(timeouts) => {
             if timeouts.len() != ids.len() {
                 context.ledger.violation("schedule_many gave another number of handles than of tasks");
             }
             let made = ids.into_iter().zip(timeouts);
-            made.filter_map(|(id, timeout)| Held::made(&context.ledger, id, Ok(Some(timeout)))).collect()
+            made.filter_map(|(id, timeout)| Held::accepted(&context.checked, id, Some(timeout))).collect()
         }
         Err(error) => {
-            refuse(&context.ledger, error, ids.len() as u64);
+            refuse(context, error, ids.len() as u64);
             ids.into_iter().for_each(|id| context.ledger.let_go(id));
             Vec::new()
         }
@@ -204,20 +218,20 @@ pub(crate) enum Rule {
 /// panic, or by its answer.
 pub(crate) fn series(
     context: &Arc<TaskContext>,
-    place: &Place<'_>,
+    timer: &Timer,
     initial: Duration,
     rule: Rule,
     runs: u32,
     body: Body,
 ) -> Option<Held> {
     let (kind, op) = match rule {
-        Rule::Rate(period, _) => (Kind::Rate { period: crate::duration::nanos(period) }, Op::Rate),
-        Rule::Delay(_) => (Kind::FromEnd, Op::Delay),
-        Rule::Repeating(..) => (Kind::FromEnd, Op::Repeating),
+        Rule::Rate(period, _) => (Kind::Rate { period: crate::duration::nanos(period) }, Count::Rate),
+        Rule::Delay(_) => (Kind::FromEnd, Count::Delay),
+        Rule::Repeating(..) => (Kind::FromEnd, Count::Repeating),
     };
     let token = context.open(kind, context.ledger.floor_in(initial))?;
     let id = token.id;
-    count(context, place, op, 1);
+    context.tally.did(op);
     let own = Arc::new(OnceLock::<Held>::new());
     let mine = (runs > 0).then(|| Arc::clone(&own));
     let mut left = runs;
@@ -229,23 +243,26 @@ pub(crate) fn series(
         if left == 0
             && let Some(own) = mine.as_ref().and_then(|own| own.get())
         {
-            token.ledger().tally.did(Op::SelfCancel);
-            token.ledger().inside(|| _ = own.cancel());
+            token.context.tally.did(Count::SelfCancel);
+            token.context.ledger.inside(|| _ = own.cancel());
         }
         // Of a series that panics, some later run does.
         if body != Body::Panic || left.is_multiple_of(2) {
             body.run(&token.context);
         }
-        token.ledger().finish(token.id, next);
+        token.context.ledger.finish(token.id, next);
     };
     let scheduled = match rule {
         Rule::Rate(period, missed) => {
             let task = move || run(None);
-            at_place!(place, on => on.schedule_at_fixed_rate_with(initial, period, missed, task)).map_err(Refused::of)
+            timer
+                .schedule_at_fixed_rate_with(initial, period, missed, task)
+                .map_err(|error| refuse(context, error, 1))
+                .ok()
         }
         Rule::Delay(delay) => {
             let task = move || run(Some(delay));
-            at_place!(place, on => on.schedule_with_fixed_delay(initial, delay, task)).map_err(Refused::of)
+            timer.schedule_with_fixed_delay(initial, delay, task).map_err(|error| refuse(context, error, 1)).ok()
         }
         Rule::Repeating(delay, mut times) => {
             let task = move || {
@@ -254,10 +271,10 @@ pub(crate) fn series(
                 run(next);
                 next
             };
-            at_place!(place, on => on.schedule_repeating(initial, task)).map_err(Refused::of)
+            timer.schedule_repeating(initial, task).map_err(|error| refuse(context, error, 1)).ok()
         }
     };
-    let held = Held::made(&context.ledger, id, scheduled.map(Some))?;
+    let held = made(context, id, scheduled.map(Some))?;
     if runs > 0 && !matches!(rule, Rule::Repeating(..)) {
         // The task has the handle, through which it ends itself.
         let _ = own.set(held);

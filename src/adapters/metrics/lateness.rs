@@ -1,12 +1,13 @@
 //! Lateness as gauges: quantiles of the last minute, and a histogram since the engine's start.
 
+use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use ::metrics::{Gauge, Label, Unit, describe_gauge, gauge};
 
+use crate::Lateness;
 use crate::sync::{Mutex, lock};
-use crate::{Lateness, LatenessWindow};
 
 /// The quantiles: the label, and the percentage.
 const QUANTILES: [(&str, f64); 5] = [("0.5", 50.0), ("0.9", 90.0), ("0.99", 99.0), ("0.999", 99.9), ("1", 100.0)];
@@ -93,4 +94,42 @@ pub(super) fn describe() {
 /// Returns these labels and one more.
 pub(super) fn and(labels: &[Label], label: Label) -> Vec<Label> {
     labels.iter().cloned().chain([label]).collect()
+}
+
+/// What "the last minute" is, at least.
+const SPAN: Duration = Duration::from_secs(60);
+/// A snapshot is kept if the one before is at least as old.
+const STEP: Duration = Duration::from_secs(5);
+
+/// The lateness of the last minute. The engine's histogram counts from its start, so a bad minute
+/// after a good day does not show there. This keeps up to 14 snapshots of 8 KB each.
+#[derive(Clone, Debug)]
+struct LatenessWindow {
+    /// The oldest first. There is one at least, and the second is less than a minute old.
+    earlier: VecDeque<(Instant, Lateness)>,
+}
+
+impl LatenessWindow {
+    /// Makes a window that begins `now`, with the snapshot of this moment. Allocates.
+    fn new(now: Instant, lateness: Lateness) -> Self {
+        Self { earlier: VecDeque::from([(now, lateness)]) }
+    }
+
+    /// Takes the snapshot of this moment, and returns the lateness of the minute up to `now`.
+    /// Allocates.
+    ///
+    /// In the first minute this is the lateness since the window began. Afterwards it is that of a
+    /// little more than a minute: by less than 5 s and the time between two calls. So call it every
+    /// few seconds.
+    fn advance(&mut self, now: Instant, lateness: Lateness) -> Lateness {
+        let has_age = |age: Duration, (at, _): &(Instant, Lateness)| now.saturating_duration_since(*at) >= age;
+        while self.earlier.get(1).is_some_and(|second| has_age(SPAN, second)) {
+            self.earlier.pop_front();
+        }
+        let last_minute = self.earlier.front().map_or_else(Lateness::default, |(_, first)| lateness.since(first));
+        if self.earlier.back().is_none_or(|last| has_age(STEP, last)) {
+            self.earlier.push_back((now, lateness));
+        }
+        last_minute
+    }
 }

@@ -155,20 +155,3 @@ fn a_worker_that_could_not_be_started_is_started_by_a_later_push() {
     rig.push(FAR);
     assert_eq!(rig.rung(), 1);
 }
-
-#[test]
-fn every_1024_entries_a_push_checks_the_worker_whether_it_sleeps_or_not() {
-    let mut rig = Rig::new(Limits { transfer: 1_000_000, expiry: 1_000_000 });
-    let looks = |rig: &Rig| rig.bell.looks.load(Ordering::Relaxed);
-    for asleep in [true, false] {
-        let before = looks(&rig);
-        for depth in 1..=2 * LOOK_DEPTH {
-            rig.push(FAR);
-            assert_eq!(looks(&rig) - before, depth / LOOK_DEPTH, "{depth} deep");
-        }
-        rig.turn(0);
-        if asleep {
-            assert!(rig.remote().inbox_depth() == 0, "awake from here on");
-        }
-    }
-}

@@ -11,7 +11,6 @@ struct Seen {
     phase: u64,
     handle: bool,
     engine: bool,
-    group: bool,
     linked: bool,
     reset_queued: bool,
     series: bool,
@@ -24,17 +23,16 @@ impl Seen {
     fn of(word: u64) -> Self {
         let bit = |bit: u32| word >> bit & 1 == 1;
         Self {
-            deadline: word >> 11,
+            deadline: word >> 10,
             phase: word % 4,
             handle: bit(2),
             engine: bit(3),
-            group: bit(4),
-            linked: bit(5),
-            reset_queued: bit(6),
-            series: bit(7),
-            orphan: bit(8),
-            batched: bit(9),
-            sleeper: bit(10),
+            linked: bit(4),
+            reset_queued: bit(5),
+            series: bit(6),
+            orphan: bit(7),
+            batched: bit(8),
+            sleeper: bit(9),
         }
     }
 
@@ -55,8 +53,8 @@ impl Seen {
 /// Applies `transition` to every word with a deadline of 10. Gives its answer to `check`, with the
 /// words before and after.
 fn each<A>(transition: impl Fn(&State) -> A, check: impl Fn(A, Seen, Seen)) {
-    for flags in 0..2048 {
-        let word = 10 << 11 | flags;
+    for flags in 0..1024 {
+        let word = 10 << 10 | flags;
         let state = State(AtomicU64::new(word));
         let answer = transition(&state);
         check(answer, Seen::of(word), Seen::of(state.0.load(Ordering::Relaxed)));
@@ -90,13 +88,13 @@ fn looks_change_nothing_and_answer_by_the_word() {
 
 #[test]
 fn arming_sets_the_deadline_the_engines_bit_and_the_given_flags_and_nothing_else() {
-    let owners = [(ArmFlags::NONE, 0), (ArmFlags::HANDLE, 4), (ArmFlags::GROUP, 16)];
-    let all = [owners.as_slice(), &[(ArmFlags::SERIES, 128), (ArmFlags::SLEEPER, 1024)]].concat();
+    let owners = [(ArmFlags::NONE, 0), (ArmFlags::HANDLE, 4)];
+    let all = [owners.as_slice(), &[(ArmFlags::SERIES, 64), (ArmFlags::SLEEPER, 512)]].concat();
     for &(a, a_bit) in &all {
         for &(b, b_bit) in &all {
             let state = State::free_word();
             state.arm(Subtick::new(77), a.and(b));
-            assert_eq!(state.0.load(Ordering::Relaxed), 77 << 11 | 8 | 1 | a_bit | b_bit);
+            assert_eq!(state.0.load(Ordering::Relaxed), 77 << 10 | 8 | 1 | a_bit | b_bit);
             state.disarm();
             assert_eq!(state.0.load(Ordering::Relaxed), 0);
         }
@@ -168,8 +166,8 @@ fn due_entries_expire_unless_reset_queued_and_a_shutdown_expires_all_pending() {
         was if !was.is_pending() => Err(Expire::Cancelled),
         Seen { reset_queued: true, .. } => Err(Expire::ResetQueued),
         _ if now < 10 => Err(Expire::NotBefore(Subtick::new(10))),
-        // Nobody else is left to decide by the word.
-        Seen { handle: false, group: false, .. } => Ok(None),
+        // Nobody else is left to look at the word.
+        Seen { handle: false, .. } => Ok(None),
         _ => Ok(Some(())),
     };
     for now in [9, 10, 11] {
@@ -196,7 +194,7 @@ fn due_entries_expire_unless_reset_queued_and_a_shutdown_expires_all_pending() {
             |answer, was, is| {
                 let expected = match look(was, now) {
                     Err(no) => (no, was),
-                    Ok(None) => (Expire::FireLast, Seen::of(0)),
+                    Ok(None) => (Expire::FireLast, was),
                     Ok(Some(())) => (Expire::Fire, Seen { phase: 2, engine: false, ..was }),
                 };
                 assert_eq!((answer, is), expected, "{was:?}");
@@ -221,7 +219,7 @@ fn a_periodic_timeout_is_rearmed_by_its_schedule_or_its_reset_unless_cancelled()
             }
             let deadline = if was.reset_queued { 10 } else { 50 };
             let kept = Seen { deadline, phase: 1, handle: was.handle, engine: was.engine, ..Seen::of(0) };
-            let armed = Seen { group: was.group, series: true, ..kept };
+            let armed = Seen { series: true, ..kept };
             let expected = if was.phase == 3 { (Rearm::Cancelled, was) } else { (Rearm::Pending, armed) };
             assert_eq!((answer, is), expected, "{was:?}");
         },
@@ -238,18 +236,15 @@ fn only_the_last_owner_is_told_that_it_is_the_last() {
         let expected = match was {
             Seen { phase: 1, .. } => (EngineGone::NotYet, was),
             // If the engine is the last owner, its bit means nothing any more.
-            Seen { handle: false, group: false, .. } => (EngineGone::Last, was),
+            Seen { handle: false, .. } => (EngineGone::Last, was),
             _ => (EngineGone::OthersOwn, Seen { engine: false, ..was }),
         };
         assert_eq!((answer, is), expected, "{was:?}");
     });
-    each(State::group_lets_go, |answer, was, is| {
-        assert_eq!((answer, is), (!was.handle && !was.engine, Seen { group: false, ..was }), "{was:?}");
-    });
     each(State::handle_lets_go, |answer, was, is| {
         let gone = Seen { handle: false, ..was };
         let expected = match was {
-            Seen { engine: false, group: false, .. } => (HandleGone::Last, was),
+            Seen { engine: false, .. } => (HandleGone::Last, was),
             Seen { orphan: true, .. } => (HandleGone::Orphan, gone),
             _ => (HandleGone::OthersOwn, gone),
         };
@@ -280,13 +275,13 @@ fn only_an_entry_cancelled_before_linking_becomes_a_tombstone_and_revives_while_
     });
     // On a tombstone, with and without the engine.
     for flags in [0b100, 0b1100] {
-        for with in [ArmFlags::NONE, ArmFlags::HANDLE, ArmFlags::GROUP.and(ArmFlags::SERIES)] {
-            let state = State(AtomicU64::new(10 << 11 | flags));
-            let was = Seen::of(10 << 11 | flags);
+        for with in [ArmFlags::NONE, ArmFlags::HANDLE, ArmFlags::HANDLE.and(ArmFlags::SERIES)] {
+            let state = State(AtomicU64::new(10 << 10 | flags));
+            let was = Seen::of(10 << 10 | flags);
             assert_eq!(state.revive(Subtick::new(50), with), was.engine);
             let armed = State(AtomicU64::new(0));
             armed.arm(Subtick::new(50), with);
-            let expected = if was.engine { armed.0.load(Ordering::Relaxed) } else { 10 << 11 | flags };
+            let expected = if was.engine { armed.0.load(Ordering::Relaxed) } else { 10 << 10 | flags };
             assert_eq!(state.0.load(Ordering::Relaxed), expected);
         }
     }

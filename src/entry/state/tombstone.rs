@@ -1,4 +1,4 @@
-//! The steps that leave a tombstone, and the one that revives it: `shard/README.md`, section 10.
+//! The steps that leave a tombstone, and the one that revives it: `shard/README.md`, section 8.
 
 use super::{ArmFlags, CANCELLED, ENGINE, FLAGS, HANDLE, PENDING, PHASE, SLEEPER, Snapshot, State, is_tombstone, pack};
 use crate::entry::outcome::{Kind, Remains};

@@ -1,6 +1,6 @@
-//! The whole engine, on a manual clock, beside a model that is a `BTreeMap`: a pending timeout
-//! fires when its deadline has come. After every step of a program the two must agree. In
-//! `tests/model` proptest makes the programs; in `fuzz/` a fuzzer does.
+//! The whole engine, on a manual clock that can be stopped, beside a model that is a `BTreeMap`: a
+//! pending timeout fires when its deadline has come. After every step of a program the two must
+//! agree. In `tests/model` proptest makes the programs; in `fuzz/` a fuzzer does.
 
 mod end;
 mod model;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tourbillon::{Builder, Driver, ManualClock, Timeout, Timer};
+use tourbillon::{Builder, Clock, Driver, ManualClock, PausableClock, Timeout, Timer};
 
 use crate::counters::{Counts, assert_counters_reconcile};
 use model::{Model, NEVER, Runner};
@@ -35,7 +35,7 @@ pub struct Options {
 struct Told {
     /// The time before which it need not be turned; `None` if it never need be.
     until: Option<u128>,
-    /// The engine was in a pause.
+    /// The clock stood still.
     in_a_pause: bool,
     /// How often the bell had rung.
     rung: u64,
@@ -58,9 +58,10 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Builds the engine, with these options, on a manual clock.
+    /// Builds the engine, with these options, on such a clock.
     pub fn new(builder: Builder, options: Options) -> Self {
-        let (clock, panics) = (ManualClock::new(), Arc::new(AtomicU64::new(0)));
+        let (hand, panics) = (ManualClock::new(), Arc::new(AtomicU64::new(0)));
+        let clock = PausableClock::over(hand.clone());
         let counted = Arc::clone(&panics);
         let mut builder = builder.tick_duration(options.tick).clock(clock.clone());
         if let Some(max) = options.max_pending {
@@ -71,8 +72,7 @@ impl Pair {
         let rung = Arc::new(AtomicU64::new(0));
         let rings = Arc::clone(&rung);
         driver.on_earlier(move || _ = rings.fetch_add(1, Ordering::Relaxed));
-        let groups = vec![timer.group(), timer.group()];
-        let shared = Arc::new(Shared::new(timer.clone(), clock, groups));
+        let shared = Arc::new(Shared::new(timer.clone(), clock, hand));
         let model = Model::new(options.tick, options.max_pending);
         Self { timer, driver: Some(driver), shared, model, options, told: None, rung, panics }
     }
@@ -83,6 +83,10 @@ impl Pair {
 
     fn now(&self) -> Duration {
         self.shared.now()
+    }
+
+    fn is_paused(&self) -> bool {
+        self.shared.clock.is_paused()
     }
 
     fn now_due(&self) -> u128 {
@@ -96,7 +100,7 @@ impl Pair {
 
     /// Returns the instant that the engine shows for a deadline.
     fn instant_of(&self, due: u128) -> Instant {
-        let ns = u64::try_from(self.model.clock_ns(due, self.now())).expect("programs don't run for centuries");
+        let ns = u64::try_from(self.model.ns_of(due)).expect("programs don't run for centuries");
         self.shared.start + Duration::from_nanos(ns)
     }
 
@@ -112,8 +116,10 @@ impl Pair {
 
     /// Notes that a timeout was scheduled or reset, and when it is due.
     fn brought(&mut self, due: u128) {
+        let now = self.now_due();
         if let Some(told) = &mut self.told {
-            told.must_ring |= due != NEVER && !told.in_a_pause && told.until.is_none_or(|until| due < until);
+            let comes = due != NEVER && (!told.in_a_pause || due <= now);
+            told.must_ring |= comes && told.until.is_none_or(|until| due < until);
         }
     }
 
@@ -137,9 +143,8 @@ impl Pair {
             (at, self.model.is_periodic(handles[at].0))
         };
         // The engine does not promise from where a fixed rate goes on that was reset to the past:
-        // from then, or from now. Nor does it promise whether a timeout that was due already is
-        // still due, in a pause; nor what has passed when time has run out.
-        let is_unsaid = is_periodic || self.model.is_paused() || self.model.has_run_out_of_time(self.now());
+        // from then, or from now. Nor does it promise what has passed when time has run out.
+        let is_unsaid = is_periodic || self.model.has_run_out_of_time(self.now());
         let offset = if is_unsaid { offset.abs().max(1) } else { offset };
         let (deadline, due) = self.instant_at(offset);
         self.reset(at, due, |handle| handle.reset_at(deadline));
@@ -188,22 +193,16 @@ impl Pair {
         self.heed_the_bell();
         let wakeup = self.driver().next_wakeup();
         let (now, at) = (self.now_due(), self.now());
-        let clock_ns = wakeup.map(|at| (at - self.shared.start).as_nanos());
-        match self.model.earliest() {
-            Some(earliest) if !self.model.is_paused() || earliest <= now => {
-                let latest = self.model.clock_ns(earliest, at);
-                assert!(
-                    clock_ns.is_some_and(|ns| ns <= latest),
-                    "{clock_ns:?} is after {latest}, when {earliest} is due"
-                );
-            }
-            _ => {}
+        let (until_ns, in_a_pause) = (wakeup.map(|at| (at - self.shared.start).as_nanos()), self.is_paused());
+        if let Some(earliest) = self.model.earliest().filter(|due| !in_a_pause || *due <= now) {
+            let latest = self.model.ns_of(earliest);
+            assert!(until_ns.is_some_and(|ns| ns <= latest), "{until_ns:?} is after {latest}, when {earliest} is due");
         }
-        if self.model.is_paused() {
-            assert!(clock_ns.is_none_or(|ns| ns <= at.as_nanos()), "woken for {clock_ns:?}, in a pause");
+        if in_a_pause {
+            assert!(until_ns.is_none_or(|ns| ns <= at.as_nanos()), "woken for {until_ns:?}, in a pause");
         }
-        let until = clock_ns.map(|ns| self.model.by_clock(ns, at));
-        let (rung, in_a_pause) = (self.rung.load(Ordering::Relaxed), self.model.is_paused());
+        let until = until_ns.map(|ns| self.model.subtick_at(ns));
+        let rung = self.rung.load(Ordering::Relaxed);
         self.told = Some(Told { until, in_a_pause, rung, must_ring: false });
     }
 
@@ -220,19 +219,17 @@ impl Pair {
     }
 
     fn resume(&mut self) {
-        if self.model.is_paused() {
-            self.model.resume(self.now());
-            if let Some(told) = &mut self.told {
-                told.must_ring |= told.in_a_pause && told.until.is_none();
-            }
+        let now = self.now_due();
+        if let Some(told) = self.told.as_mut().filter(|_| self.shared.clock.is_paused()) {
+            told.must_ring |= told.until.is_none_or(|until| until > now);
         }
-        self.timer.resume();
+        self.shared.clock.resume();
     }
 
     fn step_to_next(&mut self) {
-        let next = self.model.earliest().filter(|_| !self.model.is_paused());
+        let next = self.model.earliest().filter(|_| !self.is_paused());
         let expected = next.map(|due| self.instant_of(due).max(self.shared.clock.now()));
-        assert_eq!(self.shared.clock.advance_to_next(&self.timer), expected.is_some());
+        assert_eq!(self.shared.hand.advance_to_next(&self.timer), expected.is_some());
         expected.into_iter().for_each(|expected| assert_eq!(self.shared.clock.now(), expected, "the next deadline"));
     }
 
@@ -248,21 +245,15 @@ impl Pair {
         }
     }
 
-    fn cancel_all(&mut self, group: usize) -> usize {
-        let members = std::mem::take(&mut self.model.members[group]);
-        let pending: Vec<_> = members.into_iter().filter(|id| self.model.pending.contains_key(id)).collect();
-        pending.iter().for_each(|id| self.model.cancel(*id));
-        pending.len()
-    }
-
     /// Does one step of a program.
     pub fn step(&mut self, step: Step) {
         match step {
             Step::Schedule { delay, kept, via, act } => self.schedule(delay, kept, via, act),
             Step::ScheduleAt { offset, via } => self.schedule_at(offset, via),
-            Step::ScheduleMany { delay, many, via } => self.schedule_many(delay, many, via),
-            Step::Between { earliest, width, via } => self.schedule_between(earliest, width, via),
-            Step::Periodic { initial, rule, via, act } => self.schedule_periodic(initial, rule, via, act),
+            Step::ScheduleMany { delay, many, is_elsewhere } => self.schedule_many(delay, many, is_elsewhere),
+            Step::Periodic { initial, rule, is_elsewhere, act } => {
+                self.schedule_periodic(initial, rule, is_elsewhere, act);
+            }
             Step::Reset { which, delay } => self.reset(which, self.after(delay), |handle| handle.reset(delay)),
             Step::ResetAt { which, offset } => self.reset_at(which, offset),
             Step::Cancel { which } => self.cancel(which),
@@ -283,23 +274,7 @@ impl Pair {
                 };
                 handles.push((id, Handle::Plain(plain)));
             }
-            Step::CancelAll { group } => {
-                let cancelled = self.shared.groups()[group].cancel_all();
-                assert_eq!(cancelled, self.cancel_all(group));
-            }
-            Step::RenewGroup { group, cancels } => {
-                let mut old = std::mem::replace(&mut self.shared.groups()[group], self.timer.group());
-                if cancels {
-                    old = old.cancel_on_drop();
-                    self.cancel_all(group);
-                }
-                drop(old);
-                self.model.members[group].clear();
-            }
-            Step::Pause => {
-                self.timer.pause();
-                self.model.pause(self.now());
-            }
+            Step::Pause => self.shared.clock.pause(),
             Step::Resume => self.resume(),
             Step::ToNext => self.step_to_next(),
             Step::Advance { by } => self.shared.advance(by),
@@ -317,10 +292,6 @@ impl Pair {
         assert_eq!(self.shared.alive(), self.model.pending.len(), "tasks that are kept");
         if let Some((id, handle)) = self.shared.handles().last() {
             self.check_handle(*id, handle.timeout());
-        }
-        assert_eq!(self.timer.is_paused(), self.model.is_paused());
-        for (group, members) in self.shared.groups().iter().enumerate() {
-            assert_eq!(members.pending(), self.model.members_pending(group));
         }
     }
 

@@ -12,7 +12,7 @@ use crate::counters::Counts;
 pub(crate) const NEVER: u128 = u128::MAX;
 
 /// The number of subticks. The last one does not end.
-const SUBTICKS: u128 = (1 << 53) - 1;
+const SUBTICKS: u128 = (1 << 54) - 1;
 
 /// How the engine rounds: a tick is divided by two again and again, ten times at most, as long as a
 /// part is 700 ns or more.
@@ -42,14 +42,14 @@ impl Scale {
         (subtick * self.tick_ns).div_ceil(self.parts)
     }
 
-    fn end_of_tick(self, subtick: u128) -> u128 {
-        self.whole(subtick + self.parts - 1, 0)
+    /// Returns the end of the last tick that has come by this subtick.
+    fn come_tick(self, subtick: u128) -> u128 {
+        let end = subtick / self.parts * self.parts;
+        if end < SUBTICKS { end } else { NEVER }
     }
 
-    /// Returns the end of the tick that is `more` ticks after the last one that has come.
-    fn whole(self, come: u128, more: u128) -> u128 {
-        let end = (come / self.parts + more) * self.parts;
-        if end < SUBTICKS { end } else { NEVER }
+    fn end_of_tick(self, subtick: u128) -> u128 {
+        self.come_tick(subtick + self.parts - 1)
     }
 }
 
@@ -97,21 +97,12 @@ pub(crate) struct Model {
     /// When each pending timeout is due. All times are in subticks, unless they are in ns.
     pub(crate) pending: BTreeMap<u64, u128>,
     pub(crate) cancelled: BTreeSet<u64>,
-    pub(crate) members: [BTreeSet<u64>; 2],
     /// What the engine's counters should say, except how many are pending.
     pub(crate) counts: Counts,
     periodic: BTreeMap<u64, Periodic>,
-    /// The time that pauses have taken from the engine's time, and the engine's time if it is
-    /// paused.
-    lost_ns: u128,
-    paused_at: Option<u128>,
     running: Option<Running>,
     /// A task could not cancel or reset them. So they are in this turn.
     must_run: BTreeSet<u64>,
-    /// A task's `cancel_all` went through these. They may have been in the turn already, and this
-    /// number of them was not.
-    unsure: BTreeSet<u64>,
-    unsure_cancelled: usize,
     /// Reset by tasks of this turn.
     pub(crate) moved: BTreeSet<u64>,
     /// The time of the turn whose events the model hears.
@@ -128,43 +119,32 @@ impl Model {
             most: most.unwrap_or(usize::MAX),
             pending: BTreeMap::new(),
             cancelled: BTreeSet::new(),
-            members: [BTreeSet::new(), BTreeSet::new()],
             counts: Counts::default(),
             periodic: BTreeMap::new(),
-            lost_ns: 0,
-            paused_at: None,
             running: None,
             must_run: BTreeSet::new(),
-            unsure: BTreeSet::new(),
-            unsure_cancelled: 0,
             moved: BTreeSet::new(),
             turn: None,
             overtaken: 0,
         }
     }
 
-    /// Returns the engine's time when the clock says `at`.
-    pub(crate) fn now_ns(&self, at: Duration) -> u128 {
-        self.paused_at.unwrap_or_else(|| at.as_nanos() - self.lost_ns)
-    }
-
     /// Returns the last subtick that has come when the clock says `at`.
     pub(crate) fn now(&self, at: Duration) -> u128 {
-        self.scale.come_by(self.now_ns(at))
+        self.scale.come_by(at.as_nanos())
     }
 
     pub(crate) fn has_run_out_of_time(&self, at: Duration) -> bool {
         self.now(at) == SUBTICKS - 1
     }
 
-    /// Returns when a subtick comes, by the clock, if a pause ends when that says `at`.
-    pub(crate) fn clock_ns(&self, due: u128, at: Duration) -> u128 {
-        self.scale.ns_of(due) + at.as_nanos() - self.now_ns(at)
+    /// Returns when a subtick comes.
+    pub(crate) fn ns_of(&self, due: u128) -> u128 {
+        self.scale.ns_of(due)
     }
 
-    /// Returns the subtick that comes at this time of the clock.
-    pub(crate) fn by_clock(&self, clock_ns: u128, at: Duration) -> u128 {
-        let ns = clock_ns - (at.as_nanos() - self.now_ns(at));
+    /// Returns the subtick that comes at this time.
+    pub(crate) fn subtick_at(&self, ns: u128) -> u128 {
         let subtick = self.scale.come_by(ns);
         assert_eq!(self.scale.ns_of(subtick), ns, "no subtick comes then");
         subtick
@@ -173,29 +153,9 @@ impl Model {
     /// Returns when a delay ends that begins when the clock says `at`.
     pub(crate) fn after(&self, delay: Duration, at: Duration) -> u128 {
         if delay.is_zero() {
-            return self.scale.whole(self.now(at), u128::from(self.paused_at.is_some()));
+            return self.scale.come_tick(self.now(at));
         }
-        self.scale.not_before(self.now_ns(at) + delay.as_nanos())
-    }
-
-    /// Returns the last tick of a range that ends at `latest`, or `first` if that comes before the
-    /// next tick.
-    pub(crate) fn last_of(&self, first: u128, latest: Duration, at: Duration) -> u128 {
-        let last = self.scale.come_by(self.now_ns(at) + latest.as_nanos());
-        if first == NEVER { NEVER } else { self.scale.whole(last, 0).max(first) }
-    }
-
-    pub(crate) fn is_paused(&self) -> bool {
-        self.paused_at.is_some()
-    }
-
-    pub(crate) fn pause(&mut self, at: Duration) {
-        self.paused_at = Some(self.now_ns(at));
-    }
-
-    pub(crate) fn resume(&mut self, at: Duration) {
-        self.lost_ns = at.as_nanos() - self.now_ns(at);
-        self.paused_at = None;
+        self.scale.not_before(at.as_nanos() + delay.as_nanos())
     }
 
     /// Returns the answer that scheduling `many` timeouts should get, between turns.
@@ -203,25 +163,18 @@ impl Model {
         if self.pending.len() + many <= self.most { Answer::Accepted } else { Answer::Full }
     }
 
-    pub(crate) fn accept(&mut self, id: u64, due: u128, group: Option<usize>) {
+    pub(crate) fn accept(&mut self, id: u64, due: u128) {
         self.counts.scheduled += 1;
         assert!(self.pending.insert(id, due).is_none(), "{id} is new");
-        if let Some(group) = group {
-            self.members[group].insert(id);
-        }
     }
 
     pub(crate) fn accept_periodic(&mut self, id: u64, rule: Rule, initial: Duration, at: Duration) {
-        let (due_ns, due) = (self.now_ns(at) + initial.as_nanos(), self.after(initial, at));
+        let (due_ns, due) = (at.as_nanos() + initial.as_nanos(), self.after(initial, at));
         self.periodic.insert(id, Periodic { rule, due_ns, due });
     }
 
     pub(crate) fn is_periodic(&self, id: u64) -> bool {
         self.periodic.contains_key(&id)
-    }
-
-    pub(crate) fn members_pending(&self, group: usize) -> usize {
-        self.members[group].iter().filter(|id| self.pending.contains_key(id)).count()
     }
 
     /// Returns when the next one is due that will ever be.
@@ -237,7 +190,6 @@ impl Model {
     pub(crate) fn cancel(&mut self, id: u64) {
         let due = self.pending.remove(&id).unwrap_or_else(|| panic!("{id} was cancelled, and was not pending"));
         self.overtake(id, due);
-        assert!(!self.unsure.contains(&id), "{id} was cancelled after its group");
         self.cancelled.insert(id);
         self.counts.cancelled += 1;
     }
@@ -269,7 +221,7 @@ impl Model {
                 Event::Scheduled { id, delay, at, answer, pending } => {
                     self.asked_for(answer, pending, by);
                     match answer {
-                        Answer::Accepted => self.accept(id, self.after(delay, at), None),
+                        Answer::Accepted => self.accept(id, self.after(delay, at)),
                         Answer::Full | Answer::Shutdown => self.counts.rejected += 1,
                     }
                 }
@@ -278,16 +230,10 @@ impl Model {
                 Event::Cancelled { id, answer: false } | Event::Reset { id, answer: false, .. } => {
                     self.too_late(id, by)
                 }
-                Event::CancelledAll { group, count } => self.cancelled_all(group, count, by),
             }
         }
         assert!(self.running.is_none(), "what began has ended");
         assert!(self.must_run.is_empty(), "they were past being cancelled, and did not run: {:?}", self.must_run);
-        assert_eq!(self.unsure.len(), self.unsure_cancelled, "of a group that a task has cancelled");
-        self.unsure_cancelled = 0;
-        for id in std::mem::take(&mut self.unsure) {
-            self.cancel(id);
-        }
     }
 
     fn began(&mut self, id: u64, by: Runner) {
@@ -304,7 +250,6 @@ impl Model {
         let goes_on = matches!(by, Runner::Drain(_)) && self.is_periodic(id);
         assert!(!goes_on, "{id} is periodic, and begins in a drain");
         self.must_run.remove(&id);
-        self.unsure.remove(&id);
         self.counts.fired += 1;
         if !self.periodic.contains_key(&id) {
             self.pending.remove(&id);
@@ -319,7 +264,6 @@ impl Model {
             return;
         }
         self.counts.panicked += u64::from(how == Ended::Panicked);
-        let now_ns = self.now_ns(at);
         let Some(periodic) = self.periodic.get_mut(&id) else { return };
         let Some(next) = self.pending.get_mut(&id) else {
             // Cancelled meanwhile.
@@ -337,7 +281,7 @@ impl Model {
         if running.due != periodic.due {
             periodic.due_ns = self.scale.ns_of(running.due);
         }
-        periodic.due_ns = periodic.rule.next_ns(periodic.due_ns, now_ns);
+        periodic.due_ns = periodic.rule.next_ns(periodic.due_ns, at.as_nanos());
         let due = self.scale.not_before(periodic.due_ns);
         // No delay is the end of the tick.
         let is_at_once = matches!(periodic.rule, Rule::Answer(Duration::ZERO, _));
@@ -366,7 +310,6 @@ impl Model {
     pub(crate) fn reset(&mut self, id: u64, due: u128) {
         let old = self.pending.insert(id, due).unwrap_or_else(|| panic!("{id} was reset, and was not pending"));
         self.overtake(id, old);
-        assert!(!self.unsure.contains(&id), "{id} was reset after its group was cancelled");
         self.counts.reset += 1;
         self.moved.insert(id);
         if let Some(running) = self.running.as_mut().filter(|running| running.id == id) {
@@ -390,33 +333,10 @@ impl Model {
             Runner::Turn(now) => {
                 assert!(*due <= now, "{id} is not due, and yet not pending");
                 assert!(!self.periodic.contains_key(&id), "{id} is periodic, which is pending also when it runs");
-                if !self.unsure.contains(&id) {
-                    self.must_run.insert(id);
-                }
+                self.must_run.insert(id);
             }
             // It may have been taken back already.
             Runner::Drain(_) | Runner::FireNow | Runner::User => {}
-        }
-    }
-
-    fn cancelled_all(&mut self, group: usize, count: usize, by: Runner) {
-        let members = std::mem::take(&mut self.members[group]);
-        let pending: Vec<_> = members.into_iter().filter(|id| self.pending.contains_key(id)).collect();
-        let is_sure = |id: &u64| match by {
-            _ if self.must_run.contains(id) => false,
-            Runner::Turn(now) => self.pending[id] > now || self.periodic.contains_key(id),
-            _ => false,
-        };
-        let (sure, unsure): (Vec<_>, Vec<_>) = pending.into_iter().partition(is_sure);
-        let of_unsure = count.checked_sub(sure.len()).expect("all that are not due are cancelled");
-        assert!(of_unsure <= unsure.len(), "{count} cancelled of {} and {}", sure.len(), unsure.len());
-        sure.into_iter().for_each(|id| self.cancel(id));
-        self.unsure_cancelled += of_unsure;
-        match by {
-            Runner::Turn(_) => self.unsure.extend(unsure.into_iter().filter(|id| !self.must_run.contains(id))),
-            // A timeout that is unsure in a shutdown is run or returned. If it is periodic, its own
-            // end says which.
-            _ => assert_eq!(of_unsure, 0, "no task cancels a group in an end"),
         }
     }
 }

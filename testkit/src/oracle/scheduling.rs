@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{ScheduleError, Timeout};
+use tourbillon::{ScheduleError, Timeout, Timer};
 
-use super::model::NEVER;
 use super::tasks::{Answer, Handle, again, answering, once, small_once};
 use super::{Act, Kept, Pair, Rule, Via};
 
@@ -18,32 +17,29 @@ macro_rules! by_way {
                 let $place = &$pair.timer;
                 $call
             }
-            Via::Elsewhere => thread::scope(|scope| {
-                let $place = &$pair.timer;
-                scope.spawn(move || $call).join().expect("no panic")
-            }),
+            Via::Elsewhere => elsewhere(&$pair.timer, |$place| $call),
             Via::Key(key) => {
                 let $place = $pair.timer.shard_for(&key);
-                $call
-            }
-            Via::Group(group) => {
-                let $place = &$pair.shared.groups()[group];
                 $call
             }
         }
     };
 }
 
-impl Via {
-    fn group(self) -> Option<usize> {
-        if let Self::Group(group) = self { Some(group) } else { None }
-    }
+/// Makes a call on another thread.
+fn elsewhere<R: Send>(timer: &Timer, call: impl FnOnce(&Timer) -> R + Send) -> R {
+    thread::scope(|scope| scope.spawn(|| call(timer)).join().expect("no panic"))
 }
 
 impl Pair {
-    fn accept(&mut self, id: u64, due: u128, via: Via) {
-        self.model.accept(id, due, via.group());
+    fn accept(&mut self, id: u64, due: u128) {
+        self.model.accept(id, due);
         self.brought(due);
+    }
+
+    /// Makes a call on this thread or another.
+    fn call<R: Send>(&self, is_elsewhere: bool, call: impl FnOnce(&Timer) -> R + Send) -> R {
+        if is_elsewhere { elsewhere(&self.timer, call) } else { call(&self.timer) }
     }
 
     /// The answer is the one that the model expects.
@@ -85,7 +81,7 @@ impl Pair {
             }
         };
         let Some(timeout) = answer else { return };
-        self.accept(id, due, via);
+        self.accept(id, due);
         let handle = match kept {
             Kept::Guarded => timeout.map(|timeout| Handle::Guard(timeout.cancel_on_drop())),
             Kept::Plainly | Kept::Detached => timeout.map(Handle::Plain),
@@ -99,42 +95,23 @@ impl Pair {
         let task = small_once(&self.shared, id);
         let answer = by_way!(self, via, place => place.schedule_at(deadline, task));
         if let Some(timeout) = self.check_answer(1, answer) {
-            self.accept(id, due, via);
+            self.accept(id, due);
             self.keep(id, timeout);
         }
     }
 
-    pub(super) fn schedule_many(&mut self, delay: Duration, many: usize, via: Via) {
+    pub(super) fn schedule_many(&mut self, delay: Duration, many: usize, is_elsewhere: bool) {
         let ids: Vec<_> = (0..many).map(|_| self.shared.new_id()).collect();
         let tasks: Vec<_> = ids.iter().map(|id| small_once(&self.shared, *id)).collect();
         let due = self.after(delay);
-        let answer = by_way!(self, via, place => place.schedule_many(delay, tasks));
+        let answer = self.call(is_elsewhere, |place| place.schedule_many(delay, tasks));
         for (id, timeout) in ids.into_iter().zip(self.check_answer(many, answer).into_iter().flatten()) {
-            self.accept(id, due, via);
+            self.accept(id, due);
             self.keep(id, timeout);
         }
     }
 
-    pub(super) fn schedule_between(&mut self, earliest: Duration, width: Duration, via: Via) {
-        let latest = earliest.saturating_add(width);
-        let first = self.after(earliest);
-        let last = self.model.last_of(first, latest, self.now());
-        let id = self.shared.new_id();
-        let task = small_once(&self.shared, id);
-        let answer = by_way!(self, via, place => place.schedule_between(earliest, latest, task));
-        let Some(timeout) = self.check_answer(1, answer) else { return };
-        let mut due = first;
-        if first != NEVER {
-            // The engine chooses the tick, and must keep to its choice.
-            let shown_ns = (timeout.deadline() - self.shared.start).as_nanos();
-            due = self.model.by_clock(shown_ns, self.now());
-            assert!((first..=last).contains(&due), "{due} is not from {first} to {last}");
-        }
-        self.accept(id, due, via);
-        self.keep(id, timeout);
-    }
-
-    pub(super) fn schedule_periodic(&mut self, initial: Duration, rule: Rule, via: Via, act: Act) {
+    pub(super) fn schedule_periodic(&mut self, initial: Duration, rule: Rule, is_elsewhere: bool, act: Act) {
         let (id, due, shared) = (self.shared.new_id(), self.after(initial), Arc::clone(&self.shared));
         let rule = rule.coarser_than(self.options.tick);
         let task = again(&shared, id, act);
@@ -142,21 +119,21 @@ impl Pair {
             Rule::Rate(period, missed) => {
                 shared.expect_bursts_of(period);
                 let answer =
-                    by_way!(self, via, place => place.schedule_at_fixed_rate_with(initial, period, missed, task));
+                    self.call(is_elsewhere, |place| place.schedule_at_fixed_rate_with(initial, period, missed, task));
                 self.check_answer(1, answer)
             }
             Rule::Delay(delay) => {
-                let answer = by_way!(self, via, place => place.schedule_with_fixed_delay(initial, delay, task));
+                let answer = self.call(is_elsewhere, |place| place.schedule_with_fixed_delay(initial, delay, task));
                 self.check_answer(1, answer)
             }
             Rule::Answer(delay, times) => {
                 let task = answering(&shared, id, act, (delay, times));
-                let answer = by_way!(self, via, place => place.schedule_repeating(initial, task));
+                let answer = self.call(is_elsewhere, |place| place.schedule_repeating(initial, task));
                 self.check_answer(1, answer)
             }
         };
         if let Some(timeout) = timeout {
-            self.accept(id, due, via);
+            self.accept(id, due);
             self.model.accept_periodic(id, rule, initial, self.now());
             self.keep(id, timeout);
         }

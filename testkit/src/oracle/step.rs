@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tourbillon::{MissedTicks, Shutdown};
 
-/// One step of a program. A `which` chooses among the held handles, whatever its size.
+/// One step of a program. A `which` chooses among the held handles, whatever its size. Elsewhere is
+/// as in [`Via`].
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "each is a call of the engine, or explained")]
 pub enum Step {
@@ -21,17 +22,12 @@ pub enum Step {
     ScheduleMany {
         delay: Duration,
         many: usize,
-        via: Via,
-    },
-    Between {
-        earliest: Duration,
-        width: Duration,
-        via: Via,
+        is_elsewhere: bool,
     },
     Periodic {
         initial: Duration,
         rule: Rule,
-        via: Via,
+        is_elsewhere: bool,
         act: Act,
     },
     Reset {
@@ -50,14 +46,6 @@ pub enum Step {
     },
     Unguard {
         which: usize,
-    },
-    CancelAll {
-        group: usize,
-    },
-    /// The group is dropped, after a `cancel_all` or without one, and a new one takes its place.
-    RenewGroup {
-        group: usize,
-        cancels: bool,
     },
     Pause,
     Resume,
@@ -89,7 +77,6 @@ pub enum Via {
     /// From another thread, which is another producer, of another shard if there is one.
     Elsewhere,
     Key(u8),
-    Group(usize),
 }
 
 /// What a task does when it runs, besides recording that it does.
@@ -110,9 +97,6 @@ pub enum Act {
     },
     Drop {
         which: usize,
-    },
-    CancelAll {
-        group: usize,
     },
     /// The run takes this long.
     Advance {

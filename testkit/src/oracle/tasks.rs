@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use tourbillon::{Group, ManualClock, Refusal, ScheduleError, Timeout, TimeoutGuard, Timer};
+use tourbillon::{Clock, ManualClock, PausableClock, Refusal, ScheduleError, Timeout, TimeoutGuard, Timer};
 
 use super::step::Act;
 
@@ -18,7 +18,6 @@ pub(crate) enum Event {
     Scheduled { id: u64, delay: Duration, at: Duration, answer: Answer, pending: usize },
     Cancelled { id: u64, answer: bool },
     Reset { id: u64, delay: Duration, at: Duration, answer: bool },
-    CancelledAll { group: usize, count: usize },
 }
 
 impl Event {
@@ -70,11 +69,13 @@ impl Handle {
 /// What tasks share with each other and with the thread that runs the program.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) clock: ManualClock,
+    /// The engine's clock, which can be stopped.
+    pub(crate) clock: PausableClock,
+    /// The clock below, which is moved by hand.
+    pub(crate) hand: ManualClock,
     pub(crate) start: Instant,
     /// `None` once all timers are gone.
     timer: Mutex<Option<Timer>>,
-    groups: Mutex<Vec<Group>>,
     log: Mutex<Vec<Event>>,
     handles: Mutex<Vec<(u64, Handle)>>,
     next_id: AtomicU64,
@@ -94,12 +95,12 @@ const LEAPS_OF_TASKS: u32 = 30;
 const BROUGHT_BY_TASKS: u32 = 500;
 
 impl Shared {
-    pub(crate) fn new(timer: Timer, clock: ManualClock, groups: Vec<Group>) -> Self {
+    pub(crate) fn new(timer: Timer, clock: PausableClock, hand: ManualClock) -> Self {
         Self {
             start: clock.now(),
             clock,
+            hand,
             timer: Mutex::new(Some(timer)),
-            groups: Mutex::new(groups),
             log: Mutex::default(),
             handles: Mutex::default(),
             next_id: AtomicU64::new(0),
@@ -110,7 +111,7 @@ impl Shared {
         }
     }
 
-    /// By the clock, since the start.
+    /// By the engine's clock, since the start.
     pub(crate) fn now(&self) -> Duration {
         self.clock.now() - self.start
     }
@@ -135,15 +136,9 @@ impl Shared {
         self.handles.lock().expect("no panic under this lock")
     }
 
-    pub(crate) fn groups(&self) -> MutexGuard<'_, Vec<Group>> {
-        self.groups.lock().expect("no panic under this lock")
-    }
-
     /// Drops all that keeps the engine alive.
     pub(crate) fn leave(&self) {
         drop(self.timer.lock().expect("no panic under this lock").take());
-        let groups = std::mem::take(&mut *self.groups());
-        drop(groups);
     }
 
     /// Drops one of the handles, if there is any.
@@ -161,7 +156,7 @@ impl Shared {
     }
 
     pub(crate) fn advance(&self, by: Duration) {
-        self.clock.advance(by.min(Duration::from_nanos(self.leap_ns.load(Ordering::Relaxed))));
+        self.hand.advance(by.min(Duration::from_nanos(self.leap_ns.load(Ordering::Relaxed))));
     }
 
     fn act(self: &Arc<Self>, act: Act) {
@@ -199,12 +194,6 @@ impl Shared {
                     drop(guard);
                     self.log(Event::Cancelled { id, answer: is_pending });
                 }
-            }
-            Act::CancelAll { group } => {
-                let groups = self.groups();
-                let Some(members) = groups.get(group) else { return };
-                let count = members.cancel_all();
-                self.log(Event::CancelledAll { group, count });
             }
             Act::Advance { by } => {
                 if take_one(&self.leaps) {

@@ -19,8 +19,6 @@ pub use fault::{Fault, History};
 pub enum Kind {
     /// A timeout that runs once, at its deadline.
     Once,
-    /// The same, at some time in a range.
-    Range,
     /// A periodic timeout whose next run is due a period after the one before was.
     Rate {
         /// In nanoseconds.
@@ -36,7 +34,7 @@ pub enum Kind {
 pub enum End {
     /// It ran. A periodic timeout has run for the last time.
     Fired,
-    /// It was cancelled by its handle, a guard, a group, or its own task.
+    /// It was cancelled by its handle, a guard, or its own task.
     Cancelled,
     /// A shutdown handed it back.
     Returned,
@@ -98,7 +96,7 @@ pub struct Record {
     /// Runs of a periodic timeout that had begun when it was cancelled, and have not shown up yet:
     /// one at most.
     excused: bool,
-    /// A guard or a group may have cancelled it while it ran, without telling.
+    /// A guard may have cancelled it while it ran, without telling.
     pub unsure: bool,
     dropped: bool,
     end: Option<End>,
@@ -160,7 +158,7 @@ impl Record {
 
     /// Whether it runs once.
     pub fn is_once(&self) -> bool {
-        matches!(self.kind, Kind::Once | Kind::Range)
+        self.kind == Kind::Once
     }
 
     /// Whether it is due just at the deadline that is known here.

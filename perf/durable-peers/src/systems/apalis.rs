@@ -25,25 +25,20 @@ const QUEUE: &str = "timeouts";
 
 pub struct Apalis {
     pool: PgPool,
-    settings: &'static str,
     // The worker ends when this is dropped.
     running: watch::Sender<()>,
 }
 
 impl Apalis {
-    pub async fn open(url: &str, settings: &'static str) -> Result<Self> {
+    pub async fn open(url: &str) -> Result<Self> {
         let pool = PgPoolOptions::new().max_connections(20).connect(url).await?;
         PostgresStorage::setup(&pool).await?;
-        Ok(Apalis { pool, settings, running: watch::Sender::new(()) })
+        Ok(Apalis { pool, running: watch::Sender::new(()) })
     }
 }
 
 #[async_trait]
 impl Peer for Apalis {
-    fn has_batch(&self) -> bool {
-        true
-    }
-
     async fn schedule(&self, dues: &[Due]) -> Result<()> {
         let tasks: Vec<PgTask> = dues
             .iter()
@@ -58,30 +53,10 @@ impl Peer for Apalis {
     }
 
     async fn work(&self, seen: Arc<Seen>) -> Result<()> {
-        let config = Config::default().queue(QUEUE);
-        match self.settings {
-            "default" => {
-                let backend = PostgresStorage::<Due>::new(&self.pool).with_config(config);
-                let worker = WorkerBuilder::new("worker").backend(backend).data(seen).build(handle);
-                run(self.running.subscribe(), move || worker.run());
-            }
-            "interval" => {
-                let backend = PostgresStorage::<Due>::new(&self.pool)
-                    .with_config(config.batch_size(1000))
-                    .poll_with_interval(POLL);
-                let worker =
-                    WorkerBuilder::new("worker").backend(backend).data(seen).parallelize(tokio::spawn).build(handle);
-                run(self.running.subscribe(), move || worker.run());
-            }
-            _ => {
-                let backend = PostgresStorage::<Due>::new(&self.pool)
-                    .with_config(config.batch_size(1000))
-                    .poll_with_strategy(Ticks(None));
-                let worker =
-                    WorkerBuilder::new("worker").backend(backend).data(seen).parallelize(tokio::spawn).build(handle);
-                run(self.running.subscribe(), move || worker.run());
-            }
-        }
+        let config = Config::default().queue(QUEUE).batch_size(1000);
+        let backend = PostgresStorage::<Due>::new(&self.pool).with_config(config).poll_with_strategy(Ticks(None));
+        let worker = WorkerBuilder::new("worker").backend(backend).data(seen).parallelize(tokio::spawn).build(handle);
+        run(self.running.subscribe(), move || worker.run());
         Ok(())
     }
 }

@@ -17,7 +17,6 @@ use crate::peer::{Due, Peer, Seen, now};
 pub struct Graphile {
     pool: PgPool,
     utils: WorkerUtils,
-    settings: &'static str,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -49,20 +48,16 @@ fn options(pool: &PgPool) -> WorkerOptions {
 }
 
 impl Graphile {
-    pub async fn open(url: &str, settings: &'static str) -> Result<Self> {
+    pub async fn open(url: &str) -> Result<Self> {
         let pool = PgPoolOptions::new().max_connections(20).connect(url).await?;
         // `init` migrates, so that the utilities find the tables.
         let utils = options(&pool).init().await.context("graphile_worker: init")?.create_utils();
-        Ok(Graphile { pool, utils, settings })
+        Ok(Graphile { pool, utils })
     }
 }
 
 #[async_trait]
 impl Peer for Graphile {
-    fn has_batch(&self) -> bool {
-        true
-    }
-
     async fn schedule(&self, dues: &[Due]) -> Result<()> {
         let spec = |due: Due| -> Result<JobSpec> {
             Ok(JobSpec::builder().run_at(DateTime::from_timestamp_micros(due).context("no such time")?).build())
@@ -83,16 +78,12 @@ impl Peer for Graphile {
     }
 
     async fn work(&self, seen: Arc<Seen>) -> Result<()> {
-        let mut options = options(&self.pool).add_extension(Reports(seen));
-        if self.settings != "default" {
-            options = options.local_queue(LocalQueueConfig::default().with_size(500));
-        }
-        if self.settings == "fast" {
-            options = options
-                .poll_interval(Duration::from_millis(10))
-                .concurrency(8)
-                .complete_job_batch_delay(Duration::from_millis(5));
-        }
+        let options = options(&self.pool)
+            .add_extension(Reports(seen))
+            .local_queue(LocalQueueConfig::default().with_size(500))
+            .poll_interval(Duration::from_millis(10))
+            .concurrency(8)
+            .complete_job_batch_delay(Duration::from_millis(5));
         let worker = options.init().await.context("graphile_worker: init")?;
         tokio::spawn(async move {
             if let Err(error) = worker.run().await {

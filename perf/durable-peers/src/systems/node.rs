@@ -25,7 +25,7 @@ type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Answer>>>>;
 
 pub struct Node {
     js: PathBuf,
-    arguments: [String; 3],
+    arguments: [String; 2],
     input: AsyncMutex<ChildStdin>,
     waiting: Waiting,
     // Killed when they are dropped.
@@ -50,8 +50,8 @@ struct Report {
 }
 
 impl Node {
-    pub async fn open(js: &Path, system: &str, settings: &str, url: &str) -> Result<Self> {
-        let arguments = [system.to_owned(), settings.to_owned(), url.to_owned()];
+    pub async fn open(js: &Path, system: &str, url: &str) -> Result<Self> {
+        let arguments = [system.to_owned(), url.to_owned()];
         let (producer, input, mut lines) = start(js, &arguments, "produce").await?;
         let waiting = Waiting::default();
         let answers = waiting.clone();
@@ -101,7 +101,7 @@ impl Node {
 /// Starts js/peer.mjs and waits until it is ready.
 async fn start(
     js: &Path,
-    arguments: &[String; 3],
+    arguments: &[String; 2],
     role: &str,
 ) -> Result<(Child, ChildStdin, Lines<BufReader<ChildStdout>>)> {
     // The package `node` brings the Node that both systems need, whatever is installed.
@@ -127,10 +127,6 @@ async fn start(
 
 #[async_trait]
 impl Peer for Node {
-    fn has_batch(&self) -> bool {
-        true
-    }
-
     async fn schedule(&self, dues: &[Due]) -> Result<()> {
         self.ask(json!({ "dues": dues })).await?;
         Ok(())

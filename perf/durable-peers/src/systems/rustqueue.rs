@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use anyhow::{Context, Result};
 use async_trait::async_trait;
 use rustqueue::{
-    JobOptions, QueueManager, RustQueue,
+    JobOptions, QueueManager,
     config::RetentionConfig,
     engine::{
         queue::{BatchAckItem, BatchPushItem},
@@ -15,22 +15,9 @@ use rustqueue::{
 };
 use serde_json::Value;
 
-use crate::peer::{Due, Peer, Seen, now, only_one};
+use crate::peer::{Due, Peer, Seen, now};
 
 const QUEUE: &str = "timeouts";
-
-/// Opens an instance on a new file. With the defaults there is no call for several jobs, so what is
-/// to be pending is there already: `Managed` wrote it.
-pub async fn open(folder: &Path, fast: bool, pending: usize) -> Result<Arc<dyn Peer>> {
-    let file = folder.join(format!("rustqueue-{}.redb", fastrand::u64(..)));
-    let managed = Managed { manager: Arc::new(QueueManager::new(Arc::new(RedbStorage::new(&file)?))) };
-    if fast {
-        return Ok(Arc::new(managed));
-    }
-    managed.fill(pending).await?;
-    drop(managed);
-    Ok(Arc::new(Plain(RustQueue::redb(&file)?.build()?)))
-}
 
 fn options(due: Due) -> Result<Option<JobOptions>> {
     // Rounded up to its milliseconds, so that no job is early.
@@ -38,54 +25,21 @@ fn options(due: Due) -> Result<Option<JobOptions>> {
     Ok(Some(JobOptions { delay_ms: Some(delay_ms), ..JobOptions::default() }))
 }
 
-/// The interface its documentation shows.
-struct Plain(RustQueue);
-
-#[async_trait]
-impl Peer for Plain {
-    fn has_batch(&self) -> bool {
-        false
-    }
-
-    async fn schedule(&self, dues: &[Due]) -> Result<()> {
-        let due = only_one(dues)?;
-        self.0.push(QUEUE, "timeout", due.into(), options(due)?).await.context("rustqueue: push")?;
-        Ok(())
-    }
-
-    async fn work(&self, seen: Arc<Seen>) -> Result<()> {
-        let queue = self.0.clone();
-        tokio::spawn(async move {
-            let handler = |job: rustqueue::Job| {
-                if let Some(due) = job.data.as_i64() {
-                    seen.ran(due, now());
-                }
-                async { Ok::<(), String>(()) }
-            };
-            // Until the runtime ends.
-            if let Err(error) = queue.run_worker_with_shutdown(QUEUE, handler, std::future::pending()).await {
-                eprintln!("rustqueue: the worker ended: {error}");
-            }
-        });
-        Ok(())
-    }
-
-    async fn fill(&self, _: usize) -> Result<()> {
-        Ok(())
-    }
-}
-
-/// The engine below, which has calls for several jobs.
-struct Managed {
+/// The engine, which has calls for several jobs.
+pub struct Queue {
     manager: Arc<QueueManager>,
 }
 
-#[async_trait]
-impl Peer for Managed {
-    fn has_batch(&self) -> bool {
-        true
+impl Queue {
+    /// Opens an instance on a new file.
+    pub fn open(folder: &Path) -> Result<Self> {
+        let file = folder.join(format!("rustqueue-{}.redb", fastrand::u64(..)));
+        Ok(Self { manager: Arc::new(QueueManager::new(Arc::new(RedbStorage::new(&file)?))) })
     }
+}
 
+#[async_trait]
+impl Peer for Queue {
     async fn schedule(&self, dues: &[Due]) -> Result<()> {
         let item = |&due: &Due| -> Result<BatchPushItem> {
             Ok(BatchPushItem { name: "timeout".to_owned(), data: Value::from(due), options: options(due)? })

@@ -11,19 +11,15 @@ use super::producer::Producer;
 use super::round_clock::RoundClock;
 use crate::compare::recorder::{Recorder, Task};
 
-/// The engine looks at its own clock for each operation.
-pub(crate) type Engines = OneEach<Turned<0>>;
-/// An event loop that does many operations a round may read the clock once a round: here once in
-/// 16.
-pub(crate) type EnginesInRounds = OneEach<Turned<16>>;
+pub(crate) type Engines = OneEach<Turned>;
 
-pub(crate) struct Turned<const ROUND: u32> {
+pub(crate) struct Turned {
     timer: LocalTimer,
     driver: LocalDriver,
-    clock: RoundClock<ROUND>,
+    clock: RoundClock,
 }
 
-impl<const ROUND: u32> Owner for Turned<ROUND> {
+impl Owner for Turned {
     fn new(plan: &Plan) -> Result<Self> {
         let builder = Timer::builder().tick_duration(plan.tick).capacity(plan.capacity_each());
         let (timer, driver) = builder.build_local().context("the engine refused its options")?;
@@ -31,16 +27,16 @@ impl<const ROUND: u32> Owner for Turned<ROUND> {
     }
 }
 
-impl<const ROUND: u32> Producer for Turned<ROUND> {
+impl Producer for Turned {
     type Handle = Option<LocalTimeout>;
 
     fn schedule(&mut self, delay: Duration, task: Task, handle: &mut Self::Handle) -> Result<()> {
-        let run = move || task.run();
-        let scheduled = if ROUND > 0 {
-            self.timer.schedule_at(self.clock.now() + delay, run)
-        } else {
-            self.timer.schedule(delay, run)
-        };
+        let deadline = self.clock.now() + delay;
+        self.fire(deadline, delay, task, handle)
+    }
+
+    fn fire(&mut self, deadline: Instant, _delay: Duration, task: Task, handle: &mut Self::Handle) -> Result<()> {
+        let scheduled = self.timer.schedule_at(deadline, move || task.run());
         *handle = Some(scheduled.map_err(ScheduleError::without_task)?);
         Ok(())
     }
@@ -50,11 +46,8 @@ impl<const ROUND: u32> Producer for Turned<ROUND> {
     }
 
     fn reset(&mut self, delay: Duration, _deadline: Instant, handle: &mut Self::Handle) -> bool {
-        let deadline = (ROUND > 0).then(|| self.clock.now() + delay);
-        handle.as_ref().is_some_and(|timeout| match deadline {
-            Some(deadline) => timeout.reset_at(deadline),
-            None => timeout.reset(delay),
-        })
+        let deadline = self.clock.now() + delay;
+        handle.as_ref().is_some_and(|timeout| timeout.reset_at(deadline))
     }
 
     /// The event loop of its documentation.

@@ -7,16 +7,11 @@ pub(super) mod async_io;
 pub(super) mod bitwheel;
 #[cfg(feature = "peers")]
 pub(super) mod delay_queue;
-pub(super) mod floor;
 #[cfg(feature = "peers")]
 mod futures;
-#[cfg(feature = "peers")]
-pub(super) mod hashed;
 pub(super) mod heap;
 #[cfg(feature = "peers")]
 pub(super) mod hierarchical;
-#[cfg(all(feature = "peers", target_os = "linux"))]
-pub(super) mod io_uring;
 pub(super) mod local;
 pub(super) mod names;
 #[cfg(feature = "peers")]

@@ -15,19 +15,16 @@ use crate::compare::recorder::{Recorder, Task};
 /// Of the unbounded wheel if nothing is to be reserved, as in its documentation.
 const CHUNK: usize = 4_096;
 
-/// It wants a deadline, for which its user reads the clock: for each operation, as the others do
-/// for themselves.
-pub(crate) type Wheels = OneEach<Polled<1>>;
-/// An event loop that does many operations a round may read it once a round: here once in 16.
-pub(crate) type WheelsInRounds = OneEach<Polled<16>>;
+pub(crate) type Wheels = OneEach<Polled>;
 
-pub(crate) struct Polled<const ROUND: u32> {
+/// It wants a deadline, for which its user reads the clock.
+pub(crate) struct Polled {
     wheel: Wheel<Task>,
-    clock: RoundClock<ROUND>,
+    clock: RoundClock,
     due: Vec<Task>,
 }
 
-impl<const ROUND: u32> Owner for Polled<ROUND> {
+impl Owner for Polled {
     fn new(plan: &Plan) -> Result<Self> {
         let capacity = plan.capacity_each();
         let now = Instant::now();
@@ -41,7 +38,7 @@ impl<const ROUND: u32> Owner for Polled<ROUND> {
     }
 }
 
-impl<const ROUND: u32> Producer for Polled<ROUND> {
+impl Producer for Polled {
     /// Not to be dropped: it has to be given back to the wheel, or to be forgotten with it.
     type Handle = Option<ManuallyDrop<TimerHandle<Task>>>;
 

@@ -2,14 +2,17 @@
 
 use std::time::Instant;
 
-/// A clock that is read once in so many operations.
+/// An event loop reads the clock once in so many operations.
+const ROUND: u32 = 16;
+
+/// A clock that is read once a round.
 #[derive(Debug)]
-pub(crate) struct RoundClock<const ROUND: u32> {
+pub(crate) struct RoundClock {
     now: Instant,
     operations: u32,
 }
 
-impl<const ROUND: u32> RoundClock<ROUND> {
+impl RoundClock {
     pub(crate) fn new() -> Self {
         Self { now: Instant::now(), operations: 0 }
     }

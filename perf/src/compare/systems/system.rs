@@ -29,12 +29,6 @@ pub(crate) trait System: Sync + Sized + 'static {
         producer.wait(marker, Instant::now() + PATIENCE)
     }
 
-    /// Whether a thread of that name, of which Linux keeps 15 bytes, is of a pool that runs what is
-    /// due. By default there is none, and the thread that keeps the time runs it.
-    fn is_pool_thread(_name: &str) -> bool {
-        false
-    }
-
     /// Notes for the reader of a result, such as settings.
     fn notes(&self) -> Vec<String> {
         Vec::new()

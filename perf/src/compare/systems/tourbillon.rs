@@ -1,69 +1,27 @@
 //! Tourbillon itself.
 
-use std::fmt;
-use std::marker::PhantomData;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use tourbillon::{Builder, Inline, Pinning, Timeout, Timer};
+use tourbillon::{Inline, Timeout, Timer};
 
 use super::patience::PATIENCE;
 use super::plan::Plan;
 use super::producer::Producer;
-use super::round_clock::RoundClock;
 use super::system::System;
 use crate::compare::recorder::Task;
 
 /// With its defaults.
-pub(crate) type Pooled = Engine<Defaults, false>;
+pub(crate) type Pooled = Engine<false>;
 /// What expires runs on the worker.
-pub(crate) type OnWorker = Engine<RunsInline, false>;
-/// Deadlines are given, so that the engine reads no clock.
-pub(crate) type At = Engine<Defaults, true>;
-/// The worker may run on any core.
-pub(crate) type Unpinned = Engine<Unbound, false>;
-
-/// How an engine differs from one with the defaults.
-pub(crate) trait Options: fmt::Debug + Send + Sync + 'static {
-    fn set(builder: Builder) -> Builder;
-}
+pub(crate) type OnWorker = Engine<true>;
 
 #[derive(Debug)]
-pub(crate) struct Defaults;
+pub(crate) struct Engine<const INLINE: bool>(Timer);
 
-#[derive(Debug)]
-pub(crate) struct RunsInline;
-
-#[derive(Debug)]
-pub(crate) struct Unbound;
-
-impl Options for Defaults {
-    fn set(builder: Builder) -> Builder {
-        builder
-    }
-}
-
-impl Options for RunsInline {
-    fn set(builder: Builder) -> Builder {
-        builder.executor(Inline)
-    }
-}
-
-impl Options for Unbound {
-    fn set(builder: Builder) -> Builder {
-        builder.pinning(Pinning::None)
-    }
-}
-
-/// The caller may read the clock once a round, as an event loop with much to do does.
-const ROUND: u32 = 16;
-
-#[derive(Debug)]
-pub(crate) struct Engine<O, const AT: bool>(Timer, PhantomData<O>);
-
-impl<O: Options, const AT: bool> System for Engine<O, AT> {
-    type Producer = Thread<AT>;
+impl<const INLINE: bool> System for Engine<INLINE> {
+    type Producer = Thread;
 
     fn start(plan: &Plan) -> Result<Self> {
         let mut builder = Timer::builder().tick_duration(plan.tick);
@@ -74,12 +32,14 @@ impl<O: Options, const AT: bool> System for Engine<O, AT> {
         if let Some(shards) = plan.shards {
             builder = builder.shards(shards);
         }
-        let timer = O::set(builder).build().context("the engine refused its options")?;
-        Ok(Self(timer, PhantomData))
+        if INLINE {
+            builder = builder.executor(Inline);
+        }
+        Ok(Self(builder.build().context("the engine refused its options")?))
     }
 
-    fn producer(&self) -> Result<Thread<AT>> {
-        Ok(Thread { timer: self.0.clone(), clock: RoundClock::new() })
+    fn producer(&self) -> Result<Thread> {
+        Ok(Thread { timer: self.0.clone() })
     }
 
     fn settle(&self) -> Result<()> {
@@ -95,10 +55,6 @@ impl<O: Options, const AT: bool> System for Engine<O, AT> {
             thread::sleep(Duration::from_millis(1));
         }
         Ok(())
-    }
-
-    fn is_pool_thread(name: &str) -> bool {
-        name.starts_with("tourbillon-pool")
     }
 
     fn notes(&self) -> Vec<String> {
@@ -120,20 +76,15 @@ fn nudge(timer: &Timer) -> Result<()> {
 
 /// A thread that schedules.
 #[derive(Debug)]
-pub(crate) struct Thread<const AT: bool> {
+pub(crate) struct Thread {
     timer: Timer,
-    clock: RoundClock<ROUND>,
 }
 
-impl<const AT: bool> Producer for Thread<AT> {
+impl Producer for Thread {
     type Handle = Option<Timeout>;
 
     #[inline]
     fn schedule(&mut self, delay: Duration, task: Task, handle: &mut Self::Handle) -> Result<()> {
-        if AT {
-            let deadline = self.clock.now() + delay;
-            return self.fire(deadline, delay, task, handle);
-        }
         let timeout = self.timer.schedule(delay, move || task.run());
         *handle = Some(timeout.map_err(|_| anyhow!("the engine refused a timeout"))?);
         Ok(())
@@ -152,8 +103,8 @@ impl<const AT: bool> Producer for Thread<AT> {
     }
 
     #[inline]
-    fn reset(&mut self, delay: Duration, deadline: Instant, handle: &mut Self::Handle) -> bool {
-        handle.as_ref().is_some_and(|timeout| if AT { timeout.reset_at(deadline) } else { timeout.reset(delay) })
+    fn reset(&mut self, delay: Duration, _deadline: Instant, handle: &mut Self::Handle) -> bool {
+        handle.as_ref().is_some_and(|timeout| timeout.reset(delay))
     }
 
     fn flush(&mut self) -> Result<()> {

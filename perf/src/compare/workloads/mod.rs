@@ -1,43 +1,40 @@
-//! What the systems are given to do: W1 to W10. Delays are random with a fixed seed, the same for
+//! What the systems are given to do: W1 to W9. Delays are random with a fixed seed, the same for
 //! every system.
 
-mod burst;
-mod delays;
 mod distribution;
-mod futures;
-mod idle;
-mod keep_alives;
-mod lateness;
-mod memory;
-mod pending;
-mod producers;
-mod reset;
-mod ring;
-mod schedule;
-mod storm;
+mod loops;
+mod prepared;
+mod scaling;
+mod waits;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use super::cases::Work;
 use super::job::Job;
 use super::metrics::Metrics;
 use super::systems::system::System;
+use crate::proc::resident_bytes;
+use prepared::start;
 
 /// Gives the case's work to a system.
 pub(crate) fn run<S: System>(job: &Job) -> Result<Metrics> {
-    match job.case.work {
-        Work::Schedule { reserved } => schedule::run::<S>(job, reserved),
-        Work::Ring => ring::run::<S>(job),
-        Work::Reset => reset::run::<S>(job),
-        Work::Lateness { tick_us, timeouts, beside } => lateness::run::<S>(job, tick_us, timeouts, beside),
-        Work::Storm => storm::run::<S>(job),
-        Work::KeepAlives => keep_alives::run::<S>(job),
-        Work::Memory { timeouts } => memory::run::<S>(job, timeouts),
-        Work::Idle { timeouts } => idle::run::<S>(job, timeouts),
-        Work::Burst { clock } => burst::run::<S>(job, clock),
-        Work::Pending { timeouts } => pending::run::<S>(job, timeouts),
-        Work::Producers => producers::run::<S>(job),
-        Work::Future { ready } => futures::run::<S>(job, ready),
+    let resident = resident_bytes();
+    let system = start::<S>(job)?;
+    let mut metrics = match job.case.work {
+        Work::Schedule { reserved } => loops::schedule(&system, job, reserved),
+        Work::Ring => loops::ring(&system, job),
+        Work::Reset => loops::reset(&system, job),
+        Work::Future { ready } => loops::future(&system, job, ready),
+        Work::Lateness { .. } => waits::lateness(&system, job),
+        Work::Memory => {
+            waits::memory(&system, job, resident.context("this system does not say how much memory is resident")?)
+        }
+        Work::Idle => waits::idle(&system, job),
+        Work::Burst { clock } => waits::burst(&system, job, clock),
+        Work::Pending => scaling::pending(&system, job),
+        Work::Producers => scaling::producers(&system, job),
         Work::Server { .. } | Work::Sessions { .. } => bail!("a server is no system of this kind"),
-    }
+    }?;
+    metrics.notes.extend(system.notes());
+    Ok(metrics)
 }

@@ -1,15 +1,12 @@
 //! W10: servers, which users put a timer into. An echo server and an HTTP server run on Tokio, with
-//! limits of ours, of Tokio's, or none. The load comes from another process: `wrk` for HTTP, and
-//! this program for the echo, because no load generator speaks that.
+//! limits of ours, of Tokio's, or none. The load comes from another process.
 //!
 //! Each request of the echo arms a limit for the read and one for the write. Each request of HTTP
 //! arms hyper's limit for the head and one round the handler, which is not ready at once. Nothing
 //! ever fires, as in a healthy server.
 
-mod echo_load;
 mod limits;
 mod load;
-mod wrk;
 
 use std::convert::Infallible;
 use std::fmt;
@@ -28,7 +25,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 
-pub(crate) use echo_load::{EchoArgs, run as run_echo_load};
+pub(crate) use load::{Load, Seen, ServerLoadArgs, Until, run as run_load, send};
 
 use super::names::Name;
 use crate::accept::{self, Next, PAUSE};
@@ -37,7 +34,7 @@ use crate::compare::job::Job;
 use crate::compare::metrics::Metrics;
 use crate::process::CpuTime;
 use limits::{Limits, None as NoLimits, Ours, Tokios};
-use load::Load;
+use load::send_from_outside;
 
 /// How long the load lasts.
 const LOAD: Duration = Duration::from_secs(5);
@@ -47,8 +44,8 @@ const READ: Duration = Duration::from_secs(60);
 
 /// Runs the server in this process, and the load in another.
 pub(in crate::compare) fn measure(name: Name, job: &Job) -> Result<Metrics> {
-    let Work::Server { http, connections } = job.case.work else { bail!("{} is no server", job.case.id) };
-    let connections = job.sizes.of(connections);
+    let Work::Server { http } = job.case.work else { bail!("{} is no server", job.case.id) };
+    let connections = job.timeouts();
     rlimit::increase_nofile_limit(u64::MAX).context("cannot raise the limit of open files")?;
     match name {
         Name::TourbillonFuture => run(Ours::start()?, http, connections, job),
@@ -89,16 +86,16 @@ fn run<L: Limits>(limits: L, http: bool, connections: usize, job: &Job) -> Resul
     let (runtime, address) = start(limits, http, (Ipv4Addr::LOCALHOST, 0).into(), None)?;
     let time = job.time(LOAD).max(Duration::from_secs(1));
     let before = CpuTime::now();
-    let load = load(http, address, connections, time)?;
+    let path = http.then(|| "/".to_owned());
+    let seen: Seen = send_from_outside(&Load { address, path, connections, until: Until::Time(time) })?;
     let cpu_s = CpuTime::now().since(before).total_s();
     runtime.shutdown_background();
     Ok(Metrics::of([
-        ("rps", load.requests / load.seconds),
-        ("p50_ms", load.p50_ms),
-        ("p99_ms", load.p99_ms),
-        ("p999_ms", load.p999_ms),
-        ("cpu_us", cpu_s * 1e6 / load.requests.max(1.0)),
-        ("errors", load.errors),
+        ("rps", seen.requests as f64 / seen.seconds),
+        ("p50_ms", seen.p50_ms),
+        ("p99_ms", seen.p99_ms),
+        ("p999_ms", seen.p999_ms),
+        ("cpu_us", cpu_s * 1e6 / seen.requests.max(1) as f64),
     ]))
 }
 
@@ -122,10 +119,6 @@ fn start<L: Limits>(
     let address = listener.local_addr().context("a listener has an address")?;
     runtime.spawn(listen(listener, limits, http));
     Ok((runtime, address))
-}
-
-fn load(http: bool, address: SocketAddr, connections: usize, time: Duration) -> Result<Load> {
-    if http { wrk::run(address, connections, time) } else { echo_load::start(address, connections, time) }
 }
 
 async fn listen<L: Limits>(listener: TcpListener, limits: L, http: bool) {

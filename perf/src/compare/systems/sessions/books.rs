@@ -21,8 +21,6 @@ pub(super) struct Counts {
     pub(super) resent: u64,
     /// Sessions that were idle for too long.
     pub(super) closed: u64,
-    /// Timers armed and cancelled.
-    pub(super) operations: u64,
     /// Timers that came up though they had been cancelled or moved.
     pub(super) stale: u64,
     /// Pacing timers that came up before their time.
@@ -40,7 +38,6 @@ impl Counts {
             dropped: self.dropped - earlier.dropped,
             resent: self.resent - earlier.resent,
             closed: self.closed - earlier.closed,
-            operations: self.operations - earlier.operations,
             stale: self.stale - earlier.stale,
             early: self.early - earlier.early,
             rounds: self.rounds - earlier.rounds,

@@ -14,7 +14,6 @@ use tokio::sync::oneshot;
 
 use super::books::Phase;
 use super::load::{self, Seen};
-use super::options::LoadArgs;
 use super::plan::{Length, Plan, Served};
 use super::socket;
 use crate::process::CpuTime;
@@ -113,8 +112,7 @@ impl Load {
         }
         let program = std::env::current_exe().context("where is this program?")?;
         let mut child = Command::new(program)
-            .arg("sessions-load")
-            .args(LoadArgs::of(server, plan).as_arguments())
+            .args(["sessions-load", "--server", &server.to_string(), "--plan", &serde_json::to_string(&plan)?])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

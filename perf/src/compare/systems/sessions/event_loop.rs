@@ -48,13 +48,13 @@ pub(super) async fn serve<T: Timers>(stage: Stage, plan: Plan) -> Result<Served>
         protocol: plan.protocol,
         books: Books::new(),
         clock: Epoch::start(),
-        out: Outgoing::new(plan.bytes),
+        out: Outgoing::new(),
         received: Vec::with_capacity(BATCH),
         due: Vec::new(),
     };
     // The runtime would have it rest after 128 timers.
     coop::unconstrained(server.run(plan.sessions, &phase, opened, over)).await;
-    Ok(Served { books: server.books, left: server.table.len(), refused: server.out.counts().1 })
+    Ok(Served { books: server.books, left: server.table.len(), refused: server.out.refused() })
 }
 
 impl<T: Timers> Server<T> {
@@ -114,7 +114,7 @@ impl<T: Timers> Server<T> {
             let place = of.place();
             let mut alarms = Placed { timers: &mut self.timers, place, now };
             let session = self.table.at(place);
-            let step = session.come_up(self.protocol, of.kind(), now_ns, &mut self.books, &mut alarms);
+            let step = session.come_up(of.kind(), now_ns, &mut self.books, &mut alarms);
             self.carry_out(step, place);
         }
         self.due = due;

@@ -10,7 +10,7 @@ use anyhow::{Result, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Length, Plan, Rate};
+use super::plan::{Length, Plan};
 use super::socket::{BATCH, Outgoing, open, receive};
 use super::wire::Datagram;
 use crate::process::CpuTime;
@@ -81,7 +81,7 @@ pub(super) fn run(server: SocketAddrV4, plan: Plan, stop: impl AsFd) -> Result<S
         server,
         plan,
         sessions: vec![Session::default(); plan.sessions],
-        out: Outgoing::new(plan.bytes),
+        out: Outgoing::new(),
         sent: VecDeque::new(),
         waiting: 0,
         chains: 0,
@@ -122,10 +122,8 @@ impl Clients {
             {
                 return Ok(());
             }
-            let due = match self.plan.rate {
-                Rate::Full => f64::INFINITY,
-                Rate::Fixed(rate) => begin.elapsed().as_secs_f64() * rate / f64::from(self.plan.chain),
-            };
+            let chains = |rate| begin.elapsed().as_secs_f64() * rate / f64::from(self.plan.chain);
+            let due = self.plan.rate.map_or(f64::INFINITY, chains);
             while self.waiting < self.plan.under_way && (self.chains as f64) < due && self.begin_next() {}
             if self.turn(stop, LOOK)? {
                 return Ok(());
@@ -285,12 +283,5 @@ mod tests {
                 assert!(!std::mem::replace(&mut had_it[at], true), "{at} of {sessions}");
             }
         }
-    }
-
-    #[test]
-    fn no_two_sessions_have_the_same_connection_id() {
-        let mut all: Vec<_> = (0..100_000).map(connection).collect();
-        all.sort_unstable();
-        assert!(all.windows(2).all(|pair| pair[0] != pair[1]));
     }
 }

@@ -4,15 +4,12 @@
 //! `protocol` says which timers a session arms, and knows no system. `event_loop` serves all
 //! sessions in one loop, with each timer of a session in `timers`; `tasks` has a task for each
 //! session, and one timer in each (`session_timer`). Both run on one thread of Tokio, whatever the
-//! timers are. `load` is the clients, and `control` the course of a run. `instructions` counts
-//! under callgrind.
+//! timers are. `load` is the clients, and `control` the course of a run.
 
 mod books;
 mod control;
 mod event_loop;
-mod instructions;
 mod load;
-mod options;
 mod plan;
 mod protocol;
 mod session_timer;
@@ -22,96 +19,123 @@ mod tasks;
 mod timers;
 mod wire;
 
+use std::net::SocketAddrV4;
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
 use tokio::runtime::Builder;
 
 use super::names::Name;
-use crate::compare::cases::{Amount, Metric, Work};
+use crate::compare::cases::{Amount, Work};
 use crate::compare::job::Job;
 use crate::compare::metrics::Metrics;
-use crate::json_file;
+use crate::valgrind;
 use crate::verdict::Verdict;
 use books::Counts;
 use control::{Outcome, Stage};
-pub(crate) use options::{LoadArgs, SessionsArgs};
-use plan::{Length, Plan, Rate, Served};
+use plan::{Length, Plan, Served};
 use protocol::Protocol;
-use session_timer::{NoTimer, PingoraTimer, SessionTimer};
+use session_timer::{NoTimer, SessionTimer};
 use timers::Timers;
 
-const SESSIONS: usize = 100_000;
 const IDLE: Duration = Duration::from_secs(30);
 const LENGTH: Duration = Duration::from_secs(5);
 const WARM_UP: Duration = Duration::from_secs(1);
 const CHAIN: u32 = 8;
-const BYTES: usize = 64;
+/// Each of so many sessions has its turn within 20 s, as [`CHAIN`] requests follow each other.
+const REQUESTS_A_SESSION: f64 = 0.4;
+/// Requests of a short run and of a long one, under callgrind.
+const COUNTED: [usize; 2] = [20_000, 120_000];
 
 /// Measures a case of a system: the server in this process, the clients in another.
 pub(in crate::compare) fn measure(name: Name, job: &Job) -> Result<Metrics> {
     let Work::Sessions { timers, tasks, amount } = job.case.work else { bail!("{} has no sessions", job.case.id) };
-    if amount == Amount::Counted {
-        return instructions::measure(name, timers, tasks, job.sizes);
-    }
-    let sessions = job.sizes.of(SESSIONS);
-    let rate = match amount {
-        Amount::Full => Rate::Full,
-        _ => Rate::usual(sessions),
-    };
+    let sessions = job.timeouts();
     let plan = Plan {
         sessions,
-        rate,
-        under_way: sessions / 10,
+        rate: (amount == Amount::Fixed).then_some(REQUESTS_A_SESSION * sessions as f64),
+        under_way: (sessions / 10).max(1),
         chain: CHAIN,
-        bytes: BYTES,
         protocol: Protocol { timers, idle: IDLE },
         warm_up: job.time(WARM_UP),
         length: Length::Time(job.time(LENGTH)),
     };
-    outcome(name, tasks, plan)?.metrics()
+    if amount != Amount::Counted {
+        return outcome(name, tasks, plan)?.metrics();
+    }
+    // The difference of a long run and a short one is the instructions of the additional requests.
+    let [short, long] = COUNTED.map(|requests| job.scaled(requests).max(100));
+    let run = |requests: usize| {
+        let length = Length::Requests(requests as u64);
+        count(name, tasks, Plan { warm_up: Duration::ZERO, length, ..plan })
+    };
+    let ((few, _), (many, batch)) = (run(short)?, run(long)?);
+    ensure!(many > few, "{long} requests took {many} instructions, and {short} took {few}");
+    Ok(Metrics::of([("instructions", (many - few) as f64 / (long - short) as f64), ("batch", batch)]))
 }
 
-/// Measures what was asked for, and prints it.
+/// A run by itself, which callgrind counts. Not for people.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SessionsArgs {
+    #[arg(long, value_enum)]
+    system: Name,
+    #[arg(long)]
+    tasks: bool,
+    /// As JSON.
+    #[arg(long)]
+    plan: String,
+}
+
+/// The clients. Not for people.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct LoadArgs {
+    #[arg(long)]
+    server: SocketAddrV4,
+    /// As JSON.
+    #[arg(long)]
+    plan: String,
+}
+
+/// Serves once, and prints how many requests a round had.
 pub(crate) fn run(args: &SessionsArgs) -> Result<Verdict> {
-    json_file::check(args.json.as_deref())?;
-    let metrics = outcome(args.system, args.tasks, args.plan())?.metrics()?;
-    let value = |key: &str| metrics.get(key).unwrap_or(0.0);
-    for Metric { key, heading, decimals, .. } in crate::compare::cases::SESSIONS {
-        println!("{heading:<40} {:>14.decimals$}", value(key));
-    }
-    metrics.notes.iter().for_each(|note| println!("{note}"));
-    if let Some(path) = &args.json {
-        let values: std::collections::BTreeMap<_, _> = metrics.values.iter().copied().collect();
-        json_file::write(path, &values)?;
-    }
-    Ok(Verdict::passed_if(value("early") == 0.0 && value("missing") == 0.0))
+    let metrics = outcome(args.system, args.tasks, serde_json::from_str(&args.plan)?)?.metrics()?;
+    println!("{}", metrics.get("batch")?);
+    Ok(Verdict::passed_if(metrics.get("early")? == 0.0 && metrics.get("missing")? == 0.0))
 }
 
 /// The clients, as a process of their own.
 pub(crate) fn run_load(args: &LoadArgs) -> Result<Verdict> {
-    let (server, plan) = args.plan();
-    println!("{}", serde_json::to_string(&load::run(server, plan, std::io::stdin())?)?);
+    let plan = serde_json::from_str(&args.plan)?;
+    println!("{}", serde_json::to_string(&load::run(args.server, plan, std::io::stdin())?)?);
     Ok(Verdict::Passed)
 }
 
+/// Returns the instructions of a run, and the requests of a round.
+fn count(name: Name, tasks: bool, plan: Plan) -> Result<(u64, f64)> {
+    let mut server = Command::new(std::env::current_exe().context("where is this program?")?);
+    server.args(["sessions", "--system", name.id(), "--plan", &serde_json::to_string(&plan)?]);
+    server.args(tasks.then_some("--tasks"));
+    let output = valgrind::callgrind("valgrind", &[], &server).output().context("cannot run valgrind")?;
+    ensure!(output.status.success(), "valgrind failed: {}", String::from_utf8_lossy(&output.stderr));
+    let batch = String::from_utf8_lossy(&output.stdout).trim().parse().context("the server does not say its batch")?;
+    Ok((valgrind::collected(&output.stderr)?, batch))
+}
+
 fn outcome(name: Name, tasks: bool, plan: Plan) -> Result<Outcome> {
-    pingora_timeout::fast_timeout::set_fast_timeout_to_tokio_threshold(None);
     match (tasks, name) {
         (false, Name::TourbillonDriven) => in_loop::<timers::driven::Driven>(plan),
-        (false, Name::TourbillonInline) => in_loop::<timers::worker::Worker>(plan),
         (false, Name::Tokio) => in_loop::<timers::tokio_sleeps::Sleeps>(plan),
         (false, Name::DelayQueue) => in_loop::<timers::delay_queue::Queue>(plan),
-        (false, Name::Pingora) => in_loop::<timers::pingora::Timeouts>(plan),
         (false, Name::NoTimers) => in_loop::<timers::bare::Bare>(plan),
         (true, Name::TourbillonFuture) => in_tasks::<tourbillon::Sleep>(plan),
         (true, Name::Tokio) => in_tasks::<tokio::time::Sleep>(plan),
-        (true, Name::Pingora) => in_tasks::<PingoraTimer>(plan),
         (true, Name::NoTimers) => {
             let protocol = Protocol { timers: 0, ..plan.protocol };
             in_tasks::<NoTimer>(Plan { protocol, ..plan })
         }
-        _ => bail!("{name} has no server of this kind; see sessions --help"),
+        _ => bail!("{name} has no server of this kind"),
     }
 }
 
@@ -143,17 +167,15 @@ where
 impl Outcome {
     fn metrics(&self) -> Result<Metrics> {
         let Self { served: Served { books, left, refused }, seen, cpu_s, seconds } = self;
-        let Counts { requests, duplicates, operations, stale, resent, rounds, .. } = books.measured();
+        let Counts { requests, duplicates, stale, resent, rounds, .. } = books.measured();
         let all = books.now;
-        let each = |count: f64| count / requests.max(1) as f64;
         let mut metrics = Metrics::of([
             ("rate", requests as f64 / seconds),
-            ("cpu_ns", each(cpu_s * 1e9)),
+            ("cpu_ns", cpu_s * 1e9 / requests.max(1) as f64),
             ("p50_ms", books.late_ms(0.5)),
             ("p99_ms", books.late_ms(0.99)),
             ("p999_ms", books.late_ms(0.999)),
             ("max_ms", books.late_ms(1.0)),
-            ("operations", each(operations as f64)),
             ("batch", requests as f64 / rounds.max(1) as f64),
             ("early", all.early as f64),
             ("missing", (books.missing()? + seen.unanswered + seen.wrong) as f64),
@@ -163,10 +185,10 @@ impl Outcome {
         ]);
         metrics.notes = vec![
             format!(
-                "server: {} requests and {} replies in all, {left} sessions left, {refused} datagrams refused",
+                "server: {} requests, {} replies, {left} sessions left, {refused} datagrams refused; measured: \
+                 {duplicates} duplicates, {stale} timers that had been cancelled or moved came up",
                 all.requests, all.replies
             ),
-            format!("measured: {duplicates} duplicates, {stale} timers that had been cancelled or moved came up"),
             format!(
                 "clients: {} requests, {} replies, {} once more; {:.0} % of a core",
                 seen.requests,

@@ -4,6 +4,8 @@
 use std::net::SocketAddrV4;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::books::Books;
 use super::wire::Datagram;
 
@@ -14,24 +16,17 @@ pub(super) enum Kind {
     Pacing,
     /// The reply was not acknowledged: it is sent again.
     Loss,
-    /// An acknowledgement is owed.
-    Ack,
-    /// A stream has not been used.
-    Stream,
-    /// The peer has to be asked whether it is there.
-    KeepAlive,
     /// The peer has gone: the session ends.
     Idle,
 }
 
-pub(super) const KINDS: [Kind; 6] = [Kind::Pacing, Kind::Loss, Kind::Ack, Kind::Stream, Kind::KeepAlive, Kind::Idle];
+pub(super) const KINDS: [Kind; 3] = [Kind::Pacing, Kind::Loss, Kind::Idle];
 
 /// How much a session asks of its timers, and how long they run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Protocol {
-    /// Timer operations of a request: 0, 1 (idle pushed out), 2 (and the reply paced), 4 (and the
-    /// loss timer cancelled and set again), 8 (and that of acknowledgements likewise; and stream
-    /// and keep-alive pushed out).
+    /// Timer operations of a request: 0, 1 (idle pushed out), or 4 (and the reply paced, and the
+    /// loss timer cancelled and set again).
     pub(crate) timers: usize,
     pub(crate) idle: Duration,
 }
@@ -39,7 +34,6 @@ pub(crate) struct Protocol {
 /// The delays of pacing: evenly from the one to the other.
 const PACING_US: std::ops::RangeInclusive<u64> = 1_000..=50_000;
 const LOSS: Duration = Duration::from_millis(50);
-const ACK: Duration = Duration::from_millis(25);
 /// The loss timer backs off: this often doubled at most.
 const DOUBLINGS: u32 = 5;
 
@@ -107,19 +101,12 @@ impl Session {
         books.now.requests += 1;
         self.newest = request;
         self.resent = 0;
-        let mut set = Set { session: self, now_ns, books, alarms };
+        let mut set = Set { session: self, now_ns, alarms };
         if of.timers >= 1 {
             set.arm(Kind::Idle, of.idle);
         }
-        if of.timers >= 8 {
-            set.arm(Kind::KeepAlive, of.idle.mul_f64(0.9));
-            set.arm(Kind::Stream, of.idle.mul_f64(0.8));
-            set.cancel(Kind::Ack);
-        }
         if of.timers >= 4 {
             set.cancel(Kind::Loss);
-        }
-        if of.timers >= 2 {
             set.arm(Kind::Pacing, pacing(request));
             return Step::Nothing;
         }
@@ -129,14 +116,7 @@ impl Session {
 
     /// A timer has come up. It may have been cancelled or moved since, if its system learns of that
     /// late.
-    pub(super) fn come_up(
-        &mut self,
-        of: Protocol,
-        kind: Kind,
-        now_ns: u64,
-        books: &mut Books,
-        alarms: &mut impl Alarms,
-    ) -> Step {
+    pub(super) fn come_up(&mut self, kind: Kind, now_ns: u64, books: &mut Books, alarms: &mut impl Alarms) -> Step {
         let deadline_ns = self.deadlines_ns[kind as usize];
         // No session moves its pacing timer, so that one before its time is early indeed.
         if deadline_ns == 0 || (now_ns < deadline_ns && kind != Kind::Pacing) {
@@ -147,12 +127,8 @@ impl Session {
         match kind {
             Kind::Pacing => {
                 books.paced(now_ns, deadline_ns);
-                let mut set = Set { session: self, now_ns, books, alarms };
-                if !set.session.newest.last && of.timers >= 4 {
-                    set.arm(Kind::Loss, LOSS);
-                }
-                if !set.session.newest.last && of.timers >= 8 {
-                    set.arm(Kind::Ack, ACK);
+                if !self.newest.last {
+                    Set { session: self, now_ns, alarms }.arm(Kind::Loss, LOSS);
                 }
                 Step::Send(self.newest)
             }
@@ -160,11 +136,9 @@ impl Session {
                 books.now.resent += 1;
                 self.resent = (self.resent + 1).min(DOUBLINGS);
                 let delay = LOSS * 2u32.pow(self.resent);
-                Set { session: self, now_ns, books, alarms }.arm(Kind::Loss, delay);
+                Set { session: self, now_ns, alarms }.arm(Kind::Loss, delay);
                 Step::Send(self.newest)
             }
-            // The next request has it with it, or the run is too short for it to matter.
-            Kind::Ack | Kind::Stream | Kind::KeepAlive => Step::Nothing,
             Kind::Idle => {
                 books.now.closed += 1;
                 books.now.dropped += u64::from(self.is_armed(Kind::Pacing));
@@ -178,23 +152,20 @@ impl Session {
     }
 }
 
-/// Arms and cancels, and keeps count.
+/// Arms and cancels, and keeps the deadlines.
 struct Set<'a, A> {
     session: &'a mut Session,
     now_ns: u64,
-    books: &'a mut Books,
     alarms: &'a mut A,
 }
 
 impl<A: Alarms> Set<'_, A> {
     fn arm(&mut self, kind: Kind, delay: Duration) {
-        self.books.now.operations += 1;
         self.session.deadlines_ns[kind as usize] = self.now_ns + crate::duration::nanos(delay);
         self.alarms.arm(kind, delay);
     }
 
     fn cancel(&mut self, kind: Kind) {
-        self.books.now.operations += 1;
         self.session.deadlines_ns[kind as usize] = 0;
         self.alarms.cancel(kind);
     }
@@ -242,15 +213,15 @@ mod tests {
 
     #[test]
     fn each_request_takes_as_many_timer_operations_as_its_level_says() {
-        for timers in [0, 1, 2, 4, 8] {
+        for timers in [0, 1, 4] {
             let (mut session, mut books, mut notes) = (session(), Books::new(), Notes::default());
             let step = session.take_in(of(timers), request(1, false), MS, &mut books, &mut notes);
-            assert_eq!(step == Step::Nothing, timers >= 2, "{timers}");
-            if timers >= 2 {
-                let step = session.come_up(of(timers), Kind::Pacing, 60 * MS, &mut books, &mut notes);
+            assert_eq!(step == Step::Nothing, timers >= 4, "{timers}");
+            if timers >= 4 {
+                let step = session.come_up(Kind::Pacing, 60 * MS, &mut books, &mut notes);
                 assert_eq!(step, Step::Send(request(1, false)));
             }
-            assert_eq!((notes.0.len(), books.now.operations), (timers, timers as u64));
+            assert_eq!(notes.0.len(), timers);
             assert_eq!((books.now.requests, books.now.replies, books.now.early), (1, 1, 0));
         }
     }
@@ -259,13 +230,13 @@ mod tests {
     fn an_acknowledged_reply_is_not_sent_again_and_a_lost_one_is() {
         let (mut session, mut books, mut notes) = (session(), Books::new(), Notes::default());
         session.take_in(of(4), request(1, false), MS, &mut books, &mut notes);
-        session.come_up(of(4), Kind::Pacing, 60 * MS, &mut books, &mut notes);
-        let step = session.come_up(of(4), Kind::Loss, 111 * MS, &mut books, &mut notes);
+        session.come_up(Kind::Pacing, 60 * MS, &mut books, &mut notes);
+        let step = session.come_up(Kind::Loss, 111 * MS, &mut books, &mut notes);
         assert_eq!((step, books.now.resent), (Step::Send(request(1, false)), 1));
         session.take_in(of(4), request(2, true), 120 * MS, &mut books, &mut notes);
-        let step = session.come_up(of(4), Kind::Loss, 300 * MS, &mut books, &mut notes);
+        let step = session.come_up(Kind::Loss, 300 * MS, &mut books, &mut notes);
         assert_eq!((step, books.now.resent, books.now.stale), (Step::Nothing, 1, 1));
-        session.come_up(of(4), Kind::Pacing, 300 * MS, &mut books, &mut notes);
+        session.come_up(Kind::Pacing, 300 * MS, &mut books, &mut notes);
         assert!(!session.is_armed(Kind::Loss), "nothing follows the last request that would acknowledge the reply");
     }
 
@@ -273,19 +244,11 @@ mod tests {
     fn a_request_that_comes_twice_is_answered_once_unless_its_reply_was_sent() {
         let (mut session, mut books, mut notes) = (session(), Books::new(), Notes::default());
         for _ in 0..2 {
-            assert_eq!(session.take_in(of(2), request(1, true), MS, &mut books, &mut notes), Step::Nothing);
+            assert_eq!(session.take_in(of(4), request(1, true), MS, &mut books, &mut notes), Step::Nothing);
         }
-        let early = session.come_up(of(2), Kind::Pacing, MS, &mut books, &mut notes);
+        let early = session.come_up(Kind::Pacing, MS, &mut books, &mut notes);
         assert_eq!((early, books.now.early), (Step::Send(request(1, true)), 1));
-        let again = session.take_in(of(2), request(1, true), 60 * MS, &mut books, &mut notes);
+        let again = session.take_in(of(4), request(1, true), 60 * MS, &mut books, &mut notes);
         assert_eq!((again, books.now.replies, books.now.duplicates), (Step::Send(request(1, true)), 1, 2));
-    }
-
-    #[test]
-    fn the_pacing_lies_between_one_and_fifty_milliseconds() {
-        let all: Vec<_> = (1..2_000).map(|number| pacing(request(number, false))).collect();
-        let (least, most) = (all.iter().min().expect("some"), all.iter().max().expect("some"));
-        assert!(*least >= Duration::from_millis(1) && *least < Duration::from_millis(2), "{least:?}");
-        assert!(*most <= Duration::from_millis(50) && *most > Duration::from_millis(49), "{most:?}");
     }
 }

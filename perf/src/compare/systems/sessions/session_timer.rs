@@ -1,14 +1,12 @@
 //! The timer of a session that is a task, as quinn's `AsyncTimer` is.
 
-use std::future::{Future, Pending, pending};
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::OnceLock;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
-use pingora_timeout::Timeout;
-use pingora_timeout::fast_timeout::{FastOrTokioTimeout, fast_timeout};
 use tokio::runtime::Handle;
 use tourbillon::Timer;
 
@@ -68,25 +66,6 @@ impl SessionTimer for tourbillon::Sleep {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         Future::poll(self, context)
-    }
-}
-
-/// pingora-timeout has no reset: each is a new one.
-pub(super) struct PingoraTimer(Timeout<Pending<()>, FastOrTokioTimeout>);
-
-impl SessionTimer for PingoraTimer {
-    const OF_TOKIO: bool = false;
-
-    fn new(deadline: Instant) -> Self {
-        Self(fast_timeout(deadline.saturating_duration_since(Instant::now()), pending()))
-    }
-
-    fn reset(mut self: Pin<&mut Self>, deadline: Instant) {
-        self.set(Self::new(deadline));
-    }
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        Pin::new(&mut self.get_mut().0).poll(context).map(|_| ())
     }
 }
 

@@ -12,7 +12,7 @@ use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrIn, recvmmsg, setsockopt,
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny, sendmmsg};
 use tokio::io::Interest;
 
-use super::wire::{Datagram, LONGEST};
+use super::wire::{BYTES, Datagram};
 
 /// Datagrams of one system call.
 pub(super) const BATCH: usize = 64;
@@ -38,13 +38,13 @@ pub(super) fn open() -> Result<UdpSocket> {
 /// receives may be one that can be sent.
 struct Receiver {
     headers: MultiHeaders<SockaddrIn>,
-    buffers: Box<[[u8; LONGEST]; BATCH]>,
+    buffers: Box<[[u8; BYTES]; BATCH]>,
 }
 
 thread_local! {
     static RECEIVER: RefCell<Receiver> = RefCell::new(Receiver {
         headers: MultiHeaders::preallocate(BATCH, None),
-        buffers: Box::new([[0; LONGEST]; BATCH]),
+        buffers: Box::new([[0; BYTES]; BATCH]),
     });
 }
 
@@ -91,18 +91,14 @@ pub(super) fn poll_receive(
 /// Datagrams that wait to be sent together.
 #[derive(Debug)]
 pub(super) struct Outgoing {
-    /// The length of each.
-    bytes: usize,
-    buffers: Vec<[u8; LONGEST]>,
+    buffers: Vec<[u8; BYTES]>,
     to: Vec<SocketAddrAny>,
-    sent: u64,
     refused: u64,
 }
 
 impl Outgoing {
-    pub(super) fn new(bytes: usize) -> Self {
-        let (buffers, to) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
-        Self { bytes, buffers, to, sent: 0, refused: 0 }
+    pub(super) fn new() -> Self {
+        Self { buffers: Vec::with_capacity(BATCH), to: Vec::with_capacity(BATCH), refused: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -114,7 +110,7 @@ impl Outgoing {
     }
 
     pub(super) fn push(&mut self, datagram: Datagram, to: SocketAddrV4) {
-        let mut buffer = [0; LONGEST];
+        let mut buffer = [0; BYTES];
         datagram.write(&mut buffer);
         self.buffers.push(buffer);
         self.to.push(SocketAddr::V4(to).into());
@@ -123,24 +119,21 @@ impl Outgoing {
     /// Sends all. What the kernel refuses is lost, as UDP may lose it, and counted.
     pub(super) fn flush(&mut self, socket: &impl AsFd) {
         for (buffers, to) in self.buffers.chunks(BATCH).zip(self.to.chunks(BATCH)) {
-            let sent = send(socket, buffers, to, self.bytes);
-            self.sent += sent as u64;
-            self.refused += (to.len() - sent) as u64;
+            self.refused += (to.len() - send(socket, buffers, to)) as u64;
         }
         self.buffers.clear();
         self.to.clear();
     }
 
-    /// Returns how many have been sent, and how many the kernel has refused.
-    pub(super) fn counts(&self) -> (u64, u64) {
-        (self.sent, self.refused)
+    /// Returns how many the kernel has refused.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused
     }
 }
 
 /// Sends a batch, and returns how many of it were sent.
-fn send(socket: &impl AsFd, buffers: &[[u8; LONGEST]], to: &[SocketAddrAny], bytes: usize) -> usize {
-    let slices: [_; BATCH] =
-        array::from_fn(|at| [IoSlice::new(buffers.get(at).map_or(&[], |buffer| &buffer[..bytes]))]);
+fn send(socket: &impl AsFd, buffers: &[[u8; BYTES]], to: &[SocketAddrAny]) -> usize {
+    let slices: [_; BATCH] = array::from_fn(|at| [IoSlice::new(buffers.get(at).map_or(&[], |buffer| &buffer[..]))]);
     let mut nothing: [_; BATCH] = array::from_fn(|_| SendAncillaryBuffer::default());
     let parts = to.iter().zip(&slices).zip(&mut nothing);
     let mut messages: Vec<_> = parts.map(|((to, slice), nothing)| MMsgHdr::new_with_addr(to, slice, nothing)).collect();
@@ -154,36 +147,4 @@ fn send(socket: &impl AsFd, buffers: &[[u8; LONGEST]], to: &[SocketAddrAny], byt
         }
     }
     sent
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn batches_arrive_whole_and_with_their_sender() {
-        let (one, other) = (open().expect("a socket"), open().expect("a socket"));
-        let address = |socket: &UdpSocket| match socket.local_addr().expect("an address") {
-            SocketAddr::V4(address) => address,
-            SocketAddr::V6(_) => panic!("it was bound to an address of version 4"),
-        };
-        let mut outgoing = Outgoing::new(100);
-        let count = BATCH + 6;
-        for at in 0..count {
-            let cookie = u32::try_from(at).expect("few");
-            outgoing.push(Datagram { connection: 1, number: 2, cookie, last: false }, address(&other));
-        }
-        assert!(outgoing.is_full());
-        outgoing.flush(&one);
-        assert_eq!((outgoing.counts(), outgoing.is_empty()), ((count as u64, 0), true));
-        let mut cookies = Vec::new();
-        let mut take = |datagram: Datagram, from| {
-            assert_eq!(from, address(&one));
-            cookies.push(datagram.cookie);
-        };
-        assert_eq!(receive(&other, &mut take).expect("datagrams"), BATCH);
-        assert_eq!(receive(&other, &mut take).expect("datagrams"), 6);
-        assert_eq!(receive(&other, &mut take).expect_err("no more").kind(), io::ErrorKind::WouldBlock);
-        assert!(cookies.into_iter().eq(0..u32::try_from(count).expect("few")));
-    }
 }

@@ -56,20 +56,3 @@ impl Table {
         self.free.push(place);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::net::Ipv4Addr;
-
-    use super::*;
-
-    #[test]
-    fn a_session_is_found_again_until_it_is_closed_and_then_its_place_is_anothers() {
-        let (mut table, peer) = (Table::with_capacity(2), SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1));
-        let (one, other) = (table.find_or_open(10, peer), table.find_or_open(20, peer));
-        assert_eq!((table.find_or_open(10, peer), table.len()), (one, 2));
-        table.close(one);
-        assert_eq!((table.find_or_open(30, peer), table.find_or_open(20, peer), table.len()), (one, other, 2));
-        assert_eq!(table.at(one).connection(), 30);
-    }
-}

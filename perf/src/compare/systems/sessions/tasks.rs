@@ -68,7 +68,7 @@ pub(super) async fn serve<S: SessionTimer>(stage: Stage, plan: Plan) -> Result<S
     let socket = UdpSocket::from_std(socket).context("the runtime refuses the socket")?;
     S::start(plan.sessions)?;
     let (protocol, books, clock) = (plan.protocol, Books::new(), Epoch::start());
-    let out = Outgoing::new(plan.bytes);
+    let out = Outgoing::new();
     HERE.set(Some(Here { protocol, books, clock, out, closed: Vec::new(), sender: None }));
     let mut endpoint = Endpoint::<S> {
         socket,
@@ -79,7 +79,7 @@ pub(super) async fn serve<S: SessionTimer>(stage: Stage, plan: Plan) -> Result<S
     coop::unconstrained(endpoint.run(plan.sessions, &phase, opened, over)).await;
     let left = endpoint.inlets.len();
     let here = HERE.take().context("the server is there until now")?;
-    Ok(Served { books: here.books, left, refused: here.out.counts().1 })
+    Ok(Served { books: here.books, left, refused: here.out.refused() })
 }
 
 /// The task that receives and sends.
@@ -193,7 +193,7 @@ impl<S: SessionTimer> Driver<S> {
             }
             self.deadline_ns = None;
             for kind in self.session.due(now_ns) {
-                let step = self.session.come_up(here.protocol, kind, now_ns, &mut here.books, &mut InTable);
+                let step = self.session.come_up(kind, now_ns, &mut here.books, &mut InTable);
                 if step == Step::Close {
                     here.closed.push(self.session.connection());
                     here.wake_sender();

@@ -5,10 +5,8 @@ pub(super) mod bare;
 pub(super) mod delay_queue;
 pub(super) mod driven;
 mod due;
-pub(super) mod pingora;
 pub(super) mod tokio_sleeps;
 mod wake_at;
-pub(super) mod worker;
 
 use std::task::Context;
 use std::time::{Duration, Instant};
@@ -21,7 +19,7 @@ use super::protocol::{KINDS, Kind};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Of(u32);
 
-const COUNT: u32 = 6;
+const COUNT: u32 = 3;
 const _: () = assert!(KINDS.len() == COUNT as usize, "each kind has its place");
 
 impl Of {
@@ -79,17 +77,4 @@ fn slot<T>(table: &mut Vec<Option<T>>, of: Of) -> &mut Option<T> {
 fn forget<T>(table: &mut [Option<T>], place: u32) {
     let entries = table.iter_mut().skip(place as usize * KINDS.len()).take(KINDS.len());
     entries.for_each(|entry| *entry = None);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_timer_names_its_session_and_its_kind() {
-        for kind in KINDS {
-            let of = Of::new(99_999, kind);
-            assert_eq!((of.place(), of.kind()), (99_999, kind));
-        }
-    }
 }

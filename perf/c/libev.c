@@ -1,5 +1,0 @@
-#include "library.h"
-#include "libev.h"
-#include "loops.h"
-
-const struct library libev = {"libev", version, within, prepare, work, pending};

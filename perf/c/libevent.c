@@ -1,5 +1,0 @@
-#include "library.h"
-#include "libevent.h"
-#include "loops.h"
-
-const struct library libevent = {"libevent", version, within, prepare, work, pending};

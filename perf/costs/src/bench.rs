@@ -1,0 +1,278 @@
+//! The engine that the operations of threads are done on.
+
+use std::future::{Future, ready};
+use std::hint::black_box;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tourbillon::{Driver, ManualClock, Sleep, Timeout, Timer};
+
+use super::meter::Meter;
+use super::operation::Operation::{self, *};
+
+/// No timeout of this delay is due during a measurement.
+pub(crate) const FAR: Duration = Duration::from_secs(3_600);
+/// When the shard wakes by itself, so that nothing that is brought later wakes it.
+const ANCHOR: Duration = Duration::from_secs(60);
+/// Entries of an engine: more than are ever in use at once, so that it takes no memory meanwhile.
+const ROOM: usize = 32_768;
+pub(crate) const SOON: Duration = Duration::from_millis(1);
+
+/// How often a worker would have been woken.
+static WAKE_UPS: AtomicU64 = AtomicU64::new(0);
+
+pub(crate) fn wake_ups() -> u64 {
+    WAKE_UPS.load(Ordering::Relaxed)
+}
+
+/// Operations that can be done in rounds.
+pub(crate) trait Rounds {
+    /// Brings `n` timeouts into the state in which the operation finds them.
+    fn prepare(&mut self, operation: Operation, n: usize);
+
+    /// Does it `n` times.
+    fn measure(&mut self, operation: Operation, n: usize, meter: &mut impl Meter);
+
+    /// Gives back what is left over.
+    fn clean(&mut self);
+
+    /// All three, `rounds` times.
+    fn rounds(&mut self, operation: Operation, rounds: usize, n: usize, meter: &mut impl Meter) {
+        for _ in 0..rounds {
+            self.prepare(operation, n);
+            self.measure(operation, n, meter);
+            self.clean();
+        }
+    }
+}
+
+/// A thread's place at an engine, with what it needs for one operation after the other.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    pub(crate) timer: Timer,
+    turned: Turned,
+    held: Vec<Timeout>,
+    asleep: Vec<Sleep>,
+    anchor: Option<Timeout>,
+}
+
+/// Who turns a bench's engine.
+#[derive(Debug)]
+enum Turned {
+    /// The bench itself, by the real clock, if there is no other.
+    Here(Box<Driver>, Option<ManualClock>),
+    /// Its workers, while [`Bench::settle`] waits, by a clock that is moved by hand.
+    #[cfg(count_accesses)]
+    ByWorkers(ManualClock),
+}
+
+impl Bench {
+    /// An engine without threads, so that nobody else takes part in what is measured.
+    pub(crate) fn driven(clock: Option<ManualClock>) -> Self {
+        let builder = Timer::builder().shards(1).capacity(ROOM);
+        let builder = if let Some(clock) = &clock { builder.clock(clock.clone()) } else { builder };
+        let (timer, driver) = builder.build_driven().expect("the options make sense");
+        driver.on_earlier(|| _ = WAKE_UPS.fetch_add(1, Ordering::Relaxed));
+        let bench = Self::new(timer, Turned::Here(Box::new(driver), clock));
+        // The producers' clock knows its rate two milliseconds after it was first looked at.
+        for _ in 0..if bench.clock().is_some() { 0 } else { 3 } {
+            schedule(&bench.timer, FAR).cancel();
+            thread::sleep(Duration::from_millis(5));
+        }
+        bench
+    }
+
+    /// An engine whose workers sleep unless a bench settles.
+    #[cfg(count_accesses)]
+    pub(crate) fn workers(shards: usize) -> (Timer, ManualClock) {
+        let clock = ManualClock::new();
+        let builder = Timer::builder().shards(shards).executor(tourbillon::Inline).clock(clock.clone());
+        (builder.build().expect("the options make sense"), clock)
+    }
+
+    /// The calling thread's place at such an engine.
+    #[cfg(count_accesses)]
+    pub(crate) fn at(timer: Timer, clock: ManualClock) -> Self {
+        Self::new(timer, Turned::ByWorkers(clock))
+    }
+
+    fn new(timer: Timer, turned: Turned) -> Self {
+        Self { timer, turned, held: Vec::with_capacity(1_000), asleep: Vec::with_capacity(1_000), anchor: None }
+    }
+
+    fn clock(&self) -> Option<&ManualClock> {
+        match &self.turned {
+            Turned::Here(_, clock) => clock.as_ref(),
+            #[cfg(count_accesses)]
+            Turned::ByWorkers(clock) => Some(clock),
+        }
+    }
+
+    fn advance(&self, by: Duration) {
+        self.clock().expect("operations that need time have a clock").advance(by);
+    }
+
+    /// Returns when there is nothing left to do, and the shard sleeps until the anchor is due.
+    fn settle(&mut self) {
+        match &mut self.turned {
+            Turned::Here(driver, _) => {
+                while driver.turn() > 0 {}
+                let _ = driver.next_wakeup();
+            }
+            #[cfg(count_accesses)]
+            Turned::ByWorkers(clock) => {
+                let nudge = self.timer.schedule(SOON, || ()).expect("the engine accepts");
+                clock.advance(2 * SOON);
+                assert!(nudge.is_expired());
+            }
+        }
+    }
+}
+
+impl Rounds for Bench {
+    fn prepare(&mut self, operation: Operation, n: usize) {
+        self.anchor = Some(schedule(&self.timer, ANCHOR));
+        self.settle();
+        let Self { timer, held, asleep, .. } = self;
+        match operation {
+            Wake => asleep.extend((0..n).map(|_| sleep(timer, SOON))),
+            DropExpired | Expire | ExpireHeld => held.extend((0..n).map(|_| schedule(timer, SOON))),
+            CancelInInbox | CancelDropInInbox | CancelInWheel | CancelDropInWheel | ResetLater | ResetAt
+            | ResetEarlier | DropPending | DropCancelled | TakeIn | TakeInDetached | Collect => {
+                held.extend((0..n).map(|_| schedule(timer, FAR)));
+            }
+            _ => {}
+        }
+        match operation {
+            CancelInWheel | CancelDropInWheel | ResetLater | ResetAt | ResetEarlier | DropPending => self.settle(),
+            DropCancelled => held.iter().for_each(|timeout| assert!(timeout.cancel())),
+            DropExpired => {
+                self.advance(2 * SOON);
+                self.settle();
+                assert!(self.held.iter().all(Timeout::is_expired));
+            }
+            TakeInDetached => held.clear(),
+            Expire | ExpireHeld | Wake => {
+                self.settle();
+                if operation == Expire {
+                    self.held.clear();
+                }
+                self.advance(2 * SOON);
+            }
+            Collect => {
+                self.settle();
+                self.held.drain(..).for_each(|timeout| assert!(timeout.cancel()));
+            }
+            _ => {}
+        }
+    }
+
+    fn measure(&mut self, operation: Operation, n: usize, meter: &mut impl Meter) {
+        let (timer, held) = (&self.timer, &mut self.held);
+        let later = timer.now() + 2 * FAR;
+        let mut context = Context::from_waker(Waker::noop());
+        match operation {
+            Schedule => (0..n).for_each(|_| held.push(meter.measure(1, || schedule(timer, FAR)))),
+            ScheduleDetached => (0..n).for_each(|_| {
+                meter.measure(1, || timer.schedule_detached(black_box(FAR), task()).expect("the engine accepts"));
+            }),
+            ScheduleAt => (0..n).for_each(|_| held.push(meter.measure(1, || schedule_at(timer, later)))),
+            CancelInInbox | CancelInWheel => {
+                held.iter().for_each(|timeout| assert!(meter.measure(1, || timeout.cancel())));
+            }
+            CancelDropInInbox | CancelDropInWheel => {
+                held.drain(..).for_each(|timeout| assert!(meter.measure(1, || cancel_and_drop(timeout))));
+            }
+            ResetLater => held.iter().for_each(|timeout| assert!(meter.measure(1, || timeout.reset(2 * FAR)))),
+            ResetAt => held.iter().for_each(|timeout| assert!(meter.measure(1, || timeout.reset_at(later)))),
+            ResetEarlier => held.iter().for_each(|timeout| assert!(meter.measure(1, || timeout.reset(FAR / 2)))),
+            DropPending | DropCancelled | DropExpired => {
+                held.drain(..).for_each(|timeout| meter.measure(1, || drop(timeout)));
+            }
+            ScheduleCancelDrop => (0..n).for_each(|_| assert!(meter.measure(1, || schedule(timer, FAR).cancel()))),
+            ScheduleCancelOwned => {
+                (0..n).for_each(|_| assert!(meter.measure(1, || schedule(timer, FAR).cancel_owned())));
+            }
+            SleepDrop => (0..n).for_each(|_| meter.measure(1, || drop(sleep(timer, FAR)))),
+            TimeoutReady => (0..n).for_each(|_| {
+                let polled =
+                    meter.measure(1, || pin!(timer.timeout(black_box(FAR), ready(()))).poll(&mut context).is_ready());
+                assert!(polled);
+            }),
+            TakeIn | TakeInDetached | Expire | ExpireHeld | Wake | Collect => {
+                let expired = match &mut self.turned {
+                    Turned::Here(driver, _) => meter.measure(n, || driver.turn()),
+                    #[cfg(count_accesses)]
+                    Turned::ByWorkers(_) => panic!("a worker's turn can't be measured"),
+                };
+                assert_eq!(expired, if matches!(operation, Expire | ExpireHeld | Wake) { n } else { 0 });
+            }
+            other => panic!("{} is one of an engine of one thread", other.name()),
+        }
+    }
+
+    fn clean(&mut self) {
+        self.held.drain(..).chain(self.anchor.take()).for_each(|timeout| _ = timeout.cancel());
+        self.asleep.clear();
+        if self.clock().is_some() {
+            self.advance(3 * FAR);
+        }
+        self.settle();
+    }
+}
+
+/// A task that fills the room that there is for captures.
+pub(crate) fn task() -> impl FnOnce() + Send + 'static {
+    let captures = black_box([1_u64, 2, 3]);
+    move || {
+        black_box(captures);
+    }
+}
+
+/// With a delay that the compiler doesn't know: for a constant one it might make a copy of the
+/// engine's code, or not.
+#[inline(always)]
+pub(crate) fn schedule(timer: &Timer, delay: Duration) -> Timeout {
+    timer.schedule(black_box(delay), task()).expect("the engine accepts")
+}
+
+#[inline(always)]
+fn schedule_at(timer: &Timer, deadline: Instant) -> Timeout {
+    timer.schedule_at(black_box(deadline), task()).expect("the engine accepts")
+}
+
+#[inline(always)]
+fn cancel_and_drop(timeout: Timeout) -> bool {
+    timeout.cancel()
+}
+
+/// A future that has been polled, and sleeps.
+#[inline(always)]
+fn sleep(timer: &Timer, delay: Duration) -> Sleep {
+    let mut sleep = timer.sleep(black_box(delay));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(Pin::new(&mut sleep).poll(&mut context).is_pending());
+    sleep
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::local::LocalBench;
+    use crate::meter::Nothing;
+
+    #[test]
+    fn each_operation_can_be_done_again_and_again() {
+        for &operation in Operation::ALL {
+            if operation.is_local() {
+                LocalBench::new().rounds(operation, 3, 100, &mut Nothing);
+            } else {
+                let clock = operation.needs_manual_clock().then(ManualClock::new);
+                Bench::driven(clock).rounds(operation, 3, 100, &mut Nothing);
+            }
+        }
+    }
+}
