@@ -129,45 +129,10 @@ impl ManualClock {
         }
     }
 
-    /// Moves the clock forward by `by`, from deadline to deadline, and waits at each until what is
-    /// due there has run.
-    ///
-    /// So a task finds the clock at its own deadline, and a periodic timeout runs as often as it
-    /// would: with [`advance`](Self::advance) it has missed all its runs but one. The deadlines are
-    /// those of all engines with workers on this clock. A driven engine is turned by its owner, who
-    /// goes from one [`advance_to_next`](Self::advance_to_next) to the next.
-    ///
-    /// Called from a task, it is [`advance`](Self::advance).
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use std::sync::atomic::{AtomicU32, Ordering};
-    /// use std::time::Duration;
-    /// use tourbillon::{ManualClock, Timer};
-    ///
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let clock = ManualClock::new();
-    /// let timer = Timer::builder().clock(clock.clone()).build()?;
-    /// let (runs, second) = (Arc::new(AtomicU32::new(0)), Duration::from_secs(1));
-    /// let count = Arc::clone(&runs);
-    /// let task = move || _ = count.fetch_add(1, Ordering::Relaxed);
-    /// let beat = timer.schedule_at_fixed_rate(second, second, task)?;
-    /// clock.advance_through(60 * second);
-    /// assert_eq!(runs.load(Ordering::Relaxed), 60);
-    /// # assert!(beat.cancel());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn advance_through(&self, by: Duration) {
-        let next = || self.inner.followers.all().iter().filter_map(|follower| follower.until_next()).min();
-        // For a task nothing is next, so it does not wait for a step that waits for tasks.
-        let _step = next().map(|_| self.step());
-        let end = self.now().checked_add(by);
-        let left = || end.map_or(Duration::MAX, |end| end.saturating_duration_since(self.now()));
-        while let Some(until) = next().filter(|&until| until <= left() && self.reaches(until)) {
-            self.advance(until);
-        }
-        self.advance(left());
+    /// Returns how far the clock has to be moved until something is due on an engine with workers.
+    /// `None` if nothing ever will be.
+    pub(crate) fn until_next(&self) -> Option<Duration> {
+        self.inner.followers.all().iter().filter_map(|follower| follower.until_next()).min()
     }
 
     /// Returns whether the clock can still be moved by this much.

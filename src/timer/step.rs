@@ -1,5 +1,7 @@
 //! Moves a manual clock from deadline to deadline.
 
+use std::time::Duration;
+
 use super::Timer;
 use crate::executor::is_running_a_task;
 use crate::time::ManualClock;
@@ -51,5 +53,47 @@ impl ManualClock {
             self.advance(until);
         }
         is_in_reach
+    }
+
+    /// Moves the clock forward by `by`, from deadline to deadline, and waits at each until what is
+    /// due there has run.
+    ///
+    /// So a task finds the clock at its own deadline, and a periodic timeout runs as often as it
+    /// would: with [`advance`](Self::advance) it has missed all its runs but one. The deadlines are
+    /// those of all engines with workers on this clock. A driven engine is turned by its owner, who
+    /// goes from one [`advance_to_next`](Self::advance_to_next) to the next.
+    ///
+    /// Called from a task, it is [`advance`](Self::advance).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU32, Ordering};
+    /// use std::time::Duration;
+    /// use tourbillon::{ManualClock, Timer};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let clock = ManualClock::new();
+    /// let timer = Timer::builder().clock(clock.clone()).build()?;
+    /// let (runs, second) = (Arc::new(AtomicU32::new(0)), Duration::from_secs(1));
+    /// let count = Arc::clone(&runs);
+    /// let task = move || _ = count.fetch_add(1, Ordering::Relaxed);
+    /// let beat = timer.schedule_at_fixed_rate(second, second, task)?;
+    /// clock.advance_through(60 * second);
+    /// assert_eq!(runs.load(Ordering::Relaxed), 60);
+    /// # assert!(beat.cancel());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn advance_through(&self, by: Duration) {
+        if is_running_a_task() {
+            return self.advance(by);
+        }
+        let _step = self.step();
+        let end = self.now().checked_add(by);
+        let left = || end.map_or(Duration::MAX, |end| end.saturating_duration_since(self.now()));
+        while let Some(until) = self.until_next().filter(|&until| until <= left() && self.reaches(until)) {
+            self.advance(until);
+        }
+        self.advance(left());
     }
 }
