@@ -97,8 +97,10 @@ impl PausableClock {
     /// pause. It waits for threads that are reading the clock.
     pub fn resume(&self) {
         let mut time = self.inner.time.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(at) = time.stands_at.take() else { return };
-        time.lost = self.inner.clock.now().saturating_duration_since(at);
+        let Some(at) = time.stands_at else { return };
+        // If the clock below panics, the pause goes on.
+        let lost = self.inner.clock.now().saturating_duration_since(at);
+        *time = Time { lost, stands_at: None };
         drop(time);
         self.inner.listeners.all().iter().for_each(|listener| listener.stepped());
     }
@@ -150,6 +152,9 @@ impl fmt::Debug for PausableClock {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Mutex;
+
     use super::*;
 
     #[test]
@@ -168,6 +173,29 @@ mod tests {
             clock.resume();
             assert!(!clock.is_paused() && clock.now() == start + pause * second);
         }
+    }
+
+    #[test]
+    fn a_clock_below_that_panics_ends_no_pause() {
+        struct Broken(ManualClock, Mutex<bool>);
+        impl Clock for Arc<Broken> {
+            fn now(&self) -> Instant {
+                assert!(!*self.1.lock().unwrap_or_else(PoisonError::into_inner), "the clock is broken");
+                self.0.now()
+            }
+        }
+        let below = Arc::new(Broken(ManualClock::new(), Mutex::new(false)));
+        let clock = PausableClock::over(Arc::clone(&below));
+        let start = clock.now();
+        clock.pause();
+        below.0.advance(Duration::from_secs(5));
+        let break_it = |broken| *below.1.lock().unwrap_or_else(PoisonError::into_inner) = broken;
+        break_it(true);
+        assert!(catch_unwind(AssertUnwindSafe(|| clock.resume())).is_err());
+        break_it(false);
+        assert!(clock.is_paused() && clock.now() == start);
+        clock.resume();
+        assert_eq!(clock.now(), start);
     }
 
     #[test]
