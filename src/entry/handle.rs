@@ -1,26 +1,31 @@
-//! Ownership of an entry by others than the engine, as values: [`Handle`] by a user. The step that
-//! ends it takes it by value.
+//! Ownership of an entry by its user, as a value. The step that ends it takes it by value.
 
-use std::ops::Deref;
 use std::ptr::NonNull;
 use std::task::Waker;
 
 use super::{Cancel, Entry, HandleGone, Home, Listed, MaybeLinked, Node, Remains, Reset, Sole, Task, Tell};
 use crate::time::Subtick;
 
-/// One owner's hold on an entry that was armed. Whichever owner it is, it may look at the entry and
-/// cancel it.
+/// The ownership of the user whose timeout it is. It may look at the entry and cancel it.
 #[derive(Debug)]
+#[must_use = "the entry is lost if its handle does not let it go"]
 #[repr(transparent)]
-pub(crate) struct Held(NonNull<Entry>);
+pub(crate) struct Handle(NonNull<Entry>);
 
 // SAFETY: an owner reads and changes its entry only through the atomic state word, and does only
 // what that word allows. Any thread may do that, and several at a time.
-unsafe impl Send for Held {}
+unsafe impl Send for Handle {}
 // SAFETY: the state word is atomic, and what a cancel moves out goes to the one thread that wins.
-unsafe impl Sync for Held {}
+unsafe impl Sync for Handle {}
 
-impl Held {
+impl Handle {
+    /// # Safety
+    /// The entry was armed with a handle, and it is handed to this value.
+    #[inline]
+    pub(crate) unsafe fn new(entry: NonNull<Entry>) -> Self {
+        Self(entry)
+    }
+
     #[inline]
     fn entry(&self) -> &Entry {
         // SAFETY: this value is an owner of the entry, which keeps it alive. All fields have
@@ -74,40 +79,6 @@ impl Held {
             let task = self.entry().take_task();
             if is_linked { Cancelling::WonLinked(task, MaybeLinked::new(self.0)) } else { Cancelling::Won(task) }
         }
-    }
-}
-
-/// What a cancel has come to: [`Cancel`] with what is the caller's then.
-#[derive(Debug)]
-pub(crate) enum Cancelling {
-    TooLate,
-    WonRunning,
-    Won(Task),
-    /// The caller pushes the entry to the cancelled queue of its shard.
-    WonLinked(Task, MaybeLinked),
-}
-
-/// The ownership of the user whose timeout it is.
-#[derive(Debug)]
-#[must_use = "the entry is lost if its handle does not let it go"]
-#[repr(transparent)]
-pub(crate) struct Handle(Held);
-
-impl Deref for Handle {
-    type Target = Held;
-
-    #[inline]
-    fn deref(&self) -> &Held {
-        &self.0
-    }
-}
-
-impl Handle {
-    /// # Safety
-    /// The entry was armed with a handle, and it is handed to this value.
-    #[inline]
-    pub(crate) unsafe fn new(entry: NonNull<Entry>) -> Self {
-        Self(Held(entry))
     }
 
     /// Changes the deadline. See [`State::reset`](super::State::reset).
@@ -187,6 +158,16 @@ impl Handle {
             HandleGone::Orphan => HandleLetGo::Orphan(Orphan(self)),
         }
     }
+}
+
+/// What a cancel has come to: [`Cancel`] with what is the caller's then.
+#[derive(Debug)]
+pub(crate) enum Cancelling {
+    TooLate,
+    WonRunning,
+    Won(Task),
+    /// The caller pushes the entry to the cancelled queue of its shard.
+    WonLinked(Task, MaybeLinked),
 }
 
 /// What a handle finds when it lets go: [`HandleGone`] with what is the caller's then.

@@ -41,7 +41,7 @@ mod work;
 use std::ptr::{self, NonNull};
 
 pub(crate) use came_up::{CameUp, LookedOnce, Marked, OtherUp, Still, TaskPlace};
-pub(crate) use handle::{Cancelling, Handle, HandleLetGo, Held, LastHandle, Orphan};
+pub(crate) use handle::{Cancelling, Handle, HandleLetGo, LastHandle, Orphan};
 pub(crate) use home::Home;
 pub(crate) use linked::{ADDRESS_BITS, LaneEnd, Linked, Neighbour, fits_links};
 pub(crate) use list::{Chain, Parts, Stack};

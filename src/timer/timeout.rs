@@ -7,7 +7,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::engine::{Patience, Shared};
-use crate::entry::{Cancelling, Entry, Handle, Held, Node, Reset, Task, Tell};
+use crate::entry::{Cancelling, Entry, Handle, Node, Reset, Tell};
 use crate::shard::Remote;
 use crate::sync::prefetch;
 use crate::time::{Subtick, Timeline, UpperBound};
@@ -58,29 +58,6 @@ pub struct Timeout {
 }
 
 const _: () = assert!(size_of::<Option<Timeout>>() == size_of::<usize>());
-
-/// Cancels a timeout, and gives its task to `dispose` last. The task of a run that is under way is
-/// not given: its runner drops it. Returns false if the timeout was no longer pending.
-#[inline]
-pub(super) fn cancel(held: &Held, dispose: impl FnOnce(Task)) -> bool {
-    let remote = Remote::at(held.home());
-    let task = match held.cancel() {
-        Cancelling::TooLate => return false,
-        Cancelling::WonRunning => None,
-        Cancelling::Won(task) => Some(task),
-        Cancelling::WonLinked(task, entry) => {
-            remote.push_cancelled(entry);
-            Some(task)
-        }
-    };
-    let shared = Shared::of_remote(remote);
-    shared.give_places_back(1);
-    shared.count(remote, |counts| counts.cancelled.add(1));
-    if let Some(task) = task {
-        dispose(task);
-    }
-    true
-}
 
 /// What a move of a deadline has come to.
 #[derive(Clone, Copy, Debug)]
@@ -180,7 +157,23 @@ impl Timeout {
     /// # Panics
     /// Panics if a destructor of the task's captures does. The timeout is cancelled all the same.
     pub fn cancel(&self) -> bool {
-        cancel(&self.handle, drop)
+        let remote = Remote::at(self.handle.home());
+        let task = match self.handle.cancel() {
+            Cancelling::TooLate => return false,
+            // The task is its runner's, which drops it.
+            Cancelling::WonRunning => None,
+            Cancelling::Won(task) => Some(task),
+            Cancelling::WonLinked(task, entry) => {
+                remote.push_cancelled(entry);
+                Some(task)
+            }
+        };
+        let shared = Shared::of_remote(remote);
+        shared.give_places_back(1);
+        shared.count(remote, |counts| counts.cancelled.add(1));
+        // Last: a destructor of the task's captures may panic.
+        drop(task);
+        true
     }
 
     /// Cancels the timeout, as [`cancel`](Self::cancel) does, and drops the handle.
