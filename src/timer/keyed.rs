@@ -112,8 +112,7 @@ impl<'a> Shard<'a> {
     where
         F: FnOnce() + Send + 'static,
     {
-        let target = self.target();
-        target.submit(target.timeline().deadline_at(deadline), task)
+        self.target().submit_at(deadline, task)
     }
 
     /// Runs `task` once, after `delay`, on this shard, without a handle. Otherwise it is

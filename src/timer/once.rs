@@ -92,8 +92,7 @@ impl Timer {
     where
         F: FnOnce() + Send + 'static,
     {
-        let target = self.target();
-        target.submit(target.timeline().deadline_at(deadline), task)
+        self.target().submit_at(deadline, task)
     }
 
     /// Runs `task` once, after `delay`, and makes no handle.

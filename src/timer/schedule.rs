@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::error::{Refusal, ScheduleError};
 use super::timeout::Timeout;
@@ -121,6 +121,12 @@ impl<'a> Target<'a> {
     #[inline(always)]
     pub(super) fn submit_after<W: Work>(self, delay: Duration, work: W) -> Result<Timeout, ScheduleError<W>> {
         self.submit(self.timeline().deadline_after(delay), work)
+    }
+
+    /// Schedules one timeout with a handle, for a point in time.
+    #[inline(always)]
+    pub(super) fn submit_at<W: Work>(self, deadline: Instant, work: W) -> Result<Timeout, ScheduleError<W>> {
+        self.submit(self.timeline().deadline_at(deadline), work)
     }
 
     /// Schedules one timeout without a handle.
