@@ -21,8 +21,6 @@ pub(crate) type StartHook = Arc<dyn Fn(usize) + Send + Sync>;
 /// Hands a worker's batches to the user's executor.
 pub(crate) struct Dispatch {
     executor: Chosen,
-    counted: bool,
-    in_turn: bool,
     hooks: WorkerHooks,
     /// The looks whether a batch gets on. `None` if all that was handed over is small or has ended.
     looks: Option<Looks>,
@@ -53,13 +51,12 @@ pub(crate) struct WorkerHooks {
 
 impl Dispatch {
     pub(crate) fn new(executor: Chosen, hooks: WorkerHooks) -> Self {
-        let (counted, in_turn) = (executor.runs_all(), executor.is_inline());
-        Self { executor, counted, in_turn, hooks, looks: None }
+        Self { executor, hooks, looks: None }
     }
 
     fn give(&self, batch: Batch, to: impl FnOnce(&Chosen, Expired)) {
         let engine = batch.shared().id();
-        let expired = if self.counted { Expired::begin(batch) } else { Expired::uncounted(batch) };
+        let expired = if self.executor.runs_all() { Expired::begin(batch) } else { Expired::uncounted(batch) };
         // Run as a task: if the executor shut its own engine down, it would wait for this very
         // thread. If the executor panics, unwinding drops the batch, which runs it.
         run_as(engine, || panics::catch(|| to(&self.executor, expired)));
@@ -78,11 +75,11 @@ impl Sink for Dispatch {
     }
 
     fn take(&mut self, due: &mut Due<'_>) {
-        if self.in_turn { run_in_turn(due) } else { due.hand_over(&mut |batch| self.accept(batch)) }
+        if self.executor.is_inline() { run_in_turn(due) } else { due.hand_over(&mut |batch| self.accept(batch)) }
     }
 
     fn accept(&mut self, batch: Batch) {
-        if self.counted && batch.len() > PART {
+        if self.executor.runs_all() && batch.len() > PART {
             self.looks.get_or_insert_with(|| Looks { last: RealTime::now(), since: 0 }).since = 0;
         }
         self.give(batch, |executor, expired| executor.execute(expired));
