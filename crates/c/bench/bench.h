@@ -2,13 +2,13 @@
 #ifndef BENCH_H
 #define BENCH_H
 
-#include "common.h"
+/* All timeouts have one delay, as the idle timeouts of a server do. None fires. */
+#define DELAY_MS 30000
+
+#include "../../../perf/c/libraries.h"
 
 /* The operations of one round, after which a loop turns. */
 enum { BLOCK = 64 };
-
-/* All timeouts have one delay, as the idle timeouts of a server do. None fires. */
-#define DELAY_MS 30000
 
 /*
  * A library's timers. There are `timers` of them, none of which is pending at the beginning. Each

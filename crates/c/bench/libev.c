@@ -1,5 +1,5 @@
+#define LIBEV
 #include "bench.h"
-#include "libev.h"
 #include "blocks.h"
 
 const struct bench_system libev = {"libev", begin, end, within, schedule, cancel, reset, NULL, schedule_and_cancel};

@@ -1,6 +1,6 @@
 /* libevent, with one common timeout and with its heap. */
+#define LIBEVENT
 #include "bench.h"
-#include "libevent.h"
 #include "blocks.h"
 
 static void *begin_heap(size_t timers) {
