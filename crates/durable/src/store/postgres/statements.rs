@@ -191,8 +191,9 @@ impl Statements {
             give_up_in: text(&format!(
                 "WITH x AS MATERIALIZED (
                      SELECT key AS k FROM tourbillon_timeouts t
-                     WHERE coalesce(owner, 0) = ANY(ARRAY({{gone}})) AND coalesce(owner, 0) <> $1 AND {IN_BLOCKS} FOR UPDATE SKIP LOCKED)
-                 UPDATE tourbillon_timeouts t SET {{give_up}} FROM x WHERE t.key = x.k RETURNING 1"
+                     WHERE coalesce(owner, 0) = ANY(ARRAY({{gone}})) AND coalesce(owner, 0) <> $1 AND {IN_BLOCKS}
+                     FOR UPDATE SKIP LOCKED)
+                 UPDATE tourbillon_timeouts t SET {{give_up}} FROM x WHERE t.key = x.k"
             )),
             take: text(&TAKE.replace("{order}", "ASC")),
             take_backwards: text(&TAKE.replace("{order}", "DESC")),
