@@ -1,0 +1,236 @@
+//! Blocks of cells, and the memory that they are in.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::items::{OutOfMemory, Place};
+
+/// So many cells of 8 bytes, and what a block keeps of itself, are two cache lines.
+pub(crate) const CELLS: usize = 14;
+
+/// The tests of this crate have small chunks, so that they have many.
+const CHUNK_BITS: u32 = if cfg!(test) { 2 } else { 8 };
+/// How many blocks are allocated at once: 32 KiB of them.
+const CHUNK: usize = 1 << CHUNK_BITS;
+
+/// What is before a block or behind it: another block, or the end of the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Link(u32);
+
+impl Link {
+    const END: u32 = 1 << 31;
+
+    /// The end of a list. It names the list, so that whoever empties a block finds it.
+    pub(crate) fn end(list: u32) -> Self {
+        Self(Self::END | list)
+    }
+
+    pub(crate) fn to(block: u32) -> Self {
+        Self(block)
+    }
+
+    /// Returns the block, or the list that ends here.
+    #[inline]
+    pub(crate) fn get(self) -> Result<u32, u32> {
+        if self.0 & Self::END == 0 { Ok(self.0) } else { Err(self.0 & !Self::END) }
+    }
+
+    #[inline]
+    pub(crate) fn block(self) -> Option<u32> {
+        self.get().ok()
+    }
+}
+
+/// A few items of one list. Its cells are filled from the first to the last, and each is filled
+/// once, so that the list is first in, first out. A removal leaves a hole.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Block<T> {
+    pub(crate) before: Link,
+    pub(crate) behind: Link,
+    /// How many cells hold an item.
+    pub(crate) live: u8,
+    /// How many cells have been filled. [`Block::FREE`] if the block is in no list.
+    pub(crate) filled: u8,
+    pub(crate) cells: [Option<T>; CELLS],
+}
+
+impl<T: Copy> Block<T> {
+    const FREE: u8 = u8::MAX;
+
+    pub(crate) fn is_free(&self) -> bool {
+        self.filled == Self::FREE
+    }
+
+    pub(crate) fn set_free(&mut self) {
+        debug_assert_eq!(self.live, 0, "items would be lost");
+        self.filled = Self::FREE;
+    }
+
+    /// Returns how many of its cells have been filled.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        usize::from(self.filled).min(CELLS)
+    }
+
+    /// Puts an item into the next cell, and returns that. Returns `None` if all have been filled.
+    #[inline]
+    pub(crate) fn fill(&mut self, item: T) -> Option<usize> {
+        let cell = usize::from(self.filled);
+        *self.cells.get_mut(cell)? = Some(item);
+        self.filled += 1;
+        self.live += 1;
+        Some(cell)
+    }
+
+    /// Takes the item out of a cell.
+    #[inline]
+    pub(crate) fn empty(&mut self, cell: usize) -> Option<T> {
+        let item = self.cells.get_mut(cell)?.take()?;
+        self.live -= 1;
+        Some(item)
+    }
+
+    /// Puts an item back into its cell.
+    pub(crate) fn put_back(&mut self, cell: usize, item: T) {
+        self.cells[cell] = Some(item);
+        self.live += 1;
+    }
+}
+
+/// All blocks of a wheel. They never go back to the system by themselves: see
+/// [`truncate`](Self::truncate).
+#[derive(Debug)]
+pub(crate) struct Blocks<T> {
+    chunks: Vec<Box<[Block<T>; CHUNK]>>,
+    /// The first free block. `behind` leads to the next.
+    free: Option<u32>,
+    /// How many blocks are in a list.
+    used: usize,
+    /// For tests: there is no memory for more blocks than these.
+    #[cfg(test)]
+    pub(crate) limit: usize,
+}
+
+impl<T: Copy> Blocks<T> {
+    pub(crate) const fn new() -> Self {
+        Self {
+            chunks: Vec::new(),
+            free: None,
+            used: 0,
+            #[cfg(test)]
+            limit: usize::MAX,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.chunks.len() * CHUNK
+    }
+
+    /// Returns how many bytes the blocks take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.len() * size_of::<Block<T>>()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, block: u32) -> &Block<T> {
+        &self.chunks[(block >> CHUNK_BITS) as usize][block as usize % CHUNK]
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, block: u32) -> &mut Block<T> {
+        &mut self.chunks[(block >> CHUNK_BITS) as usize][block as usize % CHUNK]
+    }
+
+    /// Returns the block of a place, which may be no block's.
+    #[inline]
+    pub(crate) fn at(&mut self, place: Place) -> Option<&mut Block<T>> {
+        let chunk = self.chunks.get_mut((place.block() >> CHUNK_BITS) as usize)?;
+        Some(&mut chunk[place.block() as usize % CHUNK])
+    }
+
+    /// Takes an empty block, with these neighbours.
+    pub(crate) fn take(&mut self, before: Link, behind: Link) -> Result<u32, OutOfMemory> {
+        if self.free.is_none() {
+            self.grow()?;
+        }
+        let index = self.free.expect("there is one now");
+        let block = self.get_mut(index);
+        let next = block.behind.block();
+        (block.before, block.behind, block.filled) = (before, behind, 0);
+        debug_assert_eq!(block.live, 0);
+        self.free = next;
+        self.used += 1;
+        Ok(index)
+    }
+
+    /// Gives a block back that holds no item.
+    #[inline]
+    pub(crate) fn give_back(&mut self, index: u32) {
+        let free = self.free_link();
+        let block = self.get_mut(index);
+        block.set_free();
+        block.behind = free;
+        self.free = Some(index);
+        self.used -= 1;
+    }
+
+    fn free_link(&self) -> Link {
+        self.free.map_or(Link::end(0), Link::to)
+    }
+
+    /// Allocates blocks until so many are free.
+    pub(crate) fn reserve(&mut self, blocks: usize) -> Result<(), OutOfMemory> {
+        while self.len() - self.used < blocks {
+            self.grow()?;
+        }
+        Ok(())
+    }
+
+    /// Allocates a chunk. Its blocks are taken in the order of their addresses.
+    #[cold]
+    fn grow(&mut self) -> Result<(), OutOfMemory> {
+        let first = u32::try_from(self.len()).map_err(|_| OutOfMemory)?;
+        #[cfg(test)]
+        if self.len() >= self.limit {
+            return Err(OutOfMemory);
+        }
+        if first >= Place::MAX_BLOCKS {
+            return Err(OutOfMemory);
+        }
+        let mut chunk = Vec::new();
+        chunk.try_reserve_exact(CHUNK).map_err(|_| OutOfMemory)?;
+        self.chunks.try_reserve(1).map_err(|_| OutOfMemory)?;
+        let end = Link::end(0);
+        chunk.extend((0..CHUNK).map(|_| Block {
+            before: end,
+            behind: end,
+            live: 0,
+            filled: Block::<T>::FREE,
+            cells: [None; CELLS],
+        }));
+        let Ok(chunk) = chunk.into_boxed_slice().try_into() else { unreachable!("it has the length of a chunk") };
+        self.chunks.push(chunk);
+        self.link_free(first, first + (1 << CHUNK_BITS));
+        Ok(())
+    }
+
+    /// Puts free blocks in front of those that are free already, the first of them first.
+    fn link_free(&mut self, from: u32, to: u32) {
+        for block in (from..to).rev() {
+            let free = self.free_link();
+            self.get_mut(block).behind = free;
+            self.free = Some(block);
+        }
+    }
+
+    /// Gives back to the system what is behind the first `used` blocks. All blocks behind those are
+    /// free, and no other is.
+    pub(crate) fn truncate(&mut self) {
+        self.chunks.truncate(self.used.div_ceil(CHUNK));
+        self.chunks.shrink_to_fit();
+        self.free = None;
+        #[expect(clippy::cast_possible_truncation, reason = "there are at most 2^28")]
+        self.link_free(self.used as u32, self.len() as u32);
+    }
+}

@@ -1,0 +1,151 @@
+//! One level: a ring of slots, each 2^`shift` ticks wide.
+
+use crate::occupancy::Occupancy;
+
+/// A stretch of time as wide as a slot of a level. It begins at tick `span << shift`.
+pub(crate) type Span = u64;
+
+#[derive(Debug)]
+pub(crate) struct Level {
+    /// log2 of a slot's width in ticks.
+    shift: u32,
+    /// How many slots there are, less one.
+    mask: u64,
+    /// The number of the first slot's first list. Each slot has two.
+    lists: u32,
+    /// All spans before this one were opened by an event, which may be ahead of the cursor.
+    opened: Span,
+    /// The first tick that the ring does not reach.
+    reach: u64,
+    /// A bit may be set for a slot that is empty, as a removal leaves it set.
+    occupancy: Occupancy,
+}
+
+impl Level {
+    pub(crate) fn new(shift: u32, slots: usize, lists: u32) -> Option<Self> {
+        debug_assert!(slots.is_power_of_two());
+        let occupancy = Occupancy::new(slots)?;
+        let mut level = Self { shift, mask: slots as u64 - 1, lists, opened: 0, reach: 0, occupancy };
+        level.measure(0);
+        Some(level)
+    }
+
+    fn slots(&self) -> u64 {
+        self.mask + 1
+    }
+
+    #[inline]
+    pub(crate) fn span_of(&self, tick: u64) -> Span {
+        tick >> self.shift
+    }
+
+    pub(crate) fn begins(&self, span: Span) -> u64 {
+        span << self.shift
+    }
+
+    /// Returns how many ticks before a span begins it is opened: half its width, 0 on level 0.
+    #[inline]
+    pub(crate) fn lead(&self) -> u64 {
+        (1 << self.shift) >> 1
+    }
+
+    /// Returns when a span has to be looked at: when its cascade starts, or, on level 0, when it is
+    /// due.
+    pub(crate) fn opens(&self, span: Span) -> u64 {
+        self.begins(span) - self.lead()
+    }
+
+    /// Returns the first span that is not opened when all ticks before `cursor` are processed.
+    #[inline]
+    pub(crate) fn first_unopened(&self, cursor: u64) -> Span {
+        // By time it is the first that opens at the cursor or later.
+        let by_time =
+            if self.shift == 0 { cursor } else { ((cursor.saturating_add(self.lead()) - 1) >> self.shift) + 1 };
+        by_time.max(self.opened)
+    }
+
+    pub(crate) fn open(&mut self, span: Span) {
+        self.opened = span + 1;
+    }
+
+    /// Stores how far the ring reaches, from this cursor on.
+    pub(crate) fn measure(&mut self, cursor: u64) {
+        let end = self.first_unopened(cursor).saturating_add(self.slots());
+        self.reach = if end > u64::MAX >> self.shift { u64::MAX } else { end << self.shift };
+    }
+
+    /// Returns whether the ring reaches a tick that is not before the cursor. The level was
+    /// [measured](Self::measure) when the cursor was moved, or a span opened.
+    #[inline]
+    pub(crate) fn reaches(&self, tick: u64) -> bool {
+        tick < self.reach
+    }
+
+    /// Returns the first of the two lists of a span's slot: `(tick >> shift) & mask`.
+    #[inline]
+    pub(crate) fn list(&self, span: Span) -> u32 {
+        self.lists + 2 * self.slot(span)
+    }
+
+    #[inline]
+    fn slot(&self, span: Span) -> u32 {
+        #[expect(clippy::cast_possible_truncation, reason = "there are fewer lists than 2^31")]
+        let slot = (span & self.mask) as u32;
+        slot
+    }
+
+    /// Marks the slot of a list as occupied.
+    pub(crate) fn mark(&mut self, list: u32) {
+        self.occupancy.set((list - self.lists) as usize / 2);
+    }
+
+    /// Returns the next span that is not opened yet and whose slot has items. Clears the marks of
+    /// slots that have none any more.
+    pub(crate) fn next_occupied(&mut self, cursor: u64, is_empty: impl Fn(u32) -> bool) -> Option<Span> {
+        self.next_occupied_from(self.first_unopened(cursor), is_empty)
+    }
+
+    /// Returns the next such span behind one of them.
+    pub(crate) fn next_occupied_after(
+        &mut self,
+        span: Span,
+        cursor: u64,
+        is_empty: impl Fn(u32) -> bool,
+    ) -> Option<Span> {
+        let end = self.first_unopened(cursor).saturating_add(self.slots());
+        self.next_occupied_from(span + 1, is_empty).filter(|next| *next < end)
+    }
+
+    fn next_occupied_from(&mut self, first: Span, is_empty: impl Fn(u32) -> bool) -> Option<Span> {
+        loop {
+            let distance = self.occupancy.distance_to_next(self.slot(first) as usize)?;
+            let span = first + distance as u64;
+            let list = self.list(span);
+            if !is_empty(list) || !is_empty(list + 1) {
+                return Some(span);
+            }
+            self.occupancy.clear(self.slot(span) as usize);
+        }
+    }
+
+    /// Returns the spans whose slots are marked, in their order.
+    pub(crate) fn marked(&self, cursor: u64) -> impl Iterator<Item = Span> {
+        let mut next = self.first_unopened(cursor);
+        let end = next.saturating_add(self.slots());
+        core::iter::from_fn(move || {
+            let span = next + self.occupancy.distance_to_next(self.slot(next) as usize)? as u64;
+            next = span + 1;
+            (span < end).then_some(span)
+        })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn lists(&self) -> core::ops::Range<u32> {
+        self.lists..self.list(self.mask) + 2
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_marked(&self, list: u32) -> bool {
+        self.occupancy.is_set((list - self.lists) as usize / 2)
+    }
+}

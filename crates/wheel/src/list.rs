@@ -1,0 +1,274 @@
+//! Unrolled lists: each is a chain of blocks, and each block has a few items of it.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::iter;
+use core::ops::RangeInclusive;
+
+use crate::block::{Blocks, CELLS, Link};
+use crate::items::{Items, NEVER, OutOfMemory, Place};
+
+/// So many items of a list are looked at to find out when to turn next.
+const FEW: u8 = 4;
+
+/// The first and the last block of a list. Both are its end if it is empty.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    first: Link,
+    last: Link,
+}
+
+/// All lists of a wheel, by their numbers, and their blocks.
+#[derive(Debug)]
+pub(crate) struct Lists<T> {
+    ends: Box<[Ends]>,
+    pub(crate) blocks: Blocks<T>,
+}
+
+impl<T: Copy + Eq> Lists<T> {
+    pub(crate) fn new(lists: usize) -> Result<Self, OutOfMemory> {
+        let count = u32::try_from(lists).ok().filter(|count| *count < 1 << 31).ok_or(OutOfMemory)?;
+        let mut ends = Vec::new();
+        ends.try_reserve_exact(lists).map_err(|_| OutOfMemory)?;
+        ends.extend((0..count).map(|list| Ends { first: Link::end(list), last: Link::end(list) }));
+        Ok(Self { ends: ends.into_boxed_slice(), blocks: Blocks::new() })
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        #[expect(clippy::cast_possible_truncation, reason = "`new` has checked it")]
+        let count = self.ends.len() as u32;
+        count
+    }
+
+    /// Returns a list's first block.
+    #[inline]
+    pub(crate) fn first(&self, list: u32) -> Option<u32> {
+        self.ends[list as usize].first.block()
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self, list: u32) -> bool {
+        self.first(list).is_none()
+    }
+
+    /// Puts an item behind the last one of a list. Returns whether the list has a new block: then
+    /// it may have been empty.
+    #[inline]
+    pub(crate) fn push<S: Items<Item = T>>(&mut self, items: &mut S, list: u32, item: T) -> Result<bool, OutOfMemory> {
+        if let Some(at) = self.ends[list as usize].last.block()
+            && let Some(cell) = self.blocks.get_mut(at).fill(item)
+        {
+            items.placed(item, Place::new(at, cell));
+            return Ok(false);
+        }
+        let at = self.append(list)?;
+        let cell = self.blocks.get_mut(at).fill(item);
+        items.placed(item, Place::new(at, cell.expect("a new block is empty")));
+        Ok(true)
+    }
+
+    /// Puts an empty block behind the last one of a list.
+    #[inline(never)]
+    fn append(&mut self, list: u32) -> Result<u32, OutOfMemory> {
+        let last = self.ends[list as usize].last;
+        let at = self.blocks.take(last, Link::end(list))?;
+        self.link(last, Link::to(at));
+        self.ends[list as usize].last = Link::to(at);
+        Ok(at)
+    }
+
+    /// Makes `behind` what comes after `before`, and nothing else.
+    fn link(&mut self, before: Link, behind: Link) {
+        match before.get() {
+            Ok(block) => self.blocks.get_mut(block).behind = behind,
+            Err(list) => self.ends[list as usize].first = behind,
+        }
+    }
+
+    /// Makes `before` what comes before `behind`, and nothing else.
+    fn link_back(&mut self, before: Link, behind: Link) {
+        match behind.get() {
+            Ok(block) => self.blocks.get_mut(block).before = before,
+            Err(list) => self.ends[list as usize].last = before,
+        }
+    }
+
+    /// Takes a block out of its list.
+    fn unlink(&mut self, at: u32) {
+        let block = self.blocks.get(at);
+        let (before, behind) = (block.before, block.behind);
+        self.link(before, behind);
+        self.link_back(before, behind);
+    }
+
+    /// Takes an empty block out of its list, and frees it.
+    pub(crate) fn free(&mut self, at: u32) {
+        self.unlink(at);
+        self.blocks.give_back(at);
+    }
+
+    /// Moves a block behind the last one of a list.
+    pub(crate) fn move_block(&mut self, at: u32, to: u32) {
+        self.unlink(at);
+        let (last, end) = (self.ends[to as usize].last, Link::end(to));
+        let block = self.blocks.get_mut(at);
+        (block.before, block.behind) = (last, end);
+        self.link(last, Link::to(at));
+        self.link_back(Link::to(at), end);
+    }
+
+    /// Moves all blocks of a list behind the last one of another. No item moves.
+    pub(crate) fn splice(&mut self, from: u32, to: u32) {
+        let Ends { first, last } = self.ends[from as usize];
+        if first.block().is_none() {
+            return;
+        }
+        let (before, end) = (self.ends[to as usize].last, Link::end(to));
+        self.link(before, first);
+        self.link_back(before, first);
+        self.link(last, end);
+        self.link_back(last, end);
+        self.ends[from as usize] = Ends { first: Link::end(from), last: Link::end(from) };
+    }
+
+    /// Returns whether an item is at a place.
+    #[inline]
+    pub(crate) fn is_at(&mut self, place: Place, item: T) -> bool {
+        let block = self.blocks.at(place);
+        block.and_then(|block| block.cells.get(place.cell())).is_some_and(|cell| *cell == Some(item))
+    }
+
+    /// Takes an item out, if it is at this place.
+    #[inline]
+    pub(crate) fn remove(&mut self, place: Place, item: T) -> bool {
+        let Some(block) = self.blocks.at(place) else { return false };
+        let Some(cell) = block.cells.get_mut(place.cell()).filter(|cell| **cell == Some(item)) else { return false };
+        *cell = None;
+        block.live -= 1;
+        if block.live == 0 {
+            self.free(place.block());
+        }
+        true
+    }
+
+    /// Takes the first item of a list out.
+    pub(crate) fn pop(&mut self, list: u32) -> Option<T> {
+        loop {
+            let at = self.first(list)?;
+            let block = self.blocks.get_mut(at);
+            let item = (0..block.len()).find_map(|cell| block.empty(cell));
+            if block.live == 0 {
+                self.free(at);
+            }
+            if item.is_some() {
+                return item;
+            }
+        }
+    }
+
+    /// Returns a list's blocks, from the first on.
+    fn blocks_of(&self, list: u32) -> impl Iterator<Item = u32> {
+        iter::successors(self.first(list), |at| self.blocks.get(*at).behind.block())
+    }
+
+    /// Returns a list's items, from the first on.
+    pub(crate) fn iter(&self, list: u32) -> impl Iterator<Item = T> {
+        self.blocks_of(list).flat_map(|at| self.blocks.get(at).cells.iter().copied().flatten())
+    }
+
+    /// Returns the earliest deadline in these lists, or `None` if there are more than a few items.
+    pub(crate) fn earliest_of_few<S: Items<Item = T>>(&self, items: &S, mut lists: RangeInclusive<u32>) -> Option<u64> {
+        lists.try_fold(NEVER, |earliest, list| {
+            let Ends { first, last } = self.ends[list as usize];
+            let is_few = first == last && first.block().is_none_or(|at| self.blocks.get(at).live <= FEW);
+            is_few.then(|| self.iter(list).map(|item| items.deadline(item)).fold(earliest, u64::min))
+        })
+    }
+
+    /// Sorts a list by its items' deadlines. Items with the same one stay in their order. Without
+    /// memory for that the list stays as it is.
+    pub(crate) fn sort<S: Items<Item = T>>(&mut self, items: &mut S, list: u32) {
+        if self.iter(list).is_sorted_by_key(|item| items.deadline(item)) {
+            return;
+        }
+        let (mut sorted, len) = (Vec::new(), self.iter(list).count());
+        if sorted.try_reserve_exact(len).is_err() {
+            return;
+        }
+        sorted.extend(self.iter(list).enumerate().map(|(nth, item)| (items.deadline(item), nth, item)));
+        // By the number too, as a stable sort needs memory of its own.
+        sorted.sort_unstable_by_key(|(deadline, nth, _)| (*deadline, *nth));
+        let mut rest = sorted.chunks(CELLS);
+        let mut at = self.first(list);
+        while let Some(index) = at {
+            let part = rest.next().unwrap_or_default();
+            let block = self.blocks.get_mut(index);
+            at = block.behind.block();
+            block.cells = [None; CELLS];
+            block.cells.iter_mut().zip(part).for_each(|(cell, (.., item))| *cell = Some(*item));
+            #[expect(clippy::cast_possible_truncation, reason = "a block has 14 cells")]
+            let len = part.len() as u8;
+            (block.filled, block.live) = (len, len);
+            for (cell, (.., item)) in part.iter().enumerate() {
+                items.placed(*item, Place::new(index, cell));
+            }
+            if len == 0 {
+                self.free(index);
+            }
+        }
+    }
+
+    /// Moves blocks to where the lowest free ones are, until no free one is in front of one that is
+    /// used. Then gives what is behind them back to the system.
+    pub(crate) fn shrink<S: Items<Item = T>>(&mut self, items: &mut S) {
+        #[expect(clippy::cast_possible_truncation, reason = "there are at most 2^28 blocks")]
+        let (mut low, mut high) = (0, self.blocks.len() as u32);
+        loop {
+            while low < high && !self.blocks.get(low).is_free() {
+                low += 1;
+            }
+            while low < high && self.blocks.get(high - 1).is_free() {
+                high -= 1;
+            }
+            if low == high {
+                break;
+            }
+            self.relocate(items, high - 1, low);
+        }
+        self.blocks.truncate();
+    }
+
+    /// Exchanges a block that is in a list with one that is free.
+    fn relocate<S: Items<Item = T>>(&mut self, items: &mut S, from: u32, to: u32) {
+        let source = self.blocks.get_mut(from);
+        let (before, behind, cells) = (source.before, source.behind, source.cells);
+        let (live, filled) = (source.live, source.filled);
+        (source.live, source.cells) = (0, [None; CELLS]);
+        source.set_free();
+        let target = self.blocks.get_mut(to);
+        (target.before, target.behind, target.cells) = (before, behind, cells);
+        (target.live, target.filled) = (live, filled);
+        self.link(before, Link::to(to));
+        self.link_back(Link::to(to), behind);
+        for (cell, item) in cells.into_iter().enumerate() {
+            item.into_iter().for_each(|item| items.placed(item, Place::new(to, cell)));
+        }
+    }
+
+    /// Counts the items of a list. Panics if a block is not linked as it should be, or does not
+    /// know how many it has.
+    #[cfg(test)]
+    pub(crate) fn check(&self, list: u32) -> usize {
+        let (mut before, mut count) = (Link::end(list), 0);
+        for at in self.blocks_of(list) {
+            let block = self.blocks.get(at);
+            let live = block.cells.iter().flatten().count();
+            assert!(block.before == before && !block.is_free(), "block {at} of list {list} is not linked in both ways");
+            assert_eq!(live, usize::from(block.live), "block {at} of list {list} has lost count");
+            assert!(block.cells[block.len()..].iter().all(Option::is_none), "block {at} has an item behind its last");
+            (before, count) = (Link::to(at), count + live);
+        }
+        assert_eq!(self.ends[list as usize].last, before, "list {list} does not end with its last block");
+        count
+    }
+}

@@ -1,0 +1,285 @@
+//! Compares the wheel with an oracle: any operations, any sizes, months of time. Also checks costs,
+//! which an oracle can't see.
+
+use std::format;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::vec::Vec;
+
+use proptest::prelude::*;
+
+use crate::*;
+
+#[path = "../model.rs"]
+mod model;
+
+use model::{Bench, Op};
+
+/// What a program does to a wheel, and to the memory that is there.
+#[derive(Clone, Debug)]
+enum Step {
+    Do(Op),
+    Memory(bool),
+}
+
+fn play(bench: &mut Bench, step: Step) {
+    match step {
+        Step::Do(op) => bench.play(op),
+        Step::Memory(is_there) => {
+            let blocks = &mut bench.wheel.lists.blocks;
+            (blocks.limit, bench.was_short) =
+                if is_there { (usize::MAX, bench.was_short) } else { (blocks.len(), true) };
+        }
+    }
+    bench.wheel.check();
+}
+
+/// Delays of all magnitudes.
+fn delay() -> impl Strategy<Value = u64> {
+    (0_u32..40, any::<u64>()).prop_map(|(bits, random)| random & ((1 << bits) - 1))
+}
+
+/// Delays as servers have them: a few, close to each other.
+fn near() -> impl Strategy<Value = u64> {
+    prop_oneof![0_u64..40, 0_u64..2_000]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![20 => op().prop_map(Step::Do), 1 => any::<bool>().prop_map(Step::Memory)]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let delays = prop_oneof![prop::collection::vec(near(), 1..60), prop::collection::vec(delay(), 1..10)];
+    let step = prop_oneof![near(), delay()];
+    let budget = prop_oneof![Just(100_000_usize), 1_usize..40];
+    prop_oneof![
+        6 => delays.prop_map(Op::Insert),
+        1 => Just(Op::Never),
+        4 => prop::collection::vec(any::<u32>(), 1..40).prop_map(Op::Remove),
+        4 => (any::<u32>(), prop_oneof![near(), delay()]).prop_map(|(any, delay)| Op::Reset(any, delay)),
+        6 => (step, budget).prop_map(|(step, budget)| Op::Advance(step, budget)),
+        1 => (near(), 0_usize..20).prop_map(|(step, after)| Op::Stop(step, after)),
+        1 => Just(Op::Shrink),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 3 } else { 600 }, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn it_is_what_an_ordered_map_is(
+        slots in 1_u32..8, levels in 1_usize..6, steps in prop::collection::vec(step(), 1..if cfg!(miri) { 20 } else { 120 }),
+    ) {
+        let mut bench = Bench::new(1 << slots, levels);
+        for step in steps {
+            play(&mut bench, step);
+        }
+        let left: Vec<_> = bench.wheel.drain().collect();
+        assert_eq!(left.len(), bench.store.pending.len());
+        assert!(left.iter().all(|id| bench.store.pending.contains_key(id)) && bench.wheel.is_empty());
+        bench.wheel.check();
+    }
+}
+
+#[test]
+fn a_timeout_that_is_alone_wakes_its_owner_once_at_its_deadline() {
+    for bits in 0..40 {
+        let mut bench = Bench::new(512, 4);
+        let deadline = (1 << bits) + 12_345;
+        bench.insert(deadline);
+        assert_eq!(bench.wheel.next_wakeup(&bench.store), Some(deadline));
+        bench.advance_to(deadline - 1, 100);
+        assert_eq!(bench.wheel.next_wakeup(&bench.store), Some(deadline));
+        bench.advance_to(deadline, 100);
+        assert_eq!(bench.wheel.next_wakeup(&bench.store), None);
+    }
+}
+
+#[test]
+fn a_reset_to_later_needs_no_word_to_the_wheel() {
+    let mut bench = Bench::new(512, 4);
+    let ids: Vec<_> = (0..1_000).map(|_| bench.insert(2_000).expect("memory")).collect();
+    for now in (0..20_000).step_by(500) {
+        bench.advance_to(now, 100_000);
+        ids.iter().for_each(|id| bench.store.pending.get_mut(id).expect("pending").deadline = now + 2_000);
+    }
+    assert_eq!(bench.wheel.len(), 1_000);
+}
+
+#[test]
+fn a_cascade_is_spread_over_the_ticks_before_it_is_due() {
+    let mut bench = Bench::new(512, 4);
+    let deadline = 100 * 512;
+    for _ in 0..20_000 {
+        bench.insert(deadline + 5);
+    }
+    let (mut most, mut before) = (0, 0);
+    for now in deadline - 512..deadline {
+        bench.now = now;
+        bench.wheel.expire(&mut bench.store, now, &mut 100_000, |_, id| panic!("{id} is early"));
+        bench.wheel.cascade(&mut bench.store, &mut 100_000);
+        most = most.max(bench.wheel.cascaded() - before);
+        before = bench.wheel.cascaded();
+    }
+    assert_eq!(before, 20_000, "all have moved before they are due");
+    assert!(most <= 4_096, "{most} were moved in one tick");
+    bench.advance_to(deadline + 5, 100_000);
+}
+
+#[test]
+fn the_work_of_a_jump_is_by_slots_and_not_by_ticks() {
+    // Each would take years if it went tick by tick.
+    for (slots, levels) in [(512, 4), (512, 1), (2, 3)] {
+        let mut bench = Bench::new(slots, levels);
+        for bits in 0..60 {
+            bench.insert(1 << bits);
+        }
+        bench.advance_to(1 << 50, 100_000);
+        bench.advance_to(1 << 60, 7);
+        assert!(bench.wheel.is_empty());
+    }
+}
+
+#[test]
+fn what_is_late_and_what_comes_due_take_turns_when_the_budget_is_too_small_for_both() {
+    let mut bench = Bench::new(512, 4);
+    bench.advance_to(1_000, 100);
+    (0..200).for_each(|_| _ = bench.insert(1_001));
+    bench.now = 1_001;
+    let mut of_time = 0;
+    for _ in 0..40 {
+        // As fast as the budget lets them go.
+        (0..10).for_each(|_| _ = bench.insert(900));
+        of_time += bench.turn(10, usize::MAX).iter().filter(|(_, deadline, _)| *deadline == 1_001).count();
+    }
+    assert!(of_time >= 100, "{of_time}: what was late has kept the others waiting");
+}
+
+#[test]
+fn what_is_late_comes_out_by_its_deadline_however_it_was_inserted() {
+    let mut bench = Bench::new(512, 4);
+    bench.advance_to(100_000, 100);
+    (0..10_000).for_each(|nth| _ = bench.insert(nth * 7_919 % 50_000));
+    let taken = bench.turn(100_000, usize::MAX);
+    assert!(taken.len() == 10_000 && taken.is_sorted_by_key(|(id, deadline, _)| (*deadline, *id)));
+}
+
+#[test]
+fn a_place_that_is_out_of_date_removes_nothing() {
+    let mut bench = Bench::new(512, 4);
+    let first = bench.insert(10).expect("memory");
+    let place = bench.place(first);
+    bench.advance_to(10, 100);
+    assert!(!bench.wheel.remove(place, first), "it was taken");
+    let second = bench.insert(20).expect("memory");
+    assert_eq!(bench.place(second), place, "the cell is used again");
+    assert!(!bench.wheel.remove(place, first) && !bench.wheel.remove(place, 99));
+    for bits in [u32::MAX, 1 << 31, 14, 15, 77] {
+        assert!(!bench.wheel.remove(Place::from_bits(bits), second), "there is no such place");
+        assert!(!bench.wheel.reinsert(&mut bench.store, Place::from_bits(bits), second));
+    }
+    assert_eq!(Place::from_bits(place.to_bits()), place);
+    bench.remove(second);
+}
+
+#[test]
+fn a_refusal_for_want_of_memory_changes_nothing() {
+    let mut bench = Bench::new(512, 4);
+    bench.wheel.lists.blocks.limit = 0;
+    assert_eq!(bench.insert(5), None);
+    assert_eq!((bench.wheel.len(), bench.wheel.next_wakeup(&bench.store), bench.wheel.memory()), (0, None, 0));
+    assert_eq!(bench.wheel.reserve(1), Err(OutOfMemory));
+    bench.wheel.lists.blocks.limit = usize::MAX;
+    bench.insert(5);
+    bench.advance_to(5, 100);
+}
+
+#[test]
+fn a_move_to_an_earlier_deadline_without_memory_is_on_time() {
+    let mut bench = Bench::new(512, 4);
+    let ids: Vec<_> = (0..14).map(|_| bench.insert(1 << 20).expect("memory")).collect();
+    bench.wheel.lists.blocks.limit = 0;
+    // All of a chunk's blocks are in use.
+    (1..).take_while(|nth| bench.insert(nth << 24).is_some()).count();
+    bench.reset(ids[3], 700);
+    bench.reset(ids[9], 1_500);
+    for (now, left) in [(699, 14), (700, 13), (1_499, 13), (1_500, 12)] {
+        bench.advance_to(now, 100_000);
+        assert_eq!(ids.iter().filter(|id| bench.store.pending.contains_key(id)).count(), left, "at {now}");
+    }
+}
+
+#[test]
+fn a_panic_of_the_users_takes_no_other_item_with_it() {
+    let mut bench = Bench::new(512, 4);
+    let ids: Vec<_> = (0..30).map(|_| bench.insert(5).expect("memory")).collect();
+    let expire = || {
+        bench.wheel.expire(&mut bench.store, 5, &mut 100, |store, id| {
+            store.pending.remove(&id);
+            assert_ne!(id, ids[20], "on purpose");
+            Take::Taken
+        });
+    };
+    assert!(catch_unwind(AssertUnwindSafe(expire)).is_err());
+    assert_eq!(bench.wheel.len(), 9);
+    bench.now = 5;
+    assert_eq!(bench.turn(100, 100).len(), 9);
+    bench.wheel.check();
+}
+
+#[test]
+fn shrink_gives_back_what_a_spike_has_left() {
+    let mut bench = Bench::new(512, 4);
+    let ids: Vec<_> = (0..10_000).map(|nth| bench.insert(10_000 + nth % 700).expect("memory")).collect();
+    let most = bench.wheel.memory();
+    let (stay, go): (Vec<_>, Vec<_>) = ids.into_iter().partition(|id| id % 500 == 499);
+    go.into_iter().for_each(|id| bench.remove(id));
+    assert_eq!(bench.wheel.memory(), most, "nothing goes back by itself");
+    bench.wheel.shrink(&mut bench.store);
+    assert!(bench.wheel.memory() < most / 20, "{} of {most}", bench.wheel.memory());
+    bench.wheel.check();
+    stay.into_iter().for_each(|id| bench.remove(id));
+    bench.wheel.shrink(&mut bench.store);
+    assert_eq!((bench.wheel.memory(), bench.wheel.len()), (0, 0));
+    bench.insert(20_000);
+    bench.advance_to(20_000, 100);
+}
+
+#[test]
+fn what_was_reserved_is_there_and_a_warm_wheel_takes_no_more() {
+    let mut bench = Bench::new(512, 4);
+    bench.wheel.reserve(1_000).expect("memory");
+    let memory = bench.wheel.memory();
+    for round in 0..100 {
+        (0..1_000).for_each(|nth| _ = bench.insert(round * 1_000 + 1 + nth % 100));
+        bench.advance_to((round + 1) * 1_000, 100_000);
+    }
+    assert_eq!(bench.wheel.memory(), memory);
+}
+
+#[test]
+fn sizes_that_make_no_sense_are_refused_and_named() {
+    let refused = |slots, levels| Wheel::<u32>::new(slots, levels).map(drop).expect_err("no wheel");
+    assert_eq!(refused(500, 4), WheelError::Slots(500));
+    assert_eq!(refused(0, 1), WheelError::Slots(0));
+    assert_eq!(refused(1, 2), WheelError::Slots(1));
+    assert_eq!(refused(512, 0), WheelError::Levels(0, 512));
+    assert_eq!(refused(512, 7), WheelError::Levels(7, 512));
+    assert_eq!(refused(1 << 50, 1), WheelError::OutOfMemory);
+    assert!(format!("{}", refused(500, 4)).contains("can't have 500 slots a level: their number has to be"));
+    assert!(format!("{}", refused(512, 7)).contains("may be at most 55"));
+    assert!(Wheel::<u32>::new(512, 6).is_ok() && Wheel::<u32>::new(1, 1).is_ok());
+}
+
+#[test]
+fn what_is_left_when_a_drain_is_dropped_stays() {
+    let mut bench = Bench::new(512, 4);
+    (0..100).for_each(|nth| _ = bench.insert(nth * 1_000));
+    assert_eq!(bench.wheel.drain().take(30).map(|id| bench.store.pending.remove(&id)).count(), 30);
+    bench.wheel.check();
+    bench.advance_to(1_000_000, 100_000);
+}
+
+#[test]
+fn a_cell_of_eight_bytes_makes_a_block_of_two_cache_lines() {
+    assert_eq!(size_of::<crate::block::Block<core::num::NonZeroU64>>(), 128);
+}

@@ -1,0 +1,275 @@
+//! What a turn does: it takes out what is due, and moves a part of each cascade.
+
+use crate::items::{Items, NEVER, Take};
+use crate::wheel::{ASIDE, DUE, Event, HOMELESS, LATE, Wheel, cascade_list};
+
+/// How many items a cascade moves in its first ticks. The number doubles with each eighth of the
+/// time that it has, so that a slot of any size is empty before it is due.
+const CASCADE_QUOTA: usize = 2_048;
+
+/// What became of an item that was in a cell.
+enum Fate {
+    /// It has left the cell.
+    Gone,
+    /// There was no memory to move it.
+    Homeless,
+    /// It stays, and so does all behind it.
+    Stop,
+}
+
+impl From<Result<(), crate::OutOfMemory>> for Fate {
+    fn from(moved: Result<(), crate::OutOfMemory>) -> Self {
+        moved.map_or(Self::Homeless, |()| Self::Gone)
+    }
+}
+
+impl<T: Copy + Eq> Wheel<T> {
+    /// Takes out what is due at tick `now`, in the order of the deadlines, and what has the same
+    /// deadline in the order in which it was inserted.
+    ///
+    /// `take` says what becomes of each item. It is called only for items whose deadline, as the
+    /// store says, has come. If it panics, the item counts as taken.
+    ///
+    /// `budget` is how many items the call may handle. The call lowers it for each: also for those
+    /// that come up and are not due, since their deadlines were moved. If a cascade has to be over,
+    /// the call moves as many items of it at most, or 2,048 if that is more. What is left over then
+    /// waits for the next call, and [`next_wakeup`](Self::next_wakeup) says so. What was due when
+    /// it was inserted takes turns with what has become due.
+    ///
+    /// A jump of the clock costs a step for each occupied slot, and not for each tick. If it goes
+    /// beyond all that the last level reaches, the call looks at each item once, and sorts what is
+    /// due. Without memory for that, what is due comes out in another order.
+    pub fn expire<S: Items<Item = T>>(
+        &mut self,
+        items: &mut S,
+        now: u64,
+        budget: &mut usize,
+        mut take: impl FnMut(&mut S, T) -> Take,
+    ) {
+        let now = now.min(NEVER - 1);
+        // A move is cheap beside what is done with an item that is due.
+        let mut moves = (*budget).max(CASCADE_QUOTA);
+        loop {
+            if self.homeless_at <= now {
+                self.lists.splice(HOMELESS, ASIDE);
+                self.homeless_at = now + 1;
+            }
+            if !self.lists.is_empty(ASIDE) {
+                if !self.sweep(items, now, &mut moves, &mut take) {
+                    return;
+                }
+                self.lists.sort(items, DUE);
+            }
+            let each = |wheel: &mut Self, items: &mut S, item| wheel.take_due(items, item, now, &mut take);
+            if !self.go_through(DUE, items, budget, usize::MAX, each) {
+                return;
+            }
+            if self.late_first && self.take_late(items) {
+                continue;
+            }
+            if self.is_outrun(now) {
+                self.set_all_aside(now);
+                continue;
+            }
+            match self.next_event().filter(|(at, _)| *at <= now) {
+                Some((_, event)) => {
+                    self.late_first = true;
+                    if !self.handle(event, items, &mut moves) {
+                        return;
+                    }
+                }
+                None if self.take_late(items) => {}
+                None => {
+                    self.late_first = true;
+                    self.move_cursor(now + 1);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Moves a part of each cascade, once a tick. It is called after [`expire`](Self::expire), so
+    /// that what is due does not wait for it. `budget` is as there.
+    pub fn cascade<S: Items<Item = T>>(&mut self, items: &mut S, budget: &mut usize) {
+        for index in (0..self.cascades.len()).rev() {
+            let (cursor, cascade) = (self.cursor, &mut self.cascades[index]);
+            if cascade.stepped == cursor || self.lists.is_empty(cascade_list(index + 1)) {
+                continue;
+            }
+            cascade.stepped = cursor;
+            let left = cascade.due.saturating_sub(cursor);
+            let eighths = (cascade.time - left.min(cascade.time)) * 8 / cascade.time;
+            let quota = if left <= 1 { usize::MAX } else { CASCADE_QUOTA << eighths };
+            self.move_down(index + 1, items, budget, quota);
+        }
+        #[cfg(test)]
+        self.check();
+    }
+
+    /// Moves up to `quota` items of a level's cascade to where they belong now. Returns whether it
+    /// is over.
+    fn move_down<S: Items<Item = T>>(&mut self, level: usize, items: &mut S, budget: &mut usize, quota: usize) -> bool {
+        self.go_through(cascade_list(level), items, budget, quota, |wheel, items, item| {
+            wheel.cascaded += 1;
+            wheel.put_below(items, item, level).into()
+        })
+    }
+
+    /// Takes an item whose slot has come up, or puts it back.
+    #[inline]
+    fn take_due<S: Items<Item = T>>(
+        &mut self,
+        items: &mut S,
+        item: T,
+        now: u64,
+        take: &mut impl FnMut(&mut S, T) -> Take,
+    ) -> Fate {
+        if items.deadline(item) > now {
+            return self.put_back(items, item).into();
+        }
+        // It counts as taken, should the call panic.
+        self.len -= 1;
+        let taken = take(items, item);
+        self.len += usize::from(taken != Take::Taken);
+        match taken {
+            Take::Taken => Fate::Gone,
+            Take::Later => self.put_back(items, item).into(),
+            Take::Stop => Fate::Stop,
+        }
+    }
+
+    /// Makes the late items due, in the order of their deadlines. Returns false if there are none.
+    fn take_late<S: Items<Item = T>>(&mut self, items: &mut S) -> bool {
+        self.late_first = false;
+        self.lists.sort(items, LATE);
+        self.lists.splice(LATE, DUE);
+        !self.lists.is_empty(DUE)
+    }
+
+    /// Handles an event that is due. Returns false if it takes more moves.
+    fn handle<S: Items<Item = T>>(&mut self, event: Event, items: &mut S, moves: &mut usize) -> bool {
+        match event {
+            Event::Finish(level) => return self.move_down(level, items, moves, usize::MAX),
+            Event::Open(index, span) => {
+                let level = &mut self.levels[index];
+                level.open(span);
+                let (list, opens) = (level.list(span), level.opens(span));
+                let cascade = &mut self.cascades[index - 1];
+                cascade.due = level.begins(span) - self.levels[index - 1].lead();
+                // No cursor, so that its first part is moved in this very tick.
+                cascade.stepped = NEVER;
+                self.move_cursor(opens);
+                self.splice_slot(list, cascade_list(index));
+            }
+            Event::Due(tick) => {
+                self.move_cursor(tick + 1);
+                self.splice_slot(self.levels[0].list(tick), DUE);
+            }
+        }
+        true
+    }
+
+    /// Moves the items of a slot: first those that a cascade has brought, which are older.
+    fn splice_slot(&mut self, list: u32, to: u32) {
+        self.lists.splice(list, to);
+        self.lists.splice(list + 1, to);
+    }
+
+    /// Returns whether time has outrun the last level: a whole revolution or more lies between the
+    /// cursor and `now`.
+    fn is_outrun(&self, now: u64) -> bool {
+        let last = self.levels.last().expect("a wheel has a level");
+        !last.reaches(now)
+    }
+
+    /// Sets all aside that is in a slot, and moves the cursor at once. The coarsest level goes
+    /// first, whose items of a tick are the oldest.
+    #[cold]
+    fn set_all_aside(&mut self, now: u64) {
+        for index in (0..self.levels.len()).rev() {
+            while let Some(span) = self.levels[index].next_occupied(self.cursor, |list| self.lists.is_empty(list)) {
+                self.splice_slot(self.levels[index].list(span), ASIDE);
+            }
+            if index > 0 {
+                self.lists.splice(cascade_list(index), ASIDE);
+            }
+        }
+        self.move_cursor(now + 1);
+    }
+
+    /// Looks at what was set aside, and makes due what is. Returns whether it is through.
+    #[cold]
+    fn sweep<S: Items<Item = T>>(
+        &mut self,
+        items: &mut S,
+        now: u64,
+        moves: &mut usize,
+        take: &mut impl FnMut(&mut S, T) -> Take,
+    ) -> bool {
+        self.go_through(ASIDE, items, moves, usize::MAX, |wheel, items, item| {
+            if items.deadline(item) > now {
+                wheel.put_back(items, item).into()
+            } else if wheel.lists.push(items, DUE, item).is_ok() {
+                Fate::Gone
+            } else {
+                // It can't wait for its turn, but need not wait for memory.
+                wheel.take_due(items, item, now, take)
+            }
+        })
+    }
+
+    /// Goes through up to `quota` items of a list, from the first on. Returns whether it is empty
+    /// now. What finds no memory goes to a list of its own.
+    #[inline]
+    fn go_through<S: Items<Item = T>>(
+        &mut self,
+        list: u32,
+        items: &mut S,
+        budget: &mut usize,
+        mut quota: usize,
+        mut each: impl FnMut(&mut Self, &mut S, T) -> Fate,
+    ) -> bool {
+        while let Some(at) = self.lists.first(list) {
+            self.prefetch_behind(items, at);
+            let mut goes_on = true;
+            for cell in 0..self.lists.blocks.get(at).len() {
+                if *budget == 0 || quota == 0 {
+                    goes_on = self.lists.blocks.get(at).live == 0;
+                    break;
+                }
+                let Some(item) = self.lists.blocks.get_mut(at).empty(cell) else { continue };
+                let fate = each(self, items, item);
+                if matches!(fate, Fate::Gone) {
+                    (*budget, quota) = (*budget - 1, quota - 1);
+                    continue;
+                }
+                // It costs nothing, as the next call may come by it again.
+                self.lists.blocks.get_mut(at).put_back(cell, item);
+                goes_on = !matches!(fate, Fate::Stop);
+                if !goes_on {
+                    break;
+                }
+            }
+            if self.lists.blocks.get(at).live == 0 {
+                self.lists.free(at);
+            } else if goes_on {
+                self.lists.move_block(at, HOMELESS);
+                // What was set aside has just been looked at. Anything else may be due by now.
+                if list != ASIDE {
+                    self.homeless_at = 0;
+                }
+            }
+            if !goes_on {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Prefetches the items of the block behind this one, which come next.
+    #[inline]
+    fn prefetch_behind<S: Items<Item = T>>(&self, items: &S, at: u32) {
+        let Some(behind) = self.lists.blocks.get(at).behind.block() else { return };
+        self.lists.blocks.get(behind).cells.iter().flatten().for_each(|item| items.prefetch(*item));
+    }
+}

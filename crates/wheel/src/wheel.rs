@@ -1,0 +1,422 @@
+//! The wheel: what goes where, and what its user may ask of it.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::items::{Items, NEVER, OutOfMemory, Place, WheelError};
+use crate::level::{Level, Span};
+use crate::list::Lists;
+
+/// The largest levels × log2(slots).
+pub const MAX_TICK_BITS: u32 = 55;
+
+/// Lists that are no slot's. What is due now.
+pub(crate) const DUE: u32 = 0;
+/// What was due when it was inserted. It is taken after what is due, and before what comes due
+/// next. So neither can keep the other waiting for ever when there is more than the budget allows.
+pub(crate) const LATE: u32 = 1;
+/// What no time reaches.
+const FAR: u32 = 2;
+/// What has to be looked at once, because the clock has outrun the wheel.
+pub(crate) const ASIDE: u32 = 3;
+/// What found no cell when it had to move. Each turn looks through it.
+pub(crate) const HOMELESS: u32 = 4;
+/// The first of the cascades' lists.
+const CASCADES: u32 = 5;
+
+/// A cascade under way: the items of one opened span, on their way to the levels below.
+#[derive(Debug)]
+pub(crate) struct Cascade {
+    /// The tick at which its list must be empty.
+    pub(crate) due: u64,
+    /// How many ticks it has from its start.
+    pub(crate) time: u64,
+    /// The last cursor at which a part was moved: once a tick is enough.
+    pub(crate) stepped: u64,
+}
+
+/// What is to be done next, and when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// A cascade must be over.
+    Finish(usize),
+    /// The span of a level is to be opened.
+    Open(usize, Span),
+    /// The slot of a tick is due.
+    Due(u64),
+}
+
+/// Where an item belongs: a list, and the level that it is of, if any.
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    list: u32,
+    level: usize,
+}
+
+impl Target {
+    fn outside(list: u32) -> Self {
+        Self { list, level: usize::MAX }
+    }
+}
+
+/// A hierarchical timing wheel. See the [crate](crate).
+pub struct Wheel<T> {
+    pub(crate) lists: Lists<T>,
+    pub(crate) levels: Box<[Level]>,
+    /// The cascade of level l is at l - 1. There is at most one at a time, because a span's cascade
+    /// is over before the next span is opened.
+    pub(crate) cascades: Box<[Cascade]>,
+    /// All ticks before this one have been processed.
+    pub(crate) cursor: u64,
+    /// Whether what is late goes before what comes due next.
+    pub(crate) late_first: bool,
+    /// The tick from which on what found no cell has to be looked through again.
+    pub(crate) homeless_at: u64,
+    pub(crate) len: usize,
+    pub(crate) cascaded: u64,
+}
+
+impl<T: Copy + Eq> Wheel<T> {
+    /// Returns an empty wheel of `levels` levels. Level 0 reaches at least `slots` ticks, and each
+    /// other `slots` times as far as the one below. With one level it is a hashed wheel, as Netty
+    /// has.
+    ///
+    /// The call allocates two lists of 8 bytes for each slot, of which each of several levels has
+    /// twice `slots`. The blocks come later.
+    ///
+    /// # Errors
+    /// If the sizes make no sense, or if there is no memory: see [`WheelError`].
+    pub fn new(slots: usize, levels: usize) -> Result<Self, WheelError> {
+        if !slots.is_power_of_two() || (slots == 1 && levels > 1) {
+            return Err(WheelError::Slots(slots));
+        }
+        let bits = slots.ilog2();
+        let fits = u32::try_from(levels).is_ok_and(|levels| levels.saturating_mul(bits) <= MAX_TICK_BITS);
+        if levels == 0 || !fits {
+            return Err(WheelError::Levels(levels, slots));
+        }
+        Self::allocate(slots, levels, bits).map_err(|OutOfMemory| WheelError::OutOfMemory)
+    }
+
+    fn allocate(slots: usize, levels: usize, bits: u32) -> Result<Self, OutOfMemory> {
+        // Twice the slots, so that a cascade can be spread over many ticks: see the crate's page.
+        let ring = if levels == 1 { Some(slots) } else { slots.checked_mul(2) }.ok_or(OutOfMemory)?;
+        let outside = CASCADES as usize + levels - 1;
+        let lists = ring.checked_mul(2 * levels).and_then(|lists| lists.checked_add(outside)).ok_or(OutOfMemory)?;
+        let lists = Lists::new(lists)?;
+        let (mut rings, mut cascades) = (Vec::new(), Vec::new());
+        rings.try_reserve_exact(levels).map_err(|_| OutOfMemory)?;
+        cascades.try_reserve_exact(levels - 1).map_err(|_| OutOfMemory)?;
+        let (mut first, mut shift) = (outside, 0);
+        for _ in 0..levels {
+            #[expect(clippy::cast_possible_truncation, reason = "the lists have been counted")]
+            rings.push(Level::new(shift, ring, first as u32).ok_or(OutOfMemory)?);
+            (first, shift) = (first + 2 * ring, shift + bits);
+        }
+        cascades.extend(rings.windows(2).map(|pair| {
+            let time = pair[1].lead() - pair[0].lead();
+            Cascade { due: 0, time, stepped: 0 }
+        }));
+        let (levels, cascades) = (rings.into_boxed_slice(), cascades.into_boxed_slice());
+        Ok(Self { lists, levels, cascades, cursor: 0, late_first: true, homeless_at: 0, len: 0, cascaded: 0 })
+    }
+
+    /// Returns how many items are in the wheel.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns whether no item is in the wheel.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns how many items cascades have moved to a lower level so far.
+    #[must_use]
+    pub fn cascaded(&self) -> u64 {
+        self.cascaded
+    }
+
+    /// Returns the first tick that has not been processed. An item that is inserted for an earlier
+    /// one is late: it is due at the next [`expire`](Self::expire).
+    #[must_use]
+    pub fn cursor(&self) -> u64 {
+        self.cursor
+    }
+
+    /// Returns how many bytes the blocks take. Those in use take no less than this:
+    /// [`shrink`](Self::shrink) gives the others back.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.lists.blocks.bytes()
+    }
+
+    /// Allocates blocks for so many more items, as they usually lie: ten in a block of 14.
+    ///
+    /// # Errors
+    /// If there is no memory for all of them. Those that there was memory for are kept.
+    pub fn reserve(&mut self, items: usize) -> Result<(), OutOfMemory> {
+        self.lists.blocks.reserve(items.div_ceil(10))
+    }
+
+    /// Gives the memory of unused blocks back to the system. It moves blocks for that, and looks at
+    /// all there are.
+    pub fn shrink<S: Items<Item = T>>(&mut self, items: &mut S) {
+        self.lists.shrink(items);
+    }
+
+    /// Puts an item into the wheel, at the deadline that `items` says.
+    ///
+    /// The deadline may be moved to a later one without a word to the wheel: the item's slot comes
+    /// up, and the wheel puts the item where it belongs then. A move to an earlier one needs
+    /// [`reinsert`](Self::reinsert).
+    ///
+    /// The call takes constant time. It allocates a chunk of blocks now and then.
+    ///
+    /// # Errors
+    /// If that memory is not there. Then nothing has changed.
+    #[inline]
+    pub fn insert<S: Items<Item = T>>(&mut self, items: &mut S, item: T) -> Result<(), OutOfMemory> {
+        let target = self.target(items.deadline(item), 1);
+        self.push(items, item, target)?;
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Takes an item out of the wheel, if it is at this place. Returns whether it was: the last
+    /// place that the store was told may be out of date once the item has been taken.
+    ///
+    /// The call takes constant time, and touches no other item.
+    #[inline]
+    pub fn remove(&mut self, place: Place, item: T) -> bool {
+        let was_there = self.lists.remove(place, item);
+        self.len -= usize::from(was_there);
+        was_there
+    }
+
+    /// Moves an item from its place to where its deadline of now belongs. Returns false if it was
+    /// not at that place, and then does nothing.
+    ///
+    /// It needs no memory that is not there. Without any, the item stays in its cell, and each turn
+    /// looks whether it is due.
+    pub fn reinsert<S: Items<Item = T>>(&mut self, items: &mut S, place: Place, item: T) -> bool {
+        if !self.lists.is_at(place, item) {
+            return false;
+        }
+        let target = self.target(items.deadline(item), 1);
+        match self.push(items, item, target) {
+            Ok(()) => _ = self.lists.remove(place, item),
+            Err(OutOfMemory) => {
+                self.lists.move_block(place.block(), HOMELESS);
+                self.homeless_at = 0;
+            }
+        }
+        true
+    }
+
+    /// Returns the tick at which the wheel has to be turned next: by [`expire`](Self::expire), and
+    /// then [`cascade`](Self::cascade). 0 means at once, `None` that nothing will come up.
+    ///
+    /// That is not later than the earliest deadline. It may be earlier, for a cascade, or for an
+    /// item whose deadline has been moved. A few items that are alone in a coarse slot need no
+    /// cascade: then it is their deadline, so that whoever sleeps until then is woken once.
+    #[must_use]
+    pub fn next_wakeup<S: Items<Item = T>>(&mut self, items: &S) -> Option<u64> {
+        if [DUE, LATE, ASIDE].into_iter().any(|list| !self.lists.is_empty(list)) {
+            return Some(0);
+        }
+        let mut next = if self.lists.is_empty(HOMELESS) { NEVER } else { self.homeless_at };
+        let (lists, cursor) = (&self.lists, self.cursor);
+        for level in 1..self.levels.len() {
+            if !lists.is_empty(cascade_list(level)) {
+                next =
+                    next.min(lists.earliest_of_few(items, cascade_list(level)..=cascade_list(level)).unwrap_or(cursor));
+            }
+        }
+        for (index, level) in self.levels.iter_mut().enumerate() {
+            let is_empty = |list| lists.is_empty(list);
+            let Some(span) = level.next_occupied(cursor, is_empty) else { continue };
+            let (list, opens) = (level.list(span), level.opens(span));
+            if index == 0 || opens >= next {
+                next = next.min(opens);
+                continue;
+            }
+            let Some(earliest) = lists.earliest_of_few(items, list..=list + 1) else {
+                next = next.min(opens);
+                continue;
+            };
+            let behind = level.next_occupied_after(span, cursor, is_empty).map_or(NEVER, |span| level.opens(span));
+            next = next.min(earliest).min(behind);
+        }
+        (next < NEVER).then_some(next)
+    }
+
+    /// Returns the earliest deadline that an item has now, as its store says. Looks at slots in
+    /// the order of their ticks, until none can hold an earlier deadline than the one found.
+    pub fn earliest<S: Items<Item = T>>(&self, items: &S) -> Option<u64> {
+        let earliest_in = |list| self.lists.iter(list).map(|item| items.deadline(item)).min().unwrap_or(NEVER);
+        let outside = (DUE..CASCADES).chain((1..self.levels.len()).map(cascade_list));
+        let found = outside.map(earliest_in).min().unwrap_or(NEVER);
+        let found = self.levels.iter().fold(found, |mut found, level| {
+            for span in level.marked(self.cursor) {
+                if level.begins(span) >= found {
+                    break;
+                }
+                let list = level.list(span);
+                found = found.min(earliest_in(list)).min(earliest_in(list + 1));
+            }
+            found
+        });
+        (found < NEVER).then_some(found)
+    }
+
+    /// Takes all items out, one after the other. Those that are left when the iterator is dropped
+    /// stay in the wheel.
+    pub fn drain(&mut self) -> Drain<'_, T> {
+        Drain { wheel: self, list: 0 }
+    }
+
+    /// Chooses the lowest level that reaches a deadline. `direct` is 1 for an item that is new, and
+    /// 0 for one that was in the wheel before: that goes in front of those that are new.
+    #[inline]
+    fn target(&self, deadline: u64, direct: u32) -> Target {
+        if deadline < self.cursor {
+            return Target::outside(LATE);
+        }
+        match self.levels.iter().position(|level| level.reaches(deadline)) {
+            Some(level) => self.slot(level, deadline, direct),
+            None if deadline == NEVER => Target::outside(FAR),
+            // The last level takes what none reaches, for another round.
+            None => self.slot(self.levels.len() - 1, deadline, direct),
+        }
+    }
+
+    #[inline]
+    fn slot(&self, index: usize, deadline: u64, direct: u32) -> Target {
+        let level = &self.levels[index];
+        let span = level.span_of(deadline);
+        // The level below reaches two whole spans of this one beyond the cursor, and a span is
+        // opened at most half a span early. So what that level does not reach is not opened yet.
+        debug_assert!(span >= level.first_unopened(self.cursor));
+        Target { list: level.list(span) + direct, level: index }
+    }
+
+    #[inline]
+    fn push<S: Items<Item = T>>(&mut self, items: &mut S, item: T, target: Target) -> Result<(), OutOfMemory> {
+        if self.lists.push(items, target.list, item)?
+            && let Some(level) = self.levels.get_mut(target.level)
+        {
+            level.mark(target.list);
+        }
+        Ok(())
+    }
+
+    /// Puts an item where its deadline of now belongs, in front of those that are new.
+    pub(crate) fn put_back<S: Items<Item = T>>(&mut self, items: &mut S, item: T) -> Result<(), OutOfMemory> {
+        let target = self.target(items.deadline(item), 0);
+        self.push(items, item, target)
+    }
+
+    /// Puts an item of a level's cascade into the level below, and no farther: in front of those of
+    /// its deadline that were inserted next after it, which are there.
+    pub(crate) fn put_below<S: Items<Item = T>>(
+        &mut self,
+        items: &mut S,
+        item: T,
+        level: usize,
+    ) -> Result<(), OutOfMemory> {
+        let (deadline, below) = (items.deadline(item), &self.levels[level - 1]);
+        let is_there = below.span_of(deadline) >= below.first_unopened(self.cursor);
+        if !is_there || !below.reaches(deadline) {
+            // Its deadline was moved, or it waits for its round.
+            return self.put_back(items, item);
+        }
+        let target = self.slot(level - 1, deadline, 0);
+        self.push(items, item, target)
+    }
+
+    /// Moves the cursor, unless it is there already.
+    pub(crate) fn move_cursor(&mut self, to: u64) {
+        self.cursor = self.cursor.max(to);
+        let cursor = self.cursor;
+        self.levels.iter_mut().for_each(|level| level.measure(cursor));
+    }
+
+    pub(crate) fn next_event(&mut self) -> Option<(u64, Event)> {
+        let (lists, cursor) = (&self.lists, self.cursor);
+        let mut next: Option<(u64, Event)> = None;
+        let mut consider = |at: u64, event: Event| {
+            if next.is_none_or(|(earliest, _)| at < earliest) {
+                next = Some((at, event));
+            }
+        };
+        // If two are due at the same tick, the first of them here goes first: the items of a
+        // cascade may belong to the span that is opened then, or be due at that very tick.
+        for (index, cascade) in self.cascades.iter().enumerate().rev() {
+            if !lists.is_empty(cascade_list(index + 1)) {
+                consider(cascade.due, Event::Finish(index + 1));
+            }
+        }
+        for (index, level) in self.levels.iter_mut().enumerate().rev() {
+            let Some(span) = level.next_occupied(cursor, |list| lists.is_empty(list)) else { continue };
+            consider(level.opens(span), if index == 0 { Event::Due(span) } else { Event::Open(index, span) });
+        }
+        next
+    }
+
+    /// Checks that the wheel's lists, marks and counts agree.
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        let counted: usize = (0..self.lists.count()).map(|list| self.lists.check(list)).sum();
+        assert_eq!(counted, self.len, "the wheel has lost count of its items");
+        for level in &self.levels {
+            let mut occupied = level.lists().filter(|list| !self.lists.is_empty(*list));
+            assert!(occupied.all(|list| level.is_marked(list)), "a slot has items, and no mark");
+        }
+    }
+}
+
+/// Returns the list of what a level's cascade has still to move.
+pub(crate) fn cascade_list(level: usize) -> u32 {
+    #[expect(clippy::cast_possible_truncation, reason = "there are at most 55 levels")]
+    let level = level as u32;
+    CASCADES + level - 1
+}
+
+/// Takes all items out of a wheel: see [`Wheel::drain`].
+pub struct Drain<'a, T> {
+    wheel: &'a mut Wheel<T>,
+    list: u32,
+}
+
+impl<T: Copy + Eq> Iterator for Drain<'_, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        while self.list < self.wheel.lists.count() {
+            if let Some(item) = self.wheel.lists.pop(self.list) {
+                self.wheel.len -= 1;
+                return Some(item);
+            }
+            self.list += 1;
+        }
+        None
+    }
+}
+
+impl<T> fmt::Debug for Drain<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Drain").field("left", &self.wheel.len).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for Wheel<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { levels, cursor, len, .. } = self;
+        let mut wheel = f.debug_struct("Wheel");
+        wheel.field("len", len).field("cursor", cursor).field("levels", &levels.len()).finish_non_exhaustive()
+    }
+}
