@@ -230,7 +230,7 @@ fn a_fleet_runs_each_timeout_under_its_lease() {
     }
     let Some(server) = Server::start() else { return };
     let seconds = number("TOURBILLON_FLEET_SECONDS", 20);
-    let size = fastrand::usize(3..=5);
+    let size = fastrand::usize(4..=5);
     let mut fleet = Fleet::new(server, size);
     let locker = Locker::start(fleet.server.url());
     let (time, begun) = (Duration::from_secs(seconds), Instant::now());
