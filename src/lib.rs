@@ -178,15 +178,13 @@
 //! | [`Timer::global`] | the global engine of the process, which cannot be shut down |
 //! | [`Timer::shrink`] | gives memory that no timeout uses back to the system |
 //! | [`Builder::build_driven`], [`Driver`] | an engine without threads, which an event loop turns; a second one for [timeouts that wake no loop](Driver#timeouts-that-wake-no-loop) |
-//! | [`Builder::build_local`], [`LocalTimer`] | an engine of one thread, for tasks and futures that are not `Send`: of an event loop, or of a runtime with a loop for each core |
 //! | [`ManualClock`] | a clock for tests, moved by a length or to the next deadline |
 //! | [`PausableClock`] | a clock that can be stopped; all pending timeouts are delayed by the pause |
 //!
 //! The repository has examples, which run with `cargo run --all-features --example NAME`:
 //! `quick_start`; `idle_connections`, a TCP server that closes idle connections; `driven`, an event
-//! loop on mio that turns its timer itself; `epoll`, one on raw epoll with a [`LocalTimer`];
-//! `tokio_executor`, `rayon_executor` and `interval_stream`. `integrations/examples` has servers.
-//! `integrations/local` has the [`LocalTimer`] inside monoio, compio and glommio.
+//! loop on mio that turns its timer itself; `tokio_executor`, `rayon_executor` and
+//! `interval_stream`. `integrations/examples` has servers.
 //!
 //! # Features
 //!
@@ -211,8 +209,9 @@
 //!
 //! Other crates of the repository stand on this one: `tourbillon-hyper` gives the connections of a
 //! hyper server limits for the header, for being idle, and for a request; `tourbillon-durable` has
-//! timeouts that survive the process; `tourbillon-local` turns a [`LocalTimer`] inside monoio,
-//! compio and glommio; `tourbillon-c` is for C and C++.
+//! timeouts that survive the process; `tourbillon-local` has timers of one thread, for tasks that
+//! are not `Send`, in event loops and inside monoio, compio and glommio; `tourbillon-wheel` is a
+//! timing wheel alone; `tourbillon-c` is for C and C++.
 //!
 //! # Platforms
 //!
@@ -261,8 +260,6 @@ mod entry;
 mod events;
 mod executor;
 mod future;
-#[cfg(not(loom))]
-mod local;
 mod panics;
 mod shard;
 mod sync;
@@ -286,8 +283,6 @@ pub use entry::MissedTicks;
 pub use executor::{Executor, Expired, Inline, ThreadPool};
 pub use future::{Elapsed, Interval, Sleep, TimeoutFuture};
 pub use future::{interval, interval_at, sleep, sleep_until, timeout, timeout_at};
-#[cfg(not(loom))]
-pub use local::{LocalDriver, LocalSleep, LocalTimeout, LocalTimeoutFuture, LocalTimer};
 #[cfg(count_accesses)]
 #[doc(hidden)]
 pub use sync::accesses;

@@ -29,17 +29,12 @@
 mod chunk;
 mod depot;
 mod entry_cache;
-#[cfg(not(loom))]
-mod local;
 mod per_thread;
 mod shrink;
 
 use chunk::{A_FEW, Chunk, Chunks, LARGEST_CHUNK, Run};
 use depot::{Depot, Magazine};
 pub(crate) use entry_cache::{ArenaCache, EntryCache};
-#[cfg(not(loom))]
-pub(crate) use local::LocalArena;
-
 pub(crate) use per_thread::PerThread;
 #[cfg(loom)]
 pub(crate) use per_thread::give_number_back;

@@ -110,7 +110,7 @@ impl Core {
         // SAFETY: `collect`, `relink` and `empty` took the entry out of the cancelled queue or the
         // reset queue of this shard. Both name only entries that are marked as linked, which this
         // worker links in this wheel and nowhere else, and in no open slot now.
-        unsafe { self.wheel.unlink(entry) }.0
+        unsafe { self.wheel.unlink(entry) }
     }
 
     #[inline(always)] // Its callers are loops of few instructions.

@@ -23,8 +23,6 @@ mod handle;
 mod home;
 mod linked;
 mod list;
-#[cfg(not(loom))]
-mod local;
 mod outcome;
 mod owned;
 mod queued;
@@ -45,8 +43,6 @@ pub(crate) use handle::{Cancelling, Handle, HandleLetGo, LastHandle, Orphan};
 pub(crate) use home::Home;
 pub(crate) use linked::{ADDRESS_BITS, LaneEnd, Linked, Neighbour, fits_links};
 pub(crate) use list::{Chain, Parts, Stack};
-#[cfg(not(loom))]
-pub(crate) use local::{LocalDue, LocalHandle, LocalRun};
 pub(crate) use outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Kind, Rearm, Remains, Reset, Tell, Transfer};
 pub(crate) use owned::{LetGo, Linkable, Linking, Owned, Sole};
 pub(crate) use queued::{Arrived, MaybeLinked, Node};

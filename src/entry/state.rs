@@ -52,7 +52,6 @@
 //! claims it does not write at all. A plain store ends the release sequence of the owner that has
 //! gone; therefore the worker *acquires* the word before it stores.
 
-mod local;
 mod tombstone;
 
 use super::outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Kind, Rearm, Reset, Tell, Transfer};

@@ -57,7 +57,7 @@ pub(super) struct TaskVTable {
 type RunAgain = unsafe fn(*mut u8, Subtick, &Timeline) -> Option<NextDue>;
 
 // SAFETY: a task is built only from closures that are `Send` (see `Task::new`), and holds nothing
-// else. Or the caller of `Task::new_local` keeps it on its thread.
+// else.
 unsafe impl Send for Task {}
 
 const fn is_inline<F>() -> bool {
@@ -120,19 +120,6 @@ unsafe fn discard_sleeper(captures: *mut u8) {
 pub(super) static SLEEPER: TaskVTable =
     TaskVTable { run: wake_sleeper, discard: Some(discard_sleeper), run_again: None, _sleeps: true };
 
-/// # Safety
-/// `captures` points at a waker, which is moved out.
-#[cfg(not(loom))]
-unsafe fn wake(captures: *mut u8) {
-    // SAFETY: this is only in `WAKER`, which `Task::waker` puts beside a waker. `run` calls it in a
-    // `ManuallyDrop`, so nothing else uses or drops the waker.
-    unsafe { captures.cast::<Waker>().read() }.wake();
-}
-
-/// The captures are a [`Waker`], and its future is on the engine's own thread.
-#[cfg(not(loom))]
-static WAKER: TaskVTable = TaskVTable { run: wake, discard: Some(discard::<Waker>), run_again: None, _sleeps: false };
-
 struct VTables<T>(T);
 
 impl<R: Repeat> VTables<Series<R>> {
@@ -179,23 +166,6 @@ impl Task {
     /// Makes a task of a sleeping future's waker. Allocates nothing.
     pub(crate) fn sleeper(waker: Waker) -> Self {
         Self::of(Sleeper::new(waker), &SLEEPER)
-    }
-
-    /// Makes a task of a closure that need not be `Send`. Allocates as [`new`](Self::new) does.
-    ///
-    /// # Safety
-    /// The task stays on this thread until it is run or dropped.
-    #[inline]
-    #[cfg(not(loom))]
-    pub(crate) unsafe fn new_local<F: FnOnce() + 'static>(task: F) -> Self {
-        Self::of_closure(task)
-    }
-
-    /// Makes a task of a waker, for a future on the engine's own thread. Allocates nothing.
-    #[inline]
-    #[cfg(not(loom))]
-    pub(crate) fn waker(waker: Waker) -> Self {
-        Self::of(waker, &WAKER)
     }
 
     /// `vtable` is the table of a `T`.

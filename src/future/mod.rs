@@ -13,8 +13,6 @@ use std::time::{Duration, Instant};
 pub use global::{interval, interval_at, sleep, sleep_until, timeout, timeout_at};
 pub use interval::Interval;
 pub use sleep::Sleep;
-#[cfg(not(loom))]
-pub(crate) use timeout_future::Wait;
 pub use timeout_future::{Elapsed, TimeoutFuture};
 
 use crate::time::Subtick;

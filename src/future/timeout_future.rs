@@ -6,10 +6,9 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::sleep::Sleep;
-use crate::time::Timeline;
 
 /// A future with a time limit. It is ready with the output of the inner future, or with
 /// [`Elapsed`]. [`Timer::timeout`](crate::Timer::timeout) and
@@ -39,36 +38,10 @@ use crate::time::Timeline;
 /// # }
 /// ```
 #[must_use = "futures do nothing unless they are awaited or polled"]
-pub struct TimeoutFuture<T, S = Sleep> {
+pub struct TimeoutFuture<T> {
     limit: Limit,
-    sleep: S,
+    sleep: Sleep,
     future: T,
-}
-
-/// A future by which a limit waits, on an engine of its kind.
-pub(crate) trait Wait: Future<Output = ()> + Unpin {
-    fn timeline(&self) -> &Timeline;
-    fn wait_for(&mut self, delay: Duration);
-    fn wait_until(&mut self, deadline: Instant);
-    fn was_ended_by_shutdown(&self) -> bool;
-}
-
-impl Wait for Sleep {
-    fn timeline(&self) -> &Timeline {
-        Sleep::timeline(self)
-    }
-
-    fn wait_for(&mut self, delay: Duration) {
-        self.reset(delay);
-    }
-
-    fn wait_until(&mut self, deadline: Instant) {
-        self.reset_at(deadline);
-    }
-
-    fn was_ended_by_shutdown(&self) -> bool {
-        self.ended_by_shutdown()
-    }
 }
 
 /// When the time is up.
@@ -82,14 +55,14 @@ enum Limit {
     Begun,
 }
 
-impl<T, S> TimeoutFuture<T, S> {
+impl<T> TimeoutFuture<T> {
     /// The limit begins later, and moves `sleep` then.
-    pub(crate) fn after(sleep: S, limit: Duration, future: T) -> Self {
+    pub(crate) fn after(sleep: Sleep, limit: Duration, future: T) -> Self {
         Self { limit: Limit::After(limit), sleep, future }
     }
 
     /// `deadline_ns` is the deadline by the clock, in nanoseconds since the engine's start.
-    pub(crate) fn until(sleep: S, deadline_ns: u64, future: T) -> Self {
+    pub(crate) fn until(sleep: Sleep, deadline_ns: u64, future: T) -> Self {
         Self { limit: Limit::At(deadline_ns), sleep, future }
     }
 
@@ -109,7 +82,7 @@ impl<T, S> TimeoutFuture<T, S> {
     }
 }
 
-impl<T: Future, S: Wait> Future for TimeoutFuture<T, S> {
+impl<T: Future> Future for TimeoutFuture<T> {
     type Output = Result<T::Output, Elapsed>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -124,15 +97,15 @@ impl<T: Future, S: Wait> Future for TimeoutFuture<T, S> {
             return Poll::Ready(Ok(output));
         }
         match std::mem::replace(limit, Limit::Begun) {
-            Limit::After(limit) => sleep.wait_for(limit),
-            Limit::At(ns) => sleep.wait_until(sleep.timeline().scale().instant_after(ns)),
+            Limit::After(limit) => sleep.reset(limit),
+            Limit::At(ns) => sleep.reset_at(sleep.timeline().scale().instant_after(ns)),
             Limit::Begun => {}
         }
-        Pin::new(&mut *sleep).poll(context).map(|()| Err(Elapsed { by_shutdown: sleep.was_ended_by_shutdown() }))
+        Pin::new(&mut *sleep).poll(context).map(|()| Err(Elapsed { by_shutdown: sleep.ended_by_shutdown() }))
     }
 }
 
-impl<T: fmt::Debug, S: Wait + fmt::Debug> fmt::Debug for TimeoutFuture<T, S> {
+impl<T: fmt::Debug> fmt::Debug for TimeoutFuture<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut this = f.debug_struct("TimeoutFuture");
         match self.limit {

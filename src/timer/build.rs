@@ -10,10 +10,6 @@ use super::driver::{Bell, Driver, RingBell};
 use super::engine::{Engine, Runner};
 use super::error::{BuildError, check_count, check_duration};
 use crate::arena::Arena;
-#[cfg(not(loom))]
-use crate::arena::LocalArena;
-#[cfg(not(loom))]
-use crate::engine::PanicHook;
 use crate::engine::{Core, SharedPlan, SharedRef};
 use crate::executor::{Chosen, Dispatch, ThreadPool};
 use crate::shard::Wake;
@@ -33,17 +29,6 @@ const MAX_CAPACITY: usize = 1 << (usize::BITS - 24);
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The default has one shard for this many cores.
 const CORES_PER_SHARD: usize = 4;
-
-/// What a local engine is made of.
-#[cfg(not(loom))]
-pub(crate) struct LocalPlan {
-    pub(crate) timeline: Timeline,
-    pub(crate) wheel: Wheel,
-    pub(crate) arena: LocalArena,
-    pub(crate) max_pending: Option<usize>,
-    pub(crate) expiry_limit: usize,
-    pub(crate) on_panic: Option<PanicHook>,
-}
 
 impl Builder {
     /// Makes an engine with a worker thread for each shard.
@@ -120,23 +105,6 @@ impl Builder {
 
     fn slots(&self) -> usize {
         self.ticks_per_wheel.next_power_of_two()
-    }
-
-    /// Returns what a local engine is made of.
-    #[cfg(not(loom))]
-    pub(crate) fn local_plan(mut self) -> Result<LocalPlan, BuildError> {
-        check_count("shards", self.shards.unwrap_or(1), 1)?;
-        let levels = self.checked_options()?;
-        let timeline = self.make_timeline();
-        let no_memory = || BuildError::Wheels { shards: 1, levels, ticks_per_wheel: self.slots() };
-        Ok(LocalPlan {
-            wheel: self.make_wheel(&timeline, levels).ok_or_else(no_memory)?,
-            timeline,
-            arena: LocalArena::new(self.capacity).ok_or(BuildError::Capacity { timeouts: self.capacity })?,
-            max_pending: self.max_pending_timeouts,
-            expiry_limit: self.limits.expiry,
-            on_panic: self.on_panic,
-        })
     }
 
     fn make_timeline(&mut self) -> Timeline {

@@ -49,7 +49,5 @@ pub use timeout::Timeout;
 pub use timer::Timer;
 
 pub(crate) use alarm::{Alarm, NoAlarm, Ring};
-#[cfg(not(loom))]
-pub(crate) use build::LocalPlan;
 #[cfg(feature = "metrics")]
 pub(crate) use weak::WeakTimer;

@@ -293,15 +293,14 @@ impl Wheel {
         self.now
     }
 
-    /// Unlinks an entry, unless it has come out of its slot already. Also returns whether that slot
-    /// is empty now.
+    /// Unlinks an entry, unless it has come out of its slot already.
     ///
     /// # Safety
     /// The entry was in this wheel, and has been in no other list since. `entry` was named by a
     /// queue of its shard, and the caller is the shard's worker. No [`Expiry`] or [`Drain`] of this
     /// wheel was forgotten.
     #[inline]
-    pub(crate) unsafe fn unlink(&mut self, entry: MaybeLinked) -> (Linkable, bool) {
+    pub(crate) unsafe fn unlink(&mut self, entry: MaybeLinked) -> Linkable {
         // SAFETY: 1. A queue of this shard named the entry, to the shard's worker, as the caller
         // says. So if it is in a slot, it is in one of this wheel's. 2. That slot is sealed: what
         // leaves a slot open borrows the wheel, and seals the slot when it is dropped. Within the
@@ -312,7 +311,7 @@ impl Wheel {
             emptied.into_iter().for_each(|emptied| self.unmark(emptied));
         }
         // SAFETY: it is in no slot any more.
-        (unsafe { entry.into_linkable() }, emptied.flatten().is_some())
+        unsafe { entry.into_linkable() }
     }
 
     /// Says that a slot is empty, if it is one of a level's.

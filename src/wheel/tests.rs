@@ -118,7 +118,7 @@ impl Bench {
             Reset::Earlier => {
                 // The worker does this with the reset queue.
                 // SAFETY: pending entries are in the wheel.
-                let (entry, _) = unsafe { self.wheel.unlink(held.queued()) };
+                let entry = unsafe { self.wheel.unlink(held.queued()) };
                 self.wheel.insert(entry, deadline);
             }
             other => panic!("{other:?}"),

@@ -6,7 +6,8 @@ use std::pin::Pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use tourbillon::{LocalDriver, LocalSleep, LocalTimeout, LocalTimer, ManualClock, Timer};
+use tourbillon::ManualClock;
+use tourbillon_local::{LocalDriver, LocalSleep, LocalTimeout, LocalTimer};
 
 use super::bench::{FAR, Rounds, SOON, task};
 use super::meter::Meter;
@@ -24,7 +25,7 @@ pub(crate) struct LocalBench {
 impl LocalBench {
     pub(crate) fn new() -> Self {
         let clock = ManualClock::new();
-        let (timer, driver) = Timer::builder().clock(clock.clone()).build_local().expect("the options make sense");
+        let (timer, driver) = LocalTimer::builder().clock(clock.clone()).build().expect("the options make sense");
         Self { timer, driver, clock, held: Vec::with_capacity(1_000) }
     }
 }

@@ -37,6 +37,7 @@ fn measure_timer(name: Name, job: &Job) -> Result<Metrics> {
         Name::TourbillonFuture => workloads::run::<systems::tourbillon_futures::Engine>(job),
         Name::Tourbillon2Shards => workloads::run::<systems::tourbillon::Pooled>(&job.with_shards(2)),
         Name::TourbillonLocal => workloads::run::<systems::local::Engines>(job),
+        Name::TourbillonWheel => workloads::run::<systems::wheel::Wheels>(job),
         Name::Heap => workloads::run::<systems::heap::Heap>(job),
         #[cfg(feature = "peers")]
         Name::Tokio => workloads::run::<systems::tokio::Sleeps>(job),

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use tourbillon::{LocalDriver, LocalTimeout, LocalTimer, ScheduleError, Timer};
+use tourbillon_local::{LocalDriver, LocalTimeout, LocalTimer, ScheduleError};
 
 use super::one_owner::{OneEach, Owner, turn_until_done};
 use super::plan::Plan;
@@ -21,8 +21,12 @@ pub(crate) struct Turned {
 
 impl Owner for Turned {
     fn new(plan: &Plan) -> Result<Self> {
-        let builder = Timer::builder().tick_duration(plan.tick).capacity(plan.capacity_each());
-        let (timer, driver) = builder.build_local().context("the engine refused its options")?;
+        let builder = LocalTimer::builder().tick_duration(plan.tick);
+        let (timer, driver) = builder.build().context("the engine refused its options")?;
+        // Touches the memory.
+        let far = || timer.schedule(Duration::from_secs(3_600), || ()).map_err(ScheduleError::without_task);
+        let reserved: Vec<_> = (0..plan.capacity_each()).map(|_| far()).collect::<Result<_, _>>()?;
+        reserved.iter().for_each(|timeout| assert!(timeout.cancel()));
         Ok(Self { timer, driver, clock: RoundClock::new() })
     }
 }

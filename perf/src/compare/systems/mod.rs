@@ -34,3 +34,4 @@ pub(super) mod system;
 pub(super) mod tokio;
 pub(super) mod tourbillon;
 pub(super) mod tourbillon_futures;
+pub(super) mod wheel;

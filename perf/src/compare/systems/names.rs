@@ -76,6 +76,8 @@ systems! {
         "two shards, each with a worker of its own; else the defaults";
     TourbillonLocal, "tourbillon-local", How::Here,
         "LocalTimer: one owner, an engine for each producer, the clock read for every 16th operation";
+    TourbillonWheel, "tourbillon-wheel", How::Here,
+        "the wheel alone, with a slab: one owner, a wheel for each producer, the clock as for the one above";
     NoTimers, "no-timers", How::Peer,
         "the floor of a server: no limits at all; in the loop of W11 an array of slots paces replies";
     Netty, "netty", How::Java(JavaTimer::Netty),
@@ -119,6 +121,7 @@ impl Name {
         matches!(
             self,
             Self::TourbillonLocal
+                | Self::TourbillonWheel
                 | Self::DelayQueue
                 | Self::Nexus
                 | Self::NexusQueue

@@ -1,0 +1,310 @@
+//! What the handles and the driver of an engine share, and every step on it. No step holds the
+//! borrow of the core while it calls or drops what is the user's.
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::task::Waker;
+
+use tourbillon::Refusal;
+use tourbillon_wheel::{NEVER, Take, Wheel};
+
+use crate::slab::{Key, Slab, State};
+use crate::task::Task;
+use crate::ticks::Ticks;
+
+/// An engine. Its thread alone reaches it.
+pub(crate) struct Engine {
+    pub(crate) ticks: Ticks,
+    core: RefCell<Core>,
+    /// The latest time of a turn. A user's clock may go back behind it.
+    seen: Cell<u64>,
+    /// When the driver comes back, as it was told. Zero if that was long ago, or it was rung for.
+    comes_back: Cell<u64>,
+    pub(crate) on_earlier: RefCell<Option<Rc<dyn Fn()>>>,
+    has_ended: Cell<bool>,
+    pub(crate) fired: Cell<u64>,
+    pub(crate) panicked: Cell<u64>,
+}
+
+/// It catches the panics of what it calls, or calls it last. Its own steps do not panic half-way.
+impl RefUnwindSafe for Engine {}
+
+struct Core {
+    wheel: Wheel<Key>,
+    slab: Slab,
+    /// Those that have come up. The first `done` of them have run.
+    due: Vec<Key>,
+    done: usize,
+    pending: usize,
+    expiry_limit: usize,
+}
+
+impl Engine {
+    pub(crate) fn new(ticks: Ticks, wheel: Wheel<Key>, expiry_limit: usize) -> Self {
+        let core = Core { wheel, slab: Slab::default(), due: Vec::new(), done: 0, pending: 0, expiry_limit };
+        Self {
+            ticks,
+            core: RefCell::new(core),
+            seen: Cell::new(0),
+            comes_back: Cell::new(0),
+            on_earlier: RefCell::default(),
+            has_ended: Cell::new(false),
+            fired: Cell::new(0),
+            panicked: Cell::new(0),
+        }
+    }
+
+    pub(crate) fn pending(&self) -> usize {
+        self.core.borrow().pending
+    }
+
+    /// Makes a timeout. Whoever asks that it is held [lets it go](Self::let_go) once. Without one,
+    /// the task comes back.
+    #[inline]
+    pub(crate) fn arm<F>(
+        &self,
+        deadline: u64,
+        is_held: bool,
+        task: F,
+        make: impl FnOnce(F) -> Task,
+    ) -> Result<Key, (Refusal, F)> {
+        if self.has_ended.get() {
+            return Err((Refusal::Shutdown, task));
+        }
+        let mut core = self.core.borrow_mut();
+        let Core { wheel, slab, pending, .. } = &mut *core;
+        let Ok(key) = slab.take(deadline, is_held) else { return Err((Refusal::OutOfMemory, task)) };
+        if wheel.insert(slab, key).is_err() {
+            let entry = slab.get_mut(key);
+            (entry.state, entry.is_held) = (State::Cancelled, false);
+            slab.free_if_unused(key);
+            return Err((Refusal::OutOfMemory, task));
+        }
+        slab.get_mut(key).task = Some(make(task));
+        *pending += 1;
+        drop(core);
+        self.may_be_earlier(deadline);
+        Ok(key)
+    }
+
+    /// Tells the driver, if it waits, of a timeout that comes up before it will be back.
+    #[inline]
+    fn may_be_earlier(&self, deadline: u64) {
+        if deadline < self.comes_back.get() {
+            self.comes_back.set(0);
+            self.ring();
+        }
+    }
+
+    #[cold]
+    fn ring(&self) {
+        let callback = self.on_earlier.borrow().clone();
+        if let Some(callback) = callback {
+            // The last clone may be dropped here, if the callback has replaced itself.
+            self.call(move || callback());
+        }
+    }
+
+    pub(crate) fn state(&self, key: Key) -> State {
+        self.core.borrow().slab.get(key).state
+    }
+
+    pub(crate) fn is_pending(&self, key: Key) -> bool {
+        matches!(self.state(key), State::Pending | State::Due)
+    }
+
+    pub(crate) fn deadline(&self, key: Key) -> u64 {
+        self.core.borrow().slab.get(key).deadline
+    }
+
+    /// Cancels a timeout. Returns its task, or `None` if it was not pending.
+    #[inline]
+    pub(crate) fn cancel(&self, key: Key) -> Option<Task> {
+        let mut core = self.core.borrow_mut();
+        let Core { wheel, slab, pending, .. } = &mut *core;
+        let entry = slab.get_mut(key);
+        match entry.state {
+            State::Pending => {
+                entry.state = State::Cancelled;
+                wheel.remove(entry.place(), key);
+            }
+            State::Due => entry.state = State::CancelledWhenDue,
+            _ => return None,
+        }
+        *pending -= 1;
+        entry.task.take()
+    }
+
+    /// Moves the deadline of a timeout, and returns whether it was pending.
+    #[inline]
+    pub(crate) fn reset(&self, key: Key, deadline: u64) -> bool {
+        let mut core = self.core.borrow_mut();
+        let Core { wheel, slab, .. } = &mut *core;
+        let entry = slab.get_mut(key);
+        let is_earlier = deadline < entry.deadline;
+        let state = entry.state;
+        if !matches!(state, State::Pending | State::Due) {
+            return false;
+        }
+        entry.deadline = deadline;
+        // What is due is looked at again before it runs.
+        if is_earlier && state == State::Pending {
+            let place = entry.place();
+            wheel.reinsert(slab, place, key);
+            drop(core);
+            self.may_be_earlier(deadline);
+        }
+        true
+    }
+
+    /// Ends the hold on a timeout.
+    #[inline]
+    pub(crate) fn let_go(&self, key: Key) {
+        let slab = &mut self.core.borrow_mut().slab;
+        slab.get_mut(key).is_held = false;
+        slab.free_if_unused(key);
+    }
+
+    /// Puts the waker of the future that polls into its timeout. Returns false if that is not
+    /// pending, so that it calls no waker.
+    pub(crate) fn watch(&self, key: Key, waker: &Waker) -> bool {
+        if !self.is_pending(key) {
+            return false;
+        }
+        let watches = |task: &Task| task.waker().is_some_and(|before| before.will_wake(waker));
+        if self.core.borrow().slab.get(key).task.as_ref().is_some_and(watches) {
+            return true;
+        }
+        // The clone is the user's code, which may do anything, also end this timeout.
+        let waker = waker.clone();
+        if !self.is_pending(key) {
+            return false;
+        }
+        let before = self.core.borrow_mut().slab.get_mut(key).task.replace(Task::wake(waker));
+        // From here on an end of the timeout wakes the new one.
+        drop(before);
+        true
+    }
+
+    /// Runs all that is due, and returns how many timeouts fired.
+    pub(crate) fn turn(&self) -> usize {
+        // One time holds for the whole turn. It never goes back: the wheel does not, either.
+        let now = self.ticks.current().max(self.seen.get());
+        self.seen.set(now);
+        if self.comes_back.get() <= now {
+            self.comes_back.set(0);
+        }
+        self.core.borrow_mut().take_due(now);
+        let mut fired = 0;
+        while let Some(task) = self.next_task(now) {
+            self.call(|| task.run());
+            fired += 1;
+        }
+        self.core.borrow_mut().cascade();
+        self.fired.set(self.fired.get() + fired as u64);
+        fired
+    }
+
+    /// Returns the next task of this turn. One before it may have cancelled or reset it.
+    #[inline]
+    fn next_task(&self, now: u64) -> Option<Task> {
+        let mut core = self.core.borrow_mut();
+        let Core { wheel, slab, due, done, pending, .. } = &mut *core;
+        loop {
+            let Some(&key) = due.get(*done) else {
+                due.clear();
+                *done = 0;
+                return None;
+            };
+            let entry = slab.get_mut(key);
+            if entry.state == State::CancelledWhenDue {
+                slab.end(key, State::Cancelled);
+            } else if entry.deadline <= now {
+                *pending -= 1;
+                *done += 1;
+                return slab.end(key, State::Expired);
+            } else {
+                entry.state = State::Pending;
+                if wheel.insert(slab, key).is_err() {
+                    // It waits here for memory, and so do those behind it.
+                    slab.get_mut(key).state = State::Due;
+                    return None;
+                }
+            }
+            *done += 1;
+        }
+    }
+
+    /// Calls what is the user's. The process's panic hook shows its panic.
+    pub(crate) fn call(&self, work: impl FnOnce()) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
+            self.panicked.set(self.panicked.get() + 1);
+            // Its destructor may panic as well.
+            catch_unwind(AssertUnwindSafe(|| drop(panic))).unwrap_or_else(std::mem::forget);
+        }
+    }
+
+    /// Returns when the wheel has to be looked at next. From then on the first timeout that comes
+    /// up before that calls `on_earlier`.
+    pub(crate) fn next_wakeup(&self) -> Option<u64> {
+        let mut core = self.core.borrow_mut();
+        let Core { wheel, slab, due, .. } = &mut *core;
+        let next = if due.is_empty() { wheel.next_wakeup(slab) } else { Some(0) };
+        self.comes_back.set(next.unwrap_or(NEVER));
+        next
+    }
+
+    /// Ends the engine. Drops the tasks that are pending, and wakes the futures.
+    pub(crate) fn end(&self) {
+        self.has_ended.set(true);
+        let callback = self.on_earlier.take();
+        self.call(move || drop(callback));
+        // The drop of a task may cancel those that are still to come.
+        while let Some(task) = self.next_to_end() {
+            let is_future = task.waker().is_some();
+            self.call(|| if is_future { task.run() } else { drop(task) });
+        }
+    }
+
+    fn next_to_end(&self) -> Option<Task> {
+        let mut core = self.core.borrow_mut();
+        let Core { wheel, slab, due, done, pending, .. } = &mut *core;
+        loop {
+            if *done == due.len() {
+                due.clear();
+                *done = 0;
+                due.extend(wheel.drain().take(1_000));
+                due.iter().for_each(|key| slab.get_mut(*key).state = State::Due);
+            }
+            let key = *due.get(*done)?;
+            *done += 1;
+            let was_cancelled = slab.get(key).state == State::CancelledWhenDue;
+            *pending -= usize::from(!was_cancelled);
+            let task = slab.end(key, State::Cancelled);
+            if task.is_some() {
+                return task;
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Takes out all that is due by `now`, within the limit. A task that runs then may schedule
+    /// what is due at once: that waits for the next turn.
+    fn take_due(&mut self, now: u64) {
+        let Self { wheel, slab, due, expiry_limit, .. } = self;
+        wheel.expire(slab, now, &mut expiry_limit.clone(), |slab, key| {
+            if due.try_reserve(1).is_err() {
+                return Take::Stop;
+            }
+            slab.get_mut(key).state = State::Due;
+            due.push(key);
+            Take::Taken
+        });
+    }
+
+    fn cascade(&mut self) {
+        self.wheel.cascade(&mut self.slab, &mut self.expiry_limit.clone());
+    }
+}

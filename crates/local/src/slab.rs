@@ -1,0 +1,163 @@
+//! The entries of the timeouts. They lie in chunks, so that none is ever moved by growth.
+
+use std::num::NonZeroU32;
+
+use tourbillon_wheel::{Items, NEVER, OutOfMemory, Place};
+
+use crate::task::Task;
+
+const CHUNK: usize = 512;
+
+/// Which entry: its index, and one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key(NonZeroU32);
+
+impl Key {
+    fn new(index: usize) -> Option<Self> {
+        let number = u32::try_from(index).ok()?.checked_add(1)?;
+        NonZeroU32::new(number).map(Self)
+    }
+
+    #[inline]
+    fn index(self) -> usize {
+        self.0.get() as usize - 1
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Free,
+    /// It is in the wheel.
+    Pending,
+    /// It has come up, and is in the queue of those that run in this turn.
+    Due,
+    /// It was cancelled there. The queue lets it go.
+    CancelledWhenDue,
+    Expired,
+    Cancelled,
+}
+
+/// A timeout. It is free again when it has ended and no handle has it.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Entry {
+    pub(crate) task: Option<Task>,
+    pub(crate) deadline: u64,
+    /// The place in the wheel, or the next free entry.
+    link: u32,
+    pub(crate) state: State,
+    pub(crate) is_held: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Slab {
+    chunks: Vec<Box<[Entry; CHUNK]>>,
+    free: Option<Key>,
+}
+
+impl Entry {
+    #[inline]
+    pub(crate) fn place(&self) -> Place {
+        Place::from_bits(self.link)
+    }
+
+    fn free(&mut self, next: Option<Key>) {
+        (self.state, self.link) = (State::Free, next.map_or(0, |Key(number)| number.get()));
+    }
+}
+
+impl Slab {
+    /// Takes a free entry, and makes it pending.
+    #[inline]
+    pub(crate) fn take(&mut self, deadline: u64, is_held: bool) -> Result<Key, OutOfMemory> {
+        if self.free.is_none() {
+            self.grow()?;
+        }
+        let key = self.free.ok_or(OutOfMemory)?;
+        let entry = self.get_mut(key);
+        let next = NonZeroU32::new(entry.link).map(Key);
+        (entry.deadline, entry.state, entry.is_held) = (deadline, State::Pending, is_held);
+        self.free = next;
+        Ok(key)
+    }
+
+    #[cold]
+    fn grow(&mut self) -> Result<(), OutOfMemory> {
+        let first = self.chunks.len() * CHUNK;
+        let mut chunk = Vec::new();
+        chunk.try_reserve_exact(CHUNK).map_err(|_| OutOfMemory)?;
+        self.chunks.try_reserve(1).map_err(|_| OutOfMemory)?;
+        let keys = (first..first + CHUNK).map(|index| Key::new(index).ok_or(OutOfMemory));
+        let mut before = None;
+        for key in keys {
+            let key = key?;
+            let mut entry = Entry { task: None, deadline: NEVER, link: 0, state: State::Free, is_held: false };
+            entry.free(before);
+            chunk.push(entry);
+            before = Some(key);
+        }
+        let Ok(chunk) = chunk.into_boxed_slice().try_into() else { unreachable!("it has the length of a chunk") };
+        self.chunks.push(chunk);
+        self.free = before;
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, key: Key) -> &Entry {
+        &self.chunks[key.index() / CHUNK][key.index() % CHUNK]
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, key: Key) -> &mut Entry {
+        &mut self.chunks[key.index() / CHUNK][key.index() % CHUNK]
+    }
+
+    /// Frees an entry if it has ended and nobody holds it.
+    #[inline]
+    pub(crate) fn free_if_unused(&mut self, key: Key) {
+        let free = self.free;
+        let entry = self.get_mut(key);
+        if !entry.is_held && matches!(entry.state, State::Expired | State::Cancelled) {
+            entry.free(free);
+            self.free = Some(key);
+        }
+    }
+
+    /// Ends an entry that is due. Returns its task.
+    #[inline]
+    pub(crate) fn end(&mut self, key: Key, end: State) -> Option<Task> {
+        let free = self.free;
+        let entry = self.get_mut(key);
+        let task = entry.task.take();
+        if entry.is_held {
+            entry.state = end;
+        } else {
+            entry.free(free);
+            self.free = Some(key);
+        }
+        task
+    }
+}
+
+impl Items for Slab {
+    type Item = Key;
+
+    #[inline]
+    fn deadline(&self, key: Key) -> u64 {
+        self.get(key).deadline
+    }
+
+    #[inline]
+    fn placed(&mut self, key: Key, place: Place) {
+        self.get_mut(key).link = place.to_bits();
+    }
+}
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_a_cache_line() {
+        assert_eq!((size_of::<Entry>(), align_of::<Entry>()), (64, 64));
+    }
+}

@@ -1,0 +1,144 @@
+//! Ticks of the wheel, and the clock that they go by.
+
+use std::time::{Duration, Instant};
+
+use tourbillon::Clock;
+use tourbillon_wheel::NEVER;
+
+/// A tick of the builder's has up to 2^4 of the wheel's, so that a timeout that is alone in it is
+/// not late by the rest of it.
+const MOST_BITS: u32 = 4;
+const FINEST: Duration = Duration::from_micros(1);
+
+/// How the wheel counts time: in ticks since the engine's start. Deadlines are rounded up, and the
+/// clock is rounded down, so that nothing is early.
+pub(crate) struct Ticks {
+    /// `None` for the system's.
+    clock: Option<Box<dyn Clock>>,
+    start: Instant,
+    tick_ns: u64,
+    /// 2^64 / `tick_ns`: a product is several times faster than a quotient.
+    inverse: u64,
+}
+
+impl Ticks {
+    /// `is_fine` is whether the wheel's ticks are finer than the builder's.
+    pub(crate) fn new(clock: Option<Box<dyn Clock>>, tick: Duration, is_fine: bool) -> Self {
+        let parts = (0..=MOST_BITS).rev().map(|bits| tick / (1 << bits)).find(|part| *part >= FINEST);
+        let tick = parts.filter(|_| is_fine).unwrap_or(tick);
+        let tick_ns = u64::try_from(tick.as_nanos()).unwrap_or(u64::MAX).max(1);
+        let start = clock.as_ref().map_or_else(Instant::now, |clock| clock.now());
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "at most 2^64 - 1, or of a tick of 1 ns, which no builder has"
+        )]
+        let inverse = ((1_u128 << 64) / u128::from(tick_ns)) as u64;
+        Self { clock, start, tick_ns, inverse }
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> Instant {
+        match &self.clock {
+            None => Instant::now(),
+            Some(clock) => clock.now(),
+        }
+    }
+
+    /// Returns the last tick that has come.
+    #[inline]
+    pub(crate) fn current(&self) -> u64 {
+        self.whole(self.ns_at(self.now()))
+    }
+
+    /// Returns the tick of a deadline that is so long after now. Without a delay it is the current
+    /// one.
+    #[inline]
+    pub(crate) fn after(&self, delay: Duration) -> u64 {
+        if delay.is_zero() {
+            return self.current();
+        }
+        let delay = nanoseconds(delay);
+        self.ns_at(self.now()).checked_add(delay).map_or(NEVER, |ns| self.up(ns))
+    }
+
+    /// Returns the tick of a deadline. One before the engine's start counts as that.
+    #[inline]
+    pub(crate) fn at(&self, deadline: Instant) -> u64 {
+        self.up(self.ns_at(deadline))
+    }
+
+    /// Returns how many bits a tick has that is so far away.
+    pub(crate) fn bits(&self, far: Duration) -> u32 {
+        u64::BITS - self.up(nanoseconds(far)).leading_zeros()
+    }
+
+    pub(crate) fn instant(&self, tick: u64) -> Instant {
+        let ns = tick.saturating_mul(self.tick_ns);
+        // A clock may not reach so far.
+        let reaches = |shift: u32| self.start.checked_add(Duration::from_nanos(ns >> shift));
+        (0..64).find_map(reaches).unwrap_or(self.start)
+    }
+
+    #[inline]
+    fn ns_at(&self, at: Instant) -> u64 {
+        nanoseconds(at.saturating_duration_since(self.start))
+    }
+
+    /// Rounds up to a tick.
+    #[inline]
+    fn up(&self, ns: u64) -> u64 {
+        ns.checked_add(self.tick_ns - 1).map_or(NEVER, |ns| self.whole(ns))
+    }
+
+    /// Returns how many whole ticks there are in so many nanoseconds.
+    #[inline]
+    fn whole(&self, ns: u64) -> u64 {
+        // The product is too small by less than one.
+        let tick = ((u128::from(ns) * u128::from(self.inverse)) >> 64) as u64;
+        tick + u64::from(ns - tick * self.tick_ns >= self.tick_ns)
+    }
+}
+
+/// `u64::MAX` for 584 years and more.
+#[inline]
+fn nanoseconds(duration: Duration) -> u64 {
+    let seconds = duration.as_secs().checked_mul(1_000_000_000);
+    seconds.and_then(|ns| ns.checked_add(duration.subsec_nanos().into())).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_product_divides_as_a_quotient_does() {
+        for tick in [1_000, 62_500, 65_536, 999_983, 1_000_000, 3_600_000_000_000, u64::MAX] {
+            let ticks = Ticks::new(None, Duration::from_nanos(tick), false);
+            let near = |n: u64| [n.saturating_sub(1), n, n.saturating_add(1)];
+            let multiples = (0..64)
+                .flat_map(|bits| near((1 << bits) / tick * tick))
+                .chain((0..64).flat_map(|bits| near(1 << bits)));
+            for ns in multiples.chain([u64::MAX - 1]) {
+                assert_eq!(ticks.whole(ns), ns / tick, "{ns} ns in ticks of {tick} ns");
+                let up = if ns > u64::MAX - (tick - 1) { NEVER } else { ns.div_ceil(tick) };
+                assert_eq!(ticks.up(ns), up, "{ns} ns in ticks of {tick} ns, rounded up");
+            }
+        }
+    }
+
+    #[test]
+    fn a_tick_has_up_to_sixteen_fine_ones_of_a_microsecond_at_least() {
+        let fine = |tick| Ticks::new(None, tick, true).tick_ns;
+        assert_eq!(fine(Duration::from_millis(1)), 62_500);
+        assert_eq!(fine(Duration::from_micros(10)), 1_250);
+        assert_eq!(fine(Duration::from_micros(1)), 1_000);
+        assert_eq!(Ticks::new(None, Duration::from_millis(1), false).tick_ns, 1_000_000, "one level: Netty's");
+    }
+
+    #[test]
+    fn what_no_clock_reaches_is_never_and_still_an_instant() {
+        let ticks = Ticks::new(None, Duration::from_millis(1), true);
+        assert_eq!(ticks.after(Duration::MAX), NEVER);
+        assert!(ticks.instant(NEVER) > Instant::now() + Duration::from_secs(1 << 30));
+    }
+}
