@@ -170,11 +170,4 @@ mod tests {
         assert_eq!(compare(&table("1 for a", None, 2.0, 0.0)), (0, 1), "not checked");
         assert_eq!(compare(&table("1 for b", Some(500.0), 2.0, 0.0)), (0, 1), "not to be compared");
     }
-
-    #[test]
-    fn a_table_is_read_as_it_was_written() {
-        let written = table("1 for a", None, 1.25, 0.0);
-        assert_eq!(Table::parse(&written.to_text()), Some(written));
-        assert_eq!(Table::parse("compiler: x\nclock: y\n\noperation wrong\n"), None);
-    }
 }

@@ -213,20 +213,3 @@ fn median(figures: impl Iterator<Item = f64>) -> String {
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).map_or("none".to_owned(), |figure| format!("{figure:.1}"))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_never_ran_is_not_on_time() {
-        let case = &CASES[0];
-        let Case { system, version, settings } = *case;
-        let lateness = Some(Lateness { expected: 10, ..Lateness::default() });
-        let round = Round { system, version, settings, lateness, schedules: None, failed: None };
-        let (postgres, load_before) = (String::new(), String::new());
-        let report = Report { cores: 2, postgres, sync_micros: 1, load_before, rounds: vec![round] };
-        assert!(report.table(&[case]).contains("none") && !report.table(&[case]).contains(" 0.0 "));
-        assert_eq!(median([3.0, 1.0, 2.0].into_iter()), "2.0");
-    }
-}

@@ -350,15 +350,3 @@ pub(crate) fn find(id: &str) -> Option<&'static Case> {
 pub(crate) fn seconds([least, most]: [u64; 2]) -> [Duration; 2] {
     [Duration::from_secs(least), Duration::from_secs(most)]
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_two_cases_have_one_name() {
-        for (at, case) in CASES.iter().enumerate() {
-            assert!(CASES[at + 1..].iter().all(|other| other.id != case.id), "{} is there twice", case.id);
-        }
-    }
-}

@@ -82,16 +82,3 @@ impl Job {
         numbers.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::compare::cases::find;
-
-    #[test]
-    fn sizes_shrink_to_a_hundred_but_nothing_stays_nothing() {
-        let job = |scale| Job::new(find("w1").expect("a case"), 1, scale, 1.0);
-        assert_eq!([0, 50, 1_000, 1_000_000].map(|full| job(0.001).scaled(full)), [0, 50, 100, 1_000]);
-        assert_eq!(job(1.0).timeouts(), 1_000_000);
-    }
-}

@@ -63,32 +63,3 @@ impl Line {
         Ok(line)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::compare::cases::find;
-
-    #[test]
-    fn a_line_comes_back_as_it_was() {
-        let case = find("w4").expect("a case");
-        let mut line = Line::new("netty", case, 2);
-        line.set("p50_ms", 1.0625);
-        line.set("early", 0.0);
-        line.notes.push("with \"quotes\"".to_owned());
-        let text = serde_json::to_string(&line).expect("plain data");
-        assert_eq!(Line::read(&format!("chatter\n{text}\nWorker shutdown\n"), case).expect("a line"), line);
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_refused() {
-        let case = find("w2").expect("a case");
-        let read = |text: &str| Line::read(text, case).map_err(|why| format!("{why:#}"));
-        assert!(read("").is_err_and(|why| why.contains("no result")));
-        assert!(read("{}").is_err());
-        let of = |case, key| format!(r#"{{"system":"heap","case":"{case}","producers":1,"metrics":{{"{key}":1.5}}}}"#);
-        assert!(read(&of("w2", "ns")).is_ok());
-        assert!(read(&of("w3", "ns")).is_err_and(|why| why.contains("w3")));
-        assert!(read(&of("w2", "nanos")).is_err_and(|why| why.contains("nanos=1.5")));
-    }
-}

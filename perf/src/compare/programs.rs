@@ -123,36 +123,3 @@ fn memory(job: &Job) -> Vec<String> {
     options.extend(further.map(str::to_owned));
     options
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::compare::cases::find;
-
-    #[test]
-    fn a_program_is_told_the_numbers_of_the_case() {
-        let job = |case| Job::new(find(case).expect("a case"), 2, 0.5, 1.0);
-        let words = |program: &Program, case| {
-            let command = program.command("it", &job(case));
-            command.get_args().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
-        };
-        let native = Program::Native { file: "/peers/some".into() };
-        let told = "--system it --case w2 --work ring --producers 2 --timeouts 1000 --operations 500000 --beside 0 \
-                    --least-us 60000000 --most-us 60000000 --pace 1";
-        assert_eq!(words(&native, "w2"), told);
-        let timer = JavaTimer::NewerNetty;
-        let java = Program::Java { java: "java".into(), class_path: "a:b".to_owned(), timer };
-        assert!(words(&java, "w2").contains("-cp a:b TimerCase --timer hashed-wheel --slots 512 --system it"));
-        assert!(words(&java, "w2").contains("-XX:+AlwaysPreTouch"));
-        for case in ["w5", "w6"] {
-            assert!(!words(&java, case).contains("-XX:+AlwaysPreTouch"), "it would not be measured");
-        }
-    }
-
-    #[test]
-    fn what_is_not_there_is_named_with_the_command_that_brings_it() {
-        let folder = Folder::new(Some(Path::new("/nonexistent")));
-        let why = folder.native("go-timers").expect_err("no program");
-        assert_eq!(why, "no /nonexistent/go-timers; run scripts/peers --newer");
-    }
-}

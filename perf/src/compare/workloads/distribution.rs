@@ -23,20 +23,3 @@ pub(super) fn describe(lateness: &Lateness) -> Result<Metrics> {
         ("twice", lateness.twice as f64),
     ]))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_distribution_is_described_in_milliseconds() {
-        let late = (1..=1_000).map(|n| n * 1_000_000).collect();
-        let metrics = describe(&Lateness { late, early: 3, missing: 2, twice: 1 }).expect("a histogram");
-        let get = |key| metrics.get(key).ok();
-        let near = |key, value: f64| assert!(get(key).is_some_and(|got| (got / value - 1.0).abs() < 0.01), "{key}");
-        near("p50_ms", 500.0);
-        near("p99_ms", 990.0);
-        near("max_ms", 1_000.0);
-        assert_eq!((get("early"), get("missing"), get("twice")), (Some(3.0), Some(2.0), Some(1.0)));
-    }
-}

@@ -43,17 +43,3 @@ impl Datagram {
         })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_datagram_comes_back_as_it_was() {
-        let datagram = Datagram { connection: 0x0123_4567_89ab_cdef, number: 7, cookie: 99_999, last: true };
-        let mut buffer = [0xff; BYTES];
-        datagram.write(&mut buffer);
-        assert_eq!(Datagram::read(&buffer), Some(datagram));
-        assert_eq!(Datagram::read(&buffer[..16]), None);
-    }
-}
