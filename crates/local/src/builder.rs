@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tourbillon::{BuildError, Clock};
-use tourbillon_wheel::{MAX_TICK_BITS, Wheel, WheelError};
+use tourbillon_wheel::{Wheel, WheelError};
 
 use crate::engine::Engine;
 use crate::ticks::Ticks;
@@ -13,6 +13,10 @@ use crate::{LocalDriver, LocalTimer};
 
 const SHORTEST_TICK: Duration = Duration::from_micros(1);
 const MAX_TICKS_PER_WHEEL: usize = 1 << 20;
+/// The largest levels × log2(ticks_per_wheel).
+const MAX_TICK_BITS: u32 = 55;
+/// The lowest level has no more slots than these, unless `ticks_per_wheel` is more.
+const MOST_LOWEST: usize = 1 << 16;
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// Makes an engine for one thread alone, whose tasks and futures need not be `Send`.
@@ -33,7 +37,7 @@ impl LocalBuilder {
     }
 
     /// Sets the tick, 1 ms by default. Deadlines are rounded up to a sixteenth of it, but to no
-    /// less than a microsecond. With one level they are rounded up to the tick.
+    /// less than a microsecond.
     pub fn tick_duration(mut self, tick: Duration) -> Self {
         self.tick = tick;
         self
@@ -47,9 +51,8 @@ impl LocalBuilder {
     }
 
     /// Sets how many levels the wheel has, by default as many as reach a year. Each reaches as many
-    /// times as far as the one below as it has slots. If there are several, there may be one more,
-    /// because the slots of the lowest are sixteenths of a tick. A deadline beyond the last one
-    /// waits for rounds.
+    /// times as far as the one below as it has slots. A deadline beyond the last one waits for
+    /// rounds.
     pub fn levels(mut self, levels: usize) -> Self {
         self.levels = Some(levels);
         self
@@ -82,19 +85,17 @@ impl LocalBuilder {
         let slots = ticks_per_wheel.next_power_of_two();
         let bits = slots.ilog2().max(1);
         let max = (MAX_TICK_BITS / bits) as usize;
-        let is_fine = levels != Some(1) && slots > 1;
-        let ticks = Ticks::new(clock, tick, is_fine);
-        let of_the_wheel = match levels {
-            // Its ticks are finer, so that it needs one more to reach as far.
-            Some(levels) if is_fine && levels < max => levels + 1,
-            Some(levels) => levels,
-            None if !is_fine => 1,
-            None => (ticks.bits(A_YEAR).div_ceil(bits) as usize).clamp(1, max),
-        };
-        let wheel = Wheel::new(slots, of_the_wheel).map_err(|why| match why {
-            WheelError::Slots(_) => BuildError::TooFewTicks { levels: of_the_wheel },
-            WheelError::Levels(levels, _) => BuildError::TooManyLevels { levels, ticks_per_wheel: slots, max },
-            _ => BuildError::Wheels { shards: 1, levels: of_the_wheel, ticks_per_wheel: slots },
+        let (ticks, is_default) = (Ticks::new(clock, tick), levels.is_none());
+        let levels = levels.unwrap_or_else(|| (ticks.bits(A_YEAR).div_ceil(bits) as usize).clamp(1, max));
+        let levels = if slots == 1 && is_default { 1 } else { levels };
+        if levels > max {
+            return Err(BuildError::TooManyLevels { levels, ticks_per_wheel: slots, max });
+        }
+        // A slot of the lowest level is a part of a tick.
+        let lowest = (slots * ticks.parts()).min(MOST_LOWEST.max(slots));
+        let wheel = Wheel::with_lowest(lowest, slots, levels).map_err(|why| match why {
+            WheelError::OutOfMemory => BuildError::Wheels { shards: 1, levels, ticks_per_wheel: slots },
+            _ => BuildError::TooFewTicks { levels },
         })?;
         let engine = Rc::new(Engine::new(ticks, wheel, expiry_limit));
         Ok((LocalTimer::new(Rc::clone(&engine)), LocalDriver::new(engine)))

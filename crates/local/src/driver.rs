@@ -32,7 +32,8 @@ impl LocalDriver {
     /// left over then waits for the next one, and [`next_wakeup`](Self::next_wakeup) returns a time
     /// that has come.
     ///
-    /// The call catches a panic of a task, and counts it. It allocates nothing. If nothing is due,
+    /// The call catches a panic of a task, and counts it. It allocates only if more timeouts are
+    /// due together than ever before, or if they move to slots that need memory. If nothing is due,
     /// it reads the clock, looks at the wheel, and returns.
     pub fn turn(&mut self) -> usize {
         self.engine.turn()

@@ -274,7 +274,9 @@ impl Engine {
             if *done == due.len() {
                 due.clear();
                 *done = 0;
-                due.extend(wheel.drain().take(1_000));
+                // All at once, if there is memory: each drain begins at the first slot.
+                let most = if due.try_reserve(wheel.len()).is_ok() { wheel.len() } else { due.capacity().max(1) };
+                due.extend(wheel.drain().take(most));
                 due.iter().for_each(|key| slab.get_mut(*key).state = State::Due);
             }
             let key = *due.get(*done)?;

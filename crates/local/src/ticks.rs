@@ -19,13 +19,15 @@ pub(crate) struct Ticks {
     tick_ns: u64,
     /// 2^64 / `tick_ns`: a product is several times faster than a quotient.
     inverse: u64,
+    /// log2 of how many of the wheel's ticks one of the builder's has.
+    bits: u32,
 }
 
 impl Ticks {
-    /// `is_fine` is whether the wheel's ticks are finer than the builder's.
-    pub(crate) fn new(clock: Option<Box<dyn Clock>>, tick: Duration, is_fine: bool) -> Self {
-        let parts = (0..=MOST_BITS).rev().map(|bits| tick / (1 << bits)).find(|part| *part >= FINEST);
-        let tick = parts.filter(|_| is_fine).unwrap_or(tick);
+    /// `tick` is the builder's, of which the wheel's is a part.
+    pub(crate) fn new(clock: Option<Box<dyn Clock>>, tick: Duration) -> Self {
+        let bits = (0..=MOST_BITS).rev().find(|bits| tick / (1 << bits) >= FINEST).unwrap_or(0);
+        let tick = tick / (1 << bits);
         let tick_ns = u64::try_from(tick.as_nanos()).unwrap_or(u64::MAX).max(1);
         let start = clock.as_ref().map_or_else(Instant::now, |clock| clock.now());
         #[expect(
@@ -33,7 +35,12 @@ impl Ticks {
             reason = "at most 2^64 - 1, or of a tick of 1 ns, which no builder has"
         )]
         let inverse = ((1_u128 << 64) / u128::from(tick_ns)) as u64;
-        Self { clock, start, tick_ns, inverse }
+        Self { clock, start, tick_ns, inverse, bits }
+    }
+
+    /// Returns how many of the wheel's ticks one of the builder's has.
+    pub(crate) fn parts(&self) -> usize {
+        1 << self.bits
     }
 
     #[inline]
@@ -113,7 +120,8 @@ mod tests {
     #[test]
     fn a_product_divides_as_a_quotient_does() {
         for tick in [1_000, 62_500, 65_536, 999_983, 1_000_000, 3_600_000_000_000, u64::MAX] {
-            let ticks = Ticks::new(None, Duration::from_nanos(tick), false);
+            let ticks = Ticks::new(None, Duration::from_nanos(tick));
+            let tick = ticks.tick_ns;
             let near = |n: u64| [n.saturating_sub(1), n, n.saturating_add(1)];
             let multiples = (0..64)
                 .flat_map(|bits| near((1 << bits) / tick * tick))
@@ -128,16 +136,15 @@ mod tests {
 
     #[test]
     fn a_tick_has_up_to_sixteen_fine_ones_of_a_microsecond_at_least() {
-        let fine = |tick| Ticks::new(None, tick, true).tick_ns;
+        let fine = |tick| Ticks::new(None, tick).tick_ns;
         assert_eq!(fine(Duration::from_millis(1)), 62_500);
         assert_eq!(fine(Duration::from_micros(10)), 1_250);
         assert_eq!(fine(Duration::from_micros(1)), 1_000);
-        assert_eq!(Ticks::new(None, Duration::from_millis(1), false).tick_ns, 1_000_000, "one level: Netty's");
     }
 
     #[test]
     fn what_no_clock_reaches_is_never_and_still_an_instant() {
-        let ticks = Ticks::new(None, Duration::from_millis(1), true);
+        let ticks = Ticks::new(None, Duration::from_millis(1));
         assert_eq!(ticks.after(Duration::MAX), NEVER);
         assert!(ticks.instant(NEVER) > Instant::now() + Duration::from_secs(1 << 30));
     }

@@ -127,9 +127,8 @@ fn run(program: &[Step], ways: Ways) {
     let builder = builder.ticks_per_wheel(ways.ticks_per_wheel).levels(ways.levels);
     let (timer, mut driver) = builder.build().expect("an engine");
     let patience = if ways.knows_its_clock { 0 } else { TICK_NS };
-    // Of several levels, the lowest has sixteenths of a tick.
-    let rounds_to = if ways.levels > 1 { TICK_NS / 16 } else { TICK_NS };
-    let world = Rc::new(World { rounds_to, ..World::default() });
+    // Deadlines are rounded up to sixteenths of a tick.
+    let world = Rc::new(World { rounds_to: TICK_NS / 16, ..World::default() });
     let schedule = |delay: u64, meddles: Option<(usize, Option<u64>)>| {
         let number = world.handles.borrow().len();
         let of_task = Rc::clone(&world);

@@ -180,7 +180,11 @@ impl<T: Copy> Blocks<T> {
     }
 
     /// Allocates blocks until so many are free.
+    #[inline]
     pub(crate) fn reserve(&mut self, blocks: usize) -> Result<(), OutOfMemory> {
+        if blocks > Place::MAX_BLOCKS as usize {
+            return Err(OutOfMemory);
+        }
         while self.len() - self.used < blocks {
             self.grow()?;
         }
@@ -224,10 +228,10 @@ impl<T: Copy> Blocks<T> {
         }
     }
 
-    /// Gives back to the system what is behind the first `used` blocks. All blocks behind those are
-    /// free, and no other is.
-    pub(crate) fn truncate(&mut self) {
-        self.chunks.truncate(self.used.div_ceil(CHUNK));
+    /// Gives back to the system what is behind the used blocks, but keeps `least` blocks. The used
+    /// ones are the first.
+    pub(crate) fn truncate(&mut self, least: usize) {
+        self.chunks.truncate(self.used.max(least).div_ceil(CHUNK));
         self.chunks.shrink_to_fit();
         self.free = None;
         #[expect(clippy::cast_possible_truncation, reason = "there are at most 2^28")]

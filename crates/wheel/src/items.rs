@@ -102,7 +102,7 @@ impl core::error::Error for OutOfMemory {}
 pub enum WheelError {
     /// This number of slots is no power of two, or it is one although there are several levels.
     Slots(usize),
-    /// So many levels of so many slots: none, or levels × log2(slots) is above
+    /// So many levels of so many slots: none, or they count more bits of a tick than
     /// [`MAX_TICK_BITS`](crate::MAX_TICK_BITS).
     Levels(usize, usize),
     /// There is no memory for the slots.
@@ -119,8 +119,8 @@ impl core::fmt::Display for WheelError {
             ),
             Self::Levels(levels, slots) => write!(
                 f,
-                "a wheel can't have {levels} levels of {slots} slots: it needs at least 1 level, and levels × \
-                 log2(slots) may be at most {}",
+                "a wheel can't have {levels} levels of {slots} slots: it needs at least 1 level, and the binary \
+                 logarithms of all levels' slots may add up to {} at most",
                 crate::MAX_TICK_BITS
             ),
             Self::OutOfMemory => f.write_str("there is no memory for the slots of the timing wheel; use fewer"),

@@ -112,14 +112,13 @@ impl Level {
         cursor: u64,
         is_empty: impl Fn(u32) -> bool,
     ) -> Option<Span> {
-        let end = self.first_unopened(cursor).saturating_add(self.slots());
-        self.next_occupied_from(span + 1, is_empty).filter(|next| *next < end)
+        let end = self.end(cursor);
+        self.next_occupied_from(span.checked_add(1)?, is_empty).filter(|next| *next < end)
     }
 
     fn next_occupied_from(&mut self, first: Span, is_empty: impl Fn(u32) -> bool) -> Option<Span> {
         loop {
-            let distance = self.occupancy.distance_to_next(self.slot(first) as usize)?;
-            let span = first + distance as u64;
+            let span = self.next_marked(first)?;
             let list = self.list(span);
             if !is_empty(list) || !is_empty(list + 1) {
                 return Some(span);
@@ -128,15 +127,24 @@ impl Level {
         }
     }
 
+    /// Returns the first span from this one on whose slot is marked. It may be one revolution away
+    /// at most.
+    fn next_marked(&self, first: Span) -> Option<Span> {
+        let distance = self.occupancy.distance_to_next(self.slot(first) as usize)?;
+        // Beyond the end of time there is nothing.
+        first.checked_add(distance as u64)
+    }
+
+    /// Returns the first span that the ring does not hold.
+    fn end(&self, cursor: u64) -> Span {
+        self.first_unopened(cursor).saturating_add(self.slots())
+    }
+
     /// Returns the spans whose slots are marked, in their order.
     pub(crate) fn marked(&self, cursor: u64) -> impl Iterator<Item = Span> {
-        let mut next = self.first_unopened(cursor);
-        let end = next.saturating_add(self.slots());
-        core::iter::from_fn(move || {
-            let span = next + self.occupancy.distance_to_next(self.slot(next) as usize)? as u64;
-            next = span + 1;
-            (span < end).then_some(span)
-        })
+        let (first, end) = (self.first_unopened(cursor), self.end(cursor));
+        let marked = move |span| self.next_marked(span).filter(|span| *span < end);
+        core::iter::successors(marked(first), move |span| marked(span.checked_add(1)?))
     }
 
     #[cfg(test)]

@@ -219,8 +219,8 @@ impl<T: Copy + Eq> Lists<T> {
     }
 
     /// Moves blocks to where the lowest free ones are, until no free one is in front of one that is
-    /// used. Then gives what is behind them back to the system.
-    pub(crate) fn shrink<S: Items<Item = T>>(&mut self, items: &mut S) {
+    /// used. Then gives what is behind them back to the system, but keeps `least` blocks.
+    pub(crate) fn shrink_to<S: Items<Item = T>>(&mut self, items: &mut S, least: usize) {
         #[expect(clippy::cast_possible_truncation, reason = "there are at most 2^28 blocks")]
         let (mut low, mut high) = (0, self.blocks.len() as u32);
         loop {
@@ -235,7 +235,7 @@ impl<T: Copy + Eq> Lists<T> {
             }
             self.relocate(items, high - 1, low);
         }
-        self.blocks.truncate();
+        self.blocks.truncate(least);
     }
 
     /// Exchanges a block that is in a list with one that is free.

@@ -89,6 +89,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 5 } else { 256 }, ..ProptestConfig::default() })]
+
         #[test]
         fn the_next_occupied_slot_is_the_one_that_a_search_by_hand_finds(
             bits in 0_u32..15, ops in prop::collection::vec((any::<bool>(), any::<u32>()), 0..200), from in any::<u32>(),

@@ -67,9 +67,10 @@ proptest! {
 
     #[test]
     fn it_is_what_an_ordered_map_is(
-        slots in 1_u32..8, levels in 1_usize..6, steps in prop::collection::vec(step(), 1..if cfg!(miri) { 20 } else { 120 }),
+        slots in 1_u32..8, finer in 0_u32..5, levels in 1_usize..6, steps in prop::collection::vec(step(), 1..if cfg!(miri) { 20 } else { 120 }),
     ) {
         let mut bench = Bench::new(1 << slots, levels);
+        bench.wheel = Wheel::with_lowest(1 << (slots + finer), 1 << slots, levels).expect("memory");
         for step in steps {
             play(&mut bench, step);
         }
@@ -234,14 +235,18 @@ fn shrink_gives_back_what_a_spike_has_left() {
     let (stay, go): (Vec<_>, Vec<_>) = ids.into_iter().partition(|id| id % 500 == 499);
     go.into_iter().for_each(|id| bench.remove(id));
     assert_eq!(bench.wheel.memory(), most, "nothing goes back by itself");
-    bench.wheel.shrink(&mut bench.store);
+    bench.wheel.shrink_to(&mut bench.store, 0);
     assert!(bench.wheel.memory() < most / 20, "{} of {most}", bench.wheel.memory());
     bench.wheel.check();
     stay.into_iter().for_each(|id| bench.remove(id));
-    bench.wheel.shrink(&mut bench.store);
+    bench.wheel.shrink_to(&mut bench.store, 0);
     assert_eq!((bench.wheel.memory(), bench.wheel.len()), (0, 0));
     bench.insert(20_000);
     bench.advance_to(20_000, 100);
+    bench.wheel.reserve(1_000).expect("memory");
+    let reserved = bench.wheel.memory();
+    bench.wheel.shrink_to(&mut bench.store, 1_000);
+    assert_eq!(bench.wheel.memory(), reserved);
 }
 
 #[test]
@@ -266,8 +271,21 @@ fn sizes_that_make_no_sense_are_refused_and_named() {
     assert_eq!(refused(512, 7), WheelError::Levels(7, 512));
     assert_eq!(refused(1 << 50, 1), WheelError::OutOfMemory);
     assert!(format!("{}", refused(500, 4)).contains("can't have 500 slots a level: their number has to be"));
-    assert!(format!("{}", refused(512, 7)).contains("may be at most 55"));
+    assert!(format!("{}", refused(512, 7)).contains("may add up to 59 at most"));
     assert!(Wheel::<u32>::new(512, 6).is_ok() && Wheel::<u32>::new(1, 1).is_ok());
+}
+
+#[test]
+fn a_lowest_level_with_more_slots_takes_what_needs_no_cascade() {
+    let mut bench = Bench::new(16, 3);
+    bench.wheel = Wheel::with_lowest(256, 16, 3).expect("memory");
+    (1..=512).for_each(|deadline| _ = bench.insert(deadline));
+    (1..=40).for_each(|nth| _ = bench.insert(nth * 1_000));
+    for now in (0..41_000).step_by(37) {
+        bench.advance_to(now, 100_000);
+    }
+    assert!(bench.wheel.is_empty() && bench.wheel.cascaded() <= 2 * 40);
+    assert_eq!(Wheel::<u32>::with_lowest(3, 16, 3).expect_err("no wheel"), WheelError::Slots(3));
 }
 
 #[test]
@@ -282,4 +300,82 @@ fn what_is_left_when_a_drain_is_dropped_stays() {
 #[test]
 fn a_cell_of_eight_bytes_makes_a_block_of_two_cache_lines() {
     assert_eq!(size_of::<crate::block::Block<core::num::NonZeroU64>>(), 128);
+}
+
+#[test]
+fn what_is_moved_to_later_comes_out_by_its_deadline_also_in_a_late_turn() {
+    let mut bench = Bench::new(512, 4);
+    let (moved, other) = (bench.insert(10).expect("memory"), bench.insert(30).expect("memory"));
+    bench.reset(moved, 60);
+    bench.now = 100;
+    let order: Vec<_> = bench.turn(100, 100).into_iter().map(|(id, ..)| id).collect();
+    assert_eq!(order, [other, moved]);
+}
+
+#[test]
+fn what_waits_for_its_round_comes_out_in_order_with_a_small_budget() {
+    let mut bench = Bench::new(2, 1);
+    let ids = [1, 3, 1].map(|deadline| bench.insert(deadline).expect("memory"));
+    bench.now = 1;
+    let mut order = bench.turn(1, 100);
+    bench.now = 3;
+    (0..9).for_each(|_| order.extend(bench.turn(1, 100)));
+    let order: Vec<_> = order.into_iter().map(|(id, ..)| id).collect();
+    assert_eq!(order, [ids[0], ids[2], ids[1]]);
+}
+
+#[test]
+fn a_jump_that_is_gone_through_in_parts_keeps_the_order() {
+    let mut bench = Bench::new(512, 4);
+    let ids: Vec<_> = (0..3_000).map(|_| bench.insert((1 << 50) + 5).expect("memory")).collect();
+    bench.now = 1 << 50;
+    let mut order = bench.turn(2_048, usize::MAX);
+    bench.now += 5;
+    (0..10).for_each(|_| order.extend(bench.turn(2_048, usize::MAX)));
+    assert!(order.into_iter().map(|(id, ..)| id).eq(ids));
+}
+
+#[test]
+fn a_jump_in_the_middle_of_a_cascade_keeps_the_order() {
+    let mut bench = Bench::new(512, 2);
+    let ids: Vec<_> = (0..20).map(|_| bench.insert(100 * 512 + 7).expect("memory")).collect();
+    bench.wheel.expire(&mut bench.store, 100 * 512 - 256, &mut 100, |_, id| panic!("{id} is early"));
+    bench.wheel.cascade(&mut bench.store, &mut 10);
+    bench.now = 1 << 40;
+    assert!(bench.turn(100, 100).into_iter().map(|(id, ..)| id).eq(ids));
+
+    let mut bench = Bench::new(4, 2);
+    let first = bench.insert(32 * 3 + 16).expect("memory");
+    // Its slot is opened for a round.
+    bench.now = 14;
+    bench.turn(100, 100);
+    let second = bench.insert(32 * 3 + 16).expect("memory");
+    bench.now = 100_000;
+    assert!(bench.turn(100, 100).into_iter().map(|(id, ..)| id).eq([first, second]));
+}
+
+#[test]
+fn a_time_that_goes_back_takes_nothing_early_and_wastes_no_budget() {
+    let mut bench = Bench::new(512, 4);
+    bench.advance_to(100, 10);
+    bench.insert(60);
+    bench.now = 50;
+    let mut budget = 1_000;
+    bench.wheel.expire(&mut bench.store, 50, &mut budget, |_, id| panic!("{id} is early"));
+    assert!(budget > 900, "{budget}");
+    bench.advance_to(60, 10);
+}
+
+#[test]
+fn the_end_of_time_is_reached_and_not_passed() {
+    let mut bench = Bench::new(512, 4);
+    bench.advance_to(u64::MAX - 100, 10);
+    let id = bench.insert(u64::MAX - 50).expect("memory");
+    bench.insert(NEVER);
+    assert_eq!(bench.wheel.earliest(&bench.store), Some(u64::MAX - 50));
+    bench.now = u64::MAX - 50;
+    assert!(bench.turn(10, 10).into_iter().map(|(id, ..)| id).eq([id]));
+    bench.now = u64::MAX;
+    assert!(bench.turn(10, 10).is_empty());
+    assert_eq!((bench.wheel.len(), bench.wheel.next_wakeup(&bench.store)), (1, None));
 }

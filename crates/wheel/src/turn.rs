@@ -1,6 +1,6 @@
 //! What a turn does: it takes out what is due, and moves a part of each cascade.
 
-use crate::items::{Items, NEVER, Take};
+use crate::items::{Items, NEVER, OutOfMemory, Take};
 use crate::wheel::{ASIDE, DUE, Event, HOMELESS, LATE, Wheel, cascade_list};
 
 /// How many items a cascade moves in its first ticks. The number doubles with each eighth of the
@@ -17,8 +17,8 @@ enum Fate {
     Stop,
 }
 
-impl From<Result<(), crate::OutOfMemory>> for Fate {
-    fn from(moved: Result<(), crate::OutOfMemory>) -> Self {
+impl From<Result<(), OutOfMemory>> for Fate {
+    fn from(moved: Result<(), OutOfMemory>) -> Self {
         moved.map_or(Self::Homeless, |()| Self::Gone)
     }
 }
@@ -28,7 +28,8 @@ impl<T: Copy + Eq> Wheel<T> {
     /// deadline in the order in which it was inserted.
     ///
     /// `take` says what becomes of each item. It is called only for items whose deadline, as the
-    /// store says, has come. If it panics, the item counts as taken.
+    /// store says, has come. If it panics, the item counts as taken. `now` should not go back: what
+    /// was due by an earlier call then waits until it is due again.
     ///
     /// `budget` is how many items the call may handle. The call lowers it for each: also for those
     /// that come up and are not due, since their deadlines were moved. If a cascade has to be over,
@@ -38,7 +39,8 @@ impl<T: Copy + Eq> Wheel<T> {
     ///
     /// A jump of the clock costs a step for each occupied slot, and not for each tick. If it goes
     /// beyond all that the last level reaches, the call looks at each item once, and sorts what is
-    /// due. Without memory for that, what is due comes out in another order.
+    /// due: in one step, as what was late when it was inserted. Without memory for that, what is
+    /// due comes out in another order.
     pub fn expire<S: Items<Item = T>>(
         &mut self,
         items: &mut S,
@@ -68,7 +70,8 @@ impl<T: Copy + Eq> Wheel<T> {
                 continue;
             }
             if self.is_outrun(now) {
-                self.set_all_aside(now);
+                self.set_all_aside();
+                self.move_cursor(now + 1);
                 continue;
             }
             match self.next_event().filter(|(at, _)| *at <= now) {
@@ -124,9 +127,17 @@ impl<T: Copy + Eq> Wheel<T> {
         now: u64,
         take: &mut impl FnMut(&mut S, T) -> Take,
     ) -> Fate {
-        if items.deadline(item) > now {
+        let deadline = items.deadline(item);
+        if deadline >= self.cursor {
+            // Others may be due before it.
             return self.put_back(items, item).into();
         }
+        // The caller's time has gone back.
+        if deadline > now { Fate::Stop } else { self.take(items, item, take) }
+    }
+
+    #[inline]
+    fn take<S: Items<Item = T>>(&mut self, items: &mut S, item: T, take: &mut impl FnMut(&mut S, T) -> Take) -> Fate {
         // It counts as taken, should the call panic.
         self.len -= 1;
         let taken = take(items, item);
@@ -182,19 +193,18 @@ impl<T: Copy + Eq> Wheel<T> {
         !last.reaches(now)
     }
 
-    /// Sets all aside that is in a slot, and moves the cursor at once. The coarsest level goes
-    /// first, whose items of a tick are the oldest.
+    /// Sets all aside that is in a slot, the oldest items of a deadline first: what cascades have
+    /// brought, then what is still on its way, then what was inserted directly; and of each of
+    /// these the coarsest level first.
     #[cold]
-    fn set_all_aside(&mut self, now: u64) {
-        for index in (0..self.levels.len()).rev() {
-            while let Some(span) = self.levels[index].next_occupied(self.cursor, |list| self.lists.is_empty(list)) {
-                self.splice_slot(self.levels[index].list(span), ASIDE);
+    fn set_all_aside(&mut self) {
+        for direct in [0, 1] {
+            for index in (0..self.levels.len()).rev() {
+                let level = &self.levels[index];
+                level.marked(self.cursor).for_each(|span| self.lists.splice(level.list(span) + direct, ASIDE));
             }
-            if index > 0 {
-                self.lists.splice(cascade_list(index), ASIDE);
-            }
+            (1..self.levels.len()).rev().for_each(|level| self.lists.splice(cascade_list(level), ASIDE));
         }
-        self.move_cursor(now + 1);
     }
 
     /// Looks at what was set aside, and makes due what is. Returns whether it is through.
@@ -207,13 +217,16 @@ impl<T: Copy + Eq> Wheel<T> {
         take: &mut impl FnMut(&mut S, T) -> Take,
     ) -> bool {
         self.go_through(ASIDE, items, moves, usize::MAX, |wheel, items, item| {
-            if items.deadline(item) > now {
-                wheel.put_back(items, item).into()
-            } else if wheel.lists.push(items, DUE, item).is_ok() {
-                Fate::Gone
+            let deadline = items.deadline(item);
+            let moved = if deadline < wheel.cursor {
+                wheel.lists.push(items, DUE, item).map(drop)
             } else {
+                wheel.put_back(items, item)
+            };
+            match moved {
                 // It can't wait for its turn, but need not wait for memory.
-                wheel.take_due(items, item, now, take)
+                Err(OutOfMemory) if deadline <= now => wheel.take(items, item, take),
+                moved => moved.into(),
             }
         })
     }

@@ -8,8 +8,8 @@ use crate::items::{Items, NEVER, OutOfMemory, Place, WheelError};
 use crate::level::{Level, Span};
 use crate::list::Lists;
 
-/// The largest levels × log2(slots).
-pub const MAX_TICK_BITS: u32 = 55;
+/// How many bits of a tick the slots of all levels may count together.
+pub const MAX_TICK_BITS: u32 = 59;
 
 /// Lists that are no slot's. What is due now.
 pub(crate) const DUE: u32 = 0;
@@ -88,31 +88,45 @@ impl<T: Copy + Eq> Wheel<T> {
     /// # Errors
     /// If the sizes make no sense, or if there is no memory: see [`WheelError`].
     pub fn new(slots: usize, levels: usize) -> Result<Self, WheelError> {
-        if !slots.is_power_of_two() || (slots == 1 && levels > 1) {
-            return Err(WheelError::Slots(slots));
-        }
-        let bits = slots.ilog2();
-        let fits = u32::try_from(levels).is_ok_and(|levels| levels.saturating_mul(bits) <= MAX_TICK_BITS);
-        if levels == 0 || !fits {
-            return Err(WheelError::Levels(levels, slots));
-        }
-        Self::allocate(slots, levels, bits).map_err(|OutOfMemory| WheelError::OutOfMemory)
+        Self::with_lowest(slots, slots, levels)
     }
 
-    fn allocate(slots: usize, levels: usize, bits: u32) -> Result<Self, OutOfMemory> {
+    /// Returns an empty wheel whose level 0 has `lowest` slots in place of `slots`: for fine ticks,
+    /// most of whose items are inserted into level 0 all the same.
+    ///
+    /// # Errors
+    /// The same as [`new`](Self::new).
+    pub fn with_lowest(lowest: usize, slots: usize, levels: usize) -> Result<Self, WheelError> {
+        let is_wrong = |slots: &usize| !slots.is_power_of_two() || (*slots == 1 && levels > 1);
+        if let Some(wrong) = [lowest, slots].into_iter().find(is_wrong) {
+            return Err(WheelError::Slots(wrong));
+        }
+        let above = u32::try_from(levels.saturating_sub(1)).unwrap_or(u32::MAX);
+        let bits = above.saturating_mul(slots.ilog2()).saturating_add(lowest.ilog2());
+        if levels == 0 || bits > MAX_TICK_BITS {
+            return Err(WheelError::Levels(levels, slots));
+        }
+        Self::allocate(lowest, slots, levels).map_err(|OutOfMemory| WheelError::OutOfMemory)
+    }
+
+    fn allocate(lowest: usize, slots: usize, levels: usize) -> Result<Self, OutOfMemory> {
         // Twice the slots, so that a cascade can be spread over many ticks: see the crate's page.
-        let ring = if levels == 1 { Some(slots) } else { slots.checked_mul(2) }.ok_or(OutOfMemory)?;
+        let ring = |slots: usize| if levels == 1 { Some(slots) } else { slots.checked_mul(2) };
+        let (lowest, slots) = ring(lowest).zip(ring(slots)).ok_or(OutOfMemory)?;
         let outside = CASCADES as usize + levels - 1;
-        let lists = ring.checked_mul(2 * levels).and_then(|lists| lists.checked_add(outside)).ok_or(OutOfMemory)?;
+        let count = slots.checked_mul(levels - 1).and_then(|above| above.checked_add(lowest)).ok_or(OutOfMemory)?;
+        let lists = count.checked_mul(2).and_then(|lists| lists.checked_add(outside)).ok_or(OutOfMemory)?;
         let lists = Lists::new(lists)?;
         let (mut rings, mut cascades) = (Vec::new(), Vec::new());
         rings.try_reserve_exact(levels).map_err(|_| OutOfMemory)?;
         cascades.try_reserve_exact(levels - 1).map_err(|_| OutOfMemory)?;
         let (mut first, mut shift) = (outside, 0);
-        for _ in 0..levels {
+        for level in 0..levels {
+            let ring = if level == 0 { lowest } else { slots };
             #[expect(clippy::cast_possible_truncation, reason = "the lists have been counted")]
             rings.push(Level::new(shift, ring, first as u32).ok_or(OutOfMemory)?);
-            (first, shift) = (first + 2 * ring, shift + bits);
+            // A slot of the next level is half of this ring wide.
+            (first, shift) = (first + 2 * ring, shift + ring.ilog2().saturating_sub(1));
         }
         cascades.extend(rings.windows(2).map(|pair| {
             let time = pair[1].lead() - pair[0].lead();
@@ -148,7 +162,7 @@ impl<T: Copy + Eq> Wheel<T> {
     }
 
     /// Returns how many bytes the blocks take. Those in use take no less than this:
-    /// [`shrink`](Self::shrink) gives the others back.
+    /// [`shrink_to`](Self::shrink_to) gives the others back.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.lists.blocks.bytes()
@@ -158,21 +172,23 @@ impl<T: Copy + Eq> Wheel<T> {
     ///
     /// # Errors
     /// If there is no memory for all of them. Those that there was memory for are kept.
+    #[inline]
     pub fn reserve(&mut self, items: usize) -> Result<(), OutOfMemory> {
-        self.lists.blocks.reserve(items.div_ceil(10))
+        self.lists.blocks.reserve(blocks_for(items))
     }
 
-    /// Gives the memory of unused blocks back to the system. It moves blocks for that, and looks at
-    /// all there are.
-    pub fn shrink<S: Items<Item = T>>(&mut self, items: &mut S) {
-        self.lists.shrink(items);
+    /// Gives the memory of unused blocks back to the system, but keeps as much as
+    /// [`reserve`](Self::reserve) of an empty wheel would take for so many items. It moves blocks
+    /// for that, and looks at all there are.
+    pub fn shrink_to<S: Items<Item = T>>(&mut self, items: &mut S, reserved: usize) {
+        self.lists.shrink_to(items, blocks_for(reserved));
     }
 
     /// Puts an item into the wheel, at the deadline that `items` says.
     ///
     /// The deadline may be moved to a later one without a word to the wheel: the item's slot comes
     /// up, and the wheel puts the item where it belongs then. A move to an earlier one needs
-    /// [`reinsert`](Self::reinsert).
+    /// [`reinsert`](Self::reinsert): without it the item is late.
     ///
     /// The call takes constant time. It allocates a chunk of blocks now and then.
     ///
@@ -221,8 +237,9 @@ impl<T: Copy + Eq> Wheel<T> {
     /// then [`cascade`](Self::cascade). 0 means at once, `None` that nothing will come up.
     ///
     /// That is not later than the earliest deadline. It may be earlier, for a cascade, or for an
-    /// item whose deadline has been moved. A few items that are alone in a coarse slot need no
-    /// cascade: then it is their deadline, so that whoever sleeps until then is woken once.
+    /// item whose deadline has been moved, or waits for another round. A few items that are alone
+    /// in a coarse slot, and have no neighbours in the next, need no cascade: then it is their
+    /// deadline, so that a thread that sleeps until then is woken once.
     #[must_use]
     pub fn next_wakeup<S: Items<Item = T>>(&mut self, items: &S) -> Option<u64> {
         if [DUE, LATE, ASIDE].into_iter().any(|list| !self.lists.is_empty(list)) {
@@ -377,6 +394,10 @@ impl<T: Copy + Eq> Wheel<T> {
             assert!(occupied.all(|list| level.is_marked(list)), "a slot has items, and no mark");
         }
     }
+}
+
+fn blocks_for(items: usize) -> usize {
+    items.div_ceil(10)
 }
 
 /// Returns the list of what a level's cascade has still to move.
