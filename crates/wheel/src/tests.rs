@@ -82,6 +82,7 @@ proptest! {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of items, or of slots")]
 fn a_timeout_that_is_alone_wakes_its_owner_once_at_its_deadline() {
     for bits in 0..40 {
         let mut bench = Bench::new(512, 4);
@@ -96,6 +97,7 @@ fn a_timeout_that_is_alone_wakes_its_owner_once_at_its_deadline() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of items, or of slots")]
 fn a_reset_to_later_needs_no_word_to_the_wheel() {
     let mut bench = Bench::new(512, 4);
     let ids: Vec<_> = (0..1_000).map(|_| bench.insert(2_000).expect("memory")).collect();
@@ -107,6 +109,7 @@ fn a_reset_to_later_needs_no_word_to_the_wheel() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of items, or of slots")]
 fn a_cascade_is_spread_over_the_ticks_before_it_is_due() {
     let mut bench = Bench::new(512, 4);
     let deadline = 100 * 512;
@@ -127,6 +130,7 @@ fn a_cascade_is_spread_over_the_ticks_before_it_is_due() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of items, or of slots")]
 fn the_work_of_a_jump_is_by_slots_and_not_by_ticks() {
     // Each would take years if it went tick by tick.
     for (slots, levels) in [(512, 4), (512, 1), (2, 3)] {
@@ -156,6 +160,7 @@ fn what_is_late_and_what_comes_due_take_turns_when_the_budget_is_too_small_for_b
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of items, or of slots")]
 fn what_is_late_comes_out_by_its_deadline_however_it_was_inserted() {
     let mut bench = Bench::new(512, 4);
     bench.advance_to(100_000, 100);
@@ -228,6 +233,7 @@ fn a_panic_of_the_users_takes_no_other_item_with_it() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of items, or of slots")]
 fn shrink_gives_back_what_a_spike_has_left() {
     let mut bench = Bench::new(512, 4);
     let ids: Vec<_> = (0..10_000).map(|nth| bench.insert(10_000 + nth % 700).expect("memory")).collect();
@@ -250,6 +256,7 @@ fn shrink_gives_back_what_a_spike_has_left() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of items, or of slots")]
 fn what_was_reserved_is_there_and_a_warm_wheel_takes_no_more() {
     let mut bench = Bench::new(512, 4);
     bench.wheel.reserve(1_000).expect("memory");
@@ -276,6 +283,7 @@ fn sizes_that_make_no_sense_are_refused_and_named() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of items, or of slots")]
 fn a_lowest_level_with_more_slots_takes_what_needs_no_cascade() {
     let mut bench = Bench::new(16, 3);
     bench.wheel = Wheel::with_lowest(256, 16, 3).expect("memory");
@@ -325,6 +333,7 @@ fn what_waits_for_its_round_comes_out_in_order_with_a_small_budget() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of items, or of slots")]
 fn a_jump_that_is_gone_through_in_parts_keeps_the_order() {
     let mut bench = Bench::new(512, 4);
     let ids: Vec<_> = (0..3_000).map(|_| bench.insert((1 << 50) + 5).expect("memory")).collect();
