@@ -38,7 +38,7 @@ impl Op {
             // A crowd.
             3 => Self::Insert(vec![delay(bytes)?; usize::from(u8::arbitrary(bytes)?)]),
             4 => Self::Never,
-            5..=7 => Self::Remove(few(bytes, u32::arbitrary)?),
+            5..=7 => Self::Remove(few(bytes, |bytes| u32::arbitrary(bytes))?),
             8..=9 => Self::Reset(u32::arbitrary(bytes)?, delay(bytes)?),
             10 => Self::Stop(delay(bytes)?, usize::from(u8::arbitrary(bytes)? % 20)),
             11 => Self::Shrink,
