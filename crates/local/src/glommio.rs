@@ -19,7 +19,7 @@ use crate::turning::{Alarm, turning};
 /// itself each time that its timer is set, which is once for each wake-up of the engine.
 ///
 /// # Errors
-/// The same as [`Builder::build_local`].
+/// The same as [`LocalBuilder::build`].
 ///
 /// # Panics
 /// Panics outside of a glommio executor.

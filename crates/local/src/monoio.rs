@@ -19,7 +19,7 @@ use crate::turning::{Alarm, turning};
 /// allocates.
 ///
 /// # Errors
-/// The same as [`Builder::build_local`].
+/// The same as [`LocalBuilder::build`].
 ///
 /// # Panics
 /// Panics outside of a monoio runtime, or if its timer is not enabled.
