@@ -85,9 +85,9 @@ impl LocalBuilder {
         let slots = ticks_per_wheel.next_power_of_two();
         let bits = slots.ilog2().max(1);
         let max = (MAX_TICK_BITS / bits) as usize;
-        let (ticks, is_default) = (Ticks::new(clock, tick), levels.is_none());
-        let levels = levels.unwrap_or_else(|| (ticks.bits(A_YEAR).div_ceil(bits) as usize).clamp(1, max));
-        let levels = if slots == 1 && is_default { 1 } else { levels };
+        let ticks = Ticks::new(clock, tick);
+        let a_year = if slots == 1 { 1 } else { (ticks.bits(A_YEAR).div_ceil(bits) as usize).clamp(1, max) };
+        let levels = levels.unwrap_or(a_year);
         if levels > max {
             return Err(BuildError::TooManyLevels { levels, ticks_per_wheel: slots, max });
         }

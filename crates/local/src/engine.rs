@@ -76,9 +76,8 @@ impl Engine {
         let Core { wheel, slab, pending, .. } = &mut *core;
         let Ok(key) = slab.take(deadline, is_held) else { return Err((Refusal::OutOfMemory, task)) };
         if wheel.insert(slab, key).is_err() {
-            let entry = slab.get_mut(key);
-            (entry.state, entry.is_held) = (State::Cancelled, false);
-            slab.free_if_unused(key);
+            slab.get_mut(key).is_held = false;
+            slab.end(key, State::Cancelled);
             return Err((Refusal::OutOfMemory, task));
         }
         slab.get_mut(key).task = Some(make(task));

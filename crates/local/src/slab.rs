@@ -126,15 +126,10 @@ impl Slab {
     /// Ends an entry that is due. Returns its task.
     #[inline]
     pub(crate) fn end(&mut self, key: Key, end: State) -> Option<Task> {
-        let free = self.free;
         let entry = self.get_mut(key);
         let task = entry.task.take();
-        if entry.is_held {
-            entry.state = end;
-        } else {
-            entry.free(free);
-            self.free = Some(key);
-        }
+        entry.state = end;
+        self.free_if_unused(key);
         task
     }
 }
@@ -152,6 +147,7 @@ impl Items for Slab {
         self.get_mut(key).link = place.to_bits();
     }
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -70,7 +70,7 @@ impl Level {
 
     /// Stores how far the ring reaches, from this cursor on.
     pub(crate) fn measure(&mut self, cursor: u64) {
-        let end = self.first_unopened(cursor).saturating_add(self.slots());
+        let end = self.end(cursor);
         self.reach = if end > u64::MAX >> self.shift { u64::MAX } else { end << self.shift };
     }
 

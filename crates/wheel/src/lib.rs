@@ -9,7 +9,7 @@
 //!
 //! The caller tells the time in ticks, and the wheel answers what is due ("sans-io"). It never
 //! takes an item before its deadline. It has no `unsafe`, needs `alloc` and not `std`, and
-//! allocates nothing but blocks of cells.
+//! allocates nothing but blocks of cells, and room to sort in after a jump of the clock.
 //!
 //! # How it works
 //! With s = log2 of the number of slots, a slot of level l is 2^(s·l) ticks wide, and the slot of a

@@ -133,18 +133,18 @@ impl<T: Copy + Eq> Lists<T> {
 
     /// Returns whether an item is at a place.
     #[inline]
-    pub(crate) fn is_at(&mut self, place: Place, item: T) -> bool {
-        let block = self.blocks.at(place);
-        block.and_then(|block| block.cells.get(place.cell())).is_some_and(|cell| *cell == Some(item))
+    pub(crate) fn is_at(&self, place: Place, item: T) -> bool {
+        self.blocks.at(place).is_some_and(|block| block.cells.get(place.cell()) == Some(&Some(item)))
     }
 
     /// Takes an item out, if it is at this place.
     #[inline]
     pub(crate) fn remove(&mut self, place: Place, item: T) -> bool {
-        let Some(block) = self.blocks.at(place) else { return false };
-        let Some(cell) = block.cells.get_mut(place.cell()).filter(|cell| **cell == Some(item)) else { return false };
-        *cell = None;
-        block.live -= 1;
+        if !self.is_at(place, item) {
+            return false;
+        }
+        let block = self.blocks.get_mut(place.block());
+        let _ = block.empty(place.cell());
         if block.live == 0 {
             self.free(place.block());
         }

@@ -1,6 +1,7 @@
 //! What a turn does: it takes out what is due, and moves a part of each cascade.
 
 use crate::items::{Items, NEVER, OutOfMemory, Take};
+use crate::list::Lists;
 use crate::wheel::{ASIDE, DUE, Event, HOMELESS, LATE, Wheel, cascade_list};
 
 /// How many items a cascade moves in its first ticks. The number doubles with each eighth of the
@@ -198,13 +199,15 @@ impl<T: Copy + Eq> Wheel<T> {
     /// these the coarsest level first.
     #[cold]
     fn set_all_aside(&mut self) {
-        for direct in [0, 1] {
-            for index in (0..self.levels.len()).rev() {
-                let level = &self.levels[index];
-                level.marked(self.cursor).for_each(|span| self.lists.splice(level.list(span) + direct, ASIDE));
+        let Self { lists, levels, cursor, .. } = self;
+        let splice_slots = |lists: &mut Lists<T>, which: u32| {
+            for level in levels.iter().rev() {
+                level.marked(*cursor).for_each(|span| lists.splice(level.list(span) + which, ASIDE));
             }
-            (1..self.levels.len()).rev().for_each(|level| self.lists.splice(cascade_list(level), ASIDE));
-        }
+        };
+        splice_slots(lists, 0);
+        (1..levels.len()).rev().for_each(|level| lists.splice(cascade_list(level), ASIDE));
+        splice_slots(lists, 1);
     }
 
     /// Looks at what was set aside, and makes due what is. Returns whether it is through.

@@ -154,13 +154,6 @@ impl<T: Copy + Eq> Wheel<T> {
         self.cascaded
     }
 
-    /// Returns the first tick that has not been processed. An item that is inserted for an earlier
-    /// one is late: it is due at the next [`expire`](Self::expire).
-    #[must_use]
-    pub fn cursor(&self) -> u64 {
-        self.cursor
-    }
-
     /// Returns how many bytes the blocks take. Those in use take no less than this:
     /// [`shrink_to`](Self::shrink_to) gives the others back.
     #[must_use]
@@ -247,26 +240,21 @@ impl<T: Copy + Eq> Wheel<T> {
         }
         let mut next = if self.lists.is_empty(HOMELESS) { NEVER } else { self.homeless_at };
         let (lists, cursor) = (&self.lists, self.cursor);
-        for level in 1..self.levels.len() {
-            if !lists.is_empty(cascade_list(level)) {
-                next =
-                    next.min(lists.earliest_of_few(items, cascade_list(level)..=cascade_list(level)).unwrap_or(cursor));
-            }
+        for list in (1..self.levels.len()).map(cascade_list).filter(|list| !lists.is_empty(*list)) {
+            next = next.min(lists.earliest_of_few(items, list..=list).unwrap_or(cursor));
         }
         for (index, level) in self.levels.iter_mut().enumerate() {
             let is_empty = |list| lists.is_empty(list);
             let Some(span) = level.next_occupied(cursor, is_empty) else { continue };
             let (list, opens) = (level.list(span), level.opens(span));
-            if index == 0 || opens >= next {
-                next = next.min(opens);
-                continue;
+            let may_be_few = index > 0 && opens < next;
+            let few = may_be_few.then(|| lists.earliest_of_few(items, list..=list + 1)).flatten();
+            next = next.min(few.unwrap_or(opens));
+            if few.is_some()
+                && let Some(behind) = level.next_occupied_after(span, cursor, is_empty)
+            {
+                next = next.min(level.opens(behind));
             }
-            let Some(earliest) = lists.earliest_of_few(items, list..=list + 1) else {
-                next = next.min(opens);
-                continue;
-            };
-            let behind = level.next_occupied_after(span, cursor, is_empty).map_or(NEVER, |span| level.opens(span));
-            next = next.min(earliest).min(behind);
         }
         (next < NEVER).then_some(next)
     }
@@ -402,7 +390,7 @@ fn blocks_for(items: usize) -> usize {
 
 /// Returns the list of what a level's cascade has still to move.
 pub(crate) fn cascade_list(level: usize) -> u32 {
-    #[expect(clippy::cast_possible_truncation, reason = "there are at most 55 levels")]
+    #[expect(clippy::cast_possible_truncation, reason = "there are at most 59 levels")]
     let level = level as u32;
     CASCADES + level - 1
 }
