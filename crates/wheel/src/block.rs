@@ -8,8 +8,9 @@ use crate::items::{OutOfMemory, Place};
 /// So many cells of 8 bytes, and what a block keeps of itself, are two cache lines.
 pub(crate) const CELLS: usize = 14;
 
-/// The tests of this crate have small chunks, so that they have many.
-const CHUNK_BITS: u32 = if cfg!(test) { 2 } else { 8 };
+/// The tests of this crate, and models, have small chunks: so the former have many, and the latter
+/// do little.
+const CHUNK_BITS: u32 = if cfg!(any(test, loom)) { 2 } else { 8 };
 /// How many blocks are allocated at once: 32 KiB of them.
 const CHUNK: usize = 1 << CHUNK_BITS;
 

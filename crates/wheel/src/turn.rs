@@ -2,7 +2,7 @@
 
 use crate::items::{Items, NEVER, OutOfMemory, Take};
 use crate::list::Lists;
-use crate::wheel::{ASIDE, DUE, Event, HOMELESS, LATE, Wheel, cascade_list};
+use crate::wheel::{ASIDE, DUE, Event, FAR, HOMELESS, LATE, Wheel, cascade_list};
 
 /// How many items a cascade moves in its first ticks. The number doubles with each eighth of the
 /// time that it has, so that a slot of any size is empty before it is due.
@@ -14,6 +14,8 @@ enum Fate {
     Gone,
     /// There was no memory to move it.
     Homeless,
+    /// Nor for this one, which is due.
+    Due,
     /// It stays, and so does all behind it.
     Stop,
 }
@@ -49,6 +51,21 @@ impl<T: Copy + Eq> Wheel<T> {
         budget: &mut usize,
         mut take: impl FnMut(&mut S, T) -> Take,
     ) {
+        self.expire_unseen(items, now, budget, |items, item, due_by| {
+            if items.deadline(item) > due_by { Take::Later } else { take(items, item) }
+        });
+    }
+
+    /// As [`expire`](Self::expire), for a store that is dear to ask: `take` looks at the deadline
+    /// itself. It is called for each item that comes up, with the tick by which it has to be due.
+    /// If it is not, `take` has to say [`Take::Later`]: others may be due before it.
+    pub fn expire_unseen<S: Items<Item = T>>(
+        &mut self,
+        items: &mut S,
+        now: u64,
+        budget: &mut usize,
+        mut take: impl FnMut(&mut S, T, u64) -> Take,
+    ) {
         let now = now.min(NEVER - 1);
         // A move is cheap beside what is done with an item that is due.
         let mut moves = (*budget).max(CASCADE_QUOTA);
@@ -58,13 +75,14 @@ impl<T: Copy + Eq> Wheel<T> {
                 self.homeless_at = now + 1;
             }
             if !self.lists.is_empty(ASIDE) {
-                if !self.sweep(items, now, &mut moves, &mut take) {
+                if !self.sweep(items, now, &mut moves) {
                     return;
                 }
                 self.lists.sort(items, DUE);
             }
-            let each = |wheel: &mut Self, items: &mut S, item| wheel.take_due(items, item, now, &mut take);
-            if !self.go_through(DUE, items, budget, usize::MAX, each) {
+            // All ticks before the cursor have been processed.
+            let due_by = now.min(self.cursor.saturating_sub(1));
+            if !self.take_due(items, due_by, budget, &mut take) {
                 return;
             }
             if self.late_first && self.take_late(items) {
@@ -119,35 +137,85 @@ impl<T: Copy + Eq> Wheel<T> {
         })
     }
 
-    /// Takes an item whose slot has come up, or puts it back.
-    #[inline]
+    /// Takes what is due out, in its order. Returns whether that is all.
     fn take_due<S: Items<Item = T>>(
         &mut self,
         items: &mut S,
-        item: T,
-        now: u64,
-        take: &mut impl FnMut(&mut S, T) -> Take,
-    ) -> Fate {
-        let deadline = items.deadline(item);
-        if deadline >= self.cursor {
-            // Others may be due before it.
-            return self.put_back(items, item).into();
+        due_by: u64,
+        budget: &mut usize,
+        take: &mut impl FnMut(&mut S, T, u64) -> Take,
+    ) -> bool {
+        while let Some(at) = self.lists.first(DUE) {
+            self.prefetch_behind(items, at);
+            let is_through = self.take_block(items, at, due_by, budget, take);
+            if self.lists.blocks.get(at).live == 0 {
+                self.lists.free(at);
+            } else if is_through {
+                self.lists.move_block(at, HOMELESS);
+                // It may be due by now.
+                self.homeless_at = 0;
+            }
+            if !is_through {
+                return false;
+            }
         }
-        // The caller's time has gone back.
-        if deadline > now { Fate::Stop } else { self.take(items, item, take) }
+        true
     }
 
-    #[inline]
-    fn take<S: Items<Item = T>>(&mut self, items: &mut S, item: T, take: &mut impl FnMut(&mut S, T) -> Take) -> Fate {
-        // It counts as taken, should the call panic.
-        self.len -= 1;
-        let taken = take(items, item);
-        self.len += usize::from(taken != Take::Taken);
-        match taken {
-            Take::Taken => Fate::Gone,
-            Take::Later => self.put_back(items, item).into(),
-            Take::Stop => Fate::Stop,
+    /// Takes the items of one block. Returns false if not all were looked at.
+    #[inline(always)]
+    fn take_block<S: Items<Item = T>>(
+        &mut self,
+        items: &mut S,
+        at: u32,
+        due_by: u64,
+        budget: &mut usize,
+        take: &mut impl FnMut(&mut S, T, u64) -> Take,
+    ) -> bool {
+        let mut cell = 0;
+        loop {
+            let block = self.lists.blocks.get_mut(at);
+            // Only this loop is for each item. Nobody else reaches the block from `take`.
+            let (item, taken) = loop {
+                let Some(slot) = block.cells.get_mut(cell) else { return true };
+                cell += 1;
+                let Some(item) = *slot else { continue };
+                if *budget == 0 {
+                    return false;
+                }
+                // It counts as taken, should the call panic.
+                *slot = None;
+                block.live -= 1;
+                self.len -= 1;
+                let taken = take(items, item, due_by);
+                if taken != Take::Taken {
+                    break (item, taken);
+                }
+                *budget -= 1;
+            };
+            self.len += 1;
+            match self.after_look(items, item, taken) {
+                Fate::Gone => *budget -= 1,
+                fate => {
+                    self.lists.blocks.get_mut(at).put_back(cell - 1, item);
+                    if matches!(fate, Fate::Stop) {
+                        return false;
+                    }
+                }
+            }
         }
+    }
+
+    /// Sees to an item that has come up and is not taken.
+    #[inline(never)]
+    fn after_look<S: Items<Item = T>>(&mut self, items: &mut S, item: T, taken: Take) -> Fate {
+        // What is not due, although its tick has been processed, waits for the caller's time, which
+        // has gone back.
+        if taken == Take::Stop || items.deadline(item) < self.cursor {
+            return Fate::Stop;
+        }
+        self.put_off += 1;
+        self.put_back(items, item).into()
     }
 
     /// Makes the late items due, in the order of their deadlines. Returns false if there are none.
@@ -194,6 +262,15 @@ impl<T: Copy + Eq> Wheel<T> {
         !last.reaches(now)
     }
 
+    /// Makes the next [`expire`](Self::expire) look at all items, and put each where its deadline
+    /// of then belongs. It is for deadlines that were moved to earlier ones without a
+    /// [`reinsert`](Self::reinsert).
+    #[cold]
+    pub fn rescan(&mut self) {
+        self.set_all_aside();
+        self.lists.splice(FAR, ASIDE);
+    }
+
     /// Sets all aside that is in a slot, the oldest items of a deadline first: what cascades have
     /// brought, then what is still on its way, then what was inserted directly; and of each of
     /// these the coarsest level first.
@@ -212,13 +289,7 @@ impl<T: Copy + Eq> Wheel<T> {
 
     /// Looks at what was set aside, and makes due what is. Returns whether it is through.
     #[cold]
-    fn sweep<S: Items<Item = T>>(
-        &mut self,
-        items: &mut S,
-        now: u64,
-        moves: &mut usize,
-        take: &mut impl FnMut(&mut S, T) -> Take,
-    ) -> bool {
+    fn sweep<S: Items<Item = T>>(&mut self, items: &mut S, now: u64, moves: &mut usize) -> bool {
         self.go_through(ASIDE, items, moves, usize::MAX, |wheel, items, item| {
             let deadline = items.deadline(item);
             let moved = if deadline < wheel.cursor {
@@ -227,8 +298,7 @@ impl<T: Copy + Eq> Wheel<T> {
                 wheel.put_back(items, item)
             };
             match moved {
-                // It can't wait for its turn, but need not wait for memory.
-                Err(OutOfMemory) if deadline <= now => wheel.take(items, item, take),
+                Err(OutOfMemory) if deadline <= now => Fate::Due,
                 moved => moved.into(),
             }
         })
@@ -247,7 +317,7 @@ impl<T: Copy + Eq> Wheel<T> {
     ) -> bool {
         while let Some(at) = self.lists.first(list) {
             self.prefetch_behind(items, at);
-            let mut goes_on = true;
+            let (mut goes_on, mut to) = (true, HOMELESS);
             for cell in 0..self.lists.blocks.get(at).len() {
                 if *budget == 0 || quota == 0 {
                     goes_on = self.lists.blocks.get(at).live == 0;
@@ -261,7 +331,11 @@ impl<T: Copy + Eq> Wheel<T> {
                 }
                 // It costs nothing, as the next call may come by it again.
                 self.lists.blocks.get_mut(at).put_back(cell, item);
-                goes_on = !matches!(fate, Fate::Stop);
+                match fate {
+                    Fate::Stop => goes_on = false,
+                    Fate::Due => to = DUE,
+                    Fate::Homeless | Fate::Gone => {}
+                }
                 if !goes_on {
                     break;
                 }
@@ -269,7 +343,7 @@ impl<T: Copy + Eq> Wheel<T> {
             if self.lists.blocks.get(at).live == 0 {
                 self.lists.free(at);
             } else if goes_on {
-                self.lists.move_block(at, HOMELESS);
+                self.lists.move_block(at, to);
                 // What was set aside has just been looked at. Anything else may be due by now.
                 if list != ASIDE {
                     self.homeless_at = 0;

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::RangeInclusive;
 
 use crate::items::{Items, NEVER, OutOfMemory, Place, WheelError};
 use crate::level::{Level, Span};
@@ -17,7 +18,7 @@ pub(crate) const DUE: u32 = 0;
 /// next. So neither can keep the other waiting for ever when there is more than the budget allows.
 pub(crate) const LATE: u32 = 1;
 /// What no time reaches.
-const FAR: u32 = 2;
+pub(crate) const FAR: u32 = 2;
 /// What has to be looked at once, because the clock has outrun the wheel.
 pub(crate) const ASIDE: u32 = 3;
 /// What found no cell when it had to move. Each turn looks through it.
@@ -75,6 +76,7 @@ pub struct Wheel<T> {
     pub(crate) homeless_at: u64,
     pub(crate) len: usize,
     pub(crate) cascaded: u64,
+    pub(crate) put_off: u64,
 }
 
 impl<T: Copy + Eq> Wheel<T> {
@@ -133,7 +135,17 @@ impl<T: Copy + Eq> Wheel<T> {
             Cascade { due: 0, time, stepped: 0 }
         }));
         let (levels, cascades) = (rings.into_boxed_slice(), cascades.into_boxed_slice());
-        Ok(Self { lists, levels, cascades, cursor: 0, late_first: true, homeless_at: 0, len: 0, cascaded: 0 })
+        Ok(Self {
+            lists,
+            levels,
+            cascades,
+            cursor: 0,
+            late_first: true,
+            homeless_at: 0,
+            len: 0,
+            cascaded: 0,
+            put_off: 0,
+        })
     }
 
     /// Returns how many items are in the wheel.
@@ -152,6 +164,13 @@ impl<T: Copy + Eq> Wheel<T> {
     #[must_use]
     pub fn cascaded(&self) -> u64 {
         self.cascaded
+    }
+
+    /// Returns how many items were put back so far, because their slots came up before their
+    /// deadlines: those were moved, or wait for another round.
+    #[must_use]
+    pub fn put_off(&self) -> u64 {
+        self.put_off
     }
 
     /// Returns how many bytes the blocks take. Those in use take no less than this:
@@ -189,7 +208,17 @@ impl<T: Copy + Eq> Wheel<T> {
     /// If that memory is not there. Then nothing has changed.
     #[inline]
     pub fn insert<S: Items<Item = T>>(&mut self, items: &mut S, item: T) -> Result<(), OutOfMemory> {
-        let target = self.target(items.deadline(item), 1);
+        self.insert_at(items, item, items.deadline(item))
+    }
+
+    /// As [`insert`](Self::insert), for a caller that knows the deadline, which is what `items`
+    /// would say.
+    ///
+    /// # Errors
+    /// The same as `insert`.
+    #[inline]
+    pub fn insert_at<S: Items<Item = T>>(&mut self, items: &mut S, item: T, deadline: u64) -> Result<(), OutOfMemory> {
+        let target = self.target(deadline, 1);
         self.push(items, item, target)?;
         self.len += 1;
         Ok(())
@@ -259,6 +288,18 @@ impl<T: Copy + Eq> Wheel<T> {
         (next < NEVER).then_some(next)
     }
 
+    /// Returns the last of these ticks for which level 0 has an item, for a caller that takes what
+    /// is due within a short time together. Looks at each tick, from the last on.
+    #[must_use]
+    pub fn last_due(&self, ticks: RangeInclusive<u64>) -> Option<u64> {
+        let (level, cursor) = (&self.levels[0], self.cursor);
+        let has_item = |tick: &u64| {
+            let list = level.list(*tick);
+            *tick >= cursor && level.reaches(*tick) && !(self.lists.is_empty(list) && self.lists.is_empty(list + 1))
+        };
+        ticks.rev().find(has_item)
+    }
+
     /// Returns the earliest deadline that an item has now, as its store says. Looks at slots in
     /// the order of their ticks, until none can hold an earlier deadline than the one found.
     pub fn earliest<S: Items<Item = T>>(&self, items: &S) -> Option<u64> {
@@ -291,12 +332,13 @@ impl<T: Copy + Eq> Wheel<T> {
         if deadline < self.cursor {
             return Target::outside(LATE);
         }
-        match self.levels.iter().position(|level| level.reaches(deadline)) {
-            Some(level) => self.slot(level, deadline, direct),
-            None if deadline == NEVER => Target::outside(FAR),
-            // The last level takes what none reaches, for another round.
-            None => self.slot(self.levels.len() - 1, deadline, direct),
+        for (index, level) in self.levels.iter().enumerate() {
+            if level.reaches(deadline) {
+                return self.slot(index, deadline, direct);
+            }
         }
+        // The last level takes what none reaches, for another round.
+        if deadline == NEVER { Target::outside(FAR) } else { self.slot(self.levels.len() - 1, deadline, direct) }
     }
 
     #[inline]
