@@ -63,11 +63,11 @@
 //! producer                        worker (one per shard, pinned)                executor
 //! ────────                        ──────────────────────────────                ────────
 //! schedule ─► entry from the      a turn:                                       thread pool
-//!             thread's cache        1 reset queue, inbox: ≤ 4,096 entries of    (or inline, or
+//!             thread's cache        1 moved queue, inbox: ≤ 4,096 entries of    (or inline, or
 //!          ─► inbox ─────────────┐    each into the wheel, slot = tick & mask   the user's own)
 //!                                └► 2 the due slots ─► batch of ≤ 256 ────────► claim each, run
 //! reset ──► CAS on the entry        3 cancelled queue, and the rest of 1, a     it, catch panics
-//!       ─► reset queue, if earlier    part at a time; in between 2 again
+//!       ─► moved queue, if earlier    part at a time; in between 2 again
 //! cancel ─► CAS on the entry        4 cascade to the level below
 //!        ─► cancelled queue       then park until the next occupied slot
 //!                                 (bitmap), or until a producer wakes it
@@ -121,11 +121,12 @@
 //!    [`cancel_owned`](Timeout::cancel_owned) cancels and drops it in one step.
 //! 9. **Cancelled timeouts hold a bounded amount of memory**, whatever their delays: see
 //!    [Memory](#memory).
-//! 10. **First in, first out.** Timeouts that run once, that one thread has scheduled on one shard,
-//!     and that run together because they are due in one tick, run in the order in which they were
-//!     scheduled. This holds with [`Inline`] and in a driven engine; the threads of a pool take
-//!     them in that order. A timeout that was reset, or that took over the entry of one that the
-//!     same thread had just cancelled, runs anywhere among the others of its tick.
+//! 10. **First in, first out.** Timeouts that run once, and that one thread has scheduled on one
+//!     shard, run in the order of their deadlines; those of one deadline, to a part of a tick, in
+//!     the order in which they were scheduled. This holds with [`Inline`] and in a driven engine;
+//!     the threads of a pool take them in that order. A timeout that was reset, or that took over
+//!     the entry of one that the same thread had just cancelled, runs anywhere among the others of
+//!     its deadline.
 //!
 //! The engine does not promise an order among timeouts of different shards or threads, or on a pool
 //! of threads, nor a bound on lateness.
@@ -134,8 +135,9 @@
 //!
 //! [`Lateness`](Lateness#what-lateness-is) defines it, and says what is recorded. A timeout is late
 //! by the time that the system takes to wake a thread, and by the tasks that run before it in the
-//! executor. Those of one tick run together, when the last of them is due. So a timeout that shares
-//! its tick with others is late by up to one tick more, and one that is alone in its tick is not.
+//! executor. A worker runs those of one tick together, when the last of them is due. So a timeout
+//! that shares its tick with others is late by up to one tick more, and one that is alone in its
+//! tick is not.
 //! The engine counts a delay from a cheap clock, which may be some 20 µs ahead. So a timeout may be
 //! as much later, and is never earlier.
 //!
@@ -151,8 +153,7 @@
 //! * Each thread keeps up to 64 entries that it has cancelled and dropped, for its next timeouts.
 //! * At most 8,191 entries wait in each queue of a shard whose worker sleeps.
 //! * While more than 16,384 entries wait for a worker that runs, a producer without free entries
-//!   waits before it takes 64 more, so that the worker catches up. A producer is a thread that
-//!   schedules, or resets to an earlier deadline. It waits for
+//!   waits before it takes 64 more, so that the worker catches up. It waits for
 //!   [`Builder::max_wait`] at most. Once calls have waited for a second for a worker that did not
 //!   move, none waits for it until it moves.
 //! * A driven engine collects when it is turned. Its producers do not wait.

@@ -85,6 +85,7 @@ impl<T> Drop for ProtocolCell<T> {
 }
 
 impl<T> ProtocolCell<T> {
+    #[cfg(any(loom, test))]
     pub(crate) fn new(value: T) -> Self {
         #[cfg(not(loom))]
         return Self(std::cell::UnsafeCell::new(value));
@@ -157,27 +158,6 @@ impl Shown {
     pub(crate) fn set(&self, value: u64) {
         writes(self);
         self.0.store(value, std::sync::atomic::Ordering::Relaxed);
-    }
-}
-
-/// A pointer like [`Shown`], but that any thread may write: something else decides which pointer it
-/// is worth following.
-#[derive(Debug, Default)]
-pub(crate) struct ShownPtr(std::sync::atomic::AtomicPtr<()>);
-
-impl ShownPtr {
-    #[cfg_attr(count_accesses, track_caller)]
-    #[inline]
-    pub(crate) fn get(&self) -> *mut () {
-        reads(self);
-        self.0.load(std::sync::atomic::Ordering::Relaxed)
-    }
-
-    #[cfg_attr(count_accesses, track_caller)]
-    #[inline]
-    pub(crate) fn set(&self, pointer: *mut ()) {
-        writes(self);
-        self.0.store(pointer, std::sync::atomic::Ordering::Relaxed);
     }
 }
 

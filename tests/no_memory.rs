@@ -15,8 +15,9 @@ use std::time::Duration;
 use tourbillon::{BuildError, Builder, Driver, ManualClock, Refusal, Shutdown, ShutdownError, Timer};
 
 /// Refuses the calling thread zeroed memory of more than this number of bytes, if a test says so.
-/// The engine asks in that way only for arrays of timeouts, and of a wheel's slots, and the
-/// smallest of these is a page. Or returns it at a tagged address, as some allocators put a tag
+/// The engine asks in that way only for arrays of timeouts, and the smallest of these is a page. It
+/// refuses any memory of more than 16 KiB, which a wheel asks for, with the same bound. Or returns
+/// zeroed memory at a tagged address, as some allocators put a tag
 /// into the highest bits.
 struct Miser;
 
@@ -35,7 +36,8 @@ const PAGE: usize = 4096;
 // tag that `alloc_zeroed` adds to an address is taken off in `dealloc`.
 unsafe impl GlobalAlloc for Miser {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if REFUSES_ALL.get() {
+        let is_a_wheels = layout.size() >= 16 << 10 && layout.size() > AT_MOST.get();
+        if is_a_wheels || REFUSES_ALL.get() {
             return std::ptr::null_mut();
         }
         // SAFETY: the caller upholds `alloc`'s contract for this layout.
@@ -242,7 +244,7 @@ fn memory_at_addresses_of_more_than_48_bits_is_as_good_as_none() {
 
 #[test]
 fn a_reset_to_earlier_needs_no_memory() {
-    // With free entries, and without: then the worker rescans the whole wheel.
+    // With free entries, and without.
     for spare in [CAPACITY, 0] {
         let (timer, mut driver, clock) = engine(|builder| builder.capacity(CAPACITY + spare));
         let far = Duration::from_secs(3600);

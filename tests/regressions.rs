@@ -62,8 +62,8 @@ fn a_delay_longer_than_the_wheel_fires_neither_a_round_early_nor_a_round_late() 
 fn a_delay_that_is_no_multiple_of_the_tick_is_rounded_up_to_a_part_of_it() {
     for tick in [3 * MS, 7 * MS, 100 * MS, 128 * MS] {
         for delay in [MS, 5 * MS, 59_901 * MS, Duration::from_secs(60), HOUR + NS] {
-            let parts = (1_024 * delay.as_nanos()).div_ceil(tick.as_nanos());
-            let fires_ns = u64::try_from((parts * tick.as_nanos()).div_ceil(1_024)).expect("not so many");
+            let parts = (16 * delay.as_nanos()).div_ceil(tick.as_nanos());
+            let fires_ns = u64::try_from((parts * tick.as_nanos()).div_ceil(16)).expect("not so many");
             assert_fires_at(Timer::builder().tick_duration(tick), delay, Duration::from_nanos(fires_ns));
         }
     }

@@ -39,13 +39,13 @@ fn simulate(builder: Builder, seed: u64) -> Vec<Vec<usize>> {
     let (timer, start) = (build(builder, &clock), clock.now());
     let mut random = Random::new(seed);
     let ran: Arc<Mutex<Vec<usize>>> = Arc::default();
-    // The pending timeouts, and when each is due, in 1,024ths of a tick of 1 ms.
+    // The pending timeouts, and when each is due, in 16ths of a tick of 1 ms.
     let mut pending: BTreeMap<usize, (Timeout, u128)> = BTreeMap::new();
     let due_after = |now: Duration, delay: Duration| match delay {
         Duration::ZERO => 0,
-        delay => ((now + delay).as_nanos() * 1_024).div_ceil(1_000_000),
+        delay => ((now + delay).as_nanos() * 16).div_ceil(1_000_000),
     };
-    let come_by = |now: Duration| now.as_nanos() * 1_024 / 1_000_000;
+    let come_by = |now: Duration| now.as_nanos() * 16 / 1_000_000;
     let (mut log, mut next) = (Vec::new(), 0);
     while next < TIMEOUTS {
         let now = clock.now() - start;

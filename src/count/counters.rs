@@ -116,8 +116,8 @@ pub(crate) struct Counters {
     pub(crate) backlog: Counter,
     /// Like `backlog`, for the cancelled queue.
     pub(crate) cancelled_backlog: Counter,
-    /// Like `backlog`, for the reset queue.
-    pub(crate) reset_backlog: Counter,
+    /// Like `backlog`, for the moved queue.
+    pub(crate) moved_backlog: Counter,
     /// The share of cancelled entries among those last taken out of the inbox, as a [`Share`].
     pub(crate) cancelled_share: Counter,
     /// Entries in the wheel.

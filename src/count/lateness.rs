@@ -133,9 +133,9 @@ fn lowest_in(bucket: usize) -> u64 {
 /// the time of the call plus the delay. Both are in the engine's time, which stands still in a
 /// pause of a [`PausableClock`](crate::PausableClock). So lateness has in it:
 ///
-/// * the tick's rounding. The timeouts of one tick run together, when the last of them is due, so
-///   up to one tick of their lateness is the wait for that. A timeout that is alone in its tick
-///   does not wait for the tick's end;
+/// * the wait for others. A worker runs the timeouts of one tick together, when the last of them is
+///   due, so up to one tick of their lateness is the wait for that. A timeout that is alone in its
+///   tick does not wait for the tick's end;
 /// * the time that the system takes to wake a thread;
 /// * the turn of the worker, and the tasks that run before this one.
 ///
@@ -143,7 +143,7 @@ fn lowest_in(bucket: usize) -> u64 {
 ///
 /// * *The deadline's rounding is left out.* A deadline is rounded up to a part of a tick, and a
 ///   delay counts from a clock that may be some 20 µs ahead. So a value may lack as much, and a
-///   part of a tick: a 1,024th of it, or 1.4 µs if that is longer.
+///   part of a tick: a 16th of it, or up to 50 µs if that is longer.
 /// * *The clock is read for every 64th task of a batch.* A value may lack the time that up to 63
 ///   tasks before it took.
 /// * *A delay of zero counts from the tick that has come.* A value may have up to one tick too

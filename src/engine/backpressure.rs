@@ -1,5 +1,5 @@
 //! Back-pressure: a thread that needs more entries waits before it takes them, while too many wait
-//! for the worker. It needs them to schedule, and to reset to an earlier deadline.
+//! for the worker.
 //!
 //! Without it, a thread that schedules and cancels faster than the worker collects would take new
 //! memory for ever. A cancelled timeout is not pending, but takes up its entry until the worker has
@@ -47,8 +47,6 @@ const YIELDS: usize = 1_024;
 pub(crate) struct Patience {
     /// The wait for the worker of one shard.
     begun: Option<Begun>,
-    /// How long the call has waited for others before.
-    waited: Duration,
     is_out: bool,
 }
 
@@ -73,20 +71,19 @@ impl Remote {
         moved.wrapping_add(counters.collected.get()).wrapping_add(counters.relinked.get())
     }
 
-    /// Returns whether very many cancelled entries wait in the queues. A node of the reset queue
-    /// counts as one: it is an entry itself, and the timeout that it names may have been cancelled.
-    /// As a rule this reads only the three heads.
+    /// Returns whether very many cancelled entries wait in the queues. One of the moved queue
+    /// counts, as it may have been cancelled since. As a rule this reads only the three heads.
     #[inline]
     pub(crate) fn has_much_garbage(&self) -> bool {
         let (cancelled, pushed) = (self.cancelled.depth(), self.inbox.depth());
         let in_inbox = if pushed > MANY { Share::part(self.counters.cancelled_share.get(), pushed) } else { 0 };
-        cancelled + self.resets.depth() + in_inbox > MANY
+        cancelled + self.moved.depth() + in_inbox > MANY
     }
 
     /// Returns whether very many entries wait, in the queues or in what the worker has taken out of
     /// them.
     pub(super) fn is_behind(&self) -> bool {
-        self.inbox_depth() + self.cancelled_depth() + self.reset_depth() > MANY
+        self.inbox_depth() + self.cancelled_depth() + self.moved_depth() > MANY
     }
 }
 
@@ -108,7 +105,7 @@ impl Patience {
             }
             return !is_stuck;
         };
-        if is_stuck || self.waited + begun.has_lasted(now_ns) >= max {
+        if is_stuck || begun.has_lasted(now_ns) >= max {
             self.is_out = true;
             return false;
         }
@@ -125,13 +122,6 @@ impl Patience {
     fn end(&self, shared: &Shared, mine: Local<'_>, remote: &Remote) {
         if self.has_waited() {
             shared.counts_of(mine, remote).waits.add(1);
-        }
-    }
-
-    /// Begins with another shard. All waits of a call together last as long as one may.
-    pub(crate) fn go_on(&mut self) {
-        if let Some(begun) = self.begun.take() {
-            self.waited += begun.has_lasted(RealTime::now().ns());
         }
     }
 
@@ -160,18 +150,6 @@ impl Shared {
         let entry = self.refill_or_grow(mine, remote, &mut patience);
         patience.end(self, mine, remote);
         entry
-    }
-
-    /// Returns a node: a free entry that carries a timeout's address on the reset queue. Returns
-    /// `None` if there is no memory. May wait for the worker: a reset that did not would let
-    /// schedules pass that have to, with the entries that it brings. The caller
-    /// [ends](Self::end_wait) the wait.
-    pub(crate) fn take_node(&self, mine: Local<'_>, remote: &Remote, patience: &mut Patience) -> Option<Sole> {
-        let free = mine.take_free().or_else(|| self.refill_after_wait(mine, remote, patience));
-        let node = free.or_else(|| mine.grow(Growth::Little))?;
-        #[cfg(loom)]
-        node.set_in_use(true);
-        Some(node)
     }
 
     /// Returns `len` free entries, or `None` if there is no memory for all of them. Waits no longer
@@ -210,13 +188,6 @@ impl Shared {
         // Look again after the wait: what the worker gave back before it was seen to be done is
         // there by now.
         entry.or_else(|| mine.refill())
-    }
-
-    /// Ends a call's part in waiting for the worker, if it has waited.
-    pub(crate) fn end_wait(&self, remote: &Remote, patience: &Patience) {
-        if patience.has_waited() {
-            self.with_thread_state(|mine| patience.end(self, mine, remote));
-        }
     }
 
     /// Waits for the worker now if the next entry would have to, so that there is one when the

@@ -1,12 +1,12 @@
-//! Expired entries on their way to an executor: an intrusive list, so handing them over allocates
-//! nothing.
+//! Timeouts that are due, on their way to an executor: an intrusive list, so handing them over
+//! allocates nothing.
 
 use super::lifetime::SharedRef;
 use super::periodic::PeriodicRun;
 use super::run::Run;
-use super::unfired::{hand_back, hand_back_run, withdraw_outside};
+use super::unfired::{hand_back, withdraw_outside};
 use crate::count::Counts;
-use crate::entry::{Asleep, Expire, Fired, Marked, Owned, Parts, SeriesRun, TaskPlace, Won};
+use crate::entry::{Chain, Claimed, Expire, Kind, Marked, Owned, TaskPlace, Won};
 use crate::shard::Remote;
 use crate::time::Subtick;
 
@@ -18,8 +18,8 @@ pub(crate) const MAX_BATCH: usize = 256;
 /// blocks holds up the others of its part.
 pub(crate) const PART: usize = if cfg!(loom) { 1 } else { 8 };
 
-/// Up to [`MAX_BATCH`] expired entries, in the order in which they expired. The batch holds the
-/// engine's ownership of them.
+/// Up to [`MAX_BATCH`] timeouts that are due, in the order in which they came up, or the sleeping
+/// futures of a turn. The batch holds the engine's ownership of them.
 #[derive(Debug)]
 pub(crate) struct Batch {
     entries: Entries,
@@ -27,23 +27,13 @@ pub(crate) struct Batch {
     shard: usize,
 }
 
-/// What all entries of a batch have in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum BatchKind {
-    /// They were due at this time. Those that run once are still pending, and the runner claims
-    /// each of them.
-    Due(Subtick),
-    /// A shutdown has expired them, whatever their deadlines.
-    Expired,
-    /// They are those of sleeping futures, and expired.
-    Sleepers,
-}
-
 /// The list itself.
 #[derive(Debug)]
 struct Entries {
-    parts: Parts<PART>,
-    kind: BatchKind,
+    chain: Chain,
+    /// The time by which they are due: they are still pending, and the runner claims each of them.
+    /// `None` if they are those of sleeping futures, out of PENDING.
+    due_by: Option<Subtick>,
 }
 
 /// A batch that a thread runs.
@@ -53,8 +43,8 @@ pub(crate) struct Opened<'a> {
 }
 
 impl Batch {
-    fn new(shared: SharedRef, shard: usize, kind: BatchKind) -> Self {
-        Self { entries: Entries { parts: Parts::new(), kind }, shared, shard }
+    fn new(shared: SharedRef, shard: usize, due_by: Option<Subtick>) -> Self {
+        Self { entries: Entries { chain: Chain::new(), due_by }, shared, shard }
     }
 
     /// Opens the batch, to run it on this thread. With `may_go_back` a shutdown gets what has not
@@ -75,23 +65,27 @@ impl Batch {
         self.shard
     }
 
-    /// Takes over all of another batch, of the same shard and kind. It may then be larger than
-    /// [`MAX_BATCH`], and can't be split.
+    /// Takes over all of another batch, of the same shard, with the later of both times. It may
+    /// then be larger than [`MAX_BATCH`].
     pub(crate) fn append(&mut self, other: Self) {
-        let is_alike = self.shard == other.shard && self.entries.kind == other.entries.kind;
+        let is_alike = self.shard == other.shard && self.entries.due_by.is_some() == other.entries.due_by.is_some();
         assert!(is_alike && self.shared.id() == other.shared.id(), "batches of one shard and kind");
-        self.entries.parts.append(other.entries.parts);
+        self.entries.due_by = self.entries.due_by.max(other.entries.due_by);
+        self.entries.chain.append(other.entries.chain);
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.entries.parts.len()
+        self.entries.chain.len()
     }
 
     /// Splits off all but the first part. Returns `None` if there is only one.
     pub(crate) fn split_off(&mut self) -> Option<Self> {
-        let parts = self.entries.parts.split_off()?;
-        let mut rest = Self::new(self.shared.clone(), self.shard, self.entries.kind);
-        rest.entries.parts = parts;
+        if self.len() <= PART {
+            return None;
+        }
+        let mut rest = Self::new(self.shared.clone(), self.shard, self.entries.due_by);
+        let first = self.entries.chain.split_off_front(PART);
+        rest.entries.chain = std::mem::replace(&mut self.entries.chain, first);
         Some(rest)
     }
 
@@ -99,57 +93,25 @@ impl Batch {
     /// taken off.
     pub(crate) fn move_part(&mut self, to: &mut Opened<'_>) {
         let (entries, is_its_own) = (&mut *to.entries, to.at.shared.id() == self.shared.id());
-        assert!(is_its_own && entries.kind == self.entries.kind, "it was split off that batch");
-        assert!(entries.parts.len() == 0, "all of the part was taken off");
-        let rest = self.entries.parts.split_off().unwrap_or_else(Parts::new);
-        entries.parts = std::mem::replace(&mut self.entries.parts, rest);
+        assert!(is_its_own && entries.due_by == self.entries.due_by, "it was split off that batch");
+        entries.chain.append(self.entries.chain.split_off_front(PART));
     }
 }
 
 /// A batch of timeouts that are due, while it is filled.
-pub(super) struct DueBatch(Batch);
+pub(super) struct TaskBatch(Batch);
 
-impl DueBatch {
-    pub(super) fn new(shared: SharedRef, shard: usize, now: Subtick) -> Self {
-        Self(Batch::new(shared, shard, BatchKind::Due(now)))
+impl TaskBatch {
+    pub(super) fn new(shared: SharedRef, shard: usize, due_by: Subtick) -> Self {
+        Self(Batch::new(shared, shard, Some(due_by)))
     }
 
     #[inline]
     pub(super) fn push(&mut self, entry: Marked) {
-        self.0.entries.parts.push(entry.into_owned());
+        self.0.entries.chain.push(entry.into_owned());
     }
 
     #[inline]
-    pub(super) fn push_run(&mut self, run: SeriesRun) {
-        self.0.entries.parts.push(run.into_owned());
-    }
-
-    #[inline]
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(super) fn into_batch(self) -> Batch {
-        self.0
-    }
-}
-
-/// A batch of timeouts that a shutdown has expired, while it is filled.
-pub(super) struct ExpiredBatch(Batch);
-
-impl ExpiredBatch {
-    pub(super) fn new(shared: SharedRef, shard: usize) -> Self {
-        Self(Batch::new(shared, shard, BatchKind::Expired))
-    }
-
-    pub(super) fn push(&mut self, fired: Fired) {
-        self.0.entries.parts.push(match fired {
-            Fired::Once(won) => won.into_owned(),
-            Fired::Run(run) => run.into_owned(),
-            Fired::Sleeper(_) => unreachable!("a future is woken, not run"),
-        });
-    }
-
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
@@ -161,18 +123,16 @@ impl ExpiredBatch {
 
 /// A batch of sleeping futures, of any length, while it is filled.
 #[derive(Debug)]
-pub(super) struct SleeperBatch(Batch);
+pub(super) struct WakeBatch(Batch);
 
-impl SleeperBatch {
+impl WakeBatch {
     pub(super) fn new(shared: SharedRef, shard: usize) -> Self {
-        Self(Batch::new(shared, shard, BatchKind::Sleepers))
+        Self(Batch::new(shared, shard, None))
     }
 
-    /// Such a batch is not split: its futures may drop their entries meanwhile. A future whose
-    /// sleep a shutdown has ended leaves a tombstone, whose link is in the place of a part's.
     #[inline]
-    pub(super) fn push(&mut self, entry: Asleep) {
-        self.0.entries.parts.push_whole(entry.into_owned());
+    pub(super) fn push(&mut self, entry: Won) {
+        self.0.entries.chain.push(entry.into_owned());
     }
 
     pub(super) fn len(&self) -> usize {
@@ -192,17 +152,19 @@ impl<'a> Opened<'a> {
     /// Runs the entries, one after the other.
     #[inline(always)]
     pub(crate) fn run(&mut self, runner: &mut impl Run) {
-        let (at, kind) = (self.at, self.entries.kind);
-        let entries = self.entries.parts.cut();
-        if kind == BatchKind::Sleepers {
-            while let Some(entry) = entries.pop() {
-                // SAFETY: into such a batch come only sleepers, and they come off it once.
-                wake(unsafe { Asleep::new(entry) }, at, runner);
+        let Self { entries: Entries { chain, due_by }, at } = self;
+        match due_by {
+            Some(due_by) => {
+                while let Some(entry) = chain.pop() {
+                    run(entry, *due_by, *at, runner);
+                }
             }
-            return;
-        }
-        while let Some(entry) = entries.pop() {
-            run(entry, kind, at, runner);
+            None => {
+                while let Some(entry) = chain.pop() {
+                    // SAFETY: into such a batch entries come only as `Won`, and off it once.
+                    wake(unsafe { Won::new(entry) }, *at, runner);
+                }
+            }
         }
     }
 }
@@ -210,60 +172,32 @@ impl<'a> Opened<'a> {
 /// Claims the timeout and runs it, if it is still to be run. Otherwise does with it what its word
 /// says: it was cancelled or put off, or a shutdown wants it back.
 #[inline(always)]
-fn run(entry: Owned, kind: BatchKind, at: At<'_>, runner: &mut impl Run) {
-    let once = match entry.look().once() {
-        Ok(once) => once,
-        Err(periodic) => {
-            // SAFETY: a periodic timeout comes into a batch only as a run, and off it once.
-            return run_again(unsafe { SeriesRun::new(periodic.into_owned()) }, at, runner);
-        }
-    };
-    let BatchKind::Due(now) = kind else {
-        // SAFETY: into such a batch others come only as `Won`, and they come off it once.
-        return run_expired(unsafe { Won::new(once.into_owned()) }, at, runner);
-    };
-    let once = if at.may_go_back && at.remote.wants_back() {
-        match hand_back(at.shared, at.remote, once) {
+fn run(entry: Owned, due_by: Subtick, at: At<'_>, runner: &mut impl Run) {
+    let mut entry = entry.look();
+    // In a drain the runs of periodic timeouts do not go on.
+    let is_wanted_back = |kind| at.remote.wants_back() || (kind == Kind::Series && at.remote.drains_until().is_some());
+    if at.may_go_back && is_wanted_back(entry.kind()) {
+        entry = match hand_back(at.shared, at.remote, entry) {
             Ok(dropped) => return dropped.unwrap_or_else(|panic| runner.report(panic)),
-            Err(once) => once,
-        }
-    } else {
-        once
-    };
+            Err(entry) => entry,
+        };
+    }
     let mut place = TaskPlace::new();
-    match once.claim(now, &mut place, |entry| at.shared.put_entry(entry)) {
-        Ok((deadline, task)) => {
+    match entry.claim(due_by, &mut place, |entry| at.shared.put_entry(entry)) {
+        Ok(Claimed::Once(deadline, task)) => {
             at.count();
-            runner.once(deadline, task);
+            runner.once(Some(deadline), task);
         }
+        Ok(Claimed::Run(deadline, run)) => runner.periodic(PeriodicRun::new(deadline, run)),
         Err((entry, found)) => pass_over(entry, at, found, runner),
     }
 }
 
+/// Wakes a sleeping future, which was counted when it left PENDING.
 #[inline(always)]
-fn wake(entry: Asleep, at: At<'_>, runner: &mut impl Run) {
-    let fired = entry.fired();
-    let (waker, entry) = entry.take_waker();
-    at.shared.let_go(entry);
-    runner.wake(fired, waker);
-}
-
-/// Runs a periodic timeout, unless it goes back: in a drain, too, its runs do not go on.
-#[inline]
-fn run_again(mut run: SeriesRun, at: At<'_>, runner: &mut impl Run) {
-    if at.may_go_back && (at.remote.wants_back() || at.remote.drains_until().is_some()) {
-        run = match hand_back_run(at.shared, at.remote, run) {
-            Ok(dropped) => return dropped.unwrap_or_else(|panic| runner.report(panic)),
-            Err(run) => run,
-        };
-    }
-    runner.periodic(PeriodicRun::new(run));
-}
-
-/// Runs a timeout that was taken out of PENDING, and counted then.
-fn run_expired(entry: Won, at: At<'_>, runner: &mut impl Run) {
-    let deadline = entry.deadline();
-    entry.run_in_place(|entry| at.shared.let_go(entry), |task| runner.once(deadline, task));
+fn wake(entry: Won, at: At<'_>, runner: &mut impl Run) {
+    let deadline = entry.expired();
+    entry.run_in_place(|entry| at.shared.let_go(entry), |waker| runner.once(deadline, waker));
 }
 
 /// Does what is to be done with a timeout that could not be claimed.
@@ -276,17 +210,10 @@ fn pass_over(entry: Owned, at: At<'_>, found: Expire, runner: &mut impl Run) {
     };
     // It was put off: from here on it is the worker's again.
     // SAFETY: `at` has a reference to the engine.
-    let Err(mut entry) = (unsafe { at.remote.push_again(entry, at.shared.timeline()) }) else { return };
+    let Err(entry) = (unsafe { at.remote.push_again(entry, at.shared.timeline()) }) else { return };
     // The shard has been closed.
     if at.remote.is_to_fire() {
-        entry = match entry.expire_early() {
-            Ok(Fired::Once(expired)) => {
-                at.count();
-                return run_expired(expired, at, runner);
-            }
-            Ok(_) => unreachable!("a timeout that runs once"),
-            Err(cancelled) => cancelled,
-        };
+        return run(entry, Subtick::NEVER, At { may_go_back: false, ..at }, runner);
     }
     match withdraw_outside(at.shared, at.remote, entry) {
         Ok(dropped) => dropped.unwrap_or_else(|panic| runner.report(panic)),

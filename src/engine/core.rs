@@ -2,12 +2,12 @@
 //! queues.
 
 use super::arrivals::Arrivals;
-use super::batch::{Batch, ExpiredBatch, MAX_BATCH, SleeperBatch};
+use super::batch::{Batch, MAX_BATCH, TaskBatch, WakeBatch};
 use super::lifetime::SharedRef;
 use super::shared::Shared;
 use super::unfired::UnfiredList;
 use crate::arena::EntryCache;
-use crate::entry::{Asleep, Fired, LetGo, Linkable, MaybeLinked, Node, Owned, Sole, Withdrawn};
+use crate::entry::{CancelledInSlot, Kind, LetGo, OutOfQueue, Owned, Queued, Sole, Won};
 use crate::shard::{Remote, Taken};
 use crate::time::Subtick;
 use crate::wheel::Wheel;
@@ -34,7 +34,7 @@ pub(crate) struct TurnResult {
 pub(super) struct Noted {
     pub(super) inbox: usize,
     pub(super) cancelled: usize,
-    pub(super) resets: usize,
+    pub(super) moved: usize,
     pub(super) share: usize,
 }
 
@@ -48,17 +48,19 @@ pub(crate) struct Core {
     pub(super) limits: Limits,
     /// Taken out of the queues, and not gone through yet.
     pub(super) inbox: Arrivals,
-    pub(super) cancelled: Taken<MaybeLinked>,
-    pub(super) resets: Taken<Node>,
+    pub(super) cancelled: Taken<Queued>,
+    pub(super) moved: Taken<Queued>,
     pub(super) noted: Noted,
     pub(super) free: EntryCache,
     /// Expired entries of sleeping futures, which are woken when the turn is over.
-    pub(super) wakes: Option<SleeperBatch>,
+    pub(super) wakes: Option<WakeBatch>,
     /// What the end of a driven engine has expired, and runs when the shards are unlocked. It is
     /// kept here because it must need no memory.
     held: Option<Batch>,
     /// The time of the last turn: the clock is not trusted to be monotonic.
     pub(super) now: Subtick,
+    /// Whether the last turn took in what was due already, and was rounded up to the next subtick.
+    pub(super) is_hurried: bool,
 }
 
 // SAFETY: the links of the entries in its lists belong to the shard's owner; the rest is plain
@@ -76,12 +78,13 @@ impl Core {
             limits,
             inbox: Arrivals::NONE,
             cancelled: Taken::NONE,
-            resets: Taken::NONE,
+            moved: Taken::NONE,
             noted: Noted::default(),
             free: EntryCache::new(),
             wakes: None,
             held: None,
             now: Subtick::ZERO,
+            is_hurried: false,
         }
     }
 
@@ -105,24 +108,15 @@ impl Core {
         self.wheel.len()
     }
 
-    #[inline]
-    pub(super) fn unlink(&mut self, entry: MaybeLinked) -> Linkable {
-        // SAFETY: `collect`, `relink` and `empty` took the entry out of the cancelled queue or the
-        // reset queue of this shard. Both name only entries that are marked as linked, which this
-        // worker links in this wheel and nowhere else, and in no open slot now.
-        unsafe { self.wheel.unlink(entry) }
-    }
-
     #[inline(always)] // Its callers are loops of few instructions.
-    pub(super) fn unlink_and_let_go(&mut self, shared: &SharedRef, entry: MaybeLinked) {
-        // SAFETY: it was cancelled, and the queue that named it has given it up.
-        let entry = unsafe { self.unlink(entry).into_owned() };
-        let gone = let_go(&self.free, shared, entry);
-        debug_assert!(gone.is_ok(), "only an entry that was never linked is revived");
+    pub(super) fn unlink_and_let_go(&mut self, shared: &SharedRef, entry: CancelledInSlot) {
+        if let Some(entry) = self.wheel.remove(entry) {
+            give_back(&self.free, shared, entry);
+        }
     }
 
     /// Returns whether the inbox has been closed and nothing is left that will ever be due.
-    pub(crate) fn is_drained(&self, shared: &SharedRef) -> bool {
+    pub(crate) fn is_drained(&mut self, shared: &SharedRef) -> bool {
         self.remote(shared).is_closed() && self.next_due().is_none()
     }
 
@@ -140,31 +134,41 @@ impl Core {
     /// ([`take_wakes`](Self::take_wakes)), because nobody could wake them later.
     pub(crate) fn close(&mut self, shared: &SharedRef) -> UnfiredList {
         let (mut left, mut wakes) = (UnfiredList::new(), self.wakes.take());
-        let before = wakes.as_ref().map_or(0, SleeperBatch::len);
+        let before = wakes.as_ref().map_or(0, WakeBatch::len);
         let remote = self.remote(shared);
         self.empty(shared, remote, |free, entry| match take_back(free, shared, entry, Owned::withdraw) {
-            Some(Withdrawn::Sleeper(entry)) => wake_later(&mut wakes, entry, shared, remote),
-            Some(Withdrawn::Task(entry)) => left.push(shared, entry),
+            Some(entry) if entry.kind() == Kind::Waker => wake_later(&mut wakes, entry, shared, remote),
+            Some(entry) => left.push(shared, entry),
             None => {}
         });
-        let withdrawn = left.len() + wakes.as_ref().map_or(0, SleeperBatch::len) - before;
+        let withdrawn = left.len() + wakes.as_ref().map_or(0, WakeBatch::len) - before;
         remote.counters.returned.add(withdrawn as u64);
         shared.give_places_back(withdrawn);
         self.wakes = wakes;
         left
     }
 
-    /// Closes the shard for good, and hands all timeouts that were still pending to `sink`,
+    /// Closes the shard for good, and hands all timeouts that were still pending to `sink`, to run
     /// whatever their deadlines. Sleeping futures are left for [`take_wakes`](Self::take_wakes).
     pub(crate) fn close_and_fire(&mut self, shared: &SharedRef, sink: &mut impl FnMut(Batch)) {
         let (mut batch, mut wakes) = (None, self.wakes.take());
         let remote = self.remote(shared);
         self.empty(shared, remote, |free, entry| {
-            if let Some(entry) = take_back(free, shared, entry, Owned::expire_early) {
-                fire(&mut batch, &mut wakes, entry, shared, remote, sink);
+            if entry.snapshot().kind() == Kind::Waker {
+                if let Some(entry) = take_back(free, shared, entry, Owned::expire_early) {
+                    count_fired(shared, remote);
+                    wake_later(&mut wakes, entry, shared, remote);
+                }
+                return;
+            }
+            let Some(marked) = take_back(free, shared, entry, Owned::mark) else { return };
+            let open = batch.get_or_insert_with(|| TaskBatch::new(shared.clone(), remote.index(), Subtick::NEVER));
+            open.push(marked);
+            if open.len() == MAX_BATCH {
+                batch.take().map(TaskBatch::into_batch).into_iter().for_each(&mut *sink);
             }
         });
-        batch.map(ExpiredBatch::into_batch).into_iter().for_each(sink);
+        batch.map(TaskBatch::into_batch).into_iter().for_each(sink);
         self.wakes = wakes;
     }
 
@@ -175,11 +179,9 @@ impl Core {
         self.held = held;
     }
 
-    /// Turns the shard until nothing due is left, and holds what expires. This is the last turn, so
-    /// nothing that is due waits for others of its tick.
+    /// Turns the shard until nothing due is left, and holds what expires.
     pub(crate) fn turn_and_hold(&mut self, shared: &SharedRef, now: Subtick) {
         let mut held = self.held.take();
-        self.wheel.bring_up_by(now);
         while self.turn(shared, now, || None, |due| due.hand_over(&mut |batch| hold(&mut held, batch))).more {}
         self.held = held;
     }
@@ -192,11 +194,20 @@ impl Core {
     /// Closes the queues, and gives each entry that is left, in no list any more, to `take`.
     fn empty(&mut self, shared: &SharedRef, remote: &Remote, mut take: impl FnMut(&EntryCache, Owned)) {
         let pushed = remote.inbox.close();
-        let pushed_back = remote.cancelled.close();
-        // First the entries that are known to be cancelled: some are in no slot any more.
-        for mut list in [std::mem::replace(&mut self.cancelled, Taken::NONE), pushed_back] {
+        let queued = [
+            std::mem::replace(&mut self.cancelled, Taken::NONE),
+            remote.cancelled.close(),
+            std::mem::replace(&mut self.moved, Taken::NONE),
+            remote.moved.close(),
+        ];
+        // First the entries of the side queues: some are cancelled, and in no slot any more.
+        for mut list in queued {
             while let Some(entry) = list.pop() {
-                self.unlink_and_let_go(shared, entry);
+                match entry.pop() {
+                    OutOfQueue::Cancelled(entry) => self.unlink_and_let_go(shared, entry),
+                    OutOfQueue::Last(entry) => give_back(&self.free, shared, entry),
+                    OutOfQueue::Moved(_) | OutOfQueue::Elsewhere => {}
+                }
             }
         }
         for mut list in [std::mem::replace(&mut self.inbox, Arrivals::NONE), Arrivals::new(pushed)] {
@@ -206,15 +217,8 @@ impl Core {
             }
         }
         for entry in self.wheel.drain() {
-            // SAFETY: both queues are closed. The cancelled one is empty, and the nodes of the
-            // other are not opened.
+            // SAFETY: the queues are closed, and were gone through.
             take(&self.free, unsafe { entry.into_owned() });
-        }
-        // The entries that the nodes name are not looked at: they were in the wheel.
-        for mut nodes in [std::mem::replace(&mut self.resets, Taken::NONE), remote.resets.close()] {
-            while let Some(node) = nodes.pop() {
-                give_back(&self.free, shared, node.into_sole());
-            }
         }
         // Producers that wait for the worker go by these.
         self.note_backlogs(remote);
@@ -224,41 +228,16 @@ impl Core {
     }
 }
 
-/// Adds an expired entry to the batch that is to be run, or to those that are to be woken. Hands a
-/// full batch over.
-#[inline]
-fn fire(
-    batch: &mut Option<ExpiredBatch>,
-    wakes: &mut Option<SleeperBatch>,
-    fired: Fired,
-    shared: &SharedRef,
-    remote: &Remote,
-    sink: &mut impl FnMut(Batch),
-) {
-    if !matches!(fired, Fired::Run(_)) {
-        count_fired(1, shared, remote);
-    }
-    if let Fired::Sleeper(entry) = fired {
-        return wake_later(wakes, entry, shared, remote);
-    }
-    let open = batch.get_or_insert_with(|| ExpiredBatch::new(shared.clone(), remote.index()));
-    open.push(fired);
-    if open.len() == MAX_BATCH {
-        batch.take().map(ExpiredBatch::into_batch).into_iter().for_each(sink);
-    }
-}
-
 /// Adds an entry of a sleeping future to those that are to be woken.
-pub(super) fn wake_later(wakes: &mut Option<SleeperBatch>, entry: Asleep, shared: &SharedRef, remote: &Remote) {
-    wakes.get_or_insert_with(|| SleeperBatch::new(shared.clone(), remote.index())).push(entry);
+pub(super) fn wake_later(wakes: &mut Option<WakeBatch>, entry: Won, shared: &SharedRef, remote: &Remote) {
+    wakes.get_or_insert_with(|| WakeBatch::new(shared.clone(), remote.index())).push(entry);
 }
 
-/// Counts timeouts as fired, on the worker, before they run. A periodic timeout keeps its place
-/// under the limit.
+/// Counts a timeout as fired, on the worker, before it runs.
 #[inline]
-pub(super) fn count_fired(once: usize, shared: &SharedRef, remote: &Remote) {
-    remote.counters.fired.add(once as u64);
-    shared.give_places_back(once);
+pub(super) fn count_fired(shared: &SharedRef, remote: &Remote) {
+    remote.counters.fired.add(1);
+    shared.give_places_back(1);
 }
 
 /// Gives up the engine's ownership of an entry that is no longer pending. Returns the entry if it
@@ -294,8 +273,8 @@ fn take_back<W>(
     loop {
         entry = match win(entry) {
             Ok(won) => return Some(won),
-            // A cancel that has won but not queued the entry yet still holds the handle, and finds
-            // the queue closed.
+            // A cancel that has not pushed the entry yet still holds the handle, and finds the
+            // queue closed.
             Err(cancelled) => let_go(free, shared, cancelled).err()?,
         };
     }

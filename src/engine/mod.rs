@@ -18,7 +18,6 @@ mod tests;
 mod turn;
 mod unfired;
 
-pub(crate) use backpressure::Patience;
 pub(crate) use batch::{Batch, Opened, PART};
 pub(crate) use core::{Core, Limits, TurnResult};
 pub(crate) use due::Due;

@@ -321,6 +321,7 @@ impl Shared {
             return 0;
         }
         self.with_thread_state(|mine| mine.flush());
+        self.remotes.iter().for_each(|remote| remote.ask_for_shrink());
         self.arena.shrink()
     }
 }

@@ -12,13 +12,12 @@ use std::ptr::NonNull;
 use super::backpressure::{MANY, Patience};
 use super::*;
 use crate::arena::Arena;
-use crate::entry::{ArmFlags, Cancelling, Entry, Handle, Node, Owned, Reset, TaskInPlace, Tell};
+use crate::entry::{ArmFlags, Cancelling, Entry, Handle, Owned, Queued, Resetting, TaskInPlace};
 use crate::panics::Panic;
 use crate::shard::{Command, Remote, WAKE_DEPTH, Wake};
 use crate::sync::{AtomicUsize, Ordering};
-use crate::thread::Local;
-use crate::time::{Division, ManualClock, Source, Subtick, Timeline};
-use crate::wheel::{ComesUp, Wheel};
+use crate::time::{ManualClock, Source, Subtick, Timeline};
+use crate::wheel::Wheel;
 
 /// Wakes the worker, and counts how it was called.
 #[derive(Clone, Default)]
@@ -56,7 +55,7 @@ const MAX_WAIT: Duration = Duration::from_millis(20);
 const FAR: Subtick = Subtick::new(1_000_000);
 
 fn small_wheel() -> Wheel {
-    Wheel::new(16, 2, Division::WHOLE, ComesUp::WithLast).expect("memory")
+    Wheel::new(16, 16, 2).expect("memory")
 }
 
 impl Rig {
@@ -71,7 +70,7 @@ impl Rig {
         let (shared, bell) = (SharedRef::create(plan).expect("memory"), Bell::default());
         let waker: Arc<dyn Wake> = Arc::new(bell.clone());
         shared.set_waker(&waker);
-        let wheel = Wheel::new(16, 2, Division::WHOLE, ComesUp::WithLast).expect("memory");
+        let wheel = Wheel::new(16, 16, 2).expect("memory");
         Self { shard: Core::new(&shared, 1, wheel, limits), shared, bell, witness: Arc::default() }
     }
 
@@ -103,14 +102,20 @@ impl Rig {
         address
     }
 
-    /// Sends a node that names an entry, as after a reset to an earlier deadline.
-    fn push_reset(&self, held: &Held) {
-        let take = |mine: Local<'_>| self.shared.take_node(mine, self.remote(), &mut Patience::default());
-        let node = self.shared.with_thread_state(take).expect("memory");
-        // SAFETY: the reset has set RESET_QUEUED.
-        let node = unsafe { Node::new(node, held.0) };
-        let pushed = self.remote().push_reset(node, || held.handle().deadline(), self.shared.timeline());
-        assert!(pushed.is_ok(), "open");
+    /// Resets a linked timeout to an earlier deadline, of which the worker has to be told.
+    fn reset(&self, held: &Held, deadline: Subtick) -> Queued {
+        match held.handle().reset(deadline) {
+            Resetting::EarlierQueued(entry) => entry,
+            other => panic!("{other:?} of {held:?}"),
+        }
+    }
+
+    fn push_moved(&self, held: &Held, entry: Queued) {
+        self.remote().push_moved(entry, || held.handle().deadline(), self.shared.timeline());
+    }
+
+    fn reset_and_push(&self, held: &Held, deadline: Subtick) {
+        self.push_moved(held, self.reset(held, deadline));
     }
 
     fn turn(&mut self, now: u64) -> TurnResult {
@@ -138,16 +143,12 @@ fn turn(shard: &mut Core, shared: &SharedRef, now: u64) -> TurnResult {
 struct Plainly;
 
 impl Run for Plainly {
-    fn once(&mut self, _: Subtick, task: TaskInPlace<'_>) {
+    fn once(&mut self, _: Option<Subtick>, task: TaskInPlace<'_>) {
         task.run();
     }
 
     fn periodic(&mut self, _: PeriodicRun) {
         unreachable!("no test here has a periodic timeout");
-    }
-
-    fn wake(&mut self, _: Option<Subtick>, _: Option<std::task::Waker>) {
-        unreachable!("no test here has a future");
     }
 
     fn report(&mut self, _: Panic) {
@@ -162,6 +163,7 @@ fn run(mut batch: Batch) {
 }
 
 /// A handle.
+#[derive(Debug)]
 struct Held(NonNull<Entry>);
 
 impl Held {
@@ -174,7 +176,7 @@ impl Held {
     fn cancel(self, remote: &Remote) {
         match self.handle().cancel() {
             Cancelling::Won(_) => {}
-            Cancelling::WonLinked(_, entry) => remote.push_cancelled(entry),
+            Cancelling::WonQueued(_, entry) => remote.push_cancelled(entry),
             other => panic!("{other:?}"),
         }
     }
@@ -270,14 +272,13 @@ fn no_thread_waits_for_a_worker_whose_shard_is_closed() {
 }
 
 #[test]
-fn queued_resets_count_as_garbage_until_the_worker_has_read_them() {
+fn moved_entries_count_as_garbage_until_the_worker_has_popped_them() {
     let mut rig = Rig::new(Limits { transfer: 1_000_000, expiry: MANY });
     let held: Vec<_> = (0..=MANY).map(|_| rig.push_held(FAR)).collect();
     rig.turn(0);
     for held in &held {
-        assert_eq!(held.handle().reset(Subtick::new(50), Tell::ByQueue), Reset::EarlierQueued);
-        rig.push_reset(held);
-        // It goes with the node, so it is not in the cancelled queue.
+        rig.reset_and_push(held, Subtick::new(50));
+        // It is in one queue, so it does not go to the other.
         assert!(matches!(held.handle().cancel(), Cancelling::Won(_)));
     }
     assert!(rig.remote().has_much_garbage() && rig.remote().is_behind());
@@ -286,7 +287,7 @@ fn queued_resets_count_as_garbage_until_the_worker_has_read_them() {
     assert_eq!(rig.remote().counters.collected.get() - collected, MANY as u64);
     assert!(rig.remote().is_behind(), "what was taken counts until the worker is through it");
     assert!(!rig.turn(0).more);
-    assert_eq!(rig.remote().reset_depth(), 0);
+    assert_eq!((rig.remote().moved_depth(), rig.shard.linked()), (0, 0));
     assert!(!rig.remote().has_much_garbage() && !rig.remote().is_behind());
 }
 

@@ -3,15 +3,14 @@
 use std::ptr;
 
 use super::arrivals::Arrivals;
-use super::batch::{Batch, SleeperBatch};
+use super::batch::{Batch, WakeBatch};
 use super::core::{Core, Limits, TurnResult, give_back, let_go};
 use super::due::Due;
 use super::lifetime::SharedRef;
 use crate::count::{Counter, Share};
-use crate::entry::{Arrived, Linking, Queued};
+use crate::entry::{Linking, OutOfQueue, Queued};
 use crate::shard::{Remote, SideQueue, Taken};
-use crate::time::Subtick;
-use crate::wheel::Budget;
+use crate::time::{Division, Subtick};
 
 /// How many entries of one queue the owner goes through before it looks at the next queue: some 50
 /// µs of work.
@@ -31,7 +30,7 @@ fn note(shown: &Counter, noted: &mut usize, now: usize) {
 
 /// Takes a side queue, if what was taken before is gone through. The backlog is noted as
 /// [`Core::take_inbox`] notes it.
-fn take_rest<T: Queued>(queue: &SideQueue<T>, taken: &mut Taken<T>, backlog: &Counter, noted: &mut usize) {
+fn take_rest(queue: &SideQueue, taken: &mut Taken<Queued>, backlog: &Counter, noted: &mut usize) {
     let depth = queue.depth();
     if taken.is_empty() && depth > 0 {
         note(backlog, noted, depth);
@@ -43,7 +42,7 @@ fn take_rest<T: Queued>(queue: &SideQueue<T>, taken: &mut Taken<T>, backlog: &Co
 /// What a turn may still do for each queue.
 struct Queues {
     cancels: usize,
-    resets: usize,
+    moves: usize,
     transfers: usize,
     turned_round: usize,
     /// Whether the inbox was taken in this turn.
@@ -70,21 +69,22 @@ impl Core {
         mut take: impl FnMut(&mut Due<'_>),
     ) -> TurnResult {
         let remote = self.remote(shared);
-        self.now = self.wheel.set_now(now.max(self.now));
+        self.now = now.max(self.now);
+        self.is_hurried = false;
         let mut queues = self.begin_queues(remote);
-        let may_be_due = !self.inbox.is_empty() || !self.resets.is_empty() || !self.wheel.is_swept();
+        let may_be_due = !self.inbox.is_empty() || !self.moved.is_empty();
         if may_be_due && let Some(now) = look() {
             // What was pushed or reset since the turn began may be due by now.
-            self.now = self.wheel.set_now(now);
+            self.now = now.max(self.now);
         }
         self.step_arrivals(shared, remote, &mut queues, BEFORE_DUE);
         self.note_backlogs(remote);
         queues.has_linked = false;
-        let mut budget = Budget::new(self.limits.expiry);
+        let mut budget = self.limits.expiry;
         let mut fired = self.expire(shared, remote, &mut budget, &mut take);
         while self.step_queues(shared, remote, &mut queues) {
             if let Some(now) = look().filter(|now| *now > self.now) {
-                self.now = self.wheel.set_now(now);
+                self.now = now;
                 queues.has_linked = false;
                 fired += self.expire(shared, remote, &mut budget, &mut take);
             }
@@ -92,9 +92,11 @@ impl Core {
         if queues.has_linked {
             fired += self.expire(shared, remote, &mut budget, &mut take);
         }
-        let more = self.end_queues(remote, &queues) || budget.is_spent();
-        let mut budget = Budget::new(self.limits.expiry);
-        self.wheel.step_cascades(&mut budget);
+        let more = self.end_queues(remote, &queues) || budget == 0;
+        self.wheel.cascade(self.limits.expiry);
+        if remote.takes_shrink() {
+            self.wheel.shrink();
+        }
         let counters = &remote.counters;
         counters.cascaded.set(self.wheel.cascaded());
         counters.linked.set(self.wheel.len() as u64);
@@ -110,15 +112,14 @@ impl Core {
             && remote.is_closed()
             && self.inbox.is_empty()
             && self.wheel.len() > 0
-            && self.wheel.is_swept()
-            && self.wheel.keep_series_back(self.now)
+            && self.wheel.keep_series_back()
     }
 
     /// Returns the sleeping futures that expired in the turns since the last call. As a rule the
     /// thread that turns the shard wakes them, after the turn. A waker is user code and may do
     /// anything, but it is quick, and passing it through a pool would cost more.
     pub(crate) fn take_wakes(&mut self) -> Option<Batch> {
-        self.wakes.take().map(SleeperBatch::into_batch)
+        self.wakes.take().map(WakeBatch::into_batch)
     }
 
     /// Goes through the queues, within the limits, without expiring anything, so that
@@ -126,7 +127,7 @@ impl Core {
     /// once. Returns true if something was left over.
     pub(crate) fn sort_in(&mut self, shared: &SharedRef, now: Subtick) -> bool {
         let remote = self.remote(shared);
-        self.wheel.set_now(now);
+        self.now = now.max(self.now);
         let mut queues = self.begin_queues(remote);
         while self.step_queues(shared, remote, &mut queues) {}
         remote.counters.linked.set(self.wheel.len() as u64);
@@ -135,23 +136,31 @@ impl Core {
 
     /// Returns when the shard has to be turned next, if nobody pushes anything earlier:
     /// [`Subtick::ZERO`] for at once, `None` for never.
-    pub(crate) fn next_due(&self) -> Option<Subtick> {
-        if self.inbox.is_empty() && self.cancelled.is_empty() && self.resets.is_empty() {
+    pub(crate) fn next_due(&mut self) -> Option<Subtick> {
+        if self.inbox.is_empty() && self.cancelled.is_empty() && self.moved.is_empty() {
             self.wheel.next_due()
         } else {
             Some(Subtick::ZERO)
         }
     }
 
+    /// Returns when to turn the shard next if the timeouts of a tick are to run together: when the
+    /// last is due of those in the tick of the first. What was due when it arrived waits for none.
+    pub(crate) fn last_due_of_tick(&mut self, division: Division) -> Option<Subtick> {
+        let first = self.next_due()?;
+        if self.is_hurried {
+            return Some(first);
+        }
+        let last = self.wheel.last_due(first, division.end_of_tick(first));
+        Some(first.max(last.unwrap_or(first)))
+    }
+
     /// Begins to go through the queues, up to the limit of each. Each queue is taken once, so that
     /// the turn ends. What an earlier turn left over goes first.
     fn begin_queues(&mut self, remote: &Remote) -> Queues {
-        if self.wheel.is_swept() && remote.takes_rescan() {
-            self.wheel.rescan(self.now);
-        }
         let (counters, noted) = (&remote.counters, &mut self.noted);
         take_rest(&remote.cancelled, &mut self.cancelled, &counters.cancelled_backlog, &mut noted.cancelled);
-        take_rest(&remote.resets, &mut self.resets, &counters.reset_backlog, &mut noted.resets);
+        take_rest(&remote.moved, &mut self.moved, &counters.moved_backlog, &mut noted.moved);
         let has_taken = self.inbox.is_empty();
         if has_taken {
             self.take_inbox(remote);
@@ -159,7 +168,7 @@ impl Core {
         let Limits { transfer, expiry } = self.limits;
         // It is a small part of the work of a transfer.
         let turned_round = transfer.saturating_mul(8).max(TURNED_ROUND);
-        Queues { cancels: expiry, resets: expiry, transfers: transfer, turned_round, has_taken, has_linked: false }
+        Queues { cancels: expiry, moves: expiry, transfers: transfer, turned_round, has_taken, has_linked: false }
     }
 
     /// Goes through a part of each queue, so that entries that a producer may be waiting for are
@@ -175,17 +184,17 @@ impl Core {
         }
         let is_left = |may: usize, is_empty: bool| may > 0 && !is_empty;
         is_left(queues.cancels, self.cancelled.is_empty())
-            || is_left(queues.resets, self.resets.is_empty())
+            || is_left(queues.moves, self.moved.is_empty())
             || is_left(queues.transfers, self.inbox.is_empty())
                 && (self.inbox.is_turned_round() || queues.turned_round > 0)
     }
 
     /// Goes through a part of what has arrived, and of what was reset to an earlier deadline.
     fn step_arrivals(&mut self, shared: &SharedRef, remote: &Remote, queues: &mut Queues, most: usize) {
-        let relinked = self.relink(shared, remote, queues.resets.min(most));
+        let relinked = self.relink(shared, remote, queues.moves.min(most));
         queues.turned_round -= self.turn_round(remote, queues.turned_round.min(TURNED_ROUND));
         let transferred = self.link(shared, remote, queues.transfers.min(most));
-        queues.resets -= relinked;
+        queues.moves -= relinked;
         queues.transfers -= transferred;
         queues.has_linked |= relinked + transferred > 0;
     }
@@ -193,9 +202,9 @@ impl Core {
     /// Returns true if something was left over.
     fn end_queues(&mut self, remote: &Remote, queues: &Queues) -> bool {
         self.note_backlogs(remote);
-        let is_left = !self.inbox.is_empty() || !self.cancelled.is_empty() || !self.resets.is_empty();
-        // The reset queue is not taken while a part of it is left over from an earlier turn.
-        is_left || !remote.resets.is_empty() || (queues.transfers == 0 && remote.inbox.depth() > 0)
+        let is_left = !self.inbox.is_empty() || !self.cancelled.is_empty() || !self.moved.is_empty();
+        // The moved queue is not taken while a part of it is left over from an earlier turn.
+        is_left || !remote.moved.is_empty() || (queues.transfers == 0 && remote.inbox.depth() > 0)
     }
 
     /// Shows other threads how much of each queue the worker has taken and not gone through.
@@ -203,7 +212,7 @@ impl Core {
         let counters = &remote.counters;
         note(&counters.backlog, &mut self.noted.inbox, self.inbox.depth());
         note(&counters.cancelled_backlog, &mut self.noted.cancelled, self.cancelled.depth());
-        note(&counters.reset_backlog, &mut self.noted.resets, self.resets.depth());
+        note(&counters.moved_backlog, &mut self.noted.moved, self.moved.depth());
     }
 
     /// Takes the inbox. The backlog is noted before the queue is taken, and corrected after it. So
@@ -223,7 +232,7 @@ impl Core {
         let mut collected = 0;
         while collected < most {
             let Some(entry) = self.cancelled.pop() else { break };
-            self.unlink_and_let_go(shared, entry);
+            self.pop(shared, entry);
             collected += 1;
         }
         if collected > 0 {
@@ -232,36 +241,37 @@ impl Core {
         collected
     }
 
-    /// Links again at most `most` of the entries that were reset to an earlier deadline. Returns
-    /// how many nodes were read.
+    /// Moves at most `most` of the entries that were reset to an earlier deadline. Returns how many
+    /// were popped.
     #[inline(never)]
     fn relink(&mut self, shared: &SharedRef, remote: &Remote, most: usize) -> usize {
-        let (mut relinked, mut cancelled, mut read) = (0, 0, 0);
-        while read < most {
-            let Some(node) = self.resets.pop() else { break };
-            read += 1;
-            // SAFETY: it came out of the queue of this shard, whose worker this is.
-            let (node, named) = unsafe { node.open() };
-            give_back(&self.free, shared, node);
-            match named.arrive() {
-                Arrived::Pending(entry, deadline) => {
-                    let entry = self.unlink(entry);
-                    self.wheel.insert_after_reset(entry, deadline);
-                    relinked += 1;
-                }
-                Arrived::Cancelled(entry) => {
-                    self.unlink_and_let_go(shared, entry);
-                    cancelled += 1;
-                }
+        let (mut popped, mut relinked) = (0, 0);
+        while popped < most {
+            let Some(entry) = self.moved.pop() else { break };
+            popped += 1;
+            relinked += usize::from(self.pop(shared, entry));
+        }
+        if popped > 0 {
+            remote.counters.relinked.add(relinked as u64);
+            remote.counters.collected.add((popped - relinked) as u64);
+        }
+        popped
+    }
+
+    /// Sees to an entry that came off a side queue. Returns whether it was moved in the wheel.
+    #[inline(always)]
+    fn pop(&mut self, shared: &SharedRef, entry: Queued) -> bool {
+        match entry.pop() {
+            OutOfQueue::Cancelled(entry) => self.unlink_and_let_go(shared, entry),
+            OutOfQueue::Moved(entry) => {
+                self.is_hurried |= entry.snapshot().deadline() <= self.now.next();
+                self.wheel.move_entry(entry);
+                return true;
             }
+            OutOfQueue::Last(entry) => give_back(&self.free, shared, entry),
+            OutOfQueue::Elsewhere => {}
         }
-        if relinked > 0 {
-            remote.counters.relinked.add(relinked);
-        }
-        if cancelled > 0 {
-            remote.counters.collected.add(cancelled);
-        }
-        read
+        false
     }
 
     /// Turns round at most `most` of the entries that were taken out of the inbox. Returns how
@@ -280,12 +290,17 @@ impl Core {
     fn link(&mut self, shared: &SharedRef, remote: &Remote, most: usize) -> usize {
         let (mut gone_through, mut cancelled) = (0, 0);
         while gone_through < most {
+            // Without memory for a cell the rest waits. Memory may be there in the next turn.
+            if !self.wheel.has_room() {
+                break;
+            }
             let Some(mut entry) = self.inbox.pop() else { break };
             gone_through += 1;
             // Repeats if the entry was revived after it was found cancelled.
             loop {
                 match entry.link() {
                     Linking::Pending(entry, deadline) => {
+                        self.is_hurried |= deadline <= self.now.next();
                         debug_assert!(ptr::eq(Remote::at(entry.home().expect("it is armed")), remote));
                         self.wheel.insert(entry, deadline);
                         break;
@@ -312,11 +327,17 @@ impl Core {
         &mut self,
         shared: &SharedRef,
         remote: &Remote,
-        budget: &mut Budget,
+        budget: &mut usize,
         take: &mut impl FnMut(&mut Due<'_>),
     ) -> usize {
+        let put_off = self.wheel.put_off();
         let mut due = Due::new(self, shared, remote, budget);
         take(&mut due);
-        due.end()
+        let fired = due.end();
+        let put_off = self.wheel.put_off() - put_off;
+        if put_off > 0 {
+            remote.counters.relinked.add(put_off);
+        }
+        fired
     }
 }

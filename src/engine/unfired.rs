@@ -5,7 +5,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::lifetime::SharedRef;
-use crate::entry::{Chain, LookedOnce, Owned, SeriesRun, Task, Withdrawn, Won};
+use crate::entry::{Chain, Looked, Owned, Task, Won};
 use crate::panics::{self, Ran};
 use crate::shard::Remote;
 use crate::sync::{MutexGuard, lock};
@@ -75,32 +75,18 @@ impl UnfiredList {
 /// engine's last `Timer` has gone. Returns it if no shutdown wants it any more: it is to be run.
 #[cold]
 #[inline(never)]
-pub(super) fn hand_back(shared: &SharedRef, remote: &Remote, once: LookedOnce) -> Result<Ran, LookedOnce> {
-    let Some(outside) = list_if_wanted(shared, remote) else { return Err(once) };
-    Ok(withdraw(outside, shared, remote, once.into_owned()).unwrap_or_else(|cancelled| {
+pub(super) fn hand_back(shared: &SharedRef, remote: &Remote, entry: Looked) -> Result<Ran, Looked> {
+    let Some(outside) = list_if_wanted(shared, remote) else { return Err(entry) };
+    Ok(withdraw(outside, shared, remote, entry.into_owned()).unwrap_or_else(|cancelled| {
         // A cancel was first, and has taken the task.
         shared.let_go(cancelled);
         Ok(())
     }))
 }
 
-/// The same for a run of a periodic timeout.
-#[cold]
-#[inline(never)]
-pub(super) fn hand_back_run(shared: &SharedRef, remote: &Remote, run: SeriesRun) -> Result<Ran, SeriesRun> {
-    let Some(outside) = list_if_wanted(shared, remote) else { return Err(run) };
-    Ok(match run.withdraw() {
-        Ok(withdrawn) => keep(outside, shared, remote, withdrawn),
-        Err(cancelled) => {
-            drop(outside);
-            clear_away(shared, cancelled)
-        }
-    })
-}
-
 /// Withdraws a timeout outside of its shard, which has been closed. It goes into the answer of the
 /// shutdown that waits. If none does, its task is dropped; a panic of that is returned. Returns the
-/// entry as it was if a cancel was first. The entry is no sleeper's.
+/// entry as it was if a cancel was first. The entry is no future's.
 pub(super) fn withdraw_outside(shared: &SharedRef, remote: &Remote, entry: Owned) -> Result<Ran, Owned> {
     withdraw(lock(&shared.unfired_outside), shared, remote, entry)
 }
@@ -116,10 +102,7 @@ fn list_if_wanted<'a>(shared: &'a SharedRef, remote: &Remote) -> Option<Outside<
 }
 
 fn withdraw(outside: Outside<'_>, shared: &SharedRef, remote: &Remote, entry: Owned) -> Result<Ran, Owned> {
-    match entry.withdraw()? {
-        Withdrawn::Task(entry) => Ok(keep(outside, shared, remote, entry)),
-        Withdrawn::Sleeper(_) => unreachable!("a future's entry comes into no such batch"),
-    }
+    Ok(keep(outside, shared, remote, entry.withdraw()?))
 }
 
 /// Keeps what was withdrawn for the answer, or drops its task.

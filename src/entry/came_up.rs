@@ -1,10 +1,10 @@
-//! An entry whose time has come up: [`CameUp`] out of its slot, [`Looked`] after a look at its
-//! word, and the claim.
+//! An entry whose time has come up: a look at its word, and the claim.
 
 use std::mem::MaybeUninit;
 
 use super::owned::{Linkable, Owned, Sole};
 use super::task_copy::TaskCopy;
+use super::won::{Running, Won};
 use super::{Expire, Kind, Snapshot, TaskInPlace};
 use crate::time::Subtick;
 
@@ -20,8 +20,16 @@ impl Owned {
 /// An entry, and its word as the engine has seen it.
 #[must_use = "the entry is lost if no step takes it over"]
 pub(crate) struct Looked {
-    pub(super) entry: Owned,
-    pub(super) seen: Snapshot,
+    entry: Owned,
+    seen: Snapshot,
+}
+
+/// A timeout that was claimed.
+pub(crate) enum Claimed<'a> {
+    /// It runs once, for this deadline.
+    Once(Subtick, TaskInPlace<'a>),
+    /// A run of a periodic timeout, for this deadline.
+    Run(Subtick, Running),
 }
 
 impl Looked {
@@ -35,25 +43,8 @@ impl Looked {
         self.entry
     }
 
-    /// Returns it as one that runs once, or as it is if it does not.
-    #[inline]
-    pub(crate) fn once(self) -> Result<LookedOnce, Self> {
-        if self.kind() == Kind::Once { Ok(LookedOnce(self)) } else { Err(self) }
-    }
-}
-
-/// A timeout that runs once.
-#[must_use = "the entry is lost if no step takes it over"]
-pub(crate) struct LookedOnce(Looked);
-
-impl LookedOnce {
-    #[inline]
-    pub(crate) fn into_owned(self) -> Owned {
-        self.0.entry
-    }
-
-    /// Claims the timeout if it is due. Returns its deadline and its task. Gives the entry to
-    /// `give_back` if nobody else owns that any more.
+    /// Claims the timeout if it is due by `now`. Gives the entry to `give_back` if nobody else owns
+    /// it any more. It is not a sleeping future's.
     ///
     /// The task stays in `place`, where it is copied to: to move it would cost a second copy.
     #[inline(always)]
@@ -62,19 +53,33 @@ impl LookedOnce {
         now: Subtick,
         place: &mut TaskPlace,
         give_back: impl FnOnce(Sole),
-    ) -> Result<(Subtick, TaskInPlace<'_>), (Owned, Expire)> {
-        let Looked { entry, seen } = self.0;
-        // SAFETY: 1. The entry is the engine's, and its kind says that it has no sleeper. 2. The
-        // copy is the task once this call has claimed the entry, after it made the copy. 3. The
-        // word says whether the engine was the last owner.
+    ) -> Result<Claimed<'_>, (Owned, Expire)> {
+        let Self { entry, seen } = self;
+        if seen.kind() == Kind::Series {
+            return Self { entry, seen }.begin_run(now);
+        }
+        // SAFETY: 1. The entry is the engine's. 2. The copy is the task once this call has claimed
+        // the entry, after it made the copy. 3. The word says whether the engine was the last
+        // owner.
         unsafe {
             let copy = place.0.write(entry.copy_task());
-            match entry.state.claim(seen, now) {
-                Expire::Fire => {}
-                Expire::FireLast => give_back(Sole::new(entry.into_raw())),
+            let deadline = match entry.state.claim(seen, now) {
+                Expire::Done(deadline) => deadline,
+                Expire::Alone(deadline) => {
+                    give_back(Sole::new(entry.into_raw()));
+                    deadline
+                }
                 other => return Err((entry, other)),
-            }
-            Ok((seen.deadline(), copy.as_task()))
+            };
+            Ok(Claimed::Once(deadline, copy.as_task()))
+        }
+    }
+
+    #[inline(never)]
+    fn begin_run<'a>(self, now: Subtick) -> Result<Claimed<'a>, (Owned, Expire)> {
+        match self.entry.state.begin_run(self.seen, now) {
+            Expire::Done(deadline) | Expire::Alone(deadline) => Ok(Claimed::Run(deadline, Running::of(self.entry))),
+            other => Err((self.entry, other)),
         }
     }
 }
@@ -90,92 +95,81 @@ impl TaskPlace {
 }
 
 /// An entry that the worker has taken out of its slot, because its time has come up. Whose it is,
-/// its word says. If it was cancelled meanwhile, the cancelled queue or the reset queue brings it.
-#[derive(Debug)]
+/// its word says. If it was cancelled meanwhile, the cancelled queue or the moved queue brings it.
 #[must_use = "the timeout is lost if no step takes it over"]
-pub(crate) struct CameUp(pub(super) Owned);
+pub(crate) struct CameUp(Looked);
 
 impl CameUp {
     /// For the wheel, which has just taken the entry out of its slot.
     #[inline]
     pub(crate) fn of(entry: Linkable) -> Self {
-        Self(entry.0)
+        Self(entry.0.look())
     }
 
-    /// Looks at the word, which says whether it is due. Returns it as one that runs once, or as
-    /// another one.
     #[inline]
-    pub(crate) fn look(self) -> Result<OnceUp, OtherUp> {
-        self.0.look().once().map(OnceUp).map_err(OtherUp)
-    }
-}
-
-/// A timeout that runs once and has come up.
-#[must_use = "the timeout is lost if no step takes it over"]
-pub(crate) struct OnceUp(LookedOnce);
-
-impl OnceUp {
-    /// Claims it as [`LookedOnce::claim`] does.
-    #[inline(always)]
-    pub(crate) fn claim(
-        self,
-        now: Subtick,
-        place: &mut TaskPlace,
-        give_back: impl FnOnce(Sole),
-    ) -> Result<(Subtick, TaskInPlace<'_>), Still> {
-        self.0.claim(now, place, give_back).map_err(Still::of)
-    }
-
-    /// Marks it for a batch if it is due. It stays pending.
-    #[inline]
-    pub(crate) fn batch(self, now: Subtick) -> Result<Marked, Still> {
-        let Looked { entry, seen } = self.0.0;
-        match entry.state.batch(seen, now) {
-            Expire::Fire | Expire::FireLast => Ok(Marked(entry)),
-            other => Err(Still::of((entry, other))),
-        }
-    }
-}
-
-/// A periodic timeout, or a sleeping future, that has come up.
-#[must_use = "the timeout is lost if no step takes it over"]
-pub(crate) struct OtherUp(pub(super) Looked);
-
-impl OtherUp {
-    #[inline]
-    pub(crate) fn is_periodic(&self) -> bool {
-        self.0.kind() == Kind::Series
+    pub(crate) fn kind(&self) -> Kind {
+        self.0.kind()
     }
 
     /// Leaves it as it is, to be linked again.
     pub(crate) fn into_linkable(self) -> Linkable {
         Linkable(self.0.entry)
     }
+
+    /// Claims it as [`Looked::claim`] does.
+    #[inline(always)]
+    pub(crate) fn claim(
+        self,
+        now: Subtick,
+        place: &mut TaskPlace,
+        give_back: impl FnOnce(Sole),
+    ) -> Result<Claimed<'_>, Still> {
+        self.0.claim(now, place, give_back).map_err(Still::of)
+    }
+
+    /// Marks it for a batch if it is due. It stays pending.
+    #[inline]
+    pub(crate) fn batch(self, now: Subtick) -> Result<Marked, Still> {
+        let Looked { entry, seen } = self.0;
+        match entry.state.batch(seen, now) {
+            Expire::Done(_) | Expire::Alone(_) => Ok(Marked(entry)),
+            other => Err(Still::of((entry, other))),
+        }
+    }
+
+    /// Expires a sleeping future's if it is due. The waker is the caller's to call.
+    #[inline]
+    pub(crate) fn expire(self, now: Subtick) -> Result<Won, Still> {
+        debug_assert_eq!(self.kind(), Kind::Waker);
+        let Looked { entry, seen } = self.0;
+        match entry.state.expire(seen, now) {
+            // SAFETY: this call has taken the entry out of PENDING, and the task is in it.
+            Expire::Done(_) | Expire::Alone(_) => Ok(unsafe { Won::new(entry) }),
+            other => Err(Still::of((entry, other))),
+        }
+    }
 }
 
 /// Why a timeout that came up is not taken.
 pub(crate) enum Still {
-    /// It was reset to this later deadline: it is linked again.
-    NotBefore(Linkable, Subtick),
-    /// It is on its way through the reset queue. It is linked again, and decided when it arrives.
-    ResetQueued(Linkable),
+    /// It was reset to a later deadline, and stays in the wheel.
+    Linked(Linkable),
     /// It was cancelled.
     Cancelled,
 }
 
 impl Still {
     #[inline(always)]
-    pub(super) fn of((entry, found): (Owned, Expire)) -> Self {
+    fn of((entry, found): (Owned, Expire)) -> Self {
         match found {
-            Expire::NotBefore(deadline) => Self::NotBefore(Linkable(entry), deadline),
-            Expire::ResetQueued => Self::ResetQueued(Linkable(entry)),
+            Expire::NotBefore(_) => Self::Linked(Linkable(entry)),
             // From here on the queue has it.
-            Expire::Cancelled | Expire::Fire | Expire::FireLast => Self::Cancelled,
+            Expire::Cancelled | Expire::Done(_) | Expire::Alone(_) => Self::Cancelled,
         }
     }
 }
 
-/// A timeout that is due and runs once, marked for a batch. It is pending.
+/// A timeout that is due, marked for a batch. It is pending.
 #[must_use = "the timeout is lost if it goes into no batch"]
 pub(crate) struct Marked(Owned);
 
@@ -183,5 +177,27 @@ impl Marked {
     #[inline]
     pub(crate) fn into_owned(self) -> Owned {
         self.0
+    }
+}
+
+impl Owned {
+    /// Marks a timeout for a batch whatever its deadline, for a shutdown that runs what is left. It
+    /// is in no slot. Returns it if it was cancelled.
+    pub(crate) fn mark(self) -> Result<Marked, Self> {
+        let seen = self.state.load();
+        match self.state.batch(seen, Subtick::NEVER) {
+            Expire::Done(_) | Expire::Alone(_) => Ok(Marked(self)),
+            Expire::NotBefore(_) | Expire::Cancelled => Err(self),
+        }
+    }
+
+    /// Expires a sleeping future's whatever its deadline. Returns it if it was cancelled.
+    pub(crate) fn expire_early(self) -> Result<Won, Self> {
+        let seen = self.state.load();
+        match self.state.expire(seen, Subtick::NEVER) {
+            // SAFETY: this call has taken the entry out of PENDING, and the task is in it.
+            Expire::Done(_) | Expire::Alone(_) => Ok(unsafe { Won::new(self) }),
+            Expire::NotBefore(_) | Expire::Cancelled => Err(self),
+        }
     }
 }

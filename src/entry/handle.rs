@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::task::Waker;
 
-use super::{Cancel, Entry, HandleGone, Home, Listed, MaybeLinked, Node, Remains, Reset, Sole, Task, Tell};
+use super::{Cancel, Entry, HandleGone, Home, Listed, Queued, Remains, Reset, Sole, Task};
 use crate::time::Subtick;
 
 /// The ownership of the user whose timeout it is. It may look at the entry and cancel it.
@@ -65,50 +65,39 @@ impl Handle {
     /// Cancels the timeout, and takes its task.
     #[inline]
     pub(crate) fn cancel(&self) -> Cancelling {
-        let is_linked = match self.entry().state.cancel() {
+        let is_queued = match self.entry().state.cancel() {
             Cancel::TooLate => return Cancelling::TooLate,
             Cancel::WonRunning => return Cancelling::WonRunning,
             Cancel::Won => false,
-            Cancel::WonLinked => true,
+            Cancel::WonQueued => true,
         };
         // SAFETY: 1. This call has won the cancel, and no run is under way, so the task is there,
-        // and is taken once. If it is a sleeper, this is the future's handle: nobody else owns such
-        // an entry (`ArmFlags::of`). 2. Then the entry has none. It is one that the worker has
-        // linked if the word says so.
+        // and is taken once. 2. The cancel has set QUEUED, if it says so.
         unsafe {
             let task = self.entry().take_task();
-            if is_linked { Cancelling::WonLinked(task, MaybeLinked::new(self.0)) } else { Cancelling::Won(task) }
+            if is_queued { Cancelling::WonQueued(task, Queued::new(self.0)) } else { Cancelling::Won(task) }
         }
     }
 
     /// Changes the deadline. See [`State::reset`](super::State::reset).
     #[inline]
-    pub(crate) fn reset(&self, deadline: Subtick, tell: Tell) -> Reset {
-        self.entry().state.reset(deadline, tell)
-    }
-
-    /// Resets to an earlier deadline, with a free entry for the case that the worker has to be
-    /// told. Returns it as a node, which the caller pushes, or unused with what the reset has come
-    /// to.
-    pub(crate) fn reset_by_node(&self, deadline: Subtick, free: Sole) -> Result<Node, (Reset, Sole)> {
-        match self.reset(deadline, Tell::ByQueue) {
-            // SAFETY: this reset has set RESET_QUEUED.
-            Reset::EarlierQueued => Ok(unsafe { Node::new(free, self.address()) }),
-            other => Err((other, free)),
+    pub(crate) fn reset(&self, deadline: Subtick) -> Resetting {
+        match self.entry().state.reset(deadline) {
+            Reset::TooLate => Resetting::TooLate,
+            Reset::Later => Resetting::Later,
+            Reset::Earlier => Resetting::Earlier,
+            // SAFETY: the reset has set QUEUED.
+            Reset::EarlierQueued => Resetting::EarlierQueued(unsafe { Queued::new(self.0) }),
         }
     }
 
-    /// Makes `waker` the one that a pending wake-up wakes, and no other. Returns false if there is
-    /// nothing to wait for any more, or the timeout is not a wake-up.
-    ///
-    /// This borrows the handle alone, as only the future of the sleeper may use it.
-    pub(crate) fn watch(&mut self, waker: &Waker) -> bool {
-        let entry = self.entry();
+    /// Returns whether the timeout is pending, and will wake the task that `waker` wakes.
+    #[inline]
+    pub(crate) fn will_wake(&self, waker: &Waker) -> bool {
         // Read the state first. If it is pending now, the waker in the entry has not been dropped.
         // So it is not another waker that has since got the same address.
-        // SAFETY: 1. This is the handle of the future, which one thread at a time polls. 2. If the
-        // task is a sleeper, it stays until this handle is dropped.
-        entry.state.is_pending() && entry.is_sleeper() && unsafe { entry.sleeper().watch(waker) }
+        // SAFETY: this is the handle. Only a timeout that runs once has a waker for its task.
+        self.entry().state.is_pending() && unsafe { self.entry().wakes_the_same(waker) }
     }
 
     /// Returns whether a handle that lets go may leave a [tombstone](Self::leave_tombstone).
@@ -139,12 +128,11 @@ impl Handle {
         let remains = if listed.is_some() { Remains::Tombstone } else { Remains::Cancelled };
         let entry = self.entry();
         assert!(listed.as_ref().is_none_or(|listed| listed.is_of(entry)), "it was listed for this handle");
-        let Some((seen, kind)) = entry.state.may_be_given_up() else { return Err((self, listed)) };
-        // SAFETY: 1. This is the handle. The word has said what kind the timeout is, and that it is
-        // not periodic; neither changes. 2. The exchange takes the entry out of PENDING after the
-        // copy was made.
+        let Some(seen) = entry.state.may_be_given_up() else { return Err((self, listed)) };
+        // SAFETY: 1. This is the handle. The word has said that the timeout is not periodic, which
+        // does not change. 2. The exchange takes the entry out of PENDING after the copy was made.
         unsafe {
-            let copy = entry.copy_own_task(kind);
+            let copy = entry.copy_task();
             if entry.state.give_up(seen, remains) { Ok(copy.into_task()) } else { Err((self, listed)) }
         }
     }
@@ -167,7 +155,17 @@ pub(crate) enum Cancelling {
     WonRunning,
     Won(Task),
     /// The caller pushes the entry to the cancelled queue of its shard.
-    WonLinked(Task, MaybeLinked),
+    WonQueued(Task, Queued),
+}
+
+/// What a reset has come to: [`Reset`] with what is the caller's then.
+#[derive(Debug)]
+pub(crate) enum Resetting {
+    TooLate,
+    Later,
+    Earlier,
+    /// The caller pushes the entry to the moved queue of its shard.
+    EarlierQueued(Queued),
 }
 
 /// What a handle finds when it lets go: [`HandleGone`] with what is the caller's then.

@@ -5,14 +5,14 @@ use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
 use super::token::Listable;
-use super::{Entry, Link, Owned, entry_ref};
+use super::{Link, Owned, entry_ref};
 use crate::sync::prefetch;
 
 /// Entries in the order in which they were pushed.
 #[derive(Debug)]
 pub(crate) struct Chain<T = Owned> {
     first: Link,
-    /// Not valid if there is none, or if some were split off.
+    /// Null if there is none.
     last: Link,
     len: usize,
     of: PhantomData<T>,
@@ -48,6 +48,20 @@ impl<T: Listable> Chain<T> {
         self.len += 1;
     }
 
+    /// Splits off the first `len` entries, or all if there are fewer. Goes through them.
+    pub(crate) fn split_off_front(&mut self, len: usize) -> Self {
+        if len >= self.len {
+            return std::mem::replace(self, Self::new());
+        }
+        let mut front = Self::new();
+        while front.len < len
+            && let Some(entry) = self.pop()
+        {
+            front.push(entry);
+        }
+        front
+    }
+
     /// Appends all entries of another chain.
     pub(crate) fn append(&mut self, other: Self) {
         if other.len > 0 {
@@ -60,10 +74,7 @@ impl<T: Listable> Chain<T> {
         match NonNull::new(self.last) {
             // SAFETY: the chain owns its entries, and their links.
             Some(end) => unsafe { entry_ref(end) }.set_next(first),
-            None => {
-                assert!(self.len == 0, "nothing is appended to what stays after a split");
-                self.first = first;
-            }
+            None => self.first = first,
         }
         self.last = last;
         self.len += len;
@@ -138,80 +149,5 @@ impl<T: Listable> Stack<T> {
         };
         prefetch(self.first);
         Some(entry)
-    }
-}
-
-/// A chain that can be split after each `PART` entries, without going through them: the first entry
-/// of each part names that of the next one.
-#[derive(Debug)]
-pub(crate) struct Parts<const PART: usize> {
-    chain: Chain,
-    /// The first entries of the first part and of the last, as long as nothing was taken off.
-    firsts: Option<(NonNull<Entry>, NonNull<Entry>)>,
-}
-
-// SAFETY: they are the entries that were pushed.
-unsafe impl<const PART: usize> Send for Parts<PART> {}
-
-impl<const PART: usize> Parts<PART> {
-    pub(crate) const fn new() -> Self {
-        Self { chain: Chain::new(), firsts: None }
-    }
-
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        self.chain.len
-    }
-
-    #[inline]
-    pub(crate) fn push(&mut self, entry: Owned) {
-        if self.len().is_multiple_of(PART) {
-            self.begin_part(&entry);
-        }
-        self.chain.push(entry);
-    }
-
-    fn begin_part(&mut self, entry: &Owned) {
-        let here = NonNull::from(&**entry);
-        self.firsts = match self.firsts {
-            _ if self.len() == 0 => Some((here, here)),
-            Some((first, last)) => {
-                // SAFETY: it is in the chain, which owns its entries and their links.
-                unsafe { entry_ref(last) }.set_next_part(here.as_ptr());
-                Some((first, here))
-            }
-            None => None,
-        };
-    }
-
-    /// Adds an entry whose link to the next part somebody else may use: the chain can't be split.
-    #[inline]
-    pub(crate) fn push_whole(&mut self, entry: Owned) {
-        self.firsts = None;
-        self.chain.push(entry);
-    }
-
-    /// Appends all entries of another chain. It can't be split any more.
-    pub(crate) fn append(&mut self, other: Self) {
-        self.firsts = None;
-        self.chain.append(other.chain);
-    }
-
-    /// Splits off all but the first part. Returns `None` if there is only one.
-    pub(crate) fn split_off(&mut self) -> Option<Self> {
-        let (first, last_part) = self.firsts.filter(|_| self.len() > PART)?;
-        // SAFETY: it is in the chain, which owns its entries and their links.
-        let next = NonNull::new(unsafe { entry_ref(first) }.next_part())?;
-        let rest = Chain { first: next.as_ptr(), last: self.chain.last, len: self.len() - PART, of: PhantomData };
-        self.firsts = None;
-        (self.chain.last, self.chain.len) = (ptr::null_mut(), PART);
-        Some(Self { chain: rest, firsts: Some((next, last_part)) })
-    }
-
-    /// Returns the chain, for its entries to be taken off. It can't be split any more.
-    #[inline]
-    pub(crate) fn cut(&mut self) -> &mut Chain {
-        self.firsts = None;
-        &mut self.chain
     }
 }

@@ -3,20 +3,16 @@
 //! An entry lives in the [arena](crate::arena) and is recycled. At any moment each of its parts
 //! belongs to exactly one party:
 //!
-//! | part | free | in the inbox | in the wheel | expired, in a batch | cancelled | tombstone |
+//! | part | free | in the inbox | in the wheel | in a batch | cancelled | tombstone |
 //! |---|---|---|---|---|---|---|
 //! | `state` | - | anyone, by RMW; the worker by stores, if the engine is the only owner | as in the inbox | anyone, by RMW | anyone, by RMW | producer and worker, by RMW |
-//! | `next` | free list | inbox | worker (slot list) | batch | where it was linked | inbox |
-//! | `back` | - | - | worker (slot list) | batch | where it was linked | the producer's list of tombstones |
-//! | `task` | - | pending: nobody; it goes to the thread that changes the phase | as in the inbox | the runner | the canceller, then the cancelled queue's link; the runner, if a run of a periodic timeout was under way | the producer |
+//! | `next` | free list | inbox | the worker: its place | batch | as before the cancel | inbox |
+//! | `aside` | - | who set QUEUED, and then the side queue | as in the inbox | as in the inbox | as in the inbox | the producer's list of tombstones |
+//! | `task` | - | pending: nobody; it goes to the thread that changes the phase | as in the inbox | the runner | the canceller; the runner, if a run of a periodic timeout was under way | the producer |
 //! | `home` | - | read only until it is free again | | | | read only |
 //!
-//! A node of the reset queue is an entry that belongs to no timeout. Its `next` names the timeout's
-//! entry. The node belongs to the thread that sends it, and then to the worker, which gives it
-//! back.
-//!
-//! The task of a future that sleeps is a [`Sleeper`]. It stays in the entry, for the future to look
-//! at, until the future drops its handle.
+//! So an entry can be in a side queue, and at the same time in a slot, in the inbox or in a batch,
+//! with its task untouched. An entry with QUEUED becomes no tombstone and goes to no free list.
 
 mod came_up;
 mod handle;
@@ -27,7 +23,6 @@ mod outcome;
 mod owned;
 mod queued;
 mod series;
-mod sleeper;
 mod state;
 mod task;
 mod task_copy;
@@ -37,28 +32,28 @@ mod won;
 mod work;
 
 use std::ptr::{self, NonNull};
+use std::task::Waker;
 
-pub(crate) use came_up::{CameUp, LookedOnce, Marked, OtherUp, Still, TaskPlace};
-pub(crate) use handle::{Cancelling, Handle, HandleLetGo, LastHandle, Orphan};
+pub(crate) use came_up::{CameUp, Claimed, Looked, Marked, Still, TaskPlace};
+pub(crate) use handle::{Cancelling, Handle, HandleLetGo, LastHandle, Orphan, Resetting};
 pub(crate) use home::Home;
-pub(crate) use linked::{ADDRESS_BITS, LaneEnd, Linked, Neighbour, fits_links};
-pub(crate) use list::{Chain, Parts, Stack};
-pub(crate) use outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Kind, Rearm, Remains, Reset, Tell, Transfer};
+pub(crate) use linked::{ADDRESS_BITS, Linked, fits_links};
+pub(crate) use list::{Chain, Stack};
+pub(crate) use outcome::{Cancel, EngineGone, Expire, HandleGone, Kind, Popped, Rearm, Remains, Reset, Transfer};
 pub(crate) use owned::{LetGo, Linkable, Linking, Owned, Sole};
-pub(crate) use queued::{Arrived, MaybeLinked, Node};
+pub(crate) use queued::{CancelledInSlot, OutOfQueue, Queued};
 pub use series::MissedTicks;
 pub(crate) use series::{FnNext, FnRepeat, Repeat, Schedule, Series};
-pub(crate) use sleeper::Sleeper;
 pub(crate) use state::{ArmFlags, Snapshot, State};
-use task::Captures;
+use task::{Captures, TaskVTable};
 pub(crate) use task::{Task, TaskInPlace};
 use task_copy::TaskCopy;
-pub(crate) use token::{Queued, Token};
+pub(crate) use token::{Stacked, Token};
 pub(crate) use tomb::{Listed, Tomb, Tombs};
-pub(crate) use won::{Asleep, Begun, Fired, Running, SeriesRun, Withdrawn, Won};
+pub(crate) use won::{Running, Won};
 pub(crate) use work::Work;
 
-use crate::sync::{ProtocolCell, ShownPtr};
+use crate::sync::ProtocolCell;
 use crate::time::Subtick;
 
 /// A pointer to an entry, or null.
@@ -73,25 +68,17 @@ pub(crate) struct Entry {
     /// The models, and the tests of other layers, do single transitions.
     #[cfg(any(loom, test))]
     pub(crate) state: State,
-    /// The only forward link. It belongs to one list at a time: the free list, the inbox, a wheel
-    /// slot or a batch.
+    /// The link of the list that it is in: the free list, the inbox, a batch, a shutdown's answer.
+    /// In the wheel, its place there.
     next: ProtocolCell<Link>,
-    /// In a wheel slot: the entry before this one, or the slot, and what else a [`Linked`] keeps in
-    /// a link. With it an entry can be unlinked, and a slot that becomes empty can be found,
-    /// without a field that names the slot. Null if the worker has taken it out of its slot.
-    back: ProtocolCell<Link>,
+    /// The link of the side queue, or of a list of tombstones.
+    aside: ProtocolCell<Link>,
     /// The remote of the shard that it was scheduled on. `None` if it never was.
     home: ProtocolCell<Option<Home<'static>>>,
-    /// The task's table while there is a task, afterwards the link of a side queue. Atomic, because
-    /// the worker may read it while a canceller writes the link: see
-    /// [`copy_task`](Self::copy_task).
-    table: ShownPtr,
+    table: ProtocolCell<Option<&'static TaskVTable>>,
     captures: ProtocolCell<Captures>,
     #[cfg(loom)]
     in_use: std::cell::Cell<bool>,
-    /// Used as the link of a side queue is, so that loom sees who may. It does not see the table.
-    #[cfg(loom)]
-    aside: ProtocolCell<()>,
 }
 
 #[cfg(not(loom))]
@@ -105,14 +92,12 @@ impl Entry {
         Self {
             state: State::free_word(),
             next: ProtocolCell::new(ptr::null_mut()),
-            back: ProtocolCell::new(ptr::null_mut()),
+            aside: ProtocolCell::new(ptr::null_mut()),
             home: ProtocolCell::new(None),
-            table: ShownPtr::default(),
+            table: ProtocolCell::new(None),
             captures: ProtocolCell::new(task::NO_CAPTURES),
             #[cfg(loom)]
             in_use: std::cell::Cell::new(false),
-            #[cfg(loom)]
-            aside: ProtocolCell::new(()),
         }
     }
 
@@ -162,35 +147,13 @@ impl Entry {
     }
 
     #[inline]
-    fn back(&self) -> Link {
-        self.back.get()
+    fn aside(&self) -> Link {
+        self.aside.get()
     }
 
     #[inline]
-    fn set_back(&self, link: Link) {
-        self.back.set(link);
-    }
-
-    /// Returns the next tombstone of the same producer. The link is in the place of `back`, because
-    /// a tombstone is in no slot.
-    #[inline]
-    fn next_tombstone(&self) -> Link {
-        self.back()
-    }
-
-    #[inline]
-    fn set_next_tombstone(&self, link: Link) {
-        self.set_back(link);
-    }
-
-    /// Returns the first entry of the next part of the same batch. The link is in the place of
-    /// `back`, because an entry in a batch is in no slot.
-    fn next_part(&self) -> Link {
-        self.back()
-    }
-
-    fn set_next_part(&self, link: Link) {
-        self.set_back(link);
+    fn set_aside(&self, link: Link) {
+        self.aside.set(link);
     }
 
     /// Returns where it is at home, if it was ever armed.
@@ -213,7 +176,6 @@ impl Entry {
         #[cfg(loom)]
         self.set_in_use(true);
         self.put_task(task);
-        self.set_back(ptr::null_mut());
     }
 
     /// Puts in the task of a free entry, or puts back the task of a periodic timeout. Only the
@@ -221,27 +183,11 @@ impl Entry {
     #[inline]
     fn put_task(&self, task: Task) {
         let (table, captures) = task.into_parts();
-        self.table.set(ptr::from_ref(table).cast_mut().cast());
+        self.table.set(Some(table));
         self.captures.set(captures);
     }
 
-    /// Returns the sleeper.
-    ///
-    /// # Safety
-    /// The task is a sleeper, and stays one while the caller has this: its future has not dropped
-    /// the handle.
-    #[inline]
-    unsafe fn sleeper(&self) -> &Sleeper {
-        // SAFETY: `Task::sleeper` made these captures, and nobody moves them while the future has
-        // its handle. All parts of a `Sleeper` may change behind a shared reference.
-        self.captures.with(|place| unsafe { &*place.cast::<Sleeper>() })
-    }
-
-    fn is_sleeper(&self) -> bool {
-        ptr::eq(self.table.get(), (&raw const task::SLEEPER).cast())
-    }
-
-    /// Moves the task out. If it is a sleeper, the caller is its future.
+    /// Moves the task out.
     ///
     /// # Safety
     /// The caller took the entry out of PENDING, or the entry was never published. It calls this
@@ -253,60 +199,33 @@ impl Entry {
         unsafe { self.copy_task().into_task() }
     }
 
-    /// Copies the task, for a thread that is about to claim the entry. If the claim succeeds the
-    /// copy is the task, and otherwise worth nothing. So a claim can give the engine's ownership up
-    /// in the same step.
-    ///
-    /// Meanwhile a canceller may write the link of the cancelled queue over the table, which is
-    /// atomic for that reason. Nobody writes to the captures before the engine gives the entry up.
+    /// Copies the task, for a thread that is about to claim the entry, or to [give it
+    /// up](State::give_up). If that succeeds the copy is the task, and otherwise worth nothing. So
+    /// the step that takes the task can give an ownership up.
     ///
     /// # Safety
-    /// The caller holds the engine's ownership, or the handle of a timeout that runs once; and the
-    /// entry has no sleeper. Or the caller took it out of PENDING.
+    /// The caller holds the engine's ownership, or the handle of a timeout that runs once. Or it
+    /// took the entry out of PENDING.
     #[inline]
     unsafe fn copy_task(&self) -> TaskCopy {
-        // As long as the engine owns the entry, other threads only read the captures of a task that
-        // is not a sleeper. The same holds for one that runs once as long as its handle is held:
-        // nobody puts it back.
-        let table = self.table.get();
-        TaskCopy::new(table, self.captures.get())
+        // Other threads only read the body meanwhile. Whoever puts a task back into it, or arms the
+        // entry anew, has the engine's ownership. If the timeout runs once, its handle keeps
+        // others from that, too.
+        TaskCopy::new(self.table.get(), self.captures.get())
     }
 
-    /// Copies the task, for a thread that is about to [give the entry up](State::give_up). If that
-    /// succeeds the copy is the task, and otherwise worth nothing.
-    ///
-    /// Meanwhile the worker may copy the task to run it, or take the waker. Both only read it.
+    /// Returns whether the task is the waker of a future, and wakes the same task as `waker`.
     ///
     /// # Safety
-    /// The caller owns the handle. The task is of this kind, and not periodic.
+    /// The caller holds the handle of a timeout that runs once, and the entry is pending, or was at
+    /// a look before.
     #[inline]
-    unsafe fn copy_own_task(&self, kind: Kind) -> TaskCopy {
-        // SAFETY: 1. The caller owns the handle, and says what the task is. 2. If it is a sleeper,
-        // the caller is its future, and drops the copy only if it ends the wait. The byte of the
-        // turn may change meanwhile, so the copy is a sleeper of its own.
-        let waker = unsafe {
-            if kind != Kind::Sleeper {
-                return self.copy_task();
-            }
-            self.sleeper().move_out()
-        };
-        let (table, captures) = Task::sleeper(waker).into_parts();
-        TaskCopy::new(ptr::from_ref(table).cast(), captures)
-    }
-
-    /// Sets the link of the cancelled queue or of the reset queue. Only the owner of the body uses
-    /// it: the thread that won the cancel, or that sends the node, until it has pushed the entry;
-    /// then the worker.
-    fn set_next_aside(&self, link: Link) {
-        #[cfg(loom)]
-        self.aside.with_mut(|_| ());
-        self.table.set(link.cast());
-    }
-
-    fn next_aside(&self) -> Link {
-        #[cfg(loom)]
-        self.aside.with(|_| ());
-        self.table.get().cast()
+    unsafe fn wakes_the_same(&self, waker: &Waker) -> bool {
+        let is_waker = self.table.get().is_some_and(|table| ptr::eq(table, &raw const task::WAKER));
+        // SAFETY: `Task::waker` made these captures, and nobody writes them while the caller has
+        // its handle. Whoever takes the waker out copies its bytes. A taken one is only compared by
+        // its address.
+        is_waker && self.captures.with(|place| unsafe { &*place.cast::<Waker>() }.will_wake(waker))
     }
 }
 
@@ -320,10 +239,11 @@ unsafe impl Send for Entry {}
 /// Access to the parts of an entry for the models, and for the tests of other layers.
 #[cfg(any(loom, test))]
 pub(crate) mod raw {
+    use super::{Entry, Link};
     #[cfg(loom)]
-    use super::TaskCopy;
-    use super::{Entry, Home, Link, Task};
+    use super::{Home, Task, TaskCopy};
 
+    #[cfg(loom)]
     pub(crate) fn fill(entry: &Entry, home: Option<Home<'_>>, task: Task) {
         entry.fill(home, task);
     }
@@ -353,22 +273,17 @@ pub(crate) mod raw {
     }
 
     #[cfg(loom)]
-    pub(crate) fn set_next_aside(entry: &Entry, link: Link) {
-        entry.set_next_aside(link);
-    }
-
-    #[cfg(loom)]
     pub(crate) fn set_next(entry: &Entry, link: Link) {
         entry.set_next(link);
     }
 
     #[cfg(not(loom))]
-    pub(crate) fn back(entry: &Entry) -> Link {
-        entry.back()
+    pub(crate) fn aside(entry: &Entry) -> Link {
+        entry.aside()
     }
 
-    pub(crate) fn set_back(entry: &Entry, link: Link) {
-        entry.set_back(link);
+    pub(crate) fn set_aside(entry: &Entry, link: Link) {
+        entry.set_aside(link);
     }
 }
 

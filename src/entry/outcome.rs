@@ -7,11 +7,12 @@ use crate::time::Subtick;
 pub(crate) enum Cancel {
     /// The timeout was no longer pending: nothing was changed.
     TooLate,
-    /// The task is the caller's. The worker will find the entry by itself, in the inbox or in the
-    /// reset queue.
+    /// The task is the caller's. The worker, or the runner of its batch, will find the entry by
+    /// itself.
     Won,
-    /// The task is the caller's, and the caller has to push the entry to the cancelled queue.
-    WonLinked,
+    /// The task is the caller's, and so is QUEUED: the caller has to push the entry to the
+    /// cancelled queue.
+    WonQueued,
     /// A periodic timeout was cancelled while a run was under way. The runner clears its task and
     /// its entry away.
     WonRunning,
@@ -36,21 +37,8 @@ pub(crate) enum Reset {
     /// Check whether the worker sleeps past the new deadline. Once awake, it finds the entry by
     /// itself.
     Earlier,
-    /// Send the entry to the worker through the reset queue. This call set RESET_QUEUED.
+    /// The same, and QUEUED is the caller's, who has to push the entry to the moved queue before.
     EarlierQueued,
-    /// The worker has to be told, and nothing was changed: call again and say how, see [`Tell`].
-    NotYet,
-}
-
-/// How a caller will tell the worker that a deadline became earlier, if the worker has to be told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tell {
-    /// The caller has not prepared anything yet.
-    NotYet,
-    /// Through the reset queue: the caller has a node.
-    ByQueue,
-    /// By making the worker go through the whole wheel.
-    ByRescan,
 }
 
 /// What kind of timeout an entry holds.
@@ -60,25 +48,39 @@ pub(crate) enum Kind {
     Once,
     /// A closure that runs again and again.
     Series,
-    /// The waker of a sleeping future.
-    Sleeper,
+    /// The waker of a sleeping future, which the worker calls itself, or has an executor call
+    /// together with others.
+    Waker,
 }
 
 /// What the worker found when an entry's slot came up, or a runner when it came to the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expire {
-    /// The caller won. The task is the caller's to run, or, of a timeout that was only marked for a
-    /// batch, to hand over.
-    Fire,
-    /// The same, and the engine is the only owner of the entry: the caller gives the entry back.
-    FireLast,
-    /// The entry was reset to this later tick meanwhile: link it again.
+    /// The caller won, with this deadline. The task is the caller's to run, or, of a timeout that
+    /// was only marked for a batch, to hand over.
+    Done(Subtick),
+    /// The same, and the engine was the only owner of the entry. If the step gives the entry up,
+    /// the caller gives it back.
+    Alone(Subtick),
+    /// The entry was reset to this later tick meanwhile.
     NotBefore(Subtick),
-    /// The entry is on its way through the reset queue: link it again, and decide when it arrives.
-    ResetQueued,
-    /// The entry was cancelled. To the worker the cancelled queue or the reset queue brings it. A
+    /// The entry was cancelled. To the worker the cancelled queue or the moved queue brings it. A
     /// runner gives it up.
     Cancelled,
+}
+
+/// What the worker finds in an entry that it has popped off a side queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Popped {
+    /// It is pending, and in a slot: it goes to the slot of its deadline of now.
+    Moved,
+    /// It was cancelled in its slot, and may still be in it. QUEUED stays set until the entry is
+    /// out of there, see [`State::queue_lets_go`](super::State::queue_lets_go).
+    Cancelled,
+    /// It is in a batch, in the inbox or running, or a handle holds it: others see to it.
+    Elsewhere,
+    /// Nobody else owns it any more.
+    Last,
 }
 
 /// What a handle finds when it is dropped.
@@ -104,17 +106,6 @@ pub(crate) enum EngineGone {
     /// cancelled. The engine still owns it. Only an entry that came out of the inbox and is not
     /// linked can answer this.
     NotYet,
-}
-
-/// What the runner of a periodic timeout finds when a run is about to begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Begin {
-    /// Run it, for this deadline.
-    Run(Subtick),
-    /// It was reset after it had expired: arm it again, and don't run it now.
-    Moved,
-    /// It was cancelled: clear it away.
-    Cancelled,
 }
 
 /// Whether the runner's arming of a periodic timeout succeeded.

@@ -4,7 +4,7 @@
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-use super::token::{Listable, Queued, Token};
+use super::token::{Listable, Stacked, Token};
 use super::work::Work;
 use super::{ArmFlags, EngineGone, Entry, Home, Link, Task, Transfer};
 use crate::time::Subtick;
@@ -26,8 +26,16 @@ unsafe impl Token for Owned {}
 
 impl Listable for Owned {}
 
-impl Queued for Owned {
-    const ASIDE: bool = false;
+impl Stacked for Owned {
+    #[inline]
+    fn below(&self) -> Link {
+        Entry::next(self)
+    }
+
+    #[inline]
+    fn set_below(&self, link: Link) {
+        Entry::set_next(self, link);
+    }
 }
 
 impl Owned {
@@ -44,12 +52,6 @@ impl Owned {
     #[inline]
     pub(crate) fn into_raw(self) -> NonNull<Entry> {
         self.0
-    }
-
-    /// Sets the link by which it will be in a list. It is in none, so the link is the holder's.
-    #[inline]
-    pub(crate) fn set_next(&self, link: Link) {
-        Entry::set_next(self, link);
     }
 
     /// Takes back [`Sole::arm`].
@@ -103,7 +105,7 @@ pub(crate) enum LetGo {
 
 /// What the worker found when it took an entry out of the inbox.
 pub(crate) enum Linking {
-    /// It is pending, and goes into the wheel for this deadline.
+    /// It is pending, and goes into the wheel, at this deadline.
     Pending(Linkable, Subtick),
     /// It was cancelled in the inbox: the worker lets it go.
     Cancelled(Owned),
@@ -116,15 +118,15 @@ pub(crate) enum Linking {
 pub(crate) struct Linkable(pub(super) Owned);
 
 // SAFETY: `repr(transparent)` around an `Owned`: one address. The entry is marked as linked, but it
-// is in no slot, so both of its links are free.
+// is in no slot, so its `next` is free.
 unsafe impl Token for Linkable {}
 
 impl Linkable {
     /// Returns an entry that does not go into a slot again.
     ///
     /// # Safety
-    /// The entry is not on its way through a queue of its shard, or that is closed, and what is in
-    /// it will not be looked at.
+    /// The caller has taken it out of the wheel for good, and its shard's queues are closed and
+    /// gone through.
     #[inline]
     pub(crate) unsafe fn into_owned(self) -> Owned {
         self.0
@@ -140,8 +142,8 @@ impl Deref for Linkable {
     }
 }
 
-/// An entry that nobody else owns, and that is in no list: a free one, a node of the reset queue,
-/// or one that was never published.
+/// An entry that nobody else owns, and that is in no list: a free one, or one that was never
+/// published.
 #[derive(Debug)]
 #[must_use = "the entry is lost if it is not given back"]
 #[repr(transparent)]
@@ -175,7 +177,7 @@ impl Sole {
     /// Sets the link by which it will be in a list. It is in none, so the link is the holder's.
     #[inline]
     pub(crate) fn set_next(&self, link: Link) {
-        self.0.set_next(link);
+        Entry::set_next(self, link);
     }
 
     /// Makes a pending timeout of the entry. `owners` says who owns it besides the engine.

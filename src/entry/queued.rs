@@ -1,57 +1,68 @@
-//! Entries in the side queues of a shard, as values: [`MaybeLinked`] in the cancelled queue, and
-//! [`Node`] in the reset queue.
+//! Entries in the side queues of a shard, as values: [`Queued`], and what it is when the worker has
+//! popped it.
 
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-use super::owned::{Linkable, Sole};
-use super::token::{Queued, Token};
-use super::{Entry, Transfer, entry_ref};
-use crate::time::Subtick;
+use super::owned::Sole;
+use super::token::{Stacked, Token};
+use super::{Entry, Link, Linked, Popped};
+#[cfg(doc)]
+use crate::wheel::Wheel;
 
-/// The engine's ownership of an entry that may be in a slot of its shard's wheel. The wheel takes
-/// it out of there, if it is ([`Wheel::unlink`](crate::wheel::Wheel::unlink)).
-///
-/// Out of the cancelled queue come entries that were cancelled. Their tasks are gone, and the link
-/// of the queue is in the place of the task.
+/// The ownership QUEUED of an entry, on its way through a side queue of its shard.
 #[derive(Debug)]
-#[must_use = "the entry is lost if no step takes it over"]
+#[must_use = "the worker is not told if it goes into no queue"]
 #[repr(transparent)]
-pub(crate) struct MaybeLinked(NonNull<Entry>);
+pub(crate) struct Queued(NonNull<Entry>);
 
-// SAFETY: the engine's ownership may be passed on between threads.
-unsafe impl Send for MaybeLinked {}
-// SAFETY: `repr(transparent)` around a `NonNull<Entry>`. `next` may be a slot's, so `ASIDE` puts
-// the queue's link in the place of the task, which the cancel has moved out.
-unsafe impl Token for MaybeLinked {}
+// SAFETY: the ownership may be passed on between threads.
+unsafe impl Send for Queued {}
+// SAFETY: `repr(transparent)` around a `NonNull<Entry>`. `aside` belongs to the thread that has set
+// QUEUED, and goes with this value.
+unsafe impl Token for Queued {}
 
-impl Queued for MaybeLinked {
-    const ASIDE: bool = true;
+impl Stacked for Queued {
+    #[inline]
+    fn below(&self) -> Link {
+        self.entry().aside()
+    }
+
+    #[inline]
+    fn set_below(&self, link: Link) {
+        self.entry().set_aside(link);
+    }
 }
 
-impl MaybeLinked {
+impl Queued {
     /// # Safety
-    /// The caller has cancelled the entry, which the worker had linked, and has moved the task out.
-    /// It gives this value to the cancelled queue of the entry's shard, or drops it, once. It stays
-    /// one of the entry's owners until it has done so.
+    /// The caller has set QUEUED on the entry, and makes one such value for that. It holds the
+    /// handle until it has pushed the value, or [taken it back](Self::refused).
     #[inline]
     pub(crate) unsafe fn new(entry: NonNull<Entry>) -> Self {
         Self(entry)
     }
 
-    /// Says that the wheel has taken the entry out of its slot.
-    ///
-    /// # Safety
-    /// The entry is in no slot.
+    /// Ends the ownership, because the queue is closed.
+    pub(crate) fn refused(self) {
+        self.entry().state.unqueue();
+    }
+
+    /// Ends the ownership, and says where the entry is. Only the worker calls this, for what it has
+    /// popped off a queue of its shard.
     #[inline]
-    pub(crate) unsafe fn into_linkable(self) -> Linkable {
-        // SAFETY: the engine's ownership is this value's, and `Wheel::unlink`, which alone calls
-        // this, has just taken the entry out of its slot, if it was in one.
-        unsafe { Linkable::from_raw(self.0) }
+    pub(crate) fn pop(self) -> OutOfQueue {
+        match self.entry().state.pop() {
+            Popped::Moved => OutOfQueue::Moved(Linked::at(self.0)),
+            Popped::Cancelled => OutOfQueue::Cancelled(CancelledInSlot(self)),
+            Popped::Elsewhere => OutOfQueue::Elsewhere,
+            // SAFETY: QUEUED was the last owner, and this value is that.
+            Popped::Last => OutOfQueue::Last(unsafe { Sole::new(self.0) }),
+        }
     }
 }
 
-impl Deref for MaybeLinked {
+impl Deref for Queued {
     type Target = Entry;
 
     #[inline]
@@ -60,81 +71,34 @@ impl Deref for MaybeLinked {
     }
 }
 
-/// An entry that names another one, which was reset to an earlier deadline.
-#[derive(Debug)]
-#[must_use = "the worker is not told if it goes into no queue"]
-#[repr(transparent)]
-pub(crate) struct Node(Sole);
-
-// SAFETY: `repr(transparent)` around a `Sole`: one address, of an entry without a task. `ASIDE`
-// puts the queue's link in the task's place; `next` names the entry that was reset.
-unsafe impl Token for Node {}
-
-impl Queued for Node {
-    const ASIDE: bool = true;
+/// What the worker has popped off a side queue: [`Popped`] with what is the worker's then.
+pub(crate) enum OutOfQueue {
+    /// It goes to the slot of its deadline of now.
+    Moved(Linked),
+    Cancelled(CancelledInSlot),
+    Elsewhere,
+    Last(Sole),
 }
 
-impl Node {
-    /// Makes a node of a free entry.
-    ///
-    /// # Safety
-    /// A reset of the handle's holder has set RESET_QUEUED on `named`. It makes one node for that,
-    /// and gives it to the reset queue of the entry's shard, or takes it [apart](Self::into_sole)
-    /// if that is closed.
-    pub(crate) unsafe fn new(free: Sole, named: NonNull<Entry>) -> Self {
-        free.set_next(named.as_ptr());
-        Self(free)
-    }
+/// An entry that was cancelled in its slot, with the engine's ownership and QUEUED. The wheel takes
+/// it out of the slot ([`Wheel::remove`]) if it has not come up.
+#[must_use = "the entry is lost if it is not let go"]
+pub(crate) struct CancelledInSlot(Queued);
 
-    /// Returns the entry that it names.
-    pub(crate) fn named(&self) -> &Entry {
-        // SAFETY: RESET_QUEUED is set on the entry that `new` was given, so the engine does not
-        // give it up before it arrives.
-        unsafe { &*Entry::next(&self.0) }
-    }
-
-    pub(crate) fn into_sole(self) -> Sole {
-        self.0
-    }
-
-    /// Returns the free entry, and what it named.
-    ///
-    /// # Safety
-    /// It came out of the reset queue, and the worker goes on with both.
-    pub(crate) unsafe fn open(self) -> (Sole, ResetQueued) {
-        let named = NonNull::from(self.named());
-        (self.0, ResetQueued(named))
-    }
-}
-
-impl Deref for Node {
-    type Target = Entry;
-
+impl CancelledInSlot {
     #[inline]
-    fn deref(&self) -> &Entry {
-        &self.0
+    pub(crate) fn linked(&self) -> Linked {
+        Linked::at(self.0.0)
     }
-}
 
-/// An entry that a node has named. While RESET_QUEUED is set the engine does not give it up, and
-/// its ownership goes with the node.
-#[must_use = "the entry is lost if it does not arrive"]
-pub(crate) struct ResetQueued(NonNull<Entry>);
-
-/// What the worker found when an entry arrived through the reset queue.
-pub(crate) enum Arrived {
-    /// It is pending, and has to be linked again for this deadline.
-    Pending(MaybeLinked, Subtick),
-    /// It was cancelled: the worker lets it go.
-    Cancelled(MaybeLinked),
-}
-
-impl ResetQueued {
-    pub(crate) fn arrive(self) -> Arrived {
-        // SAFETY: RESET_QUEUED is set, so the engine owns the entry.
-        match unsafe { entry_ref(self.0) }.state.arrive() {
-            Transfer::Pending(deadline) => Arrived::Pending(MaybeLinked(self.0), deadline),
-            Transfer::Cancelled => Arrived::Cancelled(MaybeLinked(self.0)),
-        }
+    /// Gives both ownerships up. Returns the entry if nobody else owns it.
+    ///
+    /// # Safety
+    /// The entry is in no slot any more.
+    #[inline]
+    pub(crate) unsafe fn let_go(self) -> Option<Sole> {
+        let is_last = self.0.entry().state.queue_lets_go();
+        // SAFETY: this value's were the last ownerships, and it ends here. The entry is in no list.
+        is_last.then(|| unsafe { Sole::new(self.0.0) })
     }
 }

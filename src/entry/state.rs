@@ -1,39 +1,41 @@
 //! The state word: one `AtomicU64` that decides everything about a timeout.
 //!
 //! ```text
-//!  63            10    9       8      7      6         5          4      3      2    1 0
-//! ┌────────────────┬───────┬───────┬──────┬──────┬────────────┬──────┬──────┬──────┬─────┐
-//! │   deadline     │SLEEPER│BATCHED│ORPHAN│SERIES│RESET_QUEUED│LINKED│ENGINE│HANDLE│phase│
-//! └────────────────┴───────┴───────┴──────┴──────┴────────────┴──────┴──────┴──────┴─────┘
+//!  63            10   9      8      7      6     5      4      3      2    1 0
+//! ┌────────────────┬─────┬───────┬──────┬──────┬──────┬──────┬──────┬──────┬─────┐
+//! │   deadline     │WAKER│BATCHED│ORPHAN│SERIES│QUEUED│LINKED│ENGINE│HANDLE│phase│
+//! └────────────────┴─────┴───────┴──────┴──────┴──────┴──────┴──────┴──────┴─────┘
 //! ```
 //!
 //! * **phase**: `FREE`, `PENDING`, `EXPIRED`, `CANCELLED`. Exactly one thread takes an entry out of
 //!   `PENDING`, by one compare-and-swap: the thread that is about to run its task
-//!   ([`State::claim`]), the worker, for periodic timeouts and sleeping futures
-//!   ([`State::expire`]), a caller ([`State::cancel`], [`State::give_up`]) or a shutdown
-//!   ([`State::withdraw`]). That thread alone owns the task from then on. No exchange is needed if
-//!   the engine is the only owner, see below.
-//! * **HANDLE**, **ENGINE**: the owners. The last one to give the entry up gives it back to the
-//!   arena.
-//! * **LINKED**: the worker has taken the entry out of the inbox. The worker sets it by an exchange
-//!   with the pending word that it has seen, or by a store if the engine is the only owner. So a
-//!   cancel knows for certain what to do. If LINKED is not set, the transfer will find the entry
-//!   cancelled; if it is set, the caller has to tell the worker through the cancelled queue.
-//! * **RESET_QUEUED**: the entry was reset to an earlier deadline, and its address is in, or on its
-//!   way to, the shard's reset queue. While it is set the worker neither fires nor gives back the
-//!   entry, so the address in the queue can't become stale.
+//!   ([`State::claim`]), the worker, for a sleeping future ([`State::expire`]), a caller
+//!   ([`State::cancel`], [`State::give_up`]) or a shutdown ([`State::withdraw`]). That thread alone
+//!   owns the task from then on. No exchange is needed if the engine is the only owner, see below.
+//! * **HANDLE**, **ENGINE**, **QUEUED**: the owners. The last one to give the entry up gives it
+//!   back to the arena. The handle is the user's. The engine owns an entry that is in the inbox, in
+//!   a slot or in a batch.
+//! * **QUEUED**: the entry is in a side queue of its shard, or on its way there. The thread that
+//!   set the bit pushes the entry, and the worker clears it when it pops the entry
+//!   ([`State::pop`]). If the queue is closed, the thread clears it ([`State::unqueue`]). That
+//!   thread holds the handle until then.
+//! * **LINKED**: the worker has put the entry into a slot. The worker sets it by an exchange with
+//!   the pending word that it has seen, or by a store if the engine is the only owner. So a cancel,
+//!   or a reset to an earlier deadline, knows for certain what to do. If LINKED is not set, the
+//!   worker or the runner will look at the word. If it is set, the caller has to queue the entry,
+//!   unless it is queued already.
 //! * **BATCHED**: the worker has found the entry due, and has handed it over in a batch, pending.
 //!   It is not LINKED then, so a cancel or a reset changes the word alone: the thread that runs the
 //!   batch looks at it. If the deadline is a later one by then, that thread pushes the entry to the
 //!   inbox again. BATCHED stays set then, so that a cancelled entry does not become a tombstone: it
 //!   may not have been pushed yet. Entries of which the engine is the only owner are handed over
-//!   unmarked.
-//! * **SLEEPER**: the task is the waker of a sleeping future. The bit never changes while the entry
+//!   unmarked. What a shutdown has withdrawn is marked too.
+//! * **WAKER**: the task is the waker of a sleeping future. The bit never changes while the entry
 //!   is in use, and neither does SERIES.
 //! * **SERIES**: the timeout is periodic. Its entry does not end with EXPIRED: that phase means
-//!   that a run has been given to the executor, the runner owns the task, and the entry is in no
-//!   list. The runner makes it PENDING again ([`State::rearm`]) or ends it ([`State::end_series`]),
-//!   unless a cancel came in between.
+//!   that a run is under way, the runner owns the task, and the entry is in no list but a side
+//!   queue. The runner makes it PENDING again ([`State::rearm`]) or ends it
+//!   ([`State::end_series`]), unless a cancel came in between.
 //! * **Tombstone**: FREE with HANDLE set. The entry was cancelled before the worker linked it, and
 //!   its handle has gone, in one step ([`State::give_up`]) or two. HANDLE now belongs to a
 //!   producer, which may make the entry PENDING again in place ([`State::revive`]). While ENGINE is
@@ -45,16 +47,17 @@
 //! Ordering: every transition that is an exchange is `AcqRel`. The release half publishes what its
 //! thread did to the entry before. The acquire half lets the last owner see what all others did.
 //!
-//! **The engine as the only owner**: while the engine owns an entry and HANDLE is not set, nobody
-//! else writes to the word, or reads it to decide anything. Only an owner may, and nobody can
-//! become an owner before the entry is armed anew. The arena's final sweep waits for all workers
-//! and batches. So the worker links and expires such an entry by plain stores, and the thread that
+//! **The engine as the only owner**: while the engine owns an entry, and neither HANDLE nor QUEUED
+//! is set, nobody else writes to the word, or reads it to decide anything. Only an owner may, and
+//! nobody can become an owner before the entry is armed anew. The arena's final sweep waits for all
+//! workers and batches. So the worker links such an entry by a plain store, and the thread that
 //! claims it does not write at all. A plain store ends the release sequence of the owner that has
 //! gone; therefore the worker *acquires* the word before it stores.
 
+mod series;
 mod tombstone;
 
-use super::outcome::{Begin, Cancel, EngineGone, Expire, HandleGone, Kind, Rearm, Reset, Tell, Transfer};
+use super::outcome::{Cancel, EngineGone, Expire, HandleGone, Kind, Popped, Reset, Transfer};
 use crate::sync::{AtomicU64, Ordering};
 use crate::time::Subtick;
 
@@ -66,15 +69,15 @@ const CANCELLED: u64 = 3;
 const HANDLE: u64 = 1 << 2;
 const ENGINE: u64 = 1 << 3;
 const LINKED: u64 = 1 << 4;
-const RESET_QUEUED: u64 = 1 << 5;
-/// The same bit during a run of a periodic timeout, when the entry can't be in the reset queue: the
-/// timeout was reset since it expired.
-const MOVED: u64 = RESET_QUEUED;
+const QUEUED: u64 = 1 << 5;
 const SERIES: u64 = 1 << 6;
 const ORPHAN: u64 = 1 << 7;
 const BATCHED: u64 = 1 << 8;
-const SLEEPER: u64 = 1 << 9;
-const OWNERS: u64 = HANDLE | ENGINE;
+/// The same bit during a run of a periodic timeout, when the entry is in no batch: the timeout was
+/// reset since the run began.
+const MOVED: u64 = BATCHED;
+const WAKER: u64 = 1 << 9;
+const OWNERS: u64 = HANDLE | ENGINE | QUEUED;
 const DEADLINE_SHIFT: u32 = 10;
 const FLAGS: u64 = (1 << DEADLINE_SHIFT) - 1;
 
@@ -98,22 +101,19 @@ const fn is_tombstone(word: u64) -> bool {
     word & (PHASE | HANDLE) == FREE | HANDLE
 }
 
-/// A run of a periodic timeout is under way, or waits for a thread of the executor.
+/// A run of a periodic timeout is under way.
 const fn is_running(word: u64) -> bool {
     word & (PHASE | SERIES) == EXPIRED | SERIES
 }
 
-/// No handle or producer (of a tombstone) owns it: see "The engine as the only owner" in the
-/// module's documentation.
+/// Only the engine owns it: see the module's documentation.
 const fn is_engines_alone(word: u64) -> bool {
-    word & HANDLE == 0
+    word & (HANDLE | QUEUED) == 0
 }
 
-/// The word of a pending entry once it has expired. The entry of a periodic timeout is in no list
-/// from then on.
-const fn expired(word: u64) -> u64 {
-    let gone = if word & SERIES == 0 { PHASE } else { PHASE | LINKED | RESET_QUEUED };
-    (word & !gone) | EXPIRED
+/// Whoever cancels it, or resets it to an earlier deadline, has to queue it.
+const fn is_to_be_queued(word: u64) -> bool {
+    word & (LINKED | QUEUED) == LINKED
 }
 
 /// What an entry is armed with, besides the engine's ownership.
@@ -124,7 +124,7 @@ impl ArmFlags {
     pub(crate) const NONE: ArmFlags = ArmFlags(0);
     pub(crate) const HANDLE: ArmFlags = ArmFlags(HANDLE);
     pub(super) const SERIES: ArmFlags = ArmFlags(SERIES);
-    pub(super) const SLEEPER: ArmFlags = ArmFlags(SLEEPER);
+    pub(super) const WAKER: ArmFlags = ArmFlags(WAKER);
 
     #[inline]
     pub(crate) const fn and(self, other: ArmFlags) -> ArmFlags {
@@ -142,7 +142,14 @@ impl Snapshot {
         deadline_in(self.0)
     }
 
+    /// Returns whether it was pending. A periodic timeout that is in the wheel does not run.
+    #[inline]
+    pub(crate) fn is_pending(self) -> bool {
+        phase_of(self.0) == PENDING
+    }
+
     /// Returns whether it had expired.
+    #[inline]
     pub(super) fn has_expired(self) -> bool {
         phase_of(self.0) == EXPIRED
     }
@@ -150,10 +157,10 @@ impl Snapshot {
     /// Returns what kind of timeout the entry holds, which does not change.
     #[inline]
     pub(crate) fn kind(self) -> Kind {
-        match self.0 & (SERIES | SLEEPER) {
+        match self.0 & (SERIES | WAKER) {
             0 => Kind::Once,
             SERIES => Kind::Series,
-            _ => Kind::Sleeper,
+            _ => Kind::Waker,
         }
     }
 }
@@ -212,10 +219,11 @@ impl State {
             if phase_of(word) != PENDING && !is_running(word) {
                 return Cancel::TooLate;
             }
-            let cancelled = (word & !PHASE) | CANCELLED;
+            let queued = if is_to_be_queued(word) { QUEUED } else { 0 };
+            let cancelled = (word & !PHASE) | CANCELLED | queued;
             match self.0.compare_exchange_weak(word, cancelled, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) if is_running(word) => return Cancel::WonRunning,
-                Ok(_) if word & LINKED != 0 && word & RESET_QUEUED == 0 => return Cancel::WonLinked,
+                Ok(_) if queued != 0 => return Cancel::WonQueued,
                 Ok(_) => return Cancel::Won,
                 Err(now) => word = now,
             }
@@ -227,7 +235,7 @@ impl State {
     /// An unchanged deadline needs no write. The answer promises only that the word was pending
     /// with this deadline when it was read.
     #[inline]
-    pub(in crate::entry) fn reset(&self, deadline: Subtick, tell: Tell) -> Reset {
+    pub(in crate::entry) fn reset(&self, deadline: Subtick) -> Reset {
         // The usual case: it is pending, the deadline becomes later, and no other thread changes
         // the word.
         let word = self.0.load(Ordering::Relaxed);
@@ -237,10 +245,11 @@ impl State {
                 return Reset::Later;
             }
         }
-        self.reset_in_any_case(deadline, tell)
+        self.reset_in_a_loop(deadline)
     }
 
-    fn reset_in_any_case(&self, deadline: Subtick, tell: Tell) -> Reset {
+    #[inline(never)]
+    fn reset_in_a_loop(&self, deadline: Subtick) -> Reset {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             let running = is_running(word);
@@ -251,18 +260,17 @@ impl State {
             if deadline == old && !running {
                 return Reset::Later;
             }
-            let is_untold = !running && deadline < old && word & LINKED != 0 && word & RESET_QUEUED == 0;
-            if is_untold && tell == Tell::NotYet {
-                return Reset::NotYet;
-            }
-            let by_queue = is_untold && tell == Tell::ByQueue;
-            // During a run the same bit is MOVED: the runner finds the new deadline when it arms
-            // the entry.
-            let queued = if by_queue || running { RESET_QUEUED } else { 0 };
-            let moved = pack(deadline, (word & FLAGS) | queued);
+            let is_earlier = deadline < old && !running;
+            let flag = match () {
+                () if is_earlier && is_to_be_queued(word) => QUEUED,
+                // The runner finds the new deadline when it arms the entry.
+                () if running => MOVED,
+                () => 0,
+            };
+            let moved = pack(deadline, (word & FLAGS) | flag);
             match self.0.compare_exchange_weak(word, moved, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) if by_queue => return Reset::EarlierQueued,
-                Ok(_) if deadline < old && !running => return Reset::Earlier,
+                Ok(_) if flag == QUEUED => return Reset::EarlierQueued,
+                Ok(_) if is_earlier => return Reset::Earlier,
                 Ok(_) => return Reset::Later,
                 Err(now) => word = now,
             }
@@ -293,6 +301,36 @@ impl State {
         }
     }
 
+    /// Clears QUEUED on an entry that the worker has popped off a side queue, unless it was
+    /// cancelled in its slot: see [`Popped`]. Only the worker calls this. The entry may have been
+    /// reset again since it was pushed, so the word as it is now decides.
+    #[inline]
+    pub(in crate::entry) fn pop(&self) -> Popped {
+        // Acquire, both: pairs with the release of the caller that set QUEUED, and of the owner
+        // that gave the entry up last.
+        let mut word = self.0.load(Ordering::Acquire);
+        loop {
+            let popped = match (phase_of(word), word & LINKED != 0) {
+                // Nobody but a handle changes such a word, by going.
+                (CANCELLED, true) => return Popped::Cancelled,
+                (PENDING, true) => Popped::Moved,
+                // The queue was its last owner.
+                _ if word & (HANDLE | ENGINE) == 0 => return Popped::Last,
+                _ => Popped::Elsewhere,
+            };
+            match self.0.compare_exchange_weak(word, word & !QUEUED, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return popped,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Clears QUEUED on an entry whose push was refused. The caller holds the handle.
+    pub(in crate::entry) fn unqueue(&self) {
+        // Release: pairs with the acquire of the last owner.
+        self.0.fetch_and(!QUEUED, Ordering::AcqRel);
+    }
+
     /// Returns the word as it is now. The caller holds the engine's ownership.
     #[inline]
     pub(crate) fn load(&self) -> Snapshot {
@@ -301,118 +339,59 @@ impl State {
         Snapshot(self.0.load(Ordering::Acquire))
     }
 
-    /// PENDING → EXPIRED, by the worker, for a periodic timeout or a sleeping future, if the
-    /// deadline is not after `now`.
+    /// PENDING → EXPIRED, by the worker, for a sleeping future, if the deadline is not after `now`.
+    /// The engine keeps the entry until it has called the waker.
     #[inline]
     pub(crate) fn expire(&self, seen: Snapshot, now: Subtick) -> Expire {
-        self.end_wait(seen, now, expired, |word| {
-            self.0.store(expired(word), Ordering::Relaxed);
-            Expire::Fire
-        })
+        let expired = |word| (word & !(PHASE | LINKED)) | EXPIRED | BATCHED;
+        self.end_wait(seen, now, expired, |word| self.0.store(expired(word), Ordering::Relaxed))
     }
 
     /// Marks a timeout that is due for a batch, by the worker. It stays pending.
     #[inline]
     pub(crate) fn batch(&self, seen: Snapshot, now: Subtick) -> Expire {
-        self.end_wait(seen, now, |word| (word & !LINKED) | BATCHED, |_| Expire::Fire)
+        self.end_wait(seen, now, |word| (word & !LINKED) | BATCHED, |_| {})
     }
 
     /// PENDING → EXPIRED, by the thread that is about to run the task, if the deadline is not after
     /// `now`. The engine gives the entry up in the same step, so the caller has
-    /// [copied the task](super::Entry::copy_task) before.
+    /// [copied the task](super::Entry::copy_task) before. The timeout runs once.
     #[inline]
     pub(crate) fn claim(&self, seen: Snapshot, now: Subtick) -> Expire {
-        self.end_wait(seen, now, |word| (word & !(PHASE | ENGINE)) | EXPIRED, |_| Expire::FireLast)
+        debug_assert_eq!(seen.kind(), Kind::Once);
+        self.end_wait(seen, now, |word| (word & !(PHASE | ENGINE | LINKED)) | EXPIRED, |_| {})
     }
 
     /// Ends the wait of a timeout that is due: by an exchange for the word that `ended` makes, or
     /// by `alone` if the engine is the only owner. `seen` is what the caller has [seen](Self::load)
     /// of the word since it holds the engine's ownership.
     #[inline(always)]
-    fn end_wait(
-        &self,
-        seen: Snapshot,
-        now: Subtick,
-        ended: impl Fn(u64) -> u64,
-        alone: impl FnOnce(u64) -> Expire,
-    ) -> Expire {
+    fn end_wait(&self, seen: Snapshot, now: Subtick, ended: impl Fn(u64) -> u64, alone: impl FnOnce(u64)) -> Expire {
         let Snapshot(mut word) = seen;
         loop {
-            if word & (PHASE | RESET_QUEUED) != PENDING {
-                return if phase_of(word) == PENDING { Expire::ResetQueued } else { Expire::Cancelled };
+            if phase_of(word) != PENDING {
+                return Expire::Cancelled;
             }
             if deadline_in(word) > now {
                 return Expire::NotBefore(deadline_in(word));
             }
             if is_engines_alone(word) {
-                return alone(word);
+                alone(word);
+                return Expire::Alone(deadline_in(word));
             }
             // Acquire, also if it fails: pairs with the release of the handle that has gone.
             match self.0.compare_exchange_weak(word, ended(word), Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Expire::Fire,
+                Ok(_) => return Expire::Done(deadline_in(word)),
                 Err(now) => word = now,
             }
         }
-    }
-
-    /// PENDING → EXPIRED, whatever the deadline, by a shutdown that fires what is left. Returns
-    /// true if the task is now the caller's to run.
-    pub(crate) fn expire_early(&self) -> bool {
-        let expire = |word| (phase_of(word) == PENDING).then(|| expired(word));
-        self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, expire).is_ok()
-    }
-
-    /// Returns whether the run that a periodic timeout was expired for is still wanted. Only its
-    /// runner calls this. If so, the run has begun: a later cancel or reset acts on the next run.
-    pub(crate) fn begin_run(&self) -> Begin {
-        // Acquire: pairs with the release of a cancel or a reset.
-        let word = self.0.load(Ordering::Acquire);
-        match () {
-            () if phase_of(word) == CANCELLED => Begin::Cancelled,
-            () if word & MOVED != 0 => Begin::Moved,
-            () => Begin::Run(deadline_in(word)),
-        }
-    }
-
-    /// EXPIRED → PENDING for a periodic timeout. Its runner calls this after it has put the task
-    /// back, and pushes the entry next. The deadline is `next`, unless a reset has set another one
-    /// since the timeout expired.
-    pub(crate) fn rearm(&self, next: Subtick) -> Rearm {
-        let mut word = self.0.load(Ordering::Relaxed);
-        loop {
-            if phase_of(word) == CANCELLED {
-                // Acquire: pairs with the release of the cancel.
-                self.0.load(Ordering::Acquire);
-                return Rearm::Cancelled;
-            }
-            let deadline = if word & MOVED != 0 { deadline_in(word) } else { next };
-            let armed = pack(deadline, (word & OWNERS) | SERIES | PENDING);
-            match self.0.compare_exchange_weak(word, armed, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return Rearm::Pending,
-                Err(now) => word = now,
-            }
-        }
-    }
-
-    /// Ends a periodic timeout after its last run. Only its runner calls this. Returns false if it
-    /// was cancelled meanwhile.
-    pub(crate) fn end_series(&self) -> bool {
-        let end = |word| is_running(word).then_some(word & !SERIES);
-        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, end).is_ok()
-    }
-
-    /// Clears RESET_QUEUED on an entry that arrived through the reset queue. Only the worker calls
-    /// this. The entry may have been reset again since it was sent, so the word as it is now
-    /// decides.
-    pub(crate) fn arrive(&self) -> Transfer {
-        let word = self.0.fetch_and(!RESET_QUEUED, Ordering::AcqRel);
-        if phase_of(word) == PENDING { Transfer::Pending(deadline_in(word)) } else { Transfer::Cancelled }
     }
 
     /// PENDING → CANCELLED, by the closing worker or a shutdown. Returns true if the task is now
-    /// the caller's.
+    /// the caller's. The entry is in no slot any more.
     pub(crate) fn withdraw(&self) -> bool {
-        self.cancel() != Cancel::TooLate
+        let withdraw = |word| (phase_of(word) == PENDING).then_some((word & !(PHASE | LINKED)) | CANCELLED | BATCHED);
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, withdraw).is_ok()
     }
 
     /// Gives up the engine's ownership, after the phase has left PENDING.
@@ -434,6 +413,25 @@ impl State {
         }
     }
 
+    /// Gives up the engine's ownership and that of the side queue, for an entry that was [popped
+    /// cancelled](Popped::Cancelled), when it is in no slot any more. Returns true if they were the
+    /// last owners.
+    #[inline]
+    pub(in crate::entry) fn queue_lets_go(&self) -> bool {
+        // Acquire, both: pairs with the release of the handle that has gone.
+        let mut word = self.0.load(Ordering::Acquire);
+        loop {
+            if word & HANDLE == 0 {
+                return true;
+            }
+            let gone = word & !(ENGINE | QUEUED | LINKED);
+            match self.0.compare_exchange_weak(word, gone, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return false,
+                Err(now) => word = now,
+            }
+        }
+    }
+
     /// Gives up the handle's ownership.
     #[inline]
     pub(in crate::entry) fn handle_lets_go(&self) -> HandleGone {
@@ -441,7 +439,7 @@ impl State {
         // entry, must see what they did to it.
         let mut word = self.0.load(Ordering::Acquire);
         loop {
-            if word & ENGINE == 0 {
+            if word & (ENGINE | QUEUED) == 0 {
                 return HandleGone::Last;
             }
             match self.0.compare_exchange_weak(word, word & !HANDLE, Ordering::AcqRel, Ordering::Acquire) {

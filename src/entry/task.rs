@@ -7,26 +7,22 @@ use std::mem::{ManuallyDrop, MaybeUninit, align_of, size_of};
 use std::task::Waker;
 
 use super::series::{NextDue, Repeat, Series};
-use super::sleeper::Sleeper;
 use crate::time::{Subtick, Timeline};
 
 const INLINE_WORDS: usize = 3;
 /// Captures up to this size need no heap allocation.
 pub(crate) const INLINE_BYTES: usize = INLINE_WORDS * size_of::<usize>();
-/// Room for the captures and for a [`Sleeper`], which is larger in a model.
-const WORDS: usize = if cfg!(loom) { 32 } else { INLINE_WORDS };
 
-const _: () =
-    assert!(size_of::<Sleeper>() <= WORDS * size_of::<usize>() && align_of::<Sleeper>() <= align_of::<usize>());
+const _: () = assert!(is_inline::<Waker>());
 
 /// What a task has captured, as plain words.
-pub(super) type Captures = [MaybeUninit<usize>; WORDS];
+pub(super) type Captures = [MaybeUninit<usize>; INLINE_WORDS];
 
 /// The captures of an entry that has never had a task.
 #[cfg(any(loom, test))]
-pub(super) const NO_CAPTURES: Captures = [MaybeUninit::uninit(); WORDS];
+pub(super) const NO_CAPTURES: Captures = [MaybeUninit::uninit(); INLINE_WORDS];
 
-/// A type-erased `FnOnce() + Send`, or [`Series`], or [`Sleeper`] whose waker was not taken.
+/// A type-erased `FnOnce() + Send`, or [`Series`], or [`Waker`].
 /// Dropping it drops the closure without running it.
 pub(crate) struct Task {
     vtable: &'static TaskVTable,
@@ -49,9 +45,9 @@ pub(super) struct TaskVTable {
     /// Runs a periodic closure, and leaves the captures for the next time. `None` for a task that
     /// runs once.
     run_again: Option<RunAgain>,
-    /// Only true for [`SLEEPER`], which is known by its address. It makes the bytes of that table
+    /// Only true for [`WAKER`], which is known by its address. It makes the bytes of that table
     /// unique, so that no other table can be merged with it.
-    _sleeps: bool,
+    _wakes: bool,
 }
 
 type RunAgain = unsafe fn(*mut u8, Subtick, &Timeline) -> Option<NextDue>;
@@ -76,8 +72,8 @@ unsafe fn run_once<F: FnOnce()>(captures: *mut u8) {
 /// # Safety
 /// `captures` points at a valid `T`, which is dropped.
 unsafe fn discard<T>(captures: *mut u8) {
-    // SAFETY: only the table that `Task::new` or `Task::series` puts beside a `T` names this
-    // function. It is called by the drop, which `run` and `read` leave out.
+    // SAFETY: only the table that `Task::new`, `Task::series` or `Task::waker` puts beside a `T`
+    // names this function. It is called by the drop, which `run` and `read` leave out.
     unsafe { captures.cast::<T>().drop_in_place() };
 }
 
@@ -99,26 +95,16 @@ unsafe fn run_series<R: Repeat>(captures: *mut u8, deadline: Subtick, timeline: 
 }
 
 /// # Safety
-/// `captures` points at a valid sleeper that nobody else can reach any more, and whose waker was
-/// not taken. It is moved out.
-unsafe fn wake_sleeper(captures: *mut u8) {
-    // SAFETY: only `SLEEPER` names this, which `Task::sleeper` puts beside a sleeper. The task is
-    // out of its entry, so nobody else reaches the waker, which was not taken.
-    unsafe { captures.cast::<Sleeper>().read().move_out() }.wake();
+/// `captures` points at a valid waker, which is moved out.
+unsafe fn wake(captures: *mut u8) {
+    // SAFETY: only `WAKER` names this, which `Task::waker` puts beside a waker. `run` calls it in a
+    // `ManuallyDrop`, so nothing else uses or drops the waker.
+    unsafe { captures.cast::<Waker>().read() }.wake();
 }
 
-/// # Safety
-/// `captures` points at a valid sleeper that nobody else can reach any more, and whose waker was
-/// not taken. It is dropped.
-unsafe fn discard_sleeper(captures: *mut u8) {
-    // SAFETY: only `SLEEPER` names this, which `Task::sleeper` puts beside a sleeper. The task is
-    // out of its entry, so nobody else reaches the waker, which was not taken.
-    drop(unsafe { captures.cast::<Sleeper>().read().move_out() });
-}
-
-/// Known by its address. The captures are a [`Sleeper`], whose future may look at them at any time.
-pub(super) static SLEEPER: TaskVTable =
-    TaskVTable { run: wake_sleeper, discard: Some(discard_sleeper), run_again: None, _sleeps: true };
+/// Known by its address.
+pub(super) static WAKER: TaskVTable =
+    TaskVTable { run: wake, discard: Some(discard::<Waker>), run_again: None, _wakes: true };
 
 struct VTables<T>(T);
 
@@ -127,7 +113,7 @@ impl<R: Repeat> VTables<Series<R>> {
         run: run_series_once::<R>,
         discard: Some(discard::<Box<Series<R>>>),
         run_again: Some(run_series::<R>),
-        _sleeps: false,
+        _wakes: false,
     };
 }
 
@@ -136,7 +122,7 @@ impl<F: FnOnce()> VTables<F> {
         run: run_once::<F>,
         discard: if std::mem::needs_drop::<F>() { Some(discard::<F>) } else { None },
         run_again: None,
-        _sleeps: false,
+        _wakes: false,
     };
 }
 
@@ -164,8 +150,9 @@ impl Task {
     }
 
     /// Makes a task of a sleeping future's waker. Allocates nothing.
-    pub(crate) fn sleeper(waker: Waker) -> Self {
-        Self::of(Sleeper::new(waker), &SLEEPER)
+    #[inline]
+    pub(crate) fn waker(waker: Waker) -> Self {
+        Self::of(waker, &WAKER)
     }
 
     /// `vtable` is the table of a `T`.
@@ -173,7 +160,7 @@ impl Task {
     fn of<T>(value: T, vtable: &'static TaskVTable) -> Self {
         // The compiler knows the answer.
         assert!(size_of::<T>() <= size_of::<Captures>() && align_of::<T>() <= align_of::<Captures>());
-        let mut captures = [MaybeUninit::uninit(); WORDS];
+        let mut captures = [MaybeUninit::uninit(); INLINE_WORDS];
         // SAFETY: it fits in size and alignment.
         unsafe { captures.as_mut_ptr().cast::<T>().write(value) };
         Self { vtable, captures }
@@ -219,14 +206,13 @@ impl Task {
         unsafe { if is_inline::<F>() { self.read() } else { *self.read::<Box<F>>() } }
     }
 
-    /// Returns the waker of a task that [`sleeper`](Self::sleeper) made.
+    /// Returns the waker.
     ///
     /// # Safety
-    /// `sleeper` made the task, and nobody else can reach it any more.
+    /// [`waker`](Self::waker) made the task.
     pub(crate) unsafe fn into_waker(self) -> Waker {
-        // SAFETY: the task is one of `Task::sleeper`, out of an entry that was never published. So
-        // nobody has taken the waker, and the sleeper ends here.
-        unsafe { self.read::<Sleeper>().move_out() }
+        // SAFETY: the captures are a waker.
+        unsafe { self.read() }
     }
 
     /// # Safety
@@ -272,6 +258,12 @@ impl Drop for TaskInPlace<'_> {
             // used up without this drop.
             unsafe { discard(self.captures.as_mut_ptr().cast()) };
         }
+    }
+}
+
+impl fmt::Debug for TaskVTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TaskVTable")
     }
 }
 

@@ -1,17 +1,17 @@
 //! A copy of an entry's task, for a thread that claims the timeout after it has made the copy.
 
-use super::task::{Captures, Task, TaskInPlace};
+use super::task::{Captures, Task, TaskInPlace, TaskVTable};
 
 /// A copy of an entry's task, made before it is known whose the task is.
 pub(crate) struct TaskCopy {
-    table: *const (),
+    /// Set if there is a task.
+    table: Option<&'static TaskVTable>,
     captures: Captures,
 }
 
 impl TaskCopy {
-    /// `table` is a table, or what a canceller has written over it.
     #[inline]
-    pub(super) fn new(table: *const (), captures: Captures) -> Self {
+    pub(super) fn new(table: Option<&'static TaskVTable>, captures: Captures) -> Self {
         Self { table, captures }
     }
 
@@ -22,9 +22,9 @@ impl TaskCopy {
     /// otherwise.
     #[inline]
     pub(crate) unsafe fn into_task(self) -> Task {
-        // SAFETY: the entry was pending after the copy, so no canceller had written a link yet. So
-        // both parts are of the task that was in the entry, and the caller takes it once.
-        unsafe { Task::from_parts(&*self.table.cast(), self.captures) }
+        // SAFETY: the entry was pending after the copy, so both parts are of the task that was in
+        // the entry, and the caller takes it once.
+        unsafe { Task::from_parts(self.table.unwrap_unchecked(), self.captures) }
     }
 
     /// Returns the task where it is, because a task that is moved on its way to be run costs a copy
@@ -35,8 +35,8 @@ impl TaskCopy {
     /// otherwise, and the copy is not used again.
     #[inline]
     pub(crate) unsafe fn as_task(&mut self) -> TaskInPlace<'_> {
-        // SAFETY: the entry was pending after the copy, so no canceller had written a link yet. So
-        // both parts are of the task that was in the entry, and the caller uses it once.
-        unsafe { TaskInPlace::new(&*self.table.cast(), &mut self.captures) }
+        // SAFETY: the entry was pending after the copy, so both parts are of the task that was in
+        // the entry, and the caller uses it once.
+        unsafe { TaskInPlace::new(self.table.unwrap_unchecked(), &mut self.captures) }
     }
 }

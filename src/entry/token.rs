@@ -2,7 +2,6 @@
 //! address, and makes the value again when it gives it out.
 
 use std::mem::transmute_copy;
-use std::ops::Deref;
 use std::ptr::NonNull;
 
 use super::{Entry, Link};
@@ -49,18 +48,8 @@ pub(crate) unsafe trait Token: Sized {
 /// A value whose entry is in no list, so that its own link is free for one.
 pub(crate) trait Listable: Token {}
 
-/// A value that a queue of a shard can hold.
-pub(crate) trait Queued: Token + Send + Deref<Target = Entry> {
-    /// The link is in the place of the task, because the entry's own link is in use.
-    const ASIDE: bool;
-
-    #[inline]
-    fn next(&self) -> Link {
-        if Self::ASIDE { Entry::next_aside(self) } else { Entry::next(self) }
-    }
-
-    #[inline]
-    fn set_next(&self, link: Link) {
-        if Self::ASIDE { Entry::set_next_aside(self, link) } else { Entry::set_next(self, link) }
-    }
+/// A value that a queue of a shard can hold, which is a stack.
+pub(crate) trait Stacked: Token + Send {
+    fn below(&self) -> Link;
+    fn set_below(&self, link: Link);
 }

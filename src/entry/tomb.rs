@@ -90,14 +90,14 @@ impl Tombs {
     #[inline]
     pub(crate) fn put(first: Tomb, others: Option<Tombs>) -> Self {
         let link = others.map_or(ptr::null_mut(), |Tombs(next)| next.0.as_ptr());
-        first.entry().set_next_tombstone(link);
+        first.entry().set_aside(link);
         Self(first)
     }
 
     /// Takes the first one off the others.
     #[inline]
     pub(crate) fn take(self) -> (Tomb, Option<Tombs>) {
-        let link = self.0.entry().next_tombstone();
+        let link = self.0.entry().aside();
         (self.0, NonNull::new(link).map(|next| Tombs(Tomb(next))))
     }
 }

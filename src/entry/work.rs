@@ -22,11 +22,9 @@ pub(crate) unsafe trait Work: Sized {
 }
 
 impl ArmFlags {
-    /// Returns the flags of such work with these owners. The waker of a sleeping future has no
-    /// owner but its handle: it is the future's alone.
+    /// Returns the flags of such work with these owners.
     #[inline(always)]
     pub(super) fn of<W: Work>(self) -> Self {
-        assert!(W::FLAGS != Self::SLEEPER || self == Self::HANDLE, "a sleeping future has a handle");
         self.and(W::FLAGS)
     }
 }
@@ -52,14 +50,13 @@ unsafe impl<R: Repeat> Work for Series<R> {
     }
 }
 
-// SAFETY: `Task::sleeper` makes a sleeper's task. As long as its entry was never published, nobody
-// else can reach the sleeper, and its waker was not taken.
+// SAFETY: `Task::waker` makes a task that holds a waker.
 unsafe impl Work for Waker {
-    const FLAGS: ArmFlags = ArmFlags::SLEEPER;
+    const FLAGS: ArmFlags = ArmFlags::WAKER;
     const FROM_TASK: unsafe fn(Task) -> Self = Task::into_waker;
 
     #[inline]
     fn into_task(self) -> Task {
-        Task::sleeper(self)
+        Task::waker(self)
     }
 }

@@ -47,9 +47,9 @@ impl Chosen {
     /// Wakes all futures that came up in one turn, or that a shutdown has ended, or has the runtime
     /// wake them. Until then nothing else wakes them, also if they are reset. They are ready if
     /// they are polled. A shutdown does not wait for a batch that has not begun to run.
-    pub(super) fn wake(&self, sleepers: Expired) {
+    pub(super) fn wake(&self, wakes: Expired) {
         // A task costs more than one wake-up does.
-        if self.is_runtime && sleepers.len() > 1 { self.execute(sleepers) } else { sleepers.run() }
+        if self.is_runtime && wakes.len() > 1 { self.execute(wakes) } else { wakes.run() }
     }
 
     /// Finds help for a batch that a task holds up. Returns whether to ask again soon. A worker

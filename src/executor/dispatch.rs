@@ -86,7 +86,7 @@ impl Sink for Dispatch {
     }
 
     fn wake(&mut self, wakes: Batch) {
-        self.give(wakes, |executor, sleepers| executor.wake(sleepers));
+        self.give(wakes, |executor, wakes| executor.wake(wakes));
     }
 
     fn sleeps_at_most(&mut self) -> Option<Duration> {

@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
-use std::task::Waker;
 
 use crate::count::{Recorder, Running, TASKS_A_LOOK};
 use crate::engine::{Due, PeriodicRun, Run, Shared, SharedRef, tell_panic};
@@ -85,38 +84,22 @@ impl<'a> Runs<'a> {
 
 impl Run for Runs<'_> {
     #[inline(always)]
-    fn once(&mut self, deadline: Subtick, task: TaskInPlace<'_>) {
+    fn once(&mut self, deadline: Option<Subtick>, task: TaskInPlace<'_>) {
         self.look();
-        self.record(deadline);
+        if let Some(deadline) = deadline {
+            self.record(deadline);
+            self.completed += 1;
+        }
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| task.run())) {
             self.report(panic);
         }
-        self.completed += 1;
     }
 
     fn periodic(&mut self, run: PeriodicRun) {
         self.look();
-        let shared = self.shared;
-        let mut has_begun = false;
-        let begins = |deadline| {
-            has_begun = true;
-            self.record(deadline);
-        };
-        if let Err(panic) = run.run(shared, begins) {
-            self.report(panic);
-        }
-        self.completed += u64::from(has_begun);
-    }
-
-    #[inline(always)]
-    fn wake(&mut self, fired: Option<Subtick>, waker: Option<Waker>) {
-        self.look();
-        if let Some(deadline) = fired {
-            self.record(deadline);
-            self.completed += 1;
-        }
-        let Some(waker) = waker else { return };
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+        self.record(run.deadline());
+        self.completed += 1;
+        if let Err(panic) = run.run(self.shared) {
             self.report(panic);
         }
     }

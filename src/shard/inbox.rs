@@ -13,7 +13,7 @@
 use std::ptr;
 
 use super::stack::{ADDRESS, CLOSED, MAX_DEPTH, ONE_DEEP, Taken, WAKE_DEPTH, address_of, depth_of};
-use crate::entry::{Chain, Entry, Link, Owned, Token};
+use crate::entry::{Chain, Entry, Link, Owned, Stacked, Token};
 use crate::sync::{AtomicPtr, Ordering};
 
 const ASLEEP: usize = 1;
@@ -54,7 +54,7 @@ impl Inbox {
     /// `wake_at` at least as new as the one that was stored before it.
     #[inline]
     pub(crate) fn push(&self, entry: Owned) -> Result<Pushed, Owned> {
-        self.push_linked(entry.as_link(), 1, |below| entry.set_next(below)).map_err(|Closed| entry)
+        self.push_linked(entry.as_link(), 1, |below| entry.set_below(below)).map_err(|Closed| entry)
     }
 
     /// Pushes a chain of entries, the first on top. One exchange pushes all of them, or none.

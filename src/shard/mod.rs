@@ -1,4 +1,4 @@
-//! The part of a shard that any thread may touch: inbox, cancelled queue, reset queue, doorbell.
+//! The part of a shard that any thread may touch: inbox, cancelled queue, moved queue, doorbell.
 //!
 //! The worker's half is [`Core`](crate::engine::Core). `README.md` here states the protocols
 //! between the two halves and proves each of them.

@@ -1,4 +1,4 @@
-//! The side of a shard that producers see: inbox, cancelled queue, reset queue, and the doorbell
+//! The side of a shard that producers see: inbox, cancelled queue, moved queue, and the doorbell
 //! that connects them.
 
 mod turns;
@@ -12,7 +12,7 @@ use crossbeam_utils::CachePadded;
 use super::inbox::{Inbox, Pushed};
 use super::side_queue::{SidePush, SideQueue};
 use crate::count::{Counters, Fault, Heartbeat, Latenesses, Stall};
-use crate::entry::{Chain, Entry, Home, MaybeLinked, Node, Owned, Token};
+use crate::entry::{Chain, Entry, Home, Owned, Queued, Token};
 use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Condvar, Mutex, Ordering};
 use crate::time::{Subtick, Timeline};
 
@@ -54,11 +54,12 @@ pub(crate) enum Command {
 #[derive(Debug)]
 pub(crate) struct Remote {
     pub(crate) inbox: CachePadded<Inbox>,
-    pub(crate) cancelled: CachePadded<SideQueue<MaybeLinked>>,
-    /// Nodes that name entries which were reset to an earlier deadline.
-    pub(crate) resets: CachePadded<SideQueue<Node>>,
-    /// Not 0 if an entry was reset to an earlier deadline and there was no node for it.
-    rescan: AtomicU8,
+    /// Linked entries that were cancelled.
+    pub(crate) cancelled: CachePadded<SideQueue>,
+    /// Linked entries that were reset to an earlier deadline.
+    pub(crate) moved: CachePadded<SideQueue>,
+    /// Whether the worker is to give unused cells of its wheel back.
+    shrink: AtomicU8,
     /// When the worker will wake by itself, stored before it falls asleep. Only the
     /// worker writes it.
     wake_at: CachePadded<AtomicU64>,
@@ -95,8 +96,8 @@ impl Remote {
         Self {
             inbox: CachePadded::new(Inbox::new()),
             cancelled: CachePadded::new(SideQueue::new()),
-            resets: CachePadded::new(SideQueue::new()),
-            rescan: AtomicU8::new(0),
+            moved: CachePadded::new(SideQueue::new()),
+            shrink: AtomicU8::new(0),
             wake_at: CachePadded::new(AtomicU64::new(Subtick::NEVER.get())),
             command: AtomicU8::new(0),
             drain_until: AtomicU64::new(0),
@@ -181,7 +182,7 @@ impl Remote {
     ///
     /// Whether to wake the worker depends on the deadline that the entry has *after* the push.
     /// Between the arming and the push another thread may have reset the entry to an earlier
-    /// deadline and woken the worker, which then found nothing, as with the reset queue. By now the
+    /// deadline and woken the worker, which then found nothing, as with the moved queue. By now the
     /// entry may be free, or hold another timeout. Then the look is needless, and at worst causes a
     /// needless wake-up.
     ///
@@ -228,10 +229,12 @@ impl Remote {
 
     /// Pushes a cancelled entry to the worker. Wakes the worker only if too many of them wait.
     #[inline]
-    pub(crate) fn push_cancelled(&self, entry: MaybeLinked) {
+    pub(crate) fn push_cancelled(&self, entry: Queued) {
         assert!(self.is_home_of(&entry), "an entry goes to its own shard");
-        if let Ok(SidePush::Deep) = self.cancelled.push(entry) {
-            self.ring();
+        match self.cancelled.push(entry) {
+            Ok(SidePush::Done) => {}
+            Ok(SidePush::Deep) => self.ring(),
+            Err(entry) => entry.refused(),
         }
     }
 
@@ -240,45 +243,36 @@ impl Remote {
         entry.home().is_some_and(|home| std::ptr::eq(Self::at(home), self))
     }
 
-    /// Tells the worker that the entry which `node` names was reset to an earlier deadline. Returns
-    /// the node if the queue is closed. `deadline` looks at the entry, whose handle the caller has.
+    /// Pushes an entry that was reset to an earlier deadline to the worker. `deadline` looks at the
+    /// entry, whose handle the caller has.
     ///
     /// Whether to wake the worker depends on the deadline that the entry has *after* the look at
     /// ASLEEP, not on the caller's own. Meanwhile another thread may have reset the entry to a
-    /// still earlier deadline. That thread saw that the node was on its way and sent none. It woke
-    /// the worker, which found nothing, because the node was not in the queue yet.
-    pub(crate) fn push_reset(
-        &self,
-        node: Node,
-        deadline: impl FnOnce() -> Subtick,
-        timeline: &Timeline,
-    ) -> Result<(), Node> {
-        assert!(self.is_home_of(node.named()), "an entry goes to its own shard");
-        let pushed = self.resets.push(node)?;
-        if self.inbox.is_asleep() && (pushed == SidePush::Deep || self.sleeps_past(deadline(), timeline)) {
-            self.ring();
+    /// still earlier deadline. That thread saw that the entry was on its way, and pushed nothing.
+    /// It woke the worker, which found nothing, because the entry was not in the queue yet.
+    pub(crate) fn push_moved(&self, entry: Queued, deadline: impl FnOnce() -> Subtick, timeline: &Timeline) {
+        assert!(self.is_home_of(&entry), "an entry goes to its own shard");
+        match self.moved.push(entry) {
+            Ok(pushed) => {
+                if self.inbox.is_asleep() && (pushed == SidePush::Deep || self.sleeps_past(deadline(), timeline)) {
+                    self.ring();
+                }
+            }
+            Err(entry) => entry.refused(),
         }
-        Ok(())
     }
 
-    /// Makes the worker go through the whole wheel, because an entry was reset to an earlier
-    /// deadline without a node that could name it.
-    #[cold]
-    pub(crate) fn ask_for_rescan(&self, deadline: Subtick, timeline: &Timeline) {
-        // Release: pairs with the Acquire in `takes_rescan`, so that the worker sees the deadline.
-        self.rescan.store(1, Ordering::Release);
-        self.ring_if_it_sleeps_past(deadline, timeline);
+    /// Asks the worker to give unused cells of its wheel back in its next turn. Wakes it for that,
+    /// unless it is about to fall asleep: then it does it when it wakes.
+    pub(crate) fn ask_for_shrink(&self) {
+        // Relaxed: nothing is read by it.
+        self.shrink.store(1, Ordering::Relaxed);
+        self.ring_if_it_sleeps();
     }
 
-    /// Returns whether the worker has to go through the whole wheel, and takes the request.
-    pub(crate) fn takes_rescan(&self) -> bool {
-        // Relaxed load first, so that the worker only reads as a rule. Acquire: pairs with the
-        // Release in `ask_for_rescan`.
-        self.wants_rescan() && self.rescan.swap(0, Ordering::Acquire) != 0
-    }
-
-    fn wants_rescan(&self) -> bool {
-        self.rescan.load(Ordering::Relaxed) != 0
+    /// Returns whether the worker has to give unused cells back, and takes the request.
+    pub(crate) fn takes_shrink(&self) -> bool {
+        self.shrink.load(Ordering::Relaxed) != 0 && self.shrink.swap(0, Ordering::Relaxed) != 0
     }
 
     /// Wakes the worker if it would sleep past `deadline`. In either case the worker sees what the
@@ -332,11 +326,10 @@ impl Remote {
             return false;
         }
         // After ASLEEP was set, not before. A thread that pushes to one of these queues, or
-        // requests a rescan or a turn, does a read-modify-write on the inbox afterwards. So either
-        // that one sees ASLEEP, or these looks see what the thread did. A thread that gives a
-        // command unparks the worker's thread instead.
-        let called = !self.resets.is_empty()
-            || self.wants_rescan()
+        // requests a turn, does a read-modify-write on the inbox afterwards. So either that one
+        // sees ASLEEP, or these looks see what the thread did. A thread that gives a command
+        // unparks the worker's thread instead.
+        let called = !self.moved.is_empty()
             || self.cancelled.is_deep()
             || self.is_turn_requested()
             || self.is_stopped()
@@ -417,9 +410,9 @@ impl Remote {
         self.cancelled.depth() + usize::try_from(self.counters.cancelled_backlog.get()).unwrap_or(usize::MAX)
     }
 
-    /// The same for the reset queue: nodes, each of which names an entry.
-    pub(crate) fn reset_depth(&self) -> usize {
-        self.resets.depth() + usize::try_from(self.counters.reset_backlog.get()).unwrap_or(usize::MAX)
+    /// The same for the moved queue.
+    pub(crate) fn moved_depth(&self) -> usize {
+        self.moved.depth() + usize::try_from(self.counters.moved_backlog.get()).unwrap_or(usize::MAX)
     }
 
     #[inline]

@@ -1,20 +1,17 @@
-//! The two queues beside the inbox, each a stack of entries.
-//!
-//! The cancelled queue holds entries that were cancelled after the worker had linked them. The
-//! reset queue holds nodes that name entries which were reset to an earlier deadline.
+//! The two queues beside the inbox, each a stack of linked entries of which the worker has to be
+//! told. The cancelled queue holds those that were cancelled, and the moved queue those that were
+//! reset to an earlier deadline.
 
-use std::marker::PhantomData;
 use std::ptr;
 
 use super::stack::{CLOSED, MAX_DEPTH, ONE_DEEP, Taken, WAKE_DEPTH, address_of, depth_of};
-use crate::entry::{Entry, Link, Queued};
+use crate::entry::{Entry, Link, Queued, Stacked, Token};
 use crate::sync::{AtomicPtr, Ordering};
 
 /// The same stack as the inbox, but without the ASLEEP bit.
 #[derive(Debug)]
-pub(crate) struct SideQueue<T> {
+pub(crate) struct SideQueue {
     head: AtomicPtr<Entry>,
-    of: PhantomData<fn(T) -> T>,
 }
 
 /// What a push found.
@@ -25,21 +22,21 @@ pub(crate) enum SidePush {
     Deep,
 }
 
-impl<T: Queued> SideQueue<T> {
+impl SideQueue {
     pub(crate) fn new() -> Self {
-        Self { head: AtomicPtr::new(ptr::null_mut()), of: PhantomData }
+        Self { head: AtomicPtr::new(ptr::null_mut()) }
     }
 
     /// Pushes an entry. Returns it if the queue is closed: the engine has given up all its entries,
     /// or is about to, without looking at this queue.
     #[inline]
-    pub(crate) fn push(&self, entry: T) -> Result<SidePush, T> {
+    pub(crate) fn push(&self, entry: Queued) -> Result<SidePush, Queued> {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             if head.addr() & CLOSED != 0 {
                 return Err(entry);
             }
-            entry.set_next(address_of(head));
+            entry.set_below(address_of(head));
             let depth = (depth_of(head) + 1).min(MAX_DEPTH);
             let new = entry.as_link().map_addr(|addr| addr | (depth * ONE_DEEP));
             // Release: pairs with the Acquire in `take`, for the link.
@@ -51,7 +48,7 @@ impl<T: Queued> SideQueue<T> {
         }
     }
 
-    pub(crate) fn take(&self) -> Taken<T> {
+    pub(crate) fn take(&self) -> Taken<Queued> {
         if self.head.load(Ordering::Relaxed).is_null() {
             return Taken::NONE;
         }
@@ -61,7 +58,7 @@ impl<T: Queued> SideQueue<T> {
     }
 
     /// Returns the entries below a head, as `take` and `close` have just taken it out.
-    fn taken(head: Link) -> Taken<T> {
+    fn taken(head: Link) -> Taken<Queued> {
         // SAFETY: the head was taken out of this stack, into which only such values are pushed.
         unsafe { Taken::new(head) }
     }
@@ -85,7 +82,7 @@ impl<T: Queued> SideQueue<T> {
 
     /// Closes the queue for good, and returns the entries that were pushed before. Acquire: pairs
     /// with the release in [`push`](Self::push).
-    pub(crate) fn close(&self) -> Taken<T> {
+    pub(crate) fn close(&self) -> Taken<Queued> {
         let head = self.head.swap(ptr::without_provenance_mut(CLOSED), Ordering::AcqRel);
         Self::taken(head)
     }
@@ -96,11 +93,10 @@ mod tests {
     use std::ptr::NonNull;
 
     use super::*;
-    use crate::entry::{MaybeLinked, Token};
 
-    fn push(queue: &SideQueue<MaybeLinked>, entry: &Entry) -> Option<SidePush> {
+    fn push(queue: &SideQueue, entry: &Entry) -> Option<SidePush> {
         // SAFETY: the test owns the entry, which has no task, and pushes it once.
-        queue.push(unsafe { MaybeLinked::new(NonNull::from(entry)) }).ok()
+        queue.push(unsafe { Queued::new(NonNull::from(entry)) }).ok()
     }
 
     #[test]

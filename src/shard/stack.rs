@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
-use crate::entry::{ADDRESS_BITS, Link, Queued};
+use crate::entry::{ADDRESS_BITS, Link, Stacked};
 
 /// Set if the stack accepts nothing more, because the engine has been shut down.
 pub(crate) const CLOSED: usize = 2;
@@ -43,7 +43,7 @@ pub(crate) struct Taken<T> {
 // SAFETY: the list is the values that were pushed.
 unsafe impl<T: Send> Send for Taken<T> {}
 
-impl<T: Queued> Taken<T> {
+impl<T: Stacked> Taken<T> {
     pub(crate) const NONE: Self = Self { first: ptr::null_mut(), depth: 0, of: PhantomData };
 
     /// # Safety
@@ -68,7 +68,7 @@ impl<T: Queued> Taken<T> {
     pub(crate) fn pop(&mut self) -> Option<T> {
         // SAFETY: the entries are this value's, which gives each out once.
         let entry = unsafe { T::from_raw(NonNull::new(self.first)?) };
-        self.first = entry.next();
+        self.first = entry.below();
         crate::sync::prefetch(self.first);
         Some(entry)
     }

@@ -153,18 +153,6 @@ impl<T> Zeroed<T> {
         assert!(index < self.len, "place {index} of {}", self.len);
         NonNull::new(self.first.as_ptr().wrapping_add(index)).expect("it is inside of the array")
     }
-
-    /// Like [`get`](Self::get), without the check.
-    ///
-    /// # Safety
-    /// `index` is at most [`len`](Self::len).
-    #[inline]
-    pub(crate) unsafe fn at(&self, index: usize) -> NonNull<T> {
-        debug_assert!(index <= self.len);
-        // SAFETY: the caller guarantees that `index` is at most `len`, so the address is in the
-        // array or just behind it.
-        unsafe { self.first.add(index) }
-    }
 }
 
 impl<T> Drop for Zeroed<T> {

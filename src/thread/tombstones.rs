@@ -128,10 +128,10 @@ mod tests {
         for (entry, before) in entries.iter().zip([None, Some(0), Some(1)]) {
             // The worker may link it into a slot until it is a tombstone.
             let slot = ptr::dangling_mut();
-            raw::set_back(entry, slot);
+            raw::set_aside(entry, slot);
             assert!(push(&tombstones, entry).is_some());
-            assert_eq!(raw::back(entry), slot);
-            assert!(before.is_none_or(|before: usize| raw::back(&entries[before]) != slot));
+            assert_eq!(raw::aside(entry), slot);
+            assert!(before.is_none_or(|before: usize| raw::aside(&entries[before]) != slot));
         }
     }
 

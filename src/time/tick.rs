@@ -10,7 +10,7 @@ pub(crate) struct Subtick(u64);
 
 impl Subtick {
     /// A deadline that never comes. Subticks are 54 bits wide, because the state word needs 10 bits
-    /// for itself. A subtick is at least [`FINEST_NS`] long, so that is 398 years or more.
+    /// for itself. A subtick is at least 1 µs long, so that is 570 years or more.
     pub(crate) const NEVER: Subtick = Subtick(u64::MAX >> 10);
     pub(crate) const ZERO: Subtick = Subtick(0);
 
@@ -50,16 +50,12 @@ pub(crate) struct Division {
     bits: u32,
 }
 
-/// A tick has at most 1,024 subticks.
-const MAX_BITS: u32 = 10;
-/// A subtick is at least as long, unless the tick is shorter. The worker can't wake more exactly.
-const FINEST_NS: u64 = 700;
+/// A tick has at most 16 subticks. More would be more slots to go through.
+const MAX_BITS: u32 = 4;
+/// A subtick is at least as long, unless the tick is shorter. A thread takes longer to wake up.
+const FINEST_NS: u64 = 25_000;
 
 impl Division {
-    /// Ticks that are not divided.
-    #[cfg(any(loom, test))]
-    pub(crate) const WHOLE: Division = Division { bits: 0 };
-
     #[cfg(test)]
     pub(crate) const fn new(bits: u32) -> Self {
         Self { bits }
@@ -70,7 +66,7 @@ impl Division {
     }
 
     /// Returns how many subticks a tick has.
-    pub(crate) fn subticks(self) -> u16 {
+    pub(crate) fn subticks(self) -> usize {
         1 << self.bits
     }
 
@@ -98,37 +94,9 @@ impl Division {
         if tick > Subtick::NEVER.0 >> self.bits { Subtick::NEVER } else { Subtick::new(tick << self.bits) }
     }
 
-    /// Returns the first subtick of a tick.
-    #[inline]
-    pub(crate) fn begin(self, tick: u64) -> Subtick {
-        tick.checked_sub(1).map_or(Subtick::ZERO, |before| self.end(before).next())
-    }
-
     /// Returns the end of the tick that a subtick is a part of.
     pub(crate) fn end_of_tick(self, subtick: Subtick) -> Subtick {
         self.end(self.tick_of(subtick))
-    }
-
-    /// Returns the end of the tick after the one that `subtick` is a part of.
-    pub(crate) fn next_tick(self, subtick: Subtick) -> Subtick {
-        self.end(self.tick_of(subtick) + 1)
-    }
-
-    /// Returns which subtick of its tick this is, from 1 on.
-    #[inline]
-    pub(crate) fn place_in_tick(self, subtick: Subtick) -> u16 {
-        #[expect(clippy::cast_possible_truncation, reason = "a tick has at most 1,024 subticks")]
-        let before = (subtick.0.wrapping_sub(1) & ((1 << self.bits) - 1)) as u16;
-        before + 1
-    }
-
-    /// Returns the subtick at a place in a tick, for which [`place_in_tick`](Self::place_in_tick)
-    /// returns that place.
-    #[inline]
-    pub(crate) fn at(self, tick: u64, place: u16) -> Subtick {
-        let after = (1 << self.bits) - u64::from(place);
-        // Not by way of `end`: that of the last tick is never.
-        Subtick::new((tick << self.bits).saturating_sub(after))
     }
 }
 
@@ -292,12 +260,12 @@ mod tests {
     fn a_deadline_on_a_tick_is_the_last_part_of_that_tick() {
         let scale = Scale::new(Instant::now(), MS);
         let division = scale.division();
-        assert_eq!(division, Division::new(10));
+        assert_eq!(division, Division::new(4));
         assert_eq!(scale.deadline_after(0, 7 * MS), division.end(7));
         assert_eq!(scale.deadline_after(3_000_000, 7 * MS), division.end(10));
-        assert_eq!(scale.deadline_after(0, 7 * MS + Duration::from_nanos(1)), division.begin(8));
+        assert_eq!(scale.deadline_after(0, 7 * MS + Duration::from_nanos(1)), division.end(7).next());
         assert_eq!(scale.ns_of(division.end(7)), 7_000_000);
-        assert_eq!(scale.ns_of(division.begin(8)), 7_000_977, "a 1,024th of a tick is 976.6 ns");
+        assert_eq!(scale.ns_of(division.end(7).next()), 7_062_500, "a 16th of a tick");
     }
 
     #[test]
@@ -312,7 +280,7 @@ mod tests {
     #[test]
     fn a_subtick_is_not_finer_than_a_thread_can_wake_up() {
         let bits = |tick_ns| Scale::new(Instant::now(), Duration::from_nanos(tick_ns)).division().bits;
-        assert_eq!([1, 1_000, 1_400, 100_000, 716_799, 716_800, 1_000_000_000].map(bits), [0, 0, 1, 7, 9, 10, 10]);
+        assert_eq!([1, 25_000, 50_000, 399_999, 400_000, 1_000_000_000].map(bits), [0, 0, 1, 3, 4, 4]);
     }
 
     #[test]
@@ -370,11 +338,10 @@ mod tests {
         }
 
         #[test]
-        fn a_subtick_lies_in_one_tick_at_one_place(subtick in 0_u64..1 << 54, bits in 0_u32..=10) {
+        fn a_subtick_lies_in_one_tick(subtick in 0_u64..1 << 54, bits in 0_u32..=10) {
             let (subtick, division) = (Subtick::new(subtick), Division::new(bits));
             let tick = division.tick_of(subtick);
-            prop_assert!(division.begin(tick) <= subtick && subtick <= division.end(tick));
-            prop_assert_eq!(division.at(tick, division.place_in_tick(subtick)), subtick);
+            prop_assert!(subtick <= division.end(tick) && (tick == 0 || subtick > division.end(tick - 1)));
             prop_assert_eq!(division.last_tick(subtick), tick - u64::from(subtick < division.end(tick)));
         }
     }

@@ -282,9 +282,9 @@ mod tests {
     #[test]
     fn a_timeout_waits_for_others_of_its_tick_only_if_it_is_to_come_and_they_ever_come() {
         let timeline = Timeline::new(Source::Monotonic, Duration::from_secs(1 << 25));
-        let at = |tick, place| timeline.scale.division().at(tick, place);
+        let at = |tick: u64, place| Subtick::new(16 * (tick - 1) + place);
         assert!(!timeline.must_run_before(at(1, 3), at(1, 2)));
-        assert!(timeline.must_run_before(at(2, 1), at(1, 1_024)), "they are in the next tick");
+        assert!(timeline.must_run_before(at(2, 1), at(1, 16)), "they are in the next tick");
         assert!(timeline.must_run_before(at(1, 3), at(1, 1)), "a time of now");
         assert!(timeline.must_run_before(Subtick::NEVER, Subtick::NEVER.before()), "a sleep without end");
     }

@@ -1,4 +1,4 @@
-//! A timeout that wakes a task of a runtime. Its waker may change. Each future that sleeps has one.
+//! A timeout that wakes a task of a runtime. Each future that sleeps has one.
 
 use std::task::Waker;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::time::{Subtick, Timeline};
 /// An alarm that is set. Dropping it cancels it.
 #[derive(Debug)]
 pub(crate) struct Alarm {
-    /// The handle of an entry with a sleeper in it.
+    /// Its task is the waker.
     timeout: TimeoutGuard,
 }
 
@@ -23,6 +23,8 @@ pub(crate) enum Ring {
     Rang,
     /// It has not rung. The engine will wake the waker.
     NotYet,
+    /// It has not rung, and is set for another waker.
+    ForAnother,
     /// A shutdown of the engine rang it before its time.
     Ended,
     /// Nothing will wake the waker: the engine belongs to the parent process.
@@ -78,13 +80,23 @@ impl Alarm {
         }
     }
 
-    /// Returns whether it has rung. If it has not, it will wake `waker` and no other.
-    pub(crate) fn poll(&mut self, waker: &Waker) -> Ring {
-        if self.timeout.watch(waker) {
+    /// Returns whether it has rung, and if not, whether it will wake `waker`.
+    pub(crate) fn poll(&self, waker: &Waker) -> Ring {
+        match () {
+            () if !self.timeout.will_wake(waker) => match () {
+                () if self.timeout.is_pending() => Ring::ForAnother,
+                () if self.timeout.is_expired() => Ring::Rang,
+                () => Ring::Ended,
+            },
             // In a forked child no worker and no driver will wake it.
-            return if self.timeout.shared().is_forked() { Ring::Never } else { Ring::NotYet };
+            () if self.timeout.shared().is_forked() => Ring::Never,
+            () => Ring::NotYet,
         }
-        if self.timeout.is_expired() { Ring::Rang } else { Ring::Ended }
+    }
+
+    /// Cancels it, and returns whether it had not rung.
+    pub(crate) fn cancel(self) -> bool {
+        self.timeout.into_timeout().cancel_owned()
     }
 
     pub(crate) fn has_rung(&self) -> bool {
@@ -97,7 +109,7 @@ impl Alarm {
     }
 
     /// Moves the alarm. Returns false, and changes nothing, if it is no longer set.
-    pub(crate) fn move_to(&mut self, deadline: Subtick) -> bool {
+    pub(crate) fn move_to(&self, deadline: Subtick) -> bool {
         self.timeout.reset_to(deadline)
     }
 }

@@ -16,7 +16,7 @@ use crate::shard::Wake;
 use crate::sync::Mutex;
 use crate::sys::cores::allowed_cores;
 use crate::time::{Source, Timeline};
-use crate::wheel::{ComesUp, MAX_TICK_BITS, Wheel};
+use crate::wheel::Wheel;
 use crate::worker::{Doorbell, Pinning, Sink, WorkerPlan, Workers};
 
 const MAX_SHARDS: usize = 1024;
@@ -25,6 +25,11 @@ const SHORTEST_TICK: Duration = Duration::from_micros(1);
 const MAX_TICKS_PER_WHEEL: usize = 1 << 20;
 /// 2^40 entries of 64 bytes are more than any machine has.
 const MAX_CAPACITY: usize = 1 << (usize::BITS - 24);
+/// The largest levels × log2(ticks_per_wheel). A tick has some bits more.
+const MAX_TICK_BITS: u32 = 55;
+/// The lowest level has no more slots than these, unless `ticks_per_wheel` is more. Each takes 32
+/// bytes.
+const MOST_SUBTICKS: usize = 1 << 16;
 /// The default number of levels makes at least this long addressable.
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The default has one shard for this many cores.
@@ -112,11 +117,6 @@ impl Builder {
         Timeline::new(source, self.tick_duration)
     }
 
-    fn make_wheel(&self, timeline: &Timeline, levels: usize) -> Option<Wheel> {
-        let comes_up = if timeline.as_manual().is_some() { ComesUp::WithFirst } else { ComesUp::WithLast };
-        Wheel::new(self.slots(), levels, timeline.scale().division(), comes_up)
-    }
-
     /// Checks the options that all kinds of engines have. Returns the number of levels.
     fn checked_options(&self) -> Result<usize, BuildError> {
         check_duration("tick_duration", self.tick_duration, SHORTEST_TICK)?;
@@ -145,7 +145,14 @@ impl Builder {
         };
         let no_memory = || BuildError::Wheels { shards, levels, ticks_per_wheel: self.slots() };
         let shared = SharedRef::create(plan).ok_or_else(no_memory)?;
-        let wheel = |_| self.make_wheel(shared.timeline(), levels).ok_or_else(no_memory);
+        // A slot of the lowest level is a subtick.
+        let lowest = self.slots() * shared.timeline().scale().division().subticks();
+        let lowest = lowest.min(MOST_SUBTICKS.max(self.slots()));
+        let wheel = |_| {
+            let mut wheel = Wheel::new(lowest, self.slots(), levels).ok_or_else(no_memory)?;
+            let has_room = wheel.reserve(self.capacity.div_ceil(shards));
+            if has_room { Ok(wheel) } else { Err(BuildError::Capacity { timeouts: self.capacity }) }
+        };
         let wheels = (0..shards).map(wheel).collect::<Result<Vec<_>, _>>()?;
         let shard = |(index, wheel)| Core::new(&shared, index, wheel, self.limits);
         let shards = wheels.into_iter().enumerate().map(shard).collect();

@@ -41,7 +41,7 @@ const DEFAULT_MAX_WAIT: Duration = if cfg!(loom) { Duration::ZERO } else { Durat
 /// |---|---|---|---|
 /// | [`shards`](Self::shards) | shards, 1 to 1,024 | one for every 4 cores, at least 1; driven: 1 | a worker takes in several million timeouts a second, so the server's own threads need the cores |
 /// | [`tick_duration`](Self::tick_duration) | time, from 1 µs | 1 ms | finer than a server's timeouts need, and free: ticks in which nothing is due are skipped |
-/// | [`ticks_per_wheel`](Self::ticks_per_wheel) | ticks, up to 1,048,576 | 512 | as in Netty; slots take no memory before they are used |
+/// | [`ticks_per_wheel`](Self::ticks_per_wheel) | ticks, up to 1,048,576 | 512 | as in Netty; a wheel of 4 levels takes 364 KiB a shard |
 /// | [`levels`](Self::levels) | wheels | as many as make a year addressable: 4 at 1 ms and 512 ticks | a timeout within a year is moved once a level, and not looked at in each round |
 /// | [`transfer_limit`](Self::transfer_limit) | timeouts a turn | 100,000 | as in Netty; a full inbox does not make a turn long |
 /// | [`expiry_limit`](Self::expiry_limit) | timeouts a turn | 100,000 | the same for a burst at one deadline |
@@ -108,16 +108,17 @@ impl Builder {
         Self { shards: Some(shards), ..self }
     }
 
-    /// How long a tick is. The timeouts of one tick run together, when the last of them is due, and
-    /// so share a wake-up of the worker.
+    /// How long a tick is. With [`WaitStrategy::Park`] a worker runs the timeouts of one tick
+    /// together, when the last of them is due, so that they share a wake-up.
     ///
-    /// Deadlines are finer than ticks. They are rounded up to a part of a tick: of 1,024 parts, or
-    /// of fewer if a part would be shorter than 0.7 µs. By a [`ManualClock`](crate::ManualClock)
-    /// each timeout runs at its own deadline.
+    /// Deadlines are finer than ticks. They are rounded up to a part of a tick: of 16 parts, or of
+    /// fewer if a part would be shorter than 25 µs. So with a tick of 1 s a timeout is late by up
+    /// to 62.5 ms. By a clock of your own, and in a driven engine, each timeout runs at its own
+    /// deadline.
     ///
-    /// The shortest tick is 1 µs. A delay of more than about 200 years counts as never (of 278
-    /// years with a tick of 1 ms). The system takes some 50 µs to wake a thread. A tick that is
-    /// shorter than that is of use only with [`WaitStrategy::Spin`] or [`WaitStrategy::Hybrid`].
+    /// The shortest tick is 1 µs. A delay of more than about 500 years counts as never. The system
+    /// takes some 50 µs to wake a thread. A tick that is shorter than that is of use only with
+    /// [`WaitStrategy::Spin`] or [`WaitStrategy::Hybrid`].
     ///
     /// Default: 1 ms.
     pub fn tick_duration(self, tick: Duration) -> Self {
@@ -126,9 +127,9 @@ impl Builder {
 
     /// How many ticks one wheel spans, rounded up to a power of two; at most 1,048,576.
     ///
-    /// Each shard keeps two slots of 128 bytes for each tick and level, or one slot if there is
-    /// only one level. It keeps as many slots again for a clock that leaps beyond all levels. A
-    /// slot takes memory when it, or a slot on its page, is first used.
+    /// Each shard keeps two slots of 16 bytes for each tick and level, or one slot if there is only
+    /// one level. In the lowest level it keeps as many for each part of a tick (see
+    /// [`tick_duration`](Self::tick_duration)), up to 65,536 parts.
     ///
     /// Default: 512.
     pub fn ticks_per_wheel(self, ticks: usize) -> Self {
@@ -183,8 +184,7 @@ impl Builder {
         Self { max_pending_timeouts: Some(max), ..self }
     }
 
-    /// How long a call that schedules, or resets to an earlier deadline, may wait for a worker that
-    /// is behind.
+    /// How long a call that schedules may wait for a worker that is behind.
     ///
     /// A call waits only if its thread has no free memory left while more than 16,384 cancelled
     /// timeouts wait for a worker that runs. Before the engine takes new memory, a call also waits
@@ -205,7 +205,8 @@ impl Builder {
         Self { max_wait: most, ..self }
     }
 
-    /// For how many timeouts `build` reserves and touches memory, at 64 bytes each.
+    /// For how many timeouts `build` reserves and touches memory, at 64 bytes each, and reserves
+    /// cells of the wheels, at 13 bytes each.
     ///
     /// The engine allocates more when it needs more, and gives that back only by
     /// [`Timer::shrink`](crate::Timer::shrink). Besides the pending timeouts these take memory:

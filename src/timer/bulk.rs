@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Timer;
 use super::timeout::{Moved, Timeout};
-use crate::engine::{Patience, Shared};
+use crate::engine::Shared;
 use crate::shard::Remote;
 use crate::sync::prefetch;
 use crate::time::Subtick;
@@ -23,7 +23,7 @@ impl Timer {
     /// So the iterator should be quick. If it panics, those few are not reset. A timeout of another
     /// engine is reset, too, by the clock of its own engine.
     ///
-    /// The call does not allocate, and does not block, except as [`Timeout::reset`] does.
+    /// The call does not allocate, and does not block.
     ///
     /// ```
     /// use std::time::Duration;
@@ -59,14 +59,8 @@ fn reset_many<'a>(shared: &Shared, timeouts: impl IntoIterator<Item = &'a Timeou
         // has made. And no delay means the time of each reset.
         return timeouts.into_iter().filter(|timeout| timeout.reset(delay)).count();
     }
-    let mut resets = Resets {
-        shared,
-        deadline: shared.timeline().deadline_after(delay),
-        of: None,
-        moved: 0,
-        rings: false,
-        patience: Patience::default(),
-    };
+    let mut resets =
+        Resets { shared, deadline: shared.timeline().deadline_after(delay), of: None, moved: 0, rings: false };
     let (mut ahead, mut next, mut pending) = ([None; AHEAD], 0, 0);
     let mut reset = |timeout: Option<&'a Timeout>| {
         pending += usize::from(timeout.is_some_and(|timeout| resets.reset(timeout, delay)));
@@ -91,8 +85,6 @@ struct Resets<'a> {
     moved: u64,
     /// Its worker may sleep past the deadline.
     rings: bool,
-    /// All resets together wait for as long as one may.
-    patience: Patience,
 }
 
 impl<'a> Resets<'a> {
@@ -107,10 +99,9 @@ impl<'a> Resets<'a> {
             self.finish();
             self.of = Some(remote);
         }
-        let to_earlier = || timeout.move_to_earlier(self.shared, self.deadline, &mut self.patience);
-        match timeout.move_to(self.deadline, to_earlier) {
+        match timeout.move_to(self.shared, self.deadline) {
             Moved::No => return false,
-            Moved::Later | Moved::Told => {}
+            Moved::Later => {}
             Moved::Earlier => self.rings = true,
         }
         self.moved += 1;
@@ -119,8 +110,6 @@ impl<'a> Resets<'a> {
 
     fn finish(&mut self) {
         let Some(remote) = self.of else { return };
-        self.shared.end_wait(remote, &self.patience);
-        self.patience.go_on();
         if std::mem::take(&mut self.rings) {
             remote.ring_if_it_sleeps_past(self.deadline, self.shared.timeline());
         }

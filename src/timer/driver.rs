@@ -122,8 +122,6 @@ impl Driver {
     }
 
     /// Runs all due timeouts on the calling thread, and returns how many fired, futures included.
-    /// By a real clock, timeouts of one tick wait for each other: see
-    /// [`Builder::tick_duration`](crate::Builder::tick_duration).
     ///
     /// The builder's [`transfer_limit`](crate::Builder::transfer_limit) and
     /// [`expiry_limit`](crate::Builder::expiry_limit) bound a turn. What a limit leaves over waits
@@ -204,8 +202,7 @@ impl Driver {
     ///
     /// Returns `None` if nothing is pending, or only timeouts that never fire. The time is in the
     /// past if there is something to do at once. It may be earlier than the earliest deadline, if
-    /// the wheel has to be prepared for that deadline. It is later by less than a tick if other
-    /// timeouts of the same tick are due later: they run together. While a
+    /// the wheel has to be prepared for that deadline. While a
     /// [`PausableClock`](crate::PausableClock) stands still the call returns `None`, unless
     /// something was due before. The end of the pause calls [`on_earlier`](Self::on_earlier). In a
     /// test,

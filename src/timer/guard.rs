@@ -3,7 +3,6 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
-use std::task::Waker;
 
 use super::timeout::Timeout;
 
@@ -73,13 +72,6 @@ impl TimeoutGuard {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: the guard is never dropped, so the handle is taken out once.
         unsafe { ManuallyDrop::take(&mut this.timeout) }
-    }
-}
-
-impl TimeoutGuard {
-    /// See [`Timeout::watch`].
-    pub(super) fn watch(&mut self, waker: &Waker) -> bool {
-        self.timeout.watch(waker)
     }
 }
 

@@ -6,8 +6,8 @@ use std::ptr::{self, NonNull};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use crate::engine::{Patience, Shared};
-use crate::entry::{Cancelling, Entry, Handle, Node, Reset, Tell};
+use crate::engine::Shared;
+use crate::entry::{Cancelling, Entry, Handle, Resetting};
 use crate::shard::Remote;
 use crate::sync::prefetch;
 use crate::time::{Subtick, Timeline, UpperBound};
@@ -23,17 +23,14 @@ use crate::time::{Subtick, Timeline, UpperBound};
 ///
 /// * [`cancel`](Self::cancel), [`cancel_owned`](Self::cancel_owned) and the drop of a guard drop
 ///   the task, and so run the destructors of its captures.
-/// * A reset to an earlier deadline waits for a worker that has fallen far behind, as
-///   [`schedule`](crate::Timer::schedule) does, for [`Builder::max_wait`](crate::Builder::max_wait)
-///   at most.
 /// * In a driven engine, a reset to an earlier deadline may call
 ///   [`on_earlier`](crate::Driver::on_earlier). So may a cancel when thousands of cancelled
 ///   timeouts wait.
 ///
 /// Its methods do not allocate, with these exceptions:
 ///
-/// * A reset to an earlier deadline may allocate a queue block once in a while.
-/// * So may the drop of a handle, after very many handles of expired timeouts have been dropped.
+/// * The drop of a handle may allocate a queue block once in a while, after very many handles of
+///   expired timeouts have been dropped.
 /// * A thread's first use of an engine, or of a shard that is not its own, allocates a little
 ///   state.
 ///
@@ -64,11 +61,10 @@ const _: () = assert!(size_of::<Option<Timeout>>() == size_of::<usize>());
 pub(super) enum Moved {
     /// The timeout is no longer pending.
     No,
+    /// To a later deadline. Or the worker has been told of an earlier one.
     Later,
     /// The worker has to be woken if it sleeps past the deadline.
     Earlier,
-    /// The worker knows of it.
-    Told,
 }
 
 impl Timeout {
@@ -89,9 +85,10 @@ impl Timeout {
         Remote::at(self.handle.home())
     }
 
-    /// See [`Handle::watch`].
-    pub(super) fn watch(&mut self, waker: &Waker) -> bool {
-        self.handle.watch(waker)
+    /// Returns whether it is pending, and will wake the task that `waker` wakes.
+    #[inline]
+    pub(super) fn will_wake(&self, waker: &Waker) -> bool {
+        self.handle.will_wake(waker)
     }
 
     pub(super) fn shared(&self) -> &Shared {
@@ -163,7 +160,7 @@ impl Timeout {
             // The task is its runner's, which drops it.
             Cancelling::WonRunning => None,
             Cancelling::Won(task) => Some(task),
-            Cancelling::WonLinked(task, entry) => {
+            Cancelling::WonQueued(task, entry) => {
                 remote.push_cancelled(entry);
                 Some(task)
             }
@@ -297,63 +294,28 @@ impl Timeout {
             None => shared,
         };
         let deadline = choose(shared.timeline());
-        match self.move_to(deadline, || self.move_to_earlier_alone(shared, deadline)) {
+        match self.move_to(shared, deadline) {
             Moved::No => return false,
-            Moved::Later | Moved::Told => {}
+            Moved::Later => {}
             Moved::Earlier => self.remote().ring_if_it_sleeps_past(deadline, shared.timeline()),
         }
         shared.count(self.remote(), |counts| counts.reset.add(1));
         true
     }
 
-    /// Moves the deadline, and neither counts that nor wakes a worker that sleeps past it. Calls
-    /// `to_earlier` for a [move to an earlier deadline](Self::move_to_earlier) of which the worker
-    /// has to be told.
+    /// Moves the deadline, and does not count that. If the deadline is an earlier one now, the
+    /// caller wakes a worker that sleeps past it, unless this call has seen to that.
     #[inline]
-    pub(super) fn move_to(&self, deadline: Subtick, to_earlier: impl FnOnce() -> Moved) -> Moved {
-        match self.handle.reset(deadline, Tell::NotYet) {
-            Reset::TooLate => Moved::No,
-            Reset::Later => Moved::Later,
-            Reset::Earlier => Moved::Earlier,
-            Reset::EarlierQueued => unreachable!("the worker is not told yet"),
-            Reset::NotYet => to_earlier(),
-        }
-    }
-
-    fn move_to_earlier_alone(&self, shared: &Shared, deadline: Subtick) -> Moved {
-        let mut patience = Patience::default();
-        let moved = self.move_to_earlier(shared, deadline, &mut patience);
-        shared.end_wait(self.remote(), &patience);
-        moved
-    }
-
-    /// Resets a timeout to an earlier deadline, if the worker has linked it and so has to be told.
-    /// May wait for the worker.
-    pub(super) fn move_to_earlier(&self, shared: &Shared, deadline: Subtick, patience: &mut Patience) -> Moved {
-        // Without a node, so without memory, the worker goes through its whole wheel.
-        let node = shared.with_thread_state(|mine| shared.take_node(mine, self.remote(), patience));
-        let (remote, timeline) = (self.remote(), shared.timeline());
-        let Some(free) = node else {
-            return match self.handle.reset(deadline, Tell::ByRescan) {
-                Reset::TooLate => Moved::No,
-                Reset::Earlier => {
-                    remote.ask_for_rescan(deadline, timeline);
-                    Moved::Told
-                }
-                _ => Moved::Told,
-            };
-        };
-        let (moved, unused) = match self.handle.reset_by_node(deadline, free) {
-            Ok(node) => {
-                let pushed = remote.push_reset(node, || self.handle.deadline(), timeline);
-                (Moved::Told, pushed.err().map(Node::into_sole))
+    pub(super) fn move_to(&self, shared: &Shared, deadline: Subtick) -> Moved {
+        match self.handle.reset(deadline) {
+            Resetting::TooLate => Moved::No,
+            Resetting::Later => Moved::Later,
+            Resetting::Earlier => Moved::Earlier,
+            Resetting::EarlierQueued(entry) => {
+                self.remote().push_moved(entry, || self.handle.deadline(), shared.timeline());
+                Moved::Later
             }
-            Err((Reset::TooLate, free)) => (Moved::No, Some(free)),
-            Err((Reset::Earlier, free)) => (Moved::Earlier, Some(free)),
-            Err((_, free)) => (Moved::Told, Some(free)),
-        };
-        unused.into_iter().for_each(|free| shared.put_entry(free));
-        moved
+        }
     }
 
     /// Returns whether the timeout is pending: it has neither expired nor been cancelled. A

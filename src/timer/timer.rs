@@ -162,6 +162,8 @@ impl Timer {
     /// memory again when it needs it. Timeouts that are scheduled during the call may take new
     /// memory.
     ///
+    /// The worker gives the unused cells of its wheel back in its next turn. They are not counted.
+    ///
     /// The call takes some nanoseconds for each free entry. It takes no lock, and allocates two
     /// bytes for each page of the engine. It does nothing on systems other than Linux. It does
     /// nothing in a child process that was forked off after the engine was made.

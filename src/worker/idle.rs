@@ -42,10 +42,13 @@ const DRAIN_LOOK: Duration = Duration::from_millis(10);
 
 /// Waits until there may be something to do, or for `at_most`. Returns whether the worker has
 /// slept.
-pub(super) fn wait(strategy: WaitStrategy, shared: &SharedRef, shard: &Core, at_most: Option<Duration>) -> bool {
+pub(super) fn wait(strategy: WaitStrategy, shared: &SharedRef, shard: &mut Core, at_most: Option<Duration>) -> bool {
     let drained = shared.remote(shard.index()).drains_until();
-    let next = shard.next_due().into_iter().chain(drained).min();
     let timeline = shared.timeline();
+    // Those of one tick share a wake-up.
+    let is_shared = strategy == WaitStrategy::Park && timeline.is_the_systems();
+    let due = if is_shared { shard.last_due_of_tick(timeline.scale().division()) } else { shard.next_due() };
+    let next = due.into_iter().chain(drained).min();
     let due_ns = next.map(|tick| timeline.scale().ns_of(tick));
     // Read before the time: if a pause ends in between, the thread that ends it wakes the worker.
     let stands_still = timeline.stands_still();

@@ -16,7 +16,7 @@
 //! | 10 | far future | `promises/time::duration_max_never_fires_and_nothing_overflows`, `src/time/tick::far_deadlines_saturate_to_never_and_stay_an_instant` |
 //! | 11 | ticks that wrap | `regressions::short_delays_are_exact_however_long_the_engine_has_run_and_beside_a_very_long_one` |
 //! | 12 | months of uptime | `simulation::after_each_step_of_the_clock_exactly_the_due_timeouts_have_run_over_months` |
-//! | 13 | a round too late | `regressions::a_delay_longer_than_the_wheel_fires_neither_a_round_early_nor_a_round_late`, `src/wheel/tests::a_wheel_of_any_size_does_what_the_oracle_does` |
+//! | 13 | a round too late | `regressions::a_delay_longer_than_the_wheel_fires_neither_a_round_early_nor_a_round_late`, `crates/wheel/src/tests::it_is_what_an_ordered_map_is` |
 //! | 14 | rounding that fires early | `regressions::a_delay_that_is_no_multiple_of_the_tick_is_rounded_up_to_a_part_of_it`, `threads::nothing_is_early_by_a_microsecond` |
 //! | 15 | order within a slot | `regressions::timeouts_of_many_rounds_in_one_slot_fire_each_in_its_own_whatever_their_order` |
 //! | 16 | a negative delay | `regressions::no_delay_past_deadlines_and_forever_keep_their_meaning` |
@@ -162,9 +162,9 @@ fn a_tick_of_fifty_microseconds_is_kept_to_the_nanosecond() {
     let mut deadlines: Vec<_> = (0..200_u64).map(|n| Duration::from_nanos(1 + n * n * 7_919)).collect();
     let timeouts: Vec<_> = deadlines.iter().map(|&delay| timer.schedule(delay, || ()).expect("accepted")).collect();
     for deadline in &mut deadlines {
-        // It has 64 parts, of 781.25 ns each.
-        let parts = (64 * deadline.as_nanos()).div_ceil(TICK.as_nanos());
-        *deadline = Duration::from_nanos(u64::try_from(parts * TICK.as_nanos()).expect("not so many").div_ceil(64));
+        // It has 2 parts, of 25 us each.
+        let parts = (2 * deadline.as_nanos()).div_ceil(TICK.as_nanos());
+        *deadline = Duration::from_nanos(u64::try_from(parts * TICK.as_nanos()).expect("not so many").div_ceil(2));
     }
     for (timeout, deadline) in timeouts.iter().zip(deadlines) {
         clock.advance((start + deadline - clock.now()).saturating_sub(Duration::from_nanos(1)));

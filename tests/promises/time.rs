@@ -22,21 +22,20 @@ fn end_of_time() -> Instant {
 #[test]
 fn a_timeout_never_fires_early_and_fires_with_the_part_of_a_tick_that_its_deadline_is_rounded_up_to() {
     let (micros, nanos) = (Duration::from_micros, Duration::from_nanos);
-    // Tick, time of the schedule, delay, time of the fire. A tick of 1 ms has 1,024 parts.
+    // Tick, time of the schedule, delay, time of the fire. A tick of 1 ms has 16 parts.
     let cases = [
-        (micros(1000), micros(0), micros(1), nanos(1_954)),
-        (micros(1000), micros(0), micros(999), nanos(999_024)),
+        (micros(1000), micros(0), micros(1), nanos(62_500)),
+        (micros(1000), micros(0), micros(999), micros(1000)),
         (micros(1000), micros(0), micros(1000), micros(1000)),
         (micros(1000), micros(500), micros(500), micros(1000)),
-        (micros(1000), micros(500), micros(501), nanos(1_001_954)),
-        // 256 parts.
-        (micros(300), micros(299), micros(2), nanos(301_172)),
-        // 8 parts.
+        (micros(1000), micros(500), micros(501), nanos(1_062_500)),
+        (micros(300), micros(299), micros(2), nanos(337_500)),
+        // One part.
         (micros(7), micros(0), micros(700), micros(700)),
-        (micros(7), micros(1), nanos(700_001), nanos(701_750)),
+        (micros(7), micros(1), nanos(700_001), micros(707)),
         // A tick of 1 us is one part.
         (micros(1), nanos(1), micros(3), micros(4)),
-        (Duration::from_secs(3), micros(1), HOUR, HOUR + nanos(2_929_688)),
+        (Duration::from_secs(3), micros(1), HOUR, HOUR + nanos(187_500_000)),
     ];
     for (tick, at, delay, fires) in cases {
         let (timer, mut driver, clock) = driven_by(Timer::builder().tick_duration(tick));

@@ -17,8 +17,8 @@ fn if_pending(was_pending: bool) -> Result<(), Status> {
 /// was changed then. So a server that resets an idle timeout has to look at the answer: the
 /// callback is closing the connection, or is about to.
 ///
-/// A reset to a later time takes no lock, and tells nobody. One to an earlier time may wait and
-/// allocate as `tourbillon_schedule` does. Any thread may call it, and callbacks may. The handle
+/// A reset takes no lock, does not wait, and does not allocate. One to a later time tells nobody.
+/// One to an earlier time tells the worker. Any thread may call it, and callbacks may. The handle
 /// stays valid.
 ///
 /// # Safety

@@ -82,7 +82,7 @@ fn neighbours_in_a_slot_are_cancelled_while_it_expires() {
     });
 }
 
-/// Invariant: if an entry in the reset queue is cancelled, only the reset queue brings it back.
+/// Invariant: if an entry in the moved queue is cancelled, only the moved queue brings it back.
 /// Legal ends: cancelled before it was pushed, while it was in the queue, or after the worker had
 /// taken it; fired at its new deadline.
 #[test]
@@ -105,10 +105,10 @@ fn a_cancel_races_with_a_queued_reset() {
     });
 }
 
-/// Invariant: the worker does not free an entry when its old slot comes up while its address is in
-/// the reset queue, or about to be pushed there.
+/// Invariant: the worker does not free an entry when its old slot comes up while it is in the
+/// moved queue, or about to be pushed there.
 /// Legal ends: it fired out of its slot, and the reset was too late; it fired when the worker took
-/// the reset queue.
+/// the moved queue.
 #[test]
 fn the_expiry_of_a_slot_races_with_a_queued_reset() {
     check(2, || {

@@ -152,3 +152,65 @@ fn an_entry_is_used_again_while_its_task_begins() {
         ledger.assert_closed(2);
     });
 }
+
+/// Invariant: an entry that is in the moved queue and in a batch is popped while its runner, or its
+/// canceller, sees to it. It runs at its last deadline, or is cancelled, and comes back once.
+/// Legal ends: popped in the batch, in the inbox, in the wheel, or as the last owner.
+#[test]
+fn a_queued_reset_is_popped_while_its_batch_puts_it_off() {
+    for cancels in [false, true] {
+        check(3, move || {
+            let ledger = Ledger::default();
+            let (bare, mut shard) = Bare::new(1, NO_LIMITS);
+            let armed = bare.arm(Subtick::new(3), true, &ledger);
+            let timeout = armed.handle();
+            assert!(bare.push(armed));
+            shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
+            let mut batches = Vec::new();
+            let reset = thread::spawn(move || (timeout.reset(ticks(2)), timeout));
+            let now = Subtick::new(3);
+            shard.turn(&bare.shared, now, || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
+            let (was_reset, timeout) = reset.join().expect("no panic");
+            assert!(was_reset, "it has not begun");
+            let runner = thread::spawn(move || batches.into_iter().for_each(run_here));
+            let puts_off = if cancels { timeout.cancel() } else { timeout.reset(ticks(5)) };
+            drop(timeout);
+            shard.turn(&bare.shared, now, || None, run_batches);
+            runner.join().expect("no panic");
+            shard.turn(&bare.shared, now, || None, run_batches);
+            assert_eq!(ledger.ran(), usize::from(!puts_off));
+            shard.turn(&bare.shared, Subtick::new(5), || None, run_batches);
+            assert_eq!(bare.shared.arena.in_use(), 0, "the entry has come back");
+            assert!(shard.close(&bare.shared).is_empty());
+            ledger.assert_closed(usize::from(!puts_off || !cancels));
+        });
+    }
+}
+
+/// Invariant: a reset to earlier, or a cancel, that has set QUEUED meets the close of its queue.
+/// The entry is in the close's answer or cancelled, and nobody waits for it.
+/// Legal ends: the close popped it; the push was refused.
+#[test]
+fn a_push_to_a_side_queue_meets_the_close() {
+    for cancels in [false, true] {
+        check(None, move || {
+            let ledger = Ledger::default();
+            let (bare, mut shard) = Bare::new(1, NO_LIMITS);
+            let armed = bare.arm(Subtick::new(9), true, &ledger);
+            let timeout = armed.handle();
+            assert!(bare.push(armed));
+            shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
+            let other = thread::spawn(move || {
+                let done = if cancels { timeout.cancel() } else { timeout.reset(ticks(1)) };
+                drop(timeout);
+                done
+            });
+            let left = shard.close(&bare.shared);
+            let done = other.join().expect("no panic");
+            assert_eq!(left.len(), usize::from(!(cancels && done)));
+            drop(left);
+            assert_eq!(bare.shared.arena.in_use(), 0, "the entry has come back");
+            ledger.assert_closed(0);
+        });
+    }
+}

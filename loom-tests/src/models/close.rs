@@ -69,8 +69,7 @@ fn a_cancel_that_races_with_close_has_one_outcome() {
 fn a_queued_reset_that_races_with_close_is_not_read() {
     check(3, || {
         let ledger = Ledger::default();
-        // One more entry, to carry the address on the reset queue.
-        let (timer, mut driver, clock) = driven(|b| b.capacity(2));
+        let (timer, mut driver, clock) = driven(|b| b.capacity(1));
         let timeout = timer.schedule(ticks(5), ledger.task()).expect("open");
         driver.turn();
         let reset = thread::spawn(move || timeout.reset(ticks(1)));

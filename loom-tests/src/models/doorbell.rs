@@ -108,29 +108,8 @@ fn a_reset_to_earlier_wakes_the_worker() {
     });
 }
 
-/// Invariant: a reset to earlier wakes that worker even if no entry is free to carry it on the
-/// reset queue. Then the reset asks the worker to rescan the whole wheel.
-/// Legal end: it has run.
-#[test]
-fn a_reset_to_earlier_without_a_node_wakes_the_worker() {
-    check(3, || {
-        let ledger = Ledger::default();
-        let (bare, shard) = Bare::new(1, NO_LIMITS);
-        let armed = bare.arm(tick(9), true, &ledger);
-        let timeout = armed.handle();
-        let reset = bare.prepare_reset_by_rescan(&armed, tick(0));
-        assert!(bare.push(armed));
-        let ran = ledger.clone();
-        let worker = bare.start(shard, Time::StandsStill, move || ran.ran() == 1);
-        reset();
-        drop(timeout);
-        worker.join().expect("no panic");
-        ledger.assert_closed(1);
-    });
-}
-
 /// Invariant: of two resets of one timeout, both to earlier, the worker heeds the earliest. Only
-/// one of them pushes on the reset queue, and that may be the one whose deadline lies beyond the
+/// one of them pushes on the moved queue, and that may be the one whose deadline lies beyond the
 /// worker's sleep. (The worker has no thread here, which takes fewer steps.)
 /// Legal ends: it has run; the worker was called, or does not sleep past the deadline that the
 /// timeout has now.
@@ -138,8 +117,7 @@ fn a_reset_to_earlier_without_a_node_wakes_the_worker() {
 fn of_two_resets_to_earlier_the_earliest_wakes_the_worker() {
     check(2, || {
         let ledger = Ledger::default();
-        // Two more entries, to carry addresses on the reset queue.
-        let (bare, mut shard) = Bare::new(4, NO_LIMITS);
+        let (bare, mut shard) = Bare::new(2, NO_LIMITS);
         assert!(bare.push(bare.arm(tick(5), false, &ledger)));
         let armed = bare.arm(tick(9), true, &ledger);
         let timeout = armed.handle();

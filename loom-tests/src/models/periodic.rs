@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::check::check;
 use super::rig::{Bare, Gate, Ledger, NO_LIMITS, driven, entries_in_use, run_batches, ticks, with_workers};
-use crate::executor::ThreadPool;
+use crate::executor::{ThreadPool, run_here};
 use crate::sync::{self, thread};
 use crate::time::Subtick;
 use crate::timer::{Driver, Timer};
@@ -68,10 +68,13 @@ fn a_cancel_or_a_reset_holds_for_a_run_that_waits() {
             let (ledger, runs) = (Ledger::default(), Runs::default());
             let (bare, mut shard) = Bare::new(1, NO_LIMITS);
             let count = runs.clone();
-            let (run, periodic) = bare.expired_periodic(&ledger, move || {
+            let armed = bare.arm_periodic(&ledger, move || {
                 count.add();
                 Some(ticks(3))
             });
+            let periodic = armed.handle();
+            assert!(bare.push(armed));
+            let batch = bare.due_batches(&mut shard).pop().expect("it is due");
             let told = sync::Arc::new(sync::AtomicUsize::new(0));
             let tell = sync::Arc::clone(&told);
             let other = thread::spawn(move || {
@@ -79,7 +82,7 @@ fn a_cancel_or_a_reset_holds_for_a_run_that_waits() {
                 tell.store(1, Ordering::Release);
             });
             let knows = told.load(Ordering::Acquire) == 1;
-            run.run(&bare.shared, |_| ()).expect("no panic");
+            run_here(batch);
             other.join().expect("no panic");
             assert!(!knows || runs.get() == 0);
             let mut left = shard.close(&bare.shared);
@@ -200,7 +203,9 @@ fn a_periodic_timeout_that_is_armed_again_wakes_the_worker() {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::new(1, NO_LIMITS);
         // The schedule itself never makes it due again.
-        let (run, periodic) = bare.expired_periodic(&ledger, || Some(Duration::MAX));
+        let armed = bare.arm_periodic(&ledger, || Some(Duration::MAX));
+        let periodic = armed.handle();
+        let run = bare.begin_run(armed);
         let theirs = bare.clone();
         let worker = thread::spawn(move || {
             shard.turn(&theirs.shared, Subtick::ZERO, || None, run_batches);
@@ -211,7 +216,7 @@ fn a_periodic_timeout_that_is_armed_again_wakes_the_worker() {
             assert!(periodic.reset(ticks(1)));
             periodic
         });
-        run.run(&bare.shared, |_| ()).expect("no panic");
+        run.run(&bare.shared).expect("no panic");
         let periodic = reset.join().expect("no panic");
         let mut shard = worker.join().expect("no panic");
         let wakes_at = bare.shared.remote(0).sleeps_until().map(|until| bare.shared.timeline().instant_of(until));
@@ -238,6 +243,42 @@ fn a_shutdown_races_with_a_run() {
         assert_eq!(timer.pending(), 0);
         drop(unfired);
         gate.wait();
+        ledger.assert_closed(0);
+    });
+}
+
+/// Invariant: the worker pops a periodic timeout off the moved queue while its runner arms it again
+/// and pushes it. It is then in the inbox, or in the wheel at its new deadline, and nowhere twice.
+/// Legal ends: popped during the run, in the inbox, or in the wheel.
+#[test]
+fn a_queued_periodic_timeout_is_popped_while_it_is_armed_again() {
+    check(3, || {
+        let (ledger, runs) = (Ledger::default(), Runs::default());
+        let (bare, mut shard) = Bare::new(1, NO_LIMITS);
+        let count = runs.clone();
+        let armed = bare.arm_periodic(&ledger, move || {
+            count.add();
+            Some(ticks(3))
+        });
+        let periodic = armed.handle();
+        assert!(bare.push(armed));
+        // In the wheel, and in the moved queue.
+        assert!(periodic.reset(ticks(5)));
+        shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
+        assert!(periodic.reset(ticks(2)));
+        let mut batches = Vec::new();
+        shard.turn(&bare.shared, Subtick::new(2), || None, |due| due.hand_over(&mut |batch| batches.push(batch)));
+        assert!(periodic.reset(ticks(1)));
+        let batch = batches.pop().expect("it is due");
+        let runner = thread::spawn(move || run_here(batch));
+        for _ in 0..2 {
+            shard.turn(&bare.shared, Subtick::new(2), || None, run_batches);
+        }
+        runner.join().expect("no panic");
+        assert!(periodic.cancel());
+        drop(periodic);
+        shard.turn(&bare.shared, Subtick::new(2), || None, run_batches);
+        assert!((1..=2).contains(&runs.get()) && shard.close(&bare.shared).is_empty());
         ledger.assert_closed(0);
     });
 }

@@ -27,7 +27,7 @@ impl Mine {
         let entry =
             entry.unwrap_or_else(|| unsafe { self.cache.with(&self.arena) }.grow(Growth::Double).expect("memory"));
         // An owner's access to an entry: loom reports another thread's access at the same time.
-        raw::set_back(&entry, ptr::null_mut());
+        raw::set_aside(&entry, ptr::null_mut());
         entry.set_in_use(true);
         entry
     }

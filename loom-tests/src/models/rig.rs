@@ -7,16 +7,17 @@ use std::time::{Duration, Instant};
 
 pub(super) use super::ledger::Ledger;
 use crate::arena::Arena;
-use crate::engine::{Batch, Core, Due, Limits, Patience, PeriodicRun, Shared, SharedPlan, SharedRef};
-use crate::entry::{ArmFlags, Entry, Fired, FnNext, Handle, Node, Owned, Reset, Schedule, Series, Sole, Tell, raw};
+use crate::engine::{Batch, Core, Due, Limits, PeriodicRun, Shared, SharedPlan, SharedRef};
+use crate::entry::{
+    ArmFlags, Claimed, Entry, FnNext, Handle, Owned, Resetting, Schedule, Series, Sole, TaskPlace, raw,
+};
 use crate::executor::run_here;
 use crate::shard::{Remote, Wake};
 use crate::sync::thread::{self, JoinHandle, Thread};
 use crate::sync::{Condvar, Mutex, lock};
-use crate::thread::Local;
 use crate::time::{Clock, ManualClock, Moment, Source, Subtick, Timeline};
 use crate::timer::{Builder, Driver, Shutdown, Timeout, Timer};
-use crate::wheel::{ComesUp, Wheel};
+use crate::wheel::Wheel;
 use crate::worker::Pinning;
 
 /// A duration of `n` ticks. They are the shortest there are, which have no parts.
@@ -175,14 +176,13 @@ impl Bare {
         Self::on(Timeline::new(Source::custom(ManualClock::new()), ticks(1)), entries, limits)
     }
 
-    /// Returns such an engine by the system's clock, with ticks of a year, which have 1,024 parts
-    /// of hours. So each schedule of a model is over long before the first part has come.
+    /// Returns such an engine by the system's clock, with ticks of a year, which have 16 parts of
+    /// weeks. So each schedule of a model is over long before the first part has come.
     pub(super) fn with_long_ticks(entries: usize) -> (Self, Core) {
         Self::on(Timeline::new(Source::Monotonic, YEAR), entries, NO_LIMITS)
     }
 
     fn on(timeline: Timeline, entries: usize, limits: Limits) -> (Self, Core) {
-        let division = timeline.scale().division();
         let plan = SharedPlan {
             shards: 1,
             timeline,
@@ -195,14 +195,14 @@ impl Bare {
         let bell = Arc::new(Bell::default());
         let waker: Arc<dyn Wake> = Arc::new(Ring(Arc::clone(&bell)));
         shared.set_waker(&waker);
-        let wheel = Wheel::new(2, 1, division, ComesUp::WithLast).expect("memory");
+        let wheel = Wheel::new(16, 16, 1).expect("memory");
         let core = Core::new(&shared, 0, wheel, limits);
         (Self { shared: Arc::new(shared), bell }, core)
     }
 
     /// Returns a part of a tick, from 1 on.
-    pub(super) fn part(&self, tick: u64, part: u16) -> Subtick {
-        self.shared.timeline().scale().division().at(tick, part)
+    pub(super) fn part(&self, tick: u64, part: u64) -> Subtick {
+        Subtick::new(self.shared.timeline().scale().division().end(tick - 1).get() + part)
     }
 
     /// Arms a timeout that another thread may push.
@@ -218,21 +218,30 @@ impl Bare {
         Armed { entry, deadline }
     }
 
-    /// Returns a periodic timeout that has expired, so that the caller owns its run, and its
-    /// handle. Its task says when it is next due.
-    pub(super) fn expired_periodic(
+    /// Returns a periodic timeout that is due at tick 0 and not pushed yet. Its task says when it
+    /// is next due.
+    pub(super) fn arm_periodic(
         &self,
         ledger: &Ledger,
         answer: impl FnMut() -> Option<Duration> + Send + 'static,
-    ) -> (PeriodicRun, Timeout) {
+    ) -> Armed {
         let remote = self.shared.remote(0);
         let entry = self.shared.with_thread_state(|mine| self.shared.take_entry(mine, remote)).expect("memory");
         let first = Moment { ns: 0, deadline: Subtick::ZERO };
         let series = Series::new(Schedule::AsTaskSays, first, FnNext(ledger.repeated(answer)));
         let entry = entry.arm(remote.as_home(), series, Subtick::ZERO, ArmFlags::HANDLE);
-        let handle = Armed { entry: NonNull::from(&*entry), deadline: Subtick::ZERO }.handle();
-        let Ok(Fired::Run(run)) = entry.expire_early() else { unreachable!("just armed") };
-        (PeriodicRun::new(run), handle)
+        Armed { entry: entry.into_raw(), deadline: Subtick::ZERO }
+    }
+
+    /// Begins the run of a periodic timeout that no other thread has seen.
+    pub(super) fn begin_run(&self, armed: Armed) -> PeriodicRun {
+        // SAFETY: the entry is armed, and this thread gives it up.
+        let entry = unsafe { Owned::new(armed.entry) };
+        let mut place = TaskPlace::new();
+        match entry.look().claim(Subtick::NEVER, &mut place, |_| unreachable!("it has a handle")) {
+            Ok(Claimed::Run(deadline, run)) => PeriodicRun::new(deadline, run),
+            _ => unreachable!("just armed"),
+        }
     }
 
     /// Turns the shard at tick 0. Returns what is due then, in the batches that an executor would
@@ -250,11 +259,8 @@ impl Bare {
         self.shared.remote(0).push(entry, armed.deadline, self.shared.timeline()).is_ok()
     }
 
-    /// Prepares a reset of the timeout to an earlier deadline, with an entry that can carry it on
-    /// the reset queue.
+    /// Prepares a reset of the timeout to an earlier deadline.
     pub(super) fn prepare_reset(&self, armed: &Armed, deadline: Subtick) -> impl FnOnce() + Send + 'static {
-        let take = |mine: Local<'_>| self.shared.take_node(mine, self.shared.remote(0), &mut Patience::default());
-        let node = self.shared.with_thread_state(take).expect("memory");
         let (shared, armed) = (Arc::clone(&self.shared), Armed { ..*armed });
         move || {
             // All of it, because its parts can't be sent.
@@ -262,29 +268,13 @@ impl Bare {
             let (entry, remote) = (whole.entry, shared.remote(0));
             // SAFETY: the model's main thread holds the entry's handle, which keeps it alive.
             let handle = unsafe { Handle::new(entry) };
-            let unused = match handle.reset_by_node(deadline, node) {
-                Ok(node) => remote.push_reset(node, || handle.deadline(), shared.timeline()).err().map(Node::into_sole),
-                Err((reset, node)) => {
-                    if reset == Reset::Earlier {
-                        remote.ring_if_it_sleeps_past(deadline, shared.timeline());
-                    }
-                    Some(node)
+            match handle.reset(deadline) {
+                Resetting::EarlierQueued(entry) => {
+                    remote.push_moved(entry, || handle.deadline(), shared.timeline());
                 }
-            };
-            unused.into_iter().for_each(|node| shared.put_entry(node));
-        }
-    }
-
-    /// Prepares such a reset without an entry that could carry it: the worker has to rescan its
-    /// wheel.
-    pub(super) fn prepare_reset_by_rescan(&self, armed: &Armed, deadline: Subtick) -> impl FnOnce() + Send + 'static {
-        let (shared, armed) = (Arc::clone(&self.shared), Armed { ..*armed });
-        move || {
-            let whole = armed;
-            // SAFETY: the model's main thread holds the entry's handle, which keeps it alive.
-            let handle = unsafe { Handle::new(whole.entry) };
-            assert_eq!(handle.reset(deadline, Tell::ByRescan), Reset::Earlier);
-            shared.remote(0).ask_for_rescan(deadline, shared.timeline());
+                Resetting::Earlier => remote.ring_if_it_sleeps_past(deadline, shared.timeline()),
+                Resetting::Later | Resetting::TooLate => {}
+            }
         }
     }
 
@@ -317,7 +307,7 @@ impl Bare {
             let mut now = Subtick::ZERO;
             while !done() {
                 let turn = shard.turn(&shared, now, || None, run_batches);
-                let next = shard.next_due();
+                let next = shard.last_due_of_tick(shared.timeline().scale().division());
                 if done() || turn.more || next.is_some_and(|next| next <= now) {
                     continue;
                 }

@@ -69,7 +69,7 @@ fn a_task_that_polls_while_it_rings_is_woken_or_finds_it_ready() {
         let (timer, mut driver, _clock, mut sleep) = about_to_ring(&first);
         let task = second.clone();
         let other = thread::spawn(move || (task.finds_ready(&mut sleep), sleep));
-        assert_eq!(driver.turn(), 1);
+        driver.turn();
         let (ready, mut sleep) = other.join().expect("no panic");
         assert!(ready || second.woken() == 1, "it waits for ever");
         assert!(first.woken() + second.woken() <= 1);
@@ -78,6 +78,24 @@ fn a_task_that_polls_while_it_rings_is_woken_or_finds_it_ready() {
         first.assert_forgotten();
         // This task, and the clone that has gone with its thread.
         second.assert_forgotten();
+        assert_all_home(&timer, &mut driver);
+    });
+}
+
+/// Invariant: so does one that the same task polls again.
+/// Legal ends: ready; woken, and then ready.
+#[test]
+fn a_task_that_polls_again_while_it_rings_finds_it_ready() {
+    check(None, || {
+        let task = Task::new();
+        let (timer, mut driver, _clock, mut sleep) = about_to_ring(&task);
+        let again = task.clone();
+        let other = thread::spawn(move || (again.finds_ready(&mut sleep), sleep));
+        assert_eq!(driver.turn(), 1);
+        let (_, mut sleep) = other.join().expect("no panic");
+        assert!(task.woken() == 1 && task.finds_ready(&mut sleep), "it waits for ever");
+        drop(sleep);
+        task.assert_forgotten();
         assert_all_home(&timer, &mut driver);
     });
 }
@@ -175,7 +193,7 @@ fn a_shutdown_waits_for_wakes_under_way() {
     });
 }
 
-/// Invariant: the links of a batch of sleepers are the batch's, and the link of a tombstone is its
+/// Invariant: the links of a batch of wake-ups are the batch's, and the link of a tombstone is its
 /// producer's.
 /// Legal end: each sleep is dropped before the shutdown, during it, or after it.
 #[test]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::check::check;
 use super::rig::Ledger;
 use crate::entry::{
-    ArmFlags, Cancel, Cancelling, EngineGone, Entry, Expire, Handle, HandleLetGo, Home, Reset, Task, Tell, Transfer,
-    raw,
+    ArmFlags, Cancel, Cancelling, EngineGone, Entry, Expire, Handle, HandleLetGo, Home, OutOfQueue, Queued, Reset,
+    Resetting, Task, Transfer, raw,
 };
 use crate::sync::thread;
 use crate::time::Subtick;
@@ -36,8 +36,23 @@ fn cancel(entry: &Entry) -> Cancel {
         Cancelling::TooLate => Cancel::TooLate,
         Cancelling::WonRunning => Cancel::WonRunning,
         Cancelling::Won(_) => Cancel::Won,
-        Cancelling::WonLinked(..) => Cancel::WonLinked,
+        Cancelling::WonQueued(..) => Cancel::WonQueued,
     }
+}
+
+fn reset(entry: &Entry, deadline: u64) -> Reset {
+    match handle(entry).reset(tick(deadline)) {
+        Resetting::TooLate => Reset::TooLate,
+        Resetting::Later => Reset::Later,
+        Resetting::Earlier => Reset::Earlier,
+        Resetting::EarlierQueued(_) => Reset::EarlierQueued,
+    }
+}
+
+/// Pops the entry off a side queue, as the worker does. The model has queued it, once.
+fn pop(entry: &Entry) -> OutOfQueue {
+    // SAFETY: QUEUED is set, and the model makes one such value for it.
+    unsafe { Queued::new(NonNull::from(entry)) }.pop()
 }
 
 /// Lets go of the handle. If it is the last owner, the entry is used again, by `reuse`.
@@ -53,13 +68,14 @@ fn let_go(entry: &Entry, reuse: &impl Fn(&Entry)) -> bool {
     }
 }
 
-fn expire(entry: &Entry, now: u64) -> Expire {
-    let expire = entry.state.expire(entry.state.load(), tick(now));
-    if expire == Expire::Fire {
+/// Expires it as a sleeping future's is, which stays the engine's. Returns whether it did.
+fn expire(entry: &Entry, now: u64) -> bool {
+    let expired = matches!(entry.state.expire(entry.state.load(), tick(now)), Expire::Done(_) | Expire::Alone(_));
+    if expired {
         // SAFETY: this thread has just taken the entry out of PENDING, and owns its task.
         unsafe { raw::take_task(&entry) }.run();
     }
-    expire
+    expired
 }
 
 /// Invariant: the task goes to exactly one winner.
@@ -73,7 +89,7 @@ fn exactly_one_of_expiry_and_two_cancels_wins() {
             let entry = Arc::clone(&entry);
             thread::spawn(move || cancel(&entry) != Cancel::TooLate)
         });
-        let fired = expire(&entry, 1) == Expire::Fire;
+        let fired = expire(&entry, 1);
         let cancelled = cancels.into_iter().filter_map(|thread| thread.join().ok()).filter(|&won| won).count();
         assert_eq!(usize::from(fired) + cancelled, 1);
         ledger.assert_closed(usize::from(fired));
@@ -90,51 +106,48 @@ fn a_reset_to_later_holds_against_the_worker_and_a_cancel() {
         let ledger = Ledger::default();
         let entry = linked(&ledger, 1);
         let (a, b) = (Arc::clone(&entry), Arc::clone(&entry));
-        let reset = thread::spawn(move || handle(&a).reset(tick(5), Tell::ByQueue));
+        let reset = thread::spawn(move || reset(&a, 5));
         let cancel = thread::spawn(move || cancel(&b));
         let at_1 = expire(&entry, 1);
         let (reset, cancel) = (reset.join().expect("no panic"), cancel.join().expect("no panic"));
         let at_4 = expire(&entry, 4);
         let at_5 = expire(&entry, 5);
-        let fired_early = at_1 == Expire::Fire || at_4 == Expire::Fire;
+        let fired_early = at_1 || at_4;
         match reset {
             Reset::Later => assert!(!fired_early),
-            Reset::TooLate => assert!(fired_early || cancel == Cancel::WonLinked),
-            Reset::Earlier | Reset::EarlierQueued | Reset::NotYet => panic!("it was to later"),
+            Reset::TooLate => assert!(fired_early || cancel == Cancel::WonQueued),
+            Reset::Earlier | Reset::EarlierQueued => panic!("it was to later"),
         }
-        let fired = fired_early || at_5 == Expire::Fire;
+        let fired = fired_early || at_5;
         assert_eq!(cancel == Cancel::TooLate, fired);
         ledger.assert_closed(usize::from(fired));
     });
 }
 
-/// Invariant: while its address is in the reset queue an entry is neither fired nor freed, and it
-/// is never in the reset queue and the cancelled queue at once.
-/// Legal ends: fired out of its slot; fired when the worker took the reset queue; cancelled, and
-/// brought by the reset queue or by the cancelled queue.
+/// Invariant: an entry is never in both side queues. What the worker pops says where it is.
+/// Legal ends: fired out of its slot, and the queue brings it afterwards; moved to its new
+/// deadline, and fired then; cancelled, and brought by one of the queues.
 #[test]
-fn a_reset_to_earlier_is_queued_or_not_at_all() {
+fn a_reset_to_earlier_and_a_cancel_queue_an_entry_once() {
     check(None, || {
         let ledger = Ledger::default();
         let entry = linked(&ledger, 5);
         let (a, b) = (Arc::clone(&entry), Arc::clone(&entry));
-        let reset = thread::spawn(move || handle(&a).reset(tick(1), Tell::ByQueue));
+        let reset = thread::spawn(move || reset(&a, 1));
         let cancel = thread::spawn(move || cancel(&b));
         let in_slot = expire(&entry, 5);
         let (reset, cancel) = (reset.join().expect("no panic"), cancel.join().expect("no panic"));
-        let by_queue = reset == Reset::EarlierQueued;
-        assert!(by_queue || reset == Reset::TooLate);
-        if by_queue {
-            assert_ne!(in_slot, Expire::Fire);
-            assert_ne!(cancel, Cancel::WonLinked, "the reset queue brings it; the cancelled queue must not");
-            match entry.state.arrive() {
-                Transfer::Pending(deadline) => {
-                    assert_eq!((cancel, deadline), (Cancel::TooLate, tick(1)));
-                }
-                Transfer::Cancelled => assert_eq!(cancel, Cancel::Won),
+        let queued = [reset == Reset::EarlierQueued, cancel == Cancel::WonQueued];
+        assert!(queued != [true, true], "it is in both queues");
+        if queued != [false, false] {
+            match pop(&entry) {
+                OutOfQueue::Elsewhere => assert!(in_slot),
+                OutOfQueue::Moved(_) => assert_eq!((cancel, in_slot), (Cancel::TooLate, false)),
+                OutOfQueue::Cancelled(_) => assert!(cancel != Cancel::TooLate),
+                OutOfQueue::Last(_) => panic!("its handle is held"),
             }
         }
-        let fired = in_slot == Expire::Fire || expire(&entry, 5) == Expire::Fire;
+        let fired = in_slot || expire(&entry, 1);
         assert_eq!(cancel == Cancel::TooLate, fired);
         ledger.assert_closed(usize::from(fired));
     });
@@ -157,11 +170,13 @@ fn exactly_one_owner_lets_go_last() {
         };
         let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
         let handle = thread::spawn(move || {
-            cancel(&theirs);
-            let last = let_go(&theirs, &reused);
-            last
+            if cancel(&theirs) == Cancel::WonQueued {
+                // SAFETY: the cancel has set QUEUED.
+                unsafe { Queued::new(NonNull::from(&*theirs)) }.refused();
+            }
+            let_go(&theirs, &reused)
         });
-        let fired = expire(&entry, 1) == Expire::Fire;
+        let fired = expire(&entry, 1);
         let engine_was_last = entry.state.engine_lets_go() == EngineGone::Last;
         if engine_was_last {
             reuse(&entry);
@@ -200,8 +215,8 @@ fn a_withdrawal_and_two_cancels_share_no_task() {
 /// Invariant: the worker knows for certain whether a cancelled or reset entry was linked, and at
 /// which tick.
 /// Legal ends: the worker found it cancelled, and no thread queues it; the worker linked it, and
-/// the canceller queues it, or, if a reset to earlier came in between, the reset queue brings it.
-/// The link goes by a reset that came before it.
+/// the canceller queues it, unless a reset to earlier has queued it before. The link goes by a
+/// reset that came before it.
 #[test]
 fn a_cancel_a_reset_and_the_link_agree_on_their_order() {
     check(None, || {
@@ -211,16 +226,16 @@ fn a_cancel_a_reset_and_the_link_agree_on_their_order() {
         entry.state.arm(tick(5), ArmFlags::HANDLE);
         let (a, b) = (Arc::clone(&entry), Arc::clone(&entry));
         let cancel = thread::spawn(move || cancel(&a));
-        let reset = thread::spawn(move || handle(&b).reset(tick(1), Tell::ByQueue));
+        let reset = thread::spawn(move || reset(&b, 1));
         let transfer = entry.state.link();
         let (cancel, reset) = (cancel.join().expect("no panic"), reset.join().expect("no panic"));
         match transfer {
             Transfer::Cancelled => assert_eq!(cancel, Cancel::Won),
             Transfer::Pending(at) => {
                 let by_queue = reset == Reset::EarlierQueued;
-                assert_eq!(cancel, if by_queue { Cancel::Won } else { Cancel::WonLinked });
+                assert_eq!(cancel, if by_queue { Cancel::Won } else { Cancel::WonQueued });
                 assert_eq!(at, tick(if reset == Reset::Earlier { 1 } else { 5 }));
-                assert!(!by_queue || entry.state.arrive() == Transfer::Cancelled);
+                assert!(matches!(pop(&entry), OutOfQueue::Cancelled(_)));
             }
         }
         ledger.assert_closed(0);
@@ -245,27 +260,30 @@ fn a_claim_takes_the_task_and_gives_the_entry_up() {
             let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
             let handle = thread::spawn(move || {
                 let cancel = cancel(&theirs);
-                if cancel == Cancel::WonLinked {
-                    // What the push to the cancelled queue writes.
-                    raw::set_next_aside(&theirs, ptr::null_mut());
+                if cancel == Cancel::WonQueued {
+                    // What the push to the cancelled queue writes. It finds the queue closed.
+                    raw::set_aside(&theirs, ptr::null_mut());
+                    // SAFETY: the cancel has set QUEUED.
+                    unsafe { Queued::new(NonNull::from(&*theirs)) }.refused();
                 }
                 let last = let_go(&theirs, &reused);
                 (cancel, last)
             });
-            let is_due = !is_batched || entry.state.batch(entry.state.load(), tick(1)) == Expire::Fire;
+            let is_due = !is_batched
+                || matches!(entry.state.batch(entry.state.load(), tick(1)), Expire::Done(_) | Expire::Alone(_));
             let seen = entry.state.load();
-            // SAFETY: the engine owns the entry, and it has no sleeper.
+            // SAFETY: the engine owns the entry.
             let copy = unsafe { raw::copy_task(&entry) };
             let claim = if is_due { entry.state.claim(seen, tick(1)) } else { Expire::Cancelled };
-            let fired = matches!(claim, Expire::Fire | Expire::FireLast);
+            let fired = matches!(claim, Expire::Done(_) | Expire::Alone(_));
             if fired {
                 // SAFETY: this thread has just claimed the entry, after the copy.
                 unsafe { copy.into_task() }.run();
             }
             // A claim that has won with a handle there has given the entry up.
             let engine_was_last = match claim {
-                Expire::Fire => false,
-                Expire::FireLast => true,
+                Expire::Done(_) => false,
+                Expire::Alone(_) => true,
                 _ => entry.state.engine_lets_go() == EngineGone::Last,
             };
             if engine_was_last {
@@ -273,7 +291,7 @@ fn a_claim_takes_the_task_and_gives_the_entry_up() {
             }
             let (cancel, handle_was_last) = handle.join().expect("no panic");
             assert_eq!(cancel == Cancel::TooLate, fired);
-            assert!(!is_batched || !is_due || cancel != Cancel::WonLinked || !fired);
+            assert!(!is_batched || !is_due || cancel != Cancel::WonQueued || !fired);
             assert!(engine_was_last != handle_was_last);
             // SAFETY: the last owner has filled it again, and owns the task.
             drop(unsafe { raw::take_task(&entry) });
@@ -304,16 +322,21 @@ fn the_engine_stores_plainly_only_as_the_sole_owner() {
             };
             let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
             let handle = thread::spawn(move || {
-                let reset = handle(&theirs).reset(tick(2), Tell::ByQueue);
-                let cancelled = cancels && cancel(&theirs) != Cancel::TooLate;
+                let reset = reset(&theirs, 2);
+                let cancel = if cancels { cancel(&theirs) } else { Cancel::TooLate };
+                let cancelled = cancel != Cancel::TooLate;
+                if cancel == Cancel::WonQueued {
+                    // SAFETY: the cancel has set QUEUED.
+                    unsafe { Queued::new(NonNull::from(&*theirs)) }.refused();
+                }
                 // Every handle reads it before it lets go.
                 assert!(theirs.home().is_none());
                 let last = let_go(&theirs, &reused);
                 (reset, cancelled, last)
             });
             let linked = entry.state.link();
-            let at_1 = expire(&entry, 1) == Expire::Fire;
-            let at_2 = !at_1 && expire(&entry, 2) == Expire::Fire;
+            let at_1 = expire(&entry, 1);
+            let at_2 = !at_1 && expire(&entry, 2);
             let engine_was_last = entry.state.engine_lets_go() == EngineGone::Last;
             if engine_was_last {
                 reuse(&entry);
@@ -329,4 +352,55 @@ fn the_engine_stores_plainly_only_as_the_sole_owner() {
             ledger.assert_closed(usize::from(at_1 || at_2));
         });
     }
+}
+
+/// Invariant: of engine, handle and side queue exactly one is the last owner, and it sees what the
+/// others did to the entry. The worker pops the entry off its queue while a runner of its batch
+/// claims it, and while the handle goes.
+/// Legal ends: each of the three gives the entry back.
+#[test]
+fn exactly_one_of_three_owners_lets_go_last() {
+    check(None, || {
+        let ledger = Ledger::default();
+        let entry = linked(&ledger, 5);
+        assert_eq!(reset(&entry, 1), Reset::EarlierQueued);
+        // The slot comes up before the queue is popped.
+        assert!(matches!(entry.state.batch(entry.state.load(), tick(5)), Expire::Done(_)));
+        let again = ledger.clone();
+        let reuse = move |entry: &Entry| {
+            entry.set_in_use(false);
+            raw::set_aside(&entry, ptr::null_mut());
+            raw::fill(&entry, None, Task::new(again.task()));
+        };
+        let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
+        let handle = thread::spawn(move || let_go(&theirs, &reused));
+        let (theirs, reused) = (Arc::clone(&entry), reuse.clone());
+        let runner = thread::spawn(move || {
+            let seen = theirs.state.load();
+            // SAFETY: the engine owns the entry.
+            let copy = unsafe { raw::copy_task(&theirs) };
+            let claim = theirs.state.claim(seen, tick(5));
+            assert!(matches!(claim, Expire::Done(_) | Expire::Alone(_)));
+            // SAFETY: this thread has just claimed the entry, after the copy.
+            unsafe { copy.into_task() }.run();
+            let is_last = matches!(claim, Expire::Alone(_));
+            if is_last {
+                reused(&theirs);
+            }
+            is_last
+        });
+        let queue_was_last = match pop(&entry) {
+            OutOfQueue::Last(_) => {
+                reuse(&entry);
+                true
+            }
+            OutOfQueue::Elsewhere => false,
+            OutOfQueue::Moved(_) | OutOfQueue::Cancelled(_) => panic!("it is in a batch"),
+        };
+        let last = [handle.join().expect("no panic"), runner.join().expect("no panic"), queue_was_last];
+        assert_eq!(last.into_iter().filter(|last| *last).count(), 1, "{last:?}");
+        // SAFETY: the last owner has filled it again, and owns the task.
+        drop(unsafe { raw::take_task(&entry) });
+        ledger.assert_closed(1);
+    });
 }

@@ -59,7 +59,7 @@ fn a_deadline_that_has_come_wakes_a_worker_that_sleeps_into_its_tick() {
 fn a_reset_to_now_wakes_a_worker_that_sleeps_into_the_tick() {
     check(3, || {
         let ledger = Ledger::default();
-        let (bare, shard) = Bare::with_long_ticks(3);
+        let (bare, shard) = Bare::with_long_ticks(2);
         let (now, later) = (bare.part(1, 1), bare.part(1, 3));
         assert!(bare.push(bare.arm(later, false, &ledger)));
         let armed = bare.arm(later, true, &ledger);
@@ -82,7 +82,7 @@ fn a_reset_to_now_wakes_a_worker_that_sleeps_into_the_tick() {
 fn a_deadline_that_has_come_calls_a_driver_that_sleeps_into_its_tick() {
     check(3, || {
         let ledger = Ledger::default();
-        let soon = Instant::now() + YEAR / 500;
+        let soon = Instant::now() + YEAR / 8;
         let (timer, driver) = driven_with_long_ticks(|b| b.capacity(2));
         timer.schedule_detached(YEAR / 2, ledger.task()).expect("open");
         let sleeper = thread::spawn(move || {
@@ -107,12 +107,12 @@ fn a_deadline_that_has_come_calls_a_driver_that_sleeps_into_its_tick() {
 fn a_deadline_in_the_tick_that_the_worker_sleeps_into_wakes_nobody() {
     check(3, || {
         let ledger = Ledger::default();
-        // One more entry, to carry an address on the reset queue.
-        let (bare, mut shard) = Bare::with_long_ticks(3);
+        let (bare, mut shard) = Bare::with_long_ticks(2);
+        let division = bare.shared.timeline().scale().division();
         let (remote, wakes_at) = (bare.shared.remote(0), bare.part(1, 4));
         assert!(bare.push(bare.arm(wakes_at, false, &ledger)));
         shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
-        assert!(remote.fall_asleep(shard.next_due()));
+        assert!(remote.fall_asleep(shard.last_due_of_tick(division)));
         let before = bare.rung();
         let armed = bare.arm(bare.part(1, 3), true, &ledger);
         let timeout = armed.handle();
@@ -125,8 +125,9 @@ fn a_deadline_in_the_tick_that_the_worker_sleeps_into_wakes_nobody() {
         // Naps that end early, for no reason.
         for _ in 0..2 {
             shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
-            assert_eq!(shard.next_due(), Some(wakes_at));
-            remote.fall_asleep(shard.next_due());
+            let until = shard.last_due_of_tick(division);
+            assert_eq!(until, Some(wakes_at));
+            remote.fall_asleep(until);
         }
         thread.join().expect("no panic");
         assert_eq!(bare.rung(), before);

@@ -85,7 +85,7 @@ impl RuntimeEngine {
         let alarm = Box::pin(theirs::sleep(Duration::ZERO));
         let built = Timer::builder()
             .shards(1)
-            // The finest, because timeouts of one tick wait for each other.
+            // The finest, because deadlines are rounded up to parts of a tick.
             .tick_duration(Duration::from_micros(1))
             .clock(RuntimeClock(runtime.clone()))
             .build_driven();

@@ -54,14 +54,11 @@ fn a_turn_collects_cancelled_entries_up_to_its_limit_and_says_whether_more_are_l
 }
 
 #[test]
-fn a_turn_reads_resets_up_to_its_limit_and_says_whether_more_are_left() {
+fn a_turn_moves_resets_up_to_its_limit_and_says_whether_more_are_left() {
     let mut rig = Rig::new(Limits { transfer: 1_000, expiry: 3 });
     let held: Vec<_> = (0..4).map(|_| rig.push_held(FAR)).collect();
     rig.turn(0);
-    for held in &held {
-        assert!(matches!(held.handle().reset(Subtick::new(50), Tell::ByQueue), Reset::EarlierQueued));
-        rig.push_reset(held);
-    }
+    held.iter().for_each(|held| rig.reset_and_push(held, Subtick::new(50)));
     assert!(rig.turn(0).more);
     assert_eq!(rig.remote().counters.relinked.get(), 3);
     assert!(!rig.turn(0).more);
@@ -71,29 +68,19 @@ fn a_turn_reads_resets_up_to_its_limit_and_says_whether_more_are_left() {
 }
 
 #[test]
-fn without_a_node_the_whole_wheel_is_gone_through_within_the_limit_and_the_worker_is_woken_for_it() {
-    let mut rig = Rig::new(Limits { transfer: 1_000, expiry: 3 });
-    let deadlines = [FAR, FAR, Subtick::NEVER, Subtick::new(40), Subtick::new(3)];
-    let held = deadlines.map(|deadline| rig.push_held(deadline));
+fn what_is_due_while_it_is_in_the_moved_queue_expires_once() {
+    let mut rig = Rig::new(Limits { transfer: 1_000, expiry: 1 });
+    let held = [20, 5, 6].map(|deadline| rig.push_held(Subtick::new(deadline)));
     rig.turn(0);
-    rig.rung();
-    assert!(rig.remote().fall_asleep(Some(Subtick::new(3))));
-    for (held, at) in [(&held[0], 5), (&held[2], 4), (&held[3], 2)] {
-        assert_eq!(held.handle().reset(Subtick::new(at), Tell::ByRescan), Reset::Earlier);
-        rig.remote().ask_for_rescan(Subtick::new(at), rig.shared.timeline());
+    // A turn pops one of them, and the others come up before they are popped.
+    for held in &held {
+        rig.reset_and_push(held, Subtick::new(4));
     }
-    assert_eq!(rig.rung(), 1, "by the one that is due before the worker would wake");
-    assert!(!rig.remote().fall_asleep(None), "it has yet to go through the wheel");
-    rig.turn(0);
-    assert_eq!(rig.shard.next_due(), Some(Subtick::ZERO), "that takes more than one turn");
-    while rig.shard.next_due() == Some(Subtick::ZERO) {
-        assert_eq!(rig.turn(0).fired, 0);
-    }
-    assert_eq!((rig.shard.earliest(), rig.shard.linked()), (Subtick::new(2), 5));
-    assert!(rig.remote().fall_asleep(rig.shard.next_due()));
-    let fired: Vec<_> = (1..=6).map(|now| rig.turn(now).fired).collect();
-    assert_eq!(fired, [0, 1, 1, 1, 1, 0]);
-    assert_eq!(rig.turn(FAR.get()).fired, 1);
+    let fired: Vec<_> = (0..4).map(|_| rig.turn(6).fired).collect();
+    assert_eq!((fired.iter().sum::<usize>(), rig.shard.linked()), (3, 0), "{fired:?}");
+    while rig.turn(6).more {}
+    assert_eq!(Arc::strong_count(&rig.witness), 1);
+    assert!(held.iter().all(|held| held.handle().is_expired()));
 }
 
 #[test]
@@ -101,9 +88,7 @@ fn a_timeout_reset_to_later_is_linked_again_and_counted() {
     let mut rig = Rig::new(ENOUGH);
     let held: Vec<_> = (0..5).map(|_| rig.push_held(Subtick::new(10))).collect();
     rig.turn(0);
-    held[2..]
-        .iter()
-        .for_each(|held| assert!(matches!(held.handle().reset(Subtick::new(30), Tell::NotYet), Reset::Later)));
+    held[2..].iter().for_each(|held| assert!(matches!(held.handle().reset(Subtick::new(30)), Resetting::Later)));
     assert_eq!(rig.turn(10).fired, 2);
     assert_eq!((rig.remote().counters.relinked.get(), rig.remote().counters.linked.get()), (3, 3));
     assert_eq!(rig.turn(30).fired, 3);
@@ -112,25 +97,27 @@ fn a_timeout_reset_to_later_is_linked_again_and_counted() {
 }
 
 #[test]
-fn what_was_reset_to_now_while_a_turn_began_does_not_wait_for_its_tick() {
-    const QUARTERS: Division = Division::new(2);
-    for tell in [Tell::ByQueue, Tell::ByRescan] {
-        let mut rig = Rig::new(ENOUGH);
-        rig.shard.wheel = Wheel::new(16, 2, QUARTERS, ComesUp::WithLast).expect("memory");
-        let held = rig.push_held(QUARTERS.end(1));
-        rig.push(QUARTERS.end(1));
-        rig.turn(0);
-        let now = QUARTERS.at(1, 3);
-        match held.handle().reset(now, tell) {
-            Reset::EarlierQueued => rig.push_reset(&held),
-            reset => {
-                assert_eq!(reset, Reset::Earlier);
-                rig.remote().ask_for_rescan(now, rig.shared.timeline());
-            }
-        }
-        let turn = rig.shard.turn(&rig.shared, Subtick::ZERO, || Some(now), |due| due.hand_over(&mut run));
-        assert_eq!((turn.fired, rig.shard.next_due()), (1, Some(QUARTERS.end(1))), "{tell:?}");
-    }
+fn a_shrink_gives_the_cells_of_a_spike_back_in_the_next_turn() {
+    let mut rig = Rig::new(ENOUGH);
+    (0..1_000).for_each(|_| _ = rig.push(Subtick::new(10)));
+    rig.turn(0);
+    assert_eq!(rig.turn(10).fired, 1_000);
+    assert!(rig.shard.wheel.memory() > 8 * 1_000, "nothing goes back by itself");
+    rig.remote().ask_for_shrink();
+    rig.turn(10);
+    assert_eq!(rig.shard.wheel.memory(), 0);
+}
+
+#[test]
+fn what_was_reset_to_now_while_a_turn_began_is_due_in_it() {
+    let mut rig = Rig::new(ENOUGH);
+    let held = rig.push_held(Subtick::new(4));
+    rig.push(Subtick::new(4));
+    rig.turn(0);
+    let now = Subtick::new(3);
+    rig.reset_and_push(&held, now);
+    let turn = rig.shard.turn(&rig.shared, Subtick::ZERO, || Some(now), |due| due.hand_over(&mut run));
+    assert_eq!((turn.fired, rig.shard.next_due()), (1, Some(Subtick::new(4))));
 }
 
 #[test]

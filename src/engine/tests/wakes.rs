@@ -47,23 +47,27 @@ fn a_revived_entry_wakes_as_a_push_does() {
 #[test]
 fn a_reset_to_earlier_wakes_as_a_push_does() {
     let mut rig = Rig::new(ENOUGH);
-    let held = rig.push_held(FAR.next());
+    let held = rig.push_held(Subtick::new(2 * FAR.get()));
     rig.turn(0);
     rig.rung();
-    rig.push_reset(&held);
+    rig.reset_and_push(&held, Subtick::new(2 * FAR.get() - 1));
     assert_eq!(rig.rung(), 0, "it is awake");
-    rig.remote().resets.take();
+    rig.turn(0);
     assert!(rig.remote().fall_asleep(Some(FAR)));
-    rig.push_reset(&held);
+    rig.reset_and_push(&held, FAR.next());
     assert_eq!(rig.rung(), 0, "by its word it is due after the worker wakes");
     rig.remote().ring_if_it_sleeps_past(FAR, rig.shared.timeline());
     assert_eq!(rig.rung(), 0);
-    assert!(matches!(held.handle().reset(Subtick::new(5), Tell::ByQueue), Reset::EarlierQueued));
-    rig.push_reset(&held);
-    assert_eq!(rig.rung(), 1);
+    assert!(rig.remote().inbox.wake());
+    rig.turn(0);
+    assert!(rig.remote().fall_asleep(Some(FAR)));
+    let entry = rig.reset(&held, FAR);
+    assert!(matches!(held.handle().reset(Subtick::new(5)), Resetting::Earlier), "another thread, before the push");
+    rig.push_moved(&held, entry);
+    assert_eq!(rig.rung(), 1, "by the deadline that it has after the push");
     rig.remote().ring_if_it_sleeps_past(Subtick::ZERO, rig.shared.timeline());
     assert_eq!(rig.rung(), 0, "it has been woken");
-    rig.remote().resets.take();
+    rig.turn(0);
     assert!(rig.remote().fall_asleep(Some(FAR)));
     rig.remote().ring_if_it_sleeps_past(Subtick::new(5), rig.shared.timeline());
     assert_eq!(rig.rung(), 1);
@@ -71,18 +75,15 @@ fn a_reset_to_earlier_wakes_as_a_push_does() {
 
 #[test]
 fn resets_that_pile_up_wake_whatever_their_deadlines() {
-    let mut rig = Rig::new(ENOUGH);
-    let held = rig.push_held(FAR);
+    let mut rig = Rig::new(Limits { transfer: 2 * WAKE_DEPTH, ..ENOUGH });
+    let held: Vec<_> = (0..WAKE_DEPTH).map(|_| rig.push_held(FAR.next())).collect();
     rig.turn(0);
     rig.rung();
     assert!(rig.remote().fall_asleep(Some(Subtick::ZERO)));
-    for _ in 1..WAKE_DEPTH {
-        rig.push_reset(&held);
-    }
+    held[1..].iter().for_each(|held| rig.reset_and_push(held, FAR));
     assert_eq!(rig.rung(), 0);
-    rig.push_reset(&held);
+    rig.reset_and_push(&held[0], FAR);
     assert_eq!(rig.rung(), 1);
-    rig.remote().resets.take();
 }
 
 #[test]
@@ -122,14 +123,14 @@ fn a_worker_does_not_fall_asleep_over_unseen_requests() {
 }
 
 #[test]
-fn queued_resets_and_a_deep_cancelled_queue_keep_the_worker_awake() {
+fn moved_entries_and_a_deep_cancelled_queue_keep_the_worker_awake() {
     let mut rig = Rig::new(Limits { transfer: 2 * WAKE_DEPTH, expiry: 2 * WAKE_DEPTH });
     let held: Vec<_> = (0..WAKE_DEPTH).map(|_| rig.push_held(FAR)).collect();
     rig.turn(0);
     rig.rung();
-    rig.push_reset(&held[0]);
+    rig.reset_and_push(&held[0], Subtick::new(FAR.get() - 1));
     assert!(!rig.remote().fall_asleep(None));
-    rig.remote().resets.take();
+    rig.turn(0);
     let mut held = held.into_iter();
     held.by_ref().take(WAKE_DEPTH - 1).for_each(|held| held.cancel(rig.remote()));
     assert!(rig.remote().fall_asleep(None), "a few cancelled entries can wait");

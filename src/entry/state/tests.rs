@@ -2,7 +2,7 @@
 //! written with names instead of bits.
 
 use super::*;
-use crate::entry::Remains;
+use crate::entry::{Rearm, Remains};
 
 /// A word, taken apart. The bits' places are those of the drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,11 +12,11 @@ struct Seen {
     handle: bool,
     engine: bool,
     linked: bool,
-    reset_queued: bool,
+    queued: bool,
     series: bool,
     orphan: bool,
     batched: bool,
-    sleeper: bool,
+    waker: bool,
 }
 
 impl Seen {
@@ -28,11 +28,11 @@ impl Seen {
             handle: bit(2),
             engine: bit(3),
             linked: bit(4),
-            reset_queued: bit(5),
+            queued: bit(5),
             series: bit(6),
             orphan: bit(7),
             batched: bit(8),
-            sleeper: bit(9),
+            waker: bit(9),
         }
     }
 
@@ -44,9 +44,14 @@ impl Seen {
         self.phase == 2 && self.series
     }
 
-    /// Returns it expired. The entry of a periodic timeout is then in no list.
-    fn expired(self) -> Self {
-        Self { phase: 2, linked: self.linked && !self.series, reset_queued: self.reset_queued && !self.series, ..self }
+    /// Whoever cancels it, or resets it to an earlier deadline, has to queue it.
+    fn is_to_be_queued(self) -> bool {
+        self.linked && !self.queued
+    }
+
+    /// Only the engine owns it.
+    fn is_alone(self) -> bool {
+        !self.handle && !self.queued
     }
 }
 
@@ -74,22 +79,17 @@ fn looks_change_nothing_and_answer_by_the_word() {
     each_look(State::is_cancelled, |was| was.phase == 3);
     let load = |state: &State| (state.load().deadline(), state.load().kind());
     each_look(load, |was| match was {
-        Seen { sleeper: true, .. } => (Subtick::new(10), Kind::Sleeper),
+        Seen { waker: true, .. } => (Subtick::new(10), Kind::Waker),
         Seen { series: true, .. } => (Subtick::new(10), Kind::Series),
         _ => (Subtick::new(10), Kind::Once),
     });
     each_look(State::is_orphan, |was| was.orphan);
-    each_look(State::begin_run, |was| match was {
-        Seen { phase: 3, .. } => Begin::Cancelled,
-        Seen { reset_queued: true, .. } => Begin::Moved,
-        _ => Begin::Run(Subtick::new(10)),
-    });
 }
 
 #[test]
 fn arming_sets_the_deadline_the_engines_bit_and_the_given_flags_and_nothing_else() {
     let owners = [(ArmFlags::NONE, 0), (ArmFlags::HANDLE, 4)];
-    let all = [owners.as_slice(), &[(ArmFlags::SERIES, 64), (ArmFlags::SLEEPER, 512)]].concat();
+    let all = [owners.as_slice(), &[(ArmFlags::SERIES, 64), (ArmFlags::WAKER, 512)]].concat();
     for &(a, a_bit) in &all {
         for &(b, b_bit) in &all {
             let state = State::free_word();
@@ -107,36 +107,33 @@ fn a_cancel_takes_a_pending_timeout_once_and_says_what_its_caller_has_to_do() {
         let (expected, phase) = match was {
             was if was.is_running() => (Cancel::WonRunning, 3),
             was if !was.is_pending() => (Cancel::TooLate, was.phase),
-            Seen { linked: true, reset_queued: false, .. } => (Cancel::WonLinked, 3),
+            was if was.is_to_be_queued() => (Cancel::WonQueued, 3),
             _ => (Cancel::Won, 3),
         };
-        assert_eq!((answer, is), (expected, Seen { phase, ..was }), "{was:?}");
+        // During a run LINKED is not set.
+        let queued = was.queued || (phase != was.phase && was.is_to_be_queued());
+        assert_eq!((answer, is), (expected, Seen { phase, queued, ..was }), "{was:?}");
     });
     each(State::withdraw, |answer, was, is| {
-        let is_mine = was.is_pending() || was.is_running();
-        assert_eq!((answer, is), (is_mine, Seen { phase: if is_mine { 3 } else { was.phase }, ..was }), "{was:?}");
+        let withdrawn = Seen { phase: 3, linked: false, batched: true, ..was };
+        let expected = if was.is_pending() { (true, withdrawn) } else { (false, was) };
+        assert_eq!((answer, is), expected, "{was:?}");
     });
 }
 
 #[test]
 fn a_reset_moves_a_pending_timeout_and_says_whether_to_tell_the_worker() {
-    for (deadline, tell) in
-        [9, 10, 11].into_iter().flat_map(|at| [Tell::NotYet, Tell::ByQueue, Tell::ByRescan].map(|tell| (at, tell)))
-    {
+    for deadline in [9, 10, 11] {
         each(
-            |state| state.reset(Subtick::new(deadline), tell),
+            |state| state.reset(Subtick::new(deadline)),
             |answer, was, is| {
                 let moved = Seen { deadline, ..was };
                 let expected = match was {
                     // The runner finds it.
-                    was if was.is_running() => (Reset::Later, Seen { reset_queued: true, ..moved }),
+                    was if was.is_running() => (Reset::Later, Seen { batched: true, ..moved }),
                     was if !was.is_pending() => (Reset::TooLate, was),
                     _ if deadline >= 10 => (Reset::Later, moved),
-                    Seen { linked: true, reset_queued: false, .. } => match tell {
-                        Tell::NotYet => (Reset::NotYet, was),
-                        Tell::ByQueue => (Reset::EarlierQueued, Seen { reset_queued: true, ..moved }),
-                        Tell::ByRescan => (Reset::Earlier, moved),
-                    },
+                    was if was.is_to_be_queued() => (Reset::EarlierQueued, Seen { queued: true, ..moved }),
                     _ => (Reset::Earlier, moved),
                 };
                 assert_eq!((answer, is), expected, "{was:?}");
@@ -146,65 +143,69 @@ fn a_reset_moves_a_pending_timeout_and_says_whether_to_tell_the_worker() {
 }
 
 #[test]
-fn the_worker_links_pending_entries_and_takes_queued_resets() {
-    let found = |was: Seen| match was.phase {
-        1 => Transfer::Pending(Subtick::new(10)),
-        _ => Transfer::Cancelled,
-    };
+fn the_worker_links_pending_entries_and_pops_queued_ones() {
     each(State::link, |answer, was, is| {
+        let found = if was.is_pending() { Transfer::Pending(Subtick::new(10)) } else { Transfer::Cancelled };
         let linked = was.linked || was.is_pending();
-        assert_eq!((answer, is), (found(was), Seen { linked, ..was }), "{was:?}");
+        assert_eq!((answer, is), (found, Seen { linked, ..was }), "{was:?}");
     });
-    each(State::arrive, |answer, was, is| {
-        assert_eq!((answer, is), (found(was), Seen { reset_queued: false, ..was }), "{was:?}");
+    each(State::pop, |answer, was, is| {
+        let popped = Seen { queued: false, ..was };
+        let expected = match was {
+            Seen { phase: 3, linked: true, .. } => (Popped::Cancelled, was),
+            Seen { phase: 1, linked: true, .. } => (Popped::Moved, popped),
+            Seen { handle: false, engine: false, .. } => (Popped::Last, was),
+            _ => (Popped::Elsewhere, popped),
+        };
+        assert_eq!((answer, is), expected, "{was:?}");
     });
+    each(State::unqueue, |(), was, is| assert_eq!(is, Seen { queued: false, ..was }));
 }
 
 #[test]
-fn due_entries_expire_unless_reset_queued_and_a_shutdown_expires_all_pending() {
+fn what_is_due_is_expired_marked_or_claimed_once() {
     let look = |was: Seen, now| match was {
         was if !was.is_pending() => Err(Expire::Cancelled),
-        Seen { reset_queued: true, .. } => Err(Expire::ResetQueued),
         _ if now < 10 => Err(Expire::NotBefore(Subtick::new(10))),
         // Nobody else is left to look at the word.
-        Seen { handle: false, .. } => Ok(None),
-        _ => Ok(Some(())),
+        was if was.is_alone() => Ok(Expire::Alone(Subtick::new(10))),
+        _ => Ok(Expire::Done(Subtick::new(10))),
     };
-    for now in [9, 10, 11] {
-        each(
-            |state| state.expire(state.load(), Subtick::new(now)),
-            |answer, was, is| {
-                let expected = look(was, now).map_or_else(|no| (no, was), |_| (Expire::Fire, was.expired()));
-                assert_eq!((answer, is), expected, "{was:?}");
-            },
-        );
-        each(
-            |state| state.batch(state.load(), Subtick::new(now)),
-            |answer, was, is| {
-                let expected = match look(was, now) {
-                    Err(no) => (no, was),
-                    Ok(None) => (Expire::Fire, was),
-                    Ok(Some(())) => (Expire::Fire, Seen { linked: false, batched: true, ..was }),
-                };
-                assert_eq!((answer, is), expected, "{was:?}");
-            },
-        );
-        each(
-            |state| state.claim(state.load(), Subtick::new(now)),
-            |answer, was, is| {
-                let expected = match look(was, now) {
-                    Err(no) => (no, was),
-                    Ok(None) => (Expire::FireLast, was),
-                    Ok(Some(())) => (Expire::Fire, Seen { phase: 2, engine: false, ..was }),
-                };
-                assert_eq!((answer, is), expected, "{was:?}");
-            },
-        );
-    }
-    each(State::expire_early, |answer, was, is| {
-        let expected = if was.is_pending() { (true, was.expired()) } else { (false, was) };
-        assert_eq!((answer, is), expected, "{was:?}");
-    });
+    // The word that is left, whether the engine is alone or not.
+    let check = |step: fn(&State, Snapshot, Subtick) -> Expire, kind: Kind, left: fn(Seen, bool) -> Seen| {
+        for now in [9, 10, 11] {
+            each(
+                |state| {
+                    let seen = state.load();
+                    (seen.kind() == kind).then(|| step(state, seen, Subtick::new(now)))
+                },
+                |answer, was, is| {
+                    let Some(answer) = answer else { return };
+                    let expected = match look(was, now) {
+                        Err(no) => (no, was),
+                        Ok(done) => (done, left(was, was.is_alone())),
+                    };
+                    assert_eq!((answer, is), expected, "{was:?}");
+                },
+            );
+        }
+    };
+    check(State::expire, Kind::Waker, |was, _| Seen { phase: 2, linked: false, batched: true, ..was });
+    check(State::begin_run, Kind::Series, |was, _| Seen { phase: 2, linked: false, batched: false, ..was });
+    check(
+        State::batch,
+        Kind::Once,
+        |was, alone| {
+            if alone { was } else { Seen { linked: false, batched: true, ..was } }
+        },
+    );
+    check(
+        State::claim,
+        Kind::Once,
+        |was, alone| {
+            if alone { was } else { Seen { phase: 2, engine: false, linked: false, ..was } }
+        },
+    );
 }
 
 #[test]
@@ -217,9 +218,9 @@ fn a_periodic_timeout_is_rearmed_by_its_schedule_or_its_reset_unless_cancelled()
             if !running(was) {
                 return;
             }
-            let deadline = if was.reset_queued { 10 } else { 50 };
-            let kept = Seen { deadline, phase: 1, handle: was.handle, engine: was.engine, ..Seen::of(0) };
-            let armed = Seen { series: true, ..kept };
+            let deadline = if was.batched { 10 } else { 50 };
+            let Seen { handle, engine, queued, .. } = was;
+            let armed = Seen { deadline, phase: 1, handle, engine, queued, series: true, ..Seen::of(0) };
             let expected = if was.phase == 3 { (Rearm::Cancelled, was) } else { (Rearm::Pending, armed) };
             assert_eq!((answer, is), expected, "{was:?}");
         },
@@ -236,15 +237,19 @@ fn only_the_last_owner_is_told_that_it_is_the_last() {
         let expected = match was {
             Seen { phase: 1, .. } => (EngineGone::NotYet, was),
             // If the engine is the last owner, its bit means nothing any more.
-            Seen { handle: false, .. } => (EngineGone::Last, was),
+            was if was.is_alone() => (EngineGone::Last, was),
             _ => (EngineGone::OthersOwn, Seen { engine: false, ..was }),
         };
         assert_eq!((answer, is), expected, "{was:?}");
     });
+    each(State::queue_lets_go, |answer, was, is| {
+        let gone = Seen { engine: false, queued: false, linked: false, ..was };
+        assert_eq!((answer, is), if was.handle { (false, gone) } else { (true, was) }, "{was:?}");
+    });
     each(State::handle_lets_go, |answer, was, is| {
         let gone = Seen { handle: false, ..was };
         let expected = match was {
-            Seen { engine: false, .. } => (HandleGone::Last, was),
+            Seen { engine: false, queued: false, .. } => (HandleGone::Last, was),
             Seen { orphan: true, .. } => (HandleGone::Orphan, gone),
             _ => (HandleGone::OthersOwn, gone),
         };
@@ -266,7 +271,7 @@ fn the_final_sweep_marks_entries_and_counts_handles_which_find_the_mark() {
 fn only_an_entry_cancelled_before_linking_becomes_a_tombstone_and_revives_while_the_engine_owns_it() {
     let may_be = |was: Seen| {
         let plain = Seen { deadline: was.deadline, phase: 3, handle: true, engine: true, ..Seen::of(0) };
-        was == Seen { sleeper: was.sleeper, ..plain }
+        was == Seen { waker: was.waker, ..plain }
     };
     each_look(State::may_be_tombstone, may_be);
     each(State::leave_tombstone, |answer, was, is| {
@@ -291,13 +296,12 @@ fn only_an_entry_cancelled_before_linking_becomes_a_tombstone_and_revives_while_
 fn only_a_pending_entry_of_one_handle_that_is_not_linked_is_cancelled_and_given_up_in_one_step() {
     let may_be = |was: Seen| {
         let plain = Seen { deadline: was.deadline, phase: 1, handle: true, engine: true, ..Seen::of(0) };
-        was == Seen { sleeper: was.sleeper, ..plain }
+        was == Seen { waker: was.waker, ..plain }
     };
-    let kind = |was: Seen| if was.sleeper { Kind::Sleeper } else { Kind::Once };
-    each_look(|state| state.may_be_given_up().map(|(_, kind)| kind), |was| may_be(was).then_some(kind(was)));
+    each_look(|state| state.may_be_given_up().is_some(), may_be);
     for remains in [Remains::Tombstone, Remains::Cancelled] {
         each(
-            |state| state.may_be_given_up().is_some_and(|(seen, _)| state.give_up(seen, remains)),
+            |state| state.may_be_given_up().is_some_and(|seen| state.give_up(seen, remains)),
             |answer, was, is| {
                 let given_up = match remains {
                     Remains::Tombstone => Seen { phase: 0, ..was },

@@ -1,19 +1,19 @@
 //! The steps that leave a tombstone, and the one that revives it: `shard/README.md`, section 8.
 
-use super::{ArmFlags, CANCELLED, ENGINE, FLAGS, HANDLE, PENDING, PHASE, SLEEPER, Snapshot, State, is_tombstone, pack};
-use crate::entry::outcome::{Kind, Remains};
+use super::{ArmFlags, CANCELLED, ENGINE, FLAGS, HANDLE, PENDING, PHASE, Snapshot, State, WAKER, is_tombstone, pack};
+use crate::entry::outcome::Remains;
 use crate::sync::Ordering;
 use crate::time::Subtick;
 
 /// Cancelled before the worker linked it, with its handle and the engine as the only owners.
 const fn is_cancelled_unlinked(word: u64) -> bool {
-    word & FLAGS & !SLEEPER == CANCELLED | HANDLE | ENGINE
+    word & FLAGS & !WAKER == CANCELLED | HANDLE | ENGINE
 }
 
 /// Pending and not linked yet, with its handle and the engine as the only owners. Not periodic, so
 /// that nobody puts a task back into the body.
 const fn is_pending_unlinked(word: u64) -> bool {
-    word & FLAGS & !SLEEPER == PENDING | HANDLE | ENGINE
+    word & FLAGS & !WAKER == PENDING | HANDLE | ENGINE
 }
 
 impl State {
@@ -37,21 +37,20 @@ impl State {
             && self.0.compare_exchange(word, word & !PHASE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Returns the word and what kind of timeout the entry holds, if it may be cancelled and its
-    /// handle given up in one step: it is pending, the worker has not linked it, and only the
-    /// caller's handle and the engine own it.
+    /// Returns the word, if the entry may be cancelled and its handle given up in one step: it is
+    /// pending, not periodic, the worker has not linked it, and only the caller's handle and the
+    /// engine own it.
     #[inline]
-    pub(in crate::entry) fn may_be_given_up(&self) -> Option<(Snapshot, Kind)> {
-        // Relaxed: `give_up` makes the exchange with this very word. The kind does not change.
+    pub(in crate::entry) fn may_be_given_up(&self) -> Option<Snapshot> {
+        // Relaxed: `give_up` makes the exchange with this very word.
         let word = self.0.load(Ordering::Relaxed);
-        let kind = if word & SLEEPER == 0 { Kind::Once } else { Kind::Sleeper };
-        is_pending_unlinked(word).then_some((Snapshot(word), kind))
+        is_pending_unlinked(word).then_some(Snapshot(word))
     }
 
     /// PENDING → CANCELLED, or a tombstone, and the caller's handle is given up in the same step,
     /// if the word is still the one that [`may_be_given_up`](Self::may_be_given_up) has seen.
     /// Otherwise returns false, and nothing has changed. The caller has [copied the
-    /// task](crate::entry::Entry::copy_own_task) before: this is the handle's last access to the
+    /// task](crate::entry::Entry::copy_task) before: this is the handle's last access to the
     /// engine's memory. A tombstone is on its producer's list before, as for
     /// [`leave_tombstone`](Self::leave_tombstone).
     #[inline]

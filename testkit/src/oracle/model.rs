@@ -14,8 +14,8 @@ pub(crate) const NEVER: u128 = u128::MAX;
 /// The number of subticks. The last one does not end.
 const SUBTICKS: u128 = (1 << 54) - 1;
 
-/// How the engine rounds: a tick is divided by two again and again, ten times at most, as long as a
-/// part is 700 ns or more.
+/// How the engine rounds: a tick is divided by two again and again, four times at most, as long as
+/// a part is 25 us or more.
 #[derive(Clone, Copy, Debug)]
 struct Scale {
     tick_ns: u128,
@@ -25,7 +25,7 @@ struct Scale {
 
 impl Scale {
     fn new(tick_ns: u128) -> Self {
-        let parts = (0..=10).map(|bits| 1_u128 << bits).take_while(|parts| *parts == 1 || tick_ns / parts >= 700);
+        let parts = (0..=4).map(|bits| 1_u128 << bits).take_while(|parts| *parts == 1 || tick_ns / parts >= 25_000);
         Self { tick_ns, parts: parts.last().expect("a due is a part of itself") }
     }
 

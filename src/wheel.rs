@@ -1,0 +1,223 @@
+//! A shard's wheel: its entries in a wheel of [`tourbillon_wheel`], whose ticks are subticks. It
+//! has no clock and no thread, and one owner, which reaches it through `&mut`.
+//!
+//! The slots hold addresses. While an entry is in a slot, it is the engine's, and `next` has its
+//! place. A cancelled entry that a queue brings may have come up meanwhile. The wheel notices that,
+//! because a cell says which entry is in it.
+
+use tourbillon_wheel::{Items, NEVER, Place};
+
+use crate::entry::{CameUp, CancelledInSlot, Kind, Linkable, Linked, Sole};
+use crate::time::Subtick;
+
+#[derive(Debug)]
+pub(crate) struct Wheel {
+    slots: tourbillon_wheel::Wheel<Linked>,
+    entries: Entries,
+    has_kept_back: bool,
+    /// For how many entries cells are reserved.
+    reserved: usize,
+}
+
+/// What became of an entry whose slot has come up.
+pub(crate) enum Took {
+    /// It is taken. Or it was cancelled, and a queue brings it.
+    Taken,
+    /// It is not due, as its deadline was moved.
+    Stays(Linkable),
+    /// It is kept back, with all periodic timeouts.
+    KeptBack(Linkable),
+}
+
+/// What the entries' words say to the wheel.
+#[derive(Debug)]
+struct Entries {
+    /// Whether periodic timeouts never come up again.
+    keeps_series_back: bool,
+}
+
+/// Only what is pending has a deadline.
+struct Pending;
+
+impl Items for Entries {
+    type Item = Linked;
+
+    #[inline]
+    fn deadline(&self, entry: Linked) -> u64 {
+        let seen = entry.snapshot();
+        if self.keeps_series_back && seen.kind() == Kind::Series {
+            return NEVER;
+        }
+        as_tick(seen.deadline())
+    }
+
+    #[inline]
+    fn placed(&mut self, entry: Linked, place: Place) {
+        entry.set_place(place);
+    }
+
+    #[inline]
+    fn prefetch(&self, entry: Linked) {
+        entry.prefetch();
+    }
+}
+
+impl Items for Pending {
+    type Item = Linked;
+
+    fn deadline(&self, entry: Linked) -> u64 {
+        let seen = entry.snapshot();
+        if seen.is_pending() { as_tick(seen.deadline()) } else { NEVER }
+    }
+
+    fn placed(&mut self, _: Linked, _: Place) {
+        unreachable!("who only looks moves nothing");
+    }
+}
+
+#[inline]
+fn as_tick(deadline: Subtick) -> u64 {
+    if deadline == Subtick::NEVER { NEVER } else { deadline.get() }
+}
+
+impl Wheel {
+    /// Returns a wheel with `lowest` slots in its lowest level, or `None` if there is no memory for
+    /// its slots. The builder has checked the sizes.
+    pub(crate) fn new(lowest: usize, slots: usize, levels: usize) -> Option<Self> {
+        let slots = tourbillon_wheel::Wheel::with_lowest(lowest, slots, levels).ok()?;
+        Some(Self { slots, entries: Entries { keeps_series_back: false }, has_kept_back: false, reserved: 0 })
+    }
+
+    /// Returns how many entries are in the wheel.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Returns how many entries were moved to a lower level so far.
+    pub(crate) fn cascaded(&self) -> u64 {
+        self.slots.cascaded()
+    }
+
+    /// Returns how many entries came up so far before they were due, and were put back.
+    pub(crate) fn put_off(&self) -> u64 {
+        self.slots.put_off()
+    }
+
+    /// Allocates cells for so many entries, as they usually lie. Returns false if there is no
+    /// memory for them.
+    pub(crate) fn reserve(&mut self, entries: usize) -> bool {
+        self.reserved = entries;
+        self.slots.reserve(entries).is_ok()
+    }
+
+    /// Returns whether there is a cell for one more entry. Allocates cells if need be.
+    #[inline]
+    pub(crate) fn has_room(&mut self) -> bool {
+        self.slots.reserve(1).is_ok()
+    }
+
+    /// Puts an entry into the slot of its deadline. There [is room](Self::has_room) for it.
+    #[inline]
+    pub(crate) fn insert(&mut self, entry: Linkable, deadline: Subtick) {
+        let inserted = self.slots.insert_at(&mut self.entries, Linked::of(entry), as_tick(deadline));
+        inserted.expect("the caller has asked for room");
+    }
+
+    /// Moves an entry to the slot of its deadline of now. It is in the wheel.
+    pub(crate) fn move_entry(&mut self, entry: Linked) {
+        let was_there = self.slots.reinsert(&mut self.entries, entry.place(), entry);
+        debug_assert!(was_there, "a timeout that is pending, and linked, is in the wheel");
+    }
+
+    /// Takes a cancelled entry out of its slot, unless it has come up, and lets it go. Returns it
+    /// if nobody else owns it.
+    #[inline]
+    pub(crate) fn remove(&mut self, entry: CancelledInSlot) -> Option<Sole> {
+        let linked = entry.linked();
+        self.slots.remove(linked.place(), linked);
+        // SAFETY: the wheel does not have it any more.
+        unsafe { entry.let_go() }
+    }
+
+    /// Gives what has come up by `now` to `take`, with the time by which it has to be due, as long
+    /// as `may_take` says so. Lowers the budget by what has come up. See
+    /// [`tourbillon_wheel::Wheel::expire_unseen`].
+    #[inline(always)]
+    pub(crate) fn expire(
+        &mut self,
+        now: Subtick,
+        budget: &mut usize,
+        mut may_take: impl FnMut() -> bool,
+        mut take: impl FnMut(CameUp, Subtick) -> Took,
+    ) {
+        self.slots.expire_unseen(&mut self.entries, now.get(), budget, |entries, entry, due_by| {
+            if !may_take() {
+                return tourbillon_wheel::Take::Stop;
+            }
+            // SAFETY: it has come out of its cell. If it stays, it is given back to the wheel.
+            let came_up = CameUp::of(unsafe { entry.into_linkable() });
+            let stays = match take(came_up, Subtick::new(due_by)) {
+                Took::Taken => return tourbillon_wheel::Take::Taken,
+                Took::Stays(entry) => entry,
+                Took::KeptBack(entry) => {
+                    entries.keeps_series_back = true;
+                    entry
+                }
+            };
+            let _ = Linked::of(stays);
+            tourbillon_wheel::Take::Later
+        });
+    }
+
+    /// Moves a part of each cascade under way, once a tick. Called when nothing is due any more.
+    pub(crate) fn cascade(&mut self, mut budget: usize) {
+        self.slots.cascade(&mut self.entries, &mut budget);
+    }
+
+    /// Returns when the wheel has to be looked at next: [`Subtick::ZERO`] for at once, `None` for
+    /// never.
+    pub(crate) fn next_due(&mut self) -> Option<Subtick> {
+        self.slots.next_wakeup(&self.entries).map(Subtick::new)
+    }
+
+    /// Returns the last subtick from `from` to `to` whose slot has an entry.
+    pub(crate) fn last_due(&self, from: Subtick, to: Subtick) -> Option<Subtick> {
+        self.slots.last_due(from.get()..=to.get()).map(Subtick::new)
+    }
+
+    /// Returns the earliest deadline that an entry has by its own word, or [`Subtick::NEVER`] if
+    /// there is none.
+    pub(crate) fn earliest(&self) -> Subtick {
+        self.slots.earliest(&Pending).map_or(Subtick::NEVER, Subtick::new)
+    }
+
+    /// Keeps periodic timeouts back from now on: those in the wheel never come up again. Returns
+    /// false if it was called before.
+    #[cold]
+    pub(crate) fn keep_series_back(&mut self) -> bool {
+        if std::mem::replace(&mut self.has_kept_back, true) {
+            return false;
+        }
+        self.entries.keeps_series_back = true;
+        self.slots.rescan();
+        true
+    }
+
+    /// Gives the memory of unused cells back to the system, but for those that were reserved.
+    #[cold]
+    pub(crate) fn shrink(&mut self) {
+        self.slots.shrink_to(&mut self.entries, self.reserved);
+    }
+
+    /// Returns how many bytes the cells take.
+    #[cfg(test)]
+    pub(crate) fn memory(&self) -> usize {
+        self.slots.memory()
+    }
+
+    /// Takes all entries out, one after the other.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Linkable> {
+        // SAFETY: the wheel gives it out, and does not have it any more.
+        self.slots.drain().map(|entry| unsafe { entry.into_linkable() })
+    }
+}
