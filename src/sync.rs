@@ -20,6 +20,7 @@ mod imp {
 
 #[cfg(not(loom))]
 mod blocking {
+    use std::sync::{Condvar, MutexGuard};
     use std::thread;
     use std::time::Duration;
 
@@ -30,6 +31,11 @@ mod blocking {
             Some(timeout) => thread::park_timeout(timeout),
             None => thread::park(),
         }
+    }
+
+    /// Waits for a notification, but not for longer than `at_most`.
+    pub(crate) fn wait_for<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>, at_most: Duration) -> MutexGuard<'a, T> {
+        condvar.wait_timeout(guard, at_most).unwrap_or_else(std::sync::PoisonError::into_inner).0
     }
 
     /// Yields the processor to other threads by sleeping for 100 µs.

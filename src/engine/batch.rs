@@ -6,7 +6,7 @@ use super::periodic::PeriodicRun;
 use super::run::Run;
 use super::unfired::{hand_back, withdraw_outside};
 use crate::count::Counts;
-use crate::entry::{Chain, Claimed, Expire, Kind, Marked, Owned, TaskPlace, Won};
+use crate::entry::{Chain, Claimed, Expire, Kind, Marked, Owned, Part, TaskPlace, Won};
 use crate::shard::Remote;
 use crate::time::Subtick;
 
@@ -14,9 +14,8 @@ use crate::time::Subtick;
 /// and with so few two threads can share a burst of some thousands.
 pub(crate) const MAX_BATCH: usize = 256;
 
-/// How many entries a thread of a pool takes out of its batch at a time: a *part*. A task that
-/// blocks holds up the others of its part.
-pub(crate) const PART: usize = if cfg!(loom) { 1 } else { 8 };
+/// How many entries a thread of a pool takes out of its batch at a time: a *part*.
+pub(crate) const PART: usize = if cfg!(loom) { 2 } else { 8 };
 
 /// Up to [`MAX_BATCH`] timeouts that are due, in the order in which they came up, or the sleeping
 /// futures of a turn. The batch holds the engine's ownership of them.
@@ -78,23 +77,36 @@ impl Batch {
         self.entries.chain.len()
     }
 
-    /// Splits off all but the first part. Returns `None` if there is only one.
-    pub(crate) fn split_off(&mut self) -> Option<Self> {
-        if self.len() <= PART {
-            return None;
-        }
-        let mut rest = Self::new(self.shared.clone(), self.shard, self.entries.due_by);
-        let first = self.entries.chain.split_off_front(PART);
-        rest.entries.chain = std::mem::replace(&mut self.entries.chain, first);
-        Some(rest)
+    /// Splits off the first part, which may be all of it.
+    pub(crate) fn split_off_part(&mut self) -> Self {
+        self.split_off(PART)
     }
 
-    /// Moves the first part to the batch that this one was split off. Its entries have all been
-    /// taken off.
-    pub(crate) fn move_part(&mut self, to: &mut Opened<'_>) {
-        let (entries, is_its_own) = (&mut *to.entries, to.at.shared.id() == self.shared.id());
-        assert!(is_its_own && entries.due_by == self.entries.due_by, "it was split off that batch");
-        entries.chain.append(self.entries.chain.split_off_front(PART));
+    /// Takes all entries out.
+    pub(crate) fn take_all(&mut self) -> Self {
+        self.split_off(usize::MAX)
+    }
+
+    fn split_off(&mut self, len: usize) -> Self {
+        let mut front = Self::new(self.shared.clone(), self.shard, self.entries.due_by);
+        front.entries.chain = self.entries.chain.split_off_front(len);
+        front
+    }
+
+    /// Moves the first part to where a thread takes its entries from.
+    ///
+    /// # Safety
+    /// None is left there, and no other thread uses it during the call.
+    pub(crate) unsafe fn move_part(&mut self, to: &Part<PART>) {
+        // SAFETY: the caller says so.
+        unsafe { to.fill(&mut self.entries.chain) };
+    }
+
+    /// Puts back in front what is left of a part of this batch.
+    pub(crate) fn put_back(&mut self, from: &Part<PART>) {
+        let mut rest = from.take_rest();
+        rest.append(std::mem::replace(&mut self.entries.chain, Chain::new()));
+        self.entries.chain = rest;
     }
 }
 
@@ -147,6 +159,16 @@ impl WakeBatch {
 impl<'a> Opened<'a> {
     pub(crate) fn shared(&self) -> &'a SharedRef {
         self.at.shared
+    }
+
+    /// Runs the timeouts that `next` gives, one after the other. They are all of this batch, which
+    /// is one of tasks.
+    #[inline(always)]
+    pub(crate) fn run_from(&mut self, mut next: impl FnMut() -> Option<Owned>, runner: &mut impl Run) {
+        let due_by = self.entries.due_by.expect("futures are woken by one thread");
+        while let Some(entry) = next() {
+            run(entry, due_by, self.at, runner);
+        }
     }
 
     /// Runs the entries, one after the other.

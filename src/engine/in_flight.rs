@@ -1,7 +1,12 @@
 //! Counts the batches that are on their way to an executor, or in it, and waits until there are
 //! none.
 
-use crate::sync::{AtomicUsize, Condvar, Mutex, Ordering, lock};
+use std::time::Duration;
+
+use crate::sync::{AtomicUsize, Condvar, Mutex, Ordering, lock, wait_for};
+
+/// How often a thread that waits looks whether a batch needs help.
+const HELP_AFTER: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
 pub(crate) struct InFlight {
@@ -60,24 +65,28 @@ impl InFlight {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Blocks until no batch is under way.
-    pub(crate) fn wait(&self) {
-        self.wait_for(&self.under_way);
+    /// Blocks until no batch is under way. Calls `help` now and then: a batch may need a thread.
+    pub(crate) fn wait(&self, help: impl FnMut()) {
+        self.wait_for(&self.under_way, help);
     }
 
     /// Blocks until no batch is running. Batches that wait in an executor don't count.
-    pub(crate) fn wait_for_running(&self) {
-        self.wait_for(&self.running);
+    pub(crate) fn wait_for_running(&self, help: impl FnMut()) {
+        self.wait_for(&self.running, help);
     }
 
-    fn wait_for(&self, batches: &AtomicUsize) {
-        let mut waiters = lock(&self.waiters);
-        *waiters += 1;
-        // Acquire: pairs with the release in `end`.
-        while batches.load(Ordering::Acquire) != 0 {
-            waiters = self.has_ended.wait(waiters).unwrap_or_else(std::sync::PoisonError::into_inner);
+    fn wait_for(&self, batches: &AtomicUsize, mut help: impl FnMut()) {
+        *lock(&self.waiters) += 1;
+        loop {
+            let waiters = lock(&self.waiters);
+            // Acquire: pairs with the release in `end`.
+            if batches.load(Ordering::Acquire) == 0 {
+                break;
+            }
+            drop(wait_for(&self.has_ended, waiters, HELP_AFTER));
+            help();
         }
-        *waiters -= 1;
+        *lock(&self.waiters) -= 1;
     }
 }
 
@@ -99,8 +108,8 @@ mod tests {
         in_flight.run();
         in_flight.end();
         assert_eq!(in_flight.ended(), 2);
-        in_flight.wait();
-        in_flight.wait_for_running();
+        in_flight.wait(|| ());
+        in_flight.wait_for_running(|| ());
     }
 
     /// Returns whether a thread that waits in this way returns before, and after, `end`.
@@ -124,12 +133,12 @@ mod tests {
         in_flight.begin();
         in_flight.run();
         in_flight.end();
-        in_flight.wait_for_running();
+        in_flight.wait_for_running(|| ());
         let ends = || {
             in_flight.run();
             in_flight.end();
         };
-        assert_eq!(comes_back(|| in_flight.wait(), ends), [false, true]);
+        assert_eq!(comes_back(|| in_flight.wait(|| ()), ends), [false, true]);
     }
 
     #[test]
@@ -138,10 +147,10 @@ mod tests {
         in_flight.begin();
         in_flight.begin();
         in_flight.run();
-        assert_eq!(comes_back(|| in_flight.wait_for_running(), || in_flight.end()), [false, true]);
+        assert_eq!(comes_back(|| in_flight.wait_for_running(|| ()), || in_flight.end()), [false, true]);
         // Once more: nobody waits now, and then a thread waits again.
         in_flight.run();
-        assert_eq!(comes_back(|| in_flight.wait_for_running(), || in_flight.end()), [false, true]);
+        assert_eq!(comes_back(|| in_flight.wait_for_running(|| ()), || in_flight.end()), [false, true]);
         assert_eq!(*lock(&in_flight.waiters), 0, "no thread waits, so no notification costs a system call");
     }
 }

@@ -48,11 +48,10 @@ impl PeriodicRun {
             ended => {
                 end(emptied.end());
                 let dropped = catch_unwind(AssertUnwindSafe(|| drop(task)));
+                let Err(panic) = ended else { return dropped };
                 // If the drop panics too, that second panic is not reported.
-                return ended.map(drop).map_err(|panic| {
-                    let _ = dropped.map_err(panics::discard);
-                    panic
-                });
+                dropped.unwrap_or_else(panics::discard);
+                return Err(panic);
             }
         };
         if next.is_overdue {

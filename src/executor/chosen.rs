@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use super::pool::Help;
 use super::{Executor, Expired, Inline, ThreadPool};
 use crate::panics::CatchUnwind;
 
@@ -52,9 +53,9 @@ impl Chosen {
         if self.is_runtime && wakes.len() > 1 { self.execute(wakes) } else { wakes.run() }
     }
 
-    /// Finds help for a batch that a task holds up. Returns whether to ask again soon. A worker
-    /// that has handed over a large batch asks before it sleeps.
-    pub(super) fn find_help(&self) -> bool {
-        self.pool.as_ref().is_some_and(ThreadPool::find_help)
+    /// Finds help for what waits behind a task that blocks. A worker that has handed over a batch
+    /// asks before it sleeps, and so does a shutdown that waits.
+    pub(crate) fn find_help(&self) -> Help {
+        self.pool.as_ref().map_or(Help::Never, ThreadPool::find_help)
     }
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use super::Expired;
 use super::chosen::Chosen;
+use super::pool::Help;
 use super::runs::run_as;
 use super::runs::{call_hook, run_in_turn};
-use crate::engine::{Batch, Due, PART, Shared};
+use crate::engine::{Batch, Due, Shared};
 use crate::panics::{self, CatchUnwind};
 use crate::time::RealTime;
 use crate::worker::{self, Sink};
@@ -22,14 +23,15 @@ pub(crate) type StartHook = Arc<dyn Fn(usize) + Send + Sync>;
 pub(crate) struct Dispatch {
     executor: Chosen,
     hooks: WorkerHooks,
-    /// The looks whether a batch gets on. `None` if all that was handed over is small or has ended.
+    /// The looks whether a batch gets on. `None` if all that was handed over has ended, or none can
+    /// hold up another.
     looks: Option<Looks>,
 }
 
-/// A worker's looks whether a task holds up its batch.
+/// A worker's looks whether a task holds up others of its batch.
 struct Looks {
     last: RealTime,
-    /// How many there were since a large batch was handed over.
+    /// How many there were since a batch was handed over, or a thread was called.
     since: u32,
 }
 
@@ -79,7 +81,7 @@ impl Sink for Dispatch {
     }
 
     fn accept(&mut self, batch: Batch) {
-        if self.executor.runs_all() && batch.len() > PART {
+        if self.executor.runs_all() && batch.len() > 1 {
             self.looks.get_or_insert_with(|| Looks { last: RealTime::now(), since: 0 }).since = 0;
         }
         self.give(batch, |executor, expired| executor.execute(expired));
@@ -92,12 +94,15 @@ impl Sink for Dispatch {
     fn sleeps_at_most(&mut self) -> Option<Duration> {
         let looks = self.looks.as_mut()?;
         if looks.last.elapsed() >= looks.interval() {
-            if !panics::catch(|| self.executor.find_help()).unwrap_or(false) {
-                self.looks = None;
-                return None;
+            match panics::catch(|| self.executor.find_help()).unwrap_or(Help::Never) {
+                Help::Never => {
+                    self.looks = None;
+                    return None;
+                }
+                Help::NotNow => looks.since += 1,
+                Help::Called => looks.since = 1,
             }
             looks.last = RealTime::now();
-            looks.since += 1;
         }
         Some(looks.interval())
     }

@@ -51,18 +51,16 @@ impl Expired {
     /// panics, the panic is caught, counted, and given to the builder's `on_panic`; the others
     /// still run.
     pub fn run(mut self) {
-        self.run_all(|_| false);
+        self.run_all(|opened, runs| opened.run(runs));
     }
 
     /// Like [`run`](Self::run), but lays open what it has not begun.
     pub(super) fn run_open(mut self, open: &OpenBatch) {
-        match self.batch.split_off() {
-            Some(rest) => {
-                open.open(rest);
-                self.run_all(|opened| open.take_part(opened));
-            }
-            None => self.run_all(|_| false),
+        if self.len() == 1 {
+            return self.run();
         }
+        open.open(self.batch.take_all());
+        self.run_all(|opened, runs| opened.run_from(|| open.take(), runs));
     }
 
     /// Makes a batch that is in flight from now on: a shutdown waits for it.
@@ -76,8 +74,7 @@ impl Expired {
         Self { batch, counted: false, is_awaited: false, begun: false }
     }
 
-    /// `more` gives the next part of the batch when one is done. It returns false if there is none.
-    fn run_all(&mut self, more: impl FnMut(&mut Opened<'_>) -> bool) {
+    fn run_all(&mut self, run: impl FnOnce(&mut Opened<'_>, &mut Runs<'_>)) {
         self.begun = true;
         let in_flight = &self.batch.shared().in_flight;
         if !self.counted {
@@ -86,22 +83,17 @@ impl Expired {
         }
         in_flight.run();
         let engine = self.batch.shared().id();
-        run_as(engine, || self.run_each(more));
+        run_as(engine, || self.run_each(run));
     }
 
-    fn run_each(&mut self, mut more: impl FnMut(&mut Opened<'_>) -> bool) {
+    fn run_each(&mut self, run: impl FnOnce(&mut Opened<'_>, &mut Runs<'_>)) {
         // A shutdown waits for a batch that is counted from the start, so it can have back what has
         // not begun. A batch that a user's executor holds stays that executor's own.
         let may_go_back = self.is_awaited;
         let shard = self.batch.shard();
         let mut opened = self.batch.open(may_go_back);
         let mut runs = Runs::begin(opened.shared(), shard);
-        loop {
-            opened.run(&mut runs);
-            if !more(&mut opened) {
-                return;
-            }
-        }
+        run(&mut opened, &mut runs);
     }
 }
 
@@ -111,7 +103,7 @@ impl Drop for Expired {
             if !self.begun {
                 self.batch.shared().caller_ran.fetch_add(self.batch.len() as u64, Ordering::Relaxed);
             }
-            self.run_all(|_| false);
+            self.run_all(|opened, runs| opened.run(runs));
         }
         if self.counted {
             self.batch.shared().in_flight.end();

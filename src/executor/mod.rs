@@ -16,6 +16,8 @@ pub(crate) use dispatch::{Dispatch, TurnHook, WorkerHooks};
 pub use expired::Expired;
 pub(crate) use expired::run_here;
 pub use inline::Inline;
+#[cfg(loom)]
+pub(crate) use pool::Help;
 pub use pool::ThreadPool;
 pub(crate) use runs::{call_hook, report, run_in_turn};
 pub(crate) use runs::{is_running_a_task, is_running_a_task_of};

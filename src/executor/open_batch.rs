@@ -1,54 +1,92 @@
-//! What a thread of a pool has not begun of its batch. It lies open, so that an idle thread can
-//! take it over while a task blocks its owner. Who calls an idle thread is the pool's business.
+//! The batch that a thread of a pool runs. It lies open, so that another thread can take over what
+//! waits behind a task that blocks. Who looks for that is the pool's business.
 
-use crate::engine::{Batch, Opened};
-use crate::sync::{Mutex, lock};
+use crate::engine::{Batch, PART};
+use crate::entry::{Owned, Part};
+use crate::sync::{Mutex, MutexGuard, lock};
 
-/// The open batch of one thread.
-#[derive(Debug, Default)]
+/// The open batch of one thread, its *owner*. It takes a part at a time out of the batch, under the
+/// lock, and then one timeout after the other out of that, without it.
+#[derive(Debug)]
 pub(super) struct OpenBatch {
+    /// What the owner takes next. Others take from it only under the lock.
+    part: Part<PART>,
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
+    /// What is behind the part. `None` if the owner runs no batch, or what was left of it has been
+    /// taken over.
     rest: Option<Batch>,
     /// How many parts the owner has taken, of this batch and of those before.
-    parts: u64,
+    parts: usize,
 }
 
 impl OpenBatch {
-    /// Lays open what its owner does not begin yet.
-    pub(super) fn open(&self, rest: Batch) {
-        lock(&self.inner).rest = Some(rest);
+    pub(super) fn new() -> Self {
+        Self { part: Part::new(), inner: Mutex::default() }
     }
 
-    /// Moves the next part to the owner's batch. Returns false if nothing is left. Only the owner
-    /// calls this.
-    pub(super) fn take_part(&self, own: &mut Opened<'_>) -> bool {
+    /// Lays open what its owner is going to run, when nothing is left of what was open before.
+    pub(super) fn open(&self, batch: Batch) {
+        lock(&self.inner).rest = Some(batch);
+    }
+
+    /// Takes the next timeout. Only the owner calls this.
+    #[inline]
+    pub(super) fn take(&self) -> Option<Owned> {
+        self.part.take().or_else(|| self.take_out_of_next_part())
+    }
+
+    #[inline(never)]
+    fn take_out_of_next_part(&self) -> Option<Owned> {
         let mut inner = lock(&self.inner);
-        inner.parts += 1;
-        let Some(rest) = &mut inner.rest else { return false };
-        rest.move_part(own);
-        let emptied = if rest.len() == 0 { inner.rest.take() } else { None };
+        let emptied = inner.rest.take_if(|rest| rest.len() == 0);
+        if let Some(rest) = &mut inner.rest {
+            // SAFETY: the owner has found none left in it. Only the owner fills it, and others use
+            // it under the lock.
+            unsafe { rest.move_part(&self.part) };
+            inner.parts += 1;
+        }
         drop(inner);
         // The last one that holds a batch may end its engine: not under the lock.
         drop(emptied);
-        true
+        self.part.take()
     }
 
-    /// Takes over what the owner has not begun. `begin` counts it as in flight.
+    /// Takes over all that nobody has begun. `begin` counts it as in flight.
     ///
     /// The owner, which is in flight too, has to look under the lock before it ends. So a shutdown
     /// that waits for both does not miss what `begin` counts under the lock.
     pub(super) fn take_over<R>(&self, begin: impl FnOnce(Batch) -> R) -> Option<R> {
         let mut inner = lock(&self.inner);
-        inner.rest.take().map(begin)
+        let mut batch = inner.rest.take()?;
+        batch.put_back(&self.part);
+        Self::begin_if_any(inner, batch, begin)
     }
 
-    /// Returns how many parts the owner has taken if there is something to take over.
-    pub(super) fn parts(&self) -> Option<u64> {
+    /// The same for the next part, for a thread that has nothing else to do.
+    pub(super) fn take_part<R>(&self, begin: impl FnOnce(Batch) -> R) -> Option<R> {
+        let mut inner = lock(&self.inner);
+        let part = inner.rest.as_mut().filter(|rest| rest.len() > 0)?.split_off_part();
+        Self::begin_if_any(inner, part, begin)
+    }
+
+    fn begin_if_any<R>(inner: MutexGuard<'_, Inner>, batch: Batch, begin: impl FnOnce(Batch) -> R) -> Option<R> {
+        if batch.len() > 0 {
+            return Some(begin(batch));
+        }
+        // The last one that holds a batch may end its engine: not under the lock.
+        drop(inner);
+        None
+    }
+
+    /// Returns how far the owner has come, if there is something to take over.
+    pub(super) fn progress(&self) -> Option<usize> {
         let inner = lock(&self.inner);
-        inner.rest.as_ref().map(|_| inner.parts)
+        let is_left = inner.rest.as_ref()?.len() > 0;
+        let passed = self.part.passed();
+        (is_left || passed.is_some()).then(|| inner.parts * (PART + 1) + passed.unwrap_or(PART))
     }
 }

@@ -20,12 +20,12 @@ use crate::time::RealTime;
 /// shutdown) and the queue is empty. A child that is forked after the pool was made does not have
 /// the pool's threads; there, batches run on the worker.
 ///
-/// A batch is up to 256 tasks that expired together. One thread runs them, one after the other, and
-/// takes eight at a time. While a task blocks it for more than a millisecond or two, another thread
-/// of the pool, if one is idle or can be started, takes over what the first has not taken. So a
-/// task that blocks holds up at most seven others. It is a worker that looks for that. So there is
-/// no such help for what a shutdown has left running when the workers have ended, nor if the
-/// executor is a closure that hands its batches to a pool.
+/// A batch is up to 256 tasks that expired together. One thread runs them, one after the other. A
+/// thread that has nothing else to do takes eight of those that another has not begun. While a task
+/// blocks its thread for more than a millisecond or two, another thread, if one is idle or can be
+/// started, takes over all that wait behind it. It is a worker that looks for that, or a shutdown
+/// that waits for the pool. So there is no such help if the executor is a closure that hands its
+/// batches to a pool.
 ///
 /// Clones share one pool, so that several engines can share its threads:
 ///
@@ -60,6 +60,17 @@ struct Shared {
     generation: usize,
 }
 
+/// What a look at a pool's threads has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Help {
+    /// Something waited behind a task that blocks, and a thread was called.
+    Called,
+    /// A batch runs. It gets on, or nothing waits in it, or there is no thread for that now.
+    NotNow,
+    /// No batch runs.
+    Never,
+}
+
 /// How far apart two looks at the threads are at least.
 const APART: Duration = if cfg!(loom) { Duration::ZERO } else { Duration::from_micros(800) };
 
@@ -79,15 +90,15 @@ struct Crew {
 /// The open batch of one of the threads, as it was at the last look.
 struct Opened {
     batch: Arc<OpenBatch>,
-    /// How many parts its owner had taken by then, if something was left.
-    parts: Option<u64>,
+    /// How far its owner had come by then, if something was left.
+    progress: Option<usize>,
     /// Whether that has not changed since the look before.
     is_stuck: bool,
 }
 
 impl ThreadPool {
-    /// Finds help for a batch that a task holds up. Returns whether to ask again soon.
-    pub(crate) fn find_help(&self) -> bool {
+    /// Finds help for what waits behind a task that blocks.
+    pub(crate) fn find_help(&self) -> Help {
         Shared::find_help(&self.owners.0)
     }
 
@@ -119,7 +130,7 @@ impl ThreadPool {
 }
 
 impl Crew {
-    /// Looks which threads have taken no part of their open batches since the last look, which was
+    /// Looks which threads have begun nothing of their open batches since the last look, which was
     /// a while ago: several workers may use the pool. Returns how many those are.
     fn look(&mut self) -> usize {
         if self.looked.is_some_and(|looked| looked.elapsed() < APART) {
@@ -128,9 +139,9 @@ impl Crew {
         self.looked = Some(RealTime::now());
         self.stuck = 0;
         for opened in &mut self.open {
-            let parts = opened.batch.parts();
-            opened.is_stuck = parts.is_some() && parts == opened.parts;
-            opened.parts = parts;
+            let progress = opened.batch.progress();
+            opened.is_stuck = progress.is_some() && progress == opened.progress;
+            opened.progress = progress;
             self.stuck += usize::from(opened.is_stuck);
         }
         self.stuck
@@ -142,7 +153,7 @@ impl Crew {
         self.idle.saturating_sub(self.called) < self.threads
     }
 
-    /// Takes over what a thread that is stuck has not begun.
+    /// Takes over what a thread that is stuck has not begun, or a part of what another has not.
     fn take_over(&mut self) -> Option<Expired> {
         while self.stuck > 0 {
             self.stuck -= 1;
@@ -153,7 +164,7 @@ impl Crew {
                 return Some(rest);
             }
         }
-        None
+        self.open.iter().find_map(|opened| opened.batch.take_part(Expired::begin))
     }
 }
 
@@ -168,25 +179,29 @@ impl Shared {
             return true;
         }
         if crew.threads < this.max {
-            let (shared, batch) = (Arc::clone(this), Arc::<OpenBatch>::default());
+            let (shared, batch) = (Arc::clone(this), Arc::new(OpenBatch::new()));
             let own = Arc::clone(&batch);
             let name = format!("{}-{}", this.name, crew.threads);
             let builder = thread::Builder::new().name(name);
             if spawn_ordinary(builder, move || shared.work(&own)).is_ok() {
                 crew.threads += 1;
-                crew.open.push(Opened { batch, parts: None, is_stuck: false });
+                crew.open.push(Opened { batch, progress: None, is_stuck: false });
             }
         }
         crew.threads > 0
     }
 
-    /// Calls a thread for each that is stuck. Returns whether to look again.
-    fn find_help(this: &Arc<Self>) -> bool {
+    /// Calls a thread for each that is stuck.
+    fn find_help(this: &Arc<Self>) -> Help {
         let mut crew = lock(&this.crew);
         let (stuck, is_busy) = (crew.look(), crew.is_busy());
+        let is_free = crew.idle > crew.called || crew.threads < this.max;
         drop(crew);
-        (0..stuck).for_each(|_| _ = Self::call(this));
-        is_busy
+        if stuck > 0 && is_free {
+            (0..stuck).for_each(|_| _ = Self::call(this));
+            return Help::Called;
+        }
+        if is_busy { Help::NotNow } else { Help::Never }
     }
 
     /// Runs batches until the pool is closed and the queue is empty.

@@ -15,6 +15,11 @@ pub(crate) fn park_for(_timeout: Option<Duration>) {
     thread::park();
 }
 
+/// Waits for a notification. Ignores the time.
+pub(crate) fn wait_for<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>, _at_most: Duration) -> MutexGuard<'a, T> {
+    condvar.wait(guard).unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 pub(crate) fn sleep_briefly() {
     thread::yield_now();
 }

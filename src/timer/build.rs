@@ -58,7 +58,7 @@ impl Builder {
         let workers = Workers::new(plan, made, &shared, sink);
         let doorbell: Arc<dyn Wake> = Arc::new(Doorbell(crate::sync::Arc::clone(&workers)));
         shared.set_waker(&doorbell);
-        let engine = Arc::new(Engine::new(shared, Runner::Workers(workers), self.slots()));
+        let engine = Arc::new(Engine::new(shared, Runner::Workers(workers), Some(executor), self.slots()));
         engine.shared.timeline().tell(Arc::downgrade(&engine), engine.is_driven());
         Ok(Timer::new_on(engine))
     }
@@ -103,7 +103,7 @@ impl Builder {
         let shards = Arc::new(Mutex::new(shards));
         let on_turn = std::mem::take(&mut self.hooks).on_turn;
         let driver = Driver::new(shared.clone(), Arc::clone(&shards), bell, on_turn, self.limits.expiry);
-        let engine = Arc::new(Engine::new(shared, Runner::Driver(shards), self.slots()));
+        let engine = Arc::new(Engine::new(shared, Runner::Driver(shards), None, self.slots()));
         engine.shared.timeline().tell(Arc::downgrade(&engine), engine.is_driven());
         Ok((Timer::new_on(engine), driver))
     }

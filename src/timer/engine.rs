@@ -9,7 +9,7 @@ use super::error::ShutdownError;
 use super::instances::Instance;
 use super::shutdown::{Shutdown, Unfired};
 use crate::engine::{Core, SharedRef, UnfiredList};
-use crate::executor::{is_running_a_task, is_running_a_task_of, run_here};
+use crate::executor::{Chosen, is_running_a_task, is_running_a_task_of, run_here};
 use crate::shard::{Command, Remote};
 use crate::sync::{AtomicU8, Mutex, MutexGuard, Ordering, fence, lock};
 use crate::time::{ClockListener, Follower, Subtick};
@@ -34,17 +34,20 @@ pub(super) struct Engine {
     state: AtomicU8,
     /// The timeouts that a shutdown could not hand back because there was no memory for the answer.
     unfired: Mutex<UnfiredList>,
+    /// What the workers hand their batches to, until a shutdown.
+    executor: Mutex<Option<Chosen>>,
     _instance: Instance,
 }
 
 impl Engine {
-    pub(super) fn new(shared: SharedRef, runner: Runner, ticks_per_wheel: usize) -> Self {
+    pub(super) fn new(shared: SharedRef, runner: Runner, executor: Option<Chosen>, ticks_per_wheel: usize) -> Self {
         Self {
             shared,
             runner,
             ticks_per_wheel,
             state: AtomicU8::new(RUNNING),
             unfired: Mutex::new(UnfiredList::new()),
+            executor: Mutex::new(executor),
             _instance: Instance::begin(),
         }
     }
@@ -96,11 +99,14 @@ impl Engine {
             Runner::Workers(workers) => workers.end(&self.shared, how),
             Runner::Driver(shards) => end_driven(&self.shared, shards, how),
         };
+        let executor = lock(&self.executor).take();
+        // The workers have ended, so nobody else finds help for a batch.
+        let help = || _ = executor.as_ref().map(Chosen::find_help);
         if is_in_a_task {
             // A batch that waits in an executor may wait for the task's thread.
-            self.shared.in_flight.wait_for_running();
+            self.shared.in_flight.wait_for_running(help);
         } else {
-            self.shared.in_flight.wait();
+            self.shared.in_flight.wait(help);
         }
         // No lock is held here: the list may hold the last reference to the owner of the lock.
         left.append(UnfiredList::take_outside(&self.shared));
@@ -146,7 +152,8 @@ impl Engine {
     fn catch_up(&self) {
         self.started().for_each(|remote| remote.request_turn_and_wait());
         if let Runner::Workers(_) = &self.runner {
-            self.shared.in_flight.wait();
+            // The workers find help.
+            self.shared.in_flight.wait(|| ());
         }
     }
 

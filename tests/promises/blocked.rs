@@ -1,13 +1,13 @@
 //! Tasks that block a thread of the pool.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use tourbillon::{Builder, ManualClock, ThreadPool, Timer};
+use tourbillon::{Builder, ManualClock, Shutdown, ThreadPool, Timer};
 
-use crate::common::{MS, Runs, assert_counters_reconcile, eventually};
+use crate::common::{MS, Runs, assert_counters_reconcile, eventually, in_time};
 
 /// Blocks tasks until it is lifted, also by being dropped.
 #[derive(Clone, Default)]
@@ -51,7 +51,7 @@ fn on_a_pool_of(threads: usize) -> Builder {
 }
 
 #[test]
-fn a_task_that_blocks_holds_up_at_most_seven_others_while_a_thread_is_idle() {
+fn a_task_that_blocks_holds_up_no_other_while_a_thread_is_idle() {
     for (builder, n) in
         [(on_a_pool_of(2), 256), (on_a_pool_of(4), 40), (on_a_pool_of(2).clock(ManualClock::new()), 1_000)]
     {
@@ -60,7 +60,7 @@ fn a_task_that_blocks_holds_up_at_most_seven_others_while_a_thread_is_idle() {
             let gate = Gate::default();
             let runs = schedule(&timer, n, &gate, |id| id == blocked);
             let lift = Lift(&gate);
-            eventually("the others run", || runs.total() >= n - 8);
+            eventually("the others run", || runs.total() == n - 1);
             drop(lift);
             eventually("all run", || runs.total() == n);
             runs.assert_each_ran_once();
@@ -73,13 +73,56 @@ fn a_task_that_blocks_holds_up_at_most_seven_others_while_a_thread_is_idle() {
 fn as_many_tasks_may_block_as_there_are_other_threads() {
     let timer = on_a_pool_of(4).build().expect("the options make sense");
     let gate = Gate::default();
-    // Each is in another part of the one batch.
     let runs = schedule(&timer, 256, &gate, |id| id % 64 == 5 && id < 192);
     let lift = Lift(&gate);
-    eventually("the others run", || runs.total() >= 256 - 3 * 8);
+    eventually("the others run", || runs.total() == 256 - 3);
     drop(lift);
     eventually("all run", || runs.total() == 256);
     runs.assert_each_ran_once();
+}
+
+#[test]
+fn tasks_that_block_are_spread_over_all_threads() {
+    let timer = on_a_pool_of(8).build().expect("the options make sense");
+    let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let runs = Runs::new(64);
+    let tasks = (0..64).map(|id| {
+        let (run, running, most) = (runs.task(id), Arc::clone(&running), Arc::clone(&most));
+        move || {
+            most.fetch_max(running.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+            thread::sleep(50 * MS);
+            running.fetch_sub(1, Ordering::Relaxed);
+            run();
+        }
+    });
+    drop(timer.schedule_many(Duration::ZERO, tasks).expect("accepted"));
+    eventually("all run", || runs.total() == 64);
+    runs.assert_each_ran_once();
+    assert_eq!(most.load(Ordering::Relaxed), 8);
+}
+
+#[test]
+fn tasks_of_one_tick_may_wait_for_each_other_also_in_a_shutdown_that_fires_them() {
+    for is_fired in [false, true] {
+        let timer = on_a_pool_of(4).build().expect("the options make sense");
+        let together = Arc::new(Barrier::new(4));
+        let runs = Runs::new(4);
+        let tasks = (0..4).map(|id| {
+            let (run, together) = (runs.task(id), Arc::clone(&together));
+            move || {
+                together.wait();
+                run();
+            }
+        });
+        let delay = if is_fired { 1_000_000 * MS } else { Duration::ZERO };
+        drop(timer.schedule_many(delay, tasks).expect("accepted"));
+        in_time("the tasks and the shutdown", move || {
+            if is_fired {
+                assert!(timer.shutdown_with(Shutdown::FireNow).expect("the first").is_empty());
+            }
+            eventually("all run", || runs.total() == 4);
+        });
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::check::check;
 use super::rig::{Bare, Gate, Ledger, NO_LIMITS};
 use crate::engine::Batch;
 use crate::engine::Core;
-use crate::executor::{Chosen, Dispatch, ThreadPool, WorkerHooks};
+use crate::executor::{Chosen, Dispatch, Help, ThreadPool, WorkerHooks};
 use crate::sync::thread;
 use crate::time::Subtick;
 use crate::worker::Sink;
@@ -42,7 +42,7 @@ fn every_batch_runs_however_many_threads_are_idle() {
             let pool = ThreadPool::new(threads);
             let mut sink = sink_of(&pool);
             batches.into_iter().for_each(|batch| sink.accept(batch));
-            bare.shared.in_flight.wait();
+            bare.shared.in_flight.wait(|| ());
             ledger.assert_closed(2);
         });
     }
@@ -60,7 +60,7 @@ fn two_batches_that_end_at_once_wake_the_waiter() {
             bare.shared.in_flight.run();
         }
         let ends = [bare.clone(), bare.clone()].map(|bare| thread::spawn(move || bare.shared.in_flight.end()));
-        bare.shared.in_flight.wait();
+        bare.shared.in_flight.wait(|| ());
         assert_eq!(bare.shared.in_flight.ended(), 2);
         ends.into_iter().for_each(|end| end.join().expect("no panic"));
     });
@@ -78,7 +78,7 @@ fn a_thread_that_falls_asleep_is_called() {
         let mut sink = sink_of(&pool);
         for (n, batch) in batches.into_iter().enumerate() {
             sink.accept(batch);
-            bare.shared.in_flight.wait();
+            bare.shared.in_flight.wait(|| ());
             assert_eq!(ledger.ran(), n + 1);
         }
         drop((pool, sink));
@@ -103,7 +103,7 @@ fn two_workers_share_a_pool() {
             })
             .collect();
         workers.into_iter().for_each(|worker| worker.join().expect("no panic"));
-        bare.shared.in_flight.wait();
+        bare.shared.in_flight.wait(|| ());
         ledger.assert_closed(2);
         drop(pool);
     });
@@ -122,7 +122,7 @@ fn batches_left_in_a_dropped_pool_run() {
         let mut sink = sink_of(&pool);
         batches.into_iter().for_each(|batch| sink.accept(batch));
         drop((pool, sink));
-        bare.shared.in_flight.wait();
+        bare.shared.in_flight.wait(|| ());
         ledger.assert_closed(2);
     });
 }
@@ -141,8 +141,8 @@ fn two_kinds_of_waiters_are_told_of_the_end() {
         batches.into_iter().for_each(|batch| sink.accept(batch));
         drop((pool, sink));
         let theirs = bare.clone();
-        let other = thread::spawn(move || theirs.shared.in_flight.wait_for_running());
-        bare.shared.in_flight.wait();
+        let other = thread::spawn(move || theirs.shared.in_flight.wait_for_running(|| ()));
+        bare.shared.in_flight.wait(|| ());
         ledger.assert_closed(2);
         other.join().expect("no panic");
     });
@@ -161,7 +161,7 @@ fn a_wait_includes_what_another_thread_has_taken_over() {
         sink_of(&pool).accept(one_batch(&bare, &mut shard));
         // The second look finds the owner stuck if it has not run in between.
         (0..2).for_each(|_| _ = pool.find_help());
-        bare.shared.in_flight.wait();
+        bare.shared.in_flight.wait(|| ());
         ledger.assert_closed(2);
     });
 }
@@ -186,9 +186,9 @@ fn a_task_may_wait_for_one_behind_it_in_its_batch() {
         let pool = ThreadPool::new(2);
         sink_of(&pool).accept(one_batch(&bare, &mut shard));
         begun.wait();
-        assert!(pool.find_help(), "the second one waits");
+        assert_ne!(pool.find_help(), Help::Never, "the second one waits");
         pool.find_help();
-        bare.shared.in_flight.wait();
+        bare.shared.in_flight.wait(|| ());
         ledger.assert_closed(2);
     });
 }
