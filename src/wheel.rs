@@ -123,10 +123,12 @@ impl Wheel {
         inserted.expect("the caller has asked for room");
     }
 
-    /// Moves an entry to the slot of its deadline of now. It is in the wheel.
-    pub(crate) fn move_entry(&mut self, entry: Linked) {
+    /// Moves an entry to the slot of its deadline of now. Returns it if it is in no slot.
+    #[inline]
+    pub(crate) fn move_entry(&mut self, entry: Linked) -> Option<Linkable> {
         let was_there = self.slots.reinsert(&mut self.entries, entry.place(), entry);
-        debug_assert!(was_there, "a timeout that is pending, and linked, is in the wheel");
+        // SAFETY: it is linked, and the wheel does not have it.
+        (!was_there).then(|| unsafe { entry.into_linkable() })
     }
 
     /// Takes a cancelled entry out of its slot, unless it has come up, and lets it go. Returns it

@@ -269,6 +269,54 @@ fn a_reset_to_earlier_needs_no_memory() {
 }
 
 #[test]
+fn what_finds_no_cell_in_the_wheel_is_neither_late_nor_lost() {
+    let (timer, mut driver, clock) = engine(|builder| builder.capacity(1_000));
+    let ran = Arc::new(AtomicUsize::new(0));
+    // Each has a slot of its own. Cells are reserved for timeouts as they usually lie.
+    let timeouts: Vec<_> = (1..=600)
+        .map(|n| {
+            let ran = Arc::clone(&ran);
+            timer.schedule(n * MS, move || _ = ran.fetch_add(1, Ordering::Relaxed)).expect("reserved")
+        })
+        .collect();
+    let turn = |driver: &mut Driver| without_any_memory(|| while driver.turn() > 0 {});
+    turn(&mut driver);
+    assert!(timer.stats().shards[0].linked < 600, "there was memory enough: the test tests nothing");
+    assert!(timeouts[599].cancel() && timeouts[598].reset(5 * MS) && timeouts[4].reset(599 * MS));
+    // One that is in its slot, too.
+    assert!(timeouts[1].cancel());
+    let mut expected = 0;
+    for n in 1..=599 {
+        clock.advance(MS);
+        turn(&mut driver);
+        expected += match n {
+            2 => 0,
+            // The fifth and the last but one have changed places.
+            _ => 1,
+        };
+        assert_eq!(ran.load(Ordering::Relaxed), expected, "at {n} ms");
+    }
+    assert_eq!((timer.pending(), driver.next_wakeup()), (0, None));
+}
+
+#[test]
+fn a_driven_engine_ends_without_memory_for_cells() {
+    for (how, fires) in [(Shutdown::Cancel, 0), (Shutdown::FireNow, 600), (Shutdown::Drain(300 * MS), 0)] {
+        let (timer, mut driver, _clock) = engine(|builder| builder.capacity(1_000));
+        let ran = Arc::new(AtomicUsize::new(0));
+        for n in 1..=600 {
+            let ran = Arc::clone(&ran);
+            timer.schedule_detached(n * MS, move || _ = ran.fetch_add(1, Ordering::Relaxed)).expect("reserved");
+        }
+        without_any_memory(|| driver.turn());
+        let answer = without_any_memory(|| timer.shutdown_with(how).err());
+        assert_eq!(answer, (fires == 0).then_some(ShutdownError::OutOfMemory), "{how:?}");
+        assert_eq!(ran.load(Ordering::Relaxed), fires, "{how:?}");
+        assert_eq!(timer.shutdown().map_or(0, |unfired| unfired.len()), 600 - fires, "{how:?}");
+    }
+}
+
+#[test]
 fn a_driven_engine_ends_in_every_way_without_memory() {
     for (how, fires) in [(Shutdown::Cancel, 0), (Shutdown::FireNow, 300), (Shutdown::Drain(MS), 200)] {
         let (timer, mut driver, clock) = engine(|builder| builder.shards(2).capacity(1_000));

@@ -1,13 +1,13 @@
 //! The half of a shard that only its worker touches: the wheel, and the entries taken out of the
 //! queues.
 
-use super::arrivals::Arrivals;
+use super::arrivals::{Arrivals, Waiting};
 use super::batch::{Batch, MAX_BATCH, TaskBatch, WakeBatch};
 use super::lifetime::SharedRef;
 use super::shared::Shared;
 use super::unfired::UnfiredList;
 use crate::arena::EntryCache;
-use crate::entry::{CancelledInSlot, Kind, LetGo, OutOfQueue, Owned, Queued, Sole, Won};
+use crate::entry::{CancelledInSlot, Fired, LetGo, Linkable, Linking, OutOfQueue, Owned, Queued, Sole, Withdrawn, Won};
 use crate::shard::{Remote, Taken};
 use crate::time::Subtick;
 use crate::wheel::Wheel;
@@ -48,6 +48,9 @@ pub(crate) struct Core {
     pub(super) limits: Limits,
     /// Taken out of the queues, and not gone through yet.
     pub(super) inbox: Arrivals,
+    /// Out of the inbox, and not linked, because there was no memory for a cell. Each turn looks
+    /// through them for what is due.
+    pub(super) waiting: Waiting,
     pub(super) cancelled: Taken<Queued>,
     pub(super) moved: Taken<Queued>,
     pub(super) noted: Noted,
@@ -59,8 +62,9 @@ pub(crate) struct Core {
     held: Option<Batch>,
     /// The time of the last turn: the clock is not trusted to be monotonic.
     pub(super) now: Subtick,
-    /// Whether the last turn took in what was due already, and was rounded up to the next subtick.
-    pub(super) is_hurried: bool,
+    /// The latest deadline that had come when it was taken in, or is next. Until it has come, it
+    /// does not wait for others of its tick.
+    pub(super) hurried: Subtick,
 }
 
 // SAFETY: the links of the entries in its lists belong to the shard's owner; the rest is plain
@@ -77,6 +81,7 @@ impl Core {
             wheel,
             limits,
             inbox: Arrivals::NONE,
+            waiting: Waiting::NONE,
             cancelled: Taken::NONE,
             moved: Taken::NONE,
             noted: Noted::default(),
@@ -84,7 +89,7 @@ impl Core {
             wakes: None,
             held: None,
             now: Subtick::ZERO,
-            is_hurried: false,
+            hurried: Subtick::ZERO,
         }
     }
 
@@ -123,7 +128,7 @@ impl Core {
     /// Returns the earliest deadline of all linked entries, or [`Subtick::NEVER`] if there is none.
     /// Looks at the entries of as many slots as necessary.
     pub(crate) fn earliest(&self) -> Subtick {
-        self.wheel.earliest()
+        self.wheel.earliest().min(self.waiting.earliest())
     }
 
     /// Closes the shard for good and returns the timeouts that were still pending. Timeouts
@@ -136,12 +141,14 @@ impl Core {
         let (mut left, mut wakes) = (UnfiredList::new(), self.wakes.take());
         let before = wakes.as_ref().map_or(0, WakeBatch::len);
         let remote = self.remote(shared);
+        let mut awake = 0;
         self.empty(shared, remote, |free, entry| match take_back(free, shared, entry, Owned::withdraw) {
-            Some(entry) if entry.kind() == Kind::Waker => wake_later(&mut wakes, entry, shared, remote),
-            Some(entry) => left.push(shared, entry),
+            Some(Withdrawn::Wake(entry)) => wake_later(&mut wakes, entry, shared, remote),
+            Some(Withdrawn::Task(entry)) => left.push(shared, entry),
+            Some(Withdrawn::Left) => awake += 1,
             None => {}
         });
-        let withdrawn = left.len() + wakes.as_ref().map_or(0, WakeBatch::len) - before;
+        let withdrawn = left.len() + awake + wakes.as_ref().map_or(0, WakeBatch::len) - before;
         remote.counters.returned.add(withdrawn as u64);
         shared.give_places_back(withdrawn);
         self.wakes = wakes;
@@ -153,20 +160,20 @@ impl Core {
     pub(crate) fn close_and_fire(&mut self, shared: &SharedRef, sink: &mut impl FnMut(Batch)) {
         let (mut batch, mut wakes) = (None, self.wakes.take());
         let remote = self.remote(shared);
-        self.empty(shared, remote, |free, entry| {
-            if entry.snapshot().kind() == Kind::Waker {
-                if let Some(entry) = take_back(free, shared, entry, Owned::expire_early) {
-                    count_fired(shared, remote);
-                    wake_later(&mut wakes, entry, shared, remote);
+        self.empty(shared, remote, |free, entry| match take_back(free, shared, entry, Owned::fire) {
+            Some(Fired::Task(marked)) => {
+                let open = batch.get_or_insert_with(|| TaskBatch::new(shared.clone(), remote.index(), Subtick::NEVER));
+                open.push(marked);
+                if open.len() == MAX_BATCH {
+                    batch.take().map(TaskBatch::into_batch).into_iter().for_each(&mut *sink);
                 }
-                return;
             }
-            let Some(marked) = take_back(free, shared, entry, Owned::mark) else { return };
-            let open = batch.get_or_insert_with(|| TaskBatch::new(shared.clone(), remote.index(), Subtick::NEVER));
-            open.push(marked);
-            if open.len() == MAX_BATCH {
-                batch.take().map(TaskBatch::into_batch).into_iter().for_each(&mut *sink);
+            Some(Fired::Wake(entry)) => {
+                count_fired(shared, remote);
+                wake_later(&mut wakes, entry, shared, remote);
             }
+            Some(Fired::Left) => count_fired(shared, remote),
+            None => {}
         });
         batch.map(TaskBatch::into_batch).into_iter().for_each(sink);
         self.wakes = wakes;
@@ -216,6 +223,9 @@ impl Core {
                 take(&self.free, entry);
             }
         }
+        while let Some(entry) = self.waiting.pop() {
+            take(&self.free, entry);
+        }
         for entry in self.wheel.drain() {
             // SAFETY: the queues are closed, and were gone through.
             take(&self.free, unsafe { entry.into_owned() });
@@ -251,6 +261,19 @@ pub(super) fn let_go(free: &EntryCache, shared: &SharedRef, entry: Owned) -> Res
             Ok(())
         }
         LetGo::NotYet(entry) => Err(entry),
+    }
+}
+
+/// Links an entry that came out of the inbox. Returns it with its deadline, or lets it go if it was
+/// cancelled.
+#[inline]
+pub(super) fn link(free: &EntryCache, shared: &SharedRef, mut entry: Owned) -> Option<(Linkable, Subtick)> {
+    // Repeats if the entry was revived after it was found cancelled.
+    loop {
+        match entry.link() {
+            Linking::Pending(entry, deadline) => return Some((entry, deadline)),
+            Linking::Cancelled(found) => entry = let_go(free, shared, found).err()?,
+        }
     }
 }
 

@@ -4,11 +4,11 @@ use std::ptr;
 
 use super::arrivals::Arrivals;
 use super::batch::{Batch, WakeBatch};
-use super::core::{Core, Limits, TurnResult, give_back, let_go};
+use super::core::{Core, Limits, TurnResult, give_back, link};
 use super::due::Due;
 use super::lifetime::SharedRef;
 use crate::count::{Counter, Share};
-use crate::entry::{Linking, OutOfQueue, Queued};
+use crate::entry::{OutOfQueue, Queued};
 use crate::shard::{Remote, SideQueue, Taken};
 use crate::time::{Division, Subtick};
 
@@ -70,7 +70,6 @@ impl Core {
     ) -> TurnResult {
         let remote = self.remote(shared);
         self.now = now.max(self.now);
-        self.is_hurried = false;
         let mut queues = self.begin_queues(remote);
         let may_be_due = !self.inbox.is_empty() || !self.moved.is_empty();
         if may_be_due && let Some(now) = look() {
@@ -138,7 +137,8 @@ impl Core {
     /// [`Subtick::ZERO`] for at once, `None` for never.
     pub(crate) fn next_due(&mut self) -> Option<Subtick> {
         if self.inbox.is_empty() && self.cancelled.is_empty() && self.moved.is_empty() {
-            self.wheel.next_due()
+            let waiting = Some(self.waiting.earliest()).filter(|earliest| *earliest < Subtick::NEVER);
+            self.wheel.next_due().into_iter().chain(waiting).min()
         } else {
             Some(Subtick::ZERO)
         }
@@ -148,7 +148,7 @@ impl Core {
     /// last is due of those in the tick of the first. What was due when it arrived waits for none.
     pub(crate) fn last_due_of_tick(&mut self, division: Division) -> Option<Subtick> {
         let first = self.next_due()?;
-        if self.is_hurried {
+        if self.hurried > self.now {
             return Some(first);
         }
         let last = self.wheel.last_due(first, division.end_of_tick(first));
@@ -258,14 +258,24 @@ impl Core {
         popped
     }
 
+    #[inline]
+    fn note_hurried(&mut self, deadline: Subtick) {
+        if deadline <= self.now.next() {
+            self.hurried = self.hurried.max(deadline);
+        }
+    }
+
     /// Sees to an entry that came off a side queue. Returns whether it was moved in the wheel.
     #[inline(always)]
     fn pop(&mut self, shared: &SharedRef, entry: Queued) -> bool {
         match entry.pop() {
             OutOfQueue::Cancelled(entry) => self.unlink_and_let_go(shared, entry),
             OutOfQueue::Moved(entry) => {
-                self.is_hurried |= entry.snapshot().deadline() <= self.now.next();
-                self.wheel.move_entry(entry);
+                self.note_hurried(entry.snapshot().deadline());
+                if let Some(entry) = self.wheel.move_entry(entry) {
+                    // It found no cell when it was put off.
+                    self.waiting.push_unlinked(entry);
+                }
                 return true;
             }
             OutOfQueue::Last(entry) => give_back(&self.free, shared, entry),
@@ -290,29 +300,24 @@ impl Core {
     fn link(&mut self, shared: &SharedRef, remote: &Remote, most: usize) -> usize {
         let (mut gone_through, mut cancelled) = (0, 0);
         while gone_through < most {
-            // Without memory for a cell the rest waits. Memory may be there in the next turn.
-            if !self.wheel.has_room() {
-                break;
-            }
-            let Some(mut entry) = self.inbox.pop() else { break };
+            let has_room = self.wheel.has_room();
+            // Those that have waited for memory come first.
+            let has_waited = has_room && !self.waiting.is_empty();
+            let next = if has_waited { self.waiting.pop() } else { self.inbox.pop() };
+            let Some(entry) = next else { break };
             gone_through += 1;
-            // Repeats if the entry was revived after it was found cancelled.
-            loop {
-                match entry.link() {
-                    Linking::Pending(entry, deadline) => {
-                        self.is_hurried |= deadline <= self.now.next();
-                        debug_assert!(ptr::eq(Remote::at(entry.home().expect("it is armed")), remote));
-                        self.wheel.insert(entry, deadline);
-                        break;
-                    }
-                    Linking::Cancelled(found) => match let_go(&self.free, shared, found) {
-                        Ok(()) => {
-                            cancelled += 1;
-                            break;
-                        }
-                        Err(revived) => entry = revived,
-                    },
+            if !has_room && entry.snapshot().is_pending() {
+                let deadline = entry.deadline();
+                self.waiting.push(entry, deadline);
+                continue;
+            }
+            match link(&self.free, shared, entry) {
+                Some((entry, deadline)) => {
+                    self.note_hurried(deadline);
+                    debug_assert!(ptr::eq(Remote::at(entry.home().expect("it is armed")), remote));
+                    self.wheel.insert(entry, deadline);
                 }
+                None => cancelled += 1,
             }
         }
         if gone_through > 0 {

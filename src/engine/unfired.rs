@@ -5,7 +5,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::lifetime::SharedRef;
-use crate::entry::{Chain, Looked, Owned, Task, Won};
+use crate::entry::{Chain, Looked, Owned, Task, Withdrawn, Won};
 use crate::panics::{self, Ran};
 use crate::shard::Remote;
 use crate::sync::{MutexGuard, lock};
@@ -102,7 +102,10 @@ fn list_if_wanted<'a>(shared: &'a SharedRef, remote: &Remote) -> Option<Outside<
 }
 
 fn withdraw(outside: Outside<'_>, shared: &SharedRef, remote: &Remote, entry: Owned) -> Result<Ran, Owned> {
-    Ok(keep(outside, shared, remote, entry.withdraw()?))
+    match entry.withdraw()? {
+        Withdrawn::Task(entry) => Ok(keep(outside, shared, remote, entry)),
+        Withdrawn::Wake(_) | Withdrawn::Left => unreachable!("a future's entry comes into no such batch"),
+    }
 }
 
 /// Keeps what was withdrawn for the answer, or drops its task.

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use super::owned::{Linkable, Owned, Sole};
 use super::task_copy::TaskCopy;
 use super::won::{Running, Won};
-use super::{Expire, Kind, Snapshot, TaskInPlace};
+use super::{Ended, Expire, Kind, Snapshot, TaskInPlace};
 use crate::time::Subtick;
 
 impl Owned {
@@ -137,14 +137,16 @@ impl CameUp {
         }
     }
 
-    /// Expires a sleeping future's if it is due. The waker is the caller's to call.
+    /// Expires a sleeping future's if it is due. The waker is the caller's to call, or `None` if
+    /// the future is changing it, and so is awake.
     #[inline]
-    pub(crate) fn expire(self, now: Subtick) -> Result<Won, Still> {
-        debug_assert_eq!(self.kind(), Kind::Waker);
+    pub(crate) fn expire(self, now: Subtick) -> Result<Option<Won>, Still> {
         let Looked { entry, seen } = self.0;
         match entry.state.expire(seen, now) {
+            // The entry is the engine's no more.
+            Expire::Left => Ok(None),
             // SAFETY: this call has taken the entry out of PENDING, and the task is in it.
-            Expire::Done(_) | Expire::Alone(_) => Ok(unsafe { Won::new(entry) }),
+            Expire::Done(_) | Expire::Alone(_) => Ok(Some(unsafe { Won::new(entry) })),
             other => Err(Still::of((entry, other))),
         }
     }
@@ -164,7 +166,7 @@ impl Still {
         match found {
             Expire::NotBefore(_) => Self::Linked(Linkable(entry)),
             // From here on the queue has it.
-            Expire::Cancelled | Expire::Done(_) | Expire::Alone(_) => Self::Cancelled,
+            Expire::Cancelled | Expire::Done(_) | Expire::Alone(_) | Expire::Left => Self::Cancelled,
         }
     }
 }
@@ -180,24 +182,27 @@ impl Marked {
     }
 }
 
-impl Owned {
-    /// Marks a timeout for a batch whatever its deadline, for a shutdown that runs what is left. It
-    /// is in no slot. Returns it if it was cancelled.
-    pub(crate) fn mark(self) -> Result<Marked, Self> {
-        let seen = self.state.load();
-        match self.state.batch(seen, Subtick::NEVER) {
-            Expire::Done(_) | Expire::Alone(_) => Ok(Marked(self)),
-            Expire::NotBefore(_) | Expire::Cancelled => Err(self),
-        }
-    }
+/// A timeout that a shutdown fires, whatever its deadline.
+pub(crate) enum Fired {
+    /// It runs in a batch.
+    Task(Marked),
+    /// Its waker is the caller's to call.
+    Wake(Won),
+    /// Its future is awake, and needs nobody.
+    Left,
+}
 
-    /// Expires a sleeping future's whatever its deadline. Returns it if it was cancelled.
-    pub(crate) fn expire_early(self) -> Result<Won, Self> {
-        let seen = self.state.load();
-        match self.state.expire(seen, Subtick::NEVER) {
+impl Owned {
+    /// Takes a timeout for a shutdown that runs what is left. It is in no slot. Returns it if it
+    /// was cancelled.
+    pub(crate) fn fire(self) -> Result<Fired, Self> {
+        match self.state.fire() {
+            Ended::Mine(Kind::Once | Kind::Series) => Ok(Fired::Task(Marked(self))),
             // SAFETY: this call has taken the entry out of PENDING, and the task is in it.
-            Expire::Done(_) | Expire::Alone(_) => Ok(unsafe { Won::new(self) }),
-            Expire::NotBefore(_) | Expire::Cancelled => Err(self),
+            Ended::Mine(Kind::Waker) => Ok(Fired::Wake(unsafe { Won::new(self) })),
+            // The entry is the engine's no more.
+            Ended::Left => Ok(Fired::Left),
+            Ended::TooLate => Err(self),
         }
     }
 }

@@ -91,13 +91,37 @@ impl Handle {
         }
     }
 
-    /// Returns whether the timeout is pending, and will wake the task that `waker` wakes.
+    /// Makes `waker` the one that a pending wake-up wakes, and no other. Returns false if it is not
+    /// pending any more.
+    ///
+    /// # Safety
+    /// The caller is the future of the timeout, whose task is a waker. One thread at a time polls
+    /// it.
     #[inline]
-    pub(crate) fn will_wake(&self, waker: &Waker) -> bool {
+    pub(crate) unsafe fn watch(&self, waker: &Waker) -> bool {
         // Read the state first. If it is pending now, the waker in the entry has not been dropped.
         // So it is not another waker that has since got the same address.
-        // SAFETY: this is the handle. Only a timeout that runs once has a waker for its task.
-        self.entry().state.is_pending() && unsafe { self.entry().wakes_the_same(waker) }
+        // SAFETY: the caller says so.
+        self.entry().state.is_pending() && unsafe { self.entry().wakes_the_same(waker) || self.change(waker) }
+    }
+
+    /// # Safety
+    /// As for [`watch`](Self::watch).
+    #[inline(never)]
+    unsafe fn change(&self, waker: &Waker) -> bool {
+        // Cloning runs user code, which may panic, so it comes first.
+        let waker = waker.clone();
+        if !self.entry().state.begin_change() {
+            return false;
+        }
+        // SAFETY: the caller is the future, and has begun to change it.
+        let before = unsafe { self.entry().replace_waker(waker) };
+        let is_pending = self.entry().state.end_change();
+        // SAFETY: the wait has ended during the change, so the waker was left to the future.
+        let left = (!is_pending).then(|| unsafe { self.entry().take_task() });
+        // Dropping runs user code, too, so it comes last.
+        drop((before, left));
+        is_pending
     }
 
     /// Returns whether a handle that lets go may leave a [tombstone](Self::leave_tombstone).

@@ -35,12 +35,14 @@ mod work;
 use std::ptr::{self, NonNull};
 use std::task::Waker;
 
-pub(crate) use came_up::{CameUp, Claimed, Looked, Marked, Still, TaskPlace};
+pub(crate) use came_up::{CameUp, Claimed, Fired, Looked, Marked, Still, TaskPlace};
 pub(crate) use handle::{Cancelling, Handle, HandleLetGo, LastHandle, Orphan, Resetting};
 pub(crate) use home::Home;
 pub(crate) use linked::{ADDRESS_BITS, Linked, fits_links};
 pub(crate) use list::{Chain, Stack};
-pub(crate) use outcome::{Cancel, EngineGone, Expire, HandleGone, Kind, Popped, Rearm, Remains, Reset, Transfer};
+pub(crate) use outcome::{
+    Cancel, Ended, EngineGone, Expire, HandleGone, Kind, Popped, Rearm, Remains, Reset, Transfer,
+};
 pub(crate) use owned::{LetGo, Linkable, Linking, Owned, Sole};
 pub(crate) use part::Part;
 pub(crate) use queued::{CancelledInSlot, OutOfQueue, Queued};
@@ -52,7 +54,7 @@ pub(crate) use task::{Task, TaskInPlace};
 use task_copy::TaskCopy;
 pub(crate) use token::{Stacked, Token};
 pub(crate) use tomb::{Listed, Tomb, Tombs};
-pub(crate) use won::{Running, Won};
+pub(crate) use won::{Running, Withdrawn, Won};
 pub(crate) use work::Work;
 
 use crate::sync::ProtocolCell;
@@ -216,18 +218,26 @@ impl Entry {
         TaskCopy::new(self.table.get(), self.captures.get())
     }
 
-    /// Returns whether the task is the waker of a future, and wakes the same task as `waker`.
+    /// Returns whether the waker in the entry wakes the same task as `waker`.
     ///
     /// # Safety
-    /// The caller holds the handle of a timeout that runs once, and the entry is pending, or was at
-    /// a look before.
+    /// The caller is the future of the entry, whose task is a waker, and has the handle.
     #[inline]
     unsafe fn wakes_the_same(&self, waker: &Waker) -> bool {
-        let is_waker = self.table.get().is_some_and(|table| ptr::eq(table, &raw const task::WAKER));
-        // SAFETY: `Task::waker` made these captures, and nobody writes them while the caller has
-        // its handle. Whoever takes the waker out copies its bytes. A taken one is only compared by
-        // its address.
-        is_waker && self.captures.with(|place| unsafe { &*place.cast::<Waker>() }.will_wake(waker))
+        // SAFETY: `Task::waker` made these captures, and only the future, which is the caller,
+        // writes them before its handle goes. Whoever takes the waker out copies its bytes. A taken
+        // one is only compared by its address.
+        self.captures.with(|place| unsafe { &*place.cast::<Waker>() }.will_wake(waker))
+    }
+
+    /// Puts another waker in, and returns the one before.
+    ///
+    /// # Safety
+    /// The caller is the future of the entry, whose task is a waker, has the handle, and has
+    /// [begun](State::begin_change) to change it.
+    unsafe fn replace_waker(&self, waker: Waker) -> Waker {
+        // SAFETY: a waker is there. Whoever ends the wait now leaves it to the future.
+        self.captures.with_mut(|place| unsafe { ptr::replace(place.cast(), waker) })
     }
 }
 

@@ -62,11 +62,26 @@ pub(crate) enum Expire {
     /// The same, and the engine was the only owner of the entry. If the step gives the entry up,
     /// the caller gives it back.
     Alone(Subtick),
+    /// The caller won, but the future is changing the waker, and keeps it. The engine has given the
+    /// entry up.
+    Left,
     /// The entry was reset to this later tick meanwhile.
     NotBefore(Subtick),
     /// The entry was cancelled. To the worker the cancelled queue or the moved queue brings it. A
     /// runner gives it up.
     Cancelled,
+}
+
+/// What a shutdown finds when it ends the wait of a timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The caller won. The timeout was of this kind.
+    Mine(Kind),
+    /// The same, but its future is changing the waker, and keeps it. The engine has given the entry
+    /// up.
+    Left,
+    /// It was not pending.
+    TooLate,
 }
 
 /// What the worker finds in an entry that it has popped off a side queue.

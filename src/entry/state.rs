@@ -31,11 +31,12 @@
 //!   may not have been pushed yet. Entries of which the engine is the only owner are handed over
 //!   unmarked. What a shutdown has withdrawn is marked too.
 //! * **WAKER**: the task is the waker of a sleeping future. The bit never changes while the entry
-//!   is in use, and neither does SERIES.
+//!   is in use.
 //! * **SERIES**: the timeout is periodic. Its entry does not end with EXPIRED: that phase means
 //!   that a run is under way, the runner owns the task, and the entry is in no list but a side
 //!   queue. The runner makes it PENDING again ([`State::rearm`]) or ends it
-//!   ([`State::end_series`]), unless a cancel came in between.
+//!   ([`State::end_series`]), unless a cancel came in between. Beside WAKER the bit means
+//!   something else: the future is changing the waker ([`State::begin_change`]).
 //! * **Tombstone**: FREE with HANDLE set. The entry was cancelled before the worker linked it, and
 //!   its handle has gone, in one step ([`State::give_up`]) or two. HANDLE now belongs to a
 //!   producer, which may make the entry PENDING again in place ([`State::revive`]). While ENGINE is
@@ -56,8 +57,9 @@
 
 mod series;
 mod tombstone;
+mod waker;
 
-use super::outcome::{Cancel, EngineGone, Expire, HandleGone, Kind, Popped, Reset, Transfer};
+use super::outcome::{Cancel, Ended, EngineGone, Expire, HandleGone, Kind, Popped, Reset, Transfer};
 use crate::sync::{AtomicU64, Ordering};
 use crate::time::Subtick;
 
@@ -103,7 +105,14 @@ const fn is_tombstone(word: u64) -> bool {
 
 /// A run of a periodic timeout is under way.
 const fn is_running(word: u64) -> bool {
-    word & (PHASE | SERIES) == EXPIRED | SERIES
+    word & (PHASE | SERIES | WAKER) == EXPIRED | SERIES
+}
+
+/// Returns the word of what a shutdown withdraws, or expires whatever its deadline.
+const fn ended_early(word: u64, phase: u64) -> u64 {
+    let ended = (word & !(PHASE | LINKED)) | phase | BATCHED;
+    // What a future is changing is left to it.
+    if waker::is_changing(word) { ended & !ENGINE } else { ended }
 }
 
 /// Only the engine owns it: see the module's documentation.
@@ -301,6 +310,13 @@ impl State {
         }
     }
 
+    /// Clears LINKED on an entry that the worker has linked, and that is in no slot. Returns its
+    /// deadline. Returns `None`, and changes nothing, if it was queued: also if it was cancelled.
+    pub(in crate::entry) fn unlink(&self) -> Option<Subtick> {
+        let unlink = |word| (word & (PHASE | QUEUED) == PENDING).then_some(word & !LINKED);
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, unlink).ok().map(deadline_in)
+    }
+
     /// Clears QUEUED on an entry that the worker has popped off a side queue, unless it was
     /// cancelled in its slot: see [`Popped`]. Only the worker calls this. The entry may have been
     /// reset again since it was pushed, so the word as it is now decides.
@@ -339,14 +355,6 @@ impl State {
         Snapshot(self.0.load(Ordering::Acquire))
     }
 
-    /// PENDING → EXPIRED, by the worker, for a sleeping future, if the deadline is not after `now`.
-    /// The engine keeps the entry until it has called the waker.
-    #[inline]
-    pub(crate) fn expire(&self, seen: Snapshot, now: Subtick) -> Expire {
-        let expired = |word| (word & !(PHASE | LINKED)) | EXPIRED | BATCHED;
-        self.end_wait(seen, now, expired, |word| self.0.store(expired(word), Ordering::Relaxed))
-    }
-
     /// Marks a timeout that is due for a batch, by the worker. It stays pending.
     #[inline]
     pub(crate) fn batch(&self, seen: Snapshot, now: Subtick) -> Expire {
@@ -381,17 +389,35 @@ impl State {
             }
             // Acquire, also if it fails: pairs with the release of the handle that has gone.
             match self.0.compare_exchange_weak(word, ended(word), Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) if waker::is_changing(word) => return Expire::Left,
                 Ok(_) => return Expire::Done(deadline_in(word)),
                 Err(now) => word = now,
             }
         }
     }
 
-    /// PENDING → CANCELLED, by the closing worker or a shutdown. Returns true if the task is now
-    /// the caller's. The entry is in no slot any more.
-    pub(crate) fn withdraw(&self) -> bool {
-        let withdraw = |word| (phase_of(word) == PENDING).then_some((word & !(PHASE | LINKED)) | CANCELLED | BATCHED);
-        self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, withdraw).is_ok()
+    /// PENDING → CANCELLED, by the closing worker or a shutdown. The task is then the caller's. The
+    /// entry is in no slot any more.
+    pub(crate) fn withdraw(&self) -> Ended {
+        self.end_early(|word| ended_early(word, CANCELLED))
+    }
+
+    /// Takes a timeout out of PENDING, or marks it for a batch, whatever its deadline, for a
+    /// shutdown that runs what is left: a sleeping future is woken, any other is marked. The entry
+    /// is in no slot any more.
+    pub(crate) fn fire(&self) -> Ended {
+        self.end_early(|word| if word & WAKER == 0 { (word & !LINKED) | BATCHED } else { ended_early(word, EXPIRED) })
+    }
+
+    /// The word of the exchange says what kind of timeout that was. Before it the entry may become
+    /// that of another timeout, if it was never linked.
+    fn end_early(&self, ended: impl Fn(u64) -> u64) -> Ended {
+        let end = |word| (phase_of(word) == PENDING).then(|| ended(word));
+        match self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, end) {
+            Ok(word) if waker::is_changing(word) => Ended::Left,
+            Ok(word) => Ended::Mine(Snapshot(word).kind()),
+            Err(_) => Ended::TooLate,
+        }
     }
 
     /// Gives up the engine's ownership, after the phase has left PENDING.

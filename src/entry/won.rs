@@ -2,14 +2,30 @@
 
 use super::owned::Owned;
 use super::token::{Listable, Token};
-use super::{Kind, Rearm, Task, TaskInPlace};
+use super::{Ended, Kind, Rearm, Task, TaskInPlace};
 use crate::time::Subtick;
+
+/// A timeout that a shutdown has withdrawn.
+pub(crate) enum Withdrawn {
+    /// It goes into the shutdown's answer.
+    Task(Won),
+    /// Its waker is the holder's to call.
+    Wake(Won),
+    /// Its future is awake, and needs nobody.
+    Left,
+}
 
 impl Owned {
     /// Takes the timeout out of PENDING, for the answer of a shutdown. It is in no slot. Returns
     /// the entry as it was if a cancel was first.
-    pub(crate) fn withdraw(self) -> Result<Won, Self> {
-        if self.state.withdraw() { Ok(Won(self)) } else { Err(self) }
+    pub(crate) fn withdraw(self) -> Result<Withdrawn, Self> {
+        match self.state.withdraw() {
+            Ended::Mine(Kind::Waker) => Ok(Withdrawn::Wake(Won(self))),
+            Ended::Mine(Kind::Once | Kind::Series) => Ok(Withdrawn::Task(Won(self))),
+            // The entry is the engine's no more.
+            Ended::Left => Ok(Withdrawn::Left),
+            Ended::TooLate => Err(self),
+        }
     }
 }
 
@@ -33,11 +49,6 @@ impl Won {
     #[inline]
     pub(crate) unsafe fn new(entry: Owned) -> Self {
         Self(entry)
-    }
-
-    #[inline]
-    pub(crate) fn kind(&self) -> Kind {
-        self.0.snapshot().kind()
     }
 
     #[inline]

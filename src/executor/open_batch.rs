@@ -36,11 +36,19 @@ impl OpenBatch {
     /// Takes the next timeout. Only the owner calls this.
     #[inline]
     pub(super) fn take(&self) -> Option<Owned> {
-        self.part.take().or_else(|| self.take_out_of_next_part())
+        loop {
+            // Another thread may take over what has just been filled in. Then it is still under the
+            // lock, and the owner must not end before that.
+            match self.part.take() {
+                None if self.fill() => {}
+                taken => return taken,
+            }
+        }
     }
 
+    /// Fills in the next part. Returns false if nothing is left.
     #[inline(never)]
-    fn take_out_of_next_part(&self) -> Option<Owned> {
+    fn fill(&self) -> bool {
         let mut inner = lock(&self.inner);
         let emptied = inner.rest.take_if(|rest| rest.len() == 0);
         if let Some(rest) = &mut inner.rest {
@@ -48,11 +56,12 @@ impl OpenBatch {
             // it under the lock.
             unsafe { rest.move_part(&self.part) };
             inner.parts += 1;
+            return true;
         }
         drop(inner);
         // The last one that holds a batch may end its engine: not under the lock.
         drop(emptied);
-        self.part.take()
+        false
     }
 
     /// Takes over all that nobody has begun. `begin` counts it as in flight.

@@ -20,11 +20,10 @@ use crate::timer::{Alarm, NoAlarm, Ring};
 ///   thread's first use of the engine. A [`reset`](Self::reset) to a later deadline is one
 ///   compare-and-swap, like [`Timeout::reset`](crate::Timeout::reset).
 /// * **`Unpin`**: it can be polled where it lies, without a box or a `pin!`.
-/// * **It does not block**, with one exception: the first poll, and one by another task, wait for a
-///   worker that is far behind, as [`Timer::schedule`](crate::Timer::schedule) does, for
+/// * **It does not block**, with one exception: the first poll waits for a worker that is far
+///   behind, as [`Timer::schedule`](crate::Timer::schedule) does, for
 ///   [`Builder::max_wait`](crate::Builder::max_wait) at most. With a `max_wait` of zero no poll
 ///   waits.
-/// * A poll by another task, so with another waker, costs a cancel and a schedule.
 /// * Once ready it stays ready, until it is reset.
 /// * It counts as a pending timeout from its first poll on, also in
 ///   [`Timer::stats`](crate::Timer::stats).
@@ -148,9 +147,12 @@ impl Sleep {
     fn move_to(&mut self, deadline: Subtick, may_have_come: bool) {
         self.has_moved |= may_have_come;
         self.deadline = deadline;
-        if let Stage::Set(alarm) = &mut self.stage
-            && alarm.move_to(deadline)
-        {
+        let is_moved = match &self.stage {
+            Stage::Set(alarm) => alarm.move_to(deadline),
+            Stage::SetElsewhere(alarm) => alarm.move_elsewhere(self.timeline().until(deadline)),
+            Stage::New | Stage::Elapsed => false,
+        };
+        if is_moved {
             return;
         }
         // The alarm has rung. If it rang just now, the task is woken, and polls this again.
@@ -168,13 +170,13 @@ impl Future for Sleep {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        let ring = match &this.stage {
+        let ring = match &mut this.stage {
             Stage::New => None,
             Stage::Set(alarm) => Some((alarm.poll(context.waker()), alarm.is_shut_down())),
             Stage::SetElsewhere(alarm) => match alarm.poll(context.waker()) {
                 Ring::NotYet => return Poll::Pending,
                 // The clock of its own engine decides, not that of the global one.
-                Ring::Rang | Ring::Ended | Ring::Never | Ring::ForAnother => None,
+                Ring::Rang | Ring::Ended | Ring::Never => None,
             },
             Stage::Elapsed => return Poll::Ready(()),
         };
@@ -187,27 +189,15 @@ impl Future for Sleep {
             // may have rung it.
             Some((Ring::Rang, is_shut_down)) => return this.be_ready(is_shut_down && !this.has_come()),
             Some((Ring::Ended, _)) => return this.be_ready(!this.has_come()),
-            // It is set anew, below, for the waker of this poll.
-            Some((Ring::ForAnother, _)) => {
-                if let Stage::Set(alarm) = std::mem::replace(&mut this.stage, Stage::New)
-                    && !alarm.cancel()
-                {
-                    // It has just rung.
-                    return this.be_ready(!this.has_come());
-                }
-            }
             Some((Ring::NotYet | Ring::Never, _)) | None => {}
         }
         if this.has_come() {
             return this.be_ready(false);
         }
         this.has_moved = false;
-        let was_set = matches!(ring, Some((Ring::ForAnother, _)));
         match Alarm::set(&this.engine_ref, this.deadline, context.waker()) {
             Ok(alarm) => this.stage = Stage::Set(alarm),
             Err(NoAlarm::Now) => context.waker().wake_by_ref(),
-            // A shutdown came before it was set for this waker.
-            Err(NoAlarm::Ever) if was_set && !this.engine_ref.shared().is_forked() => return this.be_ready(true),
             Err(NoAlarm::Ever) => this.set_elsewhere(context.waker()),
         }
         Poll::Pending

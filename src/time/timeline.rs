@@ -207,7 +207,7 @@ impl Timeline {
     /// A time that has passed becomes a deadline that has passed, or one that comes within a
     /// subtick. By a clock that stands still that subtick might never come. So there, a time that
     /// has passed becomes the tick that has already come.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn deadline_at(&self, at: Instant) -> Subtick {
         if self.is_the_systems() { self.scale.subtick_not_before(self.ns_at(at)) } else { self.deadline_by_clock(at) }
     }

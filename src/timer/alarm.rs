@@ -1,4 +1,4 @@
-//! A timeout that wakes a task of a runtime. Each future that sleeps has one.
+//! A timeout that wakes a task of a runtime. Its waker may change. Each future that sleeps has one.
 
 use std::task::Waker;
 use std::time::Duration;
@@ -23,8 +23,6 @@ pub(crate) enum Ring {
     Rang,
     /// It has not rung. The engine will wake the waker.
     NotYet,
-    /// It has not rung, and is set for another waker.
-    ForAnother,
     /// A shutdown of the engine rang it before its time.
     Ended,
     /// Nothing will wake the waker: the engine belongs to the parent process.
@@ -65,10 +63,7 @@ impl Alarm {
         // In a model no thread may outlive it, so it has no global engine.
         let global = if cfg!(loom) { None } else { Timer::try_global() };
         let shared = &global.ok_or(NoAlarm::Now)?.engine.shared;
-        // At least one tick ahead. A future that looks at another engine's clock may come back
-        // again and again.
-        let deadline = shared.timeline().deadline_after(delay.max(shared.timeline().scale().tick_duration()));
-        Self::set_on(shared, deadline, waker)
+        Self::set_on(shared, deadline_elsewhere(shared, delay), waker)
     }
 
     fn set_on(shared: &Shared, deadline: Subtick, waker: &Waker) -> Result<Self, NoAlarm> {
@@ -80,23 +75,15 @@ impl Alarm {
         }
     }
 
-    /// Returns whether it has rung, and if not, whether it will wake `waker`.
-    pub(crate) fn poll(&self, waker: &Waker) -> Ring {
-        match () {
-            () if !self.timeout.will_wake(waker) => match () {
-                () if self.timeout.is_pending() => Ring::ForAnother,
-                () if self.timeout.is_expired() => Ring::Rang,
-                () => Ring::Ended,
-            },
+    /// Returns whether it has rung. If it has not, it will wake `waker` and no other.
+    pub(crate) fn poll(&mut self, waker: &Waker) -> Ring {
+        // SAFETY: this is the future's, `set_on` has put a waker in, and `&mut self` says that one
+        // thread polls it.
+        if unsafe { self.timeout.watch(waker) } {
             // In a forked child no worker and no driver will wake it.
-            () if self.timeout.shared().is_forked() => Ring::Never,
-            () => Ring::NotYet,
+            return if self.timeout.shared().is_forked() { Ring::Never } else { Ring::NotYet };
         }
-    }
-
-    /// Cancels it, and returns whether it had not rung.
-    pub(crate) fn cancel(self) -> bool {
-        self.timeout.into_timeout().cancel_owned()
+        if self.timeout.is_expired() { Ring::Rang } else { Ring::Ended }
     }
 
     pub(crate) fn has_rung(&self) -> bool {
@@ -112,4 +99,16 @@ impl Alarm {
     pub(crate) fn move_to(&self, deadline: Subtick) -> bool {
         self.timeout.reset_to(deadline)
     }
+
+    /// Moves an alarm that was [set elsewhere](Self::set_elsewhere).
+    pub(crate) fn move_elsewhere(&self, delay: Duration) -> bool {
+        self.move_to(deadline_elsewhere(self.timeout.shared(), delay))
+    }
+}
+
+/// At least one tick ahead. A future that looks at another engine's clock may come back again and
+/// again.
+fn deadline_elsewhere(shared: &Shared, delay: Duration) -> Subtick {
+    let timeline = shared.timeline();
+    timeline.deadline_after(delay.max(timeline.scale().tick_duration()))
 }

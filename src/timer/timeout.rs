@@ -85,10 +85,14 @@ impl Timeout {
         Remote::at(self.handle.home())
     }
 
-    /// Returns whether it is pending, and will wake the task that `waker` wakes.
+    /// See [`Handle::watch`].
+    ///
+    /// # Safety
+    /// As there.
     #[inline]
-    pub(super) fn will_wake(&self, waker: &Waker) -> bool {
-        self.handle.will_wake(waker)
+    pub(super) unsafe fn watch(&self, waker: &Waker) -> bool {
+        // SAFETY: the caller says so.
+        unsafe { self.handle.watch(waker) }
     }
 
     pub(super) fn shared(&self) -> &Shared {

@@ -14,7 +14,7 @@ enum Fate {
     Gone,
     /// There was no memory to move it.
     Homeless,
-    /// Nor for this one, which is due.
+    /// It is due, and stays where it is.
     Due,
     /// It stays, and so does all behind it.
     Stop,
@@ -194,8 +194,13 @@ impl<T: Copy + Eq> Wheel<T> {
                 *budget -= 1;
             };
             self.len += 1;
-            match self.after_look(items, item, taken) {
+            match self.after_look(items, item, due_by, taken) {
                 Fate::Gone => *budget -= 1,
+                // Its deadline was moved once more, and is due: `take` gets it again.
+                Fate::Due => {
+                    cell -= 1;
+                    self.lists.blocks.get_mut(at).put_back(cell, item);
+                }
                 fate => {
                     self.lists.blocks.get_mut(at).put_back(cell - 1, item);
                     if matches!(fate, Fate::Stop) {
@@ -208,14 +213,18 @@ impl<T: Copy + Eq> Wheel<T> {
 
     /// Sees to an item that has come up and is not taken.
     #[inline(never)]
-    fn after_look<S: Items<Item = T>>(&mut self, items: &mut S, item: T, taken: Take) -> Fate {
-        // What is not due, although its tick has been processed, waits for the caller's time, which
-        // has gone back.
-        if taken == Take::Stop || items.deadline(item) < self.cursor {
-            return Fate::Stop;
+    fn after_look<S: Items<Item = T>>(&mut self, items: &mut S, item: T, due_by: u64, taken: Take) -> Fate {
+        match items.deadline(item) {
+            _ if taken == Take::Stop => Fate::Stop,
+            deadline if deadline <= due_by => Fate::Due,
+            // Its tick has been processed, so the caller's time has gone back, and it waits for
+            // that.
+            deadline if deadline < self.cursor => Fate::Stop,
+            _ => {
+                self.put_off += 1;
+                self.put_back(items, item).into()
+            }
         }
-        self.put_off += 1;
-        self.put_back(items, item).into()
     }
 
     /// Makes the late items due, in the order of their deadlines. Returns false if there are none.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::check::check;
 use super::rig::Ledger;
 use crate::entry::{
-    ArmFlags, Cancel, Cancelling, EngineGone, Entry, Expire, Handle, HandleLetGo, Home, OutOfQueue, Queued, Reset,
-    Resetting, Task, Transfer, raw,
+    ArmFlags, Cancel, Cancelling, Ended, EngineGone, Entry, Expire, Handle, HandleLetGo, Home, OutOfQueue, Queued,
+    Reset, Resetting, Task, Transfer, raw,
 };
 use crate::sync::thread;
 use crate::time::Subtick;
@@ -200,7 +200,7 @@ fn a_withdrawal_and_two_cancels_share_no_task() {
             let entry = Arc::clone(&entry);
             thread::spawn(move || cancel(&entry) != Cancel::TooLate)
         });
-        let withdrawn = entry.state.withdraw();
+        let withdrawn = entry.state.withdraw() != Ended::TooLate;
         if withdrawn {
             // SAFETY: this thread has just taken the entry out of PENDING, and owns its task.
             unsafe { raw::take_task(&entry) }.run();

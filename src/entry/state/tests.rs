@@ -2,7 +2,7 @@
 //! written with names instead of bits.
 
 use super::*;
-use crate::entry::{Rearm, Remains};
+use crate::entry::{Ended, Rearm, Remains};
 
 /// A word, taken apart. The bits' places are those of the drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,12 +41,34 @@ impl Seen {
     }
 
     fn is_running(self) -> bool {
-        self.phase == 2 && self.series
+        self.phase == 2 && self.series && !self.waker
     }
 
     /// Whoever cancels it, or resets it to an earlier deadline, has to queue it.
     fn is_to_be_queued(self) -> bool {
         self.linked && !self.queued
+    }
+
+    /// Its future is putting another waker in.
+    fn is_changing(self) -> bool {
+        self.waker && self.series
+    }
+
+    /// What a shutdown withdraws, or expires early.
+    fn ended(self, phase: u64) -> (Ended, Self) {
+        let ended = Self { phase, linked: false, batched: true, ..self };
+        match self {
+            _ if self.is_changing() => (Ended::Left, Self { engine: false, ..ended }),
+            _ => (Ended::Mine(self.kind()), ended),
+        }
+    }
+
+    fn kind(self) -> Kind {
+        match self {
+            Seen { waker: true, .. } => Kind::Waker,
+            Seen { series: true, .. } => Kind::Series,
+            _ => Kind::Once,
+        }
     }
 
     /// Only the engine owns it.
@@ -75,14 +97,10 @@ fn each_look<A: PartialEq + std::fmt::Debug>(look: impl Fn(&State) -> A, expecte
 fn looks_change_nothing_and_answer_by_the_word() {
     each_look(State::deadline, |_| Subtick::new(10));
     each_look(State::is_pending, |was| was.is_pending() || was.is_running());
-    each_look(State::is_expired, |was| was.phase == 2 && !was.series);
+    each_look(State::is_expired, |was| was.phase == 2 && !was.is_running());
     each_look(State::is_cancelled, |was| was.phase == 3);
     let load = |state: &State| (state.load().deadline(), state.load().kind());
-    each_look(load, |was| match was {
-        Seen { waker: true, .. } => (Subtick::new(10), Kind::Waker),
-        Seen { series: true, .. } => (Subtick::new(10), Kind::Series),
-        _ => (Subtick::new(10), Kind::Once),
-    });
+    each_look(load, |was| (Subtick::new(10), was.kind()));
     each_look(State::is_orphan, |was| was.orphan);
 }
 
@@ -115,8 +133,16 @@ fn a_cancel_takes_a_pending_timeout_once_and_says_what_its_caller_has_to_do() {
         assert_eq!((answer, is), (expected, Seen { phase, queued, ..was }), "{was:?}");
     });
     each(State::withdraw, |answer, was, is| {
-        let withdrawn = Seen { phase: 3, linked: false, batched: true, ..was };
-        let expected = if was.is_pending() { (true, withdrawn) } else { (false, was) };
+        let expected = if was.is_pending() { was.ended(3) } else { (Ended::TooLate, was) };
+        assert_eq!((answer, is), expected, "{was:?}");
+    });
+    each(State::fire, |answer, was, is| {
+        let marked = (Ended::Mine(was.kind()), Seen { linked: false, batched: true, ..was });
+        let expected = match was {
+            was if !was.is_pending() => (Ended::TooLate, was),
+            Seen { waker: true, .. } => was.ended(2),
+            _ => marked,
+        };
         assert_eq!((answer, is), expected, "{was:?}");
     });
 }
@@ -159,6 +185,11 @@ fn the_worker_links_pending_entries_and_pops_queued_ones() {
         };
         assert_eq!((answer, is), expected, "{was:?}");
     });
+    each(State::unlink, |answer, was, is| {
+        let is_mine = was.is_pending() && !was.queued;
+        let unlinked = if is_mine { Seen { linked: false, ..was } } else { was };
+        assert_eq!((answer, is), (is_mine.then_some(Subtick::new(10)), unlinked), "{was:?}");
+    });
     each(State::unqueue, |(), was, is| assert_eq!(is, Seen { queued: false, ..was }));
 }
 
@@ -183,6 +214,7 @@ fn what_is_due_is_expired_marked_or_claimed_once() {
                     let Some(answer) = answer else { return };
                     let expected = match look(was, now) {
                         Err(no) => (no, was),
+                        Ok(Expire::Done(_)) if was.is_changing() => (Expire::Left, left(was, false)),
                         Ok(done) => (done, left(was, was.is_alone())),
                     };
                     assert_eq!((answer, is), expected, "{was:?}");
@@ -190,7 +222,10 @@ fn what_is_due_is_expired_marked_or_claimed_once() {
             );
         }
     };
-    check(State::expire, Kind::Waker, |was, _| Seen { phase: 2, linked: false, batched: true, ..was });
+    check(State::expire, Kind::Waker, |was, _| {
+        let engine = was.engine && !was.is_changing();
+        Seen { phase: 2, linked: false, batched: true, engine, ..was }
+    });
     check(State::begin_run, Kind::Series, |was, _| Seen { phase: 2, linked: false, batched: false, ..was });
     check(
         State::batch,
@@ -210,7 +245,7 @@ fn what_is_due_is_expired_marked_or_claimed_once() {
 
 #[test]
 fn a_periodic_timeout_is_rearmed_by_its_schedule_or_its_reset_unless_cancelled() {
-    let running = |was: Seen| was.is_running() || was.series && was.phase == 3;
+    let running = |was: Seen| was.is_running() || (was.series && !was.waker && was.phase == 3);
     each(
         |state| state.rearm(Subtick::new(50)),
         |answer, was, is| {
@@ -311,4 +346,15 @@ fn only_a_pending_entry_of_one_handle_that_is_not_linked_is_cancelled_and_given_
             },
         );
     }
+}
+
+#[test]
+fn a_future_changes_the_waker_of_what_is_pending_and_learns_whether_that_has_ended() {
+    each(State::begin_change, |answer, was, is| {
+        let begun = if was.is_pending() { Seen { series: true, ..was } } else { was };
+        assert_eq!((answer, is), (was.is_pending(), begun), "{was:?}");
+    });
+    each(State::end_change, |answer, was, is| {
+        assert_eq!((answer, is), (was.is_pending(), Seen { series: false, ..was }), "{was:?}");
+    });
 }
