@@ -63,11 +63,11 @@
 //! producer                        worker (one per shard, pinned)                executor
 //! ────────                        ──────────────────────────────                ────────
 //! schedule ─► entry from the      a turn:                                       thread pool
-//!             thread's cache        1 moved queue, inbox: ≤ 4,096 entries of    (or inline, or
-//!          ─► inbox ─────────────┐    each into the wheel, slot = tick & mask   the user's own)
+//!             thread's cache        1 moved queue, inbox into the wheel,        (or inline, or
+//!          ─► inbox ─────────────┐    slot = tick & mask                        the user's own)
 //!                                └► 2 the due slots ─► batch of ≤ 256 ────────► claim each, run
-//! reset ──► CAS on the entry        3 cancelled queue, and the rest of 1, a     it, catch panics
-//!       ─► moved queue, if earlier    part at a time; in between 2 again
+//! reset ──► CAS on the entry        3 cancelled queue, and what is left of     it, catch panics
+//!       ─► moved queue, if earlier    1, a part at a time; in between 2 again
 //! cancel ─► CAS on the entry        4 cascade to the level below
 //!        ─► cancelled queue       then park until the next occupied slot
 //!                                 (bitmap), or until a producer wakes it

@@ -217,9 +217,19 @@ impl Wheel {
         self.slots.memory()
     }
 
-    /// Takes all entries out, one after the other.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Linkable> {
-        // SAFETY: the wheel gives it out, and does not have it any more.
-        self.slots.drain().map(|entry| unsafe { entry.into_linkable() })
+    /// Gives all entries to `take`. With `by_deadline` in that order, and those that are never due
+    /// last.
+    pub(crate) fn empty(&mut self, by_deadline: bool, mut take: impl FnMut(Linkable)) {
+        let mut each = |entry: Linked| {
+            // SAFETY: the wheel gives it out, and does not have it any more.
+            take(unsafe { entry.into_linkable() });
+        };
+        if by_deadline {
+            self.slots.expire_unseen(&mut self.entries, NEVER - 1, &mut { usize::MAX }, |_, entry, _| {
+                each(entry);
+                tourbillon_wheel::Take::Taken
+            });
+        }
+        self.slots.drain().for_each(each);
     }
 }

@@ -7,7 +7,7 @@ use super::lifetime::SharedRef;
 use super::shared::Shared;
 use super::unfired::UnfiredList;
 use crate::arena::EntryCache;
-use crate::entry::{CancelledInSlot, Fired, LetGo, Linkable, Linking, OutOfQueue, Owned, Queued, Sole, Withdrawn, Won};
+use crate::entry::{CancelledInSlot, Fired, LetGo, Linkable, Linking, Owned, Queued, Sole, Withdrawn, Won};
 use crate::shard::{Remote, Taken};
 use crate::time::Subtick;
 use crate::wheel::Wheel;
@@ -142,7 +142,7 @@ impl Core {
         let before = wakes.as_ref().map_or(0, WakeBatch::len);
         let remote = self.remote(shared);
         let mut awake = 0;
-        self.empty(shared, remote, |free, entry| match take_back(free, shared, entry, Owned::withdraw) {
+        self.empty(shared, remote, false, |free, entry| match take_back(free, shared, entry, Owned::withdraw) {
             Some(Withdrawn::Wake(entry)) => wake_later(&mut wakes, entry, shared, remote),
             Some(Withdrawn::Task(entry)) => left.push(shared, entry),
             Some(Withdrawn::Left) => awake += 1,
@@ -160,7 +160,8 @@ impl Core {
     pub(crate) fn close_and_fire(&mut self, shared: &SharedRef, sink: &mut impl FnMut(Batch)) {
         let (mut batch, mut wakes) = (None, self.wakes.take());
         let remote = self.remote(shared);
-        self.empty(shared, remote, |free, entry| match take_back(free, shared, entry, Owned::fire) {
+        self.take_all_in(shared, remote);
+        self.empty(shared, remote, true, |free, entry| match take_back(free, shared, entry, Owned::fire) {
             Some(Fired::Task(marked)) => {
                 let open = batch.get_or_insert_with(|| TaskBatch::new(shared.clone(), remote.index(), Subtick::NEVER));
                 open.push(marked);
@@ -198,8 +199,31 @@ impl Core {
         self.held.take()
     }
 
-    /// Closes the queues, and gives each entry that is left, in no list any more, to `take`.
-    fn empty(&mut self, shared: &SharedRef, remote: &Remote, mut take: impl FnMut(&EntryCache, Owned)) {
+    /// Closes the inbox, and puts all that has arrived into the wheel, so that it comes out in the
+    /// order of deadlines. Without memory some of it stays where it is.
+    fn take_all_in(&mut self, shared: &SharedRef, remote: &Remote) {
+        for mut list in [std::mem::replace(&mut self.inbox, Arrivals::NONE), Arrivals::new(remote.inbox.close())] {
+            list.turn_round(usize::MAX);
+            while let Some(entry) = list.pop() {
+                let seen = entry.snapshot();
+                if !self.wheel.has_room() && seen.is_pending() {
+                    self.waiting.push(entry, seen.deadline());
+                } else if let Some((entry, deadline)) = link(&self.free, shared, entry) {
+                    self.wheel.insert(entry, deadline);
+                }
+            }
+        }
+    }
+
+    /// Closes the queues, and gives each entry that is left, in no list any more, to `take`. With
+    /// `by_deadline` those of the wheel come in that order.
+    fn empty(
+        &mut self,
+        shared: &SharedRef,
+        remote: &Remote,
+        by_deadline: bool,
+        mut take: impl FnMut(&EntryCache, Owned),
+    ) {
         let pushed = remote.inbox.close();
         let queued = [
             std::mem::replace(&mut self.cancelled, Taken::NONE),
@@ -210,25 +234,20 @@ impl Core {
         // First the entries of the side queues: some are cancelled, and in no slot any more.
         for mut list in queued {
             while let Some(entry) = list.pop() {
-                match entry.pop() {
-                    OutOfQueue::Cancelled(entry) => self.unlink_and_let_go(shared, entry),
-                    OutOfQueue::Last(entry) => give_back(&self.free, shared, entry),
-                    OutOfQueue::Moved(_) | OutOfQueue::Elsewhere => {}
-                }
+                self.pop(shared, entry);
             }
+        }
+        let free = &self.free;
+        // SAFETY: the queues are closed, and were gone through.
+        self.wheel.empty(by_deadline, |entry| take(free, unsafe { entry.into_owned() }));
+        while let Some(entry) = self.waiting.pop() {
+            take(&self.free, entry);
         }
         for mut list in [std::mem::replace(&mut self.inbox, Arrivals::NONE), Arrivals::new(pushed)] {
             list.turn_round(usize::MAX);
             while let Some(entry) = list.pop() {
                 take(&self.free, entry);
             }
-        }
-        while let Some(entry) = self.waiting.pop() {
-            take(&self.free, entry);
-        }
-        for entry in self.wheel.drain() {
-            // SAFETY: the queues are closed, and were gone through.
-            take(&self.free, unsafe { entry.into_owned() });
         }
         // Producers that wait for the worker go by these.
         self.note_backlogs(remote);

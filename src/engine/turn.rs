@@ -19,8 +19,9 @@ const PART: usize = 1_024;
 /// How many arrivals are turned round before the next look at the other queues.
 const TURNED_ROUND: usize = 4 * PART;
 
-/// How many arrivals go before what is due: a fifth of a millisecond of work.
-const BEFORE_DUE: usize = 4 * PART;
+/// So many arrivals go before what is due, so that what is overdue after a stall runs by its
+/// deadlines: some 4 ms of work at most. Of more only a part goes before it.
+const BEFORE_DUE: usize = 64 * PART - 2;
 
 fn note(shown: &Counter, noted: &mut usize, now: usize) {
     if std::mem::replace(noted, now) != now {
@@ -57,10 +58,10 @@ impl Core {
     /// has always been turned with. Futures to be woken are left for
     /// [`take_wakes`](Self::take_wakes).
     ///
-    /// What is due does not wait for the end of the queues. Before it goes only a part of what has
-    /// arrived, so that timeouts run in the order of their deadlines unless very many have arrived.
-    /// Then the turn goes through the rest, as it was when the turn began. In between it asks
-    /// `look` for the time, which returns `None` if one time is to hold for the whole turn.
+    /// What has arrived goes before what is due, so that timeouts run in the order of their
+    /// deadlines. If very many have arrived, what is due does not wait for them all: the turn goes
+    /// through the rest, as it was when the turn began, and in between asks `look` for the time,
+    /// which returns `None` if one time is to hold for the whole turn.
     pub(crate) fn turn(
         &mut self,
         shared: &SharedRef,
@@ -76,7 +77,8 @@ impl Core {
             // What was pushed or reset since the turn began may be due by now.
             self.now = now.max(self.now);
         }
-        self.step_arrivals(shared, remote, &mut queues, BEFORE_DUE);
+        let before_due = self.inbox.depth() <= BEFORE_DUE;
+        while self.step_arrivals(shared, remote, &mut queues, 4 * PART) && before_due {}
         self.note_backlogs(remote);
         queues.has_linked = false;
         let mut budget = self.limits.expiry;
@@ -176,27 +178,28 @@ impl Core {
     /// part.
     fn step_queues(&mut self, shared: &SharedRef, remote: &Remote, queues: &mut Queues) -> bool {
         queues.cancels -= self.collect(shared, remote, queues.cancels.min(PART));
-        self.step_arrivals(shared, remote, queues, PART);
+        let is_left = self.step_arrivals(shared, remote, queues, PART);
         if self.inbox.is_empty() && queues.transfers > 0 && !queues.has_taken {
             queues.has_taken = true;
             self.take_inbox(remote);
             return true;
         }
-        let is_left = |may: usize, is_empty: bool| may > 0 && !is_empty;
-        is_left(queues.cancels, self.cancelled.is_empty())
-            || is_left(queues.moves, self.moved.is_empty())
-            || is_left(queues.transfers, self.inbox.is_empty())
-                && (self.inbox.is_turned_round() || queues.turned_round > 0)
+        is_left || (queues.cancels > 0 && !self.cancelled.is_empty())
     }
 
     /// Goes through a part of what has arrived, and of what was reset to an earlier deadline.
-    fn step_arrivals(&mut self, shared: &SharedRef, remote: &Remote, queues: &mut Queues, most: usize) {
+    /// Returns false if that was the last part.
+    fn step_arrivals(&mut self, shared: &SharedRef, remote: &Remote, queues: &mut Queues, most: usize) -> bool {
         let relinked = self.relink(shared, remote, queues.moves.min(most));
         queues.turned_round -= self.turn_round(remote, queues.turned_round.min(TURNED_ROUND));
         let transferred = self.link(shared, remote, queues.transfers.min(most));
         queues.moves -= relinked;
         queues.transfers -= transferred;
         queues.has_linked |= relinked + transferred > 0;
+        let is_left = |may: usize, is_empty: bool| may > 0 && !is_empty;
+        is_left(queues.moves, self.moved.is_empty())
+            || is_left(queues.transfers, self.inbox.is_empty())
+                && (self.inbox.is_turned_round() || queues.turned_round > 0)
     }
 
     /// Returns true if something was left over.
@@ -267,7 +270,7 @@ impl Core {
 
     /// Sees to an entry that came off a side queue. Returns whether it was moved in the wheel.
     #[inline(always)]
-    fn pop(&mut self, shared: &SharedRef, entry: Queued) -> bool {
+    pub(super) fn pop(&mut self, shared: &SharedRef, entry: Queued) -> bool {
         match entry.pop() {
             OutOfQueue::Cancelled(entry) => self.unlink_and_let_go(shared, entry),
             OutOfQueue::Moved(entry) => {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tourbillon::{Builder, Timer};
+use tourbillon::{Builder, Shutdown, Timer};
 
 use crate::common::{HOUR, MS, Random, Rig};
 
@@ -138,4 +138,35 @@ fn a_full_inbox_keeps_its_order_and_does_not_make_a_turn_long() {
     assert_eq!((empty_turns, transferred(&rig.timer)), (3, 1_000));
     rig.advance(HOUR);
     assert!(order.take().into_iter().eq(0..TIMEOUTS));
+}
+
+#[test]
+fn what_is_overdue_after_a_stall_runs_by_its_deadlines() {
+    for mut rig in in_turn(|| Timer::builder().shards(1)) {
+        let (order, many) = (Order::default(), 50_000);
+        for id in (0..many).rev() {
+            let delay = MS * u32::try_from(id / 100).expect("some hundred") + MS;
+            rig.timer.schedule_detached(delay, order.task(id)).expect("accepted");
+        }
+        rig.advance(2_000 * MS);
+        let ran = order.take();
+        assert!(ran.len() == many && ran.is_sorted_by_key(|id| id / 100), "{}", rig.kind);
+    }
+}
+
+#[test]
+fn a_shutdown_that_fires_what_is_left_runs_it_by_its_deadlines() {
+    for mut rig in in_turn(|| Timer::builder().shards(1)) {
+        let order = Order::default();
+        let schedule = |delay, id| rig.timer.schedule(delay, order.task(id)).expect("accepted");
+        // Of two ticks, some in the wheel, and the others in the inbox.
+        drop([schedule(5 * MS, 0), schedule(9 * HOUR, 10), schedule(5 * MS, 1)]);
+        let moved = [schedule(10 * HOUR, 4), schedule(HOUR, 11)];
+        rig.settle();
+        let schedule = |delay, id| rig.timer.schedule(delay, order.task(id)).expect("accepted");
+        drop([schedule(9 * HOUR, 12), schedule(5 * MS, 2), schedule(4 * MS, 3)]);
+        assert!(moved[0].reset(MS) && moved[1].reset(11 * HOUR));
+        assert!(rig.timer.shutdown_with(Shutdown::FireNow).expect("the first").is_empty());
+        assert_eq!(order.take(), [4, 3, 0, 1, 2, 10, 12, 11], "{}", rig.kind);
+    }
 }
