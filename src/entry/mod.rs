@@ -12,7 +12,8 @@
 //! | `home` | - | read only until it is free again | | | | read only |
 //!
 //! So an entry can be in a side queue, and at the same time in a slot, in the inbox or in a batch,
-//! with its task untouched. An entry with QUEUED becomes no tombstone and goes to no free list.
+//! with its task untouched. An entry with QUEUED becomes no tombstone and goes to no free list. A
+//! future may change the waker that is its task, and says so by a bit ([`State::begin_change`]).
 
 mod came_up;
 mod handle;
