@@ -10,6 +10,9 @@ use tourbillon_wheel::{Items, NEVER, Place};
 use crate::entry::{CameUp, CancelledInSlot, Kind, Linkable, Linked, Sole};
 use crate::time::Subtick;
 
+/// For so many entries a block of cells is reserved.
+const ENTRIES_A_BLOCK: usize = 10;
+
 #[derive(Debug)]
 pub(crate) struct Wheel {
     slots: tourbillon_wheel::Wheel<Linked>,
@@ -84,7 +87,9 @@ impl Wheel {
     /// Returns a wheel with `lowest` slots in its lowest level, or `None` if there is no memory for
     /// its slots. The builder has checked the sizes.
     pub(crate) fn new(lowest: usize, slots: usize, levels: usize) -> Option<Self> {
-        let slots = tourbillon_wheel::Wheel::with_lowest(lowest, slots, levels).ok()?;
+        let mut slots = tourbillon_wheel::Wheel::with_lowest(lowest, slots, levels).ok()?;
+        // The spare block.
+        slots.reserve(1).ok()?;
         Some(Self { slots, entries: Entries { keeps_series_back: false }, has_kept_back: false, reserved: 0 })
     }
 
@@ -110,9 +115,15 @@ impl Wheel {
         self.slots.reserve(entries).is_ok()
     }
 
-    /// Returns whether there is a cell for one more entry. Allocates cells if need be.
+    /// Returns whether there is a cell for one more entry, and a [spare](Self::has_spare) block of
+    /// cells besides. Allocates cells if need be.
     #[inline]
     pub(crate) fn has_room(&mut self) -> bool {
+        self.slots.reserve(2 * ENTRIES_A_BLOCK).is_ok()
+    }
+
+    /// Returns whether there is a block of cells that nobody uses.
+    pub(crate) fn has_spare(&mut self) -> bool {
         self.slots.reserve(1).is_ok()
     }
 
@@ -123,12 +134,10 @@ impl Wheel {
         inserted.expect("the caller has asked for room");
     }
 
-    /// Moves an entry to the slot of its deadline of now. Returns it if it is in no slot.
-    #[inline]
-    pub(crate) fn move_entry(&mut self, entry: Linked) -> Option<Linkable> {
+    /// Moves an entry to the slot of its deadline of now. It is in the wheel.
+    pub(crate) fn move_entry(&mut self, entry: Linked) {
         let was_there = self.slots.reinsert(&mut self.entries, entry.place(), entry);
-        // SAFETY: it is linked, and the wheel does not have it.
-        (!was_there).then(|| unsafe { entry.into_linkable() })
+        debug_assert!(was_there, "a timeout that is pending, and linked, is in the wheel");
     }
 
     /// Takes a cancelled entry out of its slot, unless it has come up, and lets it go. Returns it
@@ -208,7 +217,7 @@ impl Wheel {
     /// Gives the memory of unused cells back to the system, but for those that were reserved.
     #[cold]
     pub(crate) fn shrink(&mut self) {
-        self.slots.shrink_to(&mut self.entries, self.reserved);
+        self.slots.shrink_to(&mut self.entries, self.reserved.max(1));
     }
 
     /// Returns how many bytes the cells take.

@@ -1,8 +1,7 @@
 //! What the worker has taken out of the inbox and not linked yet.
 
-use crate::entry::{Chain, Linkable, Owned, Stack};
+use crate::entry::{Owned, Stack};
 use crate::shard::Taken;
-use crate::time::Subtick;
 
 /// Entries out of the inbox, which gives the newest first. They are turned round, so that what one
 /// thread has scheduled is linked in that order. Of very many, only a part is turned round at a
@@ -12,6 +11,8 @@ pub(super) struct Arrivals {
     newest_first: Taken<Owned>,
     /// What is turned round so far.
     oldest_first: Stack,
+    /// What was looked at, and found no memory. It comes again in the next turn.
+    set_aside: Stack,
     /// How many there were, up to 65,535.
     depth: usize,
 }
@@ -21,11 +22,41 @@ impl Arrivals {
 
     pub(super) const fn new(taken: Taken<Owned>) -> Self {
         let depth = taken.depth();
-        Self { newest_first: taken, oldest_first: Stack::new(), depth }
+        Self { newest_first: taken, oldest_first: Stack::new(), set_aside: Stack::new(), depth }
     }
 
+    /// Adds what was taken out of the inbox, when all that came before is turned round. It comes
+    /// first.
+    pub(super) fn add(&mut self, taken: Taken<Owned>) {
+        debug_assert!(self.is_turned_round());
+        (self.depth, self.newest_first) = (taken.depth(), taken);
+    }
+
+    /// Returns whether none is left.
     pub(super) fn is_empty(&self) -> bool {
+        self.is_gone_through() && self.set_aside.is_empty()
+    }
+
+    /// Returns whether all were gone through, as far as there was memory.
+    pub(super) fn is_gone_through(&self) -> bool {
         self.newest_first.is_empty() && self.oldest_first.is_empty()
+    }
+
+    /// Returns whether some wait for memory.
+    pub(super) fn has_set_aside(&self) -> bool {
+        !self.set_aside.is_empty()
+    }
+
+    /// Sets an entry aside until the next turn.
+    pub(super) fn set_aside(&mut self, entry: Owned) {
+        self.set_aside.push(entry);
+    }
+
+    /// Puts what was set aside back, in its order, when all else was gone through.
+    pub(super) fn put_back(&mut self) {
+        while let Some(entry) = self.set_aside.pop() {
+            self.oldest_first.push(entry);
+        }
     }
 
     /// Returns how many entries there were when they were taken, up to 65,535, or 0 if none is left
@@ -54,60 +85,5 @@ impl Arrivals {
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Owned> {
         if self.newest_first.is_empty() { self.oldest_first.pop() } else { None }
-    }
-}
-
-/// Entries that wait for memory. They are not linked, so a cancel or a reset changes their words
-/// alone.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    entries: Chain,
-    /// The earliest deadline when they were looked through last, or came.
-    earliest: Subtick,
-}
-
-impl Waiting {
-    pub(super) const NONE: Self = Self { entries: Chain::new(), earliest: Subtick::NEVER };
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.entries.len() == 0
-    }
-
-    pub(super) fn earliest(&self) -> Subtick {
-        self.earliest
-    }
-
-    /// Adds an entry that was pending at a look, with this deadline.
-    pub(super) fn push(&mut self, entry: Owned, deadline: Subtick) {
-        self.entries.push(entry);
-        self.earliest = self.earliest.min(deadline);
-    }
-
-    /// Adds an entry that is linked, but in no slot. If it was queued meanwhile, its queue brings
-    /// it.
-    pub(super) fn push_unlinked(&mut self, entry: Linkable) {
-        if let Some((entry, deadline)) = entry.unlink() {
-            self.push(entry, deadline);
-        }
-    }
-
-    /// The same, for a periodic timeout that a drain does not wait for.
-    pub(super) fn push_kept_back(&mut self, entry: Linkable) {
-        let earliest = self.earliest;
-        self.push_unlinked(entry);
-        self.earliest = earliest;
-    }
-
-    pub(super) fn pop(&mut self) -> Option<Owned> {
-        let entry = self.entries.pop();
-        if self.is_empty() {
-            self.earliest = Subtick::NEVER;
-        }
-        entry
-    }
-
-    /// Takes all out, to be looked through.
-    pub(super) fn take(&mut self) -> Chain {
-        std::mem::replace(self, Self::NONE).entries
     }
 }

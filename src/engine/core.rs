@@ -1,7 +1,7 @@
 //! The half of a shard that only its worker touches: the wheel, and the entries taken out of the
 //! queues.
 
-use super::arrivals::{Arrivals, Waiting};
+use super::arrivals::Arrivals;
 use super::batch::{Batch, MAX_BATCH, TaskBatch, WakeBatch};
 use super::lifetime::SharedRef;
 use super::shared::Shared;
@@ -48,9 +48,6 @@ pub(crate) struct Core {
     pub(super) limits: Limits,
     /// Taken out of the queues, and not gone through yet.
     pub(super) inbox: Arrivals,
-    /// Out of the inbox, and not linked, because there was no memory for a cell. Each turn looks
-    /// through them for what is due.
-    pub(super) waiting: Waiting,
     pub(super) cancelled: Taken<Queued>,
     pub(super) moved: Taken<Queued>,
     pub(super) noted: Noted,
@@ -81,7 +78,6 @@ impl Core {
             wheel,
             limits,
             inbox: Arrivals::NONE,
-            waiting: Waiting::NONE,
             cancelled: Taken::NONE,
             moved: Taken::NONE,
             noted: Noted::default(),
@@ -128,7 +124,7 @@ impl Core {
     /// Returns the earliest deadline of all linked entries, or [`Subtick::NEVER`] if there is none.
     /// Looks at the entries of as many slots as necessary.
     pub(crate) fn earliest(&self) -> Subtick {
-        self.wheel.earliest().min(self.waiting.earliest())
+        self.wheel.earliest()
     }
 
     /// Closes the shard for good and returns the timeouts that were still pending. Timeouts
@@ -173,7 +169,7 @@ impl Core {
                 count_fired(shared, remote);
                 wake_later(&mut wakes, entry, shared, remote);
             }
-            Some(Fired::Left) => count_fired(shared, remote),
+            Some(Fired::Left) => count_awake(shared, remote),
             None => {}
         });
         batch.map(TaskBatch::into_batch).into_iter().for_each(sink);
@@ -202,15 +198,20 @@ impl Core {
     /// Closes the inbox, and puts all that has arrived into the wheel, so that it comes out in the
     /// order of deadlines. Without memory some of it stays where it is.
     fn take_all_in(&mut self, shared: &SharedRef, remote: &Remote) {
-        for mut list in [std::mem::replace(&mut self.inbox, Arrivals::NONE), Arrivals::new(remote.inbox.close())] {
+        self.inbox.put_back();
+        let pushed = Arrivals::new(remote.inbox.close());
+        for mut list in [std::mem::replace(&mut self.inbox, Arrivals::NONE), pushed] {
             list.turn_round(usize::MAX);
-            while let Some(entry) = list.pop() {
-                let seen = entry.snapshot();
-                if !self.wheel.has_room() && seen.is_pending() {
-                    self.waiting.push(entry, seen.deadline());
-                } else if let Some((entry, deadline)) = link(&self.free, shared, entry) {
+            while self.wheel.has_room()
+                && let Some(entry) = list.pop()
+            {
+                if let Some((entry, deadline)) = link(&self.free, shared, entry) {
                     self.wheel.insert(entry, deadline);
                 }
+            }
+            // Without memory they come after the others.
+            while let Some(entry) = list.pop() {
+                self.inbox.set_aside(entry);
             }
         }
     }
@@ -240,9 +241,7 @@ impl Core {
         let free = &self.free;
         // SAFETY: the queues are closed, and were gone through.
         self.wheel.empty(by_deadline, |entry| take(free, unsafe { entry.into_owned() }));
-        while let Some(entry) = self.waiting.pop() {
-            take(&self.free, entry);
-        }
+        self.inbox.put_back();
         for mut list in [std::mem::replace(&mut self.inbox, Arrivals::NONE), Arrivals::new(pushed)] {
             list.turn_round(usize::MAX);
             while let Some(entry) = list.pop() {
@@ -267,6 +266,12 @@ pub(super) fn wake_later(wakes: &mut Option<WakeBatch>, entry: Won, shared: &Sha
 pub(super) fn count_fired(shared: &SharedRef, remote: &Remote) {
     remote.counters.fired.add(1);
     shared.give_places_back(1);
+}
+
+/// Counts a sleeping future that is awake, and so needs no wake-up: it has fired, and is done.
+pub(super) fn count_awake(shared: &SharedRef, remote: &Remote) {
+    count_fired(shared, remote);
+    shared.count(remote, |counts| counts.completed.add(1));
 }
 
 /// Gives up the engine's ownership of an entry that is no longer pending. Returns the entry if it

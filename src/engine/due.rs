@@ -6,9 +6,8 @@
 //! thread that runs the batch ([`Opened::run`](super::batch::Opened::run)). See
 //! `shard/README.md`, section 10.
 
-use super::arrivals::Waiting;
 use super::batch::{Batch, MAX_BATCH, TaskBatch, WakeBatch};
-use super::core::{Core, count_fired, give_back, link, wake_later};
+use super::core::{Core, count_awake, count_fired, give_back, wake_later};
 use super::lifetime::SharedRef;
 use super::periodic::PeriodicRun;
 use super::run::Run;
@@ -21,7 +20,6 @@ use crate::wheel::{Took, Wheel};
 /// What is due in a turn, within the turn's limit.
 pub(crate) struct Due<'a> {
     wheel: &'a mut Wheel,
-    waiting: &'a mut Waiting,
     now: Subtick,
     budget: &'a mut usize,
     taken: Taken<'a>,
@@ -38,8 +36,8 @@ struct Taken<'a> {
 
 impl<'a> Due<'a> {
     pub(super) fn new(core: &'a mut Core, shared: &'a SharedRef, remote: &'a Remote, budget: &'a mut usize) -> Self {
-        let Core { wheel, waiting, now, free, wakes, .. } = core;
-        Self { wheel, waiting, now: *now, budget, taken: Taken { free, wakes, shared, remote, fired: 0 } }
+        let Core { wheel, now, free, wakes, .. } = core;
+        Self { wheel, now: *now, budget, taken: Taken { free, wakes, shared, remote, fired: 0 } }
     }
 
     /// Returns how many timeouts were given out.
@@ -59,13 +57,9 @@ impl<'a> Due<'a> {
     /// shutdown wants what has not begun.
     #[inline(always)]
     pub(crate) fn run(&mut self, runner: &mut impl Run) {
-        let Self { wheel, waiting, now, budget, taken } = self;
+        let Self { wheel, now, budget, taken } = self;
         let remote = taken.remote;
         wheel.expire(*now, budget, || !remote.wants_back(), |entry, due_by| taken.run(entry, due_by, runner));
-        if !waiting.is_empty() {
-            let now = *now;
-            taken.look_through(waiting, now, |taken, entry| taken.run(entry, now, runner));
-        }
         if taken.fired > 0 {
             // After the tasks: what they have scheduled on other shards is still to run.
             remote.counters.turns_run.add(1);
@@ -75,7 +69,7 @@ impl<'a> Due<'a> {
     /// Hands all that is due to `sink`, in batches. `sink` must not panic: what is in a batch then
     /// is lost.
     pub(crate) fn hand_over(&mut self, sink: &mut impl FnMut(Batch)) {
-        let Self { wheel, waiting, now, budget, taken } = self;
+        let Self { wheel, now, budget, taken } = self;
         let Taken { shared, remote, .. } = *taken;
         let now = *now;
         let mut batch: Option<TaskBatch> = None;
@@ -97,9 +91,6 @@ impl<'a> Due<'a> {
             Took::Taken
         };
         wheel.expire(now, budget, || true, |entry, due_by| mark(taken, entry, due_by));
-        if !waiting.is_empty() {
-            taken.look_through(waiting, now, |taken, entry| mark(taken, entry, now));
-        }
         batch.map(TaskBatch::into_batch).into_iter().for_each(sink);
     }
 }
@@ -130,27 +121,6 @@ impl Taken<'_> {
         }
     }
 
-    /// Gives what is due of those that wait for memory to `take`. Lets go of what was cancelled.
-    #[cold]
-    fn look_through(&mut self, waiting: &mut Waiting, now: Subtick, mut take: impl FnMut(&mut Self, CameUp) -> Took) {
-        let mut all = waiting.take();
-        while let Some(entry) = all.pop() {
-            let seen = entry.snapshot();
-            if seen.is_pending() && seen.deadline() > now {
-                waiting.push(entry, seen.deadline());
-                continue;
-            }
-            // First it is linked, as if it were in a slot: from here on its task stays in it.
-            let Some((entry, _)) = link(self.free, self.shared, entry) else { continue };
-            match take(self, CameUp::of(entry)) {
-                Took::Taken => {}
-                Took::Stays(entry) => waiting.push_unlinked(entry),
-                // It never comes up again.
-                Took::KeptBack(entry) => waiting.push_kept_back(entry),
-            }
-        }
-    }
-
     /// Sees to what has no task to be run now: a sleeping future, which is woken when the turn is
     /// over, and a periodic timeout in a drain. Returns any other.
     #[inline(always)]
@@ -164,9 +134,12 @@ impl Taken<'_> {
                 let expired = entry.expire(due_by)?;
                 self.fired += 1;
                 // At once, because a task of this very turn may need its place under the limit.
-                count_fired(self.shared, self.remote);
-                if let Some(expired) = expired {
-                    wake_later(self.wakes, expired, self.shared, self.remote);
+                match expired {
+                    Some(expired) => {
+                        count_fired(self.shared, self.remote);
+                        wake_later(self.wakes, expired, self.shared, self.remote);
+                    }
+                    None => count_awake(self.shared, self.remote),
                 }
                 Err(Took::Taken)
             }

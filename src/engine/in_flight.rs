@@ -59,6 +59,12 @@ impl InFlight {
         }
     }
 
+    /// Returns whether a batch is running.
+    pub(crate) fn is_running(&self) -> bool {
+        // Relaxed: nothing is read by it.
+        self.running.load(Ordering::Relaxed) > 0
+    }
+
     /// Returns how many batches have ended so far.
     pub(crate) fn ended(&self) -> usize {
         // Acquire: a thread that sees a batch ended sees what its tasks did.

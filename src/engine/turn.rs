@@ -2,13 +2,12 @@
 
 use std::ptr;
 
-use super::arrivals::Arrivals;
 use super::batch::{Batch, WakeBatch};
 use super::core::{Core, Limits, TurnResult, give_back, link};
 use super::due::Due;
 use super::lifetime::SharedRef;
 use crate::count::{Counter, Share};
-use crate::entry::{OutOfQueue, Queued};
+use crate::entry::{OutOfQueue, Owned, Queued};
 use crate::shard::{Remote, SideQueue, Taken};
 use crate::time::{Division, Subtick};
 
@@ -93,7 +92,9 @@ impl Core {
         if queues.has_linked {
             fired += self.expire(shared, remote, &mut budget, &mut take);
         }
-        let more = self.end_queues(remote, &queues) || budget == 0;
+        // What is due takes the spare block again and again.
+        let takes_spare = fired > 0 && self.waits_for_memory();
+        let more = self.end_queues(remote, &queues) || budget == 0 || takes_spare;
         self.wheel.cascade(self.limits.expiry);
         if remote.takes_shrink() {
             self.wheel.shrink();
@@ -139,8 +140,7 @@ impl Core {
     /// [`Subtick::ZERO`] for at once, `None` for never.
     pub(crate) fn next_due(&mut self) -> Option<Subtick> {
         if self.inbox.is_empty() && self.cancelled.is_empty() && self.moved.is_empty() {
-            let waiting = Some(self.waiting.earliest()).filter(|earliest| *earliest < Subtick::NEVER);
-            self.wheel.next_due().into_iter().chain(waiting).min()
+            self.wheel.next_due()
         } else {
             Some(Subtick::ZERO)
         }
@@ -163,8 +163,10 @@ impl Core {
         let (counters, noted) = (&remote.counters, &mut self.noted);
         take_rest(&remote.cancelled, &mut self.cancelled, &counters.cancelled_backlog, &mut noted.cancelled);
         take_rest(&remote.moved, &mut self.moved, &counters.moved_backlog, &mut noted.moved);
-        let has_taken = self.inbox.is_empty();
+        let has_taken = self.inbox.is_gone_through();
         if has_taken {
+            // They come after what is new, so that neither waits for the other.
+            self.inbox.put_back();
             self.take_inbox(remote);
         }
         let Limits { transfer, expiry } = self.limits;
@@ -179,7 +181,7 @@ impl Core {
     fn step_queues(&mut self, shared: &SharedRef, remote: &Remote, queues: &mut Queues) -> bool {
         queues.cancels -= self.collect(shared, remote, queues.cancels.min(PART));
         let is_left = self.step_arrivals(shared, remote, queues, PART);
-        if self.inbox.is_empty() && queues.transfers > 0 && !queues.has_taken {
+        if self.inbox.is_gone_through() && queues.transfers > 0 && !queues.has_taken {
             queues.has_taken = true;
             self.take_inbox(remote);
             return true;
@@ -198,14 +200,14 @@ impl Core {
         queues.has_linked |= relinked + transferred > 0;
         let is_left = |may: usize, is_empty: bool| may > 0 && !is_empty;
         is_left(queues.moves, self.moved.is_empty())
-            || is_left(queues.transfers, self.inbox.is_empty())
+            || is_left(queues.transfers, self.inbox.is_gone_through())
                 && (self.inbox.is_turned_round() || queues.turned_round > 0)
     }
 
     /// Returns true if something was left over.
     fn end_queues(&mut self, remote: &Remote, queues: &Queues) -> bool {
         self.note_backlogs(remote);
-        let is_left = !self.inbox.is_empty() || !self.cancelled.is_empty() || !self.moved.is_empty();
+        let is_left = !self.inbox.is_gone_through() || !self.cancelled.is_empty() || !self.moved.is_empty();
         // The moved queue is not taken while a part of it is left over from an earlier turn.
         is_left || !remote.moved.is_empty() || (queues.transfers == 0 && remote.inbox.depth() > 0)
     }
@@ -224,7 +226,7 @@ impl Core {
         let (backlog, noted) = (&remote.counters.backlog, &mut self.noted.inbox);
         note(backlog, noted, remote.inbox.depth());
         let is_draining = remote.drains_until().is_some();
-        self.inbox = Arrivals::new(if is_draining { remote.inbox.close() } else { remote.inbox.take() });
+        self.inbox.add(if is_draining { remote.inbox.close() } else { remote.inbox.take() });
         note(backlog, noted, self.inbox.depth());
     }
 
@@ -275,10 +277,7 @@ impl Core {
             OutOfQueue::Cancelled(entry) => self.unlink_and_let_go(shared, entry),
             OutOfQueue::Moved(entry) => {
                 self.note_hurried(entry.snapshot().deadline());
-                if let Some(entry) = self.wheel.move_entry(entry) {
-                    // It found no cell when it was put off.
-                    self.waiting.push_unlinked(entry);
-                }
+                self.wheel.move_entry(entry);
                 return true;
             }
             OutOfQueue::Last(entry) => give_back(&self.free, shared, entry),
@@ -301,17 +300,13 @@ impl Core {
     /// Returns how many were gone through: none as long as they are not all turned round.
     #[inline(never)]
     fn link(&mut self, shared: &SharedRef, remote: &Remote, most: usize) -> usize {
-        let (mut gone_through, mut cancelled) = (0, 0);
+        let (mut gone_through, mut cancelled, mut has_room) = (0, 0, true);
         while gone_through < most {
-            let has_room = self.wheel.has_room();
-            // Those that have waited for memory come first.
-            let has_waited = has_room && !self.waiting.is_empty();
-            let next = if has_waited { self.waiting.pop() } else { self.inbox.pop() };
-            let Some(entry) = next else { break };
+            has_room = has_room && self.wheel.has_room();
+            let Some(entry) = self.inbox.pop() else { break };
             gone_through += 1;
-            if !has_room && entry.snapshot().is_pending() {
-                let deadline = entry.deadline();
-                self.waiting.push(entry, deadline);
+            if !has_room && !self.may_link_without_room(&entry) {
+                self.inbox.set_aside(entry);
                 continue;
             }
             match link(&self.free, shared, entry) {
@@ -328,6 +323,19 @@ impl Core {
             remote.counters.transferred.add(gone_through as u64);
         }
         gone_through
+    }
+
+    /// Returns whether an entry is looked at although there is no memory: if it was cancelled, or
+    /// is due. There is a spare block of cells for what is due, as it leaves its cell in this turn.
+    #[cold]
+    fn may_link_without_room(&mut self, entry: &Owned) -> bool {
+        let seen = entry.snapshot();
+        (!seen.is_pending() || seen.deadline() <= self.now) && self.wheel.has_spare()
+    }
+
+    /// Returns whether some arrivals wait for memory. The worker does not fall asleep over them.
+    pub(crate) fn waits_for_memory(&self) -> bool {
+        self.inbox.has_set_aside()
     }
 
     /// Gives all that is due, up to a limit, to `take`. Returns how many timeouts that were.

@@ -122,13 +122,6 @@ pub(crate) struct Linkable(pub(super) Owned);
 unsafe impl Token for Linkable {}
 
 impl Linkable {
-    /// Takes [`Owned::link`] back, and returns the entry with its deadline. Returns `None` if it
-    /// was queued meanwhile: then its queue brings it.
-    pub(crate) fn unlink(self) -> Option<(Owned, Subtick)> {
-        let deadline = self.0.state.unlink()?;
-        Some((self.0, deadline))
-    }
-
     /// Returns an entry that does not go into a slot again.
     ///
     /// # Safety

@@ -310,13 +310,6 @@ impl State {
         }
     }
 
-    /// Clears LINKED on an entry that the worker has linked, and that is in no slot. Returns its
-    /// deadline. Returns `None`, and changes nothing, if it was queued: also if it was cancelled.
-    pub(in crate::entry) fn unlink(&self) -> Option<Subtick> {
-        let unlink = |word| (word & (PHASE | QUEUED) == PENDING).then_some(word & !LINKED);
-        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, unlink).ok().map(deadline_in)
-    }
-
     /// Clears QUEUED on an entry that the worker has popped off a side queue, unless it was
     /// cancelled in its slot: see [`Popped`]. Only the worker calls this. The entry may have been
     /// reset again since it was pushed, so the word as it is now decides.

@@ -3,7 +3,7 @@
 
 use crate::engine::{Batch, PART};
 use crate::entry::{Owned, Part};
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{Mutex, lock};
 
 /// The open batch of one thread, its *owner*. It takes a part at a time out of the batch, under the
 /// lock, and then one timeout after the other out of that, without it.
@@ -70,25 +70,17 @@ impl OpenBatch {
     /// that waits for both does not miss what `begin` counts under the lock.
     pub(super) fn take_over<R>(&self, begin: impl FnOnce(Batch) -> R) -> Option<R> {
         let mut inner = lock(&self.inner);
-        let mut batch = inner.rest.take()?;
-        batch.put_back(&self.part);
-        Self::begin_if_any(inner, batch, begin)
+        let rest = inner.rest.as_mut()?;
+        rest.put_back(&self.part);
+        // An empty one is its owner's to drop.
+        if rest.len() == 0 { None } else { inner.rest.take().map(begin) }
     }
 
     /// The same for the next part, for a thread that has nothing else to do.
     pub(super) fn take_part<R>(&self, begin: impl FnOnce(Batch) -> R) -> Option<R> {
         let mut inner = lock(&self.inner);
-        let part = inner.rest.as_mut().filter(|rest| rest.len() > 0)?.split_off_part();
-        Self::begin_if_any(inner, part, begin)
-    }
-
-    fn begin_if_any<R>(inner: MutexGuard<'_, Inner>, batch: Batch, begin: impl FnOnce(Batch) -> R) -> Option<R> {
-        if batch.len() > 0 {
-            return Some(begin(batch));
-        }
-        // The last one that holds a batch may end its engine: not under the lock.
-        drop(inner);
-        None
+        let rest = inner.rest.as_mut().filter(|rest| rest.len() > 0)?;
+        Some(begin(rest.split_off_part()))
     }
 
     /// Returns how far the owner has come, if there is something to take over.

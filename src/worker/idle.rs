@@ -40,6 +40,9 @@ pub enum WaitStrategy {
 /// cancelled.
 const DRAIN_LOOK: Duration = Duration::from_millis(10);
 
+/// How often a worker looks whether there is memory for what has arrived.
+const MEMORY_LOOK: Duration = Duration::from_millis(1);
+
 /// Waits until there may be something to do, or for `at_most`. Returns whether the worker has
 /// slept.
 pub(super) fn wait(strategy: WaitStrategy, shared: &SharedRef, shard: &mut Core, at_most: Option<Duration>) -> bool {
@@ -63,6 +66,10 @@ pub(super) fn wait(strategy: WaitStrategy, shared: &SharedRef, shard: &mut Core,
         WaitStrategy::Hybrid { .. } | WaitStrategy::Park => due_ns,
     };
     if wake_up.is_some_and(|at| at <= now_ns) {
+        if shard.waits_for_memory() {
+            // Awake, as what waits is looked at again.
+            park_for(Some(MEMORY_LOOK));
+        }
         std::hint::spin_loop();
         return false;
     }

@@ -34,7 +34,8 @@ pub(crate) trait Sink: Send {
     fn accept(&mut self, batch: Batch);
     /// Wakes the futures of this batch, or has the executor wake them.
     fn wake(&mut self, wakes: Batch);
-    /// Called before the worker sleeps. Returns for how long it may, if there is a limit.
+    /// Called before the worker sleeps, and when it has no time for that. Finds help for a batch,
+    /// if need be. Returns for how long the worker may sleep, if there is a limit.
     fn sleeps_at_most(&mut self) -> Option<Duration>;
     /// Returns whether `tell` is to be called.
     fn wants_turns(&self) -> bool;
@@ -87,6 +88,9 @@ enum Step {
     /// The drain that was commanded is over.
     Drained,
 }
+
+/// How often a worker that ends looks at least whether what it has handed over last has begun.
+const LAST_LOOKS: u32 = 4;
 
 /// How long a worker rests after a turn that panicked. Doubled for each further panic in a row.
 const FIRST_REST: Duration = Duration::from_millis(1);
@@ -219,11 +223,21 @@ impl Workers {
                 }
             }
         }
-        if remote.is_to_fire() {
+        let left = if remote.is_to_fire() {
             fire(&mut shard, &shared, &mut *sink);
-            return UnfiredList::new();
+            UnfiredList::new()
+        } else {
+            close(&mut shard, &shared, &mut *sink)
+        };
+        // A batch that runs may need help, and others may wait for its end. One that was handed
+        // over last begins soon, or waits for a thread, perhaps for one that waits for this worker.
+        let mut looks = 0;
+        while (shared.in_flight.is_running() || looks < LAST_LOOKS)
+            && let Some(at_most) = sink.sleeps_at_most()
+        {
+            park_for(Some(at_most));
+            looks += 1;
         }
-        let left = close(&mut shard, &shared, &mut *sink);
         // No thread joins this worker, so the timeouts are dropped here, and not with the thread's
         // result.
         if remote.is_unwanted() { UnfiredList::new() } else { left }
@@ -261,6 +275,8 @@ impl Workers {
             sink.tell(shared, &turn);
         }
         if turn.more {
+            // The worker does not sleep, but a batch may need help.
+            let _ = sink.sleeps_at_most();
             return Step::Done;
         }
         if remote.drains_until().is_some_and(|until| until <= now || shard.is_drained(shared)) {

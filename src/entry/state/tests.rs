@@ -185,11 +185,6 @@ fn the_worker_links_pending_entries_and_pops_queued_ones() {
         };
         assert_eq!((answer, is), expected, "{was:?}");
     });
-    each(State::unlink, |answer, was, is| {
-        let is_mine = was.is_pending() && !was.queued;
-        let unlinked = if is_mine { Seen { linked: false, ..was } } else { was };
-        assert_eq!((answer, is), (is_mine.then_some(Subtick::new(10)), unlinked), "{was:?}");
-    });
     each(State::unqueue, |(), was, is| assert_eq!(is, Seen { queued: false, ..was }));
 }
 
