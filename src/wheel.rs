@@ -128,7 +128,7 @@ impl Wheel {
     }
 
     /// Puts an entry into the slot of its deadline. There [is room](Self::has_room) for it.
-    #[inline]
+    #[inline(always)] // One of its two callers is a loop of few instructions.
     pub(crate) fn insert(&mut self, entry: Linkable, deadline: Subtick) {
         let inserted = self.slots.insert_at(&mut self.entries, Linked::of(entry), as_tick(deadline));
         inserted.expect("the caller has asked for room");

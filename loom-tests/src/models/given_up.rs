@@ -78,7 +78,8 @@ fn an_entry_that_was_given_up_is_used_again_while_the_worker_takes_it() {
     check(4, || {
         let ledger = Ledger::default();
         let (timer, driver, clock) = driven(|b| b.capacity(2));
-        let first = timer.schedule(ticks(9), ledger.task()).expect("open");
+        // Of another slot than the next.
+        let first = timer.schedule(ticks(8), ledger.task()).expect("open");
         let mut driver = turn_meanwhile(driver, &clock, 1, || {
             assert!(first.cancel_owned());
             vec![timer.schedule(ticks(5), ledger.task()).expect("open")]

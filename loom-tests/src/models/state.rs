@@ -369,6 +369,8 @@ fn exactly_one_of_three_owners_lets_go_last() {
         let again = ledger.clone();
         let reuse = move |entry: &Entry| {
             entry.set_in_use(false);
+            // As a free list marks it.
+            entry.state.disarm();
             raw::set_aside(&entry, ptr::null_mut());
             raw::fill(&entry, None, Task::new(again.task()));
         };
