@@ -73,7 +73,7 @@ impl<'a> Due<'a> {
         let Taken { shared, remote, .. } = *taken;
         let now = *now;
         let mut batch: Option<TaskBatch> = None;
-        let mut mark = |taken: &mut Taken<'_>, entry: CameUp, due_by| {
+        let mark = |entry: CameUp, due_by| {
             let entry = match taken.without_task(entry, due_by) {
                 Ok(entry) => entry,
                 Err(took) => return took,
@@ -90,7 +90,7 @@ impl<'a> Due<'a> {
             }
             Took::Taken
         };
-        wheel.expire(now, budget, || true, |entry, due_by| mark(taken, entry, due_by));
+        wheel.expire(now, budget, || true, mark);
         batch.map(TaskBatch::into_batch).into_iter().for_each(sink);
     }
 }

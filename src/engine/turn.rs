@@ -76,8 +76,13 @@ impl Core {
             // What was pushed or reset since the turn began may be due by now.
             self.now = now.max(self.now);
         }
-        let before_due = self.inbox.depth() <= BEFORE_DUE;
-        while self.step_arrivals(shared, remote, &mut queues, 4 * PART) && before_due {}
+        // They are turned round before they are linked.
+        let steps = if self.inbox.depth() <= BEFORE_DUE { 2 * BEFORE_DUE.div_ceil(TURNED_ROUND) } else { 1 };
+        for _ in 0..steps {
+            if !self.step_arrivals(shared, remote, &mut queues, TURNED_ROUND) {
+                break;
+            }
+        }
         self.note_backlogs(remote);
         queues.has_linked = false;
         let mut budget = self.limits.expiry;
