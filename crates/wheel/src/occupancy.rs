@@ -89,11 +89,15 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 5 } else { 256 }, failure_persistence: None, ..Default::default() })]
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 5 } else { 256 }, failure_persistence: None, ..Default::default()
+        })]
 
         #[test]
         fn the_next_occupied_slot_is_the_one_that_a_search_by_hand_finds(
-            bits in 0_u32..15, ops in prop::collection::vec((any::<bool>(), any::<u32>()), 0..200), from in any::<u32>(),
+            bits in 0_u32..15,
+            ops in prop::collection::vec((any::<bool>(), any::<u32>()), 0..200),
+            from in any::<u32>(),
         ) {
             let slots = 1_usize << bits;
             let mut occupancy = Occupancy::new(slots).expect("memory");

@@ -63,12 +63,15 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 3 } else { 600 }, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 3 } else { 600 }, failure_persistence: None, ..ProptestConfig::default()
+    })]
 
     #[test]
     #[cfg_attr(miri, ignore = "minutes, and the crate has no unsafe code")]
     fn it_is_what_an_ordered_map_is(
-        slots in 1_u32..8, finer in 0_u32..5, levels in 1_usize..6, steps in prop::collection::vec(step(), 1..if cfg!(miri) { 20 } else { 120 }),
+        slots in 1_u32..8, finer in 0_u32..5, levels in 1_usize..6,
+        steps in prop::collection::vec(step(), 1..if cfg!(miri) { 20 } else { 120 }),
     ) {
         let mut bench = Bench::new(1 << slots, levels);
         bench.wheel = Wheel::with_lowest(1 << (slots + finer), 1 << slots, levels).expect("memory");

@@ -10,7 +10,7 @@ use super::rig::{Bare, Gate, Ledger, NO_LIMITS, driven, entries_in_use, run_batc
 use crate::executor::{ThreadPool, run_here};
 use crate::sync::{self, thread};
 use crate::time::Subtick;
-use crate::timer::{Driver, Timer};
+use crate::timer::{Driver, Timeout, Timer};
 
 /// Counts outside of loom, so that counting orders nothing.
 #[derive(Clone, Default)]
@@ -24,6 +24,18 @@ impl Runs {
     fn get(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
+}
+
+/// Pushes a periodic timeout that is due at once, and then three ticks after each run.
+fn push_counted(bare: &Bare, ledger: &Ledger, runs: &Runs) -> Timeout {
+    let count = runs.clone();
+    let armed = bare.arm_periodic(ledger, move || {
+        count.add();
+        Some(ticks(3))
+    });
+    let periodic = armed.handle();
+    assert!(bare.push(armed));
+    periodic
 }
 
 fn assert_all_home(timer: &Timer, driver: &mut Driver) {
@@ -67,13 +79,7 @@ fn a_cancel_or_a_reset_holds_for_a_run_that_waits() {
         check(None, move || {
             let (ledger, runs) = (Ledger::default(), Runs::default());
             let (bare, mut shard) = Bare::new(1, NO_LIMITS);
-            let count = runs.clone();
-            let armed = bare.arm_periodic(&ledger, move || {
-                count.add();
-                Some(ticks(3))
-            });
-            let periodic = armed.handle();
-            assert!(bare.push(armed));
+            let periodic = push_counted(&bare, &ledger, &runs);
             let batch = bare.due_batches(&mut shard).pop().expect("it is due");
             let told = sync::Arc::new(sync::AtomicUsize::new(0));
             let tell = sync::Arc::clone(&told);
@@ -255,13 +261,7 @@ fn a_queued_periodic_timeout_is_popped_while_it_is_armed_again() {
     check(3, || {
         let (ledger, runs) = (Ledger::default(), Runs::default());
         let (bare, mut shard) = Bare::new(1, NO_LIMITS);
-        let count = runs.clone();
-        let armed = bare.arm_periodic(&ledger, move || {
-            count.add();
-            Some(ticks(3))
-        });
-        let periodic = armed.handle();
-        assert!(bare.push(armed));
+        let periodic = push_counted(&bare, &ledger, &runs);
         // In the wheel, and in the moved queue.
         assert!(periodic.reset(ticks(5)));
         shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
