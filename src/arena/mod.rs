@@ -36,7 +36,7 @@ use chunk::{A_FEW, Chunk, Chunks, LARGEST_CHUNK, Run};
 use depot::{Depot, Magazine};
 pub(crate) use entry_cache::{ArenaCache, EntryCache};
 pub(crate) use per_thread::PerThread;
-#[cfg(loom)]
+#[cfg(all(loom, test))]
 pub(crate) use per_thread::give_number_back;
 
 use crate::entry::Entry;

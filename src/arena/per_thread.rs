@@ -100,7 +100,7 @@ impl ThreadNumber {
     }
 }
 
-#[cfg(loom)]
+#[cfg(all(loom, test))]
 pub(crate) use numbers::give_number_back;
 
 #[cfg(not(loom))]

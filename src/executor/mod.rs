@@ -16,7 +16,7 @@ pub(crate) use dispatch::{Dispatch, TurnHook, WorkerHooks};
 pub use expired::Expired;
 pub(crate) use expired::run_here;
 pub use inline::Inline;
-#[cfg(loom)]
+#[cfg(all(loom, test))]
 pub(crate) use pool::Help;
 pub use pool::ThreadPool;
 pub(crate) use runs::{call_hook, report, run_in_turn};
