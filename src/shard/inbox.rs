@@ -12,7 +12,7 @@
 
 use std::ptr;
 
-use super::stack::{ADDRESS, CLOSED, MAX_DEPTH, ONE_DEEP, Taken, WAKE_DEPTH, address_of, depth_of};
+use super::stack::{ADDRESS, CLOSED, DEPTH, ONE_DEEP, Taken, WAKE_DEPTH, address_of, deeper_by, depth_of};
 use crate::entry::{Chain, Entry, Link, Owned, Stacked, Token};
 use crate::sync::{AtomicPtr, Ordering};
 
@@ -76,12 +76,12 @@ impl Inbox {
                 return Err(Closed);
             }
             put_below(address_of(head));
-            let depth = (depth_of(head) + len).min(MAX_DEPTH);
-            let tags = (head.addr() & ASLEEP) | (depth * ONE_DEEP);
-            let new = first.map_addr(|addr| addr | tags);
+            let tags = deeper_by(head.addr() & (ASLEEP | DEPTH), len);
+            // The address leaves their bits free, so a sum is as good as an or, and cheaper.
+            let new = first.wrapping_byte_add(tags);
             match self.head.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) if tags & ASLEEP == 0 => return Ok(Pushed::Awake),
-                Ok(_) if depth < WAKE_DEPTH => return Ok(Pushed::Asleep),
+                Ok(_) if tags < WAKE_DEPTH * ONE_DEEP => return Ok(Pushed::Asleep),
                 Ok(_) => return Ok(Pushed::AsleepAndDeep),
                 Err(now) => head = now,
             }
@@ -310,8 +310,8 @@ mod tests {
     #[test]
     fn the_depth_stops_at_its_largest() {
         let (inbox, entries) = (Inbox::new(), entries(1));
-        inbox.push_linked((&raw const entries[0]).cast_mut(), MAX_DEPTH + 9, |_| ()).expect("open");
-        assert_eq!((inbox.depth(), MAX_DEPTH), (65_535, 65_535));
+        inbox.push_linked((&raw const entries[0]).cast_mut(), 65_535 + 9, |_| ()).expect("open");
+        assert_eq!(inbox.depth(), 65_535);
         assert_eq!(drain(inbox.take()).len(), 1, "the count has not run over into the address");
     }
 }

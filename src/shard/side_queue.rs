@@ -4,7 +4,7 @@
 
 use std::ptr;
 
-use super::stack::{CLOSED, MAX_DEPTH, ONE_DEEP, Taken, WAKE_DEPTH, address_of, depth_of};
+use super::stack::{CLOSED, DEPTH, ONE_DEEP, Taken, WAKE_DEPTH, address_of, deeper_by, depth_of};
 use crate::entry::{Entry, Link, Queued, Stacked, Token};
 use crate::sync::{AtomicPtr, Ordering};
 
@@ -37,11 +37,11 @@ impl SideQueue {
                 return Err(entry);
             }
             entry.set_below(address_of(head));
-            let depth = (depth_of(head) + 1).min(MAX_DEPTH);
-            let new = entry.as_link().map_addr(|addr| addr | (depth * ONE_DEEP));
+            let depth = deeper_by(head.addr() & DEPTH, 1);
+            let new = entry.as_link().wrapping_byte_add(depth);
             // Release: pairs with the Acquire in `take`, for the link.
             match self.head.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) if depth.is_multiple_of(WAKE_DEPTH) => return Ok(SidePush::Deep),
+                Ok(_) if depth.is_multiple_of(WAKE_DEPTH * ONE_DEEP) => return Ok(SidePush::Deep),
                 Ok(_) => return Ok(SidePush::Done),
                 Err(now) => head = now,
             }

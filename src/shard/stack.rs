@@ -11,7 +11,8 @@ pub(crate) const CLOSED: usize = 2;
 /// An entry's address leaves its low bits free, too.
 pub(crate) const ADDRESS: usize = ((1 << ADDRESS_BITS) - 1) & !63;
 pub(crate) const ONE_DEEP: usize = 1 << ADDRESS_BITS;
-pub(crate) const MAX_DEPTH: usize = usize::MAX >> ADDRESS_BITS;
+/// The bits of the depth.
+pub(crate) const DEPTH: usize = !(ONE_DEEP - 1);
 
 /// At this depth the worker is woken even if nothing is due. It is small enough that the entries of
 /// a producer that schedules and cancels in a ring stay in its second-level cache (8,192 × 64 bytes
@@ -30,6 +31,19 @@ pub(crate) fn depth_of(head: Link) -> usize {
 
 pub(crate) fn address_of(head: Link) -> Link {
     head.map_addr(|addr| addr & ADDRESS)
+}
+
+/// Returns the tags of a stack that is `len` deeper, and at most as deep as the tags can say.
+#[inline]
+pub(crate) fn deeper_by(tags: usize, len: usize) -> usize {
+    #[cold]
+    fn deepest(tags: usize) -> usize {
+        tags | DEPTH
+    }
+    match len.checked_mul(ONE_DEEP).and_then(|deeper| tags.checked_add(deeper)) {
+        Some(tags) => tags,
+        None => deepest(tags),
+    }
 }
 
 /// Entries taken out of a stack, newest first. They are the worker's.
