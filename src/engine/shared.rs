@@ -199,15 +199,12 @@ impl Shared {
         Some(unsafe { Local::new(mine, &self.arena) })
     }
 
-    /// Returns the remote of the chosen shard, or, if none is chosen, that of the calling thread's
-    /// home shard. `mine` is the calling thread's state. Threads are dealt out to shards in turn.
+    /// Returns the remote of the calling thread's home shard. `mine` is the calling thread's state.
+    /// Threads are dealt out to shards in turn.
     #[inline]
-    pub(crate) fn home_of<'a>(&'a self, mine: Local<'a>, chosen: Option<usize>) -> &'a Remote {
-        match chosen {
-            Some(shard) => self.remote(shard),
-            // SAFETY: the remotes are those of this engine, and so is the state.
-            None => unsafe { mine.home_or(|| self.deal_home()) },
-        }
+    pub(crate) fn home_of<'a>(&'a self, mine: Local<'a>) -> &'a Remote {
+        // SAFETY: the remotes are those of this engine, and so is the state.
+        unsafe { mine.home_or(|| self.deal_home()) }
     }
 
     #[cold]

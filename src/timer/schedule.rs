@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use super::error::{Refusal, ScheduleError};
 use super::timeout::Timeout;
-use crate::count::Counts;
 use crate::engine::Shared;
 use crate::entry::{ArmFlags, Chain, Entry, Owned, Repeat, Schedule, Series, Sole, Work};
 use crate::shard::Remote;
@@ -18,8 +17,8 @@ use crate::time::{Subtick, Timeline};
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     shared: &'a Shared,
-    /// The number of the shard. `None` means the calling thread's home shard.
-    shard: Option<usize>,
+    /// `None` means the calling thread's home shard.
+    shard: Option<&'a Remote>,
 }
 
 /// An armed entry that nobody but its holder knows, with a `W` in it.
@@ -47,53 +46,6 @@ impl<W: Work> Armed<W> {
     }
 }
 
-/// Timeouts that a shard is about to take: `len` places under the engine's limit, and where they
-/// are counted.
-#[derive(Clone, Copy)]
-struct Admission<'a> {
-    shared: &'a Shared,
-    remote: &'a Remote,
-    counts: &'a Counts,
-    len: usize,
-}
-
-// All inlined: a call would take the value by address, and each schedule would write it to memory.
-impl<'a> Admission<'a> {
-    #[inline(always)]
-    fn of(target: Target<'a>, mine: Local<'a>, len: usize) -> Result<Self, Refusal> {
-        let shared = target.shared;
-        let remote = shared.home_of(mine, target.shard);
-        let this = Self { shared, remote, counts: shared.counts_of(mine, remote), len };
-        // Look before anything is taken or armed. A tombstone is not pushed. So it would be revived
-        // while a drain goes through the entries that it has taken out of the inbox.
-        if remote.is_closed() {
-            return Err(this.reject(Refusal::Shutdown));
-        }
-        if !shared.take_places(len) {
-            return Err(this.reject(Refusal::Full));
-        }
-        Ok(this)
-    }
-
-    #[inline(always)]
-    fn accept(self) {
-        self.counts.scheduled.add(self.len as u64);
-    }
-
-    /// Gives the places back.
-    #[inline(always)]
-    fn refuse<T>(self, why: Refusal, tasks: T) -> ScheduleError<T> {
-        self.shared.give_places_back(self.len);
-        ScheduleError::new(self.reject(why), tasks)
-    }
-
-    #[inline(always)]
-    fn reject(self, why: Refusal) -> Refusal {
-        self.counts.rejected.add(self.len as u64);
-        why
-    }
-}
-
 impl<'a> Target<'a> {
     #[inline]
     pub(super) fn of(shared: &'a Shared) -> Self {
@@ -101,7 +53,22 @@ impl<'a> Target<'a> {
     }
 
     pub(super) fn of_shard(shared: &'a Shared, shard: usize) -> Self {
-        Self { shared, shard: Some(shard) }
+        Self { shared, shard: Some(shared.remote(shard)) }
+    }
+
+    #[inline]
+    fn remote(self, mine: Local<'a>) -> &'a Remote {
+        self.shard.unwrap_or_else(|| self.shared.home_of(mine))
+    }
+
+    /// Refuses tasks that have taken no place under the limit, or have given it back. A closed
+    /// engine says so, even if it is full.
+    #[cold]
+    #[inline(never)]
+    fn refuse<T>(self, mine: Local<'a>, len: usize, why: Refusal, tasks: T) -> ScheduleError<T> {
+        let remote = self.remote(mine);
+        self.shared.counts_of(mine, remote).rejected.add(len as u64);
+        ScheduleError::new(if remote.is_closed() { Refusal::Shutdown } else { why }, tasks)
     }
 
     #[inline]
@@ -195,39 +162,40 @@ impl<'a> Target<'a> {
         flags: ArmFlags,
         work: W,
     ) -> Result<NonNull<Entry>, ScheduleError<W>> {
-        let admission = match Admission::of(self, mine, 1) {
-            Ok(admission) => admission,
-            Err(why) => return Err(ScheduleError::new(why, work)),
-        };
-        let Admission { shared, remote, counts, .. } = admission;
+        let shared = self.shared;
+        if !shared.take_places(1) {
+            return Err(self.refuse(mine, 1, Refusal::Full, work));
+        }
+        let remote = self.remote(mine);
         let entry = match mine.take_tombstone(remote) {
             Some(tombstone) => match tombstone.revive(work, deadline, flags) {
                 Ok(entry) => {
                     remote.wake_for_revived(deadline, shared.timeline());
-                    counts.scheduled.add(1);
+                    shared.counts_of(mine, remote).scheduled.add(1);
                     return Ok(entry);
                 }
                 // The worker has let go of it in between, so it is an entry like any other.
                 Err(entry) => Armed(entry, PhantomData),
             },
-            None => {
-                let free = mine.take_free().or_else(|| shared.take_entry_slowly(mine, remote));
-                let Some(entry) = free else {
-                    return Err(admission.refuse(Refusal::OutOfMemory, work));
-                };
-                Armed::new(entry, remote, deadline, flags, work)
-            }
+            None => match shared.take_entry(mine, remote) {
+                Some(entry) => Armed::new(entry, remote, deadline, flags, work),
+                None => {
+                    shared.give_places_back(1);
+                    return Err(self.refuse(mine, 1, Refusal::OutOfMemory, work));
+                }
+            },
         };
         let address = NonNull::from(&*entry.0);
         match remote.push(entry.0, deadline, shared.timeline()) {
             Ok(()) => {
-                admission.accept();
+                shared.counts_of(mine, remote).scheduled.add(1);
                 Ok(address)
             }
             Err(entry) => {
                 // The inbox did not accept the entry, so nobody else knows it.
                 let work = Armed::<W>(entry, PhantomData).take_back(mine);
-                Err(admission.refuse(Refusal::Shutdown, work))
+                shared.give_places_back(1);
+                Err(self.refuse(mine, 1, Refusal::Shutdown, work))
             }
         }
     }
@@ -244,13 +212,14 @@ impl<'a> Target<'a> {
         }
         let deadline = self.timeline().deadline_after(delay);
         let entries: Vec<_> = shared.with_thread_state(|mine| {
-            let admission = match Admission::of(self, mine, tasks.len()) {
-                Ok(admission) => admission,
-                Err(why) => return Err(ScheduleError::new(why, tasks)),
-            };
-            let remote = admission.remote;
-            let Some(free) = shared.take_entries(mine, remote, tasks.len()) else {
-                return Err(admission.refuse(Refusal::OutOfMemory, tasks));
+            let (remote, len) = (self.remote(mine), tasks.len());
+            // A push of nothing is not refused.
+            if remote.is_closed() || !shared.take_places(len) {
+                return Err(self.refuse(mine, len, Refusal::Full, tasks));
+            }
+            let Some(free) = shared.take_entries(mine, remote, len) else {
+                shared.give_places_back(len);
+                return Err(self.refuse(mine, len, Refusal::OutOfMemory, tasks));
             };
             let mut chain = Chain::new();
             let arm = |(entry, task)| {
@@ -268,9 +237,10 @@ impl<'a> Target<'a> {
                 let tasks = newest_first.map(|entry| Armed::<W>(entry, PhantomData).take_back(mine));
                 let mut tasks: Vec<W> = tasks.collect();
                 tasks.reverse();
-                return Err(admission.refuse(Refusal::Shutdown, tasks));
+                shared.give_places_back(len);
+                return Err(self.refuse(mine, len, Refusal::Shutdown, tasks));
             }
-            admission.accept();
+            shared.counts_of(mine, remote).scheduled.add(len as u64);
             Ok(entries)
         })?;
         // SAFETY: each entry was just armed with a handle. This makes it, once.
