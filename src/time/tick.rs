@@ -115,8 +115,8 @@ pub(crate) struct Scale {
     /// [`subticks_in_soon`](Self::subticks_in_soon).
     reciprocal: u64,
     shift: u32,
-    /// Up to this time that multiplication can be used: 18 years with a tick of 1 ms, and 104 days
-    /// with an odd one.
+    /// Up to this time that multiplication can be used, and leads to no subtick as late as never:
+    /// 18 years with a tick of 1 ms, and 104 days with an odd one.
     soon_ns: u64,
 }
 
@@ -127,15 +127,16 @@ impl Scale {
         let division = Division::of(tick_ns);
         let common = tick_ns.trailing_zeros().min(division.bits);
         let (numerator, widen) = (tick_ns >> common, division.bits - common);
-        let shift = u64::BITS - (numerator - 1).leading_zeros();
-        let reciprocal = u64::try_from((1_u128 << (63 + shift)) / u128::from(numerator) + 1);
-        let (reciprocal, shift) = match reciprocal {
-            Ok(reciprocal) if shift < u64::BITS => (reciprocal, shift),
-            // A subtick of centuries.
-            _ => (0, 0),
+        let log = u64::BITS - (numerator - 1).leading_zeros();
+        let (reciprocal, shift, soon_parts) = match u64::try_from((1_u128 << (63 + log)) / u128::from(numerator) + 1) {
+            Ok(reciprocal) if (1..u64::BITS).contains(&log) => {
+                let before_never = numerator.saturating_mul(Subtick::NEVER.0 - 1);
+                (reciprocal, log - 1, ((1_u64 << 63) - numerator).min(before_never))
+            }
+            // A subtick of a nanosecond, or of centuries.
+            _ => (0, 0, 0),
         };
-        let soon_ns = if reciprocal == 0 { 0 } else { (1_u64 << 63).saturating_sub(numerator) >> widen };
-        Self { start, tick_ns, division, numerator, widen, reciprocal, shift, soon_ns }
+        Self { start, tick_ns, division, numerator, widen, reciprocal, shift, soon_ns: soon_parts >> widen }
     }
 
     pub(crate) fn tick_duration(&self) -> Duration {
@@ -154,12 +155,12 @@ impl Scale {
 
     /// Returns `parts / numerator` for `parts` below 2^63. The method is that of Granlund and
     /// Montgomery ("Division by invariant integers using multiplication", theorem 4.2). `shift` is
-    /// the binary logarithm of `numerator`, rounded up, and `reciprocal` is the next whole number
-    /// above 2^(63 + `shift`) / `numerator`. With these the result is exact.
+    /// one less than the binary logarithm of `numerator`, rounded up, and `reciprocal` is the next
+    /// whole number above 2^(64 + `shift`) / `numerator`. With these the result is exact.
     #[inline]
     fn subticks_in_soon(&self, parts: u64) -> u64 {
         debug_assert_eq!(parts >> 63, 0);
-        ((u128::from(2 * parts) * u128::from(self.reciprocal)) >> 64) as u64 >> self.shift
+        ((u128::from(parts) * u128::from(self.reciprocal)) >> 64) as u64 >> self.shift
     }
 
     /// Like [`subticks_in_soon`](Self::subticks_in_soon) for any time, with `more` parts added.
@@ -173,7 +174,7 @@ impl Scale {
     #[inline]
     pub(crate) fn subtick_at(&self, now_ns: u64) -> Subtick {
         if now_ns < self.soon_ns {
-            Subtick(self.subticks_in_soon(now_ns << self.widen).min(Subtick::NEVER.0 - 1))
+            Subtick(self.subticks_in_soon(now_ns << self.widen))
         } else {
             self.subtick_at_in_years(now_ns)
         }
@@ -192,19 +193,13 @@ impl Scale {
         self.division.end(self.division.last_tick(self.subtick_at(now_ns)))
     }
 
-    /// Returns the deadline `delay` after `now_ns`. It is rounded up, so that it is never early,
-    /// and a deadline that lies on a subtick stays there.
-    // Always inlined, for callers that know something about the delay.
-    #[inline(always)]
-    pub(crate) fn deadline_after(&self, now_ns: u64, delay: Duration) -> Subtick {
-        self.subtick_not_before(now_ns.saturating_add(saturating_ns(delay)))
-    }
-
-    /// Returns the first subtick that does not come before `ns`.
+    /// Returns the first subtick that does not come before `ns`: a deadline is rounded up, so that
+    /// it is never early, and one that lies on a subtick stays there.
+    // Always inlined, for callers that know something about the time.
     #[inline(always)]
     pub(crate) fn subtick_not_before(&self, ns: u64) -> Subtick {
         if ns < self.soon_ns {
-            Subtick::new(self.subticks_in_soon((ns << self.widen) + self.numerator - 1))
+            Subtick(self.subticks_in_soon((ns << self.widen) + self.numerator - 1))
         } else {
             self.subtick_in_years(ns)
         }
@@ -246,7 +241,17 @@ pub(super) const MARGIN_NS: u64 = 1_000;
 /// Returns a duration in nanoseconds. Saturates at what 64 bits hold, which is 584 years.
 #[inline]
 pub(crate) fn saturating_ns(duration: Duration) -> u64 {
-    duration.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(duration.subsec_nanos()))
+    // Up to 136 years nothing can overflow, so that nothing is spent on that.
+    match u32::try_from(duration.as_secs()) {
+        Ok(seconds) => u64::from(seconds) * 1_000_000_000 + u64::from(duration.subsec_nanos()),
+        Err(_) => saturating_ns_of_centuries(duration),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn saturating_ns_of_centuries(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -261,9 +266,9 @@ mod tests {
         let scale = Scale::new(Instant::now(), MS);
         let division = scale.division();
         assert_eq!(division, Division::new(4));
-        assert_eq!(scale.deadline_after(0, 7 * MS), division.end(7));
-        assert_eq!(scale.deadline_after(3_000_000, 7 * MS), division.end(10));
-        assert_eq!(scale.deadline_after(0, 7 * MS + Duration::from_nanos(1)), division.end(7).next());
+        assert_eq!(scale.subtick_not_before(7_000_000), division.end(7));
+        assert_eq!(scale.subtick_not_before(10_000_000), division.end(10));
+        assert_eq!(scale.subtick_not_before(7_000_001), division.end(7).next());
         assert_eq!(scale.ns_of(division.end(7)), 7_000_000);
         assert_eq!(scale.ns_of(division.end(7).next()), 7_062_500, "a 16th of a tick");
     }
@@ -289,7 +294,7 @@ mod tests {
         for tick in [Duration::from_nanos(1), Duration::from_micros(1), MS, Duration::from_secs(1 << 40), Duration::MAX]
         {
             let scale = Scale::new(start, tick);
-            assert_eq!(scale.deadline_after(1_000_000, Duration::MAX), Subtick::NEVER);
+            assert_eq!(scale.subtick_not_before(saturating_ns(Duration::MAX)), Subtick::NEVER);
             assert!(scale.instant_after(scale.ns_of(Subtick::NEVER)) > start);
         }
     }
@@ -299,7 +304,7 @@ mod tests {
         let scale = Scale::new(Instant::now(), Duration::from_nanos(1));
         for now_ns in [1 << 55, u64::MAX] {
             assert!(scale.subtick_at(now_ns) < Subtick::NEVER);
-            assert_eq!(scale.deadline_after(now_ns, MS), Subtick::NEVER);
+            assert_eq!(scale.subtick_not_before(now_ns), Subtick::NEVER);
         }
     }
 
@@ -328,7 +333,7 @@ mod tests {
             let scale = Scale::new(start, Duration::from_nanos(tick_ns));
             let now = start + Duration::from_nanos(now_ns);
             let deadline = now + Duration::from_nanos(delay_ns);
-            let subtick = scale.deadline_after(now_ns, Duration::from_nanos(delay_ns));
+            let subtick = scale.subtick_not_before(now_ns + delay_ns);
             prop_assert_eq!(subtick, scale.subtick_not_before(scale.ns_at(deadline)));
             let comes = scale.instant_after(scale.ns_of(subtick));
             prop_assert!(comes >= deadline);

@@ -113,8 +113,14 @@ impl Timeline {
     fn upper_bound_ns(&self) -> u64 {
         match &self.source {
             Source::Monotonic => UpperBound::look().ns_since(self.base),
-            Source::Custom(_) => self.now_ns(),
+            Source::Custom(_) => self.ns_by_clock(),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ns_by_clock(&self) -> u64 {
+        self.now_ns()
     }
 
     /// Returns what has come by now: the last subtick.
@@ -132,7 +138,13 @@ impl Timeline {
     /// Returns whether a deadline has come. Reads the exact time only if the upper bound says so.
     #[inline]
     pub(crate) fn has_come(&self, deadline: Subtick) -> bool {
-        deadline <= self.scale.subtick_at(self.upper_bound_ns()) && deadline <= self.current()
+        deadline <= self.scale.subtick_at(self.upper_bound_ns()) && self.has_come_exactly(deadline)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn has_come_exactly(&self, deadline: Subtick) -> bool {
+        deadline <= self.current()
     }
 
     /// Returns whether a timeout must not wait until `wake_at`, which is later than its deadline.
@@ -147,21 +159,28 @@ impl Timeline {
         !shares_its_tick || !self.is_the_systems() || self.has_come(deadline.before())
     }
 
-    /// Returns the deadline `delay` from now: see [`Scale::deadline_after`].
+    /// Returns the deadline `delay` from now, rounded up. A delay of zero means the tick that has
+    /// come.
     // Always inlined, because most callers know something about the delay.
     #[inline(always)]
     pub(crate) fn deadline_after(&self, delay: Duration) -> Subtick {
-        self.deadline_from(self.ns_before(delay), delay)
+        match saturating_ns(delay) {
+            0 => self.deadline_at_once(),
+            delay_ns => self.scale.subtick_not_before(self.upper_bound_ns().saturating_add(delay_ns)),
+        }
     }
 
     /// Like [`deadline_after`](Self::deadline_after), with a look at the clock that the caller took
     /// in the same operation. It does for the system's clock. By another this looks again.
     #[inline]
     pub(crate) fn deadline_after_look(&self, look: UpperBound, delay: Duration) -> Subtick {
-        if self.is_the_systems() && !delay.is_zero() {
-            return self.scale.deadline_after(look.ns_since(self.base), delay);
+        match saturating_ns(delay) {
+            0 => self.deadline_at_once(),
+            delay_ns if self.is_the_systems() => {
+                self.scale.subtick_not_before(look.ns_since(self.base).saturating_add(delay_ns))
+            }
+            _ => self.deadline_after_another_look(delay),
         }
-        self.deadline_after_another_look(delay)
     }
 
     #[cold]
@@ -170,25 +189,27 @@ impl Timeline {
         self.deadline_after(delay)
     }
 
-    /// Returns the time that a delay counts from. For a delay of zero this is the exact time: with
-    /// a time that is ahead, the deadline would sometimes be one that has yet to come.
-    #[inline]
-    fn ns_before(&self, delay: Duration) -> u64 {
-        let upper_bound_ns = self.upper_bound_ns();
-        if delay.is_zero() { self.now_ns() } else { upper_bound_ns }
-    }
-
-    /// Returns the deadline `delay` after `now_ns`. A delay of zero means the tick that has come.
-    #[inline]
-    fn deadline_from(&self, now_ns: u64, delay: Duration) -> Subtick {
-        if delay.is_zero() { self.scale.tick_at(now_ns) } else { self.scale.deadline_after(now_ns, delay) }
+    /// By the exact time: with a time that is ahead, the deadline would sometimes be one that has
+    /// yet to come.
+    #[cold]
+    #[inline(never)]
+    fn deadline_at_once(&self) -> Subtick {
+        self.scale.tick_at(self.now_ns())
     }
 
     /// Like [`deadline_after`](Self::deadline_after), but also returns the exact time of the
     /// deadline.
     pub(crate) fn moment_after(&self, delay: Duration) -> Moment {
-        let now_ns = self.ns_before(delay);
-        Moment { ns: now_ns.saturating_add(saturating_ns(delay)), deadline: self.deadline_from(now_ns, delay) }
+        match saturating_ns(delay) {
+            0 => {
+                let ns = self.now_ns();
+                Moment { ns, deadline: self.scale.tick_at(ns) }
+            }
+            delay_ns => {
+                let ns = self.upper_bound_ns().saturating_add(delay_ns);
+                Moment { ns, deadline: self.scale.subtick_not_before(ns) }
+            }
+        }
     }
 
     /// Returns a given time exactly, and as a deadline as by [`deadline_at`](Self::deadline_at).
@@ -216,7 +237,7 @@ impl Timeline {
     #[inline(never)]
     fn deadline_by_clock(&self, at: Instant) -> Subtick {
         let (at_ns, now_ns) = (self.ns_at(at), self.now_ns());
-        self.deadline_from(now_ns, Duration::from_nanos(at_ns.saturating_sub(now_ns)))
+        if at_ns > now_ns { self.scale.subtick_not_before(at_ns) } else { self.scale.tick_at(now_ns) }
     }
 
     /// Returns how long it is until a deadline.
