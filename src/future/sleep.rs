@@ -195,7 +195,7 @@ impl Future for Sleep {
             return this.be_ready(false);
         }
         this.has_moved = false;
-        match Alarm::set(&this.engine_ref, this.deadline, context.waker()) {
+        match Alarm::set(this.engine_ref.shared(), this.deadline, context.waker()) {
             Ok(alarm) => this.stage = Stage::Set(alarm),
             Err(NoAlarm::Now) => context.waker().wake_by_ref(),
             Err(NoAlarm::Ever) => this.set_elsewhere(context.waker()),

@@ -53,20 +53,9 @@ impl Timer {
 
 impl Alarm {
     /// Sets an alarm. The engine wakes `waker` when `deadline` has come.
-    pub(crate) fn set(engine_ref: &EngineRef, deadline: Subtick, waker: &Waker) -> Result<Self, NoAlarm> {
-        Self::set_on(engine_ref.shared(), deadline, waker)
-    }
-
-    /// Sets an alarm on the global engine, for a future whose own engine has been shut down. The
-    /// global engine wakes `waker` after `delay`.
-    pub(crate) fn set_elsewhere(delay: Duration, waker: &Waker) -> Result<Self, NoAlarm> {
-        // In a model no thread may outlive it, so it has no global engine.
-        let global = if cfg!(loom) { None } else { Timer::try_global() };
-        let shared = &global.ok_or(NoAlarm::Now)?.engine.shared;
-        Self::set_on(shared, deadline_elsewhere(shared, delay), waker)
-    }
-
-    fn set_on(shared: &Shared, deadline: Subtick, waker: &Waker) -> Result<Self, NoAlarm> {
+    // Inlined: a future is mostly polled once.
+    #[inline(always)]
+    pub(crate) fn set(shared: &Shared, deadline: Subtick, waker: &Waker) -> Result<Self, NoAlarm> {
         match Target::of(shared).submit(deadline, waker.clone()).map_err(|refused| refused.kind()) {
             Ok(timeout) => Ok(Self { timeout: timeout.cancel_on_drop() }),
             Err(Refusal::Full | Refusal::OutOfMemory) => Err(NoAlarm::Now),
@@ -75,9 +64,19 @@ impl Alarm {
         }
     }
 
+    /// Sets an alarm on the global engine, for a future whose own engine has been shut down. The
+    /// global engine wakes `waker` after `delay`.
+    #[cold]
+    pub(crate) fn set_elsewhere(delay: Duration, waker: &Waker) -> Result<Self, NoAlarm> {
+        // In a model no thread may outlive it, so it has no global engine.
+        let global = if cfg!(loom) { None } else { Timer::try_global() };
+        let shared = &global.ok_or(NoAlarm::Now)?.engine.shared;
+        Self::set(shared, deadline_elsewhere(shared, delay), waker)
+    }
+
     /// Returns whether it has rung. If it has not, it will wake `waker` and no other.
     pub(crate) fn poll(&mut self, waker: &Waker) -> Ring {
-        // SAFETY: this is the future's, `set_on` has put a waker in, and `&mut self` says that one
+        // SAFETY: this is the future's, `set` has put a waker in, and `&mut self` says that one
         // thread polls it.
         if unsafe { self.timeout.watch(waker) } {
             // In a forked child no worker and no driver will wake it.
