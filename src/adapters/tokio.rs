@@ -36,8 +36,8 @@ use crate::timer::{ScheduleError, Timeout, Timer};
 ///   `tokio::task::spawn_blocking`.
 /// * Futures that come up in one turn are woken by one task of the runtime. So many sleeping tasks
 ///   cost the runtime one wake-up from outside, and not one each. That also holds for futures that
-///   are not of this runtime: they wait until it runs the task. A future that comes up alone is
-///   woken by the worker.
+///   are not of this runtime. If the task has not begun after 2 ms, the worker wakes them. So do a
+///   shutdown, at once, and the worker for a future that comes up alone.
 /// * The runtime needs no time driver, because the engine takes its place.
 /// * On a current-thread runtime, closures run only while a thread is in its `block_on`.
 /// * **Nothing is lost when the runtime shuts down.** Timeouts that expire after that run on the

@@ -13,9 +13,8 @@ pub(crate) struct Chosen {
     executor: CatchUnwind<Arc<dyn Executor>>,
     is_inline: bool,
     pool: Option<ThreadPool>,
-    /// Whether it is a runtime. A waker that is called outside of its runtime costs that runtime a
-    /// wake-up of its own, so a task of the runtime wakes all futures of a turn.
-    is_runtime: bool,
+    #[cfg(feature = "tokio")]
+    runtime: Option<::tokio::runtime::Handle>,
 }
 
 impl Chosen {
@@ -24,11 +23,15 @@ impl Chosen {
         let shared = || any.downcast_ref::<Arc<ThreadPool>>().map(|pool| &**pool);
         let pool = any.downcast_ref::<ThreadPool>().or_else(shared).cloned();
         #[cfg(feature = "tokio")]
-        let is_runtime = any.is::<::tokio::runtime::Handle>();
-        #[cfg(not(feature = "tokio"))]
-        let is_runtime = false;
+        let runtime = any.downcast_ref::<::tokio::runtime::Handle>().cloned();
         let is_inline = any.is::<Inline>();
-        Self { executor: CatchUnwind::new(Arc::new(executor)), is_inline, pool, is_runtime }
+        Self {
+            executor: CatchUnwind::new(Arc::new(executor)),
+            is_inline,
+            pool,
+            #[cfg(feature = "tokio")]
+            runtime,
+        }
     }
 
     pub(super) fn is_inline(&self) -> bool {
@@ -45,12 +48,10 @@ impl Chosen {
         self.executor.execute(expired);
     }
 
-    /// Wakes all futures that came up in one turn, or that a shutdown has ended, or has the runtime
-    /// wake them. Until then nothing else wakes them, also if they are reset. They are ready if
-    /// they are polled. A shutdown does not wait for a batch that has not begun to run.
-    pub(super) fn wake(&self, wakes: Expired) {
-        // A task costs more than one wake-up does.
-        if self.is_runtime && wakes.len() > 1 { self.execute(wakes) } else { wakes.run() }
+    /// Returns the runtime that it is, to wake futures.
+    #[cfg(feature = "tokio")]
+    pub(super) fn runtime(&self) -> Option<super::runtime::Runtime> {
+        self.runtime.clone().map(super::runtime::Runtime::new)
     }
 
     /// Finds help for what waits behind a task that blocks. A worker that has handed over a batch

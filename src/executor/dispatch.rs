@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Expired;
 use super::chosen::Chosen;
 use super::pool::Help;
 use super::runs::run_as;
 use super::runs::{call_hook, run_in_turn};
+use super::{Expired, run_here};
 use crate::engine::{Batch, Due, Shared};
 use crate::panics::{self, CatchUnwind};
 use crate::time::RealTime;
@@ -22,6 +22,8 @@ pub(crate) type StartHook = Arc<dyn Fn(usize) + Send + Sync>;
 /// Hands a worker's batches to the user's executor.
 pub(crate) struct Dispatch {
     executor: Chosen,
+    #[cfg(feature = "tokio")]
+    runtime: Option<super::runtime::Runtime>,
     hooks: WorkerHooks,
     /// The looks whether a batch gets on. `None` if all that was handed over has ended, or none can
     /// hold up another.
@@ -53,15 +55,30 @@ pub(crate) struct WorkerHooks {
 
 impl Dispatch {
     pub(crate) fn new(executor: Chosen, hooks: WorkerHooks) -> Self {
-        Self { executor, hooks, looks: None }
+        Self {
+            #[cfg(feature = "tokio")]
+            runtime: executor.runtime(),
+            executor,
+            hooks,
+            looks: None,
+        }
     }
 
-    fn give(&self, batch: Batch, to: impl FnOnce(&Chosen, Expired)) {
-        let engine = batch.shared().id();
-        let expired = if self.executor.runs_all() { Expired::begin(batch) } else { Expired::uncounted(batch) };
-        // Run as a task: if the executor shut its own engine down, it would wait for this very
-        // thread. If the executor panics, unwinding drops the batch, which runs it.
-        run_as(engine, || panics::catch(|| to(&self.executor, expired)));
+    /// Finds help for what waits behind a task that blocks. Returns when to look again.
+    fn look_for_help(&mut self) -> Option<Duration> {
+        let looks = self.looks.as_mut()?;
+        if looks.last.elapsed() >= looks.interval() {
+            match panics::catch(|| self.executor.find_help()).unwrap_or(Help::Never) {
+                Help::Never => {
+                    self.looks = None;
+                    return None;
+                }
+                Help::NotNow => looks.since += 1,
+                Help::Called => looks.since = 1,
+            }
+            looks.last = RealTime::now();
+        }
+        Some(looks.interval())
     }
 }
 
@@ -84,27 +101,26 @@ impl Sink for Dispatch {
         if self.executor.runs_all() && batch.len() > 1 {
             self.looks.get_or_insert_with(|| Looks { last: RealTime::now(), since: 0 }).since = 0;
         }
-        self.give(batch, |executor, expired| executor.execute(expired));
+        let engine = batch.shared().id();
+        let expired = if self.executor.runs_all() { Expired::begin(batch) } else { Expired::uncounted(batch) };
+        // Run as a task: if the executor shut its own engine down, it would wait for this very
+        // thread. If the executor panics, unwinding drops the batch, which runs it.
+        run_as(engine, || panics::catch(|| self.executor.execute(expired)));
     }
 
     fn wake(&mut self, wakes: Batch) {
-        self.give(wakes, |executor, wakes| executor.wake(wakes));
+        #[cfg(feature = "tokio")]
+        if let Some(runtime) = &mut self.runtime {
+            return runtime.wake(wakes);
+        }
+        run_here(wakes);
     }
 
     fn sleeps_at_most(&mut self) -> Option<Duration> {
-        let looks = self.looks.as_mut()?;
-        if looks.last.elapsed() >= looks.interval() {
-            match panics::catch(|| self.executor.find_help()).unwrap_or(Help::Never) {
-                Help::Never => {
-                    self.looks = None;
-                    return None;
-                }
-                Help::NotNow => looks.since += 1,
-                Help::Called => looks.since = 1,
-            }
-            looks.last = RealTime::now();
-        }
-        Some(looks.interval())
+        let help = self.look_for_help();
+        #[cfg(feature = "tokio")]
+        let help = self.runtime.as_mut().and_then(super::runtime::Runtime::look).into_iter().chain(help).min();
+        help
     }
 
     fn wants_turns(&self) -> bool {

@@ -8,6 +8,8 @@ mod inline;
 mod open_batch;
 mod pool;
 mod runs;
+#[cfg(feature = "tokio")]
+mod runtime;
 
 use std::sync::Arc;
 

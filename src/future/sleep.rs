@@ -28,8 +28,8 @@ use crate::timer::{Alarm, NoAlarm, Ring};
 /// * It counts as a pending timeout from its first poll on, also in
 ///   [`Timer::stats`](crate::Timer::stats).
 /// * The worker or the driver that turns the shard calls the waker, at the end of the turn. If the
-///   executor is the handle of a Tokio runtime, that runtime does. A waker should be quick, as
-///   those of all runtimes are.
+///   executor is the handle of a Tokio runtime, that runtime does, unless it has not begun after 2
+///   ms. A waker should be quick, as those of all runtimes are.
 ///
 /// If the engine is full ([`Builder::max_pending_timeouts`](crate::Builder::max_pending_timeouts)),
 /// or has no memory, the future asks to be polled again at once until there is room. That costs
