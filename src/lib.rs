@@ -224,6 +224,16 @@
 //! On Windows the resolution of a worker's waits is unknown: it has not been measured there. It is
 //! part of the lateness. Whether time passes there in a suspend has not been tried either.
 //!
+//! # Signals and sandboxes
+//!
+//! On Unix the engine's threads take no signals that are sent to the process: all but `SIGPROF` and
+//! those of a thread's own faults are blocked in them, and so in the tasks that run there. A task
+//! that starts another program (`std::process::Command`, which passes the mask on) unblocks them
+//! for it, or leaves that to a thread of the program's own.
+//!
+//! An engine opens what it needs when it is built and when its threads start. Once it is warm it
+//! opens no file, so a program may forbid that to itself then.
+//!
 //! # After a fork
 //!
 //! On Linux and macOS an engine notices that its process was forked off after it was made. In the

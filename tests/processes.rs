@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Output;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use testkit::again;
 use tourbillon::{BuildError, Builder, Inline, Pinning, ShutdownError, Timer};
@@ -284,4 +284,80 @@ fn the_global_engine_is_the_one_that_was_built_first_and_stays_it() {
             assert_eq!(Timer::global().shards(), shards);
         }
     }
+}
+
+/// Schedules on the engine again and again, and returns whether all ran.
+fn all_run(timer: &Timer, for_how_long: Duration) -> bool {
+    let begun = Instant::now();
+    let (send, ran) = channel();
+    while begun.elapsed() < for_how_long {
+        let send = send.clone();
+        let run = move || send.send(()).expect("the test waits");
+        let accepted = timer.schedule_detached(Duration::from_millis(1), run).is_ok();
+        if !accepted || ran.recv_timeout(PATIENCE).is_err() {
+            return false;
+        }
+    }
+    true
+}
+
+/// Returns engines whose threads have been started.
+fn warm_engines() -> [Timer; 2] {
+    [Timer::builder(), Timer::builder().executor(Inline)].map(|builder| {
+        let timer = builder.build().expect("the options make sense");
+        assert!(all_run(&timer, Duration::from_millis(100)));
+        timer
+    })
+}
+
+#[test]
+fn a_signal_that_is_sent_to_the_process_is_left_to_a_thread_that_waits_for_it() {
+    in_child("sigwait", || {
+        // The engines' threads are there before `main` blocks the signal.
+        let _engines = warm_engines();
+        // SAFETY: the set is initialised by `sigemptyset`. `kill` sends a signal to this process,
+        // which waits for it.
+        unsafe {
+            let (mut set, mut signal) = (std::mem::zeroed(), 0);
+            libc::sigemptyset(&raw mut set);
+            libc::sigaddset(&raw mut set, libc::SIGTERM);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+            libc::kill(libc::getpid(), libc::SIGTERM);
+            libc::sigwait(&raw const set, &raw mut signal);
+            i32::from(signal != libc::SIGTERM)
+        }
+    });
+}
+
+/// Has the kernel kill this process when one of its threads opens a file.
+fn forbid_to_open_files() {
+    const TSYNC: libc::c_ulong = 1;
+    let jump = |jf, k| libc::sock_filter { code: 0x15, jt: 0, jf, k };
+    let end = |k| libc::sock_filter { code: 0x06, jt: 0, jf: 0, k };
+    let kill = end(libc::SECCOMP_RET_KILL_PROCESS);
+    let opens = [libc::SYS_open, libc::SYS_openat, libc::SYS_openat2];
+    let mut program = vec![libc::sock_filter { code: 0x20, jt: 0, jf: 0, k: 0 }];
+    for call in opens {
+        program.extend([jump(1, u32::try_from(call).expect("a number of a call")), kill]);
+    }
+    program.push(end(libc::SECCOMP_RET_ALLOW));
+    let len = u16::try_from(program.len()).expect("a few");
+    let filter = libc::sock_fprog { len, filter: program.as_mut_ptr() };
+    // SAFETY: the filter lives until the call has read it.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let set = libc::SECCOMP_SET_MODE_FILTER;
+        assert_eq!(libc::syscall(libc::SYS_seccomp, set, TSYNC, &raw const filter), 0);
+    }
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_warm_engine_opens_no_file() {
+    in_child("a sandbox that kills", || {
+        let engines = warm_engines();
+        forbid_to_open_files();
+        // The producers' clock is reviewed once a second.
+        i32::from(!engines.iter().all(|timer| all_run(timer, Duration::from_millis(1_500))))
+    });
 }

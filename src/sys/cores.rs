@@ -5,6 +5,7 @@ use std::io;
 use core_affinity::CoreId;
 
 use super::sched_hints;
+use super::signals::without_signals;
 use crate::sync::thread;
 
 /// The cores that this process may use, by the operating system's numbers. Empty if the system
@@ -18,7 +19,7 @@ pub(crate) fn allowed_cores() -> Vec<usize> {
 }
 
 /// Starts a thread without the scheduling hints of a worker, which may run on all cores of the
-/// process.
+/// process, and takes no signal that is sent to it.
 ///
 /// A new thread inherits its maker's set of cores, and starts there. So its first step is to ask
 /// for all cores of the process. The maker may be a user's thread that is pinned anywhere, and
@@ -33,12 +34,13 @@ pub(crate) fn spawn_ordinary<T: Send + 'static>(
     #[cfg(all(target_os = "linux", not(miri)))]
     let _pinned_again = set.as_ref().and_then(linux::UnpinnedWorker::for_now);
     let without_hints = sched_hints::without_hints();
-    builder.spawn(move || {
+    let run = move || {
         without_hints();
         #[cfg(all(target_os = "linux", not(miri)))]
         set.as_ref().into_iter().for_each(linux::move_current_thread);
         work()
-    })
+    };
+    without_signals(|| builder.spawn(run))
 }
 
 /// Pins the calling thread, which is a worker. Returns `false` if the system refused; the thread

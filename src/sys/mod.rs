@@ -1,4 +1,4 @@
-//! The operating system: boot time, cores, forks, memory, scheduling. Nothing else in the crate
+//! The operating system: cores, forks, memory, scheduling, signals. Nothing else in the crate
 //! calls libc.
 //!
 //! Each file hides one facility behind functions that exist on every system. On a system that lacks
@@ -10,3 +10,4 @@ pub(crate) mod cores;
 pub(crate) mod fork;
 pub(crate) mod memory;
 pub(crate) mod sched_hints;
+mod signals;
