@@ -74,9 +74,10 @@ impl Base {
 }
 
 /// Sets the process's base. Must be called before the first reading of the clock that a base is
-/// made of.
+/// made of. Opens what later readings need.
 pub(super) fn begin() {
     process_base();
+    imp::open();
 }
 
 /// The instant that all threads count from.
@@ -92,6 +93,8 @@ fn exact_ns() -> u64 {
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(miri), not(loom))))]
 mod imp {
+    pub(super) fn open() {}
+
     pub(super) fn ns_since_process_base() -> u64 {
         super::exact_ns() + crate::time::tick::MARGIN_NS
     }
@@ -101,11 +104,20 @@ mod imp {
 mod imp {
     use std::cell::Cell;
     use std::fs::File;
-    use std::io::Read;
+    use std::os::unix::fs::FileExt;
+    use std::sync::OnceLock;
 
     use crate::time::counter::{Counter, Look, Machine};
 
     static COUNTER: Counter = Counter::new();
+
+    /// The kernel's clock source, in a file that stays open: a sandbox may forbid to open files once
+    /// the program has started.
+    static SOURCE: OnceLock<Option<File>> = OnceLock::new();
+
+    pub(super) fn open() {
+        SOURCE.get_or_init(|| File::open("/sys/devices/system/clocksource/clocksource0/current_clocksource").ok());
+    }
 
     thread_local! {
         static LAST: Cell<Look> = const { Cell::new(Look::NONE) };
@@ -132,11 +144,11 @@ mod imp {
             super::exact_ns()
         }
 
-        /// Does not allocate: a thread that schedules may call this.
+        /// Does not allocate: a thread that schedules may call this. A program that closes files
+        /// that are not its own only loses the counter.
         fn is_clock_source(&self) -> Option<bool> {
-            let mut file = File::open("/sys/devices/system/clocksource/clocksource0/current_clocksource").ok()?;
             let mut source = [0; 16];
-            let len = file.read(&mut source).ok()?;
+            let len = SOURCE.get()?.as_ref()?.read_at(&mut source, 0).ok()?;
             Some(source[..len].trim_ascii_end() == b"tsc")
         }
     }
