@@ -236,16 +236,16 @@
 //!
 //! # After a fork
 //!
-//! On Linux and macOS an engine notices that its process was forked off after it was made. In the
-//! child that engine does nothing:
+//! On Linux and macOS an engine notices that its process was forked off after it was made; on Linux
+//! from 4.14 on also if that was done by a raw `clone`. In the child that engine does nothing:
 //!
 //! * A schedule gives the task back with [`Refusal::Forked`].
 //! * [`Timer::shutdown`] is an error, and [`Timeout::reset`] returns false.
 //! * [`Timeout::cancel`] works on the child's own copy.
-//! * A future is ready if it is polled after its deadline. Nothing wakes it.
+//! * A future is woken by the child's own [global](Timer::global) engine, as after a shutdown.
 //!
 //! Make a new engine in the child. It works, also on a [`ThreadPool`] from before the fork, whose
-//! batches then run on the worker.
+//! batches then run on the worker. The [global](Timer::global) engine is one for each process.
 //!
 //! The child may hang, as with any library that takes a lock, if another thread of the parent was
 //! starting or ending at the fork, or held the lock of a [`ManualClock`] or of a [`PausableClock`].

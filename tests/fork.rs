@@ -333,6 +333,81 @@ fn in_the_child_a_sleep_is_ready_when_it_is_polled_after_its_deadline() {
 }
 
 #[test]
+fn in_the_child_the_futures_of_the_parents_engine_end() {
+    let _alone = alone();
+    // Nobody moves the clock that is moved by hand.
+    for (kind, timer) in engines().into_iter().filter(|(kind, _)| *kind != "by hand") {
+        // One was polled before the fork, the others are of the child.
+        let mut polled = timer.sleep(50 * MS);
+        assert!(Pin::new(&mut polled).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        in_child(kind, || {
+            let begun = Instant::now();
+            let limited = pollster::block_on(timer.timeout(5 * MS, std::future::pending::<()>()));
+            pollster::block_on(timer.sleep(5 * MS));
+            let in_time = begun.elapsed() >= 10 * MS;
+            pollster::block_on(polled);
+            let mut interval = timer.interval(MS);
+            pollster::block_on(async { (interval.tick().await, interval.tick().await) });
+            first_wrong(&[limited.is_err(), in_time])
+        });
+    }
+}
+
+/// Set in the process that makes a global engine before it forks.
+const FORKS: &str = "TOURBILLON_TEST_FORKS";
+
+#[test]
+fn each_process_has_a_global_engine_of_its_own() {
+    if std::env::var_os(FORKS).is_none() {
+        // In a process of its own, which has a global engine from here on.
+        let test = "each_process_has_a_global_engine_of_its_own";
+        let status = testkit::again::test(test).env(FORKS, "").status().expect("it can be started");
+        assert!(status.success());
+        return;
+    }
+    let works = || {
+        pollster::block_on(tourbillon::sleep(5 * MS));
+        pollster::block_on(tourbillon::timeout(5 * MS, std::future::pending::<()>())).is_err()
+    };
+    let parents = Timer::global();
+    assert!(works());
+    in_child("a child", || {
+        let refuses = is_forked(parents.schedule(MS, || ()));
+        let built = Timer::builder().shards(3).build_global().is_ok_and(|timer| timer.shards() == 3);
+        let again = Timer::builder().build_global().is_err();
+        let is_its_own = Timer::global().shards() == 3 && works();
+        in_child("a child of it", || first_wrong(&[works(), Timer::global().schedule(MS, || ()).is_ok()]));
+        first_wrong(&[refuses, built, again, is_its_own, works()])
+    });
+    assert!(works());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_child_by_a_raw_clone_is_a_child() {
+    let _alone = alone();
+    let clone = || {
+        let flags = libc::c_long::from(libc::SIGCHLD);
+        // SAFETY: without a stack of its own the call is a fork, past the handlers of the C library.
+        // The child uses this library only, and leaves by `_exit`.
+        let child = unsafe { libc::syscall(libc::SYS_clone, flags, 0_usize, 0_usize, 0_usize, 0_usize) };
+        libc::pid_t::try_from(child).expect("the id of a process")
+    };
+    for (kind, timer) in engines() {
+        let timeout = timer.schedule(HOUR, || ()).expect("accepted");
+        child::in_child_by(clone, kind, || {
+            let refuses = is_forked(timer.schedule(MS, || ()));
+            let is_reset = timeout.reset(HOUR);
+            let is_ended = matches!(timer.shutdown(), Err(ShutdownError::Forked));
+            let new = Timer::new().expect("defaults");
+            let fired = new.schedule(MS, || ()).expect("accepted");
+            first_wrong(&[refuses, !is_reset, is_ended, wait_for(|| fired.is_expired())])
+        });
+        assert!(timeout.reset(HOUR) && timer.schedule_detached(HOUR, || ()).is_ok(), "the parent goes on");
+    }
+}
+
+#[test]
 fn in_the_child_a_reusable_timeout_refuses_and_does_not_wait_for_a_lock() {
     let _alone = alone();
     let timer = Timer::builder().shards(1).build().expect("the options make sense");

@@ -8,6 +8,7 @@
 use std::ptr::NonNull;
 
 use crate::sync::{OnceLock, get_or_set};
+use crate::sys::fork;
 
 /// Buckets double in size: 1, 2, 4, ... values. 24 of them hold 16 million threads that live at one
 /// time.
@@ -41,14 +42,22 @@ impl<T: Sync> PerThread<T> {
     /// not asked if the thread looked at this table last.
     #[inline]
     pub(crate) fn of_this_thread(&self, has_value: impl FnOnce() -> bool, make: impl FnOnce() -> T) -> Option<&T> {
-        let (id, address) = numbers::remembered();
-        if id == self.id {
-            // SAFETY: only `find` has a thread remember an address, and this id is no other
+        let (key, address) = numbers::remembered();
+        if key == self.key() {
+            // SAFETY: only `find` has a thread remember an address, and this key is no other
             // table's. So it is the address of a value of this table, which stays where it is as
             // long as the table.
             return Some(unsafe { address.cast::<T>().as_ref() });
         }
         self.find(has_value, make)
+    }
+
+    /// Returns what the calling thread's value is remembered by. In a forked child that is
+    /// something else than in its parent, so that the next look-up there finds out that it is a
+    /// child. Never 0, as an id is not.
+    #[inline]
+    fn key(&self) -> u64 {
+        self.id.wrapping_add(fork::word())
     }
 
     /// Allocates only at a thread's first call. Only then may it wait, and for no longer than
@@ -61,7 +70,7 @@ impl<T: Sync> PerThread<T> {
         let slots = get_or_set(&self.buckets[bucket], || (0..1_usize << bucket).map(|_| OnceLock::new()).collect());
         // Only this thread holds the number, so no other thread makes a value here.
         let value = &**get_or_set(&slots[index], || Box::new(make()));
-        numbers::remember(self.id, NonNull::from(value).cast());
+        numbers::remember(self.key(), NonNull::from(value).cast());
         Some(value)
     }
 
@@ -141,11 +150,11 @@ mod numbers {
 
     static FREE: Mutex<Free> = Mutex::new(Free::from(0));
 
-    /// No table has this id.
+    /// No table has this key.
     const NOTHING: (u64, NonNull<()>) = (0, NonNull::dangling());
 
     thread_local! {
-        /// The table that this thread looked at last: its id, and the address of the thread's
+        /// The table that this thread looked at last: its key, and the address of the thread's
         /// value. Looked at first, because a thread nearly always uses one engine. It has no
         /// destructor, so it costs one access and no registration.
         static REMEMBERED: Cell<(u64, NonNull<()>)> = const { Cell::new(NOTHING) };
@@ -156,25 +165,11 @@ mod numbers {
     /// held the list during the fork.
     struct Held(Option<ThreadNumber>);
 
-    /// Makes the child of a fork forget what the thread remembered, so that the next look-up finds
-    /// out that it is a child.
-    #[cfg(all(any(target_os = "linux", target_os = "macos"), not(miri)))]
-    fn forget_in_children() {
-        extern "C" fn forget() {
-            REMEMBERED.set(NOTHING);
-        }
-        // SAFETY: `forget` only changes a thread-local, which has no destructor.
-        unsafe { fork::first_in_children(forget) };
-    }
-
-    #[cfg(not(all(any(target_os = "linux", target_os = "macos"), not(miri))))]
-    fn forget_in_children() {}
-
     /// How often a forked child tries to lock the list before it goes on without.
     const LOOKS: usize = 1_000;
 
     fn lock_free() -> Option<MutexGuard<'static, Free>> {
-        if !fork::is_forked_since(0) {
+        if fork::ancestors() == 0 {
             return Some(FREE.lock().unwrap_or_else(PoisonError::into_inner));
         }
         // If a thread of the parent held the lock during the fork, nobody will ever unlock it here.
@@ -185,7 +180,6 @@ mod numbers {
     }
 
     fn take() -> Option<ThreadNumber> {
-        forget_in_children();
         lock_free()?.take()
     }
 
@@ -207,14 +201,14 @@ mod numbers {
         NUMBER.try_with(|held| held.0).ok()?
     }
 
-    /// Returns the id and the address that this thread was last told to remember.
+    /// Returns the key and the address that this thread was last told to remember.
     #[inline]
     pub(super) fn remembered() -> (u64, NonNull<()>) {
         REMEMBERED.get()
     }
 
-    pub(super) fn remember(id: u64, address: NonNull<()>) {
-        REMEMBERED.set((id, address));
+    pub(super) fn remember(key: u64, address: NonNull<()>) {
+        REMEMBERED.set((key, address));
     }
 }
 

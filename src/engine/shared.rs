@@ -77,7 +77,7 @@ pub(crate) struct Shared {
     /// `None` unless a shutdown is waiting.
     pub(crate) unfired_outside: Mutex<Option<Chain<Won>>>,
     /// [`fork::generation`] when it was made.
-    generation: usize,
+    generation: u64,
 }
 
 impl Shared {

@@ -57,7 +57,7 @@ struct Shared {
     max: usize,
     name: String,
     /// [`fork::generation`] when the pool was made.
-    generation: usize,
+    generation: u64,
 }
 
 /// What a look at a pool's threads has found.

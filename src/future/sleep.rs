@@ -35,14 +35,13 @@ use crate::timer::{Alarm, NoAlarm, Ring};
 /// or has no memory, the future asks to be polled again at once until there is room. That costs
 /// processor time. The future is neither early nor lost.
 ///
-/// In a child process that was forked off after the engine was made nothing wakes it. It is ready
-/// if it is polled after its deadline. It keeps the engine alive, as a [`Timer`](crate::Timer)
-/// does.
+/// It keeps the engine alive, as a [`Timer`](crate::Timer) does.
 ///
 /// **A shutdown makes it ready** if it is pending then, and so does the end of the driver.
 /// [`ended_by_shutdown`](Self::ended_by_shutdown) says so. A future that is made, first polled, or
 /// reset after the shutdown is ready at its own deadline, and
-/// [`Timer::global`](crate::Timer::global) wakes it.
+/// [`Timer::global`](crate::Timer::global) wakes it. So does that of a child process which was
+/// forked off after the engine was made, as soon as the future is polled in the child.
 ///
 /// ```
 /// use std::time::Duration;
@@ -219,14 +218,10 @@ impl Sleep {
     #[cold]
     fn set_elsewhere(&mut self, waker: &Waker) {
         self.stage = Stage::New;
-        if self.engine_ref.shared().is_forked() {
-            return;
-        }
         match Alarm::set_elsewhere(self.timeline().until(self.deadline), waker) {
             Ok(alarm) => self.stage = Stage::SetElsewhere(alarm),
-            Err(NoAlarm::Now) => waker.wake_by_ref(),
-            // Only a child of this process has no engine that could wake it.
-            Err(NoAlarm::Ever) => {}
+            // There was no room, or no memory. The global engine of this process does not end.
+            Err(NoAlarm::Now | NoAlarm::Ever) => waker.wake_by_ref(),
         }
     }
 }

@@ -21,7 +21,7 @@
 
 use std::cell::Cell;
 // Not through `sync`: this is a rate and a window. Models use the exact clock instead.
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::tick::MARGIN_NS;
 use crate::sys::fork;
@@ -120,9 +120,9 @@ pub(super) struct Counter {
     rate: AtomicU64,
     /// When the next review is due.
     due_ns: AtomicU64,
-    /// 0 if no thread reviews; otherwise [`fork::generation`] plus one. The generation is there for
+    /// 0 if no thread reviews; otherwise [`fork::generation`]. The generation is there for
     /// a child that was forked during a review: nobody in the child would end it.
-    claim: AtomicUsize,
+    claim: AtomicU64,
     /// `from` is where the measurement of the rate began, and `calibrates` says whether it is the
     /// first one. Both belong to the thread that reviews.
     from: [AtomicU64; 2],
@@ -135,7 +135,7 @@ impl Counter {
             window: AtomicU64::new(0),
             rate: AtomicU64::new(0),
             due_ns: AtomicU64::new(0),
-            claim: AtomicUsize::new(0),
+            claim: AtomicU64::new(0),
             from: [const { AtomicU64::new(0) }; 2],
             calibrates: AtomicBool::new(false),
         }
@@ -202,7 +202,7 @@ impl Counter {
 
     /// Claims the review. Returns `false` while another thread of this process reviews.
     fn claim(&self) -> bool {
-        let mine = fork::generation() + 1;
+        let mine = fork::generation();
         let found = self.claim.load(Ordering::Relaxed);
         // Acquire: pairs with the Release in `review_if_due`.
         found != mine && self.claim.compare_exchange(found, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -561,7 +561,7 @@ mod tests {
     fn a_review_under_way_in_the_parent_does_not_block_a_forked_child() {
         let counter = Counter::new();
         assert!(counter.claim() && !counter.claim(), "one at a time");
-        counter.claim.store(fork::generation() + 2, Ordering::Relaxed);
+        counter.claim.store(fork::generation() + 1, Ordering::Relaxed);
         assert!(counter.claim() && !counter.claim());
     }
 }

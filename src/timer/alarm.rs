@@ -64,8 +64,8 @@ impl Alarm {
         }
     }
 
-    /// Sets an alarm on the global engine, for a future whose own engine has been shut down. The
-    /// global engine wakes `waker` after `delay`.
+    /// Sets an alarm on the global engine, for a future whose own engine has been shut down, or
+    /// belongs to the parent process. The global engine wakes `waker` after `delay`.
     #[cold]
     pub(crate) fn set_elsewhere(delay: Duration, waker: &Waker) -> Result<Self, NoAlarm> {
         // In a model no thread may outlive it, so it has no global engine.

@@ -164,7 +164,7 @@ pub struct ShutdownFuture {
     state: Arc<Mutex<State>>,
     /// [`fork::generation`] when it was made. In a forked child the thread that does the shutdown
     /// does not exist, and may hold the lock for ever.
-    generation: usize,
+    generation: u64,
 }
 
 #[derive(Debug)]

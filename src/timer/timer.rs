@@ -1,7 +1,7 @@
 //! The timer itself: how a user makes one, and what it is made of.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::builder::Builder;
@@ -41,9 +41,6 @@ pub struct Timer {
     pub(super) engine: Arc<Owner>,
 }
 
-/// The global engine of the process.
-static GLOBAL: OnceLock<Timer> = OnceLock::new();
-
 impl Timer {
     /// Returns a builder with the defaults.
     ///
@@ -81,30 +78,6 @@ impl Timer {
     /// Every system can provide all other defaults.
     pub fn new() -> Result<Self, BuildError> {
         Self::builder().build()
-    }
-
-    /// Returns the global engine of the process.
-    ///
-    /// The first call makes the engine with the defaults, unless
-    /// [`Builder::build_global`](crate::Builder::build_global) has made it before. It is never
-    /// dropped. It is for code that needs a timer now and then and has none at hand. Its threads
-    /// start with its first timeout. They do not keep the process from ending.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tourbillon::Timer;
-    ///
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let timeout = Timer::global().schedule(Duration::from_secs(5), || println!("too late"))?;
-    /// assert!(timeout.cancel());
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Panics
-    /// Panics if the first call finds no memory for the wheels: see [`new`](Self::new).
-    pub fn global() -> &'static Timer {
-        Self::try_global().expect("memory for the wheels of the process's own timer")
     }
 
     /// Returns how long a tick is. It neither blocks nor allocates.
@@ -181,21 +154,6 @@ impl Timer {
     /// ```
     pub fn shrink(&self) -> usize {
         self.engine.shared.shrink()
-    }
-
-    /// Returns the global engine, or `None` if there is no memory for it.
-    pub(crate) fn try_global() -> Option<&'static Timer> {
-        GLOBAL.get().or_else(|| Timer::new().ok().map(|timer| GLOBAL.get_or_init(|| timer)))
-    }
-
-    /// Makes this engine the global one. Gives it back if there is one already.
-    pub(super) fn set_global(self) -> Result<&'static Timer, Timer> {
-        GLOBAL.set(self)?;
-        Ok(Self::global())
-    }
-
-    pub(super) fn is_global(&self) -> bool {
-        GLOBAL.get().is_some_and(|global| Arc::ptr_eq(&global.engine, &self.engine))
     }
 
     pub(super) fn new_on(engine: Arc<Engine>) -> Self {

@@ -10,7 +10,12 @@ use crate::common::{MS, PATIENCE};
 /// panic exits with 99.
 pub(crate) fn in_child(what: &str, work: impl FnOnce() -> i32) {
     // SAFETY: the child uses this library only, and leaves by `_exit`.
-    let child = unsafe { libc::fork() };
+    in_child_by(|| unsafe { libc::fork() }, what, work);
+}
+
+/// Runs `work` in a child that `fork` has made, as [`in_child`] does.
+pub(crate) fn in_child_by(fork: impl FnOnce() -> libc::pid_t, what: &str, work: impl FnOnce() -> i32) {
+    let child = fork();
     assert!(child >= 0, "fork");
     if child == 0 {
         let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(99);
