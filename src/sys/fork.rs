@@ -38,28 +38,25 @@ pub(crate) fn ancestors() -> u64 {
 
 #[cfg(all(any(target_os = "linux", target_os = "macos"), not(miri), not(loom)))]
 mod imp {
-    use std::ptr;
     use std::sync::Once;
-    use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::STEP;
 
-    /// The word, if the kernel does not wipe one.
-    static PLAIN: AtomicU64 = AtomicU64::new(0);
-    static WORD: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::from_ref(&PLAIN).cast_mut());
+    /// The word, alone in its pages, as the kernel wipes whole pages. In a static, so that a look
+    /// needs no pointer.
+    #[cfg_attr(target_arch = "x86_64", repr(align(4096)))]
+    #[cfg_attr(not(target_arch = "x86_64"), repr(align(65536)))]
+    struct Alone(AtomicU64);
+
+    static WORD: Alone = Alone(AtomicU64::new(0));
     /// The newest number. A child inherits that of its parent.
     static NEWEST: AtomicU64 = AtomicU64::new(0);
-
-    fn place() -> &'static AtomicU64 {
-        // SAFETY: it points to `PLAIN`, or to memory that is never unmapped. Acquire: pairs with
-        // the release in `number`.
-        unsafe { &*WORD.load(Ordering::Acquire) }
-    }
 
     #[inline]
     pub(super) fn word() -> u64 {
         // Relaxed: the threads of a process see the number that they were born with.
-        place().load(Ordering::Relaxed)
+        WORD.0.load(Ordering::Relaxed)
     }
 
     /// Gives this process a number.
@@ -67,47 +64,40 @@ mod imp {
     #[inline(never)]
     pub(super) fn number() -> u64 {
         static BEGIN: Once = Once::new();
-        BEGIN.call_once(|| match wiped_by_the_kernel() {
-            Some(word) => WORD.store(word, Ordering::Release),
-            None => {
-                extern "C" fn wipe() {
-                    PLAIN.store(0, Ordering::Relaxed);
-                }
+        BEGIN.call_once(|| {
+            extern "C" fn wipe() {
+                WORD.0.store(0, Ordering::Relaxed);
+            }
+            if !is_wiped_by_the_kernel() {
                 // If the system refuses, because there is no memory, forks stay unnoticed.
                 // SAFETY: the handler only changes an atomic, which a child of a process with
                 // threads may do.
                 unsafe { libc::pthread_atfork(None, None, Some(wipe)) };
             }
         });
-        let number = NEWEST.fetch_add(1, Ordering::Relaxed).wrapping_add(1) * STEP;
-        match place().compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed) {
+        let number = (NEWEST.fetch_add(1, Ordering::Relaxed) + 1) * STEP;
+        match WORD.0.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => number,
             Err(number_of_another_thread) => number_of_another_thread,
         }
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn wiped_by_the_kernel() -> Option<*mut AtomicU64> {
-        None
+    fn is_wiped_by_the_kernel() -> bool {
+        false
     }
 
+    /// Asks the kernel to wipe the word. It does so only with memory that is no file's, as zeroed
+    /// statics are behind their first page.
     #[cfg(target_os = "linux")]
-    fn wiped_by_the_kernel() -> Option<*mut AtomicU64> {
-        use libc::{MADV_WIPEONFORK, MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, PROT_READ, PROT_WRITE};
-        // The system rounds it up to a page.
-        let bytes = size_of::<AtomicU64>();
-        // SAFETY: new memory, of zeros, is mapped where nothing is. It stays mapped unless it is
-        // refused.
+    fn is_wiped_by_the_kernel() -> bool {
+        let (place, bytes) = ((&raw const WORD).cast_mut(), size_of::<Alone>());
+        // SAFETY: 1. `sysconf` only answers. 2. The pages are the word's alone, as their size
+        // divides its. So what the kernel zeroes in a child is nothing else.
         unsafe {
-            let page = libc::mmap(ptr::null_mut(), bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-            if page == MAP_FAILED {
-                return None;
-            }
-            if libc::madvise(page, bytes, MADV_WIPEONFORK) != 0 {
-                libc::munmap(page, bytes);
-                return None;
-            }
-            Some(page.cast())
+            let page = usize::try_from(libc::sysconf(libc::_SC_PAGESIZE));
+            page.is_ok_and(|page| page > 0 && bytes.is_multiple_of(page))
+                && libc::madvise(place.cast(), bytes, libc::MADV_WIPEONFORK) == 0
         }
     }
 }
