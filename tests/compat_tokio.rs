@@ -4,12 +4,12 @@
 mod other_thread;
 
 use std::future::{Future, pending, poll_fn};
-use std::io;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread;
+use std::{io, panic};
 
 use futures_util::task::noop_waker_ref;
 use tokio::net::UdpSocket;
@@ -185,6 +185,30 @@ fn a_sleep_outlives_its_runtime() {
     assert!(is_ready(&mut sleep), "its engine has ended, and that ends its sleeps");
     Pin::new(&mut sleep).reset(Instant::now() + HOUR);
     assert!(!is_ready(&mut sleep));
+}
+
+#[test]
+fn a_runtime_without_a_time_driver_panics_with_the_line_of_the_caller() {
+    type Place = Option<(String, u32)>;
+    static SEEN: Mutex<Place> = Mutex::new(None);
+    let runtime = Builder::new_current_thread().build().expect("a runtime");
+    let others = panic::take_hook();
+    let here = thread::current().id();
+    panic::set_hook(Box::new(move |info| {
+        if thread::current().id() != here {
+            return others(info);
+        }
+        let place = info.location().map(|place| (place.file().to_owned(), place.line()));
+        *SEEN.lock().expect("no panic") = place;
+    }));
+    let line = line!() + 1;
+    for make in [|| drop(sleep(MS)), || drop(timeout(MS, pending::<()>())), || drop(time::interval(MS))] {
+        let panicked = panic::catch_unwind(panic::AssertUnwindSafe(|| in_context(&runtime, make)));
+        assert!(panicked.is_err());
+        let seen = SEEN.lock().expect("no panic").take().expect("a place");
+        assert_eq!(seen, (file!().to_owned(), line));
+    }
+    drop(panic::take_hook());
 }
 
 #[test]

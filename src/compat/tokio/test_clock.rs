@@ -72,7 +72,11 @@ impl RuntimeEngine {
             return None;
         }
         let known = Self::find(&lock(&ENGINES), runtime.id());
-        Some(known.unwrap_or_else(|| Self::begin(&runtime)))
+        // No closure, in which a panic would not name the caller's line.
+        match known {
+            Some(known) => Some(known),
+            None => Some(Self::begin(&runtime)),
+        }
     }
 
     fn find(engines: &[Arc<Self>], runtime: Id) -> Option<Arc<Self>> {
