@@ -13,7 +13,6 @@ mod accept;
 mod compare;
 mod connections;
 mod duration;
-mod engine_options;
 #[cfg(feature = "peers")]
 mod instructions;
 mod json_file;
@@ -23,6 +22,7 @@ mod process;
 mod replay;
 mod report;
 mod soak;
+mod text_table;
 #[cfg(feature = "peers")]
 mod valgrind;
 mod verdict;

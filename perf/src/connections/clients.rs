@@ -10,32 +10,24 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use testkit::counters::Counts;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use super::kinds::{Accounts, Kind};
 use super::message::{LENGTH, Message, What};
 use super::options::Pace;
-use super::shared::Shared;
+use super::recorder::Kind;
+use super::{Shared, count_schedule};
 
 /// Connections opened but not accepted yet. What comes when a listener's queue is full, the kernel
 /// drops, and a client that believes itself connected may be reset for it seconds later.
 const UNACCEPTED_AT_MOST: u64 = 100;
 
-/// How the clients behave.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Habits {
-    pub(super) pace: Pace,
-    pub(super) request_timeout: Duration,
-    pub(super) silent_share: f64,
-    pub(super) silent_until: Duration,
-}
-
 /// What the clients saw.
 #[derive(Debug, Default)]
 pub(super) struct ClientsOutcome {
-    pub(super) accounts: Accounts,
+    pub(super) counts: Counts,
     pub(super) opened: u64,
     pub(super) went_silent: u64,
     /// Silent, and still open at the end.
@@ -48,17 +40,13 @@ pub(super) struct ClientsOutcome {
 }
 
 /// Opens all connections, and speaks on them until the run is over.
-pub(super) async fn speak(
-    addresses: Vec<SocketAddr>,
-    habits: Habits,
-    shared: Arc<Shared>,
-    seed: u64,
-) -> Result<ClientsOutcome> {
+pub(super) async fn speak(addresses: Vec<SocketAddr>, shared: Arc<Shared>, seed: u64) -> Result<ClientsOutcome> {
     let outcome = Arc::new(Mutex::new(ClientsOutcome::default()));
     let mut random = fastrand::Rng::with_seed(seed);
-    let clients = habits.pace.connections;
+    let pace = shared.pace;
+    let clients = pace.connections;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of them")]
-    let mut to_go_silent = (habits.silent_share * clients as f64).round() as usize;
+    let mut to_go_silent = (pace.silent_share * clients as f64).round() as usize;
     let mut all = JoinSet::new();
     for at in 0..clients {
         while at as u64 >= shared.accepted.load(Ordering::Relaxed) + UNACCEPTED_AT_MOST {
@@ -73,8 +61,7 @@ pub(super) async fn speak(
         let client = Client {
             stream,
             index: u32::try_from(at).context("too many clients")?,
-            habits,
-            silent_after: goes_silent.then(|| habits.silent_until.mul_f64(random.f64())),
+            silent_after: goes_silent.then(|| pace.silent_until.mul_f64(random.f64())),
             random: random.fork(),
             shared: Arc::clone(&shared),
             outcome: Arc::clone(&outcome),
@@ -90,7 +77,6 @@ pub(super) async fn speak(
 struct Client {
     stream: TcpStream,
     index: u32,
-    habits: Habits,
     /// After the start of the run.
     silent_after: Option<Duration>,
     random: fastrand::Rng,
@@ -115,7 +101,7 @@ impl Client {
             if !self.ask(number).await {
                 return;
             }
-            let Pace { least_pause, most_pause, .. } = self.habits.pace;
+            let Pace { least_pause, most_pause, .. } = self.shared.pace;
             let pause = least_pause + (most_pause - least_pause).mul_f64(self.random.f64());
             let (shared, mut byte) = (Arc::clone(&self.shared), [0]);
             tokio::select! {
@@ -155,15 +141,14 @@ impl Client {
     async fn ask(&mut self, number: u32) -> bool {
         let message = Message { client: self.index, number, what: What::Request };
         let sent = self.stream.write_all(&message.bytes()).await;
-        let limit = self.habits.request_timeout;
+        let limit = self.shared.pace.request_timeout;
         let (recorder, due) = (Arc::clone(&self.shared.recorder), Instant::now() + limit);
-        let deadline = self.shared.timer.schedule(limit, move || recorder.fired(Kind::Answer, due, Instant::now()));
+        let deadline = self.shared.timer.schedule(limit, move || recorder.fired(Kind::Socket, due, Instant::now()));
         let heard = if sent.is_ok() { self.hear().await } else { None };
         let (accepted, cancelled) = (deadline.is_ok(), deadline.is_ok_and(|deadline| deadline.cancel()));
         self.with(|outcome| {
-            let account = outcome.accounts.of(Kind::Answer);
-            account.schedule(accepted);
-            account.cancelled += u64::from(cancelled);
+            count_schedule(&mut outcome.counts, accepted);
+            outcome.counts.cancelled += u64::from(cancelled);
         });
         if let Some(Message { what: What::Answer | What::Late, number: of, .. }) = heard
             && of == number

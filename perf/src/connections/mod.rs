@@ -8,14 +8,12 @@
 //! [`report`] adds up what callers and tasks counted and compares it with what the engine says.
 
 mod clients;
-mod kinds;
 mod message;
 mod options;
 mod population;
 mod recorder;
 mod report;
 mod server;
-mod shared;
 mod slots;
 
 use std::collections::BTreeMap;
@@ -25,6 +23,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use testkit::counters::Counts;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -38,13 +37,12 @@ use crate::number::{grouped, grouped_len};
 use crate::proc::resident_bytes;
 use crate::process::{self, CpuByThread, CpuTime, OWN_THREADS};
 use crate::verdict::Verdict;
-use clients::{ClientsOutcome, Habits};
+use clients::ClientsOutcome;
 use options::Pace;
 use population::{Load, Population};
 use recorder::Recorder;
 use report::{Closing, Report};
-use server::{ServerOutcome, ServerPace};
-use shared::Shared;
+use server::ServerOutcome;
 use slots::Slots;
 
 /// Beyond its idle timeout, how long a silent client may take to be reaped before it counts as
@@ -110,7 +108,7 @@ fn perform(args: &ConnectionsArgs, pace: Pace) -> Result<Report> {
     is_built.recv().context("the producer's thread has ended")?;
     let (pending, memory) = (timer.pending(), memory.zip(resident_bytes()));
 
-    let sockets = Sockets::start(args, pace, &timer, &recorder)?;
+    let sockets = Sockets::start(args.seed, pace, &timer, &recorder)?;
     sockets.wait(PATIENCE, |shared| shared.accepted.load(Ordering::Relaxed) == pace.connections as u64)?;
     let (cpu, threads, wakeups) = (CpuTime::now(), CpuByThread::now(), timer.stats().wakeups);
     let begin = Instant::now();
@@ -160,6 +158,35 @@ fn perform(args: &ConnectionsArgs, pace: Pace) -> Result<Report> {
     Ok(Report::new(&closing, cost))
 }
 
+/// Counts the answer of a `schedule`.
+fn count_schedule(counts: &mut Counts, accepted: bool) {
+    *(if accepted { &mut counts.scheduled } else { &mut counts.rejected }) += 1;
+}
+
+/// What the two ends of the sockets share.
+#[derive(Debug)]
+struct Shared {
+    pace: Pace,
+    timer: Timer,
+    recorder: Arc<Recorder>,
+    /// The start of the run: clients go silent from now on.
+    begun: OnceLock<Instant>,
+    /// Clients are to send no more, and to close.
+    finishing: watch::Receiver<bool>,
+    accepted: AtomicU64,
+    answers: AtomicU64,
+    /// Clients that are silent and have not been reaped.
+    silent: AtomicU64,
+    reaped: AtomicU64,
+}
+
+impl Shared {
+    /// Ends when the run does.
+    async fn is_finishing(&self) {
+        let _ = self.finishing.clone().wait_for(|finishing| *finishing).await;
+    }
+}
+
 /// The two ends of the sockets, each on a thread of its own.
 struct Sockets {
     shared: Arc<Shared>,
@@ -170,9 +197,10 @@ struct Sockets {
 
 impl Sockets {
     /// Starts the threads; the clients open their connections at once.
-    fn start(args: &ConnectionsArgs, pace: Pace, timer: &Timer, recorder: &Arc<Recorder>) -> Result<Self> {
+    fn start(seed: u64, pace: Pace, timer: &Timer, recorder: &Arc<Recorder>) -> Result<Self> {
         let (finish, finishing) = watch::channel(false);
         let shared = Arc::new(Shared {
+            pace,
             timer: timer.clone(),
             recorder: Arc::clone(recorder),
             begun: OnceLock::new(),
@@ -189,19 +217,8 @@ impl Sockets {
         };
         let (server, clients) = (runtime("server")?, runtime("clients")?);
         let (listeners, addresses) = server.block_on(server::listen(pace.connections))?;
-        let server_pace = ServerPace {
-            idle_timeout: pace.idle_timeout,
-            request_timeout: args.request_timeout,
-            longest_work: args.work,
-        };
-        let habits = Habits {
-            pace,
-            request_timeout: args.request_timeout,
-            silent_share: args.silent,
-            silent_until: pace.silent_until(args.duration),
-        };
-        let serving = server::serve(listeners, pace.connections as u64, server_pace, Arc::clone(&shared), args.seed);
-        let speaking = clients::speak(addresses, habits, Arc::clone(&shared), args.seed.wrapping_add(1));
+        let serving = server::serve(listeners, Arc::clone(&shared), seed);
+        let speaking = clients::speak(addresses, Arc::clone(&shared), seed.wrapping_add(1));
         let (serving, speaking) = (server.spawn(serving), clients.spawn(speaking));
         Ok(Self { shared, finish, server: (server, serving), clients: (clients, speaking) })
     }

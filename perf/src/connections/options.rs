@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use tourbillon::{Inline, ThreadPool, Timer};
 
-use crate::engine_options::EngineOptions;
 use crate::number::grouped_len;
 use crate::{duration, number, process};
 
@@ -40,11 +40,11 @@ pub(crate) struct ConnectionsArgs {
 
     /// Deadline of a request, cancelled by the answer; the server arms one, the client another
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse_positive)]
-    pub(super) request_timeout: Duration,
+    request_timeout: Duration,
 
     /// Longest work step between request and answer; each takes 1ms to this, by chance
     #[arg(long, value_name = "DURATION", default_value = "20ms", value_parser = duration::parse_positive)]
-    pub(super) work: Duration,
+    work: Duration,
 
     /// Share of the clients that go silent at a random time and must be reaped
     #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = number::parse_percent)]
@@ -91,13 +91,55 @@ What is checked (any miss: a line that names it, and exit status 1):
   counters  scheduled = fired + cancelled + still pending, counted by this program and by the engine
   tasks     none early, none twice, none after a cancel that returned true";
 
-/// How often clients speak, and how long the server waits for them.
+/// Options of the engine; without them it is what `Timer::builder()` gives.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Engine")]
+pub(super) struct EngineOptions {
+    /// Shards, each with a worker thread [default: the library's]
+    #[arg(long, value_name = "N", value_parser = number::parse_positive)]
+    shards: Option<usize>,
+
+    /// Length of a tick; the timeouts of one tick run together [default: the library's, 1ms]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse_positive)]
+    tick: Option<Duration>,
+
+    /// Threads of the pool that runs what expired; 0 runs it on the worker [default: the library's]
+    #[arg(long, value_name = "N", value_parser = number::parse_count)]
+    pool: Option<usize>,
+}
+
+impl EngineOptions {
+    /// An engine with memory reserved for `capacity` timeouts.
+    pub(super) fn build(&self, capacity: usize) -> Result<Timer> {
+        let mut builder = Timer::builder().capacity(capacity);
+        if let Some(shards) = self.shards {
+            builder = builder.shards(shards);
+        }
+        if let Some(tick) = self.tick {
+            builder = builder.tick_duration(tick);
+        }
+        let builder = match self.pool {
+            None => builder,
+            Some(0) => builder.executor(Inline),
+            Some(threads) => builder.executor(ThreadPool::new(threads)),
+        };
+        builder.build().context("the engine refused its options")
+    }
+}
+
+/// How often clients speak, and how long either end waits for the other.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
     pub(super) connections: usize,
     pub(super) idle_timeout: Duration,
     pub(super) least_pause: Duration,
     pub(super) most_pause: Duration,
+    pub(super) request_timeout: Duration,
+    pub(super) longest_work: Duration,
+    pub(super) silent_share: f64,
+    /// The part of the run within which a client goes silent: early enough that the last of them is
+    /// due before the end, if the run is long enough for that.
+    pub(super) silent_until: Duration,
 }
 
 impl Pace {
@@ -115,12 +157,16 @@ impl Pace {
         let bearable = connections as f64 / (process::cores() * MESSAGES_PER_SECOND_AND_CORE) as f64;
         let by_run = (args.duration / 5).clamp(Duration::from_secs(1), Duration::from_secs(4));
         let idle_timeout = args.idle_timeout.unwrap_or(by_run.max(Duration::from_secs_f64(4.0 * bearable)));
-        Ok(Self { connections, idle_timeout, least_pause: idle_timeout / 10, most_pause: idle_timeout * 2 / 5 })
-    }
-
-    /// Returns the part of the run within which a client goes silent: early enough that the last of
-    /// them is due before the end, if the run is long enough for that.
-    pub(super) fn silent_until(self, run: Duration) -> Duration {
-        run.saturating_sub(self.idle_timeout + self.most_pause).max(run / 4)
+        let most_pause = idle_timeout * 2 / 5;
+        Ok(Self {
+            connections,
+            idle_timeout,
+            least_pause: idle_timeout / 10,
+            most_pause,
+            request_timeout: args.request_timeout,
+            longest_work: args.work,
+            silent_share: args.silent,
+            silent_until: args.duration.saturating_sub(idle_timeout + most_pause).max(args.duration / 4),
+        })
     }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use testkit::counters::Counts;
 use tourbillon::{Timeout, Timer};
 
-use super::kinds::Account;
+use super::count_schedule;
 use super::slots::Slots;
 
 /// How often the producer works.
@@ -32,7 +33,7 @@ pub(super) struct Load {
 /// What the producer did.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Produced {
-    pub(super) account: Account,
+    pub(super) counts: Counts,
     /// `cancel` was true, although the task had run.
     pub(super) cancelled_but_ran: u64,
 }
@@ -108,7 +109,7 @@ impl Population {
                 timer.schedule_at(deadline, Slots::arm(&self.slots, slot, deadline)).ok()
             }
         };
-        self.produced.account.schedule(handle.is_some());
+        count_schedule(&mut self.produced.counts, handle.is_some());
         if handle.is_none() {
             self.slots.refused(slot);
         }
@@ -120,7 +121,7 @@ impl Population {
         let Some((place, slot, _)) = self.random_kept() else { return };
         // One that has fired comes back through the queue of the vacant ones.
         if self.handles[place].take().is_some_and(|handle| handle.cancel()) {
-            self.produced.account.cancelled += 1;
+            self.produced.counts.cancelled += 1;
             self.produced.cancelled_but_ran += u64::from(!self.slots.cancelled(slot));
             self.schedule(timer, place, self.load.expiring);
         }
@@ -131,7 +132,7 @@ impl Population {
         let Some((place, slot, idle)) = self.random_kept() else { return };
         let now = Instant::now();
         if self.handles[place].as_ref().is_some_and(|handle| handle.reset(idle)) {
-            self.produced.account.reset += 1;
+            self.produced.counts.reset += 1;
             self.slots.moved(slot, now + idle);
         }
     }

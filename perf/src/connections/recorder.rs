@@ -13,8 +13,16 @@ use std::time::Instant;
 use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
 
-use super::kinds::{KINDS, Kind};
 use crate::duration;
+
+/// What a timeout is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// One of those without sockets.
+    Population,
+    /// An idle timeout, a deadline, or the end of a work step.
+    Socket,
+}
 
 /// Pages; threads beyond this number share.
 const PAGES: usize = 32;
@@ -23,15 +31,14 @@ const PAGES: usize = 32;
 #[derive(Debug, Clone)]
 pub(super) struct Page {
     /// Tasks that ran, by kind.
-    pub(super) fired: [u64; KINDS],
+    pub(super) fired: [u64; 2],
     /// Tasks that ran before their deadline.
     pub(super) early: u64,
     /// Tasks that ran although they, or their successor in the same place, had run already.
     pub(super) twice: u64,
     /// Tasks that ran although `cancel` had returned true.
     pub(super) after_cancel: u64,
-    /// Lateness of the timeouts without sockets, and of all others: from the deadline that was
-    /// asked for until the task reads the clock.
+    /// Lateness by kind: from the deadline that was asked for until the task reads the clock.
     pub(super) lateness_ns: [Histogram<u64>; 2],
 }
 
@@ -39,7 +46,7 @@ impl Page {
     fn new() -> Self {
         let histogram = || Histogram::new(3).expect("three digits can be had");
         let lateness_ns = [histogram(), histogram()];
-        Self { fired: [0; KINDS], early: 0, twice: 0, after_cancel: 0, lateness_ns }
+        Self { fired: [0; 2], early: 0, twice: 0, after_cancel: 0, lateness_ns }
     }
 
     pub(super) fn fired_in_all(&self) -> u64 {
@@ -49,7 +56,7 @@ impl Page {
     fn judge(&mut self, kind: Kind, deadline: Instant, ran: Instant) {
         match ran.checked_duration_since(deadline) {
             // It grows as far as it has to, so this can't fail.
-            Some(late) => _ = self.lateness_ns[usize::from(kind != Kind::Population)].record(duration::nanos(late)),
+            Some(late) => _ = self.lateness_ns[kind as usize].record(duration::nanos(late)),
             None => self.early += 1,
         }
     }
@@ -83,14 +90,14 @@ impl Recorder {
         page.judge(kind, deadline, ran);
     }
 
-    /// A task of `kind` ran. Whether it was on time is judged elsewhere, with [`Self::judge`].
-    pub(super) fn fired_unjudged(&self, kind: Kind) {
-        self.mine().fired[kind as usize] += 1;
+    /// An idle timeout ran. Whether it was on time is judged later, with [`Self::judge_idle`].
+    pub(super) fn idle_fired(&self) {
+        self.mine().fired[Kind::Socket as usize] += 1;
     }
 
-    /// Judges a task that was counted before.
-    pub(super) fn judge(&self, kind: Kind, deadline: Instant, ran: Instant) {
-        self.mine().judge(kind, deadline, ran);
+    /// Judges an idle timeout that was counted before.
+    pub(super) fn judge_idle(&self, deadline: Instant, ran: Instant) {
+        self.mine().judge(Kind::Socket, deadline, ran);
     }
 
     /// A timeout had fired by `seen`, at a time that is not known.
@@ -141,8 +148,8 @@ mod tests {
         let recorder = Recorder::new();
         let deadline = Instant::now();
         recorder.fired(Kind::Population, deadline, deadline + Duration::from_micros(5));
-        recorder.fired(Kind::Work, deadline, deadline);
-        recorder.fired(Kind::Work, deadline + Duration::from_nanos(3), deadline);
+        recorder.fired(Kind::Socket, deadline, deadline);
+        recorder.fired(Kind::Socket, deadline + Duration::from_nanos(3), deadline);
         let sum = recorder.sum();
         assert_eq!((sum.fired_in_all(), sum.early), (3, 1));
         assert_eq!(sum.lateness_ns.map(|histogram| histogram.len()), [1, 1]);

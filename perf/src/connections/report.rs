@@ -2,19 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use testkit::counters::{Counts, reconcile};
 use tourbillon::Stats;
 
 use super::clients::ClientsOutcome;
-use super::kinds::{Accounts, Kind};
 use super::population::Produced;
-use super::recorder::Page;
+use super::recorder::{Kind, Page};
 use super::server::ServerOutcome;
 use crate::duration::show_nanos;
 use crate::number::{grouped, grouped_f64};
+use crate::text_table;
 
 /// All that is known when the engine has been shut down.
 #[derive(Debug)]
@@ -74,21 +73,12 @@ impl Closing {
     pub(super) fn checks(&self) -> Vec<Check> {
         let Self { produced, server, clients, tasks, .. } = self;
         let check = |what: &str, count, must_be| Check { what: what.to_owned(), count, must_be };
-        let mut accounts = Accounts::default();
-        accounts.of(Kind::Population).clone_from(&produced.account);
-        accounts += server.accounts;
-        accounts += clients.accounts;
-        let total = accounts.total();
-        let open = (total.scheduled - total.cancelled).saturating_sub(tasks.fired_in_all());
-        let ours = Counts {
-            scheduled: total.scheduled,
-            rejected: total.refused,
-            reset: total.reset,
-            fired: tasks.fired_in_all(),
-            cancelled: total.cancelled,
-            returned: open,
-            ..Counts::default()
-        };
+        let mut ours = produced.counts;
+        ours += server.counts;
+        ours += clients.counts;
+        ours.fired = tasks.fired_in_all();
+        let open = (ours.scheduled - ours.cancelled).saturating_sub(ours.fired);
+        ours.returned = open;
         let against = ours.against(&Counts::of(&self.stats));
         let mut checks: Vec<_> = against.iter().map(|one| check(one.what, one.here, one.there)).collect();
         let whole = reconcile(&self.stats);
@@ -100,7 +90,7 @@ impl Closing {
                 u64::from(whole.is_err()),
                 0,
             ),
-            check("refused", total.refused, 0),
+            check("refused", ours.rejected, 0),
             check("early", tasks.early, 0),
             check("run twice", tasks.twice, 0),
             check("run after cancel", tasks.after_cancel + produced.cancelled_but_ran, 0),
@@ -146,9 +136,9 @@ impl Report {
                 ("reaped, spoke too late themselves", clients.late_themselves),
             ]),
             operations: BTreeMap::from([
-                ("scheduled", produced.account.scheduled),
-                ("reset", produced.account.reset),
-                ("cancelled", produced.account.cancelled),
+                ("scheduled", produced.counts.scheduled),
+                ("reset", produced.counts.reset),
+                ("cancelled", produced.counts.cancelled),
                 ("fired", tasks.fired[Kind::Population as usize]),
             ]),
             lateness: ["without sockets", "of connections and requests"]
@@ -161,24 +151,24 @@ impl Report {
     }
 
     pub(super) fn print(&self) {
-        let rows = |map: &BTreeMap<&str, u64>| {
-            map.iter().map(|(what, count)| vec![(*what).to_owned(), grouped(*count)]).collect::<Vec<_>>()
-        };
-        print(&["connections", ""], rows(&self.connections));
-        print(&["timeouts without sockets", ""], rows(&self.operations));
+        for (header, counts) in [("connections", &self.connections), ("timeouts without sockets", &self.operations)] {
+            let row = |(what, count): (&&str, &u64)| [(*what).to_owned(), grouped(*count)];
+            text_table::print(&[header, ""], counts.iter().map(row), 1);
+        }
         let lateness = |one: &Lateness| {
             let mut row = vec![one.of.to_owned(), grouped(one.fired)];
             row.extend([one.p50_ns, one.p99_ns, one.p999_ns, one.max_ns].map(show_nanos));
             row
         };
-        print(&["lateness", "fired", "p50", "p99", "p99.9", "max"], self.lateness.iter().map(lateness).collect());
-        let cost = self.cost.iter().map(|(what, value)| vec![(*what).to_owned(), number(*value)]);
-        print(&["cost", ""], cost.collect());
+        let header = ["lateness", "fired", "p50", "p99", "p99.9", "max"];
+        text_table::print(&header, self.lateness.iter().map(lateness), 1);
+        let cost = self.cost.iter().map(|(what, value)| [(*what).to_owned(), number(*value)]);
+        text_table::print(&["cost", ""], cost, 1);
         let check = |one: &Check| {
             let mark = if one.holds() { "ok" } else { "WRONG" };
-            vec![one.what.clone(), grouped(one.count), grouped(one.must_be), mark.to_owned()]
+            [one.what.clone(), grouped(one.count), grouped(one.must_be), mark.to_owned()]
         };
-        print(&["check", "this program", "must be", ""], self.checks.iter().map(check).collect());
+        text_table::print(&["check", "this program", "must be", ""], self.checks.iter().map(check), 1);
         for wrong in self.checks.iter().filter(|check| !check.holds()) {
             println!("FAILED: {}: {}, and must be {}", wrong.what, wrong.count, wrong.must_be);
         }
@@ -199,19 +189,6 @@ fn number(value: f64) -> String {
     if value < 1_000.0 { format!("{value:.2}") } else { grouped_f64(value) }
 }
 
-fn print(header: &[&str], rows: Vec<Vec<String>>) {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_FULL_CONDENSED);
-    table.set_header(header.to_vec());
-    for row in rows {
-        let right = |(at, text)| {
-            Cell::new(text).set_alignment(if at == 0 { CellAlignment::Left } else { CellAlignment::Right })
-        };
-        table.add_row(row.into_iter().enumerate().map(right));
-    }
-    println!("{table}");
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::recorder::Recorder;
@@ -228,13 +205,13 @@ mod tests {
         let fires = timer.schedule(delay, || ()).expect("room");
         let _left = timer.schedule(delay * 9, || ()).expect("room");
         let cancelled = timer.schedule(delay, || ()).expect("room");
-        server.accounts.of(Kind::Idle).scheduled = 1;
-        server.accounts.of(Kind::Idle).reset = u64::from(fires.reset(delay * 2));
-        produced.account.scheduled = 2;
-        produced.account.cancelled = u64::from(cancelled.cancel());
+        server.counts.scheduled = 1;
+        server.counts.reset = u64::from(fires.reset(delay * 2));
+        produced.counts.scheduled = 2;
+        produced.counts.cancelled = u64::from(cancelled.cancel());
         clock.advance(delay * 3);
         while driver.turn() > 0 {}
-        recorder.fired(Kind::Idle, Instant::now(), Instant::now());
+        recorder.fired(Kind::Socket, Instant::now(), Instant::now());
         let handed_back = timer.shutdown().expect("the first").len() as u64;
         let (clients, tasks, stats) = (ClientsOutcome::default(), recorder.sum(), timer.stats());
         Closing { produced, server, clients, tasks, armed: 1, after_shutdown: 0, handed_back, stats }
@@ -250,7 +227,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         let mut closing = closing();
-        closing.produced.account.cancelled += 1;
+        closing.produced.counts.cancelled += 1;
         closing.tasks.early = 3;
         closing.clients.silent_not_reaped = 1;
         let wrong: Vec<_> =

@@ -11,15 +11,16 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use testkit::counters::Counts;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 use tourbillon::Timeout;
 
-use super::kinds::{Account, Accounts, Kind};
 use super::message::{LENGTH, Message, What};
-use super::shared::Shared;
+use super::recorder::Kind;
+use super::{Shared, count_schedule};
 use crate::accept::{self, Next, PAUSE};
 
 /// Connections to one listener. Each needs an ephemeral port of its own towards that listener; the
@@ -29,7 +30,7 @@ const PER_LISTENER: usize = 20_000;
 /// What the server counted.
 #[derive(Debug, Default)]
 pub(super) struct ServerOutcome {
-    pub(super) accounts: Accounts,
+    pub(super) counts: Counts,
     pub(super) requests: u64,
     /// Answers written within the deadline, and those that say it had passed.
     pub(super) answered: u64,
@@ -43,14 +44,6 @@ pub(super) struct ServerOutcome {
     pub(super) kept_at_work: u64,
     /// What it saw of connections that broke before the run was over.
     pub(super) broken: Vec<String>,
-}
-
-/// Durations the server goes by.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ServerPace {
-    pub(super) idle_timeout: Duration,
-    pub(super) request_timeout: Duration,
-    pub(super) longest_work: Duration,
 }
 
 /// What a task of the engine tells a connection. The numbers are never used twice within a
@@ -76,21 +69,15 @@ pub(super) async fn listen(clients: usize) -> Result<(Vec<TcpListener>, Vec<Sock
     Ok((listeners, addresses))
 }
 
-/// Serves until so many clients have come and all are gone.
-pub(super) async fn serve(
-    listeners: Vec<TcpListener>,
-    clients: u64,
-    pace: ServerPace,
-    shared: Arc<Shared>,
-    seed: u64,
-) -> Result<ServerOutcome> {
+/// Serves until all clients have come and are gone.
+pub(super) async fn serve(listeners: Vec<TcpListener>, shared: Arc<Shared>, seed: u64) -> Result<ServerOutcome> {
     let outcome = Arc::new(Mutex::new(ServerOutcome::default()));
     let mut accepting = JoinSet::new();
     for listener in listeners {
         let (shared, outcome) = (Arc::clone(&shared), Arc::clone(&outcome));
         accepting.spawn(async move {
             let mut connections = JoinSet::new();
-            while shared.accepted.load(Ordering::Relaxed) < clients {
+            while shared.accepted.load(Ordering::Relaxed) < shared.pace.connections as u64 {
                 let stream = tokio::select! {
                     accepted = listener.accept() => match accepted {
                         Ok((stream, _)) => stream,
@@ -109,7 +96,7 @@ pub(super) async fn serve(
                 let number = shared.accepted.fetch_add(1, Ordering::Relaxed);
                 let random = fastrand::Rng::with_seed(seed.wrapping_add(number));
                 let (shared, outcome) = (Arc::clone(&shared), Arc::clone(&outcome));
-                connections.spawn(Connection::serve(stream, pace, random, shared, outcome));
+                connections.spawn(Connection::serve(stream, random, shared, outcome));
             }
             connections.join_all().await;
             anyhow::Ok(())
@@ -128,7 +115,6 @@ struct Request {
 
 struct Connection {
     stream: TcpStream,
-    pace: ServerPace,
     random: fastrand::Rng,
     shared: Arc<Shared>,
     outcome: Arc<Mutex<ServerOutcome>>,
@@ -149,19 +135,12 @@ struct Connection {
 type End = Option<String>;
 
 impl Connection {
-    async fn serve(
-        stream: TcpStream,
-        pace: ServerPace,
-        random: fastrand::Rng,
-        shared: Arc<Shared>,
-        outcome: Arc<Mutex<ServerOutcome>>,
-    ) {
+    async fn serve(stream: TcpStream, random: fastrand::Rng, shared: Arc<Shared>, outcome: Arc<Mutex<ServerOutcome>>) {
         // Without this, a message may wait for the acknowledgement of the one before it.
         let _ = stream.set_nodelay(true);
         let (signal, signals) = unbounded_channel();
         let mut this = Self {
             stream,
-            pace,
             random,
             shared,
             outcome,
@@ -203,10 +182,6 @@ impl Connection {
         work(&mut self.outcome.lock().expect("no connection panics"))
     }
 
-    fn account(&self, kind: Kind, work: impl FnOnce(&mut Account)) {
-        self.with(|outcome| work(outcome.accounts.of(kind)));
-    }
-
     fn next_serial(&mut self) -> u32 {
         self.serial += 1;
         self.serial
@@ -217,11 +192,11 @@ impl Connection {
         let serial = self.next_serial();
         let (signal, recorder) = (self.signal.clone(), Arc::clone(&self.shared.recorder));
         // Its deadline moves, so only the connection can judge whether it is on time.
-        let idle = self.shared.timer.schedule(self.pace.idle_timeout, move || {
-            recorder.fired_unjudged(Kind::Idle);
+        let idle = self.shared.timer.schedule(self.shared.pace.idle_timeout, move || {
+            recorder.idle_fired();
             let _ = signal.send(Signal::Idle(serial, Instant::now()));
         });
-        self.account(Kind::Idle, |account| account.schedule(idle.is_ok()));
+        self.with(|outcome| count_schedule(&mut outcome.counts, idle.is_ok()));
         self.idle = idle.ok().map(|idle| (serial, idle));
         self.idle_since = now;
     }
@@ -235,11 +210,11 @@ impl Connection {
         self.have = 0;
         let message = Message::read(self.buffer);
         let now = Instant::now();
-        let over = self.idle_since + self.pace.idle_timeout;
+        let over = self.idle_since + self.shared.pace.idle_timeout;
         self.client = Some(message.client);
-        let in_time = self.idle.as_ref().is_some_and(|(_, idle)| idle.reset(self.pace.idle_timeout));
+        let in_time = self.idle.as_ref().is_some_and(|(_, idle)| idle.reset(self.shared.pace.idle_timeout));
         if in_time {
-            self.account(Kind::Idle, |account| account.reset += 1);
+            self.with(|outcome| outcome.counts.reset += 1);
             self.idle_since = now;
         } else {
             // It fired while this message was on its way up. Its signal is stale from here on, so
@@ -251,26 +226,25 @@ impl Connection {
     }
 
     fn start_request(&mut self, number: u32) {
-        let least = Duration::from_millis(1).min(self.pace.longest_work);
-        let work = least + (self.pace.longest_work - least).mul_f64(self.random.f64());
-        let limit = self.pace.request_timeout;
+        let least = Duration::from_millis(1).min(self.shared.pace.longest_work);
+        let work = least + (self.shared.pace.longest_work - least).mul_f64(self.random.f64());
+        let limit = self.shared.pace.request_timeout;
         let serial = self.next_serial();
         let now = Instant::now();
-        let deadline =
-            self.shared.timer.schedule(limit, self.task(Kind::Request, now + limit, Signal::Deadline(serial)));
-        let step = self.shared.timer.schedule_detached(work, self.task(Kind::Work, now + work, Signal::Done(serial)));
+        let deadline = self.shared.timer.schedule(limit, self.task(now + limit, Signal::Deadline(serial)));
+        let step = self.shared.timer.schedule_detached(work, self.task(now + work, Signal::Done(serial)));
         self.with(|outcome| {
             outcome.requests += 1;
-            outcome.accounts.of(Kind::Request).schedule(deadline.is_ok());
-            outcome.accounts.of(Kind::Work).schedule(step.is_ok());
+            count_schedule(&mut outcome.counts, deadline.is_ok());
+            count_schedule(&mut outcome.counts, step.is_ok());
         });
         self.request = deadline.ok().map(|deadline| Request { serial, number, deadline });
     }
 
-    fn task(&self, kind: Kind, deadline: Instant, tell: Signal) -> impl FnOnce() + Send + use<> {
+    fn task(&self, deadline: Instant, tell: Signal) -> impl FnOnce() + Send + use<> {
         let (signal, recorder) = (self.signal.clone(), Arc::clone(&self.shared.recorder));
         move || {
-            recorder.fired(kind, deadline, Instant::now());
+            recorder.fired(Kind::Socket, deadline, Instant::now());
             let _ = signal.send(tell);
         }
     }
@@ -281,7 +255,7 @@ impl Connection {
         let cancelled = !late && request.deadline.cancel();
         self.with(|outcome| {
             *(if late { &mut outcome.answered_late } else { &mut outcome.answered }) += 1;
-            outcome.accounts.of(Kind::Request).cancelled += u64::from(cancelled);
+            outcome.counts.cancelled += u64::from(cancelled);
         });
         let what = if late { What::Late } else { What::Answer };
         self.write(request.number, what).await
@@ -297,7 +271,7 @@ impl Connection {
         if self.idle.as_ref().is_none_or(|(current, _)| *current != serial) {
             return false;
         }
-        let over = self.idle_since + self.pace.idle_timeout;
+        let over = self.idle_since + self.shared.pace.idle_timeout;
         // Whoever has spoken is not idle, even if this thread was too busy to listen in time.
         match self.stream.try_read(&mut self.buffer[self.have..]) {
             Ok(count @ 1..) => {
@@ -310,7 +284,7 @@ impl Connection {
             Err(error) if error.kind() != ErrorKind::WouldBlock => return false,
             Err(_) => {}
         }
-        self.shared.recorder.judge(Kind::Idle, over, ran);
+        self.shared.recorder.judge_idle(over, ran);
         // A client that waits for an answer is not idle.
         if self.request.is_some() {
             self.with(|outcome| outcome.kept_at_work += 1);
@@ -340,8 +314,7 @@ impl Connection {
         let request = self.request.as_ref().map_or(0, |request| cancel(&request.deadline));
         let finishing = *self.shared.finishing.borrow();
         self.with(|outcome| {
-            outcome.accounts.of(Kind::Idle).cancelled += idle;
-            outcome.accounts.of(Kind::Request).cancelled += request;
+            outcome.counts.cancelled += idle + request;
             if let Some(why) = end.filter(|_| !finishing) {
                 outcome.broken.push(format!("client {:?}: {why}", self.client));
             }

@@ -18,8 +18,7 @@ use std::time::Instant;
 use crossbeam_queue::SegQueue;
 use testkit::record::{Fate, Fault};
 
-use super::kinds::Kind;
-use super::recorder::Recorder;
+use super::recorder::{Kind, Recorder};
 use crate::duration::Epoch;
 
 const ARMED: u64 = Fate::Pending as u64;

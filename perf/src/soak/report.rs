@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde::Serialize;
 
-use super::tally::{COUNTS, Tally};
+use super::tally::{COUNTS, Count, Tally};
 use crate::duration::show_nanos;
 use crate::number::grouped;
+use crate::text_table;
 
 /// The whole result; its JSON is this, field by field.
 #[derive(Debug, Serialize)]
@@ -37,16 +37,12 @@ pub(crate) fn counts(tally: &Tally) -> BTreeMap<&'static str, BTreeMap<&'static 
 
 impl Report {
     pub(crate) fn print(&self) {
-        let mut table = Table::new();
-        table.load_style(presets::UTF8_FULL_CONDENSED);
-        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
-        for &(section, _, name) in COUNTS {
-            table.add_row([Cell::new(section), Cell::new(name), right(grouped(self.counts[section][name]))]);
-        }
-        for (engine, &ns) in &self.latest_ns {
-            table.add_row([Cell::new("greatest lateness"), Cell::new(engine), right(show_nanos(ns))]);
-        }
-        println!("{table}");
+        let count = |&(section, _, name): &(&str, Count, &str)| {
+            [section.to_owned(), name.to_owned(), grouped(self.counts[section][name])]
+        };
+        let latest = self.latest_ns.iter();
+        let latest = latest.map(|(engine, &ns)| ["greatest lateness".to_owned(), engine.clone(), show_nanos(ns)]);
+        text_table::print(&["", "", "count"], COUNTS.iter().map(count).chain(latest), 2);
         let memory = |bytes: Option<u64>| bytes.map_or("unknown here".to_owned(), |b| format!("{} MB", b / 1_000_000));
         let [start, ten_seconds, end, after] = self.memory.map(memory);
         println!(
