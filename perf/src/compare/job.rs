@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::cases::{Case, Work, seconds};
-use super::systems::plan::Plan;
+use super::systems::system::Plan;
 
 /// A case that is to be measured.
 #[derive(Debug, Clone, Copy)]

@@ -22,19 +22,23 @@ pub(crate) struct Line {
     pub(crate) notes: Vec<String>,
 }
 
-impl Line {
-    pub(crate) fn new(system: &str, case: &Case, producers: usize) -> Self {
-        Self {
-            system: system.to_owned(),
-            case: case.id.to_owned(),
-            producers,
-            metrics: BTreeMap::new(),
-            notes: Vec::new(),
-        }
-    }
+/// What a run found: figures by the keys of the case's metrics, and what else is to be known.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    pub(crate) values: Vec<(&'static str, f64)>,
+    pub(crate) notes: Vec<String>,
+}
 
-    pub(crate) fn set(&mut self, key: &str, value: f64) {
-        self.metrics.insert(key.to_owned(), value);
+impl Metrics {
+    pub(crate) fn of<const N: usize>(values: [(&'static str, f64); N]) -> Self {
+        Self { values: values.to_vec(), ..Self::default() }
+    }
+}
+
+impl Line {
+    pub(crate) fn new(system: &str, case: &Case, producers: usize, Metrics { values, notes }: Metrics) -> Self {
+        let metrics = values.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        Self { system: system.to_owned(), case: case.id.to_owned(), producers, metrics, notes }
     }
 
     /// Which promise of a timer was broken, and how often, if one was.

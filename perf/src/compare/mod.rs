@@ -11,7 +11,6 @@ mod job;
 mod line;
 pub(crate) mod machine;
 mod measure;
-mod metrics;
 mod orchestra;
 mod ping_pong;
 mod programs;

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
-use super::metrics::Metrics;
-use super::systems::producer::Producer;
-use super::systems::system::System;
+use super::line::Metrics;
+use super::systems::system::{Producer, System};
 use crate::duration::nanos;
 use crate::process::CpuTime;
 

@@ -220,10 +220,11 @@ fn divide(one: Option<f64>, other: Option<f64>) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::compare::cases::find;
+    use crate::compare::line::Metrics;
 
-    fn run(ping_pong_ns: f64, metrics: &[(&str, f64)]) -> Run {
-        let mut line = Line::new("x", find("w2").expect("a case"), 1);
-        metrics.iter().for_each(|&(key, value)| line.set(key, value));
+    fn run(ping_pong_ns: f64, metrics: &[(&'static str, f64)]) -> Run {
+        let metrics = Metrics { values: metrics.to_vec(), ..Metrics::default() };
+        let line = Line::new("x", find("w2").expect("a case"), 1, metrics);
         Run { repetition: 1, ping_pong_ns: Some(ping_pong_ns), seconds: 0.0, result: RunResult::Measured(line) }
     }
 

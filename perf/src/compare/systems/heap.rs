@@ -12,9 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::plan::Plan;
-use super::producer::Producer;
-use super::system::System;
+use super::system::{Plan, Producer, System};
 use crate::compare::recorder::Task;
 
 /// So many cancelled ones may always wait in the heap.

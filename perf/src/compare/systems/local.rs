@@ -5,10 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use tourbillon_local::{LocalDriver, LocalTimeout, LocalTimer, ScheduleError};
 
-use super::one_owner::{OneEach, Owner, turn_until_done};
-use super::plan::Plan;
-use super::producer::Producer;
-use super::round_clock::RoundClock;
+use super::one_owner::{OneEach, Owner, RoundClock, turn_until_done};
+use super::system::{Plan, Producer};
 use crate::compare::recorder::{Recorder, Task};
 
 pub(crate) type Engines = OneEach<Turned>;

@@ -6,18 +6,12 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-use super::plan::Plan;
-use super::producer::Producer;
-use super::system::System;
+use super::system::{Plan, Producer, System};
 use crate::compare::recorder::Recorder;
 
 /// What a producer has to itself.
 pub(crate) trait Owner: Producer + Sized + 'static {
     fn new(plan: &Plan) -> Result<Self>;
-
-    fn notes() -> Vec<String> {
-        Vec::new()
-    }
 }
 
 /// As many of these as there are producers.
@@ -39,10 +33,6 @@ impl<O: Owner> System for OneEach<O> {
     fn settle(&self) -> Result<()> {
         Ok(())
     }
-
-    fn notes(&self) -> Vec<String> {
-        O::notes()
-    }
 }
 
 /// The event loop of these: `turn` runs what is due by then, and returns the next deadline, until
@@ -63,4 +53,30 @@ pub(crate) fn turn_until_done(
         }
     }
     Ok(())
+}
+
+/// An event loop reads the clock once in so many operations.
+const ROUND: u32 = 16;
+
+/// A clock that is read once a round.
+#[derive(Debug)]
+pub(crate) struct RoundClock {
+    now: Instant,
+    operations: u32,
+}
+
+impl RoundClock {
+    pub(crate) fn new() -> Self {
+        Self { now: Instant::now(), operations: 0 }
+    }
+
+    /// Returns the time of this round, for one operation.
+    #[inline]
+    pub(crate) fn now(&mut self) -> Instant {
+        if self.operations.is_multiple_of(ROUND) {
+            self.now = Instant::now();
+        }
+        self.operations = self.operations.wrapping_add(1);
+        self.now
+    }
 }

@@ -1,15 +1,15 @@
-//! Tourbillon itself.
+//! Tourbillon itself, and its futures.
 
+use std::future::{Future, ready};
+use std::pin::{Pin, pin};
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
-use tourbillon::{Inline, Timeout, Timer};
+use anyhow::{Context as _, Result, anyhow, ensure};
+use tourbillon::{Inline, Sleep, Timeout, Timer};
 
-use super::patience::PATIENCE;
-use super::plan::Plan;
-use super::producer::Producer;
-use super::system::System;
+use super::system::{PATIENCE, Plan, Producer, System};
 use crate::compare::recorder::Task;
 
 /// With its defaults.
@@ -109,5 +109,57 @@ impl Producer for Thread {
 
     fn flush(&mut self) -> Result<()> {
         nudge(&self.timer)
+    }
+}
+
+/// Its futures. A sleep may be polled where it lies, so that the handle is the future itself.
+#[derive(Debug)]
+pub(crate) struct Sleeps(Timer);
+
+impl System for Sleeps {
+    type Producer = Poller;
+
+    fn start(plan: &Plan) -> Result<Self> {
+        let capacity = plan.capacity.unwrap_or(0) + 256 * (plan.producers + 1);
+        Ok(Self(
+            Timer::builder().tick_duration(plan.tick).capacity(capacity).build().context("the options make sense")?,
+        ))
+    }
+
+    fn producer(&self) -> Result<Poller> {
+        Ok(Poller(self.0.clone()))
+    }
+
+    fn settle(&self) -> Result<()> {
+        // Nothing but what was dropped waits for the worker.
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Poller(Timer);
+
+impl Producer for Poller {
+    type Handle = Option<Sleep>;
+
+    fn schedule(&mut self, delay: Duration, _task: Task, handle: &mut Self::Handle) -> Result<()> {
+        let sleep = handle.insert(self.0.sleep(delay));
+        let pending = Pin::new(sleep).poll(&mut Context::from_waker(Waker::noop())).is_pending();
+        ensure!(pending, "a sleep of {delay:?} is over at once");
+        Ok(())
+    }
+
+    fn cancel(&mut self, handle: &mut Self::Handle) -> bool {
+        handle.take().is_some()
+    }
+
+    fn reset(&mut self, _delay: Duration, deadline: Instant, handle: &mut Self::Handle) -> bool {
+        let Some(sleep) = handle else { return false };
+        sleep.reset_at(deadline);
+        true
+    }
+
+    fn limit_ready(&mut self, limit: Duration) -> bool {
+        pin!(self.0.timeout(limit, ready(()))).poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 }

@@ -4,13 +4,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use super::prepared::{Handle, delay, handles, random};
+use super::{Handle, delay, handles, random};
 use crate::compare::job::Job;
-use crate::compare::metrics::Metrics;
+use crate::compare::line::Metrics;
 use crate::compare::race::race;
 use crate::compare::recorder::Recorder;
-use crate::compare::systems::producer::Producer;
-use crate::compare::systems::system::System;
+use crate::compare::systems::system::{Producer, System};
 
 /// Length of the random order of W3, which is gone through again and again: 1 MiB.
 const ORDER: usize = 1 << 18;

@@ -1,20 +1,20 @@
 //! What the systems are given to do: W1 to W9. Delays are random with a fixed seed, the same for
 //! every system.
 
-mod distribution;
 mod loops;
-mod prepared;
 mod scaling;
 mod waits;
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, bail};
+use fastrand::Rng;
 
 use super::cases::Work;
 use super::job::Job;
-use super::metrics::Metrics;
-use super::systems::system::System;
+use super::line::Metrics;
+use super::systems::system::{Producer, System};
 use crate::proc::resident_bytes;
-use prepared::start;
 
 /// Gives the case's work to a system.
 pub(crate) fn run<S: System>(job: &Job) -> Result<Metrics> {
@@ -37,4 +37,51 @@ pub(crate) fn run<S: System>(job: &Job) -> Result<Metrics> {
     }?;
     metrics.notes.extend(system.notes());
     Ok(metrics)
+}
+
+/// What a thread holds of a timeout.
+type Handle<S> = <<S as System>::Producer as Producer>::Handle;
+
+/// Delays of timeouts that must not expire while they are measured.
+const FAR: [Duration; 2] = [Duration::from_secs(30), Duration::from_secs(60)];
+
+/// Starts a system for the timeouts of a job.
+fn start<S: System>(job: &Job) -> Result<S> {
+    let (timeouts, producers) = (job.timeouts(), job.producers);
+    let capacity = match job.case.work {
+        // Two more each: one warms up, one ends the race.
+        Work::Schedule { reserved: true } => producers * (timeouts + 2),
+        Work::Producers => timeouts + 3 * producers,
+        Work::Schedule { reserved: false } | Work::Memory => return S::start(&job.plan(None)),
+        Work::Ring | Work::Future { .. } => producers * 4_000,
+        Work::Reset => producers * timeouts,
+        // Those that are cancelled keep their memory until the system has taken them out.
+        Work::Pending => timeouts + 2 * batch(timeouts),
+        _ => timeouts + job.beside(),
+    };
+    S::start(&job.plan(Some(capacity)))
+}
+
+/// So many handles of nothing. They are written to, so that their pages are there before the clock
+/// is read.
+fn handles<S: System>(count: usize) -> Vec<Handle<S>> {
+    let mut handles = Vec::new();
+    handles.resize_with(count, Default::default);
+    handles
+}
+
+/// A delay between the two, to the microsecond.
+fn delay(random: &mut Rng, [from, to]: [Duration; 2]) -> Duration {
+    let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+    Duration::from_micros(random.u64(micros(from)..=micros(to)))
+}
+
+/// Each producer's own random numbers, the same in every run.
+fn random(producer: usize) -> Rng {
+    Rng::with_seed(0x0a02_bd1f ^ producer as u64)
+}
+
+/// A batch is at most a tenth of what is pending, so that the number pending hardly changes.
+fn batch(timeouts: usize) -> usize {
+    (timeouts / 10).clamp(1, 10_000)
 }

@@ -4,13 +4,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use super::prepared::{FAR, Handle, batch, delay, handles, random, start};
+use super::{FAR, Handle, batch, delay, handles, random, start};
 use crate::compare::job::Job;
-use crate::compare::metrics::Metrics;
+use crate::compare::line::Metrics;
 use crate::compare::race::race;
 use crate::compare::recorder::Recorder;
-use crate::compare::systems::producer::Producer;
-use crate::compare::systems::system::System;
+use crate::compare::systems::system::{Producer, System};
 use crate::duration::nanos;
 
 /// Times that each timeout is reset.

@@ -4,15 +4,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use hdrhistogram::Histogram;
 
-use super::distribution::describe;
-use super::prepared::{FAR, Handle, delay, random};
+use super::{FAR, Handle, delay, random};
 use crate::compare::job::Job;
-use crate::compare::metrics::Metrics;
-use crate::compare::recorder::{Recorder, Task};
-use crate::compare::systems::patience::PATIENCE;
-use crate::compare::systems::producer::Producer;
-use crate::compare::systems::system::System;
+use crate::compare::line::Metrics;
+use crate::compare::recorder::{Lateness, Recorder, Task};
+use crate::compare::systems::system::{PATIENCE, Producer, System};
 use crate::proc::{resident_bytes, sleeps_of_others};
 use crate::process::CpuTime;
 
@@ -154,4 +152,22 @@ pub(super) fn burst<S: System>(system: &S, job: &Job, clock: bool) -> Result<Met
     metrics.values.push(("cpu_ns", cpu.total_s() * 1e9 / f64::from(tasks)));
     drop(handles);
     Ok(metrics)
+}
+
+/// How late timeouts ran, in milliseconds.
+fn describe(lateness: &Lateness) -> Result<Metrics> {
+    let mut histogram = Histogram::<u64>::new(3).context("no histogram")?;
+    for &late in &lateness.late {
+        histogram.record(late)?;
+    }
+    let at = |share: f64| histogram.value_at_quantile(share) as f64 / 1e6;
+    Ok(Metrics::of([
+        ("p50_ms", at(0.5)),
+        ("p99_ms", at(0.99)),
+        ("p999_ms", at(0.999)),
+        ("max_ms", histogram.max() as f64 / 1e6),
+        ("early", lateness.early as f64),
+        ("missing", lateness.missing as f64),
+        ("twice", lateness.twice as f64),
+    ]))
 }

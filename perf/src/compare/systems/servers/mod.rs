@@ -31,7 +31,7 @@ use super::names::Name;
 use crate::accept::{self, Next, PAUSE};
 use crate::compare::cases::Work;
 use crate::compare::job::Job;
-use crate::compare::metrics::Metrics;
+use crate::compare::line::Metrics;
 use crate::process::CpuTime;
 use limits::{Limits, None as NoLimits, Ours, Tokios};
 use load::send_from_outside;

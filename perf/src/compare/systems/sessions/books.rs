@@ -29,33 +29,23 @@ pub(super) struct Counts {
     pub(super) rounds: u64,
 }
 
-impl Counts {
-    fn since(self, earlier: Self) -> Self {
-        Self {
-            requests: self.requests - earlier.requests,
-            duplicates: self.duplicates - earlier.duplicates,
-            replies: self.replies - earlier.replies,
-            dropped: self.dropped - earlier.dropped,
-            resent: self.resent - earlier.resent,
-            closed: self.closed - earlier.closed,
-            stale: self.stale - earlier.stale,
-            early: self.early - earlier.early,
-            rounds: self.rounds - earlier.rounds,
-        }
-    }
-}
-
-/// The parts of a run. The control sets them, and the server follows.
+/// The parts of a run. The server says when all sessions are open. Then the control sets them, and
+/// the server follows. Nothing is published with them: the counts are the server's own.
 #[derive(Debug, Default)]
 pub(super) struct Phase(AtomicU8);
 
 impl Phase {
-    const MEASURE: u8 = 1;
-    const AFTER: u8 = 2;
+    const OPENING: u8 = 0;
+    const OPEN: u8 = 1;
+    const MEASURE: u8 = 2;
+    const AFTER: u8 = 3;
+
+    pub(super) fn is_open(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != Self::OPENING
+    }
 
     /// From now on it counts.
     pub(super) fn begin(&self) {
-        // Nothing is published with it: the counts are the server's own.
         self.0.store(Self::MEASURE, Ordering::Relaxed);
     }
 
@@ -70,7 +60,7 @@ impl Phase {
 pub(super) struct Books {
     pub(super) now: Counts,
     begin: Counts,
-    measured: Counts,
+    end: Counts,
     lateness_ns: Histogram<u64>,
     phase: u8,
 }
@@ -78,22 +68,26 @@ pub(super) struct Books {
 impl Books {
     pub(super) fn new() -> Self {
         let lateness_ns = Histogram::new(3).expect("three digits can be had");
-        Self { now: Counts::default(), begin: Counts::default(), measured: Counts::default(), lateness_ns, phase: 0 }
+        Self { now: Counts::default(), begin: Counts::default(), end: Counts::default(), lateness_ns, phase: 0 }
     }
 
-    /// Is called in each round.
-    pub(super) fn follow(&mut self, phase: &Phase) {
+    /// Is called in each round, with whether all sessions are open.
+    pub(super) fn follow(&mut self, phase: &Phase, is_open: bool) {
         self.now.rounds += 1;
+        if is_open && !phase.is_open() {
+            phase.0.store(Phase::OPEN, Ordering::Relaxed);
+        }
         let phase = phase.0.load(Ordering::Relaxed);
         if phase == self.phase {
             return;
         }
         match phase {
+            Phase::OPEN => {}
             Phase::MEASURE => {
                 self.begin = self.now;
                 self.lateness_ns.reset();
             }
-            _ => self.measured = self.now.since(self.begin),
+            _ => self.end = self.now,
         }
         self.phase = phase;
     }
@@ -108,9 +102,9 @@ impl Books {
         }
     }
 
-    /// Returns the counts from [`Phase::begin`] to [`Phase::end`].
-    pub(super) fn measured(&self) -> Counts {
-        self.measured
+    /// Returns how much a count has grown from [`Phase::begin`] to [`Phase::end`].
+    pub(super) fn measured(&self, count: fn(&Counts) -> u64) -> u64 {
+        count(&self.end) - count(&self.begin)
     }
 
     /// Returns the milliseconds within which that share of the pacing timers came up.
@@ -142,16 +136,16 @@ mod tests {
                 books.now.requests += 1;
                 books.paced(2_000_000 + at, 1_000_000);
             }
-            books.follow(&phase);
+            books.follow(&phase, true);
         };
         go(&mut books, 3);
         phase.begin();
-        books.follow(&phase);
+        books.follow(&phase, true);
         go(&mut books, 4);
         phase.end();
-        books.follow(&phase);
+        books.follow(&phase, true);
         go(&mut books, 5);
-        assert_eq!((books.measured().requests, books.measured().replies), (4, 4));
+        assert_eq!((books.measured(|counts| counts.requests), books.measured(|counts| counts.replies)), (4, 4));
         assert_eq!((books.now.requests, books.missing().expect("no more replies than requests")), (12, 0));
         assert!((books.late_ms(0.5) - 1.0).abs() < 0.01);
         books.now.replies += 1;

@@ -3,9 +3,8 @@
 
 use std::io::{PipeWriter, pipe};
 use std::net::{SocketAddr, SocketAddrV4, UdpSocket};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,8 +13,8 @@ use tokio::sync::oneshot;
 
 use super::books::Phase;
 use super::load::{self, Seen};
-use super::plan::{Length, Plan, Served};
-use super::socket;
+use super::{Plan, Served, socket};
+use crate::compare::systems::servers::Until;
 use crate::process::CpuTime;
 
 /// How long it may take until all sessions are open.
@@ -31,12 +30,10 @@ pub(super) struct Outcome {
     pub(super) seconds: f64,
 }
 
-/// What a server is made of: its socket, the phases to follow, what to call when all sessions are
-/// open, and when to end.
+/// What a server is made of: its socket, the phases to follow, and when to end.
 pub(super) struct Stage {
     pub(super) socket: UdpSocket,
     pub(super) phase: Arc<Phase>,
-    pub(super) opened: Box<dyn FnOnce() + Send>,
     pub(super) over: oneshot::Receiver<()>,
 }
 
@@ -49,29 +46,32 @@ pub(super) fn run(plan: Plan, serve: impl FnOnce(Stage) -> Result<Served>) -> Re
     let socket = socket::open()?;
     let Ok(SocketAddr::V4(address)) = socket.local_addr() else { bail!("the socket has no address") };
     let phase = Arc::new(Phase::default());
-    let ((opened, is_open), (end, over)) = (channel(), oneshot::channel());
+    let (end, over) = oneshot::channel();
     let control = {
         let phase = Arc::clone(&phase);
         thread::Builder::new()
             .name("perf-control".to_owned())
             .spawn(move || {
-                let found = watch(plan, address, &is_open, &phase);
+                let found = watch(plan, address, &phase);
                 // The server may have failed: then nobody waits.
                 let _ = end.send(());
                 found
             })
             .context("cannot start a thread")?
     };
-    let opened = Box::new(move || _ = opened.send(()));
-    let served = serve(Stage { socket, phase, opened, over })?;
+    let served = serve(Stage { socket, phase, over })?;
     let (seen, cpu_s, seconds) = control.join().map_err(|_| anyhow!("the control has panicked"))??;
     Ok(Outcome { served, seen, cpu_s, seconds })
 }
 
 /// Returns what the load says, and the processor time and the time of what was measured.
-fn watch(plan: Plan, server: SocketAddrV4, is_open: &Receiver<()>, phase: &Phase) -> Result<(Seen, f64, f64)> {
+fn watch(plan: Plan, server: SocketAddrV4, phase: &Phase) -> Result<(Seen, f64, f64)> {
     let load = Load::start(server, plan)?;
-    is_open.recv_timeout(OPENING).context("the sessions were not opened in time")?;
+    let limit = Instant::now() + OPENING;
+    while !phase.is_open() {
+        ensure!(Instant::now() < limit, "the sessions were not opened in time");
+        thread::sleep(Duration::from_millis(1));
+    }
     thread::sleep(plan.warm_up);
     let (begin, cpu) = (Instant::now(), CpuTime::now());
     let end = || {
@@ -79,46 +79,39 @@ fn watch(plan: Plan, server: SocketAddrV4, is_open: &Receiver<()>, phase: &Phase
         (CpuTime::now().since(cpu).total_s(), begin.elapsed().as_secs_f64())
     };
     phase.begin();
-    let (seen, (cpu_s, seconds)) = match plan.length {
-        Length::Time(length) => {
+    let (seen, (cpu_s, seconds)) = match plan.until {
+        Until::Time(length) => {
             thread::sleep(length);
             let measured = end();
             (load.stop()?, measured)
         }
-        Length::Requests(_) => (load.wait()?, end()),
+        Until::Requests(_) => (load.wait()?, end()),
     };
     Ok((seen, cpu_s, seconds))
 }
 
 /// The load that was started. It goes on until its stop is dropped.
 struct Load {
-    stop: Stop,
+    /// The other end of the load's pipe.
+    stop: PipeWriter,
     seen: thread::JoinHandle<Result<Seen>>,
-}
-
-/// A pipe, of which the load has the other end.
-enum Stop {
-    Process { _stdin: Option<ChildStdin> },
-    Thread { _pipe: PipeWriter },
 }
 
 impl Load {
     fn start(server: SocketAddrV4, plan: Plan) -> Result<Self> {
+        let (reader, stop) = pipe().context("cannot make a pipe")?;
         // A test's own program is another.
         if cfg!(test) {
-            let (reader, writer) = pipe().context("cannot make a pipe")?;
-            let seen = thread::spawn(move || load::run(server, plan, reader));
-            return Ok(Self { stop: Stop::Thread { _pipe: writer }, seen });
+            return Ok(Self { stop, seen: thread::spawn(move || load::run(server, plan, reader)) });
         }
         let program = std::env::current_exe().context("where is this program?")?;
-        let mut child = Command::new(program)
+        let child = Command::new(program)
             .args(["sessions-load", "--server", &server.to_string(), "--plan", &serde_json::to_string(&plan)?])
-            .stdin(Stdio::piped())
+            .stdin(reader)
             .stdout(Stdio::piped())
             .spawn()
             .context("cannot start the load")?;
-        let stdin = child.stdin.take();
-        Ok(Self { stop: Stop::Process { _stdin: stdin }, seen: thread::spawn(move || read(child)) })
+        Ok(Self { stop, seen: thread::spawn(move || read(child)) })
     }
 
     /// Ends it, and returns what it says.

@@ -1,6 +1,8 @@
 //! A server that is one loop: it takes in a batch, goes through it, goes through what has come up,
 //! and sends the replies as a batch. Each timer of a session is one of the system's.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddrV4;
 use std::pin::Pin;
@@ -8,17 +10,16 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use rustc_hash::FxBuildHasher;
 use tokio::net::UdpSocket;
 use tokio::task::{coop, yield_now};
 
 use super::books::{Books, Phase};
 use super::control::Stage;
-use super::plan::{Plan, Served};
-use super::protocol::{Alarms, Kind, Protocol, Step};
-use super::socket::{BATCH, Outgoing, poll_receive};
-use super::table::Table;
+use super::protocol::{Alarms, Kind, Protocol, Session, Step};
+use super::socket::{BATCH, Datagram, Outgoing, poll_receive};
 use super::timers::{Of, Timers};
-use super::wire::Datagram;
+use super::{Plan, Served};
 use crate::duration::Epoch;
 
 #[derive(Debug)]
@@ -34,13 +35,13 @@ struct Server<T> {
     due: Vec<Of>,
 }
 
-/// Serves until the stage is over. Calls its `opened` when all sessions are there.
+/// Serves until the stage is over.
 ///
 /// # Errors
 ///
 /// If the runtime refuses the socket, or the timers can't be had.
 pub(super) async fn serve<T: Timers>(stage: Stage, plan: Plan) -> Result<Served> {
-    let Stage { socket, phase, opened, over } = stage;
+    let Stage { socket, phase, over } = stage;
     let mut server = Server {
         socket: UdpSocket::from_std(socket).context("the runtime refuses the socket")?,
         timers: T::start(plan.sessions)?,
@@ -53,29 +54,23 @@ pub(super) async fn serve<T: Timers>(stage: Stage, plan: Plan) -> Result<Served>
         due: Vec::new(),
     };
     // The runtime would have it rest after 128 timers.
-    coop::unconstrained(server.run(plan.sessions, &phase, opened, over)).await;
-    Ok(Served { books: server.books, left: server.table.len(), refused: server.out.refused() })
+    coop::unconstrained(server.run(plan.sessions, &phase, over)).await;
+    Ok(Served { books: server.books, left: server.table.places.len(), refused: server.out.refused() })
 }
 
 impl<T: Timers> Server<T> {
-    async fn run(&mut self, sessions: usize, phase: &Phase, opened: impl FnOnce(), mut over: impl Future + Unpin) {
-        let mut opened = Some(opened);
+    async fn run(&mut self, sessions: usize, phase: &Phase, mut over: impl Future + Unpin) {
         while poll_fn(|context| self.wait(context, &mut over)).await {
-            self.books.follow(phase);
+            self.books.follow(phase, self.table.places.len() >= sessions);
             self.go_through_what_came();
             self.go_through_what_is_due();
             self.out.flush(&self.socket);
-            if self.table.len() >= sessions
-                && let Some(opened) = opened.take()
-            {
-                opened();
-            }
             if self.received.len() == BATCH {
                 // More is there, perhaps. The runtime looks for what is due in between.
                 yield_now().await;
             }
         }
-        self.books.follow(phase);
+        self.books.follow(phase, true);
     }
 
     /// Waits until something has come in or up. Returns false when all is over.
@@ -156,5 +151,51 @@ impl<T: Timers> Alarms for Placed<'_, T> {
 
     fn cancel(&mut self, kind: Kind) {
         self.timers.cancel(Of::new(self.place, kind));
+    }
+}
+
+/// The sessions of a server, found by their connection ids. A place that a session has left is the
+/// next one's.
+#[derive(Debug)]
+struct Table {
+    places: HashMap<u64, u32, FxBuildHasher>,
+    sessions: Vec<Session>,
+    free: Vec<u32>,
+}
+
+impl Table {
+    fn with_capacity(sessions: usize) -> Self {
+        let places = HashMap::with_capacity_and_hasher(sessions, FxBuildHasher);
+        Self { places, sessions: Vec::with_capacity(sessions), free: Vec::new() }
+    }
+
+    /// Returns the place of a connection. A new one gets a session.
+    fn find_or_open(&mut self, connection: u64, peer: SocketAddrV4) -> u32 {
+        match self.places.entry(connection) {
+            Entry::Occupied(place) => *place.get(),
+            Entry::Vacant(vacant) => {
+                let session = Session::new(connection, peer);
+                let place = match self.free.pop() {
+                    Some(place) => {
+                        self.sessions[place as usize] = session;
+                        place
+                    }
+                    None => {
+                        self.sessions.push(session);
+                        u32::try_from(self.sessions.len() - 1).expect("sessions are counted by 32 bits")
+                    }
+                };
+                *vacant.insert(place)
+            }
+        }
+    }
+
+    fn at(&mut self, place: u32) -> &mut Session {
+        &mut self.sessions[place as usize]
+    }
+
+    fn close(&mut self, place: u32) {
+        self.places.remove(&self.sessions[place as usize].connection());
+        self.free.push(place);
     }
 }

@@ -10,9 +10,9 @@ use anyhow::{Result, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Length, Plan};
-use super::socket::{BATCH, Outgoing, open, receive};
-use super::wire::Datagram;
+use super::Plan;
+use super::socket::{BATCH, Datagram, Outgoing, open, receive};
+use crate::compare::systems::servers::Until;
 use crate::process::CpuTime;
 
 /// A request without a reply is sent again after this.
@@ -117,8 +117,8 @@ impl Clients {
         let begin = Instant::now();
         let opened = self.seen.requests;
         loop {
-            if let Length::Requests(count) = self.plan.length
-                && self.seen.requests - opened >= count
+            if let Until::Requests(count) = self.plan.until
+                && self.seen.requests - opened >= count as u64
             {
                 return Ok(());
             }

@@ -3,21 +3,17 @@
 //!
 //! `protocol` says which timers a session arms, and knows no system. `event_loop` serves all
 //! sessions in one loop, with each timer of a session in `timers`; `tasks` has a task for each
-//! session, and one timer in each (`session_timer`). Both run on one thread of Tokio, whatever the
-//! timers are. `load` is the clients, and `control` the course of a run.
+//! session, and one timer in each. Both run on one thread of Tokio, whatever the timers are. `load`
+//! is the clients, and `control` the course of a run.
 
 mod books;
 mod control;
 mod event_loop;
 mod load;
-mod plan;
 mod protocol;
-mod session_timer;
 mod socket;
-mod table;
 mod tasks;
 mod timers;
-mod wire;
 
 use std::net::SocketAddrV4;
 use std::process::Command;
@@ -25,19 +21,20 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use serde::{Deserialize, Serialize};
 use tokio::runtime::Builder;
 
 use super::names::Name;
+use super::servers::Until;
 use crate::compare::cases::{Amount, Work};
 use crate::compare::job::Job;
-use crate::compare::metrics::Metrics;
+use crate::compare::line::Metrics;
 use crate::valgrind;
 use crate::verdict::Verdict;
-use books::Counts;
+use books::Books;
 use control::{Outcome, Stage};
-use plan::{Length, Plan, Served};
 use protocol::Protocol;
-use session_timer::{NoTimer, SessionTimer};
+use tasks::SessionTimer;
 use timers::Timers;
 
 const IDLE: Duration = Duration::from_secs(30);
@@ -48,6 +45,32 @@ const CHAIN: u32 = 8;
 const REQUESTS_A_SESSION: f64 = 0.4;
 /// Requests of a short run and of a long one, under callgrind.
 const COUNTED: [usize; 2] = [20_000, 120_000];
+
+/// A run.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Plan {
+    sessions: usize,
+    /// Requests a second, as long as the server keeps up; `None`: as fast as it answers.
+    rate: Option<f64>,
+    /// So many sessions have a request under way at any time, at most: a server that does not keep
+    /// up is not buried.
+    under_way: usize,
+    /// Requests of a session, one after the other, before it rests and another has its turn.
+    chain: u32,
+    protocol: Protocol,
+    warm_up: Duration,
+    until: Until,
+}
+
+/// What a server says when it is over.
+#[derive(Debug)]
+struct Served {
+    books: Books,
+    /// Sessions that are there still.
+    left: usize,
+    /// Datagrams that the kernel did not take.
+    refused: u64,
+}
 
 /// Measures a case of a system: the server in this process, the clients in another.
 pub(in crate::compare) fn measure(name: Name, job: &Job) -> Result<Metrics> {
@@ -60,7 +83,7 @@ pub(in crate::compare) fn measure(name: Name, job: &Job) -> Result<Metrics> {
         chain: CHAIN,
         protocol: Protocol { timers, idle: IDLE },
         warm_up: job.time(WARM_UP),
-        length: Length::Time(job.time(LENGTH)),
+        until: Until::Time(job.time(LENGTH)),
     };
     if amount != Amount::Counted {
         return outcome(name, tasks, plan)?.metrics();
@@ -68,8 +91,7 @@ pub(in crate::compare) fn measure(name: Name, job: &Job) -> Result<Metrics> {
     // The difference of a long run and a short one is the instructions of the additional requests.
     let [short, long] = COUNTED.map(|requests| job.scaled(requests).max(100));
     let run = |requests: usize| {
-        let length = Length::Requests(requests as u64);
-        count(name, tasks, Plan { warm_up: Duration::ZERO, length, ..plan })
+        count(name, tasks, Plan { warm_up: Duration::ZERO, until: Until::Requests(requests), ..plan })
     };
     let ((few, _), (many, batch)) = (run(short)?, run(long)?);
     ensure!(many > few, "{long} requests took {many} instructions, and {short} took {few}");
@@ -100,9 +122,9 @@ pub(crate) struct LoadArgs {
 
 /// Serves once, and prints how many requests a round had.
 pub(crate) fn run(args: &SessionsArgs) -> Result<Verdict> {
-    let metrics = outcome(args.system, args.tasks, serde_json::from_str(&args.plan)?)?.metrics()?;
-    println!("{}", metrics.get("batch")?);
-    Ok(Verdict::passed_if(metrics.get("early")? == 0.0 && metrics.get("missing")? == 0.0))
+    let outcome = outcome(args.system, args.tasks, serde_json::from_str(&args.plan)?)?;
+    println!("{}", outcome.batch());
+    Ok(Verdict::passed_if(outcome.served.books.now.early == 0 && outcome.missing()? == 0))
 }
 
 /// The clients, as a process of their own.
@@ -125,15 +147,16 @@ fn count(name: Name, tasks: bool, plan: Plan) -> Result<(u64, f64)> {
 
 fn outcome(name: Name, tasks: bool, plan: Plan) -> Result<Outcome> {
     match (tasks, name) {
-        (false, Name::TourbillonDriven) => in_loop::<timers::driven::Driven>(plan),
-        (false, Name::Tokio) => in_loop::<timers::tokio_sleeps::Sleeps>(plan),
-        (false, Name::DelayQueue) => in_loop::<timers::delay_queue::Queue>(plan),
-        (false, Name::NoTimers) => in_loop::<timers::bare::Bare>(plan),
+        (false, Name::TourbillonDriven) => in_loop::<timers::Driven>(plan),
+        (false, Name::Tokio) => in_loop::<timers::Sleeps>(plan),
+        (false, Name::DelayQueue) => in_loop::<timers::Queue>(plan),
+        (false, Name::NoTimers) => in_loop::<timers::Bare>(plan),
         (true, Name::TourbillonFuture) => in_tasks::<tourbillon::Sleep>(plan),
         (true, Name::Tokio) => in_tasks::<tokio::time::Sleep>(plan),
         (true, Name::NoTimers) => {
-            let protocol = Protocol { timers: 0, ..plan.protocol };
-            in_tasks::<NoTimer>(Plan { protocol, ..plan })
+            // Nothing is paced, so no timer is ever made.
+            let plan = Plan { protocol: Protocol { timers: 0, ..plan.protocol }, ..plan };
+            on_a_runtime(false, plan, |stage| tasks::serve::<tokio::time::Sleep>(stage, plan))
         }
         _ => bail!("{name} has no server of this kind"),
     }
@@ -165,9 +188,20 @@ where
 }
 
 impl Outcome {
+    /// Requests of a round.
+    fn batch(&self) -> f64 {
+        let books = &self.served.books;
+        books.measured(|counts| counts.requests) as f64 / books.measured(|counts| counts.rounds).max(1) as f64
+    }
+
+    fn missing(&self) -> Result<u64> {
+        Ok(self.served.books.missing()? + self.seen.unanswered + self.seen.wrong)
+    }
+
     fn metrics(&self) -> Result<Metrics> {
         let Self { served: Served { books, left, refused }, seen, cpu_s, seconds } = self;
-        let Counts { requests, duplicates, stale, resent, rounds, .. } = books.measured();
+        let requests = books.measured(|counts| counts.requests);
+        let (duplicates, stale) = (books.measured(|counts| counts.duplicates), books.measured(|counts| counts.stale));
         let all = books.now;
         let mut metrics = Metrics::of([
             ("rate", requests as f64 / seconds),
@@ -176,11 +210,11 @@ impl Outcome {
             ("p99_ms", books.late_ms(0.99)),
             ("p999_ms", books.late_ms(0.999)),
             ("max_ms", books.late_ms(1.0)),
-            ("batch", requests as f64 / rounds.max(1) as f64),
+            ("batch", self.batch()),
             ("early", all.early as f64),
-            ("missing", (books.missing()? + seen.unanswered + seen.wrong) as f64),
+            ("missing", self.missing()? as f64),
             ("lost", seen.lost as f64),
-            ("resent", resent as f64),
+            ("resent", books.measured(|counts| counts.resent) as f64),
             ("closed", all.closed as f64),
         ]);
         metrics.notes = vec![

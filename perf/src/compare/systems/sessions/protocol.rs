@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::books::Books;
-use super::wire::Datagram;
+use super::socket::Datagram;
 
 /// The timers that a session may have, as QUIC has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

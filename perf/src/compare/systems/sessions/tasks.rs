@@ -6,23 +6,73 @@ use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddrV4;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use rustc_hash::FxBuildHasher;
 use tokio::net::UdpSocket;
+use tokio::runtime::Handle;
 use tokio::task::{coop, yield_now};
+use tourbillon::Timer;
 
 use super::books::{Books, Phase};
 use super::control::Stage;
-use super::plan::{Plan, Served};
 use super::protocol::{Alarms, Kind, Protocol, Session, Step};
-use super::session_timer::SessionTimer;
-use super::socket::{BATCH, Outgoing, poll_receive};
-use super::wire::Datagram;
+use super::socket::{BATCH, Datagram, Outgoing, poll_receive};
+use super::{Plan, Served};
 use crate::duration::Epoch;
+
+/// The timer of a session, as quinn's `AsyncTimer` is.
+pub(super) trait SessionTimer: Future<Output = ()> + Send + Sized + 'static {
+    /// Whether the runtime needs its own timers.
+    const OF_TOKIO: bool;
+
+    /// Is called once.
+    fn start(_sessions: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn new(deadline: Instant) -> Self;
+
+    fn reset(self: Pin<&mut Self>, deadline: Instant);
+}
+
+impl SessionTimer for tokio::time::Sleep {
+    const OF_TOKIO: bool = true;
+
+    fn new(deadline: Instant) -> Self {
+        tokio::time::sleep_until(deadline.into())
+    }
+
+    fn reset(self: Pin<&mut Self>, deadline: Instant) {
+        self.reset(deadline.into());
+    }
+}
+
+/// Ours has a thread of its own, and a task of the runtime wakes those that come up together.
+static ENGINE: OnceLock<Timer> = OnceLock::new();
+
+impl SessionTimer for tourbillon::Sleep {
+    const OF_TOKIO: bool = false;
+
+    fn start(sessions: usize) -> Result<()> {
+        let builder = Timer::builder().capacity(2 * sessions).executor(Handle::current());
+        let timer = builder.build().context("the engine refused its options")?;
+        // A second server of the same process, as in a test, goes on with the first one's.
+        let _ = ENGINE.set(timer);
+        Ok(())
+    }
+
+    fn new(deadline: Instant) -> Self {
+        ENGINE.get().expect("it was started").sleep_until(deadline)
+    }
+
+    fn reset(self: Pin<&mut Self>, deadline: Instant) {
+        self.get_mut().reset_at(deadline);
+    }
+}
 
 /// What the tasks of a server share. They all run on its thread.
 struct Here {
@@ -58,13 +108,13 @@ fn open(inlet: &Inlet) -> std::sync::MutexGuard<'_, Letters> {
     inlet.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Serves until the stage is over. Calls its `opened` when all sessions are there.
+/// Serves until the stage is over.
 ///
 /// # Errors
 ///
 /// If the runtime refuses the socket.
 pub(super) async fn serve<S: SessionTimer>(stage: Stage, plan: Plan) -> Result<Served> {
-    let Stage { socket, phase, opened, over } = stage;
+    let Stage { socket, phase, over } = stage;
     let socket = UdpSocket::from_std(socket).context("the runtime refuses the socket")?;
     S::start(plan.sessions)?;
     let (protocol, books, clock) = (plan.protocol, Books::new(), Epoch::start());
@@ -76,7 +126,7 @@ pub(super) async fn serve<S: SessionTimer>(stage: Stage, plan: Plan) -> Result<S
         received: Vec::with_capacity(BATCH),
         timers: std::marker::PhantomData,
     };
-    coop::unconstrained(endpoint.run(plan.sessions, &phase, opened, over)).await;
+    coop::unconstrained(endpoint.run(plan.sessions, &phase, over)).await;
     let left = endpoint.inlets.len();
     let here = HERE.take().context("the server is there until now")?;
     Ok(Served { books: here.books, left, refused: here.out.refused() })
@@ -91,8 +141,7 @@ struct Endpoint<S> {
 }
 
 impl<S: SessionTimer> Endpoint<S> {
-    async fn run(&mut self, sessions: usize, phase: &Phase, opened: impl FnOnce(), mut over: impl Future + Unpin) {
-        let mut opened = Some(opened);
+    async fn run(&mut self, sessions: usize, phase: &Phase, mut over: impl Future + Unpin) {
         while poll_fn(|context| self.wait(context, &mut over)).await {
             for (request, from) in self.received.drain(..) {
                 let inlet = self.inlets.entry(request.connection).or_insert_with(|| {
@@ -110,21 +159,16 @@ impl<S: SessionTimer> Endpoint<S> {
                 }
             }
             here(|here| {
-                here.books.follow(phase);
+                here.books.follow(phase, self.inlets.len() >= sessions);
                 here.out.flush(&self.socket);
                 for connection in here.closed.drain(..) {
                     self.inlets.remove(&connection);
                 }
             });
-            if self.inlets.len() >= sessions
-                && let Some(opened) = opened.take()
-            {
-                opened();
-            }
             // The sessions have their turn, and the runtime looks for what is due.
             yield_now().await;
         }
-        here(|here| here.books.follow(phase));
+        here(|here| here.books.follow(phase, true));
     }
 
     /// Waits until something has come in or is to be sent. Returns false when all is over.

@@ -8,10 +8,8 @@ use anyhow::{Context, Result};
 use hierarchical_hash_wheel_timer::thread_timer::{TimerRef, TimerWithThread};
 use hierarchical_hash_wheel_timer::{OneshotState, PeriodicClosureState, Timer};
 
-use super::plan::Plan;
-use super::producer::Producer;
-use super::system::System;
 use crate::compare::recorder::Task;
+use crate::compare::systems::system::{Plan, Producer, System};
 
 /// Ids of one producer; the others' begin above.
 const IDS: u64 = 1 << 40;

@@ -9,10 +9,9 @@ use tokio::runtime::{Builder, EnterGuard, Runtime};
 use tokio_util::time::DelayQueue;
 use tokio_util::time::delay_queue::Key;
 
-use super::one_owner::{OneEach, Owner};
-use super::plan::Plan;
-use super::producer::Producer;
 use crate::compare::recorder::{Recorder, Task};
+use crate::compare::systems::one_owner::{OneEach, Owner};
+use crate::compare::systems::system::{Plan, Producer};
 
 pub(crate) type Queues = OneEach<Queue>;
 

@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use bitwheel::timer::{BitWheelWithFailover, Timer, TimerHandle};
 
-use super::one_owner::{OneEach, Owner, turn_until_done};
-use super::plan::Plan;
-use super::producer::Producer;
 use crate::compare::recorder::{Recorder, Task};
+use crate::compare::systems::one_owner::{OneEach, Owner, turn_until_done};
+use crate::compare::systems::system::{Plan, Producer};
 
 /// As its `LargePreciseWheelWithFailover`: 3 gears of 64 slots, a tick of 1 ms, 2 slots tried, and
 /// a look into its BTreeMap every 32 ticks. But with room for 8,192 in each slot instead of 128, so

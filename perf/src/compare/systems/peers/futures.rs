@@ -1,18 +1,21 @@
 //! Timers that are futures: a timeout is one that has been polled once, and cancelled by being
 //! dropped.
 
-use std::future::Future;
+use std::future::{Future, Pending, pending, ready};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use async_io::Timer;
+use pingora_timeout::Timeout;
+use pingora_timeout::fast_timeout::{FastOrTokioTimeout, fast_timeout, set_fast_timeout_to_tokio_threshold};
+use tokio::runtime::{Builder, EnterGuard, Runtime};
+use tokio::time::{Sleep, sleep, sleep_until, timeout};
 
-use super::plan::Plan;
-use super::producer::Producer;
-use super::system::System;
 use crate::compare::recorder::Task;
+use crate::compare::systems::system::{Plan, Producer, System};
 
 /// A kind of such future.
 pub(crate) trait Kind: Sync + Sized + 'static {
@@ -127,4 +130,104 @@ pub(crate) fn is_ready_at_once(future: impl Future) -> bool {
 /// Whether a future that is moved is pending still.
 pub(crate) fn is_pending<F: Future>(future: Pin<&mut F>) -> bool {
     matches!(future.poll(&mut Context::from_waker(Waker::noop())), Poll::Pending)
+}
+
+/// Tokio's timers, on a multi-threaded runtime with a worker for each core, which lives as long as
+/// the process.
+pub(crate) type Sleeps = Futures<SleepKind>;
+
+#[derive(Debug)]
+pub(crate) struct SleepKind(&'static Runtime);
+
+impl Kind for SleepKind {
+    type Future = Sleep;
+    type Entered = EnterGuard<'static>;
+
+    fn start(_plan: &Plan) -> Result<Self> {
+        let runtime = Builder::new_multi_thread().enable_time().build().context("no tokio runtime")?;
+        Ok(Self(Box::leak(Box::new(runtime))))
+    }
+
+    fn enter(&self) -> EnterGuard<'static> {
+        self.0.enter()
+    }
+
+    fn after(delay: Duration) -> Sleep {
+        sleep(delay)
+    }
+
+    fn at(deadline: Instant, _delay: Duration) -> Sleep {
+        sleep_until(deadline.into())
+    }
+
+    fn limit_ready(limit: Duration) -> bool {
+        is_ready_at_once(timeout(limit, ready(())))
+    }
+
+    fn reset(place: Pin<&mut Option<Sleep>>, delay: Duration) -> bool {
+        let Some(sleep) = place.as_pin_mut() else { return false };
+        sleep.reset(tokio::time::Instant::now() + delay);
+        true
+    }
+}
+
+/// async-io's timers: a tree under a mutex, fed through a bounded queue, and its own thread.
+pub(crate) type AsyncIo = Futures<AsyncIoKind>;
+
+#[derive(Debug)]
+pub(crate) struct AsyncIoKind;
+
+impl Kind for AsyncIoKind {
+    type Future = Timer;
+    type Entered = ();
+
+    fn start(_plan: &Plan) -> Result<Self> {
+        Ok(Self)
+    }
+
+    fn enter(&self) {}
+
+    fn after(delay: Duration) -> Timer {
+        Timer::after(delay)
+    }
+
+    fn at(deadline: Instant, _delay: Duration) -> Timer {
+        Timer::at(deadline)
+    }
+
+    /// It keeps the waker, and registers again by itself.
+    fn reset(place: Pin<&mut Option<Timer>>, delay: Duration) -> bool {
+        let Some(mut timer) = place.as_pin_mut() else { return false };
+        timer.set_after(delay);
+        timer.will_fire() || is_pending(timer)
+    }
+}
+
+/// Cloudflare's pingora-timeout: slots of 10 ms in a tree for each thread, and one thread that
+/// fires them.
+pub(crate) type Pingora = Futures<PingoraKind>;
+
+#[derive(Debug)]
+pub(crate) struct PingoraKind;
+
+impl Kind for PingoraKind {
+    type Future = Timeout<Pending<()>, FastOrTokioTimeout>;
+    type Entered = ();
+
+    /// What is longer than a quarter of an hour it would by default give to tokio, which is another
+    /// row.
+    fn start(_plan: &Plan) -> Result<Self> {
+        set_fast_timeout_to_tokio_threshold(None);
+        Ok(Self)
+    }
+
+    fn enter(&self) {}
+
+    fn limit_ready(limit: Duration) -> bool {
+        is_ready_at_once(fast_timeout(limit, ready(())))
+    }
+
+    fn after(delay: Duration) -> Self::Future {
+        fast_timeout(delay, pending())
+    }
 }
