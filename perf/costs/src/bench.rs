@@ -1,4 +1,4 @@
-//! The engine that the operations of threads are done on.
+//! The engines that the operations are done on: that of threads, and that of one thread.
 
 use std::future::{Future, ready};
 use std::hint::black_box;
@@ -9,17 +9,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tourbillon::{Driver, ManualClock, Sleep, Timeout, Timer};
+use tourbillon_local::{LocalDriver, LocalSleep, LocalTimeout, LocalTimer};
 
 use super::meter::Meter;
 use super::operation::Operation::{self, *};
 
 /// No timeout of this delay is due during a measurement.
-pub(crate) const FAR: Duration = Duration::from_secs(3_600);
+const FAR: Duration = Duration::from_secs(3_600);
 /// When the shard wakes by itself, so that nothing that is brought later wakes it.
 const ANCHOR: Duration = Duration::from_secs(60);
 /// Entries of an engine: more than are ever in use at once, so that it takes no memory meanwhile.
 const ROOM: usize = 32_768;
-pub(crate) const SOON: Duration = Duration::from_millis(1);
+const SOON: Duration = Duration::from_millis(1);
 
 /// How often a worker would have been woken.
 static WAKE_UPS: AtomicU64 = AtomicU64::new(0);
@@ -225,7 +226,7 @@ impl Rounds for Bench {
 }
 
 /// A task that fills the room that there is for captures.
-pub(crate) fn task() -> impl FnOnce() + Send + 'static {
+fn task() -> impl FnOnce() + Send + 'static {
     let captures = black_box([1_u64, 2, 3]);
     move || {
         black_box(captures);
@@ -235,7 +236,7 @@ pub(crate) fn task() -> impl FnOnce() + Send + 'static {
 /// With a delay that the compiler doesn't know: for a constant one it might make a copy of the
 /// engine's code, or not.
 #[inline(always)]
-pub(crate) fn schedule(timer: &Timer, delay: Duration) -> Timeout {
+fn schedule(timer: &Timer, delay: Duration) -> Timeout {
     timer.schedule(black_box(delay), task()).expect("the engine accepts")
 }
 
@@ -258,10 +259,92 @@ fn sleep(timer: &Timer, delay: Duration) -> Sleep {
     sleep
 }
 
+/// An engine of this thread, on a clock that is moved by hand.
+#[derive(Debug)]
+pub(crate) struct LocalBench {
+    timer: LocalTimer,
+    driver: LocalDriver,
+    clock: ManualClock,
+    held: Vec<LocalTimeout>,
+}
+
+impl LocalBench {
+    pub(crate) fn new() -> Self {
+        let clock = ManualClock::new();
+        let (timer, driver) = LocalTimer::builder().clock(clock.clone()).build().expect("the options make sense");
+        Self { timer, driver, clock, held: Vec::with_capacity(1_000) }
+    }
+}
+
+impl Rounds for LocalBench {
+    fn prepare(&mut self, operation: Operation, n: usize) {
+        let delay = if matches!(operation, LocalDropExpired | LocalExpire | LocalExpireHeld) { SOON } else { FAR };
+        if matches!(operation, LocalCancel | LocalResetLater | LocalResetEarlier) || delay == SOON {
+            self.held.extend((0..n).map(|_| schedule_here(&self.timer, delay)));
+        }
+        if delay == SOON {
+            self.clock.advance(2 * SOON);
+        }
+        match operation {
+            LocalExpire => self.held.clear(),
+            LocalDropExpired => assert_eq!(self.driver.turn(), n),
+            _ => {}
+        }
+    }
+
+    fn measure(&mut self, operation: Operation, n: usize, meter: &mut impl Meter) {
+        let (timer, held) = (&self.timer, &mut self.held);
+        let deadline = timer.now() + FAR;
+        match operation {
+            LocalSchedule => (0..n).for_each(|_| held.push(meter.measure(1, || schedule_here(timer, FAR)))),
+            LocalScheduleAt => (0..n).for_each(|_| {
+                let timeout = || timer.schedule_at(black_box(deadline), task()).expect("the engine accepts");
+                held.push(meter.measure(1, timeout));
+            }),
+            LocalCancel => held.iter().for_each(|timeout| assert!(meter.measure(1, || timeout.cancel()))),
+            LocalResetLater => held.iter().for_each(|timeout| assert!(meter.measure(1, || timeout.reset(2 * FAR)))),
+            LocalResetEarlier => {
+                held.iter().for_each(|timeout| assert!(meter.measure(1, || timeout.reset(FAR / 2))));
+            }
+            LocalDropExpired => held.drain(..).for_each(|timeout| meter.measure(1, || drop(timeout))),
+            LocalScheduleCancelDrop => {
+                (0..n).for_each(|_| assert!(meter.measure(1, || schedule_here(timer, FAR).cancel())));
+            }
+            LocalSleepDrop => (0..n).for_each(|_| meter.measure(1, || drop(sleep_here(timer)))),
+            LocalExpire | LocalExpireHeld => {
+                assert_eq!(meter.measure(n, || self.driver.turn()), n);
+            }
+            other => panic!("{} is not an operation of one thread's engine", other.name()),
+        }
+    }
+
+    fn clean(&mut self) {
+        for timeout in self.held.drain(..) {
+            timeout.cancel();
+        }
+        self.clock.advance(3 * FAR);
+        while self.driver.turn() > 0 {}
+    }
+}
+
+/// With a delay that the compiler doesn't know.
+#[inline(always)]
+fn schedule_here(timer: &LocalTimer, delay: Duration) -> LocalTimeout {
+    timer.schedule(black_box(delay), task()).expect("the engine accepts")
+}
+
+/// A future that has been polled, and sleeps.
+#[inline(always)]
+fn sleep_here(timer: &LocalTimer) -> LocalSleep {
+    let mut sleep = timer.sleep(black_box(FAR));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(Pin::new(&mut sleep).poll(&mut context).is_pending());
+    sleep
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::local::LocalBench;
     use crate::meter::Nothing;
 
     #[test]

@@ -16,21 +16,18 @@ use tourbillon::ManualClock;
 #[cfg(count_accesses)]
 mod accesses;
 mod bench;
-mod heap;
-mod local;
 mod meter;
 mod operation;
 mod table;
 mod valgrind;
 
-use bench::{Bench, Rounds};
-use local::LocalBench;
-use meter::{Collected, HeapAndWakeUps, Meter, Nothing};
+use bench::{Bench, LocalBench, Rounds};
+use meter::{Collected, Counting, HeapAndWakeUps, Meter, Nothing};
 use operation::Operation;
 use table::{Costs, Table};
 
 #[global_allocator]
-static ALLOCATOR: heap::Counting = heap::Counting;
+static ALLOCATOR: Counting = Counting;
 
 type Result<T> = std::result::Result<T, String>;
 

@@ -1,11 +1,12 @@
 //! How an operation is marked for whoever measures it.
 
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use super::bench::wake_ups;
-use super::heap;
 
 /// Stands around each operation.
 pub(crate) trait Meter {
@@ -60,11 +61,11 @@ pub(crate) struct HeapAndWakeUps {
 
 impl Meter for HeapAndWakeUps {
     fn measure<R>(&mut self, _operations: usize, work: impl FnOnce() -> R) -> R {
-        let allocations_before = *self.allocations_before.get_or_insert_with(heap::allocations);
+        let allocations_before = *self.allocations_before.get_or_insert_with(allocations);
         let wake_ups_before = wake_ups();
         let result = black_box(work());
         self.wake_ups += wake_ups() - wake_ups_before;
-        self.allocations = heap::allocations() - allocations_before;
+        self.allocations = allocations() - allocations_before;
         result
     }
 }
@@ -80,5 +81,49 @@ impl Meter for Logged {
         let (result, log) = tourbillon::accesses::record(work);
         self.0.push((operations, log));
         result
+    }
+}
+
+/// The allocator of this program: the system's, which counts how often it is called.
+pub(crate) struct Counting;
+
+/// On a line of its own: what is measured must not share it.
+#[repr(align(64))]
+struct Alone(AtomicU64);
+
+static ALLOCATIONS: Alone = Alone(AtomicU64::new(0));
+
+/// Allocations of all threads so far.
+fn allocations() -> u64 {
+    ALLOCATIONS.0.load(Ordering::Relaxed)
+}
+
+fn count() {
+    ALLOCATIONS.0.fetch_add(1, Ordering::Relaxed);
+}
+
+// SAFETY: all is handed on to the system's allocator; counting neither allocates nor unwinds.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps to what the system's allocator asks for, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps to what the system's allocator asks for, which is the same.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller keeps to what the system's allocator asks for, which is the same.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps to what the system's allocator asks for, which is the same.
+        unsafe { System.dealloc(memory, layout) }
     }
 }
