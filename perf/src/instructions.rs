@@ -16,16 +16,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
-use comfy_table::{Cell, CellAlignment, Table, presets};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::Serialize;
 
+use crate::Verdict;
 use crate::compare::machine::Machine;
 use crate::compare::statistics::Spread;
 use crate::compare::{Load, ServerTimers, Until, send, serve};
-use crate::verdict::Verdict;
-use crate::{json_file, number, valgrind};
+use crate::number::grouped_f64;
+use crate::{json_file, number, text_table, valgrind};
 
 /// What stands for the address in a command.
 const ADDRESS: &str = "{}";
@@ -159,19 +159,18 @@ pub(crate) fn run(args: &InstructionsArgs) -> Result<Verdict> {
     json_file::check(args.json.as_deref())?;
     ensure!(!cfg!(debug_assertions), "a build for debugging has instructions of its own: build with --release");
     let programs = if args.program.is_empty() { own_servers(&args.servers)? } else { args.program.clone() };
-    let mut counts: BTreeMap<usize, Vec<Count>> = BTreeMap::new();
+    let mut counts = vec![Vec::new(); programs.len()];
     for round in 1..=args.repeat {
-        for (at, program) in programs.iter().enumerate() {
+        for (program, counts) in programs.iter().zip(&mut counts) {
             eprintln!("{round} of {}: {}, {}", args.repeat, program.server, program.timers);
-            let count = program.count(args).with_context(|| format!("{}, {}", program.server, program.timers))?;
-            counts.entry(at).or_default().push(count);
+            counts.push(program.count(args).with_context(|| format!("{}, {}", program.server, program.timers))?);
         }
     }
     let report = Report {
         machine: Machine::look(),
         requests: args.requests,
         connections: args.connections,
-        rows: rows(&programs, &counts, args.requests),
+        rows: rows(&programs, counts, args.requests),
     };
     print(&report);
     if let Some(path) = &args.json {
@@ -260,14 +259,14 @@ fn wait_until_it_listens(address: SocketAddr, mut is_there: impl FnMut() -> bool
     Ok(())
 }
 
-fn rows(programs: &[Program], counts: &BTreeMap<usize, Vec<Count>>, requests: usize) -> Vec<Row> {
-    let row = |(at, counts): (&usize, &Vec<Count>)| {
+fn rows(programs: &[Program], counts: Vec<Vec<Count>>, requests: usize) -> Vec<Row> {
+    let row = |(program, counts): (&Program, Vec<Count>)| {
         let each = |count: &Count| (count.many - count.few) as f64 / requests as f64;
-        let (server, timers) = (programs[*at].server.clone(), programs[*at].timers.clone());
+        let (server, timers) = (program.server.clone(), program.timers.clone());
         let instructions = Spread::of(counts.iter().map(each))?;
-        Some(Row { server, timers, instructions, more: None, counts: counts.clone() })
+        Some(Row { server, timers, instructions, more: None, counts })
     };
-    let mut rows: Vec<Row> = counts.iter().filter_map(row).collect();
+    let mut rows: Vec<Row> = programs.iter().zip(counts).filter_map(row).collect();
     let without: BTreeMap<String, f64> = rows
         .iter()
         .filter(|row| row.timers == "none")
@@ -286,28 +285,23 @@ fn print(report: &Report) {
          connection(s)",
         machine.processor, machine.rustc, machine.commit
     );
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_FULL_CONDENSED);
-    table.set_header(["server", "timers", "instructions", "least to most", "more than none", "requests/s here"]);
-    for row in &report.rows {
-        let figure = |number: f64| number::grouped_f64(number);
+    let cells = |row: &Row| {
         let Spread { median, min, max } = row.instructions;
         let more = row.more.filter(|_| row.timers != "none");
-        let more = more.map_or("-".to_owned(), |more| format!("{more:+.0}"));
         let all = requests.div_ceil(5) + requests;
         let rate =
             Spread::of(row.counts.iter().map(|count| all as f64 / count.seconds)).map_or(0.0, |rate| rate.median);
-        let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
-        table.add_row([
-            Cell::new(&row.server),
-            Cell::new(&row.timers),
-            right(figure(median)),
-            right(format!("{} to {}", figure(min), figure(max))),
-            right(more),
-            right(figure(rate)),
-        ]);
-    }
-    println!("{table}");
+        [
+            row.server.clone(),
+            row.timers.clone(),
+            grouped_f64(median),
+            format!("{} to {}", grouped_f64(min), grouped_f64(max)),
+            more.map_or("-".to_owned(), |more| format!("{more:+.0}")),
+            grouped_f64(rate),
+        ]
+    };
+    let header = ["server", "timers", "instructions", "least to most", "more than none", "requests/s here"];
+    text_table::print(&header, report.rows.iter().map(cells), 2);
 }
 
 #[cfg(test)]
@@ -319,11 +313,8 @@ mod tests {
         let program = |timers| Program::parse(&format!("echo:{timers}=server {{}}")).expect("it can be read");
         let programs = [program("ours"), program("none")];
         let count = |few, many| Count { few, many, seconds: 1.0 };
-        let counts = BTreeMap::from([
-            (0, vec![count(1_000, 13_000), count(9_000, 20_000), count(0, 13_000)]),
-            (1, vec![count(1_000_000, 1_010_000)]),
-        ]);
-        let rows = rows(&programs, &counts, 10);
+        let ours = vec![count(1_000, 13_000), count(9_000, 20_000), count(0, 13_000)];
+        let rows = rows(&programs, vec![ours, vec![count(1_000_000, 1_010_000)]], 10);
         let ours = &rows[0].instructions;
         assert_eq!((ours.median, ours.min, ours.max, rows[0].more), (1_200.0, 1_100.0, 1_300.0, Some(200.0)));
         assert_eq!((rows[1].instructions.median, rows[1].more), (1_000.0, Some(0.0)));

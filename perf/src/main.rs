@@ -17,7 +17,6 @@ mod duration;
 mod instructions;
 mod json_file;
 mod number;
-mod proc;
 mod process;
 mod replay;
 mod report;
@@ -25,7 +24,6 @@ mod soak;
 mod text_table;
 #[cfg(feature = "peers")]
 mod valgrind;
-mod verdict;
 
 use std::process::ExitCode;
 
@@ -36,7 +34,19 @@ use connections::ConnectionsArgs;
 use replay::ReplayArgs;
 use report::ReportArgs;
 use soak::SoakArgs;
-use verdict::Verdict;
+
+/// Whether all checks of a job passed. The job has already printed why not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Passed,
+    Failed,
+}
+
+impl Verdict {
+    pub(crate) fn passed_if(all_good: bool) -> Self {
+        if all_good { Self::Passed } else { Self::Failed }
+    }
+}
 
 /// The soak refuses engines memory; for all else it is the system's allocator.
 #[global_allocator]

@@ -1,13 +1,13 @@
-//! What this process costs: CPU time, and which of its threads used it.
+//! What this process costs: CPU time, which of its threads used it, and memory; and what machine it
+//! is on.
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
-use serde::Serialize;
 
-use crate::proc::cpu_of_threads;
+pub(crate) use proc::{memory_kib, processor, resident_bytes, sleeps_of_others};
 
 /// CPU time of the whole process since it started.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CpuTime {
     pub(crate) user_s: f64,
     pub(crate) system_s: f64,
@@ -42,45 +42,90 @@ pub(crate) fn cores() -> usize {
 /// engine's.
 pub(crate) const OWN_THREADS: &str = "perf-";
 
-/// CPU time by the threads that used it, in seconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub(crate) struct CpuByThread {
-    /// Workers and pool: every thread that is not this program's own.
-    pub(crate) engine_s: f64,
-    /// The TCP server's threads.
-    pub(crate) server_s: f64,
-    /// The clients' threads.
-    pub(crate) clients_s: f64,
-    /// The producers that schedule, reset and cancel.
-    pub(crate) producers_s: f64,
-    /// The main thread, which only draws the progress.
-    pub(crate) main_s: f64,
+/// CPU seconds of the threads that live now, by the scheduler's account: of the engine (workers and
+/// pool), of the TCP server, of the clients, and of the producers. The main thread, which only
+/// draws the progress, is left out. `None` where there is no such account.
+pub(crate) fn cpu_by_thread() -> Option<[f64; 4]> {
+    let mut sums = [0.0; 4];
+    for (name, seconds) in proc::cpu_of_others()? {
+        let of = match name.strip_prefix(OWN_THREADS) {
+            None => 0,
+            Some(own) if own.starts_with("server") => 1,
+            Some(own) if own.starts_with("clients") => 2,
+            Some(_) => 3,
+        };
+        sums[of] += seconds;
+    }
+    Some(sums)
 }
 
-impl CpuByThread {
-    /// Reads the scheduler's account of each thread that lives now; `None` where there is none.
-    pub(crate) fn now() -> Option<Self> {
-        let mut sum = Self::default();
-        for thread in cpu_of_threads()? {
-            *match thread.name.strip_prefix(OWN_THREADS) {
-                _ if thread.is_main => &mut sum.main_s,
-                Some(own) if own.starts_with("server") => &mut sum.server_s,
-                Some(own) if own.starts_with("clients") => &mut sum.clients_s,
-                Some(_) => &mut sum.producers_s,
-                None => &mut sum.engine_s,
-            } += thread.on_cpu.as_secs_f64();
-        }
-        Some(sum)
+/// What Linux shows of this process and of the machine in `/proc`, by the crate `procfs`.
+#[cfg(target_os = "linux")]
+mod proc {
+    use std::time::Duration;
+
+    use nix::unistd::gettid;
+    use procfs::process::{Process, Task};
+    use procfs::{CpuInfo, Current, Meminfo};
+
+    /// Resident set size in bytes.
+    pub(crate) fn resident_bytes() -> Option<u64> {
+        Some(Process::myself().ok()?.status().ok()?.vmrss? * 1024)
     }
 
-    pub(crate) fn since(self, earlier: Self) -> Self {
-        Self {
-            engine_s: self.engine_s - earlier.engine_s,
-            server_s: self.server_s - earlier.server_s,
-            clients_s: self.clients_s - earlier.clients_s,
-            producers_s: self.producers_s - earlier.producers_s,
-            main_s: self.main_s - earlier.main_s,
-        }
+    /// Names, of which 15 bytes are kept, and CPU seconds of all threads but the main one.
+    pub(super) fn cpu_of_others() -> Option<impl Iterator<Item = (String, f64)>> {
+        let read = |task: Task| {
+            let (name, account) = (task.stat().ok()?.comm, task.schedstat().ok()?);
+            Some((name, Duration::from_nanos(account.sum_exec_runtime).as_secs_f64()))
+        };
+        Some(tasks()?.filter(|task| task.tid != task.pid).filter_map(read))
+    }
+
+    /// How often the other threads of this process have gone to sleep.
+    pub(crate) fn sleeps_of_others() -> Option<u64> {
+        let own = gettid().as_raw();
+        let sleeps = |task: Task| task.status().ok()?.voluntary_ctxt_switches;
+        Some(tasks()?.filter(|task| task.tid != own).filter_map(sleeps).sum())
+    }
+
+    /// The threads that live now. A thread may end before it is read: then it is left out.
+    fn tasks() -> Option<impl Iterator<Item = Task>> {
+        Some(Process::myself().ok()?.tasks().ok()?.flatten())
+    }
+
+    /// The processor's name.
+    pub(crate) fn processor() -> Option<String> {
+        CpuInfo::current().ok()?.model_name(0).map(str::to_owned)
+    }
+
+    /// The machine's memory.
+    pub(crate) fn memory_kib() -> Option<u64> {
+        Some(Meminfo::current().ok()?.mem_total / 1024)
+    }
+}
+
+/// Other systems show nothing.
+#[cfg(not(target_os = "linux"))]
+mod proc {
+    pub(crate) fn resident_bytes() -> Option<u64> {
+        None
+    }
+
+    pub(super) fn cpu_of_others() -> Option<Vec<(String, f64)>> {
+        None
+    }
+
+    pub(crate) fn sleeps_of_others() -> Option<u64> {
+        None
+    }
+
+    pub(crate) fn processor() -> Option<String> {
+        None
+    }
+
+    pub(crate) fn memory_kib() -> Option<u64> {
+        None
     }
 }
 
@@ -91,7 +136,7 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn the_process_has_memory_and_has_used_the_cpu() {
-        assert!(crate::proc::resident_bytes().is_some_and(|bytes| bytes > 100_000));
+        assert!(resident_bytes().is_some_and(|bytes| bytes > 100_000));
         assert!(CpuTime::now().total_s() >= 0.0);
     }
 }

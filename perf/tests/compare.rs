@@ -37,6 +37,8 @@ fn each_run_is_there_with_its_tag_and_the_medians_with_their_ratios() {
     for key in ["processor", "cores", "kernel", "commit", "rustc", "started", "crates"] {
         assert!(!report["machine"][key].is_null(), "no {key}");
     }
+    let crates = &report["machine"]["crates"];
+    assert!(crates["tourbillon"].is_string() && crates["tokio"].is_string(), "{crates}");
     assert_eq!((&report["repeat"], &report["reference"]), (&2.into(), &"tourbillon".into()));
     for system in ["tourbillon", "heap"] {
         let w2 = row(&report, "w2", system);

@@ -1,39 +1,37 @@
 //! One run of one case, in a process of its own.
 
-use std::io::Read;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::job::Job;
 use super::line::Line;
-
-/// How often the process is looked at: seldom, as it needs the cores.
-const LOOK: Duration = Duration::from_millis(25);
 
 /// Runs `command`, which has been told the job, and reads its line.
 pub(crate) fn measure(mut command: Command, job: &Job, patience: Duration) -> Result<Line> {
     command.env("RUST_BACKTRACE", "0");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let program = command.get_program().display().to_string();
-    let mut child = command.spawn().with_context(|| format!("cannot run {program}"))?;
-    let (output, errors) = (reader(child.stdout.take()), reader(child.stderr.take()));
-    let status = match wait(&mut child, patience)? {
-        Some(status) => status,
-        None => {
-            child.kill().context("cannot end the process")?;
-            child.wait().context("cannot end the process")?;
-            bail!("it took longer than {} s", patience.as_secs());
-        }
+    let child = command.spawn().with_context(|| format!("cannot run {program}"))?;
+    let pid = Pid::from_raw(child.id().cast_signed());
+    let (send, ended) = channel();
+    // What it prints is read meanwhile, so that it is never held up.
+    let reader = thread::spawn(move || _ = send.send(child.wait_with_output()));
+    let Ok(output) = ended.recv_timeout(patience) else {
+        kill(pid, Signal::SIGKILL).context("cannot end the process")?;
+        let _ = reader.join();
+        bail!("it took longer than {} s", patience.as_secs());
     };
-    let text = |reader: thread::JoinHandle<String>| reader.join().map_err(|_| anyhow!("cannot read what it prints"));
-    let (output, errors) = (text(output)?, text(errors)?);
-    if !status.success() {
-        bail!("{}", reason(&errors));
+    let output = output.context("cannot read what it prints")?;
+    if !output.status.success() {
+        bail!("{}", reason(&String::from_utf8_lossy(&output.stderr)));
     }
-    Line::read(&output, job.case)
+    Line::read(&String::from_utf8_lossy(&output.stdout), job.case)
 }
 
 /// What a program says when it fails: its error, or its panic or exception, or the last that it
@@ -44,29 +42,6 @@ fn reason(errors: &str) -> &str {
     let exception = || errors.lines().find(|line| line.contains("Exception") || line.contains("Error"));
     let last = || errors.lines().rfind(|line| !line.trim().is_empty());
     error.or_else(after_panic).or_else(exception).or_else(last).unwrap_or("it did not say why")
-}
-
-/// Reads to the end, on a thread of its own, so that the process is never held up.
-fn reader(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
-    thread::spawn(move || {
-        let mut bytes = Vec::new();
-        if let Some(mut pipe) = pipe {
-            // What has been read until it fails is there.
-            let _ = pipe.read_to_end(&mut bytes);
-        }
-        String::from_utf8_lossy(&bytes).into_owned()
-    })
-}
-
-fn wait(child: &mut Child, patience: Duration) -> Result<Option<std::process::ExitStatus>> {
-    let limit = Instant::now() + patience;
-    while Instant::now() < limit {
-        if let Some(status) = child.try_wait().context("cannot look at the process")? {
-            return Ok(Some(status));
-        }
-        thread::sleep(LOOK);
-    }
-    Ok(None)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{proc, process};
+use crate::process;
 
 /// The machine, and the versions of what was compared.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -45,9 +45,9 @@ impl Machine {
         let root = root.display().to_string();
         let lock = fs::read_to_string(Path::new(&root).join("Cargo.lock")).unwrap_or_default();
         Self {
-            processor: proc::processor().unwrap_or_else(unknown),
+            processor: process::processor().unwrap_or_else(unknown),
             cores: process::cores(),
-            memory: proc::memory_kib().map_or_else(unknown, |kib| format!("{kib} kB")),
+            memory: process::memory_kib().map_or_else(unknown, |kib| format!("{kib} kB")),
             kernel: line("/proc/sys/kernel/osrelease"),
             clock_source: line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
             transparent_huge_pages: line("/sys/kernel/mm/transparent_hugepage/enabled"),
@@ -73,32 +73,18 @@ fn answer(program: &str, args: &[&str]) -> String {
     output.map_or_else(unknown, |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Reads a Cargo.lock.
+/// Of a Cargo.lock: the versions of the crates that are measured.
 fn versions(lock: &str) -> BTreeMap<String, String> {
-    let quoted =
-        |line: &str, key: &str| Some(line.strip_prefix(key)?.strip_prefix(" = \"")?.strip_suffix('"')?.to_owned());
-    let mut name = None;
-    let mut versions = BTreeMap::new();
-    for line in lock.lines() {
-        if let Some(found) = quoted(line, "name") {
-            name = Some(found);
-        } else if let Some(version) = quoted(line, "version")
-            && let Some(name) = name.take()
-            && CRATES.contains(&name.as_str())
-        {
-            versions.insert(name, version);
-        }
+    #[derive(Deserialize)]
+    struct Package {
+        name: String,
+        version: String,
     }
-    versions
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn versions_are_found_in_a_lock_file() {
-        let lock = "version = 4\n\n[[package]]\nname = \"tokio\"\nversion = \"1.54.1\"\n\n[[package]]\nname = \"other\"\nversion = \"2.0.0\"\n";
-        assert_eq!(versions(lock), BTreeMap::from([("tokio".to_owned(), "1.54.1".to_owned())]));
+    #[derive(Deserialize)]
+    struct Lock {
+        package: Vec<Package>,
     }
+    let packages = toml::from_str(lock).map_or(Vec::new(), |Lock { package }| package);
+    let measured = packages.into_iter().filter(|package| CRATES.contains(&package.name.as_str()));
+    measured.map(|Package { name, version }| (name, version)).collect()
 }

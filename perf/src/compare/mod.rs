@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 
-use crate::verdict::Verdict;
+use crate::Verdict;
 use crate::{json_file, number};
 use cases::{CASES, Case};
 use job::Job;

@@ -49,7 +49,7 @@ impl Orchestra {
                 How::Here => Ok(Stage::Build(program.clone())),
                 How::Peer if cfg!(feature = "peers") => Ok(Stage::Build(program.clone())),
                 How::Peer => Err("this program was built without the feature `peers`".to_owned()),
-                How::Java(timer) => folder.java(timer).map(Stage::Program),
+                How::Java(java) => folder.java(java).map(Stage::Program),
                 How::Native(name) => folder.native(name).map(Stage::Program),
             };
             Player { called: system.id().to_owned(), system, stage }

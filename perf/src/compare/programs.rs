@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::cases::Work;
 use super::job::Job;
-use super::systems::names::JavaTimer;
+use super::systems::names::Java;
 
 const MAIN: &str = "TimerCase";
 /// Netty as Debian has it. The other timers of Java need it, too, as their program knows it.
@@ -19,7 +19,7 @@ const NEWER_PROGRAMS: [&str; 1] = ["go-timers"];
 /// A program that is ready to run.
 #[derive(Debug)]
 pub(crate) enum Program {
-    Java { java: PathBuf, class_path: String, timer: JavaTimer },
+    Java { java: PathBuf, class_path: String, timer: &'static str },
     Native { file: PathBuf },
 }
 
@@ -33,28 +33,21 @@ impl Folder {
     }
 
     /// Returns the Java program with one of its timers, or why it can't be run.
-    pub(crate) fn java(&self, timer: JavaTimer) -> Result<Program, String> {
+    pub(crate) fn java(&self, of: Java) -> Result<Program, String> {
         let classes = self.0.display();
         if !self.0.join(format!("{MAIN}.class")).is_file() {
             return Err(format!("no {MAIN}.class in {classes}; run scripts/peers"));
         }
-        let jar = match timer {
-            JavaTimer::NewerNetty => self.0.join(NEWER_NETTY),
-            _ => PathBuf::from(NETTY),
-        };
-        let java = match timer {
-            JavaTimer::ForkJoinPool => self.0.join(NEWER_JAVA),
-            _ => PathBuf::from("java"),
-        };
-        let newer = matches!(timer, JavaTimer::NewerNetty | JavaTimer::ForkJoinPool);
-        let how = how_to_get(newer);
+        let jar = if of.newer_netty { self.0.join(NEWER_NETTY) } else { PathBuf::from(NETTY) };
+        let java = if of.newer_java { self.0.join(NEWER_JAVA) } else { PathBuf::from("java") };
+        let how = how_to_get(of.newer_netty || of.newer_java);
         if !jar.is_file() {
             return Err(format!("no {}; {how}", jar.display()));
         }
         match Command::new(&java).arg("-version").output() {
             Ok(output) if output.status.success() => {
                 let class_path = format!("{classes}:{}", jar.display());
-                Ok(Program::Java { java, class_path, timer })
+                Ok(Program::Java { java, class_path, timer: of.timer })
             }
             _ => Err(format!("no {}; {how}", java.display())),
         }
@@ -81,8 +74,8 @@ impl Program {
         let mut command = match self {
             Self::Java { java, class_path, timer } => {
                 let mut command = Command::new(java);
-                let [timer, slots] = java_timer(*timer, job.case.work);
-                command.args(memory(job)).args(["-cp", class_path, MAIN, "--timer", timer, "--slots", slots]);
+                command.args(memory(job)).args(["-cp", class_path, MAIN, "--timer", timer]);
+                command.args(["--slots", slots(job.case.work)]);
                 command
             }
             Self::Native { file } => Command::new(file),
@@ -92,15 +85,10 @@ impl Program {
     }
 }
 
-/// Returns what the Java program calls a timer, and how many slots a wheel is to have. A wheel is
-/// cheapest to a producer with 512 slots, and expires a million with the least CPU with 65,536.
-fn java_timer(timer: JavaTimer, work: Work) -> [&'static str; 2] {
-    match (timer, work) {
-        (JavaTimer::ScheduledThreadPool, _) => ["scheduled-thread-pool", "0"],
-        (JavaTimer::ForkJoinPool, _) => ["fork-join-pool", "0"],
-        (_, Work::Schedule { .. } | Work::Ring | Work::Reset) => ["hashed-wheel", "512"],
-        _ => ["hashed-wheel", "65536"],
-    }
+/// How many slots a wheel is to have. It is cheapest to a producer with 512, and expires a million
+/// with the least CPU with 65,536.
+fn slots(work: Work) -> &'static str {
+    if matches!(work, Work::Schedule { .. } | Work::Ring | Work::Reset) { "512" } else { "65536" }
 }
 
 /// The parallel collector, whose barriers cost a producer least; and a heap that never has to grow

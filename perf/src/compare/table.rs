@@ -1,9 +1,8 @@
 //! The result for people.
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
-
-use super::report::{Report, TableOf, Value};
+use super::report::{Report, Row, TableOf, Value};
 use super::statistics::{ENOUGH, NEAR_NS};
+use crate::text_table;
 
 /// Prints all tables, and what is to be known to read them.
 pub(crate) fn print(report: &Report) {
@@ -45,21 +44,17 @@ fn print_table(of: &TableOf, reference: &str) {
         many => format!("{many} producers"),
     };
     println!("\n{} ({}, {producers})", of.title, of.case);
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_FULL_CONDENSED);
     let mut header = vec!["system", "runs"];
     header.extend(of.metrics.iter().map(|metric| metric.heading.as_str()));
-    table.set_header(header);
-    for row in &of.rows {
-        let mut cells = vec![Cell::new(&row.system), Cell::new(row.tag())];
-        for metric in &of.metrics {
+    let cells = |row: &Row| {
+        let mut cells = vec![row.system.clone(), row.tag()];
+        cells.extend(of.metrics.iter().map(|metric| {
             let value = row.values.get(&metric.key);
-            let text = value.map_or("-".to_owned(), |value| show(value, metric.decimals, row.system == reference));
-            cells.push(Cell::new(text).set_alignment(CellAlignment::Right));
-        }
-        table.add_row(cells);
-    }
-    println!("{table}");
+            value.map_or("-".to_owned(), |value| show(value, metric.decimals, row.system == reference))
+        }));
+        cells
+    };
+    text_table::print(&header, of.rows.iter().map(cells), 2);
     for row in &of.rows {
         if let Some(why) = &row.not_measured {
             println!("  {}: not measured{}: {why}", row.system, if row.counted.1 > 0 { " in some runs" } else { "" });

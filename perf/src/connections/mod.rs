@@ -30,13 +30,14 @@ use tokio::task::JoinHandle;
 use tourbillon::Timer;
 
 pub(crate) use options::ConnectionsArgs;
+#[cfg(feature = "peers")]
+pub(crate) use server::accept;
 
+use crate::Verdict;
 use crate::duration::{self, Epoch};
 use crate::json_file;
 use crate::number::{grouped, grouped_len};
-use crate::proc::resident_bytes;
-use crate::process::{self, CpuByThread, CpuTime, OWN_THREADS};
-use crate::verdict::Verdict;
+use crate::process::{self, CpuTime, OWN_THREADS, cpu_by_thread, resident_bytes};
 use clients::ClientsOutcome;
 use options::Pace;
 use population::{Load, Population};
@@ -50,6 +51,13 @@ use slots::Slots;
 const GRACE: Duration = Duration::from_secs(5);
 /// How long all connections may take to be opened, and how long to be closed.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// What [`cpu_by_thread`] tells apart.
+const CPU_OF: [&str; 4] = [
+    "CPU of the engine, its tasks included, s",
+    "CPU of the server, s",
+    "CPU of the clients, s",
+    "CPU of the producer, s",
+];
 /// Between two lines of progress.
 const LINE: Duration = Duration::from_secs(5);
 
@@ -110,7 +118,7 @@ fn perform(args: &ConnectionsArgs, pace: Pace) -> Result<Report> {
 
     let sockets = Sockets::start(args.seed, pace, &timer, &recorder)?;
     sockets.wait(PATIENCE, |shared| shared.accepted.load(Ordering::Relaxed) == pace.connections as u64)?;
-    let (cpu, threads, wakeups) = (CpuTime::now(), CpuByThread::now(), timer.stats().wakeups);
+    let (cpu, threads, wakeups) = (CpuTime::now(), cpu_by_thread(), timer.stats().wakeups);
     let begin = Instant::now();
     let _ = sockets.shared.begun.set(begin);
     let _ = start.send(begin);
@@ -126,11 +134,9 @@ fn perform(args: &ConnectionsArgs, pace: Pace) -> Result<Report> {
         ("pending at the end of the load", timer.pending() as f64),
         ("shards", timer.shards() as f64),
     ]);
-    if let Some(by) = CpuByThread::now().zip(threads).map(|(now, then)| now.since(then)) {
-        cost.insert("CPU of the engine, its tasks included, s", by.engine_s);
-        cost.insert("CPU of the server, s", by.server_s);
-        cost.insert("CPU of the clients, s", by.clients_s);
-        cost.insert("CPU of the producer, s", by.producers_s);
+    if let Some((now, then)) = cpu_by_thread().zip(threads) {
+        let seconds = now.into_iter().zip(then).map(|(now, then)| now - then);
+        cost.extend(CPU_OF.into_iter().zip(seconds));
     }
     if let (Some((before, after)), 1..) = (memory, pending) {
         cost.insert("resident bytes per pending timeout", after.saturating_sub(before) as f64 / pending as f64);

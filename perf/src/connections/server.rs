@@ -69,6 +69,29 @@ pub(super) async fn listen(clients: usize) -> Result<(Vec<TcpListener>, Vec<Sock
     Ok((listeners, addresses))
 }
 
+/// Accepts a connection, and goes on after what passes.
+///
+/// # Errors
+///
+/// If the listener itself is broken.
+pub(crate) async fn accept(listener: &TcpListener) -> Result<TcpStream> {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return Ok(stream),
+            Err(error) => match accept::after(&error) {
+                Next::Skip => {}
+                Next::Wait => {
+                    eprintln!("the server has to wait before it accepts: {error}");
+                    // Not every runtime here has a timer. A sleep does not panic, so there is no
+                    // error.
+                    let _ = tokio::task::spawn_blocking(|| std::thread::sleep(PAUSE)).await;
+                }
+                Next::Fail => return Err(error).context("cannot accept a connection"),
+            },
+        }
+    }
+}
+
 /// Serves until all clients have come and are gone.
 pub(super) async fn serve(listeners: Vec<TcpListener>, shared: Arc<Shared>, seed: u64) -> Result<ServerOutcome> {
     let outcome = Arc::new(Mutex::new(ServerOutcome::default()));
@@ -79,17 +102,7 @@ pub(super) async fn serve(listeners: Vec<TcpListener>, shared: Arc<Shared>, seed
             let mut connections = JoinSet::new();
             while shared.accepted.load(Ordering::Relaxed) < shared.pace.connections as u64 {
                 let stream = tokio::select! {
-                    accepted = listener.accept() => match accepted {
-                        Ok((stream, _)) => stream,
-                        Err(error) => match accept::after(&error) {
-                            Next::Skip => continue,
-                            Next::Wait => {
-                                tokio::time::sleep(PAUSE).await;
-                                continue;
-                            }
-                            Next::Fail => return Err(error).context("cannot accept a connection"),
-                        },
-                    },
+                    stream = accept(&listener) => stream?,
                     // Another listener may have accepted the last.
                     () = tokio::time::sleep(PAUSE) => continue,
                 };

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use tourbillon::{Driver, ManualClock, Timeout, Timer};
 
-use super::count::Counts;
-use super::trace::Trace;
+use super::trace::{Counts, Trace};
 use crate::duration;
 
 /// Turns in a row that do nothing although the engine says there is something to do: more than any
@@ -67,12 +66,7 @@ pub(super) fn run(trace: &Trace, keep_alive: Duration) -> Result<Counts> {
     counts.expired = connections.expired.load(Ordering::Relaxed);
     let early = connections.early.load(Ordering::Relaxed);
     ensure!(early == 0, "the engine expired {early} connections before their deadline");
-    let stats = timer.stats();
-    ensure!(
-        (stats.scheduled, stats.fired, stats.reset, stats.pending as u64)
-            == (counts.opened, counts.expired, counts.reset, 0),
-        "the engine counts {stats:?}, and this program {counts:?}"
-    );
+    counts.check(&timer.stats())?;
     Ok(counts)
 }
 
@@ -116,7 +110,7 @@ fn run_out(timer: &Timer, driver: &mut Driver, clock: &ManualClock) -> Result<()
 
 #[cfg(test)]
 mod tests {
-    use super::super::count::{exact, opens};
+    use super::super::trace::{exact, opens};
     use super::*;
     use proptest::prelude::*;
 

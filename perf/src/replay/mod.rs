@@ -4,7 +4,6 @@
 //! before the deadline resets it; one at or after the deadline finds it expired and opens a new
 //! one. The same is counted a second time without an engine, by sorting, and both must agree.
 
-mod count;
 mod engine_run;
 mod log_format;
 mod report;
@@ -17,8 +16,8 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use clap::Args;
 
+use crate::Verdict;
 use crate::duration::{self, exact};
-use crate::verdict::Verdict;
 use crate::{json_file, number};
 use report::{RealClock, Report};
 
@@ -83,7 +82,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Verdict> {
     }
     ensure!(contents.lines == 0 || !trace.requests.is_empty(), "no line of {file} is in Common or Combined Log Format");
 
-    let opens = count::opens(&trace, args.keep_alive);
+    let opens = trace::opens(&trace, args.keep_alive);
     let (counts, real) = match speed {
         None => {
             report::print_manner(args.keep_alive, None);
@@ -98,7 +97,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Verdict> {
             (outcome.counts, Some(real))
         }
     };
-    let report = Report::new(&args.file, args.keep_alive, contents, counts, count::exact(&opens), real);
+    let report = Report::new(&args.file, args.keep_alive, contents, counts, trace::exact(&opens), real);
     report.print();
     if let Some(path) = &args.json {
         json_file::write(path, &report)?;
@@ -147,7 +146,7 @@ mod tests {
             let keep_alive = Duration::from_secs(seconds);
             let counts = engine_run::run(&trace, keep_alive).expect("a run");
             assert_eq!((counts.requests, counts.opened, counts.reset, counts.expired), (240, opened, reset, opened));
-            assert_eq!(count::exact(&count::opens(&trace, keep_alive)), counts);
+            assert_eq!(trace::exact(&trace::opens(&trace, keep_alive)), counts);
         }
     }
 }

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::count::Counts;
-use super::trace::{Contents, Trace};
+use super::trace::{Contents, Counts, Trace};
 use super::wall_run::Outcome;
 use crate::duration::{exact, show, show_nanos};
 use crate::number::{grouped, grouped_len};
@@ -55,10 +54,10 @@ impl RealClock {
             opened_instead_of_reset: 0,
             reset_instead_of_opened: 0,
             ties: 0,
-            early: outcome.early + outcome.gone_early,
-            lateness_p50_ns: outcome.lateness.value_at_quantile(0.5),
-            lateness_p99_ns: outcome.lateness.value_at_quantile(0.99),
-            lateness_max_ns: outcome.lateness.max(),
+            early: outcome.seen.early + outcome.gone_early,
+            lateness_p50_ns: outcome.seen.lateness.value_at_quantile(0.5),
+            lateness_p99_ns: outcome.seen.lateness.value_at_quantile(0.99),
+            lateness_max_ns: outcome.seen.lateness.max(),
         };
         let mut before = vec![None; trace.clients as usize];
         for ((request, &exact), &real) in trace.requests.iter().zip(opens).zip(&outcome.opens) {

@@ -1,4 +1,5 @@
-//! A log file as a trace: which client made a request, and when, in the order of time.
+//! A log file as a trace: which client made a request, and when, in the order of time. And the
+//! count without an engine: sort by client and time, and compare neighbours.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -6,9 +7,10 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use serde::Serialize;
+use tourbillon::Stats;
 
 use super::log_format;
 
@@ -99,6 +101,50 @@ fn read_lines(mut file: impl BufRead) -> Result<(Trace, Contents)> {
     Ok((trace, contents))
 }
 
+/// What a replay comes to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Counts {
+    pub(super) requests: u64,
+    /// Connections opened: by a client's first request, and by each that comes too late.
+    pub(super) opened: u64,
+    /// Requests within the keep-alive.
+    pub(super) reset: u64,
+    /// Connections that have expired at the end: all of them.
+    pub(super) expired: u64,
+}
+
+impl Counts {
+    /// Fails unless the engine has counted the same.
+    pub(super) fn check(&self, stats: &Stats) -> Result<()> {
+        ensure!(
+            (stats.scheduled, stats.fired, stats.reset, stats.pending) == (self.opened, self.expired, self.reset, 0),
+            "the engine counts {stats:?}, and this program {self:?}"
+        );
+        Ok(())
+    }
+}
+
+/// For each request, in the order of the trace: whether it opens a connection.
+///
+/// It does if it is the client's first, or comes a keep-alive or more after the one before it.
+pub(super) fn opens(trace: &Trace, keep_alive: Duration) -> Vec<bool> {
+    let mut by_client: Vec<usize> = (0..trace.requests.len()).collect();
+    by_client.sort_by_key(|&at| (trace.requests[at].client, trace.requests[at].at, at));
+    let mut opens = vec![true; trace.requests.len()];
+    for pair in by_client.windows(2) {
+        let (before, now) = (trace.requests[pair[0]], trace.requests[pair[1]]);
+        opens[pair[1]] = before.client != now.client || now.at - before.at >= keep_alive;
+    }
+    opens
+}
+
+/// The exact answer.
+pub(super) fn exact(opens: &[bool]) -> Counts {
+    let opened = opens.iter().filter(|&&opens| opens).count() as u64;
+    let requests = opens.len() as u64;
+    Counts { requests, opened, reset: requests - opened, expired: opened }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,5 +161,14 @@ mod tests {
         assert_eq!(order, [(0, 1), (0, 0), (4, 0), (4, 2)]);
         assert_eq!((contents.clients, contents.out_of_order, contents.first_bad_lines), (3, 2, vec![3]));
         assert_eq!(contents.from.as_deref(), Some("2015-05-17T10:05:03Z"));
+    }
+
+    #[test]
+    fn at_the_deadline_is_too_late() {
+        let trace = Trace::new(vec![(0, 0), (14, 0), (29, 0), (29, 1), (43, 0)]);
+        let opens = opens(&trace, Duration::from_secs(15));
+        assert_eq!(opens, [true, false, true, true, false]);
+        let counts = exact(&opens);
+        assert_eq!((counts.opened, counts.reset, counts.expired), (3, 2, 3));
     }
 }

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 
+use crate::Verdict;
 use crate::json_file;
-use crate::verdict::Verdict;
 
 /// Options of the report.
 #[derive(Debug, Clone, Args)]

@@ -10,10 +10,15 @@ use testkit::ledger::Ledger;
 use testkit::record::Kind;
 use tourbillon::{Clock, Timer};
 
-use super::checked::Checked;
 use super::held::Held;
 use super::tally::Tally;
 use crate::duration::nanos;
+
+/// What is known of one engine's timeouts, and where it is counted.
+pub(crate) struct Checked {
+    pub(crate) ledger: Ledger,
+    pub(crate) tally: Arc<Tally>,
+}
 
 /// One for each engine.
 pub(crate) struct TaskContext {

@@ -1,11 +1,10 @@
 //! Executors that misbehave, and the checker's account of it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
 
-use crossbeam_queue::SegQueue;
 use tourbillon::{Builder, Expired, Inline, ThreadPool};
 
 use super::tally::{Count, Tally};
@@ -34,59 +33,9 @@ impl Runner {
 /// One batch of these goes wrong.
 const EVERY: u64 = 7;
 
-/// Batches on their way to another thread.
-pub(crate) struct Handover {
-    queue: SegQueue<Expired>,
-    /// Given, and not run to their end.
-    under_way: AtomicUsize,
-    owner_gone: AtomicUsize,
-}
-
-impl Handover {
-    fn give(&self, expired: Expired) {
-        self.under_way.fetch_add(1, Ordering::SeqCst);
-        self.queue.push(expired);
-    }
-
-    /// A thread's life: until the engine has gone and the queue is empty.
-    fn work(&self) {
-        loop {
-            while let Some(expired) = self.queue.pop() {
-                expired.run();
-                self.under_way.fetch_sub(1, Ordering::SeqCst);
-            }
-            if self.owner_gone.load(Ordering::SeqCst) > 0 && self.queue.is_empty() {
-                return;
-            }
-            thread::sleep(Duration::from_micros(200));
-        }
-    }
-
-    /// Waits until all that was handed over has run.
-    pub(crate) fn wait(&self) {
-        while self.under_way.load(Ordering::SeqCst) > 0 {
-            thread::sleep(Duration::from_millis(1));
-        }
-    }
-}
-
-/// Keeps the threads of a hand-over alive.
-pub(crate) struct Hands(Arc<Handover>);
-
-impl Hands {
-    pub(crate) fn wait(&self) {
-        self.0.wait();
-    }
-}
-
-impl Drop for Hands {
-    fn drop(&mut self) {
-        self.0.owner_gone.store(1, Ordering::SeqCst);
-    }
-}
-
-/// Gives a builder its executor. Returns the other threads, if it has such.
-pub(crate) fn set(builder: Builder, runner: Runner, tally: &Arc<Tally>) -> (Builder, Option<Hands>) {
+/// Gives a builder its executor. Returns how many batches are under way on other threads, if it has
+/// such.
+pub(crate) fn set(builder: Builder, runner: Runner, tally: &Arc<Tally>) -> (Builder, Option<Arc<AtomicUsize>>) {
     let tally = Arc::clone(tally);
     let batches = AtomicU64::new(0);
     let is_turn = move || batches.fetch_add(1, Ordering::Relaxed) % EVERY == EVERY - 1;
@@ -110,21 +59,26 @@ pub(crate) fn set(builder: Builder, runner: Runner, tally: &Arc<Tally>) -> (Buil
             expired.run();
         }),
         Runner::HandingOver => {
-            let handover = Arc::new(Handover {
-                queue: SegQueue::new(),
-                under_way: AtomicUsize::new(0),
-                owner_gone: AtomicUsize::new(0),
-            });
+            let (give, take) = channel::<Expired>();
+            let (take, under_way) = (Arc::new(Mutex::new(take)), Arc::<AtomicUsize>::default());
+            // They live as long as the engine, which has the other end.
             for _ in 0..2 {
-                let handover = Arc::clone(&handover);
-                thread::spawn(move || handover.work());
+                let (take, under_way) = (Arc::clone(&take), Arc::clone(&under_way));
+                let next = move || take.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                thread::spawn(move || {
+                    while let Ok(expired) = next() {
+                        expired.run();
+                        under_way.fetch_sub(1, Ordering::SeqCst);
+                    }
+                });
             }
-            let hands = Hands(Arc::clone(&handover));
+            let given = Arc::clone(&under_way);
             let builder = builder.executor(move |expired: Expired| {
                 tally.did(Count::HandedOver);
-                handover.give(expired);
+                given.fetch_add(1, Ordering::SeqCst);
+                give.send(expired).expect("the threads live as long as this");
             });
-            return (builder, Some(hands));
+            return (builder, Some(under_way));
         }
     };
     (builder, None)

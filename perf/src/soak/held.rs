@@ -8,7 +8,7 @@ use testkit::ledger::{Ledger, scoped};
 use testkit::record::{Fault, Scope};
 use tourbillon::{Timeout, TimeoutGuard};
 
-use super::checked::Checked;
+use super::context::Checked;
 use super::tally::Count;
 
 /// A plain handle, or one that cancels when it is dropped.

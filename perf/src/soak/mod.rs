@@ -9,7 +9,6 @@
 //! [`testkit::record`] knows what may happen next to a timeout, [`testkit::ledger`] reconciles an
 //! engine at its end, [`player`] is a producer.
 
-mod checked;
 mod churn;
 mod context;
 mod executors;
@@ -34,10 +33,10 @@ use crossbeam_queue::ArrayQueue;
 use fastrand::Rng;
 use tourbillon::WaitStrategy;
 
+use crate::Verdict;
 use crate::json_file;
 use crate::number::{self, grouped, grouped_len};
-use crate::proc::resident_bytes;
-use crate::verdict::Verdict;
+use crate::process::resident_bytes;
 use context::{Jumping, Violations};
 use executors::Runner;
 use player::{LetterBox, Player};

@@ -1,6 +1,6 @@
 //! An engine under test: how it is made, and how it ends.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use testkit::record::Scope;
 use tourbillon::{Builder, Clock, Driver, Shutdown, ShutdownError, Timer, Unfired, WaitStrategy};
 
 use super::context::{Jumping, TaskContext, Violations};
-use super::executors::{self, Hands, Runner};
+use super::executors::{self, Runner};
 use super::tally::{Stop, Tally};
 
 /// How long closures, and the handles in them, may take to be dropped when their engine is over: so
@@ -97,7 +97,8 @@ pub(crate) struct Subject {
     pub(crate) limit: Option<usize>,
     pub(crate) jumping: Option<Jumping>,
     pub(crate) inline: bool,
-    hands: Option<Hands>,
+    /// Batches that other threads were given, and have not run to their end.
+    under_way: Option<Arc<AtomicUsize>>,
     runner: Mutex<Option<TurningThread>>,
     returned: Mutex<u64>,
 }
@@ -113,12 +114,12 @@ impl Subject {
         let board = ledger.on_one_thread.then(|| ArrayQueue::new(BOARD));
         let context = Arc::new(TaskContext::new(ledger, Arc::clone(tally), board));
         tally.engines.fetch_add(1, Ordering::Relaxed);
-        let (timer, hands, runner) = if plan.driven {
+        let (timer, under_way, runner) = if plan.driven {
             let (timer, driver) = plan.builder().build_driven().context("a driven engine")?;
             (timer, None, Some(TurningThread::start(driver)))
         } else {
-            let (builder, hands) = executors::set(plan.builder(), plan.runner, tally);
-            (builder.build().context("an engine")?, hands, None)
+            let (builder, under_way) = executors::set(plan.builder(), plan.runner, tally);
+            (builder.build().context("an engine")?, under_way, None)
         };
         context.set_timer(timer);
         Ok(Self {
@@ -127,7 +128,7 @@ impl Subject {
             limit: plan.limit,
             jumping: plan.jumping.clone(),
             inline: !plan.driven && matches!(plan.runner, Runner::Inline | Runner::Refusing | Runner::Panicking),
-            hands,
+            under_way,
             runner: Mutex::new(runner),
             returned: Mutex::new(0),
         })
@@ -180,8 +181,8 @@ impl Subject {
             runner.stop();
         }
         self.ledger().set_over();
-        if let Some(hands) = &self.hands {
-            hands.wait();
+        while self.under_way.as_ref().is_some_and(|batches| batches.load(Ordering::SeqCst) > 0) {
+            thread::sleep(Duration::from_millis(1));
         }
     }
 

@@ -14,19 +14,24 @@ pub(crate) enum How {
     /// In this program, if it was built with the feature `peers`.
     Peer,
     /// In the Java program.
-    Java(JavaTimer),
+    Java(Java),
     /// In a program of its own, by the name of its file.
     Native(&'static str),
 }
 
-/// The timers of the Java program.
+/// A timer of the Java program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum JavaTimer {
-    /// Netty as Debian packages it.
-    Netty,
-    NewerNetty,
-    ScheduledThreadPool,
-    ForkJoinPool,
+pub(crate) struct Java {
+    /// What the program calls it.
+    pub(crate) timer: &'static str,
+    /// Whether it is in the newer Netty, and not in that of Debian.
+    pub(crate) newer_netty: bool,
+    /// Whether it needs the newer Java.
+    pub(crate) newer_java: bool,
+}
+
+const fn java(timer: &'static str, newer_netty: bool, newer_java: bool) -> How {
+    How::Java(Java { timer, newer_netty, newer_java })
 }
 
 macro_rules! systems {
@@ -80,12 +85,12 @@ systems! {
         "the wheel alone, with a slab: one owner, a wheel for each producer, the clock as for the one above";
     NoTimers, "no-timers", How::Peer,
         "the floor of a server: no limits at all; in the loop of W11 an array of slots paces replies";
-    Netty, "netty", How::Java(JavaTimer::Netty),
+    Netty, "netty", java("hashed-wheel", false, false),
         "HashedWheelTimer of 4.1, 1 ms, 512 slots in loops and else 65,536; a reset is cancel and new";
-    Netty42, "netty-4.2", How::Java(JavaTimer::NewerNetty), "HashedWheelTimer of 4.2, used as that of 4.1";
-    ForkJoinPool, "fork-join-pool", How::Java(JavaTimer::ForkJoinPool),
+    Netty42, "netty-4.2", java("hashed-wheel", true, false), "HashedWheelTimer of 4.2, used as that of 4.1";
+    ForkJoinPool, "fork-join-pool", java("fork-join-pool", false, true),
         "the JDK's ForkJoinPool, which schedules from 25 on, one thread for tasks; a reset is cancel and new";
-    ScheduledThreadPool, "scheduled-thread-pool", How::Java(JavaTimer::ScheduledThreadPool),
+    ScheduledThreadPool, "scheduled-thread-pool", java("scheduled-thread-pool", false, false),
         "the JDK's ScheduledThreadPoolExecutor, one thread, cancelled tasks removed; a reset is cancel and new";
     Go, "go", How::Native("go-timers"), "AfterFunc, Stop, Reset; the collector waits";
     Tokio, "tokio", How::Peer,

@@ -14,7 +14,7 @@ use super::cases::Work;
 use super::job::Job;
 use super::line::Metrics;
 use super::systems::system::{Producer, System};
-use crate::proc::resident_bytes;
+use crate::process::resident_bytes;
 
 /// Gives the case's work to a system.
 pub(crate) fn run<S: System>(job: &Job) -> Result<Metrics> {

@@ -11,8 +11,7 @@ use crate::compare::job::Job;
 use crate::compare::line::Metrics;
 use crate::compare::recorder::{Lateness, Recorder, Task};
 use crate::compare::systems::system::{PATIENCE, Producer, System};
-use crate::proc::{resident_bytes, sleeps_of_others};
-use crate::process::CpuTime;
+use crate::process::{CpuTime, resident_bytes, sleeps_of_others};
 
 /// How long after a timeout that ran twice would have run.
 const AFTERWARDS: Duration = Duration::from_millis(20);

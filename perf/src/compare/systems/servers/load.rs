@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::sync::Barrier;
 
-use crate::verdict::Verdict;
+use crate::Verdict;
 
 /// When the load ends.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]

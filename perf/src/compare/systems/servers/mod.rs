@@ -28,10 +28,10 @@ use tokio::runtime::{Builder, Runtime};
 pub(crate) use load::{Load, Seen, ServerLoadArgs, Until, run as run_load, send};
 
 use super::names::Name;
-use crate::accept::{self, Next, PAUSE};
 use crate::compare::cases::Work;
 use crate::compare::job::Job;
 use crate::compare::line::Metrics;
+use crate::connections::accept;
 use crate::process::CpuTime;
 use limits::{Limits, None as NoLimits, Ours, Tokios};
 use load::send_from_outside;
@@ -47,14 +47,28 @@ pub(in crate::compare) fn measure(name: Name, job: &Job) -> Result<Metrics> {
     let Work::Server { http } = job.case.work else { bail!("{} is no server", job.case.id) };
     let connections = job.timeouts();
     rlimit::increase_nofile_limit(u64::MAX).context("cannot raise the limit of open files")?;
-    match name {
-        Name::TourbillonFuture => run(Ours::start()?, http, connections, job),
-        Name::Tokio => run(Tokios, http, connections, job),
-        _ => run(NoLimits, http, connections, job),
-    }
+    let timers = match name {
+        Name::TourbillonFuture => ServerTimers::Tourbillon,
+        Name::Tokio => ServerTimers::Tokio,
+        _ => ServerTimers::None,
+    };
+    let (runtime, address) = serve(timers, http, (Ipv4Addr::LOCALHOST, 0).into(), None)?;
+    let time = job.time(LOAD).max(Duration::from_secs(1));
+    let before = CpuTime::now();
+    let path = http.then(|| "/".to_owned());
+    let seen: Seen = send_from_outside(&Load { address, path, connections, until: Until::Time(time) })?;
+    let cpu_s = CpuTime::now().since(before).total_s();
+    runtime.shutdown_background();
+    Ok(Metrics::of([
+        ("rps", seen.requests as f64 / seen.seconds),
+        ("p50_ms", seen.p50_ms),
+        ("p99_ms", seen.p99_ms),
+        ("p999_ms", seen.p999_ms),
+        ("cpu_us", cpu_s * 1e6 / seen.requests.max(1) as f64),
+    ]))
 }
 
-/// Whose limits a server has that runs by itself.
+/// Whose limits a server has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ServerTimers {
     Tourbillon,
@@ -82,23 +96,6 @@ pub(crate) fn serve(
     }
 }
 
-fn run<L: Limits>(limits: L, http: bool, connections: usize, job: &Job) -> Result<Metrics> {
-    let (runtime, address) = start(limits, http, (Ipv4Addr::LOCALHOST, 0).into(), None)?;
-    let time = job.time(LOAD).max(Duration::from_secs(1));
-    let before = CpuTime::now();
-    let path = http.then(|| "/".to_owned());
-    let seen: Seen = send_from_outside(&Load { address, path, connections, until: Until::Time(time) })?;
-    let cpu_s = CpuTime::now().since(before).total_s();
-    runtime.shutdown_background();
-    Ok(Metrics::of([
-        ("rps", seen.requests as f64 / seen.seconds),
-        ("p50_ms", seen.p50_ms),
-        ("p99_ms", seen.p99_ms),
-        ("p999_ms", seen.p999_ms),
-        ("cpu_us", cpu_s * 1e6 / seen.requests.max(1) as f64),
-    ]))
-}
-
 /// Starts a server on as many threads, or on one for each core.
 fn start<L: Limits>(
     limits: L,
@@ -123,19 +120,9 @@ fn start<L: Limits>(
 
 async fn listen<L: Limits>(listener: TcpListener, limits: L, http: bool) {
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => match accept::after(&error) {
-                Next::Skip => continue,
-                Next::Wait => {
-                    eprintln!("the server has to wait before it accepts: {error}");
-                    // Not every runtime here has a timer. A sleep does not panic, so there is no
-                    // error.
-                    let _ = tokio::task::spawn_blocking(|| std::thread::sleep(PAUSE)).await;
-                    continue;
-                }
-                Next::Fail => return eprintln!("the server can't accept: {error}"),
-            },
+        let stream = match accept(&listener).await {
+            Ok(stream) => stream,
+            Err(why) => return eprintln!("{why:#}"),
         };
         let _ = stream.set_nodelay(true);
         if http {

@@ -26,11 +26,11 @@ use tokio::runtime::Builder;
 
 use super::names::Name;
 use super::servers::Until;
+use crate::Verdict;
 use crate::compare::cases::{Amount, Work};
 use crate::compare::job::Job;
 use crate::compare::line::Metrics;
 use crate::valgrind;
-use crate::verdict::Verdict;
 use books::Books;
 use control::{Outcome, Stage};
 use protocol::Protocol;
