@@ -8,31 +8,25 @@ use std::process::Command;
 
 use super::Result;
 
-/// How far a cost may be from its limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Slack {
-    /// Numbers of things. (Averages are rounded to hundredths.)
-    None,
-    /// Instructions depend on the compiler, and on which clock producers read.
-    SomePercent,
-}
-
+/// How far instructions may be from their limit. They depend on the compiler, and on which clock
+/// producers read. All other costs are numbers of things.
 const SAME_COMPILER: f64 = 0.03;
 const OTHER_COMPILER: f64 = 0.15;
 
 /// The costs, in the order of the table's columns.
-const COLUMNS: [(&str, Slack); 8] = [
-    ("read-modify-writes", Slack::None),
-    ("on-average", Slack::None),
-    ("lines-written", Slack::None),
-    ("shared-with-other-shard", Slack::None),
-    ("shared-in-shard", Slack::None),
-    ("wake-ups", Slack::None),
-    ("allocations", Slack::None),
-    ("instructions", Slack::SomePercent),
+const COLUMNS: [&str; 8] = [
+    "read-modify-writes",
+    "on-average",
+    "lines-written",
+    "shared-with-other-shard",
+    "shared-in-shard",
+    "wake-ups",
+    "allocations",
+    "instructions",
 ];
 /// Its limit is zero, whatever a table says.
 const SHARED_WITH_OTHER_SHARD: usize = 3;
+const INSTRUCTIONS: usize = 7;
 
 /// Costs of one operation; none where there is no such thing, or where it could not be found out.
 pub(crate) type Costs = [Option<f64>; COLUMNS.len()];
@@ -71,10 +65,10 @@ impl Table {
 
     pub(crate) fn to_text(&self) -> String {
         let mut text = format!("compiler: {}\nclock: {}\n\n{:26}", self.compiler, self.clock, "operation");
-        COLUMNS.iter().for_each(|(name, _)| write!(text, " {name}").expect("a string"));
+        COLUMNS.iter().for_each(|name| write!(text, " {name}").expect("a string"));
         for (operation, costs) in &self.operations {
             write!(text, "\n{operation:26}").expect("a string");
-            for ((name, _), cost) in COLUMNS.iter().zip(costs) {
+            for (name, cost) in COLUMNS.iter().zip(costs) {
                 let cost = cost.map_or("-".to_owned(), |cost| cost.to_string());
                 write!(text, " {cost:>width$}", width = name.len()).expect("a string");
             }
@@ -87,7 +81,7 @@ impl Table {
         let compiler = lines.next()?.strip_prefix("compiler: ")?.to_owned();
         let clock = lines.next()?.strip_prefix("clock: ")?.to_owned();
         let headings = lines.nth(1)?.split_whitespace().skip(1);
-        if !headings.eq(COLUMNS.iter().map(|(name, _)| *name)) {
+        if !headings.eq(COLUMNS) {
             return None;
         }
         let row = |line: &str| {
@@ -109,14 +103,16 @@ impl Table {
                 above.push(format!("{operation}: has no limits"));
                 continue;
             };
-            for (number, ((name, slack), (limit, cost))) in COLUMNS.iter().zip(limits.iter().zip(costs)).enumerate() {
+            for (number, (name, (limit, cost))) in COLUMNS.iter().zip(limits.iter().zip(costs)).enumerate() {
                 let limit = if number == SHARED_WITH_OTHER_SHARD { limit.map(|_| 0.0) } else { *limit };
-                let is_comparable = *slack == Slack::None || self.arch() == now.arch() && self.clock == now.clock;
+                let is_count = number != INSTRUCTIONS;
+                let is_comparable = is_count || self.arch() == now.arch() && self.clock == now.clock;
                 match (limit, cost) {
                     (None, None) => {}
                     (None, Some(cost)) => above.push(format!("{operation}: {name}: {cost}, and has no limit")),
                     (Some(limit), Some(cost)) if is_comparable => {
-                        let slack = if *slack == Slack::None { 0.0 } else { limit * percent } + 0.005;
+                        // Averages are rounded to hundredths.
+                        let slack = if is_count { 0.0 } else { limit * percent } + 0.005;
                         let what = format!("{operation}: {name}: {cost}, and the limit is {limit}");
                         if *cost > limit + slack {
                             above.push(what);
@@ -142,7 +138,7 @@ mod tests {
 
     fn table(compiler: &str, instructions: Option<f64>, exchanges: f64, shared: f64) -> Table {
         let mut costs = [Some(1.0); COLUMNS.len()];
-        (costs[0], costs[SHARED_WITH_OTHER_SHARD], costs[7]) = (Some(exchanges), Some(shared), instructions);
+        (costs[0], costs[SHARED_WITH_OTHER_SHARD], costs[INSTRUCTIONS]) = (Some(exchanges), Some(shared), instructions);
         let operations = BTreeMap::from([("schedule".to_owned(), costs)]);
         Table { compiler: format!("rustc {compiler}"), clock: "tsc".to_owned(), operations }
     }
