@@ -168,11 +168,6 @@ fn chosen_cases(names: &[String]) -> Result<Vec<&'static Case>> {
     Ok(CASES.iter().filter(wanted).collect())
 }
 
-/// Where a case stands among all, by its name.
-pub(crate) fn case_place(id: &str) -> Option<usize> {
-    CASES.iter().position(|case| case.id == id)
-}
-
 /// Measures what was asked for, prints it, and writes it down. Passes if Tourbillon kept its
 /// promises in all runs.
 pub(crate) fn run(args: &CompareArgs) -> Result<Verdict> {

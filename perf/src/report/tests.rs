@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::compare::report::Report;
 
 fn figure(median: f64, ratio: f64) -> Value {
     json!({"median": median, "min": median * 0.9, "max": median * 1.5, "ratio": ratio})
@@ -56,15 +55,4 @@ fn what_was_not_measured_is_said_and_nothing_is_markup() {
     for text in ["odd &lt;one&gt;", "not measured: no &lt;cancel&gt;", "a &lt;processor&gt;", "30.00"] {
         assert!(page.contains(text), "no {text} in {page}");
     }
-}
-
-#[test]
-fn later_rows_replace_earlier_ones_and_tables_stand_in_order() {
-    let of = |case, ns| file(case, &["ns"], &[row("tourbillon", json!({"ns": figure(ns, 1.0)}))]);
-    let report = merge::merged(vec![of("w3", 1.0), of("w2", 2.0), of("w3", 3.0)]).expect("they belong together");
-    let found: Vec<_> =
-        report.tables.iter().map(|table| (&*table.case, table.rows[0].values["ns"].spread.median)).collect();
-    assert_eq!(found, [("w2", 2.0), ("w3", 3.0)]);
-    let other = Report { reference: "netty".to_owned(), ..of("w2", 1.0) };
-    assert!(merge::merged(vec![of("w2", 1.0), other]).is_err());
 }
