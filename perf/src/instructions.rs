@@ -36,12 +36,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct InstructionsArgs {
-    /// Which servers, separated by commas
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "echo,http")]
-    servers: Vec<Server>,
-
-    /// Another server's program, which then is counted instead of SERVERS: see below
-    #[arg(long, value_name = "SERVER:TIMERS=COMMAND", value_parser = Program::parse, conflicts_with = "servers")]
+    /// Another server's program, which then is counted instead: see below
+    #[arg(long, value_name = "SERVER:TIMERS=COMMAND", value_parser = Program::parse)]
     program: Vec<Program>,
 
     /// That server sends back what it reads, 64 bytes each time, and knows no HTTP
@@ -71,8 +67,8 @@ pub(crate) struct InstructionsArgs {
 
 const AFTER_HELP: &str = "\
 Servers:
-  echo   64 bytes, which come back; a limit round each read and write
-  http   hyper; a limit for each head, and one for each request
+  echo    64 bytes, which come back; a limit round each read and write
+  hyper   HTTP; a limit for each head, and one for each request
 The limits are Tourbillon's, Tokio's, or there are none. Each server has one thread, and a timer's
 own thread counts as well. The kernel's instructions do not: callgrind sees none of them.
 
@@ -87,14 +83,8 @@ Needs valgrind; no quiet machine.
 
 Examples:
   cargo run --release -p tourbillon-perf --features peers -- instructions
-  tourbillon-perf instructions --servers echo --requests 20000 --json counts.json
+  tourbillon-perf instructions --requests 20000 --json counts.json
   tourbillon-perf instructions --program 'mine:tokio=target/release/server --listen {}'";
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Server {
-    Echo,
-    Http,
-}
 
 /// A program to count, and what to call it in the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,7 +148,7 @@ struct Count {
 pub(crate) fn run(args: &InstructionsArgs) -> Result<Verdict> {
     json_file::check(args.json.as_deref())?;
     ensure!(!cfg!(debug_assertions), "a build for debugging has instructions of its own: build with --release");
-    let programs = if args.program.is_empty() { own_servers(&args.servers)? } else { args.program.clone() };
+    let programs = if args.program.is_empty() { own_servers()? } else { args.program.clone() };
     let mut counts = vec![Vec::new(); programs.len()];
     for round in 1..=args.repeat {
         for (program, counts) in programs.iter().zip(&mut counts) {
@@ -180,14 +170,10 @@ pub(crate) fn run(args: &InstructionsArgs) -> Result<Verdict> {
 }
 
 /// This program's servers, with each kind of timers.
-fn own_servers(servers: &[Server]) -> Result<Vec<Program>> {
+fn own_servers() -> Result<Vec<Program>> {
     let this = std::env::current_exe().context("cannot find this program's own file")?;
     let mut programs = Vec::new();
-    for server in servers {
-        let (name, option) = match server {
-            Server::Echo => ("echo", None),
-            Server::Http => ("hyper", Some("--http")),
-        };
+    for (name, option) in [("echo", None), ("hyper", Some("--http"))] {
         for timers in ServerTimers::value_variants() {
             let mut words = vec![this.display().to_string(), "server".to_owned(), ADDRESS.to_owned()];
             words.extend(["--timers".to_owned(), timers.to_string()]);

@@ -13,12 +13,12 @@ mod wall_run;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 
 use crate::Verdict;
 use crate::duration::{self, exact};
-use crate::{json_file, number};
+use crate::json_file;
 use report::{RealClock, Report};
 
 /// A keep-alive beyond ten years is a typing error.
@@ -43,10 +43,6 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "FACTOR", value_parser = parse_speed)]
     speed: Option<f64>,
 
-    /// Lines that are no log lines are an error
-    #[arg(long)]
-    strict: bool,
-
     /// Write the result as JSON to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -67,7 +63,7 @@ Exit status: 0 when the counts agree (real clock: when no promise is broken), 1 
 
 Examples:
   tourbillon-perf replay perf/data/sample.log --keep-alive 15s
-  tourbillon-perf replay access.log --keep-alive 1m30s --strict --json replay.json
+  tourbillon-perf replay access.log --keep-alive 1m30s --json replay.json
   tourbillon-perf replay access.log --speed 1000      an hour of the log in 3.6 s, real workers";
 
 /// Replays the log and prints what came of it.
@@ -76,11 +72,11 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Verdict> {
     json_file::check(args.json.as_deref())?;
     let (trace, contents) = trace::read(&args.file)?;
     report::print_contents(&args.file, &contents, trace.requests.len());
-    let file = args.file.display();
-    if args.strict && contents.bad_lines > 0 {
-        bail!("{} lines of {file} are no log lines (--strict)", number::grouped(contents.bad_lines));
-    }
-    ensure!(contents.lines == 0 || !trace.requests.is_empty(), "no line of {file} is in Common or Combined Log Format");
+    ensure!(
+        contents.lines == 0 || !trace.requests.is_empty(),
+        "no line of {} is in Common or Combined Log Format",
+        args.file.display()
+    );
 
     let opens = trace::opens(&trace, args.keep_alive);
     let (counts, real) = match speed {
