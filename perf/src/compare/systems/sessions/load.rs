@@ -64,10 +64,11 @@ struct Clients {
     waiting: usize,
     /// Chains that have begun since all sessions are open.
     chains: u64,
-    /// The session whose turn it is, and how far it is to the next: all have their turn before one
-    /// has it again, and neighbours in the server's tables are no neighbours here.
-    at: usize,
-    step: usize,
+    /// All sessions by chance: each has its turn before one has it again, and neighbours in the
+    /// server's tables are no neighbours here.
+    order: Vec<usize>,
+    /// How many had their turn.
+    turns: usize,
     seen: Seen,
 }
 
@@ -85,8 +86,8 @@ pub(super) fn run(server: SocketAddrV4, plan: Plan, stop: impl AsFd) -> Result<S
         sent: VecDeque::new(),
         waiting: 0,
         chains: 0,
-        at: 0,
-        step: step(plan.sessions),
+        order: shuffled(plan.sessions),
+        turns: 0,
         seen: Seen::default(),
     };
     clients.open_all(&stop)?;
@@ -145,9 +146,10 @@ impl Clients {
     /// none is found.
     fn begin_next(&mut self) -> bool {
         for _ in 0..16 {
-            self.at = (self.at + self.step) % self.sessions.len();
-            if !self.sessions[self.at].is_waiting {
-                self.begin(self.at, self.plan.chain);
+            let at = self.order[self.turns % self.order.len()];
+            self.turns += 1;
+            if !self.sessions[at].is_waiting {
+                self.begin(at, self.plan.chain);
                 self.chains += 1;
                 return true;
             }
@@ -251,37 +253,12 @@ impl Clients {
 
 /// The connection id of a session, as if drawn by chance.
 fn connection(cookie: u32) -> u64 {
-    // The mixing of splitmix64, which makes no two of them the same.
-    let mut mixed = u64::from(cookie).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
+    fastrand::Rng::with_seed(cookie.into()).u64(..)
 }
 
-/// Some 0.6 of the number, and with no divisor in common with it.
-fn step(sessions: usize) -> usize {
-    let divides = |mut one: usize, mut other: usize| {
-        while other > 0 {
-            (one, other) = (other, one % other);
-        }
-        one
-    };
-    (sessions * 5 / 8 + 1..).find(|&step| divides(step, sessions) == 1).unwrap_or(1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_session_has_its_turn_before_one_has_it_again() {
-        for sessions in [1, 2, 3, 8, 100, 999, 1_000] {
-            let mut at = 0;
-            let mut had_it = vec![false; sessions];
-            for _ in 0..sessions {
-                at = (at + step(sessions)) % sessions;
-                assert!(!std::mem::replace(&mut had_it[at], true), "{at} of {sessions}");
-            }
-        }
-    }
+/// The numbers of so many sessions, in an order by chance, the same in each run.
+fn shuffled(sessions: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..sessions).collect();
+    fastrand::Rng::with_seed(1).shuffle(&mut order);
+    order
 }

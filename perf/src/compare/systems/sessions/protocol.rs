@@ -101,13 +101,13 @@ impl Session {
         books.now.requests += 1;
         self.newest = request;
         self.resent = 0;
-        let mut set = Set { session: self, now_ns, alarms };
         if of.timers >= 1 {
-            set.arm(Kind::Idle, of.idle);
+            self.arm(Kind::Idle, of.idle, now_ns, alarms);
         }
         if of.timers >= 4 {
-            set.cancel(Kind::Loss);
-            set.arm(Kind::Pacing, pacing(request));
+            self.deadlines_ns[Kind::Loss as usize] = 0;
+            alarms.cancel(Kind::Loss);
+            self.arm(Kind::Pacing, pacing(request), now_ns, alarms);
             return Step::Nothing;
         }
         books.now.replies += 1;
@@ -128,7 +128,7 @@ impl Session {
             Kind::Pacing => {
                 books.paced(now_ns, deadline_ns);
                 if !self.newest.last {
-                    Set { session: self, now_ns, alarms }.arm(Kind::Loss, LOSS);
+                    self.arm(Kind::Loss, LOSS, now_ns, alarms);
                 }
                 Step::Send(self.newest)
             }
@@ -136,7 +136,7 @@ impl Session {
                 books.now.resent += 1;
                 self.resent = (self.resent + 1).min(DOUBLINGS);
                 let delay = LOSS * 2u32.pow(self.resent);
-                Set { session: self, now_ns, alarms }.arm(Kind::Loss, delay);
+                self.arm(Kind::Loss, delay, now_ns, alarms);
                 Step::Send(self.newest)
             }
             Kind::Idle => {
@@ -147,27 +147,13 @@ impl Session {
         }
     }
 
+    fn arm(&mut self, kind: Kind, delay: Duration, now_ns: u64, alarms: &mut impl Alarms) {
+        self.deadlines_ns[kind as usize] = now_ns + crate::duration::nanos(delay);
+        alarms.arm(kind, delay);
+    }
+
     pub(super) fn is_armed(&self, kind: Kind) -> bool {
         self.deadlines_ns[kind as usize] > 0
-    }
-}
-
-/// Arms and cancels, and keeps the deadlines.
-struct Set<'a, A> {
-    session: &'a mut Session,
-    now_ns: u64,
-    alarms: &'a mut A,
-}
-
-impl<A: Alarms> Set<'_, A> {
-    fn arm(&mut self, kind: Kind, delay: Duration) {
-        self.session.deadlines_ns[kind as usize] = self.now_ns + crate::duration::nanos(delay);
-        self.alarms.arm(kind, delay);
-    }
-
-    fn cancel(&mut self, kind: Kind) {
-        self.session.deadlines_ns[kind as usize] = 0;
-        self.alarms.cancel(kind);
     }
 }
 
