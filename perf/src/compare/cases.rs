@@ -222,6 +222,41 @@ impl Case {
     }
 }
 
+/// W1, into memory that was reserved, or that was never touched before.
+const fn schedule(id: &'static str, title: &'static str, reserved: bool) -> Case {
+    let work = Work::Schedule { reserved };
+    let producers: &[usize] = if reserved { &[1, 2] } else { &[1] };
+    let (timeouts, operations) = (1_000_000, 1_000_000);
+    Case { id, headline: true, title, producers, work, timeouts, operations, delays_s: [30, 60], ..CASE }
+}
+
+/// Loops over operations, on one thread and on two.
+const fn raced(id: &'static str, title: &'static str, work: Work, timeouts: usize, operations: usize) -> Case {
+    Case { id, headline: true, title, producers: &[1, 2], work, timeouts, operations, ..CASE }
+}
+
+const fn lateness(id: &'static str, title: &'static str, tick_us: u32, timeouts: usize, beside: usize) -> Case {
+    let work = Work::Lateness { tick_us };
+    Case { id, headline: beside == 0, title, work, timeouts, beside, delays_s: [1, 3], ..CASE }
+}
+
+const fn memory(id: &'static str, title: &'static str, timeouts: usize) -> Case {
+    let headline = timeouts <= 1_000_000;
+    Case { id, headline, title, work: Work::Memory, timeouts, delays_s: [600, 630], ..CASE }
+}
+
+const fn idle(id: &'static str, title: &'static str, timeouts: usize) -> Case {
+    Case { id, headline: true, title, work: Work::Idle, timeouts, delays_s: [3_600, 3_660], ..CASE }
+}
+
+const fn burst(id: &'static str, title: &'static str, clock: bool) -> Case {
+    Case { id, headline: true, title, work: Work::Burst { clock }, timeouts: 100_000, delays_s: [30, 60], ..CASE }
+}
+
+const fn pending(id: &'static str, title: &'static str, timeouts: usize) -> Case {
+    Case { id, title, work: Work::Pending, timeouts, operations: 200_000, delays_s: [60, 120], ..CASE }
+}
+
 const fn server(id: &'static str, title: &'static str, http: bool, timeouts: usize) -> Case {
     Case { id, title, work: Work::Server { http }, timeouts, ..CASE }
 }
@@ -232,93 +267,34 @@ const fn sessions(id: &'static str, title: &'static str, timers: usize, tasks: b
     Case { id, title, work: Work::Sessions { timers, tasks, amount }, timeouts, ..CASE }
 }
 
-const fn pending(id: &'static str, title: &'static str, timeouts: usize) -> Case {
-    Case { id, title, work: Work::Pending, timeouts, operations: 200_000, delays_s: [60, 120], ..CASE }
-}
-
-const fn lateness(id: &'static str, title: &'static str, tick_us: u32, timeouts: usize, beside: usize) -> Case {
-    let work = Work::Lateness { tick_us };
-    Case { id, headline: beside == 0, title, work, timeouts, beside, delays_s: [1, 3], ..CASE }
-}
-
-const fn one(id: &'static str, headline: bool, title: &'static str, work: Work, timeouts: usize) -> Case {
-    let delays_s = match work {
-        Work::Memory => [600, 630],
-        Work::Idle => [3_600, 3_660],
-        _ => [30, 60],
-    };
-    Case { id, headline, title, work, timeouts, delays_s, ..CASE }
-}
-
-const fn raced(id: &'static str, title: &'static str, work: Work, timeouts: usize, operations: usize) -> Case {
-    Case { id, headline: true, title, producers: &[1, 2], work, timeouts, operations, ..CASE }
-}
-
 /// All cases, in the order in which they are measured and shown.
 pub(crate) static CASES: &[Case] = &[
-    Case {
-        delays_s: [30, 60],
-        ..raced(
-            "w1",
-            "W1 schedule 1,000,000 due in 30 to 60 s, capacity reserved where it can be",
-            Work::Schedule { reserved: true },
-            1_000_000,
-            1_000_000,
-        )
-    },
-    Case {
-        operations: 1_000_000,
-        ..one(
-            "w1-cold",
-            true,
-            "W1 the same, into memory never touched before",
-            Work::Schedule { reserved: false },
-            1_000_000,
-        )
-    },
+    schedule("w1", "W1 schedule 1,000,000 due in 30 to 60 s, capacity reserved where it can be", true),
+    schedule("w1-cold", "W1 the same, into memory never touched before", false),
     raced("w2", "W2 schedule + cancel over a ring of 1,000; an op is one of each", Work::Ring, 1_000, 1_000_000),
     raced("w3", "W3 push one of 100,000 keep-alives out to now + 60 s, at random", Work::Reset, 100_000, 4_000_000),
     lateness("w4", "W4 lateness of 1,000,000 due in 1 to 3 s, tick of 1 ms", 1_000, 1_000_000, 0),
     lateness("w4-fine", "W4 the same, tick of 100 us, or without ticks", 100, 1_000_000, 0),
     lateness("w4-sparse", "W4 the same, tick of 1 ms, of 500: most are alone in their ticks", 1_000, 500, 0),
     lateness("w4-crowded", "W4 the same as w4, with 10,000,000 more pending", 1_000, 1_000_000, 10_000_000),
-    one(
-        "w5",
-        true,
-        "W5 resident memory per pending timeout, handle and closure included, 1,000,000",
-        Work::Memory,
-        1_000_000,
-    ),
-    one("w5-10m", false, "W5 the same, 10,000,000", Work::Memory, 10_000_000),
-    one("w6-empty", true, "W6 wake-ups and CPU in 5 s, nothing pending", Work::Idle, 0),
-    one("w6", true, "W6 wake-ups and CPU in 5 s, 1,000,000 due in an hour", Work::Idle, 1_000_000),
-    one(
-        "w7",
-        true,
-        "W7 100,000 on one deadline, from it until the last has run",
-        Work::Burst { clock: false },
-        100_000,
-    ),
-    one(
-        "w7-clock",
-        true,
-        "W7 the same, and each reads the clock and keeps how late it is",
-        Work::Burst { clock: true },
-        100_000,
-    ),
+    memory("w5", "W5 resident memory per pending timeout, handle and closure included, 1,000,000", 1_000_000),
+    memory("w5-10m", "W5 the same, 10,000,000", 10_000_000),
+    idle("w6-empty", "W6 wake-ups and CPU in 5 s, nothing pending", 0),
+    idle("w6", "W6 wake-ups and CPU in 5 s, 1,000,000 due in an hour", 1_000_000),
+    burst("w7", "W7 100,000 on one deadline, from it until the last has run", false),
+    burst("w7-clock", "W7 the same, and each reads the clock and keeps how late it is", true),
     pending("w8-10k", "W8 cost with 10,000 pending at 60 to 120 s", 10_000),
     pending("w8-100k", "W8 cost with 100,000 pending", 100_000),
     pending("w8-1m", "W8 cost with 1,000,000 pending", 1_000_000),
     pending("w8-10m", "W8 cost with 10,000,000 pending", 10_000_000),
     Case {
+        id: "w8-producers",
+        title: "W8 by the number of producers: schedule, cancel and reset",
         producers: &[1, 2, 4, 8, 16],
-        ..one(
-            "w8-producers",
-            false,
-            "W8 by the number of producers: schedule, cancel and reset",
-            Work::Producers,
-            800_000,
-        )
+        work: Work::Producers,
+        timeouts: 800_000,
+        delays_s: [30, 60],
+        ..CASE
     },
     raced("w9-ready", "W9 a limit round a future that is ready at once", Work::Future { ready: true }, 0, 2_000_000),
     raced("w9-sleep", "W9 a sleep of 60 s, polled once and dropped", Work::Future { ready: false }, 0, 2_000_000),

@@ -4,8 +4,8 @@ use anyhow::{Result, bail};
 
 #[cfg(any(test, feature = "peers"))]
 use super::cases::Work;
+use super::child::{Line, Metrics};
 use super::job::Job;
-use super::line::{Line, Metrics};
 use super::systems::names::Name;
 use super::{systems, workloads};
 

@@ -8,7 +8,6 @@
 mod cases;
 mod child;
 mod job;
-mod line;
 pub(crate) mod machine;
 mod measure;
 mod orchestra;

@@ -1,7 +1,6 @@
 //! Who plays when: for each repetition each case, and in each case each system in its turn.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,14 +23,7 @@ struct Player {
     called: String,
     system: Name,
     /// Where to run it, or why it can't be run.
-    stage: Result<Stage, String>,
-}
-
-#[derive(Debug)]
-enum Stage {
-    /// This program, or another build of it.
-    Build(PathBuf),
-    Program(Program),
+    stage: Result<Program, String>,
 }
 
 /// All that are compared; the first is the reference.
@@ -46,11 +38,11 @@ impl Orchestra {
         let folder = Folder::new(peers);
         let player = |system: Name| {
             let stage = match system.how() {
-                How::Here => Ok(Stage::Build(program.clone())),
-                How::Peer if cfg!(feature = "peers") => Ok(Stage::Build(program.clone())),
+                How::Here => Ok(Program::Build(program.clone())),
+                How::Peer if cfg!(feature = "peers") => Ok(Program::Build(program.clone())),
                 How::Peer => Err("this program was built without the feature `peers`".to_owned()),
-                How::Java(java) => folder.java(java).map(Stage::Program),
-                How::Native(name) => folder.native(name).map(Stage::Program),
+                How::Java(java) => folder.java(java),
+                How::Native(name) => folder.native(name),
             };
             Player { called: system.id().to_owned(), system, stage }
         };
@@ -65,7 +57,7 @@ impl Orchestra {
         let player = |(called, program): &(String, PathBuf)| Player {
             called: called.clone(),
             system: Name::Tourbillon,
-            stage: Ok(Stage::Build(program.clone())),
+            stage: Ok(Program::Build(program.clone())),
         };
         Self { players: builds.iter().map(player).collect() }
     }
@@ -148,19 +140,9 @@ impl Orchestra {
 
     fn measure(&self, job: &Job, repetition: usize, ping_pong_ns: Option<f64>, tried: &mut Tried) {
         let Some(player) = self.players.iter().find(|player| player.called == tried.system) else { return };
-        let (None, Ok(stage)) = (&tried.cannot, &player.stage) else { return };
-        let command = match stage {
-            Stage::Build(path) => {
-                let mut command = Command::new(path);
-                command.args(["case", "--system", player.system.id(), "--case", job.case.id]);
-                command.args(["--producers", &job.producers.to_string()]);
-                command.args(["--scale", &job.scale.to_string(), "--pace", &job.pace.to_string()]);
-                command
-            }
-            Stage::Program(program) => program.command(player.system.id(), job),
-        };
+        let (None, Ok(program)) = (&tried.cannot, &player.stage) else { return };
         let since = Instant::now();
-        let result = match child::measure(command, job, PATIENCE) {
+        let result = match child::measure(program.command(player.system.id(), job), job, PATIENCE) {
             Ok(line) => RunResult::Measured(line),
             Err(why) => {
                 eprintln!("{} {}: {why:#}", player.called, job.case.id);
@@ -174,7 +156,7 @@ impl Orchestra {
 impl Player {
     fn explained(&self) -> (String, String) {
         let explained = match &self.stage {
-            Ok(Stage::Build(path)) if self.called != self.system.id() => path.display().to_string(),
+            Ok(Program::Build(path)) if self.called != self.system.id() => path.display().to_string(),
             _ => self.system.explained().to_owned(),
         };
         (self.called.clone(), explained)

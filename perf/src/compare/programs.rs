@@ -1,5 +1,6 @@
-//! The timers of other languages, in programs that scripts/peers makes: what it takes to start
-//! them. Each takes the options of a case, and prints the line that this program would print.
+//! What it takes to start a program that measures: this one, or one of those that scripts/peers
+//! makes for the timers of other languages. They take the options of a case, and print the same
+//! line.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,8 +20,14 @@ const NEWER_PROGRAMS: [&str; 1] = ["go-timers"];
 /// A program that is ready to run.
 #[derive(Debug)]
 pub(crate) enum Program {
-    Java { java: PathBuf, class_path: String, timer: &'static str },
-    Native { file: PathBuf },
+    /// This one, or another build of it.
+    Build(PathBuf),
+    Java {
+        java: PathBuf,
+        class_path: String,
+        timer: &'static str,
+    },
+    Native(PathBuf),
 }
 
 /// Where scripts/peers has put them.
@@ -57,7 +64,7 @@ impl Folder {
     pub(crate) fn native(&self, name: &str) -> Result<Program, String> {
         let file = self.0.join(name);
         if file.is_file() {
-            Ok(Program::Native { file })
+            Ok(Program::Native(file))
         } else {
             Err(format!("no {}; {}", file.display(), how_to_get(NEWER_PROGRAMS.contains(&name))))
         }
@@ -72,13 +79,20 @@ impl Program {
     /// Returns what measures a case.
     pub(crate) fn command(&self, system: &str, job: &Job) -> Command {
         let mut command = match self {
+            Self::Build(path) => {
+                let mut command = Command::new(path);
+                command.args(["case", "--system", system, "--case", job.case.id]);
+                command.args(["--producers", &job.producers.to_string()]);
+                command.args(["--scale", &job.scale.to_string(), "--pace", &job.pace.to_string()]);
+                return command;
+            }
             Self::Java { java, class_path, timer } => {
                 let mut command = Command::new(java);
                 command.args(memory(job)).args(["-cp", class_path, MAIN, "--timer", timer]);
                 command.args(["--slots", slots(job.case.work)]);
                 command
             }
-            Self::Native { file } => Command::new(file),
+            Self::Native(file) => Command::new(file),
         };
         command.args(["--system", system]).args(job.as_arguments());
         command

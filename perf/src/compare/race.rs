@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
-use super::line::Metrics;
+use super::child::Metrics;
 use super::systems::system::{Producer, System};
 use crate::duration::nanos;
 use crate::process::CpuTime;

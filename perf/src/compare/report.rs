@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::cases::{Better, Case, Metric};
-use super::line::Line;
+use super::child::Line;
 use super::machine::Machine;
 use super::statistics::{Selection, Spread};
 
@@ -220,7 +220,7 @@ fn divide(one: Option<f64>, other: Option<f64>) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::compare::cases::find;
-    use crate::compare::line::Metrics;
+    use crate::compare::child::Metrics;
 
     fn run(ping_pong_ns: f64, metrics: &[(&'static str, f64)]) -> Run {
         let metrics = Metrics { values: metrics.to_vec(), ..Metrics::default() };

@@ -3,17 +3,16 @@
 //!
 //! Each figure of the page is in the JSON. The page is an artifact, and nothing commits it.
 
-mod page;
-mod plot;
-
 use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use plotters::prelude::*;
 
 use crate::Verdict;
-use crate::compare::report::Report;
+use crate::compare::report::{MetricOf, Report, Row, TableOf, Value};
 use crate::json_file;
 
 /// Options of the report.
@@ -47,15 +46,173 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Verdict> {
         let path = folder.join(name);
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
     };
-    let plots = report.tables.iter().map(|table| plot::plot(table, &report.reference)).collect::<Result<Vec<_>>>()?;
+    let plots = report.tables.iter().map(|table| plot(table, &report.reference)).collect::<Result<Vec<_>>>()?;
     for (table, plot) in report.tables.iter().zip(&plots) {
         if let Some(plot) = plot {
-            save(&format!("{}.svg", page::anchor(table)), plot)?;
+            save(&format!("{}.svg", anchor(table)), plot)?;
         }
     }
-    save("index.html", &page::page(&report, &plots))?;
+    save("index.html", &page(&report, &plots))?;
     println!("{}: the page; beside it {} plots", folder.join("index.html").display(), plots.iter().flatten().count());
     Ok(Verdict::Passed)
+}
+
+const STYLE: &str = "\
+body { font: 15px/1.5 sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; }
+table { border-collapse: collapse; display: block; overflow-x: auto; }
+td, th { border-bottom: 1px solid #ccc; padding: .2rem .6rem; text-align: left; vertical-align: top; }
+td.n, th.n { text-align: right; } td small { color: #666; display: block; }
+tr.reference { font-weight: bold; } .broken { color: #b00; } svg { max-width: 100%; height: auto; }";
+
+/// Returns the name of a table on the page and of its plot's file: `w2-1`.
+fn anchor(table: &TableOf) -> String {
+    format!("{}-{}", table.case, table.producers)
+}
+
+/// Writes the page, with the plot of each table that has one.
+fn page(report: &Report, plots: &[Option<String>]) -> String {
+    let Report { machine, .. } = report;
+    let markup = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head { meta charset="utf-8"; title { "Tourbillon beside other timers" } style { (PreEscaped(STYLE)) } }
+            body {
+                h1 { "Tourbillon beside other timers" }
+                p {
+                    (machine.processor) ", " (machine.cores) " cores, Linux " (machine.kernel) ", " (machine.rustc)
+                    "; commit " (machine.commit) "; begun " (machine.started) "; each run a process of its own, in turn; "
+                    (format!("{:.0}", report.minutes)) " minutes."
+                    @if report.scale < 1.0 { b { " At a scale of " (report.scale) ": too small to mean anything." } }
+                    @if machine.debug_assertions { b { " A build for debugging: no figure means anything." } }
+                }
+                p {
+                    "Each cell has the median, how many times worse it is than " (report.reference)
+                    " (2 is twice the time, or half the rate), and the least and the most. Runs are near if a round "
+                    "trip of a cache line between two cores, taken just before, was below " (report.near_below_ns)
+                    " ns; medians are of the near ones if there are enough, and near is compared with near."
+                }
+                nav { @for table in &report.tables { a href=(format!("#{}", anchor(table))) { (anchor(table)) } " " } }
+                @for (table, plot) in report.tables.iter().zip(plots) { (section(table, plot.as_deref(), &report.reference)) }
+                h2 { "Systems" }
+                table { @for (system, how) in &report.systems { tr { td { (system) } td { (how) } } } }
+                h2 { "Versions" }
+                p { @for (name, version) in &machine.crates { (name) " " (version) "; " } }
+            }
+        }
+    };
+    markup.into_string()
+}
+
+fn section(table: &TableOf, plot: Option<&str>, reference: &str) -> Markup {
+    html! {
+        h2 id=(anchor(table)) { (table.title) @if table.producers > 1 { ", " (table.producers) " producers" } }
+        @if let Some(plot) = plot { (PreEscaped(plot)) }
+        table {
+            tr {
+                th { "System" } th { "Runs" }
+                @for metric in &table.metrics { th.n { (metric.heading) } }
+            }
+            @for row in &table.rows { (line(table, row, reference)) }
+        }
+    }
+}
+
+fn line(table: &TableOf, row: &Row, reference: &str) -> Markup {
+    let is_reference = row.system == reference;
+    html! {
+        tr.reference[is_reference] {
+            td {
+                (row.system)
+                @for what in row.broken() { small.broken { (what) } }
+                @if let Some(why) = &row.not_measured { small { "not measured: " (why) } }
+            }
+            td { (row.tag()) }
+            @for metric in &table.metrics {
+                td.n { @if let Some(value) = row.values.get(&metric.key) { (cell(value, metric.decimals, is_reference)) } }
+            }
+        }
+    }
+}
+
+fn cell(value: &Value, decimals: usize, is_reference: bool) -> Markup {
+    let [median, least, most] =
+        [value.spread.median, value.spread.min, value.spread.max].map(|value| format!("{value:.decimals$}"));
+    let ratio = value.ratio.filter(|_| !is_reference);
+    html! {
+        (median)
+        @if let Some(ratio) = ratio { b { (format!(" ×{ratio:.2}")) } }
+        @if least != most { small { (least) " – " (most) } }
+    }
+}
+
+const WIDTH: u32 = 900;
+const BAR: u32 = 24;
+const OURS: RGBColor = RGBColor(0x00, 0x5f, 0xb8);
+const THEIRS: RGBColor = RGBColor(0x9a, 0xa5, 0xb1);
+
+/// Draws the table's most telling figure, or nothing if no system has one.
+fn plot(table: &TableOf, reference: &str) -> Result<Option<String>> {
+    let Some(metric) = metric(table) else { return Ok(None) };
+    let value = |row: &Row| {
+        let median = row.values.get(&metric.key)?.spread.median;
+        Some((row.system.clone(), median, row.ours || row.system == reference))
+    };
+    // A system that broke a promise of a timer is in the table, and not in the race.
+    let mut bars: Vec<_> = table.rows.iter().filter(|row| row.broken().is_empty()).filter_map(value).collect();
+    bars.sort_by(
+        |one, other| if metric.more_is_better { other.1.total_cmp(&one.1) } else { one.1.total_cmp(&other.1) },
+    );
+    let most = bars.iter().map(|bar| bar.1).fold(0.0, f64::max);
+    if most == 0.0 {
+        return Ok(None);
+    }
+    let mut svg = String::new();
+    draw(&mut svg, metric, &bars, most).with_context(|| format!("cannot draw the plot of {}", table.case))?;
+    Ok(Some(svg))
+}
+
+/// Returns what is drawn: the 99th percentile of what has percentiles, or else the first figure.
+fn metric(table: &TableOf) -> Option<&MetricOf> {
+    let of = |key: &str| table.metrics.iter().find(|metric| metric.key == key);
+    if table.case.starts_with("w4") { of("p99_ms") } else { table.metrics.first() }
+}
+
+fn draw(svg: &mut String, metric: &MetricOf, bars: &[(String, f64, bool)], most: f64) -> Result<()> {
+    let count = u32::try_from(bars.len())?;
+    let area = SVGBackend::with_string(svg, (WIDTH, 70 + BAR * count)).into_drawing_area();
+    area.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&area)
+        .margin(10)
+        .set_label_area_size(LabelAreaPosition::Left, 180)
+        .set_label_area_size(LabelAreaPosition::Bottom, 40)
+        .build_cartesian_2d(0.0..most * 1.12, 0.0..f64::from(count))?;
+    chart
+        .configure_mesh()
+        .disable_y_mesh()
+        .disable_y_axis()
+        .x_desc(if metric.more_is_better {
+            format!("{}; more is better", metric.heading)
+        } else {
+            metric.heading.clone()
+        })
+        .draw()?;
+    let black = ("sans-serif", 13).into_font().color(&BLACK);
+    for (at, (system, value, ours)) in bars.iter().enumerate() {
+        // The first is at the top.
+        let top = f64::from(count) - at as f64;
+        let colour = if *ours { OURS } else { THEIRS };
+        chart.draw_series([Rectangle::new([(0.0, top - 0.85), (*value, top - 0.15)], colour.filled())])?;
+        let decimals = metric.decimals;
+        chart.draw_series([Text::new(
+            format!("{value:.decimals$}"),
+            (*value + most * 0.005, top - 0.3),
+            black.clone(),
+        )])?;
+        let (x, y) = chart.backend_coord(&(0.0, top - 0.3));
+        area.draw(&Text::new(system.clone(), (x - 175, y), black.clone()))?;
+    }
+    area.present()?;
+    Ok(())
 }
 
 #[cfg(test)]

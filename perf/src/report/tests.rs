@@ -1,26 +1,26 @@
 //! What the page says of a peer that breaks a promise, and of one that can't do a case.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::*;
 
-fn figure(median: f64, ratio: f64) -> Value {
+fn figure(median: f64, ratio: f64) -> serde_json::Value {
     json!({"median": median, "min": median * 0.9, "max": median * 1.5, "ratio": ratio})
 }
 
-fn count(value: f64) -> Value {
+fn count(value: f64) -> serde_json::Value {
     json!({"median": value, "min": value, "max": value})
 }
 
-fn row(system: &str, values: Value) -> Value {
+fn row(system: &str, values: serde_json::Value) -> serde_json::Value {
     json!({"system": system, "selection": "all", "counted": [3, 3], "values": values})
 }
 
-fn late(system: &str, p99: f64, early: f64) -> Value {
+fn late(system: &str, p99: f64, early: f64) -> serde_json::Value {
     row(system, json!({"p99_ms": figure(p99, 1.0), "early": count(early)}))
 }
 
-fn file(case: &str, keys: &[&str], rows: &[Value]) -> Report {
+fn file(case: &str, keys: &[&str], rows: &[serde_json::Value]) -> Report {
     let metrics: Vec<_> = keys.iter().map(|key| json!({"key": key, "heading": key, "more_is_better": false})).collect();
     let machine = json!({
         "processor": "a <processor>", "cores": 2, "memory": "1 kB", "kernel": "6", "clock_source": "tsc",
@@ -36,8 +36,8 @@ fn file(case: &str, keys: &[&str], rows: &[Value]) -> Report {
 }
 
 fn page_and_plot(report: &Report) -> (String, String) {
-    let plot = plot::plot(&report.tables[0], "tourbillon").expect("a plot");
-    (page::page(report, std::slice::from_ref(&plot)), plot.unwrap_or_default())
+    let plot = plot(&report.tables[0], "tourbillon").expect("a plot");
+    (page(report, std::slice::from_ref(&plot)), plot.unwrap_or_default())
 }
 
 #[test]

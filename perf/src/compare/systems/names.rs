@@ -121,22 +121,6 @@ impl Name {
         self.id().starts_with("tourbillon")
     }
 
-    /// Returns whether a thread may use it only while no other does.
-    pub(crate) fn has_one_owner(self) -> bool {
-        matches!(
-            self,
-            Self::TourbillonLocal
-                | Self::TourbillonWheel
-                | Self::DelayQueue
-                | Self::Nexus
-                | Self::NexusQueue
-                | Self::Bitwheel
-                | Self::Libevent
-                | Self::Libev
-                | Self::Libuv
-        )
-    }
-
     /// Returns why the system can't do this work, or `None` if it can.
     pub(crate) fn cannot(self, work: Work) -> Option<&'static str> {
         let only = |can: bool, why| (!can).then_some(why);
@@ -158,7 +142,10 @@ impl Name {
                 matches!(work, Work::Schedule { .. } | Work::Ring | Work::Reset),
                 "only for what is called in a loop",
             ),
-            (name, Work::Idle) if name.has_one_owner() => Some("it has no thread: its owner turns it"),
+            (Self::TourbillonLocal | Self::TourbillonWheel | Self::DelayQueue, Work::Idle)
+            | (Self::Nexus | Self::NexusQueue | Self::Bitwheel, Work::Idle) => {
+                Some("it has no thread: its owner turns it")
+            }
             (Self::NexusQueue, Work::Lateness { .. }) => Some("it has one duration for all"),
             (name, Work::Lateness { tick_us: ..1_000, .. }) => name.coarse_tick(),
             _ => None,

@@ -11,8 +11,8 @@ use anyhow::{Context, Result, bail};
 use fastrand::Rng;
 
 use super::cases::Work;
+use super::child::Metrics;
 use super::job::Job;
-use super::line::Metrics;
 use super::systems::system::{Producer, System};
 use crate::process::resident_bytes;
 

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 
 use super::{FAR, Handle, batch, delay, handles, random, start};
+use crate::compare::child::Metrics;
 use crate::compare::job::Job;
-use crate::compare::line::Metrics;
 use crate::compare::race::race;
 use crate::compare::recorder::Recorder;
 use crate::compare::systems::system::{Producer, System};

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
 
 use super::{FAR, Handle, delay, random};
+use crate::compare::child::Metrics;
 use crate::compare::job::Job;
-use crate::compare::line::Metrics;
 use crate::compare::recorder::{Lateness, Recorder, Task};
 use crate::compare::systems::system::{PATIENCE, Producer, System};
 use crate::process::{CpuTime, resident_bytes, sleeps_of_others};

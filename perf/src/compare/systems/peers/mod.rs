@@ -9,8 +9,8 @@ mod nexus;
 use anyhow::{Result, bail};
 
 use super::names::Name;
+use crate::compare::child::Metrics;
 use crate::compare::job::Job;
-use crate::compare::line::Metrics;
 use crate::compare::workloads::run;
 
 /// Gives the case's work to one of them.

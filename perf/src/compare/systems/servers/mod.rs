@@ -29,8 +29,8 @@ pub(crate) use load::{Load, Seen, ServerLoadArgs, Until, run as run_load, send};
 
 use super::names::Name;
 use crate::compare::cases::Work;
+use crate::compare::child::Metrics;
 use crate::compare::job::Job;
-use crate::compare::line::Metrics;
 use crate::connections::accept;
 use crate::process::CpuTime;
 use limits::{Limits, None as NoLimits, Ours, Tokios};
