@@ -14,13 +14,11 @@ pub(crate) struct Job {
     pub(crate) scale: f64,
     /// The share of the full times of lateness and idleness.
     pub(crate) pace: f64,
-    /// Of Tourbillon; its default if none.
-    shards: Option<usize>,
 }
 
 impl Job {
     pub(crate) fn new(case: &'static Case, producers: usize, scale: f64, pace: f64) -> Self {
-        Self { case, producers, scale, pace, shards: None }
+        Self { case, producers, scale, pace }
     }
 
     pub(crate) fn plan(&self, capacity: Option<usize>) -> Plan {
@@ -29,11 +27,7 @@ impl Job {
             _ => 1_000,
         };
         let tick = Duration::from_micros(tick_us.into());
-        Plan { capacity, producers: self.producers, tick, shards: self.shards }
-    }
-
-    pub(crate) fn with_shards(self, shards: usize) -> Self {
-        Self { shards: Some(shards), ..self }
+        Plan { capacity, producers: self.producers, tick }
     }
 
     pub(crate) fn timeouts(&self) -> usize {

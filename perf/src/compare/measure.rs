@@ -29,7 +29,7 @@ fn measure_timer(name: Name, job: &Job) -> Result<Metrics> {
         Name::Tourbillon => workloads::run::<systems::tourbillon::Pooled>(job),
         Name::TourbillonInline => workloads::run::<systems::tourbillon::OnWorker>(job),
         Name::TourbillonFuture => workloads::run::<systems::tourbillon::Sleeps>(job),
-        Name::Tourbillon2Shards => workloads::run::<systems::tourbillon::Pooled>(&job.with_shards(2)),
+        Name::Tourbillon2Shards => workloads::run::<systems::tourbillon::TwoShards>(job),
         Name::TourbillonLocal => workloads::run::<systems::local::Engines>(job),
         Name::TourbillonWheel => workloads::run::<systems::wheel::Wheels>(job),
         Name::Heap => workloads::run::<systems::heap::Heap>(job),

@@ -41,7 +41,7 @@ pub(crate) use systems::sessions::{LoadArgs, SessionsArgs, run as run_sessions, 
 
 /// Options of the comparison.
 #[derive(Debug, Clone, Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = after_help())]
 pub(crate) struct CompareArgs {
     /// Only these cases, separated by commas: a group (w1), a case (w1-cold), or `all` [default:
     /// the headline ones]
@@ -87,31 +87,19 @@ struct SizeArgs {
     pace: f64,
 }
 
+/// The cases, by their titles, and what else there is to know.
+fn after_help() -> String {
+    let list = |headline| {
+        let cases = CASES.iter().filter(|case| case.headline == headline);
+        cases.map(|case| format!("  {:20} {}\n", case.id, case.title)).collect::<String>()
+    };
+    format!("Cases, by default:\n{}and if named, or with `all`:\n{}{AFTER_HELP}", list(true), list(false))
+}
+
 const AFTER_HELP: &str = "\
-Cases, by default:
-  w1, w1-cold        schedule: 1,000,000 with delays of 30 s to 60 s; capacity reserved, or not
-  w2                 schedule + cancel over a ring of 1,000
-  w3                 push one of 100,000 keep-alives out to now + 60 s
-  w4, w4-fine        lateness of 1,000,000 due in 1 to 3 s; tick of 1 ms, and of 100 us
-  w4-sparse          the same of 500, most of which are alone in their ticks
-  w5                 resident memory per pending timeout
-  w6-empty, w6       wake-ups and CPU in 5 s; nothing pending, and 1,000,000 due in an hour
-  w7, w7-clock       100,000 on one deadline, from it until the last has run; each reads the clock
-  w9-ready, w9-sleep futures: a limit round one that is ready; a sleep, polled once and dropped
-and, if named, or with `all`:
-  w4-crowded, w5-10m                     the same with 10,000,000 pending
-  w8-10k, w8-100k, w8-1m, w8-10m         cost of schedule, cancel, reset by the number pending
-  w8-producers                           the same with 1 to 16 producers
-  w10-echo-1, -1000, -8000               a server over loopback with so many connections: with our
-  w10-http-1, -1000, -8000               limits, Tokio's, or none
-  w11-0, w11-1, w11-4, w11-full          a server of 100,000 sessions over UDP, by timer operations a
-                                         request; as fast as it goes
-  w11-tasks-0, w11-tasks-4, w11-tasks-full
-                                         the same with a task, and one timer, for each session
-  w11-counted-0, -4, -tasks-0, -tasks-4  its instructions, by callgrind
-w1 to w3 and w9 are measured with 1 and with 2 producers. In w6 all systems are idle at once; else
-there is one at a time.
-All of the default takes some 45 minutes with all systems, `all` far longer.
+w1 to w3 and w9 are measured with 1 and with 2 producers, w8-producers with up to 16. In w6 all
+systems are idle at once; else there is one at a time. All of the default takes some 45 minutes with
+all systems, `all` far longer.
 
 The timers that are Rust crates need the feature `peers`. Netty 4.1, scheduled-thread-pool,
 libevent, libev and libuv need scripts/peers to have been run; netty-4.2, fork-join-pool and go

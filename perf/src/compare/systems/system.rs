@@ -17,8 +17,6 @@ pub(crate) struct Plan {
     pub(crate) producers: usize,
     /// Where it can be chosen.
     pub(crate) tick: Duration,
-    /// Of Tourbillon; its default if none.
-    pub(crate) shards: Option<usize>,
 }
 
 impl Plan {

@@ -13,14 +13,16 @@ use super::system::{PATIENCE, Plan, Producer, System};
 use crate::compare::recorder::Task;
 
 /// With its defaults.
-pub(crate) type Pooled = Engine<false>;
+pub(crate) type Pooled = Engine<false, 0>;
+pub(crate) type TwoShards = Engine<false, 2>;
 /// What expires runs on the worker.
-pub(crate) type OnWorker = Engine<true>;
+pub(crate) type OnWorker = Engine<true, 0>;
 
+/// With so many shards, or as many as it has by default if that is none.
 #[derive(Debug)]
-pub(crate) struct Engine<const INLINE: bool>(Timer);
+pub(crate) struct Engine<const INLINE: bool, const SHARDS: usize>(Timer);
 
-impl<const INLINE: bool> System for Engine<INLINE> {
+impl<const INLINE: bool, const SHARDS: usize> System for Engine<INLINE, SHARDS> {
     type Producer = Thread;
 
     fn start(plan: &Plan) -> Result<Self> {
@@ -29,8 +31,8 @@ impl<const INLINE: bool> System for Engine<INLINE> {
             // What a thread keeps for itself, and the marker of each.
             builder = builder.capacity(capacity + 256 * (plan.producers + 1));
         }
-        if let Some(shards) = plan.shards {
-            builder = builder.shards(shards);
+        if SHARDS > 0 {
+            builder = builder.shards(SHARDS);
         }
         if INLINE {
             builder = builder.executor(Inline);
