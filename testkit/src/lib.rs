@@ -15,7 +15,7 @@
 //! Counters and records are plain values: each checker chooses the atomics or the lock. These stay
 //! where they are:
 //!
-//! - The words of the main job's slots (`perf/src/connections/slot_table.rs`). A record is some
+//! - The words of the main job's slots (`perf/src/connections/slots.rs`). A record is some
 //!   hundred bytes under a lock, and a slot is 16 bytes that one compare-and-exchange changes:
 //!   records would be what that job measures.
 //! - The ledger of `tests/miri` and `Runs` of `tests/common`. They count by relaxed atomics, which

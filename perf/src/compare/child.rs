@@ -24,10 +24,11 @@ pub(crate) fn measure(mut command: Command, job: &Job, patience: Duration) -> Re
     let pid = Pid::from_raw(child.id().cast_signed());
     let (send, ended) = channel();
     // What it prints is read meanwhile, so that it is never held up.
-    let reader = thread::spawn(move || _ = send.send(child.wait_with_output()));
+    thread::spawn(move || _ = send.send(child.wait_with_output()));
     let Ok(output) = ended.recv_timeout(patience) else {
         kill(pid, Signal::SIGKILL).context("cannot end the process")?;
-        let _ = reader.join();
+        // What it has started may hold its pipes still, and is not waited for.
+        let _ = ended.recv_timeout(Duration::from_secs(1));
         bail!("it took longer than {} s", patience.as_secs());
     };
     let output = output.context("cannot read what it prints")?;
