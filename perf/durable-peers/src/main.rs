@@ -2,22 +2,31 @@
 //! same work: how late timeouts run while many others are pending, and how many become durable a
 //! second. Each system has the fastest settings that its documentation names.
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration, time::Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::{ArgAction, Parser};
 use comfy_table::{CellAlignment, Table, presets};
+use postgres::{Client, NoTls};
 use serde::Serialize;
+use tokio::runtime::Runtime;
 
 mod measure;
 mod peer;
+#[path = "../../../crates/durable/tests/support/postgres.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
 mod server;
 mod systems;
 
 use measure::{Load, Schedules};
 use peer::Lateness;
 use server::Server;
-use systems::{CASES, Case, Place};
+use systems::{CASES, Case};
+
+/// How long the server may take to start or to end.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What must not be changed by a package's defaults, or differs from those of PostgreSQL.
+const SETTINGS: [&str; 4] = ["fsync=on", "synchronous_commit=on", "full_page_writes=on", "shared_buffers=256MB"];
 
 #[derive(Debug, Parser)]
 // The last of an option that is given twice counts, so that a script's load can be changed.
@@ -53,12 +62,6 @@ struct Options {
     /// Write the results to this file
     #[arg(long)]
     json: Option<PathBuf>,
-    /// The folder of the JavaScript programs
-    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/js"))]
-    js: PathBuf,
-    /// Where the server's files go while it runs; what is measured is this disk
-    #[arg(long, default_value_os_t = std::env::temp_dir())]
-    dir: PathBuf,
     /// Only list the systems
     #[arg(long)]
     list: bool,
@@ -110,11 +113,14 @@ fn run(options: &Options) -> Result<bool> {
         return Ok(true);
     }
     let load_before = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let server = Server::start(&options.dir)?;
+    let server = Server::start_with("UTF8", &SETTINGS).context("scripts/durable-peers installs a PostgreSQL server")?;
+    let version = server.connect()?.query_one("show server_version", &[])?.get(0);
+    // What the server's first files have left to the system.
+    nix::unistd::sync();
     let mut report = Report {
         cores: std::thread::available_parallelism()?.get(),
-        postgres: server.version.clone(),
-        sync_micros: server::sync_micros(server.files())?,
+        postgres: version,
+        sync_micros: sync_micros(&server)?,
         load_before: load_before.trim().to_owned(),
         rounds: Vec::new(),
     };
@@ -142,31 +148,67 @@ fn run(options: &Options) -> Result<bool> {
 /// One turn of a system: lateness and then schedules, each on a database and a runtime of its own.
 fn turn(options: &Options, server: &Server, case: &Case, round: &mut Round) -> Result<()> {
     for lateness in [true, false] {
-        let runtime = tokio::runtime::Runtime::new()?;
-        let measured = runtime.block_on(async {
-            server.execute("postgres", &["drop database if exists peer with (force)", "create database peer"]).await?;
-            let place = Place { server, url: server.url("peer"), js: &options.js };
-            let peer = case.open(&place).await.context("cannot open it")?;
-            peer.fill(options.pending).await.context("cannot fill it")?;
-            // As autovacuum has done in an older database; and nothing is left to be written.
-            server.execute("peer", &["vacuum analyze", "checkpoint"]).await?;
-            if lateness {
-                let Options { rate, seconds, lead, producers, .. } = *options;
-                let load = Load { rate, seconds, lead, producers, grace: Duration::from_secs(10) };
-                round.lateness = Some(measure::lateness(&*peer, load).await?);
-                eprintln!("  {:?}", round.lateness);
-            } else {
-                let time = Duration::from_secs(options.schedule_seconds);
-                round.schedules = Some(measure::schedules(&*peer, options.producers, time).await?);
-                eprintln!("  {:?}", round.schedules);
-            }
-            anyhow::Ok(())
-        });
+        execute(server, "postgres", &["drop database if exists peer with (force)", "create database peer"])?;
+        let runtime = Runtime::new()?;
+        let measured = measure_one(options, server, case, round, lateness, &runtime);
         // The workers have no other end.
         runtime.shutdown_timeout(Duration::from_secs(10));
         measured?;
     }
     Ok(())
+}
+
+fn measure_one(
+    options: &Options,
+    server: &Server,
+    case: &Case,
+    round: &mut Round,
+    lateness: bool,
+    runtime: &Runtime,
+) -> Result<()> {
+    let peer = runtime.block_on(async {
+        let peer = case.open(&url(server, "peer"), server.directory()).await.context("cannot open it")?;
+        peer.fill(options.pending).await.context("cannot fill it")?;
+        anyhow::Ok(peer)
+    })?;
+    // As autovacuum has done in an older database; and nothing is left to be written.
+    execute(server, "peer", &["vacuum analyze", "checkpoint"])?;
+    if lateness {
+        let Options { rate, seconds, lead, producers, .. } = *options;
+        let load = Load { rate, seconds, lead, producers, grace: Duration::from_secs(10) };
+        round.lateness = Some(runtime.block_on(measure::lateness(&*peer, load))?);
+        eprintln!("  {:?}", round.lateness);
+    } else {
+        let time = Duration::from_secs(options.schedule_seconds);
+        round.schedules = Some(runtime.block_on(measure::schedules(&*peer, options.producers, time))?);
+        eprintln!("  {:?}", round.schedules);
+    }
+    Ok(())
+}
+
+fn url(server: &Server, database: &str) -> String {
+    format!("postgres://postgres@127.0.0.1:{}/{database}", server.port())
+}
+
+/// Runs statements on a database, each in a transaction of its own.
+fn execute(server: &Server, database: &str, statements: &[&str]) -> Result<()> {
+    let mut client = Client::connect(&url(server, database), NoTls)?;
+    statements.iter().try_for_each(|one| client.batch_execute(one).with_context(|| (*one).to_owned()))
+}
+
+/// How long the server's disk takes to make 8 KiB durable: the median of 200, in microseconds. It
+/// bounds what one connection can commit in a second.
+fn sync_micros(server: &Server) -> Result<u64> {
+    let mut file = tempfile::tempfile_in(server.directory())?;
+    let mut times = Vec::new();
+    for _ in 0..200 {
+        let started = Instant::now();
+        file.write_all(&[7; 8192])?;
+        file.sync_data()?;
+        times.push(u64::try_from(started.elapsed().as_micros())?);
+    }
+    times.sort_unstable();
+    Ok(times[times.len() / 2])
 }
 
 impl Report {
@@ -200,7 +242,7 @@ impl Report {
         format!(
             "PostgreSQL {} with {}; {} cores; a durable write of 8 KiB takes {} us; load before: {}\n{table}",
             self.postgres,
-            Server::settings(),
+            SETTINGS.join(", "),
             self.cores,
             self.sync_micros,
             self.load_before,

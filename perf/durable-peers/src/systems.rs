@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use anyhow::Result;
 
-use crate::{peer::Peer, server::Server};
+use crate::peer::Peer;
 
 mod apalis;
 mod graphile;
@@ -45,22 +45,15 @@ pub const CASES: &[Case] = &[
     ),
 ];
 
-/// Where a case's system keeps what it keeps.
-pub struct Place<'a> {
-    pub server: &'a Server,
-    pub url: String,
-    /// The folder of the JavaScript programs, with their `node_modules`.
-    pub js: &'a Path,
-}
-
 impl Case {
-    /// Opens a new instance on an empty database.
-    pub async fn open(&self, place: &Place<'_>) -> Result<Arc<dyn Peer>> {
+    /// Opens a new instance on an empty database; or in a folder on the same disk, if it has files
+    /// of its own.
+    pub async fn open(&self, url: &str, folder: &Path) -> Result<Arc<dyn Peer>> {
         Ok(match self.system {
-            "apalis-postgres" => Arc::new(apalis::Apalis::open(&place.url).await?),
-            "graphile_worker-rs" => Arc::new(graphile::Graphile::open(&place.url).await?),
-            "rustqueue" => Arc::new(rustqueue::Queue::open(place.server.files())?),
-            system => Arc::new(node::Node::open(place.js, system, &place.url).await?),
+            "apalis-postgres" => Arc::new(apalis::Apalis::open(url).await?),
+            "graphile_worker-rs" => Arc::new(graphile::Graphile::open(url).await?),
+            "rustqueue" => Arc::new(rustqueue::Queue::open(folder)?),
+            system => Arc::new(node::Node::open(system, url).await?),
         })
     }
 }

@@ -3,7 +3,7 @@
 
 use std::{
     collections::HashMap,
-    path::{Path, PathBuf},
+    path::Path,
     process::Stdio,
     sync::{Arc, Mutex},
     time::Duration,
@@ -23,8 +23,10 @@ use crate::peer::{Due, Peer, Seen};
 
 type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<Answer>>>>;
 
+/// The folder of the JavaScript programs, with their `node_modules`.
+const JS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/js");
+
 pub struct Node {
-    js: PathBuf,
     arguments: [String; 2],
     input: AsyncMutex<ChildStdin>,
     waiting: Waiting,
@@ -50,9 +52,9 @@ struct Report {
 }
 
 impl Node {
-    pub async fn open(js: &Path, system: &str, url: &str) -> Result<Self> {
+    pub async fn open(system: &str, url: &str) -> Result<Self> {
         let arguments = [system.to_owned(), url.to_owned()];
-        let (producer, input, mut lines) = start(js, &arguments, "produce").await?;
+        let (producer, input, mut lines) = start(&arguments, "produce").await?;
         let waiting = Waiting::default();
         let answers = waiting.clone();
         tokio::spawn(async move {
@@ -69,7 +71,6 @@ impl Node {
             answers.lock().expect("no lock is held over a panic").clear();
         });
         Ok(Node {
-            js: js.to_owned(),
             arguments,
             input: AsyncMutex::new(input),
             waiting,
@@ -99,15 +100,11 @@ impl Node {
 }
 
 /// Starts js/peer.mjs and waits until it is ready.
-async fn start(
-    js: &Path,
-    arguments: &[String; 2],
-    role: &str,
-) -> Result<(Child, ChildStdin, Lines<BufReader<ChildStdout>>)> {
+async fn start(arguments: &[String; 2], role: &str) -> Result<(Child, ChildStdin, Lines<BufReader<ChildStdout>>)> {
     // The package `node` brings the Node that both systems need, whatever is installed.
-    let node = js.join("node_modules/.bin/node");
+    let node = Path::new(JS).join("node_modules/.bin/node");
     let mut child = Command::new(&node)
-        .current_dir(js)
+        .current_dir(JS)
         .arg("peer.mjs")
         .args(arguments)
         .arg(role)
@@ -133,7 +130,7 @@ impl Peer for Node {
     }
 
     async fn work(&self, seen: Arc<Seen>) -> Result<()> {
-        let (worker, input, mut lines) = start(&self.js, &self.arguments, "work").await?;
+        let (worker, input, mut lines) = start(&self.arguments, "work").await?;
         *self.worker.lock().expect("no lock is held over a panic") = Some(worker);
         tokio::spawn(async move {
             // The worker ends when its input does.
