@@ -5,6 +5,8 @@
 //! place. A cancelled entry that a queue brings may have come up meanwhile. The wheel notices that,
 //! because a cell says which entry is in it.
 
+use std::time::Duration;
+
 use tourbillon_wheel::{Items, NEVER, Place};
 
 use crate::entry::{CameUp, CancelledInSlot, Kind, Linkable, Linked, Sole};
@@ -91,6 +93,13 @@ impl Wheel {
         // The spare block.
         slots.reserve(1).ok()?;
         Some(Self { slots, entries: Entries { keeps_series_back: false }, has_kept_back: false, reserved: 0 })
+    }
+
+    /// Lets the parts of a cascade take a tenth of a tick at first. Moving 2,048 entries takes some
+    /// 0.1 ms; in larger parts than those nothing is gained.
+    pub(crate) fn spread_cascades(&mut self, tick: Duration) {
+        let entries = tick.as_micros().saturating_mul(2_048) / 1_000;
+        self.slots.set_cascade_quota(usize::try_from(entries).unwrap_or(usize::MAX).clamp(64, 2_048));
     }
 
     /// Returns how many entries are in the wheel.

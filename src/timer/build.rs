@@ -150,6 +150,7 @@ impl Builder {
         let lowest = lowest.min(MOST_SUBTICKS.max(self.slots()));
         let wheel = |_| {
             let mut wheel = Wheel::new(lowest, self.slots(), levels).ok_or_else(no_memory)?;
+            wheel.spread_cascades(self.tick_duration);
             let has_room = wheel.reserve(self.capacity.div_ceil(shards));
             if has_room { Ok(wheel) } else { Err(BuildError::Capacity { timeouts: self.capacity }) }
         };

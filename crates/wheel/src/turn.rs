@@ -4,10 +4,6 @@ use crate::items::{Items, NEVER, OutOfMemory, Take};
 use crate::list::Lists;
 use crate::wheel::{ASIDE, DUE, Event, FAR, HOMELESS, LATE, Wheel, cascade_list};
 
-/// How many items a cascade moves in its first ticks. The number doubles with each eighth of the
-/// time that it has, so that a slot of any size is empty before it is due.
-const CASCADE_QUOTA: usize = 2_048;
-
 /// What became of an item that was in a cell.
 enum Fate {
     /// It has left the cell.
@@ -36,7 +32,8 @@ impl<T: Copy + Eq> Wheel<T> {
     ///
     /// `budget` is how many items the call may handle. The call lowers it for each: also for those
     /// that come up and are not due, since their deadlines were moved. If a cascade has to be over,
-    /// the call moves as many items of it at most, or 2,048 if that is more. What is left over then
+    /// the call moves as many items of it at most, or the
+    /// [quota of cascades](Self::set_cascade_quota) if that is more. What is left over then
     /// waits for the next call, and [`next_wakeup`](Self::next_wakeup) says so. What was due when
     /// it was inserted takes turns with what has become due.
     ///
@@ -68,7 +65,7 @@ impl<T: Copy + Eq> Wheel<T> {
     ) {
         let now = now.min(NEVER - 1);
         // A move is cheap beside what is done with an item that is due.
-        let mut moves = (*budget).max(CASCADE_QUOTA);
+        let mut moves = (*budget).max(self.cascade_quota);
         loop {
             if self.homeless_at <= now {
                 self.lists.splice(HOMELESS, ASIDE);
@@ -121,7 +118,7 @@ impl<T: Copy + Eq> Wheel<T> {
             cascade.stepped = cursor;
             let left = cascade.due.saturating_sub(cursor);
             let eighths = (cascade.time - left.min(cascade.time)) * 8 / cascade.time;
-            let quota = if left <= 1 { usize::MAX } else { CASCADE_QUOTA << eighths };
+            let quota = if left <= 1 { usize::MAX } else { self.cascade_quota << eighths };
             self.move_down(index + 1, items, budget, quota);
         }
         #[cfg(test)]
