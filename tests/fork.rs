@@ -388,8 +388,8 @@ fn a_child_by_a_raw_clone_is_a_child() {
     let _alone = alone();
     let clone = || {
         let flags = libc::c_long::from(libc::SIGCHLD);
-        // SAFETY: without a stack of its own the call is a fork, past the handlers of the C library.
-        // The child uses this library only, and leaves by `_exit`.
+        // SAFETY: without a stack of its own the call is a fork, past the handlers of the C
+        // library. The child uses this library only, and leaves by `_exit`.
         let child = unsafe { libc::syscall(libc::SYS_clone, flags, 0_usize, 0_usize, 0_usize, 0_usize) };
         libc::pid_t::try_from(child).expect("the id of a process")
     };

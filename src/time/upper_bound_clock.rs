@@ -111,8 +111,8 @@ mod imp {
 
     static COUNTER: Counter = Counter::new();
 
-    /// The kernel's clock source, in a file that stays open: a sandbox may forbid to open files once
-    /// the program has started.
+    /// The kernel's clock source, in a file that stays open: a sandbox may forbid to open files
+    /// once the program has started.
     static SOURCE: OnceLock<Option<File>> = OnceLock::new();
 
     pub(super) fn open() {
