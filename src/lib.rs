@@ -114,7 +114,8 @@
 //! 7. **A panic takes nothing with it.** The engine catches and counts the panic of a task. The
 //!    rest of its batch runs, and no thread is lost. A [`Clock`] that panics loses no timeout: the
 //!    worker goes on when it can. If the clock panics at the end of a run of a periodic timeout,
-//!    the timeout ends as if the run had panicked.
+//!    the timeout ends as if the run had panicked. In a program that is built with
+//!    `panic = "abort"` a panic ends the process, as everywhere.
 //! 8. **A handle stays valid.** A [`Timeout`] is 8 bytes, may outlive its [`Timer`], and never
 //!    reaches another timeout. Dropping it detaches the timeout;
 //!    [`cancel_on_drop`](Timeout::cancel_on_drop) makes a guard of it;

@@ -17,6 +17,9 @@ use super::clock::{Clock, ClockListener, Follower, Listeners};
 /// needs no sleep and no retry. With a driven engine, `advance` only moves the clock, and
 /// [`Driver::turn`](crate::Driver::turn) does the rest.
 ///
+/// A timeout whose delay is zero, or whose deadline has passed, is due at once: a worker runs it
+/// without an `advance`, and a driver in its next turn.
+///
 /// A future counts its time from its first poll. So poll it before `advance`. `advance` waits until
 /// the wakers have been called, and not until the tasks that they wake have run.
 ///

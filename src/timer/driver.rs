@@ -212,6 +212,9 @@ impl Driver {
     /// The call takes in what has been scheduled since the last turn. It takes a lock, runs no
     /// task, and may allocate.
     ///
+    /// A cancel, or a reset to later, wakes no loop: the loop still wakes at the returned time, and
+    /// finds nothing to do. A loop that is to end with its last timeout has to be told.
+    ///
     /// After this call, the first producer with a timeout that is due before the tick of the
     /// returned time, or due already, calls [`on_earlier`](Self::on_earlier), once. By a
     /// [`ManualClock`](crate::ManualClock) that is a timeout due before the returned time. Then

@@ -228,6 +228,9 @@ impl Timeout {
     /// For a periodic timeout the call moves the next run, also while a run is under way. A fixed
     /// rate goes on from there.
     ///
+    /// Among others of its new deadline a timeout that was reset runs anywhere: before those that
+    /// were scheduled after the reset, or behind them.
+    ///
     /// A server has to look at the returned value. A packet may come at the very moment at which
     /// the idle timeout fires. Then `reset` returns false, and the timeout's task is closing the
     /// connection, or is about to. So the server stops serving it:
@@ -372,6 +375,9 @@ impl Timeout {
 
     /// Returns how long it is until the deadline: zero if it has come, or if the timeout is not
     /// pending any more, and [`Duration::MAX`] if it never comes.
+    ///
+    /// It may be more than the delay that was asked for, by up to a part of a tick and some 20 µs:
+    /// the deadline was rounded up, and is never early.
     ///
     /// The call reads the engine's clock, and does not allocate.
     ///

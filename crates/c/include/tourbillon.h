@@ -295,7 +295,7 @@ enum tourbillon_status tourbillon_schedule_every(const struct tourbillon_timer *
 //
 // A reset takes no lock, does not wait, and does not allocate. One to a later time tells nobody.
 // One to an earlier time tells the worker. Any thread may call it, and callbacks may. The handle
-// stays valid.
+// stays valid. Among others of its new deadline the timeout runs anywhere.
 //
 // # Safety
 // `timeout` is null, or a handle that was not released and is not released meanwhile.
@@ -375,7 +375,9 @@ enum tourbillon_status tourbillon_release(struct tourbillon_timeout *timeout);
 bool tourbillon_is_pending(const struct tourbillon_timeout *timeout);
 
 // Returns in how many nanoseconds a timeout is due: 0 if it is due, not pending, or null, and
-// `TOURBILLON_NEVER` if never. Any thread may call this; it reads the clock.
+// `TOURBILLON_NEVER` if never. It may be more than the delay that was asked for, by up to a part
+// of a tick and some 20 us, because a deadline is rounded up. Any thread may call this; it reads
+// the clock.
 //
 // # Safety
 // As for `tourbillon_reset`.
@@ -465,6 +467,9 @@ enum tourbillon_status tourbillon_turn(struct tourbillon_driver *driver, size_t 
 // `TOURBILLON_NEVER` if nothing is pending or `driver` is null. For `timerfd_settime`, `ppoll`,
 // `kevent` and the like.
 //
+// A cancel, or a reset to later, does not wake the loop: it wakes at the time that was returned,
+// and finds nothing to do.
+//
 // Within a turn the answer is 0. Call it after each turn, before the loop sleeps: from then on the
 // callback of `tourbillon_on_earlier` tells of timeouts that are due before that.
 //
@@ -512,6 +517,8 @@ enum tourbillon_status tourbillon_on_earlier(const struct tourbillon_driver *dri
 // # Safety
 // `driver` is null or comes from this library. If the call succeeds, nothing uses it from then on.
 enum tourbillon_status tourbillon_driver_free(struct tourbillon_driver *driver);
+
+extern int pthread_setcancelstate(int state, int *before);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -100,6 +100,9 @@ pub unsafe extern "C" fn tourbillon_turn(driver: *mut Driver, fired: *mut usize)
 /// `TOURBILLON_NEVER` if nothing is pending or `driver` is null. For `timerfd_settime`, `ppoll`,
 /// `kevent` and the like.
 ///
+/// A cancel, or a reset to later, does not wake the loop: it wakes at the time that was returned,
+/// and finds nothing to do.
+///
 /// Within a turn the answer is 0. Call it after each turn, before the loop sleeps: from then on the
 /// callback of `tourbillon_on_earlier` tells of timeouts that are due before that.
 ///

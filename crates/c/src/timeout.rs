@@ -19,7 +19,7 @@ fn if_pending(was_pending: bool) -> Result<(), Status> {
 ///
 /// A reset takes no lock, does not wait, and does not allocate. One to a later time tells nobody.
 /// One to an earlier time tells the worker. Any thread may call it, and callbacks may. The handle
-/// stays valid.
+/// stays valid. Among others of its new deadline the timeout runs anywhere.
 ///
 /// # Safety
 /// `timeout` is null, or a handle that was not released and is not released meanwhile.
@@ -160,7 +160,9 @@ pub unsafe extern "C" fn tourbillon_is_pending(timeout: *const Timeout) -> bool 
 }
 
 /// Returns in how many nanoseconds a timeout is due: 0 if it is due, not pending, or null, and
-/// `TOURBILLON_NEVER` if never. Any thread may call this; it reads the clock.
+/// `TOURBILLON_NEVER` if never. It may be more than the delay that was asked for, by up to a part
+/// of a tick and some 20 us, because a deadline is rounded up. Any thread may call this; it reads
+/// the clock.
 ///
 /// # Safety
 /// As for `tourbillon_reset`.
