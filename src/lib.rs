@@ -143,8 +143,9 @@
 //! as much later, and is never earlier.
 //!
 //! A deadline that lies on a tick is not moved to the next one; such deadlines come from
-//! [`Timer::schedule_at`], or from a clock that is moved by hand. A task whose delay is zero or
-//! whose deadline has passed runs at once. [`Duration::MAX`](std::time::Duration::MAX) means never.
+//! [`Timer::schedule_at`], or from a clock that is moved by hand. A task whose delay is zero runs
+//! at once, and so does one whose deadline has passed by more than a part of a tick.
+//! [`Duration::MAX`](std::time::Duration::MAX) means never.
 //!
 //! # Memory
 //!

@@ -68,7 +68,8 @@ impl Timer {
     /// Runs `task` once, at `deadline`. It is [`schedule`](Self::schedule) with a point in
     /// time.
     ///
-    /// A task whose deadline has passed runs at once.
+    /// A task whose deadline has passed runs at once, or at the end of this part of a tick, as a
+    /// deadline is rounded up: see [`Builder::tick_duration`](crate::Builder::tick_duration).
     ///
     /// ```
     /// use std::time::{Duration, Instant};

@@ -266,7 +266,7 @@ impl Timeout {
 
     /// Moves the deadline to a point in time. Otherwise it is [`reset`](Self::reset).
     ///
-    /// If that time has passed, the timeout fires at once.
+    /// If that time has passed, the timeout fires at once, or at the end of this part of a tick.
     ///
     /// ```
     /// use std::time::{Duration, Instant};
