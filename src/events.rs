@@ -1,6 +1,6 @@
 //! Events for operators, sent to the crate `tracing` with the target `tourbillon`: too many
 //! engines; a task that panicked; a worker that can't be started; a worker that does not get its
-//! core; a turn that took long; a shard that does not keep up.
+//! core; a turn that took long; a shard that does not keep up; a pool whose threads are all stuck.
 //!
 //! Without the feature `tracing` everything here is empty and compiles to nothing. With it, a turn
 //! costs one load while no subscriber listens, and one read of the clock while one does. The other
@@ -12,9 +12,9 @@
 //! thread-local, is reported under a lock.
 
 #[cfg(feature = "tracing")]
-pub(crate) use loud::{NoThread, Turns, many_engines, task_panicked};
+pub(crate) use loud::{NoThread, Turns, many_engines, pool_is_stuck, task_panicked};
 #[cfg(not(feature = "tracing"))]
-pub(crate) use silent::{NoThread, Turns, many_engines, task_panicked};
+pub(crate) use silent::{NoThread, Turns, many_engines, pool_is_stuck, task_panicked};
 
 #[cfg(feature = "tracing")]
 mod loud {
@@ -62,6 +62,19 @@ mod loud {
         tell(
             || error!(target: TARGET, panic = text.unwrap_or("not a string"), "a timer task panicked; the others run on"),
         );
+    }
+
+    /// All threads of a pool are in tasks that do not end, while others wait.
+    #[cold]
+    pub(crate) fn pool_is_stuck(threads: usize) {
+        tell(|| {
+            warn!(
+                target: TARGET,
+                threads,
+                "all threads of a timer's pool have been in their tasks for a second while other tasks wait: do what blocks \
+                 elsewhere, or give the builder a ThreadPool with more threads"
+            );
+        });
     }
 
     /// Reports once that a worker can't be started. Each schedule tries to start it again.
@@ -150,6 +163,9 @@ mod silent {
 
     #[inline]
     pub(crate) fn task_panicked(_panic: &(dyn Any + Send)) {}
+
+    #[inline]
+    pub(crate) fn pool_is_stuck(_threads: usize) {}
 
     #[derive(Debug, Default)]
     pub(crate) struct NoThread(());

@@ -208,7 +208,7 @@
 //! * `tower`: a time limit as a layer, for tower and axum. A request that takes too long ends with
 //!   an error, as in tower, or is answered with a status, as in tower-http.
 //! * `tracing`: events for an operator: panics, too many engines, workers that cannot be started or
-//!   do not get their core, long turns, overload.
+//!   do not get their core, long turns, overload, a pool whose threads are all stuck.
 //!
 //! Other crates of the repository stand on this one: `tourbillon-hyper` gives the connections of a
 //! hyper server limits for the header, for being idle, and for a request; `tourbillon-durable` has

@@ -5,11 +5,12 @@ mod common;
 mod listener;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, LazyLock, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tourbillon::{Builder, Inline, ManualClock, Timer};
+use tourbillon::{Builder, Inline, ManualClock, ThreadPool, Timer};
 use tracing::Level;
 
 use common::{HOUR, MS, assert_counters_reconcile, driven_by, eventually, in_time};
@@ -138,4 +139,30 @@ fn a_driven_engine_reports_panics_and_leaves_turns_to_its_driver() {
     assert_eq!(driver.turn(), 1);
     let heard = LISTENER.heard_by(&name);
     assert!(heard.len() == 1 && heard[0].text.contains("by hand"), "{heard:?}");
+}
+
+#[test]
+fn a_pool_whose_threads_are_all_in_tasks_that_do_not_end_is_reported_while_others_wait() {
+    let timer = builder("stuck").executor(ThreadPool::new(2)).build().expect("the options make sense");
+    let (release, kept) = channel::<()>();
+    let kept = Arc::new(Mutex::new(kept));
+    let block = || {
+        let kept = Arc::clone(&kept);
+        move || drop(kept.lock().map(|kept| kept.recv()))
+    };
+    for _ in 0..2 {
+        timer.schedule_detached(MS, block()).expect("accepted");
+    }
+    let text = "all threads of a timer's pool";
+    // Nothing waits.
+    thread::sleep(Duration::from_millis(1_300));
+    assert!(reported("stuck", text).is_empty() && !timer.health().stuck_pool);
+    timer.schedule_detached(MS, || ()).expect("accepted");
+    eventually("it is reported", || reported("stuck", text).len() == 1);
+    assert!(timer.health().stuck_pool && !timer.health().is_healthy());
+    drop(release);
+    eventually("the others run", || timer.stats().completed == 3);
+    timer.schedule_detached(MS, || ()).expect("accepted");
+    eventually("it is well again", || !timer.health().stuck_pool);
+    assert_eq!(reported("stuck", text).len(), 1, "once");
 }

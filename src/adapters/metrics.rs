@@ -138,7 +138,7 @@ const ENGINE_GAUGES: &[Row<Stats, f64>] =
 
 const HEALTH: &[Row<Health, f64>] = &[(
     "tourbillon_healthy",
-    "1 if every worker that is needed runs and is on time, and no task is stuck; else 0",
+    "1 if every worker that is needed runs and is on time, and neither a task nor the pool is stuck; else 0",
     |health| f64::from(health.is_healthy()),
 )];
 

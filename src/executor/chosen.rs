@@ -54,6 +54,16 @@ impl Chosen {
         self.runtime.clone().map(super::runtime::Runtime::new)
     }
 
+    /// Returns whether it is a pool in which the last batch has to wait.
+    pub(super) fn is_full(&self) -> bool {
+        self.pool.as_ref().is_some_and(ThreadPool::is_full)
+    }
+
+    /// Returns whether it is a pool whose threads are all stuck in tasks while others wait.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.pool.as_ref().is_some_and(ThreadPool::is_stuck)
+    }
+
     /// Finds help for what waits behind a task that blocks. A worker that has handed over a batch
     /// asks before it sleeps, and so does a shutdown that waits.
     pub(crate) fn find_help(&self) -> Help {

@@ -38,11 +38,14 @@ struct Looks {
 }
 
 impl Looks {
+    /// After so many looks they are no rarer than before.
+    const RARE: u32 = 8;
+
     /// Returns how long after the last look the next one is due. The first two are a millisecond
     /// apart: the second one finds that the batch has not got on. Then they become rarer, because
     /// perhaps nobody can help.
     fn interval(&self) -> Duration {
-        Duration::from_millis(1 << self.since.saturating_sub(1).min(7))
+        Duration::from_millis(1 << self.since.clamp(1, Self::RARE).saturating_sub(1))
     }
 }
 
@@ -106,6 +109,10 @@ impl Sink for Dispatch {
         // Run as a task: if the executor shut its own engine down, it would wait for this very
         // thread. If the executor panics, unwinding drops the batch, which runs it.
         run_as(engine, || panics::catch(|| self.executor.execute(expired)));
+        // What waits for a thread may wait for tasks that do not end.
+        if self.looks.is_none() && self.executor.is_full() {
+            self.looks = Some(Looks { last: RealTime::now(), since: Looks::RARE });
+        }
     }
 
     fn wake(&mut self, wakes: Batch) {

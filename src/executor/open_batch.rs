@@ -3,7 +3,7 @@
 
 use crate::engine::{Batch, PART};
 use crate::entry::{Owned, Part};
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, Shown, lock};
 
 /// The open batch of one thread, its *owner*. It takes a part at a time out of the batch, under the
 /// lock, and then one timeout after the other out of that, without it.
@@ -12,6 +12,8 @@ pub(super) struct OpenBatch {
     /// What the owner takes next. Others take from it only under the lock.
     part: Part<PART>,
     inner: Mutex<Inner>,
+    /// How many batches the owner has begun.
+    begun: Shown,
 }
 
 #[derive(Debug, Default)]
@@ -25,7 +27,19 @@ struct Inner {
 
 impl OpenBatch {
     pub(super) fn new() -> Self {
-        Self { part: Part::new(), inner: Mutex::default() }
+        Self { part: Part::new(), inner: Mutex::default(), begun: Shown::new(0) }
+    }
+
+    /// Notes that the owner begins a batch.
+    pub(super) fn begin(&self) {
+        self.begun.set(self.begun.get() + 1);
+    }
+
+    /// Returns a number that stays the same while the owner is in one task.
+    pub(super) fn steps(&self) -> u64 {
+        let inner = lock(&self.inner);
+        let begun = inner.parts * (PART + 1) + self.part.passed().unwrap_or(PART);
+        self.begun.get() + begun as u64
     }
 
     /// Lays open what its owner is going to run, when nothing is left of what was open before.

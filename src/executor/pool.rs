@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use super::open_batch::OpenBatch;
 use super::{Executor, Expired};
+use crate::count::Stall;
+use crate::events;
 use crate::panics;
 use crate::sync::thread;
-use crate::sync::{Arc, Condvar, Mutex, SegQueue, lock};
+use crate::sync::{Arc, Condvar, Mutex, SegQueue, Shown, lock};
 use crate::sys::cores::spawn_ordinary;
 use crate::sys::fork;
 use crate::time::RealTime;
@@ -26,6 +28,10 @@ use crate::time::RealTime;
 /// started, takes over all that wait behind it. It is a worker that looks for that, or a shutdown
 /// that waits for the pool. So there is no such help if the executor is a closure that hands its
 /// batches to a pool.
+///
+/// If all threads are in tasks that do not end, the others wait. After a second
+/// [`Health::stuck_pool`](crate::Health::stuck_pool) says so, and so does an event, with the
+/// feature `tracing`.
 ///
 /// Clones share one pool, so that several engines can share its threads:
 ///
@@ -55,6 +61,12 @@ struct Shared {
     crew: Mutex<Crew>,
     called: Condvar,
     max: usize,
+    /// 1 if the last batch found no thread that was free.
+    is_full: Shown,
+    /// Of all threads together, while others wait for one.
+    stall: Stall,
+    /// 1 if all threads are stuck in tasks while others wait, as of the last look.
+    is_stuck: Shown,
     name: String,
     /// [`fork::generation`] when the pool was made.
     generation: u64,
@@ -102,6 +114,17 @@ impl ThreadPool {
         Shared::find_help(&self.owners.0)
     }
 
+    /// Returns whether the last batch found no thread that was free.
+    pub(crate) fn is_full(&self) -> bool {
+        self.owners.0.is_full.get() != 0
+    }
+
+    /// Returns whether all threads have been in their tasks for a second while others waited, as of
+    /// the last look.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.owners.0.is_stuck.get() != 0
+    }
+
     /// Makes a pool of at most `threads` threads, or of one if `threads` is 0. Starts no thread
     /// yet.
     #[must_use]
@@ -115,6 +138,9 @@ impl ThreadPool {
             crew: Mutex::new(Crew::default()),
             called: Condvar::new(),
             max: threads.max(1),
+            is_full: Shown::new(0),
+            stall: Stall::none(),
+            is_stuck: Shown::new(0),
             name: name.to_owned(),
             generation: fork::generation(),
         };
@@ -173,6 +199,7 @@ impl Shared {
     /// queue, now or later.
     fn call(this: &Arc<Self>) -> bool {
         let mut crew = lock(&this.crew);
+        this.is_full.set(u64::from(crew.idle <= crew.called && crew.threads == this.max));
         if crew.idle > crew.called {
             crew.called += 1;
             this.called.notify_one();
@@ -196,7 +223,12 @@ impl Shared {
         let mut crew = lock(&this.crew);
         let (stuck, is_busy) = (crew.look(), crew.is_busy());
         let is_free = crew.idle > crew.called || crew.threads < this.max;
+        let (was_stuck, is_stuck) = (this.is_stuck.get(), u64::from(!is_free && this.is_stuck_behind(&crew)));
+        this.is_stuck.set(is_stuck);
         drop(crew);
+        if is_stuck > was_stuck {
+            events::pool_is_stuck(this.max);
+        }
         if stuck > 0 && is_free {
             (0..stuck).for_each(|_| _ = Self::call(this));
             return Help::Called;
@@ -204,11 +236,20 @@ impl Shared {
         if is_busy { Help::NotNow } else { Help::Never }
     }
 
+    /// Returns whether no thread of a pool that has none left has begun a task for a second,
+    /// although others wait.
+    fn is_stuck_behind(&self, crew: &Crew) -> bool {
+        let batches = || crew.open.iter().map(|opened| &opened.batch);
+        let waits = !self.queue.is_empty() || batches().any(|batch| batch.progress().is_some());
+        waits && self.stall.is_stuck(batches().map(|batch| batch.steps()).sum(), RealTime::now().ns())
+    }
+
     /// Runs batches until the pool is closed and the queue is empty.
     fn work(&self, own: &OpenBatch) {
         // `run` catches the panics of tasks. If it panics all the same, the pool must not lose the
         // thread, and what it has laid open is dropped, which runs it.
         let run = |expired: Expired| {
+            own.begin();
             if panics::catch(|| expired.run_open(own)).is_none() {
                 drop(own.take_over(Expired::begin));
             }

@@ -113,6 +113,12 @@ impl Engine {
         self.hand_back(left)
     }
 
+    /// Returns whether all threads of its pool are stuck in tasks while others wait.
+    pub(super) fn has_stuck_pool(&self) -> bool {
+        // In a forked child the lock may be held for ever.
+        !self.shared.is_forked() && lock(&self.executor).as_ref().is_some_and(Chosen::is_stuck)
+    }
+
     /// Serves a second shutdown, which returns what the first could not hand back.
     fn hand_back_what_is_left(&self) -> Result<Vec<Unfired>, ShutdownError> {
         let left = std::mem::replace(&mut *lock(&self.unfired), UnfiredList::new());

@@ -30,6 +30,10 @@ const STUCK_AFTER: Duration = Duration::from_secs(1);
 pub struct Health {
     /// The health of each shard, in the order of their numbers.
     pub shards: Vec<ShardHealth>,
+    /// Whether all threads of the engine's [`ThreadPool`](crate::ThreadPool) have been in their
+    /// tasks for longer than `stuck_after` while other tasks wait for one. A worker looks at least
+    /// 7 times a second.
+    pub stuck_pool: bool,
     /// The bound that this snapshot goes by: a second.
     pub stuck_after: Duration,
 }
@@ -106,19 +110,20 @@ impl Timer {
 
 impl Health {
     /// Returns whether the engine is healthy: every worker that is needed has started and is at
-    /// most `stuck_after` behind, and no task is stuck.
+    /// most `stuck_after` behind, and neither a task nor the pool is stuck.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
-        self.shards.iter().all(|shard| {
-            let is_there =
-                !matches!(shard.worker, WorkerState::CannotStart | WorkerState::Panicking | WorkerState::Forked);
-            is_there && shard.stuck_task.is_none() && shard.behind <= self.stuck_after
-        })
+        !self.stuck_pool
+            && self.shards.iter().all(|shard| {
+                let is_there =
+                    !matches!(shard.worker, WorkerState::CannotStart | WorkerState::Panicking | WorkerState::Forked);
+                is_there && shard.stuck_task.is_none() && shard.behind <= self.stuck_after
+            })
     }
 
     pub(super) fn of(engine: &Engine) -> Self {
         let shards = (0..engine.shared.remotes().len()).map(|index| ShardHealth::of(engine, index)).collect();
-        Self { shards, stuck_after: STUCK_AFTER }
+        Self { shards, stuck_pool: engine.has_stuck_pool(), stuck_after: STUCK_AFTER }
     }
 }
 
