@@ -74,12 +74,20 @@ mod imp {
                 // threads may do.
                 unsafe { libc::pthread_atfork(None, None, Some(wipe)) };
             }
+            // Here, so that the first process has the first number, whichever of its threads asks.
+            WORD.0.store(new(), Ordering::Relaxed);
         });
-        let number = (NEWEST.fetch_add(1, Ordering::Relaxed) + 1) * STEP;
-        match WORD.0.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => number,
-            Err(number_of_another_thread) => number_of_another_thread,
+        match word() {
+            0 => match WORD.0.compare_exchange(0, new(), Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => word(),
+                Err(number_of_another_thread) => number_of_another_thread,
+            },
+            number => number,
         }
+    }
+
+    fn new() -> u64 {
+        (NEWEST.fetch_add(1, Ordering::Relaxed) + 1) * STEP
     }
 
     #[cfg(not(target_os = "linux"))]
