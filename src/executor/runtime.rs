@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use ::tokio::runtime::Handle;
 
+use super::runs::run_as;
 use super::{Expired, run_here};
 use crate::engine::Batch;
+use crate::panics;
 use crate::sync::{Mutex, lock};
 use crate::time::RealTime;
 
@@ -38,6 +40,7 @@ impl Runtime {
         if wakes.len() == 1 || is_closed(&wakes) {
             return run_here(wakes);
         }
+        let engine = wakes.shared().id();
         let mut waiting = lock(&self.waiting);
         if let Some(earlier) = &mut *waiting {
             return earlier.append(wakes);
@@ -46,8 +49,10 @@ impl Runtime {
         drop(waiting);
         self.since = Some(RealTime::now());
         let waiting = Arc::clone(&self.waiting);
-        // A runtime that has shut down drops the task, and the worker takes the batch back.
-        drop(self.handle.spawn(async move { take(&waiting).into_iter().for_each(Expired::run) }));
+        // A runtime that has shut down drops the task, and the worker takes the batch back. A hook
+        // of the runtime's user may run in the spawn.
+        let spawn = || drop(self.handle.spawn(async move { take(&waiting).into_iter().for_each(Expired::run) }));
+        run_as(engine, || panics::catch(spawn));
     }
 
     /// Wakes the futures that the runtime should have woken by now. Returns for how long the others
