@@ -228,26 +228,32 @@
 //!
 //! # Signals and sandboxes
 //!
-//! On Unix the engine's threads take no signals that are sent to the process: all but `SIGPROF` and
-//! those of a thread's own faults are blocked in them, and so in the tasks that run there. A task
-//! that starts another program (`std::process::Command`, which passes the mask on) unblocks them
-//! for it, or leaves that to a thread of the program's own.
+//! On Unix the engine's own threads block all signals but `SIGPROF` and those of faults (`SIGSEGV`,
+//! `SIGABRT` and the like). So a handler or a `sigwait` of yours gets the rest. A task on the
+//! worker or on a [`ThreadPool`] has that mask, too; one on your runtime has your runtime's. A
+//! program that such a task starts inherits the mask, and a plain `kill` would not end it. So empty
+//! the mask first (`CommandExt::pre_exec`), or start programs from a thread of yours.
 //!
-//! An engine opens what it needs when it is built and when its threads start. Once it is warm it
-//! opens no file, so a program may forbid that to itself then.
+//! Once each shard has fired a timeout the engine opens no file, and a sandbox may forbid that. The
+//! pool may still start threads.
 //!
 //! # After a fork
 //!
-//! On Linux and macOS an engine notices that its process was forked off after it was made; on Linux
-//! from 4.14 on also if that was done by a raw `clone`. In the child that engine does nothing:
+//! On Linux and macOS an engine notices that its process was forked off after it was made. From
+//! Linux 4.14 on this includes a raw `clone`. In the child that engine fires nothing:
 //!
 //! * A schedule gives the task back with [`Refusal::Forked`].
 //! * [`Timer::shutdown`] is an error, and [`Timeout::reset`] returns false.
 //! * [`Timeout::cancel`] works on the child's own copy.
-//! * A future is woken by the child's own [global](Timer::global) engine, as after a shutdown.
+//! * A future is ready at its own deadline: once the child has polled it, the child's
+//!   [global](Timer::global) engine wakes it.
 //!
-//! Make a new engine in the child. It works, also on a [`ThreadPool`] from before the fork, whose
-//! batches then run on the worker. The [global](Timer::global) engine is one for each process.
+//! Make a new engine in the child. It works. On a [`ThreadPool`] from before the fork its tasks run
+//! on the worker, because the pool's threads are in the parent. The handle of a Tokio runtime from
+//! before the fork runs nothing in the child: give the engine that of a runtime which the child has
+//! made. [`Timer::global`] that is called in the child is the child's, with the defaults unless the
+//! child has called [`Builder::build_global`] before. A reference from before the fork stays the
+//! parent's.
 //!
 //! The child may hang, as with any library that takes a lock, if another thread of the parent was
 //! starting or ending at the fork, or held the lock of a [`ManualClock`] or of a [`PausableClock`].

@@ -83,8 +83,7 @@ async fn end<T: 'static>(requests: GracefulShutdown, mut connections: JoinSet<T>
             println!("requests that are cut off: {} ({elapsed})", connections.len());
         }
     }
-    // The connections end before the engine does. After that, no thread would wake a future that
-    // sleeps.
+    // The connections end before the engine does, whose shutdown ends what still sleeps.
     connections.shutdown().await;
     let left = timer.shutdown_async(Shutdown::Drain(ENGINE)).await?;
     println!("timeouts that are left: {}", left.len());

@@ -35,9 +35,10 @@ use crate::timer::{ScheduleError, Timeout, Timer};
 ///   be short, as the time between two `.await`s should be. Blocking work belongs in
 ///   `tokio::task::spawn_blocking`.
 /// * Futures that come up in one turn are woken by one task of the runtime. So many sleeping tasks
-///   cost the runtime one wake-up from outside, and not one each. That also holds for futures that
-///   are not of this runtime. If the task has not begun after 2 ms, the worker wakes them. So do a
-///   shutdown, at once, and the worker for a future that comes up alone.
+///   cost the runtime one wake-up from outside, and not one each. This includes futures that tasks
+///   of other runtimes await. If the task has not begun after 2 ms, the worker wakes them. A
+///   shutdown wakes its futures itself, at once. A future that comes up alone is woken by the
+///   worker.
 /// * The runtime needs no time driver, because the engine takes its place.
 /// * On a current-thread runtime, closures run only while a thread is in its `block_on`.
 /// * **Nothing is lost when the runtime shuts down.** Timeouts that expire after that run on the
@@ -48,7 +49,8 @@ use crate::timer::{ScheduleError, Timeout, Timer};
 ///   run. It does not wait for those that the runtime has not begun yet, because these may be
 ///   waiting for the very thread that shuts the engine down.
 ///
-/// The handle does not keep the runtime alive. Costs one allocation for each batch. Does not block.
+/// The handle does not keep the runtime alive. In a forked child the runtime of the parent runs
+/// nothing. Handing a batch over costs one allocation, and does not block.
 impl Executor for Handle {
     fn execute(&self, expired: Expired) {
         // If the runtime has shut down, `spawn` drops the batch, which runs it here. What the batch

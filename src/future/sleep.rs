@@ -28,8 +28,9 @@ use crate::timer::{Alarm, NoAlarm, Ring};
 /// * It counts as a pending timeout from its first poll on, also in
 ///   [`Timer::stats`](crate::Timer::stats).
 /// * The worker or the driver that turns the shard calls the waker, at the end of the turn. If the
-///   executor is the handle of a Tokio runtime, that runtime does, unless it has not begun after 2
-///   ms. A waker should be quick, as those of all runtimes are.
+///   executor is the handle of a Tokio runtime, that runtime calls the wakers of futures that come
+///   up together; the worker does if the runtime has not begun after 2 ms. A waker should be quick,
+///   as those of all runtimes are.
 ///
 /// If the engine is full ([`Builder::max_pending_timeouts`](crate::Builder::max_pending_timeouts)),
 /// or has no memory, the future asks to be polled again at once until there is room. That costs
@@ -40,8 +41,8 @@ use crate::timer::{Alarm, NoAlarm, Ring};
 /// **A shutdown makes it ready** if it is pending then, and so does the end of the driver.
 /// [`ended_by_shutdown`](Self::ended_by_shutdown) says so. A future that is made, first polled, or
 /// reset after the shutdown is ready at its own deadline, and
-/// [`Timer::global`](crate::Timer::global) wakes it. So does that of a child process which was
-/// forked off after the engine was made, as soon as the future is polled in the child.
+/// [`Timer::global`](crate::Timer::global) wakes it. The same holds in a forked child: once the
+/// future is polled there, the child's global engine wakes it at its deadline.
 ///
 /// ```
 /// use std::time::Duration;

@@ -67,8 +67,9 @@ impl Builder {
     /// free functions, such as [`sleep`](crate::sleep), and `compat` go by it, and so do futures
     /// whose own engine has been shut down.
     ///
-    /// Call it once, at the start of `main`: an engine that is global stays so. The call is
-    /// otherwise [`build`](Self::build). The idea and the name are rayon's.
+    /// Call it once, at the start of `main`: an engine that is global stays so. A forked child may
+    /// call it again, first thing after the fork. The call is otherwise [`build`](Self::build). The
+    /// idea and the name are rayon's.
     ///
     /// ```standalone_crate
     /// use std::time::Duration;

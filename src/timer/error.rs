@@ -150,7 +150,8 @@ impl fmt::Display for Refusal {
             }
             Self::Shutdown => "the timer has been shut down, or its driver is gone: it takes no more timeouts",
             Self::Forked => {
-                "the timer was made before this process was forked, and its threads are in the parent: make one in the child"
+                "the timer was made before this process was forked, and its threads are in the parent: make one in \
+                 the child, or call Timer::global there"
             }
             Self::OutOfMemory => {
                 "there is no memory for another timeout: try again when some have fired or been cancelled, or reserve more \
@@ -271,7 +272,8 @@ impl fmt::Display for BuildError {
                  to 256 bytes a tick: less of one of the three will do"
             ),
             Self::GlobalExists => f.write_str(
-                "the process has a global engine already: call build_global first thing in main, and only once",
+                "the process has a global engine already: call build_global first thing in main, or in a forked child first \
+                 thing after the fork, and only once",
             ),
         }
     }

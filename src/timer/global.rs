@@ -33,9 +33,11 @@ impl Timer {
     ///
     /// The first call makes the engine with the defaults, unless
     /// [`Builder::build_global`](crate::Builder::build_global) has made it before. It is never
-    /// dropped. It is for code that needs a timer now and then and has none at hand. Its threads
-    /// start with its first timeout. They do not keep the process from ending. A forked child has a
-    /// global engine of its own.
+    /// dropped. It is for code that needs a timer now and then and has none at hand; `compat` and
+    /// the free functions, such as [`sleep`](crate::sleep), use it. Its threads start with its
+    /// first timeout, so a call before a fork is harmless. They do not keep the process from
+    /// ending. Call this again in a forked child: it has a global engine of its own, with the
+    /// defaults unless it has called `build_global`.
     ///
     /// ```
     /// use std::time::Duration;
