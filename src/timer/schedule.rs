@@ -163,10 +163,10 @@ impl<'a> Target<'a> {
         work: W,
     ) -> Result<NonNull<Entry>, ScheduleError<W>> {
         let shared = self.shared;
-        if !shared.take_places(1) {
+        let remote = self.remote(mine);
+        if !shared.take_places(remote, 1) {
             return Err(self.refuse(mine, 1, Refusal::Full, work));
         }
-        let remote = self.remote(mine);
         let entry = match mine.take_tombstone(remote) {
             Some(tombstone) => match tombstone.revive(work, deadline, flags) {
                 Ok(entry) => {
@@ -214,7 +214,7 @@ impl<'a> Target<'a> {
         let entries: Vec<_> = shared.with_thread_state(|mine| {
             let (remote, len) = (self.remote(mine), tasks.len());
             // A push of nothing is not refused.
-            if remote.is_closed() || !shared.take_places(len) {
+            if remote.is_closed() || !shared.take_places(remote, len) {
                 return Err(self.refuse(mine, len, Refusal::Full, tasks));
             }
             let Some(free) = shared.take_entries(mine, remote, len) else {
