@@ -164,7 +164,8 @@ impl<'a> Target<'a> {
     ) -> Result<NonNull<Entry>, ScheduleError<W>> {
         let shared = self.shared;
         let remote = self.remote(mine);
-        if !shared.take_places(remote, 1) {
+        // Looked at first: what is refused allocates nothing, and is not pending for a moment.
+        if remote.is_closed() || !shared.take_places(remote, 1) {
             return Err(self.refuse(mine, 1, Refusal::Full, work));
         }
         let entry = match mine.take_tombstone(remote) {
