@@ -105,6 +105,8 @@ mod imp {
         unsafe {
             let page = usize::try_from(libc::sysconf(libc::_SC_PAGESIZE));
             page.is_ok_and(|page| page > 0 && bytes.is_multiple_of(page))
+                // Some emulators answer that they did what they do not know.
+                && libc::madvise(place.cast(), bytes, -1) != 0
                 && libc::madvise(place.cast(), bytes, libc::MADV_WIPEONFORK) == 0
         }
     }

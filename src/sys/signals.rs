@@ -3,12 +3,12 @@
 
 /// Runs `start`. The threads that it starts take no signal that is sent to the process.
 pub(crate) fn without_signals<R>(start: impl FnOnce() -> R) -> R {
-    #[cfg(all(unix, not(miri)))]
+    #[cfg(all(any(target_os = "linux", target_os = "macos"), not(miri)))]
     let _again = unix::Blocked::all();
     start()
 }
 
-#[cfg(all(unix, not(miri)))]
+#[cfg(all(any(target_os = "linux", target_os = "macos"), not(miri)))]
 mod unix {
     use std::mem::MaybeUninit;
     use std::ptr;
@@ -32,7 +32,7 @@ mod unix {
             unsafe {
                 libc::sigfillset(set.as_mut_ptr());
                 ITS_OWN.iter().for_each(|&signal| _ = libc::sigdelset(set.as_mut_ptr(), signal));
-                let failed = libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr());
+                let failed = libc::pthread_sigmask(libc::SIG_SETMASK, set.as_ptr(), before.as_mut_ptr());
                 (failed == 0).then(|| Self { before: before.assume_init() })
             }
         }

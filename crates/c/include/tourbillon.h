@@ -518,8 +518,6 @@ enum tourbillon_status tourbillon_on_earlier(const struct tourbillon_driver *dri
 // `driver` is null or comes from this library. If the call succeeds, nothing uses it from then on.
 enum tourbillon_status tourbillon_driver_free(struct tourbillon_driver *driver);
 
-extern int pthread_setcancelstate(int state, int *before);
-
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus
