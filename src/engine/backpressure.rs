@@ -137,8 +137,7 @@ impl Patience {
 }
 
 impl Shared {
-    /// Returns a free entry, or `None` if there is no memory. May wait for the worker. Asks for no
-    /// memory for a shard that is closed.
+    /// Returns a free entry, or `None` if there is no memory. May wait for the worker.
     #[inline]
     pub(crate) fn take_entry(&self, mine: Local<'_>, remote: &Remote) -> Option<Sole> {
         mine.take_free().or_else(|| self.take_entry_slowly(mine, remote))
@@ -147,9 +146,6 @@ impl Shared {
     /// The rest of [`take_entry`](Self::take_entry), when the thread has no free entry.
     #[cold]
     pub(crate) fn take_entry_slowly(&self, mine: Local<'_>, remote: &Remote) -> Option<Sole> {
-        if remote.is_closed() {
-            return None;
-        }
         let mut patience = Patience::default();
         let entry = self.refill_or_grow(mine, remote, &mut patience);
         patience.end(self, mine, remote);

@@ -258,15 +258,11 @@ impl Shared {
         self.limit.is_some()
     }
 
-    /// Takes `n` places under the limit on pending timeouts, for a shard: all of them or none.
-    /// Returns whether it did. It takes none for a shard that is closed, so that what is refused is
-    /// not pending for a moment.
+    /// Takes `n` places under the limit on pending timeouts: all of them or none. Returns whether
+    /// it did.
     #[inline]
-    pub(crate) fn take_places(&self, remote: &Remote, n: usize) -> bool {
+    pub(crate) fn take_places(&self, n: usize) -> bool {
         let Some(limit) = &self.limit else { return true };
-        if remote.is_closed() {
-            return false;
-        }
         let add = |used: usize| used.checked_add(n).filter(|&used| used <= limit.max);
         // Acquire: pairs with the Release in `give_places_back`.
         limit.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, add).is_ok()

@@ -295,24 +295,17 @@ fn moved_entries_count_as_garbage_until_the_worker_has_popped_them() {
 fn places_are_taken_all_or_none_and_count_pending_timeouts() {
     let rig = Rig::with(ENOUGH, Some(3));
     assert!(
-        rig.shared.take_places(rig.remote(), 2)
-            && !rig.shared.take_places(rig.remote(), 2)
-            && rig.shared.take_places(rig.remote(), 1)
-            && !rig.shared.take_places(rig.remote(), 1)
+        rig.shared.take_places(2)
+            && !rig.shared.take_places(2)
+            && rig.shared.take_places(1)
+            && !rig.shared.take_places(1)
     );
     assert_eq!(rig.shared.pending(), 3);
     rig.shared.give_places_back(2);
     assert_eq!(rig.shared.pending(), 1);
-    assert!(
-        !rig.shared.take_places(rig.remote(), 3)
-            && rig.shared.take_places(rig.remote(), 2)
-            && !rig.shared.take_places(rig.remote(), usize::MAX)
-    );
+    assert!(!rig.shared.take_places(3) && rig.shared.take_places(2) && !rig.shared.take_places(usize::MAX));
     let unlimited = Rig::new(ENOUGH);
-    assert!(
-        unlimited.shared.take_places(unlimited.remote(), usize::MAX)
-            && unlimited.shared.take_places(unlimited.remote(), 1)
-    );
+    assert!(unlimited.shared.take_places(usize::MAX) && unlimited.shared.take_places(1));
 }
 
 #[test]

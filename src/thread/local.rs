@@ -130,14 +130,9 @@ impl<'a> Local<'a> {
 
     /// Returns a tombstone of `remote`. It is in that inbox, or was when it became a tombstone, and
     /// may be revived there.
-    ///
-    /// Returns none once the inbox is closed. A tombstone is not pushed, so no push would be
-    /// refused, and it would be revived while a drain goes through the entries that it has taken
-    /// out of the inbox.
     #[inline]
     pub(crate) fn take_tombstone(self, remote: &Remote) -> Option<Tomb> {
-        let tombstones = &self.own().tombstones;
-        if self.is_home(remote) && !tombstones.is_empty() && !remote.is_closed() { tombstones.take() } else { None }
+        if self.is_home(remote) { self.own().tombstones.take() } else { None }
     }
 
     /// Puts the entry of a handle on the list of tombstones, which is done before it becomes one.

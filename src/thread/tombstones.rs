@@ -74,11 +74,6 @@ impl Tombstones {
         _entry.set_in_use(true);
     }
 
-    #[inline]
-    pub(super) fn is_empty(&self) -> bool {
-        self.len.get() == 0
-    }
-
     /// Returns the newest tombstone: the caller's to revive.
     #[inline]
     pub(super) fn take(&self) -> Option<Tomb> {

@@ -164,15 +164,18 @@ impl<'a> Target<'a> {
     ) -> Result<NonNull<Entry>, ScheduleError<W>> {
         let shared = self.shared;
         let remote = self.remote(mine);
-        // Looked at first: what is refused allocates nothing, and is not pending for a moment.
-        if remote.is_closed() || !shared.take_places(remote, 1) {
+        // Look before anything is taken or armed: what is refused allocates nothing, and is not
+        // pending for a moment. A tombstone is not pushed. So it would be revived while a drain
+        // goes through the entries that it has taken out of the inbox.
+        if remote.is_closed() || !shared.take_places(1) {
             return Err(self.refuse(mine, 1, Refusal::Full, work));
         }
+        let scheduled = &shared.counts_of(mine, remote).scheduled;
         let entry = match mine.take_tombstone(remote) {
             Some(tombstone) => match tombstone.revive(work, deadline, flags) {
                 Ok(entry) => {
                     remote.wake_for_revived(deadline, shared.timeline());
-                    shared.counts_of(mine, remote).scheduled.add(1);
+                    scheduled.add(1);
                     return Ok(entry);
                 }
                 // The worker has let go of it in between, so it is an entry like any other.
@@ -189,7 +192,7 @@ impl<'a> Target<'a> {
         let address = NonNull::from(&*entry.0);
         match remote.push(entry.0, deadline, shared.timeline()) {
             Ok(()) => {
-                shared.counts_of(mine, remote).scheduled.add(1);
+                scheduled.add(1);
                 Ok(address)
             }
             Err(entry) => {
@@ -214,8 +217,7 @@ impl<'a> Target<'a> {
         let deadline = self.timeline().deadline_after(delay);
         let entries: Vec<_> = shared.with_thread_state(|mine| {
             let (remote, len) = (self.remote(mine), tasks.len());
-            // A push of nothing is not refused.
-            if remote.is_closed() || !shared.take_places(remote, len) {
+            if remote.is_closed() || !shared.take_places(len) {
                 return Err(self.refuse(mine, len, Refusal::Full, tasks));
             }
             let Some(free) = shared.take_entries(mine, remote, len) else {
