@@ -166,3 +166,18 @@ fn a_pool_whose_threads_are_all_in_tasks_that_do_not_end_is_reported_while_other
     eventually("it is well again", || !timer.health().stuck_pool);
     assert_eq!(reported("stuck", text).len(), 1, "once");
 }
+
+#[test]
+fn an_engine_is_well_when_the_pool_is_that_another_engine_had_stuck_and_left() {
+    let pool = ThreadPool::new(1);
+    let [other, timer] =
+        ["left-a", "left-b"].map(|name| builder(name).executor(pool.clone()).build().expect("the options make sense"));
+    let (release, kept) = channel::<()>();
+    other.schedule_detached(MS, move || _ = kept.recv()).expect("accepted");
+    eventually("it blocks the pool", || other.stats().fired == 1);
+    other.schedule_detached(MS, || ()).expect("accepted");
+    eventually("both see it", || other.health().stuck_pool && timer.health().stuck_pool);
+    drop(other);
+    drop(release);
+    eventually("it is well again", || timer.health().is_healthy());
+}

@@ -45,7 +45,7 @@ impl Looks {
     /// apart: the second one finds that the batch has not got on. Then they become rarer, because
     /// perhaps nobody can help.
     fn interval(&self) -> Duration {
-        Duration::from_millis(1 << self.since.clamp(1, Self::RARE).saturating_sub(1))
+        Duration::from_millis(1 << (self.since.clamp(1, Self::RARE) - 1))
     }
 }
 

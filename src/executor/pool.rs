@@ -65,8 +65,8 @@ struct Shared {
     is_full: Shown,
     /// Of all threads together, while others wait for one.
     stall: Stall,
-    /// 1 if all threads are stuck in tasks while others wait, as of the last look.
-    is_stuck: Shown,
+    /// 1 if it was told that all threads are stuck, and they still were at the last look.
+    told: Shown,
     name: String,
     /// [`fork::generation`] when the pool was made.
     generation: u64,
@@ -119,10 +119,11 @@ impl ThreadPool {
         self.owners.0.is_full.get() != 0
     }
 
-    /// Returns whether all threads have been in their tasks for a second while others waited, as of
-    /// the last look.
+    /// Returns whether all threads have been in their tasks for a second while others wait, and
+    /// somebody has looked all the time.
     pub(crate) fn is_stuck(&self) -> bool {
-        self.owners.0.is_stuck.get() != 0
+        let shared = &self.owners.0;
+        shared.is_stuck(&lock(&shared.crew))
     }
 
     /// Makes a pool of at most `threads` threads, or of one if `threads` is 0. Starts no thread
@@ -140,7 +141,7 @@ impl ThreadPool {
             max: threads.max(1),
             is_full: Shown::new(0),
             stall: Stall::none(),
-            is_stuck: Shown::new(0),
+            told: Shown::new(0),
             name: name.to_owned(),
             generation: fork::generation(),
         };
@@ -199,7 +200,7 @@ impl Shared {
     /// queue, now or later.
     fn call(this: &Arc<Self>) -> bool {
         let mut crew = lock(&this.crew);
-        this.is_full.set(u64::from(crew.idle <= crew.called && crew.threads == this.max));
+        this.is_full.set(u64::from(!this.has_free_thread(&crew)));
         if crew.idle > crew.called {
             crew.called += 1;
             this.called.notify_one();
@@ -222,9 +223,9 @@ impl Shared {
     fn find_help(this: &Arc<Self>) -> Help {
         let mut crew = lock(&this.crew);
         let (stuck, is_busy) = (crew.look(), crew.is_busy());
-        let is_free = crew.idle > crew.called || crew.threads < this.max;
-        let (was_stuck, is_stuck) = (this.is_stuck.get(), u64::from(!is_free && this.is_stuck_behind(&crew)));
-        this.is_stuck.set(is_stuck);
+        let is_free = this.has_free_thread(&crew);
+        let (was_stuck, is_stuck) = (this.told.get(), u64::from(this.is_stuck(&crew)));
+        this.told.set(is_stuck);
         drop(crew);
         if is_stuck > was_stuck {
             events::pool_is_stuck(this.max);
@@ -236,12 +237,21 @@ impl Shared {
         if is_busy { Help::NotNow } else { Help::Never }
     }
 
-    /// Returns whether no thread of a pool that has none left has begun a task for a second,
-    /// although others wait.
-    fn is_stuck_behind(&self, crew: &Crew) -> bool {
-        let batches = || crew.open.iter().map(|opened| &opened.batch);
-        let waits = !self.queue.is_empty() || batches().any(|batch| batch.progress().is_some());
-        waits && self.stall.is_stuck(batches().map(|batch| batch.steps()).sum(), RealTime::now().ns())
+    /// Returns whether a batch would find a thread that is idle or can be started.
+    fn has_free_thread(&self, crew: &Crew) -> bool {
+        crew.idle > crew.called || crew.threads < self.max
+    }
+
+    /// Returns whether no thread is free, and none has begun a task for a second, although others
+    /// wait.
+    fn is_stuck(&self, crew: &Crew) -> bool {
+        let (mut steps, mut waits) = (0, !self.queue.is_empty());
+        for Opened { batch, .. } in &crew.open {
+            let progress = batch.progress();
+            waits |= progress.is_some();
+            steps += batch.begun() + progress.unwrap_or(0) as u64;
+        }
+        waits && !self.has_free_thread(crew) && self.stall.is_stuck(steps, RealTime::now().ns())
     }
 
     /// Runs batches until the pool is closed and the queue is empty.

@@ -4,6 +4,7 @@
 //! task of the runtime wakes all futures that came up in a turn. The runtime may be blocked, or
 //! have no thread that runs it, or its task may wait for one of these very futures. So the worker
 //! takes back what the task has not begun after [`PATIENCE`], and at once when the shard is closed.
+//! A task that the runtime drops wakes them where it is dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +24,18 @@ const PATIENCE: Duration = Duration::from_millis(2);
 /// One worker's way to the runtime.
 pub(super) struct Runtime {
     handle: Handle,
-    /// What a task has been spawned for and has not begun.
-    waiting: Arc<Mutex<Option<Batch>>>,
-    /// When the first of it was handed over.
+    waiting: Arc<Mutex<Waiting>>,
+    /// When the first of what waits was handed over.
     since: Option<RealTime>,
+}
+
+/// What the worker and the runtime's task share.
+#[derive(Default)]
+struct Waiting {
+    /// What the task has not begun.
+    batch: Option<Batch>,
+    /// Whether there is a task. A runtime that does not run gets no more of them.
+    has_task: bool,
 }
 
 impl Runtime {
@@ -42,12 +51,17 @@ impl Runtime {
         }
         let engine = wakes.shared().id();
         let mut waiting = lock(&self.waiting);
-        if let Some(earlier) = &mut *waiting {
-            return earlier.append(wakes);
+        match &mut waiting.batch {
+            Some(earlier) => earlier.append(wakes),
+            none => {
+                *none = Some(wakes);
+                self.since = Some(RealTime::now());
+            }
         }
-        *waiting = Some(wakes);
+        if std::mem::replace(&mut waiting.has_task, true) {
+            return;
+        }
         drop(waiting);
-        self.since = Some(RealTime::now());
         let task = Task(Arc::clone(&self.waiting));
         // A runtime that has shut down drops the task, which runs it. A hook of the runtime's user
         // may run in the spawn.
@@ -58,33 +72,45 @@ impl Runtime {
     /// Wakes the futures that the runtime should have woken by now. Returns for how long the others
     /// may still wait.
     pub(super) fn look(&mut self) -> Option<Duration> {
-        let since = self.since?;
-        let left = PATIENCE.saturating_sub(since.elapsed());
-        match &*lock(&self.waiting) {
+        let left = PATIENCE.saturating_sub(self.since?.elapsed());
+        let mut waiting = lock(&self.waiting);
+        if let Some(batch) = &waiting.batch
+            && !is_closed(batch)
+        {
             // By a clock that is moved by hand the runtime has all the time that it takes.
-            Some(batch) if batch.shared().timeline().as_manual().is_some() && !is_closed(batch) => return None,
-            Some(batch) if !left.is_zero() && !is_closed(batch) => return Some(left),
-            _ => self.since = None,
+            if batch.shared().timeline().as_manual().is_some() {
+                return None;
+            }
+            if !left.is_zero() {
+                return Some(left);
+            }
         }
-        take(&self.waiting).into_iter().for_each(Expired::run);
+        self.since = None;
+        let late = waiting.batch.take();
+        drop(waiting);
+        run(late);
         None
     }
 }
 
 /// What the runtime runs, or drops.
-struct Task(Arc<Mutex<Option<Batch>>>);
+struct Task(Arc<Mutex<Waiting>>);
 
 impl Drop for Task {
     fn drop(&mut self) {
-        take(&self.0).into_iter().for_each(Expired::run);
+        let mut waiting = lock(&self.0);
+        waiting.has_task = false;
+        let batch = waiting.batch.take();
+        drop(waiting);
+        run(batch);
     }
+}
+
+/// Wakes the futures of what was taken out. The caller holds no lock, as a waker may do anything.
+fn run(batch: Option<Batch>) {
+    batch.map(Expired::uncounted).into_iter().for_each(Expired::run);
 }
 
 fn is_closed(batch: &Batch) -> bool {
     batch.shared().remote(batch.shard()).is_closed()
-}
-
-/// Takes out what waits. It is run without the lock, as a waker may do anything.
-fn take(waiting: &Mutex<Option<Batch>>) -> Option<Expired> {
-    lock(waiting).take().map(Expired::uncounted)
 }
