@@ -228,11 +228,11 @@
 //!
 //! # Signals and sandboxes
 //!
-//! On Unix the engine's own threads block all signals but `SIGPROF` and those of faults (`SIGSEGV`,
-//! `SIGABRT` and the like). So a handler or a `sigwait` of yours gets the rest. A task on the
-//! worker or on a [`ThreadPool`] has that mask, too; one on your runtime has your runtime's. A
-//! program that such a task starts inherits the mask, and a plain `kill` would not end it. So empty
-//! the mask first (`CommandExt::pre_exec`), or start programs from a thread of yours.
+//! On Linux and macOS the engine's own threads block all signals but `SIGPROF` and those of faults
+//! (`SIGSEGV`, `SIGABRT` and the like). So a handler or a `sigwait` of yours gets the rest. A task
+//! on the worker or on a [`ThreadPool`] has that mask, too; one on your runtime has your runtime's.
+//! A program that such a task starts inherits the mask, and a plain `kill` would not end it. So
+//! empty the mask first (`CommandExt::pre_exec`), or start programs from a thread of yours.
 //!
 //! Once each shard has fired a timeout the engine opens no file, and a sandbox may forbid that. The
 //! pool may still start threads.

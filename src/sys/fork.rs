@@ -7,7 +7,7 @@
 
 /// What the number of a process is a multiple of. It leaves room below, see
 /// [`PerThread`](crate::arena::PerThread).
-pub(crate) const STEP: u64 = 1 << 40;
+const STEP: u64 = 1 << 40;
 
 /// Returns the number of this process. A thing that was made under another number was made by an
 /// ancestor, whose threads do not exist here.

@@ -272,8 +272,8 @@ impl fmt::Display for BuildError {
                  to 256 bytes a tick: less of one of the three will do"
             ),
             Self::GlobalExists => f.write_str(
-                "the process has a global engine already: call build_global first thing in main, or in a forked child first \
-                 thing after the fork, and only once",
+                "the process has a global engine already: call build_global first thing in main, or in a forked child \
+                 first thing after the fork, and only once",
             ),
         }
     }
