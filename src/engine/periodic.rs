@@ -36,17 +36,11 @@ impl PeriodicRun {
         let remote = remote_of(run.as_owned(), shared);
         shared.count(remote, |counts| counts.runs.add(1));
         let (mut task, emptied) = run.take_task();
-        let end = |entry: (bool, Owned)| {
-            let (was_wanted, entry) = entry;
-            if was_wanted {
-                finish(shared, remote);
-            }
-            shared.let_go(entry);
-        };
         let next = match catch_unwind(AssertUnwindSafe(|| task.run_again(deadline, shared.timeline()))) {
             Ok(Some(next)) => next,
             ended => {
-                end(emptied.end());
+                // Its place is back before anybody can see that it has ended.
+                shared.let_go(emptied.end(|| finish(shared, remote)));
                 let dropped = catch_unwind(AssertUnwindSafe(|| drop(task)));
                 let Err(panic) = ended else { return dropped };
                 // If the drop panics too, that second panic is not reported.

@@ -35,7 +35,7 @@
 //! * **SERIES**: the timeout is periodic. Its entry does not end with EXPIRED: that phase means
 //!   that a run is under way, the runner owns the task, and the entry is in no list but a side
 //!   queue. The runner makes it PENDING again ([`State::rearm`]) or ends it
-//!   ([`State::end_series`]), unless a cancel came in between. Beside WAKER the bit means
+//!   ([`State::begin_end`]), unless a cancel came in between. Beside WAKER the bit means
 //!   something else: the future is changing the waker ([`State::begin_change`]).
 //! * **Tombstone**: FREE with HANDLE set. The entry was cancelled before the worker linked it, and
 //!   its handle has gone, in one step ([`State::give_up`]) or two. HANDLE now belongs to a
@@ -59,6 +59,7 @@ mod series;
 mod tombstone;
 mod waker;
 
+use self::series::{is_in_run, is_running};
 use super::outcome::{Cancel, Ended, EngineGone, Expire, HandleGone, Kind, Popped, Reset, Transfer};
 use crate::sync::{AtomicU64, Ordering};
 use crate::time::Subtick;
@@ -101,11 +102,6 @@ const fn phase_of(word: u64) -> u64 {
 /// A tombstone: it belongs to no timeout, but to a producer, which may revive it.
 const fn is_tombstone(word: u64) -> bool {
     word & (PHASE | HANDLE) == FREE | HANDLE
-}
-
-/// A run of a periodic timeout is under way.
-const fn is_running(word: u64) -> bool {
-    word & (PHASE | SERIES | WAKER) == EXPIRED | SERIES
 }
 
 /// Returns the word of what a shutdown withdraws, or expires whatever its deadline.
@@ -207,12 +203,12 @@ impl State {
     /// thread that sees an end sees what led to it.
     pub(crate) fn is_pending(&self) -> bool {
         let word = self.0.load(Ordering::Acquire);
-        phase_of(word) == PENDING || is_running(word)
+        phase_of(word) == PENDING || is_in_run(word)
     }
 
     pub(crate) fn is_expired(&self) -> bool {
         let word = self.0.load(Ordering::Acquire);
-        phase_of(word) == EXPIRED && !is_running(word)
+        phase_of(word) == EXPIRED && !is_in_run(word)
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {

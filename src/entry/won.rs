@@ -127,8 +127,13 @@ impl Emptied {
         }
     }
 
-    /// Ends the timeout, whose task is not put back. True if it had not been cancelled meanwhile.
-    pub(crate) fn end(self) -> (bool, Owned) {
-        (self.0.state.end_series(), self.0)
+    /// Ends the timeout, whose task is not put back: calls `finish` before others can see that, or
+    /// not at all if it was cancelled meanwhile.
+    pub(crate) fn end(self, finish: impl FnOnce()) -> Owned {
+        if self.0.state.begin_end() {
+            finish();
+            self.0.state.end_series();
+        }
+        self.0
     }
 }

@@ -326,8 +326,8 @@ impl Timeout {
     }
 
     /// Returns whether the timeout is pending: it has neither expired nor been cancelled. A
-    /// periodic timeout is pending if it will run again, or is running. The call neither blocks nor
-    /// allocates.
+    /// periodic timeout is pending if it will run again, or is running, or is about to end by
+    /// itself: then a cancel is too late. The call neither blocks nor allocates.
     #[must_use]
     pub fn is_pending(&self) -> bool {
         self.handle.is_pending()

@@ -75,3 +75,27 @@ fn a_task_can_take_the_place_of_its_own_timeout() {
         ledger.assert_closed(0);
     });
 }
+
+/// Invariant: a thread that sees that a periodic timeout has ended finds its place.
+/// Legal ends: it has seen the end; it has not.
+#[test]
+fn who_sees_the_end_of_a_series_finds_its_place() {
+    check(2, || {
+        let ledger = Ledger::default();
+        let (timer, mut driver, _clock) = driven(|b| b.max_pending_timeouts(1).capacity(2));
+        let periodic = timer.schedule_repeating(ticks(0), ledger.repeated(|| None)).expect("room");
+        let (theirs, next) = (timer.clone(), ledger.task());
+        let thread = thread::spawn(move || {
+            let has_ended = !periodic.is_pending();
+            if has_ended {
+                theirs.schedule_detached(ticks(5), next).expect("its place is free");
+            }
+            has_ended
+        });
+        driver.turn();
+        let has_ended = thread.join().expect("no panic");
+        assert_eq!(timer.pending(), usize::from(has_ended));
+        drop((timer, driver));
+        ledger.assert_closed(0);
+    });
+}

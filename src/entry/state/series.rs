@@ -1,12 +1,26 @@
 //! The steps of a periodic timeout's runs: `shard/README.md`, section 6.
 
 use super::{
-    BATCHED, CANCELLED, EXPIRED, LINKED, MOVED, OWNERS, PENDING, PHASE, SERIES, Snapshot, State, deadline_in,
-    is_running, pack, phase_of,
+    BATCHED, CANCELLED, EXPIRED, LINKED, MOVED, OWNERS, PENDING, PHASE, SERIES, Snapshot, State, WAKER, deadline_in,
+    pack, phase_of,
 };
 use crate::entry::outcome::{Expire, Kind, Rearm};
 use crate::sync::Ordering;
 use crate::time::Subtick;
+
+/// The bit LINKED during a run, when the entry is in no slot: that was the last run, and a cancel
+/// is too late.
+const LAST: u64 = LINKED;
+
+/// A run of a periodic timeout is under way, and a cancel or a reset acts on the next one.
+pub(super) const fn is_running(word: u64) -> bool {
+    word & (PHASE | SERIES | WAKER | LAST) == EXPIRED | SERIES
+}
+
+/// A run of a periodic timeout is under way, or its last run is about to have ended.
+pub(super) const fn is_in_run(word: u64) -> bool {
+    is_running(word & !LAST)
+}
 
 impl State {
     /// PENDING → EXPIRED for a periodic timeout, by the thread that is about to run its task, if
@@ -38,10 +52,17 @@ impl State {
         }
     }
 
-    /// Ends a periodic timeout after its last run. Only its runner calls this. Returns false if it
-    /// was cancelled meanwhile.
-    pub(crate) fn end_series(&self) -> bool {
-        let end = |word| is_running(word).then_some(word & !SERIES);
+    /// Begins to end a periodic timeout after its last run. Only its runner calls this. Returns
+    /// false if it was cancelled meanwhile. From here on a cancel is too late, and the timeout
+    /// still reads as pending, so that its runner can give its place back first.
+    pub(crate) fn begin_end(&self) -> bool {
+        let end = |word| is_running(word).then_some(word | LAST);
         self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, end).is_ok()
+    }
+
+    /// Ends what [`begin_end`](Self::begin_end) has begun: the timeout reads as expired.
+    pub(crate) fn end_series(&self) {
+        // Release: who reads the end finds the place.
+        self.0.fetch_and(!(SERIES | LAST), Ordering::AcqRel);
     }
 }

@@ -41,6 +41,10 @@ impl Seen {
     }
 
     fn is_running(self) -> bool {
+        self.is_in_run() && !self.linked
+    }
+
+    fn is_in_run(self) -> bool {
         self.phase == 2 && self.series && !self.waker
     }
 
@@ -96,8 +100,8 @@ fn each_look<A: PartialEq + std::fmt::Debug>(look: impl Fn(&State) -> A, expecte
 #[test]
 fn looks_change_nothing_and_answer_by_the_word() {
     each_look(State::deadline, |_| Subtick::new(10));
-    each_look(State::is_pending, |was| was.is_pending() || was.is_running());
-    each_look(State::is_expired, |was| was.phase == 2 && !was.is_running());
+    each_look(State::is_pending, |was| was.is_pending() || was.is_in_run());
+    each_look(State::is_expired, |was| was.phase == 2 && !was.is_in_run());
     each_look(State::is_cancelled, |was| was.phase == 3);
     let load = |state: &State| (state.load().deadline(), state.load().kind());
     each_look(load, |was| (Subtick::new(10), was.kind()));
@@ -255,10 +259,11 @@ fn a_periodic_timeout_is_rearmed_by_its_schedule_or_its_reset_unless_cancelled()
             assert_eq!((answer, is), expected, "{was:?}");
         },
     );
-    each(State::end_series, |answer, was, is| {
-        let expected = if was.is_running() { (true, Seen { series: false, ..was }) } else { (false, was) };
+    each(State::begin_end, |answer, was, is| {
+        let expected = if was.is_running() { (true, Seen { linked: true, ..was }) } else { (false, was) };
         assert_eq!((answer, is), expected, "{was:?}");
     });
+    each(State::end_series, |(), was, is| assert_eq!(is, Seen { series: false, linked: false, ..was }, "{was:?}"));
 }
 
 #[test]
