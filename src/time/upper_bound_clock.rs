@@ -116,7 +116,12 @@ mod imp {
     static SOURCE: OnceLock<Option<File>> = OnceLock::new();
 
     pub(super) fn open() {
-        SOURCE.get_or_init(|| File::open("/sys/devices/system/clocksource/clocksource0/current_clocksource").ok());
+        if SOURCE.get().is_none() {
+            // Outside of the lock, which a child of another thread's fork would find held for ever.
+            let source = File::open("/sys/devices/system/clocksource/clocksource0/current_clocksource").ok();
+            // Fails if another thread was first.
+            let _ = SOURCE.set(source);
+        }
     }
 
     thread_local! {
