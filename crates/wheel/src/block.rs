@@ -74,6 +74,13 @@ impl<T: Copy> Block<T> {
         usize::from(self.filled).min(CELLS)
     }
 
+    /// Returns the cells that have been filled, and the count of the items in them.
+    #[inline]
+    pub(crate) fn filled_cells(&mut self) -> (&mut [Option<T>], &mut u8) {
+        let len = self.len();
+        (&mut self.cells[..len], &mut self.live)
+    }
+
     /// Puts an item into the next cell, and returns that. Returns `None` if all have been filled.
     #[inline]
     pub(crate) fn fill(&mut self, item: T) -> Option<usize> {

@@ -6,6 +6,7 @@ use crate::occupancy::Occupancy;
 pub(crate) type Span = u64;
 
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Level {
     /// log2 of a slot's width in ticks.
     shift: u32,
@@ -64,6 +65,12 @@ impl Level {
         by_time.max(self.opened)
     }
 
+    /// Returns when the slot of a list is opened next.
+    pub(crate) fn opens_list(&self, list: u32, cursor: u64) -> u64 {
+        let (first, slot) = (self.first_unopened(cursor), u64::from((list - self.lists) / 2));
+        self.opens(first + (slot.wrapping_sub(first) & self.mask))
+    }
+
     pub(crate) fn open(&mut self, span: Span) {
         self.opened = span + 1;
     }
@@ -74,8 +81,15 @@ impl Level {
         self.reach = if end > u64::MAX >> self.shift { u64::MAX } else { end << self.shift };
     }
 
+    /// Returns the first cursor from which on the ring reaches farther than it does from this one,
+    /// unless a span is opened before.
+    pub(crate) fn measured_until(&self, cursor: u64) -> u64 {
+        let first = self.first_unopened(cursor);
+        if first > u64::MAX >> self.shift { u64::MAX } else { self.opens(first) + 1 }
+    }
+
     /// Returns whether the ring reaches a tick that is not before the cursor. The level was
-    /// [measured](Self::measure) when the cursor was moved, or a span opened.
+    /// [measured](Self::measure) when the cursor was moved so far, or a span opened.
     #[inline]
     pub(crate) fn reaches(&self, tick: u64) -> bool {
         tick < self.reach
@@ -94,9 +108,9 @@ impl Level {
         slot
     }
 
-    /// Marks the slot of a list as occupied.
-    pub(crate) fn mark(&mut self, list: u32) {
-        self.occupancy.set((list - self.lists) as usize / 2);
+    /// Marks the slot of a list as occupied. Returns whether it was not.
+    pub(crate) fn mark(&mut self, list: u32) -> bool {
+        self.occupancy.set((list - self.lists) as usize / 2)
     }
 
     /// Returns the next span that is not opened yet and whose slot has items. Clears the marks of

@@ -99,6 +99,7 @@ extern crate alloc;
 extern crate std;
 
 mod block;
+mod event;
 mod items;
 mod level;
 mod list;

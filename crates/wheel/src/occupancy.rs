@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 const BITS: usize = u64::BITS as usize;
 
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Occupancy {
     words: Box<[u64]>,
     /// Bit w of the summary says whether `words[w]` is not zero.
@@ -21,11 +22,17 @@ impl Occupancy {
         Some(Self { words: zeros(words)?, summary: zeros(words.div_ceil(BITS))?, slots })
     }
 
+    /// Returns whether it was not set.
     #[inline]
-    pub(crate) fn set(&mut self, slot: usize) {
+    pub(crate) fn set(&mut self, slot: usize) -> bool {
         debug_assert!(slot < self.slots);
-        self.words[slot / BITS] |= 1 << (slot % BITS);
+        let (word, bit) = (&mut self.words[slot / BITS], 1 << (slot % BITS));
+        if *word & bit != 0 {
+            return false;
+        }
+        *word |= bit;
         self.summary[slot / BITS / BITS] |= 1 << (slot / BITS % BITS);
+        true
     }
 
     #[inline]

@@ -1,8 +1,9 @@
 //! What a turn does: it takes out what is due, and moves a part of each cascade.
 
+use crate::event::Event;
 use crate::items::{Items, NEVER, OutOfMemory, Take};
 use crate::list::Lists;
-use crate::wheel::{ASIDE, DUE, Event, FAR, HOMELESS, LATE, Wheel, cascade_list};
+use crate::wheel::{ASIDE, DUE, FAR, HOMELESS, LATE, Wheel, cascade_list};
 
 /// What became of an item that was in a cell.
 enum Fate {
@@ -90,8 +91,8 @@ impl<T: Copy + Eq> Wheel<T> {
                 self.move_cursor(now + 1);
                 continue;
             }
-            match self.next_event().filter(|(at, _)| *at <= now) {
-                Some((_, event)) => {
+            match self.next_event(now) {
+                Some(event) => {
                     self.late_first = true;
                     if !self.handle(event, items, &mut moves) {
                         return;
@@ -171,10 +172,10 @@ impl<T: Copy + Eq> Wheel<T> {
     ) -> bool {
         let mut cell = 0;
         loop {
-            let block = self.lists.blocks.get_mut(at);
+            let (cells, live) = self.lists.blocks.get_mut(at).filled_cells();
             // Only this loop is for each item. Nobody else reaches the block from `take`.
             let (item, taken) = loop {
-                let Some(slot) = block.cells.get_mut(cell) else { return true };
+                let Some(slot) = cells.get_mut(cell) else { return true };
                 cell += 1;
                 let Some(item) = *slot else { continue };
                 if *budget == 0 {
@@ -182,7 +183,7 @@ impl<T: Copy + Eq> Wheel<T> {
                 }
                 // It counts as taken, should the call panic.
                 *slot = None;
-                block.live -= 1;
+                *live -= 1;
                 self.len -= 1;
                 let taken = take(items, item, due_by);
                 if taken != Take::Taken {
@@ -227,9 +228,12 @@ impl<T: Copy + Eq> Wheel<T> {
     /// Makes the late items due, in the order of their deadlines. Returns false if there are none.
     fn take_late<S: Items<Item = T>>(&mut self, items: &mut S) -> bool {
         self.late_first = false;
+        if self.lists.is_empty(LATE) {
+            return false;
+        }
         self.lists.sort(items, LATE);
         self.lists.splice(LATE, DUE);
-        !self.lists.is_empty(DUE)
+        true
     }
 
     /// Handles an event that is due. Returns false if it takes more moves.
@@ -245,6 +249,7 @@ impl<T: Copy + Eq> Wheel<T> {
                 // No cursor, so that its first part is moved in this very tick.
                 cascade.stepped = NEVER;
                 self.move_cursor(opens);
+                self.measure();
                 self.splice_slot(list, cascade_list(index));
             }
             Event::Due(tick) => {

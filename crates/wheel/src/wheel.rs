@@ -6,7 +6,7 @@ use core::fmt;
 use core::ops::RangeInclusive;
 
 use crate::items::{Items, NEVER, OutOfMemory, Place, WheelError};
-use crate::level::{Level, Span};
+use crate::level::Level;
 use crate::list::Lists;
 
 /// How many bits of a tick the slots of all levels may count together.
@@ -37,17 +37,6 @@ pub(crate) struct Cascade {
     pub(crate) stepped: u64,
 }
 
-/// What is to be done next, and when.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Event {
-    /// A cascade must be over.
-    Finish(usize),
-    /// The span of a level is to be opened.
-    Open(usize, Span),
-    /// The slot of a tick is due.
-    Due(u64),
-}
-
 /// Where an item belongs: a list, and the level that it is of, if any.
 #[derive(Clone, Copy, Debug)]
 struct Target {
@@ -71,6 +60,11 @@ pub struct Wheel<T> {
     pub(crate) cascade_quota: usize,
     /// All ticks before this one have been processed.
     pub(crate) cursor: u64,
+    /// No span above level 0 is opened, and no cascade must be over, before this tick. So nearly
+    /// all steps look at level 0 alone.
+    pub(crate) quiet_until: u64,
+    /// The first cursor from which on a level above level 0 reaches farther.
+    measured_until: u64,
     /// Whether what is late goes before what comes due next.
     pub(crate) late_first: bool,
     /// The tick from which on what found no cell has to be looked through again.
@@ -151,6 +145,8 @@ impl<T: Copy + Eq> Wheel<T> {
             cascades,
             cascade_quota: 2_048,
             cursor: 0,
+            quiet_until: 0,
+            measured_until: 0,
             late_first: true,
             homeless_at: 0,
             len: 0,
@@ -266,39 +262,6 @@ impl<T: Copy + Eq> Wheel<T> {
         true
     }
 
-    /// Returns the tick at which the wheel has to be turned next: by [`expire`](Self::expire), and
-    /// then [`cascade`](Self::cascade). 0 means at once, `None` that nothing will come up.
-    ///
-    /// That is not later than the earliest deadline. It may be earlier, for a cascade, or for an
-    /// item whose deadline has been moved, or waits for another round. A few items that are alone
-    /// in a coarse slot, and have no neighbours in the next, need no cascade: then it is their
-    /// deadline, so that a thread that sleeps until then is woken once.
-    #[must_use]
-    pub fn next_wakeup<S: Items<Item = T>>(&mut self, items: &S) -> Option<u64> {
-        if [DUE, LATE, ASIDE].into_iter().any(|list| !self.lists.is_empty(list)) {
-            return Some(0);
-        }
-        let mut next = if self.lists.is_empty(HOMELESS) { NEVER } else { self.homeless_at };
-        let (lists, cursor) = (&self.lists, self.cursor);
-        for list in (1..self.levels.len()).map(cascade_list).filter(|list| !lists.is_empty(*list)) {
-            next = next.min(lists.earliest_of_few(items, list..=list).unwrap_or(cursor));
-        }
-        for (index, level) in self.levels.iter_mut().enumerate() {
-            let is_empty = |list| lists.is_empty(list);
-            let Some(span) = level.next_occupied(cursor, is_empty) else { continue };
-            let (list, opens) = (level.list(span), level.opens(span));
-            let may_be_few = index > 0 && opens < next;
-            let few = may_be_few.then(|| lists.earliest_of_few(items, list..=list + 1)).flatten();
-            next = next.min(few.unwrap_or(opens));
-            if few.is_some()
-                && let Some(behind) = level.next_occupied_after(span, cursor, is_empty)
-            {
-                next = next.min(level.opens(behind));
-            }
-        }
-        (next < NEVER).then_some(next)
-    }
-
     /// Returns the last of these ticks for which level 0 has an item, for a caller that takes what
     /// is due within a short time together. Looks at each tick, from the last on.
     #[must_use]
@@ -364,12 +327,20 @@ impl<T: Copy + Eq> Wheel<T> {
 
     #[inline]
     fn push<S: Items<Item = T>>(&mut self, items: &mut S, item: T, target: Target) -> Result<(), OutOfMemory> {
-        if self.lists.push(items, target.list, item)?
-            && let Some(level) = self.levels.get_mut(target.level)
-        {
-            level.mark(target.list);
+        if self.lists.push(items, target.list, item)? {
+            self.mark(target);
         }
         Ok(())
+    }
+
+    /// Marks the slot of a list that may have been empty.
+    #[inline(never)]
+    fn mark(&mut self, Target { list, level: index }: Target) {
+        let Some(level) = self.levels.get_mut(index) else { return };
+        // A slot that is marked already is one that counts.
+        if level.mark(list) && index > 0 {
+            self.quiet_until = self.quiet_until.min(level.opens_list(list, self.cursor));
+        }
     }
 
     /// Puts an item where its deadline of now belongs, in front of those that are new.
@@ -397,35 +368,25 @@ impl<T: Copy + Eq> Wheel<T> {
     }
 
     /// Moves the cursor, unless it is there already.
+    #[inline]
     pub(crate) fn move_cursor(&mut self, to: u64) {
         self.cursor = self.cursor.max(to);
-        let cursor = self.cursor;
-        self.levels.iter_mut().for_each(|level| level.measure(cursor));
+        self.levels[0].measure(self.cursor);
+        if self.cursor >= self.measured_until {
+            self.measure();
+        }
     }
 
-    pub(crate) fn next_event(&mut self) -> Option<(u64, Event)> {
-        let (lists, cursor) = (&self.lists, self.cursor);
-        let mut next: Option<(u64, Event)> = None;
-        let mut consider = |at: u64, event: Event| {
-            if next.is_none_or(|(earliest, _)| at < earliest) {
-                next = Some((at, event));
-            }
-        };
-        // If two are due at the same tick, the first of them here goes first: the items of a
-        // cascade may belong to the span that is opened then, or be due at that very tick.
-        for (index, cascade) in self.cascades.iter().enumerate().rev() {
-            if !lists.is_empty(cascade_list(index + 1)) {
-                consider(cascade.due, Event::Finish(index + 1));
-            }
-        }
-        for (index, level) in self.levels.iter_mut().enumerate().rev() {
-            let Some(span) = level.next_occupied(cursor, |list| lists.is_empty(list)) else { continue };
-            consider(level.opens(span), if index == 0 { Event::Due(span) } else { Event::Open(index, span) });
-        }
-        next
+    /// Stores how far the levels reach. It is called when a span was opened, or time has come to
+    /// where another would be.
+    pub(crate) fn measure(&mut self) {
+        let (cursor, above) = (self.cursor, &mut self.levels[1..]);
+        above.iter_mut().for_each(|level| level.measure(cursor));
+        self.measured_until = above.iter().map(|level| level.measured_until(cursor)).min().unwrap_or(NEVER);
     }
 
-    /// Checks that the wheel's lists, marks and counts agree.
+    /// Checks that the wheel's lists, marks and counts agree, and what it remembers of the levels
+    /// above level 0.
     #[cfg(test)]
     pub(crate) fn check(&self) {
         let counted: usize = (0..self.lists.count()).map(|list| self.lists.check(list)).sum();
@@ -433,6 +394,16 @@ impl<T: Copy + Eq> Wheel<T> {
         for level in &self.levels {
             let mut occupied = level.lists().filter(|list| !self.lists.is_empty(*list));
             assert!(occupied.all(|list| level.is_marked(list)), "a slot has items, and no mark");
+            let mut measured = level.clone();
+            measured.measure(self.cursor);
+            assert!((0..64).all(|bit| measured.reaches(1 << bit) == level.reaches(1 << bit)), "a reach of before");
+        }
+        for (index, level) in self.levels.iter().enumerate().skip(1) {
+            let in_cascade = !self.lists.is_empty(cascade_list(index));
+            assert!(!in_cascade || self.quiet_until <= self.cascades[index - 1].due, "a cascade is forgotten");
+            let is_occupied = |span: &u64| (0..2).any(|which| !self.lists.is_empty(level.list(*span) + which));
+            let opens = level.marked(self.cursor).find(is_occupied).map(|span| level.opens(span));
+            assert!(opens.is_none_or(|opens| self.quiet_until <= opens), "a span is forgotten");
         }
     }
 }

@@ -21,6 +21,8 @@ const ANCHOR: Duration = Duration::from_secs(60);
 /// Entries of an engine: more than are ever in use at once, so that it takes no memory meanwhile.
 const ROOM: usize = 32_768;
 const SOON: Duration = Duration::from_millis(1);
+/// A part of a tick.
+const APART: Duration = Duration::from_nanos(62_500);
 
 /// How often a worker would have been woken.
 static WAKE_UPS: AtomicU64 = AtomicU64::new(0);
@@ -141,6 +143,7 @@ impl Rounds for Bench {
         match operation {
             Wake => asleep.extend((0..n).map(|_| sleep(timer, SOON))),
             DropExpired | Expire | ExpireHeld => held.extend((0..n).map(|_| schedule(timer, SOON))),
+            ExpireAlone => held.extend((0_u32..).take(n).map(|nth| schedule(timer, SOON + nth * APART))),
             CancelInInbox | CancelDropInInbox | CancelInWheel | CancelDropInWheel | ResetLater | ResetAt
             | ResetEarlier | DropPending | DropCancelled | TakeIn | TakeInDetached | Collect => {
                 held.extend((0..n).map(|_| schedule(timer, FAR)));
@@ -162,6 +165,11 @@ impl Rounds for Bench {
                     self.held.clear();
                 }
                 self.advance(2 * SOON);
+            }
+            ExpireAlone => {
+                self.settle();
+                self.held.clear();
+                self.advance(SOON);
             }
             Collect => {
                 self.settle();
@@ -202,6 +210,14 @@ impl Rounds for Bench {
                 let polled =
                     meter.measure(1, || pin!(timer.timeout(black_box(FAR), ready(()))).poll(&mut context).is_ready());
                 assert!(polled);
+            }),
+            ExpireAlone => (0..n).for_each(|_| {
+                match &mut self.turned {
+                    Turned::Here(driver, _) => assert_eq!(meter.measure(1, || driver.turn()), 1),
+                    #[cfg(count_accesses)]
+                    Turned::ByWorkers(_) => panic!("a worker's turn can't be measured"),
+                }
+                self.advance(APART);
             }),
             TakeIn | TakeInDetached | Expire | ExpireHeld | Wake | Collect => {
                 let expired = match &mut self.turned {

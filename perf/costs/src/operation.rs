@@ -60,6 +60,8 @@ operations! {
     Expire = "expire",
     /// The same with handles that are still held.
     ExpireHeld = "expire-held",
+    /// A turn of its own for a timeout, which it expires and runs.
+    ExpireAlone = "expire-alone",
     /// A turn ends the sleep of futures, and calls their wakers.
     Wake = "wake",
     /// A turn collects timeouts that were cancelled in the wheel.
@@ -90,7 +92,7 @@ impl Operation {
     /// Whether it is one timeout's share of a turn of the worker.
     pub(crate) fn is_of_a_turn(self) -> bool {
         use Operation::*;
-        matches!(self, TakeIn | TakeInDetached | Expire | ExpireHeld | Wake | Collect)
+        matches!(self, TakeIn | TakeInDetached | Expire | ExpireHeld | ExpireAlone | Wake | Collect)
     }
 
     /// How many there are in a round.

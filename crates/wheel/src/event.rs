@@ -1,0 +1,89 @@
+//! What is to be done next, and when.
+
+use crate::items::{Items, NEVER};
+use crate::level::Span;
+use crate::wheel::{ASIDE, DUE, HOMELESS, LATE, Wheel, cascade_list};
+
+/// A step that time brings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    /// A cascade must be over.
+    Finish(usize),
+    /// The span of a level is to be opened.
+    Open(usize, Span),
+    /// The slot of a tick is due.
+    Due(u64),
+}
+
+impl<T: Copy + Eq> Wheel<T> {
+    /// Returns the tick at which the wheel has to be turned next: by [`expire`](Self::expire), and
+    /// then [`cascade`](Self::cascade). 0 means at once, `None` that nothing will come up.
+    ///
+    /// That is not later than the earliest deadline. It may be earlier, for a cascade, or for an
+    /// item whose deadline has been moved, or waits for another round. A few items that are alone
+    /// in a coarse slot, and have no neighbours in the next, need no cascade: then it is their
+    /// deadline, so that a thread that sleeps until then is woken once.
+    #[must_use]
+    pub fn next_wakeup<S: Items<Item = T>>(&mut self, items: &S) -> Option<u64> {
+        if [DUE, LATE, ASIDE].into_iter().any(|list| !self.lists.is_empty(list)) {
+            return Some(0);
+        }
+        let mut next = if self.lists.is_empty(HOMELESS) { NEVER } else { self.homeless_at };
+        let (lists, cursor) = (&self.lists, self.cursor);
+        for list in (1..self.levels.len()).map(cascade_list).filter(|list| !lists.is_empty(*list)) {
+            next = next.min(lists.earliest_of_few(items, list..=list).unwrap_or(cursor));
+        }
+        for (index, level) in self.levels.iter_mut().enumerate() {
+            if index > 0 && next <= self.quiet_until {
+                break;
+            }
+            let is_empty = |list| lists.is_empty(list);
+            let Some(span) = level.next_occupied(cursor, is_empty) else { continue };
+            let (list, opens) = (level.list(span), level.opens(span));
+            let may_be_few = index > 0 && opens < next;
+            let few = may_be_few.then(|| lists.earliest_of_few(items, list..=list + 1)).flatten();
+            next = next.min(few.unwrap_or(opens));
+            if few.is_some()
+                && let Some(behind) = level.next_occupied_after(span, cursor, is_empty)
+            {
+                next = next.min(level.opens(behind));
+            }
+        }
+        (next < NEVER).then_some(next)
+    }
+
+    /// Returns the next event, if it comes by `now`.
+    #[inline]
+    pub(crate) fn next_event(&mut self, now: u64) -> Option<Event> {
+        let (lists, cursor) = (&self.lists, self.cursor);
+        let due = self.levels[0].next_occupied(cursor, |list| lists.is_empty(list)).filter(|tick| *tick <= now);
+        if due.unwrap_or(now) < self.quiet_until { due.map(Event::Due) } else { self.next_of_all(due, now) }
+    }
+
+    /// As `next_event`, if that may be one above level 0. `due` is that of level 0.
+    #[inline(never)]
+    fn next_of_all(&mut self, due: Option<u64>, now: u64) -> Option<Event> {
+        let (lists, cursor) = (&self.lists, self.cursor);
+        let mut next = (NEVER, None);
+        let mut consider = |at: u64, event: Event| {
+            if at < next.0 {
+                next = (at, Some(event));
+            }
+        };
+        // If two come at one tick, the first of them here goes first, and that of level 0 last. The
+        // items of a cascade may belong to the span that is opened then, or be due at that tick.
+        for (index, cascade) in self.cascades.iter().enumerate().rev() {
+            if !lists.is_empty(cascade_list(index + 1)) {
+                consider(cascade.due, Event::Finish(index + 1));
+            }
+        }
+        for (index, level) in self.levels.iter_mut().enumerate().skip(1).rev() {
+            if let Some(span) = level.next_occupied(cursor, |list| lists.is_empty(list)) {
+                consider(level.opens(span), Event::Open(index, span));
+            }
+        }
+        let (at, above) = next;
+        self.quiet_until = at;
+        if due.unwrap_or(now) < at { due.map(Event::Due) } else { above }
+    }
+}
