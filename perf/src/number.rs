@@ -1,4 +1,4 @@
-//! Numbers: counts and shares from the command line, and digits grouped for reading.
+//! Numbers: counts from the command line, and digits grouped for reading.
 
 /// Reads `1000000`, `1_000_000` or `1,000,000`; for clap.
 pub(crate) fn parse_count(text: &str) -> Result<usize, String> {
@@ -11,15 +11,6 @@ pub(crate) fn parse_positive(text: &str) -> Result<usize, String> {
     match parse_count(text)? {
         0 => Err("must be at least 1".to_owned()),
         count => Ok(count),
-    }
-}
-
-/// Reads a share as `10%` or `10`, and returns it as 0.1; for clap.
-pub(crate) fn parse_percent(text: &str) -> Result<f64, String> {
-    let number = text.trim().trim_end_matches('%').trim_end();
-    match number.parse::<f64>() {
-        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent / 100.0),
-        _ => Err("a share is a percentage from 0% to 100%, such as 10%".to_owned()),
     }
 }
 
@@ -67,13 +58,5 @@ mod tests {
         assert!(parse_count("1e6").is_err());
         assert!(parse_count("-1").is_err());
         assert!(parse_positive("0").is_err());
-    }
-
-    #[test]
-    fn shares_are_percentages() {
-        assert_eq!(parse_percent("10%"), Ok(0.1));
-        assert_eq!(parse_percent("100"), Ok(1.0));
-        assert!(parse_percent("101%").is_err());
-        assert!(parse_percent("NaN").is_err());
     }
 }

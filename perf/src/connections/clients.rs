@@ -16,9 +16,9 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use super::message::{LENGTH, Message, What};
-use super::options::Pace;
+use super::options::{Pace, REQUEST_TIMEOUT, SILENT};
 use super::recorder::Kind;
-use super::{Shared, count_schedule};
+use super::{SEED, Shared, count_schedule};
 
 /// Connections opened but not accepted yet. What comes when a listener's queue is full, the kernel
 /// drops, and a client that believes itself connected may be reset for it seconds later.
@@ -40,13 +40,13 @@ pub(super) struct ClientsOutcome {
 }
 
 /// Opens all connections, and speaks on them until the run is over.
-pub(super) async fn speak(addresses: Vec<SocketAddr>, shared: Arc<Shared>, seed: u64) -> Result<ClientsOutcome> {
+pub(super) async fn speak(addresses: Vec<SocketAddr>, shared: Arc<Shared>) -> Result<ClientsOutcome> {
     let outcome = Arc::new(Mutex::new(ClientsOutcome::default()));
-    let mut random = fastrand::Rng::with_seed(seed);
+    let mut random = fastrand::Rng::with_seed(SEED + 1);
     let pace = shared.pace;
     let clients = pace.connections;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of them")]
-    let mut to_go_silent = (pace.silent_share * clients as f64).round() as usize;
+    let mut to_go_silent = (SILENT * clients as f64).round() as usize;
     let mut all = JoinSet::new();
     for at in 0..clients {
         while at as u64 >= shared.accepted.load(Ordering::Relaxed) + UNACCEPTED_AT_MOST {
@@ -141,7 +141,7 @@ impl Client {
     async fn ask(&mut self, number: u32) -> bool {
         let message = Message { client: self.index, number, what: What::Request };
         let sent = self.stream.write_all(&message.bytes()).await;
-        let limit = self.shared.pace.request_timeout;
+        let limit = REQUEST_TIMEOUT;
         let (recorder, due) = (Arc::clone(&self.shared.recorder), Instant::now() + limit);
         let deadline = self.shared.timer.schedule(limit, move || recorder.fired(Kind::Socket, due, Instant::now()));
         let heard = if sent.is_ok() { self.hear().await } else { None };

@@ -8,15 +8,17 @@ use std::time::{Duration, Instant};
 use testkit::counters::Counts;
 use tourbillon::{Timeout, Timer};
 
-use super::count_schedule;
 use super::slots::Slots;
+use super::{SEED, count_schedule};
 
 /// How often the producer works.
 const BEAT: Duration = Duration::from_millis(10);
 /// What is reset and cancelled would expire after this, give or take half of it: milliseconds.
 const KEPT_MS: u64 = 10_000;
+/// Share of the new timeouts that are left to expire; the others are reset and cancelled at random.
+const EXPIRING: f64 = 0.3;
 /// What is left to expire does so after this on average, from a third of it to five thirds.
-const EXPIRING: Duration = Duration::from_secs(3);
+const LIFE: Duration = Duration::from_secs(3);
 /// How often the dice are thrown for a timeout that can be reset or cancelled. In a small
 /// population all may be waiting to expire.
 const THROWS: usize = 4;
@@ -26,8 +28,6 @@ const THROWS: usize = 4;
 pub(super) struct Load {
     pub(super) new: f64,
     pub(super) resets: f64,
-    /// Share of the new ones that are left to expire.
-    pub(super) expiring: f64,
 }
 
 /// What the producer did.
@@ -53,17 +53,17 @@ pub(super) struct Population {
 
 impl Population {
     /// Takes all memory the producer needs for itself, so that what grows later is the engine's.
-    pub(super) fn new(slots: Arc<Slots>, count: usize, load: Load, seed: u64) -> Self {
+    pub(super) fn new(slots: Arc<Slots>, count: usize, load: Load) -> Self {
         let mut handles = Vec::new();
         handles.resize_with(count, || None);
-        let random = fastrand::Rng::with_seed(seed);
+        let random = fastrand::Rng::with_seed(SEED);
         Self { slots, load, random, handles, kept: vec![None; count], produced: Produced::default() }
     }
 
     /// Fills all slots.
     pub(super) fn build(&mut self, timer: &Timer) {
         // As many expire as will in the run: what comes in a second, times how long it stays.
-        let staying = self.load.new * self.load.expiring * self.life().as_secs_f64();
+        let staying = self.load.new * EXPIRING * self.life().as_secs_f64();
         let share = (staying / (self.handles.len() as f64).max(1.0)).min(1.0);
         (0..self.handles.len()).for_each(|place| self.schedule(timer, place, share));
     }
@@ -78,7 +78,7 @@ impl Population {
             let elapsed = begin.elapsed().min(end - begin).as_secs_f64();
             // More than that if more has fired: the population keeps its number.
             while let Some(place) = self.slots.take_vacant() {
-                self.schedule(timer, place as usize, self.load.expiring);
+                self.schedule(timer, place as usize, EXPIRING);
                 made += 1.0;
             }
             while made < self.load.new * elapsed {
@@ -123,7 +123,7 @@ impl Population {
         if self.handles[place].take().is_some_and(|handle| handle.cancel()) {
             self.produced.counts.cancelled += 1;
             self.produced.cancelled_but_ran += u64::from(!self.slots.cancelled(slot));
-            self.schedule(timer, place, self.load.expiring);
+            self.schedule(timer, place, EXPIRING);
         }
     }
 
@@ -151,6 +151,6 @@ impl Population {
     /// whole population, however small it is.
     fn life(&self) -> Duration {
         let tenth = self.handles.len() as f64 / 10.0;
-        EXPIRING.min(Duration::from_secs_f64(tenth / (self.load.new * self.load.expiring).max(1.0)))
+        LIFE.min(Duration::from_secs_f64(tenth / (self.load.new * EXPIRING).max(1.0)))
     }
 }

@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use testkit::counters::Counts;
@@ -19,8 +19,9 @@ use tokio::task::JoinSet;
 use tourbillon::Timeout;
 
 use super::message::{LENGTH, Message, What};
+use super::options::{LONGEST_WORK, REQUEST_TIMEOUT, SHORTEST_WORK};
 use super::recorder::Kind;
-use super::{Shared, count_schedule};
+use super::{SEED, Shared, count_schedule};
 use crate::accept::{self, Next, PAUSE};
 
 /// Connections to one listener. Each needs an ephemeral port of its own towards that listener; the
@@ -93,7 +94,7 @@ pub(crate) async fn accept(listener: &TcpListener) -> Result<TcpStream> {
 }
 
 /// Serves until all clients have come and are gone.
-pub(super) async fn serve(listeners: Vec<TcpListener>, shared: Arc<Shared>, seed: u64) -> Result<ServerOutcome> {
+pub(super) async fn serve(listeners: Vec<TcpListener>, shared: Arc<Shared>) -> Result<ServerOutcome> {
     let outcome = Arc::new(Mutex::new(ServerOutcome::default()));
     let mut accepting = JoinSet::new();
     for listener in listeners {
@@ -107,7 +108,7 @@ pub(super) async fn serve(listeners: Vec<TcpListener>, shared: Arc<Shared>, seed
                     () = tokio::time::sleep(PAUSE) => continue,
                 };
                 let number = shared.accepted.fetch_add(1, Ordering::Relaxed);
-                let random = fastrand::Rng::with_seed(seed.wrapping_add(number));
+                let random = fastrand::Rng::with_seed(SEED + number);
                 let (shared, outcome) = (Arc::clone(&shared), Arc::clone(&outcome));
                 connections.spawn(Connection::serve(stream, random, shared, outcome));
             }
@@ -239,9 +240,8 @@ impl Connection {
     }
 
     fn start_request(&mut self, number: u32) {
-        let least = Duration::from_millis(1).min(self.shared.pace.longest_work);
-        let work = least + (self.shared.pace.longest_work - least).mul_f64(self.random.f64());
-        let limit = self.shared.pace.request_timeout;
+        let work = SHORTEST_WORK + (LONGEST_WORK - SHORTEST_WORK).mul_f64(self.random.f64());
+        let limit = REQUEST_TIMEOUT;
         let serial = self.next_serial();
         let now = Instant::now();
         let deadline = self.shared.timer.schedule(limit, self.task(now + limit, Signal::Deadline(serial)));
