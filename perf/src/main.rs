@@ -87,10 +87,6 @@ enum Job {
     /// One run of one case of `compare`, which starts it
     #[command(hide = true)]
     Case(CaseArgs),
-    /// The clients of the servers of W10
-    #[cfg(feature = "peers")]
-    #[command(hide = true)]
-    ServerLoad(compare::ServerLoadArgs),
     /// The server of sessions of W11, which callgrind counts
     #[cfg(all(feature = "peers", target_os = "linux"))]
     #[command(hide = true)]
@@ -134,8 +130,6 @@ fn main() -> ExitCode {
         Some(Job::Server(args)) => instructions::run_server(&args),
         Some(Job::Report(args)) => report::run(&args),
         Some(Job::Case(args)) => compare::run_case(&args),
-        #[cfg(feature = "peers")]
-        Some(Job::ServerLoad(args)) => compare::run_server_load(&args),
         #[cfg(all(feature = "peers", target_os = "linux"))]
         Some(Job::Sessions(args)) => compare::run_sessions(&args),
         #[cfg(all(feature = "peers", target_os = "linux"))]

@@ -78,13 +78,6 @@ const PRODUCERS: &[Metric] = &[
     less("cancel_ns", "cancel ns", 1),
     less("reset_ns", "reset ns", 1),
 ];
-const SERVER: &[Metric] = &[
-    more("rps", "requests/s", 0),
-    less("p50_ms", "p50 ms", 2),
-    less("p99_ms", "p99 ms", 2),
-    less("p999_ms", "p99.9 ms", 2),
-    less("cpu_us", "CPU us/request, server", 2),
-];
 const SESSIONS: &[Metric] = &[
     more("rate", "requests/s", 0),
     less("cpu_ns", "CPU ns/request, server", 0),
@@ -125,8 +118,6 @@ pub(crate) enum Work {
     Producers,
     /// W9.
     Future { ready: bool },
-    /// W10: a server under load.
-    Server { http: bool },
     /// W11: a server of sessions over UDP, with so many timer operations for each request.
     Sessions { timers: usize, tasks: bool, amount: Amount },
 }
@@ -158,7 +149,6 @@ impl Work {
             Self::Pending => "pending",
             Self::Producers => "producers",
             Self::Future { .. } => "future",
-            Self::Server { .. } => "server",
             Self::Sessions { .. } => "sessions",
         }
     }
@@ -173,7 +163,6 @@ impl Work {
             Self::Burst { clock: true } => BURST_CLOCK,
             Self::Pending => PENDING,
             Self::Producers => PRODUCERS,
-            Self::Server { .. } => SERVER,
             Self::Sessions { amount: Amount::Counted, .. } => INSTRUCTIONS,
             Self::Sessions { .. } => SESSIONS,
         }
@@ -257,10 +246,6 @@ const fn pending(id: &'static str, title: &'static str, timeouts: usize) -> Case
     Case { id, title, work: Work::Pending, timeouts, operations: 200_000, delays_s: [60, 120], ..CASE }
 }
 
-const fn server(id: &'static str, title: &'static str, http: bool, timeouts: usize) -> Case {
-    Case { id, title, work: Work::Server { http }, timeouts, ..CASE }
-}
-
 const fn sessions(id: &'static str, title: &'static str, timers: usize, tasks: bool, amount: Amount) -> Case {
     // A server is slower under callgrind by far, and is to keep up.
     let timeouts = if matches!(amount, Amount::Counted) { 5_000 } else { 100_000 };
@@ -298,12 +283,6 @@ pub(crate) static CASES: &[Case] = &[
     },
     raced("w9-ready", "W9 a limit round a future that is ready at once", Work::Future { ready: true }, 0, 2_000_000),
     raced("w9-sleep", "W9 a sleep of 60 s, polled once and dropped", Work::Future { ready: false }, 0, 2_000_000),
-    server("w10-echo-1", "W10 echo over loopback, 1 connection: a limit round each read and write", false, 1),
-    server("w10-echo-1000", "W10 the same, 1,000 connections", false, 1_000),
-    server("w10-echo-8000", "W10 the same, 8,000 connections", false, 8_000),
-    server("w10-http-1", "W10 hyper, 1 connection: a limit for each head, and for each request", true, 1),
-    server("w10-http-1000", "W10 the same, 1,000 connections", true, 1_000),
-    server("w10-http-8000", "W10 the same, 8,000 connections", true, 8_000),
     sessions("w11-0", "W11 100,000 sessions over UDP, 40,000 requests/s, one loop: no timers", 0, false, Amount::Fixed),
     sessions("w11-1", "W11 the same, idle deadline pushed out", 1, false, Amount::Fixed),
     sessions("w11-4", "W11 the same, replies paced, loss timer cancelled and set", 4, false, Amount::Fixed),

@@ -17,8 +17,6 @@ pub(crate) fn measure(name: Name, job: &Job) -> Result<Line> {
     let metrics = match (name, job.case.work) {
         #[cfg(all(feature = "peers", target_os = "linux"))]
         (_, Work::Sessions { .. }) => systems::sessions::measure(name, job),
-        #[cfg(feature = "peers")]
-        (_, Work::Server { .. }) => systems::servers::measure(name, job),
         _ => measure_timer(name, job),
     }?;
     Ok(Line::new(name.id(), job.case, job.producers, metrics))

@@ -1,4 +1,4 @@
-//! Tourbillon beside other timers: W1 to W11, in one run.
+//! Tourbillon beside other timers: W1 to W9 and W11, in one run.
 //!
 //! Every run of every case is a process of its own: this program with the hidden job `case`, or a
 //! program in another language. The systems take turns. Before each run two threads play ping-pong
@@ -32,10 +32,6 @@ use cases::{CASES, Case};
 use job::Job;
 use orchestra::Orchestra;
 use systems::names::Name;
-#[cfg(feature = "peers")]
-pub(crate) use systems::servers::{
-    Load, ServerLoadArgs, ServerTimers, Until, run_load as run_server_load, send, serve,
-};
 #[cfg(all(feature = "peers", target_os = "linux"))]
 pub(crate) use systems::sessions::{LoadArgs, SessionsArgs, run as run_sessions, run_load as run_sessions_load};
 

@@ -7,8 +7,6 @@ pub(super) mod names;
 mod one_owner;
 #[cfg(feature = "peers")]
 pub(super) mod peers;
-#[cfg(feature = "peers")]
-pub(super) mod servers;
 #[cfg(all(feature = "peers", target_os = "linux"))]
 pub(super) mod sessions;
 pub(super) mod system;

@@ -76,7 +76,7 @@ systems! {
     TourbillonDriven, "tourbillon-driven", How::Peer,
         "without a thread: the loop of the server turns the engine";
     TourbillonFuture, "tourbillon-future", How::Here,
-        "Timer::sleep, polled once where it lies, Timer::timeout, and hyper's timer";
+        "Timer::sleep, polled once where it lies, and Timer::timeout";
     Tourbillon2Shards, "tourbillon-2-shards", How::Here,
         "two shards, each with a worker of its own; else the defaults";
     TourbillonLocal, "tourbillon-local", How::Here,
@@ -84,7 +84,7 @@ systems! {
     TourbillonWheel, "tourbillon-wheel", How::Here,
         "the wheel alone, with a slab: one owner, a wheel for each producer, the clock as for the one above";
     NoTimers, "no-timers", How::Peer,
-        "the floor of a server: no limits at all; in the loop of W11 an array of slots paces replies";
+        "the floor of a server: in the loop of W11 an array of slots paces replies, and else nothing does";
     Netty, "netty", java("hashed-wheel", false, false),
         "HashedWheelTimer of 4.1, 1 ms, 512 slots in loops and else 65,536; a reset is cancel and new";
     Netty42, "netty-4.2", java("hashed-wheel", true, false), "HashedWheelTimer of 4.2, used as that of 4.1";
@@ -126,10 +126,6 @@ impl Name {
         let only = |can: bool, why| (!can).then_some(why);
         match (self, work) {
             (_, Work::Sessions { tasks, .. }) => self.cannot_serve_sessions(tasks),
-            (Self::TourbillonFuture | Self::Tokio | Self::NoTimers, Work::Server { .. }) => {
-                only(cfg!(feature = "peers"), "the servers need the feature `peers`")
-            }
-            (_, Work::Server { .. }) => Some("it is no server's, or is there in another row"),
             (Self::TourbillonDriven | Self::NoTimers, _) => Some("only in servers"),
             (Self::TourbillonInline, work) => {
                 only(matches!(work, Work::Lateness { .. } | Work::Burst { .. }), "only where something runs")
@@ -180,7 +176,7 @@ impl Name {
     /// one more way to use a system that has a row, or the case is only for a few.
     pub(crate) fn stays_out(self, work: Work) -> bool {
         let variant = matches!(self, Self::NoTimers | Self::Libevent | Self::Libev | Self::Libuv);
-        let special = matches!(work, Work::Future { .. } | Work::Server { .. } | Work::Sessions { .. });
+        let special = matches!(work, Work::Future { .. } | Work::Sessions { .. });
         (variant || special || (self.is_ours() && self != Self::Tourbillon)) && self.cannot(work).is_some()
     }
 }

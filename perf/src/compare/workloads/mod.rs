@@ -33,7 +33,7 @@ pub(crate) fn run<S: System>(job: &Job) -> Result<Metrics> {
         Work::Burst { clock } => waits::burst(&system, job, clock),
         Work::Pending => scaling::pending(&system, job),
         Work::Producers => scaling::producers(&system, job),
-        Work::Server { .. } | Work::Sessions { .. } => bail!("a server is no system of this kind"),
+        Work::Sessions { .. } => bail!("a server is no system of this kind"),
     }?;
     metrics.notes.extend(system.notes());
     Ok(metrics)

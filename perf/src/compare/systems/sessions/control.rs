@@ -13,8 +13,7 @@ use tokio::sync::oneshot;
 
 use super::books::Phase;
 use super::load::{self, Seen};
-use super::{Plan, Served, socket};
-use crate::compare::systems::servers::Until;
+use super::{Plan, Served, Until, socket};
 use crate::process::CpuTime;
 
 /// How long it may take until all sessions are open.

@@ -10,9 +10,8 @@ use anyhow::{Result, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
-use super::Plan;
 use super::socket::{BATCH, Datagram, Outgoing, open, receive};
-use crate::compare::systems::servers::Until;
+use super::{Plan, Until};
 use crate::process::CpuTime;
 
 /// A request without a reply is sent again after this.

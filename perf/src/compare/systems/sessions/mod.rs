@@ -25,7 +25,6 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Builder;
 
 use super::names::Name;
-use super::servers::Until;
 use crate::Verdict;
 use crate::compare::cases::{Amount, Work};
 use crate::compare::child::Metrics;
@@ -45,6 +44,14 @@ const CHAIN: u32 = 8;
 const REQUESTS_A_SESSION: f64 = 0.4;
 /// Requests of a short run and of a long one, under callgrind.
 const COUNTED: [usize; 2] = [20_000, 120_000];
+
+/// When the load ends.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+enum Until {
+    Time(Duration),
+    /// So many have been answered, of all sessions together.
+    Requests(usize),
+}
 
 /// A run.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]

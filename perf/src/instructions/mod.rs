@@ -6,6 +6,10 @@
 //! counts is the additional requests' alone, because all that happens at the start, at the end and
 //! for each connection happens in both. Repetitions take turns.
 
+mod limits;
+mod load;
+mod server;
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -23,9 +27,10 @@ use serde::Serialize;
 use crate::Verdict;
 use crate::compare::machine::Machine;
 use crate::compare::statistics::Spread;
-use crate::compare::{Load, ServerTimers, Until, send, serve};
 use crate::number::grouped_f64;
 use crate::{json_file, number, text_table, valgrind};
+use load::{Load, send};
+use server::{ServerTimers, serve};
 
 /// What stands for the address in a command.
 const ADDRESS: &str = "{}";
@@ -109,7 +114,7 @@ pub(crate) struct ServerArgs {
 
 /// Serves until a signal ends the process.
 pub(crate) fn run_server(args: &ServerArgs) -> Result<Verdict> {
-    let _serving = serve(args.timers, args.http, args.listen, Some(1))?;
+    let _serving = serve(args.timers, args.http, args.listen)?;
     loop {
         thread::park();
     }
@@ -200,9 +205,9 @@ impl Program {
         let path = (!args.echo && self.server != "echo").then(|| args.path.clone());
         let mut seconds = 0.0;
         let mut once = |requests| {
-            let (path, until) = (path.clone(), Until::Requests(requests));
+            let path = path.clone();
             self.instructions(|address| {
-                seconds = send(&Load { address, path, connections: args.connections, until })?.seconds;
+                seconds = send(&Load { address, path, connections: args.connections, requests })?;
                 Ok(())
             })
         };

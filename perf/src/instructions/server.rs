@@ -1,19 +1,16 @@
-//! W10: servers, which users put a timer into. An echo server and an HTTP server run on Tokio, with
-//! limits of ours, of Tokio's, or none. The load comes from another process.
+//! The servers that are counted: an echo server and an HTTP server on Tokio, with limits of ours,
+//! of Tokio's, or none.
 //!
 //! Each request of the echo arms a limit for the read and one for the write. Each request of HTTP
 //! arms hyper's limit for the head and one round the handler, which is not ready at once. Nothing
 //! ever fires, as in a healthy server.
 
-mod limits;
-mod load;
-
 use std::convert::Infallible;
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -25,52 +22,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 
-pub(crate) use load::{Load, Seen, ServerLoadArgs, Until, run as run_load, send};
-
-use super::names::Name;
-use crate::compare::cases::Work;
-use crate::compare::child::Metrics;
-use crate::compare::job::Job;
+use super::limits::{self, Limits, None as NoLimits, Ours, Tokios};
 use crate::connections::accept;
-use crate::process::CpuTime;
-use limits::{Limits, None as NoLimits, Ours, Tokios};
-use load::send_from_outside;
 
-/// How long the load lasts.
-const LOAD: Duration = Duration::from_secs(5);
 const HEAD: Duration = Duration::from_secs(30);
 const REQUEST: Duration = Duration::from_secs(10);
 const READ: Duration = Duration::from_secs(60);
 
-/// Runs the server in this process, and the load in another.
-pub(in crate::compare) fn measure(name: Name, job: &Job) -> Result<Metrics> {
-    let Work::Server { http } = job.case.work else { bail!("{} is no server", job.case.id) };
-    let connections = job.timeouts();
-    rlimit::increase_nofile_limit(u64::MAX).context("cannot raise the limit of open files")?;
-    let timers = match name {
-        Name::TourbillonFuture => ServerTimers::Tourbillon,
-        Name::Tokio => ServerTimers::Tokio,
-        _ => ServerTimers::None,
-    };
-    let (runtime, address) = serve(timers, http, (Ipv4Addr::LOCALHOST, 0).into(), None)?;
-    let time = job.time(LOAD).max(Duration::from_secs(1));
-    let before = CpuTime::now();
-    let path = http.then(|| "/".to_owned());
-    let seen: Seen = send_from_outside(&Load { address, path, connections, until: Until::Time(time) })?;
-    let cpu_s = CpuTime::now().since(before).total_s();
-    runtime.shutdown_background();
-    Ok(Metrics::of([
-        ("rps", seen.requests as f64 / seen.seconds),
-        ("p50_ms", seen.p50_ms),
-        ("p99_ms", seen.p99_ms),
-        ("p999_ms", seen.p999_ms),
-        ("cpu_us", cpu_s * 1e6 / seen.requests.max(1) as f64),
-    ]))
-}
-
 /// Whose limits a server has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ServerTimers {
+pub(super) enum ServerTimers {
     Tourbillon,
     Tokio,
     None,
@@ -82,40 +43,25 @@ impl fmt::Display for ServerTimers {
     }
 }
 
-/// Starts a server, which goes on until its runtime is dropped. Returns where it listens.
-pub(crate) fn serve(
-    timers: ServerTimers,
-    http: bool,
-    address: SocketAddr,
-    threads: Option<usize>,
-) -> Result<(Runtime, SocketAddr)> {
+/// Starts a server on one thread, which goes on until its runtime is dropped.
+pub(super) fn serve(timers: ServerTimers, http: bool, address: SocketAddr) -> Result<Runtime> {
     match timers {
-        ServerTimers::Tourbillon => start(Ours::start()?, http, address, threads),
-        ServerTimers::Tokio => start(Tokios, http, address, threads),
-        ServerTimers::None => start(NoLimits, http, address, threads),
+        ServerTimers::Tourbillon => start(Ours::start()?, http, address),
+        ServerTimers::Tokio => start(Tokios, http, address),
+        ServerTimers::None => start(NoLimits, http, address),
     }
 }
 
-/// Starts a server on as many threads, or on one for each core.
-fn start<L: Limits>(
-    limits: L,
-    http: bool,
-    address: SocketAddr,
-    threads: Option<usize>,
-) -> Result<(Runtime, SocketAddr)> {
+fn start<L: Limits>(limits: L, http: bool, address: SocketAddr) -> Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
-    builder.enable_io();
+    builder.worker_threads(1).enable_io();
     if L::OF_TOKIO {
         builder.enable_time();
     }
-    if let Some(threads) = threads {
-        builder.worker_threads(threads);
-    }
     let runtime = builder.build().context("no tokio runtime")?;
     let listener = runtime.block_on(TcpListener::bind(address)).context("cannot listen")?;
-    let address = listener.local_addr().context("a listener has an address")?;
     runtime.spawn(listen(listener, limits, http));
-    Ok((runtime, address))
+    Ok(runtime)
 }
 
 async fn listen<L: Limits>(listener: TcpListener, limits: L, http: bool) {
