@@ -75,7 +75,7 @@ func check(err error) {
 func (r *run) measure(work string) error {
 	debug.SetGCPercent(-1)
 	switch work {
-	case "schedule", "schedule-cold", "ring", "reset", "pending", "producers":
+	case "schedule", "schedule-cold", "ring", "reset", "producers":
 		touch()
 	}
 	switch work {
@@ -94,8 +94,6 @@ func (r *run) measure(work string) error {
 		})
 	case "producers":
 		return r.byProducers()
-	case "pending":
-		return r.pending()
 	case "lateness":
 		return r.lateness()
 	case "memory":
@@ -284,50 +282,6 @@ func (r *run) byProducers() error {
 			return none("cancelled", refused)
 		}
 	})
-}
-
-// pending measures a single producer while so many others are pending.
-func (r *run) pending() error {
-	batch := max(1, min(r.timeouts/10, 10_000))
-	rounds := (r.operations + batch - 1) / batch
-	random, handles := random(1), r.fill(r.timeouts, 0, nil)
-	settle()
-	var cancelling, scheduling, resetting int64
-	refused, stretch := 0, r.timeouts/batch
-	places, others, delays := make([]int, batch), make([]int, batch), make([]time.Duration, batch)
-	for range rounds {
-		// One of each stretch, so that none is cancelled twice; in any order.
-		for i := range places {
-			places[i], others[i], delays[i] = i*stretch+random.IntN(stretch), random.IntN(r.timeouts), r.delay(random)
-		}
-		random.Shuffle(batch, func(i, j int) { places[i], places[j] = places[j], places[i] })
-		since := nanos()
-		for _, place := range places {
-			if !handles[place].Stop() {
-				refused++
-			}
-		}
-		cancelled := nanos()
-		for i, place := range places {
-			handles[place] = time.AfterFunc(delays[i], nothing)
-		}
-		scheduled := nanos()
-		for _, place := range others {
-			if !handles[place].Reset(r.most) {
-				refused++
-			}
-		}
-		resetting += nanos() - scheduled
-		cancelling += cancelled - since
-		scheduling += scheduled - cancelled
-	}
-	all := float64(rounds * batch)
-	r.Metrics["schedule_ns"] = float64(scheduling) / all
-	r.Metrics["cancel_ns"] = float64(cancelling) / all
-	r.Metrics["reset_ns"] = float64(resetting) / all
-	r.Metrics["pending"] = float64(r.timeouts)
-	runtime.KeepAlive(handles)
-	return none("cancelled or reset", refused)
 }
 
 func (r *run) lateness() error {

@@ -170,11 +170,6 @@ public final class TimerCase {
                 System.gc();
                 run.race(timeouts, operations);
             }
-            case "pending" -> {
-                run.pending(Math.min(timeouts, 100_000), operations);
-                System.gc();
-                run.pending(timeouts, operations);
-            }
             case "lateness" -> run.lateness(timeouts);
             case "memory" -> run.memory(timeouts);
             case "idle" -> run.idle(timeouts);
@@ -247,7 +242,7 @@ public final class TimerCase {
         }
     }
 
-    /** W1 to W3, and W8 by the number of producers. */
+    /** W1 to W3, and W8. */
     private void race(int timeouts, int operations) throws Exception {
         switch (options.get("work")) {
             case "schedule", "schedule-cold" -> report("", race(start(), operations, p -> schedule(p, operations)));
@@ -376,55 +371,6 @@ public final class TimerCase {
         long whole = Arrays.stream(until).max().getAsLong() - Arrays.stream(since).min().getAsLong();
         double operations = (double) producers * each;
         return new double[] {sum / operations, cpu / operations, operations * 1e3 / whole};
-    }
-
-    /** W8, by the number pending. */
-    private void pending(int timeouts, int operations) throws Exception {
-        int batch = Math.max(1, Math.min(timeouts / 10, 10_000));
-        int rounds = (operations + batch - 1) / batch;
-        Peer timer = start();
-        SplittableRandom random = new SplittableRandom(1);
-        Object[] handles = fill(timer, timeouts, 0, NOTHING);
-        settle(timer);
-        long cancelling = 0;
-        long scheduling = 0;
-        long resetting = 0;
-        int refused = 0;
-        int stretch = timeouts / batch;
-        for (int round = 0; round < rounds; round++) {
-            // One of each stretch, so that none is cancelled twice; in any order.
-            int[] stretches = shuffled(batch, round);
-            int[] places = new int[batch];
-            long[] delays = new long[batch];
-            for (int i = 0; i < batch; i++) {
-                places[i] = stretches[i] * stretch + random.nextInt(stretch);
-                delays[i] = delay(random);
-            }
-            int[] others = order(batch, timeouts, round);
-            long since = System.nanoTime();
-            for (int place : places) {
-                refused += timer.cancel(handles[place]) ? 0 : 1;
-            }
-            long cancelled = System.nanoTime();
-            for (int i = 0; i < batch; i++) {
-                handles[places[i]] = timer.schedule(NOTHING, delays[i], TimeUnit.MICROSECONDS);
-            }
-            long scheduled = System.nanoTime();
-            for (int place : others) {
-                refused += timer.cancel(handles[place]) ? 0 : 1;
-                handles[place] = timer.schedule(NOTHING, mostUs, TimeUnit.MICROSECONDS);
-            }
-            resetting += System.nanoTime() - scheduled;
-            cancelling += cancelled - since;
-            scheduling += scheduled - cancelled;
-        }
-        require(refused);
-        double all = (double) rounds * batch;
-        metrics.put("schedule_ns", scheduling / all);
-        metrics.put("cancel_ns", cancelling / all);
-        metrics.put("reset_ns", resetting / all);
-        metrics.put("pending", (double) timeouts);
-        Reference.reachabilityFence(handles);
     }
 
     /** What the timeouts of a run do: each is an object of its own, as a server's would be, with a pointer and a number. */

@@ -64,12 +64,6 @@ const BURST_CLOCK: &[Metric] = &[
     count("missing", "missing"),
     count("twice", "twice"),
 ];
-const PENDING: &[Metric] = &[
-    less("schedule_ns", "schedule ns", 1),
-    less("cancel_ns", "cancel ns", 1),
-    less("reset_ns", "reset ns", 1),
-    count("pending", "pending"),
-];
 const PRODUCERS: &[Metric] = &[
     more("schedule_mops", "schedule M/s", 2),
     more("cancel_mops", "cancel M/s", 2),
@@ -112,9 +106,7 @@ pub(crate) enum Work {
     Idle,
     /// W7; with a clock, each task reads it.
     Burst { clock: bool },
-    /// W8, by the number pending.
-    Pending,
-    /// W8, by the number of producers.
+    /// W8.
     Producers,
     /// W9.
     Future { ready: bool },
@@ -146,7 +138,6 @@ impl Work {
             Self::Idle => "idle",
             Self::Burst { clock: false } => "burst",
             Self::Burst { clock: true } => "burst-clock",
-            Self::Pending => "pending",
             Self::Producers => "producers",
             Self::Future { .. } => "future",
             Self::Sessions { .. } => "sessions",
@@ -161,7 +152,6 @@ impl Work {
             Self::Idle => IDLE,
             Self::Burst { clock: false } => BURST,
             Self::Burst { clock: true } => BURST_CLOCK,
-            Self::Pending => PENDING,
             Self::Producers => PRODUCERS,
             Self::Sessions { amount: Amount::Counted, .. } => INSTRUCTIONS,
             Self::Sessions { .. } => SESSIONS,
@@ -242,8 +232,9 @@ const fn burst(id: &'static str, title: &'static str, clock: bool) -> Case {
     Case { id, headline: true, title, work: Work::Burst { clock }, timeouts: 100_000, delays_s: [30, 60], ..CASE }
 }
 
-const fn pending(id: &'static str, title: &'static str, timeouts: usize) -> Case {
-    Case { id, title, work: Work::Pending, timeouts, operations: 200_000, delays_s: [60, 120], ..CASE }
+/// W8, with as many timeouts whatever the number of producers.
+const fn scaling(id: &'static str, title: &'static str, producers: &'static [usize], timeouts: usize) -> Case {
+    Case { id, title, producers, work: Work::Producers, timeouts, delays_s: [30, 60], ..CASE }
 }
 
 const fn sessions(id: &'static str, title: &'static str, timers: usize, tasks: bool, amount: Amount) -> Case {
@@ -268,19 +259,9 @@ pub(crate) static CASES: &[Case] = &[
     idle("w6", "W6 wake-ups and CPU in 5 s, 1,000,000 due in an hour", 1_000_000),
     burst("w7", "W7 100,000 on one deadline, from it until the last has run", false),
     burst("w7-clock", "W7 the same, and each reads the clock and keeps how late it is", true),
-    pending("w8-10k", "W8 cost with 10,000 pending at 60 to 120 s", 10_000),
-    pending("w8-100k", "W8 cost with 100,000 pending", 100_000),
-    pending("w8-1m", "W8 cost with 1,000,000 pending", 1_000_000),
-    pending("w8-10m", "W8 cost with 10,000,000 pending", 10_000_000),
-    Case {
-        id: "w8-producers",
-        title: "W8 by the number of producers: schedule, cancel and reset",
-        producers: &[1, 2, 4, 8, 16],
-        work: Work::Producers,
-        timeouts: 800_000,
-        delays_s: [30, 60],
-        ..CASE
-    },
+    scaling("w8-100k", "W8 schedule, reset and cancel, with 100,000 pending", &[1], 100_000),
+    scaling("w8-4m", "W8 the same, with 4,000,000 pending", &[1], 4_000_000),
+    scaling("w8-producers", "W8 the same by the number of producers, with 800,000", &[1, 2, 4, 8, 16], 800_000),
     raced("w9-ready", "W9 a limit round a future that is ready at once", Work::Future { ready: true }, 0, 2_000_000),
     raced("w9-sleep", "W9 a sleep of 60 s, polled once and dropped", Work::Future { ready: false }, 0, 2_000_000),
     sessions("w11-0", "W11 100,000 sessions over UDP, 40,000 requests/s, one loop: no timers", 0, false, Amount::Fixed),

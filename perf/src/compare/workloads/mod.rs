@@ -31,7 +31,6 @@ pub(crate) fn run<S: System>(job: &Job) -> Result<Metrics> {
         }
         Work::Idle => waits::idle(&system, job),
         Work::Burst { clock } => waits::burst(&system, job, clock),
-        Work::Pending => scaling::pending(&system, job),
         Work::Producers => scaling::producers(&system, job),
         Work::Sessions { .. } => bail!("a server is no system of this kind"),
     }?;
@@ -55,8 +54,6 @@ fn start<S: System>(job: &Job) -> Result<S> {
         Work::Schedule { reserved: false } | Work::Memory => return S::start(&job.plan(None)),
         Work::Ring | Work::Future { .. } => producers * 4_000,
         Work::Reset => producers * timeouts,
-        // Those that are cancelled keep their memory until the system has taken them out.
-        Work::Pending => timeouts + 2 * batch(timeouts),
         _ => timeouts + job.beside(),
     };
     S::start(&job.plan(Some(capacity)))
@@ -79,9 +76,4 @@ fn delay(random: &mut Rng, [from, to]: [Duration; 2]) -> Duration {
 /// Each producer's own random numbers, the same in every run.
 fn random(producer: usize) -> Rng {
     Rng::with_seed(0x0a02_bd1f ^ producer as u64)
-}
-
-/// A batch is at most a tenth of what is pending, so that the number pending hardly changes.
-fn batch(timeouts: usize) -> usize {
-    (timeouts / 10).clamp(1, 10_000)
 }
