@@ -103,8 +103,6 @@ systems! {
         "TimerWithThread of hierarchical_hash_wheel_timer, u64 ids; a reset is cancel and schedule";
     Nexus, "nexus", How::Peer,
         "nexus-timer's wheel: one owner, a wheel for each producer, the clock read for every 16th operation";
-    NexusQueue, "nexus-queue", How::Peer,
-        "nexus-timer's TimeoutQueue: one owner, and one duration for all, also in W1, W5 and W8";
     Bitwheel, "bitwheel", How::Peer,
         "bitwheel: one owner, 1 ms, 3 gears of 64 slots of 8,192; early by up to a slot of its gear";
     Libevent, "libevent", How::Native("timers-libevent"),
@@ -139,10 +137,7 @@ impl Name {
                 "only for what is called in a loop",
             ),
             (Self::TourbillonLocal | Self::TourbillonWheel | Self::DelayQueue, Work::Idle)
-            | (Self::Nexus | Self::NexusQueue | Self::Bitwheel, Work::Idle) => {
-                Some("it has no thread: its owner turns it")
-            }
-            (Self::NexusQueue, Work::Lateness { .. }) => Some("it has one duration for all"),
+            | (Self::Nexus | Self::Bitwheel, Work::Idle) => Some("it has no thread: its owner turns it"),
             (name, Work::Lateness { tick_us: ..1_000, .. }) => name.coarse_tick(),
             _ => None,
         }

@@ -22,7 +22,6 @@ pub(crate) fn measure(name: Name, job: &Job) -> Result<Metrics> {
         Name::DelayQueue => run::<delay_queue::Queues>(job),
         Name::HierarchicalHashWheel => run::<hierarchical::ThreadTimer>(job),
         Name::Nexus => run::<nexus::Wheels>(job),
-        Name::NexusQueue => run::<nexus::Queues>(job),
         Name::Bitwheel => run::<bitwheel::Wheels>(job),
         _ => bail!("{name} is not part of this program"),
     }
