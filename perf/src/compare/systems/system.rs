@@ -1,5 +1,8 @@
 //! What is asked of a system under test, and of a thread that uses one.
 
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -90,4 +93,9 @@ pub(crate) trait Producer {
     fn wait(&mut self, recorder: &Recorder, limit: Instant) -> Result<()> {
         recorder.wait(limit)
     }
+}
+
+/// Polls a future without a task that could be woken.
+pub(crate) fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }

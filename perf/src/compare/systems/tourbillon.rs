@@ -1,15 +1,13 @@
 //! Tourbillon itself, and its futures.
 
-use std::future::{Future, ready};
-use std::pin::{Pin, pin};
-use std::task::{Context, Waker};
+use std::future::ready;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use tourbillon::{Inline, Sleep, Timeout, Timer};
 
-use super::system::{PATIENCE, Plan, Producer, System};
+use super::system::{PATIENCE, Plan, Producer, System, poll_once};
 use crate::compare::recorder::Task;
 
 /// With its defaults.
@@ -146,8 +144,7 @@ impl Producer for Poller {
 
     fn schedule(&mut self, delay: Duration, _task: Task, handle: &mut Self::Handle) -> Result<()> {
         let sleep = handle.insert(self.0.sleep(delay));
-        let pending = Pin::new(sleep).poll(&mut Context::from_waker(Waker::noop())).is_pending();
-        ensure!(pending, "a sleep of {delay:?} is over at once");
+        ensure!(poll_once(sleep).is_pending(), "a sleep of {delay:?} is over at once");
         Ok(())
     }
 
@@ -162,6 +159,6 @@ impl Producer for Poller {
     }
 
     fn limit_ready(&mut self, limit: Duration) -> bool {
-        pin!(self.0.timeout(limit, ready(()))).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+        poll_once(self.0.timeout(limit, ready(()))).is_ready()
     }
 }

@@ -2,9 +2,9 @@
 //! dropped.
 
 use std::future::{Future, Pending, pending, ready};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -15,7 +15,7 @@ use tokio::runtime::{Builder, EnterGuard, Runtime};
 use tokio::time::{Sleep, sleep, sleep_until, timeout};
 
 use crate::compare::recorder::Task;
-use crate::compare::systems::system::{Plan, Producer, System};
+use crate::compare::systems::system::{Plan, Producer, System, poll_once};
 
 /// A kind of such future.
 pub(crate) trait Kind: Sync + Sized + 'static {
@@ -122,16 +122,6 @@ impl<K: Kind> Producer for Poller<K> {
     }
 }
 
-/// Whether a future is ready when it is polled for the first time.
-pub(crate) fn is_ready_at_once(future: impl Future) -> bool {
-    pin!(future).poll(&mut Context::from_waker(Waker::noop())).is_ready()
-}
-
-/// Whether a future that is moved is pending still.
-pub(crate) fn is_pending<F: Future>(future: Pin<&mut F>) -> bool {
-    matches!(future.poll(&mut Context::from_waker(Waker::noop())), Poll::Pending)
-}
-
 /// Tokio's timers, on a multi-threaded runtime with a worker for each core, which lives as long as
 /// the process.
 pub(crate) type Sleeps = Futures<SleepKind>;
@@ -161,7 +151,7 @@ impl Kind for SleepKind {
     }
 
     fn limit_ready(limit: Duration) -> bool {
-        is_ready_at_once(timeout(limit, ready(())))
+        poll_once(timeout(limit, ready(()))).is_ready()
     }
 
     fn reset(place: Pin<&mut Option<Sleep>>, delay: Duration) -> bool {
@@ -199,7 +189,7 @@ impl Kind for AsyncIoKind {
     fn reset(place: Pin<&mut Option<Timer>>, delay: Duration) -> bool {
         let Some(mut timer) = place.as_pin_mut() else { return false };
         timer.set_after(delay);
-        timer.will_fire() || is_pending(timer)
+        timer.will_fire() || poll_once(timer).is_pending()
     }
 }
 
@@ -224,7 +214,7 @@ impl Kind for PingoraKind {
     fn enter(&self) {}
 
     fn limit_ready(limit: Duration) -> bool {
-        is_ready_at_once(fast_timeout(limit, ready(())))
+        poll_once(fast_timeout(limit, ready(()))).is_ready()
     }
 
     fn after(delay: Duration) -> Self::Future {
