@@ -21,7 +21,6 @@ mod tally;
 mod work;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -34,7 +33,6 @@ use fastrand::Rng;
 use tourbillon::WaitStrategy;
 
 use crate::Verdict;
-use crate::json_file;
 use crate::number::{self, grouped, grouped_len};
 use crate::process::resident_bytes;
 use context::{Jumping, Violations};
@@ -65,10 +63,6 @@ pub(crate) struct SoakArgs {
     /// Seed of all choices [default: another each time; it is printed]
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-
-    /// Write the result as JSON to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
 }
 
 const AFTER_HELP: &str = "\
@@ -103,7 +97,6 @@ struct Run {
 
 /// Soaks and prints what was survived.
 pub(crate) fn run(args: &SoakArgs) -> Result<Verdict> {
-    json_file::check(args.json.as_deref())?;
     ensure!(args.producers <= 1_000, "--producers {} is too many", grouped_len(args.producers));
     let minutes = args.minutes.unwrap_or(usize::from(args.seconds.is_none()));
     let seconds = minutes.saturating_mul(60).saturating_add(args.seconds.unwrap_or(0));
@@ -112,9 +105,6 @@ pub(crate) fn run(args: &SoakArgs) -> Result<Verdict> {
     eprintln!("soak: {} s, {} producers, seed {seed}", grouped_len(seconds), args.producers);
     let report = perform(args.producers, seed, length)?;
     report.print();
-    if let Some(path) = &args.json {
-        json_file::write(path, &report)?;
-    }
     Ok(Verdict::passed_if(report.violations == 0))
 }
 

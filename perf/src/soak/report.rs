@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
 use super::tally::{COUNTS, Count, Tally};
 use crate::duration::show_nanos;
 use crate::number::grouped;
 use crate::text_table;
 
-/// The whole result; its JSON is this, field by field.
-#[derive(Debug, Serialize)]
+/// The whole result.
+#[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) seed: u64,
     pub(crate) producers: usize,
