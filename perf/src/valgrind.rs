@@ -1,15 +1,13 @@
 //! Programs under callgrind.
 
-use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
-/// Returns a command that runs `subject` under callgrind, with these options of callgrind's, and
-/// without standard input.
-pub(crate) fn callgrind(valgrind: impl AsRef<OsStr>, options: &[String], subject: &Command) -> Command {
-    let mut command = Command::new(valgrind);
-    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).args(options);
+/// Returns a command that runs `subject` under callgrind, without standard input.
+pub(crate) fn callgrind(subject: &Command) -> Command {
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
     command.arg(subject.get_program()).args(subject.get_args()).stdin(Stdio::null());
     command
 }

@@ -224,7 +224,7 @@ impl Program {
         let mut words = self.words.iter().map(|word| word.replace(ADDRESS, &address.to_string()));
         let mut command = Command::new(words.next().unwrap_or_default());
         command.args(words);
-        let mut server = valgrind::callgrind("valgrind", &[], &command);
+        let mut server = valgrind::callgrind(&command);
         server.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = server.spawn().context("cannot run valgrind: apt-get install valgrind, or the like")?;
         let is_there = || child.try_wait().is_ok_and(|status| status.is_none());

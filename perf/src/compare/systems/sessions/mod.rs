@@ -146,7 +146,7 @@ fn count(name: Name, tasks: bool, plan: Plan) -> Result<(u64, f64)> {
     let mut server = Command::new(std::env::current_exe().context("where is this program?")?);
     server.args(["sessions", "--system", name.id(), "--plan", &serde_json::to_string(&plan)?]);
     server.args(tasks.then_some("--tasks"));
-    let output = valgrind::callgrind("valgrind", &[], &server).output().context("cannot run valgrind")?;
+    let output = valgrind::callgrind(&server).output().context("cannot run valgrind")?;
     ensure!(output.status.success(), "valgrind failed: {}", String::from_utf8_lossy(&output.stderr));
     let batch = String::from_utf8_lossy(&output.stdout).trim().parse().context("the server does not say its batch")?;
     Ok((valgrind::collected(&output.stderr)?, batch))
