@@ -1,6 +1,7 @@
 //! What a run was made on and with.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -38,6 +39,14 @@ const CRATES: [&str; 8] = [
     "nexus-timer",
     "bitwheel",
 ];
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { processor, cores, memory, kernel, rustc, commit, .. } = self;
+        write!(f, "{processor}, {cores} cores, {memory}, Linux {kernel}, {rustc}; commit {commit}")?;
+        f.write_str(if self.debug_assertions { "; a build for debugging: no figure means anything" } else { "" })
+    }
+}
 
 impl Machine {
     pub(crate) fn look() -> Self {

@@ -33,6 +33,11 @@ impl Spread {
         };
         Some(Self { median, min, max })
     }
+
+    /// The median, the least and the most, with so many decimals.
+    pub(crate) fn texts(self, decimals: usize) -> [String; 3] {
+        [self.median, self.min, self.max].map(|value| format!("{value:.decimals$}"))
+    }
 }
 
 /// Which runs a median is taken of.

@@ -6,23 +6,12 @@ use crate::text_table;
 
 /// Prints all tables, and what is to be known to read them.
 pub(crate) fn print(report: &Report) {
-    let machine = &report.machine;
     println!(
-        "{}, {} cores, {}, Linux {}, {}; commit {}; {} repetitions, each a process of its own, in turn; {:.1} minutes",
-        machine.processor,
-        machine.cores,
-        machine.memory,
-        machine.kernel,
-        machine.rustc,
-        machine.commit,
-        report.repeat,
-        report.minutes
+        "{}; {} repetitions, each a process of its own, in turn; {:.1} minutes",
+        report.machine, report.repeat, report.minutes
     );
     if report.scale < 1.0 {
         println!("At a scale of {}: too small to mean anything.", report.scale);
-    }
-    if machine.debug_assertions {
-        println!("This is a build for debugging: no figure of it means anything.");
     }
     for table in &report.tables {
         print_table(table, &report.reference);
@@ -68,8 +57,7 @@ fn print_table(of: &TableOf, reference: &str) {
 /// Two lines: the median and the ratio, `44.1 x3.12`, and below them the least and the most, unless
 /// they are the same.
 fn show(value: &Value, decimals: usize, is_reference: bool) -> String {
-    let of = value.spread;
     let ratio = value.ratio.filter(|_| !is_reference).map_or(String::new(), |ratio| format!(" x{ratio:.2}"));
-    let [median, least, most] = [of.median, of.min, of.max].map(|value| format!("{value:.decimals$}"));
+    let [median, least, most] = value.spread.texts(decimals);
     if least == most { format!("{median}{ratio}") } else { format!("{median}{ratio}\n{least} to {most}") }
 }

@@ -271,11 +271,8 @@ fn rows(programs: &[Program], counts: Vec<Vec<Count>>, requests: usize) -> Vec<R
 
 fn print(report: &Report) {
     let Report { machine, requests, connections, .. } = report;
-    println!(
-        "Instructions for each request under callgrind; {}, {}; commit {}; {requests} requests over {connections} \
-         connection(s)",
-        machine.processor, machine.rustc, machine.commit
-    );
+    println!("Instructions for each request under callgrind; {requests} requests over {connections} connection(s)");
+    println!("{machine}");
     let cells = |row: &Row| {
         let Spread { median, min, max } = row.instructions;
         let more = row.more.filter(|_| row.timers != "none");

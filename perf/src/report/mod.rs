@@ -79,11 +79,9 @@ fn page(report: &Report, plots: &[Option<String>]) -> String {
             body {
                 h1 { "Tourbillon beside other timers" }
                 p {
-                    (machine.processor) ", " (machine.cores) " cores, Linux " (machine.kernel) ", " (machine.rustc)
-                    "; commit " (machine.commit) "; begun " (machine.started) "; each run a process of its own, in turn; "
+                    (machine) "; begun " (machine.started) "; each run a process of its own, in turn; "
                     (format!("{:.0}", report.minutes)) " minutes."
                     @if report.scale < 1.0 { b { " At a scale of " (report.scale) ": too small to mean anything." } }
-                    @if machine.debug_assertions { b { " A build for debugging: no figure means anything." } }
                 }
                 p {
                     "Each cell has the median, how many times worse it is than " (report.reference)
@@ -135,8 +133,7 @@ fn line(table: &TableOf, row: &Row, reference: &str) -> Markup {
 }
 
 fn cell(value: &Value, decimals: usize, is_reference: bool) -> Markup {
-    let [median, least, most] =
-        [value.spread.median, value.spread.min, value.spread.max].map(|value| format!("{value:.decimals$}"));
+    let [median, least, most] = value.spread.texts(decimals);
     let ratio = value.ratio.filter(|_| !is_reference);
     html! {
         (median)
