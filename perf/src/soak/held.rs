@@ -100,11 +100,6 @@ impl Held {
         Arc::new(self)
     }
 
-    /// Makes a guard of it, and drops that.
-    pub(crate) fn into_guard(mut self) {
-        self.guard();
-    }
-
     /// Makes a guard of it.
     pub(crate) fn guard(&mut self) {
         let timeout = match self.grip.take() {

@@ -67,13 +67,13 @@ fn nested(context: &Arc<TaskContext>, bits: u8) {
     context.tally.did(Count::InTask);
     let delay = Duration::from_micros(u64::from(bits) * 100);
     let way = if bits & 1 == 0 { Way::In(delay) } else { Way::Detached(delay) };
-    let Some(held) = once(context, &Place::Timer(&timer), way, Body::Plain) else { return };
+    let Some(mut held) = once(context, &Place::Timer(&timer), way, Body::Plain) else { return };
     if bits & 2 != 0 {
         held.reset(Duration::from_millis(u64::from(bits)));
     }
     match bits & 12 {
         4 => _ = held.cancel(),
-        8 => held.into_guard(),
+        8 => held.guard(),
         _ => {}
     }
 }
