@@ -110,12 +110,10 @@ Examples:
   tourbillon-perf --duration 3s --timeouts 50000 --connections 200
                                                         the same, short, for CI
   tourbillon-perf --json run.json                       and the result for machines
-  tourbillon-perf replay access.log --keep-alive 15s    exact, on a clock stepped by hand
-  tourbillon-perf replay access.log --speed 1000        the same on the real clock
-  tourbillon-perf compare --cases w2                    what schedule + cancel costs, beside others
-  tourbillon-perf report run.json                       that as a page, in target/report/index.html
   tourbillon-perf soak --minutes 5                      everything at once, with faults, and checked
-  tourbillon-perf help connections                      what it does, and what it checks";
+  tourbillon-perf help connections                      what it does, and what it checks
+
+`help replay`, `help compare` and `help report` have examples of their own.";
 
 fn main() -> ExitCode {
     let cli = Cli::parse();

@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::Serialize;
@@ -176,14 +176,13 @@ pub(crate) fn run(args: &InstructionsArgs) -> Result<Verdict> {
 
 /// This program's servers, with each kind of timers.
 fn own_servers() -> Result<Vec<Program>> {
-    let this = std::env::current_exe().context("cannot find this program's own file")?;
+    let this = std::env::current_exe().context("cannot find this program's own file")?.display().to_string();
     let mut programs = Vec::new();
     for (name, option) in [("echo", None), ("hyper", Some("--http"))] {
-        for timers in ServerTimers::value_variants() {
-            let mut words = vec![this.display().to_string(), "server".to_owned(), ADDRESS.to_owned()];
-            words.extend(["--timers".to_owned(), timers.to_string()]);
-            words.extend(option.map(str::to_owned));
-            programs.push(Program { server: name.to_owned(), timers: timers.to_string(), words });
+        for timers in ["tourbillon", "tokio", "none"] {
+            let words = [&this, "server", ADDRESS, "--timers", timers].into_iter().chain(option);
+            let words = words.map(str::to_owned).collect();
+            programs.push(Program { server: name.to_owned(), timers: timers.to_owned(), words });
         }
     }
     Ok(programs)

@@ -6,7 +6,6 @@
 //! ever fires, as in a healthy server.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -35,12 +34,6 @@ pub(super) enum ServerTimers {
     Tourbillon,
     Tokio,
     None,
-}
-
-impl fmt::Display for ServerTimers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.to_possible_value().as_ref().map_or("", |value| value.get_name()))
-    }
 }
 
 /// Starts a server on one thread, which goes on until its runtime is dropped.

@@ -39,7 +39,7 @@ impl<const INLINE: bool, const SHARDS: usize> System for Engine<INLINE, SHARDS> 
     }
 
     fn producer(&self) -> Result<Thread> {
-        Ok(Thread { timer: self.0.clone() })
+        Ok(Thread(self.0.clone()))
     }
 
     fn settle(&self) -> Result<()> {
@@ -76,23 +76,21 @@ fn nudge(timer: &Timer) -> Result<()> {
 
 /// A thread that schedules.
 #[derive(Debug)]
-pub(crate) struct Thread {
-    timer: Timer,
-}
+pub(crate) struct Thread(Timer);
 
 impl Producer for Thread {
     type Handle = Option<Timeout>;
 
     #[inline]
     fn schedule(&mut self, delay: Duration, task: Task, handle: &mut Self::Handle) -> Result<()> {
-        let timeout = self.timer.schedule(delay, move || task.run());
+        let timeout = self.0.schedule(delay, move || task.run());
         *handle = Some(timeout.map_err(|_| anyhow!("the engine refused a timeout"))?);
         Ok(())
     }
 
     #[inline]
     fn fire(&mut self, deadline: Instant, _delay: Duration, task: Task, handle: &mut Self::Handle) -> Result<()> {
-        let timeout = self.timer.schedule_at(deadline, move || task.run());
+        let timeout = self.0.schedule_at(deadline, move || task.run());
         *handle = Some(timeout.map_err(|_| anyhow!("the engine refused a timeout"))?);
         Ok(())
     }
@@ -108,7 +106,7 @@ impl Producer for Thread {
     }
 
     fn flush(&mut self) -> Result<()> {
-        nudge(&self.timer)
+        nudge(&self.0)
     }
 }
 
@@ -120,10 +118,7 @@ impl System for Sleeps {
     type Producer = Poller;
 
     fn start(plan: &Plan) -> Result<Self> {
-        let capacity = plan.capacity.unwrap_or(0) + 256 * (plan.producers + 1);
-        Ok(Self(
-            Timer::builder().tick_duration(plan.tick).capacity(capacity).build().context("the options make sense")?,
-        ))
+        Pooled::start(plan).map(|engine| Self(engine.0))
     }
 
     fn producer(&self) -> Result<Poller> {
