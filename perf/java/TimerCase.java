@@ -221,10 +221,6 @@ public final class TimerCase {
         return handles;
     }
 
-    private static int[] order(int count, int below, long seed) {
-        return new SplittableRandom(seed).ints(count, 0, below).toArray();
-    }
-
     private static int[] shuffled(int count, long seed) {
         SplittableRandom random = new SplittableRandom(seed);
         int[] order = new int[count];
@@ -250,7 +246,7 @@ public final class TimerCase {
             case "reset" -> report("", race(start(), operations, p -> {
                 Object[] handles = fill(timer, timeouts, p, NOTHING);
                 settle(timer);
-                int[] order = order(ORDER, timeouts, p);
+                int[] order = new SplittableRandom(p).ints(ORDER, 0, timeouts).toArray();
                 return () -> reset(handles, order, operations);
             }));
             default -> {

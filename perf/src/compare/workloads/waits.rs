@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
 
-use super::{FAR, Handle, delay, random};
+use super::{FAR, Handle, delay, handles, random};
 use crate::compare::child::Metrics;
 use crate::compare::job::Job;
 use crate::compare::recorder::{Lateness, Recorder, Task};
@@ -32,11 +32,9 @@ fn fill<S: System>(
     task: Task,
 ) -> Result<Vec<Handle<S>>> {
     let mut random = random(1);
-    let mut handles: Vec<Handle<S>> = Vec::with_capacity(count);
-    for _ in 0..count {
-        let mut handle = Default::default();
-        producer.schedule(delay(&mut random, delays), task, &mut handle)?;
-        handles.push(handle);
+    let mut handles = handles::<S>(count);
+    for handle in &mut handles {
+        producer.schedule(delay(&mut random, delays), task, handle)?;
     }
     Ok(handles)
 }
