@@ -1,4 +1,4 @@
-//! An interval as a stream.
+//! An interval, and a queue of values with deadlines, as streams.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -6,6 +6,8 @@ use std::time::Instant;
 
 use ::futures_core::Stream;
 
+#[cfg(feature = "tokio")]
+use crate::compat::delay_queue::{DelayQueue, Expired};
 use crate::future::Interval;
 
 /// The ticks of an interval, each with the time at which it was due, as by [`Interval::poll_tick`].
@@ -39,5 +41,17 @@ impl Stream for Interval {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         (0, None)
+    }
+}
+
+/// The items of the queue, each when its deadline has come, as by [`DelayQueue::poll_expired`].
+/// The stream ends when the queue is empty, and goes on when something is inserted. With the
+/// feature `stream`.
+#[cfg(feature = "tokio")]
+impl<T> Stream for DelayQueue<T> {
+    type Item = Expired<T>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.get_mut().poll_expired(context)
     }
 }

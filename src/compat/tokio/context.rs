@@ -24,7 +24,7 @@ pub(super) fn with_timer<R>(make: impl FnOnce(&Timer) -> R) -> (R, Leaves) {
 
 /// Returns the time `duration` from now. What is too far to be counted is 30 years from now, as it
 /// is for Tokio.
-pub(super) fn after(duration: Duration) -> Instant {
+pub(in crate::compat) fn after(duration: Duration) -> Instant {
     const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
     let now = Instant::now();
     now.checked_add(duration).unwrap_or_else(|| now + FAR)

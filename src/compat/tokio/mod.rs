@@ -96,6 +96,8 @@ mod sleep;
 mod test_clock;
 mod timeout;
 
+pub(super) use context::after;
+
 pub use ::tokio::time::{Duration, Instant, MissedTickBehavior};
 
 pub use interval::{Interval, interval, interval_at};
