@@ -207,7 +207,7 @@
 //!   [`Executor`]. A closure that calls `tokio::spawn` needs it, because the default pool has no
 //!   runtime. `Timer::spawn_after` spawns a future when its time has come.
 //! * `tower`: a time limit as a layer, for tower and axum. A request that takes too long ends with
-//!   an error, as in tower, or is answered with a status, as in tower-http.
+//!   an error, as in tower, or is answered with a status, as in tower-http, or by a closure.
 //! * `tracing`: events for an operator: panics, too many engines, workers that cannot be started or
 //!   do not get their core, long turns, overload, a pool whose threads are all stuck.
 //!

@@ -15,13 +15,14 @@ use std::time::{Duration, Instant};
 use axum::body::{Body, Bytes};
 use axum::error_handling::HandleErrorLayer;
 use axum::http::{Request, Response, StatusCode};
+use axum::response::IntoResponse;
 use axum::routing::{get, post};
-use axum::{BoxError, Router};
+use axum::{BoxError, Json, Router};
 use http_body_util::BodyExt;
 use hyper::body::Frame;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tourbillon::tower::{AsError, ResponseFuture, Timeout, TimeoutLayer};
+use tourbillon::tower::{AsError, AsResponse, ResponseFuture, Timeout, TimeoutLayer};
 use tourbillon::{Driver, Elapsed, ManualClock, Timer};
 use tower::{Layer, Service, ServiceBuilder, service_fn};
 
@@ -154,20 +155,22 @@ fn all_parts_can_be_sent_shared_and_printed() {
     fn check<T: Send + Sync + std::fmt::Debug>() {}
     check::<(AsError, TimeoutLayer, TimeoutLayer<StatusCode>)>();
     check::<(Timeout<u32>, Timeout<u32, StatusCode>)>();
+    check::<(TimeoutLayer<AsResponse<fn()>>, Timeout<u32, AsResponse<fn()>>)>();
     check::<ResponseFuture<std::future::Ready<Result<(), io::Error>>>>();
     check::<ResponseFuture<std::future::Ready<Result<Response<String>, io::Error>>, StatusCode>>();
     let service = TimeoutLayer::new(driven().0, MS).clone().layer(7).clone();
     assert!(format!("{service:?}").ends_with("late: AsError, limit: 1ms, inner: 7 }"), "{service:?}");
     let service = TimeoutLayer::with_status(driven().0, MS, StatusCode::GATEWAY_TIMEOUT).clone().layer(7).clone();
     assert!(format!("{service:?}").ends_with("late: 504, limit: 1ms, inner: 7 }"), "{service:?}");
+    let service = TimeoutLayer::with_response(driven().0, MS, || "a closure").clone().layer(7).clone();
+    assert!(format!("{service:?}").ends_with("late: AsResponse, limit: 1ms, inner: 7 }"), "{service:?}");
 }
 
 fn request(method: &str, path: &str, body: Body) -> Request<Body> {
     Request::builder().method(method).uri(path).body(body).expect("it makes sense")
 }
 
-/// A router with one layer and nothing around it: `layer` takes only services that don't fail.
-fn app(timer: &Timer) -> Router {
+fn app_without_limit(timer: &Timer) -> Router {
     let sleeper = timer.clone();
     let slow = async move || {
         sleeper.sleep(4 * MS).await;
@@ -179,7 +182,11 @@ fn app(timer: &Timer) -> Router {
         .route("/never", get(pending::<&str>))
         .route("/broken", get(async || StatusCode::INTERNAL_SERVER_ERROR))
         .route("/upload", post(async |body: Bytes| body))
-        .layer(TimeoutLayer::with_status(timer.clone(), 5 * MS, StatusCode::GATEWAY_TIMEOUT))
+}
+
+/// A router with one layer and nothing around it: `layer` takes only services that don't fail.
+fn app(timer: &Timer) -> Router {
+    app_without_limit(timer).layer(TimeoutLayer::with_status(timer.clone(), 5 * MS, StatusCode::GATEWAY_TIMEOUT))
 }
 
 fn body_of(answer: Response<Body>) -> Bytes {
@@ -253,6 +260,51 @@ fn a_layer_with_a_status_passes_the_services_own_error_on_as_it_is() {
     let broken = service_fn(|()| ready(Err::<Response<String>, _>(io::Error::from(io::ErrorKind::NotFound))));
     let mut service = Timeout::with_status(timer, HOUR, StatusCode::REQUEST_TIMEOUT, broken);
     let Poll::Ready(Err(error)) = poll(pin!(service.call(()))) else { panic!("an answer?") };
+    assert_eq!(io::Error::kind(&error), io::ErrorKind::NotFound);
+}
+
+/// The same router, whose late answers are JSON.
+fn app_with_json(timer: &Timer) -> Router {
+    let error = || (StatusCode::GATEWAY_TIMEOUT, Json("too late")).into_response();
+    app_without_limit(timer).layer(TimeoutLayer::with_response(timer.clone(), 5 * MS, error))
+}
+
+#[test]
+fn an_axum_router_answers_each_slow_request_with_what_a_closure_returns_and_not_a_nanosecond_before() {
+    let (timer, mut driver, clock) = driven();
+    let mut app = app_with_json(&timer);
+    for _ in 0..2 {
+        let answer = pin!(app.call(request("GET", "/never", Body::empty())));
+        let answer = when_the_time_is_up(answer, 5 * MS, &mut driver, &clock).expect("an answer, and no error");
+        assert_eq!((answer.status(), timer.pending()), (StatusCode::GATEWAY_TIMEOUT, 0));
+        assert_eq!(body_of(answer), r#""too late""#);
+    }
+    let Poll::Ready(Ok(answer)) = poll(pin!(app.call(request("GET", "/fast", Body::empty())))) else {
+        panic!("it takes no time")
+    };
+    assert_eq!(body_of(answer), "fast");
+}
+
+#[test]
+fn a_closure_also_answers_the_requests_that_wait_when_the_timer_is_shut_down() {
+    let (timer, _driver, _clock) = driven();
+    let mut answer = pin!(app_with_json(&timer).call(request("GET", "/never", Body::empty())));
+    assert!(poll(answer.as_mut()).is_pending());
+    timer.shutdown().expect("it is the first");
+    let Poll::Ready(Ok(answer)) = poll(answer.as_mut()) else { panic!("nothing would wake it") };
+    assert_eq!((answer.status(), body_of(answer)), (StatusCode::GATEWAY_TIMEOUT, Bytes::from(r#""too late""#)));
+}
+
+#[test]
+fn a_layer_with_a_response_needs_no_http_and_passes_the_services_own_error_on_as_it_is() {
+    let (timer, mut driver, clock) = driven();
+    let layer = TimeoutLayer::with_response(timer, 5 * MS, || "a line from the cache");
+    let mut slow = layer.layer(service_fn(|()| pending::<io::Result<&str>>()));
+    let answer = pin!(slow.call(()));
+    let answer = when_the_time_is_up(answer, 5 * MS, &mut driver, &clock);
+    assert_eq!(answer.expect("an answer"), "a line from the cache");
+    let mut broken = layer.layer(service_fn(|()| ready(Err::<&str, _>(io::Error::from(io::ErrorKind::NotFound)))));
+    let Poll::Ready(Err(error)) = poll(pin!(broken.call(()))) else { panic!("an answer?") };
     assert_eq!(io::Error::kind(&error), io::ErrorKind::NotFound);
 }
 

@@ -22,7 +22,7 @@
 //!
 //! That layer ends a request that takes too long with an error. A router of axum takes no service
 //! that fails, so [`TimeoutLayer::with_status`] answers such a request with an empty response, as
-//! tower-http's layer does:
+//! tower-http's layer does, and [`TimeoutLayer::with_response`] with one of yours:
 //!
 //! ```
 //! # use std::convert::Infallible;
@@ -54,6 +54,7 @@
 //! `tourbillon-hyper` has those, also for an axum router.
 
 use std::error::Error;
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -65,14 +66,26 @@ use ::tower_layer::Layer;
 use ::tower_service::Service;
 
 use crate::{Elapsed, TimeoutFuture, Timer};
+use late::Late;
 
 /// The same error type as tower's.
 type BoxError = Box<dyn Error + Send + Sync>;
 
 /// What becomes of a request that takes too long: it ends with an [`Elapsed`](crate::Elapsed) in a
-/// box. The other choice is a [`StatusCode`].
+/// box. The other choices are a [`StatusCode`], and [`AsResponse`].
 #[derive(Clone, Copy, Debug)]
 pub struct AsError;
+
+/// What becomes of a request that takes too long: it is answered with what a closure returns. Made
+/// by [`TimeoutLayer::with_response`].
+#[derive(Clone, Copy)]
+pub struct AsResponse<F>(F);
+
+impl<F> fmt::Debug for AsResponse<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AsResponse")
+    }
+}
 
 /// A layer that limits the time of each request to the services that it wraps: see [`Timeout`].
 #[derive(Clone, Debug)]
@@ -125,6 +138,45 @@ impl TimeoutLayer<StatusCode> {
     }
 }
 
+impl<F> TimeoutLayer<AsResponse<F>> {
+    /// Makes a layer with a time limit that `timer` measures. A request that takes too long is
+    /// answered with what `response` returns, and so is one that waits while the timer is shut
+    /// down. Never fails. Schedules nothing before a request has to wait.
+    ///
+    /// ```
+    /// # use std::convert::Infallible;
+    /// # use hyper::Request;
+    /// # use tower::{ServiceBuilder, ServiceExt, service_fn};
+    /// use std::time::Duration;
+    /// use hyper::{Response, StatusCode}; // `axum::http` and `http` have the same
+    /// use tourbillon::{Timer, tower::TimeoutLayer};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # pollster::block_on(async {
+    /// // For axum: `|| (StatusCode::GATEWAY_TIMEOUT, Json(error)).into_response()`.
+    /// let late = || {
+    ///     let mut answer = Response::new(r#"{"error": "too late"}"#.to_string());
+    ///     *answer.status_mut() = StatusCode::GATEWAY_TIMEOUT;
+    ///     answer
+    /// };
+    /// let limit = TimeoutLayer::with_response(Timer::new()?, Duration::from_millis(5), late);
+    /// # let slow = service_fn(|_: Request<()>| std::future::pending::<Result<_, Infallible>>());
+    /// # let service = ServiceBuilder::new().layer(limit).service(slow);
+    /// # let answer = service.oneshot(Request::new(())).await?;
+    /// # assert_eq!(answer.body(), r#"{"error": "too late"}"#);
+    /// # Ok(())
+    /// # })
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_response<Response>(timer: Timer, limit: Duration, response: F) -> Self
+    where
+        F: Fn() -> Response + Clone,
+    {
+        Self { timer, late: AsResponse(response), limit }
+    }
+}
+
 impl<S, Late: Clone> Layer<S> for TimeoutLayer<Late> {
     type Service = Timeout<S, Late>;
 
@@ -145,7 +197,7 @@ impl<S, Late: Clone> Layer<S> for TimeoutLayer<Late> {
 /// # Errors
 /// With [`AsError`]: the inner service's error in a box; or, when the time is up, an
 /// [`Elapsed`](crate::Elapsed) in a box, which `error.is::<tourbillon::Elapsed>()` detects. With a
-/// [`StatusCode`]: the inner service's error as it is.
+/// [`StatusCode`] or [`AsResponse`]: the inner service's error as it is.
 #[derive(Clone, Debug)]
 pub struct Timeout<S, Late = AsError> {
     timer: Timer,
@@ -189,38 +241,21 @@ impl<S, Late> Timeout<S, Late> {
     }
 }
 
-impl<S, Request> Service<Request> for Timeout<S>
+impl<S, Request, L> Service<Request> for Timeout<S, L>
 where
-    S: Service<Request, Error: Into<BoxError>>,
+    S: Service<Request>,
+    L: Late<S::Response, S::Error> + Clone,
 {
     type Response = S::Response;
-    type Error = BoxError;
-    type Future = ResponseFuture<S::Future>;
+    type Error = L::Error;
+    type Future = ResponseFuture<S::Future, L>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), L::Error>> {
         self.inner.poll_ready(context).map_err(Into::into)
     }
 
-    fn call(&mut self, request: Request) -> ResponseFuture<S::Future> {
-        ResponseFuture { limited: self.timer.timeout(self.limit, self.inner.call(request)), late: self.late }
-    }
-}
-
-impl<S, Request, Body> Service<Request> for Timeout<S, StatusCode>
-where
-    S: Service<Request, Response = Response<Body>>,
-    Body: Default,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = ResponseFuture<S::Future, StatusCode>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request) -> ResponseFuture<S::Future, StatusCode> {
-        ResponseFuture { limited: self.timer.timeout(self.limit, self.inner.call(request)), late: self.late }
+    fn call(&mut self, request: Request) -> ResponseFuture<S::Future, L> {
+        ResponseFuture { limited: self.timer.timeout(self.limit, self.inner.call(request)), late: self.late.clone() }
     }
 }
 
@@ -236,37 +271,56 @@ pin_project! {
     }
 }
 
-impl<F, Response, E> Future for ResponseFuture<F>
+impl<F, Response, E, L> Future for ResponseFuture<F, L>
 where
     F: Future<Output = Result<Response, E>>,
-    E: Into<BoxError>,
+    L: Late<Response, E>,
 {
-    type Output = Result<Response, BoxError>;
+    type Output = Result<Response, L::Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Poll::Ready(match ready!(self.project().limited.poll(context)) {
+        let this = self.project();
+        Poll::Ready(match ready!(this.limited.poll(context)) {
             Ok(answer) => answer.map_err(Into::into),
-            Err(elapsed) => Err(elapsed.into()),
+            Err(elapsed) => this.late.end(elapsed),
         })
     }
 }
 
-impl<F, Body, E> Future for ResponseFuture<F, StatusCode>
-where
-    F: Future<Output = Result<Response<Body>, E>>,
-    Body: Default,
-{
-    type Output = Result<Response<Body>, E>;
+mod late {
+    /// How a request ends that took too long, or whose timer was shut down.
+    pub trait Late<Response, E> {
+        type Error: From<E>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        Poll::Ready(ready!(this.limited.poll(context)).unwrap_or_else(|elapsed| Ok(late_answer(elapsed, *this.late))))
+        fn end(&self, elapsed: crate::Elapsed) -> Result<Response, Self::Error>;
     }
 }
 
-/// Makes the answer to a request that took too long, or whose timer was shut down.
-fn late_answer<Body: Default>(elapsed: Elapsed, status: StatusCode) -> Response<Body> {
-    let mut answer = Response::new(Body::default());
-    *answer.status_mut() = if elapsed.is_shutdown() { StatusCode::SERVICE_UNAVAILABLE } else { status };
-    answer
+impl<Response, E> Late<Response, E> for AsError
+where
+    BoxError: From<E>,
+{
+    type Error = BoxError;
+
+    fn end(&self, elapsed: Elapsed) -> Result<Response, BoxError> {
+        Err(elapsed.into())
+    }
+}
+
+impl<Body: Default, E> Late<Response<Body>, E> for StatusCode {
+    type Error = E;
+
+    fn end(&self, elapsed: Elapsed) -> Result<Response<Body>, E> {
+        let mut answer = Response::new(Body::default());
+        *answer.status_mut() = if elapsed.is_shutdown() { StatusCode::SERVICE_UNAVAILABLE } else { *self };
+        Ok(answer)
+    }
+}
+
+impl<F: Fn() -> Response, Response, E> Late<Response, E> for AsResponse<F> {
+    type Error = E;
+
+    fn end(&self, _: Elapsed) -> Result<Response, E> {
+        Ok(self.0())
+    }
 }
