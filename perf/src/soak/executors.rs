@@ -2,9 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
+use tokio::runtime::{self, Runtime};
 use tourbillon::{Builder, Expired, Inline, ThreadPool};
 
 use super::tally::{Count, Tally};
@@ -23,11 +25,28 @@ pub(crate) enum Runner {
     Panicking,
     /// Gives them to threads of its own.
     HandingOver,
+    /// Gives them to a runtime, as tasks.
+    Spawning,
 }
 
 impl Runner {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Default, Self::Inline, Self::Slow, Self::Refusing, Self::Panicking, Self::HandingOver];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Default, Self::Inline, Self::Slow, Self::Refusing, Self::Panicking, Self::HandingOver, Self::Spawning];
+
+    /// Whether its batches begin on threads that are not the engine's.
+    pub(crate) fn holds_batches(self) -> bool {
+        matches!(self, Self::HandingOver | Self::Spawning)
+    }
+}
+
+/// A runtime of one thread, which is no engine's.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
+    runtime::Builder::new_multi_thread().worker_threads(1).build().expect("there is room for a thread")
+});
+
+/// Has its thread do nothing else for a while.
+pub(crate) fn block_the_runtime(length: Duration) {
+    RUNTIME.spawn(async move { thread::sleep(length) });
 }
 
 /// One batch of these goes wrong.
@@ -77,6 +96,20 @@ pub(crate) fn set(builder: Builder, runner: Runner, tally: &Arc<Tally>) -> (Buil
                 tally.did(Count::HandedOver);
                 given.fetch_add(1, Ordering::SeqCst);
                 give.send(expired).expect("the threads live as long as this");
+            });
+            return (builder, Some(under_way));
+        }
+        Runner::Spawning => {
+            let under_way = Arc::<AtomicUsize>::default();
+            let given = Arc::clone(&under_way);
+            let builder = builder.executor(move |expired: Expired| {
+                tally.did(Count::HandedOver);
+                given.fetch_add(1, Ordering::SeqCst);
+                let given = Arc::clone(&given);
+                RUNTIME.spawn(async move {
+                    expired.run();
+                    given.fetch_sub(1, Ordering::SeqCst);
+                });
             });
             return (builder, Some(under_way));
         }

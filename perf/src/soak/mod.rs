@@ -12,6 +12,7 @@
 mod churn;
 mod context;
 mod executors;
+mod forks;
 mod held;
 mod player;
 mod report;
@@ -66,9 +67,9 @@ pub(crate) struct SoakArgs {
 }
 
 const AFTER_HELP: &str = "\
-Eight engines live as long as the run, with another executor or clock each: the default pool;
+Nine engines live as long as the run, with another executor or clock each: the default pool;
 inline; one that refuses batches, with a limit on what is pending; one that panics; one that hands
-batches to other threads; a clock that jumps by days; a pool of one thread; driven. Beside them
+batches to other threads; one that hands them to a runtime, whose thread is blocked now and then; a clock that jumps by days; a pool of one thread; driven. Beside them
 short-lived ones of all kinds are started, used, and stopped in all ways with work left.
 
 Checked for every timeout, by its id: never early, never twice, not after a cancel that returned
@@ -78,7 +79,9 @@ at each engine's end all of them accounted for, by id and by the engine's own co
 A violation is printed with the timeout's last operations, and fails the run. The seed repeats the
 choices, and not how threads meet.
 
-Not covered: fork; memory that is refused to anything but an engine's arena; and the order in which
+Children are forked off: there the engines refuse, and the child's own engine runs.
+
+Not covered: memory that is refused to anything but an engine's arena; and the order in which
 timeouts run. A deadline that two threads reset at once is not checked against the later of the
 two.";
 
@@ -127,6 +130,7 @@ fn perform(producers: usize, seed: u64, length: Duration) -> Result<Report> {
         let producers: Vec<_> = (0..producers).map(|at| scope.spawn(move || produce(run, at))).collect();
         let churn = scope.spawn(move || churn::run(run.seed ^ 0xC0FFEE, &run.tally, &run.violations, &run.is_over));
         let disturb = scope.spawn(move || disturb(run));
+        let forks = scope.spawn(move || forks::run(run));
         watch(run, begin, length, &mut memory);
         memory[2] = resident_bytes();
         // Under the producers' hands.
@@ -138,6 +142,7 @@ fn perform(producers: usize, seed: u64, length: Duration) -> Result<Report> {
             producer.join().map_err(|_| anyhow!("a producer panicked"))?;
         }
         disturb.join().map_err(|_| anyhow!("the thread that disturbs panicked"))?;
+        forks.join().map_err(|_| anyhow!("the thread that forks panicked"))?;
         churn.join().map_err(|_| anyhow!("the thread of the short-lived engines panicked"))?
     });
     outcome?;
@@ -161,8 +166,17 @@ fn perform(producers: usize, seed: u64, length: Duration) -> Result<Report> {
 }
 
 /// How the long-lived engines end, in their order.
-const STOPS: [Stop; 8] =
-    [Stop::Cancel, Stop::FireNow, Stop::Drain, Stop::Race, Stop::Cancel, Stop::Cancel, Stop::Drain, Stop::Driven];
+const STOPS: [Stop; 9] = [
+    Stop::Cancel,
+    Stop::FireNow,
+    Stop::Drain,
+    Stop::Race,
+    Stop::Cancel,
+    Stop::FireNow,
+    Stop::Cancel,
+    Stop::Drain,
+    Stop::Driven,
+];
 
 /// The long-lived engines.
 fn plans() -> Vec<Plan> {
@@ -173,6 +187,7 @@ fn plans() -> Vec<Plan> {
         Plan { limit: Some(1_500), ..two(Plan::new("refusing", Runner::Refusing)) },
         Plan { cramped: true, ..Plan::new("panicking", Runner::Panicking) },
         two(Plan::new("handing over", Runner::HandingOver)),
+        two(Plan::new("spawning", Runner::Spawning)),
         Plan { jumping: Some(Jumping::default()), ..two(Plan::new("jumping", Runner::Default)) },
         two(Plan::new("slow", Runner::Slow)),
         Plan { driven: true, ..two(Plan::new("driven", Runner::Default)) },
@@ -216,11 +231,13 @@ fn produce(run: &Run, at: usize) {
     }
 }
 
-/// Jumps of the clock.
+/// Jumps of the clock, and a runtime that stands still.
 fn disturb(run: &Run) {
     let mut rng = Rng::with_seed(run.seed ^ 0xD157);
     while !run.is_over.load(Ordering::Relaxed) {
         thread::sleep(Duration::from_millis(rng.u64(50..400)));
+        executors::block_the_runtime(Duration::from_millis(rng.u64(1..50)));
+        run.tally.did(Count::Blocked);
         let Some(subject) = rng.choice(run.subjects.iter()) else { return };
         if let (Some(timer), Some(clock)) = (subject.timer(), &subject.jumping) {
             clock.jump(DAY);
@@ -269,11 +286,13 @@ mod tests {
             ("operations", "schedule"),
             ("operations", "schedule_at_fixed_rate (skip, burst, delay)"),
             ("operations", "handles sent to another producer"),
+            ("faults injected", "children forked off"),
+            ("faults injected", "threads of a runtime blocked"),
             ("of them", "resets that returned true"),
             ("of them", "cancels that returned true"),
         ] {
             assert!(report.counts[section][kind] > 0, "{kind}");
         }
-        assert!(report.counts["engines stopped"].values().sum::<u64>() >= 8);
+        assert!(report.counts["engines stopped"].values().sum::<u64>() >= 9);
     }
 }

@@ -65,7 +65,7 @@ impl Plan {
             && match self.runner {
                 Runner::Slow => true,
                 Runner::Inline | Runner::Refusing | Runner::Panicking => self.shards == 1,
-                Runner::Default | Runner::HandingOver => false,
+                Runner::Default | Runner::HandingOver | Runner::Spawning => false,
             }
     }
 
@@ -110,7 +110,7 @@ impl Subject {
         let tell = move |what: &str| violations.add(&format!("engine {name}: {what}"));
         let mut ledger = Ledger::new(now, plan.tick, plan.room, tell);
         ledger.on_one_thread = plan.runs_on_one_thread();
-        ledger.holds_batches = plan.runner == Runner::HandingOver;
+        ledger.holds_batches = plan.runner.holds_batches();
         let board = ledger.on_one_thread.then(|| ArrayQueue::new(BOARD));
         let context = Arc::new(TaskContext::new(ledger, Arc::clone(tally), board));
         tally.engines.fetch_add(1, Ordering::Relaxed);

@@ -50,6 +50,9 @@ counts! {
         Refused = "batches refused by an executor",
         ExecutorPanic = "executors that panicked",
         HandedOver = "batches handed to other threads",
+        Blocked = "threads of a runtime blocked",
+        Waited = "tasks that waited for another of their engine",
+        Fork = "children forked off",
         Thread = "producers that died and were replaced";
     "engines stopped":
         StopCancel = "shutdown: cancel",

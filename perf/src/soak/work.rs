@@ -34,6 +34,8 @@ pub(crate) enum Body {
 }
 
 const HOLD: Duration = Duration::from_millis(100);
+/// How long a task waits for another: all threads of its engine may wait.
+const WAIT: Duration = Duration::from_millis(5);
 
 impl Body {
     fn run(self, context: &Arc<TaskContext>) {
@@ -68,6 +70,14 @@ fn nested(context: &Arc<TaskContext>, bits: u8) {
     let delay = Duration::from_micros(u64::from(bits) * 100);
     let way = if bits & 1 == 0 { Way::In(delay) } else { Way::Detached(delay) };
     let Some(mut held) = once(context, &Place::Timer(&timer), way, Body::Plain) else { return };
+    if bits & 16 != 0 {
+        // It may be a later one of the same batch.
+        context.tally.did(Count::Waited);
+        let begin = Instant::now();
+        while held.is_pending() && begin.elapsed() < WAIT {
+            thread::sleep(WAIT / 10);
+        }
+    }
     if bits & 2 != 0 {
         held.reset(Duration::from_millis(u64::from(bits)));
     }

@@ -1,0 +1,81 @@
+//! Children that are forked off meanwhile: the engines refuse there, and the child's own runs.
+
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use fastrand::Rng;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, fork};
+use tourbillon::{Refusal, Timer};
+
+use super::Run;
+use super::tally::Count;
+
+/// How long a child may take: it starts threads on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One child after the other until it is over.
+pub(crate) fn run(run: &Run) {
+    let mut rng = Rng::with_seed(run.seed ^ 0xF0_4C);
+    while !run.is_over.load(Ordering::Relaxed) {
+        thread::sleep(Duration::from_millis(rng.u64(100..600)));
+        let timers: Vec<Timer> = run.subjects.iter().filter_map(|subject| subject.timer()).collect();
+        if let Err(wrong) = one(&timers) {
+            run.violations.add(&format!("a forked child: {wrong}"));
+        }
+        run.tally.did(Count::Fork);
+    }
+}
+
+fn one(timers: &[Timer]) -> Result<()> {
+    // SAFETY: the child only uses the library, which other threads may be using during the fork,
+    // and leaves by `_exit`.
+    match unsafe { fork() }? {
+        ForkResult::Child => {
+            let wrong = in_child(timers);
+            // SAFETY: it may be called at any time.
+            unsafe { libc::_exit(wrong) }
+        }
+        ForkResult::Parent { child } => wait(child),
+    }
+}
+
+/// Returns what is wrong, or 0.
+fn in_child(timers: &[Timer]) -> i32 {
+    for timer in timers {
+        match timer.schedule_detached(Duration::ZERO, || ()) {
+            Err(refused) if matches!(refused.kind(), Refusal::Forked | Refusal::Shutdown) => {}
+            _ => return 1,
+        }
+    }
+    let (tell, told) = channel();
+    match Timer::global().schedule_detached(Duration::from_millis(1), move || _ = tell.send(())) {
+        Ok(()) if told.recv_timeout(PATIENCE / 2).is_ok() => 0,
+        _ => 2,
+    }
+}
+
+fn wait(child: Pid) -> Result<()> {
+    let begin = Instant::now();
+    loop {
+        match waitpid(child, Some(WaitPidFlag::WNOHANG))? {
+            WaitStatus::StillAlive => {}
+            WaitStatus::Exited(_, wrong) => {
+                let what = ["", "an engine of its parent accepts", "its own engine is silent"];
+                ensure!(wrong == 0, "{}", what.get(wrong as usize).unwrap_or(&"a panic"));
+                return Ok(());
+            }
+            ended => bail!("it ended by {ended:?}"),
+        }
+        if begin.elapsed() > PATIENCE {
+            kill(child, Signal::SIGKILL)?;
+            waitpid(child, None)?;
+            bail!("it hangs");
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
