@@ -6,7 +6,7 @@ use super::periodic::PeriodicRun;
 use super::run::Run;
 use super::unfired::{hand_back, withdraw_outside};
 use crate::count::Counts;
-use crate::entry::{Chain, Claimed, Expire, Kind, Marked, Owned, Part, TaskPlace, Won};
+use crate::entry::{Chain, Claimed, Expire, Kind, Marked, Part, TaskPlace, Token, Won};
 use crate::shard::Remote;
 use crate::time::Subtick;
 
@@ -28,11 +28,11 @@ pub(crate) struct Batch {
 
 /// The list itself.
 #[derive(Debug)]
-struct Entries {
-    chain: Chain,
-    /// The time by which they are due: they are still pending, and the runner claims each of them.
-    /// `None` if they are those of sleeping futures, out of PENDING.
-    due_by: Option<Subtick>,
+enum Entries {
+    /// They are still pending, and due by this time. The runner claims each of them.
+    Tasks(Chain<Marked>, Subtick),
+    /// They are those of sleeping futures, out of PENDING.
+    Wakes(Chain<Won>),
 }
 
 /// A batch that a thread runs.
@@ -42,10 +42,6 @@ pub(crate) struct Opened<'a> {
 }
 
 impl Batch {
-    fn new(shared: SharedRef, shard: usize, due_by: Option<Subtick>) -> Self {
-        Self { entries: Entries { chain: Chain::new(), due_by }, shared, shard }
-    }
-
     /// Opens the batch, to run it on this thread. With `may_go_back` a shutdown gets what has not
     /// begun.
     pub(crate) fn open(&mut self, may_go_back: bool) -> Opened<'_> {
@@ -67,14 +63,22 @@ impl Batch {
     /// Takes over all of another batch, of the same shard, with the later of both times. It may
     /// then be larger than [`MAX_BATCH`].
     pub(crate) fn append(&mut self, other: Self) {
-        let is_alike = self.shard == other.shard && self.entries.due_by.is_some() == other.entries.due_by.is_some();
-        assert!(is_alike && self.shared.id() == other.shared.id(), "batches of one shard and kind");
-        self.entries.due_by = self.entries.due_by.max(other.entries.due_by);
-        self.entries.chain.append(other.entries.chain);
+        assert!(self.shard == other.shard && self.shared.id() == other.shared.id(), "batches of one shard");
+        match (&mut self.entries, other.entries) {
+            (Entries::Tasks(chain, due_by), Entries::Tasks(others, by)) => {
+                *due_by = by.max(*due_by);
+                chain.append(others);
+            }
+            (Entries::Wakes(chain), Entries::Wakes(others)) => chain.append(others),
+            _ => panic!("batches of one kind"),
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.entries.chain.len()
+        match &self.entries {
+            Entries::Tasks(chain, _) => chain.len(),
+            Entries::Wakes(chain) => chain.len(),
+        }
     }
 
     /// Splits off the first part, which may be all of it.
@@ -88,9 +92,19 @@ impl Batch {
     }
 
     fn split_off(&mut self, len: usize) -> Self {
-        let mut front = Self::new(self.shared.clone(), self.shard, self.entries.due_by);
-        front.entries.chain = self.entries.chain.split_off_front(len);
-        front
+        let entries = match &mut self.entries {
+            Entries::Tasks(chain, due_by) => Entries::Tasks(chain.split_off_front(len), *due_by),
+            Entries::Wakes(chain) => Entries::Wakes(chain.split_off_front(len)),
+        };
+        Self { entries, shared: self.shared.clone(), shard: self.shard }
+    }
+
+    /// Returns the timeouts that are due.
+    fn tasks(&mut self) -> &mut Chain<Marked> {
+        match &mut self.entries {
+            Entries::Tasks(chain, _) => chain,
+            Entries::Wakes(_) => panic!("futures are woken by one thread"),
+        }
     }
 
     /// Moves the first part to where a thread takes its entries from.
@@ -99,60 +113,74 @@ impl Batch {
     /// None is left there, and no other thread uses it during the call.
     pub(crate) unsafe fn move_part(&mut self, to: &Part<PART>) {
         // SAFETY: the caller says so.
-        unsafe { to.fill(&mut self.entries.chain) };
+        unsafe { to.fill(self.tasks()) };
     }
 
     /// Puts back in front what is left of a part of this batch.
     pub(crate) fn put_back(&mut self, from: &Part<PART>) {
-        let mut rest = from.take_rest();
-        rest.append(std::mem::replace(&mut self.entries.chain, Chain::new()));
-        self.entries.chain = rest;
+        let mut rest = Chain::new();
+        for entry in from.take_rest() {
+            assert!(self.shared.remote(self.shard).is_home_of(entry.entry()), "a part of this batch");
+            rest.push(entry);
+        }
+        rest.append(std::mem::replace(self.tasks(), Chain::new()));
+        *self.tasks() = rest;
     }
 }
 
 /// A batch of timeouts that are due, while it is filled.
-pub(super) struct TaskBatch(Batch);
+pub(super) struct TaskBatch {
+    chain: Chain<Marked>,
+    due_by: Subtick,
+    shared: SharedRef,
+    shard: usize,
+}
 
 impl TaskBatch {
     pub(super) fn new(shared: SharedRef, shard: usize, due_by: Subtick) -> Self {
-        Self(Batch::new(shared, shard, Some(due_by)))
+        Self { chain: Chain::new(), due_by, shared, shard }
     }
 
     #[inline]
     pub(super) fn push(&mut self, entry: Marked) {
-        self.0.entries.chain.push(entry.into_owned());
+        self.chain.push(entry);
     }
 
     #[inline]
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.chain.len()
     }
 
     pub(super) fn into_batch(self) -> Batch {
-        self.0
+        let Self { chain, due_by, shared, shard } = self;
+        Batch { entries: Entries::Tasks(chain, due_by), shared, shard }
     }
 }
 
 /// A batch of sleeping futures, of any length, while it is filled.
 #[derive(Debug)]
-pub(super) struct WakeBatch(Batch);
+pub(super) struct WakeBatch {
+    chain: Chain<Won>,
+    shared: SharedRef,
+    shard: usize,
+}
 
 impl WakeBatch {
     pub(super) fn new(shared: SharedRef, shard: usize) -> Self {
-        Self(Batch::new(shared, shard, None))
+        Self { chain: Chain::new(), shared, shard }
     }
 
     #[inline]
     pub(super) fn push(&mut self, entry: Won) {
-        self.0.entries.chain.push(entry.into_owned());
+        self.chain.push(entry);
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.chain.len()
     }
 
     pub(super) fn into_batch(self) -> Batch {
-        self.0
+        Batch { entries: Entries::Wakes(self.chain), shared: self.shared, shard: self.shard }
     }
 }
 
@@ -161,11 +189,13 @@ impl<'a> Opened<'a> {
         self.at.shared
     }
 
-    /// Runs the timeouts that `next` gives, one after the other. They are all of this batch, which
-    /// is one of tasks.
+    /// Runs the timeouts that `next` gives, one after the other. The batch is one of tasks.
+    ///
+    /// # Safety
+    /// They were all in this batch.
     #[inline(always)]
-    pub(crate) fn run_from(&mut self, mut next: impl FnMut() -> Option<Owned>, runner: &mut impl Run) {
-        let due_by = self.entries.due_by.expect("futures are woken by one thread");
+    pub(crate) unsafe fn run_from(&mut self, mut next: impl FnMut() -> Option<Marked>, runner: &mut impl Run) {
+        let Entries::Tasks(_, due_by) = *self.entries else { panic!("futures are woken by one thread") };
         while let Some(entry) = next() {
             run(entry, due_by, self.at, runner);
         }
@@ -174,17 +204,16 @@ impl<'a> Opened<'a> {
     /// Runs the entries, one after the other.
     #[inline(always)]
     pub(crate) fn run(&mut self, runner: &mut impl Run) {
-        let Self { entries: Entries { chain, due_by }, at } = self;
-        match due_by {
-            Some(due_by) => {
+        let Self { entries, at } = self;
+        match entries {
+            Entries::Tasks(chain, due_by) => {
                 while let Some(entry) = chain.pop() {
                     run(entry, *due_by, *at, runner);
                 }
             }
-            None => {
+            Entries::Wakes(chain) => {
                 while let Some(entry) = chain.pop() {
-                    // SAFETY: into such a batch entries come only as `Won`, and off it once.
-                    wake(unsafe { Won::new(entry) }, *at, runner);
+                    wake(entry, *at, runner);
                 }
             }
         }
@@ -194,7 +223,7 @@ impl<'a> Opened<'a> {
 /// Claims the timeout and runs it, if it is still to be run. Otherwise does with it what its word
 /// says: it was cancelled or put off, or a shutdown wants it back.
 #[inline(always)]
-fn run(entry: Owned, due_by: Subtick, at: At<'_>, runner: &mut impl Run) {
+fn run(entry: Marked, due_by: Subtick, at: At<'_>, runner: &mut impl Run) {
     let mut entry = entry.look();
     // In a drain the runs of periodic timeouts do not go on.
     let is_wanted_back = |kind| at.remote.wants_back() || (kind == Kind::Series && at.remote.drains_until().is_some());
@@ -225,10 +254,10 @@ fn wake(entry: Won, at: At<'_>, runner: &mut impl Run) {
 /// Does what is to be done with a timeout that could not be claimed.
 #[cold]
 #[inline(never)]
-fn pass_over(entry: Owned, at: At<'_>, found: Expire, runner: &mut impl Run) {
+fn pass_over(entry: Marked, at: At<'_>, found: Expire, runner: &mut impl Run) {
     let Expire::NotBefore(_) = found else {
         // It was cancelled.
-        return at.shared.let_go(entry);
+        return at.shared.let_go(entry.into_owned());
     };
     // It was put off: from here on it is the worker's again.
     // SAFETY: `at` has a reference to the engine.
@@ -237,7 +266,7 @@ fn pass_over(entry: Owned, at: At<'_>, found: Expire, runner: &mut impl Run) {
     if at.remote.is_to_fire() {
         return run(entry, Subtick::NEVER, At { may_go_back: false, ..at }, runner);
     }
-    match withdraw_outside(at.shared, at.remote, entry) {
+    match withdraw_outside(at.shared, at.remote, entry.into_owned()) {
         Ok(dropped) => dropped.unwrap_or_else(|panic| runner.report(panic)),
         // A cancel was first, and has taken the task.
         Err(cancelled) => at.shared.let_go(cancelled),

@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use super::backpressure::{MANY, Patience};
 use super::*;
 use crate::arena::Arena;
-use crate::entry::{ArmFlags, Cancelling, Entry, Handle, Owned, Queued, Resetting, TaskInPlace};
+use crate::entry::{ArmFlags, Cancelling, Entry, Handle, Queued, Resetting, TaskInPlace};
 use crate::panics::Panic;
 use crate::shard::{Command, Remote, WAKE_DEPTH, Wake};
 use crate::sync::{AtomicUsize, Ordering};
@@ -78,14 +78,6 @@ impl Rig {
         self.shared.remote(1)
     }
 
-    /// Returns an armed timeout that is not pushed yet.
-    fn armed(&self, deadline: Subtick, with: ArmFlags) -> Owned {
-        let remote = self.remote();
-        let entry = self.shared.with_thread_state(|mine| self.shared.take_entry(mine, remote)).expect("memory");
-        let witness = Arc::clone(&self.witness);
-        entry.arm(remote.as_home(), move || drop(witness), deadline, with)
-    }
-
     fn push(&self, deadline: Subtick) -> NonNull<Entry> {
         self.push_with(deadline, ArmFlags::NONE)
     }
@@ -96,9 +88,12 @@ impl Rig {
     }
 
     fn push_with(&self, deadline: Subtick, with: ArmFlags) -> NonNull<Entry> {
-        let entry = self.armed(deadline, with);
-        let address = NonNull::from(&*entry);
-        self.remote().push(entry, deadline, self.shared.timeline()).expect("open");
+        let remote = self.remote();
+        let entry = self.shared.with_thread_state(|mine| self.shared.take_entry(mine, remote)).expect("memory");
+        let witness = Arc::clone(&self.witness);
+        let armed = entry.arm(remote.as_home(), move || drop(witness), deadline, with);
+        let address = armed.address();
+        assert!(remote.push(armed, deadline, self.shared.timeline()).is_ok(), "open");
         address
     }
 

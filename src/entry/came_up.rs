@@ -4,22 +4,15 @@ use std::mem::MaybeUninit;
 
 use super::owned::{Linkable, Owned, Sole};
 use super::task_copy::TaskCopy;
+use super::token::{Arrival, Listable, Token};
 use super::won::{Running, Won};
 use super::{Ended, Expire, Kind, Snapshot, TaskInPlace};
 use crate::time::Subtick;
 
-impl Owned {
-    /// Looks at the word, for a step that depends on it.
-    #[inline]
-    pub(crate) fn look(self) -> Looked {
-        let seen = self.state.load();
-        Looked { entry: self, seen }
-    }
-}
-
-/// An entry, and its word as the engine has seen it.
+/// An entry, and its word as the engine has seen it. It can't become a tombstone, and then another
+/// timeout, after that look.
 #[must_use = "the entry is lost if no step takes it over"]
-pub(crate) struct Looked {
+struct Seen {
     entry: Owned,
     seen: Snapshot,
 }
@@ -32,15 +25,11 @@ pub(crate) enum Claimed<'a> {
     Run(Subtick, Running),
 }
 
-impl Looked {
+impl Seen {
     #[inline]
-    pub(crate) fn kind(&self) -> Kind {
-        self.seen.kind()
-    }
-
-    #[inline]
-    pub(crate) fn into_owned(self) -> Owned {
-        self.entry
+    fn look(entry: Owned) -> Self {
+        let seen = entry.state.load();
+        Self { entry, seen }
     }
 
     /// Claims the timeout if it is due by `now`. Gives the entry to `give_back` if nobody else owns
@@ -48,19 +37,19 @@ impl Looked {
     ///
     /// The task stays in `place`, where it is copied to: to move it would cost a second copy.
     #[inline(always)]
-    pub(crate) fn claim(
+    fn claim(
         self,
         now: Subtick,
         place: &mut TaskPlace,
         give_back: impl FnOnce(Sole),
     ) -> Result<Claimed<'_>, (Owned, Expire)> {
         let Self { entry, seen } = self;
-        if seen.kind() == Kind::Series {
+        if seen.kind() != Kind::Once {
             return Self { entry, seen }.begin_run(now);
         }
-        // SAFETY: 1. The entry is the engine's. 2. The copy is the task once this call has claimed
-        // the entry, after it made the copy. 3. The word says whether the engine was the last
-        // owner.
+        // SAFETY: 1. The entry is the engine's, and was taken out of the inbox. 2. The timeout runs
+        // once, so the copy is the task once this call has claimed the entry, after it made the
+        // copy. 3. The word says whether the engine was the last owner.
         unsafe {
             let copy = place.0.write(entry.copy_task());
             let deadline = match entry.state.claim(seen, now) {
@@ -77,6 +66,7 @@ impl Looked {
 
     #[inline(never)]
     fn begin_run<'a>(self, now: Subtick) -> Result<Claimed<'a>, (Owned, Expire)> {
+        assert_eq!(self.seen.kind(), Kind::Series, "a future is not claimed, but expired");
         match self.entry.state.begin_run(self.seen, now) {
             Expire::Done(deadline) | Expire::Alone(deadline) => Ok(Claimed::Run(deadline, Running::of(self.entry))),
             other => Err((self.entry, other)),
@@ -97,18 +87,18 @@ impl TaskPlace {
 /// An entry that the worker has taken out of its slot, because its time has come up. Whose it is,
 /// its word says. If it was cancelled meanwhile, the cancelled queue or the moved queue brings it.
 #[must_use = "the timeout is lost if no step takes it over"]
-pub(crate) struct CameUp(Looked);
+pub(crate) struct CameUp(Seen);
 
 impl CameUp {
     /// For the wheel, which has just taken the entry out of its slot.
     #[inline]
     pub(crate) fn of(entry: Linkable) -> Self {
-        Self(entry.0.look())
+        Self(Seen::look(entry.0))
     }
 
     #[inline]
     pub(crate) fn kind(&self) -> Kind {
-        self.0.kind()
+        self.0.seen.kind()
     }
 
     /// Leaves it as it is, to be linked again.
@@ -116,7 +106,7 @@ impl CameUp {
         Linkable(self.0.entry)
     }
 
-    /// Claims it as [`Looked::claim`] does.
+    /// Claims the timeout if it is due by `now`, as [`Looked::claim`] does.
     #[inline(always)]
     pub(crate) fn claim(
         self,
@@ -127,10 +117,10 @@ impl CameUp {
         self.0.claim(now, place, give_back).map_err(Still::of)
     }
 
-    /// Marks it for a batch if it is due. It stays pending.
+    /// Marks it for a batch if it is due. It stays pending. It is not a sleeping future's.
     #[inline]
     pub(crate) fn batch(self, now: Subtick) -> Result<Marked, Still> {
-        let Looked { entry, seen } = self.0;
+        let Seen { entry, seen } = self.0;
         match entry.state.batch(seen, now) {
             Expire::Done(_) | Expire::Alone(_) => Ok(Marked(entry)),
             other => Err(Still::of((entry, other))),
@@ -141,7 +131,7 @@ impl CameUp {
     /// the future is changing it, and so is awake.
     #[inline]
     pub(crate) fn expire(self, now: Subtick) -> Result<Option<Won>, Still> {
-        let Looked { entry, seen } = self.0;
+        let Seen { entry, seen } = self.0;
         match entry.state.expire(seen, now) {
             // The entry is the engine's no more.
             Expire::Left => Ok(None),
@@ -171,14 +161,65 @@ impl Still {
     }
 }
 
-/// A timeout that is due, marked for a batch. It is pending.
+/// A timeout that was due, marked for a batch: it runs once or is periodic, and is pending, or was
+/// cancelled or put off since. A cancel leaves no tombstone, also when it is pushed again.
+#[derive(Debug)]
 #[must_use = "the timeout is lost if it goes into no batch"]
+#[repr(transparent)]
 pub(crate) struct Marked(Owned);
+
+// SAFETY: `repr(transparent)` around an `Owned`: one address, of an entry that is in no list.
+unsafe impl Token for Marked {}
+
+// SAFETY: it is in no list.
+unsafe impl Listable for Marked {}
+
+// SAFETY: the engine's ownership is this value's.
+unsafe impl Arrival for Marked {
+    #[inline]
+    fn as_owned(&self) -> &Owned {
+        &self.0
+    }
+}
 
 impl Marked {
     #[inline]
     pub(crate) fn into_owned(self) -> Owned {
         self.0
+    }
+
+    /// Looks at the word, for a step that depends on it.
+    #[inline]
+    pub(crate) fn look(self) -> Looked {
+        Looked(Seen::look(self.0))
+    }
+}
+
+/// A timeout of a batch, and its word as the runner has seen it.
+#[must_use = "the timeout is lost if no step takes it over"]
+pub(crate) struct Looked(Seen);
+
+impl Looked {
+    #[inline]
+    pub(crate) fn kind(&self) -> Kind {
+        self.0.seen.kind()
+    }
+
+    #[inline]
+    pub(crate) fn into_owned(self) -> Owned {
+        self.0.entry
+    }
+
+    /// Claims the timeout if it is due by `now`. Gives the entry to `give_back` if nobody else owns
+    /// it any more. The task stays in `place`.
+    #[inline(always)]
+    pub(crate) fn claim(
+        self,
+        now: Subtick,
+        place: &mut TaskPlace,
+        give_back: impl FnOnce(Sole),
+    ) -> Result<Claimed<'_>, (Marked, Expire)> {
+        self.0.claim(now, place, give_back).map_err(|(entry, found)| (Marked(entry), found))
     }
 }
 

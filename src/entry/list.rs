@@ -10,7 +10,7 @@ use crate::sync::prefetch;
 
 /// Entries in the order in which they were pushed.
 #[derive(Debug)]
-pub(crate) struct Chain<T = Owned> {
+pub(crate) struct Chain<T> {
     first: Link,
     /// Null if there is none.
     last: Link,

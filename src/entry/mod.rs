@@ -44,7 +44,7 @@ pub(crate) use list::{Chain, Stack};
 pub(crate) use outcome::{
     Cancel, Ended, EngineGone, Expire, HandleGone, Kind, Popped, Rearm, Remains, Reset, Transfer,
 };
-pub(crate) use owned::{LetGo, Linkable, Linking, Owned, Sole};
+pub(crate) use owned::{Armed, LetGo, Linkable, Linking, Owned, Sole};
 pub(crate) use part::Part;
 pub(crate) use queued::{CancelledInSlot, OutOfQueue, Queued};
 pub use series::MissedTicks;
@@ -53,7 +53,7 @@ pub(crate) use state::{ArmFlags, Snapshot, State};
 use task::{Captures, TaskVTable};
 pub(crate) use task::{Task, TaskInPlace};
 use task_copy::TaskCopy;
-pub(crate) use token::{Stacked, Token};
+pub(crate) use token::{Arrival, Stacked, Token};
 pub(crate) use tomb::{Listed, Tomb, Tombs};
 pub(crate) use won::{Running, Withdrawn, Won};
 pub(crate) use work::Work;
@@ -209,13 +209,13 @@ impl Entry {
     /// the step that takes the task can give an ownership up.
     ///
     /// # Safety
-    /// The caller holds the engine's ownership, or the handle of a timeout that runs once. Or it
-    /// took the entry out of PENDING.
+    /// The caller holds the engine's ownership of an entry that was linked or marked for a batch,
+    /// or the handle of a timeout that runs once. Or it took the entry out of PENDING.
     #[inline]
     unsafe fn copy_task(&self) -> TaskCopy {
         // Other threads only read the body meanwhile. Whoever puts a task back into it, or arms the
-        // entry anew, has the engine's ownership. If the timeout runs once, its handle keeps
-        // others from that, too.
+        // entry anew, has the engine's ownership, or a tombstone. A linked or marked entry becomes
+        // none. If the timeout runs once, its handle keeps others from both, too.
         TaskCopy::new(self.table.get(), self.captures.get())
     }
 

@@ -1,12 +1,13 @@
 //! Ownership of an entry, as values that each step takes over: [`Owned`] by the engine, and
 //! [`Sole`] with nobody else.
 
+use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-use super::token::{Listable, Stacked, Token};
+use super::token::{Arrival, Listable, Stacked, Token};
 use super::work::Work;
-use super::{ArmFlags, EngineGone, Entry, Home, Link, Task, Transfer};
+use super::{ArmFlags, EngineGone, Entry, Home, Link, Transfer};
 use crate::time::Subtick;
 
 /// The engine's ownership of one entry that is in no list. The step that ends it takes it by value:
@@ -24,16 +25,29 @@ unsafe impl Send for Owned {}
 // no list, so its `next` is free.
 unsafe impl Token for Owned {}
 
-impl Listable for Owned {}
+// SAFETY: it is in no list.
+unsafe impl Listable for Owned {}
 
-impl Stacked for Owned {
+// SAFETY: the engine's ownership is this value's.
+unsafe impl Arrival for Owned {
+    #[inline]
+    fn as_owned(&self) -> &Owned {
+        self
+    }
+}
+
+// SAFETY: an arrival is in the inbox by its own link.
+unsafe impl Stacked for Owned {
     #[inline]
     fn below(&self) -> Link {
         Entry::next(self)
     }
+}
 
+impl Owned {
+    /// Sets the link by which it will be in the inbox.
     #[inline]
-    fn set_below(&self, link: Link) {
+    pub(crate) fn set_below(&self, link: Link) {
         Entry::set_next(self, link);
     }
 }
@@ -52,16 +66,6 @@ impl Owned {
     #[inline]
     pub(crate) fn into_raw(self) -> NonNull<Entry> {
         self.0
-    }
-
-    /// Takes back [`Sole::arm`].
-    ///
-    /// # Safety
-    /// The entry was armed, and no other thread has seen it since.
-    pub(crate) unsafe fn disarm(self) -> (Task, Sole) {
-        self.state.disarm();
-        // SAFETY: no other thread has seen the entry, so the task is in it.
-        (unsafe { self.take_task() }, Sole(self))
     }
 
     /// Marks an entry out of the inbox as linked, if it is still pending.
@@ -152,7 +156,8 @@ pub(crate) struct Sole(pub(super) Owned);
 // SAFETY: `repr(transparent)` around an `Owned`: one address, of an entry that is in no list.
 unsafe impl Token for Sole {}
 
-impl Listable for Sole {}
+// SAFETY: it is in no list.
+unsafe impl Listable for Sole {}
 
 impl Sole {
     /// # Safety
@@ -182,10 +187,10 @@ impl Sole {
 
     /// Makes a pending timeout of the entry. `owners` says who owns it besides the engine.
     #[inline]
-    pub(crate) fn arm<W: Work>(self, home: Home<'_>, work: W, deadline: Subtick, owners: ArmFlags) -> Owned {
+    pub(crate) fn arm<W: Work>(self, home: Home<'_>, work: W, deadline: Subtick, owners: ArmFlags) -> Armed<W> {
         self.fill(Some(home), work.into_task());
         self.state.arm(deadline, owners.of::<W>());
-        self.0
+        Armed(self.0, PhantomData)
     }
 }
 
@@ -195,5 +200,48 @@ impl Deref for Sole {
     #[inline]
     fn deref(&self) -> &Entry {
         &self.0
+    }
+}
+
+/// An entry that was armed with a `W`, and that nobody but its holder has seen since.
+#[derive(Debug)]
+#[must_use = "the timeout is lost if it is not pushed"]
+#[repr(transparent)]
+pub(crate) struct Armed<W>(Owned, PhantomData<fn() -> W>);
+
+// SAFETY: `repr(transparent)` around an `Owned`: one address, of an entry that is in no list.
+unsafe impl<W> Token for Armed<W> {}
+
+// SAFETY: it is in no list.
+unsafe impl<W> Listable for Armed<W> {}
+
+// SAFETY: the engine's ownership is this value's.
+unsafe impl<W> Arrival for Armed<W> {
+    #[inline]
+    fn as_owned(&self) -> &Owned {
+        &self.0
+    }
+}
+
+impl<W: Work> Armed<W> {
+    /// What the tombstone was that the engine has let go of, after it was armed.
+    #[inline]
+    pub(super) fn of(entry: Owned) -> Self {
+        Self(entry, PhantomData)
+    }
+
+    /// Returns the address, for the handle of the timeout once it is pushed.
+    #[inline]
+    pub(crate) fn address(&self) -> NonNull<Entry> {
+        self.0.0
+    }
+
+    /// Takes back [`Sole::arm`].
+    pub(crate) fn take_back(self) -> (W, Sole) {
+        let Self(entry, _) = self;
+        entry.state.disarm();
+        // SAFETY: nobody else has seen the entry, so the task is in it. It is of `W::into_task`, as
+        // this value's type says.
+        (unsafe { (W::FROM_TASK)(entry.take_task()) }, Sole(entry))
     }
 }

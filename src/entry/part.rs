@@ -3,7 +3,8 @@
 use std::ptr::{self, NonNull};
 
 use super::list::Chain;
-use super::{Entry, Owned};
+use super::token::Token;
+use super::{Entry, Marked};
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Up to `N` entries in their order. Each goes to the thread that moves the cursor past it, by one
@@ -25,36 +26,34 @@ impl<const N: usize> Part<N> {
     ///
     /// # Safety
     /// None is left in it, and no other thread uses it during the call.
-    pub(crate) unsafe fn fill(&self, from: &mut Chain) {
+    pub(crate) unsafe fn fill(&self, from: &mut Chain<Marked>) {
         let first = N - from.len().min(N);
         for place in &self.entries[first..] {
             let Some(entry) = from.pop() else { break };
             place.store(entry.into_raw().as_ptr(), Ordering::Relaxed);
         }
-        self.cursor.store(first, Ordering::Relaxed);
+        // Release: pairs with the Acquire of whoever takes one, for the places.
+        self.cursor.store(first, Ordering::Release);
     }
 
     /// Takes the first entry that is left.
     #[inline]
-    pub(crate) fn take(&self) -> Option<Owned> {
-        // Relaxed: only the thread that has filled it calls this, or who has synchronised with it.
-        let place = self.cursor.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn take(&self) -> Option<Marked> {
+        let place = self.cursor.fetch_add(1, Ordering::Acquire);
         self.at(place)
     }
 
     /// Takes all entries that are left.
-    pub(crate) fn take_rest(&self) -> Chain {
-        let (first, mut rest) = (self.cursor.swap(N, Ordering::Relaxed), Chain::new());
-        (first..N).filter_map(|place| self.at(place)).for_each(|entry| rest.push(entry));
-        rest
+    pub(crate) fn take_rest(&self) -> impl Iterator<Item = Marked> {
+        (self.cursor.swap(N, Ordering::Acquire)..N).filter_map(|place| self.at(place))
     }
 
     /// Returns the entry at a place that this call alone has moved the cursor past.
     #[inline]
-    fn at(&self, place: usize) -> Option<Owned> {
+    fn at(&self, place: usize) -> Option<Marked> {
         let entry = NonNull::new(self.entries.get(place)?.load(Ordering::Relaxed))?;
         // SAFETY: `fill` put it there, out of a chain, and the cursor gives each place out once.
-        Some(unsafe { Owned::new(entry) })
+        Some(unsafe { Marked::from_raw(entry) })
     }
 
     /// Returns how many places the cursor has passed, or `None` if none is left.
@@ -68,14 +67,14 @@ impl<const N: usize> Part<N> {
 mod tests {
     use super::*;
 
-    fn chain(entries: &[Entry]) -> Chain {
+    fn chain(entries: &[Entry]) -> Chain<Marked> {
         let mut chain = Chain::new();
         // SAFETY: the test owns them, and they are in no list.
-        entries.iter().for_each(|entry| chain.push(unsafe { Owned::new(NonNull::from(entry)) }));
+        entries.iter().for_each(|entry| chain.push(unsafe { Marked::from_raw(NonNull::from(entry)) }));
         chain
     }
 
-    fn is(taken: Option<Owned>, entry: &Entry) -> bool {
+    fn is(taken: Option<Marked>, entry: &Entry) -> bool {
         taken.is_some_and(|taken| taken.into_raw() == NonNull::from(entry))
     }
 
@@ -88,8 +87,8 @@ mod tests {
         unsafe { part.fill(&mut from) };
         assert!(is(part.take(), &entries[0]) && part.passed() == Some(1));
         let mut rest = part.take_rest();
-        assert!((1..4).all(|n| is(rest.pop(), &entries[n])) && rest.len() == 0);
-        assert!(part.take().is_none() && part.take_rest().len() == 0);
+        assert!((1..4).all(|n| is(rest.next(), &entries[n])) && rest.next().is_none());
+        assert!(part.take().is_none() && part.take_rest().next().is_none());
         // SAFETY: it is empty, and there is one thread.
         unsafe { part.fill(&mut from) };
         assert!((4..7).all(|n| is(part.take(), &entries[n])) && part.take().is_none());

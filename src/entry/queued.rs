@@ -22,19 +22,21 @@ unsafe impl Send for Queued {}
 // QUEUED, and goes with this value.
 unsafe impl Token for Queued {}
 
-impl Stacked for Queued {
+// SAFETY: an entry is in a side queue by `aside`.
+unsafe impl Stacked for Queued {
     #[inline]
     fn below(&self) -> Link {
         self.entry().aside()
     }
-
-    #[inline]
-    fn set_below(&self, link: Link) {
-        self.entry().set_aside(link);
-    }
 }
 
 impl Queued {
+    /// Sets the link by which it will be in the queue.
+    #[inline]
+    pub(crate) fn set_below(&self, link: Link) {
+        self.entry().set_aside(link);
+    }
+
     /// # Safety
     /// The caller has set QUEUED on the entry, and makes one such value for that. It holds the
     /// handle until it has pushed the value, or [taken it back](Self::refused).

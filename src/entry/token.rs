@@ -4,7 +4,7 @@
 use std::mem::transmute_copy;
 use std::ptr::NonNull;
 
-use super::{Entry, Link};
+use super::{Entry, Link, Owned};
 
 /// A value that is the address of an entry, with a promise of whose the entry is.
 ///
@@ -45,11 +45,25 @@ pub(crate) unsafe trait Token: Sized {
     }
 }
 
-/// A value whose entry is in no list, so that its own link is free for one.
-pub(crate) trait Listable: Token {}
+/// A value whose entry is in no list.
+///
+/// # Safety
+/// The entry's own link is free for a list.
+pub(crate) unsafe trait Listable: Token {}
 
-/// A value that a queue of a shard can hold, which is a stack.
-pub(crate) trait Stacked: Token + Send {
+/// A value that goes to a worker through an inbox, out of which it comes as an [`Owned`].
+///
+/// # Safety
+/// It has the engine's ownership of the entry.
+pub(crate) unsafe trait Arrival: Listable {
+    /// Returns what it is in the inbox.
+    fn as_owned(&self) -> &Owned;
+}
+
+/// A value that comes out of a queue of a shard, which is a stack.
+///
+/// # Safety
+/// `below` is the link by which the entry was in the queue.
+pub(crate) unsafe trait Stacked: Token + Send {
     fn below(&self) -> Link;
-    fn set_below(&self, link: Link);
 }

@@ -3,7 +3,7 @@
 use std::ptr::{self, NonNull};
 
 use super::work::Work;
-use super::{ArmFlags, Entry, Owned};
+use super::{ArmFlags, Armed, Entry, Owned};
 use crate::time::Subtick;
 
 /// Says that the entry of a handle is on its thread's list of tombstones, although it is not one
@@ -54,7 +54,12 @@ impl Tomb {
     /// it was pushed, in the inbox or in what the worker took out of it. Otherwise the engine has
     /// given the entry up: then it is armed, and the caller pushes it.
     #[inline]
-    pub(crate) fn revive<W: Work>(self, work: W, deadline: Subtick, owners: ArmFlags) -> Result<NonNull<Entry>, Owned> {
+    pub(crate) fn revive<W: Work>(
+        self,
+        work: W,
+        deadline: Subtick,
+        owners: ArmFlags,
+    ) -> Result<NonNull<Entry>, Armed<W>> {
         let flags = owners.of::<W>();
         let entry = self.entry();
         entry.put_new_task(work.into_task());
@@ -64,7 +69,7 @@ impl Tomb {
         entry.state.arm(deadline, flags);
         // SAFETY: the engine has let go of it, so it was this thread's alone. It was just armed,
         // and is in no list.
-        Err(unsafe { Owned::new(self.0) })
+        Err(Armed::of(unsafe { Owned::new(self.0) }))
     }
 
     /// Recorded for the models, which see by it that a tombstone is listed before it is one.

@@ -40,7 +40,8 @@ pub(crate) struct Won(Owned);
 // and no other list, so its `next` is free.
 unsafe impl Token for Won {}
 
-impl Listable for Won {}
+// SAFETY: it is in no list.
+unsafe impl Listable for Won {}
 
 impl Won {
     /// # Safety
@@ -49,11 +50,6 @@ impl Won {
     #[inline]
     pub(crate) unsafe fn new(entry: Owned) -> Self {
         Self(entry)
-    }
-
-    #[inline]
-    pub(crate) fn into_owned(self) -> Owned {
-        self.0
     }
 
     /// Returns the deadline for which it has expired, or `None` if a shutdown has withdrawn it.

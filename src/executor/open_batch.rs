@@ -2,7 +2,7 @@
 //! waits behind a task that blocks. Who looks for that is the pool's business.
 
 use crate::engine::{Batch, PART};
-use crate::entry::{Owned, Part};
+use crate::entry::{Marked, Part};
 use crate::sync::{Mutex, Shown, lock};
 
 /// The open batch of one thread, its *owner*. It takes a part at a time out of the batch, under the
@@ -47,7 +47,7 @@ impl OpenBatch {
 
     /// Takes the next timeout. Only the owner calls this.
     #[inline]
-    pub(super) fn take(&self) -> Option<Owned> {
+    pub(super) fn take(&self) -> Option<Marked> {
         loop {
             // Another thread may take over what has just been filled in. Then it is still under the
             // lock, and the owner must not end before that.

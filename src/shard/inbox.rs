@@ -13,7 +13,7 @@
 use std::ptr;
 
 use super::stack::{ADDRESS, CLOSED, DEPTH, ONE_DEEP, Taken, WAKE_DEPTH, address_of, deeper_by, depth_of};
-use crate::entry::{Chain, Entry, Link, Owned, Stacked, Token};
+use crate::entry::{Arrival, Chain, Entry, Link, Owned, Token};
 use crate::sync::{AtomicPtr, Ordering};
 
 const ASLEEP: usize = 1;
@@ -45,7 +45,7 @@ impl Inbox {
         Self { head: AtomicPtr::new(ptr::without_provenance_mut(ASLEEP)) }
     }
 
-    /// Pushes one entry. Returns it if the inbox is closed.
+    /// Pushes one entry. It is the inbox's then, unless that is closed.
     ///
     /// The release half of the exchange publishes the entry to the worker's swap in
     /// [`take`](Self::take). Each push is a read-modify-write, so it continues the release
@@ -53,12 +53,12 @@ impl Inbox {
     /// half pairs with [`fall_asleep`](Self::fall_asleep): a push that reads ASLEEP then reads a
     /// `wake_at` at least as new as the one that was stored before it.
     #[inline]
-    pub(crate) fn push(&self, entry: Owned) -> Result<Pushed, Owned> {
-        self.push_linked(entry.as_link(), 1, |below| entry.set_below(below)).map_err(|Closed| entry)
+    pub(super) fn push(&self, entry: &Owned) -> Result<Pushed, Closed> {
+        self.push_linked(entry.as_link(), 1, |below| entry.set_below(below))
     }
 
     /// Pushes a chain of entries, the first on top. One exchange pushes all of them, or none.
-    pub(crate) fn push_chain(&self, mut chain: Chain) -> Result<Pushed, Chain> {
+    pub(super) fn push_chain<T: Arrival>(&self, mut chain: Chain<T>) -> Result<Pushed, Chain<T>> {
         let Some(first) = chain.as_link() else { return Ok(Pushed::Awake) };
         let len = chain.len();
         self.push_linked(first, len, |below| chain.set_end(below)).map_err(|Closed| chain)
@@ -206,7 +206,8 @@ mod tests {
 
     fn push(inbox: &Inbox, entry: &Entry) -> Result<Pushed, Closed> {
         // SAFETY: the test owns the entry and pushes it once.
-        inbox.push(unsafe { Owned::new(NonNull::from(entry)) }).map_err(|_entry| Closed)
+        let entry = unsafe { Owned::new(NonNull::from(entry)) };
+        inbox.push(&entry)
     }
 
     fn drain(mut taken: Taken<Owned>) -> Vec<*const Entry> {

@@ -9,10 +9,10 @@ use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
 
-use super::inbox::{Inbox, Pushed};
+use super::inbox::{Closed, Inbox, Pushed};
 use super::side_queue::{SidePush, SideQueue};
 use crate::count::{Counters, Fault, Heartbeat, Latenesses, Stall};
-use crate::entry::{Chain, Entry, Home, Owned, Queued, Token};
+use crate::entry::{Arrival, Chain, Entry, Home, Owned, Queued};
 use crate::sync::{AtomicPtr, AtomicU8, AtomicU64, Condvar, Mutex, Ordering};
 use crate::time::{Subtick, Timeline};
 
@@ -172,13 +172,20 @@ impl Remote {
     /// Pushes an armed entry to the worker, and wakes the worker if it would sleep past the
     /// deadline. Returns the entry if the inbox is closed.
     #[inline]
-    pub(crate) fn push(&self, entry: Owned, deadline: Subtick, timeline: &Timeline) -> Result<(), Owned> {
+    pub(crate) fn push<T: Arrival>(&self, entry: T, deadline: Subtick, timeline: &Timeline) -> Result<(), T> {
+        self.push_one(entry.as_owned(), deadline, timeline).map_err(|Closed| entry)
+    }
+
+    // Not generic, so that the compiler joins the matches on what the push has found.
+    #[inline]
+    fn push_one(&self, entry: &Owned, deadline: Subtick, timeline: &Timeline) -> Result<(), Closed> {
         let pushed = self.inbox.push(entry)?;
         self.ring_for(pushed, deadline, timeline);
         Ok(())
     }
 
-    /// Pushes an entry that others know already: that of a periodic timeout, armed again.
+    /// Pushes an entry that others know already: that of a periodic timeout, armed again, or of one
+    /// that was put off while it was in a batch.
     ///
     /// Whether to wake the worker depends on the deadline that the entry has *after* the push.
     /// Between the arming and the push another thread may have reset the entry to an earlier
@@ -188,9 +195,10 @@ impl Remote {
     ///
     /// # Safety
     /// The caller has a reference to the engine.
-    pub(crate) unsafe fn push_again(&self, entry: Owned, timeline: &Timeline) -> Result<(), Owned> {
+    pub(crate) unsafe fn push_again<T: Arrival>(&self, entry: T, timeline: &Timeline) -> Result<(), T> {
+        assert!(self.is_home_of(entry.entry()), "an entry goes to its own shard");
         let address = entry.as_link();
-        let pushed = self.inbox.push(entry)?;
+        let Ok(pushed) = self.inbox.push(entry.as_owned()) else { return Err(entry) };
         // SAFETY: an entry is not freed before its engine, which the caller references, and any
         // thread may read the state word.
         let deadline = unsafe { (*address).deadline() };
@@ -199,7 +207,12 @@ impl Remote {
     }
 
     /// Pushes a chain of entries, all with one deadline, to the worker: all of them or none.
-    pub(crate) fn push_chain(&self, chain: Chain, deadline: Subtick, timeline: &Timeline) -> Result<(), Chain> {
+    pub(crate) fn push_chain<T: Arrival>(
+        &self,
+        chain: Chain<T>,
+        deadline: Subtick,
+        timeline: &Timeline,
+    ) -> Result<(), Chain<T>> {
         let pushed = self.inbox.push_chain(chain)?;
         self.ring_for(pushed, deadline, timeline);
         Ok(())
@@ -238,8 +251,9 @@ impl Remote {
         }
     }
 
+    /// Returns whether an entry was scheduled on this shard.
     #[inline]
-    fn is_home_of(&self, entry: &Entry) -> bool {
+    pub(crate) fn is_home_of(&self, entry: &Entry) -> bool {
         entry.home().is_some_and(|home| std::ptr::eq(Self::at(home), self))
     }
 

@@ -5,7 +5,7 @@
 use std::ptr;
 
 use super::stack::{CLOSED, DEPTH, ONE_DEEP, Taken, WAKE_DEPTH, address_of, deeper_by, depth_of};
-use crate::entry::{Entry, Link, Queued, Stacked, Token};
+use crate::entry::{Entry, Link, Queued, Token};
 use crate::sync::{AtomicPtr, Ordering};
 
 /// The same stack as the inbox, but without the ASLEEP bit.

@@ -1,13 +1,12 @@
 //! Schedules timeouts, on the producer's side.
 
-use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 use super::error::{Refusal, ScheduleError};
 use super::timeout::Timeout;
 use crate::engine::Shared;
-use crate::entry::{ArmFlags, Chain, Entry, Owned, Repeat, Schedule, Series, Sole, Work};
+use crate::entry::{ArmFlags, Armed, Chain, Entry, Repeat, Schedule, Series, Sole, Work};
 use crate::shard::Remote;
 use crate::thread::Local;
 use crate::time::{Subtick, Timeline};
@@ -21,29 +20,13 @@ pub(super) struct Target<'a> {
     shard: Option<&'a Remote>,
 }
 
-/// An armed entry that nobody but its holder knows, with a `W` in it.
-struct Armed<W>(Owned, PhantomData<fn() -> W>);
-
-impl<W: Work> Armed<W> {
-    /// Writes the work into a free entry, and arms it.
-    #[inline]
-    fn new(entry: Sole, remote: &Remote, deadline: Subtick, flags: ArmFlags, work: W) -> Self {
-        Self(entry.arm(remote.as_home(), work, deadline, flags), PhantomData)
-    }
-
-    /// Takes the work out again, and frees the entry.
-    #[cold]
-    #[inline(never)]
-    fn take_back(self, mine: Local<'_>) -> W {
-        let Self(entry, _) = self;
-        // SAFETY: 1. The entry was never published. 2. The task is of `W::into_task`, as this
-        // value's type says.
-        unsafe {
-            let (task, entry) = entry.disarm();
-            mine.put_entry(entry);
-            (W::FROM_TASK)(task)
-        }
-    }
+/// Takes the work out of an entry that was refused, and frees the entry.
+#[cold]
+#[inline(never)]
+fn take_back<W: Work>(refused: Armed<W>, mine: Local<'_>) -> W {
+    let (work, entry) = refused.take_back();
+    mine.put_entry(entry);
+    work
 }
 
 impl<'a> Target<'a> {
@@ -171,7 +154,7 @@ impl<'a> Target<'a> {
             return Err(self.refuse(mine, 1, Refusal::Full, work));
         }
         let scheduled = &shared.counts_of(mine, remote).scheduled;
-        let entry = match mine.take_tombstone(remote) {
+        let armed = match mine.take_tombstone(remote) {
             Some(tombstone) => match tombstone.revive(work, deadline, flags) {
                 Ok(entry) => {
                     remote.wake_for_revived(deadline, shared.timeline());
@@ -179,25 +162,24 @@ impl<'a> Target<'a> {
                     return Ok(entry);
                 }
                 // The worker has let go of it in between, so it is an entry like any other.
-                Err(entry) => Armed(entry, PhantomData),
+                Err(armed) => armed,
             },
             None => match shared.take_entry(mine, remote) {
-                Some(entry) => Armed::new(entry, remote, deadline, flags, work),
+                Some(entry) => entry.arm(remote.as_home(), work, deadline, flags),
                 None => {
                     shared.give_places_back(1);
                     return Err(self.refuse(mine, 1, Refusal::OutOfMemory, work));
                 }
             },
         };
-        let address = NonNull::from(&*entry.0);
-        match remote.push(entry.0, deadline, shared.timeline()) {
+        let address = armed.address();
+        match remote.push(armed, deadline, shared.timeline()) {
             Ok(()) => {
                 scheduled.add(1);
                 Ok(address)
             }
-            Err(entry) => {
-                // The inbox did not accept the entry, so nobody else knows it.
-                let work = Armed::<W>(entry, PhantomData).take_back(mine);
+            Err(refused) => {
+                let work = take_back(refused, mine);
                 shared.give_places_back(1);
                 Err(self.refuse(mine, 1, Refusal::Shutdown, work))
             }
@@ -226,10 +208,10 @@ impl<'a> Target<'a> {
             };
             let mut chain = Chain::new();
             let arm = |(entry, task)| {
-                let armed = Armed::new(entry, remote, deadline, ArmFlags::HANDLE, task);
-                let address = NonNull::from(&*armed.0);
+                let armed = Sole::arm(entry, remote.as_home(), task, deadline, ArmFlags::HANDLE);
+                let address = armed.address();
                 // The newest comes first, as in the inbox.
-                chain.push_front(armed.0);
+                chain.push_front(armed);
                 address
             };
             // The addresses are collected in place of the free entries, so nothing is allocated.
@@ -237,7 +219,7 @@ impl<'a> Target<'a> {
             let entries = free.into_iter().zip(tasks).map(arm).collect();
             if let Err(mut refused) = remote.push_chain(chain, deadline, shared.timeline()) {
                 let newest_first = std::iter::from_fn(|| refused.pop());
-                let tasks = newest_first.map(|entry| Armed::<W>(entry, PhantomData).take_back(mine));
+                let tasks = newest_first.map(|armed| take_back(armed, mine));
                 let mut tasks: Vec<W> = tasks.collect();
                 tasks.reverse();
                 shared.give_places_back(len);

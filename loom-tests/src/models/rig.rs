@@ -9,7 +9,7 @@ pub(super) use super::ledger::Ledger;
 use crate::arena::Arena;
 use crate::engine::{Batch, Core, Due, Limits, PeriodicRun, Shared, SharedPlan, SharedRef};
 use crate::entry::{
-    ArmFlags, Claimed, Entry, FnNext, Handle, Owned, Resetting, Schedule, Series, Sole, TaskPlace, raw,
+    ArmFlags, Claimed, Entry, FnNext, Handle, Marked, Owned, Resetting, Schedule, Series, Sole, TaskPlace, Token, raw,
 };
 use crate::executor::run_here;
 use crate::shard::{Remote, Wake};
@@ -214,7 +214,7 @@ impl Bare {
         let remote = self.shared.remote(0);
         let flags = if with_handle { ArmFlags::HANDLE } else { ArmFlags::NONE };
         let entry = self.shared.with_thread_state(|mine| self.shared.take_entry(mine, remote)).expect("memory");
-        let entry = entry.arm(remote.as_home(), task, deadline, flags).into_raw();
+        let entry = entry.arm(remote.as_home(), task, deadline, flags).address();
         Armed { entry, deadline }
     }
 
@@ -230,13 +230,14 @@ impl Bare {
         let first = Moment { ns: 0, deadline: Subtick::ZERO };
         let series = Series::new(Schedule::AsTaskSays, first, FnNext(ledger.repeated(answer)));
         let entry = entry.arm(remote.as_home(), series, Subtick::ZERO, ArmFlags::HANDLE);
-        Armed { entry: entry.into_raw(), deadline: Subtick::ZERO }
+        Armed { entry: entry.address(), deadline: Subtick::ZERO }
     }
 
     /// Begins the run of a periodic timeout that no other thread has seen.
     pub(super) fn begin_run(&self, armed: Armed) -> PeriodicRun {
-        // SAFETY: the entry is armed, and this thread gives it up.
-        let entry = unsafe { Owned::new(armed.entry) };
+        // SAFETY: no other thread has seen the entry, which is as good as marked. This thread gives
+        // it up.
+        let entry = unsafe { Marked::from_raw(armed.entry) };
         let mut place = TaskPlace::new();
         match entry.look().claim(Subtick::NEVER, &mut place, |_| unreachable!("it has a handle")) {
             Ok(Claimed::Run(deadline, run)) => PeriodicRun::new(deadline, run),
