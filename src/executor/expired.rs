@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::open_batch::OpenBatch;
+use super::open_batch::Owner;
 use super::runs::Runs;
 use super::runs::run_as;
 use crate::engine::{Batch, Opened};
@@ -55,12 +55,12 @@ impl Expired {
     }
 
     /// Like [`run`](Self::run), but lays open what it has not begun.
-    pub(super) fn run_open(mut self, open: &OpenBatch) {
+    pub(super) fn run_open(mut self, open: &mut Owner) {
         if self.len() == 1 {
             return self.run();
         }
         open.open(self.batch.take_all());
-        // SAFETY: nothing was left open, and `open` got all of this batch.
+        // SAFETY: `open` got all of this batch, and has made sure that nothing else is left there.
         self.run_all(|opened, runs| unsafe { opened.run_from(|| open.take(), runs) });
     }
 

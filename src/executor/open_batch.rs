@@ -3,10 +3,10 @@
 
 use crate::engine::{Batch, PART};
 use crate::entry::{Marked, Part};
-use crate::sync::{Mutex, Shown, lock};
+use crate::sync::{Arc, Mutex, Shown, lock};
 
-/// The open batch of one thread, its *owner*. It takes a part at a time out of the batch, under the
-/// lock, and then one timeout after the other out of that, without it.
+/// The open batch of one thread, its [`Owner`]. It takes a part at a time out of the batch, under
+/// the lock, and then one timeout after the other out of that, without it.
 #[derive(Debug)]
 pub(super) struct OpenBatch {
     /// What the owner takes next. Others take from it only under the lock.
@@ -25,33 +25,38 @@ struct Inner {
     parts: usize,
 }
 
-impl OpenBatch {
+/// What only the owner does. There is one for an open batch.
+pub(super) struct Owner(Arc<OpenBatch>);
+
+impl Owner {
     pub(super) fn new() -> Self {
-        Self { part: Part::new(), inner: Mutex::default(), begun: Shown::new(0) }
+        Self(Arc::new(OpenBatch { part: Part::new(), inner: Mutex::default(), begun: Shown::new(0) }))
+    }
+
+    /// Returns the batch, for those that may take from it under the lock.
+    pub(super) fn batch(&self) -> &Arc<OpenBatch> {
+        &self.0
     }
 
     /// Notes that the owner begins a batch.
-    pub(super) fn begin(&self) {
-        self.begun.set(self.begun.get() + 1);
+    pub(super) fn begin(&mut self) {
+        self.0.begun.set(self.0.begun.get() + 1);
     }
 
-    /// Returns how many batches the owner has begun.
-    pub(super) fn begun(&self) -> u64 {
-        self.begun.get()
+    /// Lays open what the owner is going to run. Nothing is left of what was open before.
+    pub(super) fn open(&mut self, batch: Batch) {
+        let left = lock(&self.0.inner).rest.replace(batch);
+        let is_left = self.0.part.passed().is_some() || left.is_some_and(|left| left.len() > 0);
+        assert!(!is_left, "a thread opens one batch at a time");
     }
 
-    /// Lays open what its owner is going to run, when nothing is left of what was open before.
-    pub(super) fn open(&self, batch: Batch) {
-        lock(&self.inner).rest = Some(batch);
-    }
-
-    /// Takes the next timeout. Only the owner calls this.
+    /// Takes the next timeout.
     #[inline]
-    pub(super) fn take(&self) -> Option<Marked> {
+    pub(super) fn take(&mut self) -> Option<Marked> {
         loop {
             // Another thread may take over what has just been filled in. Then it is still under the
             // lock, and the owner must not end before that.
-            match self.part.take() {
+            match self.0.part.take() {
                 None if self.fill() => {}
                 taken => return taken,
             }
@@ -60,13 +65,13 @@ impl OpenBatch {
 
     /// Fills in the next part. Returns false if nothing is left.
     #[inline(never)]
-    fn fill(&self) -> bool {
-        let mut inner = lock(&self.inner);
+    fn fill(&mut self) -> bool {
+        let mut inner = lock(&self.0.inner);
         let emptied = inner.rest.take_if(|rest| rest.len() == 0);
         if let Some(rest) = &mut inner.rest {
             // SAFETY: the owner has found none left in it. Only the owner fills it, and others use
             // it under the lock.
-            unsafe { rest.move_part(&self.part) };
+            unsafe { rest.move_part(&self.0.part) };
             inner.parts += 1;
             return true;
         }
@@ -74,6 +79,13 @@ impl OpenBatch {
         // The last one that holds a batch may end its engine: not under the lock.
         drop(emptied);
         false
+    }
+}
+
+impl OpenBatch {
+    /// Returns how many batches the owner has begun.
+    pub(super) fn begun(&self) -> u64 {
+        self.begun.get()
     }
 
     /// Takes over all that nobody has begun. `begin` counts it as in flight.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::num::NonZero;
 use std::time::Duration;
 
-use super::open_batch::OpenBatch;
+use super::open_batch::{OpenBatch, Owner};
 use super::{Executor, Expired};
 use crate::count::Stall;
 use crate::events;
@@ -207,11 +207,11 @@ impl Shared {
             return true;
         }
         if crew.threads < this.max {
-            let (shared, batch) = (Arc::clone(this), Arc::new(OpenBatch::new()));
-            let own = Arc::clone(&batch);
+            let (shared, own) = (Arc::clone(this), Owner::new());
+            let batch = Arc::clone(own.batch());
             let name = format!("{}-{}", this.name, crew.threads);
             let builder = thread::Builder::new().name(name);
-            if spawn_ordinary(builder, move || shared.work(&own)).is_ok() {
+            if spawn_ordinary(builder, move || shared.work(own)).is_ok() {
                 crew.threads += 1;
                 crew.open.push(Opened { batch, progress: None, is_stuck: false });
             }
@@ -255,13 +255,13 @@ impl Shared {
     }
 
     /// Runs batches until the pool is closed and the queue is empty.
-    fn work(&self, own: &OpenBatch) {
+    fn work(&self, mut own: Owner) {
         // `run` catches the panics of tasks. If it panics all the same, the pool must not lose the
         // thread, and what it has laid open is dropped, which runs it.
-        let run = |expired: Expired| {
+        let mut run = |expired: Expired| {
             own.begin();
-            if panics::catch(|| expired.run_open(own)).is_none() {
-                drop(own.take_over(Expired::begin));
+            if panics::catch(|| expired.run_open(&mut own)).is_none() {
+                drop(own.batch().take_over(Expired::begin));
             }
         };
         loop {
