@@ -195,7 +195,7 @@ impl Shared {
     /// memory if there is none after all.
     pub(crate) fn wait_for_entry(&self) {
         self.with_thread_state(|mine| {
-            self.take_entry(mine, self.home_of(mine)).into_iter().for_each(|entry| mine.put_entry(entry));
+            self.take_entry(mine, Self::home_of(mine)).into_iter().for_each(|entry| mine.put_entry(entry));
         });
     }
 }

@@ -7,7 +7,7 @@ use super::lifetime::SharedRef;
 use super::shared::Shared;
 use super::unfired::UnfiredList;
 use crate::arena::EntryCache;
-use crate::entry::{CancelledInSlot, Fired, LetGo, Linkable, Linking, Owned, Queued, Sole, Withdrawn, Won};
+use crate::entry::{CancelledInSlot, Fired, FromQueue, LetGo, Linkable, Linking, Owned, Sole, Withdrawn, Won};
 use crate::shard::{Remote, Taken};
 use crate::time::Subtick;
 use crate::wheel::Wheel;
@@ -48,8 +48,8 @@ pub(crate) struct Core {
     pub(super) limits: Limits,
     /// Taken out of the queues, and not gone through yet.
     pub(super) inbox: Arrivals,
-    pub(super) cancelled: Taken<Queued>,
-    pub(super) moved: Taken<Queued>,
+    pub(super) cancelled: Taken<FromQueue>,
+    pub(super) moved: Taken<FromQueue>,
     pub(super) noted: Noted,
     pub(super) free: EntryCache,
     /// Expired entries of sleeping futures, which are woken when the turn is over.

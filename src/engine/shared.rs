@@ -199,12 +199,12 @@ impl Shared {
         Some(unsafe { Local::new(mine, &self.arena) })
     }
 
-    /// Returns the remote of the calling thread's home shard. `mine` is the calling thread's state.
-    /// Threads are dealt out to shards in turn.
+    /// Returns the remote of the calling thread's home shard, whose state `mine` is. Threads are
+    /// dealt out to shards in turn.
     #[inline]
-    pub(crate) fn home_of<'a>(&'a self, mine: Local<'a>) -> &'a Remote {
-        // SAFETY: the remotes are those of this engine, and so is the state.
-        unsafe { mine.home_or(|| self.deal_home()) }
+    pub(crate) fn home_of(mine: Local<'_>) -> &Remote {
+        // SAFETY: the remote is one of the state's own engine.
+        unsafe { mine.home_or(|| Self::of_thread(mine).deal_home()) }
     }
 
     #[cold]

@@ -7,6 +7,7 @@ mod wakes;
 use std::sync::Arc;
 use std::time::Duration;
 
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use super::backpressure::{MANY, Patience};
@@ -84,7 +85,8 @@ impl Rig {
 
     /// Pushes a timeout that has a handle.
     fn push_held(&self, deadline: Subtick) -> Held {
-        Held(self.push_with(deadline, ArmFlags::HANDLE))
+        // SAFETY: the entry was just armed with a handle. This makes it, once.
+        Held(ManuallyDrop::new(unsafe { Handle::new(self.push_with(deadline, ArmFlags::HANDLE)) }))
     }
 
     fn push_with(&self, deadline: Subtick, with: ArmFlags) -> NonNull<Entry> {
@@ -98,14 +100,14 @@ impl Rig {
     }
 
     /// Resets a linked timeout to an earlier deadline, of which the worker has to be told.
-    fn reset(&self, held: &Held, deadline: Subtick) -> Queued {
+    fn reset<'h>(&self, held: &'h Held, deadline: Subtick) -> Queued<'h> {
         match held.handle().reset(deadline) {
             Resetting::EarlierQueued(entry) => entry,
             other => panic!("{other:?} of {held:?}"),
         }
     }
 
-    fn push_moved(&self, held: &Held, entry: Queued) {
+    fn push_moved(&self, held: &Held, entry: Queued<'_>) {
         self.remote().push_moved(entry, || held.handle().deadline(), self.shared.timeline());
     }
 
@@ -159,12 +161,11 @@ fn run(mut batch: Batch) {
 
 /// A handle.
 #[derive(Debug)]
-struct Held(NonNull<Entry>);
+struct Held(ManuallyDrop<Handle>);
 
 impl Held {
-    fn handle(&self) -> Handle {
-        // SAFETY: the handle is this one's. What is returned here does not let it go.
-        unsafe { Handle::new(self.0) }
+    fn handle(&self) -> &Handle {
+        &self.0
     }
 
     /// Cancels it, wherever it is, and tells the worker if necessary.
@@ -179,7 +180,8 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        Shared::drop_handle(self.handle());
+        // SAFETY: nothing uses it after this.
+        Shared::drop_handle(unsafe { ManuallyDrop::take(&mut self.0) });
     }
 }
 
@@ -326,7 +328,7 @@ fn threads_are_dealt_out_to_shards_in_turn_and_stay_there() {
     let mut homes = std::thread::scope(|scope| {
         let home = || {
             together.wait();
-            let homes = rig.shared.with_thread_state(|mine| [0; 2].map(|_| rig.shared.home_of(mine).index()));
+            let homes = rig.shared.with_thread_state(|mine| [0; 2].map(|_| Shared::home_of(mine).index()));
             together.wait();
             homes
         };

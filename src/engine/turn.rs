@@ -7,7 +7,7 @@ use super::core::{Core, Limits, TurnResult, give_back, link};
 use super::due::Due;
 use super::lifetime::SharedRef;
 use crate::count::{Counter, Share};
-use crate::entry::{OutOfQueue, Owned, Queued};
+use crate::entry::{FromQueue, OutOfQueue, Owned};
 use crate::shard::{Remote, SideQueue, Taken};
 use crate::time::{Division, Subtick};
 
@@ -30,7 +30,7 @@ fn note(shown: &Counter, noted: &mut usize, now: usize) {
 
 /// Takes a side queue, if what was taken before is gone through. The backlog is noted as
 /// [`Core::take_inbox`] notes it.
-fn take_rest(queue: &SideQueue, taken: &mut Taken<Queued>, backlog: &Counter, noted: &mut usize) {
+fn take_rest(queue: &SideQueue, taken: &mut Taken<FromQueue>, backlog: &Counter, noted: &mut usize) {
     let depth = queue.depth();
     if taken.is_empty() && depth > 0 {
         note(backlog, noted, depth);
@@ -277,7 +277,7 @@ impl Core {
 
     /// Sees to an entry that came off a side queue. Returns whether it was moved in the wheel.
     #[inline(always)]
-    pub(super) fn pop(&mut self, shared: &SharedRef, entry: Queued) -> bool {
+    pub(super) fn pop(&mut self, shared: &SharedRef, entry: FromQueue) -> bool {
         match entry.pop() {
             OutOfQueue::Cancelled(entry) => self.unlink_and_let_go(shared, entry),
             OutOfQueue::Moved(entry) => {

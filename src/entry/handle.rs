@@ -64,7 +64,7 @@ impl Handle {
 
     /// Cancels the timeout, and takes its task.
     #[inline]
-    pub(crate) fn cancel(&self) -> Cancelling {
+    pub(crate) fn cancel(&self) -> Cancelling<'_> {
         let is_queued = match self.entry().state.cancel() {
             Cancel::TooLate => return Cancelling::TooLate,
             Cancel::WonRunning => return Cancelling::WonRunning,
@@ -72,7 +72,8 @@ impl Handle {
             Cancel::WonQueued => true,
         };
         // SAFETY: 1. This call has won the cancel, and no run is under way, so the task is there,
-        // and is taken once. 2. The cancel has set QUEUED, if it says so.
+        // and is taken once. 2. The cancel has set QUEUED, if it says so. The value borrows the
+        // handle.
         unsafe {
             let task = self.entry().take_task();
             if is_queued { Cancelling::WonQueued(task, Queued::new(self.0)) } else { Cancelling::Won(task) }
@@ -81,12 +82,12 @@ impl Handle {
 
     /// Changes the deadline. See [`State::reset`](super::State::reset).
     #[inline]
-    pub(crate) fn reset(&self, deadline: Subtick) -> Resetting {
+    pub(crate) fn reset(&self, deadline: Subtick) -> Resetting<'_> {
         match self.entry().state.reset(deadline) {
             Reset::TooLate => Resetting::TooLate,
             Reset::Later => Resetting::Later,
             Reset::Earlier => Resetting::Earlier,
-            // SAFETY: the reset has set QUEUED.
+            // SAFETY: the reset has set QUEUED. The value borrows the handle.
             Reset::EarlierQueued => Resetting::EarlierQueued(unsafe { Queued::new(self.0) }),
         }
     }
@@ -96,7 +97,7 @@ impl Handle {
     ///
     /// # Safety
     /// The caller is the future of the timeout, whose task is a waker. One thread at a time polls
-    /// it.
+    /// it, and none cancels it meanwhile.
     #[inline]
     pub(crate) unsafe fn watch(&self, waker: &Waker) -> bool {
         // Read the state first. If it is pending now, the waker in the entry has not been dropped.
@@ -174,22 +175,22 @@ impl Handle {
 
 /// What a cancel has come to: [`Cancel`] with what is the caller's then.
 #[derive(Debug)]
-pub(crate) enum Cancelling {
+pub(crate) enum Cancelling<'h> {
     TooLate,
     WonRunning,
     Won(Task),
     /// The caller pushes the entry to the cancelled queue of its shard.
-    WonQueued(Task, Queued),
+    WonQueued(Task, Queued<'h>),
 }
 
 /// What a reset has come to: [`Reset`] with what is the caller's then.
 #[derive(Debug)]
-pub(crate) enum Resetting {
+pub(crate) enum Resetting<'h> {
     TooLate,
     Later,
     Earlier,
     /// The caller pushes the entry to the moved queue of its shard.
-    EarlierQueued(Queued),
+    EarlierQueued(Queued<'h>),
 }
 
 /// What a handle finds when it lets go: [`HandleGone`] with what is the caller's then.

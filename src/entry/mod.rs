@@ -46,7 +46,7 @@ pub(crate) use outcome::{
 };
 pub(crate) use owned::{Armed, LetGo, Linkable, Linking, Owned, Sole};
 pub(crate) use part::Part;
-pub(crate) use queued::{CancelledInSlot, OutOfQueue, Queued};
+pub(crate) use queued::{CancelledInSlot, FromQueue, OutOfQueue, Queued};
 pub use series::MissedTicks;
 pub(crate) use series::{FnNext, FnRepeat, Repeat, Schedule, Series};
 pub(crate) use state::{ArmFlags, Snapshot, State};

@@ -1,57 +1,80 @@
-//! Entries in the side queues of a shard, as values: [`Queued`], and what it is when the worker has
-//! popped it.
+//! Entries in the side queues of a shard, as values: [`Queued`], which goes in, and [`FromQueue`],
+//! which the worker takes out.
 
+use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
 use super::owned::Sole;
 use super::token::{Stacked, Token};
-use super::{Entry, Link, Linked, Popped};
+use super::{Entry, Handle, Link, Linked, Popped};
 #[cfg(doc)]
 use crate::wheel::Wheel;
 
-/// The ownership QUEUED of an entry, on its way through a side queue of its shard.
+/// The ownership QUEUED of an entry, on its way into a side queue of its shard. The handle is held
+/// until it is in, or was refused.
 #[derive(Debug)]
 #[must_use = "the worker is not told if it goes into no queue"]
 #[repr(transparent)]
-pub(crate) struct Queued(NonNull<Entry>);
+pub(crate) struct Queued<'h>(NonNull<Entry>, PhantomData<&'h Handle>);
 
-// SAFETY: the ownership may be passed on between threads.
-unsafe impl Send for Queued {}
 // SAFETY: `repr(transparent)` around a `NonNull<Entry>`. `aside` belongs to the thread that has set
 // QUEUED, and goes with this value.
-unsafe impl Token for Queued {}
+unsafe impl Token for Queued<'_> {}
 
-// SAFETY: an entry is in a side queue by `aside`.
-unsafe impl Stacked for Queued {
+impl Queued<'_> {
+    /// # Safety
+    /// The caller has set QUEUED on the entry, and makes one such value for that. The handle is
+    /// held for as long as the value.
     #[inline]
-    fn below(&self) -> Link {
-        self.entry().aside()
+    pub(crate) unsafe fn new(entry: NonNull<Entry>) -> Self {
+        Self(entry, PhantomData)
     }
-}
 
-impl Queued {
     /// Sets the link by which it will be in the queue.
     #[inline]
     pub(crate) fn set_below(&self, link: Link) {
         self.entry().set_aside(link);
     }
 
-    /// # Safety
-    /// The caller has set QUEUED on the entry, and makes one such value for that. It holds the
-    /// handle until it has pushed the value, or [taken it back](Self::refused).
-    #[inline]
-    pub(crate) unsafe fn new(entry: NonNull<Entry>) -> Self {
-        Self(entry)
-    }
-
     /// Ends the ownership, because the queue is closed.
     pub(crate) fn refused(self) {
         self.entry().state.unqueue();
     }
+}
 
-    /// Ends the ownership, and says where the entry is. Only the worker calls this, for what it has
-    /// popped off a queue of its shard.
+impl Deref for Queued<'_> {
+    type Target = Entry;
+
+    #[inline]
+    fn deref(&self) -> &Entry {
+        self.entry()
+    }
+}
+
+/// The ownership QUEUED of an entry that was in a side queue. It is for the worker of the queue's
+/// shard, which alone takes such values out.
+#[derive(Debug)]
+#[must_use = "the entry is lost if it is not popped"]
+#[repr(transparent)]
+pub(crate) struct FromQueue(NonNull<Entry>);
+
+// SAFETY: the ownership may be passed on between threads.
+unsafe impl Send for FromQueue {}
+// SAFETY: `repr(transparent)` around a `NonNull<Entry>`. `aside` was the queue's, and goes with this
+// value.
+unsafe impl Token for FromQueue {}
+
+// SAFETY: an entry is in a side queue by `aside`.
+unsafe impl Stacked for FromQueue {
+    #[inline]
+    fn below(&self) -> Link {
+        self.entry().aside()
+    }
+}
+
+impl FromQueue {
+    /// Ends the ownership, and says where the entry is.
     #[inline]
     pub(crate) fn pop(self) -> OutOfQueue {
         match self.entry().state.pop() {
@@ -61,15 +84,6 @@ impl Queued {
             // SAFETY: QUEUED was the last owner, and this value is that.
             Popped::Last => OutOfQueue::Last(unsafe { Sole::new(self.0) }),
         }
-    }
-}
-
-impl Deref for Queued {
-    type Target = Entry;
-
-    #[inline]
-    fn deref(&self) -> &Entry {
-        self.entry()
     }
 }
 
@@ -85,7 +99,7 @@ pub(crate) enum OutOfQueue {
 /// An entry that was cancelled in its slot, with the engine's ownership and QUEUED. The wheel takes
 /// it out of the slot ([`Wheel::remove`]) if it has not come up.
 #[must_use = "the entry is lost if it is not let go"]
-pub(crate) struct CancelledInSlot(Queued);
+pub(crate) struct CancelledInSlot(FromQueue);
 
 impl CancelledInSlot {
     #[inline]

@@ -242,7 +242,7 @@ impl Remote {
 
     /// Pushes a cancelled entry to the worker. Wakes the worker only if too many of them wait.
     #[inline]
-    pub(crate) fn push_cancelled(&self, entry: Queued) {
+    pub(crate) fn push_cancelled(&self, entry: Queued<'_>) {
         assert!(self.is_home_of(&entry), "an entry goes to its own shard");
         match self.cancelled.push(entry) {
             Ok(SidePush::Done) => {}
@@ -264,7 +264,7 @@ impl Remote {
     /// ASLEEP, not on the caller's own. Meanwhile another thread may have reset the entry to a
     /// still earlier deadline. That thread saw that the entry was on its way, and pushed nothing.
     /// It woke the worker, which found nothing, because the entry was not in the queue yet.
-    pub(crate) fn push_moved(&self, entry: Queued, deadline: impl FnOnce() -> Subtick, timeline: &Timeline) {
+    pub(crate) fn push_moved(&self, entry: Queued<'_>, deadline: impl FnOnce() -> Subtick, timeline: &Timeline) {
         assert!(self.is_home_of(&entry), "an entry goes to its own shard");
         match self.moved.push(entry) {
             Ok(pushed) => {

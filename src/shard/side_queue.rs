@@ -5,7 +5,7 @@
 use std::ptr;
 
 use super::stack::{CLOSED, DEPTH, ONE_DEEP, Taken, WAKE_DEPTH, address_of, deeper_by, depth_of};
-use crate::entry::{Entry, Link, Queued, Token};
+use crate::entry::{Entry, FromQueue, Link, Queued, Token};
 use crate::sync::{AtomicPtr, Ordering};
 
 /// The same stack as the inbox, but without the ASLEEP bit.
@@ -30,7 +30,7 @@ impl SideQueue {
     /// Pushes an entry. Returns it if the queue is closed: the engine has given up all its entries,
     /// or is about to, without looking at this queue.
     #[inline]
-    pub(crate) fn push(&self, entry: Queued) -> Result<SidePush, Queued> {
+    pub(crate) fn push<'h>(&self, entry: Queued<'h>) -> Result<SidePush, Queued<'h>> {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             if head.addr() & CLOSED != 0 {
@@ -48,7 +48,7 @@ impl SideQueue {
         }
     }
 
-    pub(crate) fn take(&self) -> Taken<Queued> {
+    pub(crate) fn take(&self) -> Taken<FromQueue> {
         if self.head.load(Ordering::Relaxed).is_null() {
             return Taken::NONE;
         }
@@ -58,8 +58,9 @@ impl SideQueue {
     }
 
     /// Returns the entries below a head, as `take` and `close` have just taken it out.
-    fn taken(head: Link) -> Taken<Queued> {
-        // SAFETY: the head was taken out of this stack, into which only such values are pushed.
+    fn taken(head: Link) -> Taken<FromQueue> {
+        // SAFETY: the head was taken out of this stack. What was pushed, `Queued`, is such a value
+        // once it is in.
         unsafe { Taken::new(head) }
     }
 
@@ -82,7 +83,7 @@ impl SideQueue {
 
     /// Closes the queue for good, and returns the entries that were pushed before. Acquire: pairs
     /// with the release in [`push`](Self::push).
-    pub(crate) fn close(&self) -> Taken<Queued> {
+    pub(crate) fn close(&self) -> Taken<FromQueue> {
         let head = self.head.swap(ptr::without_provenance_mut(CLOSED), Ordering::AcqRel);
         Self::taken(head)
     }

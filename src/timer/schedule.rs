@@ -41,7 +41,7 @@ impl<'a> Target<'a> {
 
     #[inline]
     fn remote(self, mine: Local<'a>) -> &'a Remote {
-        self.shard.unwrap_or_else(|| self.shared.home_of(mine))
+        self.shard.unwrap_or_else(|| Shared::home_of(mine))
     }
 
     /// Refuses tasks that have taken no place under the limit, or have given it back. A closed

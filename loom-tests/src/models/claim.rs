@@ -3,6 +3,7 @@
 
 use super::check::check;
 use super::rig::{Bare, Ledger, NO_LIMITS, driven, entries_in_use, run_batches, ticks};
+use crate::engine::Shared;
 use crate::executor::run_here;
 use crate::sync::thread;
 use crate::time::Subtick;
@@ -119,7 +120,7 @@ fn a_cancelled_timeout_in_a_batch_is_not_revived_there() {
         assert!(bare.push(armed));
         let batches = bare.due_batches(&mut shard);
         // Only a thread at home on the shard has tombstones.
-        bare.shared.with_thread_state(|mine| assert_eq!(bare.shared.home_of(mine).index(), 0));
+        bare.shared.with_thread_state(|mine| assert_eq!(Shared::home_of(mine).index(), 0));
         assert!(timeout.cancel());
         let runner = thread::spawn(move || batches.into_iter().for_each(run_here));
         drop(timeout);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::check::check;
 use super::rig::Ledger;
 use crate::entry::{
-    ArmFlags, Cancel, Cancelling, Ended, EngineGone, Entry, Expire, Handle, HandleLetGo, Home, OutOfQueue, Queued,
-    Reset, Resetting, Task, Transfer, raw,
+    ArmFlags, Cancel, Cancelling, Ended, EngineGone, Entry, Expire, FromQueue, Handle, HandleLetGo, Home, OutOfQueue,
+    Queued, Reset, Resetting, Task, Token, Transfer, raw,
 };
 use crate::sync::thread;
 use crate::time::Subtick;
@@ -52,7 +52,7 @@ fn reset(entry: &Entry, deadline: u64) -> Reset {
 /// Pops the entry off a side queue, as the worker does. The model has queued it, once.
 fn pop(entry: &Entry) -> OutOfQueue {
     // SAFETY: QUEUED is set, and the model makes one such value for it.
-    unsafe { Queued::new(NonNull::from(entry)) }.pop()
+    unsafe { FromQueue::from_raw(NonNull::from(entry)) }.pop()
 }
 
 /// Lets go of the handle. If it is the last owner, the entry is used again, by `reuse`.
