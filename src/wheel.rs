@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tourbillon_wheel::{Items, NEVER, Place};
 
-use crate::entry::{CameUp, CancelledInSlot, Kind, Linkable, Linked, Sole};
+use crate::entry::{CameUp, CancelledInSlot, Kind, Linkable, Linked, Linking, Owned, Sole, Stays};
 use crate::time::Subtick;
 
 /// For so many entries a block of cells is reserved.
@@ -25,13 +25,13 @@ pub(crate) struct Wheel {
 }
 
 /// What became of an entry whose slot has come up.
-pub(crate) enum Took {
+pub(crate) enum Took<'w> {
     /// It is taken. Or it was cancelled, and a queue brings it.
     Taken,
     /// It is not due, as its deadline was moved.
-    Stays(Linkable),
+    Stays(Stays<'w>),
     /// It is kept back, with all periodic timeouts.
-    KeptBack(Linkable),
+    KeptBack(Stays<'w>),
 }
 
 /// What the entries' words say to the wheel.
@@ -58,7 +58,8 @@ impl Items for Entries {
 
     #[inline]
     fn placed(&mut self, entry: Linked, place: Place) {
-        entry.set_place(place);
+        // SAFETY: the wheel has it in a cell.
+        unsafe { entry.set_place(place) };
     }
 
     #[inline]
@@ -136,16 +137,26 @@ impl Wheel {
         self.slots.reserve(1).is_ok()
     }
 
-    /// Puts an entry into the slot of its deadline. There [is room](Self::has_room) for it.
-    #[inline(always)] // One of its two callers is a loop of few instructions.
-    pub(crate) fn insert(&mut self, entry: Linkable, deadline: Subtick) {
+    /// Puts an entry out of the inbox of this shard into the slot of its deadline, with which it
+    /// calls `note` before. There [is room](Self::has_room) for it. Returns the entry if it was
+    /// cancelled.
+    #[inline(always)]
+    pub(crate) fn insert(&mut self, entry: Owned, note: impl FnOnce(Subtick)) -> Result<(), Owned> {
+        let (entry, deadline) = match entry.link() {
+            Linking::Pending(entry, deadline) => (entry, deadline),
+            Linking::Cancelled(entry) => return Err(entry),
+        };
+        note(deadline);
         let inserted = self.slots.insert_at(&mut self.entries, Linked::of(entry), as_tick(deadline));
         inserted.expect("the caller has asked for room");
+        Ok(())
     }
 
     /// Moves an entry to the slot of its deadline of now. It is in the wheel.
     pub(crate) fn move_entry(&mut self, entry: Linked) {
-        let was_there = self.slots.reinsert(&mut self.entries, entry.place(), entry);
+        // SAFETY: it is in the wheel.
+        let place = unsafe { entry.place() };
+        let was_there = self.slots.reinsert(&mut self.entries, place, entry);
         debug_assert!(was_there, "a timeout that is pending, and linked, is in the wheel");
     }
 
@@ -154,9 +165,12 @@ impl Wheel {
     #[inline]
     pub(crate) fn remove(&mut self, entry: CancelledInSlot) -> Option<Sole> {
         let linked = entry.linked();
-        self.slots.remove(linked.place(), linked);
-        // SAFETY: the wheel does not have it any more.
-        unsafe { entry.let_go() }
+        // SAFETY: 1. It is in the wheel, or was, and is the worker's. 2. The wheel does not have it
+        // any more. What has come up goes before the wheel goes on.
+        unsafe {
+            self.slots.remove(linked.place(), linked);
+            entry.let_go()
+        }
     }
 
     /// Gives what has come up by `now` to `take`, with the time by which it has to be due, as long
@@ -168,23 +182,20 @@ impl Wheel {
         now: Subtick,
         budget: &mut usize,
         mut may_take: impl FnMut() -> bool,
-        mut take: impl FnMut(CameUp, Subtick) -> Took,
+        mut take: impl for<'w> FnMut(CameUp<'w>, Subtick) -> Took<'w>,
     ) {
         self.slots.expire_unseen(&mut self.entries, now.get(), budget, |entries, entry, due_by| {
             if !may_take() {
                 return tourbillon_wheel::Take::Stop;
             }
-            // SAFETY: it has come out of its cell. If it stays, it is given back to the wheel.
-            let came_up = CameUp::of(unsafe { entry.into_linkable() });
-            let stays = match take(came_up, Subtick::new(due_by)) {
+            // SAFETY: it has come out of its cell. It goes into one again only if `take` says that
+            // this very entry stays, and `take` is good for any lifetime.
+            let came_up = unsafe { CameUp::of(entry.into_linkable()) };
+            match take(came_up, Subtick::new(due_by)) {
                 Took::Taken => return tourbillon_wheel::Take::Taken,
-                Took::Stays(entry) => entry,
-                Took::KeptBack(entry) => {
-                    entries.keeps_series_back = true;
-                    entry
-                }
-            };
-            let _ = Linked::of(stays);
+                Took::Stays(_) => {}
+                Took::KeptBack(_) => entries.keeps_series_back = true,
+            }
             tourbillon_wheel::Take::Later
         });
     }

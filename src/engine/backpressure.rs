@@ -75,9 +75,9 @@ impl Remote {
     /// counts, as it may have been cancelled since. As a rule this reads only the three heads.
     #[inline]
     pub(crate) fn has_much_garbage(&self) -> bool {
-        let (cancelled, pushed) = (self.cancelled.depth(), self.inbox.depth());
+        let [pushed, cancelled, moved] = self.pushed();
         let in_inbox = if pushed > MANY { Share::part(self.counters.cancelled_share.get(), pushed) } else { 0 };
-        cancelled + self.moved.depth() + in_inbox > MANY
+        cancelled + moved + in_inbox > MANY
     }
 
     /// Returns whether very many entries wait, in the queues or in what the worker has taken out of

@@ -7,8 +7,8 @@ use super::lifetime::SharedRef;
 use super::shared::Shared;
 use super::unfired::UnfiredList;
 use crate::arena::EntryCache;
-use crate::entry::{CancelledInSlot, Fired, FromQueue, LetGo, Linkable, Linking, Owned, Sole, Withdrawn, Won};
-use crate::shard::{Remote, Taken};
+use crate::entry::{CancelledInSlot, Fired, FromQueue, LetGo, Owned, Sole, Withdrawn, Won};
+use crate::shard::{Remote, Taken, Takes};
 use crate::time::Subtick;
 use crate::wheel::Wheel;
 
@@ -44,6 +44,7 @@ pub(crate) struct Core {
     /// The engine's id.
     engine: u64,
     index: usize,
+    pub(super) takes: Takes,
     pub(super) wheel: Wheel,
     pub(super) limits: Limits,
     /// Taken out of the queues, and not gone through yet.
@@ -71,10 +72,10 @@ unsafe impl Send for Core {}
 impl Core {
     /// Makes the worker's half of a shard, once.
     pub(crate) fn new(shared: &SharedRef, index: usize, wheel: Wheel, limits: Limits) -> Self {
-        shared.remote(index).begin_core();
         Self {
             engine: shared.id(),
             index,
+            takes: shared.remote(index).begin_core(),
             wheel,
             limits,
             inbox: Arrivals::NONE,
@@ -199,15 +200,14 @@ impl Core {
     /// order of deadlines. Without memory some of it stays where it is.
     fn take_all_in(&mut self, shared: &SharedRef, remote: &Remote) {
         self.inbox.put_back();
-        let pushed = Arrivals::new(remote.inbox.close());
+        let pushed = Arrivals::new(self.takes.inbox(remote).close());
         for mut list in [std::mem::replace(&mut self.inbox, Arrivals::NONE), pushed] {
             list.turn_round(usize::MAX);
             while self.wheel.has_room()
                 && let Some(entry) = list.pop()
             {
-                if let Some((entry, deadline)) = link(&self.free, shared, entry) {
-                    self.wheel.insert(entry, deadline);
-                }
+                debug_assert!(remote.is_home_of(&entry), "an entry goes to its own shard");
+                link(&mut self.wheel, &self.free, shared, entry, |_| ());
             }
             // Without memory they come after the others.
             while let Some(entry) = list.pop() {
@@ -225,12 +225,12 @@ impl Core {
         by_deadline: bool,
         mut take: impl FnMut(&EntryCache, Owned),
     ) {
-        let pushed = remote.inbox.close();
+        let pushed = self.takes.inbox(remote).close();
         let queued = [
             std::mem::replace(&mut self.cancelled, Taken::NONE),
-            remote.cancelled.close(),
+            self.takes.cancelled(remote).close(),
             std::mem::replace(&mut self.moved, Taken::NONE),
-            remote.moved.close(),
+            self.takes.moved(remote).close(),
         ];
         // First the entries of the side queues: some are cancelled, and in no slot any more.
         for mut list in queued {
@@ -288,16 +288,21 @@ pub(super) fn let_go(free: &EntryCache, shared: &SharedRef, entry: Owned) -> Res
     }
 }
 
-/// Links an entry that came out of the inbox. Returns it with its deadline, or lets it go if it was
-/// cancelled.
-#[inline]
-pub(super) fn link(free: &EntryCache, shared: &SharedRef, mut entry: Owned) -> Option<(Linkable, Subtick)> {
+/// Puts an entry that came out of the inbox into the wheel, after it has called `note` with its
+/// deadline. Returns false, and lets it go, if it was cancelled.
+#[inline(always)] // It is called in a loop of few instructions.
+pub(super) fn link(
+    wheel: &mut Wheel,
+    free: &EntryCache,
+    shared: &SharedRef,
+    mut entry: Owned,
+    mut note: impl FnMut(Subtick),
+) -> bool {
     // Repeats if the entry was revived after it was found cancelled.
     loop {
-        match entry.link() {
-            Linking::Pending(entry, deadline) => return Some((entry, deadline)),
-            Linking::Cancelled(found) => entry = let_go(free, shared, found).err()?,
-        }
+        let Err(cancelled) = wheel.insert(entry, &mut note) else { return true };
+        let Err(revived) = let_go(free, shared, cancelled) else { return false };
+        entry = revived;
     }
 }
 

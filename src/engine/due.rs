@@ -73,31 +73,35 @@ impl<'a> Due<'a> {
         let Taken { shared, remote, .. } = *taken;
         let now = *now;
         let mut batch: Option<TaskBatch> = None;
-        let mark = |entry: CameUp, due_by| {
-            let entry = match taken.without_task(entry, due_by) {
-                Ok(entry) => entry,
-                Err(took) => return took,
-            };
-            let marked = match entry.batch(due_by) {
-                Ok(marked) => marked,
-                Err(still) => return still.into(),
-            };
-            taken.fired += 1;
-            let open = batch.get_or_insert_with(|| TaskBatch::new(shared.clone(), remote.index(), now));
-            open.push(marked);
-            if open.len() == MAX_BATCH {
-                batch.take().map(TaskBatch::into_batch).into_iter().for_each(&mut *sink);
-            }
-            Took::Taken
-        };
-        wheel.expire(now, budget, || true, mark);
+        wheel.expire(
+            now,
+            budget,
+            || true,
+            |entry, due_by| {
+                let entry = match taken.without_task(entry, due_by) {
+                    Ok(entry) => entry,
+                    Err(took) => return took,
+                };
+                let marked = match entry.batch(due_by) {
+                    Ok(marked) => marked,
+                    Err(still) => return still.into(),
+                };
+                taken.fired += 1;
+                let open = batch.get_or_insert_with(|| TaskBatch::new(shared.clone(), remote.index(), now));
+                open.push(marked);
+                if open.len() == MAX_BATCH {
+                    batch.take().map(TaskBatch::into_batch).into_iter().for_each(&mut *sink);
+                }
+                Took::Taken
+            },
+        );
         batch.map(TaskBatch::into_batch).into_iter().for_each(sink);
     }
 }
 
 impl Taken<'_> {
     #[inline(always)]
-    fn run(&mut self, entry: CameUp, due_by: Subtick, runner: &mut impl Run) -> Took {
+    fn run<'w>(&mut self, entry: CameUp<'w>, due_by: Subtick, runner: &mut impl Run) -> Took<'w> {
         let entry = match self.without_task(entry, due_by) {
             Ok(entry) => entry,
             Err(took) => return took,
@@ -124,12 +128,12 @@ impl Taken<'_> {
     /// Sees to what has no task to be run now: a sleeping future, which is woken when the turn is
     /// over, and a periodic timeout in a drain. Returns any other.
     #[inline(always)]
-    fn without_task(&mut self, entry: CameUp, due_by: Subtick) -> Result<CameUp, Took> {
+    fn without_task<'w>(&mut self, entry: CameUp<'w>, due_by: Subtick) -> Result<CameUp<'w>, Took<'w>> {
         match entry.kind() {
             Kind::Once => Ok(entry),
             Kind::Series if self.remote.drains_until().is_none() => Ok(entry),
             // Its runs do not go on. It stays pending, and the close hands it back.
-            Kind::Series => Err(Took::KeptBack(entry.into_linkable())),
+            Kind::Series => Err(Took::KeptBack(entry.into_stays())),
             Kind::Waker => {
                 let expired = entry.expire(due_by)?;
                 self.fired += 1;
@@ -147,8 +151,8 @@ impl Taken<'_> {
     }
 }
 
-impl From<Still> for Took {
-    fn from(still: Still) -> Self {
+impl<'w> From<Still<'w>> for Took<'w> {
+    fn from(still: Still<'w>) -> Self {
         match still {
             Still::Linked(entry) => Self::Stays(entry),
             // A side queue brings it, and finds it in no slot.

@@ -1,7 +1,5 @@
 //! A turn of a shard: it goes through the queues, expires what is due, and moves the cascades on.
 
-use std::ptr;
-
 use super::batch::{Batch, WakeBatch};
 use super::core::{Core, Limits, TurnResult, give_back, link};
 use super::due::Due;
@@ -36,6 +34,14 @@ fn take_rest(queue: &SideQueue, taken: &mut Taken<FromQueue>, backlog: &Counter,
         note(backlog, noted, depth);
         *taken = queue.take();
         note(backlog, noted, taken.depth());
+    }
+}
+
+/// Notes a deadline that has come by `now`, or is next: see [`Core::hurried`].
+#[inline]
+fn note_hurried(hurried: &mut Subtick, now: Subtick, deadline: Subtick) {
+    if deadline <= now.next() {
+        *hurried = deadline.max(*hurried);
     }
 }
 
@@ -166,8 +172,9 @@ impl Core {
     /// the turn ends. What an earlier turn left over goes first.
     fn begin_queues(&mut self, remote: &Remote) -> Queues {
         let (counters, noted) = (&remote.counters, &mut self.noted);
-        take_rest(&remote.cancelled, &mut self.cancelled, &counters.cancelled_backlog, &mut noted.cancelled);
-        take_rest(&remote.moved, &mut self.moved, &counters.moved_backlog, &mut noted.moved);
+        let cancelled = self.takes.cancelled(remote);
+        take_rest(cancelled, &mut self.cancelled, &counters.cancelled_backlog, &mut noted.cancelled);
+        take_rest(self.takes.moved(remote), &mut self.moved, &counters.moved_backlog, &mut noted.moved);
         let has_taken = self.inbox.is_gone_through();
         if has_taken {
             // They come after what is new, so that neither waits for the other.
@@ -214,7 +221,8 @@ impl Core {
         self.note_backlogs(remote);
         let is_left = !self.inbox.is_gone_through() || !self.cancelled.is_empty() || !self.moved.is_empty();
         // The moved queue is not taken while a part of it is left over from an earlier turn.
-        is_left || !remote.moved.is_empty() || (queues.transfers == 0 && remote.inbox.depth() > 0)
+        let [pushed, _, moved] = remote.pushed();
+        is_left || moved > 0 || (queues.transfers == 0 && pushed > 0)
     }
 
     /// Shows other threads how much of each queue the worker has taken and not gone through.
@@ -229,9 +237,10 @@ impl Core {
     /// a thread that adds up both, and reads the queue first, never finds too little.
     fn take_inbox(&mut self, remote: &Remote) {
         let (backlog, noted) = (&remote.counters.backlog, &mut self.noted.inbox);
-        note(backlog, noted, remote.inbox.depth());
+        let inbox = self.takes.inbox(remote);
+        note(backlog, noted, inbox.depth());
         let is_draining = remote.drains_until().is_some();
-        self.inbox.add(if is_draining { remote.inbox.close() } else { remote.inbox.take() });
+        self.inbox.add(if is_draining { inbox.close() } else { inbox.take() });
         note(backlog, noted, self.inbox.depth());
     }
 
@@ -268,20 +277,13 @@ impl Core {
         popped
     }
 
-    #[inline]
-    fn note_hurried(&mut self, deadline: Subtick) {
-        if deadline <= self.now.next() {
-            self.hurried = self.hurried.max(deadline);
-        }
-    }
-
     /// Sees to an entry that came off a side queue. Returns whether it was moved in the wheel.
     #[inline(always)]
     pub(super) fn pop(&mut self, shared: &SharedRef, entry: FromQueue) -> bool {
         match entry.pop() {
             OutOfQueue::Cancelled(entry) => self.unlink_and_let_go(shared, entry),
             OutOfQueue::Moved(entry) => {
-                self.note_hurried(entry.snapshot().deadline());
+                note_hurried(&mut self.hurried, self.now, entry.snapshot().deadline());
                 self.wheel.move_entry(entry);
                 return true;
             }
@@ -314,13 +316,10 @@ impl Core {
                 self.inbox.set_aside(entry);
                 continue;
             }
-            match link(&self.free, shared, entry) {
-                Some((entry, deadline)) => {
-                    self.note_hurried(deadline);
-                    debug_assert!(ptr::eq(Remote::at(entry.home().expect("it is armed")), remote));
-                    self.wheel.insert(entry, deadline);
-                }
-                None => cancelled += 1,
+            debug_assert!(remote.is_home_of(&entry), "an entry goes to its own shard");
+            let note = |deadline| note_hurried(&mut self.hurried, self.now, deadline);
+            if !link(&mut self.wheel, &self.free, shared, entry, note) {
+                cancelled += 1;
             }
         }
         if gone_through > 0 {

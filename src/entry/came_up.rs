@@ -1,5 +1,6 @@
 //! An entry whose time has come up: a look at its word, and the claim.
 
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
 use super::owned::{Linkable, Owned, Sole};
@@ -86,14 +87,26 @@ impl TaskPlace {
 
 /// An entry that the worker has taken out of its slot, because its time has come up. Whose it is,
 /// its word says. If it was cancelled meanwhile, the cancelled queue or the moved queue brings it.
+///
+/// No other value has this lifetime, so it can't be kept while the wheel goes on.
 #[must_use = "the timeout is lost if no step takes it over"]
-pub(crate) struct CameUp(Seen);
+pub(crate) struct CameUp<'w>(Seen, Only<'w>);
 
-impl CameUp {
-    /// For the wheel, which has just taken the entry out of its slot.
+/// Fits this one lifetime, neither a longer one nor a shorter one.
+type Only<'w> = PhantomData<fn(&'w ()) -> &'w ()>;
+
+/// An entry that came up, and goes back into the wheel that it came out of.
+#[must_use = "the timeout is lost if it does not go back"]
+pub(crate) struct Stays<'w>(Only<'w>);
+
+impl<'w> CameUp<'w> {
+    /// # Safety
+    /// The wheel has just taken the entry out of its slot. It does nothing else before the end of
+    /// `'w`, a lifetime that no other value has, and has the entry again only if that
+    /// [stays](Self::into_stays).
     #[inline]
-    pub(crate) fn of(entry: Linkable) -> Self {
-        Self(Seen::look(entry.0))
+    pub(crate) unsafe fn of(entry: Linkable) -> Self {
+        Self(Seen::look(entry.0), PhantomData)
     }
 
     #[inline]
@@ -102,59 +115,59 @@ impl CameUp {
     }
 
     /// Leaves it as it is, to be linked again.
-    pub(crate) fn into_linkable(self) -> Linkable {
-        Linkable(self.0.entry)
+    pub(crate) fn into_stays(self) -> Stays<'w> {
+        Stays(self.1)
     }
 
     /// Claims the timeout if it is due by `now`, as [`Looked::claim`] does.
     #[inline(always)]
-    pub(crate) fn claim(
+    pub(crate) fn claim<'p>(
         self,
         now: Subtick,
-        place: &mut TaskPlace,
+        place: &'p mut TaskPlace,
         give_back: impl FnOnce(Sole),
-    ) -> Result<Claimed<'_>, Still> {
-        self.0.claim(now, place, give_back).map_err(Still::of)
+    ) -> Result<Claimed<'p>, Still<'w>> {
+        self.0.claim(now, place, give_back).map_err(|(_, found)| Still::of(found))
     }
 
     /// Marks it for a batch if it is due. It stays pending. It is not a sleeping future's.
     #[inline]
-    pub(crate) fn batch(self, now: Subtick) -> Result<Marked, Still> {
+    pub(crate) fn batch(self, now: Subtick) -> Result<Marked, Still<'w>> {
         let Seen { entry, seen } = self.0;
         match entry.state.batch(seen, now) {
             Expire::Done(_) | Expire::Alone(_) => Ok(Marked(entry)),
-            other => Err(Still::of((entry, other))),
+            other => Err(Still::of(other)),
         }
     }
 
     /// Expires a sleeping future's if it is due. The waker is the caller's to call, or `None` if
     /// the future is changing it, and so is awake.
     #[inline]
-    pub(crate) fn expire(self, now: Subtick) -> Result<Option<Won>, Still> {
+    pub(crate) fn expire(self, now: Subtick) -> Result<Option<Won>, Still<'w>> {
         let Seen { entry, seen } = self.0;
         match entry.state.expire(seen, now) {
             // The entry is the engine's no more.
             Expire::Left => Ok(None),
             // SAFETY: this call has taken the entry out of PENDING, and the task is in it.
             Expire::Done(_) | Expire::Alone(_) => Ok(Some(unsafe { Won::new(entry) })),
-            other => Err(Still::of((entry, other))),
+            other => Err(Still::of(other)),
         }
     }
 }
 
 /// Why a timeout that came up is not taken.
-pub(crate) enum Still {
+pub(crate) enum Still<'w> {
     /// It was reset to a later deadline, and stays in the wheel.
-    Linked(Linkable),
+    Linked(Stays<'w>),
     /// It was cancelled.
     Cancelled,
 }
 
-impl Still {
+impl Still<'_> {
     #[inline(always)]
-    fn of((entry, found): (Owned, Expire)) -> Self {
+    fn of(found: Expire) -> Self {
         match found {
-            Expire::NotBefore(_) => Self::Linked(Linkable(entry)),
+            Expire::NotBefore(_) => Self::Linked(Stays(PhantomData)),
             // From here on the queue has it.
             Expire::Cancelled | Expire::Done(_) | Expire::Alone(_) | Expire::Left => Self::Cancelled,
         }

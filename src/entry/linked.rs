@@ -56,14 +56,19 @@ impl Linked {
     }
 
     /// Returns its place in the wheel, or anything if it is not there.
+    ///
+    /// # Safety
+    /// It is in the wheel, or was, and the caller is the worker that turns that.
     #[inline]
-    pub(crate) fn place(self) -> Place {
+    pub(crate) unsafe fn place(self) -> Place {
         #[expect(clippy::cast_possible_truncation, reason = "a place has 32 bits")]
         Place::from_bits(self.entry().next().addr() as u32)
     }
 
+    /// # Safety
+    /// The caller is the wheel, which has it in a cell.
     #[inline]
-    pub(crate) fn set_place(self, place: Place) {
+    pub(crate) unsafe fn set_place(self, place: Place) {
         self.entry().set_next(ptr::without_provenance_mut(place.to_bits() as usize));
     }
 

@@ -36,7 +36,7 @@ mod work;
 use std::ptr::{self, NonNull};
 use std::task::Waker;
 
-pub(crate) use came_up::{CameUp, Claimed, Fired, Looked, Marked, Still, TaskPlace};
+pub(crate) use came_up::{CameUp, Claimed, Fired, Looked, Marked, Stays, Still, TaskPlace};
 pub(crate) use handle::{Cancelling, Handle, HandleLetGo, LastHandle, Orphan, Resetting};
 pub(crate) use home::Home;
 pub(crate) use linked::{ADDRESS_BITS, Linked, fits_links};

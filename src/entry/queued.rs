@@ -61,8 +61,8 @@ pub(crate) struct FromQueue(NonNull<Entry>);
 
 // SAFETY: the ownership may be passed on between threads.
 unsafe impl Send for FromQueue {}
-// SAFETY: `repr(transparent)` around a `NonNull<Entry>`. `aside` was the queue's, and goes with this
-// value.
+// SAFETY: `repr(transparent)` around a `NonNull<Entry>`. `aside` was the queue's, and goes with
+// this value.
 unsafe impl Token for FromQueue {}
 
 // SAFETY: an entry is in a side queue by `aside`.
@@ -110,7 +110,7 @@ impl CancelledInSlot {
     /// Gives both ownerships up. Returns the entry if nobody else owns it.
     ///
     /// # Safety
-    /// The entry is in no slot any more.
+    /// The entry is in no slot any more, and nobody has it as [`CameUp`](super::CameUp).
     #[inline]
     pub(crate) unsafe fn let_go(self) -> Option<Sole> {
         let is_last = self.0.entry().state.queue_lets_go();

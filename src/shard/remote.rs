@@ -4,7 +4,7 @@
 mod turns;
 
 use std::fmt;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_utils::CachePadded;
@@ -53,11 +53,11 @@ pub(crate) enum Command {
 /// entry of its engine.
 #[derive(Debug)]
 pub(crate) struct Remote {
-    pub(crate) inbox: CachePadded<Inbox>,
+    inbox: CachePadded<Inbox>,
     /// Linked entries that were cancelled.
-    pub(crate) cancelled: CachePadded<SideQueue>,
+    cancelled: CachePadded<SideQueue>,
     /// Linked entries that were reset to an earlier deadline.
-    pub(crate) moved: CachePadded<SideQueue>,
+    moved: CachePadded<SideQueue>,
     /// Whether the worker is to give unused cells of its wheel back.
     shrink: AtomicU8,
     /// When the worker will wake by itself, stored before it falls asleep. Only the
@@ -85,6 +85,30 @@ pub(crate) struct Remote {
     engine: AtomicPtr<()>,
     index: usize,
     has_core: OnceLock<()>,
+}
+
+/// Takes from the queues of one shard. There is one such value for each remote.
+#[derive(Debug)]
+pub(crate) struct Takes(usize);
+
+impl Takes {
+    /// Returns the remote, which is the one that this was made for.
+    fn of<'a>(&'a mut self, remote: &'a Remote) -> &'a Remote {
+        assert_eq!(self.0, ptr::from_ref(remote).addr(), "a worker takes from its own shard");
+        remote
+    }
+
+    pub(crate) fn inbox<'a>(&'a mut self, remote: &'a Remote) -> &'a Inbox {
+        &self.of(remote).inbox
+    }
+
+    pub(crate) fn cancelled<'a>(&'a mut self, remote: &'a Remote) -> &'a SideQueue {
+        &self.of(remote).cancelled
+    }
+
+    pub(crate) fn moved<'a>(&'a mut self, remote: &'a Remote) -> &'a SideQueue {
+        &self.of(remote).moved
+    }
 }
 
 impl Remote {
@@ -146,10 +170,11 @@ impl Remote {
         unsafe { NonNull::new_unchecked(self.engine.load(Ordering::Relaxed)) }
     }
 
-    /// Says that the worker's half of the shard is made. Panics if it was made before: two would
-    /// take from the same queues.
-    pub(crate) fn begin_core(&self) {
+    /// Returns what the worker's half of the shard takes from the queues with. Panics if it was
+    /// made before: two would take from the same queues.
+    pub(crate) fn begin_core(&self) -> Takes {
         assert!(self.has_core.set(()).is_ok(), "shard {} has its worker's half", self.index);
+        Takes(ptr::from_ref(self).addr())
     }
 
     /// Sets what wakes the worker. Called once, before anybody schedules.
@@ -254,7 +279,7 @@ impl Remote {
     /// Returns whether an entry was scheduled on this shard.
     #[inline]
     pub(crate) fn is_home_of(&self, entry: &Entry) -> bool {
-        entry.home().is_some_and(|home| std::ptr::eq(Self::at(home), self))
+        entry.home().is_some_and(|home| ptr::eq(Self::at(home), self))
     }
 
     /// Pushes an entry that was reset to an earlier deadline to the worker. `deadline` looks at the
@@ -410,6 +435,13 @@ impl Remote {
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.inbox.is_closed()
+    }
+
+    /// Returns how many entries are in the inbox, the cancelled queue and the moved queue, up to
+    /// 65,535 each.
+    #[inline]
+    pub(crate) fn pushed(&self) -> [usize; 3] {
+        [self.inbox.depth(), self.cancelled.depth(), self.moved.depth()]
     }
 
     /// Returns how many entries wait: those in the inbox, up to 65,535, and those that the worker

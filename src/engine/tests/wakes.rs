@@ -5,7 +5,10 @@ use super::*;
 #[test]
 fn a_push_wakes_a_worker_that_would_sleep_past_it_and_no_other() {
     let mut rig = Rig::new(ENOUGH);
-    assert!(rig.remote().inbox.wake(), "it has never run: the first thread that comes wakes it");
+    assert!(
+        rig.shard.takes.inbox(rig.shared.remote(1)).wake(),
+        "it has never run: the first thread that comes wakes it"
+    );
     rig.push(FAR);
     assert_eq!(rig.rung(), 0, "it is awake, and will look at the inbox");
     rig.turn(0);
@@ -58,7 +61,7 @@ fn a_reset_to_earlier_wakes_as_a_push_does() {
     assert_eq!(rig.rung(), 0, "by its word it is due after the worker wakes");
     rig.remote().ring_if_it_sleeps_past(FAR, rig.shared.timeline());
     assert_eq!(rig.rung(), 0);
-    assert!(rig.remote().inbox.wake());
+    assert!(rig.shard.takes.inbox(rig.shared.remote(1)).wake());
     rig.turn(0);
     assert!(rig.remote().fall_asleep(Some(FAR)));
     let entry = rig.reset(&held, FAR);
@@ -92,13 +95,13 @@ fn a_worker_does_not_fall_asleep_over_unseen_requests() {
     rig.turn(0);
     let (shared, shard) = (rig.shared.clone(), &mut rig.shard);
     let remote = shared.remote(1);
-    assert!(remote.fall_asleep(None) && remote.inbox.wake());
+    assert!(remote.fall_asleep(None) && shard.takes.inbox(remote).wake());
 
     assert_eq!(remote.request_turn(), 1);
     assert!(!remote.fall_asleep(None), "somebody waits for a turn");
     assert_eq!(remote.sleeps_until(), None, "and it is awake");
     remote.complete_turn(remote.turn_requested(), || unreachable!("nobody has asked for that"));
-    assert!(remote.fall_asleep(None) && remote.inbox.wake());
+    assert!(remote.fall_asleep(None) && shard.takes.inbox(remote).wake());
 
     remote.command_drain(FAR);
     assert_eq!(remote.drains_until(), Some(FAR));
@@ -108,7 +111,7 @@ fn a_worker_does_not_fall_asleep_over_unseen_requests() {
     turn(shard, &shared, 0);
     assert!(shard.is_drained(&shared));
     assert!(remote.fall_asleep(None), "it has");
-    assert!(remote.inbox.wake());
+    assert!(shard.takes.inbox(remote).wake());
 
     for (order, says) in [
         (Command::StopAndReturn, [false, false]),
