@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use super::shared::{Shared, SharedPlan};
 use crate::arena::Arena;
 use crate::entry::{Handle, HandleLetGo, LastHandle, Listed, Orphan, Task};
-use crate::shard::Remote;
+use crate::shard::{EngineAddress, Remote};
 use crate::thread::{LocalRefs, ShardedRef, ThreadState};
 
 /// A counted owner of an engine's memory: the engine itself, the `Timer`s together, each worker,
@@ -36,7 +36,7 @@ impl SharedRef {
         // SAFETY: 1. The remotes become a part of what is written to this address. 2. The place was
         // made for this, and nobody else knows it yet.
         unsafe {
-            remotes.extend((0..plan.shards).map(|index| Remote::new(index, shared.cast())));
+            remotes.extend((0..plan.shards).map(|index| Remote::new(index, EngineAddress(shared.cast()))));
             shared.write(Shared::new(plan, remotes));
         }
         Some(SharedRef(shared))

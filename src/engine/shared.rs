@@ -16,7 +16,7 @@ use crate::count::{Counts, Overdue, Running};
 use crate::entry::{Chain, LetGo, Owned, Sole, Won};
 use crate::events;
 use crate::panics::{self, CatchUnwind, Panic};
-use crate::shard::{Remote, Wake};
+use crate::shard::{EngineAddress, Remote, Wake};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, lock};
 use crate::sys::fork;
 use crate::thread::{Local, ShardedRef, ThreadState};
@@ -75,7 +75,7 @@ pub(crate) struct Shared {
     pub(crate) on_panic: CatchUnwind<Option<PanicHook>>,
     /// Timeouts that belong into a shutdown's answer but were not in a shard when it was closed.
     /// `None` unless a shutdown is waiting.
-    pub(crate) unfired_outside: Mutex<Option<Chain<Won>>>,
+    pub(super) unfired_outside: Mutex<Option<Chain<Won>>>,
     /// [`fork::generation`] when it was made.
     generation: u64,
 }
@@ -116,7 +116,7 @@ impl Shared {
     /// engine.
     #[inline]
     pub(super) fn ptr_of_remote(remote: &Remote) -> NonNull<Self> {
-        remote.engine().cast()
+        remote.engine().0.cast()
     }
 
     /// Returns the engine of a thread's state. If the caller found the state through an entry, the
@@ -126,12 +126,12 @@ impl Shared {
     pub(crate) fn of_thread(mine: Local<'_>) -> &Self {
         // SAFETY: `new_thread_state` stored the address, and a state is there for no longer than
         // its engine.
-        unsafe { mine.engine().cast().as_ref() }
+        unsafe { mine.engine().0.cast().as_ref() }
     }
 
     fn new_thread_state(&self) -> ThreadState {
         // SAFETY: each caller keeps the state in this engine, or for no longer than it borrows it.
-        unsafe { ThreadState::of(NonNull::from(self).cast()) }
+        unsafe { ThreadState::of(EngineAddress(NonNull::from(self).cast())) }
     }
 
     /// Sets what wakes the workers. Called once, before anybody schedules.
@@ -322,6 +322,13 @@ impl Shared {
         self.arena.shrink()
     }
 }
+
+/// Owners of an engine give `&Shared` to any thread, and drop it on any.
+#[cfg(not(loom))]
+const _: () = {
+    const fn is_for_any_thread<T: Send + Sync>() {}
+    is_for_any_thread::<Shared>();
+};
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

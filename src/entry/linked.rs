@@ -24,6 +24,9 @@ pub(crate) fn fits_links(first: NonNull<()>, bytes: usize) -> bool {
 #[repr(transparent)]
 pub(crate) struct Linked(NonNull<Entry>);
 
+// SAFETY: the engine's ownership may be passed on between threads, with the wheel.
+unsafe impl Send for Linked {}
+
 impl Linked {
     /// Gives an entry to the wheel.
     #[inline]

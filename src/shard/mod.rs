@@ -8,6 +8,6 @@ mod remote;
 mod side_queue;
 mod stack;
 
-pub(crate) use remote::{Command, Remote, Takes, Wake};
+pub(crate) use remote::{Command, EngineAddress, Remote, Takes, Wake};
 pub(crate) use side_queue::SideQueue;
 pub(crate) use stack::{Taken, WAKE_DEPTH};

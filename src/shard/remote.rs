@@ -80,12 +80,23 @@ pub(crate) struct Remote {
     pub(crate) fault: Fault,
     pub(crate) counters: CachePadded<Counters>,
     waker: Waker,
-    /// The engine that this is a part of, which never changes. Only `engine` knows its type. Atomic
-    /// as a pointer that may be sent to other threads.
+    /// The engine that this is a part of, which never changes. Atomic all the same, so that the
+    /// compiler reads it where it is needed, and not sooner in case it is: `sleep-drop` would cost
+    /// three instructions more.
     engine: AtomicPtr<()>,
     index: usize,
     has_core: OnceLock<()>,
 }
+
+/// The address of an engine. Only the engine layer knows its type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EngineAddress(pub(crate) NonNull<()>);
+
+// SAFETY: it is an address. Who makes a reference of it says that the engine is there, which any
+// thread may use.
+unsafe impl Send for EngineAddress {}
+// SAFETY: as above.
+unsafe impl Sync for EngineAddress {}
 
 /// Takes from the queues of one shard. There is one such value for each remote.
 #[derive(Debug)]
@@ -116,7 +127,7 @@ impl Remote {
     ///
     /// # Safety
     /// The remote becomes a part of that `Shared`, at that address, before anybody uses either.
-    pub(crate) unsafe fn new(index: usize, engine: NonNull<()>) -> Self {
+    pub(crate) unsafe fn new(index: usize, engine: EngineAddress) -> Self {
         Self {
             inbox: CachePadded::new(Inbox::new()),
             cancelled: CachePadded::new(SideQueue::new()),
@@ -136,7 +147,7 @@ impl Remote {
             fault: Fault::default(),
             counters: CachePadded::default(),
             waker: Waker::default(),
-            engine: AtomicPtr::new(engine.as_ptr()),
+            engine: AtomicPtr::new(engine.0.as_ptr()),
             index,
             has_core: OnceLock::new(),
         }
@@ -165,9 +176,9 @@ impl Remote {
 
     /// Returns the address of the engine that this remote is a part of.
     #[inline]
-    pub(crate) fn engine(&self) -> NonNull<()> {
+    pub(crate) fn engine(&self) -> EngineAddress {
         // SAFETY: `new` stored it from such a pointer.
-        unsafe { NonNull::new_unchecked(self.engine.load(Ordering::Relaxed)) }
+        EngineAddress(unsafe { NonNull::new_unchecked(self.engine.load(Ordering::Relaxed)) })
     }
 
     /// Returns what the worker's half of the shard takes from the queues with. Panics if it was
@@ -204,6 +215,7 @@ impl Remote {
     // Not generic, so that the compiler joins the matches on what the push has found.
     #[inline]
     fn push_one(&self, entry: &Owned, deadline: Subtick, timeline: &Timeline) -> Result<(), Closed> {
+        debug_assert!(self.is_home_of(entry), "an entry goes to its own shard");
         let pushed = self.inbox.push(entry)?;
         self.ring_for(pushed, deadline, timeline);
         Ok(())

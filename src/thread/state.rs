@@ -1,7 +1,8 @@
 //! The state of each thread that uses an engine: free entries, home shard, counters.
 
 use std::cell::Cell;
-use std::ptr::{self, NonNull};
+use std::fmt;
+use std::ptr;
 
 use crossbeam_utils::CachePadded;
 
@@ -9,7 +10,7 @@ use super::sharded_ref::LocalRefs;
 use super::tombstones::Tombstones;
 use crate::arena::EntryCache;
 use crate::count::{Counter, Counts, Running};
-use crate::shard::Remote;
+use crate::shard::{EngineAddress, Remote};
 use crate::sync::OnceLock;
 
 /// One thread's part of one engine. What only that thread may touch is behind a [`Bound`], which
@@ -26,8 +27,8 @@ pub(crate) struct ThreadState {
     /// The remote of the home shard, on which this thread schedules; null before it has scheduled
     /// anything.
     pub(super) home: Bound<Cell<*const Remote>>,
-    /// The engine that it is a part of. Only `engine` knows its type.
-    engine: NonNull<()>,
+    /// The engine that it is a part of.
+    engine: EngineAddress,
     /// The home shard's index plus one, for other threads; 0 if there is no home yet.
     pub(super) known_home: Counter,
     /// What the thread did on each other shard. A pool's threads need it, and threads that schedule
@@ -41,7 +42,6 @@ pub(crate) struct ThreadState {
 }
 
 /// The entries that only the thread itself takes and puts.
-#[derive(Debug)]
 #[repr(C)]
 pub(super) struct Own {
     /// Cancelled entries of the home shard, which this thread may revive in place.
@@ -50,15 +50,25 @@ pub(super) struct Own {
 }
 
 /// A value that belongs to one thread, in a place that other threads can reach.
-#[derive(Debug)]
 #[repr(transparent)]
 pub(super) struct Bound<T>(T);
 
 // SAFETY: only `get` gives the value out, and only to its thread.
-unsafe impl<T> Sync for Bound<T> {}
+unsafe impl Sync for Bound<Own> {}
 // SAFETY: a state changes its thread only while nobody uses it: before it is shared, at the end of
-// its thread, and when it is dropped. What it holds is `Send`, or names a part of its engine.
-unsafe impl<T> Send for Bound<T> {}
+// its thread, and when it is dropped. The entries are parts of its engine.
+unsafe impl Send for Bound<Own> {}
+// SAFETY: only `get` gives the value out, and only to its thread.
+unsafe impl Sync for Bound<Cell<*const Remote>> {}
+// SAFETY: the remote is a part of the state's engine. As for `Own`.
+unsafe impl Send for Bound<Cell<*const Remote>> {}
+
+impl<T> fmt::Debug for Bound<T> {
+    /// Shows nothing: any thread may call this.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Bound")
+    }
+}
 
 impl<T> Bound<T> {
     /// # Safety
@@ -78,18 +88,12 @@ const _: () = {
     );
 };
 
-// SAFETY: the address of the engine is only given out, to those who know that the engine is there.
-unsafe impl Sync for ThreadState {}
-// SAFETY: all fields but the address of the engine are `Send`. The address is never written, and is
-// good on any thread as long as the engine.
-unsafe impl Send for ThreadState {}
-
 impl ThreadState {
     /// Makes a state that is used with the engine at this address.
     ///
     /// # Safety
     /// This is the address of a `Shared`, which is there for as long as the state.
-    pub(crate) unsafe fn of(engine: NonNull<()>) -> Self {
+    pub(crate) unsafe fn of(engine: EngineAddress) -> Self {
         Self {
             engine,
             own: Bound(Own { tombstones: Tombstones::new(), free: EntryCache::new() }),
@@ -104,7 +108,7 @@ impl ThreadState {
 
     /// Returns the engine that the state is used with, as given to [`of`](Self::of).
     #[inline]
-    pub(crate) fn engine(&self) -> NonNull<()> {
+    pub(crate) fn engine(&self) -> EngineAddress {
         self.engine
     }
 
