@@ -4,7 +4,6 @@
 use super::arrivals::Arrivals;
 use super::batch::{Batch, MAX_BATCH, TaskBatch, WakeBatch};
 use super::lifetime::SharedRef;
-use super::shared::Shared;
 use super::unfired::UnfiredList;
 use crate::arena::EntryCache;
 use crate::entry::{CancelledInSlot, Fired, FromQueue, LetGo, Owned, Sole, Withdrawn, Won};
@@ -65,10 +64,6 @@ pub(crate) struct Core {
     pub(super) hurried: Subtick,
 }
 
-// SAFETY: the links of the entries in its lists belong to the shard's owner; the rest is plain
-// data.
-unsafe impl Send for Core {}
-
 impl Core {
     /// Makes the worker's half of a shard, once.
     pub(crate) fn new(shared: &SharedRef, index: usize, wheel: Wheel, limits: Limits) -> Self {
@@ -95,6 +90,7 @@ impl Core {
     }
 
     /// Returns the other half of the shard. Its entries go into this wheel, and those of no other.
+    /// They are there as long as `shared`.
     pub(super) fn remote<'a>(&self, shared: &'a SharedRef) -> &'a Remote {
         assert!(self.engine == shared.id(), "a shard is turned with its own engine");
         shared.remote(self.index)
@@ -119,12 +115,13 @@ impl Core {
 
     /// Returns whether the inbox has been closed and nothing is left that will ever be due.
     pub(crate) fn is_drained(&mut self, shared: &SharedRef) -> bool {
-        self.remote(shared).is_closed() && self.next_due().is_none()
+        self.remote(shared).is_closed() && self.next_due(shared).is_none()
     }
 
     /// Returns the earliest deadline of all linked entries, or [`Subtick::NEVER`] if there is none.
     /// Looks at the entries of as many slots as necessary.
-    pub(crate) fn earliest(&self) -> Subtick {
+    pub(crate) fn earliest(&self, shared: &SharedRef) -> Subtick {
+        let _is_there = self.remote(shared);
         self.wheel.earliest()
     }
 
@@ -309,7 +306,7 @@ pub(super) fn link(
 /// Puts an entry into the worker's free list.
 #[inline]
 pub(super) fn give_back(free: &EntryCache, shared: &SharedRef, entry: Sole) {
-    debug_assert!(entry.home().is_none_or(|home| std::ptr::eq(Shared::of_remote(Remote::at(home)), &**shared)));
+    debug_assert!(shared.has(&entry), "of this engine");
     // SAFETY: a shard's free list is only used with its own engine, by the thread that turns it.
     unsafe { free.with(&shared.arena) }.put(entry);
 }

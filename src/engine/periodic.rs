@@ -74,8 +74,11 @@ impl PeriodicRun {
     }
 }
 
+/// Returns the remote of the entry's shard, which is one of this engine.
 fn remote_of<'a>(entry: &Owned, shared: &'a SharedRef) -> &'a Remote {
-    shared.remote(Remote::of(entry).index())
+    let remote = shared.remote(Remote::of(entry).index());
+    assert!(remote.is_home_of(entry), "a timeout runs with its own engine");
+    remote
 }
 
 /// Counts the end of a timeout that nobody has cancelled.

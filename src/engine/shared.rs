@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::no_wait::NoWait;
 use super::owners::Owners;
 use crate::arena::{Arena, PerThread};
 use crate::count::{Counts, Overdue, Running};
-use crate::entry::{Chain, LetGo, Owned, Sole, Won};
+use crate::entry::{Chain, Entry, LetGo, Owned, Sole, Won};
 use crate::events;
 use crate::panics::{self, CatchUnwind, Panic};
 use crate::shard::{EngineAddress, Remote, Wake};
@@ -137,6 +137,11 @@ impl Shared {
     /// Sets what wakes the workers. Called once, before anybody schedules.
     pub(crate) fn set_waker(&self, waker: &Arc<dyn Wake>) {
         self.remotes.iter().for_each(|remote| remote.set_waker(Arc::clone(waker)));
+    }
+
+    /// Returns whether an entry is of this engine, or was never scheduled.
+    pub(super) fn has(&self, entry: &Entry) -> bool {
+        entry.home().is_none_or(|home| ptr::eq(Self::of_remote(Remote::at(home)), self))
     }
 
     /// Returns how long a schedule may wait for a worker that is behind.

@@ -7,7 +7,7 @@ use super::lifetime::SharedRef;
 use crate::count::{Counter, Share};
 use crate::entry::{FromQueue, OutOfQueue, Owned};
 use crate::shard::{Remote, SideQueue, Taken};
-use crate::time::{Division, Subtick};
+use crate::time::Subtick;
 
 /// How many entries of one queue the owner goes through before it looks at the next queue: some 50
 /// µs of work.
@@ -149,7 +149,8 @@ impl Core {
 
     /// Returns when the shard has to be turned next, if nobody pushes anything earlier:
     /// [`Subtick::ZERO`] for at once, `None` for never.
-    pub(crate) fn next_due(&mut self) -> Option<Subtick> {
+    pub(crate) fn next_due(&mut self, shared: &SharedRef) -> Option<Subtick> {
+        let _is_there = self.remote(shared);
         if self.inbox.is_empty() && self.cancelled.is_empty() && self.moved.is_empty() {
             self.wheel.next_due()
         } else {
@@ -159,11 +160,12 @@ impl Core {
 
     /// Returns when to turn the shard next if the timeouts of a tick are to run together: when the
     /// last is due of those in the tick of the first. What was due when it arrived waits for none.
-    pub(crate) fn last_due_of_tick(&mut self, division: Division) -> Option<Subtick> {
-        let first = self.next_due()?;
+    pub(crate) fn last_due_of_tick(&mut self, shared: &SharedRef) -> Option<Subtick> {
+        let first = self.next_due(shared)?;
         if self.hurried > self.now {
             return Some(first);
         }
+        let division = shared.timeline().scale().division();
         let last = self.wheel.last_due(first, division.end_of_tick(first));
         Some(first.max(last.unwrap_or(first)))
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::lifetime::SharedRef;
-use crate::entry::{Chain, Looked, Owned, Task, Withdrawn, Won};
+use crate::entry::{Chain, Looked, Owned, Task, Token, Withdrawn, Won};
 use crate::panics::{self, Ran};
 use crate::shard::Remote;
 use crate::sync::{MutexGuard, lock};
@@ -46,7 +46,7 @@ impl UnfiredList {
 
     /// Adds an entry that was withdrawn.
     pub(super) fn push(&mut self, shared: &SharedRef, entry: Won) {
-        self.shared.get_or_insert_with(|| shared.clone());
+        assert!(self.shared.get_or_insert_with(|| shared.clone()).has(entry.entry()), "a list of one engine");
         self.entries.push(entry);
     }
 
@@ -114,6 +114,7 @@ fn keep(mut outside: Outside<'_>, shared: &SharedRef, remote: &Remote, entry: Wo
     // It counts as if it had waited in the shard.
     shared.count(remote, |counts| counts.returned.add(1));
     if let Some(left) = &mut *outside {
+        assert!(shared.has(entry.entry()), "a list of one engine");
         left.push(entry);
         return Ok(());
     }

@@ -161,7 +161,8 @@ impl Driver {
             // Count the wakes before the shards are unlocked. Otherwise a shutdown would find them
             // neither pending nor under way.
             wakes.extend(shard.take_wakes().map(Expired::begin));
-            let due = shard.next_due().map_or(u64::MAX, |due| self.shared.timeline().scale().ns_of(due.max(now)));
+            let due =
+                shard.next_due(&self.shared).map_or(u64::MAX, |due| self.shared.timeline().scale().ns_of(due.max(now)));
             self.shared.remote(shard.index()).heartbeat.rest_until(due);
             turns.extend(stopwatch.and_then(|stopwatch| stopwatch.stop(&self.shared, shard, turn)));
             turn.fired

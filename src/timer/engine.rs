@@ -205,7 +205,7 @@ impl Engine {
                     {
                         to_call.push(shard.index());
                     }
-                    shard.earliest()
+                    shard.earliest(&self.shared)
                 };
                 let earliest = lock(shards).iter_mut().map(sort_in_and_look).min();
                 to_call.into_iter().for_each(|shard| _ = self.shared.remote(shard).wake());
@@ -224,7 +224,7 @@ pub(super) fn settle(shared: &SharedRef, shard: &mut Core, now: Subtick) -> Opti
             return None;
         }
         shard.sort_in(shared, now);
-        let due = shard.next_due();
+        let due = shard.next_due(shared);
         if due == Some(Subtick::ZERO) || shared.remote(shard.index()).fall_asleep(due) {
             return due;
         }

@@ -50,7 +50,7 @@ pub(super) fn wait(strategy: WaitStrategy, shared: &SharedRef, shard: &mut Core,
     let timeline = shared.timeline();
     // Those of one tick share a wake-up.
     let is_shared = strategy == WaitStrategy::Park && timeline.is_the_systems();
-    let due = if is_shared { shard.last_due_of_tick(timeline.scale().division()) } else { shard.next_due() };
+    let due = if is_shared { shard.last_due_of_tick(shared) } else { shard.next_due(shared) };
     let next = due.into_iter().chain(drained).min();
     let due_ns = next.map(|tick| timeline.scale().ns_of(tick));
     // Read before the time: if a pause ends in between, the thread that ends it wakes the worker.

@@ -282,7 +282,7 @@ impl Workers {
         if remote.drains_until().is_some_and(|until| until <= now || shard.is_drained(shared)) {
             return Step::Drained;
         }
-        remote.complete_turn(requested, || shard.earliest());
+        remote.complete_turn(requested, || shard.earliest(shared));
         if idle::wait(self.plan.wait, shared, shard, sink.sleeps_at_most()) {
             remote.counters.wakeups.add(1);
         }

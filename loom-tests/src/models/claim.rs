@@ -46,7 +46,7 @@ fn a_reset_races_with_the_batch_that_the_timeout_is_in() {
         let runner = thread::spawn(move || batches.into_iter().for_each(run_here));
         let reset = timeout.reset(ticks(5));
         // It sleeps past the new deadline, or knows of the entry.
-        let slept = !shard.next_due().is_some() && bare.shared.remote(0).fall_asleep(None);
+        let slept = !shard.next_due(&bare.shared).is_some() && bare.shared.remote(0).fall_asleep(None);
         runner.join().expect("no panic");
         assert_eq!(ledger.ran(), usize::from(!reset));
         assert!(!reset || !slept || bare.rung() > 0, "nobody has woken the worker");

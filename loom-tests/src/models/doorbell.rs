@@ -19,7 +19,7 @@ fn tick(n: u64) -> Subtick {
 /// Goes to sleep once, so that producers compare later deadlines with the end of that sleep.
 fn doze(bare: &Bare, shard: &mut Core) {
     shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
-    assert!(bare.shared.remote(0).fall_asleep(shard.next_due()));
+    assert!(bare.shared.remote(0).fall_asleep(shard.next_due(&bare.shared)));
 }
 
 /// Invariant: a producer whose timeout is due before the worker would wake never leaves it asleep.
@@ -127,7 +127,7 @@ fn of_two_resets_to_earlier_the_earliest_wakes_the_worker() {
         let resets = resets.map(thread::spawn);
         let remote = bare.shared.remote(0);
         shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
-        remote.fall_asleep(shard.next_due());
+        remote.fall_asleep(shard.next_due(&bare.shared));
         resets.into_iter().for_each(|reset| reset.join().expect("no panic"));
         let ran = ledger.ran();
         let wakes_at = remote.sleeps_until().map(|until| bare.shared.timeline().instant_of(until));
@@ -204,7 +204,7 @@ fn a_later_deadline_does_not_wake_the_worker() {
         // Naps that end early, for no reason.
         for _ in 0..2 {
             shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
-            bare.shared.remote(0).fall_asleep(shard.next_due());
+            bare.shared.remote(0).fall_asleep(shard.next_due(&bare.shared));
         }
         thread.join().expect("no panic");
         assert_eq!(bare.rung(), before);

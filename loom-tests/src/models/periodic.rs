@@ -215,7 +215,7 @@ fn a_periodic_timeout_that_is_armed_again_wakes_the_worker() {
         let theirs = bare.clone();
         let worker = thread::spawn(move || {
             shard.turn(&theirs.shared, Subtick::ZERO, || None, run_batches);
-            theirs.shared.remote(0).fall_asleep(shard.next_due());
+            theirs.shared.remote(0).fall_asleep(shard.next_due(&theirs.shared));
             shard
         });
         let reset = thread::spawn(move || {

@@ -308,7 +308,7 @@ impl Bare {
             let mut now = Subtick::ZERO;
             while !done() {
                 let turn = shard.turn(&shared, now, || None, run_batches);
-                let next = shard.last_due_of_tick(shared.timeline().scale().division());
+                let next = shard.last_due_of_tick(&shared);
                 if done() || turn.more || next.is_some_and(|next| next <= now) {
                     continue;
                 }

@@ -108,11 +108,10 @@ fn a_deadline_in_the_tick_that_the_worker_sleeps_into_wakes_nobody() {
     check(3, || {
         let ledger = Ledger::default();
         let (bare, mut shard) = Bare::with_long_ticks(2);
-        let division = bare.shared.timeline().scale().division();
         let (remote, wakes_at) = (bare.shared.remote(0), bare.part(1, 4));
         assert!(bare.push(bare.arm(wakes_at, false, &ledger)));
         shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
-        assert!(remote.fall_asleep(shard.last_due_of_tick(division)));
+        assert!(remote.fall_asleep(shard.last_due_of_tick(&bare.shared)));
         let before = bare.rung();
         let armed = bare.arm(bare.part(1, 3), true, &ledger);
         let timeout = armed.handle();
@@ -125,7 +124,7 @@ fn a_deadline_in_the_tick_that_the_worker_sleeps_into_wakes_nobody() {
         // Naps that end early, for no reason.
         for _ in 0..2 {
             shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
-            let until = shard.last_due_of_tick(division);
+            let until = shard.last_due_of_tick(&bare.shared);
             assert_eq!(until, Some(wakes_at));
             remote.fall_asleep(until);
         }

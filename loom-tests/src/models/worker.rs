@@ -107,8 +107,8 @@ fn the_earliest_deadline_comes_from_a_turn_after_the_question() {
         while !remote.is_stopped() {
             let requested = remote.turn_requested();
             shard.turn(&bare.shared, Subtick::ZERO, || None, run_batches);
-            remote.complete_turn(requested, || shard.earliest());
-            if remote.fall_asleep(shard.next_due()) {
+            remote.complete_turn(requested, || shard.earliest(&bare.shared));
+            if remote.fall_asleep(shard.next_due(&bare.shared)) {
                 thread::park();
             }
         }

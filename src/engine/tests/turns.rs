@@ -50,7 +50,7 @@ fn a_turn_collects_cancelled_entries_up_to_its_limit_and_says_whether_more_are_l
     assert_eq!(rig.shard.linked(), 3);
     held.for_each(|held| held.cancel(rig.remote()));
     assert!(!rig.turn(0).more, "as many as it may");
-    assert_eq!((rig.shard.linked(), rig.shard.next_due()), (0, None));
+    assert_eq!((rig.shard.linked(), rig.shard.next_due(&rig.shared)), (0, None));
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn a_turn_moves_resets_up_to_its_limit_and_says_whether_more_are_left() {
     assert!(rig.turn(0).more);
     assert_eq!(rig.remote().counters.relinked.get(), 3);
     assert!(!rig.turn(0).more);
-    assert_eq!((rig.remote().counters.relinked.get(), rig.shard.earliest()), (4, Subtick::new(50)));
+    assert_eq!((rig.remote().counters.relinked.get(), rig.shard.earliest(&rig.shared)), (4, Subtick::new(50)));
     assert_eq!(rig.turn(49).fired, 0);
     assert_eq!((rig.turn(50).fired, rig.turn(50).fired), (3, 1), "the limit is three a turn");
 }
@@ -118,7 +118,7 @@ fn what_was_reset_to_now_while_a_turn_began_is_due_in_it() {
     let now = Subtick::new(3);
     rig.reset_and_push(&held, now);
     let turn = rig.shard.turn(&rig.shared, Subtick::ZERO, || Some(now), |due| due.hand_over(&mut run));
-    assert_eq!((turn.fired, rig.shard.next_due()), (1, Some(Subtick::new(4))));
+    assert_eq!((turn.fired, rig.shard.next_due(&rig.shared)), (1, Some(Subtick::new(4))));
 }
 
 #[test]
