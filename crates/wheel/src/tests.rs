@@ -396,3 +396,17 @@ fn the_end_of_time_is_reached_and_not_passed() {
     assert!(bench.turn(10, 10).is_empty());
     assert_eq!((bench.wheel.len(), bench.wheel.next_wakeup(&bench.store)), (1, None));
 }
+
+#[test]
+fn a_rescan_finds_what_has_no_cell_too() {
+    let mut bench = Bench::new(512, 4);
+    let ids: Vec<_> = (0..14).map(|_| bench.insert(1 << 20).expect("memory")).collect();
+    bench.wheel.lists.blocks.limit = 0;
+    (1..).take_while(|nth| bench.insert(nth << 24).is_some()).count();
+    bench.reset(ids[3], 700); // its block goes where each turn looks, and waits there
+    bench.advance_to(100, 100_000);
+    bench.store.pending.get_mut(&ids[5]).expect("pending").deadline = 100;
+    bench.wheel.rescan();
+    assert!(bench.wheel.next_wakeup(&bench.store).is_some_and(|at| at <= 100));
+    assert_eq!(bench.turn(100_000, 100).len(), 1);
+}

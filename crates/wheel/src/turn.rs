@@ -280,6 +280,7 @@ impl<T: Copy + Eq> Wheel<T> {
     pub fn rescan(&mut self) {
         self.set_all_aside();
         self.lists.splice(FAR, ASIDE);
+        self.homeless_at = 0;
     }
 
     /// Sets all aside that is in a slot, the oldest items of a deadline first: what cascades have
