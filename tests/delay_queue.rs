@@ -170,6 +170,37 @@ async fn a_task_that_waits_is_woken_when_the_queue_has_become_empty() {
     assert_eq!(Instant::now(), start, "a deadline is left, to which the clock has gone");
 }
 
+/// Its drop panics.
+#[derive(Debug)]
+struct Panics;
+
+impl Drop for Panics {
+    fn drop(&mut self) {
+        std::panic::resume_unwind(Box::new("on purpose"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clear_wakes_the_task_also_if_a_value_panics() {
+    let (mut queue, mut task) = (DelayQueue::new(), Task::default());
+    queue.insert(Panics, MS);
+    assert!(task.poll(&mut queue).is_pending());
+    assert!(catch_unwind(AssertUnwindSafe(|| queue.clear())).is_err());
+    assert!(task.is_woken() && queue.is_empty());
+}
+
+#[test]
+fn a_queue_that_outlives_its_runtime_gives_nothing_out_early() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let (mut queue, task) = (DelayQueue::new(), Task::default());
+    runtime.block_on(async {
+        queue.insert("an hour", 3_600_000 * MS);
+        assert!(task.poll(&mut queue).is_pending());
+    });
+    drop(runtime);
+    assert!(task.poll(&mut queue).is_pending());
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_key_of_an_item_that_has_gone_finds_no_other() {
     let mut queue = DelayQueue::with_capacity(1);

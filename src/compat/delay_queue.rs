@@ -103,7 +103,8 @@ impl<T> DelayQueue<T> {
     }
 
     /// Inserts a value that comes back at a point in time, or at once if that has passed. Wakes the
-    /// task that polls the queue, if it would come too late. Allocates if the capacity is used up.
+    /// task that polls the queue, if it would come too late. Allocates if the capacity is used up,
+    /// in which what was removed may count for a while.
     pub fn insert_at(&mut self, value: T, when: Instant) -> Key {
         let number = self.next_number;
         self.next_number += 1;
@@ -132,7 +133,12 @@ impl<T> DelayQueue<T> {
         if sleep.deadline() != deadline {
             sleep.as_mut().reset(deadline);
         }
-        ready!(sleep.poll(context));
+        ready!(sleep.as_mut().poll(context));
+        if sleep.ended_by_shutdown() {
+            // The global engine goes on with it.
+            sleep.as_mut().reset(deadline);
+            ready!(sleep.poll(context));
+        }
         Poll::Ready(self.take(Key(number)))
     }
 
@@ -215,12 +221,13 @@ impl<T> DelayQueue<T> {
     pub fn clear(&mut self) {
         if !self.is_empty() {
             self.order.clear();
-            self.items.clear();
+            // First: a destructor of a value may panic.
             self.stop_waiting();
+            self.items.clear();
         }
     }
 
-    /// Returns how many items there is memory for, if none is reset to earlier.
+    /// Returns how many items there is memory for, as long as none is removed, or reset to earlier.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.items.capacity().min(self.order.capacity())

@@ -68,6 +68,11 @@ impl Sleep {
         self.inner.is_elapsed()
     }
 
+    /// Returns whether it was ready because its engine was shut down, and not at its deadline.
+    pub(in crate::compat) fn ended_by_shutdown(&self) -> bool {
+        self.inner.ended_by_shutdown()
+    }
+
     /// Moves the deadline, to an earlier or a later time, also after the sleep was ready. A task
     /// that waits for it goes on waiting. To a later deadline this is one compare-and-swap.
     ///
