@@ -117,7 +117,8 @@ mod imp {
 
     pub(super) fn open() {
         if SOURCE.get().is_none() {
-            // Outside of the lock, which a child of another thread's fork would find held for ever.
+            // Outside of the lock, so that it is held for a moment: a child that another thread
+            // forks off in that moment waits for ever.
             let source = File::open("/sys/devices/system/clocksource/clocksource0/current_clocksource").ok();
             // Fails if another thread was first.
             let _ = SOURCE.set(source);

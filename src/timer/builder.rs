@@ -174,7 +174,7 @@ impl Builder {
     /// How many timeouts may be pending in the whole engine. The bound is exact: there is never one
     /// more, and none is refused while there is room.
     ///
-    /// A place is free again when `cancel` has returned, or when the task begins. The place of a
+    /// A place is free again when `cancel` has returned true, or the task begins. The place of a
     /// periodic timeout that ends by itself is free before the timeout reads as expired.
     ///
     /// A bound costs one read-modify-write on a shared counter for each schedule, and one for each
