@@ -24,6 +24,9 @@ const NO_ITEM: &str = "the queue has no item of this key: it has expired, or was
 /// reset of another item than the first to later takes constant time. Everything else takes
 /// logarithmic time, on average: now and then a call looks at all items.
 ///
+/// In a `select!` its branch is `poll_fn(|context| queue.poll_expired(context)), if
+/// !queue.is_empty()`. Its `Duration` and `Instant` are Tokio's.
+///
 /// ```
 /// use std::future::poll_fn;
 /// use tourbillon::compat::delay_queue::DelayQueue;
