@@ -48,7 +48,7 @@
 //!
 //! The example `integrations/examples/axum_timeout.rs` is a complete server.
 //!
-//! Both limit the time up to the response, which includes the time that the service takes to read
+//! All limit the time up to the response, which includes the time that the service takes to read
 //! the request's body. They do not limit the time that the response's body takes, nor do they know
 //! of a client that sends half a header, or nothing more: that takes a limit of the connection, and
 //! `tourbillon-hyper` has those, also for an axum router.
@@ -186,13 +186,14 @@ impl<S, Late: Clone> Layer<S> for TimeoutLayer<Late> {
     }
 }
 
-/// A service whose requests have a time limit. Made by [`TimeoutLayer`], by [`new`](Self::new), or
-/// by [`with_status`](Self::with_status).
+/// A service whose requests have a time limit. Made by [`TimeoutLayer`], or by [`new`](Self::new)
+/// and [`with_status`](Self::with_status); one that answers by a closure only by the layer.
 ///
 /// As with [`Timer::timeout`], the time of a request counts from when its response is first polled
 /// and not ready. A response that is ready at once costs no read of the clock. The time that the
 /// service takes to be ready for a request does not count. Does not block. Allocates only the box
-/// of an error. A response that comes too late is dropped with its [`ResponseFuture`].
+/// of an error. A response that comes too late is dropped with its [`ResponseFuture`]. On a timer
+/// that is full, a request that waits is polled again and again, as [`Sleep`](crate::Sleep) says.
 ///
 /// # Errors
 /// With [`AsError`]: the inner service's error in a box; or, when the time is up, an

@@ -174,8 +174,9 @@ impl Builder {
     /// How many timeouts may be pending in the whole engine. The bound is exact: there is never one
     /// more, and none is refused while there is room.
     ///
-    /// A place is free again when `cancel` has returned true, or the task begins. The place of a
-    /// periodic timeout that ends by itself is free before the timeout reads as expired.
+    /// A place is free again when `cancel` has returned true, or when the task of a timeout that
+    /// runs once begins; [`is_expired`](crate::Timeout::is_expired) may say so a moment before. The
+    /// place of a periodic timeout that ends by itself is free before that says so.
     ///
     /// A bound costs one read-modify-write on a shared counter for each schedule, and one for each
     /// timeout that ends. Without a bound there is no such counter.
