@@ -72,6 +72,17 @@ enum Turned {
     ByWorkers(ManualClock),
 }
 
+impl Turned {
+    /// What turns the engine, if the bench does.
+    fn driver(&mut self) -> &mut Driver {
+        match self {
+            Self::Here(driver, _) => driver,
+            #[cfg(count_accesses)]
+            Self::ByWorkers(_) => panic!("a worker's turn can't be measured"),
+        }
+    }
+}
+
 impl Bench {
     /// An engine without threads, so that nobody else takes part in what is measured.
     pub(crate) fn driven(clock: Option<ManualClock>) -> Self {
@@ -212,19 +223,13 @@ impl Rounds for Bench {
                 assert!(polled);
             }),
             ExpireAlone => (0..n).for_each(|_| {
-                match &mut self.turned {
-                    Turned::Here(driver, _) => assert_eq!(meter.measure(1, || driver.turn()), 1),
-                    #[cfg(count_accesses)]
-                    Turned::ByWorkers(_) => panic!("a worker's turn can't be measured"),
-                }
+                let driver = self.turned.driver();
+                assert_eq!(meter.measure(1, || driver.turn()), 1);
                 self.advance(APART);
             }),
             TakeIn | TakeInDetached | Expire | ExpireHeld | Wake | Collect => {
-                let expired = match &mut self.turned {
-                    Turned::Here(driver, _) => meter.measure(n, || driver.turn()),
-                    #[cfg(count_accesses)]
-                    Turned::ByWorkers(_) => panic!("a worker's turn can't be measured"),
-                };
+                let driver = self.turned.driver();
+                let expired = meter.measure(n, || driver.turn());
                 assert_eq!(expired, if matches!(operation, Expire | ExpireHeld | Wake) { n } else { 0 });
             }
             other => panic!("{} is one of an engine of one thread", other.name()),

@@ -69,7 +69,8 @@ pub(crate) struct SoakArgs {
 const AFTER_HELP: &str = "\
 Nine engines live as long as the run, with another executor or clock each: the default pool;
 inline; one that refuses batches, with a limit on what is pending; one that panics; one that hands
-batches to other threads; one that hands them to a runtime, whose thread is blocked now and then; a clock that jumps by days; a pool of one thread; driven. Beside them
+batches to other threads; one that hands them to a runtime, whose thread is blocked now and then; a
+clock that jumps by days; a pool of one thread; driven. Beside them
 short-lived ones of all kinds are started, used, and stopped in all ways with work left.
 
 Checked for every timeout, by its id: never early, never twice, not after a cancel that returned
