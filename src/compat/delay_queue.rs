@@ -53,8 +53,8 @@ const NO_ITEM: &str = "the queue has no item of this key: it has expired, or was
 /// * Deadlines are not rounded to milliseconds, and none is too far.
 /// * Items of one deadline come out in the order in which they were inserted.
 /// * A key is never used again, so the key of an item that has gone finds no other item.
-/// * It is a heap and no wheel. With very many items a reset is cheaper than tokio-util's, and an
-///   item that comes out first, or is removed as the first, is dearer.
+/// * It is a heap and no wheel. With very many items a reset is cheaper than tokio-util's, and all
+///   else is dearer.
 /// * A reset of the first item to later wakes nobody, and its removal wakes nobody but for the last
 ///   item. The task is woken at the old deadline, once at most, and goes on waiting.
 /// * It works outside of a runtime. In one it takes part in cooperative scheduling: a task that
@@ -224,7 +224,7 @@ impl<T> DelayQueue<T> {
     pub fn clear(&mut self) {
         if !self.is_empty() {
             self.order.clear();
-            // First: a destructor of a value may panic.
+            // Before the values go: a destructor of one may panic.
             self.stop_waiting();
             self.items.clear();
         }

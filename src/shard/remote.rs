@@ -95,7 +95,7 @@ pub(crate) struct EngineAddress(pub(crate) NonNull<()>);
 // SAFETY: it is an address. Who makes a reference of it says that the engine is there, which any
 // thread may use.
 unsafe impl Send for EngineAddress {}
-// SAFETY: as above.
+// SAFETY: it is an address, and is never written to.
 unsafe impl Sync for EngineAddress {}
 
 /// Takes from the queues of one shard. There is one such value for each remote.
