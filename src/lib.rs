@@ -74,7 +74,7 @@
 //! ```
 //!
 //! An entry is one cache line: the state word, the links, and the closure, which lies inline if its
-//! captures take up to 24 bytes. Each thread recycles entries through an entry cache of its own. A
+//! captures take up to 32 bytes. Each thread recycles entries through an entry cache of its own. A
 //! batch is an intrusive list of entries. The state word is one `AtomicU64`, which decides whether
 //! a timeout fires or is cancelled, until its own task begins. The head of the shard's inbox is the
 //! second such word: one compare-and-swap on it is the enqueue, the wake-up decision and the

@@ -8,6 +8,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::thread;
@@ -86,10 +87,17 @@ fn cancelled(timeout: Timeout) {
 
 fn schedule_and_cancel(timer: &Timer) {
     assert_allocates_nothing("no captures", |_| cancelled(timer.schedule(HOUR, || ()).expect("accepted")));
-    let captures = [1_u64, 2, 3];
-    let task = move || assert_eq!(captures.iter().sum::<u64>(), 6);
-    assert_eq!(size_of_val(&task), 24);
-    assert_allocates_nothing("24 bytes of captures", |_| cancelled(timer.schedule(HOUR, task).expect("accepted")));
+    let (conn, since, id) = (Arc::new(()), std::time::Instant::now(), 7_u64);
+    let usual = || {
+        let conn = Arc::clone(&conn);
+        let task = move || drop((conn, since, id));
+        assert_eq!(size_of_val(&task), 32);
+        cancelled(timer.schedule(HOUR, task).expect("accepted"));
+    };
+    assert_allocates_nothing("an Arc, an Instant and a number", |_| usual());
+    let captures = [1_u64, 2, 3, 4];
+    let task = move || assert_eq!(captures.iter().sum::<u64>(), 10);
+    assert_allocates_nothing("32 bytes of captures", |_| cancelled(timer.schedule(HOUR, task).expect("accepted")));
     let mut ring: Vec<_> = (0..1_000).map(|_| timer.schedule(HOUR, task).expect("accepted")).collect();
     assert_allocates_nothing("a ring", |n| {
         let next = timer.schedule(HOUR, task).expect("accepted");
@@ -154,8 +162,8 @@ fn sleeps_and_timeouts() {
 }
 
 fn large_captures_are_boxed(timer: &Timer) {
-    let large = [7_u8; 25];
-    let task = move || assert_eq!(large[24], 7);
+    let large = [7_u8; 33];
+    let task = move || assert_eq!(large[32], 7);
     let (_, by_me) = allocations_of(|| (0..100).for_each(|_| cancelled(timer.schedule(HOUR, task).expect("accepted"))));
     assert_eq!(by_me, 100, "one for each");
 }

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use testkit::again;
-use tourbillon::{Builder, Expired, Inline, ManualClock, PausableClock, ThreadPool, Timer};
+use tourbillon::{BuildError, Builder, Expired, Inline, ManualClock, PausableClock, ThreadPool, Timer};
 
 use common::{Drops, HOUR, MS, alone, driven, eventually, resident_bytes, threads_named};
 
@@ -268,5 +268,24 @@ fn the_payload_of_an_executors_panic_is_dropped() {
             eventually("it has run", || fired.is_expired());
             timer.shutdown().expect("the first");
         });
+    });
+}
+
+#[test]
+fn the_shards_of_a_process_are_bounded_and_free_again_after_their_engine() {
+    alone(|| {
+        let build = |shards| Timer::builder().shards(shards).ticks_per_wheel(1).levels(1).build_driven();
+        let mut engines: Vec<_> = (0..63).map(|_| build(1024).expect("room")).collect();
+        let (timer, driver) = build(1023).expect("the last ones");
+        let handle = timer.schedule(HOUR, || ()).expect("accepted");
+        let none = build(1).expect_err("65,535 are there");
+        assert_eq!(none, BuildError::TooManyShards { shards: 1, max: 65_535 });
+        assert!(none.to_string().contains("65535"), "{none}");
+        drop((timer, driver));
+        assert_eq!(build(1).map(drop), Err(none), "a handle is left, which names its shard");
+        drop(handle);
+        build(1023).expect("they are free again");
+        engines.truncate(1);
+        build(1024).expect("they are free again");
     });
 }

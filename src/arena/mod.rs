@@ -39,7 +39,7 @@ pub(crate) use per_thread::PerThread;
 #[cfg(all(loom, test))]
 pub(crate) use per_thread::give_number_back;
 
-use crate::entry::Entry;
+use crate::entry::{Entry, tables_fit};
 use crate::sync::{AtomicUsize, Ordering};
 
 const FIRST_CHUNK: usize = A_FEW;
@@ -71,6 +71,9 @@ impl Arena {
     /// Returns an arena with memory for `capacity` entries, touched in advance, or `None` if there
     /// is no memory.
     pub(crate) fn new(capacity: usize) -> Option<Self> {
+        if !tables_fit() {
+            return None;
+        }
         let reserved = if capacity > 0 { Some(Chunk::reserved(capacity)?) } else { None };
         Some(Self {
             chunks: Chunks::new(reserved),

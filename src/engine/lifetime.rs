@@ -28,18 +28,21 @@ unsafe impl Sync for SharedRef {}
 impl SharedRef {
     /// Makes an engine's shared part, with one owner. Returns `None` if there is no memory for so
     /// many shards.
-    pub(crate) fn create(plan: SharedPlan) -> Option<SharedRef> {
+    pub(crate) fn create(mut plan: SharedPlan) -> Option<SharedRef> {
         let mut remotes = Vec::new();
-        remotes.try_reserve_exact(plan.shards).ok()?;
+        remotes.try_reserve_exact(plan.numbers.len()).ok()?;
         // The remotes know their engine's address. So there is a place for it first.
         let shared = NonNull::from(Box::leak(Box::<Shared>::new_uninit())).cast::<Shared>();
-        // SAFETY: 1. The remotes become a part of what is written to this address. 2. The place was
-        // made for this, and nobody else knows it yet.
+        let numbers = std::mem::take(&mut plan.numbers).into_iter().enumerate();
+        // SAFETY: 1. The remotes become a part of what is written to this address, and have their
+        // places below. 2. The place was made for this, and nobody else knows it yet.
         unsafe {
-            remotes.extend((0..plan.shards).map(|index| Remote::new(index, EngineAddress(shared.cast()))));
+            remotes.extend(numbers.map(|(index, number)| Remote::new(index, number, EngineAddress(shared.cast()))));
             shared.write(Shared::new(plan, remotes));
         }
-        Some(SharedRef(shared))
+        let shared = SharedRef(shared);
+        shared.remotes().iter().for_each(Remote::has_its_place);
+        Some(shared)
     }
 }
 

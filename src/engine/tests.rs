@@ -15,7 +15,7 @@ use super::*;
 use crate::arena::Arena;
 use crate::entry::{ArmFlags, Cancelling, Entry, Handle, Queued, Resetting, TaskInPlace};
 use crate::panics::Panic;
-use crate::shard::{Command, Remote, WAKE_DEPTH, Wake};
+use crate::shard::{Command, Number, Remote, WAKE_DEPTH, Wake};
 use crate::sync::{AtomicUsize, Ordering};
 use crate::time::{ManualClock, Source, Subtick, Timeline};
 use crate::wheel::Wheel;
@@ -59,6 +59,11 @@ fn small_wheel() -> Wheel {
     Wheel::new(16, 16, 2).expect("memory")
 }
 
+/// Of two shards.
+fn numbers() -> Vec<Number> {
+    Number::take().take(2).collect()
+}
+
 impl Rig {
     fn new(limits: Limits) -> Self {
         Self::with(limits, None)
@@ -67,7 +72,7 @@ impl Rig {
     fn with(limits: Limits, max_pending: Option<usize>) -> Self {
         let timeline = Timeline::new(Source::custom(ManualClock::new()), Duration::from_micros(1));
         let arena = Arena::new(0).expect("memory");
-        let plan = SharedPlan { shards: 2, timeline, arena, max_pending, max_wait: MAX_WAIT, on_panic: None };
+        let plan = SharedPlan { numbers: numbers(), timeline, arena, max_pending, max_wait: MAX_WAIT, on_panic: None };
         let (shared, bell) = (SharedRef::create(plan).expect("memory"), Bell::default());
         let waker: Arc<dyn Wake> = Arc::new(bell.clone());
         shared.set_waker(&waker);
@@ -351,8 +356,14 @@ fn an_engine_goes_with_its_last_owner_or_the_last_handle() {
     let timeline = Timeline::new(Source::custom(ManualClock::new()), Duration::from_micros(1));
     let on_panic: PanicHook = Box::new(move |_| assert!(Arc::strong_count(&witness) > 0));
     let arena = Arena::new(0).expect("memory");
-    let plan =
-        SharedPlan { shards: 2, timeline, arena, max_pending: None, max_wait: MAX_WAIT, on_panic: Some(on_panic) };
+    let plan = SharedPlan {
+        numbers: numbers(),
+        timeline,
+        arena,
+        max_pending: None,
+        max_wait: MAX_WAIT,
+        on_panic: Some(on_panic),
+    };
     let mut rig = Rig::new(ENOUGH);
     rig.shared = SharedRef::create(plan).expect("memory");
     rig.shard = Core::new(&rig.shared, 1, small_wheel(), ENOUGH);

@@ -62,21 +62,15 @@ impl Handle {
         self.entry().state.deadline()
     }
 
-    /// Cancels the timeout, and takes its task.
+    /// Cancels the timeout.
     #[inline]
     pub(crate) fn cancel(&self) -> Cancelling<'_> {
-        let is_queued = match self.entry().state.cancel() {
-            Cancel::TooLate => return Cancelling::TooLate,
-            Cancel::WonRunning => return Cancelling::WonRunning,
-            Cancel::Won => false,
-            Cancel::WonQueued => true,
-        };
-        // SAFETY: 1. This call has won the cancel, and no run is under way, so the task is there,
-        // and is taken once. 2. The cancel has set QUEUED, if it says so. The value borrows the
-        // handle.
-        unsafe {
-            let task = self.entry().take_task();
-            if is_queued { Cancelling::WonQueued(task, Queued::new(self.0)) } else { Cancelling::Won(task) }
+        match self.entry().state.cancel() {
+            Cancel::TooLate => Cancelling::TooLate,
+            Cancel::WonRunning => Cancelling::WonRunning,
+            Cancel::Won => Cancelling::Won(CancelledTask(self)),
+            // SAFETY: the cancel has set QUEUED. The value borrows the handle.
+            Cancel::WonQueued => Cancelling::WonQueued(CancelledTask(self), unsafe { Queued::new(self.0) }),
         }
     }
 
@@ -178,9 +172,24 @@ impl Handle {
 pub(crate) enum Cancelling<'h> {
     TooLate,
     WonRunning,
-    Won(Task),
+    Won(CancelledTask<'h>),
     /// The caller pushes the entry to the cancelled queue of its shard.
-    WonQueued(Task, Queued<'h>),
+    WonQueued(CancelledTask<'h>, Queued<'h>),
+}
+
+/// The task of a timeout that a call has cancelled, which is that call's. Its drop drops the task.
+#[derive(Debug)]
+pub(crate) struct CancelledTask<'h>(&'h Handle);
+
+impl Drop for CancelledTask<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // It is not dropped where it is: another thread may be copying it, to find that it is too
+        // late.
+        // SAFETY: the call has won the cancel, and no run was under way, so the task is there. It
+        // is taken here, once, and the handle, which is borrowed, keeps the entry as it is.
+        drop(unsafe { self.0.entry().take_task() });
+    }
 }
 
 /// What a reset has come to: [`Reset`] with what is the caller's then.

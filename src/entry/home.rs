@@ -1,32 +1,27 @@
 //! Where an entry is at home: the shard that it was scheduled on.
 
 use std::marker::PhantomData;
-use std::ptr::NonNull;
+use std::num::NonZeroU16;
 
-/// The address of a shard's remote, which is there for `'a`. Only the shard layer knows its type.
+/// The number of a shard's remote, which is there for `'a`. The shard layer finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
-pub(crate) struct Home<'a>(NonNull<()>, PhantomData<&'a ()>);
-
-// SAFETY: it stands for a reference to a remote, which any thread may use.
-unsafe impl Send for Home<'_> {}
-// SAFETY: it stands for a reference to a remote, which any thread may use.
-unsafe impl Sync for Home<'_> {}
+pub(crate) struct Home<'a>(NonZeroU16, PhantomData<&'a ()>);
 
 impl<'a> Home<'a> {
     /// # Safety
-    /// This is the address of a `Remote` which is there for `'a`, and a part of its engine.
+    /// This is the number of a `Remote` which is there for `'a`, and a part of its engine.
     #[inline]
-    pub(crate) unsafe fn new(remote: NonNull<()>) -> Self {
-        Self(remote, PhantomData)
+    pub(crate) unsafe fn new(number: NonZeroU16) -> Self {
+        Self(number, PhantomData)
     }
 
     #[inline]
-    pub(crate) fn address(self) -> NonNull<()> {
+    pub(crate) fn number(self) -> NonZeroU16 {
         self.0
     }
 
-    /// Returns the address for an entry of the same engine, which is not there for longer than the
+    /// Returns the number for an entry of the same engine, which is not there for longer than the
     /// remote.
     #[inline]
     pub(super) fn in_entry(self) -> Home<'static> {

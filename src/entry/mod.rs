@@ -26,6 +26,7 @@ mod part;
 mod queued;
 mod series;
 mod state;
+mod table_and_home;
 mod task;
 mod task_copy;
 mod token;
@@ -50,6 +51,8 @@ pub(crate) use queued::{CancelledInSlot, FromQueue, OutOfQueue, Queued};
 pub use series::MissedTicks;
 pub(crate) use series::{FnNext, FnRepeat, Repeat, Schedule, Series};
 pub(crate) use state::{ArmFlags, Snapshot, State};
+use table_and_home::TableAndHome;
+pub(crate) use table_and_home::tables_fit;
 use task::{Captures, TaskVTable};
 pub(crate) use task::{Task, TaskInPlace};
 use task_copy::TaskCopy;
@@ -78,9 +81,8 @@ pub(crate) struct Entry {
     next: ProtocolCell<Link>,
     /// The link of the side queue, or of a list of tombstones.
     aside: ProtocolCell<Link>,
-    /// The remote of the shard that it was scheduled on. `None` if it never was.
-    home: ProtocolCell<Option<Home<'static>>>,
-    table: ProtocolCell<Option<&'static TaskVTable>>,
+    /// Of its task, and the remote of the shard that it was scheduled on. Neither if it never was.
+    table_and_home: TableAndHome,
     captures: ProtocolCell<Captures>,
     #[cfg(loom)]
     in_use: std::cell::Cell<bool>,
@@ -98,8 +100,7 @@ impl Entry {
             state: State::free_word(),
             next: ProtocolCell::new(ptr::null_mut()),
             aside: ProtocolCell::new(ptr::null_mut()),
-            home: ProtocolCell::new(None),
-            table: ProtocolCell::new(None),
+            table_and_home: TableAndHome::none(),
             captures: ProtocolCell::new(task::NO_CAPTURES),
             #[cfg(loom)]
             in_use: std::cell::Cell::new(false),
@@ -165,30 +166,37 @@ impl Entry {
     #[inline]
     pub(crate) fn home(&self) -> Option<Home<'_>> {
         // Written before the entry was published, and not again before it is free.
-        self.home.get()
+        self.table_and_home.home()
     }
 
     /// Fills a free entry. Only its sole owner calls this.
     #[inline]
-    fn fill(&self, home: Option<Home<'_>>, task: Task) {
-        self.home.set(home.map(Home::in_entry));
-        self.put_new_task(task);
+    fn fill<W: Work>(&self, home: Home<'_>, work: W) {
+        let table = self.put(work);
+        self.table_and_home.set(table, home.in_entry());
     }
 
     /// Fills an entry that has a home already: the caller's tombstone.
     #[inline]
-    fn put_new_task(&self, task: Task) {
-        #[cfg(loom)]
-        self.set_in_use(true);
-        self.put_task(task);
+    fn put_work<W: Work>(&self, work: W) {
+        let table = self.put(work);
+        self.table_and_home.set_table(table);
     }
 
-    /// Puts in the task of a free entry, or puts back the task of a periodic timeout. Only the
-    /// owner of the body calls this, while the body is empty.
+    #[inline]
+    fn put<W: Work>(&self, work: W) -> &'static TaskVTable {
+        #[cfg(loom)]
+        self.set_in_use(true);
+        // SAFETY: the place is valid, and the caller's alone: the entry is free, or a tombstone.
+        self.captures.with_mut(|captures| work.put(unsafe { &mut *captures }))
+    }
+
+    /// Puts back the task of a periodic timeout. Only the owner of the body calls this, while the
+    /// body is empty.
     #[inline]
     fn put_task(&self, task: Task) {
         let (table, captures) = task.into_parts();
-        self.table.set(Some(table));
+        self.table_and_home.set_table(table);
         self.captures.set(captures);
     }
 
@@ -216,7 +224,7 @@ impl Entry {
         // Other threads only read the body meanwhile. Whoever puts a task back into it, or arms the
         // entry anew, has the engine's ownership, or a tombstone. A linked or marked entry becomes
         // none. If the timeout runs once, its handle keeps others from both, too.
-        TaskCopy::new(self.table.get(), self.captures.get())
+        TaskCopy::new(self.table_and_home.table(), self.captures.get())
     }
 
     /// Returns whether the waker in the entry wakes the same task as `waker`.
@@ -225,7 +233,7 @@ impl Entry {
     /// The caller is the future of the entry, whose task is a waker, and has the handle.
     #[inline]
     unsafe fn wakes_the_same(&self, waker: &Waker) -> bool {
-        // SAFETY: `Task::waker` made these captures, and only the future, which is the caller,
+        // SAFETY: `put_waker` made these captures, and only the future, which is the caller,
         // writes them before its handle goes. Whoever takes the waker out copies its bytes. A taken
         // one is only compared by its address.
         self.captures.with(|place| unsafe { &*place.cast::<Waker>() }.will_wake(waker))
@@ -258,7 +266,9 @@ pub(crate) mod raw {
 
     #[cfg(loom)]
     pub(crate) fn fill(entry: &Entry, home: Option<Home<'_>>, task: Task) {
-        entry.fill(home, task);
+        entry.set_in_use(true);
+        home.into_iter().for_each(|home| entry.table_and_home.set_home(home.in_entry()));
+        entry.put_task(task);
     }
 
     /// # Safety

@@ -188,7 +188,7 @@ impl Sole {
     /// Makes a pending timeout of the entry. `owners` says who owns it besides the engine.
     #[inline]
     pub(crate) fn arm<W: Work>(self, home: Home<'_>, work: W, deadline: Subtick, owners: ArmFlags) -> Armed<W> {
-        self.fill(Some(home), work.into_task());
+        self.fill(home, work);
         self.state.arm(deadline, owners.of::<W>());
         Armed(self.0, PhantomData)
     }
@@ -240,7 +240,7 @@ impl<W: Work> Armed<W> {
     pub(crate) fn take_back(self) -> (W, Sole) {
         let Self(entry, _) = self;
         entry.state.disarm();
-        // SAFETY: nobody else has seen the entry, so the task is in it. It is of `W::into_task`, as
+        // SAFETY: nobody else has seen the entry, so the task is in it. It is of `W::put`, as
         // this value's type says.
         (unsafe { (W::FROM_TASK)(entry.take_task()) }, Sole(entry))
     }

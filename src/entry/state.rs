@@ -221,15 +221,16 @@ impl State {
     pub(in crate::entry) fn cancel(&self) -> Cancel {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
-            if phase_of(word) != PENDING && !is_running(word) {
-                return Cancel::TooLate;
-            }
-            let queued = if is_to_be_queued(word) { QUEUED } else { 0 };
+            // During a run LINKED is not set.
+            let (won, queued) = match phase_of(word) {
+                PENDING if is_to_be_queued(word) => (Cancel::WonQueued, QUEUED),
+                PENDING => (Cancel::Won, 0),
+                _ if is_running(word) => (Cancel::WonRunning, 0),
+                _ => return Cancel::TooLate,
+            };
             let cancelled = (word & !PHASE) | CANCELLED | queued;
             match self.0.compare_exchange_weak(word, cancelled, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) if is_running(word) => return Cancel::WonRunning,
-                Ok(_) if queued != 0 => return Cancel::WonQueued,
-                Ok(_) => return Cancel::Won,
+                Ok(_) => return won,
                 Err(now) => word = now,
             }
         }

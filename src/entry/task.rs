@@ -9,16 +9,16 @@ use std::task::Waker;
 use super::series::{NextDue, Repeat, Series};
 use crate::time::{Subtick, Timeline};
 
-const INLINE_WORDS: usize = 3;
+const INLINE_WORDS: usize = 4;
 /// Captures up to this size need no heap allocation.
 pub(crate) const INLINE_BYTES: usize = INLINE_WORDS * size_of::<usize>();
 
 const _: () = assert!(is_inline::<Waker>());
 
 /// What a task has captured, as plain words.
-pub(super) type Captures = [MaybeUninit<usize>; INLINE_WORDS];
+pub(crate) type Captures = [MaybeUninit<usize>; INLINE_WORDS];
 
-/// The captures of an entry that has never had a task.
+/// None yet.
 #[cfg(any(loom, test))]
 pub(super) const NO_CAPTURES: Captures = [MaybeUninit::uninit(); INLINE_WORDS];
 
@@ -37,7 +37,7 @@ pub(crate) struct TaskInPlace<'a> {
 }
 
 /// The operations on captures, one table per type that is in them: a closure, or the box of one.
-pub(super) struct TaskVTable {
+pub(crate) struct TaskVTable {
     /// Runs for the last time, and uses the captures up.
     run: unsafe fn(*mut u8),
     /// `None` if there is nothing to drop.
@@ -52,7 +52,7 @@ pub(super) struct TaskVTable {
 
 type RunAgain = unsafe fn(*mut u8, Subtick, &Timeline) -> Option<NextDue>;
 
-// SAFETY: a task is built only from closures that are `Send` (see `Task::new`), and holds nothing
+// SAFETY: a task is built only from closures that are `Send` (see `put_closure`), and holds nothing
 // else.
 unsafe impl Send for Task {}
 
@@ -63,8 +63,8 @@ const fn is_inline<F>() -> bool {
 /// # Safety
 /// `captures` points at a valid `F`, which is moved out.
 unsafe fn run_once<F: FnOnce()>(captures: *mut u8) {
-    // SAFETY: this function is only in `VTables::ONCE`, which `Task::new` puts beside an `F`. `run`
-    // calls it in a `ManuallyDrop`, so nothing else uses or drops the `F`.
+    // SAFETY: this function is only in `VTables::ONCE`, which `put_closure` puts beside an `F`.
+    // `run` calls it in a `ManuallyDrop`, so nothing else uses or drops the `F`.
     let task = unsafe { captures.cast::<F>().read() };
     task();
 }
@@ -72,15 +72,15 @@ unsafe fn run_once<F: FnOnce()>(captures: *mut u8) {
 /// # Safety
 /// `captures` points at a valid `T`, which is dropped.
 unsafe fn discard<T>(captures: *mut u8) {
-    // SAFETY: only the table that `Task::new`, `Task::series` or `Task::waker` puts beside a `T`
-    // names this function. It is called by the drop, which `run` and `read` leave out.
+    // SAFETY: only the table that one of the `put_*` functions puts beside a `T` names this
+    // function. It is called by the drop, which `run` and `read` leave out.
     unsafe { captures.cast::<T>().drop_in_place() };
 }
 
 /// # Safety
 /// `captures` points at the box of a series, which is moved out.
 unsafe fn run_series_once<R: Repeat>(captures: *mut u8) {
-    // SAFETY: this is only in `VTables::BOXED`, which `Task::series` puts beside such a box. `run`
+    // SAFETY: this is only in `VTables::BOXED`, which `put_series` puts beside such a box. `run`
     // calls it in a `ManuallyDrop`, so nothing else uses or drops the box.
     let mut series = unsafe { captures.cast::<Box<Series<R>>>().read() };
     let _ = series.repeat.run();
@@ -89,7 +89,7 @@ unsafe fn run_series_once<R: Repeat>(captures: *mut u8) {
 /// # Safety
 /// `captures` points at the box of a series, which nobody else uses during the call.
 unsafe fn run_series<R: Repeat>(captures: *mut u8, deadline: Subtick, timeline: &Timeline) -> Option<NextDue> {
-    // SAFETY: this is only in `VTables::BOXED`, which `Task::series` puts beside such a box.
+    // SAFETY: this is only in `VTables::BOXED`, which `put_series` puts beside such a box.
     // `run_again` has the task by `&mut`, so nobody else uses the box.
     unsafe { &mut *captures.cast::<Box<Series<R>>>() }.run(deadline, timeline)
 }
@@ -97,7 +97,7 @@ unsafe fn run_series<R: Repeat>(captures: *mut u8, deadline: Subtick, timeline: 
 /// # Safety
 /// `captures` points at a valid waker, which is moved out.
 unsafe fn wake(captures: *mut u8) {
-    // SAFETY: only `WAKER` names this, which `Task::waker` puts beside a waker. `run` calls it in a
+    // SAFETY: only `WAKER` names this, which `put_waker` puts beside a waker. `run` calls it in a
     // `ManuallyDrop`, so nothing else uses or drops the waker.
     unsafe { captures.cast::<Waker>().read() }.wake();
 }
@@ -126,46 +126,41 @@ impl<F: FnOnce()> VTables<F> {
     };
 }
 
+/// Makes a task of a closure of its captures here, and returns its table. Allocates only if they
+/// don't fit inline.
+#[inline(always)]
+pub(super) fn put_closure<F: FnOnce() + Send + 'static>(task: F, captures: &mut Captures) -> &'static TaskVTable {
+    if is_inline::<F>() {
+        put(task, captures);
+        &VTables::<F>::ONCE
+    } else {
+        put(Box::new(task), captures);
+        &VTables::<Box<F>>::ONCE
+    }
+}
+
+/// The same of a periodic closure. Allocates once, for all its runs.
+pub(super) fn put_series<R: Repeat>(series: Series<R>, captures: &mut Captures) -> &'static TaskVTable {
+    put(Box::new(series), captures);
+    &VTables::<Series<R>>::BOXED
+}
+
+/// The same of a sleeping future's waker. Allocates nothing.
+#[inline(always)]
+pub(super) fn put_waker(waker: Waker, captures: &mut Captures) -> &'static TaskVTable {
+    put(waker, captures);
+    &WAKER
+}
+
+#[inline(always)]
+fn put<T>(value: T, captures: &mut Captures) {
+    // The compiler knows the answer.
+    assert!(size_of::<T>() <= size_of::<Captures>() && align_of::<T>() <= align_of::<Captures>());
+    // SAFETY: it fits in size and alignment.
+    unsafe { captures.as_mut_ptr().cast::<T>().write(value) };
+}
+
 impl Task {
-    /// Makes a task of a closure. Allocates only if the captures don't fit inline.
-    #[inline]
-    pub(crate) fn new<F: FnOnce() + Send + 'static>(task: F) -> Self {
-        Self::of_closure(task)
-    }
-
-    #[inline]
-    fn of_closure<F: FnOnce() + 'static>(task: F) -> Self {
-        if is_inline::<F>() {
-            Self::of(task, &VTables::<F>::ONCE)
-        } else {
-            Self::of(Box::new(task), &VTables::<Box<F>>::ONCE)
-        }
-    }
-
-    /// Makes a task of a periodic closure. Allocates once, for all its runs.
-    pub(crate) fn series<R: Repeat>(series: Series<R>) -> Self {
-        // `into_inner` must find it where it is put here.
-        const { assert!(!is_inline::<Series<R>>()) };
-        Self::of(Box::new(series), &VTables::<Series<R>>::BOXED)
-    }
-
-    /// Makes a task of a sleeping future's waker. Allocates nothing.
-    #[inline]
-    pub(crate) fn waker(waker: Waker) -> Self {
-        Self::of(waker, &WAKER)
-    }
-
-    /// `vtable` is the table of a `T`.
-    #[inline(always)]
-    fn of<T>(value: T, vtable: &'static TaskVTable) -> Self {
-        // The compiler knows the answer.
-        assert!(size_of::<T>() <= size_of::<Captures>() && align_of::<T>() <= align_of::<Captures>());
-        let mut captures = [MaybeUninit::uninit(); INLINE_WORDS];
-        // SAFETY: it fits in size and alignment.
-        unsafe { captures.as_mut_ptr().cast::<T>().write(value) };
-        Self { vtable, captures }
-    }
-
     /// Returns its parts. [`from_parts`](Self::from_parts) makes a task of them again.
     #[inline]
     pub(super) fn into_parts(self) -> (&'static TaskVTable, Captures) {
@@ -185,7 +180,7 @@ impl Task {
     /// nothing.
     pub(crate) fn run_again(&mut self, deadline: Subtick, timeline: &Timeline) -> Option<NextDue> {
         let run = self.vtable.run_again?;
-        // SAFETY: `series` chose `vtable` together with the captures, which are still there.
+        // SAFETY: `put_series` chose `vtable` together with the captures, which are still there.
         unsafe { run(self.captures.as_mut_ptr().cast(), deadline, timeline) }
     }
 
@@ -198,18 +193,26 @@ impl Task {
     /// Returns the closure.
     ///
     /// # Safety
-    /// `Task::new::<F>` made the task with this very `F`, or `Task::series` made it with the
-    /// `Series` that `F` is.
+    /// `put_closure::<F>` made the task with this very `F`.
     pub(crate) unsafe fn into_inner<F>(self) -> F {
-        // SAFETY: `F` is what `new` or `series` was given. `is_inline` depends on `F` only, so it
-        // says where `new` has put it; `series` asserts that it is boxed.
+        // SAFETY: `F` is what `put_closure` was given. `is_inline` depends on `F` only, so it says
+        // where that has put it.
         unsafe { if is_inline::<F>() { self.read() } else { *self.read::<Box<F>>() } }
+    }
+
+    /// Returns the periodic closure.
+    ///
+    /// # Safety
+    /// `put_series::<R>` made the task with this very `R`.
+    pub(crate) unsafe fn into_series<R: Repeat>(self) -> Series<R> {
+        // SAFETY: `put_series` has boxed it.
+        unsafe { *self.read::<Box<Series<R>>>() }
     }
 
     /// Returns the waker.
     ///
     /// # Safety
-    /// [`waker`](Self::waker) made the task.
+    /// `put_waker` made the task.
     pub(crate) unsafe fn into_waker(self) -> Waker {
         // SAFETY: the captures are a waker.
         unsafe { self.read() }
@@ -219,7 +222,7 @@ impl Task {
     /// The captures are a `T`.
     unsafe fn read<T>(self) -> T {
         let this = ManuallyDrop::new(self);
-        // SAFETY: `into_inner` and `into_waker` name the type that `of` wrote, and `this` is not
+        // SAFETY: the functions above name the type that was put, and `this` is not
         // dropped. So the `T` is moved out once.
         unsafe { this.captures.as_ptr().cast::<T>().read() }
     }
@@ -258,6 +261,30 @@ impl Drop for TaskInPlace<'_> {
             // used up without this drop.
             unsafe { discard(self.captures.as_mut_ptr().cast()) };
         }
+    }
+}
+
+/// Tasks outside of an entry, for tests and models.
+#[cfg(any(loom, test))]
+impl Task {
+    /// Makes a task by one of the `put_*` functions.
+    #[inline(always)]
+    fn by(put: impl FnOnce(&mut Captures) -> &'static TaskVTable) -> Self {
+        let mut captures = NO_CAPTURES;
+        let vtable = put(&mut captures);
+        Self { vtable, captures }
+    }
+
+    /// Makes a task of a closure. Allocates only if the captures don't fit inline.
+    #[inline]
+    pub(crate) fn new<F: FnOnce() + Send + 'static>(task: F) -> Self {
+        Self::by(|captures| put_closure(task, captures))
+    }
+
+    /// Makes a task of a sleeping future's waker.
+    #[cfg(loom)]
+    pub(crate) fn waker(waker: Waker) -> Self {
+        Self::by(|captures| put_waker(waker, captures))
     }
 }
 
@@ -304,9 +331,9 @@ mod tests {
     }
 
     #[test]
-    fn captures_of_24_bytes_are_inline_and_25_are_not() {
-        assert!(is_inline::<[u64; 3]>());
-        assert!(!is_inline::<[u8; 25]>());
+    fn captures_of_32_bytes_are_inline_and_33_are_not() {
+        assert!(is_inline::<[u64; 4]>());
+        assert!(!is_inline::<[u8; 33]>());
         assert!(!is_inline::<u128>(), "an over-aligned capture can't be inline");
     }
 

@@ -62,7 +62,7 @@ impl Tomb {
     ) -> Result<NonNull<Entry>, Armed<W>> {
         let flags = owners.of::<W>();
         let entry = self.entry();
-        entry.put_new_task(work.into_task());
+        entry.put_work(work);
         if entry.state.revive(deadline, flags) {
             return Ok(self.0);
         }

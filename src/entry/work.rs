@@ -4,21 +4,23 @@ use std::task::Waker;
 
 use super::series::{Repeat, Series};
 use super::state::ArmFlags;
-use super::task::Task;
+use super::task::{self, Captures, Task, TaskVTable};
 
 /// Work that can be scheduled: a closure that runs once, a periodic one, or the waker of a sleeping
 /// future. It goes into an entry as a task, and comes back if it is refused.
 ///
 /// # Safety
-/// `FLAGS` says of what kind the task of `into_task` is, and `FROM_TASK` may be called with that
-/// task, as long as its entry was never published.
+/// `put` writes a task of this work, and `FLAGS` says of what kind that is. `FROM_TASK` may be
+/// called with that task, as long as its entry was never published.
 pub(crate) unsafe trait Work: Sized {
     const FLAGS: ArmFlags;
 
-    /// Turns a task of `into_task` back into the work.
+    /// Turns a task that `put` has made back into the work.
     const FROM_TASK: unsafe fn(Task) -> Self;
 
-    fn into_task(self) -> Task;
+    /// Makes a task of the work, and writes its captures here. Returns its table. It goes straight
+    /// into the entry, because each copy of captures on its way costs a schedule some instructions.
+    fn put(self, captures: &mut Captures) -> &'static TaskVTable;
 }
 
 impl ArmFlags {
@@ -29,34 +31,34 @@ impl ArmFlags {
     }
 }
 
-// SAFETY: `Task::new` makes a task that runs once and holds an `F`.
+// SAFETY: `put_closure` makes a task that runs once and holds an `F`.
 unsafe impl<F: FnOnce() + Send + 'static> Work for F {
     const FLAGS: ArmFlags = ArmFlags::NONE;
     const FROM_TASK: unsafe fn(Task) -> Self = Task::into_inner;
 
     #[inline]
-    fn into_task(self) -> Task {
-        Task::new(self)
+    fn put(self, captures: &mut Captures) -> &'static TaskVTable {
+        task::put_closure(self, captures)
     }
 }
 
-// SAFETY: `Task::series` makes a periodic task that holds the `Series`.
+// SAFETY: `put_series` makes a periodic task that holds the `Series`.
 unsafe impl<R: Repeat> Work for Series<R> {
     const FLAGS: ArmFlags = ArmFlags::SERIES;
-    const FROM_TASK: unsafe fn(Task) -> Self = Task::into_inner;
+    const FROM_TASK: unsafe fn(Task) -> Self = Task::into_series;
 
-    fn into_task(self) -> Task {
-        Task::series(self)
+    fn put(self, captures: &mut Captures) -> &'static TaskVTable {
+        task::put_series(self, captures)
     }
 }
 
-// SAFETY: `Task::waker` makes a task that holds a waker.
+// SAFETY: `put_waker` makes a task that holds a waker.
 unsafe impl Work for Waker {
     const FLAGS: ArmFlags = ArmFlags::WAKER;
     const FROM_TASK: unsafe fn(Task) -> Self = Task::into_waker;
 
     #[inline]
-    fn into_task(self) -> Task {
-        Task::waker(self)
+    fn put(self, captures: &mut Captures) -> &'static TaskVTable {
+        task::put_waker(self, captures)
     }
 }

@@ -4,10 +4,12 @@
 //! between the two halves and proves each of them.
 
 mod inbox;
+mod number;
 mod remote;
 mod side_queue;
 mod stack;
 
+pub(crate) use number::{MOST_SHARDS, Number};
 pub(crate) use remote::{Command, EngineAddress, Remote, Takes, Wake};
 pub(crate) use side_queue::SideQueue;
 pub(crate) use stack::{Taken, WAKE_DEPTH};

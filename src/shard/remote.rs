@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use crossbeam_utils::CachePadded;
 
 use super::inbox::{Closed, Inbox, Pushed};
+use super::number::{Number, remote_of};
 use super::side_queue::{SidePush, SideQueue};
 use crate::count::{Counters, Fault, Heartbeat, Latenesses, Stall};
 use crate::entry::{Arrival, Chain, Entry, Home, Owned, Queued};
@@ -49,8 +50,8 @@ pub(crate) enum Command {
     StopAndDiscard = 4,
 }
 
-/// One per shard. Entries point at it (`Entry::home`), so it does not move while anyone holds an
-/// entry of its engine.
+/// One per shard. Entries name it by its number (`Entry::home`), so it does not move while anyone
+/// holds an entry of its engine.
 #[derive(Debug)]
 pub(crate) struct Remote {
     inbox: CachePadded<Inbox>,
@@ -84,6 +85,7 @@ pub(crate) struct Remote {
     /// compiler reads it where it is needed, and not sooner in case it is: `sleep-drop` would cost
     /// three instructions more.
     engine: AtomicPtr<()>,
+    number: Number,
     index: usize,
     has_core: OnceLock<()>,
 }
@@ -126,8 +128,9 @@ impl Remote {
     /// Makes the remote of a shard of the engine at this address.
     ///
     /// # Safety
-    /// The remote becomes a part of that `Shared`, at that address, before anybody uses either.
-    pub(crate) unsafe fn new(index: usize, engine: EngineAddress) -> Self {
+    /// The remote becomes a part of that `Shared`, at that address, and [has its
+    /// place](Self::has_its_place), before anybody uses either.
+    pub(crate) unsafe fn new(index: usize, number: Number, engine: EngineAddress) -> Self {
         Self {
             inbox: CachePadded::new(Inbox::new()),
             cancelled: CachePadded::new(SideQueue::new()),
@@ -148,6 +151,7 @@ impl Remote {
             counters: CachePadded::default(),
             waker: Waker::default(),
             engine: AtomicPtr::new(engine.0.as_ptr()),
+            number,
             index,
             has_core: OnceLock::new(),
         }
@@ -162,16 +166,20 @@ impl Remote {
     /// Returns the remote at which an entry is at home.
     #[inline]
     pub(crate) fn at(home: Home<'_>) -> &Self {
-        // SAFETY: a home is the address of a remote that is there for this lifetime.
-        unsafe { home.address().cast().as_ref() }
+        // SAFETY: a home is the number of a remote that is there for this lifetime.
+        unsafe { remote_of(home.number()).as_ref() }
+    }
+
+    /// Is called when the remote does not move any more: from here on its number names it.
+    pub(crate) fn has_its_place(&self) {
+        self.number.set(self);
     }
 
     /// Returns this remote for the entries that are armed for it.
     #[inline]
     pub(crate) fn as_home(&self) -> Home<'_> {
-        // SAFETY: this is a remote of an engine, as whoever made it has said. The pointer is to all
-        // of it.
-        unsafe { Home::new(NonNull::from(self).cast()) }
+        // SAFETY: this is a remote of an engine, which has its place, as whoever made it has said.
+        unsafe { Home::new(self.number.get()) }
     }
 
     /// Returns the address of the engine that this remote is a part of.
@@ -291,7 +299,7 @@ impl Remote {
     /// Returns whether an entry was scheduled on this shard.
     #[inline]
     pub(crate) fn is_home_of(&self, entry: &Entry) -> bool {
-        entry.home().is_some_and(|home| ptr::eq(Self::at(home), self))
+        entry.home() == Some(self.as_home())
     }
 
     /// Pushes an entry that was reset to an earlier deadline to the worker. `deadline` looks at the

@@ -12,7 +12,7 @@ use super::error::{BuildError, check_count, check_duration};
 use crate::arena::Arena;
 use crate::engine::{Core, SharedPlan, SharedRef};
 use crate::executor::{Chosen, Dispatch, ThreadPool};
-use crate::shard::Wake;
+use crate::shard::{MOST_SHARDS, Number, Wake};
 use crate::sync::Mutex;
 use crate::sys::cores::allowed_cores;
 use crate::time::{Source, Timeline};
@@ -136,15 +136,16 @@ impl Builder {
     fn make_shared(&mut self, shards: usize) -> Result<(SharedRef, Vec<Core>), BuildError> {
         check_count("shards", shards, MAX_SHARDS)?;
         let levels = self.checked_options()?;
+        let ticks_per_wheel = self.slots();
+        let no_memory = || BuildError::Wheels { shards, levels, ticks_per_wheel };
         let plan = SharedPlan {
-            shards,
+            numbers: take_numbers(shards, no_memory)?,
             timeline: self.make_timeline(),
             arena: Arena::new(self.capacity).ok_or(BuildError::Capacity { timeouts: self.capacity })?,
             max_pending: self.max_pending_timeouts,
             max_wait: self.max_wait,
             on_panic: self.on_panic.take(),
         };
-        let no_memory = || BuildError::Wheels { shards, levels, ticks_per_wheel: self.slots() };
         let shared = SharedRef::create(plan).ok_or_else(no_memory)?;
         // A slot of the lowest level is a subtick.
         let lowest = self.slots() * shared.timeline().scale().division().subticks();
@@ -195,6 +196,15 @@ impl Builder {
         }
         Ok(self.pinning.plan(shards, &allowed))
     }
+}
+
+/// Takes a number for each shard.
+fn take_numbers(shards: usize, no_memory: impl Fn() -> BuildError) -> Result<Vec<Number>, BuildError> {
+    let mut numbers = Vec::new();
+    numbers.try_reserve_exact(shards).map_err(|_| no_memory())?;
+    numbers.extend(Number::take().take(shards));
+    let are_enough = numbers.len() == shards;
+    are_enough.then_some(numbers).ok_or(BuildError::TooManyShards { shards, max: MOST_SHARDS })
 }
 
 fn default_shards() -> usize {

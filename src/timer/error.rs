@@ -239,6 +239,14 @@ pub enum BuildError {
         /// The ticks of a wheel, rounded up to a power of two.
         ticks_per_wheel: usize,
     },
+    /// The engines of this process have too many shards together. An engine ends with its last
+    /// `Timer`, and its shards are free again when its last handle has gone, too.
+    TooManyShards {
+        /// The number of shards that the engine should have.
+        shards: usize,
+        /// The largest number that all engines of a process have together.
+        max: usize,
+    },
     /// The process has a global engine already: an earlier `build_global`, or a use of
     /// [`Timer::global`](crate::Timer::global), has made it. Call `build_global` before all that
     /// uses timers.
@@ -270,6 +278,11 @@ impl fmt::Display for BuildError {
                 f,
                 "there is no memory for {shards} shards, each with {levels} levels of {ticks_per_wheel} ticks_per_wheel, which take up \
                  to 256 bytes a tick: less of one of the three will do"
+            ),
+            Self::TooManyShards { shards, max } => write!(
+                f,
+                "there is no room for {shards} shards more: all engines of the process may have {max} together, and \
+                 one engine for the process is enough"
             ),
             Self::GlobalExists => f.write_str(
                 "the process has a global engine already: call build_global first thing in main, or in a forked child \

@@ -23,7 +23,7 @@ impl Timer {
     ///
     /// The call allocates in these cases:
     ///
-    /// * The captures are larger than 24 bytes, or aligned to more than 8.
+    /// * The captures are larger than 32 bytes, or aligned to more than 8.
     /// * More timeouts are pending than ever before: see
     ///   [`Builder::capacity`](crate::Builder::capacity).
     /// * The thread uses the engine, or a shard that is not its own, for the first time.

@@ -292,7 +292,8 @@ impl Timeout {
 
     #[inline]
     fn reset_by(&self, choose: impl FnOnce(&Timeline) -> Subtick) -> bool {
-        let shared = self.shared();
+        let remote = self.remote();
+        let shared = Shared::of_remote(remote);
         let shared = match shared.thread_state() {
             // Reach the engine through the thread's state. The way through the entry may still be a
             // cache miss. A thread that has a state is not in a forked child.
@@ -304,9 +305,9 @@ impl Timeout {
         match self.move_to(shared, deadline) {
             Moved::No => return false,
             Moved::Later => {}
-            Moved::Earlier => self.remote().ring_if_it_sleeps_past(deadline, shared.timeline()),
+            Moved::Earlier => remote.ring_if_it_sleeps_past(deadline, shared.timeline()),
         }
-        shared.count(self.remote(), |counts| counts.reset.add(1));
+        shared.count(remote, |counts| counts.reset.add(1));
         true
     }
 

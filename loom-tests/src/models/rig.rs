@@ -12,7 +12,7 @@ use crate::entry::{
     ArmFlags, Claimed, Entry, FnNext, Handle, Marked, Owned, Resetting, Schedule, Series, Sole, TaskPlace, Token, raw,
 };
 use crate::executor::run_here;
-use crate::shard::{Remote, Wake};
+use crate::shard::{Number, Remote, Wake};
 use crate::sync::thread::{self, JoinHandle, Thread};
 use crate::sync::{Condvar, Mutex, lock};
 use crate::time::{Clock, ManualClock, Moment, Source, Subtick, Timeline};
@@ -184,7 +184,7 @@ impl Bare {
 
     fn on(timeline: Timeline, entries: usize, limits: Limits) -> (Self, Core) {
         let plan = SharedPlan {
-            shards: 1,
+            numbers: Number::take().take(1).collect(),
             timeline,
             arena: Arena::new(entries).expect("memory"),
             max_pending: None,

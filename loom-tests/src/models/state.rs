@@ -1,5 +1,6 @@
 //! The state word: there is one way out of PENDING, and the thread that takes it owns the task.
 
+use std::num::NonZeroU16;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -317,7 +318,7 @@ fn the_engine_stores_plainly_only_as_the_sole_owner() {
             let reuse = move |entry: &Entry| {
                 entry.set_in_use(false);
                 // SAFETY: nobody looks for a remote there.
-                let home = unsafe { Home::new(NonNull::from(entry).cast()) };
+                let home = unsafe { Home::new(NonZeroU16::MIN) };
                 raw::fill(&entry, Some(home), Task::new(next.task()));
             };
             let (theirs, reused) = (Arc::clone(&entry), reuse.clone());

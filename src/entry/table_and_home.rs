@@ -1,0 +1,152 @@
+//! Two fields of an entry in one word: the table of its task, and its home.
+
+use super::linked::ADDRESS_BITS;
+use super::task::WAKER;
+
+#[cfg(not(loom))]
+pub(super) use packed::TableAndHome;
+#[cfg(loom)]
+pub(super) use split::TableAndHome;
+
+/// Returns whether a table's address leaves room for a home. Each arena asks for one table: no
+/// system loads parts of a program to addresses of more than 48 bits, and others not.
+pub(crate) fn tables_fit() -> bool {
+    std::ptr::from_ref(&WAKER).addr() >> ADDRESS_BITS == 0
+}
+
+#[cfg(not(loom))]
+mod packed {
+    use std::fmt;
+    use std::num::NonZeroU16;
+
+    use crate::entry::Home;
+    use crate::entry::linked::ADDRESS_BITS;
+    use crate::entry::task::TaskVTable;
+    use crate::sync::{AtomicPtr, Ordering};
+
+    const HOME_BITS: u32 = usize::BITS - ADDRESS_BITS;
+    const _: () = assert!(HOME_BITS == u16::BITS);
+
+    /// The address of the table, shifted, and in the lowest bits the number of the home. All are
+    /// zero if the entry was never armed.
+    ///
+    /// An atomic, because the two have owners of their own: a handle reads its home while the
+    /// runner of a periodic timeout puts the task back.
+    #[repr(transparent)]
+    pub(in crate::entry) struct TableAndHome(AtomicPtr<TaskVTable>);
+
+    impl TableAndHome {
+        #[cfg(test)]
+        pub(in crate::entry) fn none() -> Self {
+            Self(AtomicPtr::new(std::ptr::null_mut()))
+        }
+
+        #[inline]
+        pub(in crate::entry) fn table(&self) -> Option<&'static TaskVTable> {
+            // Relaxed, here and below: the protocol of the entry orders it as it would a plain
+            // field.
+            let table = self.0.load(Ordering::Relaxed).map_addr(|word| word >> HOME_BITS);
+            // SAFETY: it is null, or the address of a table. `store` has packed that without a
+            // loss, because `tables_fit`.
+            unsafe { table.as_ref() }
+        }
+
+        #[inline]
+        pub(in crate::entry) fn home(&self) -> Option<Home<'static>> {
+            #[expect(clippy::cast_possible_truncation, reason = "the lowest bits are the home")]
+            let home = NonZeroU16::new(self.0.load(Ordering::Relaxed).addr() as u16);
+            // SAFETY: `set` was given it, for an entry that is not there for longer.
+            home.map(|number| unsafe { Home::new(number) })
+        }
+
+        #[inline]
+        pub(in crate::entry) fn set(&self, table: &'static TaskVTable, home: Home<'static>) {
+            self.store(table, home.number().get());
+        }
+
+        /// Sets the table, and leaves the home.
+        #[inline]
+        pub(in crate::entry) fn set_table(&self, table: &'static TaskVTable) {
+            self.store(table, self.home().map_or(0, |home| home.number().get()));
+        }
+
+        #[inline]
+        fn store(&self, table: &'static TaskVTable, home: u16) {
+            let pack = |address: usize| {
+                debug_assert!(address >> ADDRESS_BITS == 0, "`tables_fit` has looked at another one");
+                (address << HOME_BITS) | usize::from(home)
+            };
+            self.0.store(std::ptr::from_ref(table).cast_mut().map_addr(pack), Ordering::Relaxed);
+        }
+    }
+
+    impl fmt::Debug for TableAndHome {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.debug_struct("TableAndHome").field("home", &self.home()).finish_non_exhaustive()
+        }
+    }
+}
+
+/// The models check that the owner of each is alone with it.
+#[cfg(loom)]
+mod split {
+    use crate::entry::Home;
+    use crate::entry::task::TaskVTable;
+    use crate::sync::ProtocolCell;
+
+    #[derive(Debug)]
+    pub(in crate::entry) struct TableAndHome {
+        table: ProtocolCell<Option<&'static TaskVTable>>,
+        home: ProtocolCell<Option<Home<'static>>>,
+    }
+
+    impl TableAndHome {
+        pub(in crate::entry) fn none() -> Self {
+            Self { table: ProtocolCell::new(None), home: ProtocolCell::new(None) }
+        }
+
+        pub(in crate::entry) fn table(&self) -> Option<&'static TaskVTable> {
+            self.table.get()
+        }
+
+        pub(in crate::entry) fn home(&self) -> Option<Home<'static>> {
+            self.home.get()
+        }
+
+        pub(in crate::entry) fn set(&self, table: &'static TaskVTable, home: Home<'static>) {
+            self.set_home(home);
+            self.set_table(table);
+        }
+
+        pub(in crate::entry) fn set_home(&self, home: Home<'static>) {
+            self.home.set(Some(home));
+        }
+
+        pub(in crate::entry) fn set_table(&self, table: &'static TaskVTable) {
+            self.table.set(Some(table));
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::num::NonZeroU16;
+
+    use super::*;
+    use crate::entry::Home;
+
+    #[test]
+    fn a_table_and_a_home_of_any_number_come_back_as_they_went_in() {
+        let word = TableAndHome::none();
+        assert!(word.table().is_none() && word.home().is_none());
+        for number in [NonZeroU16::MIN, NonZeroU16::MAX] {
+            // SAFETY: nobody looks for a remote there.
+            let home = unsafe { Home::new(number) };
+            word.set(&WAKER, home);
+            word.set_table(&WAKER);
+            assert!(word.table().is_some_and(|table| std::ptr::eq(table, &raw const WAKER)));
+            assert_eq!(word.home(), Some(home), "a new table leaves it");
+        }
+        assert!(tables_fit());
+    }
+}
