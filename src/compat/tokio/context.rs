@@ -19,7 +19,26 @@ pub(super) fn with_timer<R>(make: impl FnOnce(&Timer) -> R) -> (R, Leaves) {
     if let Some(engine) = RuntimeEngine::of_this_runtime() {
         return (make(engine.timer()), engine.leaves());
     }
+    #[cfg(all(debug_assertions, not(feature = "test-util")))]
+    assert_real_clock();
     (make(Timer::global()), Leaves::default())
+}
+
+/// Panics if Tokio's clock shows another time than the real one, by which the global engine goes.
+///
+/// A clock that was never paused shows a time between two readings of the real one. So the call
+/// never panics without a cause. Release builds do not pay for its three readings.
+#[cfg(all(debug_assertions, not(feature = "test-util")))]
+#[track_caller]
+fn assert_real_clock() {
+    let before = std::time::Instant::now();
+    let theirs = Instant::now().into_std();
+    let is_real = (before..=std::time::Instant::now()).contains(&theirs);
+    assert!(
+        is_real,
+        "this runtime's clock is or was paused, and tourbillon goes by the real one: \
+         give it the feature `test-util` in dev-dependencies"
+    );
 }
 
 /// Returns the time `duration` from now. What is too far to be counted is 30 years from now, as it

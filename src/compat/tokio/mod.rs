@@ -73,6 +73,13 @@
 //! `spawn_blocking`, and it stops for no other thread. It must not be moved by more than 285 years:
 //! what is made after that is never ready, or at once.
 //!
+//! Without the feature these futures go by the real time: under a paused clock a sleep of ten
+//! seconds would take ten seconds, and a limit of five would not end a minute's sleep of
+//! `tokio::time`. So a call that makes a future panics if the clock of its runtime is or was
+//! paused: at the caller's line, with the feature's name. A build without debug assertions, such as
+//! that of `cargo test --release`, does not notice it. No build notices a pause that begins after
+//! the future was made.
+//!
 //! # What differs
 //!
 //! * A future is never early by a nanosecond, and may be ready before the millisecond is over to

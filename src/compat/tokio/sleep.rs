@@ -27,6 +27,8 @@ use super::{Duration, Instant};
 /// # Panics
 /// Panics if there is no memory for the global engine: see [`Timer::global`](crate::Timer::global).
 /// With the feature `test-util` it panics in a current-thread runtime without `enable_time`.
+/// Without the feature a debug build panics in a runtime whose clock
+/// [is or was paused](super#tests).
 #[track_caller]
 pub fn sleep(duration: Duration) -> Sleep {
     sleep_until(after(duration))
