@@ -1,4 +1,11 @@
 //! What an operator reads in the log: a task that panics, and a task that holds a worker up.
+//!
+//! ```toml
+//! [dependencies]
+//! tourbillon = { path = "../tourbillon", features = ["tracing"] }
+//! tracing = { version = "0.1.41", default-features = false }
+//! tracing-subscriber = { version = "0.3", default-features = false, features = ["fmt", "std"] }
+//! ```
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -26,5 +33,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     told.recv()?;
     // The second task ran all the same, late. The counters show the panic, too.
     println!("panicked: {}, fired: {}", timer.stats().panicked, timer.stats().fired);
+    assert_eq!(timer.stats().panicked, 1);
     Ok(())
 }

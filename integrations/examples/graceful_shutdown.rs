@@ -2,12 +2,18 @@
 //! within a second, then gives the engine a little time to run what becomes due, and reports what
 //! was left. A second ctrl-c ends it at once.
 //!
-//! ```text
-//! cargo run -p tourbillon-integrations --example graceful_shutdown -- 127.0.0.1:7010
-//! curl 127.0.0.1:7010/800     # takes 800 ms
+//! ```toml
+//! [dependencies]
+//! hyper = { version = "1.8", features = ["http1", "server"] }
+//! hyper-util = { version = "0.1.21", features = ["http1", "server-graceful", "tokio"] }
+//! nix = { version = "0.31.3", features = ["signal"] }
+//! tokio = { version = "1.49", features = ["macros", "net", "rt-multi-thread", "signal"] }
+//! tourbillon = { path = "../tourbillon" }
 //! ```
 //!
-//! Without an address it sends itself the signal while a request is under way.
+//! With an address it serves until a signal comes: `-- 127.0.0.1:7010`, and `curl
+//! 127.0.0.1:7010/800`, which takes 800 ms. Without one it sends itself the signal while a request
+//! is under way.
 
 use std::error::Error;
 use std::io::{self, Read, Write};
@@ -25,7 +31,6 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::task::JoinSet;
 use tourbillon::{Shutdown, Timer};
-use tourbillon_integrations::accept;
 
 /// How long requests may take after ctrl-c.
 const REQUESTS: Duration = Duration::from_secs(1);
@@ -53,7 +58,15 @@ async fn serve(listener: TcpListener, timer: Timer, signals: [unix::Signal; 2]) 
     let (requests, mut connections) = (GracefulShutdown::new(), JoinSet::new());
     loop {
         let (stream, _) = tokio::select! {
-            accepted = accept(&listener, &timer) => accepted?,
+            accepted = listener.accept() => match accepted {
+                Ok(accepted) => accepted,
+                // A client has gone, or descriptors have run out. Neither ends the server.
+                Err(error) => {
+                    println!("trying again: {error}");
+                    timer.sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            },
             // An error is the client's.
             Some(_) = connections.join_next() => continue,
             _ = ctrl_c.recv() => break,

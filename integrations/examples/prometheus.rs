@@ -1,5 +1,11 @@
 //! An engine that publishes its metrics, and a page for Prometheus. The example scrapes it once,
 //! over a socket.
+//!
+//! ```toml
+//! [dependencies]
+//! metrics-exporter-prometheus = { version = "0.18", default-features = false }
+//! tourbillon = { path = "../tourbillon", features = ["metrics"] }
+//! ```
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,15 +13,16 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tourbillon::Timer;
-use tourbillon_integrations::accept_blocking;
 
 /// Answers every request with all metrics. A production server has a better one, and so has the
 /// exporter with its feature `http-listener`.
-pub(crate) fn serve(listener: &TcpListener, metrics: &PrometheusHandle) -> std::io::Result<()> {
+pub(crate) fn serve(listener: &TcpListener, metrics: &PrometheusHandle) {
     loop {
-        let (connection, peer) = accept_blocking(listener)?;
-        if let Err(error) = answer(connection, &metrics.render()) {
-            println!("{peer}: {error}");
+        let answered = listener.accept().and_then(|(connection, _peer)| answer(connection, &metrics.render()));
+        if let Err(error) = answered {
+            println!("a scrape has failed: {error}");
+            // Descriptors may have run out.
+            std::thread::sleep(Duration::from_millis(50));
         }
     }
 }

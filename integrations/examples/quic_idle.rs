@@ -1,5 +1,13 @@
 //! A QUIC connection on loopback that goes idle, with Tokio's tasks and sockets and none of its
 //! timers. Tourbillon measures when to send again, and when to give up.
+//!
+//! ```toml
+//! [dependencies]
+//! quinn = { version = "0.11", features = ["runtime-tokio", "rustls-ring"] }
+//! rcgen = { version = "0.14", default-features = false, features = ["crypto", "ring"] }
+//! tokio = { version = "1.49", features = ["rt"] }
+//! tourbillon = { path = "../tourbillon", features = ["quinn"] }
+//! ```
 
 use std::convert::Infallible;
 use std::net::UdpSocket;
@@ -9,7 +17,8 @@ use std::time::{Duration, Instant};
 use quinn::rustls::RootCertStore;
 use quinn::rustls::pki_types::PrivatePkcs8KeyDer;
 use quinn::{
-    ClientConfig, Endpoint, EndpointConfig, IdleTimeout, Incoming, ServerConfig, TokioRuntime, TransportConfig,
+    ClientConfig, ConnectionError, Endpoint, EndpointConfig, IdleTimeout, Incoming, ServerConfig, TokioRuntime,
+    TransportConfig,
 };
 use tourbillon::Timer;
 use tourbillon::quinn::Runtime;
@@ -70,10 +79,12 @@ async fn run() -> Result<(), Failure> {
     question.finish()?;
     let echoed = answer.read_to_end(1024).await?;
     println!("echoed: {}", String::from_utf8_lossy(&echoed));
+    assert_eq!(echoed, b"is anybody there?");
 
     let quiet = Instant::now();
     let reason = connection.closed().await;
     println!("then it goes idle: {reason} after {:.2?}", quiet.elapsed());
+    assert_eq!(reason, ConnectionError::TimedOut);
     let stats = timer.stats();
     println!("timers armed: {}, fired: {}", stats.scheduled, stats.fired);
     Ok(())

@@ -1,9 +1,8 @@
-//! How all servers here accept connections. Neither a client that fails nor a shortage of
-//! descriptors ends them.
+//! How a server accepts connections. Neither a client that fails nor a shortage of descriptors ends
+//! it.
 
 use std::io;
 use std::net::SocketAddr;
-use std::thread;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
@@ -32,28 +31,6 @@ pub async fn accept(listener: &TcpListener, timer: &Timer) -> io::Result<(TcpStr
                 Next::Wait => {
                     say_once(&mut said, &error);
                     timer.sleep(PAUSE).await;
-                }
-                Next::Fail => return Err(error),
-            },
-        }
-    }
-}
-
-/// Like [`accept`], but blocks the thread.
-///
-/// # Errors
-///
-/// The listener is broken, and no connection will ever come.
-pub fn accept_blocking(listener: &std::net::TcpListener) -> io::Result<(std::net::TcpStream, SocketAddr)> {
-    let mut said = false;
-    loop {
-        match listener.accept() {
-            Ok(accepted) => return Ok(accepted),
-            Err(error) => match errors::after(&error) {
-                Next::Skip => {}
-                Next::Wait => {
-                    say_once(&mut said, &error);
-                    thread::sleep(PAUSE);
                 }
                 Next::Fail => return Err(error),
             },

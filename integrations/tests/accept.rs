@@ -34,6 +34,7 @@ use testkit::again;
 use tokio::runtime::{Builder, Runtime};
 use tourbillon::Timer;
 use tourbillon::quinn::Runtime as QuicRuntime;
+use tourbillon_integrations::Listener;
 
 use common::{MS, PATIENCE, in_time};
 
@@ -143,7 +144,8 @@ fn assert_goes_on(server: &Served, path: &str) {
 #[test]
 fn a_hyper_server_goes_on_when_descriptors_run_out() {
     let server = Served::start("a_hyper_server_goes_on_when_descriptors_run_out", |listener| {
-        with_little_room(listener, hyper_server::serve)
+        with_little_room(listener, hyper_server::serve);
+        Ok::<_, ()>(())
     });
     assert_goes_on(&server, "/");
 }
@@ -151,7 +153,10 @@ fn a_hyper_server_goes_on_when_descriptors_run_out() {
 #[test]
 fn an_axum_server_goes_on_when_descriptors_run_out() {
     let server = Served::start("an_axum_server_goes_on_when_descriptors_run_out", |listener| {
-        with_little_room(listener, axum_timeout::serve)
+        with_little_room(listener, |listener, timer| {
+            let app = axum_timeout::app(&timer);
+            axum::serve(Listener::new(listener, timer), app).into_future()
+        })
     });
     assert_goes_on(&server, "/fast");
 }
@@ -177,7 +182,8 @@ fn a_page_for_prometheus_is_served_again_when_there_are_descriptors() {
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
             drop(taken);
         });
-        prometheus::serve(&listener, &metrics)
+        prometheus::serve(&listener, &metrics);
+        Ok::<_, ()>(())
     });
     let mut waiting = server.ask("/metrics");
     thread::sleep(200 * MS);
