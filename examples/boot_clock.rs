@@ -2,6 +2,12 @@
 //! became due meanwhile fires soon after the machine wakes. Workers sleep by the real clock, which
 //! stands still in a suspend. So a thread looks once a second whether boot time has stepped away
 //! from it, and tells the engines on the clock.
+//!
+//! ```toml
+//! [dependencies]
+//! libc = "0.2"
+//! tourbillon = { path = "../tourbillon" }
+//! ```
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
@@ -76,7 +82,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let (send, over) = std::sync::mpsc::channel();
     let timer = Timer::builder().clock(clock).build()?;
+    let deadline = timer.now() + Duration::from_millis(50);
     timer.schedule_detached(Duration::from_millis(50), move || _ = send.send("log in again"))?;
     println!("after 50 ms, in which the machine may have been suspended: {}", over.recv()?);
+    assert!(timer.now() >= deadline);
     Ok(())
 }

@@ -2,6 +2,12 @@
 //! thread, no executor. The loop reads the time once a round, and counts all of that round's
 //! timeouts from it. Other threads may still schedule. A deadline that is earlier than the loop's
 //! next wake-up wakes the loop.
+//!
+//! ```toml
+//! [dependencies]
+//! mio = { version = "1", features = ["net", "os-poll"] }
+//! tourbillon = { path = "../tourbillon" }
+//! ```
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -71,6 +77,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     other.join().expect("the other thread does not panic");
     packets.join().expect("the client does not panic");
-    println!("{} still pending: handed back by shutdown: {}", timer.pending(), timer.shutdown()?.len());
+    assert_eq!(timer.shutdown()?.len(), 0, "all have run");
     Ok(())
 }

@@ -1,5 +1,12 @@
 //! An interval as a stream: collects lines, and flushes them at every tick, or when there are
 //! enough.
+//!
+//! ```toml
+//! [dependencies]
+//! futures-util = "0.3.31"
+//! pollster = "0.4"
+//! tourbillon = { path = "../tourbillon", features = ["stream"] }
+//! ```
 
 use std::time::Duration;
 
@@ -26,16 +33,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let flushes = flushes.map(|_due| Some(Event::Flush));
         let events = stream::select(lines, flushes).take_while(|event| std::future::ready(event.is_some()));
 
-        let mut waiting = Vec::new();
+        let (mut waiting, mut flushed) = (Vec::new(), 0);
         let mut events = std::pin::pin!(events);
         while let Some(Some(event)) = events.next().await {
             match event {
                 Event::Line(number) => waiting.push(number),
                 Event::Flush if waiting.is_empty() => {}
-                Event::Flush => println!("flushed {:?}", std::mem::take(&mut waiting)),
+                Event::Flush => {
+                    flushed += waiting.len();
+                    println!("flushed {:?}", std::mem::take(&mut waiting));
+                }
             }
         }
         println!("and at the end {waiting:?}");
+        assert_eq!(flushed + waiting.len(), 20);
         Ok(())
     })
 }

@@ -1,4 +1,9 @@
 //! A dozen lines: arm a timeout, push another one out, cancel a third.
+//!
+//! ```toml
+//! [dependencies]
+//! tourbillon = { path = "../tourbillon" }
+//! ```
 
 use std::time::Duration;
 

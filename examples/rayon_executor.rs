@@ -1,4 +1,10 @@
 //! Timeouts that run on a Rayon pool. A task may spread its work over all of the pool's threads.
+//!
+//! ```toml
+//! [dependencies]
+//! rayon = "1.10"
+//! tourbillon = { path = "../tourbillon", features = ["rayon"] }
+//! ```
 
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -19,7 +25,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let squares: u64 = (0..1_000_000_u64).into_par_iter().map(|n| n * n % 7).sum();
         _ = tell.send(squares);
     })?;
-    println!("it came to {}", told.recv()?);
+    let sum = told.recv()?;
+    println!("it came to {sum}");
+    assert_eq!(sum, (0..1_000_000_u64).map(|n| n * n % 7).sum());
     println!("and the pool does other work: {:?}", pool.install(|| rayon::join(|| 1 + 1, || 2 + 2)));
     Ok(())
 }

@@ -1,4 +1,10 @@
 //! Timeouts that run on a Tokio runtime, and futures that sleep on a runtime without a time driver.
+//!
+//! ```toml
+//! [dependencies]
+//! tokio = { version = "1.49", features = ["macros", "rt-multi-thread", "sync"] }
+//! tourbillon = { path = "../tourbillon", features = ["tokio"] }
+//! ```
 
 use std::time::Duration;
 
@@ -15,13 +21,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             println!("a timeout runs on a thread called {:?}", std::thread::current().name());
             tokio::spawn(async { tell.send("and may spawn") });
         })?;
-        println!("{}", told.await?);
+        let said = told.await?;
+        println!("{said}");
+        assert_eq!(said, "and may spawn");
         tokio::select! {
             () = std::future::pending() => {}
             () = timer.sleep(Duration::from_millis(20)) => println!("20 ms later"),
         }
         let slow = timer.timeout(Duration::from_millis(20), std::future::pending::<()>()).await;
-        println!("{:?}", slow.map_err(|elapsed| elapsed.to_string()));
+        let elapsed = slow.expect_err("it is never ready");
+        println!("{elapsed}");
         Ok(())
     })
 }
