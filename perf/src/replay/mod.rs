@@ -4,11 +4,10 @@
 //! before the deadline resets it; one at or after the deadline finds it expired and opens a new
 //! one. The same is counted a second time without an engine, by sorting, and both must agree.
 
-mod engine_run;
+mod engine;
 mod log_format;
 mod report;
 mod trace;
-mod wall_run;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,7 +18,7 @@ use clap::Args;
 use crate::Verdict;
 use crate::duration::{self, exact};
 use crate::json_file;
-use report::{RealClock, Report};
+use report::Report;
 
 /// A keep-alive beyond ten years is a typing error.
 const LONGEST_KEEP_ALIVE: Duration = Duration::from_secs(3_660 * 86_400);
@@ -78,22 +77,11 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Verdict> {
         args.file.display()
     );
 
-    let opens = trace::opens(&trace, args.keep_alive);
-    let (counts, real) = match speed {
-        None => {
-            report::print_manner(args.keep_alive, None);
-            (engine_run::run(&trace, args.keep_alive)?, None)
-        }
-        Some(speed) => {
-            let (plan, skipped) = wall_run::plan(&trace, args.keep_alive, speed);
-            let takes = plan.last().copied().unwrap_or_default();
-            report::print_manner(args.keep_alive, Some((speed, takes, skipped)));
-            let outcome = wall_run::run(&trace, args.keep_alive, speed)?;
-            let real = RealClock::new(&trace, args.keep_alive, speed, &opens, &outcome);
-            (outcome.counts, Some(real))
-        }
-    };
-    let report = Report::new(&args.file, args.keep_alive, contents, counts, trace::exact(&opens), real);
+    let takes = |speed| engine::plan(&trace, args.keep_alive, Some(speed)).last().copied().unwrap_or_default();
+    report::print_manner(args.keep_alive, speed.map(|speed| (speed, takes(speed))));
+    let outcome = engine::run(&trace, args.keep_alive, speed)?;
+    let by_sorting = trace::exact(&trace, args.keep_alive);
+    let report = Report::new(&args.file, args.keep_alive, speed, contents, &outcome, by_sorting);
     report.print();
     if let Some(path) = &args.json {
         json_file::write(path, &report)?;
@@ -140,9 +128,9 @@ mod tests {
         assert_eq!((contents.bad_lines, contents.clients, contents.out_of_order), (0, 8, 71));
         for (seconds, opened, reset) in [(15, 169, 71), (60, 82, 158)] {
             let keep_alive = Duration::from_secs(seconds);
-            let counts = engine_run::run(&trace, keep_alive).expect("a run");
+            let counts = engine::run(&trace, keep_alive, None).expect("a run").counts;
             assert_eq!((counts.requests, counts.opened, counts.reset, counts.expired), (240, opened, reset, opened));
-            assert_eq!(trace::exact(&trace::opens(&trace, keep_alive)), counts);
+            assert_eq!(trace::exact(&trace, keep_alive), counts);
         }
     }
 }

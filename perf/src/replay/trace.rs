@@ -124,25 +124,14 @@ impl Counts {
     }
 }
 
-/// For each request, in the order of the trace: whether it opens a connection.
-///
-/// It does if it is the client's first, or comes a keep-alive or more after the one before it.
-pub(super) fn opens(trace: &Trace, keep_alive: Duration) -> Vec<bool> {
-    let mut by_client: Vec<usize> = (0..trace.requests.len()).collect();
-    by_client.sort_by_key(|&at| (trace.requests[at].client, trace.requests[at].at, at));
-    let mut opens = vec![true; trace.requests.len()];
-    for pair in by_client.windows(2) {
-        let (before, now) = (trace.requests[pair[0]], trace.requests[pair[1]]);
-        opens[pair[1]] = before.client != now.client || now.at - before.at >= keep_alive;
-    }
-    opens
-}
-
-/// The exact answer.
-pub(super) fn exact(opens: &[bool]) -> Counts {
-    let opened = opens.iter().filter(|&&opens| opens).count() as u64;
-    let requests = opens.len() as u64;
-    Counts { requests, opened, reset: requests - opened, expired: opened }
+/// The exact answer: a request opens a connection if it is its client's first, or comes a
+/// keep-alive or more after the one before it.
+pub(super) fn exact(trace: &Trace, keep_alive: Duration) -> Counts {
+    let mut by_client: Vec<_> = trace.requests.iter().map(|request| (request.client, request.at)).collect();
+    by_client.sort_unstable();
+    let is_within = |pair: &&[(u32, Duration)]| pair[0].0 == pair[1].0 && pair[1].1 - pair[0].1 < keep_alive;
+    let (requests, reset) = (by_client.len() as u64, by_client.windows(2).filter(is_within).count() as u64);
+    Counts { requests, opened: requests - reset, reset, expired: requests - reset }
 }
 
 #[cfg(test)]
@@ -166,9 +155,7 @@ mod tests {
     #[test]
     fn at_the_deadline_is_too_late() {
         let trace = Trace::new(vec![(0, 0), (14, 0), (29, 0), (29, 1), (43, 0)]);
-        let opens = opens(&trace, Duration::from_secs(15));
-        assert_eq!(opens, [true, false, true, true, false]);
-        let counts = exact(&opens);
+        let counts = exact(&trace, Duration::from_secs(15));
         assert_eq!((counts.opened, counts.reset, counts.expired), (3, 2, 3));
     }
 }
