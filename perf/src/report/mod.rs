@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use plotters::prelude::*;
 
 use crate::Verdict;
 use crate::compare::report::{MetricOf, Report, Row, TableOf, Value};
@@ -46,7 +45,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Verdict> {
         let path = folder.join(name);
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
     };
-    let plots = report.tables.iter().map(|table| plot(table, &report.reference)).collect::<Result<Vec<_>>>()?;
+    let plots: Vec<_> = report.tables.iter().map(|table| plot(table, &report.reference)).collect();
     for (table, plot) in report.tables.iter().zip(&plots) {
         if let Some(plot) = plot {
             save(&format!("{}.svg", anchor(table)), plot)?;
@@ -142,74 +141,41 @@ fn cell(value: &Value, decimals: usize, is_reference: bool) -> Markup {
     }
 }
 
-const WIDTH: u32 = 900;
-const BAR: u32 = 24;
-const OURS: RGBColor = RGBColor(0x00, 0x5f, 0xb8);
-const THEIRS: RGBColor = RGBColor(0x9a, 0xa5, 0xb1);
+const OURS: &str = "#005fb8";
+const THEIRS: &str = "#9aa5b1";
 
-/// Draws the table's most telling figure, or nothing if no system has one.
-fn plot(table: &TableOf, reference: &str) -> Result<Option<String>> {
-    let Some(metric) = metric(table) else { return Ok(None) };
+/// Draws the table's most telling figure as bars, or nothing if no system has one.
+fn plot(table: &TableOf, reference: &str) -> Option<String> {
+    let metric = metric(table)?;
     let value = |row: &Row| {
         let median = row.values.get(&metric.key)?.spread.median;
         Some((row.system.clone(), median, row.ours || row.system == reference))
     };
     // A system that broke a promise of a timer is in the table, and not in the race.
     let mut bars: Vec<_> = table.rows.iter().filter(|row| row.broken().is_empty()).filter_map(value).collect();
-    bars.sort_by(
-        |one, other| if metric.more_is_better { other.1.total_cmp(&one.1) } else { one.1.total_cmp(&other.1) },
-    );
-    let most = bars.iter().map(|bar| bar.1).fold(0.0, f64::max);
-    if most == 0.0 {
-        return Ok(None);
+    bars.sort_by(|one, other| one.1.total_cmp(&other.1));
+    if metric.more_is_better {
+        bars.reverse();
     }
-    let mut svg = String::new();
-    draw(&mut svg, metric, &bars, most).with_context(|| format!("cannot draw the plot of {}", table.case))?;
-    Ok(Some(svg))
+    let most = bars.iter().map(|bar| bar.1).fold(0.0, f64::max);
+    let svg = html! {
+        svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 900 " (30 + 24 * bars.len()) } font-family="sans-serif" font-size="13" {
+            text x="180" y="16" { (metric.heading) @if metric.more_is_better { "; more is better" } }
+            @for (at, (system, value, ours)) in bars.iter().enumerate() {
+                @let (y, width) = (30 + 24 * at, value / most * 640.0);
+                text x="5" y=(y + 13) { (system) }
+                rect x="180" y=(y) width=(width) height="17" fill=(if *ours { OURS } else { THEIRS }) {}
+                text x=(184.0 + width) y=(y + 13) { (format!("{value:.0$}", metric.decimals)) }
+            }
+        }
+    };
+    (most > 0.0).then(|| svg.into_string())
 }
 
 /// Returns what is drawn: the 99th percentile of what has percentiles, or else the first figure.
 fn metric(table: &TableOf) -> Option<&MetricOf> {
     let of = |key: &str| table.metrics.iter().find(|metric| metric.key == key);
     if table.case.starts_with("w4") { of("p99_ms") } else { table.metrics.first() }
-}
-
-fn draw(svg: &mut String, metric: &MetricOf, bars: &[(String, f64, bool)], most: f64) -> Result<()> {
-    let count = u32::try_from(bars.len())?;
-    let area = SVGBackend::with_string(svg, (WIDTH, 70 + BAR * count)).into_drawing_area();
-    area.fill(&WHITE)?;
-    let mut chart = ChartBuilder::on(&area)
-        .margin(10)
-        .set_label_area_size(LabelAreaPosition::Left, 180)
-        .set_label_area_size(LabelAreaPosition::Bottom, 40)
-        .build_cartesian_2d(0.0..most * 1.12, 0.0..f64::from(count))?;
-    chart
-        .configure_mesh()
-        .disable_y_mesh()
-        .disable_y_axis()
-        .x_desc(if metric.more_is_better {
-            format!("{}; more is better", metric.heading)
-        } else {
-            metric.heading.clone()
-        })
-        .draw()?;
-    let black = ("sans-serif", 13).into_font().color(&BLACK);
-    for (at, (system, value, ours)) in bars.iter().enumerate() {
-        // The first is at the top.
-        let top = f64::from(count) - at as f64;
-        let colour = if *ours { OURS } else { THEIRS };
-        chart.draw_series([Rectangle::new([(0.0, top - 0.85), (*value, top - 0.15)], colour.filled())])?;
-        let decimals = metric.decimals;
-        chart.draw_series([Text::new(
-            format!("{value:.decimals$}"),
-            (*value + most * 0.005, top - 0.3),
-            black.clone(),
-        )])?;
-        let (x, y) = chart.backend_coord(&(0.0, top - 0.3));
-        area.draw(&Text::new(system.clone(), (x - 175, y), black.clone()))?;
-    }
-    area.present()?;
-    Ok(())
 }
 
 #[cfg(test)]
