@@ -157,7 +157,7 @@ impl Name {
         let can = match self {
             Self::Tokio | Self::NoTimers => true,
             Self::TourbillonFuture => tasks,
-            Self::TourbillonDriven | Self::DelayQueue => !tasks,
+            Self::TourbillonDriven => !tasks,
             _ => return Some("it is no server's, or is there in another row"),
         };
         match (can, cfg!(all(feature = "peers", target_os = "linux"))) {

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use super::{Handle, delay, handles, random};
 use crate::compare::child::Metrics;
 use crate::compare::job::Job;
-use crate::compare::race::race;
+use crate::compare::race::{Lap, race};
 use crate::compare::recorder::Recorder;
 use crate::compare::systems::system::{Producer, System};
 
@@ -17,13 +17,19 @@ const ORDER: usize = 1 << 18;
 /// For systems that are given the deadline: time goes on by this much with each operation.
 const STEP: Duration = Duration::from_nanos(20);
 
-/// W1: schedules a million for each producer, into memory that was reserved, or never touched.
-pub(super) fn schedule<S: System>(system: &S, job: &Job, reserved: bool) -> Result<Metrics> {
-    let (each, delays) = (job.timeouts(), job.delays());
+/// W1, and the first part of W8: schedules so many on each producer, into memory that was reserved,
+/// or never touched.
+pub(super) fn schedule<S: System>(
+    system: &S,
+    producers: usize,
+    each: usize,
+    delays: [Duration; 2],
+    reserved: bool,
+) -> Result<Lap> {
     let task = Recorder::counting(0).stray();
-    let lap = race(
+    race(
         system,
-        job.producers,
+        producers,
         each,
         |producer, number| {
             let mut random = random(number);
@@ -44,8 +50,7 @@ pub(super) fn schedule<S: System>(system: &S, job: &Job, reserved: bool) -> Resu
             }
             Ok(())
         },
-    )?;
-    Ok(lap.into())
+    )
 }
 
 /// W2: a million steps for each producer. Each step cancels the oldest timeout of its ring and

@@ -21,7 +21,9 @@ pub(crate) fn run<S: System>(job: &Job) -> Result<Metrics> {
     let resident = resident_bytes();
     let system = start::<S>(job)?;
     let mut metrics = match job.case.work {
-        Work::Schedule { reserved } => loops::schedule(&system, job, reserved),
+        Work::Schedule { reserved } => {
+            loops::schedule(&system, job.producers, job.timeouts(), job.delays(), reserved).map(Metrics::from)
+        }
         Work::Ring => loops::ring(&system, job),
         Work::Reset => loops::reset(&system, job),
         Work::Future { ready } => loops::future(&system, job, ready),

@@ -156,7 +156,6 @@ fn outcome(name: Name, tasks: bool, plan: Plan) -> Result<Outcome> {
     match (tasks, name) {
         (false, Name::TourbillonDriven) => in_loop::<timers::Driven>(plan),
         (false, Name::Tokio) => in_loop::<timers::Sleeps>(plan),
-        (false, Name::DelayQueue) => in_loop::<timers::Queue>(plan),
         (false, Name::NoTimers) => in_loop::<timers::Bare>(plan),
         (true, Name::TourbillonFuture) => in_tasks::<tourbillon::Sleep>(plan),
         (true, Name::Tokio) => in_tasks::<tokio::time::Sleep>(plan),
