@@ -1,13 +1,12 @@
 //! Executors that misbehave, and the checker's account of it.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::Duration;
 
-use tokio::runtime::{self, Runtime};
-use tourbillon::{Builder, Expired, Inline, ThreadPool};
+use tokio::runtime::{Builder, Runtime};
+use tourbillon::{Expired, Inline, ThreadPool};
 
 use super::tally::{Count, Tally};
 
@@ -23,9 +22,9 @@ pub(crate) enum Runner {
     Refusing,
     /// Panics on one batch of [`EVERY`].
     Panicking,
-    /// Gives them to threads of its own.
+    /// Gives them to threads that are not the engine's.
     HandingOver,
-    /// Gives them to a runtime, as tasks.
+    /// Gives them to a runtime that stands still now and then.
     Spawning,
 }
 
@@ -39,12 +38,15 @@ impl Runner {
     }
 }
 
-/// A runtime of one thread, which is no engine's.
-static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
-    runtime::Builder::new_multi_thread().worker_threads(1).build().expect("there is room for a thread")
-});
+/// A runtime of one thread, and one of two.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| runtime(1));
+static THREADS: LazyLock<Runtime> = LazyLock::new(|| runtime(2));
 
-/// Has its thread do nothing else for a while.
+fn runtime(threads: usize) -> Runtime {
+    Builder::new_multi_thread().worker_threads(threads).build().expect("there is room for a thread")
+}
+
+/// Has the thread of the one do nothing else for a while.
 pub(crate) fn block_the_runtime(length: Duration) {
     RUNTIME.spawn(async move { thread::sleep(length) });
 }
@@ -54,7 +56,11 @@ const EVERY: u64 = 7;
 
 /// Gives a builder its executor. Returns how many batches are under way on other threads, if it has
 /// such.
-pub(crate) fn set(builder: Builder, runner: Runner, tally: &Arc<Tally>) -> (Builder, Option<Arc<AtomicUsize>>) {
+pub(crate) fn set(
+    builder: tourbillon::Builder,
+    runner: Runner,
+    tally: &Arc<Tally>,
+) -> (tourbillon::Builder, Option<Arc<AtomicUsize>>) {
     let tally = Arc::clone(tally);
     let batches = AtomicU64::new(0);
     let is_turn = move || batches.fetch_add(1, Ordering::Relaxed) % EVERY == EVERY - 1;
@@ -77,36 +83,15 @@ pub(crate) fn set(builder: Builder, runner: Runner, tally: &Arc<Tally>) -> (Buil
             }
             expired.run();
         }),
-        Runner::HandingOver => {
-            let (give, take) = channel::<Expired>();
-            let (take, under_way) = (Arc::new(Mutex::new(take)), Arc::<AtomicUsize>::default());
-            // They live as long as the engine, which has the other end.
-            for _ in 0..2 {
-                let (take, under_way) = (Arc::clone(&take), Arc::clone(&under_way));
-                let next = move || take.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                thread::spawn(move || {
-                    while let Ok(expired) = next() {
-                        expired.run();
-                        under_way.fetch_sub(1, Ordering::SeqCst);
-                    }
-                });
-            }
-            let given = Arc::clone(&under_way);
-            let builder = builder.executor(move |expired: Expired| {
-                tally.did(Count::HandedOver);
-                given.fetch_add(1, Ordering::SeqCst);
-                give.send(expired).expect("the threads live as long as this");
-            });
-            return (builder, Some(under_way));
-        }
-        Runner::Spawning => {
+        Runner::HandingOver | Runner::Spawning => {
+            let runtime = if runner == Runner::Spawning { &RUNTIME } else { &THREADS };
             let under_way = Arc::<AtomicUsize>::default();
             let given = Arc::clone(&under_way);
             let builder = builder.executor(move |expired: Expired| {
                 tally.did(Count::HandedOver);
                 given.fetch_add(1, Ordering::SeqCst);
                 let given = Arc::clone(&given);
-                RUNTIME.spawn(async move {
+                runtime.spawn(async move {
                     expired.run();
                     given.fetch_sub(1, Ordering::SeqCst);
                 });

@@ -157,12 +157,11 @@ fn perform(producers: usize, seed: u64, length: Duration) -> Result<Report> {
         seed,
         producers,
         seconds: begin.elapsed().as_secs_f64(),
-        engines: run.tally.engines.load(Ordering::Relaxed),
-        counts: report::counts(&run.tally),
         latest_ns,
         memory,
         violations: run.violations.count(),
         first_violations: run.violations.kept(),
+        tally: run.tally,
     })
 }
 
@@ -277,23 +276,18 @@ fn watch(run: &Run, begin: Instant, length: Duration, memory: &mut [Option<u64>;
 
 #[cfg(test)]
 mod tests {
+    use super::tally::COUNTS;
     use super::*;
 
     #[test]
     fn a_short_run_passes_and_has_done_every_kind_of_thing() {
         let report = perform(2, 42, Duration::from_millis(1_500)).expect("engines");
         assert_eq!(report.first_violations, Vec::<String>::new());
-        for (section, kind) in [
-            ("operations", "schedule"),
-            ("operations", "schedule_at_fixed_rate (skip, burst, delay)"),
-            ("operations", "handles sent to another producer"),
-            ("faults injected", "children forked off"),
-            ("faults injected", "threads of a runtime blocked"),
-            ("of them", "resets that returned true"),
-            ("of them", "cancels that returned true"),
-        ] {
-            assert!(report.counts[section][kind] > 0, "{kind}");
+        let done = [Count::Schedule, Count::Rate, Count::Sent, Count::ResetTook, Count::CancelTook];
+        for what in done.into_iter().chain([Count::Fork, Count::Blocked]) {
+            assert!(report.tally.count(what) > 0, "{what:?}");
         }
-        assert!(report.counts["engines stopped"].values().sum::<u64>() >= 9);
+        let stops = COUNTS.iter().filter(|(section, ..)| *section == "engines stopped");
+        assert!(stops.map(|&(_, what, _)| report.tally.count(what)).sum::<u64>() >= 9);
     }
 }

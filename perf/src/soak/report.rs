@@ -1,6 +1,8 @@
 //! What was survived.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::tally::{COUNTS, Count, Tally};
 use crate::duration::show_nanos;
@@ -13,9 +15,7 @@ pub(crate) struct Report {
     pub(crate) seed: u64,
     pub(crate) producers: usize,
     pub(crate) seconds: f64,
-    pub(crate) engines: u64,
-    /// By section and name.
-    pub(crate) counts: BTreeMap<&'static str, BTreeMap<&'static str, u64>>,
+    pub(crate) tally: Arc<Tally>,
     /// The greatest lateness, by engine.
     pub(crate) latest_ns: BTreeMap<String, u64>,
     /// Resident bytes at the start, after ten seconds, at the end, and after the shutdown.
@@ -24,19 +24,10 @@ pub(crate) struct Report {
     pub(crate) first_violations: Vec<String>,
 }
 
-/// Returns all counts by their sections.
-pub(crate) fn counts(tally: &Tally) -> BTreeMap<&'static str, BTreeMap<&'static str, u64>> {
-    let mut sections: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
-    for &(section, what, name) in COUNTS {
-        sections.entry(section).or_default().insert(name, tally.count(what));
-    }
-    sections
-}
-
 impl Report {
     pub(crate) fn print(&self) {
-        let count = |&(section, _, name): &(&str, Count, &str)| {
-            [section.to_owned(), name.to_owned(), grouped(self.counts[section][name])]
+        let count = |&(section, what, name): &(&str, Count, &str)| {
+            [section.to_owned(), name.to_owned(), grouped(self.tally.count(what))]
         };
         let latest = self.latest_ns.iter();
         let latest = latest.map(|(engine, &ns)| ["greatest lateness".to_owned(), engine.clone(), show_nanos(ns)]);
@@ -46,7 +37,7 @@ impl Report {
         println!(
             "{} engines in {:.0} s, {} producers, seed {}.\n\
              Memory: {start} at the start, {ten_seconds} after 10 s, {end} at the end, {after} after the shutdown.",
-            grouped(self.engines),
+            grouped(self.tally.engines.load(Ordering::Relaxed)),
             self.seconds,
             self.producers,
             self.seed,
