@@ -8,7 +8,7 @@
 /* Of all timeouts of W2 and W3. */
 #define DELAY_MS 60000
 
-#include "libraries.h"
+#include "../../crates/c/bench/libraries.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 /* All timeouts have one delay, as the idle timeouts of a server do. None fires. */
 #define DELAY_MS 30000
 
-#include "../../../perf/c/libraries.h"
+#include "libraries.h"
 
 /* The operations of one round, after which a loop turns. */
 enum { BLOCK = 64 };

@@ -1,6 +1,6 @@
 /*
  * What the programs that measure timers of C have in common, and the library that is defined, if
- * one is: LIBEVENT, LIBEV or LIBUV. To be included before all others. crates/c/bench has it, too.
+ * one is: LIBEVENT, LIBEV or LIBUV. To be included before all others. perf/c includes it, too.
  */
 #ifndef LIBRARIES_H
 #define LIBRARIES_H
