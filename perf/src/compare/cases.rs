@@ -86,6 +86,13 @@ const SESSIONS: &[Metric] = &[
     count("resent", "replies resent"),
     count("closed", "sessions closed"),
 ];
+const CLIENT: &[Metric] = &[
+    more("mops", "M requests/s", 2),
+    less("cpu_ns", "CPU ns/request, client", 0),
+    less("p50_ms", "p50 ms", 3),
+    less("p99_ms", "p99 ms", 3),
+    less("p999_ms", "p99.9 ms", 3),
+];
 const INSTRUCTIONS: &[Metric] =
     &[less("instructions", "instructions/request, server, without the kernel", 0), count("batch", "requests/round")];
 
@@ -112,6 +119,10 @@ pub(crate) enum Work {
     Future { ready: bool },
     /// W11: a server of sessions over UDP, with so many timer operations for each request.
     Sessions { timers: usize, tasks: bool, amount: Amount },
+    /// W12: a client with a limit round each request, on one core or on all.
+    Client { sockets: bool, one_core: bool },
+    /// W12: limits that are up while one of two threads is blocked.
+    Blocked,
 }
 
 /// How many requests come.
@@ -141,13 +152,15 @@ impl Work {
             Self::Producers => "producers",
             Self::Future { .. } => "future",
             Self::Sessions { .. } => "sessions",
+            Self::Client { .. } => "client",
+            Self::Blocked => "blocked",
         }
     }
 
     fn metrics(self) -> &'static [Metric] {
         match self {
             Self::Schedule { .. } | Self::Ring | Self::Reset | Self::Future { .. } => LOOP,
-            Self::Lateness { .. } => LATENESS,
+            Self::Lateness { .. } | Self::Blocked => LATENESS,
             Self::Memory => MEMORY,
             Self::Idle => IDLE,
             Self::Burst { clock: false } => BURST,
@@ -155,6 +168,7 @@ impl Work {
             Self::Producers => PRODUCERS,
             Self::Sessions { amount: Amount::Counted, .. } => INSTRUCTIONS,
             Self::Sessions { .. } => SESSIONS,
+            Self::Client { .. } => CLIENT,
         }
     }
 }
@@ -243,6 +257,10 @@ const fn sessions(id: &'static str, title: &'static str, timers: usize, tasks: b
     Case { id, title, work: Work::Sessions { timers, tasks, amount }, timeouts, ..CASE }
 }
 
+const fn client(id: &'static str, title: &'static str, sockets: bool, one_core: bool, timeouts: usize) -> Case {
+    Case { id, title, producers: &[2], work: Work::Client { sockets, one_core }, timeouts, ..CASE }
+}
+
 /// All cases, in the order in which they are measured and shown.
 pub(crate) static CASES: &[Case] = &[
     schedule("w1", "W1 schedule 1,000,000 due in 30 to 60 s, capacity reserved where it can be", true),
@@ -275,6 +293,18 @@ pub(crate) static CASES: &[Case] = &[
     sessions("w11-counted-4", "W11 the same, 4 timer operations a request", 4, false, Amount::Counted),
     sessions("w11-counted-tasks-0", "W11 instructions, a task for each session: no timers", 0, true, Amount::Counted),
     sessions("w11-counted-tasks-4", "W11 the same, 4 timer operations a request", 4, true, Amount::Counted),
+    client("w12", "W12 a limit round each of 50,000 requests under way, two threads", false, false, 50_000),
+    client("w12-one-core", "W12 the same, both threads on one core", false, true, 50_000),
+    client("w12-1k", "W12 the same with 1,000 requests under way", false, false, 1_000),
+    client("w12-tcp", "W12 1,000 requests under way over 4 connections on loopback", true, false, 1_000),
+    client("w12-tcp-one-core", "W12 the same, client and server on one core", true, true, 1_000),
+    Case {
+        id: "w12-blocked",
+        title: "W12 how late limits are while a thread is blocked for 1 s",
+        work: Work::Blocked,
+        timeouts: 1_000,
+        ..CASE
+    },
 ];
 
 /// Returns the case of that name.

@@ -17,6 +17,8 @@ pub(crate) fn measure(name: Name, job: &Job) -> Result<Line> {
     let metrics = match (name, job.case.work) {
         #[cfg(all(feature = "peers", target_os = "linux"))]
         (_, Work::Sessions { .. }) => systems::sessions::measure(name, job),
+        #[cfg(feature = "peers")]
+        (_, Work::Client { .. } | Work::Blocked) => super::client::measure(name, job),
         _ => measure_timer(name, job),
     }?;
     Ok(Line::new(name.id(), job.case, job.producers, metrics))

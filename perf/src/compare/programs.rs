@@ -80,7 +80,12 @@ impl Program {
     pub(crate) fn command(&self, system: &str, job: &Job) -> Command {
         let mut command = match self {
             Self::Build(path) => {
-                let mut command = Command::new(path);
+                let one_core = matches!(job.case.work, Work::Client { one_core: true, .. });
+                // From its start on: our engine looks at the cores when it is loaded.
+                let mut command = Command::new(if one_core { Path::new("taskset") } else { path });
+                if one_core {
+                    command.args(["--cpu-list", "0"]).arg(path);
+                }
                 command.args(["case", "--system", system, "--case", job.case.id]);
                 command.args(["--producers", &job.producers.to_string()]);
                 command.args(["--scale", &job.scale.to_string(), "--pace", &job.pace.to_string()]);

@@ -8,29 +8,29 @@ use hyper::server::conn::http1;
 use hyper_util::rt::TokioTimer;
 use tourbillon::Timer;
 
-/// The time was up.
-#[derive(Debug)]
-pub(super) struct Over;
-
-pub(super) trait Limits: Clone + Send + Sync + 'static {
+pub(crate) trait Limits: Clone + Send + Sync + 'static {
     /// Whether the runtime needs its own timers.
     const OF_TOKIO: bool;
 
-    fn limit<F: Future + Send>(
-        &self,
-        limit: Duration,
-        future: F,
-    ) -> impl Future<Output = Result<F::Output, Over>> + Send;
+    /// Returns nothing if the time is up.
+    fn limit<F: Future + Send>(&self, limit: Duration, future: F) -> impl Future<Output = Option<F::Output>> + Send;
 
     /// For the heads of requests.
-    fn give_to(&self, server: &mut http1::Builder, head: Duration);
+    fn give_to(&self, server: &mut http1::Builder, _head: Duration) {
+        server.header_read_timeout(None);
+    }
+
+    /// How many limits are armed, if it tells.
+    fn pending(&self) -> Option<usize> {
+        None
+    }
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Ours(Timer);
+pub(crate) struct Ours(Timer);
 
 impl Ours {
-    pub(super) fn start() -> Result<Self> {
+    pub(crate) fn start() -> Result<Self> {
         Ok(Self(Timer::new().context("the defaults make sense")?))
     }
 }
@@ -38,33 +38,46 @@ impl Ours {
 impl Limits for Ours {
     const OF_TOKIO: bool = false;
 
-    fn limit<F: Future + Send>(
-        &self,
-        limit: Duration,
-        future: F,
-    ) -> impl Future<Output = Result<F::Output, Over>> + Send {
+    fn limit<F: Future + Send>(&self, limit: Duration, future: F) -> impl Future<Output = Option<F::Output>> + Send {
         let limited = self.0.timeout(limit, future);
-        async { limited.await.map_err(|_| Over) }
+        async { limited.await.ok() }
     }
 
     fn give_to(&self, server: &mut http1::Builder, head: Duration) {
         server.timer(self.0.clone()).header_read_timeout(head);
     }
+
+    fn pending(&self) -> Option<usize> {
+        Some(self.0.pending())
+    }
+}
+
+/// Ours by Tokio's names, on the global engine.
+#[derive(Debug, Clone)]
+pub(crate) struct Compat;
+
+impl Limits for Compat {
+    const OF_TOKIO: bool = false;
+
+    fn limit<F: Future + Send>(&self, limit: Duration, future: F) -> impl Future<Output = Option<F::Output>> + Send {
+        let limited = tourbillon::compat::tokio::timeout(limit, future);
+        async { limited.await.ok() }
+    }
+
+    fn pending(&self) -> Option<usize> {
+        Some(Timer::global().pending())
+    }
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Tokios;
+pub(crate) struct Tokios;
 
 impl Limits for Tokios {
     const OF_TOKIO: bool = true;
 
-    fn limit<F: Future + Send>(
-        &self,
-        limit: Duration,
-        future: F,
-    ) -> impl Future<Output = Result<F::Output, Over>> + Send {
+    fn limit<F: Future + Send>(&self, limit: Duration, future: F) -> impl Future<Output = Option<F::Output>> + Send {
         let limited = tokio::time::timeout(limit, future);
-        async { limited.await.map_err(|_| Over) }
+        async { limited.await.ok() }
     }
 
     fn give_to(&self, server: &mut http1::Builder, head: Duration) {
@@ -73,16 +86,12 @@ impl Limits for Tokios {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct None;
+pub(crate) struct Unlimited;
 
-impl Limits for None {
+impl Limits for Unlimited {
     const OF_TOKIO: bool = false;
 
-    async fn limit<F: Future + Send>(&self, _limit: Duration, future: F) -> Result<F::Output, Over> {
-        Ok(future.await)
-    }
-
-    fn give_to(&self, server: &mut http1::Builder, _head: Duration) {
-        server.header_read_timeout(Option::None);
+    async fn limit<F: Future + Send>(&self, _limit: Duration, future: F) -> Option<F::Output> {
+        Some(future.await)
     }
 }

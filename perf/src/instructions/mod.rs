@@ -6,7 +6,7 @@
 //! counts is the additional requests' alone, because all that happens at the start, at the end and
 //! for each connection happens in both. Repetitions take turns.
 
-mod limits;
+pub(crate) mod limits;
 mod load;
 mod server;
 
@@ -30,7 +30,7 @@ use crate::compare::statistics::Spread;
 use crate::number::grouped_f64;
 use crate::{json_file, number, text_table, valgrind};
 use load::{Load, send};
-use server::{ServerTimers, serve};
+pub(crate) use server::{ServerTimers, serve};
 
 /// What stands for the address in a command.
 const ADDRESS: &str = "{}";

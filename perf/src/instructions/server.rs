@@ -21,8 +21,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 
-use super::limits::{self, Limits, None as NoLimits, Ours, Tokios};
+use super::limits::{Limits, Ours, Tokios, Unlimited};
 use crate::connections::accept;
+use crate::process::OWN_THREADS;
 
 const HEAD: Duration = Duration::from_secs(30);
 const REQUEST: Duration = Duration::from_secs(10);
@@ -30,24 +31,24 @@ const READ: Duration = Duration::from_secs(60);
 
 /// Whose limits a server has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum ServerTimers {
+pub(crate) enum ServerTimers {
     Tourbillon,
     Tokio,
     None,
 }
 
 /// Starts a server on one thread, which goes on until its runtime is dropped.
-pub(super) fn serve(timers: ServerTimers, http: bool, address: SocketAddr) -> Result<Runtime> {
+pub(crate) fn serve(timers: ServerTimers, http: bool, address: SocketAddr) -> Result<Runtime> {
     match timers {
         ServerTimers::Tourbillon => start(Ours::start()?, http, address),
         ServerTimers::Tokio => start(Tokios, http, address),
-        ServerTimers::None => start(NoLimits, http, address),
+        ServerTimers::None => start(Unlimited, http, address),
     }
 }
 
 fn start<L: Limits>(limits: L, http: bool, address: SocketAddr) -> Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
-    builder.worker_threads(1).enable_io();
+    builder.worker_threads(1).thread_name(format!("{OWN_THREADS}server")).enable_io();
     if L::OF_TOKIO {
         builder.enable_time();
     }
@@ -75,8 +76,8 @@ async fn listen<L: Limits>(listener: TcpListener, limits: L, http: bool) {
 async fn echo<L: Limits>(mut stream: TcpStream, limits: L) {
     let mut buffer = [0; 1024];
     loop {
-        let Ok(Ok(read @ 1..)) = limits.limit(READ, stream.read(&mut buffer)).await else { return };
-        let Ok(Ok(())) = limits.limit(REQUEST, stream.write_all(&buffer[..read])).await else { return };
+        let Some(Ok(read @ 1..)) = limits.limit(READ, stream.read(&mut buffer)).await else { return };
+        let Some(Ok(())) = limits.limit(REQUEST, stream.write_all(&buffer[..read])).await else { return };
     }
 }
 
@@ -90,8 +91,8 @@ async fn serve_http<L: Limits>(stream: TcpStream, limits: L) {
         });
         async move {
             let (status, body) = match answer.await {
-                Ok(body) => (200, body),
-                Err(limits::Over) => (504, Full::default()),
+                Some(body) => (200, body),
+                None => (504, Full::default()),
             };
             Ok::<_, Infallible>(Response::builder().status(status).body(body).unwrap_or_default())
         }

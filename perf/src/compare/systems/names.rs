@@ -77,6 +77,7 @@ systems! {
         "without a thread: the loop of the server turns the engine";
     TourbillonFuture, "tourbillon-future", How::Here,
         "Timer::sleep, polled once where it lies, and Timer::timeout";
+    TourbillonCompat, "tourbillon-compat", How::Peer, "compat::tokio: Tokio's names, on the global engine";
     Tourbillon2Shards, "tourbillon-2-shards", How::Here,
         "two shards, each with a worker of its own; else the defaults";
     TourbillonLocal, "tourbillon-local", How::Here,
@@ -95,6 +96,7 @@ systems! {
     Go, "go", How::Native("go-timers"), "AfterFunc, Stop, Reset; the collector waits";
     Tokio, "tokio", How::Peer,
         "Sleep, polled once outside the runtime; in W4 and W7 the waker runs the task; timeout(d, ready) in W9";
+    TokioAlt, "tokio-alt", How::Peer, "Tokio's alternative timer; it needs RUSTFLAGS=--cfg=tokio_unstable";
     DelayQueue, "delay-queue", How::Peer, "tokio-util's DelayQueue: one owner, a queue for each producer";
     Pingora, "pingora", How::Peer,
         "pingora_timeout::timeout(d, pending), slots of 10 ms; the waker runs the task; a reset is a new one";
@@ -124,7 +126,9 @@ impl Name {
         let only = |can: bool, why| (!can).then_some(why);
         match (self, work) {
             (_, Work::Sessions { tasks, .. }) => self.cannot_serve_sessions(tasks),
+            (_, Work::Client { .. } | Work::Blocked) => self.cannot_ask(work),
             (Self::TourbillonDriven | Self::NoTimers, _) => Some("only in servers"),
+            (Self::TourbillonCompat | Self::TokioAlt, _) => Some("only in clients"),
             (Self::TourbillonInline, work) => {
                 only(matches!(work, Work::Lateness { .. } | Work::Burst { .. }), "only where something runs")
             }
@@ -167,11 +171,21 @@ impl Name {
         }
     }
 
+    fn cannot_ask(self, work: Work) -> Option<&'static str> {
+        match self {
+            _ if !cfg!(feature = "peers") => Some("clients need the feature `peers`"),
+            Self::TokioAlt if !cfg!(tokio_unstable) => Some("this program was built without --cfg tokio_unstable"),
+            Self::NoTimers if work == Work::Blocked => Some("it has no limits"),
+            Self::TourbillonFuture | Self::TourbillonCompat | Self::Tokio | Self::TokioAlt | Self::NoTimers => None,
+            _ => Some("it is there in another row"),
+        }
+    }
+
     /// Returns whether a case leaves the system out without a word: it can't do the case, and it is
     /// one more way to use a system that has a row, or the case is only for a few.
     pub(crate) fn stays_out(self, work: Work) -> bool {
-        let variant = matches!(self, Self::NoTimers | Self::Libevent | Self::Libev | Self::Libuv);
-        let special = matches!(work, Work::Future { .. } | Work::Sessions { .. });
+        let variant = matches!(self, Self::TokioAlt | Self::NoTimers | Self::Libevent | Self::Libev | Self::Libuv);
+        let special = matches!(work, Work::Future { .. } | Work::Sessions { .. } | Work::Client { .. } | Work::Blocked);
         (variant || special || (self.is_ours() && self != Self::Tourbillon)) && self.cannot(work).is_some()
     }
 }

@@ -15,6 +15,8 @@ use super::child::Metrics;
 use super::job::Job;
 use super::systems::system::{Producer, System};
 use crate::process::resident_bytes;
+#[cfg(feature = "peers")]
+pub(super) use waits::describe;
 
 /// Gives the case's work to a system.
 pub(crate) fn run<S: System>(job: &Job) -> Result<Metrics> {
@@ -34,7 +36,7 @@ pub(crate) fn run<S: System>(job: &Job) -> Result<Metrics> {
         Work::Idle => waits::idle(&system, job),
         Work::Burst { clock } => waits::burst(&system, job, clock),
         Work::Producers => scaling::producers(&system, job),
-        Work::Sessions { .. } => bail!("a server is no system of this kind"),
+        Work::Sessions { .. } | Work::Client { .. } | Work::Blocked => bail!("not by a system of this kind"),
     }?;
     metrics.notes.extend(system.notes());
     Ok(metrics)

@@ -152,7 +152,7 @@ pub(super) fn burst<S: System>(system: &S, job: &Job, clock: bool) -> Result<Met
 }
 
 /// How late timeouts ran, in milliseconds.
-fn describe(lateness: &Lateness) -> Result<Metrics> {
+pub(in crate::compare) fn describe(lateness: &Lateness) -> Result<Metrics> {
     let mut histogram = Histogram::<u64>::new(3).context("no histogram")?;
     for &late in &lateness.late {
         histogram.record(late)?;
