@@ -69,6 +69,7 @@ impl Report {
         println!("\n{}", sentence(self.counts));
         match self.agree {
             true => println!("check by sorting: agree"),
+            false if self.speed.is_some() => println!("exact answer, by sorting: {}", sentence(self.check_by_sorting)),
             false => println!("check by sorting: DIFFER: {}", sentence(self.check_by_sorting)),
         }
         if self.speed.is_some() {
