@@ -314,7 +314,7 @@ pub use timer::{
 pub use worker::{Pinning, Turn, WaitStrategy};
 
 /// The README's examples are tests.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "tokio"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
