@@ -58,3 +58,8 @@ pub mod timer;
 
 pub use fast_timeout::{fast_sleep as sleep, fast_timeout as timeout};
 pub use limit::{Elapsed, Timeout, ToTimeout, TokioTimeout, tokio_timeout};
+
+/// The README's example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
