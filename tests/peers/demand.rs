@@ -71,8 +71,8 @@ use std::time::{Duration, Instant};
 
 use testkit::again;
 use tourbillon::{
-    Driver, Expired, Inline, ManualClock, MissedTicks, Refusal, ScheduleError, ShardStats, Shutdown, ShutdownError,
-    Timeout, Timer, Unfired, WorkerState,
+    Driver, Expired, Inline, ManualClock, MissedTicks, ScheduleError, ShardStats, Shutdown, Timeout, Timer, Unfired,
+    WorkerState,
 };
 
 use crate::common::{DAY, HOUR, MS, Random, Runs, assert_counters_reconcile, driven, driven_by, eventually, settle};
@@ -401,8 +401,8 @@ fn a_forked_child_gets_its_task_back_and_does_not_hang_and_its_parent_goes_on() 
         // SAFETY: `alarm` only sets a timer of the child's, so that the child does not outlive the
         // test if it hangs.
         unsafe { libc::alarm(20) };
-        let refused = timer.schedule(MS, || ()).is_err_and(|error| error.kind() == Refusal::Forked);
-        let not_shut_down = timer.shutdown().err() == Some(ShutdownError::Forked);
+        let refused = timer.schedule(MS, || ()).is_err_and(|error| error.kind() == tourbillon::Refusal::Forked);
+        let not_shut_down = timer.shutdown().err() == Some(tourbillon::ShutdownError::Forked);
         // SAFETY: `_exit` ends the child without running any code of the parent's.
         unsafe { libc::_exit(i32::from(!(refused && not_shut_down))) };
     }

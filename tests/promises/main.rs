@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[cfg(target_os = "linux")]
 #[path = "../common/policy.rs"]
 mod policy;
 
@@ -37,6 +38,7 @@ mod shutdown_async;
 mod shutdown_with;
 mod stats;
 mod steps;
+#[cfg(target_os = "linux")]
 mod threads;
 mod time;
 mod until_it_begins;
