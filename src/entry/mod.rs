@@ -165,7 +165,7 @@ impl Entry {
     /// Returns where it is at home, if it was ever armed.
     #[inline]
     pub(crate) fn home(&self) -> Option<Home<'_>> {
-        // Written before the entry was published, and not again before it is free.
+        // Set before the entry was published, and the same until it is free.
         self.table_and_home.home()
     }
 

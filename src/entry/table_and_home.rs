@@ -8,8 +8,9 @@ pub(super) use packed::TableAndHome;
 #[cfg(loom)]
 pub(super) use split::TableAndHome;
 
-/// Returns whether a table's address leaves room for a home. Each arena asks for one table: no
-/// system loads parts of a program to addresses of more than 48 bits, and others not.
+/// Returns whether a table's address leaves room for a home. Each arena asks for one table. The
+/// tables of closures are in the same part of the program, or in one that the system has loaded
+/// beside it.
 pub(crate) fn tables_fit() -> bool {
     std::ptr::from_ref(&WAKER).addr() >> ADDRESS_BITS == 0
 }
@@ -31,7 +32,8 @@ mod packed {
     /// zero if the entry was never armed.
     ///
     /// An atomic, because the two have owners of their own: a handle reads its home while the
-    /// runner of a periodic timeout puts the task back.
+    /// runner of a periodic timeout puts the task back. One thread at a time writes, the owner of
+    /// the task, and it leaves the home as it is.
     #[repr(transparent)]
     pub(in crate::entry) struct TableAndHome(AtomicPtr<TaskVTable>);
 

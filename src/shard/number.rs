@@ -60,8 +60,10 @@ impl Drop for Number {
 /// It is the number of a remote that is there.
 #[inline]
 pub(super) unsafe fn remote_of(number: NonZeroU16) -> NonNull<Remote> {
+    let remote = place(number).load(Ordering::Relaxed);
+    debug_assert!(!remote.is_null() && remote != TAKEN, "nobody may look for a remote that is not there");
     // SAFETY: `set` has stored the remote, and this thread was told of the number after that.
-    unsafe { NonNull::new_unchecked(place(number).load(Ordering::Relaxed)) }
+    unsafe { NonNull::new_unchecked(remote) }
 }
 
 #[inline]

@@ -239,8 +239,10 @@ pub enum BuildError {
         /// The ticks of a wheel, rounded up to a power of two.
         ticks_per_wheel: usize,
     },
-    /// The engines of this process have too many shards together. An engine ends with its last
-    /// `Timer`, and its shards are free again when its last handle has gone, too.
+    /// The engines of this process have too many shards together. Those of an engine are free again
+    /// some time after its last `Timer`, future and handle have gone. A handle that is forgotten
+    /// keeps them, and so do, in a forked child, the parent's engines. Two builds at a time may
+    /// both be refused if there is room for one.
     TooManyShards {
         /// The number of shards that the engine should have.
         shards: usize,
