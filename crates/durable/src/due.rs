@@ -23,33 +23,39 @@ pub struct Due {
 
 impl Due {
     /// Returns the key under which the timeout was scheduled.
+    #[must_use]
     pub fn key(&self) -> &str {
         &self.key
     }
 
     /// Returns the number of the schedule or reset that this run belongs to. It is greater than
     /// that of all earlier ones of the key.
+    #[must_use]
     pub fn generation(&self) -> i64 {
         self.generation
     }
 
     /// Returns how many times this generation has been claimed, this one included.
+    #[must_use]
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
     /// Returns the payload that was scheduled.
+    #[must_use]
     pub fn payload(&self) -> &[u8] {
         &self.payload
     }
 
     /// Returns the deadline. For a later attempt it is the time at which that was to begin.
+    #[must_use]
     pub fn due(&self) -> SystemTime {
         self.due.to_system_time()
     }
 
     /// Returns when the timeout was claimed, by the clock of the store. For SQLite that is this
     /// machine's, for PostgreSQL that of the server.
+    #[must_use]
     pub fn claimed_at(&self) -> SystemTime {
         self.claimed_at.to_system_time()
     }

@@ -203,6 +203,7 @@ impl DurableTimer {
     }
 
     /// Returns the counters of this process. In a forked child they are zero.
+    #[must_use]
     pub fn stats(&self) -> Stats {
         if self.inner.patience.is_forked() {
             // A lock may be held by a thread that is not here.
