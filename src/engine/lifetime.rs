@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use super::shared::{Shared, SharedPlan};
 use crate::arena::Arena;
 use crate::entry::{Handle, HandleLetGo, LastHandle, Listed, Orphan, Task};
-use crate::shard::{EngineAddress, Remote};
+use crate::shard::{EngineAddress, Number, Remote};
 use crate::thread::{LocalRefs, ShardedRef, ThreadState};
 
 /// A counted owner of an engine's memory: the engine itself, the `Timer`s together, each worker,
@@ -26,14 +26,14 @@ unsafe impl Send for SharedRef {}
 unsafe impl Sync for SharedRef {}
 
 impl SharedRef {
-    /// Makes an engine's shared part, with one owner. Returns `None` if there is no memory for so
-    /// many shards.
-    pub(crate) fn create(mut plan: SharedPlan) -> Option<SharedRef> {
+    /// Makes an engine's shared part, with one owner, and a shard for each number. Returns `None`
+    /// if there is no memory for so many.
+    pub(crate) fn create(plan: SharedPlan, numbers: Vec<Number>) -> Option<SharedRef> {
         let mut remotes = Vec::new();
-        remotes.try_reserve_exact(plan.numbers.len()).ok()?;
+        remotes.try_reserve_exact(numbers.len()).ok()?;
         // The remotes know their engine's address. So there is a place for it first.
         let shared = NonNull::from(Box::leak(Box::<Shared>::new_uninit())).cast::<Shared>();
-        let numbers = std::mem::take(&mut plan.numbers).into_iter().enumerate();
+        let numbers = numbers.into_iter().enumerate();
         // SAFETY: 1. The remotes become a part of what is written to this address, and have their
         // places below. 2. The place was made for this, and nobody else knows it yet.
         unsafe {

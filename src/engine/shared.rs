@@ -16,7 +16,7 @@ use crate::count::{Counts, Overdue, Running};
 use crate::entry::{Chain, Entry, LetGo, Owned, Sole, Won};
 use crate::events;
 use crate::panics::{self, CatchUnwind, Panic};
-use crate::shard::{EngineAddress, Number, Remote, Wake};
+use crate::shard::{EngineAddress, Remote, Wake};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, lock};
 use crate::sys::fork;
 use crate::thread::{Local, ShardedRef, ThreadState};
@@ -45,8 +45,6 @@ struct Limit {
 
 /// What an engine is made from.
 pub(crate) struct SharedPlan {
-    /// One for each shard.
-    pub(crate) numbers: Vec<Number>,
     pub(crate) timeline: Timeline,
     pub(crate) arena: Arena,
     pub(crate) max_pending: Option<usize>,

@@ -72,8 +72,8 @@ impl Rig {
     fn with(limits: Limits, max_pending: Option<usize>) -> Self {
         let timeline = Timeline::new(Source::custom(ManualClock::new()), Duration::from_micros(1));
         let arena = Arena::new(0).expect("memory");
-        let plan = SharedPlan { numbers: numbers(), timeline, arena, max_pending, max_wait: MAX_WAIT, on_panic: None };
-        let (shared, bell) = (SharedRef::create(plan).expect("memory"), Bell::default());
+        let plan = SharedPlan { timeline, arena, max_pending, max_wait: MAX_WAIT, on_panic: None };
+        let (shared, bell) = (SharedRef::create(plan, numbers()).expect("memory"), Bell::default());
         let waker: Arc<dyn Wake> = Arc::new(bell.clone());
         shared.set_waker(&waker);
         let wheel = Wheel::new(16, 16, 2).expect("memory");
@@ -356,16 +356,9 @@ fn an_engine_goes_with_its_last_owner_or_the_last_handle() {
     let timeline = Timeline::new(Source::custom(ManualClock::new()), Duration::from_micros(1));
     let on_panic: PanicHook = Box::new(move |_| assert!(Arc::strong_count(&witness) > 0));
     let arena = Arena::new(0).expect("memory");
-    let plan = SharedPlan {
-        numbers: numbers(),
-        timeline,
-        arena,
-        max_pending: None,
-        max_wait: MAX_WAIT,
-        on_panic: Some(on_panic),
-    };
+    let plan = SharedPlan { timeline, arena, max_pending: None, max_wait: MAX_WAIT, on_panic: Some(on_panic) };
     let mut rig = Rig::new(ENOUGH);
-    rig.shared = SharedRef::create(plan).expect("memory");
+    rig.shared = SharedRef::create(plan, numbers()).expect("memory");
     rig.shard = Core::new(&rig.shared, 1, small_wheel(), ENOUGH);
     let waker: Arc<dyn Wake> = Arc::new(rig.bell.clone());
     rig.shared.set_waker(&waker);

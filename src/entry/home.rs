@@ -20,11 +20,4 @@ impl<'a> Home<'a> {
     pub(crate) fn number(self) -> NonZeroU16 {
         self.0
     }
-
-    /// Returns the number for an entry of the same engine, which is not there for longer than the
-    /// remote.
-    #[inline]
-    pub(super) fn in_entry(self) -> Home<'static> {
-        Home(self.0, PhantomData)
-    }
 }

@@ -165,15 +165,16 @@ impl Entry {
     /// Returns where it is at home, if it was ever armed.
     #[inline]
     pub(crate) fn home(&self) -> Option<Home<'_>> {
-        // Set before the entry was published, and the same until it is free.
-        self.table_and_home.home()
+        // SAFETY: `fill` was given it, for an entry that is not there for longer than its home. It
+        // was set before the entry was published, and is the same until the entry is free.
+        self.table_and_home.home().map(|number| unsafe { Home::new(number) })
     }
 
     /// Fills a free entry. Only its sole owner calls this.
     #[inline]
     fn fill<W: Work>(&self, home: Home<'_>, work: W) {
         let table = self.put(work);
-        self.table_and_home.set(table, home.in_entry());
+        self.table_and_home.set(table, home.number());
     }
 
     /// Fills an entry that has a home already: the caller's tombstone.
@@ -267,7 +268,7 @@ pub(crate) mod raw {
     #[cfg(loom)]
     pub(crate) fn fill(entry: &Entry, home: Option<Home<'_>>, task: Task) {
         entry.set_in_use(true);
-        home.into_iter().for_each(|home| entry.table_and_home.set_home(home.in_entry()));
+        home.into_iter().for_each(|home| entry.table_and_home.set_home(home.number()));
         entry.put_task(task);
     }
 

@@ -20,7 +20,6 @@ mod packed {
     use std::fmt;
     use std::num::NonZeroU16;
 
-    use crate::entry::Home;
     use crate::entry::linked::ADDRESS_BITS;
     use crate::entry::task::TaskVTable;
     use crate::sync::{AtomicPtr, Ordering};
@@ -53,23 +52,22 @@ mod packed {
             unsafe { table.as_ref() }
         }
 
+        /// Returns the number of the home.
         #[inline]
-        pub(in crate::entry) fn home(&self) -> Option<Home<'static>> {
+        pub(in crate::entry) fn home(&self) -> Option<NonZeroU16> {
             #[expect(clippy::cast_possible_truncation, reason = "the lowest bits are the home")]
-            let home = NonZeroU16::new(self.0.load(Ordering::Relaxed).addr() as u16);
-            // SAFETY: `set` was given it, for an entry that is not there for longer.
-            home.map(|number| unsafe { Home::new(number) })
+            NonZeroU16::new(self.0.load(Ordering::Relaxed).addr() as u16)
         }
 
         #[inline]
-        pub(in crate::entry) fn set(&self, table: &'static TaskVTable, home: Home<'static>) {
-            self.store(table, home.number().get());
+        pub(in crate::entry) fn set(&self, table: &'static TaskVTable, home: NonZeroU16) {
+            self.store(table, home.get());
         }
 
         /// Sets the table, and leaves the home.
         #[inline]
         pub(in crate::entry) fn set_table(&self, table: &'static TaskVTable) {
-            self.store(table, self.home().map_or(0, |home| home.number().get()));
+            self.store(table, self.home().map_or(0, NonZeroU16::get));
         }
 
         #[inline]
@@ -92,14 +90,15 @@ mod packed {
 /// The models check that the owner of each is alone with it.
 #[cfg(loom)]
 mod split {
-    use crate::entry::Home;
+    use std::num::NonZeroU16;
+
     use crate::entry::task::TaskVTable;
     use crate::sync::ProtocolCell;
 
     #[derive(Debug)]
     pub(in crate::entry) struct TableAndHome {
         table: ProtocolCell<Option<&'static TaskVTable>>,
-        home: ProtocolCell<Option<Home<'static>>>,
+        home: ProtocolCell<Option<NonZeroU16>>,
     }
 
     impl TableAndHome {
@@ -111,16 +110,16 @@ mod split {
             self.table.get()
         }
 
-        pub(in crate::entry) fn home(&self) -> Option<Home<'static>> {
+        pub(in crate::entry) fn home(&self) -> Option<NonZeroU16> {
             self.home.get()
         }
 
-        pub(in crate::entry) fn set(&self, table: &'static TaskVTable, home: Home<'static>) {
+        pub(in crate::entry) fn set(&self, table: &'static TaskVTable, home: NonZeroU16) {
             self.set_home(home);
             self.set_table(table);
         }
 
-        pub(in crate::entry) fn set_home(&self, home: Home<'static>) {
+        pub(in crate::entry) fn set_home(&self, home: NonZeroU16) {
             self.home.set(Some(home));
         }
 
@@ -135,19 +134,16 @@ mod tests {
     use std::num::NonZeroU16;
 
     use super::*;
-    use crate::entry::Home;
 
     #[test]
     fn a_table_and_a_home_of_any_number_come_back_as_they_went_in() {
         let word = TableAndHome::none();
         assert!(word.table().is_none() && word.home().is_none());
         for number in [NonZeroU16::MIN, NonZeroU16::MAX] {
-            // SAFETY: nobody looks for a remote there.
-            let home = unsafe { Home::new(number) };
-            word.set(&WAKER, home);
+            word.set(&WAKER, number);
             word.set_table(&WAKER);
             assert!(word.table().is_some_and(|table| std::ptr::eq(table, &raw const WAKER)));
-            assert_eq!(word.home(), Some(home), "a new table leaves it");
+            assert_eq!(word.home(), Some(number), "a new table leaves it");
         }
         assert!(tables_fit());
     }

@@ -139,14 +139,13 @@ impl Builder {
         let ticks_per_wheel = self.slots();
         let no_memory = || BuildError::Wheels { shards, levels, ticks_per_wheel };
         let plan = SharedPlan {
-            numbers: take_numbers(shards, no_memory)?,
             timeline: self.make_timeline(),
             arena: Arena::new(self.capacity).ok_or(BuildError::Capacity { timeouts: self.capacity })?,
             max_pending: self.max_pending_timeouts,
             max_wait: self.max_wait,
             on_panic: self.on_panic.take(),
         };
-        let shared = SharedRef::create(plan).ok_or_else(no_memory)?;
+        let shared = SharedRef::create(plan, take_numbers(shards, no_memory)?).ok_or_else(no_memory)?;
         // A slot of the lowest level is a subtick.
         let lowest = self.slots() * shared.timeline().scale().division().subticks();
         let lowest = lowest.min(MOST_SUBTICKS.max(self.slots()));

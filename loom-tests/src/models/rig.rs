@@ -184,14 +184,13 @@ impl Bare {
 
     fn on(timeline: Timeline, entries: usize, limits: Limits) -> (Self, Core) {
         let plan = SharedPlan {
-            numbers: Number::take().take(1).collect(),
             timeline,
             arena: Arena::new(entries).expect("memory"),
             max_pending: None,
             max_wait: Duration::ZERO,
             on_panic: None,
         };
-        let shared = SharedRef::create(plan).expect("memory");
+        let shared = SharedRef::create(plan, Number::take().take(1).collect()).expect("memory");
         let bell = Arc::new(Bell::default());
         let waker: Arc<dyn Wake> = Arc::new(Ring(Arc::clone(&bell)));
         shared.set_waker(&waker);
