@@ -8,7 +8,6 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tourbillon::Timer;
 
-#[path = "../../examples/accept/mod.rs"]
 mod errors;
 
 use errors::{Next, PAUSE};

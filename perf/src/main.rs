@@ -8,7 +8,7 @@
 //! what a request costs a server, under callgrind. `soak` does all operations at random, with
 //! faults, and checks the engine's promises for every timeout.
 
-#[path = "../../examples/accept/mod.rs"]
+#[path = "../../integrations/src/accept/errors.rs"]
 mod accept;
 mod compare;
 mod connections;

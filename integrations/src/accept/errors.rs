@@ -1,7 +1,7 @@
 //! What a server does when `accept` fails. Neither a client that has gone nor a shortage that
 //! passes may end the server.
 //!
-//! `integrations` and `perf` use this file.
+//! `perf` uses this file, too.
 
 use std::io::{self, ErrorKind};
 use std::time::Duration;
