@@ -40,30 +40,19 @@ const fn count(key: &'static str, heading: &'static str) -> Metric {
 /// together.
 const LOOP: &[Metric] =
     &[less("ns", "ns/op", 1), less("cpu_ns", "CPU ns/op, whole process", 1), more("mops", "M/s, all together", 2)];
-const LATENESS: &[Metric] = &[
-    less("p50_ms", "p50 ms", 3),
-    less("p99_ms", "p99 ms", 3),
-    less("p999_ms", "p99.9 ms", 3),
-    less("max_ms", "max ms", 3),
-    count("early", "early"),
-    count("missing", "missing"),
-    count("twice", "twice"),
-    less("cpu_s", "CPU s", 3),
-];
+const P50: Metric = less("p50_ms", "p50 ms", 3);
+const P99: Metric = less("p99_ms", "p99 ms", 3);
+const P999: Metric = less("p999_ms", "p99.9 ms", 3);
+const MAX: Metric = less("max_ms", "max ms", 3);
+const EARLY: Metric = count("early", "early");
+const MISSING: Metric = count("missing", "missing");
+const TWICE: Metric = count("twice", "twice");
+const LATENESS: &[Metric] = &[P50, P99, P999, MAX, EARLY, MISSING, TWICE, less("cpu_s", "CPU s", 3)];
 const MEMORY: &[Metric] = &[less("bytes", "bytes each", 1)];
 const IDLE: &[Metric] = &[less("wakeups", "wake-ups", 0), less("cpu_ms", "CPU ms", 2)];
 const BURST: &[Metric] = &[less("ms", "ms to the last", 2), less("cpu_ns", "CPU ns each", 1)];
-const BURST_CLOCK: &[Metric] = &[
-    less("ms", "ms to the last", 2),
-    less("cpu_ns", "CPU ns each", 1),
-    less("p50_ms", "p50 ms", 3),
-    less("p99_ms", "p99 ms", 3),
-    less("p999_ms", "p99.9 ms", 3),
-    less("max_ms", "max ms", 3),
-    count("early", "early"),
-    count("missing", "missing"),
-    count("twice", "twice"),
-];
+const BURST_CLOCK: &[Metric] =
+    &[less("ms", "ms to the last", 2), less("cpu_ns", "CPU ns each", 1), P50, P99, P999, MAX, EARLY, MISSING, TWICE];
 const PRODUCERS: &[Metric] = &[
     more("schedule_mops", "schedule M/s", 2),
     more("cancel_mops", "cancel M/s", 2),
@@ -76,23 +65,18 @@ const SESSIONS: &[Metric] = &[
     more("rate", "requests/s", 0),
     less("cpu_ns", "CPU ns/request, server", 0),
     less("p50_ms", "pacing late: p50 ms", 3),
-    less("p99_ms", "p99 ms", 3),
-    less("p999_ms", "p99.9 ms", 3),
-    less("max_ms", "max ms", 3),
+    P99,
+    P999,
+    MAX,
     count("batch", "requests/round"),
-    count("early", "early"),
-    count("missing", "missing"),
+    EARLY,
+    MISSING,
     count("lost", "lost on the way"),
     count("resent", "replies resent"),
     count("closed", "sessions closed"),
 ];
-const CLIENT: &[Metric] = &[
-    more("mops", "M requests/s", 2),
-    less("cpu_ns", "CPU ns/request, client", 0),
-    less("p50_ms", "p50 ms", 3),
-    less("p99_ms", "p99 ms", 3),
-    less("p999_ms", "p99.9 ms", 3),
-];
+const CLIENT: &[Metric] =
+    &[more("mops", "M requests/s", 2), less("cpu_ns", "CPU ns/request, client", 0), P50, P99, P999];
 const INSTRUCTIONS: &[Metric] =
     &[less("instructions", "instructions/request, server, without the kernel", 0), count("batch", "requests/round")];
 

@@ -159,7 +159,12 @@ fn plot(table: &TableOf, reference: &str) -> Option<String> {
     }
     let most = bars.iter().map(|bar| bar.1).fold(0.0, f64::max);
     let svg = html! {
-        svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 900 " (30 + 24 * bars.len()) } font-family="sans-serif" font-size="13" {
+        svg
+            xmlns="http://www.w3.org/2000/svg"
+            viewBox={ "0 0 900 " (30 + 24 * bars.len()) }
+            font-family="sans-serif"
+            font-size="13"
+        {
             text x="180" y="16" { (metric.heading) @if metric.more_is_better { "; more is better" } }
             @for (at, (system, value, ours)) in bars.iter().enumerate() {
                 @let (y, width) = (30 + 24 * at, value / most * 640.0);
