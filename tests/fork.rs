@@ -382,8 +382,20 @@ fn each_process_has_a_global_engine_of_its_own() {
     assert!(works());
 }
 
+/// Whether all other threads of this process sleep. Then none of them is inside the C library with
+/// one of its locks, which only a fork through that library would unlock in the child.
+fn others_sleep() -> bool {
+    // SAFETY: it only asks for a number.
+    let this = unsafe { libc::gettid() }.to_string();
+    let threads = std::fs::read_dir("/proc/self/task").expect("Linux").flatten();
+    threads.filter(|thread| *thread.file_name() != *this).all(|thread| {
+        // It may have ended since. The state stands behind the name, which is in brackets.
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_else(|_| ") S".to_owned());
+        stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('S'))
+    })
+}
+
 #[test]
-#[cfg(target_os = "linux")]
 fn a_child_by_a_raw_clone_is_a_child() {
     let _alone = alone();
     let clone = || {
@@ -395,6 +407,8 @@ fn a_child_by_a_raw_clone_is_a_child() {
     };
     for (kind, timer) in engines() {
         let timeout = timer.schedule(HOUR, || ()).expect("accepted");
+        // One look is not enough: a thread may wake another, and then sleep.
+        eventually("the others sleep", || (0..5).all(|_| others_sleep()));
         child::in_child_by(clone, kind, || {
             let refuses = is_forked(timer.schedule(MS, || ()));
             let is_reset = timeout.reset(HOUR);
