@@ -173,6 +173,7 @@ public final class TimerCase {
             case "lateness" -> run.lateness(timeouts);
             case "memory" -> run.memory(timeouts);
             case "idle" -> run.idle(timeouts);
+            case "tail" -> run.tail(timeouts, (operations + run.producers - 1) / run.producers);
             case "burst" -> run.burst(timeouts, false);
             case "burst-clock" -> run.burst(timeouts, true);
             default -> throw new IllegalArgumentException("no timer of Java does " + options.get("work"));
@@ -299,6 +300,41 @@ public final class TimerCase {
             }
             require(refused);
         };
+    }
+
+    /** W13: each call is timed. A reset is cancel and new. */
+    private void tail(int length, int steps) throws Exception {
+        long[][] took = new long[3][producers * steps];
+        for (int turn = 0; turn < 3; turn++) {
+            double[] lap = race(start(), steps, p -> {
+                Object[] ring = fill(timer, length, p, NOTHING);
+                return () -> {
+                    for (int step = 0, at = p * steps; step < steps; step++, at++) {
+                        int place = step % length;
+                        int other = (step + length / 2) % length;
+                        long begin = System.nanoTime();
+                        boolean cancelled = timer.cancel(ring[place]);
+                        long then = System.nanoTime();
+                        ring[place] = timer.schedule(NOTHING, mostUs, TimeUnit.MICROSECONDS);
+                        long next = System.nanoTime();
+                        boolean reset = timer.cancel(ring[other]);
+                        ring[other] = timer.schedule(NOTHING, mostUs, TimeUnit.MICROSECONDS);
+                        took[2][at] = System.nanoTime() - next;
+                        took[0][at] = next - then;
+                        took[1][at] = then - begin;
+                        require(cancelled && reset ? 0 : 1);
+                    }
+                };
+            });
+            metrics.put("cpu_ns", lap[1]);
+        }
+        String[] calls = {"schedule", "cancel", "reset"};
+        for (int call = 0; call < calls.length; call++) {
+            Arrays.sort(took[call]);
+            metrics.put(calls[call] + "_p99_us", at(took[call], 0.99) * 1e3);
+            metrics.put(calls[call] + "_p999_us", at(took[call], 0.999) * 1e3);
+            metrics.put(calls[call] + "_max_us", at(took[call], 1) * 1e3);
+        }
     }
 
     private void reset(Object[] handles, int[] order, int resets) {

@@ -77,6 +77,18 @@ const SESSIONS: &[Metric] = &[
 ];
 const CLIENT: &[Metric] =
     &[more("mops", "M requests/s", 2), less("cpu_ns", "CPU ns/request, client", 0), P50, P99, P999];
+const TAIL: &[Metric] = &[
+    less("schedule_p99_us", "schedule p99 us", 2),
+    less("schedule_p999_us", "p99.9 us", 2),
+    less("schedule_max_us", "worst us", 0),
+    less("cancel_p99_us", "cancel p99 us", 2),
+    less("cancel_p999_us", "p99.9 us", 2),
+    less("cancel_max_us", "worst us", 0),
+    less("reset_p99_us", "reset p99 us", 2),
+    less("reset_p999_us", "p99.9 us", 2),
+    less("reset_max_us", "worst us", 0),
+    less("cpu_ns", "CPU ns/step", 0),
+];
 const INSTRUCTIONS: &[Metric] =
     &[less("instructions", "instructions/request, server, without the kernel", 0), count("batch", "requests/round")];
 
@@ -107,6 +119,8 @@ pub(crate) enum Work {
     Client { sockets: bool, one_core: bool },
     /// W12: limits that are up while one of two threads is blocked.
     Blocked,
+    /// W13: each call is timed.
+    Tail,
 }
 
 /// How many requests come.
@@ -138,6 +152,7 @@ impl Work {
             Self::Sessions { .. } => "sessions",
             Self::Client { .. } => "client",
             Self::Blocked => "blocked",
+            Self::Tail => "tail",
         }
     }
 
@@ -153,6 +168,7 @@ impl Work {
             Self::Sessions { amount: Amount::Counted, .. } => INSTRUCTIONS,
             Self::Sessions { .. } => SESSIONS,
             Self::Client { .. } => CLIENT,
+            Self::Tail => TAIL,
         }
     }
 }
@@ -287,6 +303,15 @@ pub(crate) static CASES: &[Case] = &[
         title: "W12 how late limits are while a thread is blocked for 1 s",
         work: Work::Blocked,
         timeouts: 1_000,
+        ..CASE
+    },
+    Case {
+        id: "w13",
+        title: "W13 single calls over a ring of 1,000 a thread, each timed; 2,000,000 steps of all threads",
+        producers: &[1, 2, 8, 64],
+        work: Work::Tail,
+        timeouts: 1_000,
+        operations: 2_000_000,
         ..CASE
     },
 ];

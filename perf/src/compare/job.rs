@@ -31,8 +31,12 @@ impl Job {
     }
 
     pub(crate) fn timeouts(&self) -> usize {
-        // The ring of W2 is small in full size.
-        if self.case.work == Work::Ring { self.case.timeouts } else { self.scaled(self.case.timeouts) }
+        // The rings of W2 and W13 are small in full size.
+        if matches!(self.case.work, Work::Ring | Work::Tail) {
+            self.case.timeouts
+        } else {
+            self.scaled(self.case.timeouts)
+        }
     }
 
     pub(crate) fn operations(&self) -> usize {

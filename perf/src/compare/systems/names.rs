@@ -129,6 +129,8 @@ impl Name {
             (_, Work::Client { .. } | Work::Blocked) => self.cannot_ask(work),
             (Self::TourbillonDriven | Self::NoTimers, _) => Some("only in servers"),
             (Self::TourbillonCompat | Self::TokioAlt, _) => Some("only in clients"),
+            (Self::Tourbillon | Self::Netty | Self::Netty42 | Self::Tokio | Self::Heap, Work::Tail) => None,
+            (_, Work::Tail) => Some("only systems that many threads share, and of those the best known"),
             (Self::TourbillonInline, work) => {
                 only(matches!(work, Work::Lateness { .. } | Work::Burst { .. }), "only where something runs")
             }
@@ -185,7 +187,10 @@ impl Name {
     /// one more way to use a system that has a row, or the case is only for a few.
     pub(crate) fn stays_out(self, work: Work) -> bool {
         let variant = matches!(self, Self::TokioAlt | Self::NoTimers | Self::Libevent | Self::Libev | Self::Libuv);
-        let special = matches!(work, Work::Future { .. } | Work::Sessions { .. } | Work::Client { .. } | Work::Blocked);
+        let special = matches!(
+            work,
+            Work::Future { .. } | Work::Sessions { .. } | Work::Client { .. } | Work::Blocked | Work::Tail
+        );
         (variant || special || (self.is_ours() && self != Self::Tourbillon)) && self.cannot(work).is_some()
     }
 }

@@ -1,8 +1,9 @@
-//! What the systems are given to do: W1 to W9. Delays are random with a fixed seed, the same for
-//! every system.
+//! What the systems are given to do: W1 to W9, and W13. Delays are random with a fixed seed, the
+//! same for every system.
 
 mod loops;
 mod scaling;
+mod tail;
 mod waits;
 
 use std::time::Duration;
@@ -36,6 +37,7 @@ pub(crate) fn run<S: System>(job: &Job) -> Result<Metrics> {
         Work::Idle => waits::idle(&system, job),
         Work::Burst { clock } => waits::burst(&system, job, clock),
         Work::Producers => scaling::producers(&system, job),
+        Work::Tail => tail::calls(&system, job),
         Work::Sessions { .. } | Work::Client { .. } | Work::Blocked => bail!("not by a system of this kind"),
     }?;
     metrics.notes.extend(system.notes());
@@ -56,7 +58,7 @@ fn start<S: System>(job: &Job) -> Result<S> {
         Work::Schedule { reserved: true } => producers * (timeouts + 2),
         Work::Producers => timeouts + 3 * producers,
         Work::Schedule { reserved: false } | Work::Memory => return S::start(&job.plan(None)),
-        Work::Ring | Work::Future { .. } => producers * 4_000,
+        Work::Ring | Work::Future { .. } | Work::Tail => producers * 4_000,
         Work::Reset => producers * timeouts,
         _ => timeouts + job.beside(),
     };
