@@ -20,15 +20,15 @@ pub(crate) const PART: usize = if cfg!(loom) { 2 } else { 8 };
 /// Up to [`MAX_BATCH`] timeouts that are due, in the order in which they came up, or the sleeping
 /// futures of a turn. The batch holds the engine's ownership of them.
 #[derive(Debug)]
-pub(crate) struct Batch {
-    entries: Entries,
+pub(crate) struct Batch<E = Entries> {
+    pub(super) entries: E,
     shared: SharedRef,
     shard: usize,
 }
 
 /// The list itself.
 #[derive(Debug)]
-enum Entries {
+pub(crate) enum Entries {
     /// They are still pending, and due by this time. The runner claims each of them.
     Tasks(Chain<Marked>, Subtick),
     /// They are those of sleeping futures, out of PENDING.
@@ -128,59 +128,27 @@ impl Batch {
     }
 }
 
-/// A batch of timeouts that are due, while it is filled.
-pub(super) struct TaskBatch {
-    chain: Chain<Marked>,
-    due_by: Subtick,
-    shared: SharedRef,
-    shard: usize,
+impl<E> Batch<E> {
+    pub(super) fn new(entries: E, shared: &SharedRef, remote: &Remote) -> Self {
+        Self { entries, shared: shared.clone(), shard: remote.index() }
+    }
 }
 
+/// A batch of timeouts that are due, while it is filled.
+pub(super) type TaskBatch = Batch<Chain<Marked>>;
+
 impl TaskBatch {
-    pub(super) fn new(shared: SharedRef, shard: usize, due_by: Subtick) -> Self {
-        Self { chain: Chain::new(), due_by, shared, shard }
-    }
-
-    #[inline]
-    pub(super) fn push(&mut self, entry: Marked) {
-        self.chain.push(entry);
-    }
-
-    #[inline]
-    pub(super) fn len(&self) -> usize {
-        self.chain.len()
-    }
-
-    pub(super) fn into_batch(self) -> Batch {
-        let Self { chain, due_by, shared, shard } = self;
-        Batch { entries: Entries::Tasks(chain, due_by), shared, shard }
+    pub(super) fn into_batch(self, due_by: Subtick) -> Batch {
+        Batch { entries: Entries::Tasks(self.entries, due_by), shared: self.shared, shard: self.shard }
     }
 }
 
 /// A batch of sleeping futures, of any length, while it is filled.
-#[derive(Debug)]
-pub(super) struct WakeBatch {
-    chain: Chain<Won>,
-    shared: SharedRef,
-    shard: usize,
-}
+pub(super) type WakeBatch = Batch<Chain<Won>>;
 
 impl WakeBatch {
-    pub(super) fn new(shared: SharedRef, shard: usize) -> Self {
-        Self { chain: Chain::new(), shared, shard }
-    }
-
-    #[inline]
-    pub(super) fn push(&mut self, entry: Won) {
-        self.chain.push(entry);
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.chain.len()
-    }
-
     pub(super) fn into_batch(self) -> Batch {
-        Batch { entries: Entries::Wakes(self.chain), shared: self.shared, shard: self.shard }
+        Batch { entries: Entries::Wakes(self.entries), shared: self.shared, shard: self.shard }
     }
 }
 

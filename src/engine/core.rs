@@ -6,7 +6,7 @@ use super::batch::{Batch, MAX_BATCH, TaskBatch, WakeBatch};
 use super::lifetime::SharedRef;
 use super::unfired::UnfiredList;
 use crate::arena::EntryCache;
-use crate::entry::{CancelledInSlot, Fired, FromQueue, LetGo, Owned, Sole, Withdrawn, Won};
+use crate::entry::{CancelledInSlot, Chain, Fired, FromQueue, LetGo, Owned, Sole, Withdrawn, Won};
 use crate::shard::{Remote, Taken, Takes};
 use crate::time::Subtick;
 use crate::wheel::Wheel;
@@ -133,7 +133,8 @@ impl Core {
     /// ([`take_wakes`](Self::take_wakes)), because nobody could wake them later.
     pub(crate) fn close(&mut self, shared: &SharedRef) -> UnfiredList {
         let (mut left, mut wakes) = (UnfiredList::new(), self.wakes.take());
-        let before = wakes.as_ref().map_or(0, WakeBatch::len);
+        let count = |wakes: &Option<WakeBatch>| wakes.as_ref().map_or(0, |wakes| wakes.entries.len());
+        let before = count(&wakes);
         let remote = self.remote(shared);
         let mut awake = 0;
         self.empty(shared, remote, false, |free, entry| match take_back(free, shared, entry, Owned::withdraw) {
@@ -142,7 +143,7 @@ impl Core {
             Some(Withdrawn::Left) => awake += 1,
             None => {}
         });
-        let withdrawn = left.len() + awake + wakes.as_ref().map_or(0, WakeBatch::len) - before;
+        let withdrawn = left.len() + awake + count(&wakes) - before;
         remote.counters.returned.add(withdrawn as u64);
         shared.give_places_back(withdrawn);
         self.wakes = wakes;
@@ -157,10 +158,10 @@ impl Core {
         self.take_all_in(shared, remote);
         self.empty(shared, remote, true, |free, entry| match take_back(free, shared, entry, Owned::fire) {
             Some(Fired::Task(marked)) => {
-                let open = batch.get_or_insert_with(|| TaskBatch::new(shared.clone(), remote.index(), Subtick::NEVER));
-                open.push(marked);
-                if open.len() == MAX_BATCH {
-                    batch.take().map(TaskBatch::into_batch).into_iter().for_each(&mut *sink);
+                let open = batch.get_or_insert_with(|| TaskBatch::new(Chain::new(), shared, remote));
+                open.entries.push(marked);
+                if open.entries.len() == MAX_BATCH {
+                    batch.take().map(|full| full.into_batch(Subtick::NEVER)).into_iter().for_each(&mut *sink);
                 }
             }
             Some(Fired::Wake(entry)) => {
@@ -170,7 +171,7 @@ impl Core {
             Some(Fired::Left) => count_awake(shared, remote),
             None => {}
         });
-        batch.map(TaskBatch::into_batch).into_iter().for_each(sink);
+        batch.map(|last| last.into_batch(Subtick::NEVER)).into_iter().for_each(sink);
         self.wakes = wakes;
     }
 
@@ -255,7 +256,7 @@ impl Core {
 
 /// Adds an entry of a sleeping future to those that are to be woken.
 pub(super) fn wake_later(wakes: &mut Option<WakeBatch>, entry: Won, shared: &SharedRef, remote: &Remote) {
-    wakes.get_or_insert_with(|| WakeBatch::new(shared.clone(), remote.index())).push(entry);
+    wakes.get_or_insert_with(|| WakeBatch::new(Chain::new(), shared, remote)).entries.push(entry);
 }
 
 /// Counts a timeout as fired, on the worker, before it runs.

@@ -12,7 +12,7 @@ use super::lifetime::SharedRef;
 use super::periodic::PeriodicRun;
 use super::run::Run;
 use crate::arena::EntryCache;
-use crate::entry::{CameUp, Claimed, Kind, Still, TaskPlace};
+use crate::entry::{CameUp, Chain, Claimed, Kind, Still, TaskPlace};
 use crate::shard::Remote;
 use crate::time::Subtick;
 use crate::wheel::{Took, Wheel};
@@ -87,15 +87,15 @@ impl<'a> Due<'a> {
                     Err(still) => return still.into(),
                 };
                 taken.fired += 1;
-                let open = batch.get_or_insert_with(|| TaskBatch::new(shared.clone(), remote.index(), now));
-                open.push(marked);
-                if open.len() == MAX_BATCH {
-                    batch.take().map(TaskBatch::into_batch).into_iter().for_each(&mut *sink);
+                let open = batch.get_or_insert_with(|| TaskBatch::new(Chain::new(), shared, remote));
+                open.entries.push(marked);
+                if open.entries.len() == MAX_BATCH {
+                    batch.take().map(|full| full.into_batch(now)).into_iter().for_each(&mut *sink);
                 }
                 Took::Taken
             },
         );
-        batch.map(TaskBatch::into_batch).into_iter().for_each(sink);
+        batch.map(|last| last.into_batch(now)).into_iter().for_each(sink);
     }
 }
 
