@@ -207,7 +207,7 @@ fn run(entry: Marked, due_by: Subtick, at: At<'_>, runner: &mut impl Run) {
             at.count();
             runner.once(Some(deadline), task);
         }
-        Ok(Claimed::Run(deadline, run)) => runner.periodic(PeriodicRun::new(deadline, run)),
+        Ok(Claimed::Run(deadline, run)) => runner.periodic(PeriodicRun { deadline, run }),
         Err((entry, found)) => pass_over(entry, at, found, runner),
     }
 }

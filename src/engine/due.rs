@@ -118,7 +118,7 @@ impl Taken<'_> {
             }
             Ok(Claimed::Run(deadline, run)) => {
                 self.fired += 1;
-                runner.periodic(PeriodicRun::new(deadline, run));
+                runner.periodic(PeriodicRun { deadline, run });
                 Took::Taken
             }
             Err(still) => still.into(),

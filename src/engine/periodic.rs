@@ -13,20 +13,11 @@ use crate::time::Subtick;
 /// A run of a periodic timeout that has begun.
 #[derive(Debug)]
 pub(crate) struct PeriodicRun {
-    deadline: Subtick,
-    run: Running,
+    pub(crate) deadline: Subtick,
+    pub(crate) run: Running,
 }
 
 impl PeriodicRun {
-    pub(crate) fn new(deadline: Subtick, run: Running) -> Self {
-        Self { deadline, run }
-    }
-
-    /// Returns the deadline that it runs for.
-    pub(crate) fn deadline(&self) -> Subtick {
-        self.deadline
-    }
-
     /// Runs the task, and arms the timeout for the next run. A panic ends the timeout, and is
     /// returned to the caller.
     // Out of line: most timeouts are not periodic, and the code that runs those is shorter without.

@@ -97,7 +97,7 @@ impl Run for Runs<'_> {
 
     fn periodic(&mut self, run: PeriodicRun) {
         self.look();
-        self.record(run.deadline());
+        self.record(run.deadline);
         self.completed += 1;
         if let Err(panic) = run.run(self.shared) {
             self.report(panic);

@@ -239,7 +239,7 @@ impl Bare {
         let entry = unsafe { Marked::from_raw(armed.entry) };
         let mut place = TaskPlace::new();
         match entry.look().claim(Subtick::NEVER, &mut place, |_| unreachable!("it has a handle")) {
-            Ok(Claimed::Run(deadline, run)) => PeriodicRun::new(deadline, run),
+            Ok(Claimed::Run(deadline, run)) => PeriodicRun { deadline, run },
             _ => unreachable!("just armed"),
         }
     }
