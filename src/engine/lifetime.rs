@@ -4,7 +4,6 @@
 //! the few owners that rarely come and go. [`EngineRef`] uses a count per thread, for futures. The
 //! handle bits of entries are not counted before the final sweep (`arena/mod.rs`, "The end").
 
-use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
@@ -16,6 +15,7 @@ use crate::thread::{LocalRefs, ShardedRef, ThreadState};
 
 /// A counted owner of an engine's memory: the engine itself, the `Timer`s together, each worker,
 /// each batch under way. Handles are not counted. Futures hold an [`EngineRef`].
+#[derive(Debug)]
 pub(crate) struct SharedRef(NonNull<Shared>);
 
 // SAFETY: like an `Arc<Shared>`: it gives out `&Shared`, and the last one frees it, on any thread.
@@ -75,12 +75,6 @@ impl Drop for SharedRef {
     }
 }
 
-impl fmt::Debug for SharedRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
-    }
-}
-
 /// Keeps an engine alive for a future, as a timer does.
 pub(crate) struct EngineRef {
     shared: NonNull<Shared>,
@@ -115,12 +109,6 @@ impl Drop for EngineRef {
                 ShardedRef::settle(&raw const (*shared).refs, 1);
             }
         }
-    }
-}
-
-impl fmt::Debug for EngineRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EngineRef").finish_non_exhaustive()
     }
 }
 
