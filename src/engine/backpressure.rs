@@ -57,12 +57,6 @@ struct Begun {
     tries: usize,
 }
 
-impl Begun {
-    fn has_lasted(&self, now_ns: u64) -> Duration {
-        Duration::from_nanos(now_ns.saturating_sub(self.at_ns))
-    }
-}
-
 impl Remote {
     /// Counts the worker's steps that give entries back sooner or later. The number only grows.
     fn progress(&self) -> u64 {
@@ -91,7 +85,6 @@ impl Patience {
     /// Waits a little. Returns false if there is no worker to wait for, or if the call has waited
     /// for as long as it may.
     pub(super) fn wait(&mut self, shared: &Shared, remote: &Remote) -> bool {
-        let max = shared.max_wait();
         if self.is_out || remote.is_closed() || !remote.has_worker() || !may_wait() {
             return false;
         }
@@ -105,7 +98,8 @@ impl Patience {
             }
             return !is_stuck;
         };
-        if is_stuck || begun.has_lasted(now_ns) >= max {
+        let waited = Duration::from_nanos(now_ns.saturating_sub(begun.at_ns));
+        if is_stuck || waited >= shared.max_wait {
             self.is_out = true;
             return false;
         }
@@ -179,7 +173,7 @@ impl Shared {
 
     /// Gets a free entry when the thread has none left, or `None` if the arena has to grow first.
     fn refill_after_wait(&self, mine: Local<'_>, remote: &Remote, patience: &mut Patience) -> Option<Sole> {
-        let waits = !self.max_wait().is_zero();
+        let waits = !self.max_wait.is_zero();
         while waits && remote.has_much_garbage() && patience.wait(self, remote) {}
         let mut entry = mine.refill();
         while entry.is_none() && waits && remote.is_behind() && patience.wait(self, remote) {

@@ -149,7 +149,7 @@ impl Shared {
         }
         let remote = Remote::at(handle.home());
         let shared = Shared::of_remote(remote);
-        if shared.has_limit() {
+        if shared.limit.is_some() {
             // A place must not come back before the cancel, and the engine may be gone after it.
             return Err(handle);
         }

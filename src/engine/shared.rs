@@ -38,7 +38,7 @@ pub(crate) fn tell_panic(hook: Option<&PanicHook>, panic: Panic) {
 
 /// An exact bound on pending timeouts.
 #[derive(Debug)]
-struct Limit {
+pub(super) struct Limit {
     max: usize,
     used: CachePadded<AtomicUsize>,
 }
@@ -63,8 +63,9 @@ pub(crate) struct Shared {
     teardown: Mutex<Option<ThreadState>>,
     next_home: AtomicUsize,
     pub(super) refs: ShardedRef,
-    limit: Option<Limit>,
-    max_wait: Duration,
+    pub(super) limit: Option<Limit>,
+    /// How long a schedule may wait for a worker that is behind.
+    pub(super) max_wait: Duration,
     pub(crate) in_flight: InFlight,
     pub(crate) panicked: AtomicU64,
     /// Timeouts that the thread which had their batch ran, because the executor dropped the batch
@@ -141,11 +142,6 @@ impl Shared {
     /// Returns whether an entry is of this engine, or was never scheduled.
     pub(super) fn has(&self, entry: &Entry) -> bool {
         entry.home().is_none_or(|home| ptr::eq(Self::of_remote(Remote::at(home)), self))
-    }
-
-    /// Returns how long a schedule may wait for a worker that is behind.
-    pub(super) fn max_wait(&self) -> Duration {
-        self.max_wait
     }
 
     /// Returns a number that no other engine of this process ever has, and that is not 0.
@@ -256,10 +252,6 @@ impl Shared {
     /// engine's time.
     pub(crate) fn running(&self) -> impl Iterator<Item = (usize, u64)> {
         self.thread_states().filter_map(|thread| thread.running.get())
-    }
-
-    pub(super) fn has_limit(&self) -> bool {
-        self.limit.is_some()
     }
 
     /// Takes `n` places under the limit on pending timeouts: all of them or none. Returns whether
