@@ -1,7 +1,6 @@
 //! The timeouts that were still pending when a shard was closed, on their way to the caller of a
 //! shutdown.
 
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::lifetime::SharedRef;
@@ -14,6 +13,7 @@ use crate::time::Subtick;
 /// Withdrawn entries, with their tasks in them. The list allocates nothing, so a shutdown can't
 /// fail half way. It holds the engine's ownership of the entries. Dropping it drops the tasks, each
 /// separately.
+#[derive(Debug)]
 pub(crate) struct UnfiredList {
     entries: Chain<Won>,
     /// `None` if it is empty.
@@ -76,7 +76,11 @@ impl UnfiredList {
 #[cold]
 #[inline(never)]
 pub(super) fn hand_back(shared: &SharedRef, remote: &Remote, entry: Looked) -> Result<Ran, Looked> {
-    let Some(outside) = list_if_wanted(shared, remote) else { return Err(entry) };
+    // Locked until the timeout is in the list: a shutdown that takes the list does not miss it.
+    let outside = lock(&shared.unfired_outside);
+    if outside.is_none() && !remote.is_unwanted() {
+        return Err(entry);
+    }
     Ok(withdraw(outside, shared, remote, entry.into_owned()).unwrap_or_else(|cancelled| {
         // A cancel was first, and has taken the task.
         shared.let_go(cancelled);
@@ -94,33 +98,20 @@ pub(super) fn withdraw_outside(shared: &SharedRef, remote: &Remote, entry: Owned
 /// The list of what belongs into the answer, if a shutdown waits for it.
 type Outside<'a> = MutexGuard<'a, Option<Chain<Won>>>;
 
-/// Takes the list, if what has not begun is not to run. The lock is held until the timeout is in
-/// it: a shutdown that takes the list does not miss it.
-fn list_if_wanted<'a>(shared: &'a SharedRef, remote: &Remote) -> Option<Outside<'a>> {
-    let outside = lock(&shared.unfired_outside);
-    (outside.is_some() || remote.is_unwanted()).then_some(outside)
-}
-
-fn withdraw(outside: Outside<'_>, shared: &SharedRef, remote: &Remote, entry: Owned) -> Result<Ran, Owned> {
-    match entry.withdraw()? {
-        Withdrawn::Task(entry) => Ok(keep(outside, shared, remote, entry)),
-        Withdrawn::Wake(_) | Withdrawn::Left => unreachable!("a future's entry comes into no such batch"),
-    }
-}
-
-/// Keeps what was withdrawn for the answer, or drops its task.
-fn keep(mut outside: Outside<'_>, shared: &SharedRef, remote: &Remote, entry: Won) -> Ran {
+/// Keeps what it withdraws for the answer, or drops its task.
+fn withdraw(mut outside: Outside<'_>, shared: &SharedRef, remote: &Remote, entry: Owned) -> Result<Ran, Owned> {
+    let Withdrawn::Task(entry) = entry.withdraw()? else { unreachable!("a future's entry comes into no such batch") };
     shared.give_places_back(1);
     // It counts as if it had waited in the shard.
     shared.count(remote, |counts| counts.returned.add(1));
     if let Some(left) = &mut *outside {
         assert!(shared.has(entry.entry()), "a list of one engine");
         left.push(entry);
-        return Ok(());
+        return Ok(Ok(()));
     }
     // Not under the lock: the task's destructor may come here again.
     drop(outside);
-    clear_away(shared, entry)
+    Ok(clear_away(shared, entry))
 }
 
 /// Drops the task of an entry, and gives the entry up. Returns a panic of the task's destructor.
@@ -135,11 +126,5 @@ impl Drop for UnfiredList {
         while let Some((_, task)) = self.pop() {
             panics::catch(move || drop(task));
         }
-    }
-}
-
-impl fmt::Debug for UnfiredList {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UnfiredList").field("len", &self.len()).finish_non_exhaustive()
     }
 }
