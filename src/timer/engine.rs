@@ -1,6 +1,5 @@
 //! The part of an engine that its `Timer`s share, and how an engine ends.
 
-use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -132,8 +131,9 @@ impl Engine {
             return Err(ShutdownError::OutOfMemory);
         }
         let timeline = self.shared.timeline();
-        let next = || left.pop().map(|(deadline, task)| Unfired::new(timeline.instant_of(deadline), task));
-        unfired.extend(std::iter::from_fn(next));
+        while let Some((deadline, task)) = left.pop() {
+            unfired.push(Unfired { deadline: timeline.instant_of(deadline), task });
+        }
         Ok(unfired)
     }
 
@@ -151,25 +151,6 @@ impl Engine {
     /// that thread. If so, this call starts the worker.
     fn starts(&self, remote: &Remote) -> bool {
         remote.sleeps_until().is_none() && !remote.is_closed() && remote.wake()
-    }
-
-    /// Waits until the workers have expired all due timeouts, and all batches that they handed over
-    /// have run.
-    fn catch_up(&self) {
-        self.started().for_each(|remote| remote.request_turn_and_wait());
-        if let Runner::Workers(_) = &self.runner {
-            // The workers find help.
-            self.shared.in_flight.wait(|| ());
-        }
-    }
-
-    /// Returns how much the engine has done so far, as a number that only grows.
-    fn progress(&self) -> u64 {
-        let counters = self.shared.remotes().iter().map(|remote| &remote.counters);
-        // What has begun, and what has ended: between the two a task may schedule.
-        let here = counters.map(|counters| counters.fired.get() + counters.turns_run.get()).sum::<u64>();
-        let runs = self.shared.sum(None, |counts| counts.runs.get());
-        here.wrapping_add(runs).wrapping_add(self.shared.in_flight.ended() as u64)
     }
 
     /// Makes all workers read the time again, because its speed has changed, or it has stepped. A
@@ -284,7 +265,6 @@ fn run_held(mut shards: Vec<Core>) {
 
 /// The part that all `Timer`s share. When the last one has gone, the engine is left to the futures
 /// that still hold a reference to it.
-#[derive(Debug)]
 pub(super) struct Owner {
     /// The same as the engine's. It stands here too, so that a schedule follows one pointer less.
     pub(super) shared: SharedRef,
@@ -341,12 +321,6 @@ impl Drop for Engine {
     }
 }
 
-impl fmt::Debug for Engine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine").field("shared", &self.shared).field("ended", &self.has_ended()).finish_non_exhaustive()
-    }
-}
-
 impl ClockListener for Engine {
     fn stepped(&self) {
         if !self.shared.is_forked() {
@@ -362,27 +336,30 @@ impl Follower for Engine {
         if is_running_a_task() {
             return false;
         }
-        if !self.shared.is_forked() {
-            Self::catch_up(self);
+        if self.shared.is_forked() {
+            return true;
+        }
+        self.started().for_each(|remote| remote.request_turn_and_wait());
+        if let Runner::Workers(_) = &self.runner {
+            // The workers find help.
+            self.shared.in_flight.wait(|| ());
         }
         true
     }
 
     fn progress(&self) -> u64 {
-        // None in a forked child, where a thread of the parent may hold a lock for ever.
-        if self.shared.is_forked() { 0 } else { Self::progress(self) }
+        // In a forked child a thread of the parent may hold a lock for ever.
+        if self.shared.is_forked() {
+            return 0;
+        }
+        let counters = self.shared.remotes().iter().map(|remote| &remote.counters);
+        // What has begun, and what has ended: between the two a task may schedule.
+        let here = counters.map(|counters| counters.fired.get() + counters.turns_run.get()).sum::<u64>();
+        let runs = self.shared.sum(None, |counts| counts.runs.get());
+        here.wrapping_add(runs).wrapping_add(self.shared.in_flight.ended() as u64)
     }
 
     fn until_next(&self) -> Option<Duration> {
-        Self::until_next(self)
-    }
-}
-
-impl Engine {
-    /// For [`ManualClock::advance_to_next`](crate::ManualClock::advance_to_next). Returns how far
-    /// the clock has to be moved until something is due. Returns `None` if nothing will ever be
-    /// due, if the caller cannot wait for the answer, or if the clock is paused.
-    pub(super) fn until_next(&self) -> Option<Duration> {
         let timeline = self.shared.timeline();
         if is_running_a_task() || self.shared.is_forked() || timeline.is_paused() {
             return None;

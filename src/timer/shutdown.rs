@@ -78,15 +78,11 @@ pub enum Shutdown {
 /// ```
 #[must_use = "dropping an Unfired drops its task without running it"]
 pub struct Unfired {
-    deadline: Instant,
-    task: Task,
+    pub(super) deadline: Instant,
+    pub(super) task: Task,
 }
 
 impl Unfired {
-    pub(super) fn new(deadline: Instant, task: Task) -> Self {
-        Self { deadline, task }
-    }
-
     /// Returns when it would have fired, as of its last reset. For a periodic timeout this is the
     /// time of its next run.
     #[must_use]

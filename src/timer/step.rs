@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Timer;
 use crate::executor::is_running_a_task;
-use crate::time::ManualClock;
+use crate::time::{Follower, ManualClock};
 
 impl ManualClock {
     /// Moves the clock to the next deadline of `timer`, and returns whether there was one.
