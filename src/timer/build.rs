@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Timer;
 use super::builder::Builder;
-use super::driver::{Bell, Driver, RingBell};
+use super::driver::{Bell, Driver};
 use super::engine::{Engine, Runner};
 use super::error::{BuildError, check_count, check_duration};
 use crate::arena::Arena;
@@ -48,19 +48,15 @@ impl Builder {
         let shards = self.shards.unwrap_or_else(default_shards);
         let (shared, made) = self.make_shared(shards)?;
         let cores = self.plan_cores(shards)?;
-        let executor = self
-            .executor
-            .take()
-            .unwrap_or_else(|| Chosen::new(ThreadPool::by_cores(&format!("{}-pool", self.thread_name))));
+        let pool = || Chosen::new(ThreadPool::by_cores(&format!("{}-pool", self.thread_name)));
+        let executor = self.executor.take().unwrap_or_else(pool);
         let plan = WorkerPlan { wait: self.wait, thread_name: self.thread_name.clone(), cores };
         let hooks = std::mem::take(&mut self.hooks);
         let sink = || -> Box<dyn Sink> { Box::new(Dispatch::new(executor.clone(), hooks.clone())) };
         let workers = Workers::new(plan, made, &shared, sink);
         let doorbell: Arc<dyn Wake> = Arc::new(Doorbell(crate::sync::Arc::clone(&workers)));
         shared.set_waker(&doorbell);
-        let engine = Arc::new(Engine::new(shared, Runner::Workers(workers), Some(executor), self.slots()));
-        engine.shared.timeline().tell(Arc::downgrade(&engine), engine.is_driven());
-        Ok(Timer::new_on(engine))
+        Ok(Timer::new_on(Engine::new(shared, Runner::Workers(workers), Some(executor), self.slots())))
     }
 
     /// Makes the global engine of the process, which [`Timer::global`] returns from then on. The
@@ -99,23 +95,16 @@ impl Builder {
     pub fn build_driven(mut self) -> Result<(Timer, Driver), BuildError> {
         let (shared, shards) = self.make_shared(self.shards.unwrap_or(1))?;
         let bell = Arc::new(Bell::default());
-        let ring: Arc<dyn Wake> = Arc::new(RingBell(Arc::clone(&bell)));
+        let ring: Arc<dyn Wake> = Arc::<Bell>::clone(&bell);
         shared.set_waker(&ring);
         let shards = Arc::new(Mutex::new(shards));
         let on_turn = std::mem::take(&mut self.hooks).on_turn;
         let driver = Driver::new(shared.clone(), Arc::clone(&shards), bell, on_turn, self.limits.expiry);
-        let engine = Arc::new(Engine::new(shared, Runner::Driver(shards), None, self.slots()));
-        engine.shared.timeline().tell(Arc::downgrade(&engine), engine.is_driven());
-        Ok((Timer::new_on(engine), driver))
+        Ok((Timer::new_on(Engine::new(shared, Runner::Driver(shards), None, self.slots())), driver))
     }
 
     fn slots(&self) -> usize {
         self.ticks_per_wheel.next_power_of_two()
-    }
-
-    fn make_timeline(&mut self) -> Timeline {
-        let source = std::mem::replace(&mut self.source, Source::Monotonic);
-        Timeline::new(source, self.tick_duration)
     }
 
     /// Checks the options that all kinds of engines have. Returns the number of levels.
@@ -139,7 +128,7 @@ impl Builder {
         let ticks_per_wheel = self.slots();
         let no_memory = || BuildError::Wheels { shards, levels, ticks_per_wheel };
         let plan = SharedPlan {
-            timeline: self.make_timeline(),
+            timeline: Timeline::new(std::mem::replace(&mut self.source, Source::Monotonic), self.tick_duration),
             arena: Arena::new(self.capacity).ok_or(BuildError::Capacity { timeouts: self.capacity })?,
             max_pending: self.max_pending_timeouts,
             max_wait: self.max_wait,

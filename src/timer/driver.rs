@@ -91,14 +91,11 @@ pub struct Driver {
 #[derive(Default)]
 pub(super) struct Bell(Mutex<Option<Arc<Callback>>>);
 
-/// The engine's reference to the bell.
-pub(super) struct RingBell(pub(super) Arc<Bell>);
-
-impl Wake for RingBell {
+impl Wake for Bell {
     /// Calls the callback as if it were a task. The engine reports its panic. The producer gets
     /// none, because its timeout has been accepted.
     fn wake(&self, remote: &Remote) -> bool {
-        let callback = lock(&self.0.0).clone();
+        let callback = lock(&self.0).clone();
         if let Some(callback) = callback {
             call_hook(Shared::of_remote(remote), || callback());
         }
@@ -268,6 +265,6 @@ impl Drop for Driver {
 
 impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver").field("shared", &self.shared).finish_non_exhaustive()
+        f.debug_struct("Driver").field("shared", &*self.shared).finish_non_exhaustive()
     }
 }

@@ -156,7 +156,10 @@ impl Timer {
         self.engine.shared.shrink()
     }
 
-    pub(super) fn new_on(engine: Arc<Engine>) -> Self {
+    /// The engine also hears of its clock from here on.
+    pub(super) fn new_on(engine: Engine) -> Self {
+        let engine = Arc::new(engine);
+        engine.shared.timeline().tell(Arc::downgrade(&engine), engine.is_driven());
         Self { engine: Arc::new(Owner::of(engine)) }
     }
 
