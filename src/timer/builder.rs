@@ -154,9 +154,8 @@ impl Builder {
     /// at once, and takes the rest.
     ///
     /// Default: 100,000.
-    pub fn transfer_limit(mut self, limit: usize) -> Self {
-        self.limits.transfer = limit;
-        self
+    pub fn transfer_limit(self, limit: usize) -> Self {
+        Self { limits: Limits { transfer: limit, ..self.limits }, ..self }
     }
 
     /// How many timeouts a worker looks at in one turn at most because their slot has come up. The
@@ -166,9 +165,8 @@ impl Builder {
     /// deadline, and for timeouts that a cascade moves.
     ///
     /// Default: 100,000.
-    pub fn expiry_limit(mut self, limit: usize) -> Self {
-        self.limits.expiry = limit;
-        self
+    pub fn expiry_limit(self, limit: usize) -> Self {
+        Self { limits: Limits { expiry: limit, ..self.limits }, ..self }
     }
 
     /// How many timeouts may be pending in the whole engine. The bound is exact: there is never one
@@ -248,9 +246,8 @@ impl Builder {
     ///
     /// Default: a [`ThreadPool`](crate::ThreadPool) with as many threads as there are cores, at
     /// least two.
-    pub fn executor(mut self, executor: impl Executor) -> Self {
-        self.executor = Some(Chosen::new(executor));
-        self
+    pub fn executor(self, executor: impl Executor) -> Self {
+        Self { executor: Some(Chosen::new(executor)), ..self }
     }
 
     /// Where the engine reads the time. Default: the system's monotonic clock,
@@ -262,10 +259,9 @@ impl Builder {
 
     /// What the threads are called: `name-0` and so on for the workers, `name-pool-0` and so on for
     /// the threads of the default pool. Linux shows the first 15 bytes. Default: `tourbillon`.
-    pub fn thread_name(mut self, name: &str) -> Self {
+    pub fn thread_name(self, name: &str) -> Self {
         // A thread name with a NUL would panic when the thread is started.
-        self.thread_name = name.replace('\0', "");
-        self
+        Self { thread_name: name.replace('\0', ""), ..self }
     }
 
     /// A hook that gets the payload of a task's panic. The thread that ran the task calls it.
@@ -284,9 +280,8 @@ impl Builder {
     /// more for each turn of a shard.
     ///
     /// Default: none.
-    pub fn on_turn(mut self, hook: impl Fn(&Turn) + Send + Sync + 'static) -> Self {
-        self.hooks.on_turn = CatchUnwind::new(Some(Arc::new(hook)));
-        self
+    pub fn on_turn(self, hook: impl Fn(&Turn) + Send + Sync + 'static) -> Self {
+        Self { hooks: WorkerHooks { on_turn: CatchUnwind::new(Some(Arc::new(hook))), ..self.hooks }, ..self }
     }
 
     /// A hook that each worker calls once, on its own thread, before its first turn, with the
@@ -307,9 +302,8 @@ impl Builder {
     /// cores.
     ///
     /// Default: none. A driven engine has no threads, and does not call it.
-    pub fn on_worker_start(mut self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
-        self.hooks.on_start = CatchUnwind::new(Some(Arc::new(hook)));
-        self
+    pub fn on_worker_start(self, hook: impl Fn(usize) + Send + Sync + 'static) -> Self {
+        Self { hooks: WorkerHooks { on_start: CatchUnwind::new(Some(Arc::new(hook))), ..self.hooks }, ..self }
     }
 }
 
