@@ -44,35 +44,31 @@ impl Timer {
     /// # }
     /// ```
     pub fn reset_many<'a>(&self, timeouts: impl IntoIterator<Item = &'a Timeout>, delay: Duration) -> usize {
-        reset_many(&self.engine.shared, timeouts, delay)
+        let shared = &*self.engine.shared;
+        if shared.is_forked() || delay.is_zero() {
+            // In a forked child none of this engine's is. Others may be of an engine that this
+            // process has made. And no delay means the time of each reset.
+            return timeouts.into_iter().filter(|timeout| timeout.reset(delay)).count();
+        }
+        let mut resets =
+            Resets { shared, deadline: shared.timeline().deadline_after(delay), of: None, moved: 0, rings: false };
+        let (mut ahead, mut next, mut pending) = ([None; AHEAD], 0, 0);
+        let mut reset = |timeout: Option<&'a Timeout>| {
+            pending += usize::from(timeout.is_some_and(|timeout| resets.reset(timeout, delay)));
+        };
+        for timeout in timeouts {
+            prefetch(timeout.as_entry().as_ptr());
+            reset(ahead[next].replace(timeout));
+            next = (next + 1) % AHEAD;
+        }
+        (0..AHEAD).for_each(|place| reset(ahead[(next + place) % AHEAD]));
+        pending
     }
 }
 
 /// How many timeouts ahead their memory is asked for: as many cache misses as a core can have under
 /// way, more or less.
 const AHEAD: usize = 8;
-
-/// Resets many timeouts to one deadline, and returns how many were pending.
-fn reset_many<'a>(shared: &Shared, timeouts: impl IntoIterator<Item = &'a Timeout>, delay: Duration) -> usize {
-    if shared.is_forked() || delay.is_zero() {
-        // In a forked child none of this engine's is. Others may be of an engine that this process
-        // has made. And no delay means the time of each reset.
-        return timeouts.into_iter().filter(|timeout| timeout.reset(delay)).count();
-    }
-    let mut resets =
-        Resets { shared, deadline: shared.timeline().deadline_after(delay), of: None, moved: 0, rings: false };
-    let (mut ahead, mut next, mut pending) = ([None; AHEAD], 0, 0);
-    let mut reset = |timeout: Option<&'a Timeout>| {
-        pending += usize::from(timeout.is_some_and(|timeout| resets.reset(timeout, delay)));
-    };
-    for timeout in timeouts {
-        prefetch(timeout.as_entry().as_ptr());
-        reset(ahead[next].replace(timeout));
-        next = (next + 1) % AHEAD;
-    }
-    (0..AHEAD).for_each(|place| reset(ahead[(next + place) % AHEAD]));
-    pending
-}
 
 /// Resets under way. The worker of a shard is woken, and the resets are counted, once for all of
 /// its timeouts that follow one another.

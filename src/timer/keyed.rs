@@ -8,7 +8,6 @@ use super::Timer;
 use super::error::ScheduleError;
 use super::schedule::Target;
 use super::timeout::Timeout;
-use crate::engine::Shared;
 
 /// The shard on which all timeouts of one key live: see
 /// [`Timer::shard_for`](crate::Timer::shard_for). It has the methods of a timer for timeouts that
@@ -28,7 +27,7 @@ use crate::engine::Shared;
 /// ```
 #[derive(Clone, Copy)]
 pub struct Shard<'a> {
-    shared: &'a Shared,
+    target: Target<'a>,
     index: usize,
 }
 
@@ -72,24 +71,15 @@ impl Timer {
     /// ```
     #[must_use]
     pub fn shard_for<K: Hash + ?Sized>(&self, key: &K) -> Shard<'_> {
-        Shard::of_key(&self.engine.shared, key)
+        // A fixed hasher chooses the same shard for a key each time, in each process.
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(key);
+        #[expect(clippy::cast_possible_truncation, reason = "less than the number of shards")]
+        let index = ((u128::from(hash) * self.shards() as u128) >> 64) as usize;
+        Shard { target: Target::of_shard(&self.engine.shared, index), index }
     }
 }
 
-impl<'a> Shard<'a> {
-    fn of_key<K: Hash + ?Sized>(shared: &'a Shared, key: &K) -> Self {
-        // A fixed hasher chooses the same shard for a key each time, in each process.
-        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(key);
-        let shards = shared.remotes().len();
-        #[expect(clippy::cast_possible_truncation, reason = "less than the number of shards")]
-        let index = ((u128::from(hash) * shards as u128) >> 64) as usize;
-        Self { shared, index }
-    }
-
-    fn target(&self) -> Target<'a> {
-        Target::of_shard(self.shared, self.index)
-    }
-
+impl Shard<'_> {
     /// Runs `task` once, after `delay`, on this shard. Otherwise it is
     /// [`Timer::schedule`](crate::Timer::schedule).
     ///
@@ -100,7 +90,7 @@ impl<'a> Shard<'a> {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.target().submit_after(delay, task)
+        self.target.submit_after(delay, task)
     }
 
     /// Runs `task` once, at `deadline`, on this shard. Otherwise it is
@@ -112,7 +102,7 @@ impl<'a> Shard<'a> {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.target().submit_at(deadline, task)
+        self.target.submit_at(deadline, task)
     }
 
     /// Runs `task` once, after `delay`, on this shard, without a handle. Otherwise it is
@@ -125,7 +115,7 @@ impl<'a> Shard<'a> {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.target().submit_detached(delay, task)
+        self.target.submit_detached(delay, task)
     }
 }
 
