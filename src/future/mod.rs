@@ -7,7 +7,6 @@ mod sleep;
 mod timeout_future;
 
 use std::future::Future;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 
 pub use global::{interval, interval_at, sleep, sleep_until, timeout, timeout_at};
@@ -18,12 +17,7 @@ pub use timeout_future::{Elapsed, TimeoutFuture};
 use crate::time::Subtick;
 use crate::timer::Timer;
 
-// The engine catches the panics of all user code that it calls, and its own steps do not panic
-// half-way.
-impl UnwindSafe for Sleep {}
-impl RefUnwindSafe for Sleep {}
-impl UnwindSafe for Interval {}
-impl RefUnwindSafe for Interval {}
+crate::panics::unwind_safe!(Sleep, Interval);
 
 impl Timer {
     /// Returns a future that is ready after `delay` from now. See [`Sleep`].

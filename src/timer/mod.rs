@@ -32,7 +32,6 @@ mod shutdown;
 mod stats;
 mod step;
 mod timeout;
-mod unwind_safe;
 #[cfg(feature = "metrics")]
 mod weak;
 
@@ -52,3 +51,5 @@ pub use timer::Timer;
 pub(crate) use alarm::{Alarm, NoAlarm, Ring};
 #[cfg(feature = "metrics")]
 pub(crate) use weak::WeakTimer;
+
+crate::panics::unwind_safe!(Timer, Timeout, TimeoutGuard, Reusable, Shard<'_>, ShutdownFuture);
