@@ -14,8 +14,8 @@ pub use interval::Interval;
 pub use sleep::Sleep;
 pub use timeout_future::{Elapsed, TimeoutFuture};
 
-use crate::time::Subtick;
 use crate::timer::Timer;
+use timeout_future::Limit;
 
 crate::panics::unwind_safe!(Sleep, Interval);
 
@@ -70,7 +70,7 @@ impl Timer {
     /// # }
     /// ```
     pub fn timeout<T: Future>(&self, limit: Duration, future: T) -> TimeoutFuture<T> {
-        TimeoutFuture::after(Sleep::until(self.engine_ref(), Subtick::NEVER), limit, future)
+        TimeoutFuture::new(self, Limit::After(limit), future)
     }
 
     /// Returns a future that gives `future` a deadline, which several futures may share.
@@ -96,8 +96,7 @@ impl Timer {
     /// # }
     /// ```
     pub fn timeout_at<T: Future>(&self, deadline: Instant, future: T) -> TimeoutFuture<T> {
-        let deadline_ns = self.timeline().scale().ns_at(deadline);
-        TimeoutFuture::until(Sleep::until(self.engine_ref(), Subtick::NEVER), deadline_ns, future)
+        TimeoutFuture::new(self, Limit::At(self.timeline().scale().ns_at(deadline)), future)
     }
 
     /// Returns an [`Interval`], which ticks now and then once in each `period`.

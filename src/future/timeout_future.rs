@@ -9,6 +9,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::sleep::Sleep;
+use crate::time::Subtick;
+use crate::timer::Timer;
 
 /// A future with a time limit. It is ready with the output of the inner future, or with
 /// [`Elapsed`]. [`Timer::timeout`](crate::Timer::timeout) and
@@ -44,8 +46,8 @@ pub struct TimeoutFuture<T> {
     future: T,
 }
 
-/// When the time is up.
-enum Limit {
+/// When the time is up. Until the limit begins the sleep has no end.
+pub(super) enum Limit {
     /// This long after the first poll at which the inner future is not ready.
     After(Duration),
     /// At a point in time: nanoseconds by the clock since the engine's start. With an `Instant` in
@@ -56,14 +58,8 @@ enum Limit {
 }
 
 impl<T> TimeoutFuture<T> {
-    /// The limit begins later, and moves `sleep` then.
-    pub(crate) fn after(sleep: Sleep, limit: Duration, future: T) -> Self {
-        Self { limit: Limit::After(limit), sleep, future }
-    }
-
-    /// `deadline_ns` is the deadline by the clock, in nanoseconds since the engine's start.
-    pub(crate) fn until(sleep: Sleep, deadline_ns: u64, future: T) -> Self {
-        Self { limit: Limit::At(deadline_ns), sleep, future }
+    pub(super) fn new(timer: &Timer, limit: Limit, future: T) -> Self {
+        Self { limit, sleep: Sleep::until(timer.engine_ref(), Subtick::NEVER), future }
     }
 
     /// Returns the inner future.
