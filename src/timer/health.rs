@@ -113,12 +113,10 @@ impl Health {
     /// most `stuck_after` behind, and neither a task nor the pool is stuck.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
-        !self.stuck_pool
-            && self.shards.iter().all(|shard| {
-                let is_there =
-                    !matches!(shard.worker, WorkerState::CannotStart | WorkerState::Panicking | WorkerState::Forked);
-                is_there && shard.stuck_task.is_none() && shard.behind <= self.stuck_after
-            })
+        let is_there =
+            |worker| !matches!(worker, WorkerState::CannotStart | WorkerState::Panicking | WorkerState::Forked);
+        let is_on_time = |shard: &ShardHealth| shard.stuck_task.is_none() && shard.behind <= self.stuck_after;
+        !self.stuck_pool && self.shards.iter().all(|shard| is_there(shard.worker) && is_on_time(shard))
     }
 
     pub(super) fn of(engine: &Engine) -> Self {

@@ -51,13 +51,11 @@ impl Timer {
     where
         F: FnMut() + Send + 'static,
     {
-        let refused = match () {
-            () if self.engine.shared.is_forked() => Some(Refusal::Forked),
-            () if self.is_shutdown() => Some(Refusal::Shutdown),
-            () => None,
-        };
-        if let Some(why) = refused {
-            return Err(ScheduleError::new(why, task));
+        if self.engine.shared.is_forked() {
+            return Err(ScheduleError::new(Refusal::Forked, task));
+        }
+        if self.is_shutdown() {
+            return Err(ScheduleError::new(Refusal::Shutdown, task));
         }
         let state = State { timeout: None, arming: 0, task: Some(Box::new(task)), waiting: None };
         let engine = Arc::downgrade(self.engine.engine());
