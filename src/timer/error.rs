@@ -349,20 +349,19 @@ impl Error for ShutdownError {}
 
 /// Checks that a count is neither zero nor more than `max`.
 pub(super) fn check_count(option: &'static str, value: usize, max: usize) -> Result<(), BuildError> {
-    match value {
-        0 => Err(BuildError::Zero { option }),
-        _ if value > max => Err(BuildError::TooLarge { option, value: value as u128, max: max as u128 }),
-        _ => Ok(()),
-    }
+    check(option, value as u128, 1, max as u128)
 }
 
 /// Checks that a duration is at least `min`, and that its nanoseconds fit in 64 bits.
 pub(super) fn check_duration(option: &'static str, value: Duration, min: Duration) -> Result<(), BuildError> {
-    let (ns, min, max) = (value.as_nanos(), min.as_nanos(), u128::from(u64::MAX));
-    match ns {
+    check(option, value.as_nanos(), min.as_nanos(), u128::from(u64::MAX))
+}
+
+fn check(option: &'static str, value: u128, min: u128, max: u128) -> Result<(), BuildError> {
+    match value {
         0 => Err(BuildError::Zero { option }),
-        _ if ns < min => Err(BuildError::TooSmall { option, value: ns, min }),
-        _ if ns > max => Err(BuildError::TooLarge { option, value: ns, max }),
+        _ if value < min => Err(BuildError::TooSmall { option, value, min }),
+        _ if value > max => Err(BuildError::TooLarge { option, value, max }),
         _ => Ok(()),
     }
 }
