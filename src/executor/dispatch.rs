@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use super::chosen::Chosen;
 use super::pool::Help;
-use super::runs::run_as;
-use super::runs::{call_hook, run_in_turn};
+use super::runs::{call_hook, run_as, run_in_turn};
 use super::{Expired, run_here};
 use crate::engine::{Batch, Due, Shared};
 use crate::panics::{self, CatchUnwind};

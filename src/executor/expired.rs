@@ -3,8 +3,7 @@
 use std::fmt;
 
 use super::open_batch::Owner;
-use super::runs::Runs;
-use super::runs::run_as;
+use super::runs::{Runs, run_as};
 use crate::engine::{Batch, Opened};
 use crate::sync::Ordering;
 
@@ -83,18 +82,15 @@ impl Expired {
             in_flight.begin();
         }
         in_flight.run();
-        let engine = self.batch.shared().id();
-        run_as(engine, || self.run_each(run));
-    }
-
-    fn run_each(&mut self, run: impl FnOnce(&mut Opened<'_>, &mut Runs<'_>)) {
+        let (engine, shard) = (self.batch.shared().id(), self.batch.shard());
         // A shutdown waits for a batch that is counted from the start, so it can have back what has
         // not begun. A batch that a user's executor holds stays that executor's own.
         let may_go_back = self.is_awaited;
-        let shard = self.batch.shard();
-        let mut opened = self.batch.open(may_go_back);
-        let mut runs = Runs::begin(opened.shared(), shard);
-        run(&mut opened, &mut runs);
+        run_as(engine, || {
+            let mut opened = self.batch.open(may_go_back);
+            let mut runs = Runs::begin(opened.shared(), shard);
+            run(&mut opened, &mut runs);
+        });
     }
 }
 

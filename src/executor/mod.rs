@@ -21,8 +21,7 @@ pub use inline::Inline;
 #[cfg(all(loom, test))]
 pub(crate) use pool::Help;
 pub use pool::ThreadPool;
-pub(crate) use runs::{call_hook, report, run_in_turn};
-pub(crate) use runs::{is_running_a_task, is_running_a_task_of};
+pub(crate) use runs::{call_hook, is_running_a_task, is_running_a_task_of, report, run_in_turn};
 
 /// Where an engine's expired timeouts run.
 ///
