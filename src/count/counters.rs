@@ -3,14 +3,8 @@
 use crate::sync::{AtomicU64, Ordering};
 
 /// A counter with one writer and any number of readers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
-
-impl Default for Counter {
-    fn default() -> Self {
-        Self(AtomicU64::new(0))
-    }
-}
 
 impl Counter {
     /// Adds to the counter. Only the writer may call this: it is not a read-modify-write.

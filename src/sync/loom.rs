@@ -1,7 +1,6 @@
 //! The loom side of `sync.rs`.
 
-pub(crate) use loom::sync::atomic::Ordering;
-pub(crate) use loom::sync::atomic::fence;
+pub(crate) use loom::sync::atomic::{Ordering, fence};
 pub(crate) use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use std::marker::PhantomData;
@@ -151,7 +150,7 @@ impl<T: Copy> LocalCell<T> for thread::LocalKey<std::cell::Cell<T>> {
 /// would never try the swap first.
 macro_rules! checked_atomic {
     ($name:ident $(<$param:ident>)?, $value:ty) => {
-        #[derive(Debug)]
+        #[derive(Debug, Default)]
         pub(crate) struct $name $(<$param>)? {
             atomic: loom::sync::atomic::$name $(<$param>)?,
             loads: loom::sync::atomic::AtomicU8,
