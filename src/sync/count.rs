@@ -138,14 +138,6 @@ macro_rules! counted_atomic {
                 }
                 Err(value)
             }
-
-            pub(crate) fn get_mut(&mut self) -> &mut $value {
-                self.0.get_mut()
-            }
-
-            pub(crate) fn into_inner(self) -> $value {
-                self.0.into_inner()
-            }
         }
     };
 }
