@@ -118,12 +118,6 @@ fn highest_in(bucket: usize) -> u64 {
     u64::try_from(((u128::from(sub) + 1) << shift) - 1).unwrap_or(u64::MAX)
 }
 
-/// Returns the smallest value of a bucket.
-#[cfg(any(feature = "metrics", test))]
-fn lowest_in(bucket: usize) -> u64 {
-    bucket.checked_sub(1).map_or(0, |before| highest_in(before) + 1)
-}
-
 /// A histogram of how late tasks began to run.
 ///
 /// # What lateness is
@@ -280,6 +274,7 @@ impl Lateness {
     /// exact to a 32nd.
     #[cfg(any(feature = "metrics", test))]
     pub(crate) fn sum_s(&self) -> f64 {
+        let lowest_in = |bucket: usize| bucket.checked_sub(1).map_or(0, |before| highest_in(before) + 1);
         let middle_s = |bucket| (lowest_in(bucket) as f64 + highest_in(bucket) as f64) / 2.0 / 1e9;
         self.counts.iter().enumerate().map(|(bucket, &count)| count as f64 * middle_s(bucket)).sum()
     }
