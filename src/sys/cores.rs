@@ -11,7 +11,7 @@ use crate::sync::thread;
 /// The cores that this process may use, by the operating system's numbers. Empty if the system
 /// can't say.
 pub(crate) fn allowed_cores() -> Vec<usize> {
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(all(target_os = "linux", not(miri), not(loom)))]
     if let Some(set) = linux::process_set() {
         return linux::cores_in(&set);
     }
@@ -29,14 +29,14 @@ pub(crate) fn spawn_ordinary<T: Send + 'static>(
     builder: thread::Builder,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<thread::JoinHandle<T>> {
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(all(target_os = "linux", not(miri), not(loom)))]
     let set = linux::set_for_new_threads();
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(all(target_os = "linux", not(miri), not(loom)))]
     let _pinned_again = set.as_ref().and_then(linux::UnpinnedWorker::for_now);
     let without_hints = sched_hints::without_hints();
     let run = move || {
         without_hints();
-        #[cfg(all(target_os = "linux", not(miri)))]
+        #[cfg(all(target_os = "linux", not(miri), not(loom)))]
         set.as_ref().into_iter().for_each(linux::move_current_thread);
         work()
     };
@@ -47,28 +47,25 @@ pub(crate) fn spawn_ordinary<T: Send + 'static>(
 /// then runs where it may.
 pub(crate) fn pin_current_thread(core: usize) -> bool {
     let pinned = core_affinity::set_for_current(CoreId { id: core });
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(all(target_os = "linux", not(miri), not(loom)))]
     if pinned {
         linux::remember_pinned();
     }
     pinned
 }
 
-#[cfg(all(target_os = "linux", not(miri)))]
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
 mod linux {
     use std::cell::Cell;
-    #[cfg(not(loom))]
     use std::sync::OnceLock;
 
     use libc::{CPU_ISSET, CPU_SET, CPU_SETSIZE, cpu_set_t};
 
     /// The set of cores that the process had when it was loaded.
-    #[cfg(not(loom))]
     static GIVEN: OnceLock<cpu_set_t> = OnceLock::new();
 
     /// The loader calls this before `main`. If the engine is in a library that is opened later, the
     /// loader calls it at that time.
-    #[cfg(not(loom))]
     extern "C" fn look_at_load() {
         if let Some(set) = main_thread_set() {
             // Never set before: the loader calls this function once.
@@ -79,23 +76,16 @@ mod linux {
     // SAFETY: the section is an array of functions of this type, which the loader calls one after
     // the other. The loader initializes the C library before every object that uses it, so the
     // function may call it. The function needs nothing else, and does not unwind.
-    #[cfg(not(loom))]
     #[used]
     #[unsafe(link_section = ".init_array")]
     static AT_LOAD: extern "C" fn() = look_at_load;
 
     /// Returns `None` if the loader has not called.
-    #[cfg(not(loom))]
     fn set_at_load() -> Option<&'static cpu_set_t> {
         // A linker takes only referenced items out of a library. So this function, which needs the
         // entry, references it.
         std::hint::black_box(&raw const AT_LOAD);
         GIVEN.get()
-    }
-
-    #[cfg(loom)]
-    fn set_at_load() -> Option<&'static cpu_set_t> {
-        None
     }
 
     /// The cores that the process was given, by its cpuset or by `taskset`, whatever its threads
