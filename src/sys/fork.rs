@@ -9,20 +9,17 @@
 /// [`PerThread`](crate::arena::PerThread).
 const STEP: u64 = 1 << 40;
 
+/// Returns [`generation`], or 0 in a child that has not asked for it yet.
+pub(crate) use imp::word;
+
 /// Returns the number of this process. A thing that was made under another number was made by an
 /// ancestor, whose threads do not exist here.
 #[inline]
 pub(crate) fn generation() -> u64 {
-    match imp::word() {
+    match word() {
         0 => imp::number(),
         number => number,
     }
-}
-
-/// Returns [`generation`], or 0 in a child that has not asked for it yet.
-#[inline]
-pub(crate) fn word() -> u64 {
-    imp::word()
 }
 
 /// Returns whether the process was forked since `generation` returned this number.
@@ -54,7 +51,7 @@ mod imp {
     static NEWEST: AtomicU64 = AtomicU64::new(0);
 
     #[inline]
-    pub(super) fn word() -> u64 {
+    pub(crate) fn word() -> u64 {
         // Relaxed: the threads of a process see the number that they were born with.
         WORD.0.load(Ordering::Relaxed)
     }
@@ -115,7 +112,7 @@ mod imp {
 /// For systems without `fork`, or on which it can't be noticed.
 #[cfg(not(all(any(target_os = "linux", target_os = "macos"), not(miri), not(loom))))]
 mod imp {
-    pub(super) fn word() -> u64 {
+    pub(crate) fn word() -> u64 {
         super::STEP
     }
 

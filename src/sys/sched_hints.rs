@@ -38,7 +38,8 @@ mod linux {
         static BEFORE: Cell<Option<SchedHints>> = const { Cell::new(None) };
     }
 
-    /// A thread's settings. A field is `None` if the kernel does not report it.
+    /// A thread's settings. All functions here are about the calling thread. A field is `None` if
+    /// the kernel does not report it.
     #[derive(Clone, Copy)]
     pub(super) struct SchedHints {
         slack_ns: Option<c_ulong>,
@@ -47,7 +48,8 @@ mod linux {
 
     impl SchedHints {
         pub(super) fn ask() {
-            BEFORE.set(Some(Self::what_it_has()));
+            let slice_ns = attributes().map(|attributes| attributes.sched_runtime);
+            BEFORE.set(Some(Self { slack_ns: slack_ns(), slice_ns }));
             set_slack(SLACK_NS);
             // Only under the default policy: somebody chose any other policy on purpose, and it has
             // no slices or is not meant to be fast.
@@ -59,11 +61,6 @@ mod linux {
         pub(super) fn before() -> impl FnOnce() + Send {
             let before = BEFORE.get();
             move || before.into_iter().for_each(Self::give)
-        }
-
-        /// The settings of the calling thread. All functions here are about the calling thread.
-        fn what_it_has() -> Self {
-            Self { slack_ns: slack_ns(), slice_ns: attributes().map(|attributes| attributes.sched_runtime) }
         }
 
         fn give(self) {
