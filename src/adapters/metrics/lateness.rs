@@ -20,29 +20,56 @@ const BUCKET: &str = "tourbillon_lateness_histogram_seconds_bucket";
 const COUNT: &str = "tourbillon_lateness_histogram_seconds_count";
 const SUM: &str = "tourbillon_lateness_histogram_seconds_sum";
 
+/// What "the last minute" is, at least.
+const SPAN: Duration = Duration::from_secs(60);
+/// A snapshot is kept if the one before is at least as old.
+const STEP: Duration = Duration::from_secs(5);
+
 /// The quantiles of the last minute.
 #[derive(Debug)]
 pub(super) struct Quantiles {
     /// One for each quantile.
     gauges: Vec<Gauge>,
-    window: Mutex<LatenessWindow>,
+    /// Snapshots, the oldest first. There is one at least, and the second is less than a minute
+    /// old. The engine's histogram counts from its start, so a bad minute after a good day does not
+    /// show there. These are up to 14, of 8 KB each.
+    earlier: Mutex<VecDeque<(Instant, Lateness)>>,
 }
 
 impl Quantiles {
-    /// The window begins `now`, with what has been recorded by then.
+    /// The last minute begins `now`, with what has been recorded by then. Allocates.
     pub(super) fn new(name: &'static str, labels: &[Label], now: Instant, lateness: Lateness) -> Self {
         let quantile = |(quantile, _)| gauge!(name, and(labels, Label::from_static_parts("quantile", quantile)));
         Self {
             gauges: QUANTILES.into_iter().map(quantile).collect(),
-            window: Mutex::new(LatenessWindow::new(now, lateness)),
+            earlier: Mutex::new(VecDeque::from([(now, lateness)])),
         }
     }
 
     pub(super) fn publish(&self, now: Instant, lateness: Lateness) {
-        let last_minute = lock(&self.window).advance(now, lateness);
+        let last_minute = self.last_minute(now, lateness);
         for (gauge, (_, percent)) in self.gauges.iter().zip(QUANTILES) {
             gauge.set(last_minute.percentile(percent).as_secs_f64());
         }
+    }
+
+    /// Takes the snapshot of this moment, and returns the lateness of the minute up to `now`.
+    /// Allocates.
+    ///
+    /// In the first minute this is the lateness since the first snapshot. Afterwards it is that of
+    /// a little more than a minute: by less than 5 s and the time between two calls. So call it
+    /// every few seconds.
+    fn last_minute(&self, now: Instant, lateness: Lateness) -> Lateness {
+        let mut earlier = lock(&self.earlier);
+        let has_age = |age: Duration, (at, _): &(Instant, Lateness)| now.saturating_duration_since(*at) >= age;
+        while earlier.get(1).is_some_and(|second| has_age(SPAN, second)) {
+            earlier.pop_front();
+        }
+        let last_minute = earlier.front().map_or_else(Lateness::default, |(_, first)| lateness.since(first));
+        if earlier.back().is_none_or(|last| has_age(STEP, last)) {
+            earlier.push_back((now, lateness));
+        }
+        last_minute
     }
 }
 
@@ -94,42 +121,4 @@ pub(super) fn describe() {
 /// Returns these labels and one more.
 pub(super) fn and(labels: &[Label], label: Label) -> Vec<Label> {
     labels.iter().cloned().chain([label]).collect()
-}
-
-/// What "the last minute" is, at least.
-const SPAN: Duration = Duration::from_secs(60);
-/// A snapshot is kept if the one before is at least as old.
-const STEP: Duration = Duration::from_secs(5);
-
-/// The lateness of the last minute. The engine's histogram counts from its start, so a bad minute
-/// after a good day does not show there. This keeps up to 14 snapshots of 8 KB each.
-#[derive(Clone, Debug)]
-struct LatenessWindow {
-    /// The oldest first. There is one at least, and the second is less than a minute old.
-    earlier: VecDeque<(Instant, Lateness)>,
-}
-
-impl LatenessWindow {
-    /// Makes a window that begins `now`, with the snapshot of this moment. Allocates.
-    fn new(now: Instant, lateness: Lateness) -> Self {
-        Self { earlier: VecDeque::from([(now, lateness)]) }
-    }
-
-    /// Takes the snapshot of this moment, and returns the lateness of the minute up to `now`.
-    /// Allocates.
-    ///
-    /// In the first minute this is the lateness since the window began. Afterwards it is that of a
-    /// little more than a minute: by less than 5 s and the time between two calls. So call it every
-    /// few seconds.
-    fn advance(&mut self, now: Instant, lateness: Lateness) -> Lateness {
-        let has_age = |age: Duration, (at, _): &(Instant, Lateness)| now.saturating_duration_since(*at) >= age;
-        while self.earlier.get(1).is_some_and(|second| has_age(SPAN, second)) {
-            self.earlier.pop_front();
-        }
-        let last_minute = self.earlier.front().map_or_else(Lateness::default, |(_, first)| lateness.since(first));
-        if self.earlier.back().is_none_or(|last| has_age(STEP, last)) {
-            self.earlier.push_back((now, lateness));
-        }
-        last_minute
-    }
 }
