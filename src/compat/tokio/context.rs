@@ -17,7 +17,7 @@ pub(super) struct Leaves {}
 pub(super) fn with_timer<R>(make: impl FnOnce(&Timer) -> R) -> (R, Leaves) {
     #[cfg(feature = "test-util")]
     if let Some(engine) = RuntimeEngine::of_this_runtime() {
-        return (make(engine.timer()), engine.leaves());
+        return (make(&engine.timer), engine.leaves());
     }
     #[cfg(all(debug_assertions, not(feature = "test-util")))]
     assert_real_clock();

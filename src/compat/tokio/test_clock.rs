@@ -53,7 +53,7 @@ pub async fn advance(duration: Duration) {
 /// The engine of one runtime. It lives until the runtime drops the task that turns it.
 pub(super) struct RuntimeEngine {
     runtime: Id,
-    timer: Timer,
+    pub(super) timer: Timer,
     driver: Mutex<Driver>,
     /// Told when a timeout is due before the task comes back by itself, or may not be any more.
     bell: Arc<Notify>,
@@ -108,10 +108,6 @@ impl RuntimeEngine {
         // If the runtime is shutting down, it drops the task here and now.
         drop(runtime.spawn(Turning(Arc::clone(&this)).run(alarm)));
         this
-    }
-
-    pub(super) fn timer(&self) -> &Timer {
-        &self.timer
     }
 
     /// Returns what a future of the engine drops after what it was made of.
