@@ -34,9 +34,9 @@ pub enum Pinning {
     /// Engines of one process start at different cores. Each process starts at a random core, so
     /// that the processes of a host don't all use the same one.
     ///
-    /// A worker is pinned once, when it starts, and stays there. If a thread of a real-time policy
-    /// keeps its core busy, timeouts are late for as long. Use [`None`](Self::None) beside such
-    /// threads.
+    /// A worker is pinned once, when it starts, and stays there. If a thread of a real-time policy,
+    /// or of a far higher priority (nice -20), keeps its core busy, timeouts are late for as long.
+    /// Use [`None`](Self::None) beside such threads.
     #[default]
     Auto,
     /// No worker is pinned. The operating system decides where workers run, and may move them.
