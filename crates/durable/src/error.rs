@@ -25,6 +25,17 @@ pub enum OpenError {
         /// The last one that this version knows.
         known: i64,
     },
+    /// The tables are not there, or not up to date. An operator does not make them.
+    #[error(
+        "the store has schema {found}, and {needed} is needed: start a process of this version first, \
+         or run the migrations"
+    )]
+    OlderSchema {
+        /// The number in the store. 0 if there are no tables.
+        found: i64,
+        /// The one that this version needs.
+        needed: i64,
+    },
     /// The crate was built without the store.
     #[error("{location} needs the feature `{feature}` of tourbillon-durable")]
     NoSuchStore {

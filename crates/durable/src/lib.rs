@@ -70,6 +70,12 @@
 //!
 //! It does not promise an order among timeouts, nor a bound on lateness.
 //!
+//! # Seeing
+//!
+//! An [`Operator`] lists, counts and cancels timeouts beside the processes that run them: what is
+//! overdue, what has no handler, what a customer has, and what is dead. The program
+//! `tourbillon-durable`, with the feature `cli`, does so from a shell.
+//!
 //! # What it leaves out
 //!
 //! Cron expressions, workflows, priorities, a user interface. A payload is at most 1 MiB; better it
@@ -88,9 +94,11 @@ mod handlers;
 mod inbox;
 #[cfg(feature = "metrics")]
 pub mod metrics;
+mod migrations;
 #[cfg(all(test, feature = "sqlite"))]
 mod model;
 mod open;
+mod operator;
 mod stats;
 mod store;
 mod timers;
@@ -103,6 +111,8 @@ pub use commit::Commit;
 pub use due::{DeadLetter, Due, Outcome, Pending, Scheduled};
 pub use error::{CommitError, OpenError, Refused, StartError};
 pub use events::Event;
+pub use migrations::{Dialect, migrations};
+pub use operator::{Cancelled, DeadLetterRow, Filter, HandlerRow, Operator, OperatorError, ProcessRow, TimeoutRow};
 pub use stats::Stats;
 pub use timers::DurableTimer;
 

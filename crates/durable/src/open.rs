@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::builder::Builder;
 use crate::error::OpenError;
+use crate::store::desk::Desk;
 use crate::timers::DurableTimer;
 
 impl DurableTimer {
@@ -29,33 +30,10 @@ impl DurableTimer {
     /// [`OpenError::InUse`] if the file belongs to somebody, [`OpenError::NewerSchema`] if a later
     /// version of this crate has written it, and [`OpenError::Store`] for all that the store says.
     pub fn open(location: impl AsRef<Path>) -> Result<Builder, OpenError> {
-        // A path that is no text is a path.
-        let path = location.as_ref();
-        let Some(location) = path.to_str() else { return open_sqlite(path) };
-        if location.starts_with("postgres://") || location.starts_with("postgresql://") {
-            return open_postgres(location);
+        match locate(location.as_ref())? {
+            Location::File(path) => open_sqlite(path),
+            Location::Server(url) => open_postgres(url),
         }
-        // Not a path, and with a password in it perhaps.
-        if location.contains("://") {
-            return Err(OpenError::Store {
-                location: without_password(location),
-                reason: "a URL begins with postgres:// or postgresql://, and all else is the path of a file".to_owned(),
-            });
-        }
-        if location.is_empty() || location.starts_with(':') || location.starts_with("file:") {
-            return Err(OpenError::Store {
-                location: format!("{location:?}"),
-                reason: "it is no path of a file: SQLite would keep it in memory, or unlocked".to_owned(),
-            });
-        }
-        if is_connection_string(location) {
-            return Err(OpenError::Store {
-                location: "a text with `host=`, `user=` or the like".to_owned(),
-                reason: "it is no path of a file: for PostgreSQL write postgres://user:password@host:port/database"
-                    .to_owned(),
-            });
-        }
-        open_sqlite(path)
     }
 
     /// Opens a PostgreSQL database by a function that connects to it: with TLS, for example. With
@@ -77,10 +55,58 @@ impl DurableTimer {
     }
 }
 
+/// Opens a store that is there, for an operator.
+pub(crate) fn desk(location: &Path) -> Result<Box<dyn Desk>, OpenError> {
+    match locate(location)? {
+        Location::File(path) => sqlite_desk(path),
+        Location::Server(url) => postgres_desk(url),
+    }
+}
+
+/// Where a store is.
+enum Location<'a> {
+    File(&'a Path),
+    Server(&'a str),
+}
+
+fn locate(path: &Path) -> Result<Location<'_>, OpenError> {
+    // A path that is no text is a path.
+    let Some(location) = path.to_str() else { return Ok(Location::File(path)) };
+    if location.starts_with("postgres://") || location.starts_with("postgresql://") {
+        return Ok(Location::Server(location));
+    }
+    // Not a path, and with a password in it perhaps.
+    if location.contains("://") {
+        return Err(OpenError::Store {
+            location: without_password(location),
+            reason: "a URL begins with postgres:// or postgresql://, and all else is the path of a file".to_owned(),
+        });
+    }
+    if location.is_empty() || location.starts_with(':') || location.starts_with("file:") {
+        return Err(OpenError::Store {
+            location: format!("{location:?}"),
+            reason: "it is no path of a file: SQLite would keep it in memory, or unlocked".to_owned(),
+        });
+    }
+    if is_connection_string(location) {
+        return Err(OpenError::Store {
+            location: "a text with `host=`, `user=` or the like".to_owned(),
+            reason: "it is no path of a file: for PostgreSQL write postgres://user:password@host:port/database"
+                .to_owned(),
+        });
+    }
+    Ok(Location::File(path))
+}
+
 #[cfg(feature = "sqlite")]
 fn open_sqlite(path: &Path) -> Result<Builder, OpenError> {
     let store = crate::store::sqlite::SqliteStore::open(path)?;
     Ok(Builder::new(Box::new(store)))
+}
+
+#[cfg(feature = "sqlite")]
+fn sqlite_desk(path: &Path) -> Result<Box<dyn Desk>, OpenError> {
+    Ok(Box::new(crate::store::sqlite::SqliteDesk::open(path)?))
 }
 
 #[cfg(not(feature = "sqlite"))]
@@ -88,22 +114,40 @@ fn open_sqlite(path: &Path) -> Result<Builder, OpenError> {
     Err(OpenError::NoSuchStore { location: path.display().to_string(), feature: "sqlite" })
 }
 
+#[cfg(not(feature = "sqlite"))]
+fn sqlite_desk(path: &Path) -> Result<Box<dyn Desk>, OpenError> {
+    Err(OpenError::NoSuchStore { location: path.display().to_string(), feature: "sqlite" })
+}
+
 #[cfg(feature = "postgres")]
 fn open_postgres(url: &str) -> Result<Builder, OpenError> {
+    let store = crate::store::postgres::PostgresStore::open(&without_password(url), connects(url)?)?;
+    Ok(Builder::new(Box::new(store)))
+}
+
+#[cfg(feature = "postgres")]
+fn postgres_desk(url: &str) -> Result<Box<dyn Desk>, OpenError> {
+    Ok(Box::new(crate::store::postgres::PostgresDesk::open(&without_password(url), connects(url)?)?))
+}
+
+/// Returns what connects to a server.
+#[cfg(feature = "postgres")]
+fn connects(url: &str) -> Result<crate::store::postgres::Connect, OpenError> {
     let mut config: postgres::Config = url.parse().map_err(|error: postgres::Error| OpenError::Store {
         location: without_password(url),
         reason: error.to_string(),
     })?;
     give_up_on_silence(&mut config);
-    let store = crate::store::postgres::PostgresStore::open(
-        &without_password(url),
-        Box::new(move || config.connect(postgres::NoTls)),
-    )?;
-    Ok(Builder::new(Box::new(store)))
+    Ok(Box::new(move || config.connect(postgres::NoTls)))
 }
 
 #[cfg(not(feature = "postgres"))]
 fn open_postgres(url: &str) -> Result<Builder, OpenError> {
+    Err(OpenError::NoSuchStore { location: without_password(url), feature: "postgres" })
+}
+
+#[cfg(not(feature = "postgres"))]
+fn postgres_desk(url: &str) -> Result<Box<dyn Desk>, OpenError> {
     Err(OpenError::NoSuchStore { location: without_password(url), feature: "postgres" })
 }
 

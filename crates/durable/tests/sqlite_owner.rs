@@ -15,6 +15,7 @@ use nix::unistd::{ForkResult, Pid, fork};
 use rusqlite::Connection;
 use support::player::say;
 use support::process::Process;
+use support::until;
 use tempfile::TempDir;
 use tourbillon::Timer;
 use tourbillon_durable::{CommitError, DurableTimer, OpenError, Outcome};
@@ -167,6 +168,8 @@ fn an_owner_that_lost_the_file_unnoticed_writes_no_more() {
     let (_directory, path) = file();
     let timers = start(&path);
     schedule(&timers, "mine").unwrap();
+    // Its first lease is written without being asked for.
+    until(|| timers.stats().renewals > 0);
     // That ends the lock: nothing of it is written until the next transaction.
     fs::read(&path).unwrap();
     let mut process = owner("an_owner_that_lost_the_file_unnoticed_writes_no_more", &path);

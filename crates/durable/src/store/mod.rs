@@ -31,9 +31,10 @@
 //! claims, which gives each run a number of its own; `failures` counts the runs that are known to
 //! have begun and failed.
 
+pub(crate) mod desk;
 #[cfg(feature = "postgres")]
 pub(crate) mod postgres;
-mod schema;
+pub(crate) mod schema;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
 

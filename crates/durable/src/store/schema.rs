@@ -2,6 +2,10 @@
 //!
 //! The text is the same for both stores, but for the names of three types.
 
+use std::cmp::Ordering;
+
+use crate::error::OpenError;
+
 /// Each entry leads from its index to the next number. Never change one that was released: add one.
 const MIGRATIONS: &[&str] = &[
     "
@@ -40,42 +44,84 @@ ALTER TABLE tourbillon_timeouts ADD COLUMN suspect {bool} NOT NULL DEFAULT {fals
 DROP INDEX tourbillon_timeouts_due;
 CREATE INDEX tourbillon_timeouts_due ON tourbillon_timeouts (handler, due) WHERE owner IS NULL;
 ",
+    // The names of a process's handlers, one a line. Null if an older version has written the row.
+    "
+ALTER TABLE tourbillon_owners ADD COLUMN handlers TEXT;
+",
 ];
 
 /// What the stores write differently.
-pub(super) struct Dialect {
-    pub(super) bytes: &'static str,
-    pub(super) bool: &'static str,
-    pub(super) r#false: &'static str,
+pub(crate) struct Words {
+    bytes: &'static str,
+    bool: &'static str,
+    pub(crate) r#false: &'static str,
     /// What hands out generations.
-    pub(super) generations: &'static str,
+    generations: &'static str,
+    /// The store's clock, in microseconds.
+    pub(crate) now: &'static str,
 }
 
+pub(crate) const SQLITE: Words = Words {
+    bytes: "BLOB",
+    bool: "INTEGER",
+    r#false: "0",
+    generations: "CREATE TABLE tourbillon_generations (last BIGINT NOT NULL);
+INSERT INTO tourbillon_generations VALUES (0);",
+    // A function of the connection.
+    now: "tourbillon_now()",
+};
+pub(crate) const POSTGRES: Words = Words {
+    bytes: "BYTEA",
+    bool: "BOOLEAN",
+    r#false: "false",
+    // Rows live for a short time: vacuum them before they are a tenth of the table.
+    generations: "CREATE SEQUENCE tourbillon_generations;
+ALTER TABLE tourbillon_timeouts
+    SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);",
+    now: "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
+};
+
 /// The number that a store has when it is up to date.
-pub(super) fn current() -> i64 {
+pub(crate) fn current() -> i64 {
     i64::try_from(MIGRATIONS.len()).expect("a few migrations")
 }
 
+/// Whether an operator can use tables with this number: 0 if there are none.
+pub(crate) fn check(found: i64) -> Result<(), OpenError> {
+    let known = current();
+    match found.cmp(&known) {
+        Ordering::Less => Err(OpenError::OlderSchema { found, needed: known }),
+        Ordering::Equal => Ok(()),
+        Ordering::Greater => Err(OpenError::NewerSchema { found, known }),
+    }
+}
+
 /// Returns the statements that lead from schema `found` to the current one, each with the number
-/// that it leads to.
-pub(super) fn migrations(found: i64, dialect: &Dialect) -> impl Iterator<Item = (i64, String)> + '_ {
+/// that it leads to. Those of one number are one transaction.
+pub(crate) fn migrations(found: i64, words: &Words) -> impl Iterator<Item = (i64, String)> + use<'_> {
     MIGRATIONS.iter().zip(1..).filter(move |&(_, number)| number > found).map(|(text, number)| {
         let text = text
-            .replace("{bytes}", dialect.bytes)
-            .replace("{bool}", dialect.bool)
-            .replace("{false}", dialect.r#false)
-            .replace("{generations}", dialect.generations);
-        (number, text)
+            .trim()
+            .replace("{bytes}", words.bytes)
+            .replace("{bool}", words.bool)
+            .replace("{false}", words.r#false)
+            .replace("{generations}", words.generations);
+        let first = if number == 1 { FIRST } else { "" };
+        let version = "DELETE FROM tourbillon_schema;\nINSERT INTO tourbillon_schema VALUES";
+        (number, format!("{first}{text}\n{version} ({number});\n"))
     })
 }
 
+/// It holds the number of the last migration.
+const FIRST: &str = "CREATE TABLE IF NOT EXISTS tourbillon_schema (version BIGINT NOT NULL);\n";
+
 /// The owners whose leases have ended. `{now}` is the store's clock. A lease is at most a day long,
 /// so one that ends later was written by a clock that was wrong, and has ended as well.
-pub(super) const GONE: &str =
+pub(crate) const GONE: &str =
     "SELECT o.owner FROM tourbillon_owners o WHERE o.lease_until < {now} OR o.lease_until > {now} + 86460000000";
 
 /// That no run under a lease has a row. Then it may be cancelled and moved.
-pub(super) const NOT_RUNNING: &str = "(NOT running OR owner IN ({gone}))";
+pub(crate) const NOT_RUNNING: &str = "(NOT running OR owner IN ({gone}))";
 
 /// What a row becomes that its owner has left behind: nobody's, and a suspect if it was running.
 /// One that was running as a suspect was alone, and its process ended: it has failed once more.

@@ -224,7 +224,11 @@ impl Writer {
         let beyond = self.beyond_room.map(|due| now + due.minus(OVERDUE).since(self.wall()));
         let scan = beyond.into_iter().chain([self.next_scan]).min()?;
         let scan = self.pauses[Activity::Scan as usize].until().map_or(scan, |until| scan.max(until));
-        Some(if self.holds_any() { scan.min(self.next_clock_check) } else { scan })
+        Some(if self.holds_any() {
+            scan.min(self.next_clock_check)
+        } else {
+            scan.min(now + self.parts.owner.lease / 4)
+        })
     }
 
     /// Ends, if nothing is left to do. Returns whether it has.
@@ -296,11 +300,16 @@ impl Writer {
         Op::Retry { token, due: self.wall().plus(delay), owned: false }
     }
 
-    /// Renews the lease, if this process has rows and half of it is over. A stop waits for the runs
-    /// that go on, and until then nobody else is to repeat them.
+    /// Renews the lease, if half of it is over and this process has rows, or could have: an
+    /// operator sees by it which handlers are there. A stop waits for the runs that go on, and
+    /// until then nobody else is to repeat them.
     fn renew(&mut self) {
-        let has_rows = if self.stopping.is_some() { !self.running.is_empty() } else { self.holds_any() };
-        if has_rows && self.may(Activity::Scan) && self.parts.lease.is_half_over(self.wall()) {
+        let is_needed = if self.stopping.is_some() {
+            !self.running.is_empty()
+        } else {
+            self.holds_any() || !self.parts.owner.handlers.is_empty()
+        };
+        if is_needed && self.may(Activity::Scan) && self.parts.lease.is_half_over(self.wall()) {
             self.renew_now(Activity::Scan);
         }
     }

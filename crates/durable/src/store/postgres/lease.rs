@@ -31,8 +31,9 @@ pub(super) fn renew(session: &mut Session, owner: &Owner) -> Result<(), Failure>
 }
 
 pub(super) fn write_lease(transaction: &mut Transaction<'_>, owner: &Owner) -> Result<(), Trouble> {
-    let lease = whole_micros(owner.lease);
-    transaction.query(&STATEMENTS.renew, &[(&owner.id, Type::INT8), (&lease, Type::INT8)]).map(drop)
+    let (lease, handlers) = (whole_micros(owner.lease), owner.handlers.join("\n"));
+    let params: Params<'_> = &[(&owner.id, Type::INT8), (&lease, Type::INT8), (&handlers, Type::TEXT)];
+    transaction.query(&STATEMENTS.renew, params).map(drop)
 }
 
 /// Gives up rows of others whose leases have ended, and notes what can't be read. Returns whether

@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Makes a connection. It is called again whenever one was lost.
-pub(super) type Connect = Box<dyn FnMut() -> Result<Client, postgres::Error> + Send>;
+pub(crate) type Connect = Box<dyn FnMut() -> Result<Client, postgres::Error> + Send>;
 type Job = Box<dyn FnOnce(&mut Session) + Send>;
 type Dialed = Result<Line, String>;
 

@@ -3,7 +3,7 @@
 use super::session::{Session, Transaction, Trouble};
 use crate::error::OpenError;
 use crate::store::Failure;
-use crate::store::schema::{self, Dialect};
+use crate::store::schema::{self, POSTGRES};
 
 /// The number of this crate's advisory lock: "tourbill" in ASCII.
 const MIGRATION_LOCK: i64 = 0x746f_7572_6269_6c6c;
@@ -17,15 +17,6 @@ const ALONE: &str =
 /// transaction waited for another process.
 const IS_THERE: &str =
     "SELECT 1 FROM pg_catalog.pg_class WHERE relname = 'tourbillon_schema' AND pg_table_is_visible(oid)";
-const DIALECT: Dialect = Dialect {
-    bytes: "BYTEA",
-    bool: "BOOLEAN",
-    r#false: "false",
-    // Rows live for a short time: vacuum them before they are a tenth of the table.
-    generations: "CREATE SEQUENCE tourbillon_generations;
-        ALTER TABLE tourbillon_timeouts
-            SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);",
-};
 
 /// Looks first. A process whose role may only read and write rows can use tables that are up to
 /// date.
@@ -44,7 +35,7 @@ pub(super) fn migrate(session: &mut Session) -> Result<Result<(), OpenError>, Fa
     Ok(if found > known { Err(OpenError::NewerSchema { found, known }) } else { Ok(()) })
 }
 
-fn version(transaction: &mut Transaction<'_>) -> Result<i64, Trouble> {
+pub(super) fn version(transaction: &mut Transaction<'_>) -> Result<i64, Trouble> {
     if transaction.query(IS_THERE, &[])?.is_empty() {
         return Ok(0);
     }
@@ -53,12 +44,5 @@ fn version(transaction: &mut Transaction<'_>) -> Result<i64, Trouble> {
 }
 
 fn bring_up_to_date(transaction: &mut Transaction<'_>, found: i64) -> Result<(), Trouble> {
-    if found == 0 {
-        transaction.run("CREATE TABLE IF NOT EXISTS tourbillon_schema (version BIGINT NOT NULL)")?;
-    }
-    for (number, statements) in schema::migrations(found, &DIALECT) {
-        transaction.run(&statements)?;
-        transaction.run(&format!("DELETE FROM tourbillon_schema; INSERT INTO tourbillon_schema VALUES ({number})"))?;
-    }
-    Ok(())
+    schema::migrations(found, &POSTGRES).try_for_each(|(_, statements)| transaction.run(&statements))
 }

@@ -6,6 +6,7 @@
 
 mod claim;
 mod commit;
+mod desk;
 mod gate;
 mod holes;
 mod lease;
@@ -20,7 +21,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use self::line::{Connect, LIMIT, Lines};
+pub(crate) use self::desk::PostgresDesk;
+pub(crate) use self::line::Connect;
+use self::line::{LIMIT, Lines};
 use self::session::Session;
 use super::{Answer, Claim, Claimed, Failure, Op, Owner, Rejected, Scan, Scanned, Store, Taken};
 use crate::clock::WallClock;

@@ -3,10 +3,8 @@
 
 use std::sync::LazyLock;
 
-use crate::store::schema::{ANEW, GIVE_UP, GONE, IS_TOKENS, NOT_RUNNING};
+use crate::store::schema::{ANEW, GIVE_UP, GONE, IS_TOKENS, NOT_RUNNING, POSTGRES};
 
-/// The server's clock, in microseconds.
-const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 /// A run's token, as `unnest` gives it. `n` is its place.
 const TOKENS: &str = "unnest($2::text[], $3::bigint[], $4::int[]) WITH ORDINALITY AS x(k, g, a, n)";
 /// What is in the blocks of the table from `$2` until before `$3`. It goes with conditions that no
@@ -91,7 +89,7 @@ impl Statements {
                 .replace("{anew}", ANEW)
                 .replace("{gone}", GONE)
                 .replace("{false}", "false")
-                .replace("{now}", NOW)
+                .replace("{now}", POSTGRES.now)
         };
         let insert = "INSERT INTO tourbillon_timeouts (key, due, handler, payload, generation, owner)
                  SELECT k, d, h, p, nextval('tourbillon_generations'), CASE WHEN mine THEN $1::bigint END
@@ -203,8 +201,8 @@ impl Statements {
             )),
             blocks: text("SELECT pg_relation_size('tourbillon_timeouts') / current_setting('block_size')::bigint"),
             renew: text(
-                "INSERT INTO tourbillon_owners VALUES ($1, {now} + $2)
-                 ON CONFLICT (owner) DO UPDATE SET lease_until = excluded.lease_until",
+                "INSERT INTO tourbillon_owners (owner, lease_until, handlers) VALUES ($1, {now} + $2, $3)
+                 ON CONFLICT (owner) DO UPDATE SET lease_until = excluded.lease_until, handlers = excluded.handlers",
             ),
             forget_gone: text(
                 "DELETE FROM tourbillon_owners WHERE owner = ANY(ARRAY(

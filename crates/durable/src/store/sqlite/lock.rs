@@ -49,8 +49,38 @@ struct Known {
 /// The ownership of a database. Dropped after all connections to it.
 pub(super) struct FileLock {
     known: Arc<Known>,
-    /// The files that must stay where they are.
-    places: Vec<(PathBuf, Id)>,
+    places: Places,
+}
+
+/// The files that must stay where they are.
+#[derive(Default)]
+pub(super) struct Places(Vec<(PathBuf, Id)>);
+
+impl Places {
+    /// Sees to it that this file stays where it is.
+    pub(super) fn watch(&mut self, path: PathBuf) -> io::Result<()> {
+        let id = id(&fs::metadata(&path)?);
+        self.0.push((path, id));
+        Ok(())
+    }
+
+    /// The same for a database that must have one name.
+    pub(super) fn watch_database(&mut self, path: PathBuf) -> Result<(), Refusal> {
+        has_one_name(&fs::metadata(&path)?)?;
+        Ok(self.watch(path)?)
+    }
+
+    /// Whether what is written goes to files that the next process will find.
+    pub(super) fn are_there(&self) -> Result<(), String> {
+        for (path, id) in &self.0 {
+            match fs::metadata(path) {
+                Ok(found) if self::id(&found) == *id => {}
+                Ok(_) => return Err(format!("{} was replaced by another file", path.display())),
+                Err(error) => return Err(format!("{} was deleted or replaced: {error}", path.display())),
+            }
+        }
+        Ok(())
+    }
 }
 
 impl FileLock {
@@ -60,28 +90,19 @@ impl FileLock {
         if known.in_use.swap(true, Ordering::AcqRel) {
             return Err(Refusal::InUse);
         }
-        let lock = Self { places: Vec::new(), known };
+        let lock = Self { places: Places::default(), known };
         match set(&lock.known.file, libc::F_WRLCK) {
             Ok(()) => {}
             Err(Errno::EACCES | Errno::EAGAIN) => return Err(Refusal::InUse),
             Err(error) => return Err(Refusal::Other(format!("it can't be locked: {error}"))),
         }
-        let links = lock.known.file.metadata()?.nlink();
-        if links > 1 {
-            return Err(Refusal::Other(format!(
-                "the file has {links} names (hard links), and SQLite keeps its log beside one of them: \
-                 what is in the log would be lost under another name; keep the name that has a -wal file \
-                 beside it, if one has, and delete the others"
-            )));
-        }
+        has_one_name(&lock.known.file.metadata()?)?;
         Ok(lock)
     }
 
     /// Sees to it that this file stays where it is.
     pub(super) fn watch(&mut self, path: PathBuf) -> io::Result<()> {
-        let id = id(&fs::metadata(&path)?);
-        self.places.push((path, id));
-        Ok(())
+        self.places.watch(path)
     }
 
     /// Takes the lock again, in case that it is gone.
@@ -95,14 +116,7 @@ impl FileLock {
 
     /// Whether what is written goes to files that the next process will find.
     pub(super) fn in_place(&self) -> Result<(), String> {
-        for (path, id) in &self.places {
-            match fs::metadata(path) {
-                Ok(found) if self::id(&found) == *id => {}
-                Ok(_) => return Err(format!("{} was replaced by another file", path.display())),
-                Err(error) => return Err(format!("{} was deleted or replaced: {error}", path.display())),
-            }
-        }
-        Ok(())
+        self.places.are_there()
     }
 }
 
@@ -143,6 +157,18 @@ fn known(path: &Path) -> Result<Arc<Known>, Refusal> {
     let known = Arc::new(Known { process, file, in_use: AtomicBool::new(false) });
     files.insert((process, id), Arc::clone(&known));
     Ok(known)
+}
+
+fn has_one_name(metadata: &fs::Metadata) -> Result<(), Refusal> {
+    let links = metadata.nlink();
+    if links > 1 {
+        return Err(Refusal::Other(format!(
+            "the file has {links} names (hard links), and SQLite keeps its log beside one of them: \
+             what is in the log would be lost under another name; keep the name that has a -wal file \
+             beside it, if one has, and delete the others"
+        )));
+    }
+    Ok(())
 }
 
 fn id(metadata: &fs::Metadata) -> Id {

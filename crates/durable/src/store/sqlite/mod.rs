@@ -7,6 +7,7 @@
 mod batch;
 mod checkpoint;
 mod database;
+mod desk;
 mod index;
 mod left_alone;
 #[cfg(unix)]
@@ -29,6 +30,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use self::batch::Batch;
 use self::checkpoint::{BYTES_OF_ONE, Checkpointer};
 use self::database::{Database, Halt, concerns_one, unavailable};
+pub(crate) use self::desk::SqliteDesk;
 use self::left_alone::LeftAlone;
 use self::lock::FileLock;
 use self::refusal::Refusal;
@@ -225,10 +227,10 @@ impl Store for SqliteStore {
 fn renew(connection: &Connection, owner: &Owner) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
-            "INSERT INTO tourbillon_owners VALUES (?1, tourbillon_now() + ?2)
-             ON CONFLICT (owner) DO UPDATE SET lease_until = excluded.lease_until",
+            "INSERT INTO tourbillon_owners (owner, lease_until, handlers) VALUES (?1, tourbillon_now() + ?2, ?3)
+             ON CONFLICT (owner) DO UPDATE SET lease_until = excluded.lease_until, handlers = excluded.handlers",
         )?
-        .execute(params![owner.id, whole_micros(owner.lease)])
+        .execute(params![owner.id, whole_micros(owner.lease), owner.handlers.join("\n")])
         .map(drop)
 }
 

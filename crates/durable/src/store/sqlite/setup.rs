@@ -10,19 +10,12 @@ use super::checkpoint::LOG_LIMIT;
 use super::database::{concerns_one, go_by};
 use super::refusal::Refusal;
 use crate::clock::SystemClock;
-use crate::store::schema::{self, Dialect};
+use crate::store::schema::{self, SQLITE};
 
 /// Memory for pages. A million timeouts take some 200 MB; the busy part of the indexes is less.
 const CACHE_KIB: i32 = 64 * 1024;
 /// Others may look at the file. An open waits so long for them.
 const BUSY_AT_OPEN: Duration = Duration::from_secs(10);
-const DIALECT: Dialect = Dialect {
-    bytes: "BLOB",
-    bool: "INTEGER",
-    r#false: "0",
-    generations: "CREATE TABLE tourbillon_generations (last BIGINT NOT NULL);
-        INSERT INTO tourbillon_generations VALUES (0);",
-};
 
 /// Makes the writer's connection, and brings the tables up to date.
 pub(super) fn connect(path: &Path) -> Result<Connection, Refusal> {
@@ -53,11 +46,8 @@ fn migrate(connection: &Connection) -> Result<(), Refusal> {
     if found > schema::current() {
         return Err(Refusal::NewerSchema { found });
     }
-    for (number, statements) in schema::migrations(found, &DIALECT) {
-        connection.execute_batch(&format!(
-            "BEGIN IMMEDIATE; {statements}
-             DELETE FROM tourbillon_schema; INSERT INTO tourbillon_schema VALUES ({number}); COMMIT"
-        ))?;
+    for (_, statements) in schema::migrations(found, &SQLITE) {
+        connection.execute_batch(&format!("BEGIN IMMEDIATE; {statements} COMMIT"))?;
     }
     Ok(())
 }
@@ -66,7 +56,7 @@ fn migrate(connection: &Connection) -> Result<(), Refusal> {
 fn end_leases(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch("UPDATE tourbillon_owners SET lease_until = 0")?;
     let added = connection.execute_batch(
-        "INSERT OR IGNORE INTO tourbillon_owners
+        "INSERT OR IGNORE INTO tourbillon_owners (owner, lease_until)
              SELECT DISTINCT owner, 0 FROM tourbillon_timeouts WHERE owner IS NOT NULL",
     );
     // Each owner has a lease already, unless somebody has deleted it. So a page that can't be read

@@ -1,7 +1,7 @@
 //! The statements that share their conditions with PostgreSQL's. `{now}` is a function that asks
 //! the injected clock.
 
-use crate::store::schema::{ANEW, GIVE_UP, GONE, IS_TOKENS, NOT_RUNNING};
+use crate::store::schema::{ANEW, GIVE_UP, GONE, IS_TOKENS, NOT_RUNNING, SQLITE};
 
 pub(super) struct Statements {
     /// Key, due, handler, payload, generation, owner.
@@ -29,7 +29,7 @@ impl Statements {
             .replace("{attempt}", "?3")
             .replace("{owner}", "?4");
         let not_running = NOT_RUNNING.replace("{gone}", GONE);
-        let fill = |text: String| text.replace("{now}", "tourbillon_now()").replace("{false}", "0");
+        let fill = |text: String| text.replace("{now}", SQLITE.now).replace("{false}", SQLITE.r#false);
         Self {
             schedule: fill(format!(
                 "INSERT INTO tourbillon_timeouts (key, due, handler, payload, generation, owner)
