@@ -42,17 +42,24 @@ fn why_not(path: &Path) -> String {
     Operator::open(path).expect_err("it is not opened").to_string()
 }
 
-/// Plays a process that owns the file, and has an operator of its own.
+/// Plays a process that owns the file, and has an operator of its own. On `read` it reads and
+/// closes its own file.
 fn play(path: &str) {
     let timers = start(path.as_ref());
     schedule(&timers, "order:1");
     say("ready");
     for line in std::io::stdin().lines() {
-        let key = line.unwrap();
-        let operator = Operator::open(path).unwrap();
-        let done = operator.cancel(&Filter::new().key(&key)).unwrap();
-        drop(operator);
-        say(&done.cancelled.to_string());
+        let line = line.unwrap();
+        let (word, key) = line.split_once(' ').unwrap();
+        say(&match word {
+            "read" => fs::read(path).map(|_| "read".to_owned()).unwrap(),
+            "schedule" => format!("{:?}", timers.schedule(key, HOUR, "work", b"").unwrap().wait().map(drop)),
+            "cancel" => {
+                let operator = Operator::open(path).unwrap();
+                operator.cancel(&Filter::new().key(key)).unwrap().cancelled.to_string()
+            }
+            other => panic!("{other}"),
+        });
     }
     std::process::exit(0);
 }
@@ -68,8 +75,8 @@ fn operators_in_the_process_that_owns_a_file_and_in_others_leave_it_to_its_owner
     assert_eq!(process.hear(), "ready");
     let operator = Operator::open(&path).unwrap();
     assert_eq!(operator.count(&Filter::new()).unwrap(), 1);
-    assert_eq!(process.ask("order:2"), "0");
-    assert_eq!(process.ask("order:1"), "1");
+    assert_eq!(process.ask("cancel order:2"), "0");
+    assert_eq!(process.ask("cancel order:1"), "1");
     assert!(is_in_use(&path), "the lock has ended");
     assert_eq!(operator.count(&Filter::new()).unwrap(), 0);
     // It opens a file that nobody owns, and keeps nobody from it.
@@ -83,6 +90,25 @@ fn operators_in_the_process_that_owns_a_file_and_in_others_leave_it_to_its_owner
     drop(timers);
     assert_eq!(operator.cancel(&Filter::new().prefix("order:")).unwrap().cancelled, 1);
     assert!(start(&path).get("order:3").unwrap().wait().unwrap().is_none());
+}
+
+#[test]
+fn an_operator_leaves_the_log_of_an_owner_who_has_lost_the_locks() {
+    if let Ok(path) = std::env::var(OWNER) {
+        return play(&path);
+    }
+    let (_directory, path) = file();
+    let name = "an_operator_leaves_the_log_of_an_owner_who_has_lost_the_locks";
+    let mut process = Process::start(name, OWNER, path.to_str().unwrap());
+    assert_eq!(process.hear(), "ready");
+    assert_eq!(process.ask("read it"), "read");
+    let operator = Operator::open(&path).unwrap();
+    assert_eq!(operator.cancel(&Filter::new()).unwrap().cancelled, 1);
+    drop(operator);
+    assert_eq!(process.ask("schedule order:2"), "Ok(())");
+    process.kill();
+    let operator = Operator::open(&path).unwrap();
+    assert_eq!(operator.list(&Filter::new()).unwrap()[0].key, "order:2");
 }
 
 #[test]

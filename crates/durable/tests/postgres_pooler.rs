@@ -7,6 +7,7 @@ mod support;
 use std::thread;
 
 use postgres::Client;
+use tourbillon_durable::{Filter, Operator};
 
 use support::pooler::Pooler;
 use support::postgres::Server;
@@ -38,10 +39,14 @@ fn work(server: &Server, pooler: &Pooler) {
         schedule(&fleet[i % 2], &format!("far:{i}"), FAR);
         assert_eq!(settings(&mut pooler.connect().unwrap()), before);
     }
-    for i in 0..50 {
+    for i in 0..40 {
         let timers = &fleet[(i + 1) % 2];
         assert!(timers.cancel(&format!("far:{i}")).unwrap().wait().unwrap());
     }
+    let operator = Operator::open(pooler.url()).unwrap();
+    assert_eq!(operator.cancel(&Filter::new().prefix("far:")).unwrap().cancelled, 10);
+    assert_eq!(operator.count(&Filter::new().prefix("far:").without_handler()).unwrap(), 0);
+    (0..10).for_each(|_| assert_eq!(settings(&mut pooler.connect().unwrap()), before));
     runs.are_in_time("due", 50);
     runs.have_tokens_of_their_own();
     for timers in fleet {

@@ -159,14 +159,8 @@ impl Operator {
     ///
     /// [`OperatorError`], as all calls.
     pub fn get(&self, key: &str) -> Result<Option<(TimeoutRow, Vec<u8>)>, OperatorError> {
-        loop {
-            let Some(row) = self.list(&Filter::new().key(key))?.pop() else { return Ok(None) };
-            let payload = self.read(sql::payload(self.dialect, key, row.generation), rows::bytes)?.pop();
-            if let Some(payload) = payload {
-                return Ok(Some((row, payload)));
-            }
-            // It was scheduled anew meanwhile.
-        }
+        let found = self.of(Table::Timeouts, &Filter::new().key(key), Rows::with_payload, rows::with_payload)?;
+        Ok(found.into_iter().next())
     }
 
     /// Returns for each handler what is pending, overdue and running. Handlers of live processes

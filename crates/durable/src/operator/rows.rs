@@ -199,13 +199,15 @@ pub(super) fn number(row: Row) -> Option<u64> {
     Cells::of(row).count()
 }
 
-pub(super) fn bytes(row: Row) -> Option<Vec<u8>> {
-    match row.into_iter().next()? {
-        Value::Bytes(bytes) => Some(bytes),
+/// The payload comes last.
+pub(super) fn with_payload(mut row: Row) -> Option<(TimeoutRow, Vec<u8>)> {
+    let payload = match row.pop()? {
+        Value::Bytes(bytes) => bytes,
         // Whoever inserts a row by hand writes text.
-        Value::Text(text) => Some(text.into_bytes()),
-        _ => None,
-    }
+        Value::Text(text) => text.into_bytes(),
+        _ => return None,
+    };
+    Some((timeout(row)?, payload))
 }
 
 /// One name a line, in no order.

@@ -54,6 +54,11 @@ impl Rows {
         self.page(columns, self.filter.limit.unwrap_or(LIMIT).min(MOST))
     }
 
+    /// The first one, and its payload.
+    pub(super) fn with_payload(&self) -> Query {
+        self.page(&format!("{TIMEOUT}, t.payload"), 1)
+    }
+
     /// The first deadlines first.
     pub(super) fn oldest(&self) -> Query {
         let mut text = Text::new(self.dialect);
@@ -206,15 +211,6 @@ pub(super) fn processes(dialect: Dialect) -> Query {
              (SELECT count(*) FROM tourbillon_timeouts t WHERE t.owner = p.owner AND t.running)
          FROM tourbillon_owners p ORDER BY p.lease_until DESC, p.owner",
     )
-}
-
-/// The payload of a timeout.
-pub(super) fn payload(dialect: Dialect, key: &str, generation: i64) -> Query {
-    let mut text = Text::new(dialect);
-    let (key, generation) = (text.bind(Value::Text(key.to_owned())), text.bind(Value::Int(generation)));
-    text.query(&format!(
-        "SELECT t.payload FROM tourbillon_timeouts t WHERE t.key = {key} AND t.generation = {generation}"
-    ))
 }
 
 /// A statement that is being written.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSqlOutput, Value as SqliteValue, ValueRef};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, ToSql, TransactionBehavior, params_from_iter};
 
@@ -58,8 +59,10 @@ impl SqliteDesk {
             tries < TRIES
         }))?;
         connection.pragma_update(None, "synchronous", "FULL")?;
-        // The owner does that.
+        // The log is the owner's: to move, and to delete in the end. Something in the owner's
+        // process may have ended SQLite's locks there, so an operator can't know that it has gone.
         connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         go_by(&connection, Arc::new(SystemClock))?;
         let found = connection
             .query_row("SELECT 1 FROM sqlite_schema WHERE name = 'tourbillon_schema'", [], |_| Ok(()))
