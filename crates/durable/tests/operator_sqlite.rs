@@ -93,12 +93,12 @@ fn operators_in_the_process_that_owns_a_file_and_in_others_leave_it_to_its_owner
 }
 
 #[test]
-fn an_operator_leaves_the_log_of_an_owner_who_has_lost_the_locks() {
+fn an_operator_leaves_the_log_to_the_owner() {
     if let Ok(path) = std::env::var(OWNER) {
         return play(&path);
     }
     let (_directory, path) = file();
-    let name = "an_operator_leaves_the_log_of_an_owner_who_has_lost_the_locks";
+    let name = "an_operator_leaves_the_log_to_the_owner";
     let mut process = Process::start(name, OWNER, path.to_str().unwrap());
     assert_eq!(process.hear(), "ready");
     assert_eq!(process.ask("read it"), "read");
@@ -109,6 +109,10 @@ fn an_operator_leaves_the_log_of_an_owner_who_has_lost_the_locks() {
     process.kill();
     let operator = Operator::open(&path).unwrap();
     assert_eq!(operator.list(&Filter::new()).unwrap()[0].key, "order:2");
+    // Nor does it delete it when nobody else has the file open.
+    drop(operator);
+    assert!(path.with_extension("db-wal").exists());
+    assert!(start(&path).get("order:2").unwrap().wait().unwrap().is_some());
 }
 
 #[test]
