@@ -19,6 +19,7 @@ pub(crate) struct Command {
 /// Whom to answer.
 pub(crate) enum Reply {
     Scheduled(Responder<Scheduled>),
+    ScheduledIfAbsent(Responder<Option<Scheduled>>),
     /// Whether it was so: a reset, a cancel, a dead letter.
     Whether(Responder<bool>),
     Row(Responder<Option<Pending>>),
@@ -30,6 +31,7 @@ impl Reply {
     pub(crate) fn pending(&self) -> &dyn commit::Pending {
         match self {
             Self::Scheduled(to) => to,
+            Self::ScheduledIfAbsent(to) => to,
             Self::Whether(to) => to,
             Self::Row(to) => to,
             Self::DeadLetters(to) => to,
@@ -39,6 +41,10 @@ impl Reply {
     pub(crate) fn answer(self, answer: Answer) {
         match (self, answer) {
             (Self::Scheduled(to), Answer::Scheduled { generation }) => to.answer(Ok(Scheduled { generation })),
+            (Self::ScheduledIfAbsent(to), Answer::Scheduled { generation }) => {
+                to.answer(Ok(Some(Scheduled { generation })));
+            }
+            (Self::ScheduledIfAbsent(to), Answer::Present) => to.answer(Ok(None)),
             (Self::Whether(to), Answer::Moved(moved)) => to.answer(Ok(moved.is_some())),
             (Self::Whether(to), Answer::Done(done)) => to.answer(Ok(done)),
             (Self::Row(to), Answer::Row(row)) => to.answer(Ok(row)),
@@ -50,6 +56,7 @@ impl Reply {
     pub(crate) fn fail(self, error: CommitError) {
         match self {
             Self::Scheduled(to) => to.answer(Err(error)),
+            Self::ScheduledIfAbsent(to) => to.answer(Err(error)),
             Self::Whether(to) => to.answer(Err(error)),
             Self::Row(to) => to.answer(Err(error)),
             Self::DeadLetters(to) => to.answer(Err(error)),

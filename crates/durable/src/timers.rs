@@ -91,7 +91,47 @@ impl DurableTimer {
         handler: &str,
         payload: impl AsRef<[u8]>,
     ) -> Result<Commit<Scheduled>, Refused> {
-        self.schedule_micros(key, self.after(delay)?, handler, payload.as_ref())
+        let op = self.scheduling(key, self.after(delay)?, handler, payload.as_ref(), false)?;
+        self.push(op, Reply::Scheduled)
+    }
+
+    /// Schedules a timeout, unless one with this `key` is there, whether it waits or runs. Returns
+    /// `None` in that case, and changes nothing: neither its deadline nor its payload.
+    ///
+    /// The store decides in one step. Of several processes that call it for one key, one schedules.
+    /// A program may so schedule at each start what it wants to have scheduled once.
+    ///
+    /// # Errors
+    ///
+    /// As [`schedule`](Self::schedule).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tourbillon_durable::{DurableTimer, Outcome};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("timeouts.db");
+    /// # let timer = tourbillon::Timer::new()?;
+    /// # let timers = DurableTimer::open(path.to_str().unwrap())?
+    /// #     .handler("report", |_due| Outcome::Done)
+    /// #     .start(&timer)?;
+    /// let day = Duration::from_secs(86_400);
+    /// assert!(timers.schedule_if_absent("report", day, "report", b"")?.wait()?.is_some());
+    /// assert!(timers.schedule_if_absent("report", day, "report", b"")?.wait()?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn schedule_if_absent(
+        &self,
+        key: &str,
+        delay: Duration,
+        handler: &str,
+        payload: impl AsRef<[u8]>,
+    ) -> Result<Commit<Option<Scheduled>>, Refused> {
+        let op = self.scheduling(key, self.after(delay)?, handler, payload.as_ref(), true)?;
+        self.push(op, Reply::ScheduledIfAbsent)
     }
 
     /// Schedules a timeout for a time of day: see [`schedule`](Self::schedule). One that has gone
@@ -107,7 +147,8 @@ impl DurableTimer {
         handler: &str,
         payload: impl AsRef<[u8]>,
     ) -> Result<Commit<Scheduled>, Refused> {
-        self.schedule_micros(key, self.at(due)?, handler, payload.as_ref())
+        let op = self.scheduling(key, self.at(due)?, handler, payload.as_ref(), false)?;
+        self.push(op, Reply::Scheduled)
     }
 
     /// Schedules a timeout with a payload in JSON, which [`Due::json`](crate::Due::json) reads.
@@ -226,13 +267,14 @@ impl DurableTimer {
         self.inner.stop();
     }
 
-    fn schedule_micros(
+    fn scheduling(
         &self,
         key: &str,
         due: Micros,
         handler: &str,
         payload: &[u8],
-    ) -> Result<Commit<Scheduled>, Refused> {
+        if_absent: bool,
+    ) -> Result<Op, Refused> {
         let key = check_key(key)?;
         let Some(handler) = self.inner.handlers.name(handler) else {
             return Err(Refused::NoHandler { name: handler.to_owned(), known: self.inner.handlers.names() });
@@ -240,8 +282,7 @@ impl DurableTimer {
         if payload.len() > PAYLOAD {
             return Err(Refused::Payload { len: payload.len(), most: PAYLOAD });
         }
-        let op = Op::Schedule { key, due, handler, payload: payload.into(), owned: false };
-        self.push(op, Reply::Scheduled)
+        Ok(Op::Schedule { key, due, handler, payload: payload.into(), owned: false, if_absent })
     }
 
     fn reset_micros(&self, key: &str, due: Micros) -> Result<Commit<bool>, Refused> {

@@ -205,6 +205,51 @@ fn a_row_that_was_seen_is_not_gone_without_a_reason() {
 }
 
 #[test]
+fn a_schedule_if_absent_that_replaces_a_row_is_found() {
+    let story = |time| {
+        let mut story = Story::default();
+        story.schedule(5_000, 1, (0, 10));
+        story.call(Call::ScheduleIfAbsent { due: 6_000 }, Answer::Generation(2), time);
+        story
+    };
+    assert_breaks(Rule::Lost, &story((20, 30)));
+    // It may have come first.
+    assert_is_fine(&story((5, 30)));
+    let mut cancelled = story((20, 30));
+    cancelled.cancel(true, (12, 18));
+    assert_is_fine(&cancelled);
+}
+
+#[test]
+fn a_schedule_if_absent_that_finds_a_row_where_none_is_is_found() {
+    let if_absent = |story: &mut Story, answer, time| story.call(Call::ScheduleIfAbsent { due: 900 }, answer, time);
+    let mut story = Story::default();
+    let found = if_absent(&mut story, Answer::Did(false), (200, 210));
+    assert_breaks(Rule::FoundNothing, &story);
+    story.schedule(5_000, 1, (0, 10));
+    assert_is_fine(&story);
+    // What it has not scheduled does not run.
+    story.done(found, (2, 1), 900, 910);
+    assert_breaks(Rule::Invented, &story);
+    story.history.runs.clear();
+    story.cancel(true, (20, 30));
+    assert_breaks(Rule::FoundNothing, &story);
+    // A row of which nobody knows when it came.
+    if_absent(&mut story, Answer::Unknown, (15, NEVER));
+    assert_is_fine(&story);
+}
+
+#[test]
+fn a_row_that_a_schedule_if_absent_has_found_is_not_gone_without_a_reason() {
+    let mut story = Story::default();
+    story.call(Call::Schedule { due: 5_000 }, Answer::Unknown, (0, 10));
+    story.call(Call::ScheduleIfAbsent { due: 6_000 }, Answer::Did(false), (20, 30));
+    assert_is_fine(&story);
+    story.found(None, (40, 50));
+    assert_breaks(Rule::Lost, &story);
+}
+
+#[test]
 fn an_attempt_that_two_handlers_got_is_found() {
     let mut story = Story::default();
     let op = story.schedule(100, 1, (0, 10));

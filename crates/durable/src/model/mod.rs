@@ -37,6 +37,7 @@ enum Step {
     Schedule {
         key: u8,
         delay_ms: u64,
+        if_absent: bool,
     },
     Reset {
         key: u8,
@@ -83,7 +84,8 @@ fn steps() -> impl Strategy<Value = Step> {
         1 => Just(Outcome::DeadLetter),
     ];
     prop_oneof![
-        4 => (0..KEYS, delays()).prop_map(|(key, delay_ms)| Step::Schedule { key, delay_ms }),
+        4 => (0..KEYS, delays()).prop_map(|(key, delay_ms)| Step::Schedule { key, delay_ms, if_absent: false }),
+        2 => (0..KEYS, delays()).prop_map(|(key, delay_ms)| Step::Schedule { key, delay_ms, if_absent: true }),
         2 => (0..KEYS, delays()).prop_map(|(key, delay_ms)| Step::Reset { key, delay_ms }),
         2 => (0..KEYS).prop_map(|key| Step::Cancel { key }),
         5 => delays().prop_map(|ms| Step::Advance { ms }),
@@ -285,7 +287,7 @@ impl World {
         let name = |key: u8| format!("key:{key}");
         let due = |world: &Self, ms| Micros(world.wall.0.load(Ordering::Relaxed)).plus(Duration::from_millis(ms));
         match step {
-            Step::Schedule { key, delay_ms } => {
+            Step::Schedule { key, delay_ms, if_absent } => {
                 let (key, due) = (name(key), due(self, delay_ms));
                 let op = Op::Schedule {
                     key: key.as_str().into(),
@@ -293,9 +295,21 @@ impl World {
                     handler: "handler".into(),
                     payload: [].into(),
                     owned: false,
+                    if_absent,
                 };
-                match self.ask(op, Reply::Scheduled) {
-                    Ok(scheduled) => self.renewed(&key, scheduled.generation),
+                let answer = if if_absent {
+                    self.ask(op, Reply::ScheduledIfAbsent)
+                } else {
+                    self.ask(op, Reply::Scheduled).map(Some)
+                };
+                let row = self.rows.get(&key).copied();
+                match answer {
+                    Ok(Some(scheduled)) => {
+                        let is_free = row.is_none_or(|row| row.may_be_gone);
+                        assert!(!if_absent || is_free, "{key} was there: {row:?}");
+                        self.renewed(&key, scheduled.generation);
+                    }
+                    Ok(None) => assert!(row.is_some(), "{key} was not there"),
                     Err(CommitError::Failed(_)) => {}
                     Err(_) => self.look(&key),
                 }
@@ -403,7 +417,7 @@ fn what_a_jump_of_the_clock_has_brought_up_runs_within_seconds() {
     let mut world = World::new();
     // One is in the wheel, and one is not.
     for (key, delay_ms) in [(0, 20_000), (1, 100_000)] {
-        world.carry_out(Step::Schedule { key, delay_ms });
+        world.carry_out(Step::Schedule { key, delay_ms, if_absent: false });
     }
     world.carry_out(Step::Jump { ms: 200_000 });
     for _ in 0..20 {
@@ -420,7 +434,7 @@ fn what_the_wheel_has_no_room_for_is_not_late_by_a_scan() {
     for delay_ms in [5_000, 40_000] {
         let mut world = World::new();
         for key in 0..12 {
-            world.carry_out(Step::Schedule { key, delay_ms });
+            world.carry_out(Step::Schedule { key, delay_ms, if_absent: false });
         }
         for _ in 0..=(delay_ms + 1_000) / 100 {
             world.carry_out(Step::Advance { ms: 100 });

@@ -18,6 +18,7 @@
 //! | complete, retry, bury, unclaim | the owner, the generation and the attempt are those of the claim, and it is running |
 //! | reset, cancel | it is not running, or its owner's lease has ended |
 //! | schedule | nothing: the last one wins |
+//! | schedule if absent | the key has no row |
 //!
 //! A schedule and a reset give a row a new generation. The generations of a store grow, and no two
 //! are the same, whatever is deleted in between.
@@ -69,6 +70,8 @@ pub(crate) enum Op {
         handler: Arc<str>,
         payload: Arc<[u8]>,
         owned: bool,
+        /// Whether a row that is there stays as it is.
+        if_absent: bool,
     },
     Reset {
         key: Arc<str>,
@@ -139,6 +142,8 @@ pub(crate) enum Answer {
     Scheduled {
         generation: i64,
     },
+    /// The key has a row, which was to stay as it is.
+    Present,
     /// `None` if there was no such row, or if it was running.
     Moved(Option<Moved>),
     /// Whether a row was found that could be changed.

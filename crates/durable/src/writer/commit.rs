@@ -172,7 +172,7 @@ impl Writer {
     fn written(&mut self, op: Op, answer: &Answer) {
         let counters = &self.parts.counters;
         let (key, held) = match (op, answer) {
-            (Op::Schedule { key, due, handler, payload, owned }, Answer::Scheduled { generation }) => {
+            (Op::Schedule { key, due, handler, payload, owned, .. }, Answer::Scheduled { generation }) => {
                 counters.scheduled.add(1);
                 (key, owned.then_some((*generation, handler, payload.len(), due)))
             }

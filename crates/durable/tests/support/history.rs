@@ -56,6 +56,10 @@ pub(crate) enum Call {
     Schedule {
         due: Micros,
     },
+    /// Answered false if the key had a row.
+    ScheduleIfAbsent {
+        due: Micros,
+    },
     Reset {
         due: Micros,
     },
@@ -136,6 +140,10 @@ impl Op {
         if let Answer::Generation(generation) = self.answer { Some(generation) } else { None }
     }
 
+    pub(crate) fn is_schedule(&self) -> bool {
+        matches!(self.call, Call::Schedule { .. } | Call::ScheduleIfAbsent { .. })
+    }
+
     pub(crate) fn is_true(&self) -> bool {
         self.answer == Answer::Did(true)
     }
@@ -152,7 +160,7 @@ impl Op {
     /// Returns the earliest deadline that a schedule or a reset can have set.
     pub(crate) fn due(&self) -> Option<Micros> {
         match self.call {
-            Call::Schedule { due } | Call::Reset { due } => Some(due),
+            Call::Schedule { due } | Call::ScheduleIfAbsent { due } | Call::Reset { due } => Some(due),
             Call::Cancel | Call::Get => None,
         }
     }

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
-use tourbillon_durable::{Commit, CommitError, Due, DurableTimer, Outcome, Refused};
+use tourbillon_durable::{Commit, CommitError, Due, DurableTimer, Outcome, Refused, Scheduled};
 
 use super::PATIENCE;
 use super::history::{Answer, Call, Ending, Line, OpId, Row, Run, Writer, micros, now};
@@ -101,7 +101,8 @@ struct Player {
 
 /// A call that is under way.
 enum Pending {
-    Schedule(Commit<tourbillon_durable::Scheduled>),
+    Schedule(Commit<Scheduled>),
+    ScheduleIfAbsent(Commit<Option<Scheduled>>),
     Did(Commit<bool>),
     Get(Commit<Option<tourbillon_durable::Pending>>),
 }
@@ -177,6 +178,10 @@ impl Player {
                 begin(Call::Get);
                 self.timers.get(&name).map(Pending::Get)
             }
+            (None, ..10) => {
+                begin(Call::ScheduleIfAbsent { due });
+                self.timers.schedule_if_absent(&name, delay, "work", payload).map(Pending::ScheduleIfAbsent)
+            }
             (None, ..50) => {
                 begin(Call::Schedule { due });
                 let schedule = if is_relative {
@@ -211,6 +216,13 @@ impl Player {
         let (answer, found) = match pending {
             Pending::Schedule(commit) => {
                 (commit.wait().map(|scheduled| Answer::Generation(scheduled.generation)), None)
+            }
+            Pending::ScheduleIfAbsent(commit) => {
+                let answer = |scheduled: Option<_>| {
+                    scheduled
+                        .map_or(Answer::Did(false), |scheduled: Scheduled| Answer::Generation(scheduled.generation))
+                };
+                (commit.wait().map(answer), None)
             }
             Pending::Did(commit) => (commit.wait().map(Answer::Did), None),
             Pending::Get(commit) => match commit.wait() {

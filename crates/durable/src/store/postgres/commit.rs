@@ -59,7 +59,8 @@ pub(super) fn commit(session: &mut Session, owner: &Owner, ops: &[Op], careful: 
 /// A key is mostly new, and an insert that need not look for it takes two thirds of the time.
 fn first(session: &mut Session, owner: &Owner, ops: &[&Op]) -> Result<Answers, Trouble> {
     session.upserts = session.upserts.saturating_sub(1);
-    if session.upserts == 0 {
+    let may_be_there = ops.iter().any(|op| matches!(op, Op::Schedule { if_absent: true, .. }));
+    if session.upserts == 0 && !may_be_there {
         match once(session, owner, ops, Way::New) {
             Err(Trouble::Data(_)) => session.upserts = UPSERTS,
             answers => return answers,
@@ -146,7 +147,7 @@ impl<'a> Batch<'a, '_> {
         if way == Way::Careful {
             self.lock(&statements.lock, |op| locked_key(op).or(scheduled_key(op)))?;
         }
-        self.schedules(if way == Way::New { &statements.insert } else { &statements.schedule })?;
+        self.schedules(way)?;
         self.dead()?;
         match way {
             Way::New | Way::First => self.lock(&statements.lock, locked_key)?,
@@ -227,39 +228,50 @@ impl<'a> Batch<'a, '_> {
         Ok(())
     }
 
-    fn schedules(&mut self, statement: &str) -> Result<(), Trouble> {
+    fn schedules(&mut self, way: Way) -> Result<(), Trouble> {
         let (places, mut rows) = self.open(|op| match op {
-            Op::Schedule { key, due, handler, payload, owned } => Some((&**key, due.0, &**handler, &**payload, *owned)),
+            Op::Schedule { key, due, handler, payload, owned, .. } => {
+                Some((&**key, due.0, &**handler, &**payload, *owned))
+            }
             _ => None,
         });
         if places.is_empty() {
             return Ok(());
         }
+        let (_, if_absent) = self.open(|op| match op {
+            Op::Schedule { key, if_absent: true, .. } => Some(&**key),
+            _ => None,
+        });
         rows.sort_unstable_by_key(|&(key, ..)| key);
         let keys: Vec<&str> = rows.iter().map(|row| row.0).collect();
         let dues: Vec<i64> = rows.iter().map(|row| row.1).collect();
         let handlers: Vec<&str> = rows.iter().map(|row| row.2).collect();
         let payloads: Vec<&[u8]> = rows.iter().map(|row| row.3).collect();
         let owned: Vec<bool> = rows.iter().map(|row| row.4).collect();
-        let rows = self.transaction.query(
-            statement,
-            &[
-                (&self.owner.id, Type::INT8),
-                (&keys, Type::TEXT_ARRAY),
-                (&dues, Type::INT8_ARRAY),
-                (&handlers, Type::TEXT_ARRAY),
-                (&payloads, Type::BYTEA_ARRAY),
-                (&owned, Type::BOOL_ARRAY),
-            ],
-        )?;
+        let params: Params<'_> = &[
+            (&self.owner.id, Type::INT8),
+            (&keys, Type::TEXT_ARRAY),
+            (&dues, Type::INT8_ARRAY),
+            (&handlers, Type::TEXT_ARRAY),
+            (&payloads, Type::BYTEA_ARRAY),
+            (&owned, Type::BOOL_ARRAY),
+            (&if_absent, Type::TEXT_ARRAY),
+        ];
+        let (statement, params) = match way {
+            Way::New => (&STATEMENTS.insert, &params[..6]),
+            _ if if_absent.is_empty() => (&STATEMENTS.schedule, &params[..6]),
+            _ => (&STATEMENTS.schedule_if_absent, params),
+        };
+        let rows = self.transaction.query(statement, params)?;
         let generations: HashMap<&str, i64> =
             rows.iter().map(|row| Ok((column(row, 0)?, column(row, 1)?))).collect::<Result<_, Trouble>>()?;
         for place in places {
-            let key = self.ops[place].key().expect("a schedule has a key");
+            let Op::Schedule { key, if_absent, .. } = self.ops[place] else { unreachable!("it was picked") };
             // A trigger of the user's may have swallowed it.
             let generation = generations.get(&**key).copied();
             self.answers[place] = Some(match generation {
                 Some(generation) => Ok(Answer::Scheduled { generation }),
+                None if *if_absent => Ok(Answer::Present),
                 None => Err(Rejected::Bad("the row was not written".to_owned())),
             });
         }

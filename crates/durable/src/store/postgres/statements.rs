@@ -37,6 +37,9 @@ pub(super) struct Statements {
     pub(super) insert: String,
     /// The same, or what changes the row if the key is there.
     pub(super) schedule: String,
+    /// The same, but rows of the keys `$7` stay as they are. In one statement, so that all locks
+    /// are taken in one order.
+    pub(super) schedule_if_absent: String,
     pub(super) reset: String,
     pub(super) cancel: String,
     pub(super) get: String,
@@ -115,6 +118,10 @@ impl Statements {
             insert: text(&insert.replace("{conflict}", "")),
             // A generation that was drawn before the row was locked may be less than the row's.
             schedule: text(&insert.replace("{conflict}", upsert)),
+            schedule_if_absent: text(
+                &insert
+                    .replace("{conflict}", &format!("{upsert} WHERE excluded.key NOT IN (SELECT unnest($7::text[]))")),
+            ),
             reset: text(
                 "UPDATE tourbillon_timeouts t SET due = x.d, generation = nextval('tourbillon_generations'),
                      owner = CASE WHEN x.mine AND t.handler = ANY($2::text[]) THEN $1::bigint END, {anew}

@@ -47,9 +47,10 @@ impl<'a> Batch<'a> {
     pub(super) fn carry_out(&mut self, op: &Op) -> Result<Answer> {
         let connection = self.connection;
         match op {
-            Op::Schedule { key, due, handler, payload, owned } => {
+            Op::Schedule { key, due, handler, payload, owned, if_absent } => {
                 let (generation, owner) = (self.next_generation(), self.mine(*owned));
-                connection.prepare_cached(&self.sql.schedule)?.execute(params![
+                let schedule = if *if_absent { &self.sql.schedule_if_absent } else { &self.sql.schedule };
+                let written = connection.prepare_cached(schedule)?.execute(params![
                     key,
                     due.0,
                     handler,
@@ -57,7 +58,8 @@ impl<'a> Batch<'a> {
                     generation,
                     owner
                 ])?;
-                Ok(Answer::Scheduled { generation })
+                // A schedule that replaces a row writes it. A trigger of the user's may swallow it.
+                Ok(if *if_absent && written == 0 { Answer::Present } else { Answer::Scheduled { generation } })
             }
             Op::Reset { key, due, owned } => {
                 let (generation, owner) = (self.next_generation(), self.mine(*owned));

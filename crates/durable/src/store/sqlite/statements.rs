@@ -6,6 +6,7 @@ use crate::store::schema::{ANEW, GIVE_UP, GONE, IS_TOKENS, NOT_RUNNING, SQLITE};
 pub(super) struct Statements {
     /// Key, due, handler, payload, generation, owner.
     pub(super) schedule: String,
+    pub(super) schedule_if_absent: String,
     /// Key, due, generation, owner.
     pub(super) reset: String,
     pub(super) cancel: String,
@@ -30,10 +31,12 @@ impl Statements {
             .replace("{owner}", "?4");
         let not_running = NOT_RUNNING.replace("{gone}", GONE);
         let fill = |text: String| text.replace("{now}", SQLITE.now).replace("{false}", SQLITE.r#false);
+        let insert = "INSERT INTO tourbillon_timeouts (key, due, handler, payload, generation, owner)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
         Self {
+            schedule_if_absent: format!("{insert} ON CONFLICT (key) DO NOTHING"),
             schedule: fill(format!(
-                "INSERT INTO tourbillon_timeouts (key, due, handler, payload, generation, owner)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                "{insert}
                  ON CONFLICT (key) DO UPDATE SET due = excluded.due, handler = excluded.handler,
                      payload = excluded.payload, generation = excluded.generation, owner = excluded.owner, {ANEW}"
             )),

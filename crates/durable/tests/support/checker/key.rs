@@ -20,7 +20,7 @@ pub(crate) struct Key<'a> {
 impl<'a> Key<'a> {
     pub(crate) fn add(&mut self, op: &'a Op) {
         match op.call {
-            Call::Schedule { .. } => self.schedules.push(op),
+            Call::Schedule { .. } | Call::ScheduleIfAbsent { .. } => self.schedules.push(op),
             Call::Reset { .. } => self.resets.push(op),
             Call::Cancel => self.cancels.push(op),
             Call::Get => self.gets.push(op),

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::time::Duration;
 
-use crate::support::history::{Call, History, Op, OpId};
+use crate::support::history::{History, Op, OpId};
 use calm::Calm;
 use key::Key;
 
@@ -33,6 +33,8 @@ pub(crate) enum Rule {
     Invented,
     /// A reset or a cancel that answered false, though the row was there and waited.
     FalseAnswer,
+    /// A `schedule_if_absent` that found a row, though none can have been there.
+    FoundNothing,
     /// A later schedule or run of a key with a smaller generation or attempt, or one generation for
     /// two rows.
     Disorder,
@@ -80,7 +82,7 @@ pub(crate) fn check(history: &History, lease: Duration) -> Vec<Violation> {
         keys.entry(run.key).or_default().runs.push(run);
     }
     let schedules: HashMap<OpId, &Op> =
-        (history.ops.iter()).filter(|op| matches!(op.call, Call::Schedule { .. })).map(|op| (op.id, op)).collect();
+        (history.ops.iter()).filter(|op| op.is_schedule()).map(|op| (op.id, op)).collect();
     let mut found = shared_generations(history);
     for (&number, key) in &mut keys {
         key.sort();
@@ -89,6 +91,7 @@ pub(crate) fn check(history: &History, lease: Duration) -> Vec<Violation> {
         rows::lost(key, &mut complain);
         rows::undead(key, &mut complain);
         rows::false_answers(key, &mut complain);
+        rows::found_nothing(key, &mut complain);
         runs::early(key, &mut complain);
         runs::twice(key, &mut complain);
         runs::disorder(key, &mut complain);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::Rule;
 use super::key::{Key, begun_between, row};
-use crate::support::history::{Micros, Op, OpId};
+use crate::support::history::{Call, Micros, Op, OpId};
 
 /// Each run and each row that was seen belongs to a schedule of this key. It has the generation
 /// that this was answered, or, after a reset, a greater one.
@@ -24,7 +24,7 @@ pub(crate) fn invented(
             complain(Rule::Invented, format!("nobody scheduled {what}"));
             continue;
         };
-        if schedule.key != number || schedule.begin > at {
+        if schedule.key != number || schedule.begin > at || schedule.is_false() {
             complain(Rule::Invented, format!("{what} is not of {schedule:?}"));
             continue;
         }
@@ -46,17 +46,20 @@ struct Evidence {
     claimed_from: Micros,
 }
 
-/// A `get` finds the row unless something can have removed it since the last evidence of it.
+/// A `get` finds the row unless something can have removed it since the last evidence of it. So
+/// does a `schedule_if_absent`, which schedules only if it finds none.
 pub(crate) fn lost(key: &Key<'_>, complain: &mut impl FnMut(Rule, String)) {
     let answered = key.schedules.iter().filter(|op| op.generation().is_some());
     let reset = key.resets.iter().filter(|op| op.is_true());
     let written = answered.chain(reset).map(|op| Evidence { from: op.begin, by: op.end, claimed_from: op.begin });
     let claimed = (key.runs.iter().map(|run| run.claimed_at)).map(|at| Evidence { from: at, by: at, claimed_from: at });
     let strong = Newest::new(written.chain(claimed).collect());
-    let seen = key.gets.iter().filter(|get| row(get).is_some());
+    let if_absent = || key.schedules.iter().filter(|op| matches!(op.call, Call::ScheduleIfAbsent { .. }));
+    let seen = key.gets.iter().filter(|get| row(get).is_some()).chain(if_absent().filter(|op| op.is_false()));
     let weak =
         Newest::new(seen.map(|get| Evidence { from: get.begin, by: get.end, claimed_from: Micros::MIN }).collect());
-    for get in key.gets.iter().filter(|get| row(get).is_none()) {
+    let scheduled = if_absent().filter(|op| op.generation().is_some());
+    for get in key.gets.iter().filter(|get| row(get).is_none()).chain(scheduled) {
         for newest in [&strong, &weak] {
             let Some(evidence) = newest.before(get.begin) else { continue };
             let cancelled =
@@ -94,6 +97,21 @@ impl Newest {
     fn before(&self, time: Micros) -> Option<Evidence> {
         let after = self.by_end.partition_point(|(by, _)| *by < time);
         after.checked_sub(1).map(|at| self.by_end[at].1)
+    }
+}
+
+/// A `schedule_if_absent` that has not scheduled has found the row of some schedule. No cancel had
+/// removed that before.
+pub(crate) fn found_nothing(key: &Key<'_>, complain: &mut impl FnMut(Rule, String)) {
+    for op in key.schedules.iter().filter(|op| op.is_false()) {
+        let is_gone = |schedule: &Op| {
+            begun_between(&key.cancels, key.stored(schedule.id), op.begin)
+                .any(|cancel| cancel.is_true() && cancel.end < op.begin)
+        };
+        let mut others = key.schedules.iter().filter(|other| other.may_have_happened() && other.begin <= op.end);
+        if others.all(|schedule| is_gone(schedule)) {
+            complain(Rule::FoundNothing, format!("{op:?}"));
+        }
     }
 }
 
